@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include "base/wait.h"
 #include "jobs/specs.h"
@@ -103,7 +104,7 @@ void Launches::ask(std::vector<Launch>& launches) {
   for (auto& each : launches) {
     if (!each.request) continue;
     asked.push_back(&each);
-    requests.push_back(*std::move(each.request));
+    requests.push_back(*std::exchange(each.request, std::nullopt));
     if (!each.may_be_there()) ids.push_back(each.row.id);
   }
   if (asked.empty()) return;

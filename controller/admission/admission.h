@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "admission/limits.h"
+#include "admission/ledger.h"
 #include "base/clock.h"
 #include "base/wait.h"
 #include "executors/executor.h"

@@ -16,18 +16,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr core::Millis kPathPatience{500};
-/// Entries that are looked at below one folder; what is beyond them is not counted.
-constexpr std::size_t kMostCountedFiles = 1'000'000;
-constexpr std::int64_t kBlockBytes = 512;  // of st_blocks, whatever the file system's own are
 
 std::optional<core::JobId> job_below(const fs::path& jobs, const fs::path& path) {
   const auto place = path.lexically_normal().lexically_relative(jobs.lexically_normal());
   return place.empty() ? std::nullopt : schema::whole_number<core::JobId>(place.begin()->native());
-}
-
-std::int64_t bytes_of(const fs::path& path) {
-  struct stat info {};
-  return ::lstat(path.c_str(), &info) == 0 ? info.st_blocks * kBlockBytes : 0;
 }
 
 }  // namespace
@@ -59,18 +51,6 @@ std::string DataFolder::open_to_others() const {
   std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(info.st_mode & 07777));
   return root_.string() + " is open to everybody on this machine (mode " + mode.data() +
          "), and logs and job folders are in it: chmod 700 " + root_.string();
-}
-
-std::int64_t bytes_below(const fs::path& folder) {
-  std::int64_t bytes = bytes_of(folder);
-  std::size_t left = kMostCountedFiles;
-  std::error_code error;
-  const auto options = fs::directory_options::skip_permission_denied;
-  for (fs::recursive_directory_iterator at(folder, options, error), end; !error && at != end && left > 0;
-       at.increment(error), --left) {
-    bytes += bytes_of(at->path());
-  }
-  return bytes;
 }
 
 }  // namespace base

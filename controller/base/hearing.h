@@ -1,15 +1,12 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <optional>
 #include <set>
 
 #include "base/clock.h"
-#include "base/loop.h"
 
 namespace base {
 
@@ -65,33 +62,6 @@ class Hearing {
   std::multiset<core::Millis> under_way_;  // when they began
   std::optional<core::Millis> written_at_, last_round_;
   bool stood_still_ = false;  // a write did, since the last round
-};
-
-/// Writes a byte into a file of the data folder when asked, so that Hearing knows of a disk that stands still though
-/// nothing else is written. Thread-safe; one thread of its own.
-class DiskProbe {
- public:
-  /// A question sooner than this after the last write, of whatever kind, is not asked: that write was the answer.
-  static constexpr core::Millis kAgainAfter{500};
-
-  /// Without threads it does nothing.
-  DiskProbe(Hearing& hearing, Clock& clock, std::filesystem::path file, bool threads);
-
-  /// Returns at once.
-  void ask();
-  /// The same, and waits until it is done, at most `patience`.
-  void ask_and_wait(core::Millis patience);
-
- private:
-  std::optional<core::Millis> write();
-
-  Hearing& hearing_;
-  Clock& clock_;
-  const std::filesystem::path file_;
-  std::mutex mutex_;
-  std::condition_variable done_;
-  bool wanted_ = false;  // until the write that was asked for is done
-  Loop loop_;
 };
 
 /// Up to when everything that ranks have sent has been read.

@@ -86,29 +86,37 @@ Errands::Errands(bool threads) : threads_(threads), loop_("an errand failed", th
 }
 
 bool Errands::run(std::function<void()> errand, core::Millis patience) {
-  std::packaged_task<void()> task(std::move(errand));
-  const auto done = task.get_future();
   if (!threads_) {
-    task();
-  } else {
+    errand();
+    return true;
+  }
+  Errand one{std::move(errand), {}};
+  auto done = one.done.get_future();
+  {
     std::lock_guard lock(mutex_);
     if (waiting_.size() >= kMostWaiting) return false;
-    waiting_.push_back(std::move(task));
-    loop_.wake();
+    waiting_.push_back(std::move(one));
   }
-  return done.wait_for(patience) == std::future_status::ready;
+  loop_.wake();
+  return done.wait_for(patience) == std::future_status::ready && done.get();
 }
 
 // One errand a step.
 std::optional<core::Millis> Errands::work() {
-  std::packaged_task<void()> oldest;
+  Errand oldest;
   {
     std::lock_guard lock(mutex_);
     if (waiting_.empty()) return std::nullopt;
     oldest = std::move(waiting_.front());
     waiting_.pop_front();
   }
-  oldest();
+  try {
+    oldest.body();
+  } catch (...) {
+    oldest.done.set_value(false);
+    throw;  // for the log of the loop
+  }
+  oldest.done.set_value(true);
   return core::Millis(0);
 }
 

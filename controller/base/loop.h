@@ -72,15 +72,20 @@ class Errands {
   /// Without threads, run() does it in the caller's thread.
   explicit Errands(bool threads);
 
-  /// `errand` must not throw. True if it is done; false if it is not within `patience`: later, or not at all.
+  /// True if it is done; false if it is not within `patience`: later, or not at all. One that throws is told in the
+  /// log.
   bool run(std::function<void()> errand, core::Millis patience);
 
  private:
+  struct Errand {
+    std::function<void()> body;
+    std::promise<bool> done;
+  };
   std::optional<core::Millis> work();
 
   const bool threads_;
   std::mutex mutex_;
-  std::deque<std::packaged_task<void()>> waiting_;
+  std::deque<Errand> waiting_;
   Loop loop_;
 };
 

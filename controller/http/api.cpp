@@ -96,7 +96,7 @@ Response jobs(service::Controller& controller, const Request& request) {
   return as_json(proto::to_json(controller.list(wanted)));
 }
 
-/// The curves of a job; curves.h describes the answer.
+/// The curves of a job; pages.h describes the answer.
 Response curves(service::Controller& controller, core::JobId job, const Request& request) {
   store::ThinRequest wanted{.job = job};
   wanted.points = number<std::uint32_t>(request, "points", 0, kMaxCurvePoints);

@@ -15,6 +15,10 @@
 namespace ranks {
 namespace {
 
+namespace v1 = muster::v1;
+using base::Outcome;
+using base::Refusal;
+
 constexpr std::size_t kMostMetrics = 512;
 constexpr std::size_t kMostEndpoint = 300;
 constexpr std::size_t kTokensKept = 4096;

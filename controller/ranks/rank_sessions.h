@@ -41,9 +41,12 @@ class RankSessions {
   /// Without `threads` everything is done in the caller's thread.
   RankSessions(Parts parts, base::DataFolder data, std::string secret, bool threads);
 
-  Outcome<v1::RegisterResponse> register_rank(const v1::RegisterRequest& request, const std::string& token);
-  Outcome<v1::HeartbeatResponse> heartbeat(const v1::HeartbeatRequest& request, const std::string& token);
-  Outcome<std::shared_ptr<RankStream>> open(const v1::RankKey& key, const std::string& token, TellRank tell);
+  base::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
+                                                            const std::string& token);
+  base::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                         const std::string& token);
+  base::Outcome<std::shared_ptr<RankStream>> open(const muster::v1::RankKey& key, const std::string& token,
+                                                  TellRank tell);
   RankStreams& streams() { return streams_; }
   /// The job's history has gone on: tells ranks and tasks whose directive has changed.
   void follow(const core::Job& job) {
@@ -51,9 +54,11 @@ class RankSessions {
     tasks_.follow(job);
   }
   /// Answers at once, with an empty endpoint while it is not known.
-  Outcome<v1::RendezvousResponse> rendezvous(const v1::RendezvousRequest& request, const std::string& token);
-  Outcome<v1::TaskResponse> task(const v1::TaskRequest& request, const std::string& token);
-  Outcome<std::shared_ptr<TaskStream>> open_task(const v1::RankKey& key, const std::string& token, TellTask tell);
+  base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
+                                                           const std::string& token);
+  base::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request, const std::string& token);
+  base::Outcome<std::shared_ptr<TaskStream>> open_task(const muster::v1::RankKey& key, const std::string& token,
+                                                       TellTask tell);
   /// Takes in what a rank that has ended could not tell any more, as if it told it now: call it before its end is given
   /// to the event_log. Checkpoints that the store does not take now come before that end all the same; metrics are
   /// read again by take_what_waits(). Never throws.
@@ -81,11 +86,11 @@ class RankSessions {
   };
   using RankKey = std::pair<core::AttemptKey, core::RankNumber>;
   Late read_late(const RankKey& rank);
-  Late take_late(const v1::HeartbeatRequest& request, bool with_metrics);
+  Late take_late(const muster::v1::HeartbeatRequest& request, bool with_metrics);
   bool end_is_recorded(const RankKey& rank) const;
   void search_some();
-  Outcome<Caller> find(const v1::RankKey& key);
-  Outcome<Caller> identify(const v1::RankKey& key, const std::string& token);
+  base::Outcome<Caller> find(const muster::v1::RankKey& key);
+  base::Outcome<Caller> identify(const muster::v1::RankKey& key, const std::string& token);
   void place(Caller& caller);
   std::string token_of(const core::AttemptKey& attempt);
   AttemptStanding standing_now(Caller& caller);
@@ -95,16 +100,16 @@ class RankSessions {
   core::Millis interval_of(const Caller& caller) const;
   static TaskStreams::Rank task_of(const Caller& caller);
   static bool keeps_rows(const Caller& caller);
-  RankStreams::Written write(const v1::HeartbeatRequest& request);
-  RankStreams::Written write(Caller& caller, const v1::HeartbeatRequest& request);
+  RankStreams::Written write(const muster::v1::HeartbeatRequest& request);
+  RankStreams::Written write(Caller& caller, const muster::v1::HeartbeatRequest& request);
   /// False: the rank's start is not in the history yet.
   bool join(Caller& caller, const std::string& node, std::int64_t pid);
   /// False: where the attempt has gone on from is not in the history yet.
-  bool tell_resumed(const Caller& caller, const v1::HeartbeatRequest& request);
+  bool tell_resumed(const Caller& caller, const muster::v1::HeartbeatRequest& request);
   /// How many of the request's metrics, counted from the first, are durable after `patience`.
-  std::uint32_t take_metrics(const Caller& caller, const v1::HeartbeatRequest& request, core::Millis patience);
+  std::uint32_t take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request, core::Millis patience);
   /// How many of the request's checkpoints, counted from the first, are in the history.
-  std::uint32_t take_checkpoints(const Caller& caller, const v1::HeartbeatRequest& request, bool last_words);
+  std::uint32_t take_checkpoints(const Caller& caller, const muster::v1::HeartbeatRequest& request, bool last_words);
   void keep_endpoint(const core::AttemptKey& key, const std::string& endpoint);
   std::string known_endpoint(const core::AttemptKey& key);
 

@@ -9,6 +9,9 @@
 
 namespace ranks {
 
+namespace v1 = muster::v1;
+using base::Outcome;
+
 using v1::HeartbeatRequest;
 
 class RankStreams::Stream : public AnsweringStream<HeartbeatRequest, v1::BeatResponse>,

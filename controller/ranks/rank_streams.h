@@ -37,7 +37,7 @@ class RankStreams {
     MetricsWriter& metrics;
     base::Changes& changes;
     Pace& pace;
-    std::function<Written(const v1::HeartbeatRequest&)> write;  // may wait, and never throws
+    std::function<Written(const muster::v1::HeartbeatRequest&)> write;  // may wait, and never throws
   };
   /// Whose a stream is.
   struct Rank {
@@ -93,7 +93,7 @@ class TaskStreams {
   explicit TaskStreams(Parts parts) : parts_(parts) {}
 
   /// What a task is told, on a stream or as the answer to a call.
-  v1::TaskResponse answer(const Rank& rank, const AttemptStanding& standing) const;
+  muster::v1::TaskResponse answer(const Rank& rank, const AttemptStanding& standing) const;
   /// `standing` tells where the attempt stands now, and must not throw.
   std::shared_ptr<TaskStream> open(const Rank& rank, TellTask tell, const std::function<AttemptStanding()>& standing);
   /// The job's history has gone on: tells tasks what has changed for them.

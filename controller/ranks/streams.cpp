@@ -4,6 +4,8 @@
 
 namespace ranks {
 
+namespace v1 = muster::v1;
+
 AttemptStanding standing_of(const core::Job& job, core::AttemptNumber number) {
   AttemptStanding standing;
   const auto& attempts = job.attempts;

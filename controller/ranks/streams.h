@@ -14,10 +14,6 @@
 
 namespace ranks {
 
-namespace v1 = muster::v1;
-using base::Outcome;
-using base::Refusal;
-
 /// The requests of one rank, or of the task beside it, one after the other, on one stream. Its token was checked when
 /// it was opened.
 ///
@@ -28,26 +24,26 @@ class StreamOf {
  public:
   virtual ~StreamOf() = default;
   /// Notes a request. True: work() is due, in a thread that may wait. A refusal ends the stream.
-  virtual Outcome<bool> beat(const Request& request) = 0;
+  virtual base::Outcome<bool> beat(const Request& request) = 0;
   /// Writes what the newest requests have brought. Never throws.
   virtual void work() {}
   /// Nothing is told any more when this returns.
   virtual void close() = 0;
 };
-using RankStream = StreamOf<v1::HeartbeatRequest>;
-using TaskStream = StreamOf<v1::TaskRequest>;
+using RankStream = StreamOf<muster::v1::HeartbeatRequest>;
+using TaskStream = StreamOf<muster::v1::TaskRequest>;
 
 /// Sends an answer to the rank or the task, and returns at once. A later answer may replace one that is not sent yet.
 template <typename Response>
 using Tell = std::function<void(const Response&)>;
-using TellRank = Tell<v1::BeatResponse>;
-using TellTask = Tell<v1::TaskResponse>;
+using TellRank = Tell<muster::v1::BeatResponse>;
+using TellTask = Tell<muster::v1::TaskResponse>;
 
 /// Where an attempt stands when one of its ranks speaks.
 struct AttemptStanding {
   bool current = false;   // recorded and not ended
   bool upcoming = false;  // launched, but that is not recorded yet
-  v1::Directive directive = v1::DIRECTIVE_STOP;
+  muster::v1::Directive directive = muster::v1::DIRECTIVE_STOP;
   core::Cause cause = core::Cause::kNone;  // why it ends, of a current one
   bool operator==(const AttemptStanding&) const = default;
 };

@@ -16,10 +16,6 @@
 
 namespace service {
 
-namespace v1 = muster::v1;
-using base::Outcome;
-using base::Refusal;
-
 /// What rpc/ and http/ serve: every use case of muster behind one door. Thread-safe; calls that write return when the
 /// write is durable. Implemented by service/ (make_controller in controller_impl.h); tests of rpc/ and http/ use it
 /// with the in-memory store and a fake executor.
@@ -28,69 +24,79 @@ class Controller {
   virtual ~Controller() = default;
 
   // People
-  virtual Outcome<v1::SubmitResponse> submit(const v1::SubmitRequest& request) = 0;
-  virtual v1::ListResponse list(const v1::ListRequest& request) = 0;
-  virtual Outcome<v1::Job> get(core::JobId id) = 0;
+  virtual base::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request) = 0;
+  virtual muster::v1::ListResponse list(const muster::v1::ListRequest& request) = 0;
+  virtual base::Outcome<muster::v1::Job> get(core::JobId id) = 0;
   /// With secrets, which get() masks.
-  virtual Outcome<v1::JobSpec> spec(core::JobId id) = 0;
-  virtual Outcome<v1::Job> cancel(core::JobId id, const std::string& user) = 0;
-  virtual Outcome<v1::Job> requeue(core::JobId id, const std::string& user) = 0;
-  virtual Outcome<v1::Job> hold(core::JobId id, const std::string& user) = 0;
-  virtual Outcome<v1::Job> release(core::JobId id, const std::string& user) = 0;
-  virtual Outcome<v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user) = 0;
-  virtual Outcome<v1::SubmitSweepResponse> submit_sweep(const v1::SubmitSweepRequest& request) = 0;
-  virtual Outcome<v1::ChangeSweepResponse> change_sweep(const v1::ChangeSweepRequest& request) = 0;
-  virtual Outcome<v1::RemoveResponse> remove(const v1::RemoveRequest& request) = 0;
-  virtual Outcome<v1::WhyResponse> why(core::JobId id) = 0;
+  virtual base::Outcome<muster::v1::JobSpec> spec(core::JobId id) = 0;
+  virtual base::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) = 0;
+  virtual base::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) = 0;
+  virtual base::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) = 0;
+  virtual base::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) = 0;
+  virtual base::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit,
+                                                        const std::string& user) = 0;
+  virtual base::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(
+      const muster::v1::SubmitSweepRequest& request) = 0;
+  virtual base::Outcome<muster::v1::ChangeSweepResponse> change_sweep(
+      const muster::v1::ChangeSweepRequest& request) = 0;
+  virtual base::Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request) = 0;
+  virtual base::Outcome<muster::v1::WhyResponse> why(core::JobId id) = 0;
   /// The script the job's first attempt would be submitted with, and what Slurm says about it; nothing is stored.
-  virtual Outcome<v1::PlanScriptResponse> plan_script(const v1::PlanScriptRequest& request) = 0;
-  virtual Outcome<v1::CheckScriptResponse> check_script(const v1::PlanScriptRequest& request) = 0;
+  virtual base::Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest& request) = 0;
+  virtual base::Outcome<muster::v1::CheckScriptResponse> check_script(const muster::v1::PlanScriptRequest& request) = 0;
   // Admins
-  virtual Outcome<v1::ListPartitionsResponse> list_partitions(const v1::ListPartitionsRequest& request) = 0;
+  virtual base::Outcome<muster::v1::ListPartitionsResponse> list_partitions(
+      const muster::v1::ListPartitionsRequest& request) = 0;
   /// Durable and audited when it returns.
-  virtual Outcome<v1::PartitionView> set_partition(const v1::SetPartitionRequest& request) = 0;
-  virtual Outcome<v1::RemovePartitionResponse> remove_partition(const v1::RemovePartitionRequest& request) = 0;
-  virtual Outcome<v1::ListNodesResponse> list_nodes() = 0;
-  virtual v1::ListAuditResponse list_audit(const v1::ListAuditRequest& request) = 0;
+  virtual base::Outcome<muster::v1::PartitionView> set_partition(const muster::v1::SetPartitionRequest& request) = 0;
+  virtual base::Outcome<muster::v1::RemovePartitionResponse> remove_partition(
+      const muster::v1::RemovePartitionRequest& request) = 0;
+  virtual base::Outcome<muster::v1::ListNodesResponse> list_nodes() = 0;
+  virtual muster::v1::ListAuditResponse list_audit(const muster::v1::ListAuditRequest& request) = 0;
 
   /// Oldest first; `job` 0: all. At most `limit`.
-  virtual std::vector<v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) = 0;
+  virtual std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) = 0;
   virtual std::int64_t last_event_id() = 0;
   virtual store::Totals totals(std::int64_t after_event, std::uint32_t most_events) = 0;
   /// Steps after (after_attempt, after_step), in order. `attempt` 0: all.
-  virtual std::vector<v1::Metric> metrics(core::JobId id, core::AttemptNumber attempt,
-                                          core::AttemptNumber after_attempt, core::Step after_step,
-                                          std::uint32_t limit) = 0;
+  virtual std::vector<muster::v1::Metric> metrics(core::JobId id, core::AttemptNumber attempt,
+                                                  core::AttemptNumber after_attempt, core::Step after_step,
+                                                  std::uint32_t limit) = 0;
   /// The curves of a job in at most a few thousand points each.
   virtual store::Thinned thinned(const store::ThinRequest& request) = 0;
   /// The log file of a rank; empty if there is no such job or attempt. The file may not exist yet.
   virtual std::string log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) = 0;
   /// What the scheduler and the lines before an attempt's ranks wrote; empty if no scheduler has been given it.
   virtual std::string scheduler_log_path(core::JobId id, core::AttemptNumber attempt) = 0;
-  virtual v1::StatusResponse status() = 0;
+  virtual muster::v1::StatusResponse status() = 0;
 
   /// Waits until anything about `job` (0: any job) changed since `seen`, at most `timeout`; returns the new change
   /// count. Changes are events, heartbeats that moved a step, and new metrics. First call: seen = 0.
   virtual std::uint64_t wait_change(core::JobId job, std::uint64_t seen, core::Millis timeout) = 0;
 
   // Ranks. `token` is the attempt's own.
-  virtual Outcome<v1::RegisterResponse> register_rank(const v1::RegisterRequest& request, const std::string& token) = 0;
-  virtual Outcome<v1::HeartbeatResponse> heartbeat(const v1::HeartbeatRequest& request, const std::string& token) = 0;
+  virtual base::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
+                                                                    const std::string& token) = 0;
+  virtual base::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                                 const std::string& token) = 0;
   /// The heartbeats of one rank, on one stream. `tell` is called from any thread.
-  virtual Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const v1::RankKey& key, const std::string& token,
-                                                                  ranks::TellRank tell) = 0;
+  virtual base::Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const muster::v1::RankKey& key,
+                                                                        const std::string& token,
+                                                                        ranks::TellRank tell) = 0;
   /// The same from muster-task, which stands beside a rank where a scheduler starts the ranks.
-  virtual Outcome<std::shared_ptr<ranks::TaskStream>> open_task_stream(const v1::RankKey& key, const std::string& token,
-                                                                       ranks::TellTask tell) = 0;
+  virtual base::Outcome<std::shared_ptr<ranks::TaskStream>> open_task_stream(const muster::v1::RankKey& key,
+                                                                             const std::string& token,
+                                                                             ranks::TellTask tell) = 0;
   /// Where rpc/ tells how late it reads; null: nobody asks.
   virtual base::Reading* reading() { return nullptr; }
   /// Answers at once, with an empty endpoint while rank 0 has not said where it listens: rpc/ does the waiting, without
   /// holding a thread a rank. It never waits itself.
-  virtual Outcome<v1::RendezvousResponse> rendezvous(const v1::RendezvousRequest& request,
-                                                     const std::string& token) = 0;
+  virtual base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
+                                                                   const std::string& token) = 0;
 
   /// One request of muster-task as a call.
-  virtual Outcome<v1::TaskResponse> task(const v1::TaskRequest& request, const std::string& token) = 0;
+  virtual base::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request,
+                                                       const std::string& token) = 0;
 
   /// True if `token` is the one people must show.
   virtual bool is_people_token(const std::string& token) const = 0;

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include "base/changes.h"
+#include "base/disk_probe.h"
 #include "base/hearing.h"
 #include "base/loop.h"
 #include "base/tokens.h"
@@ -11,14 +12,17 @@
 #include "jobs/progress_watch.h"
 #include "ranks/rank_sessions.h"
 #include "service/job_changes.h"
+#include "service/parts.h"
 #include "service/reconciler.h"
-#include "service/requests.h"
 #include "service/status_page.h"
 #include "service/submission.h"
 #include "service/views.h"
 
 namespace service {
 namespace {
+
+namespace v1 = muster::v1;
+using base::Outcome;
 
 /// Between two words that tell how late heartbeats are read.
 constexpr core::Millis kProbeReading{500};

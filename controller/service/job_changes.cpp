@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/data_folder.h"
+#include "base/job_files.h"
 #include "service/standing.h"
 
 namespace service {
 namespace {
+
+namespace v1 = muster::v1;
+using base::Outcome;
+using base::Refusal;
 
 constexpr int kMostRemoved = 1000;
 

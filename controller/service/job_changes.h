@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "service/requests.h"
+#include "service/parts.h"
 #include "service/views.h"
 
 namespace service {
@@ -18,15 +18,15 @@ class JobChanges {
   JobChanges(const Parts& parts, Views& views) : parts_(parts), views_(views) {}
 
   /// The job after the change.
-  Outcome<v1::Job> ask(core::JobId id, core::EventBody body);
-  Outcome<v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user);
-  Outcome<v1::ChangeSweepResponse> change_sweep(const v1::ChangeSweepRequest& request);
-  Outcome<v1::RemoveResponse> remove(const v1::RemoveRequest& request);
+  base::Outcome<muster::v1::Job> ask(core::JobId id, core::EventBody body);
+  base::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user);
+  base::Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request);
+  base::Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request);
 
  private:
   /// Each job that an open job waits for or saves into, with that open job.
   std::map<core::JobId, core::JobId> needed_by_open_jobs();
-  v1::RemovedJob removal_of(const core::Job& job);
+  muster::v1::RemovedJob removal_of(const core::Job& job);
 
   const Parts& parts_;
   Views& views_;

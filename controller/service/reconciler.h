@@ -1,6 +1,6 @@
 #pragma once
 
-#include "service/requests.h"
+#include "service/parts.h"
 
 namespace service {
 

@@ -6,6 +6,8 @@
 namespace service {
 namespace {
 
+namespace v1 = muster::v1;
+
 constexpr const char* kNothingIsLost =
     "Nothing is lost: what runs goes on, and muster asks again by itself. Is slurmctld running?";
 

@@ -13,8 +13,6 @@
 
 namespace service {
 
-namespace v1 = muster::v1;
-
 /// What people are told of a job: its state's word, why it is in that state, and what they can do. The one answer
 /// behind `list`, `show`, `why`, their JSON and the dashboard: none of them explains anything itself.
 struct Standing {
@@ -54,7 +52,7 @@ void fill_standing(const Standing& standing, Message& out) {
 }
 
 /// What may be asked of the job: refusals and effects are core's.
-v1::Controls controls_of(const core::Job& job);
+muster::v1::Controls controls_of(const core::Job& job);
 
 /// Why the job refuses this request ("requeue"); empty: the job does not refuse it, or there is no such request.
 std::string refusal_of(const core::Job& job, std::string_view request);

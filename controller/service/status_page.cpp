@@ -10,6 +10,8 @@
 namespace service {
 namespace {
 
+namespace v1 = muster::v1;
+
 constexpr core::Millis kProbeMargin{100};
 
 }  // namespace

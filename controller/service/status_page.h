@@ -4,10 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "base/disk_probe.h"
 #include "base/hearing.h"
 #include "muster/v1/admin_service.pb.h"
 #include "ranks/rank_streams.h"
-#include "service/requests.h"
+#include "service/parts.h"
 
 namespace service {
 
@@ -32,7 +33,7 @@ class StatusPage {
   void set_dashboard(const std::string& url);
   /// Counts jobs and events and looks at the disk's free space, for get() to show while the disk stands still.
   void look_at_store();
-  v1::StatusResponse get();
+  muster::v1::StatusResponse get();
 
  private:
   struct Counted {

@@ -12,6 +12,10 @@
 namespace service {
 namespace {
 
+namespace v1 = muster::v1;
+using base::Outcome;
+using base::Refusal;
+
 constexpr std::size_t kMostRequestId = 64;
 constexpr const char* kLongRequestId = "request_id: want at most 64 characters";
 constexpr std::size_t kMostSpecBytes = 1 << 20;

@@ -13,6 +13,10 @@
 namespace service {
 namespace {
 
+namespace v1 = muster::v1;
+using base::Outcome;
+using base::Refusal;
+
 constexpr std::uint32_t kListDefault = 100;
 /// The most pages of rows that one list reads.
 constexpr int kMostListPages = 20;

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "service/requests.h"
+#include "service/parts.h"
 #include "service/standing.h"
 
 namespace service {
@@ -12,30 +12,30 @@ class Views {
  public:
   explicit Views(const Parts& parts) : parts_(parts) {}
 
-  v1::ListResponse list(const v1::ListRequest& request);
-  Outcome<v1::Job> get(core::JobId id);
-  Outcome<v1::JobSpec> spec(core::JobId id);
-  Outcome<v1::WhyResponse> why(core::JobId id);
+  muster::v1::ListResponse list(const muster::v1::ListRequest& request);
+  base::Outcome<muster::v1::Job> get(core::JobId id);
+  base::Outcome<muster::v1::JobSpec> spec(core::JobId id);
+  base::Outcome<muster::v1::WhyResponse> why(core::JobId id);
   std::string log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank);
   std::string scheduler_log_path(core::JobId id, core::AttemptNumber attempt);
   /// A job's page. Throws store::Error, or std::runtime_error if the job has no stored spec.
-  v1::Job view(const jobs::JobPtr& job);
+  muster::v1::Job view(const jobs::JobPtr& job);
 
  private:
   /// What `make` makes of a job; a refusal where there is no such job, or where the store can't be read.
   template <typename Answer, typename Make>
-  Outcome<Answer> of_job(core::JobId id, const Make& make);
+  base::Outcome<Answer> of_job(core::JobId id, const Make& make);
   /// The job, if it has this attempt and its files are there.
   jobs::JobPtr with_attempt(core::JobId id, core::AttemptNumber attempt);
   /// Asks every part that may know why the job waits.
   Standing standing(const core::Job& job);
   /// A line of a list: the newest attempt alone, no spec, no ranks.
-  v1::Job line(const store::JobRow& row, const core::Job* open);
+  muster::v1::Job line(const store::JobRow& row, const core::Job* open);
 
   const Parts& parts_;
 };
 
-v1::Event event_view(const store::StoredEvent& event);
-v1::Metric metric_view(const store::StepRow& row);
+muster::v1::Event event_view(const store::StoredEvent& event);
+muster::v1::Metric metric_view(const store::StepRow& row);
 
 }  // namespace service

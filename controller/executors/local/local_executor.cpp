@@ -18,6 +18,7 @@
 #include "contract/local_launch.h"
 #include "contract/supervisor_facts.h"
 #include "executors/local/follower.h"
+#include "executors/local/port_picker.h"
 #include "executors/local/start.h"
 #include "os/durable_file.h"
 #include "os/process_table.h"

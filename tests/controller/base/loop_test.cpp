@@ -103,4 +103,12 @@ TEST(Loop, WithoutThreadsOnlyStepCallsIt) {
   EXPECT_FALSE(loop.is_running());
 }
 
+TEST(Errands, OneThatThrowsIsNotDoneAndTheNextOneIs) {
+  base::Errands errands(true);
+  EXPECT_FALSE(errands.run([] { throw std::runtime_error("no"); }, Millis(60'000)));
+  bool done = false;
+  EXPECT_TRUE(errands.run([&] { done = true; }, Millis(60'000)));
+  EXPECT_TRUE(done);
+}
+
 }  // namespace

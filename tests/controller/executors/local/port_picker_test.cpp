@@ -1,4 +1,4 @@
-#include "executors/local/start.h"
+#include "executors/local/port_picker.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/event.h"
+
+namespace jobs {
+
+/// What a program has in its checkpoint folder, for muster to see whether an attempt brought anything new. Clocks of
+/// other nodes play no part: names, sizes and times of files are compared with what they were, never with a time.
+///
+/// Left out is what is no checkpoint: muster's own FENCE and FENCE.lock, logs and curves (*.log, *.out, *.err,
+/// events.out.tfevents*), locks and drafts (*.lock, *.pid, *.tmp), names that begin with a dot, and whole folders of
+/// experiment trackers (wandb, mlruns, __pycache__). A program that rewrites one of those at each start would else be
+/// started for ever.
+struct FolderContents {
+  struct Entry {
+    std::uint64_t digest = 0;    // of names, sizes and times of all files below
+    std::int64_t newest_ns = 0;  // the latest of these times
+    bool operator==(const Entry&) const = default;
+  };
+  std::map<std::string, Entry> entries;  // files and folders at the top that hold a file, by names in UTF-8
+  std::string trouble;                   // not empty: why it is not known what is there
+  bool operator==(const FolderContents&) const = default;
+};
+
+/// A folder that is not there is empty. Takes as long as its file system does.
+FolderContents look_into(const std::filesystem::path& folder);
+/// The same, which gives up after kFolderPatience.
+FolderContents look_into_soon(const std::filesystem::path& folder);
+
+std::string to_text(const FolderContents& contents);
+/// What to_text() wrote; nothing for anything else.
+std::optional<FolderContents> contents_from_text(const std::string& text);
+
+/// What the history is told at the end of an attempt; nothing where nothing is new.
+std::optional<core::CheckpointFolderSeen> compare(core::AttemptNumber attempt, const FolderContents& before,
+                                                  const FolderContents& after);
+
+inline constexpr std::size_t kMostFiles = 20'000;
+inline constexpr int kDeepest = 6;
+inline constexpr core::Millis kFolderPatience{2'000};
+
+}  // namespace jobs
