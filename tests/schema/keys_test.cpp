@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/text.h"
+#include "cli/key_help.h"
 #include "jobfile/job_file.h"
 #include "jobfile/job_keys.h"
 #include "jobfile/spec.h"
