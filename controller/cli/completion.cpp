@@ -10,7 +10,7 @@
 #include "cli/text.h"
 #include "core/text.h"
 #include "jobfile/job_keys.h"
-#include "jobfile/sweep.h"
+#include "jobfile/sweep_axis.h"
 #include "schema/recipes.h"
 
 namespace cli {

@@ -24,6 +24,7 @@
 #include "beside/rank_files.h"
 #include "beside/stop_file.h"
 #include "contract/variables.h"
+#include "jobfile/run_file.h"
 #include "jobfile/spec.h"
 #include "launch/login_environment.h"
 #include "launch/rank_variables.h"

@@ -6,7 +6,7 @@
 #include "cli/command.h"
 #include "cli/text.h"
 #include "jobfile/job_keys.h"
-#include "jobfile/sweep.h"
+#include "jobfile/sweep_axis.h"
 
 namespace cli {
 namespace {

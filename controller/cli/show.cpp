@@ -9,6 +9,7 @@
 #include "cli/text.h"
 #include "core/text.h"
 #include "jobfile/job_file.h"
+#include "jobfile/secrets.h"
 #include "jobfile/spec.h"
 #include "jobfile/toml_value.h"
 #include "launch/secrets.h"

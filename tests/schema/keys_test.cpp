@@ -9,7 +9,7 @@
 #include "cli/key_help.h"
 #include "jobfile/job_file.h"
 #include "jobfile/job_keys.h"
-#include "jobfile/spec.h"
+#include "jobfile/run_file.h"
 #include "rank/errors.h"
 #include "schema/recipes.h"
 #include "schema/tables/checkpoints.h"
