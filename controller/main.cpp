@@ -18,6 +18,7 @@
 #include "daemon/environment.h"
 #include "daemon/executors.h"
 #include "daemon/place.h"
+#include "daemon/usage_error.h"
 #include "executors/slurm/submission.h"
 #include "http/server.h"
 #include "net/connections.h"
@@ -177,7 +178,8 @@ class RememberedPorts {
   template <typename Serve>
   auto serve(const char* name, ListenAddress& address, Serve serve) {
     auto wanted = address;
-    if (address.port == 0) wanted.port = known_port(name);
+    const auto known = known_port(name);  // also when it isn't wanted: it warns of a damaged file
+    if (address.port == 0) wanted.port = known;
     try {
       return keep(name, address, serve(wanted.text()));
     } catch (const std::runtime_error& e) {

@@ -11,6 +11,7 @@
 #include "base/tokens.h"
 #include "contract/fence_file.h"
 #include "contract/variables.h"
+#include "jobfile/run_file.h"
 #include "jobfile/spec.h"
 #include "jobs/progress_watch.h"
 #include "jobs/specs.h"

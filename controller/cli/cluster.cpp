@@ -17,6 +17,9 @@ using muster::v1::PartitionPolicy;
 using muster::v1::PartitionView;
 using schema::Kind;
 
+constexpr const char* kNone = "none";
+constexpr std::uint32_t kAuditPage = 1000;
+
 /// "max_nodes 4, users ann bob": the fields, or only the limits, that the policy has; empty: none.
 std::string policy_text(const PartitionPolicy& policy, bool only_limits) {
   std::string text;
@@ -152,8 +155,6 @@ int run_nodes(Session& session, const JsonOption& options) {
   return kSuccess;
 }
 
-constexpr const char* kNone = "none";
-
 struct PolicyOptions {
   std::string name;
   std::map<std::string, std::vector<std::string>> values;  // key -> values as typed
@@ -174,13 +175,20 @@ std::string option_of(const schema::Key& field) {
 
 /// How help shows the option's value.
 std::string label_of(const schema::Key& field) {
-  static const std::map<Kind, std::string> labels{{Kind::kWords, "NAME,..."},
-                                                  {Kind::kLines, "LINE"},
-                                                  {Kind::kWhole, "N"},
-                                                  {Kind::kDuration, "TIME"},
-                                                  {Kind::kFlag, "{true,false}"}};
-  const auto found = labels.find(field.kind);
-  return found == labels.end() ? "TEXT" : found->second;
+  switch (field.kind) {
+    case Kind::kWords:
+      return "NAME,...";
+    case Kind::kLines:
+      return "LINE";
+    case Kind::kWhole:
+      return "N";
+    case Kind::kDuration:
+      return "TIME";
+    case Kind::kFlag:
+      return "{true,false}";
+    default:
+      return "TEXT";
+  }
 }
 
 /// The values of an option. Names are split at commas.
@@ -275,7 +283,7 @@ int run_partition_list(Session& session, const JsonOption& options) {
   return kSuccess;
 }
 
-void define_change(CLI::App& app, Session& session, int (*run)(Session&, const PolicyOptions&)) {
+void define_policy_change(CLI::App& app, Session& session, int (*run)(Session&, const PolicyOptions&)) {
   auto options = add_action<PolicyOptions>(app, session, run);
   app.add_option("name", options->name, "The partition, as Slurm calls it")->required()->type_name("PARTITION");
   for (const auto& field : jobfile::partition_keys()) {
@@ -286,8 +294,6 @@ void define_change(CLI::App& app, Session& session, int (*run)(Session&, const P
   }
   app.add_flag("--json", options->json, "The partition afterwards: policy, Slurm's facts, problems");
 }
-
-constexpr std::uint32_t kAuditPage = 1000;
 
 struct AuditOptions {
   std::string partition;
@@ -333,19 +339,21 @@ int run_audit(Session& session, const AuditOptions& options) {
 
 void define_admin_partition(CLI::App& app, Session& session) {
   app.require_subcommand(1);
-  define_change(add_below(app, "add", "Open a partition of Slurm for muster",
-                          "Once a partition has a policy, partitions without one are closed. Without options everybody "
-                          "may use it,\nwithout limits. The holder of the token is trusted: muster believes the user "
-                          "name that a client states.\n\n"
-                          "  muster admin partition add main --default true --max-time 12h --default-time 1h\n"
-                          "  muster admin partition add big --groups ml --max-nodes 4 --health-check 'nvidia-smi -L'"),
-                session, change<true>);
-  define_change(add_below(app, "set", "Change some keys of a partition's policy",
-                          "Keys that are not named stay; the value none clears a key. Jobs that exist already keep "
-                          "their settings; limits\non running jobs count at once.\n\n"
-                          "  muster admin partition set big --max-nodes 8 --users ann,bob\n"
-                          "  muster admin partition set big --users none --max-time none"),
-                session, change<false>);
+  define_policy_change(
+      add_below(app, "add", "Open a partition of Slurm for muster",
+                "Once a partition has a policy, partitions without one are closed. Without options everybody "
+                "may use it,\nwithout limits. The holder of the token is trusted: muster believes the user "
+                "name that a client states.\n\n"
+                "  muster admin partition add main --default true --max-time 12h --default-time 1h\n"
+                "  muster admin partition add big --groups ml --max-nodes 4 --health-check 'nvidia-smi -L'"),
+      session, change<true>);
+  define_policy_change(
+      add_below(app, "set", "Change some keys of a partition's policy",
+                "Keys that are not named stay; the value none clears a key. Jobs that exist already keep "
+                "their settings; limits\non running jobs count at once.\n\n"
+                "  muster admin partition set big --max-nodes 8 --users ann,bob\n"
+                "  muster admin partition set big --users none --max-time none"),
+      session, change<false>);
   auto& remove = add_below(app, "remove", "Close a partition for muster",
                            "Jobs in the partition go on. When no policy is left, every partition may be used again.\n\n"
                            "  muster admin partition remove big");

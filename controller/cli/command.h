@@ -56,7 +56,10 @@ void define_logs(CLI::App& app, Session& session);        // log_view.cpp
 void define_metrics(CLI::App& app, Session& session);     // metrics.cpp
 void define_results(CLI::App& app, Session& session);     // results.cpp
 void define_wait(CLI::App& app, Session& session);        // follow.cpp
-void define_change(CLI::App& app, Session& session);      // control.cpp: cancel, requeue, hold, release
+void define_cancel(CLI::App& app, Session& session);      // control.cpp
+void define_requeue(CLI::App& app, Session& session);     // control.cpp
+void define_hold(CLI::App& app, Session& session);        // control.cpp
+void define_release(CLI::App& app, Session& session);     // control.cpp
 void define_limit(CLI::App& app, Session& session);       // control.cpp
 void define_rm(CLI::App& app, Session& session);          // control.cpp
 void define_prune(CLI::App& app, Session& session);       // control.cpp

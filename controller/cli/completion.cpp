@@ -10,11 +10,21 @@
 #include "cli/text.h"
 #include "core/text.h"
 #include "jobfile/job_keys.h"
-#include "jobfile/sweep.h"
+#include "jobfile/sweep_axis.h"
 #include "schema/recipes.h"
 
 namespace cli {
 namespace {
+
+using muster::v1::Job;
+using Clock = std::chrono::steady_clock;
+
+/// The longest wait for words. A shell is blocked while a person types.
+constexpr std::chrono::seconds kWordsWithin{1};
+constexpr std::uint32_t kWordsPage = 1000;
+constexpr int kMostPages = 20;
+constexpr std::size_t kMostWords = 1000;
+constexpr std::uint32_t kSeriesOf = 5;
 
 struct Word {
   std::vector<std::string> names;  // "--json", "-f"
@@ -309,16 +319,6 @@ int run_completion(Session&, const CompletionOptions& options) {
                                          : fish_script(entries));
   return kSuccess;
 }
-
-using muster::v1::Job;
-using Clock = std::chrono::steady_clock;
-
-/// The longest wait. A shell is blocked while a person types.
-constexpr std::chrono::seconds kWordsWithin{1};
-constexpr std::uint32_t kWordsPage = 1000;
-constexpr int kMostPages = 20;
-constexpr std::size_t kMostWords = 1000;
-constexpr std::uint32_t kSeriesOf = 5;
 
 struct WordsOptions {
   std::string what;

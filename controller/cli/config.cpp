@@ -24,6 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostReadyBytes = 4096;
+const std::vector<std::string> kKeys{"address", "token_file"};
+constexpr std::uintmax_t kMostFileBytes = 64 * 1024;
+constexpr std::size_t kMostTokenBytes = 4096;
 
 /// A client on the same machine reaches a daemon that listens on all addresses by the loopback address.
 std::string reached_at(const std::string& address) {
@@ -49,10 +52,6 @@ std::string stale_text(const ReadyFile& ready) {
   }
   return {};
 }
-
-const std::vector<std::string> kKeys{"address", "token_file"};
-constexpr std::uintmax_t kMostFileBytes = 64 * 1024;
-constexpr std::size_t kMostTokenBytes = 4096;
 
 std::string place(const fs::path& file, const toml::source_region& source) {
   return file.native() + ":" + std::to_string(source.begin.line) + ":" + std::to_string(source.begin.column) + ": ";

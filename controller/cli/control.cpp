@@ -21,6 +21,14 @@ using muster::v1::RemoveResponse;
 
 /// A transaction may change ten thousand jobs.
 constexpr std::chrono::seconds kChangeLimit{60};
+/// A call of scontrol may take 15 s.
+constexpr std::chrono::seconds kAnswerWithin{20};
+constexpr std::chrono::milliseconds kInterval{50};
+constexpr std::size_t kJobsAtOnce = 100;
+/// The limit of one call of muster rm. The controller reads the size of every file of many jobs.
+constexpr std::chrono::seconds kRemoveLimit{120};
+/// If there are more jobs, one line sums them up.
+constexpr int kMostLines = 50;
 
 /// The jobs that a command names, or the sweep whose jobs it changes.
 struct ChosenJobs {
@@ -46,22 +54,17 @@ Job change_job(Client& client, std::int64_t id) {
   return client.call(method, request);
 }
 
-/// A command that changes jobs.
+/// What a command does to jobs.
 struct Change {
-  const char* command;
   muster::v1::SweepChange of_sweep;
   Job (*of_job)(Client& client, std::int64_t id);
 };
-constexpr Change kChanges[] = {
-    {"cancel", muster::v1::SWEEP_CHANGE_CANCEL, change_job<muster::v1::CancelRequest, &JobStub::Cancel>},
-    {"requeue", muster::v1::SWEEP_CHANGE_REQUEUE, change_job<muster::v1::RequeueRequest, &JobStub::Requeue>},
-    {"hold", muster::v1::SWEEP_CHANGE_HOLD, change_job<muster::v1::HoldRequest, &JobStub::Hold>},
-    {"release", muster::v1::SWEEP_CHANGE_RELEASE, change_job<muster::v1::HoldRequest, &JobStub::Release>}};
 
 struct ChangeOptions {
+  std::string command;
+  Change change;
   ChosenJobs chosen;
   bool json = false;
-  const Change* change = nullptr;
 };
 
 void tell(const Job& job) {
@@ -73,7 +76,7 @@ int change_sweep(Session& session, const ChangeOptions& options) {
   muster::v1::ChangeSweepRequest request;
   request.set_sweep(options.chosen.sweep);
   request.set_user(user_name());
-  request.set_change(options.change->of_sweep);
+  request.set_change(options.change.of_sweep);
   const auto response = session.client().call(&JobStub::ChangeSweep, request, kChangeLimit);
   if (options.json) {
     print_json_array(response.jobs());
@@ -92,13 +95,18 @@ int run_change(Session& session, const ChangeOptions& options) {
   must_choose(options.chosen);
   if (!options.chosen.sweep.empty()) return change_sweep(session, options);
   auto& client = session.client();
-  const auto ask = [&](std::int64_t id) { return options.change->of_job(client, id); };
-  return ask_each(options.change->command, options.chosen.jobs, options.json, ask, tell);
+  const auto ask = [&](std::int64_t id) { return options.change.of_job(client, id); };
+  return ask_each(options.command, options.chosen.jobs, options.json, ask, tell);
 }
 
-/// A call of scontrol may take 15 s.
-constexpr std::chrono::seconds kAnswerWithin{20};
-constexpr std::chrono::milliseconds kInterval{50};
+void define_change(CLI::App& app, Session& session, const Change& change) {
+  auto options = add_action<ChangeOptions>(app, session, run_change);
+  options->command = app.get_name();
+  options->change = change;
+  add_chosen(app, options->chosen, "All jobs of this sweep whose state allows it");
+  app.add_flag("--json", options->json,
+               "The changed job; for several jobs or a sweep, an array (for a sweep with state and reason only)");
+}
 
 struct LimitOptions {
   std::int64_t job = 0;
@@ -165,12 +173,6 @@ struct RemovalWishes {
   /// True: a person named the jobs, so each job that cannot be removed is an error. False: such jobs are only counted.
   bool named = false;
 };
-
-constexpr std::size_t kJobsAtOnce = 100;
-/// The limit of one call. The controller reads the size of every file of many jobs.
-constexpr std::chrono::seconds kRemoveLimit{120};
-/// If there are more jobs, one line sums them up.
-constexpr int kMostLines = 50;
 
 RemoveResponse ask_controller(Client& client, std::span<const std::int64_t> jobs, bool dry_run) {
   RemoveResponse all;
@@ -309,12 +311,23 @@ void add_wishes(CLI::App& app, RemovalWishes& wishes) {
 
 }  // namespace
 
-void define_change(CLI::App& app, Session& session) {
-  auto options = add_action<ChangeOptions>(app, session, run_change);
-  options->change = std::ranges::find(kChanges, app.get_name(), &Change::command);
-  add_chosen(app, options->chosen, "All jobs of this sweep whose state allows it");
-  app.add_flag("--json", options->json,
-               "The changed job; for several jobs or a sweep, an array (for a sweep with state and reason only)");
+void define_cancel(CLI::App& app, Session& session) {
+  define_change(app, session,
+                {muster::v1::SWEEP_CHANGE_CANCEL, change_job<muster::v1::CancelRequest, &JobStub::Cancel>});
+}
+
+void define_requeue(CLI::App& app, Session& session) {
+  define_change(app, session,
+                {muster::v1::SWEEP_CHANGE_REQUEUE, change_job<muster::v1::RequeueRequest, &JobStub::Requeue>});
+}
+
+void define_hold(CLI::App& app, Session& session) {
+  define_change(app, session, {muster::v1::SWEEP_CHANGE_HOLD, change_job<muster::v1::HoldRequest, &JobStub::Hold>});
+}
+
+void define_release(CLI::App& app, Session& session) {
+  define_change(app, session,
+                {muster::v1::SWEEP_CHANGE_RELEASE, change_job<muster::v1::HoldRequest, &JobStub::Release>});
 }
 
 void define_limit(CLI::App& app, Session& session) {

@@ -15,6 +15,8 @@
 namespace cli {
 namespace {
 
+namespace fs = std::filesystem;
+
 struct HostPort {
   std::string host, port;
 };
@@ -44,8 +46,6 @@ std::string tunnel_to(const HostPort& dashboard, const std::string& user, const 
   const auto port = server.port.empty() || server.port == "22" ? "" : "-p " + server.port + " ";
   return "ssh -N -L " + forward + " " + port + user + "@" + server.host;
 }
-
-namespace fs = std::filesystem;
 
 struct DashboardOptions {
   bool open = false;

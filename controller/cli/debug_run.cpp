@@ -24,6 +24,7 @@
 #include "beside/rank_files.h"
 #include "beside/stop_file.h"
 #include "contract/variables.h"
+#include "jobfile/run_file.h"
 #include "jobfile/spec.h"
 #include "launch/login_environment.h"
 #include "launch/rank_variables.h"
@@ -57,6 +58,13 @@ struct DebugRank {
   fs::path stop_file;  // the value of MUSTER_STOP
 };
 
+/// Why a rank could not be started.
+struct StartProblem {
+  enum class Step { kEnterFolder, kStartProgram };
+  Step step = Step::kStartProgram;
+  int error = 0;
+};
+
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<char*> all;
   for (const auto& text : texts) all.push_back(const_cast<char*>(text.c_str()));
@@ -87,9 +95,13 @@ struct Wanted {
     ::dup2(wanted.output, STDOUT_FILENO);
     ::dup2(wanted.output, STDERR_FILENO);
   }
-  if (::chdir(wanted.working_folder) == 0) ::execve(wanted.file, wanted.argv.data(), wanted.envp.data());
-  const int error = errno;
-  [[maybe_unused]] const auto written = ::write(wanted.told, &error, sizeof error);
+  StartProblem problem{StartProblem::Step::kEnterFolder};
+  if (::chdir(wanted.working_folder) == 0) {
+    problem.step = StartProblem::Step::kStartProgram;
+    ::execve(wanted.file, wanted.argv.data(), wanted.envp.data());
+  }
+  problem.error = errno;
+  [[maybe_unused]] const auto written = ::write(wanted.told, &problem, sizeof problem);
   ::_exit(127);
 }
 
@@ -101,8 +113,12 @@ std::string program_of(const DebugRank& rank) {
   return slurm::find_in(path->second, name).value_or("");
 }
 
-[[noreturn]] void fail_to_start(const DebugRank& rank, int error) {
-  throw Failure(kUsage, "cannot start " + rank.words[0] + ": " + std::strerror(error) +
+[[noreturn]] void fail_to_start(const DebugRank& rank, const StartProblem& problem) {
+  const std::string why = std::strerror(problem.error);
+  if (problem.step == StartProblem::Step::kEnterFolder) {
+    throw Failure(kUsage, "cannot enter working_folder " + rank.working_folder + ": " + why);
+  }
+  throw Failure(kUsage, "cannot start " + rank.words[0] + ": " + why +
                             "; is it in PATH, and may it be executed? A relative path starts at working_folder");
 }
 
@@ -161,13 +177,10 @@ class DebugRanks {
   };
 
   void start(const DebugRank& rank) {
-    if (::access(rank.working_folder.c_str(), X_OK) != 0) {
-      throw Failure(kUsage, "cannot enter working_folder " + rank.working_folder + ": " + std::strerror(errno));
-    }
     auto told = make_pipe();
     auto output = ranks_.empty() ? Pipe() : make_pipe();
     const auto program = program_of(rank);
-    if (program.empty()) fail_to_start(rank, ENOENT);
+    if (program.empty()) fail_to_start(rank, {.error = ENOENT});
     std::vector<std::string> settings;
     for (const auto& [name, value] : rank.environment) settings.push_back(name + "=" + value);
     const Wanted wanted{program.c_str(),
@@ -179,10 +192,11 @@ class DebugRanks {
                         ::getpid()};
     const pid_t pid = ::fork();
     if (pid == 0) become_rank(wanted);
-    int error = errno;
+    StartProblem problem{.error = errno};
     told.write.reset();
     ranks_.push_back({pid, std::move(output.read), rank.stop_file});
-    if (pid < 0 || ::read(told.read.get(), &error, sizeof error) == sizeof error) fail_to_start(rank, error);
+    const bool failed = pid < 0 || ::read(told.read.get(), &problem, sizeof problem) == sizeof problem;
+    if (failed) fail_to_start(rank, problem);
   }
 
   void signal_all(int number) {

@@ -6,7 +6,7 @@
 #include "cli/command.h"
 #include "cli/text.h"
 #include "jobfile/job_keys.h"
-#include "jobfile/sweep.h"
+#include "jobfile/sweep_axis.h"
 
 namespace cli {
 namespace {
@@ -14,6 +14,9 @@ namespace {
 using muster::v1::Job;
 
 constexpr std::uint32_t kPage = 1000;
+constexpr std::chrono::milliseconds kRefresh{1000};
+/// How many jobs one call may name.
+constexpr int kMostNamedJobs = 1000;
 constexpr const char* kHeld = "held";
 constexpr const char* kHoldable[]{"pending", "queued", "running", "stopping", "waiting"};
 
@@ -63,11 +66,6 @@ grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing) 
 Failure no_such_sweep(const std::string& sweep) {
   return {kNotFound, "there is no sweep " + sweep + "; muster list shows the sweeps"};
 }
-
-constexpr std::chrono::milliseconds kRefresh{1000};
-
-/// How many jobs one call may name.
-constexpr int kMostNamedJobs = 1000;
 
 struct ListOptions {
   bool watch = false;

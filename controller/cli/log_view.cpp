@@ -16,6 +16,9 @@
 namespace cli {
 namespace {
 
+using muster::v1::LogChunk;
+
+constexpr std::size_t kLongestHeldLine = 1 << 20;  // a longer line is printed in pieces
 constexpr std::uint32_t kMostWords = 5;            // lines
 constexpr std::size_t kLongestWord = 200;          // the most characters of a line
 constexpr std::size_t kMostWordBytes = 64 * 1024;  // read at most this much of the log
@@ -32,10 +35,6 @@ std::vector<std::string> last_lines(std::string_view text) {
   if (lines.size() > kMostWords) lines.erase(lines.begin(), lines.end() - kMostWords);
   return lines;
 }
-
-using muster::v1::LogChunk;
-
-constexpr std::size_t kLongestHeldLine = 1 << 20;  // a longer line is printed in pieces
 
 /// "2026-11-20T19:48:55.123Z". For 0, which means not known, a "-" of the same width.
 std::string stamp_text(std::int64_t at_ms) {
@@ -183,6 +182,8 @@ void tell_nothing(const muster::v1::Job& job, const LogOptions& options) {
   std::cerr << "\n";
 }
 
+/// True if the newest attempt ran on Slurm and failed before any rank had a process: in the job file's setup lines, in
+/// the health check, or in srun.
 bool failed_before_ranks(const muster::v1::Job& job) {
   const auto& attempt = newest_attempt(job);
   const auto& cause = attempt.cause();

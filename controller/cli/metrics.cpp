@@ -132,14 +132,16 @@ std::vector<Column> table_of(const MetricColumns& columns) {
   return table;
 }
 
-/// A row, or the line of titles without a metric. Leaves out the last columns if they do not fit into the terminal.
-std::string row_text(const std::vector<Column>& table, const Metric* metric) {
+/// A line with text_of(column) of each column. Leaves out the last columns if they do not fit into the terminal.
+template <typename TextOf>
+std::string line_text(const std::vector<Column>& table, TextOf text_of) {
+  const auto most = table_columns();
   std::string text;
   for (const auto& column : table) {
-    const auto cell = metric == nullptr ? column.title : column.cell(*metric);
+    const std::string cell = std::invoke(text_of, column);
     const auto width = std::max(column.width, cell.size());
     const std::string gap = text.empty() ? "" : " ";
-    if (text.size() + gap.size() + width > table_columns()) break;
+    if (text.size() + gap.size() + width > most) break;
     text += gap + std::string(width - cell.size(), ' ') + cell;
   }
   return text;
@@ -148,21 +150,37 @@ std::string row_text(const std::vector<Column>& table, const Metric* metric) {
 constexpr const char* kMeasures[] = {"loss",         "tokens_per_s",       "step_ms", "memory_peak_bytes",
                                      "memory_bytes", "bytes_communicated", "at_ms"};
 
-/// Comma-separated values: the fixed columns and then the series. The cell of a value that is not a number is empty.
-/// Without a metric, the line of titles.
-std::string csv_text(const MetricColumns& columns, const Metric* metric) {
-  const auto json = metric == nullptr ? nlohmann::ordered_json{{"series", nullptr}} : proto::to_json(*metric);
-  std::string row;
-  const auto add = [&](const nlohmann::ordered_json& from, const std::string& name) {
-    append(row, metric == nullptr ? name : csv_cell(from.value(name, nlohmann::ordered_json())), ",");
-  };
-  for (const auto* name : {"attempt", "step"}) add(json, name);
+struct CsvColumn {
+  std::string name;
+  bool is_series = false;
+};
+
+/// The columns of comma-separated values: the fixed ones and then the series.
+std::vector<CsvColumn> csv_columns(const MetricColumns& columns) {
+  std::vector<CsvColumn> all{{"attempt"}, {"step"}};
   if (!columns.asked()) {
-    for (const auto* name : kMeasures) add(json, name);
+    for (const auto* name : kMeasures) all.push_back({name});
   }
   for (const auto& name : columns.series()) {
     const bool is_fixed = name == "loss" || name == "tokens_per_s";
-    if (columns.asked() || !is_fixed) add(json.at("series"), name);
+    if (columns.asked() || !is_fixed) all.push_back({name, true});
+  }
+  return all;
+}
+
+std::string csv_names(const std::vector<CsvColumn>& columns) {
+  std::string names;
+  for (const auto& column : columns) append(names, column.name, ",");
+  return names;
+}
+
+/// The cell of a value that is not a number is empty.
+std::string csv_row(const std::vector<CsvColumn>& columns, const Metric& metric) {
+  const auto json = proto::to_json(metric);
+  std::string row;
+  for (const auto& column : columns) {
+    const auto& from = column.is_series ? json.at("series") : json;
+    append(row, csv_cell(from.value(column.name, nlohmann::ordered_json())), ",");
   }
   return row;
 }
@@ -188,8 +206,8 @@ class Printer {
     } else {
       const bool grown = columns_.add(metric);
       const auto table = table_of(columns_);
-      if (!any_ || grown) std::cout << painted(row_text(table, nullptr), Colour::kDim) << "\n";
-      std::cout << row_text(table, &metric) << "\n";
+      if (!any_ || grown) std::cout << painted(line_text(table, &Column::title), Colour::kDim) << "\n";
+      std::cout << line_text(table, [&](const Column& column) { return column.cell(metric); }) << "\n";
     }
     any_ = true;
     if (options_.follow) std::cout << std::flush;
@@ -213,12 +231,12 @@ class Printer {
   void csv(const Metric& metric) {
     if (!any_) {
       columns_.add(metric);
-      std::cout << csv_text(columns_, nullptr) << "\n";
+      std::cout << csv_names(csv_columns(columns_)) << "\n";
     }
     for (const auto& [name, value] : metric.series()) {
       if (!columns_.has(name)) left_out_ = name;
     }
-    std::cout << csv_text(columns_, &metric) << "\n";
+    std::cout << csv_row(csv_columns(columns_), metric) << "\n";
   }
 
   const MetricsOptions& options_;

@@ -260,24 +260,24 @@ std::span<const Command> commands() {
        "jobs refuses, the others are still cancelled. --sweep cancels the jobs that have not ended.\n\n"
        "  muster cancel 7\n"
        "  muster cancel --sweep s12",
-       define_change},
+       define_cancel},
       {"requeue", "End the running attempt after a save and start the next one",
        "A failed job starts again from its last checkpoint, with full requeue budgets. A job that succeeded or was\n"
        "cancelled never comes back (exit code 2): submit it again with muster submit --like. --sweep leaves such jobs\n"
        "alone.\n\n"
        "  muster requeue 7\n"
        "  muster requeue --sweep s12",
-       define_change},
+       define_requeue},
       {"hold", "Start no further attempt of jobs before they are released",
        "An attempt in Slurm's queue stays there and is held. An attempt that runs goes on. When it ends and the job\n"
        "would come back, the job waits for muster release.\n\n"
        "  muster hold 7 8\n"
        "  muster hold --sweep s12",
-       define_change},
+       define_hold},
       {"release", "Let held jobs start",
        "Releasing a job that is not held is an error (exit code 2).\n\n"
        "  muster release 7",
-       define_change},
+       define_release},
       {"limit", "Change a job's time limit",
        "The limit holds for the running attempt and for later ones. It counts from the start of the attempt, not from\n"
        "now. If it has passed already, the attempt saves and ends, and the job comes back (requeue.max_timed_out).\n"

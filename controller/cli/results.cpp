@@ -47,19 +47,22 @@ struct Ranking {
 };
 
 /// The series that the jobs of a sweep have reported.
-struct Reported {
-  std::vector<std::string> names;  // in the order in which they appeared
-  std::map<std::string, Better> directions;
-
+class Reported {
+ public:
   void add(const muster::v1::Job& job) {
     for (const auto& series : job.series()) {
-      const bool is_new = directions.try_emplace(series.name(), schema::better_of(series.better())).second;
-      if (is_new) names.push_back(series.name());
+      const bool is_new = better_.try_emplace(series.name(), schema::better_of(series.better())).second;
+      if (is_new) names_.push_back(series.name());
     }
   }
-  bool has(const std::string& name) const { return directions.contains(name); }
+  const std::vector<std::string>& names() const { return names_; }
+  bool has(const std::string& name) const { return better_.contains(name); }
   /// kNeither if no job has reported the series.
-  Better better(const std::string& name) const { return has(name) ? directions.at(name) : Better::kNeither; }
+  Better better(const std::string& name) const { return has(name) ? better_.at(name) : Better::kNeither; }
+
+ private:
+  std::vector<std::string> names_;  // in the order in which they appeared
+  std::map<std::string, Better> better_;
 };
 
 /// How well a series describes a training; 0: it is compared only if a person asks for it.
@@ -74,18 +77,18 @@ int weight_of(const std::string& name, Better better) {
 /// a job has one.
 Ranking decide(const ResultsOptions& options, const Reported& reported) {
   Ranking ranking{options.metric, Better::kNeither};
-  const bool any = !reported.names.empty();
+  const bool any = !reported.names().empty();
   if (options.metric.empty()) {
     const auto weight = [&](const std::string& name) { return weight_of(name, reported.better(name)); };
-    ranking.series = any ? *std::ranges::max_element(reported.names, {}, weight) : "loss";
+    ranking.series = any ? *std::ranges::max_element(reported.names(), {}, weight) : "loss";
     if (any && weight(ranking.series) == 0) {
       throw Failure(kUsage,
                     "it is not known for any series whether low or high is good: choose one with --metric, and add "
                     "--best min or --best max; there are " +
-                        joined(reported.names));
+                        joined(reported.names()));
     }
   } else if (any && !reported.has(options.metric)) {
-    throw Failure(kUsage, "--metric: " + no_such_series(options.metric, reported.names));
+    throw Failure(kUsage, "--metric: " + no_such_series(options.metric, reported.names()));
   }
   ranking.better = reported.better(ranking.series);
   if (options.best == "min") ranking.better = Better::kLower;

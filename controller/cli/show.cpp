@@ -9,6 +9,7 @@
 #include "cli/text.h"
 #include "core/text.h"
 #include "jobfile/job_file.h"
+#include "jobfile/secrets.h"
 #include "jobfile/spec.h"
 #include "jobfile/toml_value.h"
 #include "launch/secrets.h"
@@ -200,8 +201,7 @@ void print_ranks(const Job& job) {
 
 /// As ask_each(), with an empty line between the answers.
 template <auto method, typename Print>
-int show_each(Session& session, const std::string& command, const JobsOptions& options, Print print) {
-  auto& client = session.client();
+int show_each(Client& client, const std::string& command, const JobsOptions& options, Print print) {
   const auto ask = [&](std::int64_t id) { return client.call(method, of_job(id)); };
   return ask_each(command, options.jobs, options.json, ask, [&, lead = ""](const auto& answer) mutable {
     std::cout << std::exchange(lead, "\n");
@@ -210,8 +210,9 @@ int show_each(Session& session, const std::string& command, const JobsOptions& o
 }
 
 int run_show(Session& session, const JobsOptions& options) {
-  return show_each<&JobStub::Get>(session, "show", options, [&](const Job& job) {
-    print_summary(job, slurm_words(session.client(), job));
+  auto& client = session.client();
+  return show_each<&JobStub::Get>(client, "show", options, [&](const Job& job) {
+    print_summary(job, slurm_words(client, job));
     print_attempts(job);
     print_ranks(job);
   });
@@ -235,7 +236,7 @@ void print_why(const muster::v1::WhyResponse& why) {
 }
 
 int run_why(Session& session, const JobsOptions& options) {
-  return show_each<&JobStub::Why>(session, "why", options, print_why);
+  return show_each<&JobStub::Why>(session.client(), "why", options, print_why);
 }
 
 struct SpecOptions {

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "cli/command.h"
+#include "cli/key_help.h"
 #include "cli/text.h"
 #include "core/text.h"
 #include "jobfile/spec.h"
@@ -67,8 +68,11 @@ Answer submit_surely(Client& client, grpc::Status (JobStub::*method)(grpc::Clien
 /// Prints the controller's whole answer, or only the id.
 template <typename Answer, typename Id>
 void print_answer(const SubmitOptions& options, const Answer& answer, const Id& id) {
-  if (options.json) print_json(json_of(answer));
-  if (!options.json) std::cout << id << "\n";
+  if (options.json) {
+    print_json(json_of(answer));
+  } else {
+    std::cout << id << "\n";
+  }
   std::cout << std::flush;
 }
 

@@ -47,8 +47,4 @@ std::string span_text(const std::string& from, const std::string& to);
 /// A number with four to five significant digits: "2.871", "21034", "1.2e+08".
 std::string number_text(double value, int digits = 4);
 
-/// The help on all keys of a job file, with defaults and meanings, table by table. Lines have at most `width`
-/// characters.
-std::string key_help(std::size_t width);
-
 }  // namespace cli

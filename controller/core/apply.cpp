@@ -297,6 +297,7 @@ Applied apply(Job now, const Event& event) {
   Applied out{std::move(now), {}, ""};
   ++out.job.version;
   const auto late = [&](const std::string& what) { out.text = what + ": nothing changes"; };
+  // Every kind has a function: a missing one does not compile.
   std::visit(
       [&](const auto& e) {
         if constexpr (requires { on(out, e, event.at); }) {

@@ -14,6 +14,18 @@ struct Named {
   std::string_view name;
 };
 
+constexpr Named<Cause> kCauses[]{{Cause::kNone, "none"},
+                                 {Cause::kCompleted, "completed"},
+                                 {Cause::kFailed, "failed"},
+                                 {Cause::kRankSilent, "rank_silent"},
+                                 {Cause::kRankHung, "rank_hung"},
+                                 {Cause::kCancelled, "cancelled"},
+                                 {Cause::kPreempted, "preempted"},
+                                 {Cause::kTimedOut, "timed_out"},
+                                 {Cause::kNodeFailed, "node_failed"},
+                                 {Cause::kOutOfMemory, "out_of_memory"},
+                                 {Cause::kControllerLost, "controller_lost"},
+                                 {Cause::kRequeued, "requeued"}};
 constexpr Named<JobState> kJobStates[]{{JobState::kPending, "pending"}, {JobState::kQueued, "queued"},
                                        {JobState::kRunning, "running"}, {JobState::kStopping, "stopping"},
                                        {JobState::kWaiting, "waiting"}, {JobState::kSucceeded, "succeeded"},
@@ -31,9 +43,15 @@ constexpr Named<DependsOn> kConditions[]{
     {DependsOn::kSucceeded, "succeeded"}, {DependsOn::kFailed, "failed"}, {DependsOn::kEnded, "ended"}};
 
 template <typename Enum, std::size_t Size>
+consteval bool names_all(const Named<Enum> (&rows)[Size]) {
+  return std::ranges::equal(rows, all_of<Enum>(), {}, &Named<Enum>::value);
+}
+static_assert(names_all(kCauses) && names_all(kJobStates) && names_all(kAttemptStates) && names_all(kRankStates) &&
+              names_all(kConditions));
+
+template <typename Enum, std::size_t Size>
 std::string_view name_in(const Named<Enum> (&rows)[Size], Enum value) {
-  const auto* found = std::ranges::find(rows, value, &Named<Enum>::value);
-  return found == std::end(rows) ? "unknown" : found->name;
+  return rows[static_cast<std::size_t>(value)].name;
 }
 
 template <typename Enum, std::size_t Size>
@@ -43,6 +61,14 @@ std::optional<Enum> value_in(const Named<Enum> (&rows)[Size], std::string_view n
 }
 
 }  // namespace
+
+std::string_view to_string(Cause cause) {
+  return name_in(kCauses, cause);
+}
+
+std::optional<Cause> cause_from_string(std::string_view text) {
+  return value_in(kCauses, text);
+}
 
 std::string_view to_string(JobState state) {
   return name_in(kJobStates, state);

@@ -28,9 +28,7 @@ namespace core {
 /// A held job stays in kPending or kWaiting, and so does a job that waits for other jobs (Job::after).
 /// kSucceeded and kCancelled are final. Only a manual requeue leaves kFailed; it refills the budgets.
 enum class JobState { kPending, kQueued, kRunning, kStopping, kWaiting, kSucceeded, kFailed, kCancelled };
-inline constexpr std::array kAllJobStates{JobState::kPending,  JobState::kQueued,   JobState::kRunning,
-                                          JobState::kStopping, JobState::kWaiting,  JobState::kSucceeded,
-                                          JobState::kFailed,   JobState::kCancelled};
+inline constexpr auto kAllJobStates = all_of<JobState>();
 std::string_view to_string(JobState state);  // "pending" ...
 std::optional<JobState> job_state_from_string(std::string_view text);
 bool is_ended(JobState state);  // kSucceeded, kFailed, kCancelled

@@ -12,26 +12,54 @@ namespace {
 using Policy = RequeuePolicy;
 
 constexpr CauseRule kRules[]{
-    {Cause::kNone, "none"},
-    {Cause::kCompleted, "completed"},
-    {Cause::kFailed, "failed", &Policy::max_failed, "failure", "failed", Backoff::kAlways, Stopped::kOtherRanks},
-    {Cause::kRankSilent, "rank_silent", &Policy::max_rank_silent, "silence", "fell silent", Backoff::kAlways,
-     Stopped::kEveryRank},
-    {Cause::kRankHung, "rank_hung", &Policy::max_rank_hung, "hang", "hung", Backoff::kAlways, Stopped::kEveryRank},
-    {Cause::kCancelled, "cancelled", nullptr, "failure", "failed", Backoff::kAlways, Stopped::kEveryRank, true},
-    {Cause::kPreempted, "preempted", &Policy::max_preempted, "preemption", "was preempted", Backoff::kNever,
-     Stopped::kNobody, true},
+    {.cause = Cause::kNone},
+    {.cause = Cause::kCompleted},
+    {.cause = Cause::kFailed, .budget = &Policy::max_failed, .stopped = Stopped::kOtherRanks},
+    {.cause = Cause::kRankSilent,
+     .budget = &Policy::max_rank_silent,
+     .noun = "silence",
+     .verb = "fell silent",
+     .stopped = Stopped::kEveryRank},
+    {.cause = Cause::kRankHung,
+     .budget = &Policy::max_rank_hung,
+     .noun = "hang",
+     .verb = "hung",
+     .stopped = Stopped::kEveryRank},
+    {.cause = Cause::kCancelled, .stopped = Stopped::kEveryRank, .leaves_with_save = true},
+    {.cause = Cause::kPreempted,
+     .budget = &Policy::max_preempted,
+     .noun = "preemption",
+     .verb = "was preempted",
+     .backoff = Backoff::kNever,
+     .leaves_with_save = true},
     // A long training reaches its time limit many times.
-    {Cause::kTimedOut, "timed_out", &Policy::max_timed_out, "time limit", "reached the time limit",
-     Backoff::kUnlessSaved, Stopped::kNobody, true},
+    {.cause = Cause::kTimedOut,
+     .budget = &Policy::max_timed_out,
+     .noun = "time limit",
+     .verb = "reached the time limit",
+     .backoff = Backoff::kUnlessSaved,
+     .leaves_with_save = true},
     // The next attempt avoids the lost node, so there is nothing to wait for.
-    {Cause::kNodeFailed, "node_failed", &Policy::max_node_failed, "lost node", "lost a node", Backoff::kNever},
-    {Cause::kOutOfMemory, "out_of_memory", &Policy::max_out_of_memory, "lack of memory", "ran out of memory",
-     Backoff::kAlways, Stopped::kOtherRanks},
-    {Cause::kControllerLost, "controller_lost", &Policy::max_controller_lost, "loss",
-     "was lost or could not be started"},
-    {Cause::kRequeued, "requeued", nullptr, "failure", "failed", Backoff::kUnlessSaved, Stopped::kEveryRank, true},
+    {.cause = Cause::kNodeFailed,
+     .budget = &Policy::max_node_failed,
+     .noun = "lost node",
+     .verb = "lost a node",
+     .backoff = Backoff::kNever},
+    {.cause = Cause::kOutOfMemory,
+     .budget = &Policy::max_out_of_memory,
+     .noun = "lack of memory",
+     .verb = "ran out of memory",
+     .stopped = Stopped::kOtherRanks},
+    {.cause = Cause::kControllerLost,
+     .budget = &Policy::max_controller_lost,
+     .noun = "loss",
+     .verb = "was lost or could not be started"},
+    {.cause = Cause::kRequeued,
+     .backoff = Backoff::kUnlessSaved,
+     .stopped = Stopped::kEveryRank,
+     .leaves_with_save = true},
 };
+static_assert(std::ranges::equal(kRules, all_of<Cause>(), {}, &CauseRule::cause));
 
 bool is_word(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -65,17 +93,7 @@ std::string without_numbers(std::string_view text) {
 }  // namespace
 
 const CauseRule& rule_of(Cause cause) {
-  const auto* found = std::ranges::find(kRules, cause, &CauseRule::cause);
-  return found == std::end(kRules) ? kRules[0] : *found;
-}
-
-std::string_view to_string(Cause cause) {
-  return rule_of(cause).name;
-}
-
-std::optional<Cause> cause_from_string(std::string_view text) {
-  const auto* found = std::ranges::find(kRules, text, &CauseRule::name);
-  return found == std::end(kRules) ? std::nullopt : std::optional(found->cause);
+  return kRules[static_cast<std::size_t>(cause)];
 }
 
 bool leaves_with_save(Cause cause) {

@@ -16,7 +16,6 @@ enum class Stopped { kNobody, kEveryRank, kOtherRanks };  // kOtherRanks: all bu
 /// What follows from a cause.
 struct CauseRule {
   Cause cause;
-  std::string_view name;  // stored and shown, so it never changes
   /// How often in a row the cause may bring a job back. Null for causes without a budget: a job always comes back after
   /// kRequeued, and never after kCompleted, kCancelled or kNone.
   std::uint32_t RequeuePolicy::*budget = nullptr;
@@ -30,6 +29,8 @@ const CauseRule& rule_of(Cause cause);
 
 /// The policy's budget of the cause; nullopt: the cause has none.
 std::optional<std::uint32_t> budget(const RequeuePolicy& policy, Cause cause);
+/// False for ends that are not the job's fault. After kPreempted and kNodeFailed the next attempt starts at once. After
+/// kTimedOut and kRequeued it starts at once if the ended attempt saved.
 bool has_backoff(Cause cause, bool saved_anew);
 
 /// How soon after its start an end is hasty.

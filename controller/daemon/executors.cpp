@@ -9,6 +9,7 @@
 
 #include "base/tokens.h"
 #include "daemon/environment.h"
+#include "daemon/usage_error.h"
 #include "executors/slurm/slurm_attempt.h"
 #include "executors/slurm/submission.h"
 #include "slurm/command.h"

@@ -13,7 +13,7 @@
 #include <stdexcept>
 
 #include "core/text.h"
-#include "daemon/environment.h"
+#include "daemon/usage_error.h"
 #include "os/host_name.h"
 
 namespace musterd {

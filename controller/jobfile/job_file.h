@@ -8,7 +8,7 @@
 
 #include "jobfile/job_source.h"
 #include "jobfile/spec.h"
-#include "jobfile/sweep.h"
+#include "jobfile/sweep_axis.h"
 
 namespace jobfile {
 

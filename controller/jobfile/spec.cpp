@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <span>
 
 #include "jobfile/job_keys.h"
-#include "json/proto_json.h"
-#include "launch/secrets.h"
 
 namespace jobfile {
 namespace {
@@ -53,16 +50,6 @@ std::string asked_for(const JobSpec& spec, const JobSpec& plain, std::span<const
   return found + (found.find(',') == std::string::npos ? " has" : " have");
 }
 
-void mask(Texts& variables) {
-  for (auto& [name, value] : variables) value = launch::shown_value(name, value);
-}
-
-nlohmann::ordered_json without_nulls(const google::protobuf::Message& message) {
-  auto json = nlohmann::ordered_json::object();
-  json.merge_patch(proto::to_json(message));  // a null of a patch removes a key
-  return json;
-}
-
 }  // namespace
 
 std::uint64_t world_size(const JobSpec& spec) {
@@ -104,33 +91,6 @@ std::vector<std::string> idle_keys(const JobSpec& spec, bool reports) {
     notes.push_back(keys + " no effect on a program of your own");
   }
   return notes;
-}
-
-void mask_secrets(muster::v1::SweepElement& element) {
-  for (auto& [key, value] : *element.mutable_settings()) {
-    const auto dot = key.find('.');
-    const auto table = key.substr(0, dot);
-    if (table == "env" || table == "submitted_env") value = launch::shown_value(key.substr(dot + 1), value);
-  }
-}
-
-void mask_secrets(JobSpec& spec) {
-  mask(*spec.mutable_env());
-  mask(*spec.mutable_submitted_env());
-  if (spec.has_sweep()) mask_secrets(*spec.mutable_sweep());
-}
-
-nlohmann::ordered_json run_file(const JobSpec& spec, const std::string& checkpoint_folder,
-                                const std::string& cache_folder) {
-  const auto recipe = without_nulls(spec.recipe());
-  nlohmann::ordered_json out;
-  out["format"] = 1;
-  out["name"] = spec.name();
-  for (const auto& [table, values] : recipe.items()) out[table == "kind" ? "recipe" : table] = values;
-  if (!out["data"].contains("cache_folder")) out["data"]["cache_folder"] = cache_folder;
-  out["checkpoint"] = without_nulls(spec.checkpoint());
-  out["checkpoint"]["folder"] = checkpoint_folder;
-  return out;
 }
 
 }  // namespace jobfile

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,16 +42,5 @@ std::uint64_t world_size(const muster::v1::JobSpec& spec);
 /// muster-worker, or only a program that reports its steps, can obey it. `reports`: the program has reported steps.
 /// Of any job: the keys that have an effect on sweeps alone.
 std::vector<std::string> idle_keys(const muster::v1::JobSpec& spec, bool reports);
-
-/// Replaces every secret of a spec by launch::kMask: in [env], in variables from the submitter, and in the values that
-/// a sweep varies. launch/secrets.h says what a secret is.
-void mask_secrets(muster::v1::JobSpec& spec);
-/// Masks the secrets in a sweep's settings only.
-void mask_secrets(muster::v1::SweepElement& element);
-
-/// The run file that muster-worker reads, format 1: name, recipe, model, data, train, checkpoint, fsdp. Values that the
-/// spec leaves out are left out, except folders. `cache_folder` is used if the spec names none.
-nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, const std::string& checkpoint_folder,
-                                const std::string& cache_folder);
 
 }  // namespace jobfile

@@ -1,11 +1,8 @@
 #include "partitions/partition_policies.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
-#include <stdexcept>
 
 #include "core/text.h"
-#include "jobfile/partition_keys.h"
 #include "jobfile/toml_value.h"
 #include "schema/nearest.h"
 #include "schema/units.h"
@@ -23,7 +20,7 @@ std::string of(const std::string& partition) {
 
 /// Refuses the job for a limit or a right.
 base::Refusal limited(const std::string& partition, const std::string& why) {
-  return {base::Refusal::Kind::kLimit, of(partition) + why};
+  return base::Refusal::limit(of(partition) + why);
 }
 
 void fill_text(const std::string& from, std::string* now) {
@@ -64,14 +61,6 @@ std::optional<base::Refusal> judge_size(const PartitionPolicy& policy, const Job
     return too_many("max_ranks", policy.max_ranks(), ranks, core::count_text(policy.max_ranks(), "rank") + " in all");
   }
   return std::nullopt;
-}
-
-using Json = nlohmann::ordered_json;
-
-std::vector<std::string> texts_of(const Json& value) {
-  if (value.is_array()) return value.get<std::vector<std::string>>();
-  if (value.is_string()) return {value.get<std::string>()};
-  return {value.dump()};
 }
 
 }  // namespace
@@ -145,11 +134,11 @@ std::optional<base::Refusal> PartitionPolicies::unknown(const Applicant& who, co
   const auto near = schema::nearest(partition, usable(who, slurm));
   const auto* facts = slurm.find(partition);
   const bool hidden = facts != nullptr && !policies_.empty();
-  auto refusal = limited(
-      partition, (hidden ? "Slurm has it, but admins have not opened it for muster" : "there is no such partition") +
-                     (near.empty() ? "" : ", did you mean \"" + near + "\"") + "; " + remedy(who, slurm));
-  if (!hidden) refusal.kind = base::Refusal::Kind::kInvalid;
-  return refusal;
+  const std::string what =
+      hidden ? "Slurm has it, but admins have not opened it for muster" : "there is no such partition";
+  const auto text =
+      of(partition) + what + (near.empty() ? "" : ", did you mean \"" + near + "\"") + "; " + remedy(who, slurm);
+  return hidden ? base::Refusal::limit(text) : base::Refusal::invalid(text);
 }
 
 std::optional<base::Refusal> PartitionPolicies::admit(const Applicant& who, const executors::ClusterFacts& slurm,
@@ -163,13 +152,12 @@ std::optional<base::Refusal> PartitionPolicies::admit(const Applicant& who, cons
   if (partition.empty()) {
     partition = default_partition(slurm);
     if (partition.empty()) {
-      return base::Refusal{base::Refusal::Kind::kInvalid,
-                           "slurm.partition: want one, there is no default; " + remedy(who, slurm)};
+      return base::Refusal::invalid("slurm.partition: want one, there is no default; " + remedy(who, slurm));
     }
   }
   if (partition.find(',') != std::string::npos) {
-    return base::Refusal{base::Refusal::Kind::kInvalid,
-                         of(partition) + "want one partition, since each has limits of its own; " + remedy(who, slurm)};
+    return base::Refusal::invalid(of(partition) + "want one partition, since each has limits of its own; " +
+                                  remedy(who, slurm));
   }
   const auto* policy = find(partition);
   if (policy == nullptr) return unknown(who, slurm, partition);
@@ -203,37 +191,6 @@ std::optional<base::Refusal> PartitionPolicies::judge_waiting(const std::string&
                                 core::count_text(waiting, "job") + " of " + user + (waiting == 1 ? " waits" : " wait") +
                                 " there" + (more > 1 ? ", " + std::to_string(more) + " more would be too many" : "") +
                                 "; wait until one starts or cancel one, " + kAsk);
-}
-
-std::string policy_to_json(const PartitionPolicy& policy) {
-  Json json = Json::object();
-  for (const auto& field : jobfile::partition_keys()) {
-    const auto texts = jobfile::texts(policy, field);
-    const bool is_literal = field.kind == schema::Kind::kWhole || field.kind == schema::Kind::kFlag;
-    if (texts.empty()) continue;
-    json[std::string(field.name)] = jobfile::is_list(field) ? Json(texts)
-                                    : is_literal            ? Json::parse(texts.front())
-                                                            : Json(texts.front());
-  }
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-PartitionPolicy policy_from_json(const std::string& name, const std::string& text) {
-  PartitionPolicy policy;
-  policy.set_name(name);
-  try {
-    const auto json = Json::parse(text);
-    for (const auto& [key, value] : json.items()) {
-      const auto* field = jobfile::find_partition_key(key);
-      if (field == nullptr) continue;
-      if (const auto want = jobfile::put(policy, *field, texts_of(value)); !want.empty()) {
-        throw std::runtime_error(key + ": want " + want);
-      }
-    }
-  } catch (const std::exception& error) {
-    throw std::runtime_error("the stored policy of partition \"" + name + "\" cannot be read: " + error.what());
-  }
-  return policy;
 }
 
 }  // namespace partitions

@@ -28,7 +28,9 @@ class PartitionPolicies {
   PartitionPolicies() = default;
   explicit PartitionPolicies(std::vector<PartitionPolicy> policies);
 
+  /// Adds the policy, or replaces the one that its partition has.
   void put(PartitionPolicy policy);
+  /// Removes the partition's policy. Changes nothing if it has none.
   void remove(const std::string& partition) { policies_.erase(partition); }
 
   bool empty() const { return policies_.empty(); }
@@ -65,12 +67,5 @@ class PartitionPolicies {
 
 /// A list of names for a sentence: "big, main"; "none" if there are none.
 std::string names_text(const std::vector<std::string>& names);
-
-/// A policy as it is stored and audited: an object of the keys of a partitions file, those alone that are said, without
-/// the name. The same policy always gives the same text.
-std::string policy_to_json(const PartitionPolicy& policy);
-
-/// The reverse. Keys that this version does not know are left out; throws std::runtime_error for anything else.
-PartitionPolicy policy_from_json(const std::string& name, const std::string& json);
 
 }  // namespace partitions

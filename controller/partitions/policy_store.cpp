@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "core/text.h"
+#include "jobfile/partition_file.h"
 #include "jobfile/partition_keys.h"
 #include "schema/nearest.h"
 #include "schema/utf8.h"
@@ -13,13 +16,11 @@
 namespace partitions {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 constexpr const char* kByFile = "file";
 constexpr const char* kReadAgain = "; the last good one is in force";
 constexpr std::size_t kMostUser = 64;
-
-base::Refusal refuse(base::Refusal::Kind kind, std::string text) {
-  return {kind, std::move(text)};
-}
 
 std::string named(const std::string& partition) {
   return "partition \"" + schema::valid_utf8(partition.substr(0, 80)) + "\"";
@@ -66,6 +67,12 @@ std::string read(const std::filesystem::path& file, std::string* problem) {
   }
   text.resize(static_cast<std::size_t>(in.gcount()));
   return text;
+}
+
+std::vector<std::string> texts_of(const Json& value) {
+  if (value.is_array()) return value.get<std::vector<std::string>>();
+  if (value.is_string()) return {value.get<std::string>()};
+  return {value.dump()};
 }
 
 /// What the audit keeps of a change. Null: the partition had no policy, or has none any more.
@@ -202,7 +209,7 @@ std::optional<base::Refusal> PolicyStore::refused(const store::AuditRow& row, Pa
     change({row}, std::move(next));
   } catch (const store::Error& error) {
     if (error.kind() != store::Error::Kind::kFull) throw;
-    return refuse(base::Refusal::Kind::kUnchanged, std::string("nothing was changed: ") + error.what());
+    return base::Refusal{base::Refusal::Kind::kUnchanged, std::string("nothing was changed: ") + error.what()};
   }
   return std::nullopt;
 }
@@ -219,8 +226,8 @@ std::string PolicyStore::problem() const {
 
 std::optional<base::Refusal> PolicyStore::refuse_by_command() const {
   if (file_.empty()) return std::nullopt;
-  return refuse(base::Refusal::Kind::kWrongState,
-                "partitions come from a file here: edit " + file_.string() + "; it is read again within two seconds");
+  return base::Refusal::wrong_state("partitions come from a file here: edit " + file_.string() +
+                                    "; it is read again within two seconds");
 }
 
 base::Outcome<PartitionPolicy> PolicyStore::set(const muster::v1::SetPartitionRequest& request,
@@ -229,30 +236,28 @@ base::Outcome<PartitionPolicy> PolicyStore::set(const muster::v1::SetPartitionRe
   if (const auto refusal = refuse_by_command()) return *refusal;
   const auto& name = request.policy().name();
   if (!jobfile::is_partition_name(name)) {
-    return refuse(base::Refusal::Kind::kInvalid, named(name) + ": want 1 to 64 letters, digits, \".\", \"_\" or \"-\"");
+    return base::Refusal::invalid(named(name) + ": want 1 to 64 letters, digits, \".\", \"_\" or \"-\"");
   }
   const auto old = book();
   const auto* known = old->find(name);
   if (request.create() && known != nullptr) {
-    return refuse(base::Refusal::Kind::kWrongState,
-                  named(name) + " has a policy already; muster admin partition set " + name + " changes it");
+    return base::Refusal::wrong_state(named(name) + " has a policy already; muster admin partition set " + name +
+                                      " changes it");
   }
   if (!request.create() && known == nullptr) {
-    return refuse(base::Refusal::Kind::kNotFound, named(name) + " has no policy" + did_you_mean(name, names_of(*old)) +
-                                                      "; muster admin partition add " + name + " gives it one");
+    return base::Refusal::not_found(named(name) + " has no policy" + did_you_mean(name, names_of(*old)) +
+                                    "; muster admin partition add " + name + " gives it one");
   }
   if (request.create() && slurm.unreachable.empty() && slurm.find(name) == nullptr) {
-    return refuse(base::Refusal::Kind::kInvalid, "Slurm knows no " + named(name) + did_you_mean(name, names_of(slurm)) +
-                                                     "; it has " + names_text(names_of(slurm)));
+    return base::Refusal::invalid("Slurm knows no " + named(name) + did_you_mean(name, names_of(slurm)) + "; it has " +
+                                  names_text(names_of(slurm)));
   }
   auto policy = known == nullptr ? PartitionPolicy() : *known;
   policy.set_name(name);
-  if (const auto problem = apply(request, policy); !problem.empty())
-    return refuse(base::Refusal::Kind::kInvalid, problem);
+  if (const auto problem = apply(request, policy); !problem.empty()) return base::Refusal::invalid(problem);
   if (const auto other = other_default(*old, policy); !other.empty()) {
-    return refuse(base::Refusal::Kind::kWrongState, named(other) +
-                                                        " is the default already; muster admin partition set " + other +
-                                                        " --default none, then this one");
+    return base::Refusal::wrong_state(named(other) + " is the default already; muster admin partition set " + other +
+                                      " --default none, then this one");
   }
   auto next = *old;
   next.put(policy);
@@ -267,15 +272,46 @@ base::Outcome<PartitionPolicy> PolicyStore::remove(const muster::v1::RemoveParti
   const auto old = book();
   const auto* known = old->find(request.name());
   if (known == nullptr) {
-    return refuse(base::Refusal::Kind::kNotFound, named(request.name()) + " has no policy" +
-                                                      did_you_mean(request.name(), names_of(*old)) +
-                                                      "; muster admin partition list shows those there are");
+    return base::Refusal::not_found(named(request.name()) + " has no policy" +
+                                    did_you_mean(request.name(), names_of(*old)) +
+                                    "; muster admin partition list shows those there are");
   }
   auto next = *old;
   next.remove(request.name());
   const auto row = change_of(known, nullptr, clock_.wall(), name_of(request.user()));
   if (const auto refusal = refused(row, std::move(next))) return *refusal;
   return *known;
+}
+
+std::string policy_to_json(const PartitionPolicy& policy) {
+  Json json = Json::object();
+  for (const auto& field : jobfile::partition_keys()) {
+    const auto texts = jobfile::texts(policy, field);
+    const bool is_literal = field.kind == schema::Kind::kWhole || field.kind == schema::Kind::kFlag;
+    if (texts.empty()) continue;
+    json[std::string(field.name)] = jobfile::is_list(field) ? Json(texts)
+                                    : is_literal            ? Json::parse(texts.front())
+                                                            : Json(texts.front());
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+PartitionPolicy policy_from_json(const std::string& name, const std::string& text) {
+  PartitionPolicy policy;
+  policy.set_name(name);
+  try {
+    const auto json = Json::parse(text);
+    for (const auto& [key, value] : json.items()) {
+      const auto* field = jobfile::find_partition_key(key);
+      if (field == nullptr) continue;
+      if (const auto want = jobfile::put(policy, *field, texts_of(value)); !want.empty()) {
+        throw std::runtime_error(key + ": want " + want);
+      }
+    }
+  } catch (const std::exception& error) {
+    throw std::runtime_error("the stored policy of partition \"" + name + "\" cannot be read: " + error.what());
+  }
+  return policy;
 }
 
 }  // namespace partitions

@@ -7,6 +7,7 @@
 #include "actions/launch_plan.h"
 #include "core/apply.h"
 #include "jobfile/job_keys.h"
+#include "jobfile/secrets.h"
 #include "jobfile/spec.h"
 #include "schema/series.h"
 

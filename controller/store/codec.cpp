@@ -136,23 +136,31 @@ void from_stored(const nlohmann::json& json, T& value) {
   }
 }
 
-/// The alternative of the variant that has this name, with default members. `what` is for the error.
+/// What a stored text is, for errors: "event of type \"rank_joined\"".
+struct Stored {
+  const char* kind;
+  std::string_view name;
+  std::string text() const { return std::string(kind) + " \"" + std::string(name) + "\""; }
+};
+
+/// The alternative of the variant that has this name, with default members.
 template <typename Variant>
-Variant blank(std::string_view name, const std::string& what) {
+Variant blank(const Stored& what) {
   std::optional<Variant> result;
   boost::mp11::mp_for_each<boost::mp11::mp_iota_c<std::variant_size_v<Variant>>>([&](auto index) {
-    if (std::variant_alternative_t<index, Variant>::kName == name) result.emplace(std::in_place_index<index>);
+    if (std::variant_alternative_t<index, Variant>::kName == what.name) result.emplace(std::in_place_index<index>);
   });
   if (result) return *result;
-  throw Error(Error::Kind::kNewer, "an " + what + " is unknown to this version of muster: use the one that wrote it");
+  throw Error(Error::Kind::kNewer,
+              "an " + what.text() + " is unknown to this version of muster: use the one that wrote it");
 }
 
 template <typename Read>
-void read_stored(std::string_view payload, const std::string& what, Read read) {
+void read_stored(std::string_view payload, const Stored& what, Read read) {
   try {
     read(nlohmann::json::parse(payload));
   } catch (const nlohmann::json::exception& error) {
-    throw Error(Error::Kind::kCorrupt, "a stored " + what + " cannot be read: " + error.what());
+    throw Error(Error::Kind::kCorrupt, "a stored " + what.text() + " cannot be read: " + error.what());
   }
 }
 
@@ -193,12 +201,12 @@ std::string encode_event(const core::EventBody& body) {
 }
 
 core::EventBody decode_event(std::string_view type, std::string_view payload) {
-  const auto what = "event of type \"" + std::string(type) + "\"";
-  auto body = blank<core::EventBody>(type, what);
+  const Stored what{"event of type", type};
+  auto body = blank<core::EventBody>(what);
   read_stored(payload, what, [&](const nlohmann::json& json) {
     if (json.at("v").get<int>() > kShapeVersion) {
       throw Error(Error::Kind::kNewer,
-                  "an " + what + " was written by a newer muster: use that version or a later one");
+                  "an " + what.text() + " was written by a newer muster: use that version or a later one");
     }
     std::visit([&](auto& event) { from_stored(json, event); }, body);
     fill_missing(body, json);
@@ -215,8 +223,8 @@ std::string encode_action(const core::Action& action) {
 }
 
 core::Action decode_action(std::string_view kind, std::string_view payload) {
-  const auto what = "action of kind \"" + std::string(kind) + "\"";
-  auto action = blank<core::Action>(kind, what);
+  const Stored what{"action of kind", kind};
+  auto action = blank<core::Action>(what);
   read_stored(payload, what, [&](const nlohmann::json& json) {
     std::visit([&](auto& fields) { from_stored(json, fields); }, action);
   });

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
-#include <sqlite3.h>
 
 #include <limits>
 #include <optional>
@@ -22,10 +21,7 @@ class Query {
   explicit Query(SQLite::Statement& statement, const Values&... values) : statement_(statement) {
     (bind(values), ...);
   }
-  ~Query() {
-    statement_.tryReset();
-    statement_.clearBindings();
-  }
+  ~Query();
   Query(const Query&) = delete;
   Query& operator=(const Query&) = delete;
 
@@ -96,10 +92,7 @@ class Query {
 class Connection {
  public:
   /// The file must exist. Closing writes nothing, unless tidy_on_close() was called.
-  explicit Connection(const std::string& file)
-      : database_(file, SQLite::OPEN_READWRITE | SQLite::OPEN_NOMUTEX, kBusyTimeoutMs) {
-    write_back_on_close(false);
-  }
+  explicit Connection(const std::string& file);
 
   SQLite::Database& database() { return database_; }
   /// `sql` must be a literal: its address is the key of the prepared statement.
@@ -118,18 +111,11 @@ class Connection {
     return query(sql, values...).template first<T>();
   }
   /// Lets the last connection to close write the log file back into the database.
-  void tidy_on_close() { write_back_on_close(true); }
+  void tidy_on_close();
   /// The errno that SQLite saw in the last failed call; 0: none.
-  int system_error() const { return sqlite3_system_errno(database_.getHandle()); }
+  int system_error() const;
 
  private:
-  /// A call waits only if another program, such as sqlite3, holds the database.
-  static constexpr int kBusyTimeoutMs = 5000;
-
-  void write_back_on_close(bool is_wanted) {
-    sqlite3_db_config(database_.getHandle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, is_wanted ? 0 : 1, nullptr);
-  }
-
   SQLite::Database database_;
   std::unordered_map<const char*, SQLite::Statement> statements_;
 };

@@ -31,7 +31,7 @@ constexpr std::chrono::milliseconds kTick{5};
 constexpr std::int64_t kApplicationId = 0x6d737472;
 
 bool is_full(int error) {
-  return error == ENOSPC || error == EDQUOT || error == EFBIG;
+  return error == ENOSPC || error == EDQUOT;
 }
 
 bool is_forbidden(int error) {
@@ -200,12 +200,12 @@ Error translate(const SQLite::Exception& error, int system_error, const std::str
   const int kind = error.getErrorCode() & 0xFF;
   std::string detail = error.what();
   // SQLite sets the errno for these two kinds only. For others it is left from an earlier call.
-  if (kind != SQLITE_IOERR && kind != SQLITE_CANTOPEN) system_error = 0;
-  if (system_error != 0) detail += std::string(", ") + std::strerror(system_error);
-  if (kind == SQLITE_FULL || is_full(system_error)) return no_room(file, detail);
+  const int cause = kind == SQLITE_IOERR || kind == SQLITE_CANTOPEN ? system_error : 0;
+  if (cause != 0) detail += std::string(", ") + std::strerror(cause);
+  if (kind == SQLITE_FULL || is_full(cause) || (kind == SQLITE_IOERR && cause == EFBIG)) return no_room(file, detail);
   if (kind == SQLITE_CORRUPT || kind == SQLITE_NOTADB) return corrupt(file, detail);
   if (kind == SQLITE_READONLY || kind == SQLITE_PERM || is_failed_write(extended) ||
-      (kind == SQLITE_CANTOPEN && is_forbidden(system_error))) {
+      (kind == SQLITE_CANTOPEN && is_forbidden(cause))) {
     return no_writes(file, detail);
   }
   if (kind == SQLITE_BUSY || kind == SQLITE_LOCKED) {

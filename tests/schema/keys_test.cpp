@@ -6,10 +6,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/text.h"
+#include "cli/key_help.h"
 #include "jobfile/job_file.h"
 #include "jobfile/job_keys.h"
-#include "jobfile/spec.h"
+#include "jobfile/run_file.h"
 #include "rank/errors.h"
 #include "schema/recipes.h"
 #include "schema/tables/checkpoints.h"

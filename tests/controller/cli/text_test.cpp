@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/key_help.h"
 #include "jobfile/job_keys.h"
 
 namespace cli {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "daemon/environment.h"
+#include "daemon/usage_error.h"
 #include "store/memory_store.h"
 #include "temporary_folder.h"
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "jobfile/job_file.h"
+#include "jobfile/secrets.h"
 #include "jobfile/spec.h"
 #include "jobfile/sweep.h"
 #include "launch/secrets.h"

@@ -11,6 +11,7 @@
 
 #include "jobfile/partition_keys.h"
 #include "partitions/partition_views.h"
+#include "partitions/policy_store.h"
 #include "partitions/user_groups.h"
 
 namespace partitions {
