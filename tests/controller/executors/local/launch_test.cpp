@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "agent/supervisor/attempt_folder.h"
+#include "executors/local/port_picker.h"
 #include "executors/local/start.h"
 #include "world.h"
 
