@@ -114,6 +114,7 @@ export function Logs({ job }: { job: Job }) {
   const newest = job.attempts.at(-1)?.number ?? 0;
   const [chosen, setChosen] = useState(0); // 0: the newest attempt
   const [rank, setRank] = useState(() => firstChoice(job));
+  const [typed, setTyped] = useState<string | null>(null); // a rank's number while a person types it; the page is drawn meanwhile
   const [search, setSearch] = useState("");
   const [paused, setPaused] = useState(false);
   const attempt = chosen || newest;
@@ -144,8 +145,9 @@ export function Logs({ job }: { job: Job }) {
           <option value={ALL}>{`${world > MAX_MERGED_RANKS ? `first ${MAX_MERGED_RANKS}` : "all"}${ended ? ", one after another" : ""}`}</option>
           {Array.from({ length: world }, (_, one) => <option value={String(one)}>{one}</option>)}
         </select></label>}
-        {world > MAX_LISTED_RANKS && <label>Rank <input type="number" min={0} max={world - 1} value={rank === ALL ? "" : rank}
-          placeholder={`first ${MAX_MERGED_RANKS}`} onChange={(event) => setRank(rankOf(event.currentTarget.value, world))} /></label>}
+        {world > MAX_LISTED_RANKS && <label>Rank <input type="number" min={0} max={world - 1} value={typed ?? (rank === ALL ? "" : rank)}
+          placeholder={`first ${MAX_MERGED_RANKS}`} onInput={(event) => setTyped(event.currentTarget.value)}
+          onChange={(event) => { setRank(rankOf(event.currentTarget.value, world)); setTyped(null); }} /></label>}
         <label>Search <input type="search" value={search} size={14} onInput={(event) => setSearch(event.currentTarget.value)} /></label>
         {(!ended || paused) && <button aria-pressed={paused} onClick={() => setPaused(!paused)}>{paused ? "Resume" : "Pause"}</button>}
         <span class="muted small" role="status">

@@ -147,6 +147,9 @@ test("of thousands of ranks only the rows in view are in the page, any of them c
       await page.getByLabel("Show").selectOption("");
       await eventually(async () => (await rows.count()) > 20, "all of them");
       await page.getByRole("spinbutton", { name: "Rank" }).fill("4000");
+      // Typing takes longer than the page waits until it asks for heartbeats again.
+      await page.waitForResponse((response) => response.url().includes("/ranks"));
+      await page.waitForResponse((response) => response.url().includes("/ranks"));
       await page.getByRole("spinbutton", { name: "Rank" }).blur();
       await page.getByRole("log").getByText("from rank 4000").waitFor();
       assert.ok((await page.locator("*").count()) < 1800, "elements of the page");
