@@ -53,6 +53,12 @@ std::string beginning(std::string_view text) {
   return text.size() > kMost ? out + "..." : out;
 }
 
+/// The text at this key; empty: there is none.
+std::string text_of(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 class Reader {
  public:
   explicit Reader(const json& line) : line_(line) {}
@@ -117,11 +123,8 @@ class Reader {
         continue;
       }
       auto one = schema::undeclared_series(name);
-      const auto word = [&](const char* key) {
-        const auto found = facts.find(key);
-        return found != facts.end() && found->is_string() ? found->get<std::string>() : std::string();
-      };
-      const auto better = word("better"), over_ranks = word("over_ranks"), unit = word("unit");
+      const auto better = text_of(facts, "better"), over_ranks = text_of(facts, "over_ranks");
+      const auto unit = text_of(facts, "unit");
       if (!better.empty()) one.better = schema::better_of(better);
       if (!over_ranks.empty()) one.over_ranks = schema::over_ranks_of(over_ranks);
       if (!better.empty() && to_string(one.better) != better) {
@@ -144,11 +147,7 @@ class Reader {
     if (found == line_.end()) return;
     if (found->is_string()) report_.error = ReportedError{"", found->get<std::string>(), ""};
     if (!found->is_object()) return;
-    const auto text = [&](const char* key) {
-      const auto one = found->find(key);
-      return one != found->end() && one->is_string() ? one->get<std::string>() : std::string();
-    };
-    report_.error = ReportedError{text("type"), text("message"), text("trace")};
+    report_.error = ReportedError{text_of(*found, "type"), text_of(*found, "message"), text_of(*found, "trace")};
   }
 
   void read_step(std::optional<std::int64_t> step) {

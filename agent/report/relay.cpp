@@ -7,17 +7,13 @@
 #include <utility>
 
 #include "os/signals_blocked.h"
+#include "rank/jsonl_reporter.h"
 
 namespace agent::report {
 namespace {
 
 /// How long a turn waits for the disk.
 constexpr std::chrono::milliseconds kDiskPatience{500};
-
-std::int64_t wall_ms() {
-  using namespace std::chrono;
-  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
-}
 
 worker::Section section_of(const std::string& name) {
   if (name == "init") return worker::Section::kInit;
@@ -148,7 +144,7 @@ void Relay::tell(const beside::Report& report) {
     worker::StepReport out;
     out.step = step.step;
     for (const auto& [name, value] : step.values) out.values.push_back({name, value});
-    out.at_ms = report.at_ms.value_or(wall_ms());
+    out.at_ms = report.at_ms.value_or(worker::now_ms());
     out.step_ms = step.step_ms.value_or(step_ms_since_last(step.step, out.at_ms));
     last_step_ = {step.step, out.at_ms};
     out.memory_bytes = step.memory_bytes.value_or(0);

@@ -45,8 +45,9 @@ class Relay {
   void ended(contract::ExitStatus exit);
   /// Waits until that is done, at most until `until`. False: it is not.
   bool wait(std::chrono::steady_clock::time_point until);
-  /// Whether the program has reported anything.
-  bool has_told() const { return has_told_; }
+  /// The longest that the last reports delay the news of the rank's end. Of a program that has reported nothing, no
+  /// more than a look at the file.
+  std::chrono::milliseconds patience() const { return std::chrono::milliseconds(has_told_ ? 900 : 500); }
 
  private:
   using Lock = std::unique_lock<std::mutex>;

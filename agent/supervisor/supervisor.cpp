@@ -54,8 +54,7 @@ constexpr std::chrono::seconds kGiveUpKilling{5};  // processes that even SIGKIL
 constexpr milliseconds kKillAgain{20};
 /// The longest that a file system that does not answer delays a stop, and the news of an end.
 constexpr milliseconds kFilePatience{500};
-/// The longest that a rank's last reports delay the news of its end, and what most ends take: nothing was reported.
-constexpr milliseconds kReportPatience{900};
+/// What a relay takes at most ends: nothing was reported.
 constexpr milliseconds kQuickRelay{5};
 /// What a rank said at last is worth more: without it an error that comes twice is not known for the same.
 constexpr milliseconds kWordsPatience{2000};
@@ -365,7 +364,7 @@ void Supervisor::record_told_ends() {
 bool Supervisor::is_told(const Leaving& rank) {
   const auto relay = relays_.find(rank.end.rank);
   if (relay == relays_.end() || relay->second->wait(Clock::now())) return true;
-  return Clock::now() - rank.since >= (relay->second->has_told() ? kReportPatience : kFilePatience);
+  return Clock::now() - rank.since >= relay->second->patience();
 }
 
 /// A rank that was asked to leave is not asked why it left.

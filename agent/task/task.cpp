@@ -46,8 +46,6 @@ constexpr milliseconds kFencePatience{2'000};
 constexpr milliseconds kFilePatience{500};
 /// What a rank said at last is worth more: without it an error that comes twice is not known for the same.
 constexpr milliseconds kWordsPatience{2000};
-/// The longest that a rank's last reports delay the news of its end.
-constexpr milliseconds kReportPatience{900};
 /// A controller not heard for this long is away.
 constexpr milliseconds kAway{3'000};
 
@@ -375,7 +373,8 @@ void Task::tell_last_reports() {
   link_->hold();
   relay_->ended(status_.exit);
   const auto since = Clock::now();
-  if (!relay_->wait(since + kFilePatience) && relay_->has_told()) relay_->wait(since + kReportPatience);
+  // Its patience grows when it has found something to tell.
+  if (!relay_->wait(since + relay_->patience())) relay_->wait(since + relay_->patience());
 }
 
 // A command that leaves in good order when it is asked to would pass for one that is done. muster-worker says by its
