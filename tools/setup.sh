@@ -179,8 +179,11 @@ install_peers() {
   log=$(mktemp)
   python3 -m venv "$peers_folder" > "$log" 2>&1 ||
     { rm -rf "$peers_folder"; die "python3 -m venv failed, is python3-venv installed? (log: $log): $(tail -n 1 "$log")"; }
-  if ! "$peers_folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile \
-    --require-hashes --only-binary :all: -r "$peers_list" > "$log" 2>&1; then
+  # What has no wheel is built by the setuptools of the list, so nothing is downloaded that the list does not name.
+  local pip=("$peers_folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes)
+  if ! { "${pip[@]}" --only-binary :all: -r <(grep -v '# from source$' "$peers_list") &&
+    { ! grep -q '# from source$' "$peers_list" ||
+      "${pip[@]}" --no-build-isolation --use-pep517 -r <(grep '# from source$' "$peers_list"); }; } > "$log" 2>&1; then
     local why
     why=$(grep -m1 -iE 'do not match|no space left|no matching|hash' "$log" || tail -n 1 "$log")
     rm -rf "$peers_folder"

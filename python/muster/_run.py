@@ -55,11 +55,11 @@ class Run:
 
     @property
     def rank(self) -> int:
-        return _number_of("RANK") or 0
+        return _number_of("RANK") or _number_of("SUBMITIT_MUSTER_RANK") or 0
 
     @property
     def world_size(self) -> int:
-        return _number_of("WORLD_SIZE") or 1
+        return _number_of("WORLD_SIZE") or _number_of("SUBMITIT_MUSTER_WORLD_SIZE") or 1
 
     @property
     def checkpoint_folder(self) -> Optional[str]:

@@ -1,0 +1,207 @@
+"""The job's side: where a task stands, and what it does when muster asks it to leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import types
+from pathlib import Path
+from typing import Any, Optional, Sequence
+
+from submitit.core import job_environment, logger, utils
+
+from .. import _run, _stop
+from .._run import REQUEUE_EXIT_CODE
+from .parameters import index_of
+from .paths import Array, MusterJobPaths
+from .submission import Submission
+
+LOOK_EVERY_SECONDS = 0.1
+EXIT_PATIENCE_SECONDS = 30.0  # where muster names no deadline
+BEFORE_DEADLINE_SECONDS = 1.0
+
+
+class MusterJobEnvironment(job_environment.JobEnvironment):
+    """What submitit.JobEnvironment() is in a job of cluster="muster"."""
+
+    # muster._submitit.rank keeps the places of the rank under these names, which torchrun's names may not be then.
+    _env = {
+        "job_id": "MUSTER_JOB_ID",
+        "num_tasks": "SUBMITIT_MUSTER_WORLD_SIZE",
+        "num_nodes": "MUSTER_NODES",
+        "node": "SUBMITIT_MUSTER_NODE_RANK",
+        "global_rank": "SUBMITIT_MUSTER_RANK",
+        "local_rank": "SUBMITIT_MUSTER_LOCAL_RANK",
+        "array_task_id": "SUBMITIT_MUSTER_INDEX",
+    }
+
+    @property
+    def job_id(self) -> str:
+        """muster's number of the job, in an array too: each element is a job of its own."""
+        return self.raw_job_id
+
+    @property
+    def array_job_id(self) -> Optional[str]:
+        """The name of muster's sweep, such as "s12"; None: the job is no element of one."""
+        return _submission().array() if index_of(os.environ) is not None else None
+
+    @property
+    def hostnames(self) -> Sequence[str]:
+        names = os.environ.get("MUSTER_NODELIST", "")
+        return names.split(",") if names else [self.hostname]
+
+    @property
+    def paths(self) -> MusterJobPaths:
+        return MusterJobPaths(os.environ["SUBMITIT_FOLDER"], job_id=self.job_id, task_id=self.global_rank,
+                              array_of=lambda job_id: _own_array())
+
+    def _handle_signals(self, paths: utils.JobPaths, submission: utils.DelayedSubmission) -> None:
+        handler = StopHandler(self, paths, submission)
+        signal.signal(signal.SIGCONT, handler.bypass)
+        signal.signal(self._usr_sig(), handler.on_signal)
+        signal.signal(signal.SIGTERM, handler.on_signal)
+
+    def _requeue(self, countdown: int) -> None:
+        logger.get_logger().info(f"Job {self.job_id} leaves to be started again ({countdown} remaining timeouts)")
+
+
+class Ending:
+    """How the newest attempt ended that was asked to leave: rank 0 writes it, the other ranks and the next attempt read it."""
+
+    def __init__(self, paths: utils.JobPaths) -> None:
+        self._path = Path(paths.folder) / f"{paths.job_id}_ending.json"
+
+    def write(self, is_over: bool) -> None:
+        """is_over: the result is there, and no further attempt is wanted."""
+        draft = self._path.with_suffix(".new")
+        draft.write_text(json.dumps({"attempt": attempt_number(), "over": is_over}))
+        os.replace(draft, self._path)
+
+    def left(self) -> bool:
+        """Whether rank 0 of this attempt has left."""
+        return self._said().get("attempt") == attempt_number()
+
+    def was_over(self) -> bool:
+        """Whether the attempt before this one has left the job's last word."""
+        said = self._said()
+        return said.get("attempt") == attempt_number() - 1 and said.get("over") is True
+
+    def _said(self) -> dict:
+        try:
+            return json.loads(self._path.read_text())
+        except (OSError, ValueError):
+            return {}
+
+
+class StopHandler(job_environment.SignalHandler):
+    """submitit's own steps at a stop: rank 0 calls checkpoint(), replaces the pickle, and the job starts again. What differs:
+    muster says why the job is stopped, so no guess at the time tells timeouts from preemptions."""
+
+    is_stopping = False  # of the process: there is one job in it
+
+    def __init__(self, env: MusterJobEnvironment, paths: utils.JobPaths, delayed: utils.DelayedSubmission) -> None:
+        super().__init__(env, paths, delayed)
+        self._ending = Ending(paths)
+        self._stop: Optional[_stop.Stop] = None
+
+    def has_timed_out(self) -> bool:
+        assert self._stop is not None
+        return self._stop.why == "time_limit" or take_simulated_timeout(self._job_paths)
+
+    def on_signal(self, signum: int, frame: Optional[types.FrameType] = None) -> None:
+        if StopHandler.is_stopping:
+            return
+        self._stop = wait_for_stop()
+        if _stop.StopWatch.is_asked and not hasattr(self._delayed.function, "checkpoint"):
+            self._logger.info("The function asks muster.Run.should_stop() itself, so the function decides how it leaves.")
+            if _run._current is not None:
+                _run._current._watch._on_sigterm(signum, frame)
+            return
+        StopHandler.is_stopping = True
+        self._logger.info(f"muster asks this job to leave: {self._stop.why}")
+        if not self._stop.save or self._stop.why == "cancelled":
+            self._leave()
+        if self.env.global_rank != 0:
+            threading.Thread(target=self._follow_rank_0, name="muster-follow", daemon=True).start()
+            return
+        self._leave_in_time()
+        self.checkpoint_and_try_requeue(signum, frame)
+
+    def _exit(self) -> None:
+        self._ending.write(is_over=False)
+        self._leave()
+
+    def _leave(self) -> None:
+        self._logger.info("Exiting gracefully after preemption/timeout.")
+        sys.exit(REQUEUE_EXIT_CODE)
+
+    def _follow_rank_0(self) -> None:
+        """The other ranks go on until rank 0 has its checkpoint, as in submitit, and then leave at once."""
+        result_of_rank_0 = utils.JobPaths.result_pickle.fget  # type: ignore[attr-defined]
+        rank_0 = MusterJobPaths(self._job_paths._folder, self._job_paths.job_id, 0, lambda job_id: _own_array())
+        while not self._ending.left() and not result_of_rank_0(rank_0).exists():
+            time.sleep(LOOK_EVERY_SECONDS)
+        leave_now()
+
+    def _leave_in_time(self) -> None:
+        """A function that catches SystemExit would run on until it is killed."""
+        assert self._stop is not None
+        patience = EXIT_PATIENCE_SECONDS
+        if self._stop.deadline is not None:
+            patience = self._stop.deadline - time.time() - BEFORE_DEADLINE_SECONDS
+        timer = threading.Timer(max(patience, BEFORE_DEADLINE_SECONDS), leave_now)
+        timer.daemon = True
+        timer.start()
+
+
+def wait_for_stop() -> _stop.Stop:
+    """What muster's stop file says. A signal without one comes from somebody else, such as Slurm before a preemption."""
+    end = time.monotonic() + _stop.WAIT_FOR_FILE_SECONDS
+    while time.monotonic() < end:
+        stop = _stop.read_stop(_stop.stop_file())
+        if stop is not None:
+            return stop
+        time.sleep(LOOK_EVERY_SECONDS)
+    return _stop.Stop(why="signal")
+
+
+def leave_now() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass
+    os._exit(REQUEUE_EXIT_CODE)
+
+
+def simulated_timeout_file(paths: utils.JobPaths) -> Path:
+    """job._interrupt(timeout=True) leaves this file: the next stop is to count as a timeout."""
+    return Path(paths.folder) / f"{paths.job_id}_timeout"
+
+
+def take_simulated_timeout(paths: utils.JobPaths) -> bool:
+    try:
+        simulated_timeout_file(paths).unlink()
+        return True
+    except FileNotFoundError:
+        return False
+
+
+def attempt_number() -> int:
+    return int(os.environ.get("MUSTER_ATTEMPT", "1"))
+
+
+def _submission() -> Submission:
+    return Submission(os.environ["SUBMITIT_MUSTER_SUBMISSION"])
+
+
+def _own_array() -> Array:
+    index = index_of(os.environ)
+    return None if index is None else (_submission().array(), index)
+
+
+__all__: Any = ["Ending", "MusterJobEnvironment", "StopHandler", "attempt_number"]

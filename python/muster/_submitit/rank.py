@@ -1,0 +1,148 @@
+"""The program of a task: python -m muster._submitit.rank FOLDER
+
+1. Takes the environment of the submitter, and submitit's files as standard output and error. muster's log has both, too.
+2. Becomes a second process image of itself, so that Python starts with that environment.
+3. Lets submitit load the pickle, call the function and write the result.
+4. Leaves with a code that muster understands: 0 done, 99 start me again, 93 the result is an exception, do not try again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from typing import Dict, List, Optional
+
+from .submission import TORCHRUN, Submission
+
+NEVER_AGAIN_EXIT_CODE = 93
+OUTPUT_PATIENCE_SECONDS = 2.0
+_COPIES = "SUBMITIT_MUSTER_COPIES"
+_SIGNALS_OF_THE_JOB = (signal.SIGTERM, signal.SIGINT, signal.SIGCONT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+_exit_code: Optional[int] = None
+
+
+def fail_after_result() -> None:
+    """For a function that returns its failure as its result: the result is kept, and the job counts as failed."""
+    global _exit_code
+    _exit_code = NEVER_AGAIN_EXIT_CODE
+
+
+def task_environment(given: Dict[str, str], submitter: Dict[str, str], on_slurm: bool) -> Dict[str, str]:
+    """The environment of the function. What muster, Slurm and setup lines have set wins over the submitter's."""
+    out = {**submitter, **given}
+    for name in TORCHRUN:
+        if name in out:
+            out["SUBMITIT_MUSTER_" + name] = out[name]
+    if out.get("SUBMITIT_MUSTER_TORCHRUN") != "1":
+        # submitit sets none of these. Its helpers refuse to overwrite them, and many programs look for them.
+        out = {name: value for name, value in out.items()
+               if name not in TORCHRUN and not name.startswith(("ROLE_", "GROUP_")) and name not in _TORCHELASTIC}
+    gpus = out.get("SUBMITIT_MUSTER_GPUS")
+    if gpus is not None and not on_slurm:
+        # As in submitit, every local task sees all GPUs of the job.
+        allowed = given.get("CUDA_VISIBLE_DEVICES")
+        names = allowed.split(",") if allowed else [str(number) for number in range(int(gpus))]
+        out["CUDA_VISIBLE_DEVICES"] = ",".join(names[:int(gpus)])
+    return out
+
+
+_TORCHELASTIC = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS")
+
+
+def _ignore_signals_of_the_job() -> None:
+    for number in _SIGNALS_OF_THE_JOB:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _copy_output(path: str, descriptor: int) -> int:
+    """What this process writes to the descriptor goes on to where it went, and to the end of the file.
+
+    tee stands outside the process group, so that it outlives the rank by its last words."""
+    tee = subprocess.Popen(["tee", "-a", path], stdin=subprocess.PIPE, stdout=descriptor, start_new_session=True,
+                           preexec_fn=_ignore_signals_of_the_job)
+    assert tee.stdin is not None
+    os.dup2(tee.stdin.fileno(), descriptor)
+    tee.stdin.close()
+    return tee.pid
+
+
+def _finish_output(copies: List[int]) -> None:
+    """Waits until all output is in the log, where muster looks for the error. A process that the function has left behind
+    may hold the output open."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    end = time.monotonic() + OUTPUT_PATIENCE_SECONDS
+    for pid in copies:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < end:
+                time.sleep(0.005)
+
+
+def prepare(folder: str) -> None:
+    """The first process image. It ends in the second."""
+    submission = Submission(os.environ["SUBMITIT_MUSTER_SUBMISSION"])
+    given = dict(os.environ)
+    environment = task_environment(given, submission.environment(), "SLURM_JOB_ID" in given)
+    environment["SUBMITIT_FOLDER"] = folder
+    os.environ.clear()
+    os.environ.update(environment)
+    from .environment import MusterJobEnvironment
+    paths = MusterJobEnvironment().paths
+    paths.folder.mkdir(parents=True, exist_ok=True)
+    if environment.get("SUBMITIT_MUSTER_STDERR_TO_STDOUT") == "1":
+        copies = [_copy_output(str(paths.stdout), 1)]
+        os.dup2(1, 2)
+    else:
+        copies = [_copy_output(str(paths.stdout), 1), _copy_output(str(paths.stderr), 2)]
+    environment[_COPIES] = " ".join(str(pid) for pid in copies)
+    os.execve(sys.executable, [sys.executable, "-u", "-m", "muster._submitit.rank", folder], environment)
+
+
+def work(folder: str) -> int:
+    """The second process image; the exit code."""
+    copies = os.environ.pop(_COPIES).split()
+    atexit.register(_finish_output, [int(pid) for pid in copies])
+    from submitit.core.submission import process_job
+
+    from .environment import Ending, MusterJobEnvironment, StopHandler, attempt_number
+    env = MusterJobEnvironment()
+    paths = env.paths
+    ending = Ending(paths)
+    if attempt_number() > 1:
+        if ending.was_over():
+            print("submitit: the result of the attempt before is the last word", flush=True)
+            return NEVER_AGAIN_EXIT_CODE
+        paths.result_pickle.unlink(missing_ok=True)
+    try:
+        process_job(folder)
+    except Exception:
+        traceback.print_exc()
+        if StopHandler.is_stopping and env.global_rank == 0:
+            ending.write(is_over=True)
+        return NEVER_AGAIN_EXIT_CODE
+    return _exit_code or 0
+
+
+def main(arguments: List[str]) -> int:
+    if len(arguments) != 2:
+        print("usage: python -m muster._submitit.rank FOLDER", file=sys.stderr)
+        return 2
+    if _COPIES not in os.environ:
+        prepare(arguments[1])
+    return work(arguments[1])
+
+
+if __name__ == "__main__":
+    # The module that functions import is the same one as this.
+    sys.modules["muster._submitit.rank"] = sys.modules["__main__"]
+    sys.exit(main(sys.argv))

@@ -1,0 +1,59 @@
+"""What a submission leaves beside the pickles for its ranks: the environment of the submitter, and the array's name."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Dict, Mapping
+
+PATIENCE_SECONDS = 60  # submitit's, for the pickle
+
+# Variables that belong to one machine, one process or one job. A job gets its own.
+_KEPT_PREFIXES = ("MUSTER_", "SUBMITIT_", "SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "TORCHELASTIC_", "ROLE_", "GROUP_")
+TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
+_KEPT = {*TORCHRUN, "_", "PWD", "OLDPWD", "SHLVL", "HOSTNAME"}
+
+
+class Submission:
+    """Two files beside the pickles of one submission. `path` is where both names begin."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def write_environment(self, variables: Mapping[str, str]) -> None:
+        """For its owner's eyes: an environment holds secrets."""
+        kept = {name: value for name, value in variables.items()
+                if name not in _KEPT and not name.startswith(_KEPT_PREFIXES)}
+        with open(os.open(self.path + ".env.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w",
+                  encoding="utf-8", errors="surrogateescape") as file:
+            json.dump(kept, file, ensure_ascii=False)
+
+    def environment(self) -> Dict[str, str]:
+        """Empty where the submitter left none."""
+        try:
+            with open(self.path + ".env.json", encoding="utf-8", errors="surrogateescape") as file:
+                return json.load(file)
+        except FileNotFoundError:
+            return {}
+
+    def remove(self) -> None:
+        """For a submission that was refused."""
+        Path(self.path + ".env.json").unlink(missing_ok=True)
+
+    def write_array(self, name: str) -> None:
+        Path(self.path + ".array.new").write_text(name, encoding="utf-8")
+        os.replace(self.path + ".array.new", self.path + ".array")
+
+    def array(self) -> str:
+        """The name of the array. The submitter writes it a moment after the submission."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return Path(self.path + ".array").read_text(encoding="utf-8")
+            except FileNotFoundError:
+                if time.monotonic() > end:
+                    raise RuntimeError(f"no {self.path}.array after {PATIENCE_SECONDS} s: the submission was cut off, so "
+                                       f"submit again") from None
+                time.sleep(0.1)

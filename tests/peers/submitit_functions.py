@@ -1,0 +1,130 @@
+"""What the tests submit. Jobs import this module as any user's: from the folder that PYTHONPATH has."""
+
+import os
+import pathlib
+import sys
+import time
+
+import submitit
+
+
+def add(a, b):
+    print(f"adding {a} and {b}")
+    print("a word for stderr", file=sys.stderr)
+    return a + b
+
+
+def fail(text):
+    raise ValueError(text)
+
+
+def fail_on(value, bad):
+    if value == bad:
+        raise ValueError(f"{value} is bad")
+    return value
+
+
+def variables(*names):
+    return [os.environ.get(name) for name in names]
+
+
+def where():
+    env = submitit.JobEnvironment()
+    return {name: getattr(env, name) for name in (
+        "cluster", "job_id", "array_job_id", "array_task_id", "num_tasks", "num_nodes", "node", "global_rank", "local_rank",
+        "hostnames", "hostname")} | {"torchrun": "RANK" in os.environ, "stdout": str(env.paths.stdout)}
+
+
+def torch_environment():
+    env = submitit.helpers.TorchDistributedEnvironment().export(set_cuda_visible_devices=False)
+    return env.rank, env.world_size, env.local_rank, os.environ["RANK"], os.environ["MASTER_ADDR"]
+
+
+def sleep(folder, seconds=600):
+    pathlib.Path(folder, f"sleeping-{submitit.JobEnvironment().global_rank}-{os.environ['MUSTER_ATTEMPT']}").touch()
+    time.sleep(seconds)
+    return os.environ["MUSTER_ATTEMPT"]
+
+
+def sleep_once(folder):
+    """Sleeps in the first attempt alone."""
+    return sleep(folder, 600 if os.environ["MUSTER_ATTEMPT"] == "1" else 0)
+
+
+def crash():
+    os.kill(os.getpid(), 9)
+
+
+class Counter:
+    """Counts to `end`, slowly, and goes on after each checkpoint. Every rank counts; rank 0 saves."""
+
+    def __init__(self, folder, end, pause=0.02):
+        self.folder = pathlib.Path(folder)
+        self.end = end
+        self.pause = pause
+        self.reached = 0
+        self.began = []
+
+    def __call__(self):
+        self.began.append((int(os.environ["MUSTER_ATTEMPT"]), self.reached))
+        rank = submitit.JobEnvironment().global_rank
+        while self.reached < self.end:
+            self.reached += 1
+            if self.reached - self.began[-1][1] == 5:
+                (self.folder / f"rank-{rank}-counts-{os.environ['MUSTER_ATTEMPT']}").touch()
+            time.sleep(self.pause)
+        return self.reached, self.began
+
+    def checkpoint(self):
+        (self.folder / f"saved-{os.environ['MUSTER_ATTEMPT']}").write_text(str(self.reached))
+        return submitit.helpers.DelayedSubmission(self)
+
+
+class Endless(Counter):
+    """One that is never done."""
+
+    def __init__(self, folder):
+        super().__init__(folder, 10**9)
+
+
+class GivesUp(Endless):
+    def checkpoint(self):
+        return None
+
+
+class CannotSave(Endless):
+    def checkpoint(self):
+        raise OSError("the disk is full")
+
+
+class Stubborn(Counter):
+    """Catches everything, SystemExit too."""
+
+    def __call__(self):
+        self.began.append((int(os.environ["MUSTER_ATTEMPT"]), self.reached))
+        while self.reached < self.end:
+            try:
+                self.reached += 1
+                if self.reached == 5:
+                    (self.folder / f"rank-0-counts-{os.environ['MUSTER_ATTEMPT']}").touch()
+                time.sleep(self.pause if self.began[-1][0] == 1 else 0)
+            except BaseException:  # noqa: B036
+                pass
+        return self.reached, self.began
+
+
+def train(folder, steps):
+    """A loop with muster's own package: it saves and leaves by itself."""
+    import muster
+    saved = pathlib.Path(folder) / "step"
+    run = muster.init(total_steps=steps)
+    for step in range(run.resume(int(saved.read_text()) if saved.exists() else 0) + 1, steps + 1):
+        run.log(step, loss=1.0 / step)
+        if step == 5:
+            (pathlib.Path(folder) / "rank-0-counts-1").touch()
+        if run.should_stop(step):
+            saved.write_text(str(step))
+            run.checkpoint(saved, step)
+            run.leave()
+        time.sleep(0.02)
+    return run.attempt

@@ -1,0 +1,363 @@
+"""submitit's documented behaviour through AutoExecutor(cluster="muster"), with the released submitit and local processes."""
+
+import asyncio
+import os
+import pathlib
+import pickle
+import stat
+import subprocess
+import sys
+import time
+import unittest
+
+import submitit
+import submitit_functions as functions
+from submitit.core.utils import FailedJobError, UncompletedJobError
+from submitit_world import World
+
+os.environ["PYTHONPATH"] = f"{os.environ.get('PYTHONPATH', '')}:{pathlib.Path(__file__).parent}"
+
+
+class Results(World):
+    def test_a_result_comes_back(self):
+        job = self.executor().submit(functions.add, 5, b=7)
+        self.assertEqual(job.result(), 12)
+        self.assertEqual(job.results(), [12])
+        self.assertIsNone(job.exception())
+        self.assertTrue(job.done())
+        self.assertIn("adding 5 and 7", job.stdout())
+        self.assertEqual(job.stderr(), "a word for stderr\n")
+        self.assertEqual(self.until_over(job)["state"], "succeeded")
+        self.assertTrue(job.watcher.is_done(job.job_id, mode="force"))
+        self.assertEqual(job.state, "COMPLETED")
+        self.assertEqual(job.submission().args, (5,))
+        self.assertIn("name = \"submitit\"", job.paths.submission_file.read_text())
+        log = self.muster("logs", job.job_id)
+        self.assertIn("adding 5 and 7", log)
+        self.assertIn("a word for stderr", log)
+
+    def test_what_the_function_closes_over_travels_with_it(self):
+        number = 20
+        self.assertEqual(self.executor().submit(lambda: number + 1).result(), 21)
+
+    def test_an_exception_comes_back_and_ends_the_job(self):
+        job = self.executor().submit(functions.fail, "of no use")
+        with self.assertRaisesRegex(FailedJobError, "ValueError: of no use"):
+            job.result()
+        self.assertIsInstance(job.exception(), FailedJobError)
+        view = self.until_over(job)
+        self.assertEqual(view["state"], "failed")
+        self.assertEqual(len(view["attempts"]), 1)
+        self.assertIn("ValueError: of no use", view["reason"])
+        job.get_info(mode="force")
+        self.assertEqual(job.state, "FAILED")
+
+    def test_a_crash_is_an_uncompleted_job(self):
+        submitit.Job._results_timeout_s = 1
+        job = self.executor().submit(functions.crash)
+        error = job.exception()
+        self.assertIsInstance(error, UncompletedJobError)
+        self.assertNotIsInstance(error, FailedJobError)
+        self.assertEqual(self.causes(job), ["failed"])
+
+    def test_both_outputs_in_one_file(self):
+        job = self.executor(stderr_to_stdout=True).submit(functions.add, 1, 2)
+        job.result()
+        self.assertIn("a word for stderr", job.stdout())
+        self.assertIsNone(job.stderr())
+
+    def test_a_job_is_found_again_by_another_process(self):
+        job = self.executor().submit(functions.add, 1, 2)
+        copy = pickle.loads(pickle.dumps(job))
+        self.assertEqual(copy.result(), 3)
+        again = type(job)(self.folder / "log", job.job_id)
+        self.assertEqual(again.result(), 3)
+        other = subprocess.run([sys.executable, "-c", f"import pickle; print(pickle.loads({pickle.dumps(job)!r}).result())"],
+                               capture_output=True, text=True)
+        self.assertEqual(other.stdout, "3\n", other.stderr)
+
+    def test_asyncio_waits_for_jobs(self):
+        jobs = self.executor().map_array(functions.add, [1, 2], [3, 4])
+
+        async def results():
+            return await asyncio.gather(*(job.awaitable().result(0.1) for job in jobs))
+
+        self.assertEqual(asyncio.run(results()), [4, 6])
+
+
+class Parameters(World):
+    def test_an_unknown_parameter_is_refused_with_the_valid_ones(self):
+        with self.assertRaisesRegex(NameError, "Unknown argument 'colour' for executor 'muster'.*partition"):
+            self.executor(muster_colour="red")
+        with self.assertRaisesRegex(ValueError, "parameter executor is 'moon': want one of auto, local, slurm"):
+            self.executor(muster_executor="moon")
+        with self.assertRaisesRegex(ValueError, "parameter dependency is \"after:x\""):
+            self.executor(muster_dependency="after:x")
+
+    def test_other_clusters_parameters_are_ignored(self):
+        executor = self.executor(timeout_min=3, slurm_partition="gpu", muster_timeout_min=4)
+        self.assertEqual(executor._executor.parameters["time"], 4)
+        self.assertNotIn("partition", executor._executor.parameters)
+
+    def test_what_muster_refuses_is_an_error_with_its_words(self):
+        with self.assertRaisesRegex(FailedJobError, "resources.nodes"):
+            self.executor(nodes=2, muster_executor="local").submit(functions.add, 1, 2)
+        with self.assertRaisesRegex(FailedJobError, "requeue.max_fialed"):
+            self.executor(muster_set={"requeue.max_fialed": 1}).submit(functions.add, 1, 2)
+        self.assertEqual(list((self.folder / "log").iterdir()), [])
+
+    def test_parameters_become_keys_of_the_job_file(self):
+        executor = self.executor(
+            name="a name / b", timeout_min=90, mem_gb=3.5, cpus_per_task=2, muster_partition="gpu", muster_constraint="a100",
+            muster_additional_parameters={"hint": "nomultithread", "mail-user": "me"}, muster_set={"requeue.max_failed": 2})
+        job = executor.submit(functions.add, 1, 2)
+        self.assertEqual(job.result(), 3)
+        spec = self.muster("spec", job.job_id)
+        for line in ('name = "a-name-b"', 'time_limit = "1h30m"', "cpus_per_rank = 2", 'partition = "gpu"', 'mem = "3584MiB"',
+                     'constraint = "a100"', 'hint = "nomultithread"', 'mail_user = "me"', "max_failed = 2"):
+            self.assertIn(line, spec)
+
+    def test_the_submitters_environment_arrives_and_stays_private(self):
+        os.environ["OF_THE_SUBMITTER"] = "word ä"
+        self.addCleanup(os.environ.pop, "OF_THE_SUBMITTER")
+        job = self.executor().submit(functions.variables, "OF_THE_SUBMITTER", "MUSTER_TOKEN")
+        self.assertEqual(job.result(), ["word ä", None])
+        self.assertNotIn("OF_THE_SUBMITTER", self.muster("spec", job.job_id, "--secrets"))
+        [kept] = (self.folder / "log").glob(".submission_*.env.json")
+        self.assertEqual(stat.S_IMODE(kept.stat().st_mode), 0o600)
+        self.assertEqual(self.executor(muster_environment="submit").submit(functions.variables, "OF_THE_SUBMITTER").result(),
+                         [None])
+
+    def test_setup_lines_come_first(self):
+        executor = self.executor(muster_setup=["export SET_UP=yes", "# a remark"])
+        self.assertEqual(executor.submit(functions.variables, "SET_UP").result(), ["yes"])
+        job = self.executor(muster_setup=["false"]).submit(functions.variables, "SET_UP")
+        self.assertEqual(self.until_over(job)["state"], "failed")
+
+    def test_dependencies_are_kept(self):
+        first = self.executor().submit(functions.sleep, self.folder, 2)
+        second = self.executor(muster_dependency=f"afterok:{first.job_id}").submit(functions.add, 1, 2)
+        self.assertEqual(second.state, "PENDING")
+        self.assertEqual(second.result(), 3)
+        self.assertTrue(first.done())
+
+    def test_muster_is_no_default(self):
+        self.assertNotEqual(submitit.AutoExecutor.which(), "muster")
+
+
+class Arrays(World):
+    def test_a_map_is_one_sweep(self):
+        jobs = self.executor(name="map").map_array(functions.fail_on, range(5), [3] * 5)
+        self.assertEqual([job.result() for job in jobs[:3] + jobs[4:]], [0, 1, 2, 4])
+        self.assertIn("ValueError: 3 is bad", str(jobs[3].exception()))
+        views = [self.until_over(job) for job in jobs]
+        self.assertEqual(len({view["sweep"]["sweep"] for view in views}), 1)
+        self.assertEqual([view["sweep"]["index"] for view in views], list(range(5)))
+        self.assertEqual([view["state"] for view in views], ["succeeded"] * 3 + ["failed", "succeeded"])
+        self.assertEqual(len({job.paths.submission_file for job in jobs}), 1)
+        self.assertTrue(jobs[4].paths.submission_file.exists())
+
+    def test_a_batch_is_one_sweep(self):
+        executor = self.executor()
+        jobs = []
+        with executor.batch():
+            for number in range(3):
+                jobs.append(executor.submit(functions.add, number, 1))
+            with self.assertRaises(AttributeError):
+                jobs[0].job_id
+        self.assertEqual([job.result() for job in jobs], [1, 2, 3])
+        self.assertEqual(len({self.job(job)["sweep"]["sweep"] for job in jobs}), 1)
+
+    def test_one_call_asks_for_all_jobs(self):
+        jobs = self.executor().map_array(functions.add, range(20), range(20))
+        watcher = jobs[0].watcher
+        before = watcher.num_calls
+        for job in jobs:
+            job.state
+        self.assertLessEqual(watcher.num_calls - before, 1)
+        self.assertEqual([job.result() for job in jobs], [2 * number for number in range(20)])
+
+    def test_tags_of_arrays_stand_in_folders(self):
+        jobs = self.executor(self.folder / "%A" / "%a").map_array(functions.where, *[[]] * 0) or []
+        self.assertEqual(jobs, [])
+        jobs = self.executor(self.folder / "%A" / "%a-%j").map_array(lambda number: functions.where(), range(2))
+        for index, job in enumerate(jobs):
+            found = job.result()
+            array = self.job(job)["sweep"]["sweep"]
+            self.assertEqual((found["array_job_id"], found["array_task_id"], found["job_id"]),
+                             (array, str(index), job.job_id))
+            self.assertEqual(job.paths.stdout, self.folder / array / f"{index}-{job.job_id}" / f"{job.job_id}_0_log.out")
+            self.assertEqual(found["stdout"], str(job.paths.stdout))
+            other = subprocess.run([sys.executable, "-c", "import sys; from muster.submitit_plugin import MusterJob; "
+                                    "print(MusterJob(sys.argv[1], sys.argv[2]).paths.stdout)",
+                                    self.folder / "%A" / "%a-%j", job.job_id], capture_output=True, text=True)
+            self.assertEqual(other.stdout.strip(), str(job.paths.stdout), other.stderr)
+        with self.assertRaisesRegex(ValueError, "%a is in the folder path but this is not a job array"):
+            self.executor(self.folder / "%a").submit(functions.add, 1, 2)
+
+    def test_the_parallelism_of_an_array_is_kept(self):
+        jobs = self.executor(muster_array_parallelism=1).map_array(functions.sleep, [self.folder] * 3, [0.3] * 3)
+        [job.result() for job in jobs]
+        spans = sorted((a["started_at"], a["ended_at"]) for a in (self.until_over(job)["attempts"][0] for job in jobs))
+        for earlier, later in zip(spans, spans[1:]):
+            self.assertLessEqual(earlier[1], later[0])
+
+
+class Tasks(World):
+    def test_each_task_has_a_result_and_a_place(self):
+        job = self.executor(tasks_per_node=2).submit(functions.where)
+        found = job.results()
+        self.assertEqual([one["global_rank"] for one in found], [0, 1])
+        self.assertEqual([one["local_rank"] for one in found], [0, 1])
+        for one in found:
+            self.assertEqual((one["cluster"], one["job_id"], one["num_tasks"], one["num_nodes"], one["node"]),
+                             ("muster", job.job_id, 2, 1, 0))
+            self.assertIsNone(one["array_job_id"])
+            self.assertEqual(one["hostnames"], [one["hostname"]])
+            self.assertFalse(one["torchrun"])
+        self.assertEqual(job.num_tasks, 2)
+        self.assertEqual(job.task(1).result()["global_rank"], 1)
+        self.assertIn("global_rank=1(2)", job.task(1).stdout())
+
+    def test_the_helper_for_torch_exports_its_variables(self):
+        found = self.executor(tasks_per_node=2).submit(functions.torch_environment).results()
+        self.assertEqual([one[:4] for one in found], [(0, 2, 0, "0"), (1, 2, 1, "1")])
+        self.assertEqual(found[0][4], found[1][4])
+
+    def test_torchruns_variables_stay_where_they_are_wanted(self):
+        job = self.executor(tasks_per_node=2, muster_torchrun_variables=True).submit(functions.variables, "RANK", "WORLD_SIZE")
+        self.assertEqual(job.results(), [["0", "2"], ["1", "2"]])
+
+    def test_all_tasks_leave_when_rank_0_has_saved(self):
+        job = self.executor(tasks_per_node=2, muster_signal_delay_s=60).submit(functions.Counter(self.folder, 40))
+        for rank in (0, 1):
+            self.until_file(self.folder / f"rank-{rank}-counts-1")
+        began = time.monotonic()
+        self.muster("requeue", job.job_id)
+        self.until(lambda: len(self.job(job)["attempts"]) == 2, "no second attempt")
+        self.assertLess(time.monotonic() - began, 30, "rank 1 waited for the end of its grace")
+        results = job.results()
+        saved = int((self.folder / "saved-1").read_text())
+        self.assertEqual(results[0], (40, [(1, 0), (2, saved)]))
+        self.assertEqual(results[1], (40, [(1, 0), (2, saved)]))
+
+
+class Stops(World):
+    def test_a_preempted_job_goes_on_from_its_checkpoint(self):
+        job = self.executor(timeout_min=5, init={"muster_max_num_timeout": 0}).submit(functions.Counter(self.folder, 40))
+        self.until_file(self.folder / "rank-0-counts-1")
+        job._interrupt()
+        self.until_file(self.folder / "rank-0-counts-2")
+        job._interrupt()
+        reached, began = job.result()
+        self.assertEqual(reached, 40)
+        self.assertEqual(began, [(1, 0), (2, int((self.folder / "saved-1").read_text())),
+                                 (3, int((self.folder / "saved-2").read_text()))])
+        self.assertEqual(self.until_over(job)["state"], "succeeded")
+        self.assertEqual(self.causes(job), ["requeued", "requeued", "completed"])
+        self.assertIn("this job is preempted", job.stdout())
+
+    def test_a_preempted_job_without_checkpoint_starts_anew(self):
+        job = self.executor().submit(functions.sleep_once, self.folder)
+        self.until_file(self.folder / "sleeping-0-1")
+        self.muster("requeue", job.job_id)
+        self.assertEqual(job.result(), "2")
+
+    def test_timeouts_are_counted_apart_from_preemptions(self):
+        executor = self.executor(muster_time=0.05, init={"muster_max_num_timeout": 1})
+        job = executor.submit(functions.Endless(self.folder))
+        self.until_file(self.folder / "rank-0-counts-1")
+        self.muster("requeue", job.job_id)
+        with self.assertRaisesRegex(FailedJobError, "Job not requeued because: timed-out too many times"):
+            job.result()
+        self.assertEqual(self.until_over(job)["state"], "failed")
+        self.assertEqual(self.causes(job), ["requeued", "timed_out", "timed_out"])
+        job.get_info(mode="force")
+        self.assertEqual(job.state, "TIMEOUT")
+
+    def test_a_job_that_times_out_goes_on(self):
+        job = self.executor(muster_time=0.05).submit(functions.Counter(self.folder, 60, 0.1))
+        reached, began = job.result()
+        self.assertEqual(reached, 60)
+        self.assertGreater(len(began), 1)
+        self.assertEqual(set(self.causes(job)[:-1]), {"timed_out"})
+
+    def test_a_timeout_without_checkpoint_ends_the_job(self):
+        job = self.executor(muster_time=0.03).submit(functions.sleep, self.folder)
+        self.assertIn("timed-out and not checkpointable", str(job.exception()))
+        self.assertEqual(self.until_over(job)["state"], "failed")
+        self.assertEqual(self.causes(job), ["timed_out"])
+
+    def test_a_timeout_can_be_simulated(self):
+        job = self.executor(init={"muster_max_num_timeout": 0}).submit(functions.Endless(self.folder))
+        self.until_file(self.folder / "rank-0-counts-1")
+        job._interrupt(timeout=True)
+        self.assertIn("timed-out too many times", str(job.exception()))
+        # muster has not counted a timeout, so it starts the job once more, which then has nothing to do.
+        self.assertEqual(self.until_over(job)["state"], "failed")
+        self.assertFalse((self.folder / "rank-0-counts-2").exists())
+
+    def test_a_checkpoint_that_is_none_ends_the_job(self):
+        job = self.executor().submit(functions.GivesUp(self.folder))
+        self.until_file(self.folder / "rank-0-counts-1")
+        self.muster("requeue", job.job_id)
+        self.assertIn("checkpoint function returned None", str(job.exception()))
+        self.assertEqual(self.until_over(job)["state"], "failed")
+
+    def test_a_checkpoint_that_fails_ends_the_job_with_its_exception(self):
+        job = self.executor().submit(functions.CannotSave(self.folder))
+        self.until_file(self.folder / "rank-0-counts-1")
+        self.muster("requeue", job.job_id)
+        self.assertIn("OSError: the disk is full", str(job.exception()))
+        self.assertEqual(self.until_over(job)["state"], "failed")
+
+    def test_a_function_that_catches_everything_leaves_in_time(self):
+        job = self.executor(muster_signal_delay_s=3).submit(functions.Stubborn(self.folder, 2000))
+        self.until_file(self.folder / "rank-0-counts-1")
+        self.muster("requeue", job.job_id)
+        self.assertEqual(job.result()[1], [(1, 0), (2, int((self.folder / "saved-1").read_text()))])
+        self.assertEqual([attempt["exit_code"] for attempt in self.job(job)["attempts"]][:1], [None])
+
+    def test_a_failed_job_that_a_person_requeues_runs_again(self):
+        job = self.executor().submit(functions.fail_on, 1, 1)
+        job.exception()
+        self.until_over(job)
+        submitit.helpers.DelayedSubmission(functions.fail_on, 2, 1).dump(job.paths.submitted_pickle)
+        self.muster("requeue", job.job_id)
+        self.until(lambda: len(self.job(job)["attempts"]) == 2, "no second attempt")
+        self.until_over(job)
+        self.assertEqual(job.result(), 2)
+
+    def test_a_loop_with_musters_own_package_leaves_by_itself(self):
+        job = self.executor().submit(functions.train, self.folder, 60)
+        self.until_file(self.folder / "rank-0-counts-1")
+        self.muster("requeue", job.job_id)
+        self.assertEqual(job.result(), 2)
+        view = self.until_over(job)
+        self.assertEqual(view["attempts"][1]["resumed_from_step"], int((self.folder / "step").read_text()))
+        self.assertEqual(view["step"], 60)
+
+    def test_a_cancelled_job_is_over(self):
+        submitit.Job._results_timeout_s = 1
+        job = self.executor(muster_signal_delay_s=60).submit(functions.Endless(self.folder))
+        self.until_file(self.folder / "rank-0-counts-1")
+        self.assertFalse(job.done())
+        began = time.monotonic()
+        job.cancel()
+        self.until(lambda: job.done(force_check=True), "not cancelled")
+        self.assertLess(time.monotonic() - began, 30, "the job waited for the end of its grace")
+        self.assertEqual(job.state, "CANCELLED")
+        self.assertIsInstance(job.exception(), UncompletedJobError)
+        self.assertFalse((self.folder / "saved-1").exists())
+        job.cancel()  # twice does no harm
+
+    def test_a_job_may_end_with_its_object(self):
+        job = self.executor().submit(functions.Endless(self.folder)).cancel_at_deletion()
+        self.until_file(self.folder / "rank-0-counts-1")
+        job_id = job.job_id
+        del job
+        self.until(lambda: self.daemon.show(job_id)["state"] == "cancelled", "not cancelled")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,81 @@
+"""One musterd for the tests of a process, and submitit's executors that submit to it."""
+
+import contextlib
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "system"))
+from daemon import Musterd, eventually  # noqa: E402
+
+BIN = pathlib.Path(os.environ.get("MUSTER_BIN_FOLDER", "build/bin"))
+LIMIT_S = 90
+
+
+class _AsTest:
+    """What Musterd wants of a test, for all tests of a process."""
+
+    def __init__(self, stack):
+        self.stack = stack
+        self.addCleanup = stack.callback
+        self.enterContext = stack.enter_context
+        self.case = unittest.TestCase()
+
+    def __getattr__(self, name):
+        return getattr(self.case, name)
+
+
+class World(unittest.TestCase):
+    """The environment of this process leads the command muster to the daemon, as a user's shell does. All tests of a process
+    have one daemon: submitit knows a job by its number alone."""
+
+    daemon = None
+
+    @classmethod
+    def setUpClass(cls):
+        if World.daemon is not None:
+            return
+        stack = contextlib.ExitStack()
+        unittest.addModuleCleanup(stack.close)
+        World.daemon = Musterd(_AsTest(stack), BIN)
+        os.environ.update({"PATH": f"{BIN}:{os.environ['PATH']}", "MUSTER_ADDRESS": f"127.0.0.1:{World.daemon.grpc}",
+                           "MUSTER_TOKEN": World.daemon.token})
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def executor(self, folder=None, *, init=None, **parameters):
+        import submitit
+        executor = submitit.AutoExecutor(folder or self.folder / "log", cluster="muster", **(init or {}))
+        executor.update_parameters(**{"muster_signal_delay_s": 10, **parameters})
+        return executor
+
+    def job(self, job):
+        """muster's view of a job of submitit."""
+        return self.daemon.show(job.job_id)
+
+    def causes(self, job):
+        return [attempt["cause"] for attempt in self.job(job)["attempts"]]
+
+    def until(self, condition, what="", limit_s=LIMIT_S):
+        self.assertTrue(eventually(condition, limit_s), f"{what}\n{self.daemon.log.read_text()[-3000:]}")
+
+    def until_file(self, path):
+        self.until(lambda: pathlib.Path(path).exists(), f"no {path}")
+
+    def until_over(self, job):
+        """muster's last word of a job, whose result may be there a moment earlier."""
+        done = self.daemon.muster("wait", job.job_id, "--timeout", f"{LIMIT_S}s", limit_s=LIMIT_S + 10)
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        return self.job(job)
+
+    def muster(self, *arguments):
+        done = self.daemon.muster(*arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def list(self):
+        return json.loads(self.muster("list", "--json", "--limit", "1000"))
