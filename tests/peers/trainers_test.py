@@ -1,10 +1,9 @@
 """Goal: the trainers that people arrive with lose a rank and go on, with a true FROM and the curve that they computed.
 
 Method: examples/python as they are, on released packages and a real musterd; SIGKILL after a checkpoint.
-Usage: trainers_test.py BIN_FOLDER, run by the Python that has the packages.
+Usage: MUSTER_BIN_FOLDER=... run.py, see tests/peers/run.py
 """
 
-import importlib.util
 import json
 import os
 import pathlib
@@ -12,12 +11,13 @@ import re
 import signal
 import sys
 import unittest
+from unittest import mock
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tests" / "system"))
 from daemon import Musterd  # noqa: E402
 
-BIN = None
+BIN = pathlib.Path(os.environ["MUSTER_BIN_FOLDER"])
 PRINTED = re.compile(r"step (\d+) loss ([\d.]+)")
 
 
@@ -26,7 +26,7 @@ class Trainers(unittest.TestCase):
         # The submitter's PATH is the job's: python3 is this Python there.
         folder = pathlib.Path(sys.executable).parent
         path = f"{folder}:{os.environ['PATH']}"
-        self.enterContext(unittest.mock.patch.dict(os.environ, {"PATH": path, "OMP_NUM_THREADS": "1"}))
+        self.enterContext(mock.patch.dict(os.environ, {"PATH": path, "OMP_NUM_THREADS": "1"}))
         self.musterd = Musterd(self, BIN)
 
     def submit(self, example, *more):
@@ -106,11 +106,4 @@ class Trainers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    missing = [name for name in ("torch", "transformers", "accelerate", "lightning") if importlib.util.find_spec(name) is None]
-    if missing:
-        print(f"skipped: {sys.executable} has no {', '.join(missing)}; ./dev setup --peers installs them")
-        sys.exit(77)
-    import unittest.mock  # noqa: F401  (used by setUp)
-
-    BIN = pathlib.Path(sys.argv.pop(1))
     unittest.main()

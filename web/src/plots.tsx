@@ -24,6 +24,20 @@ interface Props {
   onView: (view: View) => void;
 }
 
+/** What a program does to have curves here; docs/report.md is the contract. */
+function HowToReport() {
+  return (
+    <details class="how">
+      <summary>How to report steps</summary>
+      <p>In Python, with the package in the folder python/ of muster:</p>
+      <pre>{"run = muster.init()\nrun.log(step, loss=loss)"}</pre>
+      <p>In any other language, one line of JSON for each step:</p>
+      <pre>{`echo '{"step":120,"loss":2.31}' >> "$MUSTER_REPORT"`}</pre>
+      <p>docs/report.md lists all lines: checkpoints, sections, errors. The log below holds what the program prints.</p>
+    </details>
+  );
+}
+
 export function Plots({ curves, found, job, view, onView }: Props) {
   const [axis, setAxis] = useState<XAxis>("step");
   const [logY, setLogY] = useState(false);
@@ -33,7 +47,7 @@ export function Plots({ curves, found, job, view, onView }: Props) {
   if (!curves) return <p class="muted">Loading…</p>;
   const whole = wholeRange(curves);
   if (!whole)
-    return job.kind === "command" ? <Empty title="This job runs a program that reports no steps."><p>The log holds its output.</p></Empty>
+    return job.kind === "command" ? <Empty title="This job runs a program that reports no steps."><HowToReport /></Empty>
       : <Empty title={ENDED.includes(job.state) ? "This job made no step." : "No steps yet."} />;
   const without = numberless(found);
   const withoutNote = without.length > 0 && `Series without a number so far: ${listed(without)}.`;

@@ -736,6 +736,8 @@ test("of a command that reports, what it reports is shown, and nothing that neve
   });
   await on("/jobs/33", async (page) => {
     await page.getByText("a program that reports no steps").waitFor();
+    await page.getByText("How to report steps").click();
+    await page.getByText(`>> "$MUSTER_REPORT"`).waitFor();
     assert.doesNotMatch(await facts(page), /Step|Loss|Tokens|Checkpoint/);
   });
 });
