@@ -26,6 +26,7 @@
 #include "http/access.h"
 #include "http/api.h"
 #include "http/feed.h"
+#include "http/routes.h"
 #include "net/connections.h"
 #include "net/listener.h"
 #include "schema/whole_number.h"
@@ -37,8 +38,6 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 using asio::ip::tcp;
 using boost::system::error_code;
-
-constexpr std::string_view kStreamPath = "/api/v1/stream";
 
 // Sent with every answer. A page may load nothing from other sites, no site may frame it, and browsers must not guess
 // types.
@@ -56,6 +55,11 @@ std::string stream_head() {
   std::string head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n";
   for (const auto& [name, value] : kSecurityHeaders) head += std::string(name) + ": " + value + "\r\n";
   return head + "Connection: close\r\n\r\n";
+}
+
+bool is_stream(const Request& request) {
+  const auto route = find_route(request.method(), request.path).route;
+  return route != nullptr && route->answer == nullptr;
 }
 
 std::optional<std::int64_t> resume_point(const Request& request) {
@@ -121,11 +125,29 @@ class Connection : public std::enable_shared_from_this<Connection> {
     busy_ = false;
     parser_.emplace();
     parser_->header_limit(kMaxHeaderBytes);
-    parser_->body_limit(kMaxBodyBytes);
+    parser_->body_limit(kMaxSubmissionBytes);
     stream_.expires_after(is_first_ ? kFirstRequestWithin : kIdleTimeout);
     is_first_ = false;
+    beast::http::async_read_header(stream_, buffer_, *parser_,
+                                   [self = shared_from_this()](error_code error, std::size_t) {
+                                     error ? self->on_read(error) : self->read_body();
+                                   });
+  }
+  void read_body() {
+    const auto length = parser_->content_length().value_or(0);
+    if ((parser_->chunked() || length > kMaxBodyBytes) && !may_be_large()) {
+      if (length > kMaxBodyBytes) return on_read(make_error_code(beast::http::error::body_limit));
+      parser_->body_limit(kMaxBodyBytes);
+    }
     beast::http::async_read(stream_, buffer_, *parser_,
                             [self = shared_from_this()](error_code error, std::size_t) { self->on_read(error); });
+  }
+  /// A stranger's body is small, whatever the stranger asks for.
+  bool may_be_large() {
+    Request head{parser_->get(), {}, {}};
+    if (!parse_target(head)) return false;
+    const auto found = find_route(head.method(), head.path);
+    return found.route != nullptr && found.route->is_large && !service_->access.refuse_stranger(head);
   }
   void on_read(error_code error) {
     namespace http_error = beast::http;
@@ -146,7 +168,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     asio::post(service_->pool, [self = shared_from_this(), request = std::move(request)] {
       Response response;
       bool stream = false;
-      if (request.path == kStreamPath && request.method() == beast::http::verb::get) {
+      if (is_stream(request)) {
         auto refused = self->service_->access.refuse_foreign(request);
         if (!refused) refused = self->service_->access.refuse_stranger(request);
         stream = !refused;
@@ -190,7 +212,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (error == beast::http::error::header_limit || error == beast::http::error::buffer_overflow)
       return respond(refuse(431, "the request's headers are too large", "send at most 16 KiB of them"));
     if (error == beast::http::error::body_limit)
-      return respond(refuse(413, "the request's body is too large", "send at most 64 KiB"));
+      return respond(refuse(413, "the request's body is too large",
+                            "send at most 64 KiB, or 4 MiB of a job or a sweep with the token"));
     respond(refuse(400, "this is not an HTTP request: " + error.message(), "send HTTP/1.1"));
   }
   void open_stream(std::optional<std::int64_t> after) {
