@@ -26,9 +26,7 @@ class Body {
       refuse("", "want a JSON object", nullptr);
       return;
     }
-    std::vector<std::string> names{"job_file", "file_name", "folder",     "job",
-                                   "set",      "user",      "request_id", "submitted_env"};
-    if (is_sweep) names.insert(names.end(), {"sweep", "settings", "parallel"});
+    const auto names = request_members(is_sweep);
     for (const auto& [name, value] : body.items()) {
       if (std::ranges::find(names, name) != names.end()) continue;
       const auto near = schema::nearest(name, names);
@@ -203,6 +201,13 @@ bool is_too_much(Body& body, std::size_t jobs) {
 }
 
 }  // namespace
+
+std::vector<std::string> request_members(bool is_sweep) {
+  std::vector<std::string> names{"job_file", "file_name", "folder",     "job",
+                                 "set",      "user",      "request_id", "submitted_env"};
+  if (is_sweep) names.insert(names.end(), {"sweep", "settings", "parallel"});
+  return names;
+}
 
 JsonRequest read_job(const ordered_json& json) {
   Body body(json, false);

@@ -26,6 +26,8 @@ struct JsonRequest {
   std::vector<Finding> findings;
 };
 JsonRequest read_job(const nlohmann::ordered_json& body);
+/// The members that the body of a job or of a sweep may have.
+std::vector<std::string> request_members(bool is_sweep);
 /// As read_job(), with the axes of `sweep` or the jobs of `settings`, and `parallel`.
 JsonRequest read_sweep(const nlohmann::ordered_json& body);
 

@@ -227,6 +227,21 @@ class Jobs(WithoutSettings):
         self.assertEqual(states, ["succeeded"])
         self.assertEqual(submitted[0].wait(timeout=60, poll=0.1), "succeeded")
 
+    def test_the_examples_of_the_documentation_run(self):
+        text = (ROOT / "docs" / "api.md").read_text()
+        shell, = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+        variables = {**os.environ, "MUSTER_HTTP_ADDRESS": f"127.0.0.1:{self.musterd.http}"}
+        done = subprocess.run(["bash", "-euc", shell], env=variables, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.startswith('{"job_id":1,"already_submitted":false}{"id":1,"name":"hello"'), done.stdout)
+        code, = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        done = subprocess.run([sys.executable, "-c", code], env={**variables, "PYTHONPATH": str(PACKAGE)}, capture_output=True, text=True,
+                              timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertRegex(lines[0], "^succeeded ")
+        self.assertEqual(lines[1], "hello")
+
     def test_a_wrong_token_names_its_origin(self):
         os.environ["MUSTER_TOKEN"] = "guess"
         error = self.refused(muster.Job(1).status, "MUSTER_TOKEN: the bearer token is wrong")

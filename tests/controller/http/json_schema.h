@@ -6,7 +6,7 @@
 namespace test {
 
 /// Where a value does not fit its schema: "jobs[0].id: want integer, got null"; empty: it fits. Knows what
-/// docs/openapi.json uses of JSON Schema. An object without `additionalProperties` may have any member.
+/// docs/openapi.json uses of JSON Schema, and is stricter: a value has no member but those that its schema names.
 inline std::string misfit(const nlohmann::ordered_json& document, const nlohmann::ordered_json& schema,
                           const nlohmann::ordered_json& value, const std::string& path = "") {
   if (const auto ref = schema.find("$ref"); ref != schema.end()) {
@@ -49,7 +49,7 @@ inline std::string misfit(const nlohmann::ordered_json& document, const nlohmann
     if (!value.contains(name.get<std::string>())) return path + "." + name.get<std::string>() + " is missing";
   }
   const auto properties = schema.value("properties", nlohmann::ordered_json::object());
-  const auto more = schema.value("additionalProperties", nlohmann::ordered_json(true));
+  const auto more = schema.value("additionalProperties", nlohmann::ordered_json(!schema.contains("properties")));
   for (const auto& [name, member] : value.items()) {
     const auto here = path + "." + name;
     if (properties.contains(name)) {
