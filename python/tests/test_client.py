@@ -246,6 +246,7 @@ class Jobs(WithoutSettings):
         os.environ["MUSTER_TOKEN"] = "guess"
         error = self.refused(muster.Job(1).status, "MUSTER_TOKEN: the bearer token is wrong")
         self.assertEqual(error.status, 401)
+        self.refused(lambda: muster.submit(program(env={"A": "x" * 3_000_000})), "MUSTER_TOKEN: the bearer token is wrong")
 
     def until(self, job, condition):
         end = time.monotonic() + 60

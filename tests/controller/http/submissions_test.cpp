@@ -1,4 +1,6 @@
 // Goal: a program submits and changes jobs over HTTP; a refusal has findings, and a repeated request changes nothing.
+#include <tuple>
+
 #include "fixture.h"
 
 class Submissions : public HttpTest {
@@ -74,17 +76,32 @@ TEST_F(Submissions, OnlyThoseWithATokenMaySendALargeBody) {
   Client stranger(server_->port());
   stranger.send("POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nX-Muster: 1\r\nContent-Length: " +
                 std::to_string(text.size()) + "\r\n\r\n");
-  EXPECT_EQ(stranger.receive().status, 413);
+  EXPECT_EQ(stranger.receive().status, 401);
   Client chunks(server_->port());
   chunks.send(
       "POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nX-Muster: 1\r\nTransfer-Encoding: chunked\r\n\r\n20000\r\n" +
       std::string(0x20000, 'x') + "\r\n0\r\n\r\n");
-  EXPECT_EQ(chunks.receive().status, 413);
+  EXPECT_EQ(chunks.receive().status, 401);
   EXPECT_EQ(post("/api/v1/jobs/1/cancel", {{"user", std::string(100'000, 'x')}}).status, 413);
   Client large(server_->port());
   large.send("POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\n" + bearer_ +
              "\r\nX-Muster: 1\r\nContent-Length: " + std::to_string(http::kMaxSubmissionBytes + 1) + "\r\n\r\n");
   EXPECT_EQ(large.receive().status, 413);
+}
+
+// A client that writes its whole body first must not see a broken connection in place of the refusal.
+TEST_F(Submissions, ARefusalReachesAClientThatIsStillSending) {
+  const std::string body(3 << 20, 'x');
+  for (const auto& [target, authorization, status] : std::vector<std::tuple<std::string, std::string, int>>{
+           {"/api/v1/jobs", "Authorization: Bearer guess", 401}, {"/api/v1/jobs/1/hold", bearer_, 413}}) {
+    Client client(server_->port());
+    EXPECT_TRUE(client.send("POST " + target + " HTTP/1.1\r\nHost: localhost\r\nX-Muster: 1\r\n" + authorization +
+                            "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n"));
+    EXPECT_EQ(controller_.last_event_id(), 0);
+    for (std::size_t at = 0; at < body.size(); at += 65536) ASSERT_TRUE(client.send(body.substr(at, 65536))) << target;
+    EXPECT_EQ(client.receive().status, status);
+    EXPECT_TRUE(client.is_closed_by_peer());
+  }
 }
 
 TEST_F(Submissions, ASweepIsSubmittedAndChangedAsAWhole) {
