@@ -53,7 +53,7 @@ ALLOWED = {
                            "proto", "grpc", "json"},
     "controller/rpc": {"schema", "controller/base", "controller/core", "controller/net", "controller/service", "controller/logs", "proto", "grpc",
                        "boost"},
-    "controller/http": {"os", "schema", "controller/base", "controller/core", "controller/net", "controller/service", "controller/logs", "proto", "grpc", "json", "boost"},
+    "controller/http": {"os", "schema", "launch", "controller/base", "controller/core", "controller/jobfile", "controller/net", "controller/service", "controller/logs", "proto", "grpc", "json", "boost"},
     "controller/cli": {"contract", "os", "beside", "schema", "controller/base", "controller/core", "controller/jobfile", "controller/net",
                        "launch", "slurm", "proto", "grpc", "json", "toml"},
     "controller/daemon": {"os", "controller/base", "controller/core", "controller/net", "controller/store", "controller/executors",

@@ -24,7 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostReadyBytes = 4096;
-const std::vector<std::string> kKeys{"address", "token_file"};
+// The Python client alone reads http_address.
+const std::vector<std::string> kKeys{"address", "http_address", "token_file"};
 constexpr std::uintmax_t kMostFileBytes = 64 * 1024;
 constexpr std::size_t kMostTokenBytes = 4096;
 

@@ -6,6 +6,8 @@
 
 namespace http {
 
+struct Found;
+
 /// The most rows of one answer. The next request goes on after the last row.
 inline constexpr std::uint32_t kMaxJobRows = 500;
 inline constexpr std::uint32_t kMaxEventRows = 1000;
@@ -18,8 +20,9 @@ inline constexpr std::uint32_t kMaxTailLines = 10000;
 
 /// Answers every request except the event stream. It may wait for the disk, so call it in the pool. Thread-safe.
 ///
-/// Errors are {"error", "remedy"}: 400 malformed, 401 not logged in, 403 from a page of another site, 404, 405, 409 the
-/// job's state does not allow it, 421 a foreign host name, 429 a limit is reached, 503 not possible now.
+/// Errors are {"error", "remedy"}, with "findings" for a job that was refused: 400 malformed, 401 not logged in, 403
+/// from a page of another site, 404, 405, 409 the job's state does not allow it, 421 a foreign host name, 429 a limit
+/// is reached, 503 not possible now.
 class Api {
  public:
   Api(service::Controller& controller, Access& access) : controller_(controller), access_(access) {}
@@ -28,7 +31,7 @@ class Api {
   MetricsPage& metrics_page() { return metrics_page_; }
 
  private:
-  Response answer_api(const Request& request);
+  Response answer_route(const Found& found, const Request& request);
 
   service::Controller& controller_;
   Access& access_;

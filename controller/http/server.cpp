@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -26,6 +27,7 @@
 #include "http/access.h"
 #include "http/api.h"
 #include "http/feed.h"
+#include "http/routes.h"
 #include "net/connections.h"
 #include "net/listener.h"
 #include "schema/whole_number.h"
@@ -37,8 +39,6 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 using asio::ip::tcp;
 using boost::system::error_code;
-
-constexpr std::string_view kStreamPath = "/api/v1/stream";
 
 // Sent with every answer. A page may load nothing from other sites, no site may frame it, and browsers must not guess
 // types.
@@ -52,10 +52,18 @@ constexpr std::pair<const char*, const char*> kSecurityHeaders[] = {
     {"Cross-Origin-Resource-Policy", "same-origin"},
 };
 
+/// How long a refused client may go on sending its body.
+constexpr std::chrono::seconds kLingerTime{2};
+
 std::string stream_head() {
   std::string head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n";
   for (const auto& [name, value] : kSecurityHeaders) head += std::string(name) + ": " + value + "\r\n";
   return head + "Connection: close\r\n\r\n";
+}
+
+bool is_stream(const Request& request) {
+  const auto route = find_route(request.method(), request.path).route;
+  return route != nullptr && route->answer == nullptr;
 }
 
 std::optional<std::int64_t> resume_point(const Request& request) {
@@ -121,11 +129,42 @@ class Connection : public std::enable_shared_from_this<Connection> {
     busy_ = false;
     parser_.emplace();
     parser_->header_limit(kMaxHeaderBytes);
-    parser_->body_limit(kMaxBodyBytes);
+    parser_->body_limit(kMaxSubmissionBytes);
     stream_.expires_after(is_first_ ? kFirstRequestWithin : kIdleTimeout);
     is_first_ = false;
+    beast::http::async_read_header(stream_, buffer_, *parser_,
+                                   [self = shared_from_this()](error_code error, std::size_t) {
+                                     error ? self->on_read(error) : self->read_body();
+                                   });
+  }
+  void read_body() {
+    const auto length = parser_->content_length().value_or(0);
+    if (parser_->chunked() || length > kMaxBodyBytes) {
+      Request head{parser_->get(), {}, {}};
+      const auto* route = parse_target(head) ? find_route(head.method(), head.path).route : nullptr;
+      const bool is_large = route != nullptr && route->is_large;
+      // A stranger's body is small, whatever the stranger asks for.
+      if (auto stranger = is_large ? service_->access.refuse_stranger(head) : std::nullopt)
+        return refuse_unread(std::move(*stranger));
+      if (!is_large && length > kMaxBodyBytes) return on_read(make_error_code(beast::http::error::body_limit));
+      if (!is_large) parser_->body_limit(kMaxBodyBytes);
+    }
     beast::http::async_read(stream_, buffer_, *parser_,
                             [self = shared_from_this()](error_code error, std::size_t) { self->on_read(error); });
+  }
+  /// Answers before the body has been read.
+  void refuse_unread(Response response) {
+    busy_ = true;
+    keep_alive_ = false;
+    is_unread_ = true;
+    respond(std::move(response));
+  }
+  /// Reads on for a moment, so that a client that still sends its body gets to read the refusal.
+  void linger(std::size_t left) {
+    stream_.async_read_some(asio::buffer(ignored_), [self = shared_from_this(), left](error_code error, std::size_t n) {
+      if (error || n >= left || self->service_->closing) return self->close();
+      self->linger(left - n);
+    });
   }
   void on_read(error_code error) {
     namespace http_error = beast::http;
@@ -146,7 +185,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     asio::post(service_->pool, [self = shared_from_this(), request = std::move(request)] {
       Response response;
       bool stream = false;
-      if (request.path == kStreamPath && request.method() == beast::http::verb::get) {
+      if (is_stream(request)) {
         auto refused = self->service_->access.refuse_foreign(request);
         if (!refused) refused = self->service_->access.refuse_stranger(request);
         stream = !refused;
@@ -181,8 +220,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (head_only_) response_.body().clear();
     stream_.expires_after(kIdleTimeout);
     beast::http::async_write(stream_, response_, [self = shared_from_this()](error_code error, std::size_t) {
-      if (error || !self->keep_alive_ || self->service_->closing) return self->close();
-      self->read();
+      if (error || self->service_->closing) return self->close();
+      if (self->keep_alive_) return self->read();
+      if (!self->is_unread_) return self->close();
+      error_code ignored;
+      self->busy_ = false;
+      self->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+      self->stream_.expires_after(kLingerTime);
+      self->linger(kMaxSubmissionBytes);
     });
   }
   void respond_malformed(error_code error) {
@@ -190,7 +235,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (error == beast::http::error::header_limit || error == beast::http::error::buffer_overflow)
       return respond(refuse(431, "the request's headers are too large", "send at most 16 KiB of them"));
     if (error == beast::http::error::body_limit)
-      return respond(refuse(413, "the request's body is too large", "send at most 64 KiB"));
+      return refuse_unread(
+          refuse(413, "the request's body is too large", "send at most 64 KiB, or 4 MiB of a job or a sweep"));
     respond(refuse(400, "this is not an HTTP request: " + error.message(), "send HTTP/1.1"));
   }
   void open_stream(std::optional<std::int64_t> after) {
@@ -249,6 +295,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool busy_ = false;      // true from a complete request to the end of its answer
   bool keep_alive_ = true;
   bool head_only_ = false;
+  bool is_unread_ = false;  // the answer is a refusal, and the body may still come
+  std::array<char, 4096> ignored_;
   unsigned http_version_ = 11;
   // For event streams.
   bool is_stream_ = false;

@@ -20,6 +20,8 @@ inline constexpr std::size_t kMaxStreams = 64;
 /// The largest request line with headers (above: 431), and the largest body (above: 413).
 inline constexpr std::size_t kMaxHeaderBytes = 16 * 1024;
 inline constexpr std::size_t kMaxBodyBytes = 64 * 1024;
+/// The largest body of a submission by somebody who has the token: a job file of 1 MiB in JSON, or 10,000 short jobs.
+inline constexpr std::size_t kMaxSubmissionBytes = 4 * 1024 * 1024;
 /// A connection's first request must be complete within this time.
 inline constexpr std::chrono::seconds kFirstRequestWithin{5};
 /// A later request must be complete, and the client must take an answer, within this time. An idle connection is closed

@@ -25,7 +25,7 @@ struct Place {
 
 struct Located {
   Place place;
-  std::string text;
+  Finding finding;  // without the place
 
   auto order() const { return std::tuple(place.option, place.depth, place.at.line, place.at.column); }
 };
@@ -56,7 +56,7 @@ class Reader {
   void refuse(const std::string& path, const Place& place, const std::optional<std::string>& value,
               const std::string& message);
   void refuse_unknown(const std::string& path, const Place& place);
-  Place start_of_file() const { return {false, 0, {1, 1}, source_.name(), ""}; }
+  Place start_of_file() const { return {false, 0, source_.start(), source_.name(), ""}; }
   WrittenAt written_at() const {
     return [this](const toml::source_region& place) { return source_.text_of(place); };
   }
@@ -81,7 +81,10 @@ void Reader::refuse(const std::string& path, const Place& place, const std::opti
     if (value) what += (path.empty() ? "\"" : " \"") + *value + "\"";
     if (!what.empty()) what += ": ";
   }
-  found_.push_back({place, what + message});
+  auto finding = finding_of("", what, message);
+  finding.key = path;
+  finding.value = value.value_or("");
+  found_.push_back({place, std::move(finding)});
 }
 
 void Reader::refuse_unknown(const std::string& path, const Place& place) {
@@ -286,7 +289,7 @@ void Reader::read_sweep(const toml::node& node) {
            std::tuple(source_.depth_of(*a.source), b.source->begin.line, b.source->begin.column);
   });
   for (auto& [axis, source] : table.axes) {
-    axis.option = text_of_place(source->path ? *source->path : source_.name(), source->begin) + "sweep.";
+    axis.option = text_of_place(source->path ? *source->path : source_.name(), source->begin) + ": sweep.";
     axes_.push_back(std::move(axis));
   }
   parallel_ = table.parallel;
@@ -321,7 +324,8 @@ void Reader::judge(FileChecks checks) {
     auto text = problem;
     if (place.option && place.key == problem.field) text.field = text.value = "";
     text.value = shown(text.value);
-    found_.push_back({place, to_string(text)});
+    found_.push_back(
+        {place, {"", problem.field, shown(problem.value), problem.message, problem.remedy, ": " + to_string(text)}});
   }
   // The controller fills in the budgets that the job file leaves out, since partitions may have their own.
   spec_.clear_requeue();
@@ -343,14 +347,18 @@ void Reader::read(const std::vector<Override>& overrides, FileChecks checks) {
 JobFile Reader::finish() {
   std::ranges::stable_sort(found_, {}, &Located::order);
   JobFile result{std::move(spec_), {}, std::move(axes_), parallel_};
-  for (const auto& [place, text] : found_) {
-    if (result.problems.size() == kMostProblems) {
-      result.problems.push_back(source_.name() + ": and " + std::to_string(found_.size() - kMostProblems) +
-                                " more problems; fix these first");
+  for (auto& [place, finding] : found_) {
+    if (result.findings.size() == kMostProblems) {
+      result.findings.push_back(
+          finding_of(source_.name(), "",
+                     "and " + std::to_string(found_.size() - kMostProblems) + " more problems; fix these first"));
       break;
     }
-    result.problems.push_back((place.option ? place.text + ": " : text_of_place(place.text, place.at)) + text);
+    finding.place = place.option ? place.text : text_of_place(place.text, place.at);
+    finding.line = finding.place + finding.line;
+    result.findings.push_back(std::move(finding));
   }
+  for (const auto& finding : result.findings) result.problems.push_back(finding.line);
   return result;
 }
 
@@ -358,9 +366,12 @@ JobFile Reader::finish() {
 
 Override override_of_set(const std::string& assignment) {
   const auto equals = assignment.find('=');
-  const auto word = assignment.substr(0, equals);
-  Override result{"--set " + shown(assignment), word, std::nullopt};
-  if (equals != std::string::npos) result.value = assignment.substr(equals + 1);
+  return override_of("--set " + shown(assignment), assignment.substr(0, equals),
+                     equals == std::string::npos ? std::nullopt : std::optional(assignment.substr(equals + 1)));
+}
+
+Override override_of(const std::string& option, const std::string& word, std::optional<std::string> value) {
+  Override result{option, word, std::move(value)};
   if (word.find('.') != std::string::npos || find_key(word) != nullptr || is_table_name(word)) return result;
   const auto meant = keys_ending_in(word, settable_keys());
   if (meant.size() == 1) result.key = meant.front();
@@ -369,7 +380,12 @@ Override override_of_set(const std::string& assignment) {
 }
 
 JobFile compose(const JobSource& source, const std::vector<Override>& overrides, FileChecks checks) {
-  if (!source.problems().empty()) return {{}, source.problems(), {}, 0};
+  if (!source.findings().empty()) {
+    JobFile refused;
+    for (const auto& finding : source.findings()) refused.problems.push_back(finding.line);
+    refused.findings = source.findings();
+    return refused;
+  }
   Reader reader(source);
   reader.read(overrides, checks);
   return reader.finish();

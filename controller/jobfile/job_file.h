@@ -22,13 +22,16 @@ struct Override {
 };
 /// Reads the argument of --set: "train.steps=10". The last part of a key is enough if no other key ends in it.
 Override override_of_set(const std::string& assignment);
+/// The same of a key and its value; `option` names the place in problems.
+Override override_of(const std::string& option, const std::string& key, std::optional<std::string> value);
 
 struct JobFile {
   /// The spec with defaults, except for [requeue], and with absolute paths. Do not use it if there are problems.
   muster::v1::JobSpec spec;
-  std::vector<std::string> problems;  // lines for people with file, line and column: `job.toml:4:14: key "value": ...`
-  std::vector<SweepAxis> axes;        // from the [sweep] table, in the order of the file
-  std::uint32_t parallel = 0;         // from the [sweep] table; 0: no limit
+  std::vector<std::string> problems;   // lines for people with file, line and column: `job.toml:4:14: key "value": ...`
+  std::vector<SweepAxis> axes;         // from the [sweep] table, in the order of the file
+  std::uint32_t parallel = 0;          // from the [sweep] table; 0: no limit
+  std::vector<Finding> findings = {};  // the same problems for programs
 };
 
 /// Reads and checks a job file with these overrides. The file is strict TOML with the keys of job_keys(). All problems

@@ -43,7 +43,7 @@ Content content_of(const fs::path& file) {
 }  // namespace
 
 std::string text_of_place(const std::string& name, const toml::source_position& at) {
-  return name + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) + ": ";
+  return at.line == 0 ? name : name + ":" + std::to_string(at.line) + ":" + std::to_string(at.column);
 }
 
 JobSource::JobSource(File file) : name_(file.name), folder_(file.folder), files_{std::move(file)} {
@@ -55,12 +55,16 @@ JobSource JobSource::of_text(std::string_view text, const std::string& name, con
   return JobSource({std::string(text), name, folder, (folder / name).lexically_normal()});
 }
 
+JobSource JobSource::of_table(toml::table table, const std::string& name, const fs::path& folder) {
+  return JobSource({"", name, folder, folder / name, std::move(table)});
+}
+
 JobSource JobSource::of_file(const fs::path& file) {
   const auto name = shown(file.native());
   auto [text, problem] = content_of(file);
   if (!problem.empty()) {
     JobSource refused;
-    refused.problems_.push_back(name + ": " + problem);
+    refused.findings_.push_back(finding_of(name, "", problem));
     return refused;
   }
   std::error_code error;
@@ -68,23 +72,30 @@ JobSource JobSource::of_file(const fs::path& file) {
 }
 
 bool JobSource::refuse(const toml::source_region& place, const std::string& problem) {
-  problems_.push_back(text_of_place(files_.back().name, place.begin) + problem);
+  findings_.push_back(finding_of(text_of_place(files_.back().name, place.begin), "", problem));
   return false;
 }
 
-bool JobSource::add_base() {
+std::optional<toml::table> JobSource::newest_table() {
   const auto& file = files_.back();
+  if (file.table) return file.table;
   if (file.text.size() > kMostJobFileBytes) {
-    problems_.push_back(file.name + ":1:1: larger than 1 MiB; this is not a job file");
-    return false;
+    findings_.push_back(finding_of(file.name + ":1:1", "", "larger than 1 MiB; this is not a job file"));
+    return std::nullopt;
   }
-  toml::table table;
   try {
-    table = toml::parse(std::string_view(file.text), file.name);
+    return toml::parse(std::string_view(file.text), file.name);
   } catch (const toml::parse_error& error) {
-    return refuse(error.source(), syntax_problem(error.description()));
+    refuse(error.source(), syntax_problem(error.description()));
+    return std::nullopt;
   }
-  const auto* node = table.get("extends");
+}
+
+bool JobSource::add_base() {
+  const auto table = newest_table();
+  if (!table) return false;
+  const auto& file = files_.back();
+  const auto* node = table->get("extends");
   if (node == nullptr) return false;
   const auto* text = node->as_string();
   if (text == nullptr || text->get().empty() || text->get().find('\0') != std::string::npos) {
@@ -102,6 +113,9 @@ bool JobSource::add_base() {
     return refuse(node->source(),
                   lead + "more than " + std::to_string(kDeepestExtends) + " files deep; merge some of them");
   }
+  if (const auto kind = fs::status(path, error);
+      fs::exists(kind) && !fs::is_regular_file(kind) && !fs::is_directory(kind))
+    return refuse(node->source(), lead + "this is a pipe or a device; want a job file");
   auto content = content_of(path);
   if (!content.problem.empty()) {
     return refuse(node->source(), lead + content.problem);
@@ -115,11 +129,15 @@ bool JobSource::add_base() {
 toml::table JobSource::merged() const {
   toml::table all;
   for (const auto& file : files_) {
-    auto table = toml::parse(std::string_view(file.text), file.name);
+    auto table = file.table ? *file.table : toml::parse(std::string_view(file.text), file.name);
     table.erase("extends");
     merge(all, std::move(table));
   }
   return all;
+}
+
+toml::source_position JobSource::start() const {
+  return files_.empty() || !files_.front().table ? toml::source_position{1, 1} : toml::source_position{0, 0};
 }
 
 const JobSource::File* JobSource::file_of(const toml::source_region& source) const {

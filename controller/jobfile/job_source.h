@@ -3,10 +3,12 @@
 #include <toml++/toml.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "jobfile/spec.h"
 #include "launch/environment.h"
 
 namespace jobfile {
@@ -19,11 +21,13 @@ class JobSource {
  public:
   /// Problems call the file `name`. Relative paths start at `folder`, which is absolute.
   static JobSource of_text(std::string_view text, const std::string& name, const std::filesystem::path& folder);
+  /// The same of a table, whose values have no line and no column.
+  static JobSource of_table(toml::table table, const std::string& name, const std::filesystem::path& folder);
   /// A file that is missing, unreadable, a folder or too large is a problem.
   static JobSource of_file(const std::filesystem::path& file);
 
-  /// Lines for people with file, line and column. Call merged() only if there are none.
-  const std::vector<std::string>& problems() const { return problems_; }
+  /// Why the files cannot be read. Call merged() only if there are none.
+  const std::vector<Finding>& findings() const { return findings_; }
   /// All files as one table. A file's values replace the values of the file that it extends; tables are merged. Each
   /// value knows its file, line and column.
   toml::table merged() const;
@@ -33,6 +37,8 @@ class JobSource {
   void set_submitter(launch::Environment environment) { submitter_ = std::move(environment); }
 
   const std::string& name() const { return name_; }
+  /// Where the job file begins; 0:0 for a table.
+  toml::source_position start() const;
   const std::filesystem::path& folder() const { return folder_; }
   /// The folder of the file that the value came from.
   const std::filesystem::path& folder_of(const toml::source_region& source) const;
@@ -45,12 +51,15 @@ class JobSource {
   struct File {
     std::string text, name;
     std::filesystem::path folder, identity;
+    std::optional<toml::table> table = {};  // in place of the text
   };
   JobSource() = default;
   /// Reads the files that this one extends.
   explicit JobSource(File file);
   /// Reads the file that the newest file extends. Returns false if there is none.
   bool add_base();
+  /// The newest file's table; nullopt: it has a problem.
+  std::optional<toml::table> newest_table();
   /// Returns false.
   bool refuse(const toml::source_region& place, const std::string& problem);
   const File* file_of(const toml::source_region& source) const;
@@ -59,10 +68,10 @@ class JobSource {
   std::filesystem::path folder_;
   launch::Environment submitter_;
   std::vector<File> files_;  // each extends the next
-  std::vector<std::string> problems_;
+  std::vector<Finding> findings_;
 };
 
-/// "job.toml:3:7: "
+/// "job.toml:3:7"; "job" for a place without a line.
 std::string text_of_place(const std::string& name, const toml::source_position& at);
 
 }  // namespace jobfile

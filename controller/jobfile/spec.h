@@ -22,6 +22,19 @@ struct Problem {
 };
 std::string to_string(const Problem& problem);
 
+/// A problem and its place, in parts for programs and as a line for people.
+struct Finding {
+  std::string place;    // "job.toml:4:14", "--set train.steps=x", "job"
+  std::string key;      // "train.steps"; may be empty
+  std::string value;    // as people write it; may be empty
+  std::string message;  // "want a whole number from 1 to 9"
+  std::string remedy;   // may be empty
+  std::string line;     // all of it: `job.toml:4:14: train.steps "x": want ...`
+};
+/// The finding of a text of the form `message; remedy`. `shown`: the text before it in the line, such as `key "value":
+/// `.
+Finding finding_of(const std::string& place, const std::string& shown, const std::string& said);
+
 /// Whether to check that folders exist. kLook only if the job would run on this machine.
 enum class FileChecks { kSkip, kLook };
 

@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "jobfile/job_file.h"
 #include "jobfile/job_keys.h"
@@ -28,36 +30,54 @@ std::vector<SweepAxis> joined(std::vector<SweepAxis> own, std::vector<SweepAxis>
   return own;
 }
 
-std::string problem_of(const std::vector<SweepAxis>& axes, const std::vector<Override>& overrides) {
+constexpr const char* kTooMany = "the sweep is more than 10000 jobs; give it fewer values, or submit it in parts";
+static_assert(kMostSweepJobs == 10000);
+
+std::optional<Finding> problem_of(const std::vector<SweepAxis>& axes, const std::vector<Override>& overrides) {
   std::size_t jobs = 1;
   for (const auto& axis : axes) {
     for (const auto& override : overrides) {
-      if (override.key == axis.key) return override.option + ": the sweep varies it; remove one of them";
+      if (override.key == axis.key) return finding_of(override.option, "", "the sweep varies it; remove one of them");
     }
     jobs *= axis.values.size();
     if (jobs > kMostSweepJobs) {
-      return "the sweep is more than " + std::to_string(kMostSweepJobs) +
-             " jobs; give it fewer values, or submit it in "
-             "parts";
+      auto finding = finding_of("", "", kTooMany);
+      finding.line = kTooMany;
+      return finding;
     }
   }
-  return {};
+  return std::nullopt;
 }
+
+/// The settings of one job: its overrides, its keys and values, and a name for its folder.
+struct Settings {
+  std::vector<Override> overrides;
+  std::vector<std::pair<std::string, std::string>> values;
+
+  /// "train.learning_rate=1e-4,train.seed=0", without characters that a file name cannot have.
+  std::string folder() const {
+    std::string name;
+    for (const auto& [key, value] : values) name += (name.empty() ? "" : ",") + key + "=" + value;
+    for (char& c : name) {
+      const bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+      if (!fine && std::string_view("._=,+-").find(c) == std::string_view::npos) c = '_';
+    }
+    return name;
+  }
+};
 
 /// One combination: the index of a value for each axis.
 class Combination {
  public:
   explicit Combination(const std::vector<SweepAxis>& axes) : axes_(axes), at_(axes.size(), 0) {}
 
-  std::vector<Override> overrides() const {
-    std::vector<Override> all;
+  Settings settings() const {
+    Settings all;
     for (std::size_t i = 0; i < axes_.size(); ++i) {
-      all.push_back({axes_[i].option + axes_[i].key + "=" + shown(value(i)), axes_[i].key, value(i)});
+      all.overrides.push_back({axes_[i].option + axes_[i].key + "=" + shown(value(i)), axes_[i].key, value(i)});
+      all.values.emplace_back(axes_[i].key, value(i));
     }
     return all;
-  }
-  void fill(muster::v1::SweepElement& element) const {
-    for (std::size_t i = 0; i < axes_.size(); ++i) (*element.mutable_settings())[axes_[i].key] = value(i);
   }
   /// Goes to the next combination. Returns false after the last one.
   bool next() {
@@ -67,16 +87,6 @@ class Combination {
     }
     return false;
   }
-  /// The name of a folder: "train.learning_rate=1e-4,train.seed=0", without characters that a file name cannot have.
-  std::string folder() const {
-    std::string name;
-    for (std::size_t i = 0; i < axes_.size(); ++i) name += (i > 0 ? "," : "") + axes_[i].key + "=" + value(i);
-    for (char& c : name) {
-      const bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-      if (!fine && std::string_view("._=,+-").find(c) == std::string_view::npos) c = '_';
-    }
-    return name;
-  }
 
  private:
   const std::string& value(std::size_t axis) const { return axes_[axis].values[at_[axis]]; }
@@ -85,70 +95,122 @@ class Combination {
   std::vector<std::size_t> at_;
 };
 
-/// Completes the jobs one after the other, and checks that no two share a checkpoint folder.
-class Finisher {
+/// Composes the jobs one after the other, and checks that no two share a checkpoint folder.
+class Composer {
  public:
-  explicit Finisher(const std::vector<SweepAxis>& axes)
-      : folder_varies_(std::ranges::any_of(axes, [](const auto& axis) { return axis.key == "checkpoint.folder"; })) {}
+  Composer(const JobSource& source, const std::vector<Override>& overrides, FileChecks checks, bool folder_varies)
+      : source_(source), overrides_(overrides), checks_(checks), folder_varies_(folder_varies) {}
 
-  /// Returns the problem; empty: there is none.
-  std::string finish(const Combination& combination, std::uint32_t index, muster::v1::JobSpec& spec) {
+  /// Returns false after the most problems.
+  bool add(Settings settings) {
+    auto all = overrides_;
+    for (auto& override : settings.overrides) all.push_back(std::move(override));
+    auto job = compose(source_, all, checks_);
+    for (const auto& finding : job.findings) tell(finding);
+    finish(settings, job.spec);
+    sweep_.specs.push_back(std::move(job.spec));
+    return sweep_.findings.size() < kMostProblems;
+  }
+  Sweep take(std::uint32_t parallel) {
+    for (const auto& finding : sweep_.findings) sweep_.problems.push_back(finding.line);
+    sweep_.parallel = parallel;
+    return std::move(sweep_);
+  }
+
+ private:
+  void tell(const Finding& finding) {
+    if (told_.insert(finding.line).second) sweep_.findings.push_back(finding);
+  }
+  void refuse(const std::string& folder, const std::string& said) {
+    const auto value = folder.empty() ? "" : " \"" + shown(folder) + "\"";
+    auto finding = finding_of("checkpoint.folder" + value, "", said);
+    finding.place = source_.name();
+    finding.key = "checkpoint.folder";
+    finding.value = shown(folder);
+    tell(finding);
+  }
+  /// Gives the job its name, its settings and its own checkpoint folder.
+  void finish(const Settings& settings, muster::v1::JobSpec& spec) {
+    const auto index = static_cast<std::uint32_t>(sweep_.specs.size());
     char suffix[16];
     std::snprintf(suffix, sizeof suffix, "-%04u", static_cast<unsigned>(index));
     spec.set_name(spec.name().substr(0, schema::kLongestName - std::string_view(suffix).size()) + suffix);
-    combination.fill(*spec.mutable_sweep());
+    for (const auto& [key, value] : settings.values) (*spec.mutable_sweep()->mutable_settings())[key] = value;
     spec.mutable_sweep()->set_index(index);
     auto* folder = spec.mutable_checkpoint()->mutable_folder();
-    if (folder->empty()) return {};
+    if (folder->empty()) return;
     if (!folder_varies_) {
-      const auto name = combination.folder();
+      const auto name = settings.folder();
       if (name.size() > kLongestFolder) {
-        return "checkpoint.folder: the settings are too long for the name of each job's folder; leave it out, and each "
-               "job gets its own";
+        return refuse("",
+                      "the settings are too long for the name of each job's folder; leave it out, and each job "
+                      "gets its own");
       }
       *folder = (std::filesystem::path(*folder) / name).native();
     }
     const auto [known, fresh] = folders_.emplace(*folder, spec.name());
-    if (fresh) return {};
-    return "checkpoint.folder \"" + shown(*folder) + "\": " + known->second + " and " + spec.name() +
-           " would both use it; leave it out, and each job gets its own";
+    if (fresh) return;
+    refuse(*folder,
+           known->second + " and " + spec.name() + " would both use it; leave it out, and each job gets its own");
   }
 
- private:
-  bool folder_varies_;
+  const JobSource& source_;
+  const std::vector<Override>& overrides_;
+  const FileChecks checks_;
+  const bool folder_varies_;
+  Sweep sweep_;
+  std::set<std::string> told_;
   std::map<std::string, std::string> folders_;
 };
+
+Sweep refused(std::vector<Finding> findings, std::uint32_t parallel) {
+  Sweep sweep;
+  for (const auto& finding : findings) sweep.problems.push_back(finding.line);
+  sweep.findings = std::move(findings);
+  sweep.parallel = parallel;
+  return sweep;
+}
 
 }  // namespace
 
 Sweep compose_sweep(const JobSource& source, const std::vector<Override>& overrides, std::vector<SweepAxis> axes,
                     FileChecks checks) {
-  Sweep sweep;
   auto base = compose(source, overrides, FileChecks::kSkip);
-  sweep.parallel = base.parallel;
   axes = joined(std::move(base.axes), std::move(axes));
-  if (const auto problem = problem_of(axes, overrides); !problem.empty()) sweep.problems.push_back(problem);
-  if (axes.empty() || !sweep.problems.empty()) {
-    sweep.problems.insert(sweep.problems.end(), base.problems.begin(), base.problems.end());
-    if (sweep.problems.empty()) sweep.problems.push_back(source.name() + ": the sweep varies no key");
-    return sweep;
+  std::vector<Finding> findings;
+  if (auto finding = problem_of(axes, overrides)) findings.push_back(std::move(*finding));
+  if (axes.empty() || !findings.empty()) {
+    findings.insert(findings.end(), base.findings.begin(), base.findings.end());
+    if (findings.empty()) findings.push_back(finding_of(source.name(), "", "the sweep varies no key"));
+    return refused(std::move(findings), base.parallel);
   }
-  Finisher finisher(axes);
-  std::set<std::string> told;
-  const auto tell = [&](const std::string& problem) {
-    if (told.insert(problem).second) sweep.problems.push_back(problem);
-  };
+  const bool folder_varies =
+      std::ranges::any_of(axes, [](const auto& axis) { return axis.key == "checkpoint.folder"; });
+  Composer composer(source, overrides, checks, folder_varies);
   Combination combination(axes);
-  for (std::uint32_t index = 0; sweep.problems.size() < kMostProblems; ++index) {
-    auto all = overrides;
-    for (auto& override : combination.overrides()) all.push_back(std::move(override));
-    auto job = compose(source, all, checks);
-    for (const auto& problem : job.problems) tell(problem);
-    if (const auto problem = finisher.finish(combination, index, job.spec); !problem.empty()) tell(problem);
-    sweep.specs.push_back(std::move(job.spec));
-    if (!combination.next()) break;
+  while (composer.add(combination.settings()) && combination.next()) {
   }
-  return sweep;
+  return composer.take(base.parallel);
+}
+
+Sweep compose_rows(const JobSource& source, const std::vector<Override>& overrides,
+                   const std::vector<std::vector<Override>>& rows, FileChecks checks) {
+  if (rows.size() > kMostSweepJobs) return refused({finding_of(source.name(), "", kTooMany)}, 0);
+  const bool folder_varies = std::ranges::all_of(rows, [](const auto& row) {
+    return std::ranges::any_of(row, [](const auto& override) { return override.key == "checkpoint.folder"; });
+  });
+  const auto base = compose(source, overrides, FileChecks::kSkip);
+  if (!base.axes.empty())
+    return refused({finding_of(base.axes.front().option + base.axes.front().key, "",
+                               "the jobs of this sweep are listed one by one; leave out [sweep]")},
+                   0);
+  Composer composer(source, overrides, checks, folder_varies);
+  for (const auto& row : rows) {
+    Settings settings{row, {}};
+    for (const auto& override : row) settings.values.emplace_back(override.key, override.value.value_or(""));
+    if (!composer.add(std::move(settings))) break;
+  }
+  return composer.take(base.parallel);
 }
 
 }  // namespace jobfile

@@ -17,6 +17,7 @@ struct Sweep {
   std::vector<muster::v1::JobSpec> specs;  // each is complete and valid, and knows its settings
   std::vector<std::string> problems;       // lines for people; do not use the specs if there are any
   std::uint32_t parallel = 0;              // how many may run at once; 0: no limit
+  std::vector<Finding> findings = {};      // the same problems for programs
 };
 
 /// Makes one job for each combination of the axes' values, at most kMostSweepJobs. The last axis varies fastest. The
@@ -27,5 +28,9 @@ struct Sweep {
 /// find their checkpoints again. The folder may vary itself, but no two jobs may share one.
 Sweep compose_sweep(const JobSource& source, const std::vector<Override>& overrides, std::vector<SweepAxis> axes,
                     FileChecks checks);
+
+/// One job for each row of overrides, at most kMostSweepJobs. A row's keys are the settings of its job.
+Sweep compose_rows(const JobSource& source, const std::vector<Override>& overrides,
+                   const std::vector<std::vector<Override>>& rows, FileChecks checks);
 
 }  // namespace jobfile

@@ -176,4 +176,14 @@ std::string to_string(const Problem& problem) {
   return text;
 }
 
+Finding finding_of(const std::string& place, const std::string& shown, const std::string& said) {
+  const auto end = said.find("; ");
+  return {place,
+          "",
+          "",
+          said.substr(0, end),
+          end == std::string::npos ? "" : said.substr(end + 2),
+          place + ": " + shown + said};
+}
+
 }  // namespace jobfile

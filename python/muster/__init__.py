@@ -11,10 +11,26 @@
             run.checkpoint(path, step)
             run.leave()
 
-Nothing happens outside muster: the same program runs unchanged.
+Nothing happens outside muster: the same program runs unchanged. Programs submit and follow jobs with muster.submit() and
+muster.Job (see muster._client).
 """
+
+from typing import TYPE_CHECKING, Any
 
 from ._run import REQUEUE_EXIT_CODE, Run, init
 from ._stop import Stop
 
-__all__ = ["REQUEUE_EXIT_CODE", "Run", "Stop", "init"]
+if TYPE_CHECKING:
+    from ._client import Job, JobFailed, JobStatus, Sweep, jobs, submit, submit_sweep
+    from ._controller import MusterError
+
+__all__ = ["REQUEUE_EXIT_CODE", "Job", "JobFailed", "JobStatus", "MusterError", "Run", "Stop", "Sweep", "init", "jobs",
+           "submit", "submit_sweep"]
+
+
+def __getattr__(name: str) -> Any:
+    # A training that only reports need not load the HTTP client.
+    if name in __all__:
+        from . import _client
+        return getattr(_client, name)
+    raise AttributeError(f"module 'muster' has no attribute '{name}'")

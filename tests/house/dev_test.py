@@ -57,7 +57,7 @@ class Project(unittest.TestCase):
 
 class Help(Project):
     def test_every_command_tells_its_use_and_does_nothing(self):
-        for command in ("setup", "build", "test", "check", "bless", "demo", "bench", "clean"):
+        for command in ("setup", "build", "test", "check", "bless", "demo", "bench", "package", "clean"):
             with self.subTest(command=command):
                 done = self.dev(command, "--help")
                 self.assertEqual(done.returncode, 0, done.stderr)

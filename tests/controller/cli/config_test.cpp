@@ -170,6 +170,8 @@ TEST(Configuration, AFaultyFileIsRefusedWithItsPlaceEvenWhereAStrongerOneHidesIt
   EXPECT_THAT(places.refusal(), HasSubstr("user.toml:1:1: adress: unknown key, did you mean address"));
   places.write("user.toml", "\n[train]\nsteps = 5");
   EXPECT_THAT(places.refusal(), HasSubstr("user.toml:2:2: train: unknown key, want address or token_file"));
+  places.write("user.toml", "http_address = \"x:1\"");
+  EXPECT_EQ(places.load().address.value, "variable:1") << "the Python client reads this key";
   places.write("user.toml", "address = 7600");
   EXPECT_THAT(places.refusal(), HasSubstr("user.toml:1:11: address \"7600\": want a text in quotes"));
   places.write("user.toml", "address = ");

@@ -158,8 +158,99 @@ void ScriptedController::append_log(core::JobId job, core::AttemptNumber attempt
       << text;
 }
 
-Outcome<v1::SubmitResponse> ScriptedController::submit(const v1::SubmitRequest&) {
-  return Refusal{Refusal::Kind::kUnavailable, "not scripted"};
+std::vector<v1::SubmitSweepRequest> ScriptedController::submissions() {
+  const auto held = lock();
+  return submissions_;
+}
+
+void ScriptedController::refuse_submissions(const Refusal& refusal) {
+  const auto held = lock();
+  refusal_ = refusal;
+}
+
+Outcome<v1::SubmitResponse> ScriptedController::submit(const v1::SubmitRequest& request) {
+  v1::SubmitSweepRequest one;
+  *one.add_specs() = request.spec();
+  one.set_request_id(request.request_id());
+  one.set_user(request.user());
+  const auto answer = submit_sweep(one);
+  if (!answer.ok()) return answer.refusal();
+  v1::SubmitResponse response;
+  response.set_job_id(answer.value().job_ids(0));
+  response.set_already_submitted(answer.value().already_submitted());
+  return response;
+}
+
+Outcome<v1::SubmitSweepResponse> ScriptedController::submit_sweep(const v1::SubmitSweepRequest& request) {
+  const auto held = lock();
+  if (refusal_) return *refusal_;
+  const auto next = jobs_.empty() ? 1 : jobs_.rbegin()->first + 1;
+  const bool already = !request.request_id().empty() && requests_.contains(request.request_id());
+  const auto first = already ? requests_[request.request_id()] : next;
+  v1::SubmitSweepResponse response;
+  response.set_sweep("s" + std::to_string(first));
+  response.set_already_submitted(already);
+  for (int i = 0; i < request.specs_size(); ++i) response.add_job_ids(first + i);
+  if (already) return response;
+  for (int i = 0; i < request.specs_size(); ++i) {
+    auto& job = jobs_[first + i];
+    job.set_id(first + i);
+    job.set_name(request.specs(i).name());
+    job.set_state("pending");
+    job.set_user(request.user());
+    *job.mutable_spec() = request.specs(i);
+    if (request.specs(i).has_sweep()) job.mutable_sweep()->set_sweep(response.sweep());
+  }
+  if (!request.request_id().empty()) requests_[request.request_id()] = first;
+  submissions_.push_back(request);
+  changed();
+  return response;
+}
+
+Outcome<v1::ChangeSweepResponse> ScriptedController::change_sweep(const v1::ChangeSweepRequest& request) {
+  v1::ChangeSweepResponse response;
+  v1::ListRequest wanted;
+  wanted.set_sweep(request.sweep());
+  const auto listed = list(wanted);
+  for (const auto& job : listed.jobs()) {
+    auto changed = request.change() == v1::SWEEP_CHANGE_CANCEL    ? cancel(job.id(), request.user())
+                   : request.change() == v1::SWEEP_CHANGE_REQUEUE ? requeue(job.id(), request.user())
+                   : request.change() == v1::SWEEP_CHANGE_HOLD    ? hold(job.id(), request.user())
+                                                                  : release(job.id(), request.user());
+    if (changed.ok()) *response.add_jobs() = changed.value();
+  }
+  if (response.jobs().empty()) return Refusal::not_found("there is no sweep " + request.sweep());
+  return response;
+}
+
+Outcome<v1::Job> ScriptedController::set_time_limit(core::JobId id, core::Millis limit, const std::string& user) {
+  const auto held = lock();
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return no_such_job(id);
+  found->second.set_time_limit_ms(limit.count());
+  store_event("time_limit_changed", "time limit changed by " + user, found->second);
+  return explained(found->second);
+}
+
+Outcome<v1::RemoveResponse> ScriptedController::remove(const v1::RemoveRequest& request) {
+  const auto held = lock();
+  v1::RemoveResponse response;
+  for (const auto id : request.job_ids()) {
+    const auto found = jobs_.find(id);
+    if (found != jobs_.end() && is_ended(found->second)) {
+      auto& removed = *response.add_removed();
+      removed.set_job_id(id);
+      removed.set_name(found->second.name());
+      removed.set_state(found->second.state());
+      if (!request.dry_run()) jobs_.erase(found);
+      continue;
+    }
+    auto& refused = *response.add_refused();
+    refused.set_job_id(id);
+    refused.set_is_gone(found == jobs_.end());
+    refused.set_why("job " + std::to_string(id) + (found == jobs_.end() ? " does not exist" : " has not ended"));
+  }
+  return response;
 }
 
 v1::ListResponse ScriptedController::list(const v1::ListRequest& request) {
@@ -167,6 +258,8 @@ v1::ListResponse ScriptedController::list(const v1::ListRequest& request) {
   v1::ListResponse out;
   const auto wanted = [&](const v1::Job& job) {
     if (!request.sweep().empty() && job.sweep().sweep() != request.sweep()) return false;
+    const auto& ids = request.job_ids();
+    if (!ids.empty() && std::find(ids.begin(), ids.end(), job.id()) == ids.end()) return false;
     return request.states().empty() ||
            std::find(request.states().begin(), request.states().end(), job.state()) != request.states().end();
   };

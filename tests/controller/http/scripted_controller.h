@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,16 @@ class ScriptedController : public test::UnscriptedController {
   /// From now on every call waits until it is let go, as with a disk that hangs.
   void hang();
   void let_go();
+  /// The submissions so far; a sweep's jobs are in one.
+  std::vector<muster::v1::SubmitSweepRequest> submissions();
+  /// The next submissions are refused with this.
+  void refuse_submissions(const base::Refusal& refusal);
 
-  base::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest&) override;
+  base::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request) override;
+  base::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request) override;
+  base::Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request) override;
+  base::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user) override;
+  base::Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request) override;
   muster::v1::ListResponse list(const muster::v1::ListRequest& request) override;
   base::Outcome<muster::v1::Job> get(core::JobId id) override;
   base::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) override;
@@ -64,4 +73,7 @@ class ScriptedController : public test::UnscriptedController {
   std::map<core::JobId, std::vector<muster::v1::Metric>> metrics_;
   store::MemoryStore curves_;  // the same steps
   std::vector<muster::v1::Event> events_;
+  std::vector<muster::v1::SubmitSweepRequest> submissions_;
+  std::map<std::string, core::JobId> requests_;
+  std::optional<base::Refusal> refusal_;
 };

@@ -1,0 +1,181 @@
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "core/job.h"
+#include "http/answers.h"
+#include "http/api.h"
+#include "http/handlers.h"
+#include "http/routes.h"
+#include "logs/log_tail.h"
+#include "service/controller.h"
+
+namespace http {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMaxSweepName = 64;
+constexpr std::uint32_t kUsualJobRows = 100;
+constexpr std::uint64_t kFarthestOffset = std::numeric_limits<std::int64_t>::max();
+
+/// Adds the jobs of "7,9,12". Returns how many there are.
+std::uint32_t add_ids(const std::string& text, muster::v1::ListRequest& wanted) {
+  std::stringstream ids(text);
+  for (std::string id; std::getline(ids, id, ',');) {
+    const auto value = schema::whole_number<core::JobId>(id);
+    if (!value || *value <= 0)
+      throw BadParameter{"id: '" + id.substr(0, 80) + "' is not a job's number", "write id=7,9,12"};
+    if (wanted.job_ids_size() == static_cast<int>(kMaxJobRows))
+      throw BadParameter{"id: more than " + std::to_string(kMaxJobRows) + " jobs", "ask for them in parts"};
+    wanted.add_job_ids(*value);
+  }
+  return static_cast<std::uint32_t>(wanted.job_ids_size());
+}
+
+Response jobs(service::Controller& controller, const Request& request) {
+  muster::v1::ListRequest wanted;
+  std::stringstream states(request.parameter("state"));
+  for (std::string state; std::getline(states, state, ',');) {
+    if (!core::job_state_from_string(state))
+      throw BadParameter{"there is no state '" + state.substr(0, 80) + "'",
+                         "use pending, queued, running, stopping, waiting, succeeded, failed or cancelled"};
+    if (wanted.states_size() == static_cast<int>(core::kAllJobStates.size()))
+      throw BadParameter{"more states than there are", "name each state once"};
+    wanted.add_states(state);
+  }
+  const auto ids = add_ids(request.parameter("id"), wanted);
+  wanted.set_limit(number(request, "limit", std::max(kUsualJobRows, ids), kMaxJobRows));
+  wanted.set_before_id(number<core::JobId>(request, "before", 0));
+  wanted.set_sweep(request.parameter("sweep").substr(0, kMaxSweepName));
+  return as_json(proto::to_json(controller.list(wanted)));
+}
+
+/// The curves of a job; pages.h describes the answer.
+Response curves(service::Controller& controller, core::JobId job, const Request& request) {
+  store::ThinRequest wanted{.job = job};
+  wanted.points = number<std::uint32_t>(request, "points", 0, kMaxCurvePoints);
+  wanted.from = number(request, "from_step", wanted.from);
+  wanted.to = number(request, "to_step", wanted.to);
+  if (!request.parameter("after_attempt").empty()) {
+    wanted.after_attempt = number<core::AttemptNumber>(request, "after_attempt", 0);
+    wanted.after_step = number<core::Step>(request, "after_step", 0);
+  }
+  const auto& spacing = request.parameter("spacing");
+  if (!spacing.empty() && spacing != "log" && spacing != "linear")
+    throw BadParameter{"there is no spacing '" + spacing.substr(0, 80) + "'", "use linear or log"};
+  wanted.logarithmic = spacing == "log";
+  return as_json(to_json(controller.thinned(wanted)));
+}
+
+Response metrics(service::Controller& controller, const muster::v1::Job& job, const Request& request) {
+  if (!request.parameter("points").empty()) return curves(controller, job.id(), request);
+  const auto limit = number(request, "limit", kMaxMetricRows, kMaxMetricRows);
+  // Without after_attempt the answer begins with the first step.
+  const bool from_start = request.parameter("after_attempt").empty();
+  const auto rows = controller.metrics(job.id(), number<core::AttemptNumber>(request, "attempt", 0),
+                                       number<core::AttemptNumber>(request, "after_attempt", 0),
+                                       from_start ? -1 : number<core::Step>(request, "after_step", 0), limit);
+  return rows_page("metrics", rows, limit);
+}
+
+Response events(service::Controller& controller, const muster::v1::Job& job, const Request& request) {
+  const auto limit = number(request, "limit", kMaxEventRows, kMaxEventRows);
+  const auto after = number<std::int64_t>(request, "after_id", 0);
+  return rows_page("events", controller.events(job.id(), after, limit), limit);
+}
+
+/// The length of the text without a UTF-8 character that is cut off at its end. The log will have its other bytes
+/// later.
+std::size_t whole_characters(std::string_view text) {
+  const std::size_t most = std::min<std::size_t>(text.size(), 3);
+  for (std::size_t back = 1; back <= most; ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xC0) == 0x80) continue;
+    const std::size_t wanted = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+    return wanted > back ? text.size() - back : text.size();
+  }
+  return text.size();
+}
+
+/// An unfinished last line is sent too. A progress bar is one line for hours.
+Response logs(service::Controller& controller, const muster::v1::Job& job, const Request& request) {
+  const core::AttemptNumber newest = job.attempts_size() == 0 ? 0 : job.attempts().rbegin()->number();
+  const auto attempt = number(request, "attempt", newest);
+  const auto rank = number<core::RankNumber>(request, "rank", 0);
+  const std::string path = attempt == 0 ? std::string() : controller.log_path(job.id(), attempt, rank);
+  ordered_json out = {{"attempt", attempt}, {"rank", rank},    {"text", ""},
+                      {"next_offset", 0},   {"exists", false}, {"cut", false}};
+  if (path.empty()) return as_json(out);
+  bool finished = false;
+  for (const auto& a : job.attempts()) finished |= a.number() == attempt && a.state() == "ended";
+  const auto put = [&](std::string text, std::uint64_t end) {
+    const auto size = finished ? text.size() : whole_characters(text);
+    out["next_offset"] = end - (text.size() - size);
+    text.resize(size);
+    out["text"] = std::move(text);
+  };
+  if (request.parameter("offset").empty()) {
+    const auto tail = ::logs::read_last_lines(path, number<std::uint64_t>(request, "tail", 1000, kMaxTailLines),
+                                              ::logs::kTailBytes, true);
+    put(tail.text, tail.offset);
+    out["exists"] = tail.exists;
+    out["cut"] = tail.cut;
+  } else {
+    const auto piece = ::logs::read_from(path, number<std::uint64_t>(request, "offset", 0, kFarthestOffset),
+                                         ::logs::kChunkBytes, true);
+    put(piece.text, piece.next_offset);
+    out["exists"] = piece.exists;
+  }
+  return as_json(out);
+}
+
+/// The answer is small for any number of ranks, so a page can ask every second.
+Response ranks(service::Controller&, const muster::v1::Job& job, const Request& request) {
+  constexpr std::size_t kLongestState = 16;
+  return as_json(rank_page(
+      job, {number<std::uint32_t>(request, "from", 0), number<std::uint32_t>(request, "limit", 100, kMaxRanks),
+            request.parameter("show").substr(0, kLongestState)}));
+}
+
+/// `ranks=0` leaves out the ranks. Thousands of ranks would be most of the answer.
+Response one_job(service::Controller&, const muster::v1::Job& job, const Request& request) {
+  auto shown = job;
+  if (number<std::uint32_t>(request, "ranks", 1, 1) == 0) shown.clear_ranks();
+  return as_json(proto::to_json(shown));
+}
+
+using Page = Response (*)(service::Controller&, const muster::v1::Job&, const Request&);
+
+Response page_of(const Call& call, Page page) {
+  const auto job = call.controller.get(call.job);
+  return job.ok() ? page(call.controller, job.value(), call.request) : refusal(job.refusal());
+}
+
+}  // namespace
+
+Response list_jobs(const Call& call) {
+  return jobs(call.controller, call.request);
+}
+Response whole_job(const Call& call) {
+  return page_of(call, one_job);
+}
+Response job_metrics(const Call& call) {
+  return page_of(call, metrics);
+}
+Response job_events(const Call& call) {
+  return page_of(call, events);
+}
+Response job_logs(const Call& call) {
+  return page_of(call, logs);
+}
+Response job_ranks(const Call& call) {
+  return page_of(call, ranks);
+}
+Response job_why(const Call& call) {
+  return outcome(call.controller.why(call.job));
+}
+
+}  // namespace http

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <boost/beast/http/verb.hpp>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/types.h"
+#include "http/access.h"
+#include "http/message.h"
+#include "http/pages.h"
+
+namespace http {
+
+inline constexpr std::string_view kApi = "/api/v1/";
+
+/// What a handler gets.
+struct Call {
+  service::Controller& controller;
+  Access& access;
+  MetricsPage& metrics_page;
+  const Request& request;
+  core::JobId job = 0;  // {id} of the path
+  std::string sweep;    // {sweep} of the path
+};
+
+struct Route {
+  /// "/api/v1/jobs/{id}/metrics". {id} stands for a job's number, {sweep} for a sweep's name.
+  std::string_view path;
+  boost::beast::http::verb method;
+  /// Null: the event stream, which the connection serves itself.
+  Response (*answer)(const Call&);
+  /// Nobody needs the token.
+  bool is_open = false;
+  /// The body may have kMaxSubmissionBytes.
+  bool is_large = false;
+};
+
+/// Every address of musterd's HTTP server but the dashboard's pages. docs/openapi.json describes each.
+std::span<const Route> routes();
+
+/// The routes whose path fits.
+struct Found {
+  const Route* route = nullptr;  // null: no route, or none with this method
+  std::string allowed;           // "GET, POST": the methods of the path; empty: there is no such path
+  std::map<std::string_view, std::string_view> parts;  // "id" -> "7"
+};
+/// HEAD finds the route of GET, but not that of the event stream.
+Found find_route(boost::beast::http::verb method, std::string_view path);
+
+/// The names below "/api/v1/jobs/{id}/" or "/api/v1/", in the order of the table: "metrics, events, ... or remove".
+std::string names_below(std::string_view path);
+
+}  // namespace http

@@ -1,0 +1,117 @@
+"""Builds the wheel of the Python package, without a build backend and without a network.
+
+Usage: python_wheel.py FOLDER OUTPUT
+FOLDER holds pyproject.toml and the packages that it lists. The same sources give the same bytes on any machine.
+Prints the wheel's path. Exit status: 0, or 1 with one line that says what is wrong.
+"""
+
+import base64
+import hashlib
+import pathlib
+import re
+import sys
+import tomllib
+import zipfile
+
+# What this program understands of pyproject.toml. A key that it would leave out is an error.
+PROJECT_KEYS = {"name", "version", "description", "requires-python", "dependencies", "optional-dependencies", "entry-points",
+                "scripts", "license", "urls"}
+SETUPTOOLS_KEYS = {"packages", "package-data"}
+WHEEL = "Wheel-Version: 1.0\nGenerator: muster tools/python_wheel.py\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+MODE = 0o100644 << 16
+
+
+class Wrong(Exception):
+    pass
+
+
+def check_keys(table, known, where):
+    for key in table:
+        if key not in known:
+            raise Wrong(f"pyproject.toml: {where}.{key}: tools/python_wheel.py does not know this key; add it there")
+
+
+def metadata(project):
+    lines = ["Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {project['version']}"]
+    lines += [f"Summary: {project['description']}"] if "description" in project else []
+    lines += [f"License: {project['license']['text']}"] if "license" in project else []
+    lines += [f"Project-URL: {name}, {url}" for name, url in project.get("urls", {}).items()]
+    lines += [f"Requires-Python: {project['requires-python']}"] if "requires-python" in project else []
+    lines += [f"Requires-Dist: {needed}" for needed in project.get("dependencies", [])]
+    for extra, needs in project.get("optional-dependencies", {}).items():
+        lines += [f"Provides-Extra: {extra}", *(f"Requires-Dist: {with_extra(needed, extra)}" for needed in needs)]
+    return "\n".join(lines) + "\n"
+
+
+def with_extra(needed, extra):
+    requirement, _, marker = needed.partition(";")
+    return f'{requirement.strip()} ; ' + (f'({marker.strip()}) and ' if marker else "") + f'extra == "{extra}"'
+
+
+def entry_points(project):
+    groups = {**project.get("entry-points", {})}
+    if "scripts" in project:
+        groups["console_scripts"] = project["scripts"]
+    return "\n".join(f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in names.items())
+                     for group, names in groups.items())
+
+
+def package_files(folder, setuptools):
+    """The files of the packages by their names in the wheel."""
+    files = {}
+    for package in setuptools["packages"]:
+        path = folder / package.replace(".", "/")
+        found = [*path.glob("*.py"), *(file for pattern in setuptools.get("package-data", {}).get(package, [])
+                                       for file in path.glob(pattern))]
+        if not found:
+            raise Wrong(f"pyproject.toml: tool.setuptools.packages: {package}: there is no Python file in {path}")
+        files.update({file.relative_to(folder).as_posix(): file.read_bytes() for file in found})
+    return files
+
+
+def build(folder, output):
+    pyproject = tomllib.loads((folder / "pyproject.toml").read_text())
+    project, setuptools = pyproject["project"], pyproject["tool"]["setuptools"]
+    check_keys(project, PROJECT_KEYS, "project")
+    check_keys(setuptools, SETUPTOOLS_KEYS, "tool.setuptools")
+    stem = re.sub(r"[-_.]+", "_", project["name"]).lower() + "-" + project["version"]
+    info = f"{stem}.dist-info"
+    files = package_files(folder, setuptools)
+    files[f"{info}/METADATA"] = metadata(project).encode()
+    files[f"{info}/WHEEL"] = WHEEL.encode()
+    if entry_points(project):
+        files[f"{info}/entry_points.txt"] = entry_points(project).encode()
+    licence = folder.parent / "LICENSE"
+    if licence.is_file():
+        files[f"{info}/LICENSE"] = licence.read_bytes()
+    record = f"{info}/RECORD"
+    files[record] = "".join(
+        f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}\n"
+        for name, data in sorted(files.items())).encode() + f"{record},,\n".encode()
+    output.mkdir(parents=True, exist_ok=True)
+    for old in output.glob("*.whl"):
+        old.unlink()
+    wheel = output / f"{stem}-py3-none-any.whl"
+    # Stored, since compressed bytes depend on the machine's zlib.
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in sorted(files.items(), key=lambda file: (file[0].startswith(info), file[0])):
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.create_system, entry.external_attr = 3, MODE
+            archive.writestr(entry, data)
+    return wheel
+
+
+def main():
+    try:
+        print(build(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])))
+    except (Wrong, OSError, tomllib.TOMLDecodeError) as error:
+        print(f"package: {error}", file=sys.stderr)
+        return 1
+    except KeyError as error:
+        print(f"package: pyproject.toml: {error.args[0]} is missing", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
