@@ -58,10 +58,11 @@ def crash():
 class Counter:
     """Counts to `end`, slowly, and goes on after each checkpoint. Every rank counts; rank 0 saves."""
 
-    def __init__(self, folder, end, pause=0.02):
+    def __init__(self, folder, end, pause=0.02, pause_later=None):
         self.folder = pathlib.Path(folder)
         self.end = end
         self.pause = pause
+        self.pause_later = pause if pause_later is None else pause_later  # after a checkpoint
         self.reached = 0
         self.began = []
 
@@ -77,6 +78,7 @@ class Counter:
 
     def checkpoint(self):
         (self.folder / f"saved-{os.environ['MUSTER_ATTEMPT']}").write_text(str(self.reached))
+        self.pause = self.pause_later
         return submitit.helpers.DelayedSubmission(self)
 
 

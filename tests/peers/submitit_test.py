@@ -229,7 +229,7 @@ class Tasks(World):
         self.assertEqual(job.results(), [["0", "2"], ["1", "2"]])
 
     def test_all_tasks_leave_when_rank_0_has_saved(self):
-        job = self.executor(tasks_per_node=2, muster_signal_delay_s=60).submit(functions.Counter(self.folder, 40))
+        job = self.executor(tasks_per_node=2, muster_signal_delay_s=60).submit(functions.Counter(self.folder, 4000, 0.02, 0))
         for rank in (0, 1):
             self.until_file(self.folder / f"rank-{rank}-counts-1")
         began = time.monotonic()
@@ -238,8 +238,8 @@ class Tasks(World):
         self.assertLess(time.monotonic() - began, 30, "rank 1 waited for the end of its grace")
         results = job.results()
         saved = int((self.folder / "saved-1").read_text())
-        self.assertEqual(results[0], (40, [(1, 0), (2, saved)]))
-        self.assertEqual(results[1], (40, [(1, 0), (2, saved)]))
+        self.assertEqual(results[0], (4000, [(1, 0), (2, saved)]))
+        self.assertEqual(results[1], (4000, [(1, 0), (2, saved)]))
 
 
 class Stops(World):
