@@ -31,8 +31,8 @@ runpy.run_path({app!r}, run_name="__main__")
 
 
 class Hydra(World):
-    def app(self, *arguments, program=(APP,)):
-        process = subprocess.Popen([sys.executable, *program, "-m", "hydra/launcher=muster", f"hydra.sweep.dir={self.folder}/out",
+    def app(self, *arguments, program=(APP,), mode=("-m",)):
+        process = subprocess.Popen([sys.executable, *program, *mode, "hydra/launcher=muster", f"hydra.sweep.dir={self.folder}/out",
                                     "hydra.launcher.signal_delay_s=10", *arguments],
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder,
                                    env={**os.environ, "PYTHONPATH": f"{os.environ['PYTHONPATH']}:{APP.parent}"})
@@ -89,6 +89,20 @@ class Hydra(World):
         self.assertIn("ValueError: x=2 is bad", jobs[1]["reason"])
         self.assertEqual([len(job["attempts"]) for job in jobs], [1, 1, 2, 1, 1])
         self.assertTrue((self.folder / "out" / "2" / "attempt-2").exists())
+
+    def test_the_example_runs_as_its_first_line_says(self):
+        program = APP.parent.parent.parent / "examples" / "python" / "hydra_app" / "train.py"
+        process = self.app("lr=0.01,0.1", program=(program,))
+        out = self.end_of(process)
+        self.assertEqual(process.returncode, 0, out)
+        logs = [self.muster("logs", str(job["id"])) for job in self.jobs_of("train")]
+        self.assertIn("lr 0.01: loss 0.366032", logs[0])
+        self.assertIn("lr 0.1: loss 0.000027", logs[1])
+
+    def test_the_keys_of_the_launcher_can_be_printed(self):
+        out = self.end_of(self.app("--cfg", "hydra", "-p", "hydra.launcher", mode=()))
+        self.assertIn("submitit_folder:", out)
+        self.assertIn("max_num_timeout: 0", out)
 
     def test_keys_of_the_launcher_reach_the_job_file(self):
         process = self.app("+x=1", "hydra.launcher.name=keys", "hydra.launcher.partition=gpu", "hydra.launcher.timeout_min=7",

@@ -15,6 +15,7 @@ import submitit_functions as functions
 from submitit.core.utils import FailedJobError, UncompletedJobError
 from submitit_world import World
 
+EXAMPLES = pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / "python"
 os.environ["PYTHONPATH"] = f"{os.environ.get('PYTHONPATH', '')}:{pathlib.Path(__file__).parent}"
 
 
@@ -83,6 +84,14 @@ class Results(World):
             return await asyncio.gather(*(job.awaitable().result(0.1) for job in jobs))
 
         self.assertEqual(asyncio.run(results()), [4, 6])
+
+
+class Examples(World):
+    def test_the_example_prints_its_losses(self):
+        done = subprocess.run([sys.executable, EXAMPLES / "submitit_train.py", self.folder / "log"], capture_output=True,
+                              text=True, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"^job \d+: loss 0.366032\njob \d+: loss 2.7e-05\n$")
 
 
 class Parameters(World):
