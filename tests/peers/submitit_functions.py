@@ -1,7 +1,9 @@
 """What the tests submit. Jobs import this module as any user's: from the folder that PYTHONPATH has."""
 
+import atexit
 import os
 import pathlib
+import shutil
 import sys
 import time
 
@@ -49,6 +51,23 @@ def sleep(folder, seconds=600):
 def sleep_once(folder):
     """Sleeps in the first attempt alone."""
     return sleep(folder, 600 if os.environ["MUSTER_ATTEMPT"] == "1" else 0)
+
+
+def return_and_linger(folder):
+    """Has its result, but its process takes its time to end."""
+    atexit.register(sleep, folder, 600)
+    return os.environ["MUSTER_ATTEMPT"]
+
+
+def sleep_in_a_torn_save(folder, with_pickle):
+    """Leaves what a kill in the middle of a save leaves."""
+    paths = submitit.JobEnvironment().paths
+    if os.environ["MUSTER_ATTEMPT"] == "1":
+        for path in (paths.result_pickle, paths.submitted_pickle):
+            shutil.copy(paths.submitted_pickle, f"{path}.save_tmp")
+        if not with_pickle:
+            paths.submitted_pickle.unlink()
+    return sleep_once(folder)
 
 
 def crash():

@@ -272,6 +272,22 @@ class Stops(World):
         self.muster("requeue", job.job_id)
         self.assertEqual(job.result(), "2")
 
+    def test_a_stop_after_the_result_runs_nothing_again(self):
+        job = self.executor(muster_signal_delay_s=3).submit(functions.return_and_linger, self.folder)
+        self.until_file(self.folder / "sleeping-0-1")
+        self.muster("requeue", job.job_id)
+        self.assertEqual(self.until_over(job)["state"], "succeeded")
+        self.assertEqual(job.result(), "1")
+        self.assertFalse((self.folder / "sleeping-0-2").exists())
+
+    def test_a_save_that_was_cut_off_does_no_harm(self):
+        for with_pickle in (True, False):
+            job = self.executor().submit(functions.sleep_in_a_torn_save, self.folder, with_pickle)
+            self.until_file(self.folder / "sleeping-0-1")
+            self.muster("requeue", job.job_id)
+            self.assertEqual(job.result(), "2")
+            (self.folder / "sleeping-0-1").unlink()
+
     def test_timeouts_are_counted_apart_from_preemptions(self):
         executor = self.executor(muster_time=0.05, init={"muster_max_num_timeout": 1})
         job = executor.submit(functions.Endless(self.folder))
