@@ -1,7 +1,9 @@
 """What the tests submit. Jobs import this module as any user's: from the folder that PYTHONPATH has."""
 
+import atexit
 import os
 import pathlib
+import shutil
 import sys
 import time
 
@@ -51,6 +53,23 @@ def sleep_once(folder):
     return sleep(folder, 600 if os.environ["MUSTER_ATTEMPT"] == "1" else 0)
 
 
+def return_and_linger(folder):
+    """Has its result, but its process takes its time to end."""
+    atexit.register(sleep, folder, 600)
+    return os.environ["MUSTER_ATTEMPT"]
+
+
+def sleep_in_a_torn_save(folder, with_pickle):
+    """Leaves what a kill in the middle of a save leaves."""
+    paths = submitit.JobEnvironment().paths
+    if os.environ["MUSTER_ATTEMPT"] == "1":
+        for path in (paths.result_pickle, paths.submitted_pickle):
+            shutil.copy(paths.submitted_pickle, f"{path}.save_tmp")
+        if not with_pickle:
+            paths.submitted_pickle.unlink()
+    return sleep_once(folder)
+
+
 def crash():
     os.kill(os.getpid(), 9)
 
@@ -58,10 +77,11 @@ def crash():
 class Counter:
     """Counts to `end`, slowly, and goes on after each checkpoint. Every rank counts; rank 0 saves."""
 
-    def __init__(self, folder, end, pause=0.02):
+    def __init__(self, folder, end, pause=0.02, pause_later=None):
         self.folder = pathlib.Path(folder)
         self.end = end
         self.pause = pause
+        self.pause_later = pause if pause_later is None else pause_later  # after a checkpoint
         self.reached = 0
         self.began = []
 
@@ -77,6 +97,7 @@ class Counter:
 
     def checkpoint(self):
         (self.folder / f"saved-{os.environ['MUSTER_ATTEMPT']}").write_text(str(self.reached))
+        self.pause = self.pause_later
         return submitit.helpers.DelayedSubmission(self)
 
 

@@ -15,6 +15,7 @@ import submitit_functions as functions
 from submitit.core.utils import FailedJobError, UncompletedJobError
 from submitit_world import World
 
+EXAMPLES = pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / "python"
 os.environ["PYTHONPATH"] = f"{os.environ.get('PYTHONPATH', '')}:{pathlib.Path(__file__).parent}"
 
 
@@ -83,6 +84,14 @@ class Results(World):
             return await asyncio.gather(*(job.awaitable().result(0.1) for job in jobs))
 
         self.assertEqual(asyncio.run(results()), [4, 6])
+
+
+class Examples(World):
+    def test_the_example_prints_its_losses(self):
+        done = subprocess.run([sys.executable, EXAMPLES / "submitit_train.py", self.folder / "log"], capture_output=True,
+                              text=True, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"^job \d+: loss 0.366032\njob \d+: loss 2.7e-05\n$")
 
 
 class Parameters(World):
@@ -229,7 +238,7 @@ class Tasks(World):
         self.assertEqual(job.results(), [["0", "2"], ["1", "2"]])
 
     def test_all_tasks_leave_when_rank_0_has_saved(self):
-        job = self.executor(tasks_per_node=2, muster_signal_delay_s=60).submit(functions.Counter(self.folder, 40))
+        job = self.executor(tasks_per_node=2, muster_signal_delay_s=60).submit(functions.Counter(self.folder, 4000, 0.02, 0))
         for rank in (0, 1):
             self.until_file(self.folder / f"rank-{rank}-counts-1")
         began = time.monotonic()
@@ -238,8 +247,8 @@ class Tasks(World):
         self.assertLess(time.monotonic() - began, 30, "rank 1 waited for the end of its grace")
         results = job.results()
         saved = int((self.folder / "saved-1").read_text())
-        self.assertEqual(results[0], (40, [(1, 0), (2, saved)]))
-        self.assertEqual(results[1], (40, [(1, 0), (2, saved)]))
+        self.assertEqual(results[0], (4000, [(1, 0), (2, saved)]))
+        self.assertEqual(results[1], (4000, [(1, 0), (2, saved)]))
 
 
 class Stops(World):
@@ -262,6 +271,22 @@ class Stops(World):
         self.until_file(self.folder / "sleeping-0-1")
         self.muster("requeue", job.job_id)
         self.assertEqual(job.result(), "2")
+
+    def test_a_stop_after_the_result_runs_nothing_again(self):
+        job = self.executor(muster_signal_delay_s=3).submit(functions.return_and_linger, self.folder)
+        self.until_file(self.folder / "sleeping-0-1")
+        self.muster("requeue", job.job_id)
+        self.assertEqual(self.until_over(job)["state"], "succeeded")
+        self.assertEqual(job.result(), "1")
+        self.assertFalse((self.folder / "sleeping-0-2").exists())
+
+    def test_a_save_that_was_cut_off_does_no_harm(self):
+        for with_pickle in (True, False):
+            job = self.executor().submit(functions.sleep_in_a_torn_save, self.folder, with_pickle)
+            self.until_file(self.folder / "sleeping-0-1")
+            self.muster("requeue", job.job_id)
+            self.assertEqual(job.result(), "2")
+            (self.folder / "sleeping-0-1").unlink()
 
     def test_timeouts_are_counted_apart_from_preemptions(self):
         executor = self.executor(muster_time=0.05, init={"muster_max_num_timeout": 1})

@@ -40,9 +40,13 @@ class World(unittest.TestCase):
             return
         stack = contextlib.ExitStack()
         unittest.addModuleCleanup(stack.close)
-        World.daemon = Musterd(_AsTest(stack), BIN)
+        World.daemon = cls.start_daemon(_AsTest(stack))
         os.environ.update({"PATH": f"{BIN}:{os.environ['PATH']}", "MUSTER_ADDRESS": f"127.0.0.1:{World.daemon.grpc}",
                            "MUSTER_TOKEN": World.daemon.token})
+
+    @classmethod
+    def start_daemon(cls, test):
+        return Musterd(test, BIN)
 
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))

@@ -70,25 +70,25 @@ class MusterJobEnvironment(job_environment.JobEnvironment):
 
 
 class Ending:
-    """How the newest attempt ended that was asked to leave: rank 0 writes it, the other ranks and the next attempt read it."""
+    """How the newest attempt ended that was asked to leave: one task writes it, the other tasks and the next attempt read it."""
 
     def __init__(self, paths: utils.JobPaths) -> None:
         self._path = Path(paths.folder) / f"{paths.job_id}_ending.json"
 
-    def write(self, is_over: bool) -> None:
-        """is_over: the result is there, and no further attempt is wanted."""
+    def write(self, last_word: Optional[int]) -> None:
+        """last_word: the results are there, no further attempt is wanted, and this is the exit code. None: start again."""
         draft = self._path.with_suffix(".new")
-        draft.write_text(json.dumps({"attempt": attempt_number(), "over": is_over}))
+        draft.write_text(json.dumps({"attempt": attempt_number(), "last_word": last_word}))
         os.replace(draft, self._path)
 
     def left(self) -> bool:
-        """Whether rank 0 of this attempt has left."""
+        """Whether task 0 of this attempt has left."""
         return self._said().get("attempt") == attempt_number()
 
-    def was_over(self) -> bool:
-        """Whether the attempt before this one has left the job's last word."""
+    def last_word(self) -> Optional[int]:
+        """The exit code, if the attempt before this one has left the job's results."""
         said = self._said()
-        return said.get("attempt") == attempt_number() - 1 and said.get("over") is True
+        return said.get("last_word") if said.get("attempt") == attempt_number() - 1 else None
 
     def _said(self) -> dict:
         try:
@@ -101,7 +101,9 @@ class StopHandler(job_environment.SignalHandler):
     """submitit's own steps at a stop: rank 0 calls checkpoint(), replaces the pickle, and the job starts again. What differs:
     muster says why the job is stopped, so no guess at the time tells timeouts from preemptions."""
 
-    is_stopping = False  # of the process: there is one job in it
+    # Of the process: there is one job in it.
+    is_stopping = False
+    exit_code: Optional[int] = None  # of a function that has returned or raised
 
     def __init__(self, env: MusterJobEnvironment, paths: utils.JobPaths, delayed: utils.DelayedSubmission) -> None:
         super().__init__(env, paths, delayed)
@@ -114,6 +116,10 @@ class StopHandler(job_environment.SignalHandler):
 
     def on_signal(self, signum: int, frame: Optional[types.FrameType] = None) -> None:
         if StopHandler.is_stopping:
+            return
+        if self._job_paths.result_pickle.exists():
+            StopHandler.is_stopping = True
+            self.note_end(self._job_paths, self.env.num_tasks)
             return
         self._stop = wait_for_stop()
         if _stop.StopWatch.is_asked and not hasattr(self._delayed.function, "checkpoint"):
@@ -131,8 +137,17 @@ class StopHandler(job_environment.SignalHandler):
         self._leave_in_time()
         self.checkpoint_and_try_requeue(signum, frame)
 
+    @classmethod
+    def note_end(cls, paths: utils.JobPaths, tasks: int) -> None:
+        """muster starts a job again that it has asked to leave, whatever the job had done by then. So a job that has its
+        results, or an exception, tells the next attempt."""
+        if not cls.is_stopping or cls.exit_code is None:
+            return
+        if cls.exit_code != 0 or all(result_of(paths, task).exists() for task in range(tasks)):
+            Ending(paths).write(cls.exit_code)
+
     def _exit(self) -> None:
-        self._ending.write(is_over=False)
+        self._ending.write(None)
         self._leave()
 
     def _leave(self) -> None:
@@ -141,9 +156,7 @@ class StopHandler(job_environment.SignalHandler):
 
     def _follow_rank_0(self) -> None:
         """The other ranks go on until rank 0 has its checkpoint, as in submitit, and then leave at once."""
-        result_of_rank_0 = utils.JobPaths.result_pickle.fget  # type: ignore[attr-defined]
-        rank_0 = MusterJobPaths(self._job_paths._folder, self._job_paths.job_id, 0, lambda job_id: _own_array())
-        while not self._ending.left() and not result_of_rank_0(rank_0).exists():
+        while not self._ending.left() and not result_of(self._job_paths, 0).exists():
             time.sleep(LOOK_EVERY_SECONDS)
         leave_now()
 
@@ -156,6 +169,10 @@ class StopHandler(job_environment.SignalHandler):
         timer = threading.Timer(max(patience, BEFORE_DEADLINE_SECONDS), leave_now)
         timer.daemon = True
         timer.start()
+
+
+def result_of(paths: utils.JobPaths, task: int) -> Path:
+    return MusterJobPaths(paths._folder, paths.job_id, task, lambda job_id: _own_array()).result_pickle
 
 
 def wait_for_stop() -> _stop.Stop:

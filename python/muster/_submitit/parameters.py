@@ -237,7 +237,7 @@ def _slurm(values: Mapping[str, Any]) -> Job:
 
 
 def _put(job: Job, key: str, value: Any) -> None:
-    """Sets a key such as "requeue.max_failed". The part after "env." may hold dots of its own."""
+    """Sets a key of a table, such as "requeue.max_failed"."""
     table, dot, name = key.partition(".")
     if not dot:
         job[key] = value

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import Dict, List, Optional
 
 from .submission import TORCHRUN, Submission
@@ -117,20 +118,36 @@ def work(folder: str) -> int:
     from .environment import Ending, MusterJobEnvironment, StopHandler, attempt_number
     env = MusterJobEnvironment()
     paths = env.paths
-    ending = Ending(paths)
     if attempt_number() > 1:
-        if ending.was_over():
-            print("submitit: the result of the attempt before is the last word", flush=True)
-            return NEVER_AGAIN_EXIT_CODE
+        last_word = Ending(paths).last_word()
+        if last_word is not None:
+            print("submitit: the attempt before has left the results", flush=True)
+            return last_word
         paths.result_pickle.unlink(missing_ok=True)
+        mend_torn_save(paths.result_pickle)
+        if env.global_rank == 0:
+            mend_torn_save(paths.submitted_pickle)
     try:
         process_job(folder)
+        code = _exit_code or 0
     except Exception:
         traceback.print_exc()
-        if StopHandler.is_stopping and env.global_rank == 0:
-            ending.write(is_over=True)
-        return NEVER_AGAIN_EXIT_CODE
-    return _exit_code or 0
+        code = NEVER_AGAIN_EXIT_CODE
+    StopHandler.exit_code = code
+    StopHandler.note_end(paths, env.num_tasks)
+    return code
+
+
+def mend_torn_save(path: Path) -> None:
+    """After a kill in the middle of a save submitit refuses all later ones. It writes a draft, removes the file, and gives
+    the draft its name: without the file the draft is whole."""
+    draft = path.with_suffix(path.suffix + ".save_tmp")
+    if not draft.exists():
+        return
+    if path.exists() or path.name.endswith("_result.pkl"):
+        draft.unlink()
+    else:
+        os.replace(draft, path)
 
 
 def main(arguments: List[str]) -> int:

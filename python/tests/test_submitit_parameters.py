@@ -1,0 +1,99 @@
+"""submitit's parameters as job files, without submitit."""
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from muster._submitit.parameters import READERS, SHARED, checked, dependencies, job_file, memory_text  # noqa: E402
+
+try:
+    import tomllib
+except ImportError:  # Python 3.10 and older
+    tomllib = None
+
+
+@unittest.skipIf(tomllib is None, "no TOML reader in this Python")
+class JobFile(unittest.TestCase):
+    def job(self, count=1, timeouts=3, variables=None, **parameters):
+        return tomllib.loads(job_file(parameters, ["python3", "-m", "x"], "/work", variables or {}, count, timeouts))
+
+    def test_defaults_are_submitits(self):
+        job = self.job()
+        self.assertEqual(job["name"], "submitit")
+        self.assertEqual(job["command"], ["python3", "-m", "x"])
+        self.assertEqual(job["working_folder"], "/work")
+        self.assertEqual(job["resources"], {"nodes": 1, "ranks_per_node": 1, "time_limit": "300000ms", "stop_grace": "90s"})
+        self.assertEqual(job["requeue"], {"max_failed": 0, "max_out_of_memory": 0, "max_timed_out": 3})
+        self.assertNotIn("slurm", job)
+        self.assertNotIn("sweep", job)
+
+    def test_every_shared_parameter_has_a_reader(self):
+        self.assertEqual(set(SHARED.values()) - set(READERS), set())
+
+    def test_any_text_survives(self):
+        text = "a \"quoted\" \\ word\nof two lines \x7f \t ä 𝄞"
+        job = self.job(variables={"WORD": text}, set={"env.OTHER": text}, setup=["echo '" + "x" * 3 + "'"])
+        self.assertEqual(job["env"], {"WORD": text, "OTHER": text})
+        self.assertEqual(job["slurm"]["setup"], ["echo 'xxx'"])
+        self.assertEqual(job["command"][-3:], ["python3", "-m", "x"])
+
+    def test_names_fit_muster(self):
+        self.assertEqual(self.job(job_name="lr=0.1, seed 3")["name"], "lr-0.1-seed-3")
+        self.assertEqual(len(self.job(job_name="x" * 200)["name"]), 50)
+        self.assertEqual(self.job(job_name="ä/ö")["name"], "submitit")
+
+    def test_gpus_of_a_node_are_seen_by_all_its_tasks(self):
+        self.assertEqual(self.job(gpus_per_node=8)["slurm"]["gres"], "gpu:8")
+        self.assertEqual(self.job(gpus_per_node=2, gres="license:1")["slurm"]["gres"], "license:1,gpu:2")
+        self.assertNotIn("slurm", self.job(gpus_per_node=0))
+        self.assertNotIn("gpus_per_rank", self.job(gpus_per_node=8)["resources"])
+        self.assertEqual(self.job(gpus_per_task=1)["resources"]["gpus_per_rank"], 1)
+
+    def test_memory_is_counted_as_slurm_does(self):
+        self.assertEqual([memory_text(4), memory_text(3.5)], ["4GB", "3584MB"])
+        self.assertEqual([self.job(mem=text)["slurm"]["mem"] for text in ("4GB", "3584MB", "4096", "2T", "1GiB")],
+                         ["4GiB", "3584MiB", "4096MiB", "2TiB", "1GiB"])
+        with self.assertRaisesRegex(ValueError, "parameter mem is 'much': want a size"):
+            self.job(mem="much")
+
+    def test_an_array_is_a_sweep_and_its_limit_that_of_whoever_counts(self):
+        self.assertEqual(self.job(3)["sweep"], {"env.SUBMITIT_MUSTER_INDEX": "0..2"})
+        self.assertEqual(self.job(300)["sweep"]["parallel"], 256)
+        self.assertEqual(self.job(3, array_parallelism=2)["sweep"]["parallel"], 2)
+        slurm = self.job(3, array_parallelism=2, executor="slurm")
+        self.assertEqual(slurm["slurm"]["array_parallelism"], 2)
+        self.assertNotIn("parallel", slurm["sweep"])
+
+    def test_further_options_of_sbatch(self):
+        job = self.job(additional_parameters={"hint": "nomultithread", "mail-user": "me", "spread_job": True}, wckey="k",
+                       cpus_per_gpu=4)
+        self.assertEqual(job["slurm"], {"mail_user": "me", "options": {
+            "wckey": "k", "cpus-per-gpu": "4", "hint": "nomultithread", "spread-job": True}})
+
+    def test_keys_of_muster_have_the_last_word(self):
+        job = self.job(set={"requeue.max_failed": 2, "hold": True, "liveness.hung_after": "5m"})
+        self.assertEqual((job["requeue"]["max_failed"], job["hold"], job["liveness"]), (2, True, {"hung_after": "5m"}))
+
+    def test_dependencies(self):
+        self.assertEqual(dependencies("afterok:7:8,afterany:9"), ["succeeded:7", "succeeded:8", "ended:9"])
+        self.assertEqual(self.job(dependency="afternotok:7")["after"], ["failed:7"])
+        for text in ("7", "after:7", "afterok", "afterok:x"):
+            with self.assertRaises(ValueError, msg=text):
+                dependencies(text)
+
+
+class Values(unittest.TestCase):
+    def test_none_is_not_set(self):
+        self.assertEqual(checked({"partition": None, "nodes": 2}), {"nodes": 2})
+
+    def test_a_value_that_makes_no_sense_is_named(self):
+        for name, value, want in (("nodes", 0, "at least 1"), ("time", "1:00:00", "number of minutes"), ("setup", "a", "list of"),
+                                  ("exclusive", "yes", "True or False"), ("executor", "debug", "one of auto, local, slurm"),
+                                  ("set", ["a"], "a dict"), ("gpus_per_node", True, "whole number")):
+            with self.assertRaisesRegex(ValueError, f"parameter {name} is .*{want}"):
+                checked({name: value})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,108 @@
+"""submitit and Hydra through muster on a real Slurm: several nodes, arrays, a partition that preempts, time limits."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import submitit_functions as functions
+from private_slurm import PrivateSlurm, missing
+from submitit.core.utils import FailedJobError
+from submitit_world import BIN, LIMIT_S, Musterd, World
+
+HERE = pathlib.Path(__file__).parent
+os.environ["PYTHONPATH"] = f"{os.environ.get('PYTHONPATH', '')}:{HERE}"
+
+
+@unittest.skipIf(missing(), f"no Slurm here: {missing()}")
+class Slurm(World):
+    slurm = None
+
+    @classmethod
+    def start_daemon(cls, test):
+        # Those of partition low keep 20 s when one of high wants their nodes.
+        cls.slurm = PrivateSlurm(test, "--nodes", "2", "--grace", "20")
+        return Musterd(test, BIN, slurm="yes", env=cls.slurm.env)
+
+    def test_a_training_on_two_nodes_is_preempted_and_goes_on(self):
+        executor = self.executor(timeout_min=10, muster_partition="low", nodes=2, tasks_per_node=2, cpus_per_task=4, name="train",
+                                 muster_signal_delay_s=30)
+        job = executor.submit(functions.Counter(self.folder, 150, 0.1))
+        for rank in range(4):
+            self.until_file(self.folder / f"rank-{rank}-counts-1")
+        self.slurm.run("sbatch", "--partition=high", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
+        self.until_file(self.folder / "saved-1")
+        results = job.results()
+        saved = int((self.folder / "saved-1").read_text())
+        self.assertGreaterEqual(saved, 5)
+        for reached, began in results:
+            self.assertEqual((reached, began), (150, [(1, 0), (2, saved)]))
+        self.assertEqual(self.until_over(job)["state"], "succeeded")
+        self.assertEqual(self.causes(job), ["preempted", "completed"])
+        self.assertIn("this job is preempted", job.task(0).stdout())
+
+    def test_tasks_know_their_nodes_and_share_their_gpus(self):
+        executor = self.executor(nodes=2, tasks_per_node=2, gpus_per_node=2, muster_setup=["export SET_UP=yes"],
+                                 muster_executor="slurm")
+        job = executor.submit(functions.where)
+        found = job.results()
+        self.assertEqual([one["node"] for one in found], [0, 0, 1, 1])
+        self.assertEqual([one["local_rank"] for one in found], [0, 1, 0, 1])
+        self.assertEqual({(one["num_nodes"], one["num_tasks"], tuple(one["hostnames"])) for one in found},
+                         {(2, 4, ("node1", "node2"))})
+        names = executor.submit(functions.variables, "CUDA_VISIBLE_DEVICES", "SET_UP", "SUBMITIT_EXECUTOR").results()
+        self.assertEqual(names, [["0,1", "yes", "muster"]] * 4)
+
+    def test_a_map_is_one_array_of_slurm(self):
+        jobs = self.executor().map_array(functions.fail_on, range(4), [2] * 4)
+        self.assertEqual([job.result() for job in jobs[:2] + jobs[3:]], [0, 1, 3])
+        with self.assertRaisesRegex(FailedJobError, "2 is bad"):
+            jobs[2].result()
+        numbers = [self.until_over(job)["attempts"][0]["scheduler_job"] for job in jobs]
+        self.assertEqual(len({number.split("_")[0] for number in numbers}), 1, numbers)
+        self.assertEqual([number.split("_")[1] for number in numbers], ["0", "1", "2", "3"])
+
+    def test_a_time_limit_calls_checkpoint_and_is_counted(self):
+        executor = self.executor(muster_time=0.15, muster_signal_delay_s=5, init={"muster_max_num_timeout": 1})
+        job = executor.submit(functions.Endless(self.folder))
+        with self.assertRaisesRegex(FailedJobError, "timed-out too many times"):
+            job.result()
+        self.assertEqual(self.until_over(job)["state"], "failed")
+        self.assertEqual(self.causes(job), ["timed_out", "timed_out"])
+        self.assertTrue((self.folder / "saved-1").exists())
+
+    def test_slurms_own_requeue_calls_checkpoint(self):
+        job = self.executor().submit(functions.Counter(self.folder, 100, 0.05))
+        self.until_file(self.folder / "rank-0-counts-1")
+        self.slurm.run("scontrol", "requeue", self.job(job)["attempts"][0]["scheduler_job"])
+        self.assertEqual(job.result()[0], 100)
+        self.until_over(job)
+        self.assertEqual(self.causes(job)[1:], ["completed"])
+
+    def test_a_cancelled_job_is_gone_from_slurm(self):
+        job = self.executor().submit(functions.Endless(self.folder))
+        self.until_file(self.folder / "rank-0-counts-1")
+        job.cancel()
+        self.until(lambda: job.done(force_check=True), "not cancelled")
+        self.assertEqual(job.state, "CANCELLED")
+
+    def test_a_multirun_of_hydra_of_which_one_fails_and_one_is_preempted(self):
+        process = subprocess.Popen(
+            [sys.executable, HERE / "hydra_app.py", "-m", "hydra/launcher=muster", f"hydra.sweep.dir={self.folder}/out",
+             "hydra.launcher.partition=low", "hydra.launcher.name=multirun", "+x=1,2,3", "+bad=1", "+slow=3"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder)
+        self.addCleanup(process.kill)
+        self.until_file(self.folder / "out" / "2" / "attempt-1")
+        self.slurm.run("sbatch", "--partition=high", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
+        out, _ = process.communicate(timeout=LIMIT_S)
+        self.assertIn("ValueError: x=1 is bad", out)
+        ids = sorted(job["id"] for job in self.list() if job["name"].startswith("multirun"))
+        self.until(lambda: all(self.daemon.show(str(job))["state"] in ("succeeded", "failed") for job in ids), out)
+        jobs = [self.daemon.show(str(job)) for job in ids]
+        self.assertEqual([job["state"] for job in jobs], ["failed", "succeeded", "succeeded"])
+        self.assertEqual([attempt["cause"] for attempt in jobs[2]["attempts"]], ["preempted", "completed"])
+
+
+if __name__ == "__main__":
+    unittest.main()
