@@ -176,6 +176,8 @@ class Jobs(WithoutSettings):
         self.assertEqual([one.name for one in muster.jobs(listed.jobs)], ["map-0000", "map-0001", "map-0002"])
         self.assertEqual(muster.jobs(listed.jobs)[0].sweep, listed.name)
         endless = muster.submit_sweep({"name": "long", "command": ENDLESS}, settings=[{"env.A": 1}, {"env.A": 2}])
+        for job in endless.jobs:
+            self.until(job, lambda status: status.state == "running")
         endless.cancel()
         self.assertEqual([job.wait(timeout=60, poll=0.1) for job in endless.jobs], ["cancelled"] * 2)
 
