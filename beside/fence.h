@@ -1,13 +1,13 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 
+#include "contract/fence_file.h"
+
 namespace beside {
 
-/// The oldest attempt that may still write into a checkpoint folder: N of "attempt N" in its file FENCE. Nothing if
-/// there is no such file, or it says something else.
-std::optional<std::uint32_t> read_fence(const std::filesystem::path& folder);
+/// The fence of a checkpoint folder, in its file FENCE. Nothing if there is no such file, or it says something else.
+std::optional<contract::Fence> read_fence(const std::filesystem::path& folder);
 
 }  // namespace beside

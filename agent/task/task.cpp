@@ -181,9 +181,9 @@ beside::RankFiles Task::files() const {
 /// A later attempt has the checkpoint folder. A controller that has forgotten this attempt, or is away, cannot say so.
 bool Task::is_fenced() const {
   if (launch_.fence_folder.empty() || environment_.attempt <= 0) return false;
-  const auto fence = os::ask_within<std::optional<std::uint32_t>>(
+  const auto fence = os::ask_within<std::optional<contract::Fence>>(
       kFencePatience, [path = launch_.fence_folder] { return beside::read_fence(path); });
-  return fence && *fence > static_cast<std::uint32_t>(environment_.attempt);
+  return fence && *fence && !(*fence)->lets(number_in(environment_.job_id), environment_.attempt);
 }
 
 // A convenience: the job runs without it.

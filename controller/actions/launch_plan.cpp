@@ -27,12 +27,6 @@ namespace variable = contract::variable;
 
 constexpr core::Millis kFencePatience{5000};
 
-/// Where a job's fence is raised. A command's own checkpoint folder is none of our business: empty.
-std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data) {
-  const bool ours = spec.checkpoint().folder().empty();
-  return spec.has_recipe() || ours ? jobs::checkpoint_folder(spec, job, data) : std::filesystem::path();
-}
-
 // flock has no time limit of its own.
 bool lock_within(int fd, core::Millis patience) {
   const auto until = std::chrono::steady_clock::now() + patience;
@@ -47,6 +41,11 @@ bool lock_within(int fd, core::Millis patience) {
 
 nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data) {
   return jobfile::run_file(spec, jobs::checkpoint_folder(spec, job, data).string(), data.cache().string());
+}
+
+std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data) {
+  const bool ours = spec.checkpoint().folder().empty();
+  return spec.has_recipe() || ours ? jobs::checkpoint_folder(spec, job, data) : std::filesystem::path();
 }
 
 executors::SlurmWishes slurm_wishes(const muster::v1::Slurm& from) {
@@ -123,7 +122,7 @@ void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& ke
   os::make_private_folder(settings.data.attempt(key));
   os::make_folders(settings.data.logs(key));
   if (const auto folder = fence_folder(spec, key.job, settings.data); !folder.empty()) {
-    if (!raise_fence(folder, key.number, kFencePatience)) {
+    if (!raise_fence(folder, key, kFencePatience)) {
       spdlog::warn(
           "job {} attempt {}: a rank of an older attempt holds the checkpoint folder {}; it was fenced all the "
           "same",
@@ -137,14 +136,15 @@ void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& ke
   os::write_file_durably(settings.data.run_file(key), run_file(spec, key.job, settings.data).dump(2) + "\n");
 }
 
-bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attempt, core::Millis patience) {
+bool raise_fence(const std::filesystem::path& folder, const core::AttemptKey& key, core::Millis patience) {
   os::make_folders(folder);
   const auto lock_path = folder / contract::kFenceLock;
   const os::Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock) throw std::system_error(errno, std::generic_category(), "cannot open " + lock_path.string());
   const bool locked = lock_within(lock.get(), patience);
-  if (read_fence(folder).value_or(0) < attempt) {
-    os::write_file_durably(folder / contract::kFenceFile, contract::fence_text(attempt));
+  const auto fence = read_fence(folder);
+  if (!fence || fence->job != key.job || fence->attempt < key.number) {
+    os::write_file_durably(folder / contract::kFenceFile, contract::fence_text({key.job, key.number}));
   }
   return locked;
 }

@@ -34,14 +34,18 @@ executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const c
 /// std::system_error.
 void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& key, const LaunchSettings& settings);
 
-/// A checkpoint folder belongs to the attempt that `<folder>/FENCE` names ("attempt 3\n"); ranks of an older one find
-/// that out before they make a checkpoint valid, under a shared flock on `<folder>/FENCE.lock`.
+/// Where the fence of a job is raised; empty for a checkpoint folder that a command names itself.
+std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data);
+
+/// A checkpoint folder belongs to the attempt that `<folder>/FENCE` names ("job 7 attempt 3\n"). Ranks of an older one,
+/// and of another job, find that out before they make a checkpoint valid, under a shared flock on
+/// `<folder>/FENCE.lock`.
 ///
-/// Raises it to `attempt`, never lowers it, under an exclusive flock waited for at most `patience`: an old rank that
-/// hangs inside its save must not keep the next attempt from starting. Creates the folder. Returns false if the lock
-/// was not to be had. The fence is raised all the same: that rank looks at it again when it has published, and
-/// withdraws what it has. Throws std::system_error when the folder takes no writes.
-bool raise_fence(const std::filesystem::path& folder, core::AttemptNumber attempt, core::Millis patience);
+/// Raises it to `key`, never to an older attempt of the same job, under an exclusive flock waited for at most
+/// `patience`: an old rank that hangs inside its save must not keep the next attempt from starting. Creates the folder.
+/// Returns false if the lock was not to be had. The fence is raised all the same: that rank looks at it again when it
+/// has published, and withdraws what it has. Throws std::system_error when the folder takes no writes.
+bool raise_fence(const std::filesystem::path& folder, const core::AttemptKey& key, core::Millis patience);
 
 using beside::read_fence;
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -75,6 +76,16 @@ void Launches::plan(const core::Job& job, Launch& launch) {
     launch.answer = core::AttemptLaunchFailed{key.number, "the job has no stored spec", false};
     return;
   }
+  if (const auto owner = owner_of_folder(*spec, job.id)) {
+    const auto other = std::to_string(*owner);
+    launch.answer = executors::LaunchLater{
+        "its checkpoint folder " + spec->checkpoint().folder() + " belongs to job " + other + ", which has not ended",
+        executors::kTryAgainAfter,
+        "It starts when job " + other + " has ended. To start it now: muster cancel " + other +
+            ", or submit it with another checkpoint.folder.",
+        launch.may_be_there()};
+    return;
+  }
   try {
     prepare_folders(*spec, key, settings_);
   } catch (const std::system_error& e) {
@@ -90,6 +101,21 @@ void Launches::plan(const core::Job& job, Launch& launch) {
   launch.request->time_limit = job.time_limit;  // people may have changed it
   launch.request->sweep = parts_.admission.limits(job).empty() ? job.sweep.sweep : std::string();
   parts_.partitions.equip(*launch.request);
+}
+
+std::optional<core::JobId> Launches::owner_of_folder(const muster::v1::JobSpec& spec, core::JobId job) const {
+  const auto folder = fence_folder(spec, job, settings_.data);
+  if (folder.empty() || spec.checkpoint().folder().empty()) return std::nullopt;
+  const auto fence = read_fence(folder);
+  if (!fence || fence->job == 0 || fence->job == job) return std::nullopt;
+  // A copied folder, or one of another musterd, names a job that has a folder elsewhere here.
+  const auto other = parts_.event_log.job(fence->job);
+  if (other == nullptr || core::is_ended(other->state)) return std::nullopt;
+  const auto its_spec = parts_.specs.get(other->id);
+  if (its_spec == nullptr) return std::nullopt;
+  std::error_code error;
+  const bool same = std::filesystem::equivalent(fence_folder(*its_spec, other->id, settings_.data), folder, error);
+  return same ? std::optional(other->id) : std::nullopt;
 }
 
 std::optional<executors::LaunchAnswer> Launches::look(const core::AttemptKey& key) {

@@ -55,6 +55,8 @@ class Launches {
   void prepare(Launch& launch);
   /// What to ask, or why that can't be.
   void plan(const core::Job& job, Launch& launch);
+  /// The open job that owns the checkpoint folder of another job; nullopt: there is none.
+  std::optional<core::JobId> owner_of_folder(const muster::v1::JobSpec& spec, core::JobId job) const;
   /// Of a launch that may have happened and is not to happen any more: what there is; nullopt: surely nothing.
   std::optional<executors::LaunchAnswer> look(const core::AttemptKey& key);
   void ask(std::vector<Launch>& launches);

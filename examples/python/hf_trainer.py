@@ -31,7 +31,7 @@ def main() -> None:
         max_position_embeddings=64))
     folder = os.environ.get("MUSTER_CHECKPOINT_FOLDER", "out")
     args = TrainingArguments(
-        output_dir=folder, max_steps=60, per_device_train_batch_size=4, learning_rate=1e-3, logging_steps=5, save_steps=20,
+        output_dir=folder, max_steps=int(os.environ.get("STEPS", "60")), per_device_train_batch_size=4, learning_rate=1e-3, logging_steps=5, save_steps=20,
         eval_strategy="steps", eval_steps=30, report_to=[], use_cpu=not torch.cuda.is_available(), disable_tqdm=True)
     data = Characters(TEXT)
     trainer = Trainer(model, args, train_dataset=data, eval_dataset=torch.utils.data.Subset(data, range(16)),

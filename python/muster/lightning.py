@@ -85,6 +85,7 @@ class Callback(_Callback):
         self._run: Optional[Run] = None
         self._step: Optional[int] = None
         self._saved: set = set()
+        self._saved_step: Optional[int] = None  # of the newest checkpoint that training can go on from
         self._section: Any = None
 
     @property
@@ -111,9 +112,7 @@ class Callback(_Callback):
             return
         self._step = step
         self._log(trainer, step)
-        for path in sorted(self._checkpoints_of(trainer) - self._saved):
-            self._saved.add(path)
-            self._run.checkpoint(path, step)
+        self._report_checkpoints(trainer)
         if self._run.should_stop(step):
             self._leave(trainer, step)
 
@@ -127,6 +126,14 @@ class Callback(_Callback):
             self._section.__exit__(None, None, None)
             self._section = None
             self._log(trainer, trainer.global_step)
+
+    def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: Any) -> None:
+        # Lightning saves after this callback's turn, so the step of a new file is not the step in which it is seen.
+        self._saved_step = checkpoint["global_step"]
+
+    def on_fit_end(self, trainer: Any, module: Any) -> None:
+        if self._run is not None:
+            self._report_checkpoints(trainer)
 
     def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
         if self._run is not None and isinstance(exception, Exception):
@@ -144,6 +151,13 @@ class Callback(_Callback):
             trainer.save_checkpoint(path)  # of all ranks; it appears whole or not at all
             self._run.checkpoint(path, step)
         self._run.leave()
+
+    def _report_checkpoints(self, trainer: Any) -> None:
+        assert self._run is not None
+        for path in sorted(self._checkpoints_of(trainer) - self._saved):
+            self._saved.add(path)
+            if self._saved_step is not None:
+                self._run.checkpoint(path, self._saved_step)
 
     @staticmethod
     def _checkpoints_of(trainer: Any) -> set:

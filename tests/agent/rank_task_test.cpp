@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <fstream>
 
 #include "temporary_folder.h"
@@ -25,7 +26,8 @@ struct Controller {
   std::chrono::milliseconds unheard{0};
   std::string meeting_point;
   std::vector<std::string> offers;
-  bool is_held = false;
+  // The thread of the reports asks for these two.
+  std::atomic<bool> is_held = false, exit_is_told = false;
 
   void ask(muster::v1::Directive directive, const std::string& why = "") const {
     TaskResponse response;
@@ -41,6 +43,7 @@ class Link : public ControllerLink {
   explicit Link(Controller& controller) : controller_(controller) {}
   void tell(const TaskRequest& request) override {
     controller_.told.push_back(request);
+    controller_.exit_is_told = request.state() == muster::v1::PROCESS_EXITED;
     controller_.on_tell(request);
   }
   void hold() override { controller_.is_held = true; }
@@ -134,8 +137,8 @@ class ReportsNoted : public worker::Reporter {
 
  private:
   void note(const std::string& what) {
-    const bool exit_is_told = controller_.told.back().state() == muster::v1::PROCESS_EXITED;
-    lines_.push_back(what + (controller_.is_held ? ", held" : "") + (exit_is_told ? ", after the exit" : ""));
+    lines_.push_back(what + (controller_.is_held ? ", held" : "") +
+                     (controller_.exit_is_told ? ", after the exit" : ""));
   }
   std::vector<std::string>& lines_;
   const Controller& controller_;

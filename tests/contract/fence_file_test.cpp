@@ -7,10 +7,23 @@ namespace contract {
 namespace {
 
 TEST(Fence, ComesBackAndNothingElseIsOne) {
-  EXPECT_EQ(parse_fence(fence_text(12)), 12);
-  for (const auto* text : {"", "attempt 12", "attempt \n", "attempt 1x\n", "Attempt 1\n", " attempt 1\n"}) {
+  EXPECT_EQ(fence_text({7, 12}), "job 7 attempt 12\n");
+  EXPECT_EQ(parse_fence(fence_text({7, 12})), (Fence{7, 12}));
+  EXPECT_EQ(parse_fence("attempt 3\n"), (Fence{0, 3}));
+  for (const auto* text : {"", "attempt 12", "attempt \n", "attempt 1x\n", "Attempt 1\n", " attempt 1\n", "job 1\n",
+                           "job 1 attempt 2", "job attempt 2\n", "job 1 attempt 2\n\n", "job -1 attempt 2\n"}) {
     EXPECT_EQ(parse_fence(text), std::nullopt) << text;
   }
+}
+
+TEST(Fence, LetsItsOwnJobsLaterAttemptsWriteAndNoOtherJob) {
+  const Fence fence{7, 2};
+  EXPECT_TRUE(fence.lets(7, 2));
+  EXPECT_TRUE(fence.lets(7, 3));
+  EXPECT_FALSE(fence.lets(7, 1));
+  EXPECT_FALSE(fence.lets(8, 1));
+  EXPECT_FALSE(fence.lets(8, 5));
+  EXPECT_TRUE((Fence{0, 2}).lets(8, 2)) << "no job is named";
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include <cmath>
+#include <fstream>
 #include <sstream>
 
 #include "system/world.h"
@@ -66,6 +68,32 @@ TEST(Readme, ItsJobFileIsAccepted) {
   const auto job = world.submit(block_after("## Use it", "toml"));
   EXPECT_EQ(world.show(job).at("name"), "manpages-llama");
   EXPECT_EQ(world.cli({"cancel", job}).exit, 0);
+}
+
+TEST(Readme, ItsOwnProgramIsRequeuedResumesAndHasACurve) {
+  World world;
+  world.start_daemon();
+  const auto folder = world.folder() / "mine";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "train.py") << block_after("## Your own program", "python");
+  std::ofstream(folder / "job.toml") << block_after("## Your own program", "toml");
+  std::filesystem::create_directory_symlink(kSource / "python", folder / "python");
+  const auto submitted = world.cli({"submit", folder / "job.toml"});
+  ASSERT_EQ(submitted.exit, 0) << submitted.err;
+  ASSERT_TRUE(eventually(
+      [&] {
+        const auto step = world.show("1").at("step");
+        return step.is_number() && step >= 20;
+      },
+      30s));
+  EXPECT_EQ(world.cli({"requeue", "1"}).exit, 0);
+  const auto job = world.until_state("1", "succeeded");
+  ASSERT_EQ(job.at("attempts").size(), 2U);
+  EXPECT_GE(job.at("attempts")[1].at("resumed_from_step"), 20) << "it began anew rather than at its saved step";
+  EXPECT_EQ(job.at("step"), 200);
+  const auto rows = world.metrics("1");
+  ASSERT_EQ(rows.size(), 200U);
+  EXPECT_NEAR(rows.back().at("loss").get<double>(), std::pow(3 * std::pow(0.98, 200), 2), 1e-9);
 }
 
 TEST(Examples, AnyProgramResumesWhereItLeftAndSucceeds) {

@@ -1,6 +1,7 @@
 // Part of every program of the preset tsan: what ThreadSanitizer must know of libraries that are not instrumented.
 #include <absl/synchronization/mutex.h>
 #include <dlfcn.h>
+#include <grpc/grpc.h>
 #include <sanitizer/tsan_interface.h>
 
 #include <cstdio>
@@ -29,9 +30,10 @@ extern "C" const char* __tsan_default_suppressions() {
 }
 
 // gRPC orders the work of its threads by absl's mutexes and by atomics, and ThreadSanitizer sees neither. The functions
-// below stand before those of libabsl_synchronization. To ThreadSanitizer, all absl mutexes are one: what a thread does
-// before it unlocks one comes before what another thread does after it locks any. gRPC locks some mutex whenever it
-// hands a call on.
+// below stand before those of libabsl_synchronization and libgrpc. To ThreadSanitizer, all absl mutexes are one: what a
+// thread does before it unlocks one comes before what another thread does after it locks any. Starting an operation
+// unlocks that mutex, too, and taking an operation that is done locks it: between the two gRPC may hand the operation
+// on by atomics alone. Its headers write the operation in the one thread and read it in the other.
 namespace {
 
 char grpc_order;
@@ -40,7 +42,7 @@ template <typename Function>
 Function real(const char* name) {
   void* found = dlsym(RTLD_NEXT, name);
   if (found == nullptr) {
-    std::fprintf(stderr, "%s: not in libabsl_synchronization; tests/tsan/every_program.cpp needs its name\n", name);
+    std::fprintf(stderr, "%s: in no library; tests/tsan/every_program.cpp needs its name\n", name);
     std::abort();
   }
   return reinterpret_cast<Function>(found);
@@ -97,3 +99,25 @@ bool CondVar::WaitWithDeadline(Mutex* mutex, Time deadline) {
 
 ABSL_NAMESPACE_END
 }  // namespace absl
+
+extern "C" grpc_call_error grpc_call_start_batch(grpc_call* call, const grpc_op* ops, size_t count, void* tag,
+                                                 void* reserved) {
+  static const auto start = real<decltype(&grpc_call_start_batch)>("grpc_call_start_batch");
+  __tsan_release(&grpc_order);
+  return start(call, ops, count, tag, reserved);
+}
+
+extern "C" grpc_event grpc_completion_queue_next(grpc_completion_queue* queue, gpr_timespec deadline, void* reserved) {
+  static const auto next = real<decltype(&grpc_completion_queue_next)>("grpc_completion_queue_next");
+  const auto event = next(queue, deadline, reserved);
+  __tsan_acquire(&grpc_order);
+  return event;
+}
+
+extern "C" grpc_event grpc_completion_queue_pluck(grpc_completion_queue* queue, void* tag, gpr_timespec deadline,
+                                                  void* reserved) {
+  static const auto pluck = real<decltype(&grpc_completion_queue_pluck)>("grpc_completion_queue_pluck");
+  const auto event = pluck(queue, tag, deadline, reserved);
+  __tsan_acquire(&grpc_order);
+  return event;
+}

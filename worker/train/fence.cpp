@@ -13,8 +13,8 @@
 namespace worker {
 namespace {
 
-/// The reason why `attempt` may not write; empty when it may.
-std::string objection(const std::filesystem::path& fence, std::int64_t attempt) {
+/// The reason why `attempt` of `job` may not write; empty when it may.
+std::string objection(const std::filesystem::path& fence, std::int64_t job, std::int64_t attempt) {
   std::error_code error;
   if (!std::filesystem::exists(fence, error)) {
     return error ? "cannot look at " + fence.native() + ": " + error.message() : std::string();
@@ -24,22 +24,27 @@ std::string objection(const std::filesystem::path& fence, std::int64_t attempt) 
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
   const auto newest = contract::parse_fence(text);
-  if (!newest) return fence.native() + " does not say \"attempt N\"; only musterd writes it";
-  if (*newest <= attempt) return {};
-  return "attempt " + std::to_string(*newest) + " owns this job now (" + fence.native() + "), this is attempt " +
-         std::to_string(attempt);
+  if (!newest) return fence.native() + " does not say \"job J attempt N\"; only musterd writes it";
+  if (newest->lets(job, attempt)) return {};
+  if (newest->job != 0 && newest->job != job) {
+    return "job " + std::to_string(newest->job) + " owns this folder now (" + fence.native() + "), this is job " +
+           std::to_string(job);
+  }
+  return "attempt " + std::to_string(newest->attempt) + " owns this job now (" + fence.native() +
+         "), this is attempt " + std::to_string(attempt);
 }
 
 }  // namespace
 
-Fence::Fence(std::filesystem::path folder, std::int64_t attempt) : folder_(std::move(folder)), attempt_(attempt) {}
+Fence::Fence(std::filesystem::path folder, std::int64_t job, std::int64_t attempt)
+    : folder_(std::move(folder)), job_(job), attempt_(attempt) {}
 
 Fence::~Fence() {
   release();
 }
 
 std::string Fence::may_write() const {
-  return attempt_ == 0 ? std::string() : objection(folder_ / contract::kFenceFile, attempt_);
+  return attempt_ == 0 ? std::string() : objection(folder_ / contract::kFenceFile, job_, attempt_);
 }
 
 std::string Fence::may_commit() {
@@ -54,7 +59,7 @@ std::string Fence::may_commit() {
     release();
     return "cannot lock " + path.native() + ": " + why;
   }
-  std::string against = objection(folder_ / contract::kFenceFile, attempt_);
+  std::string against = objection(folder_ / contract::kFenceFile, job_, attempt_);
   if (!against.empty()) release();
   return against;
 }

@@ -8,15 +8,16 @@ namespace worker {
 
 /// Keeps ranks of an old attempt from writing into the job's checkpoint folder.
 ///
-/// The file FENCE in the folder holds "attempt N\n": attempt N is the oldest one that may still write. The controller
-/// raises N under an exclusive flock on FENCE.lock. A rank checks N under a shared flock and keeps that lock until its
-/// commit is visible. So a commit either happens entirely before N was raised, or not at all.
-/// A rank may be frozen while it holds the lock. The controller does not wait for such a rank for ever. The rank checks
-/// N again after it has published its checkpoint, and withdraws the checkpoint if N was raised. Not thread-safe.
+/// The file FENCE in the folder holds "job J attempt N\n": the folder is job J's, and attempt N is its oldest one that
+/// may still write. The controller raises N under an exclusive flock on FENCE.lock. A rank checks N under a shared
+/// flock and keeps that lock until its commit is visible. So a commit either happens entirely before N was raised, or
+/// not at all. A rank may be frozen while it holds the lock. The controller does not wait for such a rank for ever. The
+/// rank checks N again after it has published its checkpoint, and withdraws the checkpoint if N was raised. Not
+/// thread-safe.
 class Fence {
  public:
-  /// `attempt` is the attempt of this rank; 0 means that there is no controller and no fence.
-  Fence(std::filesystem::path folder, std::int64_t attempt);
+  /// `job` and `attempt` are those of this rank. Attempt 0 means that there is no controller and no fence.
+  Fence(std::filesystem::path folder, std::int64_t job, std::int64_t attempt);
   ~Fence();
   Fence(const Fence&) = delete;
   Fence& operator=(const Fence&) = delete;
@@ -34,6 +35,7 @@ class Fence {
 
  private:
   std::filesystem::path folder_;
+  std::int64_t job_;
   std::int64_t attempt_;
   int lock_ = -1;
 };

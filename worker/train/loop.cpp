@@ -24,6 +24,7 @@
 #include "rank/errors.h"
 #include "rank/signals.h"
 #include "schema/recipes.h"
+#include "schema/whole_number.h"
 #include "train/agreement.h"
 #include "train/best_checkpoint.h"
 #include "train/fence.h"
@@ -198,7 +199,7 @@ class Trainer::Run {
                          (error ? error.message() : "no permission to write") + "; want a folder that ranks can write");
       }
     });
-    fence_.emplace(folder, environment_.attempt);
+    fence_.emplace(folder, schema::whole_number<std::int64_t>(environment_.job_id).value_or(0), environment_.attempt);
     fsdp::CheckpointOptions options;
     options.folder = folder;
     options.attempt = environment_.attempt;

@@ -113,21 +113,30 @@ TEST(Fence, IsRaisedAndNeverLowered) {
   service::testing::TempFolder folder;
   const auto checkpoints = folder.path() / "deep" / "checkpoints";
   EXPECT_EQ(actions::read_fence(checkpoints), std::nullopt);
-  EXPECT_TRUE(actions::raise_fence(checkpoints, 2, 1s));
-  EXPECT_EQ(os::read_small_file(checkpoints / "FENCE"), "attempt 2\n");
-  EXPECT_TRUE(actions::raise_fence(checkpoints, 1, 1s));
-  EXPECT_EQ(actions::read_fence(checkpoints), 2U);
-  EXPECT_TRUE(actions::raise_fence(checkpoints, 3, 1s));
-  EXPECT_EQ(actions::read_fence(checkpoints), 3U);
+  EXPECT_TRUE(actions::raise_fence(checkpoints, {7, 2}, 1s));
+  EXPECT_EQ(os::read_small_file(checkpoints / "FENCE"), "job 7 attempt 2\n");
+  EXPECT_TRUE(actions::raise_fence(checkpoints, {7, 1}, 1s));
+  EXPECT_EQ(actions::read_fence(checkpoints), (contract::Fence{7, 2}));
+  EXPECT_TRUE(actions::raise_fence(checkpoints, {7, 3}, 1s));
+  EXPECT_EQ(actions::read_fence(checkpoints), (contract::Fence{7, 3}));
+}
+
+TEST(Fence, GoesOverToAnotherJobWithTheJobsFirstAttempt) {
+  service::testing::TempFolder folder;
+  for (const auto* before : {"job 9 attempt 5\n", "attempt 5\n"}) {
+    os::write_file_durably(folder.path() / "FENCE", before);
+    EXPECT_TRUE(actions::raise_fence(folder.path(), {8, 1}, 1s));
+    EXPECT_EQ(actions::read_fence(folder.path()), (contract::Fence{8, 1})) << before;
+  }
 }
 
 TEST(Fence, IsRaisedEvenWhenAnOldRankHoldsTheLock) {
   service::testing::TempFolder folder;
-  ASSERT_TRUE(actions::raise_fence(folder.path(), 1, 1s));
+  ASSERT_TRUE(actions::raise_fence(folder.path(), {7, 1}, 1s));
   const int fd = ::open((folder.path() / "FENCE.lock").c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(::flock(fd, LOCK_SH), 0);
-  EXPECT_FALSE(actions::raise_fence(folder.path(), 2, 60ms));
-  EXPECT_EQ(actions::read_fence(folder.path()), 2U);
+  EXPECT_FALSE(actions::raise_fence(folder.path(), {7, 2}, 60ms));
+  EXPECT_EQ(actions::read_fence(folder.path()), (contract::Fence{7, 2}));
   ::close(fd);
 }
 
@@ -135,8 +144,8 @@ TEST(Fence, ThatIsDamagedIsReplaced) {
   service::testing::TempFolder folder;
   os::write_file_durably(folder.path() / "FENCE", "garbage");
   EXPECT_EQ(actions::read_fence(folder.path()), std::nullopt);
-  actions::raise_fence(folder.path(), 4, 1s);
-  EXPECT_EQ(actions::read_fence(folder.path()), 4U);
+  actions::raise_fence(folder.path(), {7, 4}, 1s);
+  EXPECT_EQ(actions::read_fence(folder.path()), (contract::Fence{7, 4}));
 }
 
 }  // namespace

@@ -172,6 +172,23 @@ TEST_P(Sweep, OneThatMayHaveBeenLaunchedAndIsCancelledKeepsNobodyBack) {
   EXPECT_TRUE(bench.machine->has({ids[1], 1}));
 }
 
+TEST_P(Sweep, OneThatIsCancelledWhileItStartsIsStoppedBeforeAnotherTakesItsSlot) {
+  std::vector<core::AttemptKey> started;
+  std::size_t stops_before_the_second = 0;
+  bench.machine->on_start = [&](const core::AttemptKey& key) {
+    started.push_back(key);
+    if (started.size() == 1) {
+      EXPECT_TRUE(bench.controller().cancel(key.job, "ben").ok());
+    }
+    if (started.size() == 2) stops_before_the_second = bench.machine->stop_count(started.front());
+  };
+  const auto ids = bench.submit_sweep("a", 2, 1);
+  bench.pass(3s);
+  EXPECT_EQ(bench.state(ids[0]), "cancelled");
+  EXPECT_THAT(started, ElementsAre(core::AttemptKey{ids[0], 1}, core::AttemptKey{ids[1], 1}));
+  EXPECT_EQ(stops_before_the_second, 1U);
+}
+
 TEST_P(Sweep, WithAQueueFirstAttemptsThatNothingLimitsAreHandedOverTogether) {
   bench.machine->queue = true;
   bench.machine->launch_later = "slurmctld does not answer";

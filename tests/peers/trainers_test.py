@@ -1,0 +1,116 @@
+"""Goal: the trainers that people arrive with lose a rank and go on, with a true FROM and the curve that they computed.
+
+Method: examples/python as they are, on released packages and a real musterd; SIGKILL after a checkpoint.
+Usage: trainers_test.py BIN_FOLDER, run by the Python that has the packages.
+"""
+
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import signal
+import sys
+import unittest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(SOURCE / "tests" / "system"))
+from daemon import Musterd  # noqa: E402
+
+BIN = None
+PRINTED = re.compile(r"step (\d+) loss ([\d.]+)")
+
+
+class Trainers(unittest.TestCase):
+    def setUp(self):
+        # The submitter's PATH is the job's: python3 is this Python there.
+        folder = pathlib.Path(sys.executable).parent
+        path = f"{folder}:{os.environ['PATH']}"
+        self.enterContext(unittest.mock.patch.dict(os.environ, {"PATH": path, "OMP_NUM_THREADS": "1"}))
+        self.musterd = Musterd(self, BIN)
+
+    def submit(self, example, *more):
+        done = self.musterd.muster("submit", SOURCE / "examples" / "python" / f"{example}.toml", "--env", "OMP_NUM_THREADS=1", *more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return re.search(r"\d+", done.stdout).group()
+
+    def kill_a_rank(self, job, example):
+        """The newest rank, once the job has a checkpoint and some steps after it. Returns the step of that checkpoint."""
+        shown = self.musterd.until(
+            job, lambda job: 0 < (job["last_checkpoint_step"] or 0) < (job["step"] or 0)
+            or job["state"] in ("succeeded", "failed"))
+        self.assertEqual(shown["state"], "running", shown)
+        pid = shown["ranks"][-1]["pid"]
+        self.assertGreater(pid, 1)
+        self.assertIn(example, pathlib.Path(f"/proc/{pid}/cmdline").read_text())
+        os.kill(pid, signal.SIGKILL)
+        return shown["last_checkpoint_step"]
+
+    def check_resumed(self, job, saved, steps):
+        """The job ended well on its second attempt. Returns where that attempt began, and (attempt, step) to loss."""
+        shown = self.musterd.until(job, lambda job: job["state"] in ("succeeded", "failed", "cancelled"))
+        log = self.musterd.muster("logs", job).stdout[-3000:]
+        self.assertEqual((shown["state"], len(shown["attempts"])), ("succeeded", 2), f"{shown['reason']}\n{log}")
+        self.assertIn("SIGKILL", shown["attempts"][0]["reason"])
+        begun = shown["attempts"][1]["resumed_from_step"]
+        self.assertGreaterEqual(begun, saved)
+        self.assertEqual(shown["step"], steps)
+        rows = json.loads(self.musterd.muster("metrics", job, "--json").stdout)
+        second = [row["step"] for row in rows if row["attempt"] == 2]
+        self.assertEqual(second, list(range(begun + 1, steps + 1)), "every step after FROM, each once")
+        return begun, {(row["attempt"], row["step"]): row.get("loss") for row in rows}
+
+    def printed(self, job, attempt, ranks):
+        """The mean over the ranks of what each has printed, by step."""
+        said = {}
+        for rank in range(ranks):
+            text = self.musterd.muster("logs", job, "--attempt", str(attempt), "--rank", str(rank)).stdout
+            for step, loss in PRINTED.findall(text):
+                said.setdefault(int(step), []).append(float(loss))
+        return {step: sum(losses) / ranks for step, losses in said.items() if len(losses) == ranks}
+
+    def check_curve(self, job, losses, begun, ranks):
+        compared = 0
+        for attempt in (1, 2):
+            for step, loss in self.printed(job, attempt, ranks).items():
+                if (attempt, step) in losses:
+                    self.assertAlmostEqual(losses[attempt, step], loss, delta=2e-6 * max(1, abs(loss)), msg=f"{attempt}: {step}")
+                    compared += attempt == 1 or step > begun
+        self.assertGreater(compared, 20)
+
+    def test_fsdp2_with_distributed_checkpoints_on_two_ranks(self):
+        job = self.submit("fsdp2", "--env", "STEPS=1500")
+        saved = self.kill_a_rank(job, "fsdp2")
+        begun, losses = self.check_resumed(job, saved, 1500)
+        self.assertEqual(begun % 40, 0, "a checkpoint of its own rhythm")
+        self.check_curve(job, losses, begun, 2)
+
+    def test_a_lightning_module_on_two_ranks(self):
+        job = self.submit("lightning_module", "--env", "STEPS=2000")
+        saved = self.kill_a_rank(job, "lightning_module")
+        begun, losses = self.check_resumed(job, saved, 2000)
+        self.assertEqual(begun % 100, 0, "a checkpoint of its own rhythm")
+        self.check_curve(job, losses, begun, 2)
+
+    def test_the_trainer_of_transformers(self):
+        job = self.submit("hf_trainer", "--env", "STEPS=400")
+        saved = self.kill_a_rank(job, "hf_trainer")
+        begun, losses = self.check_resumed(job, saved, 400)
+        self.assertEqual(begun % 20, 0, "a checkpoint of its own rhythm")
+        folder = pathlib.Path(self.musterd.show(job)["checkpoint_folder"])
+        history = json.loads((folder / "checkpoint-400" / "trainer_state.json").read_text())["log_history"]
+        own = {entry["step"]: entry["loss"] for entry in history if "loss" in entry}
+        self.assertEqual(sorted(own), list(range(5, 401, 5)))
+        for step, loss in own.items():
+            self.assertAlmostEqual(losses[1 if step <= begun else 2, step], loss, places=6, msg=f"step {step}")
+
+
+if __name__ == "__main__":
+    missing = [name for name in ("torch", "transformers", "accelerate", "lightning") if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"skipped: {sys.executable} has no {', '.join(missing)}; ./dev setup --peers installs them")
+        sys.exit(77)
+    import unittest.mock  # noqa: F401  (used by setUp)
+
+    BIN = pathlib.Path(sys.argv.pop(1))
+    unittest.main()
