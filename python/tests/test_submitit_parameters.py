@@ -24,7 +24,8 @@ class JobFile(unittest.TestCase):
         self.assertEqual(job["command"], ["python3", "-m", "x"])
         self.assertEqual(job["working_folder"], "/work")
         self.assertEqual(job["resources"], {"nodes": 1, "ranks_per_node": 1, "time_limit": "300000ms", "stop_grace": "90s"})
-        self.assertEqual(job["requeue"], {"max_failed": 0, "max_out_of_memory": 0, "max_timed_out": 3})
+        self.assertEqual(job["requeue"], {"max_failed": 0, "max_out_of_memory": 0, "max_timed_out": 3,
+                                          "healthy_after": "10000d", "max_node_failed": 100})
         self.assertNotIn("slurm", job)
         self.assertNotIn("sweep", job)
 

@@ -300,6 +300,16 @@ class Stops(World):
         job.get_info(mode="force")
         self.assertEqual(job.state, "TIMEOUT")
 
+    def test_timeouts_are_counted_by_submitit_where_musters_budget_refills(self):
+        executor = self.executor(muster_time=0.05, init={"muster_max_num_timeout": 1},
+                                 muster_set={"requeue.healthy_after": "1s"})
+        job = executor.submit(functions.Endless(self.folder))
+        self.assertIn("timed-out too many times", str(job.exception()))
+        self.assertEqual(self.until_over(job)["state"], "failed")
+        # The third attempt reads the last word of the second, and leaves.
+        self.assertEqual(self.causes(job), ["timed_out", "timed_out", "failed"])
+        self.assertFalse((self.folder / "rank-0-counts-3").exists())
+
     def test_a_job_that_times_out_goes_on(self):
         job = self.executor(muster_time=0.05).submit(functions.Counter(self.folder, 60, 0.1))
         reached, began = job.result()

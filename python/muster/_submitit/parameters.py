@@ -24,6 +24,7 @@ SHARED = {
 DEFAULT_TIME_MIN = 5  # submitit's
 DEFAULT_SIGNAL_DELAY_S = 90  # submitit's
 DEFAULT_ARRAY_PARALLELISM = 256  # submitit's
+MOST_NODES_LOST = 100  # Slurm's own number is without limit; here nothing refills this budget
 MOST_NAME_CHARACTERS = 50  # muster allows 64 with the number of a sweep's element
 EXECUTORS = ("auto", "local", "slurm")
 ENVIRONMENTS = ("all", "submit", "clean")
@@ -158,7 +159,9 @@ def job_file(parameters: Mapping[str, Any], command: Sequence[str], working_fold
     job["resources"] = _resources(values)
     job["slurm"] = _slurm(values)
     # submitit's rules: no second try after a crash or for lack of memory, any number of tries after a preemption.
-    job["requeue"] = {"max_failed": 0, "max_out_of_memory": 0, "max_timed_out": max_num_timeout}
+    # Timeouts count over the whole life of a job, so that a long run does not refill their budget.
+    job["requeue"] = {"max_failed": 0, "max_out_of_memory": 0, "max_timed_out": max_num_timeout, "healthy_after": "10000d",
+                      "max_node_failed": MOST_NODES_LOST}
     job["env"] = dict(variables)
     if values.get("gpus_per_node") is not None:
         job["env"]["SUBMITIT_MUSTER_GPUS"] = str(values["gpus_per_node"])
