@@ -12,7 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMostBrackets = 5'000;   // the JSON library writes nested values by recursion
+constexpr int kMostBrackets = 5'000;  // the JSON library writes nested values by recursion
+constexpr std::size_t kLongestSection = 40;
 constexpr double kLargestStep = 9e15;  // beyond, a double is no exact count
 
 /// The line with null for the three words that JSON does not know and that Python writes.
@@ -68,8 +69,8 @@ class Reader {
     report_.total_steps = count("total_steps");
     report_.resumed = count("resumed");
     const auto step = count("step");
-    if (const auto* config = part("config", json::value_t::object)) report_.config = config->dump();
-    if (const auto* section = part("section", json::value_t::string)) report_.section = section->get<std::string>();
+    if (const auto* config = part("config", json::value_t::object)) read_config(*config);
+    if (const auto* section = part("section", json::value_t::string)) read_section(section->get<std::string>());
     if (const auto* status = part("status", json::value_t::string)) report_.status = status->get<std::string>();
     if (const auto* path = part("checkpoint", json::value_t::string)) read_checkpoint(*path, step);
     if (const auto* series = part("series", json::value_t::object)) read_series(*series);
@@ -106,6 +107,26 @@ class Reader {
     if (*value >= 0 && *value <= kLargestStep && *value == std::floor(*value)) return static_cast<std::int64_t>(*value);
     complain(std::string("\"") + key + "\" is " + line_[key].dump() + "; expected a whole number of 0 or more");
     return std::nullopt;
+  }
+
+  void read_config(const json& config) {
+    auto text = config.dump(-1, ' ', false, json::error_handler_t::replace);
+    if (text.size() <= kMostConfig) {
+      report_.config = std::move(text);
+      return;
+    }
+    complain("\"config\" has " + std::to_string(text.size()) + " bytes; expected at most " +
+             std::to_string(kMostConfig));
+  }
+
+  void read_section(std::string name) {
+    const bool plain = std::ranges::none_of(name, [](char c) { return static_cast<unsigned char>(c) < 0x20; });
+    if (plain && !name.empty() && name.size() <= kLongestSection) {
+      report_.section = std::move(name);
+      return;
+    }
+    complain("\"" + beginning(name) + "\" is no name of a section; use one line of 1 to " +
+             std::to_string(kLongestSection) + " bytes");
   }
 
   void read_checkpoint(const json& path, std::optional<std::int64_t> step) {

@@ -21,6 +21,9 @@ struct ReportedCheckpoint {
   bool operator==(const ReportedCheckpoint&) const = default;
 };
 
+/// Settings of a run beyond so many bytes, as JSON, are not kept.
+inline constexpr std::size_t kMostConfig = 32 << 10;
+
 /// Why a program ends, in its own words.
 struct ReportedError {
   std::string type;  // "ValueError"; empty: not told

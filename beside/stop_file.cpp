@@ -11,8 +11,9 @@ std::string to_text(const StopNotice& notice) {
   char deadline[40];
   std::snprintf(deadline, sizeof deadline, "%lld.%03d", static_cast<long long>(notice.deadline_ms / 1000),
                 static_cast<int>(notice.deadline_ms % 1000));
-  return R"({"why":")" + notice.why + R"(","save":)" + (notice.save ? "true" : "false") + R"(,"deadline":)" + deadline +
-         "}\n";
+  const auto at_step = notice.at_step ? R"(,"at_step":)" + std::to_string(*notice.at_step) : std::string();
+  return R"({"why":")" + notice.why + R"(","save":)" + (notice.save ? "true" : "false") + at_step + R"(,"deadline":)" +
+         deadline + "}\n";
 }
 
 // Not flushed to the disk: it is read on this machine, and soon.

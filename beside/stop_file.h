@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace beside {
@@ -11,11 +12,12 @@ namespace beside {
 struct StopNotice {
   /// "preempted", "time_limit", "requeued", "cancelled", "peer_failed", "superseded"
   std::string why;
-  bool save = false;             // false: nobody waits for a save, and one of this rank alone would be torn
-  std::int64_t deadline_ms = 0;  // when SIGKILL follows, by this machine's clock: since 1970
+  bool save = false;                         // false: nobody waits for a save, and one of this rank alone would be torn
+  std::int64_t deadline_ms = 0;              // when SIGKILL follows, by this machine's clock: since 1970
+  std::optional<std::int64_t> at_step = {};  // all ranks leave after this step; nullopt: each at once
 };
 
-/// {"why":"preempted","save":true,"deadline":1795474243.500}, the deadline in seconds.
+/// {"why":"preempted","save":true,"at_step":1240,"deadline":1795474243.500}, the deadline in seconds.
 std::string to_text(const StopNotice& notice);
 
 /// Whole or not at all, for whoever reads it meanwhile. False: the file system refuses it.

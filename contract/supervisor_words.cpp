@@ -8,7 +8,7 @@ namespace contract {
 namespace {
 
 constexpr std::string_view kPid = "pid ", kRunning = "running", kFailed = "failed ";
-constexpr std::string_view kStop = "stop ", kWhy = "why ", kSave = " save";
+constexpr std::string_view kStop = "stop ", kWhy = "why ", kSave = " save", kAt = "at ";
 
 std::optional<std::int64_t> number(std::string_view text) {
   std::int64_t value = 0;
@@ -53,7 +53,8 @@ StartReport parse_start_report(std::string_view text) {
 
 std::string to_lines(const StopCommand& command) {
   std::string lines;
-  if (!command.why.empty()) lines = std::string(kWhy) + command.why + (command.save ? std::string(kSave) : "") + "\n";
+  if (command.at_step) lines = std::string(kAt) + std::to_string(*command.at_step) + "\n";
+  if (!command.why.empty()) lines += std::string(kWhy) + command.why + (command.save ? std::string(kSave) : "") + "\n";
   return lines + std::string(kStop) + std::to_string(command.grace.count()) + "\n";
 }
 
@@ -65,6 +66,8 @@ std::optional<StopCommand> StopReader::take(std::string_view line) {
     command_.why = line;
     return std::nullopt;
   }
+  // It belongs to the reason that follows.
+  if (line.starts_with(kAt) && command_.why.empty()) command_.at_step = number(line.substr(kAt.size()));
   if (!line.starts_with(kStop)) return std::nullopt;
   const auto grace = number(line.substr(kStop.size()));
   if (!grace) return std::nullopt;

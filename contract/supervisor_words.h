@@ -42,10 +42,11 @@ struct StopCommand {
   std::chrono::milliseconds grace{0};
   std::string why = {};  // one word for the ranks' programs, see beside/stop_file.h; empty: they are not told
   bool save = false;     // they are to save first
+  std::optional<std::int64_t> at_step = {};  // they leave after this step; nullopt: at once
   bool operator==(const StopCommand&) const = default;
 };
-/// "why <word>[ save]" if there is one, then "stop <grace in ms>": two lines, so that a supervisor that does not know
-/// the first understands the second.
+/// "at <step>" and "why <word>[ save]" if there are such, then "stop <grace in ms>": lines of their own, so that a
+/// supervisor that does not know the first ones understands the last.
 std::string to_lines(const StopCommand& command);
 
 /// Gathers a command from its lines.

@@ -15,11 +15,13 @@ namespace {
 /// How long a turn waits for the disk.
 constexpr std::chrono::milliseconds kDiskPatience{500};
 
-worker::Section section_of(const std::string& name) {
+/// nullopt: it is a name of the program's own.
+std::optional<worker::Section> section_of(const std::string& name) {
   if (name == "init") return worker::Section::kInit;
   if (name == "data") return worker::Section::kData;
+  if (name == "step") return worker::Section::kStep;
   if (name == "checkpoint") return worker::Section::kCheckpoint;
-  return worker::Section::kStep;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -81,6 +83,10 @@ bool Relay::look(const std::optional<contract::ExitStatus>& exit) {
   const auto reports = read(exit.has_value());
   has_news_ = reports && !reports->empty();
   if (has_news_) tell(*reports);
+  words_.blind = !reports;
+  words_.bad_lines = reports ? tail_->bad_lines() : words_.bad_lines;
+  if (reports && tail_->first_complaint()) words_.first_bad_line = *tail_->first_complaint();
+  tell_words();
   if (!reports || has_news_ || !reading_began_ended_) return false;
   // A rank that was killed is waited for, so its end is not to look like one in good order, for which the reporter
   // takes its time.
@@ -119,8 +125,24 @@ void Relay::tell(const std::vector<beside::Report>& reports) {
   for (const auto& report : reports) tell(report);
 }
 
+void Relay::tell_words() {
+  if (words_ == told_words_ || (!reporter_ && words_.bad_lines == 0)) return;
+  has_told_ = true;
+  if (!reporter_) reporter_ = connect_();
+  reporter_->program(words_);
+  told_words_ = words_;
+}
+
 void Relay::enter(worker::Section section) {
+  words_.section.clear();
   if (std::exchange(section_, section) != section) reporter_->section(section);
+}
+
+// A controller that does not know such names takes it for a step.
+void Relay::enter(const std::string& name) {
+  if (const auto known = section_of(name)) return enter(*known);
+  enter(worker::Section::kStep);
+  words_.section = name;
 }
 
 /// 0: not known.
@@ -138,8 +160,12 @@ void Relay::tell(const beside::Report& report) {
     reporter_->declare(series_);
   }
   if (report.resumed) reporter_->resumed_from(*report.resumed);
-  if (report.section) enter(section_of(*report.section));
+  if (report.section) enter(*report.section);
+  if (report.status) words_.status = *report.status;
+  if (report.total_steps) words_.total_steps = *report.total_steps;
+  if (report.config) words_.config = *report.config;
   if (report.step) {
+    words_.error.reset();  // the program went on after it
     const auto& step = *report.step;
     worker::StepReport out;
     out.step = step.step;
@@ -155,8 +181,9 @@ void Relay::tell(const beside::Report& report) {
   }
   if (report.checkpoint) {
     const auto& saved = *report.checkpoint;
-    reporter_->checkpoint_saved(saved.step, saved.bytes.value_or(0), saved.took_ms.value_or(0));
+    reporter_->checkpoint_saved_at(saved.path, saved.step, saved.bytes.value_or(0), saved.took_ms.value_or(0));
   }
+  if (report.error) words_.error = {report.error->type, report.error->message, report.error->trace};
 }
 
 }  // namespace agent::report

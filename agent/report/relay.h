@@ -25,7 +25,7 @@ namespace agent::report {
 using Connect = std::function<std::unique_ptr<worker::Reporter>()>;
 
 /// Follows the report file of one rank and tells the controller what it says, with the rank's heartbeats. A program
-/// that writes no report is never heard of here.
+/// that writes no report is never heard of here. Lines that cannot be read are counted, and the first is quoted.
 ///
 /// A thread of its own reads and tells, so neither a disk nor the controller ever holds up who owns the relay. A read
 /// that the disk holds up goes on by itself; what it brings is told when it comes.
@@ -59,7 +59,9 @@ class Relay {
   void complain_once();
   void tell(const std::vector<beside::Report>& reports);
   void tell(const beside::Report& report);
+  void tell_words();
   void enter(worker::Section section);
+  void enter(const std::string& name);
   double step_ms_since_last(std::int64_t step, std::int64_t at_ms) const;
 
   const Connect connect_;
@@ -70,6 +72,7 @@ class Relay {
   std::unique_ptr<worker::Reporter> reporter_;
   std::vector<schema::Series> series_;
   worker::Section section_ = worker::Section::kInit;
+  worker::ProgramWords words_, told_words_;
   std::optional<std::pair<std::int64_t, std::int64_t>> last_step_;  // its number, and when it was done
 
   std::atomic<bool> has_told_ = false;

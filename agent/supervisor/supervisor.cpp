@@ -308,7 +308,7 @@ void Supervisor::stop(const StopCommand& how) {
 /// What a rank finds in the file that MUSTER_STOP names when the signal arrives.
 void Supervisor::tell_why(const StopCommand& how) {
   if (how.why.empty()) return;
-  const beside::StopNotice notice{how.why, how.save, wall_ms() + how.grace.count()};
+  const beside::StopNotice notice{how.why, how.save, wall_ms() + how.grace.count(), how.at_step};
   std::vector<std::filesystem::path> files;
   for (const auto rank : living_) files.push_back(beside::rank_files(log_folder_, rank).stop);
   os::run_within(kFilePatience, [files, notice] {

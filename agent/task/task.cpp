@@ -266,7 +266,8 @@ void Task::take_directive() {
   } else if (said == v1::DIRECTIVE_SAVE_AND_LEAVE && launch_.is_command && !asked_) {
     // Slurm's own SIGTERM has reached the program as well: asking twice would mean "at once".
     asked_ = true;
-    tell_why(answer.stop_why(), true, milliseconds(answer.stop_grace_ms()));
+    const auto at_step = answer.has_stop_at_step() ? std::optional(answer.stop_at_step()) : std::nullopt;
+    tell_why(answer.stop_why(), true, milliseconds(answer.stop_grace_ms()), at_step);
     if (status_.signals_seen.empty()) process_->signal(SIGTERM);
   }
 }
@@ -306,9 +307,9 @@ bool Task::may_be_for_memory() const {
 }
 
 /// What the program finds in the file that MUSTER_STOP names; once.
-void Task::tell_why(const std::string& why, bool save, milliseconds until_kill) {
+void Task::tell_why(const std::string& why, bool save, milliseconds until_kill, std::optional<std::int64_t> at_step) {
   if (why.empty() || std::exchange(told_why_, true)) return;
-  const beside::StopNotice notice{why, save, wall_ms() + until_kill.count()};
+  const beside::StopNotice notice{why, save, wall_ms() + until_kill.count(), at_step};
   os::run_within(kFilePatience, [file = files().stop, notice] { beside::write_stop_file(file, notice); });
 }
 

@@ -256,7 +256,11 @@ bool ActionRunner::stop_attempt(core::JobId id, const core::StopAttempt& action)
   if (spec == nullptr) return true;
   spdlog::info("job {} attempt {}: stopping: {}", id, number, action.reason);
   const auto cause = attempt != nullptr ? attempt->cause : core::Cause::kNone;
-  parts_.executor.stop({id, number}, {jobs::stop_grace(*spec, action.save), action.save, executors::stop_word(cause)});
+  executors::StopRequest how{jobs::stop_grace(*spec, action.save), action.save, executors::stop_word(cause)};
+  if (action.save && job->is_command && parts_.leave_step) {
+    how.at_step = parts_.leave_step({id, number}, core::Millis(spec->liveness().heartbeat_interval_ms()));
+  }
+  parts_.executor.stop({id, number}, how);
   return true;
 }
 

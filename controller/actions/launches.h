@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -29,6 +30,8 @@ class Launches {
     admission::Admission& admission;
     partitions::Partitions& partitions;
     core::Millis excluded_for = executors::kExcludedFor;
+    /// After which step the ranks of an attempt leave that are asked to save; see ranks/leave_step.h.
+    std::function<std::optional<core::Step>(const core::AttemptKey&, core::Millis interval)> leave_step = {};
   };
   Launches(Outbox& outbox, Parts parts) : outbox_(outbox), parts_(parts) {}
 

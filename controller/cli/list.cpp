@@ -102,6 +102,9 @@ std::string table_of(const Listing& listing, const JobQuery& query) {
   if (!of_sweep && std::ranges::any_of(listing.jobs, in_sweep)) {
     add({"SWEEP"}, [](const Job& job) { return or_dash(job.sweep().sweep()); });
   }
+  if (std::ranges::any_of(listing.jobs, [](const Job& job) { return !job.program_status().empty(); })) {
+    add({"STATUS", false, 8}, [](const Job& job) { return or_dash(job.program_status()); });
+  }
   add({"REASON", false, 8}, &Job::reason);
   return table.text();
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <sstream>
 
 #include "cli/command.h"
 #include "cli/list.h"
@@ -24,6 +25,8 @@ using muster::v1::Job;
 using muster::v1::Rank;
 
 constexpr std::size_t kSeriesShown = 6;
+constexpr std::size_t kSettingsShown = 20;
+constexpr std::size_t kTraceLinesShown = 12;
 
 std::string ranks_text(const Job& job) {
   const auto& resources = job.spec().resources();
@@ -126,6 +129,38 @@ void print_program(const muster::v1::JobSpec& spec) {
   print_variables("env", spec.env());
 }
 
+/// Prints the newest checkpoints of a program, one a line.
+void print_checkpoints(const Job& job) {
+  for (const auto& saved : job.checkpoints()) {
+    print_path("", "step " + std::to_string(saved.step()) +
+                       (saved.has_bytes() ? ", " + bytes_text(saved.bytes()) : "") + ": " + saved.path());
+  }
+}
+
+/// Prints the settings that the program has told, one a line.
+void print_settings(const Job& job) {
+  const std::map<std::string, std::string> settings(job.config().begin(), job.config().end());
+  std::string label = "settings";
+  std::size_t shown = 0;
+  for (const auto& [name, value] : settings) {
+    if (shown++ == kSettingsShown) {
+      return print_entry("", "and " + std::to_string(settings.size() - kSettingsShown) + " more: muster show " +
+                                 std::to_string(job.id()) + " --json");
+    }
+    print_path(label, name + " = " + jobfile::shown(value));
+    label.clear();
+  }
+}
+
+/// Prints the end of the trace that the program reported with its error.
+void print_trace(const Job& job) {
+  std::vector<std::string> lines;
+  std::istringstream trace(newest_attempt(job).trace());
+  for (std::string line; std::getline(trace, line);) lines.push_back(line);
+  const auto first = lines.size() > kTraceLinesShown ? lines.size() - kTraceLinesShown : 0;
+  for (auto i = first; i < lines.size(); ++i) print_path(i == first ? "trace" : "", "| " + lines[i]);
+}
+
 void print_summary(const Job& job, const std::vector<std::string>& words) {
   const auto state = status_of(job);
   std::cout << "job " << job.id() << "  " << job.name() << "  " << painted(state, colour_of_state(state)) << "\n";
@@ -140,12 +175,17 @@ void print_summary(const Job& job, const std::vector<std::string>& words) {
   if (job.attempts_size() > 0) {
     print_entry("attempt " + std::to_string(newest_attempt(job).number()), attempt_text(newest_attempt(job)));
   }
+  print_entry("status", job.program_status());
   print_entry("step", progress_text(job));
+  print_entry("hang limit", job.hang_limit());
   print_entry("series", other_series_text(job, kSeriesShown));
   print_path("logs", job.log_folder());
   print_path("Slurm's log", slurm_log_place(job));
   for (std::size_t i = 0; i < words.size(); ++i) print_path(i == 0 ? "ends with" : "", "| " + words[i]);
   print_path("checkpoints", job.checkpoint_folder());
+  print_checkpoints(job);
+  print_settings(job);
+  print_trace(job);
   for (const auto& note : job.notes()) print_entry("note", note);
 }
 

@@ -18,6 +18,9 @@ Attempt& add_attempt(Job& job, AttemptNumber number) {
   job.next_attempt_at.reset();
   job.next_attempt_reason.clear();
   job.saved_anew = false;
+  job.program.status.clear();
+  job.program.bad_lines = 0;
+  job.program.first_bad_line.clear();
   return attempt;
 }
 
@@ -55,6 +58,16 @@ void note_report(Job& job, Attempt& attempt, RankNumber rank) {
   if (!job.is_command) return;
   job.has_reported = true;
   if (rank < attempt.ranks.size()) attempt.ranks[rank].reports = true;
+}
+
+/// What the report file of a rank that has ended leaves behind.
+void note_last_report(ProgramFacts& program, const RankExited& e) {
+  if (e.rank == 0) program.status = plain_words(e.status);
+  if (e.bad_lines == 0) return;
+  if (program.bad_lines == 0) {
+    program.first_bad_line = "rank " + std::to_string(e.rank) + ", " + plain_words(e.first_bad_line);
+  }
+  program.bad_lines += e.bad_lines;
 }
 
 /// Moves a starting attempt to kRunning once every rank has joined (or has exited with 0 already).
@@ -177,10 +190,31 @@ void on(Applied& out, Attempt& attempt, const AttemptResumed& e, Time) {
 void on(Applied& out, Attempt& attempt, const CheckpointSaved& e, Time at) {
   note_report(out.job, attempt, 0);
   out.text = "checkpoint saved at step " + std::to_string(e.step) + saved_text(e, at);
+  if (!e.path.empty()) {
+    auto& kept = out.job.program.checkpoints;
+    kept.push_back({e.attempt, e.step, plain_words(e.path), e.bytes, at});
+    if (kept.size() > ProgramFacts::kCheckpointsKept) kept.erase(kept.begin());
+    out.text += ": " + kept.back().path;
+  }
   if (e.step <= out.job.last_checkpoint_step) return;
   out.job.last_checkpoint_step = e.step;
   out.job.saved_anew = true;
   refill_budgets(out.job);
+}
+
+void on(Applied& out, Attempt& attempt, const ProgramDescribed& e, Time) {
+  note_report(out.job, attempt, 0);
+  auto& program = out.job.program;
+  std::string news;
+  if (e.total_steps > 0 && e.total_steps != program.total_steps) {
+    program.total_steps = e.total_steps;
+    news = count_text(static_cast<std::size_t>(e.total_steps), "step") + " in all";
+  }
+  if (!e.config.empty() && e.config != program.config) {
+    program.config = e.config;
+    news += std::string(news.empty() ? "" : ", ") + "its settings";
+  }
+  out.text = "the program told of its run: " + (news.empty() ? std::string("nothing new") : news);
 }
 
 void on(Applied& out, Attempt& attempt, const CheckpointFolderSeen& e, Time at) {
@@ -250,12 +284,14 @@ void on(Applied& out, Attempt& attempt, Rank& rank, const RankExited& e, Time at
   rank.state = RankState::kExited;
   rank.exit = e.exit;
   rank.last_words = plain_words(e.last_words);
+  note_last_report(out.job.program, e);
 
   const std::size_t left = ranks_left(attempt);
   const Cause cause = cause_of_exit(e.exit, e.out_of_memory);
   out.text = exit_text(e);
   if (attempt.cause == Cause::kNone && cause != Cause::kCompleted) {
     attempt.error = plain_words(e.error);
+    attempt.trace = e.trace;
     attempt.error_step = e.step;
     const Verdict verdict{cause, exit_text(e), cause == Cause::kPreempted, e.rank, e.exit};
     if (left > 0) return drain(out, verdict);

@@ -86,8 +86,18 @@ struct CheckpointSaved {
   static constexpr std::string_view kName = "checkpoint_saved";
   AttemptNumber attempt = 0;
   Step step = 0;
-  Millis saved_at{0};  // since 1970, by the clock of the rank that reported the save; 0: not known
+  Millis saved_at{0};       // since 1970, by the clock of the rank that reported the save; 0: not known
+  std::string path = {};    // where a program has saved it; empty: not told
+  std::int64_t bytes = -1;  // negative: not told
   bool operator==(const CheckpointSaved&) const = default;
+};
+/// What rank 0 of a program told of its run. The event comes when something in it is new.
+struct ProgramDescribed {
+  static constexpr std::string_view kName = "program_described";
+  AttemptNumber attempt = 0;
+  Step total_steps = 0;  // 0: not told
+  std::string config;    // a JSON object; empty: not told
+  bool operator==(const ProgramDescribed&) const = default;
 };
 /// The checkpoint folder of a program that reports nothing, compared with the folder at the attempt's start. The event
 /// comes before the end of the last rank. It comes only if something is new, or if the folder could not be read.
@@ -109,8 +119,12 @@ struct RankExited {
   ExitStatus exit;
   bool out_of_memory = false;
   std::string last_words;
-  std::string error = {};  // from the program's error file or the end of its log; empty: none found
-  Step step = 0;           // the newest step that the rank reported; 0: none
+  std::string error = {};           // from the program's error file or the end of its log; empty: none found
+  Step step = 0;                    // the newest step that the rank reported; 0: none
+  std::string trace = {};           // the trace that the program reported with its error; empty: none
+  std::string status = {};          // what the program said last that it does; empty: nothing
+  std::uint64_t bad_lines = 0;      // lines of its report file that could not be read, or only in part
+  std::string first_bad_line = {};  // what was wrong with the first of them
   bool operator==(const RankExited&) const = default;
 };
 struct RankSilent {
@@ -140,6 +154,8 @@ struct RankHung {
   RankNumber rank = 0;
   std::string section;
   Millis no_progress_for{0};
+  Millis limit{0};                 // 0: not told
+  std::uint64_t learned_from = 0;  // steps that taught the limit; 0: the job file or the standard set it
   bool operator==(const RankHung&) const = default;
 };
 struct TimeLimitReached {
@@ -208,7 +224,7 @@ using EventBody =
     std::variant<JobSubmitted, AttemptLaunched, AttemptLaunchFailed, RankJoined, AttemptResumed, CheckpointSaved,
                  RankExited, RankSilent, RankHung, TimeLimitReached, AttemptGone, CancelRequested, RequeueRequested,
                  AttemptStarted, AttemptStopping, NodeLost, HoldRequested, ReleaseRequested, TimeLimitChanged,
-                 DependencyEnded, TimeLimitAnswered, CheckpointFolderSeen, JobRemoved>;
+                 DependencyEnded, TimeLimitAnswered, CheckpointFolderSeen, JobRemoved, ProgramDescribed>;
 
 /// One event of one job.
 struct Event {

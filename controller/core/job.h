@@ -76,6 +76,7 @@ struct Attempt {
   std::optional<ExitStatus> culprit_exit;
   std::string error;               // the program's error, from the rank that decided the cause; empty: none found
   Step error_step = 0;             // the newest step that this rank had reported; 0: none
+  std::string trace;               // what the program reported with that error; empty: none
   std::optional<Time> queued_at;   // when the scheduler took the attempt into its queue
   std::optional<Time> started_at;  // when its processes began
   std::optional<Time> running_at;
@@ -127,6 +128,28 @@ struct SweepElement {
   bool operator==(const SweepElement&) const = default;
 };
 
+/// A checkpoint of which the program has told the path.
+struct ReportedCheckpoint {
+  AttemptNumber attempt = 0;
+  Step step = 0;
+  std::string path;
+  std::int64_t bytes = -1;  // negative: not told
+  Time at{};                // when the controller learned of it
+  bool operator==(const ReportedCheckpoint&) const = default;
+};
+
+/// What a program has told of itself in its report files, besides its steps.
+struct ProgramFacts {
+  static constexpr std::size_t kCheckpointsKept = 5;
+  Step total_steps = 0;                         // 0: not told
+  std::string config;                           // a JSON object; empty: not told
+  std::string status;                           // of rank 0 at its end, in the newest attempt; empty: none
+  std::vector<ReportedCheckpoint> checkpoints;  // the newest, in the order of the reports
+  std::uint64_t bad_lines = 0;                  // of all ranks that have ended, in the newest attempt
+  std::string first_bad_line;                   // "rank 1, line 3: ..."
+  bool operator==(const ProgramFacts&) const = default;
+};
+
 struct Job {
   JobId id = 0;
   std::string name;
@@ -149,6 +172,7 @@ struct Job {
   std::map<Cause, std::uint32_t> spent;  // budget used since the last healthy progress
   std::uint32_t unhealthy_ends = 0;      // consecutive, over all causes: the backoff's exponent
   Step last_checkpoint_step = 0;
+  ProgramFacts program;
   bool saved_anew = false;      // the newest attempt has saved a new checkpoint
   std::string unseen_progress;  // why the checkpoint folder could not be read since the last refill; empty: it could
   bool brief_files = false;     // a short attempt left files since the last refill; see FilesWorth::kNothing

@@ -97,7 +97,10 @@ std::string hung_text(const RankHung& event) {
   std::string text =
       "rank " + std::to_string(event.rank) + " made no progress for " + duration_text(event.no_progress_for);
   const std::string section = plain_words(event.section);
-  return section.empty() ? text : text + " in section " + section;
+  if (!section.empty()) text += " in section " + section;
+  if (event.learned_from == 0) return text;
+  return text + "; its limit is " + duration_text(event.limit) + ", learned from " +
+         count_text(event.learned_from, event.section == "step" ? "step" : "time");
 }
 
 std::string node_lost_text(const NodeLost& event) {

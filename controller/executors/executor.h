@@ -133,8 +133,9 @@ struct Unfit {
 /// How a stop is carried out: SIGTERM to every rank's process group, SIGKILL after the grace.
 struct StopRequest {
   core::Millis grace{0};
-  bool save = false;     // ranks are to save first
-  std::string why = {};  // for their programs, as stop_word() says it; empty: they are not told
+  bool save = false;                       // ranks are to save first
+  std::string why = {};                    // for their programs, as stop_word() says it; empty: they are not told
+  std::optional<core::Step> at_step = {};  // all ranks leave after this step; nullopt: each at once
 };
 /// Why ranks are asked to leave, as the file that MUSTER_STOP names tells their programs.
 std::string stop_word(core::Cause cause);

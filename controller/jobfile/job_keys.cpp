@@ -176,8 +176,10 @@ constexpr auto kLast = std::to_array<Key>({
     derived(duration("liveness.silent_after_vouched", "", 100, kLongest,
                      "As silent_after, for a rank whose process is known to be alive and not stopped."),
             "15s, or silent_after if that is longer"),
-    duration("liveness.hung_after", "30m", 1000, kLongest,
-             "A rank hangs if it reports but makes no progress for this long."),
+    derived(duration("liveness.hung_after", "", 1000, kLongest,
+                     "A rank hangs if it reports but makes no progress for this long. Learned: 5 times what its steps "
+                     "usually take, at least 10s, and 30m until that is known."),
+            "learned from the times of its steps"),
     duration("liveness.join_within", "2m", 1000, kLongest,
              "A rank is silent if it has not reported this long after its start."),
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ranks/leave_step.h"
+
 namespace ranks {
 namespace {
 
@@ -11,6 +13,24 @@ double median_of(std::vector<float> values) {
   std::ranges::nth_element(values, middle);
   if (values.size() % 2 == 1) return *middle;
   return (static_cast<double>(*middle) + *std::max_element(values.begin(), middle)) / 2;
+}
+
+/// What the program says of itself. Bad lines and nothing else are no report.
+void note_program(const muster::v1::HeartbeatRequest& request, RankView& view) {
+  if (request.has_program()) view.program = std::make_shared<const muster::v1::ProgramWords>(request.program());
+  const auto& words = request.program();
+  const bool tells = !words.status().empty() || words.total_steps() > 0 || !words.config().empty() || words.has_error();
+  view.reports = view.reports || tells || request.step() > 0 || request.metrics_size() > 0 ||
+                 request.checkpoints_size() > 0 || request.has_resumed_from_step() || !request.section_name().empty() ||
+                 request.section() != muster::v1::SECTION_INIT;
+}
+
+/// One odd step changes the range at once, and the range forgets the step within some dozen others.
+void note_pace(double step_ms, RankView& view) {
+  constexpr double kForget = 1.05;
+  if (!std::isfinite(step_ms) || step_ms <= 0) return;
+  view.quickest_ms = view.quickest_ms > 0 ? std::min(step_ms, view.quickest_ms * kForget) : step_ms;
+  view.slowest_ms = std::max(step_ms, view.slowest_ms / kForget);
 }
 
 }  // namespace
@@ -60,6 +80,9 @@ void LiveRanks::track(const core::AttemptKey& key, const LivenessRules& rules, s
     Live live{.watch = AttemptWatch(rules, world_size, key.number, now),
               .ranks = std::vector<RankView>(world_size),
               .stragglers = Stragglers(world_size)};
+    // The attempt before did the same work.
+    const auto before = key.number > 1 ? find({key.job, key.number - 1}) : nullptr;
+    if (before != nullptr && before->ranks.size() == world_size) live.watch.set_limits(before->watch.limits());
     place = attempts_.emplace(key, std::move(live)).first;
   }
   // A rank may have spoken before its attempt was taken over; the others need their time all the same.
@@ -103,11 +126,14 @@ bool LiveRanks::heartbeat(const core::AttemptKey& key, core::RankNumber rank,
   auto* live = find(key);
   if (live == nullptr || live->ended || rank >= live->ranks.size()) return false;
   auto& view = live->ranks[rank];
-  const bool moved = !view.heard_at || view.step != request.step() || view.section != request.section();
-  live->watch.heard(rank, request.step(), request.section(), now);
+  auto section = section_name(request.section(), request.section_name());
+  const bool moved = !view.heard_at || view.step != request.step() || view.section != section || request.has_program();
+  live->watch.heard(rank, {request.step(), section, request.blind()}, now);
   view.heard_at = now;
-  view.section = request.section();
+  view.section = std::move(section);
   view.step = request.step();
+  note_program(request, view);
+  note_pace(request.step_ms(), view);
   view.memory_bytes = request.memory_bytes();
   view.memory_peak_bytes = std::max(view.memory_peak_bytes, request.memory_peak_bytes());
   view.step_ms = request.step_ms();
@@ -115,12 +141,16 @@ bool LiveRanks::heartbeat(const core::AttemptKey& key, core::RankNumber rank,
   return moved;
 }
 
-void LiveRanks::registered(const core::AttemptKey& key, core::RankNumber rank, core::Millis now) {
+void LiveRanks::registered(const core::AttemptKey& key, core::RankNumber rank, core::Millis now,
+                           const std::string& node, std::int64_t pid) {
   std::lock_guard lock(mutex_);
   auto* live = find(key);
   if (live == nullptr || live->ended || rank >= live->ranks.size()) return;
-  live->watch.heard(rank, live->ranks[rank].step, live->ranks[rank].section, now);
-  live->ranks[rank].heard_at = now;
+  auto& view = live->ranks[rank];
+  live->watch.heard(rank, {view.step, view.section}, now);
+  view.heard_at = now;
+  if (!node.empty()) view.node = node;
+  if (pid != 0) view.pid = pid;
 }
 
 void LiveRanks::steps(const core::AttemptKey& key, const std::vector<store::MetricRow>& rows) {
@@ -139,6 +169,27 @@ std::optional<RankView> LiveRanks::view(const core::AttemptKey& key, core::RankN
   auto view = live->ranks[rank];
   view.slowness = live->stragglers.slowness(rank);
   return view;
+}
+
+std::optional<LeastProgress> LiveRanks::least_progress(const core::AttemptKey& key, core::Millis now) const {
+  std::lock_guard lock(mutex_);
+  const auto* live = find(key);
+  return live == nullptr || live->ended ? std::nullopt : live->watch.least_progress(now);
+}
+
+std::optional<core::Step> LiveRanks::leave_step(const core::AttemptKey& key, core::Millis interval, core::Millis now) {
+  std::lock_guard lock(mutex_);
+  auto* live = find(key);
+  if (live == nullptr) return std::nullopt;
+  if (live->leave_step) return *live->leave_step;
+  std::vector<RankPace> paces;
+  for (core::RankNumber number = 0; number < live->ranks.size(); ++number) {
+    const auto& rank = live->ranks[number];
+    if (live->watch.rank(number).exited || rank.step == 0 || !rank.heard_at) continue;
+    paces.push_back({rank.step, rank.quickest_ms, rank.slowest_ms, now - *rank.heard_at});
+  }
+  live->leave_step = ranks::leave_step(paces, interval, live->watch.rules().stop_grace);
+  return *live->leave_step;
 }
 
 std::optional<core::Step> LiveRanks::checkpoint_told(const core::AttemptKey& key) const {

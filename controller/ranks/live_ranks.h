@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -56,13 +57,20 @@ class Stragglers {
 /// What a rank's newest heartbeat said, for people.
 struct RankView {
   std::optional<core::Millis> heard_at;  // monotonic
-  int section = 0;
+  std::string section = "init";
   core::Step step = 0;
   std::int64_t memory_bytes = 0;
   std::int64_t memory_peak_bytes = 0;
   double step_ms = 0;
   std::string leaving_reason;
-  std::optional<double> slowness;  // see Stragglers
+  std::optional<double> slowness;          // see Stragglers
+  double quickest_ms = 0, slowest_ms = 0;  // of its newest steps
+  std::int64_t pid = 0;                    // as it said itself
+  std::string node;
+  /// It has told of a step, a section, a checkpoint or its settings: its agent alone may tell of bad lines.
+  bool reports = false;
+  /// What its program says of itself; null: nothing.
+  std::shared_ptr<const muster::v1::ProgramWords> program;
 };
 
 /// What must be done after a round of watching.
@@ -95,10 +103,15 @@ class LiveRanks {
   /// True if its step or section moved.
   bool heartbeat(const core::AttemptKey& key, core::RankNumber rank, const muster::v1::HeartbeatRequest& request,
                  core::Millis now);
-  void registered(const core::AttemptKey& key, core::RankNumber rank, core::Millis now);
+  void registered(const core::AttemptKey& key, core::RankNumber rank, core::Millis now, const std::string& node = {},
+                  std::int64_t pid = 0);
   /// Steps of one rank, in order: who is slow shows from all ranks' together.
   void steps(const core::AttemptKey& key, const std::vector<store::MetricRow>& rows);
   std::optional<RankView> view(const core::AttemptKey& key, core::RankNumber rank) const;
+  /// nullopt: no rank of it can be found hung now.
+  std::optional<LeastProgress> least_progress(const core::AttemptKey& key, core::Millis now) const;
+  /// After which step all ranks leave (see leave_step.h). The first answer stays: every rank must get the same.
+  std::optional<core::Step> leave_step(const core::AttemptKey& key, core::Millis interval, core::Millis now);
 
   /// Newest checkpoint already written to the history; nullopt: none yet.
   std::optional<core::Step> checkpoint_told(const core::AttemptKey& key) const;
@@ -128,6 +141,7 @@ class LiveRanks {
     Stragglers stragglers;
     std::string endpoint = {};
     std::optional<core::Step> checkpoint_told = {};
+    std::optional<std::optional<core::Step>> leave_step = {};
     bool ended = false;
   };
   Live* find(const core::AttemptKey& key);

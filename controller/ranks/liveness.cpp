@@ -55,16 +55,42 @@ LivenessRules liveness_rules(const muster::v1::JobSpec& spec) {
   return rules;
 }
 
-void AttemptWatch::heard(core::RankNumber rank, core::Step step, int section, core::Millis now) {
+void AttemptWatch::heard(core::RankNumber rank, const Progress& progress, core::Millis now) {
   auto& r = ranks_.at(rank);
-  if (!r.joined || step != r.step || section != r.section) r.progress_at = now;
+  if (!r.joined || progress.step != r.step || progress.section != r.section) {
+    const auto steps = progress.step - r.step;
+    const bool leaves = progress.section != r.section;
+    // One that stays in its section may have waited for another that was in a section of its own.
+    const bool waited = !leaves && last_change_by_other(rank) >= r.progress_at;
+    if (r.may_teach && r.moves > 0 && !waited) limits_.learn(r.section, rank, now - r.progress_at, steps);
+    if (leaves) note_change(rank, now);
+    if (r.joined && steps > 0) ++r.moves;
+    r.may_teach = r.joined;
+    r.progress_at = now;
+  }
   go_on(now);
   r.joined = true;
   r.heard_at = now;
+  r.told_at = now;
   r.gone_since.reset();
-  r.step = step;
-  r.section = section;
-  r.has_steps = r.has_steps || step > 0;
+  r.step = progress.step;
+  r.section = progress.section;
+  r.has_steps = r.has_steps || progress.step > 0;
+  if (progress.blind) begin_anew(r, now);
+}
+
+void AttemptWatch::note_change(core::RankNumber rank, core::Millis now) {
+  if (last_change_.rank != rank) change_before_ = last_change_.at;
+  last_change_ = {rank, now};
+}
+
+core::Millis AttemptWatch::last_change_by_other(core::RankNumber rank) const {
+  return last_change_.rank != rank ? last_change_.at : change_before_;
+}
+
+void AttemptWatch::begin_anew(RankWatch& rank, core::Millis now) {
+  rank.progress_at = now;
+  rank.may_teach = false;
 }
 
 void AttemptWatch::follow(const core::Attempt& attempt, core::Millis now) {
@@ -91,7 +117,7 @@ void AttemptWatch::follow(const core::Attempt& attempt, core::Millis now) {
 void AttemptWatch::fresh_start(core::Millis now) {
   for (auto& rank : ranks_) {
     rank.heard_at = now;
-    rank.progress_at = now;
+    begin_anew(rank, now);
     rank.gone_since.reset();
     rank.stopped_since.reset();
   }
@@ -158,7 +184,8 @@ std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, execut
       if (r.joined && !passed(rules_.silent_after_vouched, r.heard_at, now)) return std::nullopt;
       break;
     case executors::Vouch::kSuspended:
-      r.heard_at = r.progress_at = now;
+      r.heard_at = now;
+      begin_anew(r, now);
       return std::nullopt;
     case executors::Vouch::kEnded:
       return std::nullopt;
@@ -196,7 +223,7 @@ std::optional<core::EventBody> AttemptWatch::judge_by_node(core::RankNumber rank
   auto& r = ranks_.at(rank);
   note(rank, vouch, now);
   if (tells_of_process(vouch)) r.heard_at = now;
-  if (vouch == executors::Vouch::kSuspended) r.progress_at = now;
+  if (vouch == executors::Vouch::kSuspended) begin_anew(r, now);
   const auto stop_limit = scheduled_ && rules_.silent_after > core::Millis(0)
                               ? std::max(rules_.silent_after, kStopIsSure)
                               : rules_.silent_after;
@@ -232,14 +259,25 @@ core::NodeLost AttemptWatch::lose_node(core::RankNumber rank, core::Millis now) 
   return {number_, lost.node, now - lost.heard_at};
 }
 
+// The rank that is behind the others comes first: they wait for it.
 std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
-  std::vector<core::EventBody> out;
+  std::vector<core::RankNumber> hung;
+  const auto limit = longest_limit();
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    auto& rank = ranks_[i];
-    if (!hangs(rank, now)) continue;
+    if (hangs(ranks_[i], limit.time, now)) hung.push_back(static_cast<core::RankNumber>(i));
+  }
+  std::ranges::stable_sort(
+      hung, {}, [&](core::RankNumber rank) { return std::pair(ranks_[rank].step, ranks_[rank].progress_at); });
+  std::vector<core::EventBody> out;
+  for (const auto number : hung) {
+    auto& rank = ranks_[number];
     rank.reported = true;
     out.emplace_back(
-        core::RankHung{number_, static_cast<core::RankNumber>(i), section_name(rank.section), now - rank.progress_at});
+        core::RankHung{number_, number, rank.section, now - rank.progress_at, limit.time, limit.learned_from});
+  }
+  if (!hung.empty() && rules_.hung_after.count() == 0) {
+    const auto& first = ranks_[hung.front()];
+    limits_.note_hang(first.section, now - first.progress_at);
   }
   if (!draining_ && !queued_ && !time_limit_told_ &&
       passed(save_at(), started_at_ + stood_still_, still_since_.value_or(now))) {
@@ -249,11 +287,51 @@ std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
   return out;
 }
 
-bool AttemptWatch::hangs(const RankWatch& rank, core::Millis now) const {
-  if (!may_be_missed(rank) || !rank.joined || !passed(rules_.hung_after, rank.progress_at, now)) return false;
-  if (!rules_.heartbeats) return rank.has_steps;
+bool AttemptWatch::may_hang(const RankWatch& rank) const {
+  return may_be_missed(rank) && rank.joined && (rules_.heartbeats || rank.has_steps);
+}
+
+HangLimit AttemptWatch::own_limit(const RankWatch& rank) const {
+  constexpr std::uint64_t kFirstMoves = 2;
+  if (rank.moves < kFirstMoves) return {HangLimits::kGenerous, 0};
+  return limits_.of(rank.section);
+}
+
+HangLimit AttemptWatch::longest_limit() const {
+  HangLimit longest;
+  if (rules_.hung_after.count() > 0) return {rules_.hung_after, 0};
+  const RankWatch* last = nullptr;
+  for (const auto& rank : ranks_) {
+    const bool tells = rules_.heartbeats || rank.has_steps || rank.section != "init";
+    if (rank.exited || !rank.joined || !tells) continue;
+    if (last != nullptr && last->section == rank.section && std::min(last->moves, rank.moves) > 1) continue;
+    last = &rank;
+    const auto own = own_limit(rank);
+    if (own.time > longest.time) longest = own;
+  }
+  return longest;
+}
+
+// What counts is the rank's own word that nothing has moved. From its silence follows nothing here.
+bool AttemptWatch::hangs(const RankWatch& rank, core::Millis limit, core::Millis now) const {
+  if (!may_hang(rank) || !passed(limit, rank.progress_at, rank.told_at)) return false;
   // One that is not heard either is silent, which says more.
-  return !passed(rules_.silent_after, rank.heard_at, now);
+  return !rules_.heartbeats || !passed(rules_.silent_after, rank.heard_at, now);
+}
+
+std::optional<LeastProgress> AttemptWatch::least_progress(core::Millis now) const {
+  std::optional<LeastProgress> least;
+  double most = -1;
+  const auto limit = longest_limit();
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const auto& rank = ranks_[i];
+    if (!may_hang(rank)) continue;
+    const auto part = static_cast<double>((now - rank.progress_at).count()) / static_cast<double>(limit.time.count());
+    if (part <= most) continue;
+    most = part;
+    least = {static_cast<core::RankNumber>(i), rank.section, limit, rules_.hung_after.count() > 0, rank.progress_at};
+  }
+  return least;
 }
 
 // It was last heard before it was suspended.
@@ -283,6 +361,10 @@ std::string section_name(int section) {
   static constexpr std::array kNames = {"init", "data", "step", "checkpoint", "done"};
   return section >= 0 && section < static_cast<int>(kNames.size()) ? kNames[static_cast<std::size_t>(section)]
                                                                    : "unknown";
+}
+
+std::string section_name(int section, const std::string& own_name) {
+  return own_name.empty() ? section_name(section) : own_name;
 }
 
 }  // namespace ranks

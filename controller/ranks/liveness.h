@@ -8,14 +8,15 @@
 #include "core/event.h"
 #include "executors/executor.h"
 #include "muster/v1/job.pb.h"
+#include "ranks/hang_limits.h"
 
 namespace ranks {
 
-/// Per job, from spec.liveness. Zero turns a limit off.
+/// Per job, from spec.liveness. Zero turns a limit off, but that of hangs.
 struct LivenessRules {
   core::Millis silent_after{2500};
   core::Millis silent_after_vouched{15000};
-  core::Millis hung_after{1800000};
+  core::Millis hung_after{0};  // the user's word; 0: HangLimits
   core::Millis join_within{120000};
   core::Millis stop_grace{30000};
   core::Millis time_limit{0};
@@ -34,13 +35,33 @@ struct RankWatch {
   bool has_steps = false;  // it has told of a step, as any program may
   core::Millis heard_at{0};
   core::Millis progress_at{0};
+  /// The rank was heard without a gap since progress_at: the time until its next progress teaches.
+  bool may_teach = false;
+  std::uint64_t moves = 0;                    // how often its step was seen to grow in this attempt
+  core::Millis told_at{0};                    // it was last heard itself, and its step was known
   std::optional<core::Millis> vouched_at;     // its node last knew anything of it
   std::optional<core::Millis> asked_at;       // its node was last asked
   std::optional<core::Millis> stopped_since;  // its node says so, each time it is asked
   std::optional<core::Millis> gone_since;     // its node says the process is gone, but its end has not arrived
-  int section = 0;
+  std::string section = "init";
   core::Step step = 0;
   std::string node;
+};
+
+/// What a rank says of its progress.
+struct Progress {
+  core::Step step = 0;
+  std::string section;
+  bool blind = false;  // whoever speaks for it cannot know whether it has gone on
+};
+
+/// The rank that has gone without progress for the longest part of its limit.
+struct LeastProgress {
+  core::RankNumber rank = 0;
+  std::string section;
+  HangLimit limit;
+  bool is_set = false;  // the limit is liveness.hung_after
+  core::Millis since{0};
 };
 
 /// One attempt under watch. Pure: no thread, no clock, no I/O; every time is passed in, so that each rule is a table in
@@ -49,8 +70,7 @@ struct RankWatch {
 /// A rank is silent when unheard for silent_after while its node says "stopped" or knows nothing, for
 /// silent_after_vouched while its node says "alive", or kGonePatience after its node says "gone" without its end having
 /// arrived (executors report ends themselves, with the exit status, and that is the better news: a rank whose node says
-/// "ended" is never silent, and none that is suspended). A rank that reports
-/// but neither its step nor its section moves for hung_after hangs. Where nobody on a scheduler's node is heard and
+/// "ended" is never silent, and none that is suspended). Where nobody on a scheduler's node is heard and
 /// nothing there vouches for anyone, the node is lost, once for all its ranks. If such a node answers all the same, its
 /// ranks are silent, after silent_after_vouched: somebody has stopped the whole step, and the node is healthy. The
 /// first finding ends the attempt. Nobody is watched while the attempt is queued.
@@ -58,18 +78,29 @@ struct RankWatch {
 /// Any program's ranks need say nothing themselves, so their nodes are asked about each from time to time. One whose
 /// process is stopped for silent_after is silent. On a scheduler's node a task beside each vouches for it, if only by
 /// saying that it has ended; once it has, a node of which nobody is vouched for any more is lost. One that has told of
-/// a step of its own accord hangs like any other when none follows for hung_after. Nothing else is concluded.
+/// a step of its own accord hangs like any other. Nothing else is concluded.
+///
+/// A rank hangs when it says for longer than its limit that neither its step nor its section has moved. The limit is
+/// hung_after where the user has set it, else what the section's times have taught (HangLimits). Ranks wait for one
+/// another: one may evaluate while the others stand at a barrier. So a rank gets the longest of the limits of the
+/// sections that ranks of its attempt are in. The first steps of an attempt teach nothing, and the generous limit holds
+/// for them: programs compile and fill caches then.
 ///
 /// The time limit is of the time that the attempt runs: from the first word that it is suspended to the first that it
 /// is not, its clock stands still, as the scheduler's does.
 class AttemptWatch {
  public:
   AttemptWatch(LivenessRules rules, std::uint32_t world_size, core::AttemptNumber number, core::Millis now)
-      : rules_(rules), number_(number), started_at_(now), ranks_(world_size) {
+      : rules_(rules), number_(number), started_at_(now), ranks_(world_size), limits_(world_size) {
     fresh_start(now);
   }
 
-  void heard(core::RankNumber rank, core::Step step, int section, core::Millis now);
+  void heard(core::RankNumber rank, const Progress& progress, core::Millis now);
+  /// What an earlier attempt has learned, or this one.
+  void set_limits(HangLimits limits) { limits_ = std::move(limits); }
+  const HangLimits& limits() const { return limits_; }
+  /// nullopt: no rank can be found hung now.
+  std::optional<LeastProgress> least_progress(core::Millis now) const;
   /// Running longer than the controller has watched it, after a restart.
   void set_started(core::Millis at) { started_at_ = at; }
   /// A person changed it; 0: none.
@@ -116,12 +147,27 @@ class AttemptWatch {
   bool watched_by_node(const RankWatch& rank) const { return !rules_.heartbeats && may_be_missed(rank); }
   std::optional<core::EventBody> judge_by_node(core::RankNumber rank, executors::Vouch vouch, core::Millis now);
   std::optional<core::EventBody> judge_node(core::RankNumber rank, executors::Vouch vouch, core::Millis now);
-  bool hangs(const RankWatch& rank, core::Millis now) const;
+  bool may_hang(const RankWatch& rank) const;
+  HangLimit own_limit(const RankWatch& rank) const;
+  /// Of the sections that ranks are in, the longest limit.
+  HangLimit longest_limit() const;
+  bool hangs(const RankWatch& rank, core::Millis limit, core::Millis now) const;
+  void begin_anew(RankWatch& rank, core::Millis now);
+  void note_change(core::RankNumber rank, core::Millis now);
+  core::Millis last_change_by_other(core::RankNumber rank) const;
 
   LivenessRules rules_;
   core::AttemptNumber number_;
   core::Millis started_at_;
   std::vector<RankWatch> ranks_;
+  HangLimits limits_;
+  /// The newest change of a rank's section, and the newest one by another rank than that.
+  struct Change {
+    core::RankNumber rank = 0;
+    core::Millis at{-1};
+  };
+  Change last_change_;
+  core::Millis change_before_{-1};
   std::unordered_map<std::string, std::vector<core::RankNumber>> by_node_;  // those whose node is known
   /// Nobody on that rank's node was heard or vouched for within silent_after.
   bool node_is_silent(core::RankNumber rank, core::Millis now) const;
@@ -146,5 +192,7 @@ class AttemptWatch {
 
 /// The section's name as people read it: "init", "data", "step", "checkpoint", "done".
 std::string section_name(int section);
+/// The same, or the name that the program has given it.
+std::string section_name(int section, const std::string& own_name);
 
 }  // namespace ranks

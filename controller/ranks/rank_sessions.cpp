@@ -21,6 +21,8 @@ using base::Refusal;
 
 constexpr std::size_t kMostMetrics = 512;
 constexpr std::size_t kMostEndpoint = 300;
+/// An agent sends no larger one (beside/report.h).
+constexpr std::size_t kMostConfig = 64 << 10;
 constexpr std::size_t kTokensKept = 4096;
 /// What the store did not take of ranks that have ended.
 constexpr core::Millis kReadAgainAfter{1000};
@@ -36,7 +38,7 @@ RankSessions::RankSessions(Parts parts, base::DataFolder data, std::string secre
       errands_(threads),
       streams_({parts_.clock, parts_.live_ranks, parts_.metrics, parts_.changes, parts_.pace,
                 [this](const v1::HeartbeatRequest& request) { return write(request); }}),
-      tasks_({parts_.clock, parts_.executor, parts_.pace}) {
+      tasks_({parts_.clock, parts_.executor, parts_.pace, parts_.live_ranks}) {
   parts_.metrics.on_settled([this] { streams_.settle(); });
 }
 
@@ -96,8 +98,9 @@ Outcome<v1::RegisterResponse> RankSessions::register_rank(const v1::RegisterRequ
                             std::to_string(caller.job->world_size) +
                             " ranks; WORLD_SIZE must not be changed by the job");
   }
-  parts_.live_ranks.registered(caller.key, caller.rank, parts_.clock.monotonic());
-  join(caller, request.node(), request.pid());
+  parts_.live_ranks.registered(caller.key, caller.rank, parts_.clock.monotonic(), request.node(), request.pid());
+  // The agent of a program registers also to tell that no line can be read.
+  if (!caller.job->is_command) join(caller, request.node(), request.pid());
   v1::RegisterResponse response;
   response.set_directive(caller.directive);
   response.set_heartbeat_interval_ms(interval_of(caller).count());
@@ -157,8 +160,11 @@ RankStreams::Written RankSessions::write(Caller& caller, const v1::HeartbeatRequ
     parts_.executor.failing(caller.key, caller.rank);
   }
   RankStreams::Written written;
-  written.joined = join(caller, {}, 0);
+  const auto view = parts_.live_ranks.view(caller.key, caller.rank);
+  const bool reports = !caller.job->is_command || (view && view->reports);
+  written.joined = reports && join(caller, view ? view->node : std::string(), view ? view->pid : 0);
   written.resumed = tell_resumed(caller, request);
+  written.described = describe(caller);
   written.checkpoints = take_checkpoints(caller, request, false);
   return written;
 }
@@ -198,6 +204,21 @@ bool RankSessions::keeps_rows(const Caller& caller) {
   return !caller.job->removed_at && (caller.upcoming || caller.key.number <= caller.job->attempts.size());
 }
 
+// Rank 0 speaks for all.
+bool RankSessions::describe(const Caller& caller) {
+  if (caller.rank != 0 || caller.attempt() == nullptr) return false;
+  const auto view = parts_.live_ranks.view(caller.key, caller.rank);
+  if (!view || view->program == nullptr) return true;
+  const auto& words = *view->program;
+  if (words.config().size() > kMostConfig) return true;
+  const auto& known = caller.job->program;
+  const bool more_steps = words.total_steps() > 0 && words.total_steps() != known.total_steps;
+  const bool other_config = !words.config().empty() && words.config() != known.config;
+  if (!more_steps && !other_config) return true;
+  const core::ProgramDescribed described{caller.key.number, words.total_steps(), words.config()};
+  return parts_.event_log.report(caller.key.job, described).ok();
+}
+
 std::uint32_t RankSessions::take_metrics(const Caller& caller, const v1::HeartbeatRequest& request,
                                          core::Millis patience) {
   const auto count = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
@@ -222,7 +243,9 @@ std::uint32_t RankSessions::take_checkpoints(const Caller& caller, const v1::Hea
   for (const auto& checkpoint : request.checkpoints()) {
     const auto told = parts_.live_ranks.checkpoint_told(caller.key);
     if (!told || checkpoint.step() > *told) {
-      const core::CheckpointSaved saved{caller.key.number, checkpoint.step(), core::Millis(checkpoint.at_ms())};
+      const bool is_programs = !checkpoint.path().empty();
+      const core::CheckpointSaved saved{caller.key.number, checkpoint.step(), core::Millis(checkpoint.at_ms()),
+                                        checkpoint.path(), is_programs ? checkpoint.bytes() : -1};
       refused = refused || !parts_.event_log.report(caller.key.job, saved).ok();
       if (refused && !last_words) return accepted;
       if (refused) parts_.event_log.keep(caller.key.job, saved);
@@ -286,6 +309,7 @@ RankSessions::Late RankSessions::take_late(const v1::HeartbeatRequest& request, 
   const auto& caller = found.value();
   parts_.live_ranks.heartbeat(caller.key, caller.rank, request, parts_.clock.monotonic());
   tell_resumed(caller, request);
+  describe(caller);
   const bool checkpoints =
       take_checkpoints(caller, request, true) == static_cast<std::uint32_t>(request.checkpoints_size());
   const auto most = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
@@ -391,8 +415,12 @@ Outcome<std::shared_ptr<TaskStream>> RankSessions::open_task(const v1::RankKey& 
 }
 
 TaskStreams::Rank RankSessions::task_of(const Caller& caller) {
-  return {caller.key, caller.rank, interval_of_job(caller), jobs::stop_grace(*caller.spec, false),
-          jobs::stop_grace(*caller.spec, true)};
+  return {caller.key,
+          caller.rank,
+          interval_of_job(caller),
+          jobs::stop_grace(*caller.spec, false),
+          jobs::stop_grace(*caller.spec, true),
+          caller.job->is_command};
 }
 
 // On disk before rank 0 is answered, unless the disk takes its time: only a restart of the controller in the next

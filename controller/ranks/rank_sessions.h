@@ -106,6 +106,8 @@ class RankSessions {
   bool join(Caller& caller, const std::string& node, std::int64_t pid);
   /// False: where the attempt has gone on from is not in the history yet.
   bool tell_resumed(const Caller& caller, const muster::v1::HeartbeatRequest& request);
+  /// False: what the program told of its run is not in the history yet.
+  bool describe(const Caller& caller);
   /// How many of the request's metrics, counted from the first, are durable after `patience`.
   std::uint32_t take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request, core::Millis patience);
   /// How many of the request's checkpoints, counted from the first, are in the history.

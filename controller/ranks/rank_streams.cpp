@@ -54,6 +54,7 @@ class RankStreams::Stream : public AnsweringStream<HeartbeatRequest, v1::BeatRes
   // What must be written.
   std::optional<HeartbeatRequest> to_write_;
   bool working_ = false, joined_ = false, resumed_ = false, left_ = false;
+  bool described_ = true;
   // The newest answer.
   v1::Directive told_directive_ = v1::DIRECTIVE_CONTINUE;
   bool told_waits_ = false;
@@ -67,6 +68,7 @@ Outcome<bool> RankStreams::Stream::beat(const HeartbeatRequest& request) {
   if (moved || request.metrics_size() > 0) parts_.changes.bump(key_.job);
   std::lock_guard lock(mutex_);
   ++heard_;
+  if (rank_.rank == 0 && request.has_program()) described_ = false;
   take_rows(request);
   if (must_be_written(request, standing)) {
     to_write_ = request;
@@ -115,7 +117,7 @@ void RankStreams::Stream::take_rows(const HeartbeatRequest& request) {
 bool RankStreams::Stream::must_be_written(const HeartbeatRequest& request, const AttemptStanding& standing) const {
   if (request.checkpoints_size() > 0 && request.first_checkpoint() + request.checkpoints_size() > checkpoints_)
     return true;
-  if (standing.current && !joined_) return true;
+  if (standing.current && (!joined_ || !described_)) return true;
   if (rank_.rank == 0 && request.has_resumed_from_step() && !resumed_) return true;
   return request.leaving() && !left_;
 }
@@ -131,6 +133,8 @@ void RankStreams::Stream::work() {
     lock.lock();
     joined_ = joined_ || written.joined;
     resumed_ = resumed_ || written.resumed;
+    // Not if there has been more since the request.
+    described_ = described_ || (written.described && !(to_write_ && to_write_->has_program()));
     left_ = left_ || request.leaving();
     checkpoints_ = std::max(checkpoints_, request.first_checkpoint() + written.checkpoints);
   }
@@ -255,6 +259,11 @@ v1::TaskResponse TaskStreams::answer(const Rank& rank, const AttemptStanding& st
   const bool save = standing.directive == v1::DIRECTIVE_SAVE_AND_LEAVE;
   response.set_stop_why(executors::stop_word(standing.cause));
   response.set_stop_grace_ms((save ? rank.save_grace : rank.stop_grace).count());
+  if (!save || !rank.is_command) return response;
+  const auto now = parts_.clock.monotonic();
+  if (const auto step = parts_.live_ranks.leave_step(rank.attempt, rank.interval, now)) {
+    response.set_stop_at_step(*step);
+  }
   return response;
 }
 

@@ -29,6 +29,7 @@ class RankStreams {
   struct Written {
     bool joined = false;            // the rank's start is in the history
     bool resumed = false;           // where the attempt has gone on from is in the history
+    bool described = false;         // what the program told of its run is in the history
     std::uint32_t checkpoints = 0;  // durable, counted from the first
   };
   struct Parts {
@@ -81,6 +82,7 @@ class TaskStreams {
     base::Clock& clock;
     executors::Executor& executor;
     Pace& pace;
+    LiveRanks& live_ranks;
   };
   /// Whose task it is.
   struct Rank {
@@ -88,6 +90,7 @@ class TaskStreams {
     core::RankNumber rank = 0;
     core::Millis interval{0};                   // of the job
     core::Millis stop_grace{0}, save_grace{0};  // until SIGKILL
+    bool is_command = false;
   };
 
   explicit TaskStreams(Parts parts) : parts_(parts) {}

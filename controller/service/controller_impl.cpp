@@ -26,6 +26,22 @@ using base::Outcome;
 
 /// Between two words that tell how late heartbeats are read.
 constexpr core::Millis kProbeReading{500};
+/// The most of a reported trace that is kept.
+constexpr std::size_t kMostTrace = 8'000;
+
+/// What the program of a rank that has ended told of itself. Its own word on an error says more than the guess from the
+/// end of its log.
+void add_words(const v1::ProgramWords& words, core::RankExited& exited) {
+  exited.status = words.status();
+  exited.bad_lines = words.bad_lines();
+  exited.first_bad_line = words.first_bad_line();
+  const bool failed = exited.exit.code != 0 || exited.exit.signal != 0;
+  if (!failed || !words.has_error()) return;
+  const auto& error = words.error();
+  const bool both = !error.type().empty() && !error.message().empty();
+  exited.error = error.type() + (both ? ": " : "") + error.message();
+  exited.trace = error.trace().substr(0, kMostTrace);
+}
 
 class Impl final : public RunningController {
  public:
@@ -55,7 +71,10 @@ class Impl final : public RunningController {
             options_.threads),
         dependencies_(event_log_),
         progress_(event_log_, specs_, data_, options_.threads),
-        runner_({store, executor, clock, event_log_, specs_, admission_, partitions_, options_.excluded_for},
+        runner_({store, executor, clock, event_log_, specs_, admission_, partitions_, options_.excluded_for,
+                 [this](const core::AttemptKey& key, core::Millis interval) {
+                   return live_ranks_.leave_step(key, interval, clock_.monotonic());
+                 }},
                 options_.threads),
         sessions_({clock, executor, event_log_, metrics_, live_ranks_, specs_, changes_, hearing_, pace_}, data_,
                   secret_, options_.threads),
@@ -309,6 +328,7 @@ void Impl::take_fact(core::JobId job, core::EventBody body) {
       if (exited->last_words.empty()) exited->last_words = told->leaving_reason;
       if (exited->error.empty() && exited->exit.code != 0) exited->error = told->leaving_reason;
       exited->step = told->step;
+      if (told->program != nullptr) add_words(*told->program, *exited);
     }
   }
   progress_.take(job, std::move(body));

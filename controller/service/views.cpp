@@ -10,6 +10,7 @@
 #include "jobfile/secrets.h"
 #include "jobfile/spec.h"
 #include "schema/series.h"
+#include "service/program_views.h"
 
 namespace service {
 namespace {
@@ -44,6 +45,7 @@ void fill_attempt(const core::Attempt& attempt, v1::Attempt& out) {
   set_exit(attempt.culprit_exit, out);
   if (attempt.culprit) out.set_rank(*attempt.culprit);
   out.set_error(attempt.error);
+  out.set_trace(attempt.trace);
   out.set_queued_at(base::time_text(attempt.queued_at));
   if (attempt.scheduler_job) out.set_scheduler_job(core::to_string(*attempt.scheduler_job));
   for (const auto& rank : attempt.ranks) {
@@ -70,7 +72,7 @@ void fill_rank(const core::Job& job, const core::Attempt& attempt, core::RankNum
   out.set_stopped_by_muster(core::is_stopped_by_muster(attempt, number));
   if (!job.is_command) out.set_step(0);
   if (live && live->heard_at) {
-    out.set_section(ranks::section_name(live->section));
+    out.set_section(live->section);
     out.set_last_heartbeat_ms(std::max<std::int64_t>(0, (now - *live->heard_at).count()));
     out.set_step(live->step);
     out.set_memory_bytes(live->memory_bytes);
@@ -201,6 +203,7 @@ Outcome<v1::WhyResponse> Views::why(core::JobId id) {
     if (const auto spec = parts_.specs.get(id)) {
       for (auto& note : jobfile::idle_keys(*spec, job->reports())) out.add_notes(std::move(note));
     }
+    if (auto note = progress_note(*job); !note.empty()) out.add_notes(std::move(note));
     return out;
   });
 }
@@ -272,7 +275,48 @@ v1::Job Views::line(const store::JobRow& row, const core::Job* open) {
   const bool reports = !row.is_command || (newest && newest->resumed_from_step) || row.last_checkpoint_step > 0;
   fill_newest(newest ? parts_.newest.get(row.id) : std::nullopt, reports, out);
   if (spec != nullptr) out.set_steps_total(jobfile::whole_of(spec->recipe(), "train.steps"));
+  if (out.steps_total() == 0) out.set_steps_total(row.total_steps);
+  out.set_program_status(row.program_status);
+  if (open != nullptr && newest) {
+    const auto live = parts_.live_ranks.view({row.id, newest->number}, 0);
+    if (live && live->program) out.set_program_status(live->program->status());
+  }
   return out;
+}
+
+std::optional<ranks::LeastProgress> Views::least_progress(const core::Job& job) {
+  const auto* attempt = job.current();
+  if (attempt == nullptr || core::is_ended(job.state)) return std::nullopt;
+  return parts_.live_ranks.least_progress({job.id, attempt->number}, parts_.clock.monotonic());
+}
+
+std::string Views::progress_note(const core::Job& job) {
+  const auto least = least_progress(job);
+  return least ? no_progress_note(*least, parts_.clock.monotonic()) : std::string();
+}
+
+/// What the program has told of itself: what the history knows, and on top what ranks that run have said.
+void Views::fill_program(const core::Job& job, v1::Job& out) {
+  const auto& program = job.program;
+  *out.mutable_config() = settings_of(program.config);
+  fill_checkpoints(program, out);
+  out.set_program_status(program.status);
+  auto lines = program.bad_lines;
+  auto first = program.first_bad_line;
+  const auto* attempt = job.current();
+  for (core::RankNumber rank = 0; attempt != nullptr && rank < attempt->ranks.size(); ++rank) {
+    if (attempt->ranks[rank].state == core::RankState::kExited) continue;
+    const auto live = parts_.live_ranks.view({job.id, attempt->number}, rank);
+    if (!live || live->program == nullptr) continue;
+    const auto& words = *live->program;
+    if (rank == 0) out.set_program_status(words.status());
+    if (words.bad_lines() == 0) continue;
+    if (lines == 0) first = "rank " + std::to_string(rank) + ", " + words.first_bad_line();
+    lines += words.bad_lines();
+  }
+  if (auto note = bad_lines_note(lines, first); !note.empty()) out.add_notes(std::move(note));
+  if (auto note = progress_note(job); !note.empty()) out.add_notes(std::move(note));
+  if (const auto least = least_progress(job)) out.set_hang_limit(hang_limit_text(*least));
 }
 
 v1::Job Views::view(const jobs::JobPtr& of) {
@@ -315,7 +359,9 @@ v1::Job Views::view(const jobs::JobPtr& of) {
     out.add_notes("This job reports " + std::to_string(schema::kMostSeries) +
                   " series, as many as are kept of a job; values of further ones are left out.");
   }
+  fill_program(job, out);
   out.set_steps_total(jobfile::whole_of(spec->recipe(), "train.steps"));
+  if (out.steps_total() == 0) out.set_steps_total(job.program.total_steps);
   out.set_checkpoint_folder(jobs::checkpoint_folder(*spec, job.id, parts_.data).string());
   *out.mutable_spec() = *spec;
   jobfile::mask_secrets(*out.mutable_spec());

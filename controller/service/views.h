@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "service/parts.h"
@@ -29,6 +30,9 @@ class Views {
   jobs::JobPtr with_attempt(core::JobId id, core::AttemptNumber attempt);
   /// Asks every part that may know why the job waits.
   Standing standing(const core::Job& job);
+  std::optional<ranks::LeastProgress> least_progress(const core::Job& job);
+  std::string progress_note(const core::Job& job);
+  void fill_program(const core::Job& job, muster::v1::Job& out);
   /// A line of a list: the newest attempt alone, no spec, no ranks.
   muster::v1::Job line(const store::JobRow& row, const core::Job* open);
 

@@ -16,7 +16,7 @@ namespace {
   "j.submitted_at_ms, j.started_at_ms, j.ended_at_ms, j.next_attempt_at_ms, "                             \
   "a.number, a.state, a.cause, a.reason, a.reason_started, a.culprit, a.culprit_code, a.culprit_signal, " \
   "a.started_at_ms, a.running_at_ms, a.ended_at_ms, a.resumed_from_step, a.handle, a.queued_at_ms, "      \
-  "a.scheduler_job, a.scheduler_element, j.sweep, j.sweep_index "                                         \
+  "a.scheduler_job, a.scheduler_element, j.total_steps, j.program_status, j.sweep, j.sweep_index "        \
   "FROM wanted JOIN jobs j ON j.id = wanted.id LEFT JOIN attempts a ON a.job_id = j.id AND "              \
   "a.number = (SELECT max(number) FROM attempts WHERE job_id = j.id) ORDER BY j.id DESC"
 
@@ -89,7 +89,8 @@ JobRow read_job_row(const Query& row) {
              job.submitted_at, job.started_at, job.ended_at, job.next_attempt_at);
   job.state = job_state(state);
   job.newest_attempt = read_attempt(row, 12);
-  row.get_to(28, job.sweep, job.sweep_index);  // both are null if the job is in no sweep
+  row.get_to(28, job.total_steps, job.program_status);
+  row.get_to(30, job.sweep, job.sweep_index);  // both are null if the job is in no sweep
   return job;
 }
 

@@ -42,10 +42,10 @@ void insert_job(Connection& connection, const Commit& commit, const JobRow& job)
 
 void update_job(Connection& connection, const JobRow& job) {
   connection.run(
-      "UPDATE jobs SET state = ?, reason = ?, version = ?, last_checkpoint_step = ?, started_at_ms = ?, "
-      "ended_at_ms = ?, next_attempt_at_ms = ? WHERE id = ?",
-      job.state, job.reason, job.version, job.last_checkpoint_step, job.started_at, job.ended_at, job.next_attempt_at,
-      job.id);
+      "UPDATE jobs SET state = ?, reason = ?, version = ?, last_checkpoint_step = ?, total_steps = ?, "
+      "program_status = ?, started_at_ms = ?, ended_at_ms = ?, next_attempt_at_ms = ? WHERE id = ?",
+      job.state, job.reason, job.version, job.last_checkpoint_step, job.total_steps, job.program_status, job.started_at,
+      job.ended_at, job.next_attempt_at, job.id);
 }
 
 /// Marks the job as removed and deletes its spec, which may hold secrets.

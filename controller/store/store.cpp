@@ -40,6 +40,8 @@ JobRow row_of(const core::Job& job) {
   row.state = job.state;
   row.version = job.version;
   row.last_checkpoint_step = job.last_checkpoint_step;
+  row.total_steps = job.program.total_steps;
+  row.program_status = job.program.status;
   row.submitted_at = job.submitted_at;
   row.ended_at = job.ended_at;
   row.next_attempt_at = job.next_attempt_at;
@@ -52,6 +54,7 @@ JobRow row_of(const core::Job& job) {
   if (job.current() != nullptr) {
     row.newest_attempt = *job.current();
     row.newest_attempt->ranks.clear();
+    row.newest_attempt->trace.clear();
   }
   return row;
 }

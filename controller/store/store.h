@@ -80,6 +80,8 @@ struct JobRow {
   core::JobState state = core::JobState::kPending;
   std::int64_t version = 0;
   core::Step last_checkpoint_step = 0;
+  core::Step total_steps = 0;  // as the program told; 0: not told
+  std::string program_status;  // as in core::ProgramFacts
   core::Time submitted_at{};
   std::optional<core::Time> started_at, ended_at, next_attempt_at;
   std::optional<core::Attempt> newest_attempt;  // without ranks

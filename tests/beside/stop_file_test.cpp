@@ -17,6 +17,8 @@ TEST(StopFile, SaysWhyAndWhetherToSaveAndUntilWhen) {
   EXPECT_EQ(json.at("why"), "preempted");
   EXPECT_EQ(json.at("save"), true);
   EXPECT_DOUBLE_EQ(json.at("deadline").get<double>(), 1'795'474'243.005);
+  EXPECT_FALSE(json.contains("at_step"));
+  EXPECT_EQ(nlohmann::json::parse(to_text({"preempted", true, 0, 1240})).at("at_step"), 1240);
   EXPECT_EQ(nlohmann::json::parse(to_text({"peer_failed", false, 0})).at("save"), false);
 }
 

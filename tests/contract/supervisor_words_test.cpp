@@ -20,7 +20,8 @@ std::vector<StopCommand> commands_in(std::string_view lines) {
 }
 
 TEST(StopCommand, ComesBackAsItWas) {
-  for (const auto& command : {StopCommand{30s, "preempted", true}, StopCommand{0ms, "peer_failed", false}}) {
+  for (const auto& command : {StopCommand{30s, "preempted", true}, StopCommand{0ms, "peer_failed", false},
+                              StopCommand{30s, "requeued", true, 1240}}) {
     EXPECT_EQ(commands_in(to_lines(command)), std::vector{command});
   }
   EXPECT_EQ(to_lines({1500ms}), "stop 1500\n");
@@ -29,10 +30,11 @@ TEST(StopCommand, ComesBackAsItWas) {
 // What a supervisor of the first version understands.
 TEST(StopCommand, EndsWithALineThatEverySupervisorUnderstands) {
   EXPECT_EQ(to_lines({1500ms, "preempted", true}), "why preempted save\nstop 1500\n");
+  EXPECT_EQ(to_lines({1500ms, "preempted", true, 1240}), "at 1240\nwhy preempted save\nstop 1500\n");
 }
 
 TEST(StopCommand, TheFirstReasonStaysAndGarbageIsPassedOver) {
-  EXPECT_EQ(commands_in("why a save\nstop 9\nwhy b\nstop x\nstop -1\nfly\n"),
+  EXPECT_EQ(commands_in("why a save\nstop 9\nat 7\nwhy b\nstop x\nstop -1\nfly\n"),
             (std::vector{StopCommand{9ms, "a", true}, StopCommand{0ms, "a", true}}));
 }
 

@@ -1,6 +1,8 @@
 // Goal: any program that writes a report file has curves, progress, a true FROM and hang detection, as recipes have.
 // Method: a shell script and a plain Python loop under the real controller, which is killed meanwhile in one story.
+#include <fstream>
 #include <map>
+#include <sstream>
 #include <thread>
 
 #include "system/world.h"
@@ -105,6 +107,99 @@ if run.attempt == 1:
   const auto done = world.until_state(job, "succeeded");
   ASSERT_EQ(done.at("attempts").size(), 2u);
   EXPECT_EQ(done.at("attempts")[0].at("cause"), "rank_hung") << done;
+}
+
+TEST(Reports, AHangIsNamedWithinWhatTheStepsHaveTaught) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(python_job(R"(
+import muster, time
+run = muster.init()
+for step in range(1, 61):
+    run.log(step, loss=1.0)
+    time.sleep(0.1)
+    if step == 40 and run.attempt == 1: time.sleep(600)
+)",
+                                           "[requeue]\nbackoff_initial = \"100ms\"\n"));
+  const auto done = world.until_state(job, "succeeded");
+  ASSERT_EQ(done.at("attempts").size(), 2u);
+  EXPECT_EQ(done.at("attempts")[0].at("cause"), "rank_hung") << done;
+  const std::string reason = done.at("attempts")[0].at("reason");
+  EXPECT_NE(reason.find("in section step; its limit is 10 s, learned from "), std::string::npos) << reason;
+}
+
+TEST(Reports, WhatAProgramSaysOfItselfReachesPeopleAndStays) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(python_job(R"(
+import muster, os, time
+run = muster.init(total_steps=80, config={"lr": 0.5, "optimizer": {"name": "adam"}, "api_key": "hidden"})
+open(os.environ["MUSTER_REPORT"], "a").write("no report at all\n")
+run.status("evaluates the model")
+run.log(7, loss=1.0)
+path = os.path.abspath("ckpt-7")
+open(path, "w").write("1234")
+run.checkpoint(path, 7)
+with run.section("evaluate"):
+    run.flush()
+    while not os.path.exists("go-on"): time.sleep(0.01)
+raise ValueError("the data is gone")
+)",
+                                           "[requeue]\nmax_failed = 0\n"));
+  const auto live = world.until(job, [&](const Json& view) {
+    return !view.at("ranks").empty() && view.at("ranks")[0].at("section") == "evaluate" &&
+           view.at("checkpoints").size() == 1;
+  });
+  EXPECT_EQ(live.at("program_status"), "evaluates the model") << live;
+  EXPECT_EQ(live.at("steps_total"), 80);
+  EXPECT_EQ(live.at("hang_limit"), "30 min, until 20 times have taught another, in section evaluate");
+  world.kill_daemon();
+  world.start_daemon();
+  std::ofstream(world.folder() / "go-on") << "1";
+  const auto done = world.until_state(job, "failed");
+  EXPECT_EQ(done.at("program_status"), "evaluates the model") << done;
+  EXPECT_EQ(done.at("steps_total"), 80);
+  EXPECT_EQ(done.at("config").at("lr"), "0.5");
+  EXPECT_EQ(done.at("config").at("optimizer.name"), "adam");
+  EXPECT_EQ(done.at("config").at("api_key"), "********");
+  const auto& saved = done.at("checkpoints")[0];
+  EXPECT_EQ(saved.at("step"), 7);
+  EXPECT_EQ(saved.at("bytes"), 4);
+  EXPECT_TRUE(std::string(saved.at("path")).ends_with("/ckpt-7")) << saved;
+  EXPECT_EQ(done.at("attempts")[0].at("error"), "ValueError: the data is gone");
+  EXPECT_NE(std::string(done.at("attempts")[0].at("trace")).find("raise ValueError"), std::string::npos);
+  EXPECT_NE(done.at("notes").dump().find("1 line of its report files cannot be read"), std::string::npos)
+      << done.at("notes");
+  const auto list = Json::parse(world.cli({"list", "--json"}).out);
+  EXPECT_EQ(list.at(0).at("program_status"), "evaluates the model");
+  EXPECT_EQ(list.at(0).at("steps_total"), 80);
+}
+
+TEST(Reports, RanksOfUnlikeSpeedLeaveAfterTheSameStep) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(python_job(R"(
+import muster, os, time
+run = muster.init(total_steps=100000)
+if run.attempt == 1:
+    for step in range(1, 100000):
+        time.sleep(0.02 if run.rank == 0 else 0.03)
+        run.log(step, loss=1.0)
+        if run.should_stop(step):
+            open(f"left-{run.rank}", "w").write(f"{step} {run.stop.at_step}")
+            run.leave()
+)",
+                                           "[resources]\nranks_per_node = 2\nstop_grace = \"1m\"\n"));
+  until_reported(world, job, 20);
+  world.until(job, [&](const Json& view) { return view.at("ranks")[1].at("step").is_number(); });
+  EXPECT_EQ(world.cli({"requeue", job}).exit, 0);
+  world.until_state(job, "succeeded");
+  const auto first = read_file(world.folder() / "left-0");
+  EXPECT_EQ(read_file(world.folder() / "left-1"), first);
+  std::istringstream words(first);
+  int step = 0, at_step = -1;
+  words >> step >> at_step;
+  EXPECT_EQ(step, at_step) << first;
 }
 
 TEST(Reports, NothingIsLostWhileTheControllerIsAway) {

@@ -61,6 +61,7 @@ function Facts({ job, now }: { job: Job; now: number }) {
   const waited = between(job.submitted_at, job.started_at || job.ended_at, now) ?? 0;
   const hasLoss = job.series.some(isLoss);
   const facts: [string, preact.ComponentChildren][] = [
+    ...shown(!!job.program_status, "Status", job.program_status),
     ...shown(recipe || (job.step ?? 0) > 0, "Step", <ProgressBar job={job} />),
     ...shown(recipe || hasLoss || !!job.loss, "Loss", hasLoss && job.loss === null ? "no number" : formatNumber(job.loss)),
     ...quality(job),

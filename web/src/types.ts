@@ -75,6 +75,7 @@ export interface Job {
   ranks_total: number;
   step: number | null;
   steps_total: number;
+  program_status?: string; // what the program says that it does
   last_checkpoint_step: number;
   loss: number | null;
   tokens_per_s: number | null;

@@ -57,7 +57,18 @@ class GrpcReporter final : public Reporter {
   }
 
   void checkpoint_saved(std::int64_t step, std::int64_t bytes, double ms) override {
+    checkpoint_saved_at("", step, bytes, ms);
+  }
+
+  void program(const ProgramWords& words) override {
+    std::lock_guard lock(mutex_);
+    words_ = words;
+    ++words_number_;
+  }
+
+  void checkpoint_saved_at(const std::string& path, std::int64_t step, std::int64_t bytes, double ms) override {
     muster::v1::CheckpointSaved saved;
+    saved.set_path(fit_reason(path));
     saved.set_step(step);
     saved.set_bytes(bytes);
     saved.set_took_ms(ms);
@@ -104,6 +115,7 @@ class GrpcReporter final : public Reporter {
   void drop_refused();
   muster::v1::HeartbeatRequest heartbeat() const;
   void add_last_words(muster::v1::HeartbeatRequest& request) const;
+  void add_program(muster::v1::HeartbeatRequest& request) const;
   /// What cannot be sent now is not to be lost with this process. False: the files stand still.
   bool keep_unsent();
   void end_files(Lock& lock, bool told_all);
@@ -135,6 +147,9 @@ class GrpcReporter final : public Reporter {
   std::int64_t step_ = 0;
   double step_ms_ = 0;
   std::optional<std::int64_t> resumed_from_;
+  ProgramWords words_;
+  std::uint64_t words_number_ = 0;  // counts the calls of program()
+  std::uint64_t words_told_ = 0;    // the newest of them that the controller has got
   std::optional<Leaving> leaving_;
   bool told_loss_ = false;
   bool quit_ = false;

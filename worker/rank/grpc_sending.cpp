@@ -56,6 +56,8 @@ v1::HeartbeatRequest GrpcReporter::heartbeat() const {
   *request.mutable_key() = key_;
   request.set_step(step_);
   request.set_section(wire(section_));
+  request.set_section_name(words_.section.empty() ? wire_name(section_) : words_.section);
+  request.set_blind(words_.blind);
   if (!options_.for_another) {
     const auto memory = os::process_memory();
     request.set_memory_bytes(memory.resident_bytes);
@@ -66,7 +68,12 @@ v1::HeartbeatRequest GrpcReporter::heartbeat() const {
   return request;
 }
 
+void GrpcReporter::add_program(v1::HeartbeatRequest& request) const {
+  if (words_number_ > 0) *request.mutable_program() = wire(words_);
+}
+
 void GrpcReporter::add_last_words(v1::HeartbeatRequest& request) const {
+  add_program(request);
   request.set_leaving(true);
   // muster-worker says so before it leaves, and ranks are put in order by that. Of another process it would come late.
   if (!options_.for_another) request.set_exit_code(leaving_->exit_code);
@@ -81,6 +88,8 @@ GrpcReporter::Sent GrpcReporter::send_beat(Lock& lock) {
   GrpcOutbox::Batch batch;
   if (!probing) batch = outbox_.fill(request);
   const bool last = leaving_ && !probing && outbox_.fits_one_batch();
+  const auto words = words_number_;
+  if (opens || words_told_ != words) add_program(request);
   if (last) add_last_words(request);
   request.set_first_metric(batch.first_step);
   request.set_first_checkpoint(batch.first_checkpoint);
@@ -108,6 +117,7 @@ GrpcReporter::Sent GrpcReporter::send_beat(Lock& lock) {
   if (!written || stream_->end() || (waits && opens && !heard()) || (!opens && unanswered)) {
     return beat_ended(lock, batch);
   }
+  words_told_ = words;
   if (probing) {
     drop_refused();
     return Sent::kMore;
@@ -170,6 +180,8 @@ GrpcReporter::Sent GrpcReporter::send_heartbeat(Lock& lock) {
   GrpcOutbox::Batch batch;
   if (!probing) batch = outbox_.fill(request);
   const bool last = leaving_ && !probing && outbox_.fits_one_batch();
+  const auto words = words_number_;
+  if (words_told_ != words) add_program(request);
   if (last) add_last_words(request);
   v1::HeartbeatResponse response;
   const auto limit = call_limit();
@@ -179,6 +191,7 @@ GrpcReporter::Sent GrpcReporter::send_heartbeat(Lock& lock) {
   if (status.error_code() == grpc::StatusCode::INVALID_ARGUMENT && !batch.empty()) suspect_ = true;
   if (!status.ok()) return failed(status);
 
+  words_told_ = words;
   heard(response.directive(), response.heartbeat_interval_ms());
   if (probing) {
     drop_refused();
@@ -191,6 +204,7 @@ GrpcReporter::Sent GrpcReporter::send_heartbeat(Lock& lock) {
 }
 
 GrpcReporter::Sent GrpcReporter::failed(const grpc::Status& status) {
+  words_told_ = 0;  // a controller that was started anew knows nothing of them
   // It has lost its store, or been given an older one; a controller that learns of this rank again may keep it.
   if (status.error_code() == grpc::StatusCode::NOT_FOUND) registered_ = false;
   if (!away_ && !quit_) {

@@ -12,15 +12,22 @@ namespace {
 
 namespace v1 = muster::v1;
 constexpr std::size_t kMaxReason = 2'000;
+constexpr std::size_t kMaxStatus = 500;
+constexpr std::size_t kMaxTrace = 8'000;
+
+/// The beginning of a text, as protobuf takes it.
+std::string fit(std::string_view text, std::size_t most) {
+  auto fitting = schema::valid_utf8(text);
+  std::size_t end = std::min(fitting.size(), most);
+  while (end < fitting.size() && (static_cast<unsigned char>(fitting[end]) & 0xC0) == 0x80) --end;
+  fitting.resize(end);
+  return fitting;
+}
 
 }  // namespace
 
 std::string fit_reason(std::string_view text) {
-  auto reason = schema::valid_utf8(text);
-  std::size_t end = std::min(reason.size(), kMaxReason);
-  while (end < reason.size() && (static_cast<unsigned char>(reason[end]) & 0xC0) == 0x80) --end;
-  reason.resize(end);
-  return reason;
+  return fit(text, kMaxReason);
 }
 
 v1::Section wire(Section section) {
@@ -30,6 +37,7 @@ v1::Section wire(Section section) {
     case Section::kData:
       return v1::SECTION_DATA;
     case Section::kStep:
+    case Section::kEvaluate:
       return v1::SECTION_STEP;
     case Section::kCheckpoint:
       return v1::SECTION_CHECKPOINT;
@@ -37,6 +45,26 @@ v1::Section wire(Section section) {
       return v1::SECTION_DONE;
   }
   return v1::SECTION_INIT;
+}
+
+std::string wire_name(Section section) {
+  return section == Section::kEvaluate ? "evaluate" : "";
+}
+
+v1::ProgramWords wire(const ProgramWords& words) {
+  v1::ProgramWords out;
+  out.set_status(fit(words.status, kMaxStatus));
+  out.set_total_steps(words.total_steps);
+  out.set_config(words.config);
+  if (words.error) {
+    auto& error = *out.mutable_error();
+    error.set_type(fit(words.error->type, kMaxStatus));
+    error.set_message(fit(words.error->message, kMaxReason));
+    error.set_trace(fit(words.error->trace, kMaxTrace));
+  }
+  out.set_bad_lines(words.bad_lines);
+  out.set_first_bad_line(fit(words.first_bad_line, kMaxStatus));
+  return out;
 }
 
 v1::RankKey key_of(const RankEnvironment& environment) {

@@ -15,6 +15,10 @@ namespace worker {
 /// ever.
 std::string fit_reason(std::string_view text);
 muster::v1::Section wire(Section section);
+/// The name of a section for which the wire has no word; empty: it has one.
+std::string wire_name(Section section);
+/// What a program says of itself, with texts as protobuf takes them, each of bounded length.
+muster::v1::ProgramWords wire(const ProgramWords& words);
 /// Throws std::invalid_argument naming the variable when the environment has no job or attempt.
 muster::v1::RankKey key_of(const RankEnvironment& environment);
 /// Throws std::invalid_argument when the environment has no controller.

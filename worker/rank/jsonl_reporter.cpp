@@ -75,6 +75,8 @@ std::string_view to_string(Section section) {
       return "checkpoint";
     case Section::kDone:
       return "done";
+    case Section::kEvaluate:
+      return "evaluate";
   }
   return "init";
 }

@@ -50,7 +50,7 @@ class JsonlReporter : public Reporter {
   bool warned_ = false;
 };
 
-/// "init", "data", "step", "checkpoint" or "done".
+/// "init", "data", "step", "checkpoint", "done" or "evaluate".
 std::string_view to_string(Section section);
 
 /// Unix time in milliseconds.

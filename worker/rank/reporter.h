@@ -32,7 +32,24 @@ struct StepReport {
 };
 
 /// What the rank is busy with; hang limits differ by section.
-enum class Section { kInit, kData, kStep, kCheckpoint, kDone };
+enum class Section { kInit, kData, kStep, kCheckpoint, kDone, kEvaluate };
+
+/// What a program says of itself, besides its steps: the newest of each.
+struct ProgramWords {
+  struct Error {
+    std::string type, message, trace;
+    bool operator==(const Error&) const = default;
+  };
+  std::string section;           ///< the name of a section that is none of Section; empty: none
+  std::string status;            ///< what it does, in a few words; empty: not told
+  std::int64_t total_steps = 0;  ///< 0: not told
+  std::string config;            ///< a JSON object; empty: not told
+  std::optional<Error> error;    ///< why it ends
+  std::uint64_t bad_lines = 0;   ///< lines of its report file that could not be read, or only in part
+  std::string first_bad_line;    ///< what was wrong with the first of them
+  bool blind = false;            ///< its report file cannot be read now
+  bool operator==(const ProgramWords&) const = default;
+};
 
 /// What the rank has been asked to do. Ordered: a later one wins over an earlier one.
 enum class StopKind {
@@ -65,6 +82,14 @@ class Reporter {
 
   /// The checkpoint of `step` is complete and valid on disk; `bytes` is what this rank wrote.
   virtual void checkpoint_saved(std::int64_t step, std::int64_t bytes, double ms) = 0;
+
+  /// The same of a program of its own, with the place of the checkpoint.
+  virtual void checkpoint_saved_at(const std::string& /*path*/, std::int64_t step, std::int64_t bytes, double ms) {
+    checkpoint_saved(step, bytes, ms);
+  }
+
+  /// What a program of its own says of itself; each call replaces the former. muster-worker says nothing here.
+  virtual void program(const ProgramWords& /*words*/) {}
 
   /// What the controller asks for. Signals are not included: see rank/signals.h. Cheap; asked at every step.
   virtual StopKind stop_requested() const = 0;

@@ -361,7 +361,9 @@ class Trainer::Run {
         static_cast<double>(split_.batch_size * recipe_->tokens_per_sample()) / report.step_ms * 1e3;
     if (train.validation_every_steps > 0 && recipe_->validation_samples() > 0 &&
         (step_ % train.validation_every_steps == 0 || step_ == train.steps)) {
+      reporter_.section(Section::kEvaluate);
       measures.validation_loss = validate();
+      reporter_.section(Section::kStep);
     }
     report.values = measures.values();
     const os::ProcessMemory memory = os::process_memory();

@@ -134,7 +134,7 @@ void Follower::read() {
 
 void Follower::send_stop() {
   const auto left = std::chrono::ceil<milliseconds>(*kill_at_ - Clock::now());
-  const auto command = contract::to_lines({std::max(left, milliseconds(0)), stop_.why, stop_.save});
+  const auto command = contract::to_lines({std::max(left, milliseconds(0)), stop_.why, stop_.save, stop_.at_step});
   // Never split: it is short, and the socket's buffer has room or takes nothing. A supervisor that does not read gets
   // it at the next connection.
   ::send(socket_.native_handle(), command.data(), command.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

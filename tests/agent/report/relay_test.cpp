@@ -31,9 +31,31 @@ class Told {
     return lines_;
   }
 
+  void set_path(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    path_ = path;
+  }
+  void set_words(const worker::ProgramWords& words) {
+    const std::lock_guard lock(mutex_);
+    words_ = words;
+    news_.notify_all();
+  }
+  std::string path() {
+    const std::lock_guard lock(mutex_);
+    return path_;
+  }
+  /// Waits until the words are as `is` says.
+  worker::ProgramWords words(const std::function<bool(const worker::ProgramWords&)>& is) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(news_.wait_for(lock, 10s, [&] { return is(words_); }));
+    return words_;
+  }
+
  private:
   std::mutex mutex_;
   std::condition_variable news_;
+  std::string path_;
+  worker::ProgramWords words_;
   std::vector<std::string> lines_;
 };
 
@@ -55,6 +77,11 @@ class FakeReporter : public worker::Reporter {
   void checkpoint_saved(std::int64_t step, std::int64_t bytes, double) override {
     told_.add("checkpoint " + std::to_string(step) + " " + std::to_string(bytes));
   }
+  void checkpoint_saved_at(const std::string& path, std::int64_t step, std::int64_t bytes, double ms) override {
+    told_.set_path(path);
+    checkpoint_saved(step, bytes, ms);
+  }
+  void program(const worker::ProgramWords& words) override { told_.set_words(words); }
   worker::StopKind stop_requested() const override { return worker::StopKind::kNone; }
   bool assigns_rendezvous() const override { return false; }
   worker::Endpoint rendezvous(std::optional<worker::Endpoint>) override { return {}; }
@@ -116,12 +143,40 @@ TEST_F(RelayTest, AProgramThatReportsNothingIsNeverHeardOf) {
   EXPECT_EQ(connections_, 0);
 }
 
-TEST_F(RelayTest, BadLinesAloneDoNotConnect) {
-  append("no report at all\n");
+TEST_F(RelayTest, BadLinesAloneAreToldToo) {
+  append("no report at all\nand another one\n");
   Relay relay(file_, connect());
   relay.ended({.code = 0, .signal = 0});
   ASSERT_TRUE(relay.wait(Clock::now() + 10s));
-  EXPECT_EQ(connections_, 0);
+  const auto words = told_.words([](const auto& now) { return now.bad_lines == 2; });
+  EXPECT_EQ(words.first_bad_line, "line 1: \"no report at all\" is no JSON object");
+  EXPECT_EQ(told_.lines(1), std::vector<std::string>{"leaving 0"});
+}
+
+TEST_F(RelayTest, TellsWhatTheProgramSaysOfItself) {
+  append(R"({"total_steps":60,"config":{"lr":0.5}}
+{"status":"downloads data"}
+{"step":1,"loss":2}
+{"section":"evaluate"}
+{"checkpoint":"/ckpt/1","step":1,"bytes":7}
+)");
+  Relay relay(file_, connect());
+  auto words = told_.words([](const auto& now) { return now.section == "evaluate"; });
+  EXPECT_EQ(words.total_steps, 60);
+  EXPECT_EQ(words.config, R"({"lr":0.5})");
+  EXPECT_EQ(words.status, "downloads data");
+  EXPECT_EQ(told_.path(), "/ckpt/1");
+  append("{\"section\":\"step\"}\n");
+  EXPECT_EQ(told_.words([](const auto& now) { return now.section.empty(); }).status, "downloads data");
+}
+
+TEST_F(RelayTest, AnErrorAfterWhichTheProgramWentOnIsForgotten) {
+  append("{\"error\":{\"type\":\"ValueError\",\"message\":\"no\",\"trace\":\"t\"}}\n");
+  Relay relay(file_, connect());
+  const auto words = told_.words([](const auto& now) { return now.error.has_value(); });
+  EXPECT_EQ(*words.error, (worker::ProgramWords::Error{"ValueError", "no", "t"}));
+  append("{\"step\":1,\"loss\":2}\n");
+  told_.words([](const auto& now) { return !now.error; });
 }
 
 TEST_F(RelayTest, AControllerThatCannotBeReachedForGoodEndsTheRelayAlone) {

@@ -416,6 +416,31 @@ TEST(Read, WhatAProgramDoesNotTellIsADash) {
   EXPECT_TRUE(json.at("attempts")[0].at("resumed_from_step").is_null());
 }
 
+TEST(Read, WhatAProgramTellsOfItselfIsShown) {
+  FakeController fake;
+  add_job(fake, "running");
+  fake.with([](FakeState& s) {
+    auto& job = s.jobs[0];
+    job.set_program_status("evaluates");
+    job.set_hang_limit("12 s, learned from 200 steps, in section step");
+    auto& saved = *job.add_checkpoints();
+    saved.set_step(120);
+    saved.set_path("/ckpt/120");
+    saved.set_bytes(2048);
+    for (int i = 0; i < 25; ++i) (*job.mutable_config())["key" + std::to_string(10 + i)] = std::to_string(i);
+    job.mutable_attempts()->rbegin()->set_trace("Traceback:\n  line 3");
+  });
+  const auto shown = fake.muster({"show", "1"}, {{"COLUMNS", ""}}).out;
+  EXPECT_THAT(shown, ContainsRegex("status +evaluates\n"));
+  EXPECT_THAT(shown, ContainsRegex("hang limit +12 s, learned from 200 steps, in section step\n"));
+  EXPECT_THAT(shown, ContainsRegex("step 120, 2.*: /ckpt/120\n"));
+  EXPECT_THAT(shown, ContainsRegex("settings +key10 = 0\n +key11 = 1\n"));
+  EXPECT_THAT(shown, HasSubstr("and 5 more: muster show 1 --json\n"));
+  EXPECT_THAT(shown, ContainsRegex("trace +\\| Traceback:\n +\\|   line 3\n"));
+  EXPECT_THAT(fake.muster({"list"}, {{"COLUMNS", ""}}).out, ContainsRegex("STATUS.*\n.* evaluates "));
+  EXPECT_EQ(Json::parse(fake.muster({"show", "1", "--json"}).out).at("config").at("key12"), "2");
+}
+
 TEST(Read, InAPipeNothingIsCut) {
   FakeController fake;
   add_job(fake, "running");

@@ -135,6 +135,7 @@ std::vector<NamedEvent> events() {
       {"rank_joined 1", core::RankJoined{1, 1, "node1", 102}},
       {"attempt_resumed 30", core::AttemptResumed{1, 30}},
       {"checkpoint_saved 40", core::CheckpointSaved{1, 40}},
+      {"program_described", core::ProgramDescribed{1, 9000, R"({"lr":0.1})"}},
       {"rank_exited 1 with 0", exited(1, 1, 0)},
       {"checkpoint_folder_seen, 2 new", core::CheckpointFolderSeen{1, 2, "step-40", ""}},
       {"checkpoint_folder_seen, unreadable", core::CheckpointFolderSeen{1, 0, "", "/data/ckpt gave no answer"}},

@@ -51,7 +51,8 @@ class RandomEvents {
       case 6:
         return core::AttemptResumed{attempt, below(50)};
       case 7:
-        return core::CheckpointSaved{attempt, below(50)};
+        if (below(4) == 0) return core::ProgramDescribed{attempt, below(3) * 100, below(2) == 0 ? "" : R"({"lr":0.1})"};
+        return core::CheckpointSaved{attempt, below(50), core::Millis{0}, below(2) == 0 ? "" : "ckpt/step", 7};
       case 8:
       case 9:
       case 10:

@@ -50,7 +50,7 @@ TEST(IdleKeys, AThrottleOfArraysIsForSweeps) {
 }
 
 TEST(IdleKeys, DefaultsAreNobodysWish) {
-  auto job = program_with({{"liveness.silent_after", "20s"}, {"liveness.hung_after", "30m"}});
+  auto job = program_with({{"liveness.silent_after", "20s"}, {"liveness.join_within", "2m"}});
   EXPECT_THAT(idle_keys(job, false), IsEmpty());
   fill_defaults(job);
   EXPECT_THAT(idle_keys(job, false), IsEmpty());

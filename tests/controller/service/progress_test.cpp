@@ -176,6 +176,93 @@ TEST_P(Progress, OfAProgramThatReportsItsReportsCount) {
   EXPECT_FALSE(bench.attempt(id, 2).has_resumed_from_step()) << "attempt 2 has not told yet";
 }
 
+/// A heartbeat of rank 0 with what its program says of itself.
+muster::v1::HeartbeatRequest words_of(core::JobId id, core::AttemptNumber attempt, core::Step step) {
+  auto beat = Bench::beat({id, attempt}, 0, step);
+  auto& words = *beat.mutable_program();
+  words.set_status("evaluates");
+  words.set_total_steps(9000);
+  words.set_config(R"({"lr":0.5,"optimizer":{"name":"adam"},"api_key":"hidden"})");
+  return beat;
+}
+
+TEST_P(Progress, WhatAProgramSaysOfItselfIsShownAndStays) {
+  const auto id = bench.submit(command_request("a"));
+  auto beat = words_of(id, 1, 12);
+  beat.set_section_name("evaluate");
+  auto& saved = *beat.add_checkpoints();
+  saved.set_step(12);
+  saved.set_bytes(7);
+  saved.set_path("/ckpt/12");
+  ASSERT_TRUE(bench.send(beat).ok());
+  beat.mutable_program()->mutable_error()->set_type("ValueError");
+  beat.mutable_program()->mutable_error()->set_message("no data");
+  beat.mutable_program()->mutable_error()->set_trace("line 3");
+  beat.mutable_program()->set_bad_lines(2);
+  beat.mutable_program()->set_first_bad_line("line 4: \"x\" is no JSON object");
+  ASSERT_TRUE(bench.send(beat).ok());
+  bench.tick();
+  EXPECT_EQ(bench.count_events(id, "program_described"), 1) << "said once";
+  EXPECT_EQ(bench.job(id).ranks(0).section(), "evaluate");
+  EXPECT_EQ(bench.job(id).program_status(), "evaluates");
+  const std::string note =
+      "2 lines of its report files cannot be read, or only in part; the first: rank 0, line 4: \"x\" is no JSON object";
+  EXPECT_THAT(bench.job(id).notes(), ElementsAre(note));
+  fail(id);
+  bench.restart();
+  const auto job = bench.job(id);
+  EXPECT_EQ(job.steps_total(), 9000);
+  EXPECT_EQ(job.config().at("lr"), "0.5");
+  EXPECT_EQ(job.config().at("optimizer.name"), "adam");
+  EXPECT_EQ(job.config().at("api_key"), "********");
+  ASSERT_EQ(job.checkpoints_size(), 1);
+  EXPECT_EQ(job.checkpoints(0).path(), "/ckpt/12");
+  EXPECT_EQ(job.checkpoints(0).bytes(), 7);
+  EXPECT_EQ(bench.attempt(id, 1).reason(), "rank 0 exited with 1: ValueError: no data");
+  EXPECT_EQ(bench.attempt(id, 1).trace(), "line 3");
+  EXPECT_THAT(job.notes(), ElementsAre()) << "the second attempt has no bad line yet";
+}
+
+TEST_P(Progress, TheStatusAndTheStepsInAllAreInListsAfterTheEndToo) {
+  const auto id = bench.submit(command_request("a"));
+  const auto listed = [&] { return bench.controller().list({}).jobs(0); };
+  ASSERT_TRUE(bench.send(words_of(id, 1, 12)).ok());
+  bench.tick();
+  EXPECT_EQ(listed().program_status(), "evaluates");
+  bench.executor().end_all({id, 1}, {0, 0});
+  bench.tick();
+  bench.restart();
+  EXPECT_EQ(listed().program_status(), "evaluates");
+  EXPECT_EQ(listed().steps_total(), 9000);
+}
+
+TEST_P(Progress, AProgramOfWhichNoLineCanBeReadHasReportedNothing) {
+  const auto id = bench.submit(command_request("a"));
+  auto beat = Bench::beat({id, 1}, 0);
+  beat.mutable_program()->set_bad_lines(1);
+  beat.mutable_program()->set_first_bad_line("line 1: \"loss 3\" is no JSON object");
+  ASSERT_TRUE(bench.send(beat).ok());
+  bench.tick();
+  EXPECT_FALSE(bench.job(id).reports());
+  EXPECT_EQ(bench.count_events(id, "rank_joined"), 0);
+  EXPECT_THAT(bench.job(id).notes(), ElementsAre(HasSubstr("rank 0, line 1: \"loss 3\"")));
+}
+
+TEST_P(Progress, ARankThatHasUsedUpHalfOfItsLimitIsNamed) {
+  auto request = command_request("a");
+  request.mutable_spec()->mutable_liveness()->set_hung_after_ms(60'000);
+  const auto id = bench.submit(request);
+  bench.heartbeat({id, 1}, 0, 5);
+  bench.pass(20s, [&] { bench.heartbeat({id, 1}, 0, 5); });
+  EXPECT_THAT(bench.why(id).notes(), ElementsAre());
+  bench.pass(20s, [&] { bench.heartbeat({id, 1}, 0, 5); });
+  const std::string note =
+      "rank 0: no progress for 39 s in section step; its limit is 1 min, as liveness.hung_after says";
+  EXPECT_THAT(bench.why(id).notes(), ElementsAre(note));
+  EXPECT_THAT(bench.job(id).notes(), ElementsAre(note));
+  EXPECT_EQ(bench.job(id).hang_limit(), "1 min, as liveness.hung_after says, in section step");
+}
+
 TEST_P(Progress, KeysThatCanHaveNoEffectAreNamedUntilTheyHave) {
   auto request = command_request("a");
   request.mutable_spec()->mutable_liveness()->set_hung_after_ms(5000);

@@ -44,6 +44,7 @@ std::string job_text(const core::Job& job) {
          std::string(to_string(job.state)) + "|" + job.reason + "|" + std::to_string(job.version) + "|" +
          std::to_string(job.last_checkpoint_step) + "|" + optional_text(job.submitted_at) + "|" +
          optional_text(started) + "|" + optional_text(job.ended_at) + "|" + optional_text(job.next_attempt_at) + "|" +
+         std::to_string(job.program.total_steps) + "|" + job.program.status + "|" +
          (job.sweep.sweep.empty() ? "-|-|" : job.sweep.sweep + "|" + std::to_string(job.sweep.index) + "|");
 }
 
@@ -112,7 +113,8 @@ TEST(Projection, EveryTableEqualsAFoldOfTheEvents) {
   }
   EXPECT_EQ(rows(database,
                  "SELECT id, name, user, is_command, state, reason, version, last_checkpoint_step, submitted_at_ms, "
-                 "started_at_ms, ended_at_ms, next_attempt_at_ms, sweep, sweep_index FROM jobs ORDER BY id"),
+                 "started_at_ms, ended_at_ms, next_attempt_at_ms, total_steps, program_status, sweep, sweep_index FROM "
+                 "jobs ORDER BY id"),
             jobs);
   EXPECT_EQ(rows(database,
                  "SELECT job_id, number, state, cause, reason, reason_started, culprit, culprit_code, culprit_signal, "

@@ -1,0 +1,61 @@
+#include "service/program_views.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/text.h"
+#include "launch/secrets.h"
+
+namespace service {
+namespace {
+
+constexpr int kDeepest = 6;
+
+void flatten(const nlohmann::json& value, const std::string& name, int depth,
+             google::protobuf::Map<std::string, std::string>& out) {
+  if (value.is_object() && !value.empty() && depth < kDeepest) {
+    for (const auto& entry : value.items()) {
+      flatten(entry.value(), name.empty() ? entry.key() : name + "." + entry.key(), depth + 1, out);
+    }
+    return;
+  }
+  out[name] = value.is_string() ? launch::shown_value(name.substr(name.rfind('.') + 1), value.get<std::string>())
+                                : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+google::protobuf::Map<std::string, std::string> settings_of(const std::string& config) {
+  google::protobuf::Map<std::string, std::string> out;
+  const auto json = nlohmann::json::parse(config, nullptr, false);
+  if (json.is_object()) flatten(json, "", 0, out);
+  return out;
+}
+
+void fill_checkpoints(const core::ProgramFacts& program, muster::v1::Job& out) {
+  for (auto saved = program.checkpoints.rbegin(); saved != program.checkpoints.rend(); ++saved) {
+    auto& told = *out.add_checkpoints();
+    told.set_step(saved->step);
+    told.set_attempt(saved->attempt);
+    told.set_path(saved->path);
+    if (saved->bytes >= 0) told.set_bytes(saved->bytes);
+    told.set_saved_at(base::time_text(saved->at));
+  }
+}
+
+std::string bad_lines_note(std::uint64_t lines, const std::string& first) {
+  if (lines == 0) return {};
+  return core::count_text(lines, "line") + " of its report files cannot be read, or only in part; the first: " + first;
+}
+
+std::string hang_limit_text(const ranks::LeastProgress& least) {
+  return ranks::hang_limit_text(least.limit, least.section, least.is_set) + ", in section " + least.section;
+}
+
+std::string no_progress_note(const ranks::LeastProgress& least, core::Millis now) {
+  const auto waited = now - least.since;
+  if (waited < least.limit.time / 2) return {};
+  return "rank " + std::to_string(least.rank) + ": no progress for " + core::duration_text(waited) + " in section " +
+         least.section + "; its limit is " + ranks::hang_limit_text(least.limit, least.section, least.is_set);
+}
+
+}  // namespace service
