@@ -10,6 +10,7 @@ import { Link } from "./link";
 import { Logs } from "./logs";
 import { Empty, ErrorNotice, LaterError, sentence, WithCommands } from "./notice";
 import { Plots } from "./plots";
+import { Checkpoints, Configuration, Trace } from "./program";
 import { look, NOTHING_FOUND, titleOf, unknownNames } from "./quantities";
 import { Ranks } from "./ranks";
 import { Settings } from "./settings";
@@ -197,10 +198,12 @@ export function JobPage({ id }: { id: number }) {
       )}
       <LaterError error={error} />
       {/* A reader of a failed job looks for its last output. */}
-      {begun && job.state === "failed" && log}
+      {begun && job.state === "failed" && <><Trace job={job} />{log}</>}
       <Facts job={job} now={now} />
       {begun && <section><h2>Training</h2><Plots curves={curves} found={found} job={job} view={view} onView={setView} /></section>}
+      <Configuration job={job} />
       {begun && <section><h2>Ranks</h2><Ranks job={job} /></section>}
+      <Checkpoints job={job} />
       <div class={begun ? "two" : ""}>
         {begun && <section><h2>Attempts</h2><Timeline job={job} /></section>}
         <section><h2>Events</h2><Events events={events} /></section>

@@ -1,5 +1,14 @@
 // The shapes of proto/muster/v1/job.proto, as the API's JSON gives them.
+export interface Checkpointed {
+  step: number;
+  attempt: number;
+  path: string;
+  bytes?: number | null; // null: not told
+  saved_at: string;
+}
+
 export interface Attempt {
+  trace?: string; // what the program reported with the error that ended the attempt
   number: number;
   state: string;
   cause: string;
@@ -76,6 +85,8 @@ export interface Job {
   step: number | null;
   steps_total: number;
   program_status?: string; // what the program says that it does
+  config?: Record<string, string>; // the settings that the program has told
+  checkpoints?: Checkpointed[]; // newest first
   last_checkpoint_step: number;
   loss: number | null;
   tokens_per_s: number | null;

@@ -694,6 +694,27 @@ test("of a job that ended well one rank's log is shown, for log files hold no ti
   await on("/jobs/1", (page) => page.getByText("Log files hold no times. Older lines are sorted by rank.").waitFor());
 });
 
+test("what a program tells of itself is on its page: configuration, checkpoints with size and path, the trace of its error", async () => {
+  await server.tell({ do: "job", job: job(41, "failed", { name: "told", kind: "command", program_status: "evaluating",
+    config: { lr: "0.0003", "model.width": "4096" },
+    checkpoints: [{ step: 120, attempt: 1, path: "/data/told/step-120", bytes: 2 ** 30, saved_at: "2026-03-01T09:10:00.000Z" },
+      { step: 80, attempt: 1, path: "/data/told/step-80", saved_at: "2026-03-01T09:05:00.000Z" }],
+    attempts: [attempt(1, { state: "ended", cause: "failed", trace: "Traceback (most recent call last):\n  line 7\nValueError: no data" })] }) });
+  for (const width of [1280, 390]) {
+    await on("/jobs/41", async (page) => {
+      assert.match(await page.locator(".facts").innerText(), /Status\s+evaluating/);
+      assert.match(await page.locator(".configuration").innerText(), /lr\s+0\.0003\s+model\.width\s+4096/);
+      const saved = page.locator(".checkpoints");
+      assert.match(await saved.innerText(), /120\s+1\s+1(\.0+)? GiB[^]*\/data\/told\/step-120[^]*80\s+1\s+–[^]*\/data\/told\/step-80/);
+      assert.match(await page.locator(".trace").innerText(), /ValueError: no data/);
+      const order = await page.locator("h2").allInnerTexts();
+      assert.ok(order.indexOf("Trace") < order.indexOf("Log") && order.indexOf("Log") < order.indexOf("Training"), order.join());
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "no sideways scrolling");
+      assert.deepEqual(await axeViolations(page), []);
+    }, { width });
+  }
+});
+
 test("a job's settings are there, folded: command, folder, environment and keys, secrets as the controller masks them", async () => {
   await server.tell({ do: "job", job: job(37, "failed", { name: "set", kind: "command", spec: { name: "set", resources: { nodes: 1, ranks_per_node: 2, stop_grace_ms: 30000 },
     command: { argv: ["python3", "train.py", "--name", "it's me"] }, env: { LR: "0.1", API_TOKEN: "********" }, working_folder: "/home/ana/run",
