@@ -53,6 +53,14 @@ def sleep_once(folder):
     return sleep(folder, 600 if os.environ["MUSTER_ATTEMPT"] == "1" else 0)
 
 
+def fail_beside_a_sleeper(folder):
+    if submitit.JobEnvironment().global_rank == 0:
+        sleep(folder)
+    while not pathlib.Path(folder, "sleeping-0-1").exists():
+        time.sleep(0.01)
+    raise ValueError("task 1 fails")
+
+
 def return_and_linger(folder):
     """Has its result, but its process takes its time to end."""
     atexit.register(sleep, folder, 600)
@@ -99,6 +107,18 @@ class Counter:
         (self.folder / f"saved-{os.environ['MUSTER_ATTEMPT']}").write_text(str(self.reached))
         self.pause = self.pause_later
         return submitit.helpers.DelayedSubmission(self)
+
+
+class Tied(Counter):
+    """Its task 1 fails as soon as task 0 saves, as one in a collective with a task that has left."""
+
+    def __call__(self):
+        if submitit.JobEnvironment().global_rank == 0 or os.environ["MUSTER_ATTEMPT"] != "1":
+            return super().__call__()
+        (self.folder / "rank-1-counts-1").touch()
+        while not (self.folder / "saved-1").exists():
+            time.sleep(0.005)
+        raise ConnectionError("task 0 is gone")
 
 
 class Endless(Counter):

@@ -251,6 +251,27 @@ class Tasks(World):
         self.assertEqual(results[1], (4000, [(1, 0), (2, saved)]))
 
 
+    def test_a_task_that_fails_ends_the_others(self):
+        submitit.Job._results_timeout_s = 1
+        began = time.monotonic()
+        job = self.executor(tasks_per_node=2, muster_signal_delay_s=60).submit(functions.fail_beside_a_sleeper, self.folder)
+        view = self.until_over(job)
+        self.assertLess(time.monotonic() - began, 45, "task 0 waited for the end of its grace")
+        self.assertEqual((view["state"], len(view["attempts"])), ("failed", 1))
+        self.assertIn("ValueError: task 1 fails", view["reason"])
+        self.assertIn("ValueError: task 1 fails", str(job.task(1).exception()))
+        self.assertIsInstance(job.task(0).exception(), UncompletedJobError)
+
+    def test_a_task_that_fails_because_task_0_has_left_ends_nothing(self):
+        job = self.executor(tasks_per_node=2).submit(functions.Tied(self.folder, 2000, 0.02, 0))
+        for rank in (0, 1):
+            self.until_file(self.folder / f"rank-{rank}-counts-1")
+        self.muster("requeue", job.job_id)
+        self.until(lambda: len(self.job(job)["attempts"]) == 2, "no second attempt")
+        self.assertEqual([reached for reached, _ in job.results()], [2000, 2000])
+        self.assertEqual(self.until_over(job)["state"], "succeeded")
+
+
 class Stops(World):
     def test_a_preempted_job_goes_on_from_its_checkpoint(self):
         job = self.executor(timeout_min=5, init={"muster_max_num_timeout": 0}).submit(functions.Counter(self.folder, 40))

@@ -134,7 +134,6 @@ class StopHandler(job_environment.SignalHandler):
         if self.env.global_rank != 0:
             threading.Thread(target=self._follow_rank_0, name="muster-follow", daemon=True).start()
             return
-        self._leave_in_time()
         self.checkpoint_and_try_requeue(signum, frame)
 
     @classmethod
@@ -152,6 +151,7 @@ class StopHandler(job_environment.SignalHandler):
 
     def _leave(self) -> None:
         self._logger.info("Exiting gracefully after preemption/timeout.")
+        self._leave_in_time()
         sys.exit(REQUEUE_EXIT_CODE)
 
     def _follow_rank_0(self) -> None:

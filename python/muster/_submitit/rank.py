@@ -19,6 +19,7 @@ import traceback
 from pathlib import Path
 from typing import Dict, List, Optional
 
+from .._run import REQUEUE_EXIT_CODE
 from .submission import TORCHRUN, Submission
 
 NEVER_AGAIN_EXIT_CODE = 93
@@ -132,6 +133,10 @@ def work(folder: str) -> int:
         code = _exit_code or 0
     except Exception:
         traceback.print_exc()
+        if StopHandler.is_stopping and env.global_rank != 0:
+            # Task 0 has left, or is about to: the exception may come of that. Task 0 alone has the last word.
+            paths.result_pickle.unlink(missing_ok=True)
+            return REQUEUE_EXIT_CODE
         code = NEVER_AGAIN_EXIT_CODE
     StopHandler.exit_code = code
     StopHandler.note_end(paths, env.num_tasks)
