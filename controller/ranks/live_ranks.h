@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/rank_use.h"
 #include "muster/v1/rank_service.pb.h"
 #include "ranks/liveness.h"
 #include "store/store.h"
@@ -63,6 +64,8 @@ struct RankView {
   double step_ms = 0;
   std::string leaving_reason;
   std::optional<double> slowness;  // see Stragglers
+  std::optional<contract::RankUse> use;
+  core::Millis used_at{0};  // monotonic: when this sample came first
 };
 
 /// What must be done after a round of watching.
@@ -96,6 +99,9 @@ class LiveRanks {
   bool heartbeat(const core::AttemptKey& key, core::RankNumber rank, const muster::v1::HeartbeatRequest& request,
                  core::Millis now);
   void registered(const core::AttemptKey& key, core::RankNumber rank, core::Millis now);
+  /// What the rank's processes use. True: the sample is new. An agent that speaks for a rank is not the rank, so this
+  /// does not count as heard.
+  bool used(const core::AttemptKey& key, core::RankNumber rank, const contract::RankUse& use, core::Millis now);
   /// Steps of one rank, in order: who is slow shows from all ranks' together.
   void steps(const core::AttemptKey& key, const std::vector<store::MetricRow>& rows);
   std::optional<RankView> view(const core::AttemptKey& key, core::RankNumber rank) const;

@@ -31,6 +31,7 @@ class Views {
   Standing standing(const core::Job& job);
   /// A line of a list: the newest attempt alone, no spec, no ranks.
   muster::v1::Job line(const store::JobRow& row, const core::Job* open);
+  void fill_ranks(const core::Job& job, const std::optional<store::MetricRow>& newest, muster::v1::Job& out);
 
   const Parts& parts_;
 };
