@@ -31,10 +31,45 @@ json to_json(const Exited& f) {
 json to_json(const Ended&) {
   return {{"fact", "ended"}};
 }
+json to_json(const Used& f) {
+  json ranks = json::array();
+  for (const auto& [rank, use] : f.ranks) {
+    json one{{"rank", rank},
+             {"at_ms", use.at_ms},
+             {"memory_bytes", use.memory_bytes},
+             {"memory_peak_bytes", use.memory_peak_bytes},
+             {"processes", use.processes}};
+    if (use.cores) one["cores"] = *use.cores;
+    if (use.gpu_percent) one["gpu_percent"] = *use.gpu_percent;
+    if (use.gpu_memory_bytes) one["gpu_memory_bytes"] = *use.gpu_memory_bytes;
+    ranks.push_back(std::move(one));
+  }
+  return {{"fact", "used"}, {"ranks", ranks}};
+}
 
 Started started_from(const json& object) {
   Started f{object.at("boot_id"), object.at("node"), object.at("session"), {}};
   for (const auto& rank : object.at("ranks")) f.ranks.push_back({rank.at("pid"), rank.at("start_time")});
+  return f;
+}
+
+template <typename Number>
+std::optional<Number> number_at(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() ? std::nullopt : std::optional(found->get<Number>());
+}
+
+Used used_from(const json& object) {
+  Used f;
+  for (const auto& one : object.at("ranks")) {
+    f.ranks.emplace(one.at("rank"), RankUse{.at_ms = one.at("at_ms"),
+                                            .cores = number_at<double>(one, "cores"),
+                                            .memory_bytes = one.at("memory_bytes"),
+                                            .memory_peak_bytes = one.at("memory_peak_bytes"),
+                                            .processes = one.at("processes"),
+                                            .gpu_percent = number_at<double>(one, "gpu_percent"),
+                                            .gpu_memory_bytes = number_at<std::int64_t>(one, "gpu_memory_bytes")});
+  }
   return f;
 }
 
@@ -51,6 +86,7 @@ std::optional<Fact> fact_from(const json& object) {
                   object.value("error", "")};
   }
   if (kind == "ended") return Ended{};
+  if (kind == "used") return used_from(object);
   return std::nullopt;
 }
 

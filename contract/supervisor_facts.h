@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "contract/exit_codes.h"
+#include "contract/rank_use.h"
 
 namespace contract {
 
@@ -56,7 +57,12 @@ struct Exited {
 struct Ended {
   bool operator==(const Ended&) const = default;
 };
-using Fact = std::variant<Started, Running, LaunchFailed, Exited, Ended>;
+/// What ranks use now. It is told on the socket alone, between the others, and replaces what was told before.
+struct Used {
+  std::map<std::uint32_t, RankUse> ranks;
+  bool operator==(const Used&) const = default;
+};
+using Fact = std::variant<Started, Running, LaunchFailed, Exited, Ended, Used>;
 
 /// One line of JSON with its newline. Text that is not UTF-8 is written with replacement characters.
 std::string to_line(const Fact& fact);

@@ -25,13 +25,16 @@
 
 #include "agent/process/gang.h"
 #include "agent/supervisor/attempt_folder.h"
+#include "agent/supervisor/client.h"
 #include "agent/supervisor/rank_environment.h"
 #include "agent/supervisor/socket_path.h"
 #include "agent/supervisor/status_log.h"
 #include "agent/supervisor/status_writer.h"
+#include "agent/use/sampler.h"
 #include "beside/last_words.h"
 #include "beside/stop_file.h"
 #include "contract/supervisor_words.h"
+#include "contract/variables.h"
 #include "os/host_name.h"
 #include "os/oom_watch.h"
 #include "os/patience.h"
@@ -47,7 +50,6 @@ using std::chrono::milliseconds;
 using namespace contract;
 
 constexpr std::size_t kMaxClients = 16;
-constexpr std::size_t kMaxCommandBytes = 256;
 constexpr milliseconds kLookForRecord{20};         // once all ranks have ended
 constexpr std::chrono::hours kGiveUpRecording{1};  // after the last rank's end
 constexpr std::chrono::seconds kGiveUpKilling{5};  // processes that even SIGKILL does not end
@@ -77,13 +79,6 @@ GangPlan plan_of(const LocalLaunch& launch, const std::string& node) {
   return plan;
 }
 
-struct Client {
-  Fd socket;
-  std::size_t told = 0;  // bytes of the facts
-  std::string words;     // an unfinished line
-  bool gone = false;
-};
-
 class Supervisor {
  public:
   explicit Supervisor(const SupervisorOptions& options);
@@ -103,12 +98,12 @@ class Supervisor {
   }
   void record(const Fact& fact);
   void follow_reports(const LocalLaunch& launch, const std::string& node);
+  void watch_use(const LocalLaunch& launch, const std::string& node);
   void turn();
   int patience() const;
   void accept_client();
-  void hear(Client& client);
   void obey(const std::string& line);
-  void tell(Client& client);
+  void tell_use();
   void stop(const StopCommand& how);
   void tell_why(const StopCommand& how);
   void signal_living(int number);
@@ -127,6 +122,8 @@ class Supervisor {
   std::optional<StatusWriter> writer_;  // begun after all forks
   std::set<std::uint32_t> living_;
   std::map<std::uint32_t, std::unique_ptr<report::Relay>> relays_;
+  std::optional<use::Sampler> sampler_;
+  std::string used_;  // the newest line that tells what ranks use
   std::list<Leaving> leaving_;
   std::list<Client> clients_;
   os::OomWatch oom_;
@@ -185,6 +182,7 @@ void Supervisor::start() {
   }
   record(Running{});
   follow_reports(*launch, node);
+  watch_use(*launch, node);
   step("running");
 }
 
@@ -202,13 +200,28 @@ void Supervisor::follow_reports(const LocalLaunch& launch, const std::string& no
   }
 }
 
+void Supervisor::watch_use(const LocalLaunch& launch, const std::string& node) {
+  std::vector<use::Rank> ranks;
+  for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
+    const auto environment = rank_environment(launch, rank, node);
+    const auto devices = environment.find(variable::kVisibleDevices);
+    ranks.push_back(
+        {rank, gang_->ranks()[rank].pid, devices == environment.end() ? std::nullopt : std::optional(devices->second)});
+  }
+  try {
+    sampler_.emplace(std::move(ranks));
+  } catch (const std::system_error& error) {  // the ranks run on without
+    std::fprintf(stderr, "muster-supervisor: nobody sees what the ranks use: %s\n", error.what());
+  }
+}
+
 /// Until every rank has ended, nothing is left of them, and both are on disk.
 void Supervisor::run() {
   while (!living_.empty() || !leaving_.empty()) turn();
   kill_the_rest();
   record(Ended{});
   for (const auto give_up = Clock::now() + kGiveUpRecording; !writer_->recorded() && Clock::now() < give_up;) turn();
-  for (auto& client : clients_) tell(client);
+  for (auto& client : clients_) client.tell(facts_);
 }
 
 // A disk delays no news, whether it refuses although room was set aside, is slow or stands still. The other ranks of a
@@ -217,28 +230,31 @@ void Supervisor::record(const Fact& fact) {
   const auto line = to_line(fact);
   facts_ += line;
   writer_->add(line);
-  for (auto& client : clients_) tell(client);
+  for (auto& client : clients_) client.tell(facts_);
 }
 
 /// Waits for the next event and handles it.
 void Supervisor::turn() {
-  std::vector<pollfd> polled{{children_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+  std::vector<pollfd> polled{
+      {children_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}, {sampler_ ? sampler_->fd() : -1, POLLIN, 0}};
   for (const auto& client : clients_) {
-    const bool behind = client.told < facts_.size();
-    polled.push_back({client.socket.get(), static_cast<short>(behind ? POLLIN | POLLOUT : POLLIN), 0});
+    polled.push_back({client.fd(), static_cast<short>(client.is_behind(facts_) ? POLLIN | POLLOUT : POLLIN), 0});
   }
   const int ready = ::poll(polled.data(), polled.size(), patience());
   if (ready > 0) {
-    std::size_t index = 2;
+    std::size_t index = 3;
     for (auto& client : clients_) {
       const auto events = polled[index++].revents;
-      if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) hear(client);
-      if ((events & POLLOUT) != 0) tell(client);
+      if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) {
+        for (const auto& line : client.hear()) obey(line);
+      }
+      if ((events & POLLOUT) != 0) client.tell(facts_);
     }
     if (polled[0].revents != 0) reap();
     if (polled[1].revents != 0) accept_client();
+    if (polled[2].revents != 0) tell_use();
   }
-  clients_.remove_if([](const Client& client) { return client.gone; });
+  clients_.remove_if([](const Client& client) { return client.is_gone(); });
   record_told_ends();
   oom_.tick(Clock::now());
   if (kill_at_ && Clock::now() >= *kill_at_) {
@@ -259,39 +275,18 @@ int Supervisor::patience() const {
 void Supervisor::accept_client() {
   Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket || clients_.size() >= kMaxClients) return;
-  clients_.push_back({std::move(socket), 0, "", false});
-  tell(clients_.back());
-}
-
-void Supervisor::hear(Client& client) {
-  char buffer[kMaxCommandBytes];
-  const auto count = ::recv(client.socket.get(), buffer, sizeof buffer, 0);
-  if (count < 0) {
-    client.gone = errno != EAGAIN && errno != EINTR;
-    return;
-  }
-  client.words.append(buffer, static_cast<std::size_t>(count));
-  for (auto end = client.words.find('\n'); end != std::string::npos; end = client.words.find('\n')) {
-    obey(client.words.substr(0, end));
-    client.words.erase(0, end + 1);
-  }
-  client.gone = count == 0 || client.words.size() > kMaxCommandBytes;
+  clients_.emplace_back(std::move(socket));
+  clients_.back().tell(facts_);
+  if (!used_.empty()) clients_.back().tell_use(facts_, used_);
 }
 
 void Supervisor::obey(const std::string& line) {
   if (const auto command = stops_.take(line)) stop(*command);
 }
 
-void Supervisor::tell(Client& client) {
-  while (!client.gone && client.told < facts_.size()) {
-    const auto count =
-        ::send(client.socket.get(), facts_.data() + client.told, facts_.size() - client.told, MSG_NOSIGNAL);
-    if (count < 0) {
-      client.gone = errno != EAGAIN && errno != EINTR;
-      return;
-    }
-    client.told += static_cast<std::size_t>(count);
-  }
+void Supervisor::tell_use() {
+  used_ = to_line(Used{sampler_->newest()});
+  for (auto& client : clients_) client.tell_use(facts_, used_);
 }
 
 void Supervisor::stop(const StopCommand& how) {
@@ -341,6 +336,7 @@ void Supervisor::reap() {
 
 void Supervisor::rank_ended(std::uint32_t rank, ExitStatus exit) {
   if (living_.erase(rank) == 0) return;
+  if (sampler_) sampler_->ended(rank);
   const bool by_others = exit.signal == SIGKILL && !killed_;
   const auto ended_at = wall_ms();
   const auto relay = relays_.find(rank);

@@ -24,7 +24,7 @@ struct SupervisorOptions {
 /// - writes down each fact (see contract/supervisor_facts.h) in a second thread, and tells it on supervisor.sock
 /// without
 ///   waiting for the disk;
-/// - tells the controller what the ranks report (see beside/report.h),
+/// - tells the controller what the ranks report (see beside/report.h), and on supervisor.sock what they use,
 /// - kills what a rank leaves behind, and returns when no process of the attempt is left.
 ///
 /// A connection is told every fact from the first one on. It may send stop commands (see contract/supervisor_words.h).

@@ -18,6 +18,8 @@ class ControllerLink {
 
   /// From here on the controller is told this.
   virtual void tell(const muster::v1::TaskRequest& request) = 0;
+  /// The same without hurry: with the next request that is due anyway.
+  virtual void tell_later(const muster::v1::TaskRequest& request) = 0;
   /// From here on the controller is told nothing, until the next tell().
   virtual void hold() = 0;
   /// Waits until the controller has heard the last request, at most `patience`; false if it has not.

@@ -105,6 +105,7 @@ int Task::run() {
     return finish_unstarted(error.what());
   }
   follow_report(environment);
+  watch_use(environment);
   status_.pid = process_->pid();
   tell(v1::PROCESS_RUNNING);
   file_->put(status_);
@@ -217,6 +218,7 @@ void Task::watch() {
     take_directive();
     look_at_parent();
     look_at_limit();
+    look_at_use();
     if (kill_at_ && Clock::now() >= *kill_at_) kill();
     oom_.tick(Clock::now());
     if (const bool stopped = process_->stopped(); stopped != stopped_ && !ended_) {
@@ -293,6 +295,23 @@ void Task::look_at_limit() {
   tell(told_.state());
 }
 
+void Task::look_at_use() {
+  if (!sampler_) return;
+  const auto samples = sampler_->newest();
+  if (samples.empty() || samples.begin()->second.at_ms == told_.use().at_ms()) return;
+  const auto& sample = samples.begin()->second;
+  auto& use = *told_.mutable_use();
+  use.Clear();
+  use.set_at_ms(sample.at_ms);
+  if (sample.cores) use.set_cores(*sample.cores);
+  use.set_memory_bytes(sample.memory_bytes);
+  use.set_memory_peak_bytes(sample.memory_peak_bytes);
+  use.set_processes(sample.processes);
+  if (sample.gpu_percent) use.set_gpu_percent(*sample.gpu_percent);
+  if (sample.gpu_memory_bytes) use.set_gpu_memory_bytes(*sample.gpu_memory_bytes);
+  link_->tell_later(told_);
+}
+
 void Task::kill() {
   killed_ = true;
   process_->signal(SIGKILL);
@@ -364,6 +383,17 @@ void Task::follow_report(const launch::Environment& rank) {
     relay_ = std::make_unique<report::Relay>(files().report, setup_.report(rank, process_->pid()));
   } catch (const std::system_error& error) {  // the rank runs on without
     std::fprintf(stderr, "muster-task: nobody reads what rank %d reports: %s\n", environment_.rank, error.what());
+  }
+}
+
+void Task::watch_use(const launch::Environment& rank) {
+  const auto devices = rank.find(variable::kVisibleDevices);
+  try {
+    sampler_.emplace(std::vector<use::Rank>{{static_cast<std::uint32_t>(environment_.rank), process_->pid(),
+                                             devices == rank.end() ? std::nullopt : std::optional(devices->second)}},
+                     setup_.use);
+  } catch (const std::system_error& error) {  // the rank runs on without
+    std::fprintf(stderr, "muster-task: nobody sees what rank %d uses: %s\n", environment_.rank, error.what());
   }
 }
 

@@ -15,6 +15,7 @@
 #include "agent/task/controller_link.h"
 #include "agent/task/rank_process.h"
 #include "agent/task/status_file_writer.h"
+#include "agent/use/sampler.h"
 #include "beside/rank_files.h"
 #include "contract/task_launch.h"
 #include "launch/environment.h"
@@ -33,6 +34,7 @@ struct TaskSetup {
   ConnectToController connect;
   /// How the rank's report file reaches the controller, by the rank's environment and process. Null: it does not.
   std::function<report::Connect(const launch::Environment& rank, pid_t pid)> report = {};
+  use::SamplerOptions use = {};
 };
 
 /// One rank on Slurm from its start to its end.
@@ -69,6 +71,7 @@ class Task {
   void plan_save();
   void follow_report(const launch::Environment& rank);
   void tell_last_reports();
+  void watch_use(const launch::Environment& rank);
 
   void watch();
   void take_signals();
@@ -76,6 +79,7 @@ class Task {
   void take_directive();
   void look_at_parent();
   void look_at_limit();
+  void look_at_use();
   void kill();
   bool may_be_for_memory() const;
   void tell_why(const std::string& why, bool save, Millis until_kill, std::optional<std::int64_t> at_step = {});
@@ -107,6 +111,7 @@ class Task {
   std::optional<Clock::time_point> kill_at_, save_at_;
   Clock::time_point limit_at_{};
   std::unique_ptr<report::Relay> relay_;
+  std::optional<use::Sampler> sampler_;
   std::unique_ptr<ControllerLink> link_;  // last: its thread uses the others
 };
 

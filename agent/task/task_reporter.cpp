@@ -54,6 +54,11 @@ void TaskReporter::tell(const muster::v1::TaskRequest& request) {
   wake_.notify_all();
 }
 
+void TaskReporter::tell_later(const muster::v1::TaskRequest& request) {
+  std::lock_guard lock(mutex_);
+  request_ = request;
+}
+
 void TaskReporter::hold() {
   std::lock_guard lock(mutex_);
   holds_ = true;

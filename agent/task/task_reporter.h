@@ -26,6 +26,7 @@ class TaskReporter : public ControllerLink {
   TaskReporter& operator=(const TaskReporter&) = delete;
 
   void tell(const muster::v1::TaskRequest& request) override;
+  void tell_later(const muster::v1::TaskRequest& request) override;
   void hold() override;
   bool flush(std::chrono::milliseconds patience) override;
   std::chrono::milliseconds unheard_for() const override;

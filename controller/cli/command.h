@@ -48,6 +48,7 @@ std::span<const Command> commands();
 // Each file defines the commands of one subject.
 void define_submit(CLI::App& app, Session& session);      // submit.cpp
 void define_list(CLI::App& app, Session& session);        // list.cpp
+void define_top(CLI::App& app, Session& session);         // top.cpp
 void define_show(CLI::App& app, Session& session);        // show.cpp
 void define_why(CLI::App& app, Session& session);         // show.cpp
 void define_spec(CLI::App& app, Session& session);        // show.cpp

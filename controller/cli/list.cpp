@@ -14,9 +14,9 @@ namespace {
 using muster::v1::Job;
 
 constexpr std::uint32_t kPage = 1000;
+/// Ranks make an answer long.
+constexpr std::uint32_t kPageWithRanks = 20;
 constexpr std::chrono::milliseconds kRefresh{1000};
-/// How many jobs one call may name.
-constexpr int kMostNamedJobs = 1000;
 constexpr const char* kHeld = "held";
 constexpr const char* kHoldable[]{"pending", "queued", "running", "stopping", "waiting"};
 
@@ -29,8 +29,10 @@ grpc::Status read_pages(Client& client, const JobQuery& query, Listing* listing)
   for (const auto& state : query.states) request.add_states(state);
   request.set_sweep(query.sweep);
   request.mutable_job_ids()->Assign(query.ids.begin(), query.ids.end());
+  request.set_with_ranks(query.with_ranks);
+  const auto page = query.with_ranks ? kPageWithRanks : kPage;
   while (listing->jobs.size() < query.limit) {
-    request.set_limit(std::min<std::uint32_t>(kPage, query.limit - static_cast<std::uint32_t>(listing->jobs.size())));
+    request.set_limit(std::min<std::uint32_t>(page, query.limit - static_cast<std::uint32_t>(listing->jobs.size())));
     muster::v1::ListResponse response;
     const auto status = client.try_call(&JobStub::List, request, &response);
     if (!status.ok()) return status;
@@ -38,26 +40,6 @@ grpc::Status read_pages(Client& client, const JobQuery& query, Listing* listing)
     for (auto& job : *response.mutable_jobs()) listing->jobs.push_back(std::move(job));
     if (static_cast<std::uint32_t>(response.jobs_size()) < request.limit()) break;
     request.set_before_id(listing->jobs.back().id());
-  }
-  return grpc::Status::OK;
-}
-
-/// As list_jobs(), but returns the status of a page that fails. The controller has no state "held". For that state this
-/// reads all jobs in states that can be held, and filters them.
-grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing) {
-  if (!asks_for(query, kHeld)) return read_pages(client, query, listing);
-  JobQuery wider = query;
-  std::erase(wider.states, kHeld);
-  for (const char* state : kHoldable) {
-    if (!asks_for(query, state)) wider.states.emplace_back(state);
-  }
-  wider.limit = UINT32_MAX;
-  Listing all;
-  if (const auto status = read_pages(client, wider, &all); !status.ok()) return status;
-  for (auto& job : all.jobs) {
-    if (job.held_by().empty() && !asks_for(query, job.state())) continue;
-    ++listing->total;
-    if (listing->jobs.size() < query.limit) listing->jobs.push_back(std::move(job));
   }
   return grpc::Status::OK;
 }
@@ -116,18 +98,6 @@ std::string scheduler_note(const Listing& listing) {
     }
   }
   return "";
-}
-
-/// Reports jobs that were named and do not exist. Returns the exit code.
-int tell_missing(const Listing& listing, const JobQuery& query) {
-  int exit = kSuccess;
-  for (const auto id : query.ids) {
-    if (std::ranges::any_of(listing.jobs, [&](const auto& job) { return job.id() == id; })) continue;
-    std::cerr << "muster list: there is no job " << id
-              << (query.states.empty() && query.sweep.empty() ? "" : " that matches the filters") << "\n";
-    exit = kNotFound;
-  }
-  return exit;
 }
 
 /// The line below the table. It mentions `query.limit` only if the limit is the default.
@@ -204,10 +174,39 @@ int run_list(Session& session, const ListOptions& options) {
     throw no_such_sweep(options.query.sweep);
   }
   print(listing, options);
-  return tell_missing(listing, options.query);
+  return tell_missing("list", listing, options.query);
 }
 
 }  // namespace
+
+grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing) {
+  if (!asks_for(query, kHeld)) return read_pages(client, query, listing);
+  JobQuery wider = query;
+  std::erase(wider.states, kHeld);
+  for (const char* state : kHoldable) {
+    if (!asks_for(query, state)) wider.states.emplace_back(state);
+  }
+  wider.limit = UINT32_MAX;
+  Listing all;
+  if (const auto status = read_pages(client, wider, &all); !status.ok()) return status;
+  for (auto& job : all.jobs) {
+    if (job.held_by().empty() && !asks_for(query, job.state())) continue;
+    ++listing->total;
+    if (listing->jobs.size() < query.limit) listing->jobs.push_back(std::move(job));
+  }
+  return grpc::Status::OK;
+}
+
+int tell_missing(const std::string& command, const Listing& listing, const JobQuery& query) {
+  int exit = kSuccess;
+  for (const auto id : query.ids) {
+    if (std::ranges::any_of(listing.jobs, [&](const auto& job) { return job.id() == id; })) continue;
+    std::cerr << "muster " << command << ": there is no job " << id
+              << (query.states.empty() && query.sweep.empty() ? "" : " that matches the filters") << "\n";
+    exit = kNotFound;
+  }
+  return exit;
+}
 
 Listing list_jobs(Client& client, const JobQuery& query) {
   Listing listing;

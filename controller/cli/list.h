@@ -15,7 +15,10 @@ struct JobQuery {
   std::string sweep;                // empty: jobs of any sweep and of none
   std::uint32_t limit = 100;
   std::vector<std::int64_t> ids = {};  // empty: any
+  bool with_ranks = false;
 };
+/// How many jobs one call may name.
+inline constexpr int kMostNamedJobs = 1000;
 
 struct Listing {
   std::vector<muster::v1::Job> jobs;  // newest first
@@ -24,6 +27,12 @@ struct Listing {
 
 /// Reads the jobs page by page. Throws a Failure if a page fails.
 Listing list_jobs(Client& client, const JobQuery& query);
+/// The same, but returns the status of a page that fails. The controller has no state "held". For that state this reads
+/// all jobs in states that can be held, and filters them.
+grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing);
+
+/// Reports jobs that were named and do not exist, as `muster COMMAND`. Returns the exit code.
+int tell_missing(const std::string& command, const Listing& listing, const JobQuery& query);
 
 /// The jobs of a sweep in the order of their index. Throws a Failure if there is none.
 std::vector<muster::v1::Job> jobs_of_sweep(Client& client, const std::string& sweep);

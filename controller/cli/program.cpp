@@ -210,10 +210,24 @@ std::span<const Command> commands() {
        "  muster list --sweep s12\n"
        "  muster list --json | jq '.[] | select(.state == \"failed\") | .id'",
        define_list},
+      {"top", "Show what each rank uses: CPU, memory, GPUs",
+       "Without a job: the ranks of all jobs that run. On a terminal the table is shown again every two seconds, "
+       "until\n"
+       "q or Ctrl-C. Elsewhere it is printed once.\n"
+       "CORES is CPU time over time, of the rank's process and all that it has started. MEMORY is theirs together, "
+       "where\n"
+       "a page that several share counts once; PEAK is the most that any sample has seen. GPU% is how busy the rank's\n"
+       "GPUs are, and GPU MEM what is used of them, by whomever. AGE is the age of the sample. \"-\" is not known.\n\n"
+       "  muster top\n"
+       "  muster top 7 9 --sort cpu\n"
+       "  muster top --json | jq '.[] | select(.cores < 0.1) | {job_id, rank}'",
+       define_top},
       {"show", "Show jobs: why each is in its state, its attempts and ranks",
-       "HEARD is the age of a rank's newest heartbeat. SLOW marks a slow rank: each of its last 50 steps took more\n"
-       "than 1.2 times the median over all ranks. Its number is the mean of these factors. With fewer than three\n"
-       "ranks no rank counts as slow.\n\n"
+       "HEARD is the age of a rank's newest heartbeat. CORES and MEMORY are what all its processes use; muster top "
+       "says\n"
+       "more. SLOW marks a slow rank: each of its last 50 steps took more than 1.2 times the median over all ranks. "
+       "Its\n"
+       "number is the mean of these factors. With fewer than three ranks no rank counts as slow.\n\n"
        "  muster show 7\n"
        "  muster show 7 9\n"
        "  muster show 7 --json | jq .reason",

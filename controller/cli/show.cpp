@@ -8,6 +8,7 @@
 #include "cli/log_view.h"
 #include "cli/metrics.h"
 #include "cli/text.h"
+#include "cli/use.h"
 #include "core/text.h"
 #include "jobfile/job_file.h"
 #include "jobfile/secrets.h"
@@ -228,8 +229,12 @@ void print_ranks(const Job& job) {
   add({"STEP", true}, [&](const Rank& rank) { return known(rank.has_step(), std::to_string(rank.step())); });
   add({"HEARD", true},
       [&](const Rank& rank) { return known(rank.has_last_heartbeat_ms(), duration_text(rank.last_heartbeat_ms())); });
-  add({"MEMORY", true},
-      [&](const Rank& rank) { return known(rank.memory_bytes() > 0, bytes_text(rank.memory_bytes())); });
+  add({"CORES", true}, cores_text);
+  add({"MEMORY", true}, memory_text);
+  if (std::ranges::any_of(job.ranks(), has_gpu)) {
+    add({"GPU%", true}, gpu_text);
+    add({"GPU MEM", true}, gpu_memory_text);
+  }
   add({"MS/STEP", true}, [&](const Rank& rank) { return known(rank.step_ms() > 0, number_text(rank.step_ms(), 3)); });
   if (std::ranges::any_of(job.ranks(), [](const Rank& rank) { return rank.has_slowness(); })) {
     add({"SLOW", true},

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/rank_use.h"
 #include "core/apply.h"
 #include "executors/cluster_facts.h"
 #include "launch/environment.h"
@@ -143,6 +144,9 @@ std::string stop_word(core::Cause cause);
 /// Takes what happens to attempts. Called from an executor's own thread; returns quickly.
 using FactSink = std::function<void(core::JobId, core::EventBody)>;
 
+/// Takes what ranks use. Called from an executor's own thread; returns quickly.
+using UseSink = std::function<void(const core::AttemptKey&, const std::map<core::RankNumber, contract::RankUse>&)>;
+
 /// What a node says of a rank's process, asked when its heartbeats stop. kEnded: its end is known, and told as soon as
 /// the executor knows what it means; that executor answers for how long this takes. kSuspended: the scheduler has
 /// stopped it, with all that could speak for it, and will let it go on. kNodeAnswers: nothing is heard of the process,
@@ -187,6 +191,8 @@ class Executor {
   /// Before start(): the nodes left out now. An attempt that waits longer than one of its nodes is left out may have
   /// it.
   virtual void set_lost_nodes(std::function<LostNodes()>) {}
+  /// Before start(): who takes what ranks use. Tasks tell it themselves.
+  virtual void set_use_sink(UseSink) {}
   /// Why such a job can never run here, known before anything is started or kept; empty: it may. Looks at `executor`,
   /// the resources and the scheduler's wishes alone.
   virtual std::vector<Unfit> unfit(const LaunchRequest&) const { return {}; }

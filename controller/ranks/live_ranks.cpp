@@ -153,6 +153,22 @@ void LiveRanks::registered(const core::AttemptKey& key, core::RankNumber rank, c
   if (pid != 0) view.pid = pid;
 }
 
+bool LiveRanks::used(const core::AttemptKey& key, core::RankNumber rank, const contract::RankUse& use,
+                     core::Millis now) {
+  const auto makes_sense = [](const std::optional<double>& value) {
+    return !value || (std::isfinite(*value) && *value >= 0);
+  };
+  if (!makes_sense(use.cores) || !makes_sense(use.gpu_percent)) return false;
+  std::lock_guard lock(mutex_);
+  auto* live = find(key);
+  if (live == nullptr || live->ended || rank >= live->ranks.size()) return false;
+  auto& view = live->ranks[rank];
+  if (view.use && view.use->at_ms == use.at_ms) return false;
+  view.use = use;
+  view.used_at = now;
+  return true;
+}
+
 void LiveRanks::steps(const core::AttemptKey& key, const std::vector<store::MetricRow>& rows) {
   std::lock_guard lock(mutex_);
   auto* live = find(key);

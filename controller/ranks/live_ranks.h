@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "contract/rank_use.h"
 #include "muster/v1/rank_service.pb.h"
 #include "ranks/liveness.h"
 #include "store/store.h"
@@ -71,6 +72,8 @@ struct RankView {
   bool reports = false;
   /// What its program says of itself; null: nothing.
   std::shared_ptr<const muster::v1::ProgramWords> program;
+  std::optional<contract::RankUse> use;
+  core::Millis used_at{0};  // monotonic: when this sample came first
 };
 
 /// What must be done after a round of watching.
@@ -105,6 +108,9 @@ class LiveRanks {
                  core::Millis now);
   void registered(const core::AttemptKey& key, core::RankNumber rank, core::Millis now, const std::string& node = {},
                   std::int64_t pid = 0);
+  /// What the rank's processes use. True: the sample is new. An agent that speaks for a rank is not the rank, so this
+  /// does not count as heard.
+  bool used(const core::AttemptKey& key, core::RankNumber rank, const contract::RankUse& use, core::Millis now);
   /// Steps of one rank, in order: who is slow shows from all ranks' together.
   void steps(const core::AttemptKey& key, const std::vector<store::MetricRow>& rows);
   std::optional<RankView> view(const core::AttemptKey& key, core::RankNumber rank) const;

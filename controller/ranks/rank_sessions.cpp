@@ -38,7 +38,7 @@ RankSessions::RankSessions(Parts parts, base::DataFolder data, std::string secre
       errands_(threads),
       streams_({parts_.clock, parts_.live_ranks, parts_.metrics, parts_.changes, parts_.pace,
                 [this](const v1::HeartbeatRequest& request) { return write(request); }}),
-      tasks_({parts_.clock, parts_.executor, parts_.pace, parts_.live_ranks}) {
+      tasks_({parts_.clock, parts_.executor, parts_.live_ranks, parts_.changes, parts_.pace}) {
   parts_.metrics.on_settled([this] { streams_.settle(); });
 }
 
@@ -402,7 +402,7 @@ Outcome<v1::TaskResponse> RankSessions::task(const v1::TaskRequest& request, con
   auto found = identify(request.key(), token);
   if (!found.ok()) return found.refusal();
   const auto& caller = found.value();
-  if (caller.current || caller.upcoming) parts_.executor.task(caller.key, caller.rank, report_of(request));
+  if (caller.current || caller.upcoming) tasks_.note(caller.key, caller.rank, request);
   return tasks_.answer(task_of(caller), caller);
 }
 

@@ -222,7 +222,7 @@ class TaskStreams::Stream : public AnsweringStream<v1::TaskRequest, v1::TaskResp
 
   Outcome<bool> beat(const v1::TaskRequest& request) override {
     const auto standing = attempt_->now();
-    if (standing.current || standing.upcoming) all_.parts_.executor.task(key_, rank_.rank, report_of(request));
+    if (standing.current || standing.upcoming) all_.note(key_, rank_.rank, request);
     std::lock_guard lock(mutex_);
     ++heard_;
     answer_soon_ = request.answer_soon();
@@ -250,6 +250,14 @@ class TaskStreams::Stream : public AnsweringStream<v1::TaskRequest, v1::TaskResp
   const Rank rank_;
   AttemptStanding told_standing_;  // with the newest answer
 };
+
+void TaskStreams::note(const core::AttemptKey& attempt, core::RankNumber rank, const v1::TaskRequest& request) const {
+  parts_.executor.task(attempt, rank, report_of(request));
+  if (!request.has_use()) return;
+  if (parts_.live_ranks.used(attempt, rank, use_of(request.use()), parts_.clock.monotonic())) {
+    parts_.changes.bump(attempt.job);
+  }
+}
 
 v1::TaskResponse TaskStreams::answer(const Rank& rank, const AttemptStanding& standing) const {
   v1::TaskResponse response;

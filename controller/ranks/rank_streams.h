@@ -81,8 +81,9 @@ class TaskStreams {
   struct Parts {
     base::Clock& clock;
     executors::Executor& executor;
-    Pace& pace;
     LiveRanks& live_ranks;
+    base::Changes& changes;
+    Pace& pace;
   };
   /// Whose task it is.
   struct Rank {
@@ -95,6 +96,8 @@ class TaskStreams {
 
   explicit TaskStreams(Parts parts) : parts_(parts) {}
 
+  /// Notes what a task says, on a stream or by a call.
+  void note(const core::AttemptKey& attempt, core::RankNumber rank, const muster::v1::TaskRequest& request) const;
   /// What a task is told, on a stream or as the answer to a call.
   muster::v1::TaskResponse answer(const Rank& rank, const AttemptStanding& standing) const;
   /// `standing` tells where the attempt stands now, and must not throw.

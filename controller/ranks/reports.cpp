@@ -57,6 +57,18 @@ std::vector<store::DeclaredSeries> declared_of(const core::AttemptKey& key,
   return declared;
 }
 
+contract::RankUse use_of(const muster::v1::RankUse& use) {
+  contract::RankUse out;
+  out.at_ms = use.at_ms();
+  if (use.has_cores()) out.cores = use.cores();
+  out.memory_bytes = use.memory_bytes();
+  out.memory_peak_bytes = use.memory_peak_bytes();
+  out.processes = use.processes();
+  if (use.has_gpu_percent()) out.gpu_percent = use.gpu_percent();
+  if (use.has_gpu_memory_bytes()) out.gpu_memory_bytes = use.gpu_memory_bytes();
+  return out;
+}
+
 executors::TaskReport report_of(const muster::v1::TaskRequest& request) {
   executors::TaskReport report;
   report.process = process_of(request.state());

@@ -18,6 +18,7 @@ std::vector<store::DeclaredSeries> declared_of(const core::AttemptKey& key,
                                                const muster::v1::HeartbeatRequest& request);
 
 /// What a task says, for its executor.
+contract::RankUse use_of(const muster::v1::RankUse& use);
 executors::TaskReport report_of(const muster::v1::TaskRequest& request);
 
 /// Reads what a rank wrote down while the controller was away (worker/rank/grpc_unsent_file.h), oldest first, until

@@ -58,6 +58,19 @@ std::string executor_of(const core::Attempt& attempt) {
   return attempt.queued_at ? "slurm" : attempt.started_at ? "local" : "";
 }
 
+/// A rank that has ended uses nothing; what it once used at most stays known.
+void fill_use(const ranks::RankView& live, bool ended, core::Millis now, v1::RankUse& out) {
+  out.set_at_ms(live.use->at_ms);
+  out.set_memory_peak_bytes(live.use->memory_peak_bytes);
+  if (ended) return;
+  if (live.use->cores) out.set_cores(*live.use->cores);
+  out.set_memory_bytes(live.use->memory_bytes);
+  out.set_processes(live.use->processes);
+  if (live.use->gpu_percent) out.set_gpu_percent(*live.use->gpu_percent);
+  if (live.use->gpu_memory_bytes) out.set_gpu_memory_bytes(*live.use->gpu_memory_bytes);
+  out.set_age_ms(std::max<std::int64_t>(0, (now - live.used_at).count()));
+}
+
 /// `newest`: the newest step that is stored of the job. A recipe's rank has done 0 before its first.
 void fill_rank(const core::Job& job, const core::Attempt& attempt, core::RankNumber number,
                const std::optional<ranks::RankView>& live, const std::optional<store::MetricRow>& newest,
@@ -71,6 +84,10 @@ void fill_rank(const core::Job& job, const core::Attempt& attempt, core::RankNum
   set_exit(rank.exit, out);
   out.set_stopped_by_muster(core::is_stopped_by_muster(attempt, number));
   if (!job.is_command) out.set_step(0);
+  if (live && live->use) {
+    const bool ended = rank.state == core::RankState::kExited || attempt.state == core::AttemptState::kEnded;
+    fill_use(*live, ended, now, *out.mutable_use());
+  }
   if (live && live->heard_at) {
     out.set_section(live->section);
     out.set_last_heartbeat_ms(std::max<std::int64_t>(0, (now - *live->heard_at).count()));
@@ -251,6 +268,9 @@ v1::ListResponse Views::list(const v1::ListRequest& request) {
       auto& job = *response.add_jobs();
       job = line(row, open.get());
       if (open != nullptr) fill_open(*open, trouble, job);
+      if (const auto whole = request.with_ranks() ? parts_.event_log.job(row.id) : nullptr) {
+        fill_ranks(*whole, parts_.newest.get(row.id), job);
+      }
     }
     if (rows.size() < filter.limit) break;
     filter.before = rows.back().id;
@@ -333,10 +353,7 @@ v1::Job Views::view(const jobs::JobPtr& of) {
   if (const auto* attempt = job.current()) {
     const core::AttemptKey key{job.id, attempt->number};
     newest = parts_.newest.get(job.id);
-    for (core::RankNumber rank = 0; rank < attempt->ranks.size(); ++rank) {
-      fill_rank(job, *attempt, rank, parts_.live_ranks.view(key, rank), newest, parts_.clock.monotonic(),
-                *out.add_ranks());
-    }
+    fill_ranks(job, newest, out);
     out.set_log_folder(parts_.data.logs(key).string());
     out.set_executor(executor_of(*attempt));
     for (const auto& series : parts_.newest.series(job.id)) fill_series(series, *out.add_series());
@@ -366,6 +383,17 @@ v1::Job Views::view(const jobs::JobPtr& of) {
   *out.mutable_spec() = *spec;
   jobfile::mask_secrets(*out.mutable_spec());
   return out;
+}
+
+/// Of the newest attempt.
+void Views::fill_ranks(const core::Job& job, const std::optional<store::MetricRow>& newest, v1::Job& out) {
+  const auto* attempt = job.current();
+  if (attempt == nullptr) return;
+  const auto now = parts_.clock.monotonic();
+  for (core::RankNumber rank = 0; rank < attempt->ranks.size(); ++rank) {
+    const auto live = parts_.live_ranks.view({job.id, attempt->number}, rank);
+    fill_rank(job, *attempt, rank, live, newest, now, *out.add_ranks());
+  }
 }
 
 jobs::JobPtr Views::with_attempt(core::JobId id, core::AttemptNumber attempt) {

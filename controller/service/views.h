@@ -35,6 +35,7 @@ class Views {
   void fill_program(const core::Job& job, muster::v1::Job& out);
   /// A line of a list: the newest attempt alone, no spec, no ranks.
   muster::v1::Job line(const store::JobRow& row, const core::Job* open);
+  void fill_ranks(const core::Job& job, const std::optional<store::MetricRow>& newest, muster::v1::Job& out);
 
   const Parts& parts_;
 };

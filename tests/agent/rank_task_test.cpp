@@ -21,6 +21,7 @@ using muster::v1::TaskResponse;
 /// The controller's end.
 struct Controller {
   std::vector<TaskRequest> told;
+  std::optional<TaskRequest> later;
   OnDirective on_directive;
   std::function<void(const TaskRequest&)> on_tell = [](const TaskRequest&) {};
   std::chrono::milliseconds unheard{0};
@@ -46,6 +47,7 @@ class Link : public ControllerLink {
     controller_.exit_is_told = request.state() == muster::v1::PROCESS_EXITED;
     controller_.on_tell(request);
   }
+  void tell_later(const TaskRequest& request) override { controller_.later = request; }
   void hold() override { controller_.is_held = true; }
   bool flush(std::chrono::milliseconds) override { return true; }
   std::chrono::milliseconds unheard_for() const override { return controller_.unheard; }
@@ -118,6 +120,24 @@ TEST_F(RankTask, TellsStartAndEndAndWritesTheSame) {
   EXPECT_EQ(status().exit, (contract::ExitStatus{7, 0}));
   EXPECT_EQ(status().error, last.error());
   EXPECT_EQ(status().pid, last.pid());
+}
+
+// Goal: the controller learns what the rank uses, without a message more.
+TEST_F(RankTask, TellsWhatTheRankUsesWithTheNextRequest) {
+  setup_.use.first_pause = setup_.use.longest_pause = 20ms;
+  EXPECT_EQ(run("i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; sleep 0.6"), 0);
+  ASSERT_TRUE(controller_.later);
+  const auto& use = controller_.later->use();
+  EXPECT_EQ(controller_.later->state(), muster::v1::PROCESS_RUNNING);
+  EXPECT_GT(use.at_ms(), 0);
+  EXPECT_TRUE(use.has_cores());
+  EXPECT_GE(use.processes(), 1U);
+  EXPECT_GT(use.memory_bytes(), 100'000);
+  EXPECT_GE(use.memory_peak_bytes(), use.memory_bytes());
+  EXPECT_FALSE(use.has_gpu_percent());
+  EXPECT_EQ(controller_.told.back().use().memory_peak_bytes(), use.memory_peak_bytes()) << "its end says it, too";
+  EXPECT_THAT(states(), testing::ElementsAre(muster::v1::PROCESS_STARTING, muster::v1::PROCESS_RUNNING,
+                                             muster::v1::PROCESS_EXITED));
 }
 
 /// Notes what was told of a rank, and what the controller knew of its process then.

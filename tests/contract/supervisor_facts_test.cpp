@@ -8,8 +8,12 @@ namespace {
 
 TEST(SupervisorFacts, EveryFactComesBackAsItWas) {
   const Started started{"boot", "node \"1\"", 7, {{8, 123}, {9, 18446744073709551615U}}};
-  const std::vector<Fact> facts{started, Running{}, LaunchFailed{"no\nsuch", false}, Exited{1, {0, 9}, true, 1234, ""},
-                                Ended{}};
+  const std::vector<Fact> facts{started,
+                                Running{},
+                                LaunchFailed{"no\nsuch", false},
+                                Exited{1, {0, 9}, true, 1234, ""},
+                                Ended{},
+                                Used{{{0, {5, 1.5, 100, 200, 3, 40.5, 300}}, {7, {6, {}, 1, 2, 1, {}, {}}}}}};
   for (const auto& fact : facts) {
     auto line = to_line(fact);
     ASSERT_EQ(line.find('\n'), line.size() - 1) << line;

@@ -220,6 +220,7 @@ std::string Follower::why_gone() const {
 
 void Follower::take(const contract::Fact& fact) {
   fold(status_, fact);
+  if (const auto* used = std::get_if<contract::Used>(&fact)) listener_.used(used->ranks);
   const auto* exited = std::get_if<contract::Exited>(&fact);
   if (!exited || status_.failed || !told_.insert(exited->rank).second) return;
   listener_.tell(core::RankExited{key_.number, exited->rank, exited->exit, exited->out_of_memory, "", exited->error});

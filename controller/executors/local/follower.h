@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -53,6 +54,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   struct Listener {
     std::function<void(core::EventBody)> tell;
     std::function<void()> over;  // the last call
+    std::function<void(const std::map<core::RankNumber, contract::RankUse>&)> used = [](const auto&) {};
   };
 
   Follower(boost::asio::io_context& io, const core::AttemptKey& key, std::filesystem::path folder,

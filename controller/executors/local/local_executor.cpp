@@ -64,6 +64,7 @@ class LocalExecutor : public Executor {
     thread_ = std::thread([this] { io_.run(); });
   }
 
+  void set_use_sink(UseSink sink) override { use_sink_ = std::move(sink); }
   void shutdown() override { close(); }
 
   std::vector<Unfit> unfit(const LaunchRequest& request) const override {
@@ -257,7 +258,11 @@ class LocalExecutor : public Executor {
       boost::asio::post(io_, [this, key] { followers_.erase(key); });
     };
     const auto tell = [this, key](core::EventBody fact) { sink_(key.job, std::move(fact)); };
-    const auto follower = std::make_shared<Follower>(io_, key, folder, std::move(told), Follower::Listener{tell, over});
+    const auto used = [this, key](const auto& ranks) {
+      if (use_sink_) use_sink_(key, ranks);
+    };
+    const auto follower =
+        std::make_shared<Follower>(io_, key, folder, std::move(told), Follower::Listener{tell, over, used});
     followers_.emplace(key, follower);
     follower->begin(options_.look_every);
     return *follower;
@@ -266,6 +271,7 @@ class LocalExecutor : public Executor {
   const LocalOptions options_;
   PortPicker ports_{std::random_device{}()};
   FactSink sink_;
+  UseSink use_sink_;
   std::atomic<bool> told_deaf_ = false;
   boost::asio::io_context io_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;

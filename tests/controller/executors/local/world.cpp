@@ -130,6 +130,10 @@ void World::use_root(const std::filesystem::path& root) {
 void World::restart_controller(const std::string& supervisor) {
   executor_.reset();
   executor_ = make_local_executor({root_, supervisor, nullptr, look_every_});
+  executor_->set_use_sink([this](const core::AttemptKey& key, const Use& ranks) {
+    const std::lock_guard lock(use_mutex_);
+    used_[key] = ranks;
+  });
   executor_->start(facts_.sink());
 }
 
@@ -140,6 +144,17 @@ core::AttemptLaunched World::must_launch(const executors::LaunchRequest& request
     return {};
   }
   return std::get<core::AttemptLaunched>(answer);
+}
+
+World::Use World::used_now(const core::AttemptKey& key) const {
+  const std::lock_guard lock(use_mutex_);
+  const auto found = used_.find(key);
+  return found == used_.end() ? Use{} : found->second;
+}
+
+void World::forget_use() {
+  const std::lock_guard lock(use_mutex_);
+  used_.clear();
 }
 
 std::filesystem::path World::folder(core::JobId job) const {

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -76,12 +77,18 @@ class World : public ::testing::Test {
   std::filesystem::path log(core::JobId job, core::RankNumber rank) const;
   contract::Status status(core::JobId job) const;
   std::int64_t supervisor_of(core::JobId job) const;
+  using Use = std::map<core::RankNumber, contract::RankUse>;
+  /// What the ranks of an attempt were last told to use.
+  Use used_now(const core::AttemptKey& key) const;
+  void forget_use();
   void use_root(const std::filesystem::path& root);
 
   std::filesystem::path top_;
   std::filesystem::path root_;
   std::chrono::milliseconds look_every_{5000};
   Facts facts_;
+  mutable std::mutex use_mutex_;
+  std::map<core::AttemptKey, Use> used_;
   std::unique_ptr<executors::Executor> executor_;
 };
 

@@ -1,0 +1,55 @@
+#include "os/gpus.h"
+
+#include <gtest/gtest.h>
+
+namespace os {
+namespace {
+
+constexpr std::int64_t kGigabyte = 1'000'000'000;
+
+const std::vector<GpuLook> kGpus{{"GPU-aa11", 90, 70 * kGigabyte, {100}},
+                                 {"GPU-bb22", 30, 10 * kGigabyte, {200, 201}},
+                                 {"GPU-cc33", std::nullopt, 1 * kGigabyte, {}}};
+
+TEST(GpusOfARank, AreThoseThatItsVariableNames) {
+  EXPECT_EQ(use_of(kGpus, "0,1", {}), (GpuUse{60, 80 * kGigabyte}));
+  EXPECT_EQ(use_of(kGpus, "1", {100}), (GpuUse{30, 10 * kGigabyte}));
+  EXPECT_EQ(use_of(kGpus, "GPU-bb, GPU-aa11", {}), (GpuUse{60, 80 * kGigabyte}));
+  EXPECT_EQ(use_of(kGpus, "2", {}), (GpuUse{std::nullopt, 1 * kGigabyte})) << "one that does not say how busy it is";
+  EXPECT_EQ(use_of(kGpus, "0,2", {}), (GpuUse{90, 71 * kGigabyte}));
+}
+
+TEST(GpusOfARank, EndAtANameThatIsUnknownAsForCuda) {
+  EXPECT_EQ(use_of(kGpus, "0,-1,1", {}), (GpuUse{90, 70 * kGigabyte}));
+  for (const auto* none : {"", "-1", "7", "NoDevFiles", "MIG-aa11", ","})
+    EXPECT_FALSE(use_of(kGpus, none, {100})) << none;
+}
+
+TEST(GpusOfARank, AreThoseThatItsProcessesUseWithoutTheVariable) {
+  EXPECT_EQ(use_of(kGpus, std::nullopt, {5, 201}), (GpuUse{30, 10 * kGigabyte}));
+  EXPECT_FALSE(use_of(kGpus, std::nullopt, {5}));
+  EXPECT_FALSE(use_of({}, "0", {5}));
+}
+
+TEST(Nvml, IsAbsentWithoutItsLibrary) {
+  EXPECT_EQ(open_nvml("libnvidia-ml-of-no-machine.so.1"), nullptr);
+  EXPECT_EQ(open_nvml("libm.so.6"), nullptr) << "a library without NVML's functions";
+}
+
+// tests/os/fake_nvml.cpp has two GPUs, of which the second does not answer.
+TEST(Nvml, IsReadThroughTheFunctionsOfItsLibrary) {
+  const auto nvml = open_nvml(MUSTER_FAKE_NVML);
+  ASSERT_NE(nvml, nullptr);
+  const auto gpus = nvml->look();
+  ASSERT_EQ(gpus.size(), 2U);
+  EXPECT_EQ(gpus[0].uuid, "GPU-fake");
+  EXPECT_EQ(gpus[0].busy_percent, 42);
+  EXPECT_EQ(gpus[0].memory_bytes, 3 * kGigabyte);
+  EXPECT_EQ(gpus[0].pids, (std::vector<std::int64_t>{11, 12}));
+  EXPECT_EQ(gpus[1].uuid, "");
+  EXPECT_FALSE(gpus[1].busy_percent);
+  EXPECT_FALSE(gpus[1].memory_bytes);
+}
+
+}  // namespace
+}  // namespace os
