@@ -1,36 +1,13 @@
 #include "beside/report_tail.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <variant>
 
+#include "beside/regular_file.h"
 #include "contract/report_keys.h"
 
 namespace beside {
-namespace {
-
-/// Bytes of the file from `offset` on. Empty: there are none, or this is no regular file.
-std::string bytes_of(const std::filesystem::path& file, std::uint64_t offset, std::size_t most) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return {};
-  std::string bytes;
-  struct stat status {};
-  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && static_cast<std::uint64_t>(status.st_size) > offset) {
-    bytes.resize(std::min<std::uint64_t>(most, static_cast<std::uint64_t>(status.st_size) - offset));
-    const auto count = ::pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    bytes.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
-  }
-  ::close(fd);
-  return bytes;
-}
-
-}  // namespace
-
 std::vector<Report> ReportTail::read(bool ended) {
-  const auto bytes = bytes_of(file_, offset_, kMostAtOnce);
+  const auto bytes = read_part(file_, offset_, kMostAtOnce).bytes;
   std::vector<Report> out;
   std::string_view rest = bytes;
   while (!rest.empty()) {

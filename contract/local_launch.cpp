@@ -21,7 +21,8 @@ std::string to_text(const LocalLaunch& launch) {
                  {"gpus_per_rank", launch.gpus_per_rank},
                  {"master_addr", launch.master_addr},
                  {"master_port", launch.master_port},
-                 {"open_files", launch.open_files}};
+                 {"open_files", launch.open_files},
+                 {"report", launch.report}};
   if (launch.allowed_devices) object["allowed_devices"] = *launch.allowed_devices;
   try {
     return object.dump(2) + "\n";
@@ -49,6 +50,7 @@ LocalLaunch parse_local_launch(std::string_view text) {
     object.at("master_addr").get_to(launch.master_addr);
     object.at("master_port").get_to(launch.master_port);
     launch.open_files = object.value("open_files", std::uint64_t{0});
+    launch.report = object.value("report", launch.report);
     return launch;
   } catch (const json::exception& error) {
     throw std::runtime_error(std::string(kLocalLaunchFile) + " makes no sense: " + error.what());

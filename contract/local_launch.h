@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/report_sources.h"
+
 namespace contract {
 
 /// <attempt>/launch.json. musterd writes it (mode 0600: it holds the user's environment, secrets included), and
@@ -30,13 +32,15 @@ struct LocalLaunch {
   std::string master_addr = "127.0.0.1";
   std::uint16_t master_port = 0;
   std::uint64_t open_files = 0;  // the soft limit that ranks get; 0: as their supervisor has it
+  ReportSources report = {};
   bool operator==(const LocalLaunch&) const = default;
 };
 
 /// Throws std::invalid_argument when a text in it is not UTF-8.
 std::string to_text(const LocalLaunch& launch);
 
-/// Files of older versions have no base_env and no open_files. Throws std::runtime_error when the text makes no sense.
+/// Files of older versions have no base_env, no open_files and no report. Throws std::runtime_error when the text makes
+/// no sense.
 LocalLaunch parse_local_launch(std::string_view text);
 
 }  // namespace contract

@@ -22,6 +22,7 @@ std::string to_text(const TaskLaunch& launch) {
       {"forward_signals", launch.forward_signals},
       {"time_limit_ms", launch.time_limit_ms},
       {"stop_grace_ms", launch.stop_grace_ms},
+      {"report", launch.report},
   };
   return json.dump(2) + "\n";
 }
@@ -48,6 +49,7 @@ TaskLaunch read_task_launch(const std::filesystem::path& attempt_folder) {
     json.at("forward_signals").get_to(launch.forward_signals);
     json.at("time_limit_ms").get_to(launch.time_limit_ms);
     json.at("stop_grace_ms").get_to(launch.stop_grace_ms);
+    launch.report = json.value("report", launch.report);
     if (launch.argv.empty()) throw std::runtime_error(path.string() + ": argv is empty");
     return launch;
   } catch (const nlohmann::json::exception& error) {

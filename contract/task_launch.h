@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "contract/report_sources.h"
+
 namespace contract {
 
 /// <attempt>/task_launch.json. musterd writes it when it submits a Slurm job (mode 0600: it holds the attempt's token).
@@ -32,6 +34,7 @@ struct TaskLaunch {
   bool forward_signals = false;
   std::int64_t time_limit_ms = 0;  // of the Slurm job; 0: no limit
   std::int64_t stop_grace_ms = 0;  // how long ranks may take to save
+  ReportSources report = {};
   bool operator==(const TaskLaunch&) const = default;
 };
 

@@ -68,7 +68,7 @@ std::optional<std::size_t> choice_index(std::string_view choices, std::string_vi
 
 bool is_plain(Kind kind) {
   return kind != Kind::kWords && kind != Kind::kLines && kind != Kind::kVariables && kind != Kind::kOptions &&
-         kind != Kind::kSweep;
+         kind != Kind::kPatterns && kind != Kind::kSweep;
 }
 
 std::string print(const Key& key, const Value& value) {
@@ -147,6 +147,8 @@ std::string wanted(const Key& key) {
       return "a table of NAME = text, number, true or false";
     case Kind::kOptions:
       return "a table of option = text, number or true";
+    case Kind::kPatterns:
+      return "a table of series = 'pattern'";
     case Kind::kSweep:
       return "a table of key = [value, ...]";
     case Kind::kText:

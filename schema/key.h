@@ -29,6 +29,7 @@ enum class Kind {
   kLines,      // an array of texts of one line each
   kVariables,  // a table of NAME = text, number, true or false
   kOptions,    // a table of option = text, number or true
+  kPatterns,   // a table of NAME = regular expression
   kSweep       // a table of key = values
 };
 

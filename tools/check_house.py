@@ -17,11 +17,11 @@ ALLOWED = {
     "proto": {"grpc", "json"},
     "slurm": {"os", "boost"},
     "os": set(),
-    "contract": {"json"},
+    "contract": {"json", "re2"},
     "launch": {"contract"},
     "beside": {"contract", "json", "schema"},
     "agent/process": {"contract", "os"},
-    "agent/report": {"beside", "contract", "os", "schema", "worker/rank", "worker/rank/grpc"},
+    "agent/report": {"beside", "contract", "launch", "os", "schema", "worker/rank", "worker/rank/grpc"},
     "agent/use": {"contract", "os"},
     "agent/supervisor": {"agent/process", "agent/report", "agent/use", "beside", "contract", "launch", "os"},
     "agent/task": {"agent/process", "agent/report", "agent/use", "beside", "contract", "launch", "os", "slurm", "worker/rank", "worker/rank/grpc", "proto", "grpc"},
@@ -71,6 +71,7 @@ LIBRARIES = [(name, re.compile(headers), re.compile(targets)) for name, headers,
     ("toml", r"^toml\+\+/", r"^PkgConfig::TOMLPLUSPLUS$"),
     ("sqlite", r"^(SQLiteCpp/|sqlite3\.h)", r"^SQLiteCpp$"),
     ("boost", r"^boost/", r"^Boost::"),
+    ("re2", r"^re2/", r"^PkgConfig::RE2$"),
 ]]
 TOPS = ["agent", "beside", "fsdp", "launch", "os", "proto", "schema", "slurm", "worker", "controller"]
 CMAKE_CALL = re.compile(r"^\s*(muster_library|add_library|add_executable|target_link_libraries)\(([^)]*)\)", re.MULTILINE)

@@ -76,6 +76,10 @@ executors::SlurmWishes slurm_wishes(const muster::v1::Slurm& from) {
   return to;
 }
 
+contract::ReportSources report_sources(const muster::v1::ReportSources& from) {
+  return {from.checkpoints(), {from.log().begin(), from.log().end()}, from.tensorboard()};
+}
+
 executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
                                         const LaunchSettings& settings) {
   const auto& resources = spec.resources();
@@ -94,6 +98,7 @@ executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const c
   request.fence_folder = fence_folder(spec, key.job, settings.data).string();
   request.sweep = spec.sweep().sweep();
   request.slurm = slurm_wishes(spec.slurm());
+  request.report = report_sources(spec.report());
   request.working_folder = spec.working_folder().empty() ? settings.data.job(key.job).string() : spec.working_folder();
   request.log_folder = settings.data.logs(key).string();
   const auto run_path = settings.data.run_file(key).string();

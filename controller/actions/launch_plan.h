@@ -6,6 +6,7 @@
 
 #include "base/data_folder.h"
 #include "beside/fence.h"
+#include "contract/report_sources.h"
 #include "core/job.h"
 #include "executors/executor.h"
 #include "muster/v1/job.pb.h"
@@ -25,6 +26,7 @@ struct LaunchSettings {
 nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data);
 
 executors::SlurmWishes slurm_wishes(const muster::v1::Slurm& from);
+contract::ReportSources report_sources(const muster::v1::ReportSources& from);
 
 /// Pure: the same for the same attempt, however often it is asked for.
 executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::AttemptKey& key,

@@ -24,6 +24,7 @@ std::string choices_of(const schema::Key& field) {
 /// What a table holds whose keys people choose; nullptr: the kind is no such table.
 const char* row_of_table(schema::Kind kind) {
   if (kind == schema::Kind::kVariables) return "NAME = \"value\"";
+  if (kind == schema::Kind::kPatterns) return "SERIES = 'PATTERN'";
   if (kind == schema::Kind::kSweep) return "KEY = [value, ...]";
   return kind == schema::Kind::kOptions ? "OPTION = \"value\"" : nullptr;
 }

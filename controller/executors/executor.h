@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "contract/rank_use.h"
+#include "contract/report_sources.h"
 #include "core/apply.h"
 #include "executors/cluster_facts.h"
 #include "launch/environment.h"
@@ -51,6 +52,7 @@ struct LaunchRequest {
   std::string sweep;           // empty: it goes alone. Attempts of one sweep may be handed to a scheduler together
   std::vector<std::string> exclude_nodes;  // lost lately
   SlurmWishes slurm;
+  contract::ReportSources report;
 };
 
 /// What could not be carried out is tried again after this, unless somebody says otherwise.

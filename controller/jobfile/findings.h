@@ -58,6 +58,9 @@ void check_slurm(const muster::v1::JobSpec& spec, FileChecks checks, Findings& f
 /// muster sets itself, and names that sbatch takes as abbreviations of them.
 std::string refuse_slurm_option(std::string_view name);
 
+/// Checks where the reports of a program are found.
+void check_report(const muster::v1::JobSpec& spec, Findings& findings);
+
 /// Checks the keys that say where and when the job starts: executor, after, hold.
 void check_start(const muster::v1::JobSpec& spec, Findings& findings);
 

@@ -48,6 +48,7 @@ class Reader {
   void read_words(const Key& field, const toml::node& node);
   void read_variables(const Key& field, const toml::node& node);
   void read_options(const Key& field, const toml::node& node);
+  void read_patterns(const Key& field, const toml::node& node);
   void read_sweep(const toml::node& node);
   void take_from_submitter();
   void judge(FileChecks checks);
@@ -136,9 +137,10 @@ void Reader::apply(toml::table& root, const Override& override) {
     at = end + 1;
   }
   if (table == nullptr) return;  // the file has a value where a table should be; read_node() refuses it
-  static constexpr Key kVariable{.name = "env", .kind = Kind::kText};
+  static constexpr Key kAnyText{.name = "env", .kind = Kind::kText};
   overridden_[override.key] = place;
-  insert_text(*table, leaf, parent == "env" ? &kVariable : field, *override.value);
+  const bool takes_any = parent == "env" || parent == "report.log";
+  insert_text(*table, leaf, takes_any ? &kAnyText : field, *override.value);
 }
 
 /// If the file's command is no array, read_node() refuses it, so nothing is said here.
@@ -197,6 +199,8 @@ void Reader::read_field(const Key& field, const toml::node& node) {
       return read_words(field, node);
     case Kind::kVariables:
       return read_variables(field, node);
+    case Kind::kPatterns:
+      return read_patterns(field, node);
     case Kind::kOptions:
       return read_options(field, node);
     case Kind::kSweep:
@@ -274,6 +278,21 @@ void Reader::read_options(const Key& field, const toml::node& node) {
       text = value.is_string() ? value.as_string()->get() : shown(value);
     } else {
       refuse(path, given_[path], shown(value), "want a text, a number or true");
+    }
+  }
+}
+
+void Reader::read_patterns(const Key& field, const toml::node& node) {
+  const std::string parent(field.name);
+  const auto* table = node.as_table();
+  if (table == nullptr) return refuse(parent, given_[parent], shown(node), "want " + wanted(field));
+  for (const auto& [key, value] : *table) {
+    const auto path = parent + "." + std::string(key.str());
+    given_[path] = place_of(path, value.source());
+    if (const auto* text = value.as_string()) {
+      texts_by_name(spec_, field)[std::string(key.str())] = text->get();
+    } else {
+      refuse(path, given_[path], shown(value), "want a pattern in single quotes, such as 'loss ([\\d.]+)'");
     }
   }
 }

@@ -183,6 +183,20 @@ constexpr auto kLast = std::to_array<Key>({
     duration("liveness.join_within", "2m", 1000, kLongest,
              "A rank is silent if it has not reported this long after its start."),
 
+    {.name = "report.checkpoints",
+     .meaning = "For a program that does not report: its checkpoints, a path whose names may have the wildcards of a "
+                "shell, such as \"ckpt/step-*\". A new or changed match that is complete counts as a checkpoint. Its "
+                "step is the last number of the name. A path may hold variables of the rank, such as "
+                "$MUSTER_CHECKPOINT_FOLDER. A relative path starts at working_folder."},
+    {.name = "report.tensorboard",
+     .meaning = "A folder into which the program writes TensorBoard's event files. Their scalars become series. A path "
+                "as for checkpoints, without wildcards."},
+    {.name = "report.log",
+     .kind = Kind::kPatterns,
+     .meaning = "Regular expressions (RE2) over the lines of each rank's log, by the names of their series: loss = "
+                "'loss ([\\d.]+)'. The first group is the value. step = 'step (\\d+)' is the step of its line and of "
+                "those that follow. Without it a step ends where a series comes again."},
+
     {.name = "sweep",
      .kind = Kind::kSweep,
      .meaning = "Submits several jobs, one for each combination: train.seed = \"0..3\", train.learning_rate = [1e-4, "
@@ -261,7 +275,8 @@ bool is_table_name(std::string_view path) {
 
 bool is_open_table(std::string_view path) {
   const auto* field = find_key(path);
-  return field != nullptr && (field->kind == Kind::kVariables || field->kind == Kind::kOptions);
+  return field != nullptr &&
+         (field->kind == Kind::kVariables || field->kind == Kind::kOptions || field->kind == Kind::kPatterns);
 }
 
 std::vector<std::string> keys_ending_in(std::string_view word, const std::vector<std::string>& keys) {

@@ -45,7 +45,7 @@ std::vector<std::string> keys_ending_in(std::string_view word, const std::vector
 std::string several_keys(const std::vector<std::string>& keys);
 /// Every key that --set takes, except keys of open tables.
 std::vector<std::string> settable_keys();
-/// True for a table in which people choose the names of keys: [env], [slurm.options].
+/// True for a table in which people choose the names of keys: [env], [slurm.options], [report.log].
 bool is_open_table(std::string_view path);
 
 // The values of a message whose fields are named after keys: a JobSpec, or a PartitionPolicy. The keys of a recipe are
@@ -64,7 +64,7 @@ void clear(muster::v1::JobSpec& spec, const Key& key);
 void add(google::protobuf::Message& message, const Key& key, const std::string& text);
 /// The texts of an array (kWords, kLines).
 std::vector<std::string> texts_of(const google::protobuf::Message& message, const Key& key);
-/// The entries of a table (kVariables, kOptions).
+/// The entries of a table (kVariables, kOptions, kPatterns).
 using Texts = google::protobuf::Map<std::string, std::string>;
 const Texts& texts_by_name(const muster::v1::JobSpec& spec, const Key& key);
 Texts& texts_by_name(muster::v1::JobSpec& spec, const Key& key);

@@ -136,11 +136,14 @@ std::vector<std::string> texts_of(const Message& root, const Key& key) {
 }
 
 const Texts& texts_by_name(const muster::v1::JobSpec& spec, const Key& key) {
-  return key.kind == Kind::kOptions ? spec.slurm().options() : key.name == "env" ? spec.env() : spec.submitted_env();
+  if (key.kind == Kind::kOptions) return spec.slurm().options();
+  if (key.kind == Kind::kPatterns) return spec.report().log();
+  return key.name == "env" ? spec.env() : spec.submitted_env();
 }
 
 Texts& texts_by_name(muster::v1::JobSpec& spec, const Key& key) {
   if (key.kind == Kind::kOptions) return *spec.mutable_slurm()->mutable_options();
+  if (key.kind == Kind::kPatterns) return *spec.mutable_report()->mutable_log();
   return key.name == "env" ? *spec.mutable_env() : *spec.mutable_submitted_env();
 }
 

@@ -160,6 +160,7 @@ std::vector<Problem> validate(const JobSpec& spec, FileChecks checks) {
   check_variables(spec, findings);
   check_times(spec, findings);
   check_slurm(spec, checks, findings);
+  check_report(spec, findings);
   check_start(spec, findings);
   return findings.take();
 }

@@ -22,7 +22,8 @@ TEST(LocalLaunch, ComesBackAsItWas) {
                      .gpus_per_rank = 2,
                      .allowed_devices = "",
                      .master_port = 65535,
-                     .open_files = 1024};
+                     .open_files = 1024,
+                     .report = {"ckpt/step-*", {{"loss", "loss ([\\d.]+)"}}, "runs"}};
   EXPECT_EQ(parse_local_launch(to_text(launch)), launch);
   launch.allowed_devices.reset();
   EXPECT_EQ(parse_local_launch(to_text(launch)), launch);
@@ -35,6 +36,7 @@ TEST(LocalLaunch, OfAnOlderMusterdIsUnderstood) {
   EXPECT_EQ(launch.master_port, 7);
   EXPECT_EQ(launch.open_files, 0U);
   EXPECT_TRUE(launch.base_env.empty());
+  EXPECT_TRUE(launch.report.empty());
 }
 
 TEST(LocalLaunch, BytesThatAreNotUtf8AreRefused) {

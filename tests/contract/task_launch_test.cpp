@@ -43,7 +43,8 @@ class TaskLaunchFile : public testing::Test {
                      .is_command = true,
                      .forward_signals = true,
                      .time_limit_ms = 60'000,
-                     .stop_grace_ms = 30'000};
+                     .stop_grace_ms = 30'000,
+                     .report = {"ckpt/step-*", {{"loss", "loss ([\\d.]+)"}}, "runs"}};
 };
 
 TEST_F(TaskLaunchFile, ComesBackAsItWas) {

@@ -49,7 +49,8 @@ LocalLaunch launch_of(const LaunchRequest& request, const std::string& program, 
           .gpus_per_rank = request.gpus_per_rank,
           .allowed_devices = allowed_devices(),
           .master_port = port,
-          .open_files = open_files};
+          .open_files = open_files,
+          .report = request.report};
 }
 
 /// Ranks as processes of this machine: see make_local_executor().

@@ -85,7 +85,8 @@ void write_launch_file(const LaunchRequest& request, bool forward_signals) {
                                     .is_command = request.is_command,
                                     .forward_signals = forward_signals,
                                     .time_limit_ms = request.time_limit.count(),
-                                    .stop_grace_ms = request.stop_grace.count()};
+                                    .stop_grace_ms = request.stop_grace.count(),
+                                    .report = request.report};
   const std::filesystem::path folder = request.attempt_folder;
   os::make_folders(request.log_folder);
   os::make_folders(contract::rank_status_folder(folder));

@@ -82,6 +82,9 @@ void set_other(JobSpec& spec, const Key& field) {
       texts_by_name(spec, field)["A"] = std::string(kNasty) + "\nsecond line\x01";
       texts_by_name(spec, field)["B"] = "";
       return;
+    case Kind::kPatterns:
+      texts_by_name(spec, field)["validation/loss"] = R"(loss "is" ([\d.]+))";
+      return;
     case Kind::kOptions:
       texts_by_name(spec, field)["hint"] = "nomultithread";
       texts_by_name(spec, field)["contiguous"] = "";

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "beside/report.h"
+#include "contract/log_pattern.h"
+
+namespace beside {
+
+/// Makes reports of the lines of a log, by the patterns of [report] log.
+///
+/// The pattern "step" tells the step of its line and of the lines that follow, up to its next match. Values before its
+/// first match are of no step and left out. Without that pattern the steps are counted from 1: a step ends where a
+/// series comes again. Of several values of one series at one step the first counts.
+class LogReports {
+ public:
+  explicit LogReports(const std::map<std::string, std::string>& patterns);
+
+  /// What one line tells; nullopt: nothing new.
+  std::optional<Report> take(std::string_view line);
+
+  /// What is wrong with the first match that is no number; empty: nothing.
+  const std::string& first_complaint() const { return complaint_; }
+
+ private:
+  using Values = std::vector<std::pair<std::string, double>>;
+  /// The values on the line, by their series.
+  Values values_of(std::string_view line);
+  bool read_step(std::string_view line);
+  void begin_step(std::int64_t step);
+  void complain(std::string_view name, std::string_view found);
+
+  std::optional<contract::LogPattern> step_pattern_;
+  std::vector<std::pair<std::string, contract::LogPattern>> patterns_;
+  std::optional<std::int64_t> step_;
+  std::set<std::string> told_;  // series with a value at step_
+  std::string complaint_;
+};
+
+}  // namespace beside

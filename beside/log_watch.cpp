@@ -1,0 +1,50 @@
+#include "beside/log_watch.h"
+
+#include <utility>
+
+#include "beside/regular_file.h"
+
+namespace beside {
+
+LogWatch::LogWatch(std::filesystem::path file, const std::map<std::string, std::string>& patterns)
+    : file_(std::move(file)), reports_(patterns) {}
+
+Found LogWatch::look(const Moment& moment) {
+  auto part = read_part(file_, offset_, kMostAtOnce);
+  if (part.size < offset_) skip_to(0);  // somebody has emptied it
+  if (part.size > offset_ + kMostBehind) {
+    complain("the log grows too fast to be searched: " + std::to_string(part.size - kMostAtOnce - offset_) +
+             " bytes of it were left out, and perhaps more later");
+    skip_to(part.size - kMostAtOnce);
+    part = read_part(file_, offset_, kMostAtOnce);
+  }
+  Found found;
+  const auto take = [&](std::string_view line) {
+    if (auto report = reports_.take(line)) found.reports.push_back(std::move(*report));
+  };
+  lines_.feed(part.bytes, take);
+  offset_ += part.bytes.size();
+  found.more = !part.bytes.empty() && offset_ < part.size;
+  if (moment.end && !found.more) lines_.finish(take);
+  if (!reports_.first_complaint().empty()) complain(reports_.first_complaint());
+  set_times(found.reports, moment.wall_ms);
+  last_look_ms_ = moment.wall_ms;
+  return found;
+}
+
+void LogWatch::skip_to(std::uint64_t offset) {
+  offset_ = offset;
+  lines_.skip();
+  if (offset == 0) lines_ = PlainLines();
+}
+
+// Lines have no time of their own. They were written since the last look, evenly as far as is known.
+void LogWatch::set_times(std::vector<Report>& reports, std::int64_t now_ms) const {
+  const auto since = last_look_ms_ > 0 && last_look_ms_ < now_ms ? now_ms - last_look_ms_ : 0;
+  const auto count = static_cast<std::int64_t>(reports.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    reports[static_cast<std::size_t>(i)].at_ms = now_ms - since * (count - 1 - i) / count;
+  }
+}
+
+}  // namespace beside

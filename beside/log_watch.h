@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "beside/log_reports.h"
+#include "beside/plain_lines.h"
+#include "beside/report_source.h"
+
+namespace beside {
+
+/// Follows a rank's log and reports what patterns find in it. Of a log that grows faster than it is read, the middle is
+/// left out.
+class LogWatch : public ReportSource {
+ public:
+  LogWatch(std::filesystem::path file, const std::map<std::string, std::string>& patterns);
+
+  Found look(const Moment& moment) override;
+
+  static constexpr std::size_t kMostAtOnce = 512 << 10;
+  /// What may wait to be read. If more does, all but its last kMostAtOnce bytes are left out.
+  static constexpr std::uint64_t kMostBehind = 4 << 20;
+
+ private:
+  void skip_to(std::uint64_t offset);
+  void set_times(std::vector<Report>& reports, std::int64_t now_ms) const;
+
+  const std::filesystem::path file_;
+  PlainLines lines_;
+  LogReports reports_;
+  std::uint64_t offset_ = 0;
+  std::int64_t last_look_ms_ = 0;  // 0: there was none
+};
+
+}  // namespace beside

@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "contract/log_pattern.h"
+#include "contract/rank_path.h"
+#include "contract/report_keys.h"
+#include "jobfile/findings.h"
+#include "jobfile/job_keys.h"
+#include "schema/series.h"
+#include "schema/utf8.h"
+
+namespace jobfile {
+namespace {
+
+using muster::v1::JobSpec;
+
+constexpr std::size_t kLongestPath = 1024;
+constexpr const char* kCheckpoints = "report.checkpoints";
+constexpr const char* kTensorboard = "report.tensorboard";
+constexpr const char* kLog = "report.log";
+
+void check_path(const char* key, const std::string& path, Findings& findings) {
+  if (path.empty()) return;
+  if (path.size() > kLongestPath) {
+    return findings.add(key, "want at most " + std::to_string(kLongestPath) + " bytes", "write a shorter path");
+  }
+  if (!schema::is_utf8(path)) return findings.add(key, "want a path in UTF-8", "rename the folder or file");
+  if (path.starts_with("~")) {
+    return findings.add(key, "want a path without \"~\"", "write $HOME" + path.substr(1));
+  }
+  const auto expanded = contract::expand_rank_path(path, [](const std::string&) { return ""; });
+  if (!expanded.problem.empty()) findings.add(key, expanded.problem, "such as ${MUSTER_JOB_ID}");
+}
+
+void check_checkpoints(const std::string& path, Findings& findings) {
+  check_path(kCheckpoints, path, findings);
+  if (path.find("**") != std::string::npos) {
+    findings.add(kCheckpoints, "want a * for one name of the path", "write each folder as a * of its own, such as */*");
+  } else if (!path.empty() && path.find_first_not_of("/.*") == std::string::npos) {
+    findings.add(kCheckpoints, "want the names of checkpoints alone", "such as ckpt/step-*");
+  }
+}
+
+void check_tensorboard(const std::string& path, Findings& findings) {
+  check_path(kTensorboard, path, findings);
+  if (path.find_first_of("*?[") != std::string::npos) {
+    findings.add(kTensorboard, "want one folder, without wildcards",
+                 "name the folder above; event files in its folders are read, too");
+  }
+}
+
+void check_pattern(const std::string& name, const std::string& text, Findings& findings) {
+  const auto key = std::string(kLog) + "." + name;
+  if (name != contract::kStepPattern && contract::is_report_key(name)) {
+    return findings.add_value(key, text, "want the name of a series; this name has a meaning of its own in reports",
+                              "choose another name");
+  }
+  if (!schema::is_series_name(name)) {
+    return findings.add_value(key, text,
+                              "want the name of a series: letters, digits and . _ - / @ + : %, at most " +
+                                  std::to_string(schema::kLongestSeries),
+                              "choose another name");
+  }
+  const contract::LogPattern pattern(text);
+  if (!pattern.problem().empty()) findings.add_value(key, text, pattern.problem(), pattern.remedy());
+}
+
+/// The tables of the keys, where a recipe has one of them.
+void check_of_recipe(const JobSpec& spec, Findings& findings) {
+  constexpr const char* kWant = "want a command; a recipe reports by itself";
+  constexpr const char* kRemedy = "remove [report]";
+  const auto& report = spec.report();
+  for (const auto* key : std::array{kCheckpoints, kTensorboard}) {
+    if (get(spec, *find_key(key))) return findings.add(key, kWant, kRemedy, {"train.recipe"});
+  }
+  if (report.log_size() > 0) findings.add_value(kLog, "", kWant, kRemedy, {"train.recipe"});
+}
+
+}  // namespace
+
+void check_report(const JobSpec& spec, Findings& findings) {
+  const auto& report = spec.report();
+  if (spec.has_recipe()) return check_of_recipe(spec, findings);
+  check_checkpoints(report.checkpoints(), findings);
+  check_tensorboard(report.tensorboard(), findings);
+  if (findings.too_many(kLog, static_cast<std::size_t>(report.log_size()), contract::kMostPatterns, "patterns")) return;
+  for (const auto& [name, text] : sorted(report.log())) check_pattern(name, text, findings);
+}
+
+}  // namespace jobfile

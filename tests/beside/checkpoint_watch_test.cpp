@@ -1,0 +1,180 @@
+// Goal: a checkpoint counts once it is complete, and never before, whatever a program calls it.
+// Method: files and folders that a test writes as a program would; the time is the test's.
+#include "beside/checkpoint_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "temporary_folder.h"
+
+namespace beside {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+using Told = std::vector<std::string>;
+
+TEST(CheckpointNames, TheStepIsTheLastNumberWithoutTheExtension) {
+  struct {
+    const char* name;
+    std::optional<std::int64_t> step;
+  } const cases[] = {{"step-40", 40},
+                     {"checkpoint-500", 500},
+                     {"epoch=3-step=1200.ckpt", 1200},
+                     {"ckpt_00040.pt", 40},
+                     {"weights.12.h5", 12},
+                     {"model-7.safetensors", 7},
+                     {"last.ckpt", std::nullopt},
+                     {"model.h5", std::nullopt},
+                     {"", std::nullopt},
+                     {"run-99999999999999999999", std::nullopt}};
+  for (const auto& one : cases) EXPECT_EQ(step_in_name(one.name), one.step) << one.name;
+}
+
+TEST(CheckpointNames, DraftsAreKnownByAWord) {
+  for (const auto* name :
+       {"step-40.tmp", "tmp-checkpoint-500", "40.orbax-checkpoint-tmp-12", "a.incomplete", "b.lock"}) {
+    EXPECT_TRUE(is_draft_name(name)) << name;
+  }
+  for (const auto* name : {"step-40", "temperature-3", "template.pt", "blocks-2"})
+    EXPECT_FALSE(is_draft_name(name)) << name;
+}
+
+TEST(WildcardsOfAPath, MatchNamesAndNothingElse) {
+  const test::TemporaryFolder folder;
+  const auto root = folder.path().string();
+  for (const auto* name : {"a/step-1", "a/step-20", "b/step-3", "a/.hidden-4", "a/other", "w[1]*/step-5"}) {
+    fs::create_directories(folder.path() / name);
+  }
+  const auto found = [&](const std::string& pattern) {
+    std::size_t budget = 1'000;
+    Told names;
+    for (const auto& match : Wildcards(pattern).find(budget)) {
+      names.push_back(match.path.substr(root.size() + 1) + " " + match.name);
+    }
+    std::ranges::sort(names);
+    return names;
+  };
+  EXPECT_EQ(found(root + "/a/step-*"), (Told{"a/step-1 step-1", "a/step-20 step-20"}));
+  EXPECT_EQ(found(root + "/?/step-[13]"), (Told{"a/step-1 step-1", "b/step-3 step-3"}));
+  EXPECT_EQ(found(root + "/[ab]/other"), (Told{"a/other a"}));
+  EXPECT_EQ(found(root + "/a/other/"), (Told{"a/other "}));
+  EXPECT_EQ(found(root + "/" + Wildcards::plain("w[1]*") + "/*"), (Told{"w[1]*/step-5 step-5"}));
+  EXPECT_EQ(found(root + "/none/*"), Told{});
+  std::size_t budget = 2;
+  Wildcards(root + "/a/*").find(budget);
+  EXPECT_EQ(budget, 0u) << "and no more entries are read";
+}
+
+class Checkpoints : public testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& text = "weights") {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name) << text;
+  }
+  std::unique_ptr<CheckpointWatch> watch(const std::string& pattern = "ckpt/step-*") {
+    auto out = std::make_unique<CheckpointWatch>((folder_ / pattern).string(), folder_.path().string());
+    EXPECT_EQ(look(*out, 0ms), Told{}) << "what is there at the first look is old";
+    return out;
+  }
+  /// One look so much later.
+  Told look(CheckpointWatch& watch, std::chrono::milliseconds later = 1s,
+            std::optional<contract::ExitStatus> end = {}) {
+    now_ += later;
+    Told told;
+    const auto found = watch.look({.now = now_, .wall_ms = 0, .end = end, .newest_step = newest_step_});
+    for (const auto& report : found.reports) {
+      const auto& saved = report.checkpoint.value();
+      told.push_back(saved.path + " " + std::to_string(saved.step) + " " + std::to_string(*saved.bytes));
+    }
+    return told;
+  }
+
+  test::TemporaryFolder folder_;
+  std::chrono::steady_clock::time_point now_{1h};
+  std::optional<std::int64_t> newest_step_;
+};
+
+TEST_F(Checkpoints, AFolderIsOneWhenAllInItHasStayedTheSameForASecond) {
+  const auto checkpoints = watch();
+  fs::create_directories(folder_ / "ckpt/step-40");
+  EXPECT_EQ(look(*checkpoints), Told{});
+  EXPECT_EQ(look(*checkpoints), Told{}) << "it is empty yet";
+  write("ckpt/step-40/model.pt", "12345");
+  EXPECT_EQ(look(*checkpoints), Told{});
+  write("ckpt/step-40/optimizer/state.pt", "67890");
+  EXPECT_EQ(look(*checkpoints), Told{}) << "it has grown";
+  EXPECT_EQ(look(*checkpoints, 500ms), Told{}) << "too soon";
+  EXPECT_EQ(look(*checkpoints, 500ms), Told{"ckpt/step-40 40 10"});
+  EXPECT_EQ(look(*checkpoints), Told{}) << "once";
+}
+
+TEST_F(Checkpoints, WhatWasThereIsOldUntilItChanges) {
+  write("ckpt/step-10/model.pt");
+  write("ckpt/step-20/model.pt", "half");
+  const auto checkpoints = watch();
+  write("ckpt/step-20/model.pt", "the whole of it");
+  EXPECT_EQ(look(*checkpoints), Told{});
+  EXPECT_EQ(look(*checkpoints), Told{"ckpt/step-20 20 15"});
+}
+
+TEST_F(Checkpoints, SeveralComeInTheOrderOfTheirSteps) {
+  const auto checkpoints = watch();
+  for (const auto* name : {"ckpt/step-100", "ckpt/step-20", "ckpt/step-3"}) write(name, "x");
+  write("ckpt/step-4.tmp");
+  look(*checkpoints);
+  EXPECT_EQ(look(*checkpoints), (Told{"ckpt/step-3 3 1", "ckpt/step-20 20 1", "ckpt/step-100 100 1"}));
+}
+
+TEST_F(Checkpoints, ANameWithoutANumberHasTheNewestStepThatWasTold) {
+  const auto checkpoints = watch("ckpt/last*");
+  write("ckpt/last.pt", "1");
+  look(*checkpoints);
+  EXPECT_EQ(look(*checkpoints), Told{}) << "nobody knows its step";
+  EXPECT_NE(checkpoints->take_complaint().find("has no number in its name"), std::string::npos);
+  newest_step_ = 70;
+  write("ckpt/last.pt", "22");
+  look(*checkpoints);
+  newest_step_ = 75;
+  EXPECT_EQ(look(*checkpoints), Told{"ckpt/last.pt 70 2"}) << "a match that is written anew is a new checkpoint";
+}
+
+TEST_F(Checkpoints, AnEndInGoodOrderLeavesNoneHalfWritten) {
+  for (const int code : {0, int{contract::kExitRequeue}}) {
+    const auto checkpoints = watch();
+    const auto name = "ckpt/step-5" + std::to_string(code);
+    write(name, "x");
+    const auto end = contract::ExitStatus{code, 0};
+    EXPECT_EQ(look(*checkpoints, 1ms, end), Told{name + " 5" + std::to_string(code) + " 1"});
+    EXPECT_EQ(look(*checkpoints, 1ms, end), Told{});
+  }
+}
+
+TEST_F(Checkpoints, AnEndWithAnErrorMayHaveTornTheLast) {
+  for (const auto end : {contract::ExitStatus{1, 0}, contract::ExitStatus{0, 9}}) {
+    fs::remove_all(folder_ / "ckpt");
+    const auto checkpoints = watch();
+    write("ckpt/step-10", "whole");
+    look(*checkpoints, 200ms);
+    write("ckpt/step-20", "ha");
+    EXPECT_EQ(look(*checkpoints, 200ms, end), Told{"ckpt/step-10 10 5"}) << "two looks have seen it as it is";
+  }
+}
+
+TEST_F(Checkpoints, ACrowdOfFilesIsLookedAtInPartAndTheNewestFirst) {
+  fs::create_directories(folder_ / "ckpt");
+  for (int i = 0; i < 100; ++i) {
+    for (int file = 0; file < 100; ++file) write("ckpt/step-" + std::to_string(i) + "/" + std::to_string(file), "x");
+  }
+  const auto checkpoints = watch();
+  EXPECT_NE(checkpoints->take_complaint().find("over 5000 files"), std::string::npos);
+  write("ckpt/step-1000", "x");
+  look(*checkpoints, 1h);
+  EXPECT_EQ(look(*checkpoints, 1h), Told{"ckpt/step-1000 1000 1"});
+}
+
+}  // namespace
+}  // namespace beside

@@ -1,0 +1,194 @@
+// Goal: the patterns of a job find steps and numbers in any log, also in progress bars, and no log harms the agent.
+// Method: texts as programs write them, in pieces; logs that grow in a temporary folder, with the time as the test
+// says.
+#include "beside/log_watch.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "temporary_folder.h"
+
+namespace beside {
+namespace {
+
+using Lines = std::vector<std::string>;
+using Patterns = std::map<std::string, std::string>;
+
+const Patterns kLoss{{"loss", R"(loss[ =]([\d.]+))"}};
+const Patterns kStepAndLoss{{"loss", R"(loss[ =]([\d.]+))"}, {"step", R"(step (\d+))"}};
+
+/// "3 loss=2.5": the step, and its values.
+std::string text_of(const Report& report) {
+  std::string text = std::to_string(report.step->step);
+  for (const auto& [name, value] : report.step->values) {
+    char number[32];
+    std::snprintf(number, sizeof number, "%g", value);
+    text += " " + name + "=" + number;
+  }
+  return text;
+}
+
+Lines lines_of(const std::vector<std::string>& pieces) {
+  PlainLines cutter;
+  Lines lines;
+  const auto take = [&](std::string_view line) { lines.emplace_back(line); };
+  for (const auto& piece : pieces) cutter.feed(piece, take);
+  cutter.finish(take);
+  return lines;
+}
+
+TEST(PlainLinesOfALog, EachStateOfAProgressBarIsALine) {
+  EXPECT_EQ(lines_of({"a\r\nb\rc\r", "\nd\b\b\be\n\n"}), (Lines{"a", "b", "c", "d", "e"}));
+}
+
+TEST(PlainLinesOfALog, ColoursAndTitlesAreLeftOutWhereverAReadCutsThem) {
+  const std::string text = "\x1b[1;32mstep 3\x1b[0m \x1b]0;title\aloss \x1b[A2.5\x1b]8;;x\x1b\\!\n";
+  for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+    EXPECT_EQ(lines_of({text.substr(0, cut), text.substr(cut)}), (Lines{"step 3 loss 2.5!"})) << cut;
+  }
+  EXPECT_EQ(lines_of({"\x1b[31", "\nnext"}), (Lines{"next"})) << "a command ends with its line";
+  EXPECT_EQ(lines_of({"\x1b]" + std::string(5'000, 'x') + "y"}).size(), 1u) << "no title is that long";
+}
+
+TEST(PlainLinesOfALog, ALongLineKeepsItsBeginning) {
+  const auto lines = lines_of({std::string(1 << 20, 'x'), "\nnext\n"});
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].size(), PlainLines::kLongest);
+  EXPECT_EQ(lines[1], "next");
+}
+
+Lines reports_of(const Patterns& patterns, const Lines& lines) {
+  LogReports reader(patterns);
+  Lines out;
+  for (const auto& line : lines) {
+    if (const auto report = reader.take(line)) out.push_back(text_of(*report));
+  }
+  return out;
+}
+
+TEST(LogReportsOfLines, TheStepIsThatOfItsLineAndOfTheLinesBehindIt) {
+  const auto patterns = [] {
+    auto all = kStepAndLoss;
+    all["acc"] = R"(acc ([\d.]+))";
+    return all;
+  }();
+  EXPECT_EQ(reports_of(patterns, {"initial loss 9", "loss 2.5 at step 3", "acc 0.5", "loss 7", "step 4", "loss 2.25",
+                                  "nothing", "step 5 loss 2, acc 1"}),
+            (Lines{"3 loss=2.5", "3 acc=0.5", "4", "4 loss=2.25", "5 acc=1 loss=2"}))
+      << "of two values of one step the first counts; before the first step there is none";
+}
+
+TEST(LogReportsOfLines, WithoutAStepPatternAStepEndsWhereASeriesComesAgain) {
+  const Patterns patterns{{"loss", R"(^loss ([\d.]+))"}, {"acc", R"(acc ([\d.]+))"}};
+  EXPECT_EQ(reports_of(patterns, {"loss 3", "acc 0.1", "loss 2", "loss 1 acc 0.3"}),
+            (Lines{"1 loss=3", "1 acc=0.1", "2 loss=2", "3 acc=0.3 loss=1"}));
+}
+
+TEST(LogReportsOfLines, ABarThatShowsOneStepManyTimesTellsItOnce) {
+  EXPECT_EQ(reports_of(kStepAndLoss, {"step 1 loss 2", "step 1 loss 2", "step 1 loss=1.9", "step 2"}),
+            (Lines{"1 loss=2", "2"}));
+}
+
+TEST(LogReportsOfLines, NumbersAreReadAsPeopleAndProgramsWriteThem) {
+  struct {
+    const char* text;
+    const char* report;
+  } const cases[] = {{"x 1e-4", "1 x=0.0001"}, {"x +2.5.", "1 x=2.5"}, {"x 31.5%", "1 x=31.5"}, {"x -1,", "1 x=-1"},
+                     {"x nan", "1 x=nan"},     {"x -inf", "1 x=nan"},  {"x 1e999", "1 x=nan"}};
+  for (const auto& one : cases) EXPECT_EQ(reports_of({{"x", R"(x (\S+))"}}, {one.text}), Lines{one.report}) << one.text;
+  EXPECT_EQ(reports_of({{"step", R"(it ([\d,_.]+))"}}, {"it 1,200", "it 1_201", "it 1202.0"}),
+            (Lines{"1200", "1201", "1202"}));
+}
+
+TEST(LogReportsOfLines, WhatIsNoNumberIsToldOnce) {
+  LogReports reader({{"loss", R"(loss (\S+))"}, {"step", R"(step (\S+))"}});
+  EXPECT_FALSE(reader.take("loss function: cross entropy"));
+  EXPECT_FALSE(reader.take("step by"));
+  EXPECT_EQ(reader.first_complaint(), "report.log.loss finds \"function:\" in the log, which is no number");
+}
+
+class Log : public testing::Test {
+ protected:
+  void append(std::string_view text) { std::ofstream(file_, std::ios::app) << text; }
+  Found look(LogWatch& watch, std::int64_t wall_ms = 1'000, bool ended = false) {
+    Moment moment;
+    moment.wall_ms = wall_ms;
+    if (ended) moment.end.emplace();
+    return watch.look(moment);
+  }
+  static Lines texts(const Found& found) {
+    Lines out;
+    for (const auto& report : found.reports) out.push_back(text_of(report));
+    return out;
+  }
+
+  test::TemporaryFolder folder_;
+  std::filesystem::path file_ = folder_.path() / "rank-0.log";
+};
+
+TEST_F(Log, IsReadOnceAndALastLineWithoutAnEndAtTheEnd) {
+  LogWatch watch(file_, kStepAndLoss);
+  EXPECT_TRUE(look(watch).reports.empty()) << "there is no file yet";
+  append("step 1 loss 2\nstep 2 lo");
+  EXPECT_EQ(texts(look(watch)), Lines{"1 loss=2"});
+  append("ss 1.5\n\rstep 3 loss 1");
+  EXPECT_EQ(texts(look(watch)), Lines{"2 loss=1.5"});
+  EXPECT_EQ(texts(look(watch, 1'000, true)), Lines{"3 loss=1"});
+  const auto last = look(watch, 1'000, true);
+  EXPECT_TRUE(last.reports.empty());
+  EXPECT_FALSE(last.more);
+  EXPECT_EQ(watch.take_complaint(), "");
+}
+
+TEST_F(Log, StepsThatCameBetweenTwoLooksAreSpreadOverTheTimeBetween) {
+  LogWatch watch(file_, kLoss);
+  append("loss 9\n");
+  EXPECT_EQ(look(watch, 10'000).reports.at(0).at_ms, 10'000);
+  append("loss 8\nloss 7\nloss 6\nloss 5\n");
+  const auto reports = look(watch, 12'000).reports;
+  ASSERT_EQ(reports.size(), 4u);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(reports[static_cast<std::size_t>(i)].at_ms, 10'500 + 500 * i);
+}
+
+TEST_F(Log, AFloodIsReadInBoundedPiecesAndItsMiddleIsLeftOut) {
+  LogWatch watch(file_, kStepAndLoss);
+  std::string text;
+  for (int i = 1; text.size() < 40 << 20; ++i) text += "step " + std::to_string(i) + " loss 1\n";
+  const auto last = text.substr(text.rfind("step "));
+  append(text);
+  std::size_t reports = 0;
+  std::string newest;
+  int looks = 0;
+  for (bool more = true; more; ++looks) {
+    const auto found = look(watch);
+    reports += found.reports.size();
+    if (!found.reports.empty()) newest = text_of(found.reports.back());
+    more = found.more;
+  }
+  EXPECT_LE(looks, 3);
+  EXPECT_LE(reports, LogWatch::kMostAtOnce / last.size() + 2);
+  EXPECT_EQ("step " + newest.substr(0, newest.find(' ')) + " loss 1\n", last) << "the end is read";
+  EXPECT_NE(watch.take_complaint().find("bytes of it were left out"), std::string::npos);
+  EXPECT_EQ(watch.take_complaint(), "") << "once";
+}
+
+TEST_F(Log, ThatIsNoRegularFileIsNotWaitedFor) {
+  ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
+  LogWatch watch(file_, kLoss);
+  EXPECT_TRUE(look(watch).reports.empty());
+}
+
+TEST_F(Log, ThatIsEmptiedIsReadFromItsNewBeginning) {
+  LogWatch watch(file_, kLoss);
+  append("loss 9\nloss 8\n");
+  look(watch);
+  std::ofstream(file_, std::ios::trunc) << "loss 1\n";
+  look(watch);
+  EXPECT_EQ(texts(look(watch)), Lines{"3 loss=1"});
+}
+
+}  // namespace
+}  // namespace beside
