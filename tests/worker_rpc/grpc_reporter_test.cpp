@@ -110,6 +110,40 @@ TEST_F(GrpcReporter, TellsWhereTheRankStands) {
   EXPECT_TRUE(reporter->assigns_rendezvous());
 }
 
+TEST_F(GrpcReporter, TellsWhatAProgramSaysOfItselfOnceAStream) {
+  const auto reporter = this->reporter();
+  const auto told = [&](const std::string& status) {
+    return controller_.wait_until([&](const FakeController& c) {
+      const auto found = c.last_program.find(0);
+      return found != c.last_program.end() && found->second.status() == status;
+    });
+  };
+  worker::ProgramWords words;
+  words.section = "tune";
+  words.status = "tunes";
+  words.total_steps = 60;
+  words.config = R"({"lr":0.5})";
+  words.error = {"ValueError", "no", "line 3"};
+  reporter->program(words);
+  ASSERT_TRUE(told("tunes"));
+  ASSERT_TRUE(heard(3));
+  EXPECT_EQ(newest().section_name(), "tune");
+  EXPECT_FALSE(newest().has_program()) << "nothing of it is new";
+  words.status = "trains";
+  reporter->program(words);
+  ASSERT_TRUE(told("trains"));
+  server_->shutdown();
+  controller_.last_program.clear();
+  restart_server();
+  ASSERT_TRUE(told("trains")) << "a controller that was started anew knows nothing";
+  controller_.wait_until([&](const FakeController& c) {
+    EXPECT_EQ(c.last_program.at(0).total_steps(), 60);
+    EXPECT_EQ(c.last_program.at(0).config(), R"({"lr":0.5})");
+    EXPECT_EQ(c.last_program.at(0).error().message(), "no");
+    return true;
+  });
+}
+
 TEST_F(GrpcReporter, SaysWhenItHasNotResumedYet) {
   const auto reporter = this->reporter();
   ASSERT_TRUE(heard());

@@ -95,6 +95,7 @@ class FakeController : public test::UnscriptedController {
   int registers = 0;
   std::map<core::RankNumber, int> heartbeats;
   std::map<core::RankNumber, muster::v1::HeartbeatRequest> last_heartbeat;
+  std::map<core::RankNumber, muster::v1::ProgramWords> last_program;
   std::map<core::RankNumber, std::map<core::Step, int>> steps;  // how often each step was delivered
   std::map<core::RankNumber, std::vector<core::Step>> order;
   std::set<core::Step> checkpoints;
@@ -246,6 +247,7 @@ class FakeController : public test::UnscriptedController {
       const auto rank = request.key().rank();
       ++heartbeats[rank];
       last_heartbeat[rank] = request;
+      if (request.has_program()) last_program[rank] = request.program();
       largest_batch = std::max(largest_batch, request.metrics_size());
       const int taken = std::min(request.metrics_size(), most_accepted_.load());
       for (int i = 0; i < taken; ++i) {

@@ -257,7 +257,7 @@ TEST_P(Progress, ARankThatHasUsedUpHalfOfItsLimitIsNamed) {
   EXPECT_THAT(bench.why(id).notes(), ElementsAre());
   bench.pass(20s, [&] { bench.heartbeat({id, 1}, 0, 5); });
   const std::string note =
-      "rank 0: no progress for 39 s in section step; its limit is 1 min, as liveness.hung_after says";
+      "rank 0: no progress for 40 s in section step; its limit is 1 min, as liveness.hung_after says";
   EXPECT_THAT(bench.why(id).notes(), ElementsAre(note));
   EXPECT_THAT(bench.job(id).notes(), ElementsAre(note));
   EXPECT_EQ(bench.job(id).hang_limit(), "1 min, as liveness.hung_after says, in section step");

@@ -209,6 +209,33 @@ TEST_F(TasksOnStreams, AreToldADirectiveAtOnceWithItsReason) {
   EXPECT_EQ(told.count(), count) << "a closed stream is told nothing";
 }
 
+TEST_F(TasksOnStreams, AreToldAfterWhichStepAllRanksLeave) {
+  const auto id = bench.submit(command_request("a"));
+  const auto stream = open_task({id, 1});
+  ASSERT_TRUE(stream->beat(task(muster::v1::PROCESS_RUNNING)).ok());
+  auto beat = Bench::beat({id, 1}, 0, 50);
+  beat.set_step_ms(100);
+  ASSERT_TRUE(bench.send(beat).ok());
+  ASSERT_TRUE(bench.controller().cancel(id, "ada").ok());
+  ASSERT_EQ(told.newest().directive(), muster::v1::DIRECTIVE_SAVE_AND_LEAVE);
+  EXPECT_EQ(told.newest().stop_at_step(), 50 + 35 + 1);
+  beat.set_step(80);
+  ASSERT_TRUE(bench.send(beat).ok());
+  bench.tick();
+  const auto& stops = bench.machine->attempts.at({id, 1}).stops;
+  ASSERT_EQ(stops.size(), 1U);
+  EXPECT_EQ(stops[0].at_step, 50 + 35 + 1) << "the same for whoever is told later";
+}
+
+TEST_F(TasksOnStreams, OfAProgramThatReportsNoStepsAreToldNone) {
+  const auto id = bench.submit(command_request("a"));
+  const auto stream = open_task({id, 1});
+  ASSERT_TRUE(stream->beat(task(muster::v1::PROCESS_RUNNING)).ok());
+  ASSERT_TRUE(bench.controller().cancel(id, "ada").ok());
+  ASSERT_EQ(told.newest().directive(), muster::v1::DIRECTIVE_SAVE_AND_LEAVE);
+  EXPECT_FALSE(told.newest().has_stop_at_step());
+}
+
 TEST_F(TasksOnStreams, OfAnAttemptThatIsOverAreToldToStopAndSayNothingNew) {
   const auto id = bench.submit(recipe_request("a"));
   const auto stream = open_task({id, 1});
