@@ -1,13 +1,15 @@
-// Goal: `muster list -w` on a terminal shows the newest jobs, even in a small window.
+// Goal: `muster list -w` and `muster top` on a terminal show the newest, even in a small window.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "fake_controller.h"
 
@@ -42,9 +44,24 @@ class OnTerminal {
     }
   }
   ~OnTerminal() {
-    ::kill(pid_, SIGINT);
-    ::waitpid(pid_, nullptr, 0);
+    if (pid_ > 0) ::kill(pid_, SIGINT);
+    end();
     ::close(terminal_);
+  }
+
+  void type(const std::string& keys) const {
+    ASSERT_EQ(::write(terminal_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+  }
+  /// Waits for the end of the program. Its exit code.
+  int end() {
+    int code = 0;
+    if (pid_ > 0) ::waitpid(std::exchange(pid_, -1), &code, 0);
+    return WIFEXITED(code) ? WEXITSTATUS(code) : -1;
+  }
+  /// Whether the terminal shows what is typed.
+  bool echoes() const {
+    termios now{};
+    return ::tcgetattr(terminal_, &now) == 0 && (now.c_lflag & ECHO) != 0;
   }
 
   /// The screen, once a whole frame that ends with `end` has come.
@@ -92,6 +109,31 @@ TEST(Watch, ShowsEveryRowWhereThereIsRoom) {
   });
   OnTerminal list(fake, {"list", "-w"}, {10, 140, 0, 0});
   EXPECT_THAT(list.screen("reason-1."), AllOf(HasSubstr("ID  NAME"), HasSubstr("reason-8.")));
+}
+
+TEST(Top, IsShownAgainOnATerminalUntilAKeyEndsIt) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    for (std::int64_t id = 1; id <= 8; ++id) s.jobs.push_back(sample_job(id, "running"));
+  });
+  OnTerminal top(fake, {"top"}, {10, 140, 0, 0});
+  const auto screen = top.screen("7 of 16 ranks; a taller window shows more, --sort chooses which");
+  EXPECT_THAT(screen, AllOf(HasSubstr("CORES"), HasSubstr("GPU%")));
+  EXPECT_FALSE(top.echoes());
+  fake.with([](FakeState& s) { s.jobs.clear(); });
+  top.screen("no job runs");
+  top.type("q");
+  EXPECT_EQ(top.end(), 0);
+  EXPECT_TRUE(top.echoes()) << "the terminal is as it was";
+}
+
+TEST(Top, EndsWithCtrlC) {
+  FakeController fake;
+  OnTerminal top(fake, {"top"}, {10, 140, 0, 0});
+  top.screen("no job runs");
+  top.type("\x03");
+  EXPECT_EQ(top.end(), 130);
+  EXPECT_TRUE(top.echoes());
 }
 
 TEST(List, TellsOfItsLimitOnlyWhereNobodyAskedForIt) {
