@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kLengthBytes = 8, kChecksumBytes = 4;
 constexpr std::size_t kHeaderBytes = kLengthBytes + kChecksumBytes;
+constexpr std::uint64_t kLongestOfAll = std::uint64_t{1} << 40;
 
 /// A number in little endian, as the files have it on every machine.
 template <class Number>
@@ -221,6 +222,10 @@ EventBytes read_events(std::string_view bytes) {
     const auto length = little_endian<std::uint64_t>(rest);
     if (little_endian<std::uint32_t>(rest.substr(kLengthBytes)) != masked_crc32c(rest.substr(0, kLengthBytes))) {
       out.problem = "the checksum of a record's length is wrong";
+      return out;
+    }
+    if (length > kLongestOfAll) {
+      out.problem = "a record's length makes no sense";
       return out;
     }
     if (length > kLongestRecord) {

@@ -26,8 +26,10 @@ std::optional<worker::Section> section_of(const std::string& name) {
 
 }  // namespace
 
-Relay::Relay(std::filesystem::path file, Connect connect)
-    : connect_(std::move(connect)), tail_(std::make_shared<beside::ReportTail>(std::move(file))) {
+Relay::Relay(std::filesystem::path file, Connect connect, Sources sources)
+    : connect_(std::move(connect)),
+      tail_(std::make_shared<beside::ReportTail>(std::move(file))),
+      sources_(std::move(sources)) {
   const os::SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
 }
@@ -80,14 +82,19 @@ void Relay::run() {
 }
 
 bool Relay::look(const std::optional<contract::ExitStatus>& exit) {
+  sources_.start(exit, last_step_ ? std::optional(last_step_->first) : std::nullopt);
+  const auto until = Sources::Clock::now() + kDiskPatience;
   const auto reports = read(exit.has_value());
   has_news_ = reports && !reports->empty();
   if (has_news_) tell(*reports);
+  const auto found = sources_.take(until);
+  if (!found.reports.empty()) tell(found.reports);
+  has_news_ = has_news_ || found.more || !found.reports.empty();
   words_.blind = !reports;
   words_.bad_lines = reports ? tail_->bad_lines() : words_.bad_lines;
   if (reports && tail_->first_complaint()) words_.first_bad_line = *tail_->first_complaint();
   tell_words();
-  if (!reports || has_news_ || !reading_began_ended_) return false;
+  if (!reports || has_news_ || !reading_began_ended_ || !sources_.is_done()) return false;
   // A rank that was killed is waited for, so its end is not to look like one in good order, for which the reporter
   // takes its time.
   if (reporter_) reporter_->leaving(exit->signal != 0 ? 128 + exit->signal : exit->code, "");

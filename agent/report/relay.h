@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/report/sources.h"
 #include "beside/report_tail.h"
 #include "contract/exit_codes.h"
 #include "rank/reporter.h"
@@ -24,8 +25,9 @@ namespace agent::report {
 /// What connects a rank to the controller. Called once, when the rank's program has reported something.
 using Connect = std::function<std::unique_ptr<worker::Reporter>()>;
 
-/// Follows the report file of one rank and tells the controller what it says, with the rank's heartbeats. A program
-/// that writes no report is never heard of here. Lines that cannot be read are counted, and the first is quoted.
+/// Follows the report file of one rank, and the other sources that its job names, and tells the controller what it
+/// says, with the rank's heartbeats. A program that writes no report is never heard of here. Lines that cannot be read
+/// are counted, and the first is quoted.
 ///
 /// A thread of its own reads and tells, so neither a disk nor the controller ever holds up who owns the relay. A read
 /// that the disk holds up goes on by itself; what it brings is told when it comes.
@@ -35,7 +37,7 @@ class Relay {
   static constexpr std::chrono::milliseconds kLook{200}, kLookAtMost{2'000};
 
   /// Throws std::system_error if no thread can be started.
-  Relay(std::filesystem::path file, Connect connect);
+  Relay(std::filesystem::path file, Connect connect, Sources sources = {});
   /// Reads no further. It waits until the reporter has told what it has, or kept it, as the reporter's limits say.
   ~Relay();
   Relay(const Relay&) = delete;
@@ -68,6 +70,7 @@ class Relay {
   const std::shared_ptr<beside::ReportTail> tail_;  // shared with a read that the disk holds up
   std::future<std::vector<beside::Report>> reading_;
   bool reading_began_ended_ = false;  // the program had ended when reading_ began
+  Sources sources_;
   bool has_news_ = false, complained_ = false;
   std::unique_ptr<worker::Reporter> reporter_;
   std::vector<schema::Series> series_;

@@ -97,6 +97,7 @@ class Supervisor {
     if (options_.on_step) options_.on_step(name);
   }
   void record(const Fact& fact);
+  void look_before_start(const LocalLaunch& launch, const std::string& node);
   void follow_reports(const LocalLaunch& launch, const std::string& node);
   void watch_use(const LocalLaunch& launch, const std::string& node);
   void turn();
@@ -121,6 +122,7 @@ class Supervisor {
   std::unique_ptr<Gang> gang_;
   std::optional<StatusWriter> writer_;  // begun after all forks
   std::set<std::uint32_t> living_;
+  std::map<std::uint32_t, report::Sources> sources_;  // until the ranks run
   std::map<std::uint32_t, std::unique_ptr<report::Relay>> relays_;
   std::optional<use::Sampler> sampler_;
   std::string used_;  // the newest line that tells what ranks use
@@ -174,6 +176,7 @@ void Supervisor::start() {
   step("recorded");
   writer_.emplace(*log_);
   for (std::uint32_t rank = 0; rank < launch->ranks; ++rank) living_.insert(rank);
+  look_before_start(*launch, node);
   if (const auto failure = gang_->open_gate()) {
     record(LaunchFailed{failure->what(), failure->retryable});
     signal_living(SIGKILL);
@@ -186,13 +189,24 @@ void Supervisor::start() {
   step("running");
 }
 
+// What is there before the ranks start is no work of theirs.
+void Supervisor::look_before_start(const LocalLaunch& launch, const std::string& node) {
+  if (!options_.connect || launch.report.empty()) return;
+  const auto until = Clock::now() + kFilePatience;
+  for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
+    sources_[rank] = report::make_sources(launch.report, {rank, beside::rank_files(log_folder_, rank).log,
+                                                          launch.working_folder, rank_environment(launch, rank, node)});
+    sources_[rank].begin(until);
+  }
+}
+
 void Supervisor::follow_reports(const LocalLaunch& launch, const std::string& node) {
   if (!options_.connect) return;
   for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
     try {
       relays_[rank] = std::make_unique<report::Relay>(
           beside::rank_files(log_folder_, rank).report,
-          options_.connect(rank_environment(launch, rank, node), gang_->ranks()[rank].pid));
+          options_.connect(rank_environment(launch, rank, node), gang_->ranks()[rank].pid), std::move(sources_[rank]));
     } catch (const std::system_error& error) {  // the rank runs on without
       relays_.erase(rank);
       std::fprintf(stderr, "muster-supervisor: nobody reads what rank %u reports: %s\n", rank, error.what());

@@ -99,6 +99,7 @@ int Task::run() {
     const auto planned = plan();
     environment = planned.ranks.front().environment;
     if (directive_ == v1::DIRECTIVE_STOP || is_fenced()) return finish_unstarted("its attempt is over already");
+    look_before_start(environment);
     process_.emplace(planned);
     link_log();
   } catch (const std::exception& error) {
@@ -377,10 +378,18 @@ int Task::last_word(v1::ProcessState state) {
   return status_.exit.signal != 0 ? 128 + status_.exit.signal : status_.exit.code;
 }
 
+// What is there before the program starts is no work of it.
+void Task::look_before_start(const launch::Environment& rank) {
+  if (!setup_.report || launch_.report.empty()) return;
+  sources_ = report::make_sources(
+      launch_.report, {static_cast<std::uint32_t>(environment_.rank), files().log, launch_.working_folder, rank});
+  sources_.begin(Clock::now() + kFilePatience);
+}
+
 void Task::follow_report(const launch::Environment& rank) {
   if (!setup_.report) return;
   try {
-    relay_ = std::make_unique<report::Relay>(files().report, setup_.report(rank, process_->pid()));
+    relay_ = std::make_unique<report::Relay>(files().report, setup_.report(rank, process_->pid()), std::move(sources_));
   } catch (const std::system_error& error) {  // the rank runs on without
     std::fprintf(stderr, "muster-task: nobody reads what rank %d reports: %s\n", environment_.rank, error.what());
   }

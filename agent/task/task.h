@@ -69,6 +69,7 @@ class Task {
   bool is_fenced() const;
   void link_log() const;
   void plan_save();
+  void look_before_start(const launch::Environment& rank);
   void follow_report(const launch::Environment& rank);
   void tell_last_reports();
   void watch_use(const launch::Environment& rank);
@@ -110,6 +111,7 @@ class Task {
   muster::v1::TaskResponse answer_;  // the one that brought the directive
   std::optional<Clock::time_point> kill_at_, save_at_;
   Clock::time_point limit_at_{};
+  report::Sources sources_;  // until the program runs
   std::unique_ptr<report::Relay> relay_;
   std::optional<use::Sampler> sampler_;
   std::unique_ptr<ControllerLink> link_;  // last: its thread uses the others

@@ -149,7 +149,7 @@ class ReportsNoted : public worker::Reporter {
   void declare(std::vector<schema::Series>) override {}
   void step(const worker::StepReport& report) override { note("step " + std::to_string(report.step)); }
   void resumed_from(std::int64_t) override {}
-  void checkpoint_saved(std::int64_t, std::int64_t, double) override {}
+  void checkpoint_saved(std::int64_t step, std::int64_t, double) override { note("saved " + std::to_string(step)); }
   worker::StopKind stop_requested() const override { return worker::StopKind::kNone; }
   bool assigns_rendezvous() const override { return false; }
   worker::Endpoint rendezvous(std::optional<worker::Endpoint>) override { return {}; }
@@ -175,6 +175,20 @@ TEST_F(RankTask, TellsTheLastReportsBeforeTheEndAndNothingElseMeanwhile) {
   EXPECT_THAT(lines[0], testing::AnyOf("step 1", "step 1, held"));
   EXPECT_EQ(lines[1], "leaving 137, held");
   EXPECT_EQ(controller_.told.back().state(), muster::v1::PROCESS_EXITED);
+}
+
+TEST_F(RankTask, TellsWhatAProgramThatDoesNotReportLeavesInItsLogAndOnDisk) {
+  std::vector<std::string> lines;
+  setup_.launch.report = {"$PLACE/step-*", {{"step", R"(step (\d+))"}}, ""};
+  setup_.launch.env["PLACE"] = "ckpt";
+  std::filesystem::create_directories(folder_ / "ckpt/step-1");
+  test::write_file(folder_ / "ckpt/step-1/model", "of an attempt before");
+  setup_.report = [&](const launch::Environment&, pid_t) -> report::Connect {
+    return [&] { return std::make_unique<ReportsNoted>(lines, controller_); };
+  };
+  EXPECT_EQ(run("echo step 3; mkdir ckpt/step-2; echo x > ckpt/step-2/model"), 0);
+  EXPECT_THAT(lines, testing::UnorderedElementsAre(testing::StartsWith("step 3"), testing::StartsWith("saved 2"),
+                                                   "leaving 0, held"));
 }
 
 TEST_F(RankTask, ASignalOfTheProgramIsItsOwnCode) {

@@ -1,0 +1,101 @@
+#include "agent/report/sources.h"
+
+#include <cstdio>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "beside/checkpoint_watch.h"
+#include "beside/log_watch.h"
+#include "beside/tensorboard_watch.h"
+#include "beside/wildcards.h"
+#include "contract/rank_path.h"
+#include "rank/jsonl_reporter.h"
+
+namespace agent::report {
+namespace {
+
+// In the agent's own log. The program goes on.
+void say(const std::string& about) {
+  if (!about.empty()) std::fprintf(stderr, "muster: %s\n", about.c_str());
+}
+
+}  // namespace
+
+Sources::Sources(std::vector<std::shared_ptr<beside::ReportSource>> sources) {
+  for (auto& source : sources) all_.push_back({std::move(source)});
+}
+
+void Sources::begin(Clock::time_point until) {
+  start(std::nullopt, std::nullopt);
+  for (const auto& one : all_) {
+    if (one.looking.valid()) one.looking.wait_until(until);
+  }
+}
+
+void Sources::start(const std::optional<contract::ExitStatus>& end, std::optional<std::int64_t> newest_step) {
+  const beside::Moment moment{Clock::now(), worker::now_ms(), end, newest_step};
+  for (auto& one : all_) {
+    if (one.is_done || one.looking.valid()) continue;
+    std::packaged_task<beside::Found()> task([source = one.source, moment] { return source->look(moment); });
+    auto looking = task.get_future();
+    try {
+      std::thread(std::move(task)).detach();
+    } catch (const std::system_error&) {  // no more threads now
+      continue;
+    }
+    one.looking = std::move(looking);
+    one.began_ended = end.has_value();
+  }
+}
+
+beside::Found Sources::take(Clock::time_point until) {
+  beside::Found all;
+  for (auto& one : all_) {
+    if (!one.looking.valid() || one.looking.wait_until(until) != std::future_status::ready) continue;
+    auto found = one.looking.get();
+    say(one.source->take_complaint());
+    one.is_done = one.began_ended && found.reports.empty() && !found.more;
+    all.more = all.more || found.more;
+    for (auto& report : found.reports) all.reports.push_back(std::move(report));
+  }
+  return all;
+}
+
+bool Sources::is_done() const {
+  for (const auto& one : all_) {
+    if (!one.is_done) return false;
+  }
+  return true;
+}
+
+Sources make_sources(const contract::ReportSources& wanted, const SourcesPlace& place) {
+  using beside::Wildcards;
+  std::vector<std::shared_ptr<beside::ReportSource>> sources;
+  if (!wanted.log.empty()) sources.push_back(std::make_shared<beside::LogWatch>(place.log, wanted.log));
+  const auto expanded = [&](const char* key, const std::string& text, bool is_pattern) {
+    const auto out = contract::expand_rank_path(text, [&](const std::string& name) -> std::optional<std::string> {
+      const auto found = place.environment.find(name);
+      if (found == place.environment.end()) return std::nullopt;
+      return is_pattern ? Wildcards::plain(found->second) : found->second;
+    });
+    if (out.problem.empty()) return out.path;
+    say(std::string(key) + " is not looked for: " + out.problem);
+    return std::string();
+  };
+  if (place.rank != 0) return Sources(std::move(sources));
+  auto pattern = expanded("report.checkpoints", wanted.checkpoints, true);
+  if (!pattern.empty()) {
+    if (pattern.front() != '/') pattern = Wildcards::plain(place.working_folder) + "/" + pattern;
+    sources.push_back(std::make_shared<beside::CheckpointWatch>(pattern, place.working_folder));
+  }
+  const auto folder = expanded("report.tensorboard", wanted.tensorboard, false);
+  if (!folder.empty()) {
+    const auto path = (std::filesystem::path(place.working_folder) / folder).lexically_normal();
+    sources.push_back(
+        std::make_shared<beside::TensorboardWatch>((path.has_filename() ? path : path.parent_path()).string()));
+  }
+  return Sources(std::move(sources));
+}
+
+}  // namespace agent::report

@@ -1,0 +1,128 @@
+// Goal: what a job file's [report] names is found beside the right rank, and a disk that stands still holds up nobody.
+// Method: sources in a temporary folder, and one that waits until the test lets it go.
+#include "agent/report/sources.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+
+#include "temporary_folder.h"
+
+namespace agent::report {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+using Steps = std::vector<std::int64_t>;
+
+class Gate {
+ public:
+  void open() {
+    const std::lock_guard lock(mutex_);
+    is_open_ = true;
+    opened_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    opened_.wait(lock, [this] { return is_open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool is_open_ = false;
+};
+
+/// Tells one step at its first look, once the gate is open.
+class OneStep : public beside::ReportSource {
+ public:
+  OneStep(std::int64_t step, std::shared_ptr<Gate> gate) : step_(step), gate_(std::move(gate)) {}
+  beside::Found look(const beside::Moment&) override {
+    gate_->wait();
+    beside::Found found;
+    if (std::exchange(told_, true)) return found;
+    found.reports.emplace_back().step.emplace().step = step_;
+    return found;
+  }
+
+ private:
+  std::int64_t step_;
+  std::shared_ptr<Gate> gate_;
+  bool told_ = false;
+};
+
+Steps steps_of(const beside::Found& found) {
+  Steps steps;
+  for (const auto& report : found.reports) steps.push_back(report.step ? report.step->step : -report.checkpoint->step);
+  return steps;
+}
+
+TEST(Sources, ADiskThatStandsStillHoldsUpNoOtherSource) {
+  const auto shut = std::make_shared<Gate>(), open = std::make_shared<Gate>();
+  open->open();
+  Sources sources({std::make_shared<OneStep>(1, shut), std::make_shared<OneStep>(2, open)});
+  sources.begin(Sources::Clock::now() + 10ms);
+  EXPECT_EQ(steps_of(sources.take(Sources::Clock::now() + 100ms)), Steps{2});
+  const contract::ExitStatus end;
+  sources.start(end, std::nullopt);
+  sources.take(Sources::Clock::now() + 100ms);
+  EXPECT_FALSE(sources.is_done()) << "the first may bring something yet";
+  shut->open();
+  Steps rest;
+  for (int i = 0; i < 5 && !sources.is_done(); ++i) {
+    sources.start(end, std::nullopt);
+    for (const auto step : steps_of(sources.take(Sources::Clock::now() + 10s))) rest.push_back(step);
+  }
+  EXPECT_EQ(rest, Steps{1}) << "what it brings is told when it comes";
+  EXPECT_TRUE(sources.is_done());
+}
+
+class SourcesOfAJob : public testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& text) {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name) << text;
+  }
+  /// What is found after the end of a program that wrote this between the first look and its end.
+  Steps found(const contract::ReportSources& wanted, std::uint32_t rank, const std::function<void()>& program) {
+    auto sources =
+        make_sources(wanted, {rank, folder_ / "log", folder_.path() / "work", {{"PLACE", folder_ / "place"}}});
+    sources.begin(Sources::Clock::now() + 10s);
+    program();
+    Steps all;
+    for (int i = 0; i < 10 && !sources.is_done(); ++i) {
+      sources.start(contract::ExitStatus{}, std::nullopt);
+      for (const auto step : steps_of(sources.take(Sources::Clock::now() + 10s))) all.push_back(step);
+    }
+    EXPECT_TRUE(sources.is_done());
+    return all;
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(SourcesOfAJob, ALogIsOfEachRankAndCheckpointsAreOfRankZero) {
+  const contract::ReportSources wanted{"ckpt/step-*", {{"step", R"(step (\d+))"}}, ""};
+  const auto program = [&] {
+    write("log", "step 7\n");
+    write("work/ckpt/step-6/model", "x");
+  };
+  EXPECT_EQ(found(wanted, 0, program), (Steps{7, -6}));
+  fs::remove_all(folder_ / "work");
+  EXPECT_EQ(found(wanted, 1, program), Steps{7});
+}
+
+TEST_F(SourcesOfAJob, PathsMayHoldVariablesOfTheRank) {
+  EXPECT_EQ(found({"${PLACE}/c[k]-*", {}, ""}, 0, [&] { write("place/ck-8", "x"); }), Steps{-8});
+  EXPECT_EQ(found({"$NOT_SET/c-*", {}, ""}, 0, [&] { write("c-8", "x"); }), Steps{});
+}
+
+TEST_F(SourcesOfAJob, WithoutReportThereIsNothingToWaitFor) {
+  EXPECT_TRUE(make_sources({}, {}).is_done());
+}
+
+}  // namespace
+}  // namespace agent::report

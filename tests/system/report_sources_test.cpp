@@ -1,0 +1,133 @@
+// Goal: a program that was not changed has curves, steps and checkpoints by [report] of its job file alone.
+// Method: a shell script that prints and saves, and a Python program that writes TensorBoard's files, under the real
+// controller. A script that is to be killed waits until the test has seen its checkpoint.
+#include "system/world.h"
+
+namespace test {
+namespace {
+
+/// The values of one series by steps, over all attempts.
+std::map<int, double> curve(const Json& rows, const std::string& name) {
+  std::map<int, double> out;
+  for (const auto& row : rows) {
+    if (row.contains(name) && row.at(name).is_number()) out[row.at("step")] = row.at(name).get<double>();
+  }
+  return out;
+}
+
+std::map<int, double> halves(int last) {
+  std::map<int, double> out;
+  for (int step = 1; step <= last; ++step) out[step] = step + 0.5;
+  return out;
+}
+
+Json until_reported(World& world, const std::string& job, int step) {
+  return world.until(job, [&](const Json& view) { return view.at("step").is_number() && view.at("step") >= step; });
+}
+
+void until_saved(World& world, const std::string& job, int step) {
+  world.until(job, [&](const Json& view) { return view.at("last_checkpoint_step") == step; });
+}
+
+// Attempt 1 is killed after the checkpoint of step 10 and attempt 2 after that of step 20. One new attempt is allowed,
+// so attempt 3 needs a budget that was refilled.
+TEST(ReportSources, AProgramThatOnlyPrintsAndSavesComesBackWithItsBudgetRefilled) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(shell_job(
+      R"(start=0
+for i in 10 20; do if [ -e ckpt/step-$i/model ]; then start=$i; fi; done
+for i in $(seq $((start + 1)) 30); do
+  printf 'step %d \033[32mloss\033[0m %d.5\r' $i $i
+  if [ $((i % 10)) = 0 ]; then mkdir -p ckpt/step-$i; echo weights > ckpt/step-$i/model; fi
+  if [ $i = $((start + 15)) ]; then while [ ! -e go-$i ]; do sleep 0.02; done; kill -KILL $$; fi
+  sleep 0.02
+done)",
+      R"(max_failed = 1
+[report]
+checkpoints = "ckpt/step-*"
+log = {loss = 'loss ([\d.]+)', step = 'step (\d+)'}
+)"));
+  const auto folder = std::filesystem::path(world.show(job).at("spec").at("working_folder").get<std::string>());
+  until_saved(world, job, 10);
+  EXPECT_EQ(until_reported(world, job, 14).at("attempts").size(), 1u) << "the step is known while it runs";
+  write_file(folder / "go-15", "");
+  until_saved(world, job, 20);
+  write_file(folder / "go-25", "");
+  const auto done = world.until_state(job, "succeeded");
+  ASSERT_EQ(done.at("attempts").size(), 3u) << done;
+  EXPECT_EQ(done.at("attempts")[1].at("cause"), "failed");
+  EXPECT_EQ(done.at("last_checkpoint_step"), 30) << "the last one is complete when the program has ended well";
+  EXPECT_EQ(done.at("step"), 30);
+  EXPECT_EQ(curve(world.metrics(job), "loss"), halves(30));
+}
+
+TEST(ReportSources, EachRanksLogIsRead) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(shell_job("echo \"step 1 loss $RANK\"",
+                                          R"(
+[resources]
+ranks_per_node = 2
+[report.log]
+loss = 'loss ([\d.]+)'
+step = 'step (\d+)'
+)"));
+  world.until_state(job, "succeeded");
+  EXPECT_EQ(curve(world.metrics(job), "loss"), (std::map<int, double>{{1, 0.5}})) << "the mean of both";
+}
+
+TEST(ReportSources, TheScalarsOfTensorBoardAreCurves) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(R"(name = "tensorboard"
+command = ["python3", "-c", '''
+import os, struct, time
+table = []
+for byte in range(256):
+    for _ in range(8): byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    table.append(byte)
+def crc(data):
+    rest = 0xFFFFFFFF
+    for byte in data: rest = table[(rest ^ byte) & 255] ^ rest >> 8
+    rest ^= 0xFFFFFFFF
+    return struct.pack("<I", ((rest >> 15 | rest << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+def field(number, data): return bytes([number << 3 | 2, len(data)]) + data
+def record(data):
+    length = struct.pack("<Q", len(data))
+    return length + crc(length) + data + crc(data)
+def scalar(step, value):
+    one = field(1, field(1, b"loss") + b"\x15" + struct.pack("<f", value))
+    return record(b"\x09" + struct.pack("<d", time.time()) + b"\x10" + bytes([step]) + field(5, one))
+folder = "runs/" + os.environ["MUSTER_JOB_ID"]
+os.makedirs(folder)
+with open(folder + "/events.out.tfevents.1.host", "wb", buffering=0) as file:
+    for step in range(1, 41):
+        data = scalar(step, step + 0.5)
+        file.write(data[:20])
+        time.sleep(0.02)
+        file.write(data[20:])
+''']
+[report]
+tensorboard = "runs/$MUSTER_JOB_ID"
+)");
+  until_reported(world, job, 3);
+  world.until_state(job, "succeeded");
+  EXPECT_EQ(curve(world.metrics(job), "loss"), halves(40));
+}
+
+// A pattern that is wrong is refused before anything runs.
+TEST(ReportSources, ABadPatternIsRefusedAtSubmission) {
+  World world;
+  world.start_daemon();
+  const auto file = world.folder() / "bad.toml";
+  write_file(file, "name = \"a\"\ncommand = [\"true\"]\n[report]\nlog = {loss = 'loss ([0-9'}\n");
+  const auto refused = world.cli({"submit", file.string()});
+  EXPECT_EQ(refused.exit, 2);
+  EXPECT_NE(refused.err.find("bad.toml:4:15: report.log.loss \"loss ([0-9\": want a regular expression"),
+            std::string::npos)
+      << refused.err;
+}
+
+}  // namespace
+}  // namespace test
