@@ -29,9 +29,9 @@ struct Call {
 struct Route {
   /// "/api/v1/jobs/{id}/metrics". {id} stands for a job's number, {sweep} for a sweep's name.
   std::string_view path;
-  boost::beast::http::verb method;
   /// Null: the event stream, which the connection serves itself.
   Response (*answer)(const Call&);
+  boost::beast::http::verb method;
   /// Nobody needs the token.
   bool is_open = false;
   /// The body may have kMaxSubmissionBytes.

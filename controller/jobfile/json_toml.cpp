@@ -18,7 +18,7 @@ class Converter {
     toml::table out;
     for (const auto& [key, value] : object.items()) {
       const auto here = path.empty() ? key : path + "." + key;
-      put(value, here, depth, [&, &name = key](auto&& node) { out.insert_or_assign(name, std::move(node)); });
+      put(value, here, depth, [&, &name = key](auto node) { out.insert_or_assign(name, std::move(node)); });
     }
     return out;
   }
@@ -32,7 +32,7 @@ class Converter {
       if (value.is_null()) {
         refuse(value, here, "want a value; leave it out");
       } else {
-        put(value, here, depth, [&](auto&& node) { out.push_back(std::move(node)); });
+        put(value, here, depth, [&](auto node) { out.push_back(std::move(node)); });
       }
     }
     return out;
