@@ -25,8 +25,10 @@ namespace agent::report {
 /// What connects a rank to the controller. Called once, when the rank's program has reported something.
 using Connect = std::function<std::unique_ptr<worker::Reporter>()>;
 
-/// Follows the report file of one rank, and the other sources that its job names, and tells the controller what it
-/// says, with the rank's heartbeats. A program that writes no report is never heard of here.
+/// Follows the report file of one rank and tells the controller what it says, with the rank's heartbeats. A program
+/// that writes no report is never heard of here.
+///
+/// The other sources that a job names are told in the same way.
 ///
 /// A thread of its own reads and tells, so neither a disk nor the controller ever holds up who owns the relay. A read
 /// that the disk holds up goes on by itself; what it brings is told when it comes.
