@@ -115,6 +115,28 @@ TEST_F(Reporter, TellsAChangeAndHearsADirectiveAtOnce) {
       << "once for each change: the fake's own answer says to go on";
 }
 
+// What is not urgent costs no request of its own.
+TEST_F(Reporter, TellsWhatHasTimeWithTheNextRequest) {
+  controller_.set_interval(10'000ms);
+  const auto server = rpc::serve(controller_, port_.on("127.0.0.1"));
+  start(server->port());
+  ASSERT_TRUE(reporter_->flush(10s));
+  const auto heard_before = heard_now();
+  auto later = task(muster::v1::PROCESS_RUNNING);
+  later.mutable_use()->set_cores(1.5);
+  reporter_->tell_later(later);
+  EXPECT_TRUE(reporter_->flush(0ms)) << "nobody waits for it";
+  std::this_thread::sleep_for(300ms);
+  EXPECT_EQ(heard_now(), heard_before);
+  later.set_pid(5);
+  reporter_->tell(later);
+  ASSERT_TRUE(reporter_->flush(9s));
+  ASSERT_TRUE(heard(heard_before + 1));
+  reporter_.reset();
+  server->shutdown();
+  EXPECT_EQ(controller_.tasks.back().use().cores(), 1.5);
+}
+
 TEST_F(Reporter, OpensANewStreamWhenTheControllerIsBack) {
   controller_.set_interval(50ms);
   auto server = rpc::serve(controller_, port_.on("127.0.0.1"));

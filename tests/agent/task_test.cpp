@@ -188,6 +188,23 @@ TEST_F(MusterTask, TellsTheEndOfItsProgramWhileTheDiskTakesItsTime) {
   EXPECT_EQ(WEXITSTATUS(wait()), 7);
 }
 
+// The controller tells a busy rank from an idle one. A child in a session of its own counts.
+TEST_F(MusterTask, TellsWhatItsRankUses) {
+  start("setsid sh -c 'echo $$ > child; while :; do :; done' & read word; wait");
+  const auto child = written_pid("child");
+  double cores = 0;
+  const bool told = controller_.wait_until([&](const auto& c) {
+    if (c.tasks.empty()) return false;
+    const auto& use = c.tasks.back().use();
+    cores = use.cores();
+    return cores > 0.06 && use.processes() >= 2 && use.memory_bytes() > 100'000;
+  });
+  EXPECT_TRUE(told) << cores;
+  EXPECT_LT(cores, 1.5);
+  ::kill(child, SIGKILL);
+  ::kill(pid_, SIGTERM);
+}
+
 TEST_F(MusterTask, TellsTheProgramsOwnError) {
   start("echo step 1; echo 'RuntimeError: CUDA error: it broke' >&2; exit 1");
   EXPECT_EQ(WEXITSTATUS(wait()), 1);

@@ -39,7 +39,11 @@ function StepTime({ rank }: { rank: Rank }) {
   );
 }
 
-function Row({ rank, age, index }: { rank: Rank; age: string; index: number }) {
+const hasGpu = (rank: Rank) => rank.use != null && (rank.use.gpu_percent != null || rank.use.gpu_memory_bytes != null);
+
+// Before the first sample the page shows what the rank has said of itself.
+function Row({ rank, age, index, gpus }: { rank: Rank; age: string; index: number; gpus: boolean }) {
+  const { use } = rank;
   return (
     <tr class={`rank ${tone(rank.state)} ${rank.state === "missing" ? "unheard" : ""}`} aria-rowindex={index + 2}>
       <th scope="row" class="num"><span class="on-card">rank </span>{rank.rank}</th>
@@ -48,8 +52,11 @@ function Row({ rank, age, index }: { rank: Rank; age: string; index: number }) {
       <td data-label="section">{rank.section || "–"}</td>
       <td class="num" data-label="step">{rank.section ? formatCount(rank.step) : "–"}</td>
       <td class="num" data-label="step time"><StepTime rank={rank} /></td>
-      <td class="num" data-label="memory">{formatBytes(rank.memory_bytes)}</td>
-      <td class="num" data-label="peak">{formatBytes(rank.memory_peak_bytes)}</td>
+      <td class="num" data-label="cores">{use?.cores == null ? "–" : use.cores.toFixed(use.cores < 10 ? 2 : 1)}</td>
+      <td class="num" data-label="memory">{formatBytes(use?.memory_bytes ?? rank.memory_bytes)}</td>
+      <td class="num" data-label="peak">{formatBytes(Math.max(use?.memory_peak_bytes ?? 0, rank.memory_peak_bytes))}</td>
+      {gpus && <td class="num" data-label="GPU">{use?.gpu_percent == null ? "–" : `${use.gpu_percent.toFixed(0)} %`}</td>}
+      {gpus && <td class="num" data-label="GPU memory">{use?.gpu_memory_bytes == null ? "–" : formatBytes(use.gpu_memory_bytes)}</td>}
       <td data-label="process">{rank.node || "–"}{rank.pid ? <span class="muted num"> {rank.pid}</span> : null}</td>
     </tr>
   );
@@ -139,8 +146,10 @@ export function Ranks({ job }: { job: Job }) {
   const { total } = known.page;
   const begin = many ? Math.min(first, Math.max(0, total - 1)) : 0;
   const end = many ? Math.min(total, first + rows + 3 * SPARE) : total;
+  const gpus = [...known.ranks.values()].some(hasGpu);
+  const columns = gpus ? 12 : 10;
   const inPage = Array.from({ length: Math.max(0, end - begin) }, (_, i) => begin + i);
-  const space = (count: number) => count > 0 && <tr class="space" aria-hidden="true"><td colSpan={9} style={{ height: `${count * rowPx}px` }} /></tr>;
+  const space = (count: number) => count > 0 && <tr class="space" aria-hidden="true"><td colSpan={columns} style={{ height: `${count * rowPx}px` }} /></tr>;
   const table = (
     <table class={`cards ranks ${many ? "many" : ""}`} aria-rowcount={many ? total + 1 : undefined}>
       <caption class="hidden">Ranks of the newest attempt</caption>
@@ -148,15 +157,17 @@ export function Ranks({ job }: { job: Job }) {
         <tr>
           <th scope="col" class="num">Rank</th><th scope="col">State</th><th scope="col" class="num">Heartbeat</th>
           <th scope="col">Section</th><th scope="col" class="num">Step</th><th scope="col" class="num">Step time</th>
-          <th scope="col" class="num">Memory</th><th scope="col" class="num">Peak</th><th scope="col">Node, process</th>
+          <th scope="col" class="num">Cores</th><th scope="col" class="num">Memory</th><th scope="col" class="num">Peak</th>
+          {gpus && <th scope="col" class="num">GPU</th>}{gpus && <th scope="col" class="num">GPU memory</th>}
+          <th scope="col">Node, process</th>
         </tr>
       </thead>
       <tbody>
         {space(begin)}
         {inPage.map((index) => {
           const rank = known.ranks.get(index);
-          return rank ? <Row key={index} rank={rank} age={age(rank)} index={index} />
-            : <tr key={index} class="rank" aria-rowindex={index + 2}><th scope="row" class="num">…</th><td colSpan={8} /></tr>;
+          return rank ? <Row key={index} rank={rank} age={age(rank)} index={index} gpus={gpus} />
+            : <tr key={index} class="rank" aria-rowindex={index + 2}><th scope="row" class="num">…</th><td colSpan={columns - 1} /></tr>;
         })}
         {space(total - end)}
       </tbody>

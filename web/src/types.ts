@@ -25,6 +25,15 @@ export interface Attempt {
   nodes?: string[];
 }
 
+/// What the processes of a rank use, sampled from outside.
+export interface RankUse {
+  cores: number | null;
+  memory_bytes: number | null;
+  memory_peak_bytes: number | null;
+  gpu_percent: number | null;
+  gpu_memory_bytes: number | null;
+}
+
 export interface Rank {
   rank: number;
   node: string;
@@ -41,6 +50,7 @@ export interface Rank {
   exit_code: number | null;
   signal: number | null;
   stopped_by_muster: boolean;
+  use?: RankUse | null;
 }
 
 /// A part of the ranks of the newest attempt.

@@ -97,6 +97,25 @@ test("ranks that have exited say how, and have no heartbeat any more", async () 
   await on("/jobs/2", (page) => page.locator(".timeline li").getByText("rank 0, exit code 1", { exact: true }).waitFor());
 });
 
+test("ranks show the cores and the memory that their processes use, and GPUs where a rank has some", async () => {
+  const GIB = 2 ** 30;
+  const use = { at_ms: 5, cores: 1.7, memory_bytes: 3 * GIB, memory_peak_bytes: 4 * GIB, processes: 5 };
+  const tell = (ranks) => server.tell({ do: "job", job: job(37, "running", { name: "used", attempts: [attempt(1, { state: "running" })], ranks,
+    spec: { name: "used", resources: { nodes: 1, ranks_per_node: 2 } } }) });
+  const shown = async (count) => {
+    let table;
+    await on("/jobs/37", async (page) => {
+      await page.locator("table.ranks tr.rank").nth(1).waitFor();
+      table = await page.locator("table.ranks tr").evaluateAll((rows) => rows.map((tr) => [...tr.cells].map((cell) => cell.innerText.trim())));
+    });
+    return table.map((cells) => cells.slice(6, 6 + count));
+  };
+  await tell([rank(0, { attempt: 1 }), rank(1, { attempt: 1, use })]);
+  assert.deepEqual(await shown(4), [["Cores", "Memory", "Peak", "Node, process"], ["–", "1.2 GiB", "1.6 GiB", "tower 4100"], ["1.70", "3 GiB", "4 GiB", "tower 4101"]]);
+  await tell([rank(0, { attempt: 1 }), rank(1, { attempt: 1, use: { ...use, gpu_percent: 93.4, gpu_memory_bytes: 70 * GIB } })]);
+  assert.deepEqual(await shown(5), [["Cores", "Memory", "Peak", "GPU", "GPU memory"], ["–", "1.2 GiB", "1.6 GiB", "–", "–"], ["1.70", "3 GiB", "4 GiB", "93 %", "70 GiB"]]);
+});
+
 test("a rank that muster has stopped says so, one that ended otherwise does not", async () => {
   const ends = [rank(0, { state: "exited", exit_code: 1 }), rank(1, { state: "exited", signal: 15 }), rank(2, { state: "exited", signal: 9 })];
   const shown = async (cause, culprit) => {

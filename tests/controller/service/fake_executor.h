@@ -78,6 +78,7 @@ class FakeExecutor : public executors::Executor {
       : machine_(std::move(machine)) {}
 
   std::string name() const override { return "fake"; }
+  void set_use_sink(executors::UseSink sink) override { tell_use = std::move(sink); }
   void start(executors::FactSink sink) override {
     std::lock_guard lock(sink_mutex_);
     sink_ = std::move(sink);
@@ -178,6 +179,8 @@ class FakeExecutor : public executors::Executor {
     if (!process.alive) return executors::Vouch::kGone;
     return process.stopped ? executors::Vouch::kStopped : executors::Vouch::kAlive;
   }
+
+  executors::UseSink tell_use;
 
   // What tests do to processes.
   void end(const core::AttemptKey& key, core::RankNumber rank, core::ExitStatus status) {
