@@ -1,6 +1,7 @@
 """Goal: the trainers that people arrive with lose a rank and go on, with a true FROM and the curve that they computed.
 
-Method: examples/python as they are, on released packages and a real musterd; SIGKILL after a checkpoint.
+Method: examples/python as they are, on released packages and a real musterd, as local processes and on a private Slurm of two
+nodes; SIGKILL after a checkpoint.
 Usage: MUSTER_BIN_FOLDER=... run.py, see tests/peers/run.py
 """
 
@@ -16,18 +17,24 @@ from unittest import mock
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tests" / "system"))
 from daemon import Musterd  # noqa: E402
+from private_slurm import PrivateSlurm, missing  # noqa: E402
 
 BIN = pathlib.Path(os.environ["MUSTER_BIN_FOLDER"])
 PRINTED = re.compile(r"step (\d+) loss ([\d.]+)")
 
 
 class Trainers(unittest.TestCase):
+    two_ranks = ()  # what makes the examples with two ranks run there
+
+    def start(self):
+        return Musterd(self, BIN)
+
     def setUp(self):
         # The submitter's PATH is the job's: python3 is this Python there.
         folder = pathlib.Path(sys.executable).parent
         path = f"{folder}:{os.environ['PATH']}"
         self.enterContext(mock.patch.dict(os.environ, {"PATH": path, "OMP_NUM_THREADS": "1"}))
-        self.musterd = Musterd(self, BIN)
+        self.musterd = self.start()
 
     def submit(self, example, *more):
         done = self.musterd.muster("submit", SOURCE / "examples" / "python" / f"{example}.toml", "--env", "OMP_NUM_THREADS=1", *more)
@@ -79,14 +86,14 @@ class Trainers(unittest.TestCase):
         self.assertGreater(compared, 20)
 
     def test_fsdp2_with_distributed_checkpoints_on_two_ranks(self):
-        job = self.submit("fsdp2", "--env", "STEPS=1500")
+        job = self.submit("fsdp2", "--env", "STEPS=1500", *self.two_ranks)
         saved = self.kill_a_rank(job, "fsdp2")
         begun, losses = self.check_resumed(job, saved, 1500)
         self.assertEqual(begun % 40, 0, "a checkpoint of its own rhythm")
         self.check_curve(job, losses, begun, 2)
 
     def test_a_lightning_module_on_two_ranks(self):
-        job = self.submit("lightning_module", "--env", "STEPS=2000")
+        job = self.submit("lightning_module", "--env", "STEPS=2000", *self.two_ranks)
         saved = self.kill_a_rank(job, "lightning_module")
         begun, losses = self.check_resumed(job, saved, 2000)
         self.assertEqual(begun % 100, 0, "a checkpoint of its own rhythm")
@@ -103,6 +110,15 @@ class Trainers(unittest.TestCase):
         self.assertEqual(sorted(own), list(range(5, 401, 5)))
         for step, loss in own.items():
             self.assertAlmostEqual(losses[1 if step <= begun else 2, step], loss, places=6, msg=f"step {step}")
+
+
+@unittest.skipIf(missing(), f"no Slurm here: {missing()}")
+class TrainersOnSlurm(Trainers):
+    two_ranks = ("--set", "resources.nodes=2", "--set", "resources.ranks_per_node=1")
+
+    def start(self):
+        slurm = PrivateSlurm(self, "--nodes", "2")
+        return Musterd(self, BIN, slurm="yes", env=slurm.env)
 
 
 if __name__ == "__main__":

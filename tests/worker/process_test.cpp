@@ -101,7 +101,8 @@ TEST(Worker, TwoRanksLearnFromText) {
     EXPECT_GT(std::stod(steps.back().at(key)), 0) << key;
   }
   EXPECT_THAT(values(ranks.lines(1, "section"), "section"),
-              ElementsAre("init", "data", "init", "step", "checkpoint", "step", "done"));
+              ElementsAre("init", "data", "init", "step", "evaluate", "step", "evaluate", "step", "checkpoint", "step",
+                          "done"));
   EXPECT_THAT(values(ranks.lines(0, "status"), "status"),
               ElementsAre(::testing::StartsWith("leaving with exit code 0")));
 }
