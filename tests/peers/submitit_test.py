@@ -310,7 +310,7 @@ class Stops(World):
             (self.folder / "sleeping-0-1").unlink()
 
     def test_timeouts_are_counted_apart_from_preemptions(self):
-        executor = self.executor(muster_time=0.05, init={"muster_max_num_timeout": 1})
+        executor = self.executor(muster_time=0.12, init={"muster_max_num_timeout": 1})
         job = executor.submit(functions.Endless(self.folder))
         self.until_file(self.folder / "rank-0-counts-1")
         self.muster("requeue", job.job_id)
@@ -322,7 +322,7 @@ class Stops(World):
         self.assertEqual(job.state, "TIMEOUT")
 
     def test_timeouts_are_counted_by_submitit_where_musters_budget_refills(self):
-        executor = self.executor(muster_time=0.05, init={"muster_max_num_timeout": 1},
+        executor = self.executor(muster_time=0.12, init={"muster_max_num_timeout": 1},
                                  muster_set={"requeue.healthy_after": "1s"})
         job = executor.submit(functions.Endless(self.folder))
         self.assertIn("timed-out too many times", str(job.exception()))
@@ -332,14 +332,14 @@ class Stops(World):
         self.assertFalse((self.folder / "rank-0-counts-3").exists())
 
     def test_a_job_that_times_out_goes_on(self):
-        job = self.executor(muster_time=0.05).submit(functions.Counter(self.folder, 60, 0.1))
+        job = self.executor(muster_time=0.12).submit(functions.Counter(self.folder, 120, 0.1))
         reached, began = job.result()
-        self.assertEqual(reached, 60)
+        self.assertEqual(reached, 120)
         self.assertGreater(len(began), 1)
         self.assertEqual(set(self.causes(job)[:-1]), {"timed_out"})
 
     def test_a_timeout_without_checkpoint_ends_the_job(self):
-        job = self.executor(muster_time=0.03).submit(functions.sleep, self.folder)
+        job = self.executor(muster_time=0.12).submit(functions.sleep, self.folder)
         self.assertIn("timed-out and not checkpointable", str(job.exception()))
         self.assertEqual(self.until_over(job)["state"], "failed")
         self.assertEqual(self.causes(job), ["timed_out"])
