@@ -70,8 +70,9 @@ TEST(RankLoss, AKilledRankResumesFromTheLastCheckpointAndEndsBitEqualToAnUninter
   const auto calm = world.submit(training_job({.steps = 40, .every_steps = 10}));
   world.until_state(calm, "succeeded");
 
-  const auto job = world.submit(training_job({.steps = 40, .every_steps = 10, .step_delay_ms = 50}));
-  const auto before = world.until_step(job, 16);
+  const auto job = world.submit(training_job({.steps = 40, .every_steps = 10, .step_delay_ms = 100}));
+  // Between two saves: a checkpoint whose saver is lost before it can tell of it is newer than any that was told.
+  const auto before = world.until_step(job, 22);
   const auto killed = wall_ms();
   signal_rank(before, 1, SIGKILL);
   world.until(job, [](const Json& view) { return view.at("attempts")[0].at("cause") == "failed"; });
