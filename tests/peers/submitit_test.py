@@ -385,13 +385,13 @@ class Stops(World):
         self.assertEqual(job.result(), 2)
 
     def test_a_loop_with_musters_own_package_leaves_by_itself(self):
-        job = self.executor().submit(functions.train, self.folder, 60)
+        job = self.executor().submit(functions.train, self.folder, 800)
         self.until_file(self.folder / "rank-0-counts-1")
         self.muster("requeue", job.job_id)
         self.assertEqual(job.result(), 2)
         view = self.until_over(job)
         self.assertEqual(view["attempts"][1]["resumed_from_step"], int((self.folder / "step").read_text()))
-        self.assertEqual(view["step"], 60)
+        self.assertEqual(view["step"], 800)
 
     def test_a_cancelled_job_is_over(self):
         submitit.Job._results_timeout_s = 1
