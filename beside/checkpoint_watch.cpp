@@ -1,16 +1,15 @@
 #include "beside/checkpoint_watch.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <charconv>
-#include <functional>
-#include <memory>
 #include <set>
 #include <utility>
+
+#include "beside/folder_walk.h"
 
 namespace beside {
 namespace {
@@ -22,29 +21,8 @@ bool is_letter(char c) {
   return std::isalpha(static_cast<unsigned char>(c)) != 0;
 }
 
-std::int64_t time_of(const struct stat& status) {
-  return status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec;
-}
-
 bool is_good_order(const contract::ExitStatus& end) {
   return end.signal == 0 && (end.code == 0 || end.code == contract::kExitRequeue);
-}
-
-/// Calls `visit` for all below the folder, at most `budget` entries. Links are not followed.
-void walk(const std::string& folder, int depth, std::size_t& budget,
-          const std::function<void(const struct stat&)>& visit) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
-  if (!open) return;
-  for (const dirent* entry = ::readdir(open.get()); entry != nullptr && budget > 0; entry = ::readdir(open.get())) {
-    const std::string name = entry->d_name;
-    if (name == "." || name == "..") continue;
-    --budget;
-    const auto path = folder + "/" + name;
-    struct stat status {};
-    if (::lstat(path.c_str(), &status) != 0) continue;
-    visit(status);
-    if (S_ISDIR(status.st_mode) && depth > 1) walk(path, depth - 1, budget, visit);
-  }
 }
 
 }  // namespace
@@ -85,13 +63,15 @@ CheckpointWatch::Shape CheckpointWatch::shape_of(const std::string& path, std::s
       ++shape.files;
       shape.bytes += static_cast<std::uint64_t>(status.st_size);
     }
-    shape.newest_ns = std::max(shape.newest_ns, time_of(status));
+    shape.newest_ns = std::max(shape.newest_ns, changed_ns(status));
   };
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return shape;
   --budget;
   add(status);
-  if (S_ISDIR(status.st_mode)) walk(path, kDeepest, budget, add);
+  if (S_ISDIR(status.st_mode)) {
+    walk_folder(path, kDeepest, Links::kThemselves, budget, [&](const FolderEntry& entry) { add(entry.status); });
+  }
   return shape;
 }
 

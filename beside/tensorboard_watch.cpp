@@ -1,15 +1,14 @@
 #include "beside/tensorboard_watch.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <utility>
 
+#include "beside/folder_walk.h"
 #include "beside/regular_file.h"
 #include "schema/series.h"
 
@@ -27,23 +26,6 @@ struct EventFile {
 /// As TensorBoard itself knows its files.
 bool is_event_file(const std::string& name) {
   return name.find("tfevents") != std::string::npos;
-}
-
-void find_files(const std::string& folder, int depth, std::size_t& budget, std::vector<EventFile>& out) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
-  if (!open) return;
-  for (const dirent* entry = ::readdir(open.get()); entry != nullptr && budget > 0; entry = ::readdir(open.get())) {
-    const std::string name = entry->d_name;
-    if (name == "." || name == "..") continue;
-    --budget;
-    const auto path = folder + "/" + name;
-    struct stat status {};
-    if (::stat(path.c_str(), &status) != 0) continue;
-    if (S_ISDIR(status.st_mode) && depth > 1) find_files(path, depth - 1, budget, out);
-    if (!S_ISREG(status.st_mode) || !is_event_file(name)) continue;
-    out.push_back({path, static_cast<std::uint64_t>(status.st_size),
-                   status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec});
-  }
 }
 
 std::string folder_of(const std::string& path) {
@@ -89,7 +71,10 @@ Found TensorboardWatch::look(const Moment& moment) {
 void TensorboardWatch::search() {
   std::size_t budget = kMostEntries;
   std::vector<EventFile> there;
-  find_files(folder_, kDeepest, budget, there);
+  walk_folder(folder_, kDeepest, Links::kFollowed, budget, [&there](const FolderEntry& entry) {
+    if (!S_ISREG(entry.status.st_mode) || !is_event_file(entry.name)) return;
+    there.push_back({entry.path, static_cast<std::uint64_t>(entry.status.st_size), changed_ns(entry.status)});
+  });
   if (budget == 0) {
     complain("report.tensorboard: there are over " + std::to_string(kMostEntries) +
              " files in the folder; some are left out");

@@ -46,6 +46,9 @@ class Reader {
   void read_node(const std::string& path, const toml::key& key, const toml::node& node);
   void read_field(const Key& field, const toml::node& node);
   void read_words(const Key& field, const toml::node& node);
+  /// Calls `take` with the path, the name and the value of each entry of a table.
+  template <typename Take>
+  void each_entry(const Key& field, const toml::node& node, Take take);
   void read_variables(const Key& field, const toml::node& node);
   void read_options(const Key& field, const toml::node& node);
   void read_patterns(const Key& field, const toml::node& node);
@@ -245,31 +248,32 @@ void Reader::read_words(const Key& field, const toml::node& node) {
   }
 }
 
-void Reader::read_variables(const Key& field, const toml::node& node) {
+template <typename Take>
+void Reader::each_entry(const Key& field, const toml::node& node, Take take) {
   const std::string parent(field.name);
   const auto* table = node.as_table();
   if (table == nullptr) return refuse(parent, given_[parent], shown(node), "want " + wanted(field));
-  auto& variables = texts_by_name(spec_, field);
   for (const auto& [key, value] : *table) {
     const std::string name(key.str());
     const auto path = parent + "." + name;
     given_[path] = place_of(path, value.source());
-    if (const auto text = scalar_text(value, written_at())) {
-      variables[name] = *text;
-    } else {
-      refuse(path, given_[path], shown(value), "want a text in quotes, a number, true or false");
-    }
+    take(path, name, value);
   }
 }
 
+void Reader::read_variables(const Key& field, const toml::node& node) {
+  each_entry(field, node, [&](const std::string& path, const std::string& name, const toml::node& value) {
+    if (const auto text = scalar_text(value, written_at())) {
+      texts_by_name(spec_, field)[name] = *text;
+    } else {
+      refuse(path, given_[path], shown(value), "want a text in quotes, a number, true or false");
+    }
+  });
+}
+
 void Reader::read_options(const Key& field, const toml::node& node) {
-  const std::string parent(field.name);
-  const auto* table = node.as_table();
-  if (table == nullptr) return refuse(parent, given_[parent], shown(node), "want " + wanted(field));
-  for (const auto& [key, value] : *table) {
-    const auto path = parent + "." + std::string(key.str());
-    given_[path] = place_of(path, value.source());
-    auto& text = texts_by_name(spec_, field)[std::string(key.str())];
+  each_entry(field, node, [&](const std::string& path, const std::string& name, const toml::node& value) {
+    auto& text = texts_by_name(spec_, field)[name];
     if (const auto* flag = value.as_boolean(); flag != nullptr) {
       if (!flag->get()) refuse(path, given_[path], "false", "want a text, a number or true; or leave it out");
     } else if (value.is_string() && value.as_string()->get().empty()) {
@@ -279,22 +283,17 @@ void Reader::read_options(const Key& field, const toml::node& node) {
     } else {
       refuse(path, given_[path], shown(value), "want a text, a number or true");
     }
-  }
+  });
 }
 
 void Reader::read_patterns(const Key& field, const toml::node& node) {
-  const std::string parent(field.name);
-  const auto* table = node.as_table();
-  if (table == nullptr) return refuse(parent, given_[parent], shown(node), "want " + wanted(field));
-  for (const auto& [key, value] : *table) {
-    const auto path = parent + "." + std::string(key.str());
-    given_[path] = place_of(path, value.source());
+  each_entry(field, node, [&](const std::string& path, const std::string& name, const toml::node& value) {
     if (const auto* text = value.as_string()) {
-      texts_by_name(spec_, field)[std::string(key.str())] = text->get();
+      texts_by_name(spec_, field)[name] = text->get();
     } else {
       refuse(path, given_[path], shown(value), "want a pattern in single quotes, such as 'loss ([\\d.]+)'");
     }
-  }
+  });
 }
 
 void Reader::read_sweep(const toml::node& node) {
