@@ -6,9 +6,9 @@
 #include "contract/report_keys.h"
 
 namespace beside {
-std::vector<Report> ReportTail::read(bool ended) {
+Found ReportTail::read(bool ended) {
   const auto bytes = read_part(file_, offset_, kMostAtOnce).bytes;
-  std::vector<Report> out;
+  Found out;
   std::string_view rest = bytes;
   while (!rest.empty()) {
     const auto end = rest.find('\n');
@@ -16,10 +16,11 @@ std::vector<Report> ReportTail::read(bool ended) {
     if (!whole && rest.size() < contract::kMostReportLine && !(ended && bytes.size() < kMostAtOnce)) break;
     const auto line = rest.substr(0, end);
     const auto taken = whole ? end + 1 : rest.size();
-    if (!skips_) take(line, out);
+    if (!skips_) take(line, out.reports);
     skips_ = !whole;
     offset_ += taken;
     rest.remove_prefix(taken);
+    out.more = true;
   }
   return out;
 }

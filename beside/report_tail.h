@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "beside/report.h"
+#include "beside/report_source.h"
 
 namespace beside {
 
@@ -18,9 +18,16 @@ class ReportTail {
   explicit ReportTail(std::filesystem::path file) : file_(std::move(file)) {}
 
   /// The next lines that are whole, at most kMostAtOnce bytes of them. With `ended`, when the program has ended, a last
-  /// line without its newline counts too. Empty: there is no more now.
-  std::vector<Report> read(bool ended = false);
+  /// line without its newline counts too. Without `more` there is no more now; with it, lines may have been read that
+  /// hold no report.
+  Found read(bool ended = false);
 
+  /// Before the first read: begins with the first line that begins after so many bytes. Lines are then counted from
+  /// there.
+  void skip_to(std::uint64_t offset) {
+    offset_ = offset;
+    skips_ = true;
+  }
   /// Bytes read so far.
   std::uint64_t offset() const { return offset_; }
   /// Lines that could not be read, or only in part.

@@ -21,6 +21,7 @@ std::string to_text(const LocalLaunch& launch) {
                  {"gpus_per_rank", launch.gpus_per_rank},
                  {"master_addr", launch.master_addr},
                  {"master_port", launch.master_port},
+                 {"is_command", launch.is_command},
                  {"open_files", launch.open_files},
                  {"report", launch.report}};
   if (launch.allowed_devices) object["allowed_devices"] = *launch.allowed_devices;
@@ -49,6 +50,7 @@ LocalLaunch parse_local_launch(std::string_view text) {
     if (object.contains("allowed_devices")) launch.allowed_devices = object["allowed_devices"].get<std::string>();
     object.at("master_addr").get_to(launch.master_addr);
     object.at("master_port").get_to(launch.master_port);
+    launch.is_command = object.value("is_command", launch.is_command);
     launch.open_files = object.value("open_files", std::uint64_t{0});
     launch.report = object.value("report", launch.report);
     return launch;

@@ -31,6 +31,7 @@ struct LocalLaunch {
   std::optional<std::string> allowed_devices = {};  // musterd's own CUDA_VISIBLE_DEVICES
   std::string master_addr = "127.0.0.1";
   std::uint16_t master_port = 0;
+  bool is_command = true;        // any program, which may report by files; muster-worker speaks for itself
   std::uint64_t open_files = 0;  // the soft limit that ranks get; 0: as their supervisor has it
   ReportSources report = {};
   bool operator==(const LocalLaunch&) const = default;
@@ -39,7 +40,7 @@ struct LocalLaunch {
 /// Throws std::invalid_argument when a text in it is not UTF-8.
 std::string to_text(const LocalLaunch& launch);
 
-/// Files of older versions have no base_env, no open_files and no report. Throws std::runtime_error when the text makes
+/// Files of older versions have no base_env, no is_command, no open_files and no report. Throws std::runtime_error when the text makes
 /// no sense.
 LocalLaunch parse_local_launch(std::string_view text);
 

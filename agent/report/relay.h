@@ -12,10 +12,10 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "agent/report/sources.h"
+#include "agent/report/teller.h"
 #include "beside/report_tail.h"
 #include "contract/exit_codes.h"
 #include "rank/reporter.h"
@@ -55,28 +55,24 @@ class Relay {
   using Lock = std::unique_lock<std::mutex>;
   void run();
   /// What the disk has brought by now; nullopt: it has not answered yet.
-  std::optional<std::vector<beside::Report>> read(bool ended);
+  std::optional<beside::Found> read(bool ended);
   /// One look at the file. True: all is told that the program has written before its end.
   bool look(const std::optional<contract::ExitStatus>& exit);
   void complain_once();
   void tell(const std::vector<beside::Report>& reports);
-  void tell(const beside::Report& report);
-  void tell_words();
-  void enter(worker::Section section);
-  void enter(const std::string& name);
-  double step_ms_since_last(std::int64_t step, std::int64_t at_ms) const;
+  void tell_words(bool blind);
 
   const Connect connect_;
   const std::shared_ptr<beside::ReportTail> tail_;  // shared with a read that the disk holds up
-  std::future<std::vector<beside::Report>> reading_;
+  std::future<beside::Found> reading_;
   bool reading_began_ended_ = false;  // the program had ended when reading_ began
   Sources sources_;
   bool has_news_ = false, complained_ = false;
   std::unique_ptr<worker::Reporter> reporter_;
-  std::vector<schema::Series> series_;
-  worker::Section section_ = worker::Section::kInit;
-  worker::ProgramWords words_, told_words_;
-  std::optional<std::pair<std::int64_t, std::int64_t>> last_step_;  // its number, and when it was done
+  Teller teller_;
+  std::uint64_t bad_lines_ = 0;
+  std::string first_bad_line_;
+  worker::ProgramWords told_words_;
 
   std::atomic<bool> has_told_ = false;
 

@@ -13,17 +13,17 @@
 #include "rank/jsonl_reporter.h"
 
 namespace agent::report {
-namespace {
 
-// In the agent's own log. The program goes on.
-void say(const std::string& about) {
-  if (!about.empty()) std::fprintf(stderr, "muster: %s\n", about.c_str());
+Sources::Sources(std::vector<std::shared_ptr<beside::ReportSource>> sources, const std::string& trouble) {
+  for (auto& source : sources) all_.push_back({std::move(source)});
+  complain(trouble);
 }
 
-}  // namespace
-
-Sources::Sources(std::vector<std::shared_ptr<beside::ReportSource>> sources) {
-  for (auto& source : sources) all_.push_back({std::move(source)});
+// In the agent's own log too. The program goes on.
+void Sources::complain(const std::string& about) {
+  if (about.empty()) return;
+  std::fprintf(stderr, "muster: %s\n", about.c_str());
+  if (trouble_.empty()) trouble_ = about;
 }
 
 void Sources::begin(Clock::time_point until) {
@@ -54,7 +54,7 @@ beside::Found Sources::take(Clock::time_point until) {
   for (auto& one : all_) {
     if (!one.looking.valid() || one.looking.wait_until(until) != std::future_status::ready) continue;
     auto found = one.looking.get();
-    say(one.source->take_complaint());
+    complain(one.source->take_complaint());
     one.is_done = one.began_ended && found.reports.empty() && !found.more;
     all.more = all.more || found.more;
     for (auto& report : found.reports) all.reports.push_back(std::move(report));
@@ -73,6 +73,7 @@ Sources make_sources(const contract::ReportSources& wanted, const SourcesPlace& 
   using beside::Wildcards;
   std::vector<std::shared_ptr<beside::ReportSource>> sources;
   if (!wanted.log.empty()) sources.push_back(std::make_shared<beside::LogWatch>(place.log, wanted.log));
+  std::string trouble;
   const auto expanded = [&](const char* key, const std::string& text, bool is_pattern) {
     const auto out = contract::expand_rank_path(text, [&](const std::string& name) -> std::optional<std::string> {
       const auto found = place.environment.find(name);
@@ -80,7 +81,7 @@ Sources make_sources(const contract::ReportSources& wanted, const SourcesPlace& 
       return is_pattern ? Wildcards::plain(found->second) : found->second;
     });
     if (out.problem.empty()) return out.path;
-    say(std::string(key) + " is not looked for: " + out.problem);
+    trouble += (trouble.empty() ? "" : "; ") + std::string(key) + " is not looked for: " + out.problem;
     return std::string();
   };
   if (place.rank != 0) return Sources(std::move(sources));
@@ -95,7 +96,7 @@ Sources make_sources(const contract::ReportSources& wanted, const SourcesPlace& 
     sources.push_back(
         std::make_shared<beside::TensorboardWatch>((path.has_filename() ? path : path.parent_path()).string()));
   }
-  return Sources(std::move(sources));
+  return Sources(std::move(sources), trouble);
 }
 
 }  // namespace agent::report

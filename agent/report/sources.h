@@ -25,7 +25,7 @@ class Sources {
   using Clock = std::chrono::steady_clock;
 
   Sources() = default;
-  explicit Sources(std::vector<std::shared_ptr<beside::ReportSource>> sources);
+  explicit Sources(std::vector<std::shared_ptr<beside::ReportSource>> sources, const std::string& trouble = {});
 
   /// The first look, before the program starts: what is there by then is old. Waits for disks until then at most.
   void begin(Clock::time_point until);
@@ -36,6 +36,8 @@ class Sources {
   beside::Found take(Clock::time_point until);
   /// After the program's end: all that it has written is taken.
   bool is_done() const;
+  /// What was wrong first with one of them, in one sentence; empty: nothing.
+  const std::string& trouble() const { return trouble_; }
 
  private:
   struct Watched {
@@ -44,7 +46,10 @@ class Sources {
     bool began_ended = false;  // the program had ended when `looking` began
     bool is_done = false;
   };
+  void complain(const std::string& about);
+
   std::vector<Watched> all_;
+  std::string trouble_;
 };
 
 /// Where the reports of a rank are looked for.
@@ -56,7 +61,7 @@ struct SourcesPlace {
 };
 
 /// What [report] of a job file asks for. Patterns are read from each rank's log. Checkpoints and event files are looked
-/// for beside rank 0 alone. A path with a variable that is not set is told on stderr and left out.
+/// for beside rank 0 alone. A path with a variable that is not set is left out, and is trouble().
 Sources make_sources(const contract::ReportSources& wanted, const SourcesPlace& place);
 
 }  // namespace agent::report

@@ -201,7 +201,7 @@ void Supervisor::look_before_start(const LocalLaunch& launch, const std::string&
 }
 
 void Supervisor::follow_reports(const LocalLaunch& launch, const std::string& node) {
-  if (!options_.connect) return;
+  if (!options_.connect || !launch.is_command) return;
   for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
     try {
       relays_[rank] = std::make_unique<report::Relay>(

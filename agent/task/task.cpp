@@ -387,7 +387,7 @@ void Task::look_before_start(const launch::Environment& rank) {
 }
 
 void Task::follow_report(const launch::Environment& rank) {
-  if (!setup_.report) return;
+  if (!setup_.report || !launch_.is_command) return;
   try {
     relay_ = std::make_unique<report::Relay>(files().report, setup_.report(rank, process_->pid()), std::move(sources_));
   } catch (const std::system_error& error) {  // the rank runs on without

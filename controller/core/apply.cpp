@@ -21,6 +21,7 @@ Attempt& add_attempt(Job& job, AttemptNumber number) {
   job.program.status.clear();
   job.program.bad_lines = 0;
   job.program.first_bad_line.clear();
+  job.program.source_trouble.clear();
   return attempt;
 }
 
@@ -63,6 +64,9 @@ void note_report(Job& job, Attempt& attempt, RankNumber rank) {
 /// What the report file of a rank that has ended leaves behind.
 void note_last_report(ProgramFacts& program, const RankExited& e) {
   if (e.rank == 0) program.status = plain_words(e.status);
+  if (program.source_trouble.empty() && !e.source_trouble.empty()) {
+    program.source_trouble = "rank " + std::to_string(e.rank) + ": " + plain_words(e.source_trouble);
+  }
   if (e.bad_lines == 0) return;
   if (program.bad_lines == 0) {
     program.first_bad_line = "rank " + std::to_string(e.rank) + ", " + plain_words(e.first_bad_line);

@@ -125,6 +125,7 @@ struct RankExited {
   std::string status = {};          // what the program said last that it does; empty: nothing
   std::uint64_t bad_lines = 0;      // lines of its report file that could not be read, or only in part
   std::string first_bad_line = {};  // what was wrong with the first of them
+  std::string source_trouble = {};  // what was wrong first with what [report] of the job file names
   bool operator==(const RankExited&) const = default;
 };
 struct RankSilent {

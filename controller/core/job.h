@@ -147,6 +147,7 @@ struct ProgramFacts {
   std::vector<ReportedCheckpoint> checkpoints;  // the newest, in the order of the reports
   std::uint64_t bad_lines = 0;                  // of all ranks that have ended, in the newest attempt
   std::string first_bad_line;                   // "rank 1, line 3: ..."
+  std::string source_trouble;                   // "rank 0: report.checkpoints: ...", in the newest attempt
   bool operator==(const ProgramFacts&) const = default;
 };
 

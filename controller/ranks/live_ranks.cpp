@@ -137,6 +137,7 @@ bool LiveRanks::heartbeat(const core::AttemptKey& key, core::RankNumber rank,
   view.memory_bytes = request.memory_bytes();
   view.memory_peak_bytes = std::max(view.memory_peak_bytes, request.memory_peak_bytes());
   view.step_ms = request.step_ms();
+  view.has_left = view.has_left || request.leaving();
   if (request.leaving()) view.leaving_reason = request.leaving_reason();
   return moved;
 }

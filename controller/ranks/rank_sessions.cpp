@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <system_error>
 
+#include "agent/report/late_reports.h"
 #include "base/tokens.h"
+#include "beside/rank_files.h"
 #include "jobs/specs.h"
 #include "os/durable_file.h"
 #include "os/room.h"
@@ -163,8 +165,8 @@ RankStreams::Written RankSessions::write(Caller& caller, const v1::HeartbeatRequ
   const auto view = parts_.live_ranks.view(caller.key, caller.rank);
   const bool reports = !caller.job->is_command || (view && view->reports);
   written.joined = reports && join(caller, view ? view->node : std::string(), view ? view->pid : 0);
-  written.resumed = tell_resumed(caller, request);
-  written.described = describe(caller);
+  written.resumed = tell_resumed(caller, request, false);
+  written.described = describe(caller, false);
   written.checkpoints = take_checkpoints(caller, request, false);
   return written;
 }
@@ -190,12 +192,19 @@ bool RankSessions::join(Caller& caller, const std::string& node, std::int64_t pi
 }
 
 // The ranks agree on it, so rank 0 speaks for all.
-bool RankSessions::tell_resumed(const Caller& caller, const v1::HeartbeatRequest& request) {
+bool RankSessions::tell_resumed(const Caller& caller, const v1::HeartbeatRequest& request, bool last_words) {
   const auto* attempt = caller.attempt();
   if (attempt != nullptr && attempt->resumed_from_step) return true;
-  if (caller.rank != 0 || attempt == nullptr || !request.has_resumed_from_step()) return false;
-  const core::AttemptResumed resumed{caller.key.number, request.resumed_from_step()};
-  return parts_.event_log.report(caller.key.job, resumed).ok();
+  if (caller.rank != 0 || !request.has_resumed_from_step()) return false;
+  return tell(caller, core::AttemptResumed{caller.key.number, request.resumed_from_step()}, last_words);
+}
+
+// Of an attempt whose launch is not recorded yet, and whatever the store does not take now: ranks say it again, unless
+// it is their last word.
+bool RankSessions::tell(const Caller& caller, core::EventBody body, bool last_words) {
+  if (caller.current && parts_.event_log.report(caller.key.job, body).ok()) return true;
+  if (last_words && (caller.current || caller.upcoming)) parts_.event_log.keep(caller.key.job, std::move(body));
+  return false;
 }
 
 // Late metrics of an attempt that is over are as true as any. Those of one that never was, or of
@@ -205,8 +214,8 @@ bool RankSessions::keeps_rows(const Caller& caller) {
 }
 
 // Rank 0 speaks for all.
-bool RankSessions::describe(const Caller& caller) {
-  if (caller.rank != 0 || caller.attempt() == nullptr) return false;
+bool RankSessions::describe(const Caller& caller, bool last_words) {
+  if (caller.rank != 0) return false;
   const auto view = parts_.live_ranks.view(caller.key, caller.rank);
   if (!view || view->program == nullptr) return true;
   const auto& words = *view->program;
@@ -215,8 +224,7 @@ bool RankSessions::describe(const Caller& caller) {
   const bool more_steps = words.total_steps() > 0 && words.total_steps() != known.total_steps;
   const bool other_config = !words.config().empty() && words.config() != known.config;
   if (!more_steps && !other_config) return true;
-  const core::ProgramDescribed described{caller.key.number, words.total_steps(), words.config()};
-  return parts_.event_log.report(caller.key.job, described).ok();
+  return tell(caller, core::ProgramDescribed{caller.key.number, words.total_steps(), words.config()}, last_words);
 }
 
 std::uint32_t RankSessions::take_metrics(const Caller& caller, const v1::HeartbeatRequest& request,
@@ -257,8 +265,11 @@ std::uint32_t RankSessions::take_checkpoints(const Caller& caller, const v1::Hea
 }
 
 void RankSessions::take_unsent(const core::AttemptKey& key, core::RankNumber rank) {
-  if (read_late({key, rank}) != Late::kLater) return;
-  spdlog::warn("{}: not all of it can be taken now; it is read again", data_.unsent(key, rank).string());
+  const auto unsent = read_late({key, rank});
+  const auto reports = read_reports({key, rank});
+  if (unsent != Late::kLater && reports != Late::kLater) return;
+  spdlog::warn("job {} attempt {}: not all of what rank {} told can be taken now; it is read again", key.job,
+               key.number, rank);
   std::lock_guard lock(unread_mutex_);
   unread_.insert({key, rank});
 }
@@ -293,6 +304,34 @@ RankSessions::Late RankSessions::read_late(const RankKey& rank) {
   }
 }
 
+// Its agent was killed, or its node is lost, before all was told.
+RankSessions::Late RankSessions::read_reports(const RankKey& rank) {
+  const auto& [key, number] = rank;
+  try {
+    const auto job = parts_.event_log.job(key.job);
+    const auto view = parts_.live_ranks.view(key, number);
+    if (job == nullptr || !job->is_command || (view && view->has_left)) return Late::kTaken;
+    v1::RankKey of_rank;
+    of_rank.set_job_id(key.job);
+    of_rank.set_attempt(key.number);
+    of_rank.set_rank(number);
+    Late all = Late::kTaken;
+    int reports = 0;
+    agent::report::read_reports_late(beside::rank_files(data_.logs(key), number).report, of_rank, view ? view->step : 0,
+                                     [&](const v1::HeartbeatRequest& request) {
+                                       ++reports;
+                                       const auto taken = take_late(request, all == Late::kTaken);
+                                       if (taken != Late::kTaken) all = taken;
+                                       return all != Late::kNotTaken;
+                                     });
+    if (reports > 0) spdlog::info("job {} attempt {}: read the report file of rank {}", key.job, key.number, number);
+    return all;
+  } catch (const std::exception& e) {
+    spdlog::warn("job {} attempt {}: the report file of rank {}: {}", key.job, key.number, number, e.what());
+    return Late::kNotTaken;
+  }
+}
+
 void RankSessions::take_unsent(const core::AttemptKey& key) {
   core::RankNumber ranks = 0;
   try {
@@ -304,12 +343,14 @@ void RankSessions::take_unsent(const core::AttemptKey& key) {
 }
 
 RankSessions::Late RankSessions::take_late(const v1::HeartbeatRequest& request, bool with_metrics) {
-  const auto found = find(request.key());
+  auto found = find(request.key());
   if (!found.ok()) return found.refusal().kind == Refusal::Kind::kUnavailable ? Late::kLater : Late::kNotTaken;
-  const auto& caller = found.value();
+  auto& caller = found.value();
   parts_.live_ranks.heartbeat(caller.key, caller.rank, request, parts_.clock.monotonic());
-  tell_resumed(caller, request);
-  describe(caller);
+  const auto view = parts_.live_ranks.view(caller.key, caller.rank);
+  if (caller.job->is_command && view && view->reports) join(caller, view->node, view->pid);
+  tell_resumed(caller, request, true);
+  describe(caller, true);
   const bool checkpoints =
       take_checkpoints(caller, request, true) == static_cast<std::uint32_t>(request.checkpoints_size());
   const auto most = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
@@ -367,7 +408,7 @@ void RankSessions::take_what_waits() {
   }
   for (const auto& rank : unread) {
     if (!end_is_recorded(rank)) continue;
-    if (read_late(rank) == Late::kLater) return;
+    if (read_late(rank) == Late::kLater || read_reports(rank) == Late::kLater) return;
     std::lock_guard lock(unread_mutex_);
     unread_.erase(rank);
   }

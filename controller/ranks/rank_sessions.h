@@ -86,6 +86,8 @@ class RankSessions {
   };
   using RankKey = std::pair<core::AttemptKey, core::RankNumber>;
   Late read_late(const RankKey& rank);
+  /// What its report file holds and nobody has told.
+  Late read_reports(const RankKey& rank);
   Late take_late(const muster::v1::HeartbeatRequest& request, bool with_metrics);
   bool end_is_recorded(const RankKey& rank) const;
   void search_some();
@@ -105,9 +107,11 @@ class RankSessions {
   /// False: the rank's start is not in the history yet.
   bool join(Caller& caller, const std::string& node, std::int64_t pid);
   /// False: where the attempt has gone on from is not in the history yet.
-  bool tell_resumed(const Caller& caller, const muster::v1::HeartbeatRequest& request);
+  bool tell_resumed(const Caller& caller, const muster::v1::HeartbeatRequest& request, bool last_words);
   /// False: what the program told of its run is not in the history yet.
-  bool describe(const Caller& caller);
+  bool describe(const Caller& caller, bool last_words);
+  /// False: it is not in the history yet. With `last_words` it is kept for it.
+  bool tell(const Caller& caller, core::EventBody body, bool last_words);
   /// How many of the request's metrics, counted from the first, are durable after `patience`.
   std::uint32_t take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request, core::Millis patience);
   /// How many of the request's checkpoints, counted from the first, are in the history.

@@ -35,6 +35,7 @@ void add_words(const v1::ProgramWords& words, core::RankExited& exited) {
   exited.status = words.status();
   exited.bad_lines = words.bad_lines();
   exited.first_bad_line = words.first_bad_line();
+  exited.source_trouble = words.source_trouble();
   const bool failed = exited.exit.code != 0 || exited.exit.signal != 0;
   if (!failed || !words.has_error()) return;
   const auto& error = words.error();

@@ -323,6 +323,7 @@ void Views::fill_program(const core::Job& job, v1::Job& out) {
   out.set_program_status(program.status);
   auto lines = program.bad_lines;
   auto first = program.first_bad_line;
+  auto trouble = program.source_trouble;
   const auto* attempt = job.current();
   for (core::RankNumber rank = 0; attempt != nullptr && rank < attempt->ranks.size(); ++rank) {
     if (attempt->ranks[rank].state == core::RankState::kExited) continue;
@@ -330,11 +331,15 @@ void Views::fill_program(const core::Job& job, v1::Job& out) {
     if (!live || live->program == nullptr) continue;
     const auto& words = *live->program;
     if (rank == 0) out.set_program_status(words.status());
+    if (trouble.empty() && !words.source_trouble().empty()) {
+      trouble = "rank " + std::to_string(rank) + ": " + words.source_trouble();
+    }
     if (words.bad_lines() == 0) continue;
     if (lines == 0) first = "rank " + std::to_string(rank) + ", " + words.first_bad_line();
     lines += words.bad_lines();
   }
   if (auto note = bad_lines_note(lines, first); !note.empty()) out.add_notes(std::move(note));
+  if (!trouble.empty()) out.add_notes(std::move(trouble));
   if (auto note = progress_note(job); !note.empty()) out.add_notes(std::move(note));
   if (const auto least = least_progress(job)) out.set_hang_limit(hang_limit_text(*least));
 }

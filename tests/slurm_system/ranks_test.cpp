@@ -148,6 +148,34 @@ for i in 6 7 8; do tell "{\"step\":$i,\"loss\":$i.5}"; done
                         {1, 1.5}, {2, 2.5}, {3, 3.5}, {4, 4.5}, {5, 5.5}, {6, 6.5}, {7, 7.5}, {8, 8.5}}));
 }
 
+// Attempt 1 ends by an error on the node of rank 3 once its checkpoint is known.
+TEST_F(SlurmRanks, AreReadThroughWhatTheirJobFileNames) {
+  const std::string script = R"(first=1
+[ -e ckpt-$MUSTER_JOB_ID/step-4 ] && first=5
+for i in $(seq $first $((first + 3))); do echo "step $i loss $i.5"; done
+if [ $RANK = 0 ]; then
+  mkdir -p ckpt-$MUSTER_JOB_ID/step-$((first + 3)); echo weights > ckpt-$MUSTER_JOB_ID/step-$((first + 3))/model
+fi
+[ $MUSTER_ATTEMPT = 2 ] && exit 0
+while [ ! -e go-$MUSTER_JOB_ID ]; do sleep 0.1; done
+[ $RANK != 3 ] || exit 1
+sleep 600)";
+  const auto job = muster().submit(shell({.script = script, .nodes = 2, .ranks_per_node = 2, .more = R"([report]
+checkpoints = "ckpt-$MUSTER_JOB_ID/step-*"
+log = {loss = 'loss ([\d.]+)', step = 'step (\d+)'}
+)"}));
+  const auto live = muster().until(job, [](const Json& view) { return view.at("last_checkpoint_step") == 4; });
+  const std::filesystem::path folder = live.at("spec").at("working_folder").get<std::string>();
+  std::ofstream(folder / ("go-" + job)) << "1";
+  const auto done = muster().until_state(job, "succeeded");
+  ASSERT_EQ(done.at("attempts").size(), 2u) << done.at("attempts");
+  EXPECT_EQ(done.at("last_checkpoint_step"), 8) << done;
+  std::map<int, double> losses;
+  for (const auto& row : muster().metrics(job)) losses[row.at("step")] = row.at("loss");
+  ASSERT_EQ(losses.size(), 8u) << muster().metrics(job);
+  for (const auto& [step, loss] : losses) EXPECT_EQ(loss, step + 0.5);
+}
+
 // As sweeps of other tools call their runs: safe as Slurm's name and as a file's.
 TEST_F(SlurmRanks, AJobsNameMayHoldItsSettings) {
   const std::string name = "lr=0.1,seed=3+" + std::string(100, 'x');

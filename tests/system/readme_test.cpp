@@ -120,6 +120,18 @@ TEST(Examples, AnyProgramResumesWhereItLeftAndSucceeds) {
   EXPECT_THAT(logs, HasSubstr("step 20 of 20"));
 }
 
+TEST(Examples, AnUnchangedProgramHasCurvesAndABudgetThatRefills) {
+  World world;
+  world.start_daemon();
+  const auto submitted = world.cli({"submit", kSource / "examples/unchanged-program.toml"});
+  ASSERT_EQ(submitted.exit, 0) << submitted.err;
+  const auto job = world.until_state("1", "succeeded");
+  ASSERT_EQ(job.at("attempts").size(), 3U) << "it dies twice, and one new attempt is allowed without progress";
+  EXPECT_EQ(job.at("step"), 60);
+  EXPECT_EQ(job.at("last_checkpoint_step"), 60);
+  EXPECT_EQ(world.metrics("1").back().at("loss"), 1.0);
+}
+
 /// Processes that have this text in their command line.
 int processes_with(const std::string& text) {
   int count = 0;

@@ -223,6 +223,103 @@ for step in range(1, 201):
   EXPECT_EQ(world.show(job).at("attempts").size(), 1u);
 }
 
+// The supervisor stands still while the program reports, and is killed then: nobody has told what the file holds.
+TEST(Reports, WhatIsInTheFileOfAKilledAgentIsReadByTheController) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(shell_job(R"(tell() { echo "$1" >> $MUSTER_REPORT; }
+[ $MUSTER_ATTEMPT = 2 ] && exit 0
+kill -STOP $PPID
+tell '{"resumed":0}'
+tell '{"total_steps":90,"config":{"lr":0.5}}'
+for i in $(seq 30); do tell "{\"step\":$i,\"loss\":$i.5}"; done
+tell '{"checkpoint":"c30","step":30,"bytes":7}'
+echo 'no report' >> $MUSTER_REPORT
+kill -KILL $PPID; sleep 600)"));
+  const auto done = world.until_state(job, "succeeded");
+  EXPECT_EQ(done.at("attempts")[0].at("cause"), "controller_lost") << done.at("attempts");
+  EXPECT_EQ(done.at("attempts")[0].at("resumed_from_step"), 0) << done.at("attempts");
+  EXPECT_EQ(done.at("last_checkpoint_step"), 30);
+  EXPECT_EQ(done.at("steps_total"), 90);
+  EXPECT_EQ(done.at("config").at("lr"), "0.5") << done.at("config");
+  const auto loss = series(world.metrics(job), "loss");
+  ASSERT_EQ(loss.size(), 30u);
+  for (const auto& [step, value] : loss) EXPECT_EQ(value, step + 0.5);
+}
+
+// Five more steps and then an error, over and over: the budget of three new attempts refills with each checkpoint.
+TEST(Reports, AFlakyProgramFinishesAllItsSteps) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(python_job(R"(
+import muster, os, sys
+path = os.path.join(os.environ["MUSTER_CHECKPOINT_FOLDER"], "step")
+run = muster.init(total_steps=60)
+start = run.resume(lambda: int(open(path).read()) if os.path.exists(path) else 0)
+for step in range(start + 1, 61):
+    run.log(step, loss=1.0 / step)
+    with open(path, "w") as file: file.write(str(step))
+    run.checkpoint(path, step)
+    if step == start + 5 and step < 60: sys.exit(1)
+)",
+                                           "[requeue]\nmax_failed = 3\nbackoff_initial = \"50ms\"\n"
+                                           "backoff_max = \"50ms\"\n"));
+  const auto done = world.until_state(job, "succeeded");
+  ASSERT_EQ(done.at("attempts").size(), 12u) << done.at("attempts");
+  for (int attempt = 0; attempt < 12; ++attempt) {
+    EXPECT_EQ(done.at("attempts")[attempt].at("resumed_from_step"), 5 * attempt) << done.at("attempts");
+  }
+  EXPECT_EQ(series(world.metrics(job), "loss").size(), 60u);
+}
+
+// Lines of 10 MB that are no reports, and steps as fast as a shell's pipe gives them.
+TEST(Reports, AFloodHarmsNobody) {
+  World world;
+  world.start_daemon();
+  const auto flood = world.submit(python_job(R"(
+import os
+file = os.open(os.environ["MUSTER_REPORT"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+def tell(line):
+    while line: line = line[os.write(file, line):]
+for i in range(3): tell(b'{"step":1,"note":"' + b"x" * 10_000_000 + b'"}\n')
+for first in range(1, 60_001, 500):
+    tell(b"".join(b'{"step":%d,"loss":%d.5}\n' % (step, step) for step in range(first, first + 500)))
+)"));
+  const auto other = world.submit(python_job(R"(
+import muster, time
+run = muster.init(total_steps=40)
+for step in range(1, 41):
+    run.log(step, loss=float(step))
+    time.sleep(0.05)
+)"));
+  const auto done = world.until_state(flood, "succeeded");
+  EXPECT_EQ(done.at("attempts").size(), 1u) << done;
+  EXPECT_EQ(done.at("step"), 60'000) << "the newest step is known, whatever was lost before it";
+  EXPECT_NE(done.at("notes").dump().find("3 lines of its report files cannot be read"), std::string::npos)
+      << done.at("notes");
+  EXPECT_EQ(world.until_state(other, "succeeded").at("attempts").size(), 1u);
+  EXPECT_EQ(series(world.metrics(other), "loss").size(), 40u) << "the other job lost nothing";
+}
+
+TEST(Reports, ASilentProgramIsWatchedAsBeforeAndKeysWithoutEffectAreNamed) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(shell_job("while [ ! -e go-on ]; do sleep 0.02; done; echo '{\"step\":1}' >> "
+                                          "$MUSTER_REPORT; while [ ! -e leave ]; do sleep 0.02; done",
+                                          "[liveness]\nhung_after = \"40m\"\n"));
+  const std::string note = "liveness.hung_after has no effect while this program reports no steps";
+  const auto notes = [&] { return world.show(job).at("notes").dump(); };
+  const auto silent = world.until_state(job, "running");
+  EXPECT_NE(silent.at("notes").dump().find(note), std::string::npos) << silent.at("notes");
+  EXPECT_TRUE(silent.at("step").is_null()) << "an unknown step is no number";
+  EXPECT_NE(world.cli({"why", job}).out.find(note), std::string::npos);
+  std::ofstream(world.folder() / "go-on") << "1";
+  until_reported(world, job, 1);
+  EXPECT_EQ(notes().find("no effect"), std::string::npos) << notes();
+  std::ofstream(world.folder() / "leave") << "1";
+  world.until_state(job, "succeeded");
+}
+
 TEST(Reports, AProgramThatIsAskedToLeaveSavesAndComesBack) {
   World world;
   world.start_daemon();

@@ -58,7 +58,7 @@ void GrpcReporter::leaving(int exit_code, std::string_view reason) {
   std::unique_lock lock(mutex_);
   if (leaving_) return;
   leaving_ = Leaving{exit_code, fit_reason(reason), Clock::now() + options_.leaving_limit};
-  section_ = Section::kDone;
+  news_.section = Section::kDone;
   wake_.notify_all();
   const auto over = [this] { return done_ || stop_ == StopKind::kNow; };
   while (!over() && Clock::now() < leave_by()) wake_.wait_until(lock, leave_by());

@@ -31,7 +31,7 @@ class GrpcReporter final : public Reporter {
 
   void section(Section now) override {
     std::lock_guard lock(mutex_);
-    section_ = now;
+    news_.section = now;
   }
 
   void declare(std::vector<schema::Series> series) override {
@@ -41,8 +41,8 @@ class GrpcReporter final : public Reporter {
 
   void step(const StepReport& report) override {
     std::lock_guard lock(mutex_);
-    step_ = report.step;
-    step_ms_ = report.step_ms;
+    news_.step = report.step;
+    news_.step_ms = report.step_ms;
     outbox_.add(report);
     if (outbox_.lost() > 0 && !told_loss_) {
       told_loss_ = true;
@@ -52,8 +52,8 @@ class GrpcReporter final : public Reporter {
 
   void resumed_from(std::int64_t step) override {
     std::lock_guard lock(mutex_);
-    resumed_from_ = step;
-    step_ = step;
+    news_.resumed_from = step;
+    news_.step = step;
   }
 
   void checkpoint_saved(std::int64_t step, std::int64_t bytes, double ms) override {
@@ -62,18 +62,12 @@ class GrpcReporter final : public Reporter {
 
   void program(const ProgramWords& words) override {
     std::lock_guard lock(mutex_);
-    words_ = words;
+    news_.words = words;
     ++words_number_;
   }
 
   void checkpoint_saved_at(const std::string& path, std::int64_t step, std::int64_t bytes, double ms) override {
-    muster::v1::CheckpointSaved saved;
-    saved.set_path(fit_reason(path));
-    saved.set_step(step);
-    saved.set_bytes(bytes);
-    saved.set_took_ms(ms);
-    using namespace std::chrono;
-    saved.set_at_ms(duration_cast<std::chrono::milliseconds>(system_clock::now().time_since_epoch()).count());
+    const auto saved = wire(path, step, bytes, ms);
     std::lock_guard lock(mutex_);
     outbox_.add(saved);
   }
@@ -143,11 +137,7 @@ class GrpcReporter final : public Reporter {
   std::mutex mutex_;
   std::condition_variable wake_;
   GrpcOutbox outbox_;
-  Section section_ = Section::kInit;
-  std::int64_t step_ = 0;
-  double step_ms_ = 0;
-  std::optional<std::int64_t> resumed_from_;
-  ProgramWords words_;
+  RankNews news_;
   std::uint64_t words_number_ = 0;  // counts the calls of program()
   std::uint64_t words_told_ = 0;    // the newest of them that the controller has got
   std::optional<Leaving> leaving_;

@@ -54,22 +54,17 @@ GrpcReporter::Sent GrpcReporter::send_register(Lock& lock) {
 v1::HeartbeatRequest GrpcReporter::heartbeat() const {
   v1::HeartbeatRequest request;
   *request.mutable_key() = key_;
-  request.set_step(step_);
-  request.set_section(wire(section_));
-  request.set_section_name(words_.section.empty() ? wire_name(section_) : words_.section);
-  request.set_blind(words_.blind);
+  write(news_, request);
   if (!options_.for_another) {
     const auto memory = os::process_memory();
     request.set_memory_bytes(memory.resident_bytes);
     request.set_memory_peak_bytes(memory.peak_bytes);
   }
-  request.set_step_ms(step_ms_);
-  if (resumed_from_) request.set_resumed_from_step(*resumed_from_);
   return request;
 }
 
 void GrpcReporter::add_program(v1::HeartbeatRequest& request) const {
-  if (words_number_ > 0) *request.mutable_program() = wire(words_);
+  if (words_number_ > 0) *request.mutable_program() = wire(news_.words);
 }
 
 void GrpcReporter::add_last_words(v1::HeartbeatRequest& request) const {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "rank/jsonl_reporter.h"
 #include "schema/utf8.h"
 
 namespace worker {
@@ -51,6 +52,25 @@ std::string wire_name(Section section) {
   return section == Section::kEvaluate ? "evaluate" : "";
 }
 
+void write(const RankNews& news, v1::HeartbeatRequest& to) {
+  to.set_step(news.step);
+  to.set_step_ms(news.step_ms);
+  to.set_section(wire(news.section));
+  to.set_section_name(news.words.section.empty() ? wire_name(news.section) : news.words.section);
+  to.set_blind(news.words.blind);
+  if (news.resumed_from) to.set_resumed_from_step(*news.resumed_from);
+}
+
+v1::CheckpointSaved wire(const std::string& path, std::int64_t step, std::int64_t bytes, double took_ms) {
+  v1::CheckpointSaved saved;
+  saved.set_path(fit_reason(path));
+  saved.set_step(step);
+  saved.set_bytes(bytes);
+  saved.set_took_ms(took_ms);
+  saved.set_at_ms(now_ms());
+  return saved;
+}
+
 v1::ProgramWords wire(const ProgramWords& words) {
   v1::ProgramWords out;
   out.set_status(fit(words.status, kMaxStatus));
@@ -64,6 +84,7 @@ v1::ProgramWords wire(const ProgramWords& words) {
   }
   out.set_bad_lines(words.bad_lines);
   out.set_first_bad_line(fit(words.first_bad_line, kMaxStatus));
+  out.set_source_trouble(fit(words.source_trouble, kMaxStatus));
   return out;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,8 +17,20 @@ namespace worker {
 /// ever.
 std::string fit_reason(std::string_view text);
 muster::v1::Section wire(Section section);
+/// A checkpoint that is complete now. `took_ms`: how long saving it took.
+muster::v1::CheckpointSaved wire(const std::string& path, std::int64_t step, std::int64_t bytes, double took_ms);
 /// The name of a section for which the wire has no word; empty: it has one.
 std::string wire_name(Section section);
+/// What a heartbeat says besides the reports that it carries.
+struct RankNews {
+  std::int64_t step = 0;  // newest step done
+  double step_ms = 0;
+  Section section = Section::kInit;
+  std::optional<std::int64_t> resumed_from = {};
+  ProgramWords words = {};
+};
+/// All of `news` but what the program says of itself.
+void write(const RankNews& news, muster::v1::HeartbeatRequest& to);
 /// What a program says of itself, with texts as protobuf takes them, each of bounded length.
 muster::v1::ProgramWords wire(const ProgramWords& words);
 /// Throws std::invalid_argument naming the variable when the environment has no job or attempt.

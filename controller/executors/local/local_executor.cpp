@@ -49,6 +49,7 @@ LocalLaunch launch_of(const LaunchRequest& request, const std::string& program, 
           .gpus_per_rank = request.gpus_per_rank,
           .allowed_devices = allowed_devices(),
           .master_port = port,
+          .is_command = request.is_command,
           .open_files = open_files,
           .report = request.report};
 }

@@ -136,6 +136,14 @@ TEST_F(RelayTest, TellsTheLastLinesAndTheEndWhenTheProgramHasEnded) {
   EXPECT_EQ(connections_, 1);
 }
 
+TEST_F(RelayTest, WhatStandsBehindLongLinesIsToldThoughTheProgramHasEnded) {
+  append("{\"note\":\"" + std::string(5 << 20, 'x') + "\"}\n{\"step\":7,\"step_ms\":5}\n");
+  Relay relay(file_, connect());
+  relay.ended({.code = 0, .signal = 0});
+  ASSERT_TRUE(relay.wait(Clock::now() + 10s));
+  EXPECT_EQ(told_.lines(3), (std::vector<std::string>{"step 7 in 5.000000", "section 2", "leaving 0"}));
+}
+
 TEST_F(RelayTest, AProgramThatReportsNothingIsNeverHeardOf) {
   Relay relay(file_, connect());
   relay.ended({.code = 0, .signal = 0});

@@ -1,0 +1,99 @@
+#include "agent/report/late_reports.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/report/teller.h"
+#include "beside/report_tail.h"
+#include "rank/grpc_outbox.h"
+#include "rank/grpc_words.h"
+
+namespace agent::report {
+namespace {
+
+/// Keeps what it is told as heartbeats.
+class Heartbeats : public worker::Reporter {
+ public:
+  Heartbeats(muster::v1::RankKey key, std::int64_t known_step)
+      : key_(std::move(key)), known_step_(known_step), outbox_(key_.rank()) {}
+
+  /// All that was told since the last call; empty: nothing.
+  std::vector<muster::v1::HeartbeatRequest> take(const worker::ProgramWords& words) {
+    std::vector<muster::v1::HeartbeatRequest> all;
+    if (!std::exchange(has_news_, false) && words == news_.words) return all;
+    news_.words = words;
+    for (bool more = true; more;) {
+      auto& request = all.emplace_back();
+      *request.mutable_key() = key_;
+      worker::write(news_, request);
+      *request.mutable_program() = worker::wire(words);
+      const auto batch = outbox_.fill(request);
+      outbox_.acknowledge(batch, batch.steps, batch.checkpoints);
+      more = batch.full;
+    }
+    return all;
+  }
+
+  void section(worker::Section now) override {
+    has_news_ = true;
+    news_.section = now;
+  }
+  void declare(std::vector<schema::Series> series) override { outbox_.declare(std::move(series)); }
+  void step(const worker::StepReport& report) override {
+    has_news_ = true;
+    news_.step = report.step;
+    news_.step_ms = report.step_ms;
+    if (report.step > known_step_) outbox_.add(report);
+  }
+  void resumed_from(std::int64_t step) override {
+    has_news_ = true;
+    news_.resumed_from = step;
+    news_.step = step;
+  }
+  void checkpoint_saved(std::int64_t step, std::int64_t bytes, double ms) override {
+    checkpoint_saved_at("", step, bytes, ms);
+  }
+  void checkpoint_saved_at(const std::string& path, std::int64_t step, std::int64_t bytes, double ms) override {
+    has_news_ = true;
+    outbox_.add(worker::wire(path, step, bytes, ms));
+  }
+  worker::StopKind stop_requested() const override { return worker::StopKind::kNone; }
+  bool assigns_rendezvous() const override { return false; }
+  worker::Endpoint rendezvous(std::optional<worker::Endpoint>) override { return {}; }
+  void leaving(int, std::string_view) override {}
+
+ private:
+  const muster::v1::RankKey key_;
+  const std::int64_t known_step_;
+  worker::GrpcOutbox outbox_;
+  worker::RankNews news_;
+  bool has_news_ = false;
+};
+
+}  // namespace
+
+bool read_reports_late(const std::filesystem::path& file, const muster::v1::RankKey& key, std::int64_t known_step,
+                       const std::function<bool(const muster::v1::HeartbeatRequest&)>& take) {
+  std::error_code none;
+  const auto size = std::filesystem::file_size(file, none);
+  if (none) return true;
+  beside::ReportTail tail(file);
+  if (size > kMostReadLate) tail.skip_to(size - kMostReadLate);
+  Teller teller;
+  Heartbeats heartbeats(key, known_step);
+  for (bool more = true; more;) {
+    const auto found = tail.read(true);
+    more = found.more;
+    for (const auto& report : found.reports) teller.tell(report, heartbeats);
+    auto words = teller.words();
+    words.bad_lines = tail.bad_lines();
+    words.first_bad_line = tail.first_complaint().value_or("");
+    for (const auto& request : heartbeats.take(words)) {
+      if (!take(request)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace agent::report
