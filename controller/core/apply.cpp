@@ -184,11 +184,22 @@ void on(Applied& out, Attempt&, const AttemptStopping& e, Time) {
   drain(out, {cause, reason, e.save});
 }
 
+/// False: a checkpoint as new was known already.
+bool note_checkpoint(Job& job, Step step) {
+  if (step <= job.last_checkpoint_step) return false;
+  job.last_checkpoint_step = step;
+  refill_budgets(job);
+  return true;
+}
+
+// Where an attempt goes on from is the proof of a checkpoint, though the one that saved it was killed before it could
+// tell.
 void on(Applied& out, Attempt& attempt, const AttemptResumed& e, Time) {
   const std::string where = e.step > 0 ? "resumed from step " + std::to_string(e.step) : "began at step 0";
   attempt.resumed_from_step = e.step;
   note_report(out.job, attempt, 0);
   out.text = attempt_text(e.attempt) + " " + where;
+  if (note_checkpoint(out.job, e.step)) out.text += ", where a checkpoint is that nobody had told of";
 }
 
 void on(Applied& out, Attempt& attempt, const CheckpointSaved& e, Time at) {
@@ -200,10 +211,7 @@ void on(Applied& out, Attempt& attempt, const CheckpointSaved& e, Time at) {
     if (kept.size() > ProgramFacts::kCheckpointsKept) kept.erase(kept.begin());
     out.text += ": " + kept.back().path;
   }
-  if (e.step <= out.job.last_checkpoint_step) return;
-  out.job.last_checkpoint_step = e.step;
-  out.job.saved_anew = true;
-  refill_budgets(out.job);
+  if (note_checkpoint(out.job, e.step)) out.job.saved_anew = true;
 }
 
 void on(Applied& out, Attempt& attempt, const ProgramDescribed& e, Time) {

@@ -67,6 +67,13 @@ class GrpcReporter : public testing::Test {
       return found != c.heartbeats.end() && found->second >= seen + more;
     });
   }
+  /// The rank knows that all its reports have arrived: its newest heartbeat carries none.
+  bool acknowledged() {
+    return controller_.wait_until([](const FakeController& c) {
+      const auto newest = c.last_heartbeat.find(0);
+      return newest != c.last_heartbeat.end() && newest->second.metrics_size() == 0;
+    });
+  }
   /// Waits for `more` refusals of any call.
   bool refused(int more) {
     int seen = 0;
@@ -156,6 +163,7 @@ TEST_F(GrpcReporter, AnOutageLeavesNoGapAndNoDuplicate) {
   const auto reporter = this->reporter();
   for (int i = 1; i <= 50; ++i) reporter->step(step(i));
   ASSERT_TRUE(arrived(50));
+  ASSERT_TRUE(acknowledged()) << "what is not acknowledged is rightly sent again";
   server_->shutdown();
   const auto begin = Clock::now();
   for (int i = 51; i <= 1500; ++i) reporter->step(step(i));

@@ -118,6 +118,9 @@ TEST_F(SourcesOfAJob, ALogIsOfEachRankAndCheckpointsAreOfRankZero) {
 TEST_F(SourcesOfAJob, PathsMayHoldVariablesOfTheRank) {
   EXPECT_EQ(found({"${PLACE}/c[k]-*", {}, ""}, 0, [&] { write("place/ck-8", "x"); }), Steps{-8});
   EXPECT_EQ(found({"$NOT_SET/c-*", {}, ""}, 0, [&] { write("c-8", "x"); }), Steps{});
+  const auto sources = make_sources({"$NOT_SET/c-*", {}, ""}, {});
+  EXPECT_EQ(sources.trouble().find("report.checkpoints is not looked for: "), 0u) << sources.trouble();
+  EXPECT_NE(sources.trouble().find("NOT_SET"), std::string::npos) << sources.trouble();
 }
 
 TEST_F(SourcesOfAJob, WithoutReportThereIsNothingToWaitFor) {

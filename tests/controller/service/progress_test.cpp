@@ -248,6 +248,22 @@ TEST_P(Progress, AProgramOfWhichNoLineCanBeReadHasReportedNothing) {
   EXPECT_THAT(bench.job(id).notes(), ElementsAre(HasSubstr("rank 0, line 1: \"loss 3\"")));
 }
 
+TEST_P(Progress, WhatIsWrongWithASourceOfReportIsANoteAndStays) {
+  auto request = command_request("a");
+  request.mutable_spec()->mutable_requeue()->set_max_failed(0);
+  const auto id = bench.submit(request);
+  auto beat = Bench::beat({id, 1}, 0);
+  beat.mutable_program()->set_source_trouble("report.checkpoints is not looked for: $PLACE is not set");
+  ASSERT_TRUE(bench.send(beat).ok());
+  bench.tick();
+  const std::string note = "rank 0: report.checkpoints is not looked for: $PLACE is not set";
+  EXPECT_THAT(bench.job(id).notes(), ElementsAre(note));
+  fail(id);
+  bench.restart();
+  EXPECT_EQ(bench.state(id), "failed");
+  EXPECT_THAT(bench.job(id).notes(), ElementsAre(note)) << "rank 0 has ended";
+}
+
 TEST_P(Progress, ARankThatHasUsedUpHalfOfItsLimitIsNamed) {
   auto request = command_request("a");
   request.mutable_spec()->mutable_liveness()->set_hung_after_ms(60'000);
