@@ -40,8 +40,8 @@ struct LocalLaunch {
 /// Throws std::invalid_argument when a text in it is not UTF-8.
 std::string to_text(const LocalLaunch& launch);
 
-/// Files of older versions have no base_env, no is_command, no open_files and no report. Throws std::runtime_error when the text makes
-/// no sense.
+/// Files of older versions have no base_env, no is_command, no open_files and no report. Throws std::runtime_error when
+/// the text makes no sense.
 LocalLaunch parse_local_launch(std::string_view text);
 
 }  // namespace contract

@@ -20,7 +20,9 @@ class Teller {
   /// What the program has said of itself up to now.
   const worker::ProgramWords& words() const { return words_; }
   /// The newest step that the program has told.
-  std::optional<std::int64_t> newest_step() const { return last_step_ ? std::optional(last_step_->first) : std::nullopt; }
+  std::optional<std::int64_t> newest_step() const {
+    return last_step_ ? std::optional(last_step_->first) : std::nullopt;
+  }
 
  private:
   void declare(const std::vector<schema::Series>& series, worker::Reporter& to);

@@ -304,9 +304,10 @@ for step in range(1, 41):
 TEST(Reports, ASilentProgramIsWatchedAsBeforeAndKeysWithoutEffectAreNamed) {
   World world;
   world.start_daemon();
-  const auto job = world.submit(shell_job("while [ ! -e go-on ]; do sleep 0.02; done; echo '{\"step\":1}' >> "
-                                          "$MUSTER_REPORT; while [ ! -e leave ]; do sleep 0.02; done",
-                                          "[liveness]\nhung_after = \"40m\"\n"));
+  const auto job =
+      world.submit(shell_job("while [ ! -e go-on ]; do sleep 0.02; done; echo '{\"step\":1}' >> "
+                             "$MUSTER_REPORT; while [ ! -e leave ]; do sleep 0.02; done",
+                             "[liveness]\nhung_after = \"40m\"\n"));
   const std::string note = "liveness.hung_after has no effect while this program reports no steps";
   const auto notes = [&] { return world.show(job).at("notes").dump(); };
   const auto silent = world.until_state(job, "running");

@@ -306,20 +306,20 @@ TEST(JobStory, RequeueWhileWaitingSkipsTheBackoff) {
   EXPECT_EQ(story.job.spent.at(Cause::kFailed), 1U);
 }
 
-// Attempt 4 saved a checkpoint, and was killed before it told of it.
+// Attempt 3 saved a checkpoint, and was killed before it told of it.
 TEST(JobStory, ACheckpointThatOnlyItsResumeProvesRefillsTheBudgetToo) {
   Story story;
   story.tell(submitted(1));
-  for (int i = 0; i < 4; ++i) fail_once(story);
-  ASSERT_EQ(story.job.spent.at(Cause::kFailed), 4U);
-  story.wait(1min).run(5).tell(core::AttemptResumed{5, 10});
+  for (int i = 0; i < 3; ++i) fail_once(story);
+  ASSERT_EQ(story.job.spent.at(Cause::kFailed), 3U);
+  story.wait(1min).run(4).tell(core::AttemptResumed{4, 10});
   EXPECT_EQ(story.job.last_checkpoint_step, 10);
-  EXPECT_EQ(story.last.text, "attempt 5 resumed from step 10, where a checkpoint is that nobody had told of");
+  EXPECT_EQ(story.last.text, "attempt 4 resumed from step 10, where a checkpoint is that nobody had told of");
   EXPECT_FALSE(story.job.saved_anew) << "the attempt itself has saved nothing";
-  story.tell(exited(5, 0, 1));
+  story.tell(exited(4, 0, 1));
   ASSERT_EQ(story.job.state, JobState::kWaiting);
   EXPECT_EQ(story.job.spent.at(Cause::kFailed), 1U);
-  story.wait(1min).run(6).tell(core::AttemptResumed{6, 10}).tell(exited(6, 0, 1));
+  story.wait(1min).run(5).tell(core::AttemptResumed{5, 10}).tell(exited(5, 0, 1));
   EXPECT_EQ(story.job.spent.at(Cause::kFailed), 2U) << "the same checkpoint is no progress";
 }
 
