@@ -23,6 +23,7 @@
 
 #include "beside/rank_files.h"
 #include "beside/stop_file.h"
+#include "cli/debug_reports.h"
 #include "contract/variables.h"
 #include "jobfile/run_file.h"
 #include "jobfile/spec.h"
@@ -411,7 +412,11 @@ int run_in_foreground(const muster::v1::JobSpec& given) {
     ranks.push_back({words, debug_environment(spec, place, rank), spec.working_folder(), files.stop});
   }
   tell_start(spec, ranks.size(), own.path());
-  return DebugRanks(ranks).wait(std::chrono::milliseconds(spec.resources().stop_grace_ms()));
+  const int exit = DebugRanks(ranks).wait(std::chrono::milliseconds(spec.resources().stop_grace_ms()));
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    std::cerr << what_was_reported(beside::rank_files(place.folder / "logs", rank).report, rank);
+  }
+  return exit;
 }
 
 }  // namespace cli

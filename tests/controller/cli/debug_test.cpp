@@ -52,6 +52,32 @@ TEST_F(Debug, RunsTheProgramHereWithoutAControllerAndPassesItsExitCodeOn) {
   EXPECT_EQ(masks.out, "SigBlk:\t0000000000000000\n") << "signals reach the program: none stays blocked";
 }
 
+TEST_F(Debug, SaysWhatTheProgramHasReported) {
+  const auto done = submit(R"(name = "a"
+executor = "debug"
+command = ["sh", "-c", """
+tell() { echo "$1" >> $MUSTER_REPORT; }
+[ $RANK = 1 ] && exit 0
+tell '{"total_steps":60}'
+tell '{"step":1,"loss":4}'
+tell '{"step":2,"loss":2.5,"lr":0.1}'
+tell 'loss 3'
+tell '{"checkpoint":"ckpt/2","step":2}'
+tell '{"error":{"type":"ValueError","message":"no data"}}'
+exit 1
+"""]
+[resources]
+ranks_per_node = 2
+)");
+  EXPECT_EQ(done.exit, 1);
+  EXPECT_THAT(done.err, HasSubstr("muster: rank 0 reported 2 steps, the newest 2 of 60: loss 2.5, lr 0.1\n"
+                                  "muster: rank 0 reported a checkpoint of step 2: ckpt/2\n"
+                                  "muster: rank 0 reported an error: ValueError: no data\n"
+                                  "muster: rank 0 wrote 1 line into its report file that cannot be read, or only in "
+                                  "part; the first: line 4: \"loss 3\" is no JSON object\n"));
+  EXPECT_THAT(done.err, Not(HasSubstr("rank 1 reported"))) << "it said nothing";
+}
+
 TEST_F(Debug, RanksFindWhatThoseOfAnAttemptFindAndNothingElseOfThisShell) {
   here_["SECRET_OF_THIS_SHELL"] = "x";
   here_["VIRTUAL_ENV"] = "/venv";
