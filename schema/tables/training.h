@@ -21,6 +21,7 @@ struct Training {
   Precision precision = Precision::kFp32;
   std::int64_t validation_every_steps = 0;  // 0: never
   std::int64_t validation_batches = 0;      // the most batches in a validation, over all ranks
+  std::int64_t max_skipped_steps = 0;       // steps in a row whose gradients are not finite; one more ends the run
   std::int64_t step_delay_ms = 0;           // delay added to each step, for demonstrations and tests
 };
 

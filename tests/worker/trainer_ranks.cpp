@@ -55,7 +55,8 @@ RunConfig run_of(const TemporaryFolder& folder, const std::string& train, const 
       (folder / checkpoints).native() + "\"}}");
 }
 
-std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& listeners, std::int64_t attempt) {
+std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& listeners, std::int64_t attempt,
+                           const MakeRecipe& make_recipe) {
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);  // c10d's flight recorder is not safe for ranks as threads
   forget_stop_signals();
   std::promise<Endpoint> meeting;
@@ -74,7 +75,7 @@ std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& liste
       environment.world_size = environment.local_world_size = world_size;
       environment.attempt = attempt;
       try {
-        outcomes[static_cast<std::size_t>(rank)] = Trainer(config, environment, listener).run();
+        outcomes[static_cast<std::size_t>(rank)] = Trainer(config, environment, listener, make_recipe).run();
       } catch (const std::exception& error) {
         if (!listener.on_failure) throw;
         listener.on_failure(error.what());

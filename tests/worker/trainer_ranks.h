@@ -60,7 +60,8 @@ RunConfig run_of(const TemporaryFolder& folder, const std::string& train, const 
                  const std::string& checkpoints = "checkpoints");
 
 /// Runs one attempt of `listeners.size()` ranks. Returns how each rank left.
-std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& listeners, std::int64_t attempt = 1);
+std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& listeners, std::int64_t attempt = 1,
+                           const MakeRecipe& make_recipe = worker::make_recipe);
 
 /// The steps of these reports.
 std::vector<std::int64_t> numbers(const std::vector<StepReport>& reports);

@@ -10,14 +10,15 @@
 #include <ATen/ops/rand.h>
 
 #include <map>
+#include <set>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "fsdp/random.h"
 #include "schema/recipes.h"
 #include "temporary_folder.h"
 #include "train/recipe.h"
 #include "train/schedule.h"
 #include "train/step_measures.h"
+#include "train/step_seed.h"
 #include "trainer_ranks.h"
 
 namespace worker::testing {
@@ -136,8 +137,8 @@ TEST(Trainer, EveryNumberThatItReportsIsOfADeclaredSeries) {
     ASSERT_EQ(rank.declared.size(), 1u);
     EXPECT_EQ(rank.declared[0], std::vector(all.begin(), all.end()));
     ASSERT_EQ(rank.steps.size(), 2u);
-    EXPECT_EQ(rank.steps[0].values.size(), names.size() - 1) << "not validated";
-    EXPECT_EQ(rank.steps[1].values.size(), names.size());
+    EXPECT_EQ(rank.steps[0].values.size(), names.size() - 2) << "not validated, and no step is skipped";
+    EXPECT_EQ(rank.steps[1].values.size(), names.size() - 1);
     for (const auto& value : rank.steps[1].values) EXPECT_THAT(names, ::testing::Contains(value.series));
   }
   for (const char* agreed : {"loss", "validation/loss", "grad_norm"}) {
@@ -162,20 +163,35 @@ TEST(Trainer, TheLearningRateFollowsItsScheduleOverAResume) {
   }
 }
 
-TEST(Trainer, TheRandomStateIsThatOfTheCheckpoint) {
+/// Draws a random number in each step, as dropout would.
+std::vector<double> drawn(const RunConfig& config, std::int64_t attempt = 1, int save_at = 0) {
+  std::vector<double> numbers;
+  std::vector<Listener> alone(1);
+  alone[0].save_at = save_at;
+  alone[0].on_step = [&] { numbers.push_back(at::rand({}).item<double>()); };
+  train(config, alone, attempt);
+  return numbers;
+}
+
+TEST(Trainer, AResumedRunDrawsTheRandomNumbersOfAnUninterruptedOne) {
   const TemporaryFolder folder;
-  at::Tensor saved, resumed;
-  std::vector<Listener> first(1), second(1);
-  first[0].save_at = 2;
-  first[0].on_step = [&] {
-    at::rand({3});  // draws random numbers as dropout would
-    saved = fsdp::cpu_random_state().clone();
-  };
-  train(run_of(folder, R"(,"steps":4)"), first);
-  second[0].on_resumed = [&] { resumed = fsdp::cpu_random_state().clone(); };
-  train(run_of(folder, R"(,"steps":4)"), second, 2);
-  ASSERT_TRUE(saved.defined() && resumed.defined());
-  EXPECT_TRUE(at::equal(resumed, saved));
+  const auto whole = drawn(run_of(folder, R"(,"steps":4)", "", "whole"));
+  ASSERT_EQ(whole.size(), 4u);
+  EXPECT_NE(whole[0], whole[1]) << "each step draws its own";
+  const RunConfig config = run_of(folder, R"(,"steps":4)");
+  const auto first = drawn(config, 1, 2), second = drawn(config, 2);
+  EXPECT_THAT(first, ElementsAre(whole[0], whole[1]));
+  EXPECT_THAT(second, ElementsAre(whole[2], whole[3]));
+}
+
+TEST(Trainer, EachRankAndEachStepHasASeedOfItsOwn) {
+  std::set<std::uint64_t> seeds;
+  for (int seed = 0; seed < 4; ++seed) {
+    for (int step = 0; step < 100; ++step) {
+      for (int rank = 0; rank < 16; ++rank) seeds.insert(step_seed(seed, step, rank));
+    }
+  }
+  EXPECT_EQ(seeds.size(), 4u * 100 * 16);
 }
 
 /// The bytes that one rank of two sends in a step: gathers once a micro-batch, the rest once a step.

@@ -3,21 +3,17 @@
 #include <numeric>
 #include <utility>
 
+#include "data/splitmix.h"
+
 namespace worker {
 namespace {
-
-std::uint64_t mix(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-  return z ^ (z >> 31);
-}
 
 /// splitmix64 gives the same stream on every platform and library version. std::shuffle does not promise that.
 class Random {
  public:
   /// All streams walk the same sequence in equal strides. Without mixing, the streams of neighbouring seeds would
   /// overlap after a few strides.
-  Random(std::uint64_t seed, std::uint64_t epoch) : state_(mix(mix(seed) + epoch)) {}
+  Random(std::uint64_t seed, std::uint64_t epoch) : state_(splitmix(splitmix(seed) + epoch)) {}
 
   /// Uniform in [0, bound), with a bias below bound / 2^64.
   std::uint64_t below(std::uint64_t bound) {
@@ -25,7 +21,7 @@ class Random {
   }
 
  private:
-  std::uint64_t next() { return mix(state_ += 0x9e3779b97f4a7c15ull); }
+  std::uint64_t next() { return splitmix(state_ += kSplitmixStride); }
 
   std::uint64_t state_;
 };

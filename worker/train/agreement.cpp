@@ -8,15 +8,16 @@
 namespace worker {
 namespace {
 
-constexpr std::int64_t kAgreementColumns = 2;
+constexpr std::int64_t kAgreementColumns = 3;
 
 }  // namespace
 
-AgreementUnderWay::AgreementUnderWay(fsdp::Communicator& ranks, double loss, StopKind stop)
+AgreementUnderWay::AgreementUnderWay(fsdp::Communicator& ranks, const Agreement& words)
     : table_(at::zeros({ranks.world_size() * kAgreementColumns}, at::kDouble)) {
   auto* own = table_.mutable_data_ptr<double>() + ranks.rank() * kAgreementColumns;
-  own[0] = loss;
-  own[1] = static_cast<double>(static_cast<int>(stop));
+  own[0] = words.loss;
+  own[1] = words.next_weight;
+  own[2] = static_cast<double>(static_cast<int>(words.stop));
   table_ = table_.to(ranks.device());
   pending_ = ranks.all_gather_into(table_);
 }
@@ -28,8 +29,9 @@ Agreement AgreementUnderWay::wait() {
   const std::int64_t ranks = table.numel() / kAgreementColumns;
   Agreement out;
   for (std::int64_t r = 0; r < ranks; ++r, row += kAgreementColumns) {
-    out.loss += row[0] / static_cast<double>(ranks);
-    out.stop = std::max(out.stop, static_cast<StopKind>(static_cast<int>(row[1])));
+    out.loss += row[0];
+    out.next_weight += row[1];
+    out.stop = std::max(out.stop, static_cast<StopKind>(static_cast<int>(row[2])));
   }
   return out;
 }

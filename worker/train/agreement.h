@@ -33,18 +33,19 @@ void together(fsdp::Communicator& ranks, Work work) {
   if (const auto error = ranks.agree(other); !error.empty()) throw std::runtime_error(error);
 }
 
-/// What the ranks have agreed on in one step.
+/// What one rank says in a step, and what all say together: sums over the ranks, and the strongest stop.
 struct Agreement {
-  double loss = 0;  ///< mean over the ranks
+  double loss = 0;         ///< sum of the losses of the step's targets
+  double next_weight = 0;  ///< weight of the next step's samples, see Recipe::weight
   StopKind stop = StopKind::kNone;
 };
 
-/// The all-gather of [Note: leaving together] in train/loop.h. It carries (loss, stop) of each rank, starts before the
-/// last backward, and is read after it.
+/// The all-gather of [Note: leaving together] in train/loop.h. It starts before the last backward, and is read after
+/// it.
 class AgreementUnderWay {
  public:
   /// Starts the all-gather. Collective.
-  AgreementUnderWay(fsdp::Communicator& ranks, double loss, StopKind stop);
+  AgreementUnderWay(fsdp::Communicator& ranks, const Agreement& words);
 
   /// Waits for the all-gather. Call it once.
   Agreement wait();

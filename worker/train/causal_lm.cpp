@@ -78,6 +78,10 @@ class CausalLm : public Recipe {
     device_ = sharded.mesh().device();
   }
 
+  double weight(const std::vector<std::int64_t>& samples) override {
+    return static_cast<double>(static_cast<std::int64_t>(samples.size()) * dataset_->sequence_length());
+  }
+
   at::Tensor loss(const std::vector<std::int64_t>& samples) override {
     const std::int64_t length = dataset_->sequence_length();
     const at::Tensor ids = at::empty({static_cast<std::int64_t>(samples.size()), length}, at::kLong);

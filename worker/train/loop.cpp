@@ -20,7 +20,6 @@
 #include "fsdp/device_mesh.h"
 #include "fsdp/json.h"
 #include "fsdp/optimizer.h"
-#include "fsdp/random.h"
 #include "rank/errors.h"
 #include "rank/signals.h"
 #include "schema/recipes.h"
@@ -31,7 +30,9 @@
 #include "train/recipe.h"
 #include "train/rendezvous.h"
 #include "train/schedule.h"
+#include "train/skipped_steps.h"
 #include "train/step_measures.h"
+#include "train/step_seed.h"
 
 namespace worker {
 namespace {
@@ -57,8 +58,12 @@ std::int64_t unix_ms() {
 
 class Trainer::Run {
  public:
-  Run(const RunConfig& config, const RankEnvironment& environment, Reporter& reporter)
-      : config_(config), environment_(environment), reporter_(reporter) {}
+  Run(const RunConfig& config, const RankEnvironment& environment, Reporter& reporter, MakeRecipe make_recipe)
+      : config_(config),
+        environment_(environment),
+        reporter_(reporter),
+        make_recipe_(std::move(make_recipe)),
+        skipped_(config.train.max_skipped_steps) {}
 
   Outcome run() {
     prepare();
@@ -70,6 +75,7 @@ class Trainer::Run {
     const auto series = schema::series_of(config_.recipe);
     reporter_.declare({series.begin(), series.end()});
     reporter_.section(Section::kStep);
+    weight_ = ranks().all_reduce(weight_of_next_step());
     now_there_is_something_to_save();
     while (step_ < steps) {
       StepReport report;
@@ -103,7 +109,7 @@ class Trainer::Run {
   /// Everything before the first step: rendezvous, data, model, checkpoint.
   void prepare() {
     split_ = split_batch(config_.train, environment_.world_size);
-    recipe_ = make_recipe(config_);
+    recipe_ = make_recipe_(config_);
     mesh_ = meet(environment_, reporter_);
     reporter_.section(Section::kData);
     load_data();
@@ -262,8 +268,8 @@ class Trainer::Run {
     if (samples < 0) throw fsdp::JsonError("samples is " + text_of(samples));
     sampler_->seek(samples);
     step_ = state.step;
-    if (const auto random = state.rank_tensors.find("random_state"); random != state.rank_tensors.end()) {
-      fsdp::set_cpu_random_state(random->second);
+    if (const auto* skipped = extra.find("skipped_steps")) {
+      skipped_ = SkippedSteps(config_.train.max_skipped_steps, skipped->as_int());
     }
     saved_step_ = step_;
     say("resumed from step %lld (%s)", static_cast<long long>(step_), path.c_str());
@@ -318,15 +324,17 @@ class Trainer::Run {
     const std::int64_t wire_before = mesh_->wire_bytes();
     StepMeasures measures;
     measures.learning_rate = learning_rate(config_.train, step_);
+    at::manual_seed(step_seed(config_.train.seed, step_, environment_.rank));
     const Agreement agreement = forward_backward();
-    measures.loss = agreement.loss;
+    measures.loss = agreement.loss / weight_;
+    weight_ = agreement.next_weight;
     measures.grad_norm = sharded_->clip_grad_norm(config_.train.clip_norm);
-    if (!std::isfinite(measures.grad_norm) || !std::isfinite(measures.loss)) {
-      throw UsageError("step " + text_of(step_ + 1) + ": the loss is " + std::to_string(measures.loss) +
-                       " and the gradient's norm " + std::to_string(measures.grad_norm) +
-                       "; the run would repeat this, lower train.learning_rate or lengthen train.warmup_steps");
+    if (skipped_.note(step_ + 1, measures.loss, measures.grad_norm)) {
+      say(skipped_.line().c_str());
+    } else {
+      optimizer_->step(measures.learning_rate);
     }
-    optimizer_->step(measures.learning_rate);
+    measures.skipped_steps = skipped_.total();
     sharded_->zero_grad();
     if (config_.train.step_delay_ms > 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(config_.train.step_delay_ms));
@@ -338,7 +346,20 @@ class Trainer::Run {
     return agreement.stop;
   }
 
+  /// The weight of this rank's samples of the step that comes.
+  double weight_of_next_step() {
+    const std::int64_t here = sampler_->position();
+    double weight = 0;
+    for (std::int64_t i = 0; i < split_.accumulation; ++i) {
+      weight += recipe_->weight(sampler_->take(split_.micro_batch_size));
+    }
+    sampler_->seek(here);
+    return weight;
+  }
+
+  /// The engine takes the mean over the ranks, so each rank's part of the mean loss is multiplied by their number.
   Agreement forward_backward() {
+    const double scale = static_cast<double>(environment_.world_size) / weight_;
     double sum = 0;
     std::optional<AgreementUnderWay> agreement;
     for (std::int64_t i = 0; i < split_.accumulation; ++i) {
@@ -348,9 +369,9 @@ class Trainer::Run {
       sum += loss.item<double>();
       if (last) {
         const StopKind stop = std::max(signalled_stop(), reporter_.stop_requested());
-        agreement.emplace(ranks(), sum / static_cast<double>(split_.accumulation), stop);
+        agreement.emplace(ranks(), Agreement{sum, weight_of_next_step(), stop});
       }
-      (loss / static_cast<double>(split_.accumulation)).backward();
+      (loss * scale).backward();
     }
     return agreement->wait();
   }
@@ -383,23 +404,26 @@ class Trainer::Run {
   }
 
   /// The mean loss over the first validation samples, which are the same every time and at every world size. Every rank
-  /// makes the same number of calls. A rank without samples left computes one sample with weight 0.
+  /// makes the same number of calls. A rank without samples left computes one sample that does not count.
   double validate() {
     const at::NoGradGuard no_grad;
     const std::int64_t first = recipe_->train_samples();
     const std::int64_t count =
         std::min(recipe_->validation_samples(), config_.train.validation_batches * split_.batch_size);
     const std::int64_t micro = split_.micro_batch_size;
-    double sum = 0;
+    double sum = 0, weight = 0;
     for (std::int64_t base = 0; base < count; base += micro * environment_.world_size) {
       const std::int64_t begin = base + environment_.rank * micro, end = std::min(begin + micro, count);
       std::vector<std::int64_t> samples;
       for (std::int64_t i = begin; i < end; ++i) samples.push_back(first + i);
-      const auto weight = static_cast<double>(samples.size());
-      if (samples.empty()) samples.push_back(first);
-      sum += recipe_->loss(samples).item<double>() * weight;
+      const bool counts = !samples.empty();
+      if (!counts) samples.push_back(first);
+      const double loss = recipe_->loss(samples).item<double>();
+      if (!counts) continue;
+      sum += loss;
+      weight += recipe_->weight(samples);
     }
-    return ranks().all_reduce(sum) / static_cast<double>(count);
+    return ranks().all_reduce(sum) / ranks().all_reduce(weight);
   }
 
   /// Saves the current step unless it is saved already. A failure is only a warning, unless `must` or after too many
@@ -439,7 +463,7 @@ class Trainer::Run {
     state.extra["samples"] = sampler_->position();
     state.extra["name"] = config_.name;
     if (best_.step()) state.extra["best"] = best_.manifest();
-    state.rank_tensors["random_state"] = fsdp::cpu_random_state();
+    if (skipped_.total() > 0) state.extra["skipped_steps"] = skipped_.total();
     return checkpointer_->save(state, best_.step());
   }
 
@@ -454,7 +478,10 @@ class Trainer::Run {
   const RunConfig& config_;
   const RankEnvironment& environment_;
   Reporter& reporter_;
+  const MakeRecipe make_recipe_;
+  SkippedSteps skipped_;
   BatchSplit split_;
+  double weight_ = 0;  // of the next step's samples over all ranks
   std::unique_ptr<fsdp::DeviceMesh> mesh_;
   std::unique_ptr<Recipe> recipe_;
   std::optional<ShardedSampler> sampler_;
@@ -468,8 +495,9 @@ class Trainer::Run {
   int failed_saves_ = 0;
 };
 
-Trainer::Trainer(const RunConfig& config, const RankEnvironment& environment, Reporter& reporter)
-    : run_(std::make_unique<Run>(config, environment, reporter)) {}
+Trainer::Trainer(const RunConfig& config, const RankEnvironment& environment, Reporter& reporter,
+                 MakeRecipe make_recipe)
+    : run_(std::make_unique<Run>(config, environment, reporter, std::move(make_recipe))) {}
 
 Trainer::~Trainer() = default;
 

@@ -8,6 +8,7 @@
 #include "rank/environment.h"
 #include "rank/reporter.h"
 #include "train/config.h"
+#include "train/recipe.h"
 
 namespace worker {
 
@@ -24,14 +25,18 @@ struct Outcome {
 /// together. They save first for kSave, and do not save for kNow, which wins.
 ///
 /// A run that was stopped and resumed at the same world size and thread count continues bit for bit. For that, each
-/// checkpoint holds the sampler's position and the random state, and names the text.
+/// checkpoint holds the sampler's position and names the text, and random numbers are seeded anew in each step (see
+/// train/step_seed.h).
+///
+/// A step whose gradients are not finite changes no weight; see train/skipped_steps.h.
 ///
 /// With checkpoint.best, a step with a better value is saved at once; see [Note: best checkpoint] in
 /// train/best_checkpoint.h. A resume continues from the newest checkpoint, never from the best one.
 class Trainer {
  public:
   /// Only keeps the references, which must outlive the Trainer.
-  Trainer(const RunConfig& config, const RankEnvironment& environment, Reporter& reporter);
+  Trainer(const RunConfig& config, const RankEnvironment& environment, Reporter& reporter,
+          MakeRecipe make_recipe = worker::make_recipe);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;

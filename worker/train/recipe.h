@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,12 +44,19 @@ class Recipe {
   virtual std::shared_ptr<torch::nn::Module> make_module() = 0;
   /// Makes the units, the root last, and wraps the model's calls with them.
   virtual void shard(fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) = 0;
-  /// The mean loss of these samples, as a scalar for backward. Collective through the units.
+  /// By how much these samples count in a mean: the number of their targets, without masked ones and padding. Known
+  /// from the data alone.
+  virtual double weight(const std::vector<std::int64_t>& samples) = 0;
+  /// The sum of the losses of these samples' targets, as a scalar for backward. Over all ranks and micro-batches of a
+  /// step, the sum of all losses divided by the sum of all weights is the mean that is trained on. Collective through
+  /// the units.
   virtual at::Tensor loss(const std::vector<std::int64_t>& samples) = 0;
 };
 
 /// The engine's options for the run's units, from "train.precision" and "fsdp".
 fsdp::ShardOptions shard_options(const RunConfig& config);
+
+using MakeRecipe = std::function<std::unique_ptr<Recipe>(const RunConfig&)>;
 
 /// The recipe that the run names. `config` must outlive it. Throws UsageError listing the existing recipes.
 std::unique_ptr<Recipe> make_recipe(const RunConfig& config);

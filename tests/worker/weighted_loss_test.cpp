@@ -1,0 +1,186 @@
+// Goal: the mean loss counts each target once, however targets are spread over ranks and micro-batches, and a step
+// whose gradients are not finite changes nothing. Method: a recipe of points and a line, in which samples weigh
+// differently and one may be poisoned; plain autograd is the judge.
+#include <gmock/gmock.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <limits>
+
+#include "data/sampler.h"
+#include "rank/errors.h"
+#include "train/recipe.h"
+#include "train/skipped_steps.h"
+#include "train/step_measures.h"
+#include "trainer_ranks.h"
+
+namespace worker::testing {
+namespace {
+
+constexpr std::int64_t kPoints = 16;
+
+double weight_of(std::int64_t sample) {
+  return static_cast<double>(sample % 4);  // every fourth point is masked
+}
+
+at::Tensor inputs(const std::vector<std::int64_t>& samples) {
+  at::Tensor out = at::empty({static_cast<std::int64_t>(samples.size()), 2});
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    out[static_cast<std::int64_t>(i)][0] = std::sin(static_cast<double>(samples[i]));
+    out[static_cast<std::int64_t>(i)][1] = std::cos(static_cast<double>(samples[i]));
+  }
+  return out;
+}
+
+/// The sum of the weighted squares of what the line misses.
+at::Tensor squares(const at::Tensor& line, const std::vector<std::int64_t>& samples) {
+  at::Tensor sum = at::zeros({});
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const double wanted = static_cast<double>(samples[i] % 5);
+    sum = sum + (line[static_cast<std::int64_t>(i)][0] - wanted).pow(2) * weight_of(samples[i]);
+  }
+  return sum;
+}
+
+torch::nn::Linear line() {
+  torch::nn::Linear module(2, 1);
+  const torch::NoGradGuard no_grad;
+  module->weight.fill_(0.25);
+  module->bias.fill_(-0.5);
+  return module;
+}
+
+class Points : public Recipe {
+ public:
+  explicit Points(std::int64_t poisoned) : poisoned_(poisoned) {}
+  std::string data_source() const override { return "points"; }
+  void load_data(const std::string&) override {}
+  std::string data_fingerprint() const override { return "points"; }
+  std::string data_note() const override { return ""; }
+  std::string data_name() const override { return "points"; }
+  std::int64_t train_samples() const override { return kPoints; }
+  std::int64_t validation_samples() const override { return 7; }
+  std::int64_t tokens_per_sample() const override { return 1; }
+  std::shared_ptr<torch::nn::Module> make_module() override { return line_.ptr(); }
+  void shard(fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) override {
+    unit_ = sharded.fully_shard(line_.ptr(), options);
+  }
+  double weight(const std::vector<std::int64_t>& samples) override {
+    double sum = 0;
+    for (const auto sample : samples) sum += weight_of(sample);
+    return sum;
+  }
+  at::Tensor loss(const std::vector<std::int64_t>& samples) override {
+    const at::Tensor out = unit_->run(inputs(samples), [this](const at::Tensor& in) { return line_->forward(in); });
+    at::Tensor sum = squares(out, samples);
+    if (std::ranges::count(samples, poisoned_) > 0) sum = sum * std::numeric_limits<double>::infinity();
+    return sum;
+  }
+
+ private:
+  const std::int64_t poisoned_;
+  torch::nn::Linear line_ = line();
+  std::shared_ptr<fsdp::Unit> unit_;
+};
+
+MakeRecipe points(std::int64_t poisoned = -1) {
+  return [poisoned](const RunConfig&) { return std::make_unique<Points>(poisoned); };
+}
+
+std::vector<double> values(const std::vector<StepReport>& steps, const char* series) {
+  std::vector<double> out;
+  for (const auto& step : steps) out.push_back(value_of(step.values, series).value_or(-1));
+  return out;
+}
+
+TEST(WeightedLoss, CountsEachTargetOnceHoweverTheBatchIsSplit) {
+  std::vector<std::vector<double>> losses, norms, validations;
+  for (const auto& [ranks, micro] : {std::pair{1, 8}, {1, 2}, {2, 4}, {2, 1}, {4, 1}}) {
+    const TemporaryFolder folder;
+    std::vector<Listener> listeners(static_cast<std::size_t>(ranks));
+    train(run_of(folder, R"(,"steps":4,"clip_norm":0,"batch_size":8,"validation_every_steps":1,"micro_batch_size":)" +
+                             std::to_string(micro)),
+          listeners, 1, points());
+    losses.push_back(values(listeners[0].steps, "loss"));
+    norms.push_back(values(listeners[0].steps, "grad_norm"));
+    validations.push_back(values(listeners[0].steps, "validation/loss"));
+  }
+  const auto near = [](const std::vector<double>& wanted) {
+    return ::testing::Pointwise(::testing::DoubleNear(1e-5), wanted);
+  };
+  for (std::size_t i = 1; i < losses.size(); ++i) {
+    EXPECT_THAT(losses[i], near(losses[0])) << "split " << i;
+    EXPECT_THAT(norms[i], near(norms[0])) << "split " << i;
+    EXPECT_THAT(validations[i], near(validations[0])) << "split " << i;
+  }
+  // The judge: the first step's batch as a whole.
+  ShardedSampler sampler(kPoints, 0, 0, 1);
+  const auto batch = sampler.take(8);
+  auto judge = line();
+  double weight = 0;
+  for (const auto sample : batch) weight += weight_of(sample);
+  const at::Tensor mean = squares(judge->forward(inputs(batch)), batch) / weight;
+  mean.backward();
+  EXPECT_NEAR(losses[0][0], mean.item<double>(), 1e-5);
+  const double norm =
+      std::sqrt(judge->weight.grad().pow(2).sum().item<double>() + judge->bias.grad().pow(2).sum().item<double>());
+  EXPECT_NEAR(norms[0][0], norm, 1e-5);
+}
+
+TEST(SkippedSteps, OnePoisonedBatchIsSkippedAndTold) {
+  const TemporaryFolder folder;
+  const auto config = run_of(folder, R"(,"steps":8,"batch_size":4)");
+  std::vector<Listener> whole(2);
+  whole[0].save_at = 5;
+  EXPECT_EQ(train(config, whole, 1, points(3))[0].code, contract::kExitRequeue);
+  const auto losses = values(whole[0].steps, "loss");
+  const auto is_bad = [](double value) { return !std::isfinite(value); };
+  const auto bad = std::ranges::find_if(losses, is_bad) - losses.begin();
+  ASSERT_LT(bad, 4) << "each point comes once in four steps";
+  const auto skipped = values(whole[0].steps, "skipped_steps");
+  EXPECT_EQ(skipped[static_cast<std::size_t>(bad)], 1);
+  if (bad > 0) {
+    EXPECT_EQ(skipped[0], -1) << "nothing is told before the first";
+  }
+  std::vector<Listener> rest(2);
+  EXPECT_EQ(train(config, rest, 2, points(3))[0].code, contract::kExitDone);
+  EXPECT_EQ(values(rest[0].steps, "skipped_steps").back(), 2) << "a resume goes on counting";
+}
+
+TEST(SkippedSteps, ASkippedStepChangesNoWeight) {
+  const TemporaryFolder folder;
+  std::vector<Listener> two(1);
+  train(run_of(folder, R"(,"steps":2,"batch_size":16,"validation_every_steps":1)"), two, 1, points(3));
+  const auto validations = values(two[0].steps, "validation/loss");
+  EXPECT_EQ(validations[0], validations[1]) << "every batch holds the poisoned point, so nothing is learned";
+  EXPECT_THAT(values(two[0].steps, "skipped_steps"), ::testing::ElementsAre(1, 2));
+}
+
+TEST(SkippedSteps, TooManyInARowEndTheRunOnEveryRank) {
+  const TemporaryFolder folder;
+  std::vector<Listener> ranks(2);
+  std::vector<std::string> errors(2);
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    ranks[rank].on_failure = [&, rank](const auto& text) { errors[rank] = text; };
+  train(run_of(folder, R"(,"steps":8,"batch_size":16,"max_skipped_steps":2)"), ranks, 1, points(3));
+  for (const auto& error : errors) {
+    EXPECT_THAT(error, ::testing::HasSubstr("step 3 is skipped: the loss is inf"));
+    EXPECT_THAT(error, ::testing::HasSubstr("in 3 steps in a row, and train.max_skipped_steps is 2"));
+  }
+  EXPECT_EQ(ranks[0].steps.size(), 2u);
+}
+
+TEST(SkippedSteps, AreCountedInARow) {
+  SkippedSteps skipped(1, 5);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_FALSE(skipped.note(1, 2.0, 1.0));
+  EXPECT_TRUE(skipped.note(2, nan, 1.0));
+  EXPECT_FALSE(skipped.note(3, 2.0, 1.0));
+  EXPECT_TRUE(skipped.note(4, 2.0, std::numeric_limits<double>::infinity()));
+  EXPECT_EQ(skipped.total(), 7);
+  EXPECT_THROW(skipped.note(5, nan, nan), UsageError);
+}
+
+}  // namespace
+}  // namespace worker::testing

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace worker {
+
+/// Counts steps whose gradients are not finite. Such a step changes no weight: an overflow or a spike passes, and one
+/// batch is lost. Many in a row do not pass by themselves.
+class SkippedSteps {
+ public:
+  /// `most_in_a_row`: as many are skipped before the run ends; 0: none is. `total`: of the run before.
+  explicit SkippedSteps(std::int64_t most_in_a_row, std::int64_t total = 0)
+      : most_in_a_row_(most_in_a_row), total_(total) {}
+
+  /// True: the step must be skipped. All ranks pass the same numbers. Throws UsageError when there were too many in a
+  /// row.
+  bool note(std::int64_t step, double loss, double grad_norm);
+
+  /// Of the whole run.
+  std::int64_t total() const { return total_; }
+  /// What to say of the newest: "step 7 is skipped: the loss is nan ...".
+  const std::string& line() const { return line_; }
+
+ private:
+  std::int64_t most_in_a_row_, total_;
+  std::int64_t in_a_row_ = 0;
+  std::string line_;
+};
+
+}  // namespace worker
