@@ -1,6 +1,7 @@
 """The report file of a rank: JSON lines that muster reads beside the program. docs/report.md is the contract.
 
-A thread writes the lines, so that a full or frozen disk never blocks the training.
+A thread writes the lines, so that a full or frozen disk never blocks the training. To wake a thread costs a step up to a
+tenth of a millisecond where the other cores sleep, so lines of steps wait until the thread looks by itself.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any, Deque, Dict, Optional
 MOST_LINE_BYTES = 64 * 1024  # with its newline; muster ignores a longer line
 MOST_WAITING_BYTES = 16 * 1024 * 1024  # of lines that the disk has not taken; beyond, the oldest are lost and counted
 RETRY_SECONDS = 1.0
+LOOK_SECONDS = 0.1  # between two looks for lines that may wait
+IDLE_LOOKS = 20  # without a line; after them the thread sleeps until a line comes
 PATIENCE_AT_EXIT_SECONDS = 3.0
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
@@ -39,13 +42,15 @@ class ReportFile:
         self._pid = os.getpid()
         self._fd = -1
         self._is_writing = False
+        self._idle_looks = 0
         self._told: set = set()
         self._thread = threading.Thread(target=self._run, name="muster-report", daemon=True)
         self._thread.start()
         atexit.register(self.close)
 
-    def write(self, line: Dict[str, Any]) -> None:
-        """Takes a line. It is written soon, after all earlier ones. A line over 64 KiB is left out, with a warning."""
+    def write(self, line: Dict[str, Any], may_wait: bool = False) -> None:
+        """Takes a line. It is written at once, after all earlier ones; one that may wait, within LOOK_SECONDS. A line over
+        64 KiB is left out, with a warning."""
         if os.getpid() != self._pid:
             return
         data = _dumps(line).encode(errors="replace") + b"\n"  # a lone surrogate is no UTF-8
@@ -61,7 +66,8 @@ class ReportFile:
             while self._waiting_bytes > MOST_WAITING_BYTES:
                 self._waiting_bytes -= len(self._waiting.popleft())
                 self._lost += 1
-            self._news.notify_all()
+            if not may_wait or self._idle_looks >= IDLE_LOOKS:
+                self._news.notify_all()
 
     @property
     def lost(self) -> int:
@@ -74,6 +80,7 @@ class ReportFile:
             return True
         end = time.monotonic() + patience
         with self._news:
+            self._news.notify_all()
             while self._waiting or self._is_writing:
                 left = end - time.monotonic()
                 if left <= 0 or not self._thread.is_alive():
@@ -105,7 +112,9 @@ class ReportFile:
                         if self._fd >= 0:
                             os.close(self._fd)
                         return
-                    self._news.wait()
+                    self._news.wait(LOOK_SECONDS if self._idle_looks < IDLE_LOOKS else None)
+                    self._idle_looks += 1
+                self._idle_looks = 0
                 line = self._waiting.popleft()
                 self._waiting_bytes -= len(line)
                 self._is_writing = True

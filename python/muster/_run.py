@@ -89,7 +89,7 @@ class Run:
         self._last = (step, now)
         self._apart = 0.0
         line["at_ms"] = int(now * 1000)
-        self._report.write(line)
+        self._report.write(line, may_wait=True)
 
     def describe(self, series: Mapping[str, Mapping[str, str]]) -> None:
         """Says what is known of series: describe({"accuracy": {"unit": "%", "better": "higher", "over_ranks": "mean"}}).
