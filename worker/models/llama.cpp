@@ -7,16 +7,17 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/mean.h>
 #include <ATen/ops/normal.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
-#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/silu.h>
 
 #include <stdexcept>
 #include <string>
+
+#include "models/head_loss.h"
 
 namespace worker {
 namespace {
@@ -57,9 +58,7 @@ RmsNorm::RmsNorm(std::int64_t size, double eps)
     : weight(register_parameter("weight", uninitialised({size}))), eps_(eps) {}
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
-  const at::Tensor wide = x.to(at::kFloat);
-  const at::Tensor scale = at::rsqrt(wide.pow(2).mean(-1, /*keepdim=*/true) + eps_);
-  return weight * (wide * scale).to(x.scalar_type());
+  return at::rms_norm(x, weight.sizes(), weight, eps_);
 }
 
 Linear::Linear(std::int64_t in, std::int64_t out) : weight(register_parameter("weight", uninitialised({out, in}))) {}
@@ -105,19 +104,11 @@ at::Tensor LlamaAttention::forward(const at::Tensor& x, const RopeTable& rope) c
     return t.view({batch, positions, heads, head_dim_}).transpose(1, 2);
   };
   const at::Tensor q = apply_rope(split(q_proj_->forward(x), heads_), rope);
-  at::Tensor k = apply_rope(split(k_proj_->forward(x), kv_heads_), rope);
-  at::Tensor v = split(v_proj_->forward(x), kv_heads_);
-  if (kv_heads_ != heads_) {
-    // Query head h reads key/value head h / (heads / kv_heads).
-    const auto repeat = [&](const at::Tensor& t) {
-      return t.unsqueeze(2)
-          .expand({batch, kv_heads_, heads_ / kv_heads_, positions, head_dim_})
-          .reshape({batch, heads_, positions, head_dim_});
-    };
-    k = repeat(k);
-    v = repeat(v);
-  }
-  const at::Tensor out = at::scaled_dot_product_attention(q, k, v, {}, /*dropout_p=*/0.0, /*is_causal=*/true);
+  const at::Tensor k = apply_rope(split(k_proj_->forward(x), kv_heads_), rope);
+  const at::Tensor v = split(v_proj_->forward(x), kv_heads_);
+  // Query head h reads key/value head h / (heads / kv_heads).
+  const at::Tensor out = at::scaled_dot_product_attention(q, k, v, {}, /*dropout_p=*/0.0, /*is_causal=*/true,
+                                                          /*scale=*/{}, /*enable_gqa=*/kv_heads_ != heads_);
   return o_proj_->forward(out.transpose(1, 2).reshape({batch, positions, heads_ * head_dim_}));
 }
 
@@ -186,10 +177,17 @@ void LlamaForCausalLm::initialize(std::uint64_t seed) {
   }
 }
 
+const at::Tensor& LlamaForCausalLm::head() const {
+  return lm_head_ ? lm_head_->weight : model_->embed_tokens->weight;
+}
+
 at::Tensor LlamaForCausalLm::forward(at::Tensor ids) const {
-  return wrapper(std::move(ids), [this](const at::Tensor& in) {
-    const at::Tensor x = model_->forward(in);
-    return lm_head_ ? lm_head_->forward(x) : at::linear(x, model_->embed_tokens->weight);
+  return wrapper(std::move(ids), [this](const at::Tensor& in) { return at::linear(model_->forward(in), head()); });
+}
+
+at::Tensor LlamaForCausalLm::loss(at::Tensor ids, const at::Tensor& targets) const {
+  return wrapper(std::move(ids), [this, targets](const at::Tensor& in) {
+    return linear_cross_entropy(model_->forward(in), head(), targets);
   });
 }
 

@@ -13,8 +13,7 @@
 
 namespace worker {
 
-/// x / rms(x) * weight over the last dim. The normalisation is in fp32; its result is cast to x's type before the
-/// scaling.
+/// x / rms(x) * weight over the last dim (Zhang and Sennrich, 2019), computed in fp32 and then cast to x's type.
 class RmsNorm : public torch::nn::Module {
  public:
   RmsNorm(std::int64_t size, double eps);
@@ -122,6 +121,10 @@ class LlamaForCausalLm : public torch::nn::Module {
   /// max_position_embeddings.
   at::Tensor forward(at::Tensor ids) const;
 
+  /// The sum of the cross entropies of the targets, int64 [batch, positions], without all logits at once; see
+  /// linear_cross_entropy().
+  at::Tensor loss(at::Tensor ids, const at::Tensor& targets) const;
+
   const schema::Llama& config() const { return config_; }
   const std::vector<std::shared_ptr<LlamaDecoderLayer>>& layers() const { return model_->layers; }
 
@@ -129,6 +132,9 @@ class LlamaForCausalLm : public torch::nn::Module {
   CallWrapper wrapper = call_directly;
 
  private:
+  /// [vocab, hidden]
+  const at::Tensor& head() const;
+
   schema::Llama config_;
   std::shared_ptr<LlamaModel> model_;
   std::shared_ptr<Linear> lm_head_;  ///< null when tied

@@ -10,7 +10,6 @@
 #include "data/text_source.h"
 #include "data/token_file.h"
 #include "models/llama.h"
-#include "models/loss.h"
 #include "rank/errors.h"
 
 namespace worker {
@@ -91,7 +90,7 @@ class CausalLm : public Recipe {
       dataset_->copy_sample(samples[i], ids.mutable_data_ptr<std::int64_t>() + row,
                             targets.mutable_data_ptr<std::int64_t>() + row);
     }
-    return token_cross_entropy(model_->forward(ids.to(device_)), targets.to(device_));
+    return model_->loss(ids.to(device_), targets.to(device_));
   }
 
  private:

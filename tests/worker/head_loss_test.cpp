@@ -1,0 +1,109 @@
+// Goal: the chunked loss is the plain loss, with its gradients, in a bounded part of its memory.
+// Method: PyTorch's own cross entropy over all logits is the judge; the allocator's reports count bytes.
+#include "models/head_loss.h"
+
+#include <ATen/core/Reduction.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+namespace worker {
+namespace {
+
+/// The most bytes that this thread has held above those at the start.
+class PeakBytes : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override {
+    now_ += size;
+    peak_ = std::max(peak_, now_);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  std::int64_t peak() const { return peak_; }
+
+ private:
+  std::int64_t now_ = 0, peak_ = 0;
+};
+
+struct Case {
+  at::Tensor x, weight, targets;
+};
+
+Case case_of(std::int64_t positions, std::int64_t hidden, std::int64_t vocab, at::ScalarType dtype = at::kFloat) {
+  at::manual_seed(1);
+  Case out{at::randn({2, positions / 2, hidden}).to(dtype), (at::randn({vocab, hidden}) * 0.3).to(dtype),
+           at::randint(vocab, {2, positions / 2})};
+  out.targets[0][1] = kIgnoredTarget;
+  out.x.requires_grad_();
+  out.weight.requires_grad_();
+  return out;
+}
+
+at::Tensor plain(const Case& c) {
+  return at::cross_entropy_loss(at::linear(c.x, c.weight).flatten(0, 1).to(at::kFloat), c.targets.flatten(), {},
+                                at::Reduction::Sum, kIgnoredTarget);
+}
+
+void expect_like_plain(at::ScalarType dtype, std::int64_t most_logits, double tolerance) {
+  const auto a = case_of(14, 12, 37, dtype), b = case_of(14, 12, 37, dtype);
+  const at::Tensor loss = linear_cross_entropy(a.x, a.weight, a.targets, most_logits), wanted = plain(b);
+  EXPECT_NEAR(loss.item<double>(), wanted.item<double>(), tolerance * wanted.item<double>());
+  (loss * 0.25).backward();
+  (wanted * 0.25).backward();
+  EXPECT_TRUE(at::allclose(a.x.grad(), b.x.grad(), tolerance, tolerance)) << most_logits;
+  EXPECT_TRUE(at::allclose(a.weight.grad(), b.weight.grad(), tolerance, tolerance)) << most_logits;
+}
+
+TEST(HeadLoss, IsThePlainLossWithItsGradientsWhateverTheChunk) {
+  for (const std::int64_t most : {1, 37, 5 * 37, 14 * 37, 1'000'000}) expect_like_plain(at::kFloat, most, 1e-5);
+  expect_like_plain(at::kBFloat16, 5 * 37, 2e-2);
+}
+
+TEST(HeadLoss, OneEqualGuessCostsTheLogarithmOfTheVocabulary) {
+  const at::Tensor targets = at::zeros({2, 3}, at::kLong);
+  const at::Tensor loss = linear_cross_entropy(at::zeros({2, 3, 4}), at::zeros({256, 4}), targets);
+  EXPECT_NEAR(loss.item<double>(), 6 * std::log(256.0), 1e-4);
+}
+
+TEST(HeadLoss, AllTargetsIgnoredIsNothing) {
+  auto c = case_of(4, 3, 5);
+  c.targets.fill_(kIgnoredTarget);
+  const at::Tensor loss = linear_cross_entropy(c.x, c.weight, c.targets);
+  loss.backward();
+  EXPECT_EQ(loss.item<double>(), 0);
+  EXPECT_EQ(c.weight.grad().abs().sum().item<double>(), 0);
+}
+
+TEST(HeadLoss, AFrozenHeadHasNoGradientAndFrozenInputsStillTrainTheHead) {
+  auto head = case_of(6, 4, 9), body = case_of(6, 4, 9), both = case_of(6, 4, 9);
+  head.x.requires_grad_(false);
+  body.weight.requires_grad_(false);
+  linear_cross_entropy(head.x, head.weight, head.targets).backward();
+  linear_cross_entropy(body.x, body.weight, body.targets).backward();
+  linear_cross_entropy(both.x, both.weight, both.targets).backward();
+  EXPECT_TRUE(at::equal(head.weight.grad(), both.weight.grad()));
+  EXPECT_TRUE(at::equal(body.x.grad(), both.x.grad()));
+  EXPECT_FALSE(body.weight.grad().defined());
+}
+
+TEST(HeadLoss, HoldsOneChunkOfLogits) {
+  constexpr std::int64_t kPositions = 512, kHidden = 8, kVocab = 4096, kAll = kPositions * kVocab * 4;
+  const auto peak_of = [](const auto& work) {
+    const auto peak = std::make_shared<PeakBytes>();
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, peak);
+    work();
+    return peak->peak();
+  };
+  const auto a = case_of(kPositions, kHidden, kVocab), b = case_of(kPositions, kHidden, kVocab);
+  const auto whole = peak_of([&] { plain(a).backward(); });
+  const auto chunked = peak_of([&] { linear_cross_entropy(b.x, b.weight, b.targets, 32 * kVocab).backward(); });
+  EXPECT_GT(whole, 3 * kAll) << "the judge holds the logits, their logarithms and their gradients";
+  EXPECT_LT(chunked, kAll / 2);
+}
+
+TEST(HeadLoss, TargetsOfAnotherShapeAreRefused) {
+  EXPECT_THROW(linear_cross_entropy(at::zeros({2, 3, 4}), at::zeros({5, 4}), at::zeros({6}, at::kLong)), c10::Error);
+}
+
+}  // namespace
+}  // namespace worker
