@@ -42,7 +42,8 @@ std::optional<Request> read_request(Session& session, const SubmitOptions& optio
 /// Rank 0 has this terminal. The output of the other ranks goes to stderr, and each line begins with its rank. When a
 /// rank fails, the others are asked to leave, and killed after resources.stop_grace. Ctrl-C goes to the ranks. The
 /// ranks get the same environment and files as in an attempt. The attempt's folder is temporary and is removed at the
-/// end. At the end stderr says what each rank has reported. The time limit and requeue do not apply. Throws a Failure if a rank could not be started. See debug_run.cpp.
+/// end. At the end stderr says what each rank has reported. The time limit and requeue do not apply. Throws a Failure
+/// if a rank could not be started. See debug_run.cpp.
 int run_in_foreground(const muster::v1::JobSpec& spec);
 
 /// What happened in a submission's tries so far.
