@@ -71,6 +71,8 @@ class RankSessions {
   void take_what_waits();
 
  private:
+  /// Of one request.
+  static constexpr std::size_t kMostMetrics = 512;
   /// Where an attempt stands when one of its ranks calls.
   struct Caller : AttemptStanding {
     core::AttemptKey key;
