@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "transport.h"
+#include "fsdp/transport.h"
 
 namespace fsdp {
 namespace {

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 
 #include "fsdp/checkpoint.h"
+#include "fsdp/transport.h"
 #include "ranks.h"
 #include "small_model.h"
 #include "temporary_folder.h"
-#include "transport.h"
 
 namespace {
 

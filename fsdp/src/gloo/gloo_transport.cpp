@@ -7,7 +7,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <vector>
 
-#include "transport.h"
+#include "fsdp/transport.h"
 
 namespace fsdp {
 namespace {

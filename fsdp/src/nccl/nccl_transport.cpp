@@ -3,7 +3,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <vector>
 
-#include "transport.h"
+#include "fsdp/transport.h"
 
 namespace fsdp {
 namespace {
