@@ -207,7 +207,7 @@ void Unit::unshard() {
   schedule_.count_gathered(unsharded_bytes());
   Communicator& communicator = schedule_.communicator();
   gathered_.narrow(0, communicator.rank() * layout_.chunk(), layout_.chunk()).copy_(shard_);
-  gathering_ = communicator.all_gather_into(gathered_);
+  gathering_ = communicator.all_gather_into(gathered_, name_);
   state_ = State::kGathering;
   ++gathers_;
 }
@@ -258,7 +258,7 @@ void Unit::start_reduce() {
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
   const at::NoGradGuard no_grad;
   reduced_ = layout_.world_size() == 1 ? gradients_ : at::empty({layout_.chunk()}, gradients_.options());
-  reducing_ = schedule_.communicator().reduce_scatter(gradients_, reduced_);
+  reducing_ = schedule_.communicator().reduce_scatter(gradients_, reduced_, name_);
 }
 
 void Unit::finish_reduce() {

@@ -89,8 +89,8 @@ TEST_F(Gpu, NcclCarriesEveryCollectiveInAWorldOfOne) {
   const auto nccl = fsdp::make_nccl_transport(store, {0, 1, std::chrono::seconds(60), ""});
   const at::Tensor numbers = at::arange(8, at::TensorOptions(at::kFloat).device(at::kCUDA));
   at::Tensor buffer = numbers.clone(), output = at::zeros_like(numbers);
-  nccl->all_gather_into(buffer)->wait();
-  nccl->reduce_scatter(buffer, output)->wait();
+  nccl->all_gather_into(buffer, {})->wait();
+  nccl->reduce_scatter(buffer, output, {})->wait();
   EXPECT_TRUE(at::equal(output, numbers));
   nccl->all_reduce(output, fsdp::Reduction::kSum);
   nccl->all_reduce(output, fsdp::Reduction::kMax);

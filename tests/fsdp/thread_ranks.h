@@ -65,18 +65,21 @@ class ThreadTransport : public fsdp::Transport {
   ThreadTransport(std::shared_ptr<Meetings> meetings, int rank, int world_size)
       : meetings_(std::move(meetings)), rank_(rank), world_size_(world_size) {}
 
-  std::unique_ptr<fsdp::Pending> all_gather_into(const at::Tensor& buffer) override {
-    return start("all-gather", part(buffer, rank_), [this, buffer](const std::vector<at::Tensor>& brought) {
-      for (int rank = 0; rank < world_size_; ++rank)
-        if (rank != rank_) part(buffer, rank).copy_(brought[rank]);
-    });
+  std::unique_ptr<fsdp::Pending> all_gather_into(const at::Tensor& buffer, std::string_view whose) override {
+    return start("all-gather of " + std::string(whose), part(buffer, rank_),
+                 [this, buffer](const std::vector<at::Tensor>& brought) {
+                   for (int rank = 0; rank < world_size_; ++rank)
+                     if (rank != rank_) part(buffer, rank).copy_(brought[rank]);
+                 });
   }
 
-  std::unique_ptr<fsdp::Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output) override {
-    return start("reduce-scatter", input, [this, output](const std::vector<at::Tensor>& brought) {
-      output.copy_(part(brought[rank_], rank_));
-      for (int i = 1; i < world_size_; ++i) output.add_(part(brought[(rank_ + i) % world_size_], rank_));
-    });
+  std::unique_ptr<fsdp::Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
+                                                std::string_view whose) override {
+    return start("reduce-scatter of " + std::string(whose), input,
+                 [this, output](const std::vector<at::Tensor>& brought) {
+                   output.copy_(part(brought[rank_], rank_));
+                   for (int i = 1; i < world_size_; ++i) output.add_(part(brought[(rank_ + i) % world_size_], rank_));
+                 });
   }
 
   void all_reduce(at::Tensor& tensor, fsdp::Reduction reduction) override {
@@ -118,7 +121,7 @@ class ThreadTransport : public fsdp::Transport {
   std::unique_ptr<fsdp::Pending> start(const std::string& what, const at::Tensor& mine, Finish finish) {
     const at::NoGradGuard no_grad;
     const std::int64_t n = next_++;
-    meetings_->bring(n, rank_, what + " of " + std::to_string(mine.nbytes()) + " bytes", mine.detach().clone());
+    meetings_->bring(n, rank_, what + " (" + std::to_string(mine.nbytes()) + " bytes)", mine.detach().clone());
     return std::make_unique<Started>(*this, n, std::move(finish));
   }
 
