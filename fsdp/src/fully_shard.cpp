@@ -32,7 +32,7 @@ void collect_names(const torch::nn::Module& module, const std::string& prefix,
 }  // namespace
 
 ShardedModel::ShardedModel(std::shared_ptr<torch::nn::Module> root, DeviceMesh& mesh)
-    : root_(std::move(root)), mesh_(mesh), schedule_(std::make_unique<Schedule>(mesh.shard())) {
+    : root_(std::move(root)), mesh_(mesh), schedule_(std::make_shared<Schedule>(mesh.shared_shard())) {
   TORCH_CHECK(root_, "fully_shard: no module");
 }
 
@@ -104,7 +104,7 @@ std::shared_ptr<Unit> ShardedModel::fully_shard(const std::shared_ptr<torch::nn:
     }
   }
   units_.push_back(std::make_shared<Unit>(name, UnitLayout(std::move(infos), mesh_.world_size()), std::move(tensors),
-                                          *schedule_, options));
+                                          schedule_, options));
   return units_.back();
 }
 
@@ -119,6 +119,7 @@ void ShardedModel::set_requires_gradient_sync(bool sync) {
 }
 
 double ShardedModel::clip_grad_norm(double max_norm) {
+  check_step_is_whole("clip_grad_norm");
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;
   for (const auto& unit : units_)
@@ -133,7 +134,18 @@ double ShardedModel::clip_grad_norm(double max_norm) {
 }
 
 void ShardedModel::zero_grad() {
+  schedule_->settle();
   for (const auto& unit : units_) unit->zero_grad();
+  schedule_->start_over();
+}
+
+void ShardedModel::abandon_step() {
+  schedule_->abandon_step();
+}
+
+void ShardedModel::check_step_is_whole(const char* what) const {
+  schedule_->settle();
+  schedule_->check_whole(what);
 }
 
 std::map<std::string, at::Tensor> ShardedModel::gather_full_state(bool rank_zero_only) {

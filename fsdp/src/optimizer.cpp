@@ -59,6 +59,7 @@ void AdamW::count_steps() {
 }
 
 void AdamW::step(double lr) {
+  model_.check_step_is_whole("step");
   const at::NoGradGuard no_grad;
   count_steps();
   for (const bool decayed : {true, false}) {
@@ -68,7 +69,8 @@ void AdamW::step(double lr) {
                       options_.beta1, options_.beta2, decayed ? options_.weight_decay : 0.0, options_.eps,
                       /*amsgrad=*/false, /*maximize=*/false);
   }
-  for (const auto& unit : model_.units()) unit->shard_changed();
+  for (const auto& unit : model_.units())
+    if (unit->gradient_shard().defined()) unit->shard_changed();
 }
 
 std::int64_t AdamW::state_bytes() const {

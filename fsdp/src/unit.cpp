@@ -5,23 +5,15 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 
+#include "recorded_run.h"
 #include "schedule.h"
 
 namespace fsdp {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-/// Lets an autograd node refer to a unit without keeping the unit alive.
-struct UnitLink : torch::CustomClassHolder {
-  explicit UnitLink(std::weak_ptr<Unit> u) : unit(std::move(u)) {}
-  std::weak_ptr<Unit> unit;
-};
 
 std::int64_t storage_bytes(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<std::int64_t>(tensor.storage().nbytes()) : 0;
@@ -44,29 +36,12 @@ void refill_storage(const at::Tensor& tensor, std::int64_t bytes) {
 
 }  // namespace
 
-/// Identity on a run's inputs. Its backward marks the end of the run's own backward.
-struct Unit::LeaveBackward : torch::autograd::Function<Unit::LeaveBackward> {
-  static variable_list forward(AutogradContext* context, at::TensorList inputs,
-                               const c10::intrusive_ptr<UnitLink>& link) {
-    context->set_materialize_grads(false);
-    context->saved_data["unit"] = at::IValue::make_capsule(link);
-    return inputs.vec();
-  }
-
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const auto link = c10::static_intrusive_pointer_cast<UnitLink>(context->saved_data["unit"].toCapsule());
-    if (const auto unit = link->unit.lock(); unit && --unit->open_runs_ <= 0) unit->leave_backward();
-    gradients.emplace_back();  // for the link
-    return gradients;
-  }
-};
-
-Unit::Unit(std::string name, UnitLayout layout, std::vector<at::Tensor> parameters, Schedule& schedule,
+Unit::Unit(std::string name, UnitLayout layout, std::vector<at::Tensor> parameters, std::shared_ptr<Schedule> schedule,
            const ShardOptions& options)
     : name_(std::move(name)),
       layout_(std::move(layout)),
       parameters_(std::move(parameters)),
-      schedule_(schedule),
+      schedule_(std::move(schedule)),
       options_(options) {
   const auto supported = [](at::ScalarType type) { return type == at::kFloat || type == at::kBFloat16; };
   TORCH_CHECK(supported(options_.param_dtype) && supported(options_.reduce_dtype), "unit ", name_,
@@ -76,11 +51,13 @@ Unit::Unit(std::string name, UnitLayout layout, std::vector<at::Tensor> paramete
               ": want 0 or more");
   TORCH_CHECK(parameters_.size() == layout_.parameters().size(), "unit ", name_, ": layout of ",
               layout_.parameters().size(), " parameters for ", parameters_.size());
-  schedule_.add(*this);
+  schedule_->add(*this);
   take_over_parameters();
 }
 
-Unit::~Unit() = default;
+Unit::~Unit() {
+  schedule_->remove(*this);
+}
 
 bool Unit::shard_is_parameter() const {
   return layout_.world_size() == 1 && options_.param_dtype == at::kFloat;
@@ -88,7 +65,7 @@ bool Unit::shard_is_parameter() const {
 
 void Unit::take_over_parameters() {
   const at::NoGradGuard no_grad;
-  const Communicator& communicator = schedule_.communicator();
+  const Communicator& communicator = schedule_->communicator();
   const auto on_device = at::TensorOptions().device(communicator.device());
   shard_ = at::zeros({layout_.chunk()}, on_device.dtype(at::kFloat));
   gathered_ =
@@ -124,11 +101,40 @@ at::Tensor Unit::run(at::Tensor input, const std::function<at::Tensor(at::Tensor
 
 std::vector<at::Tensor> Unit::run_list(std::vector<at::Tensor> inputs,
                                        const std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>& forward) {
-  gather_with(schedule_.enter_forward(*this));
-  const Schedule::Run nesting(schedule_);
-  std::vector<at::Tensor> outputs = forward(link_inputs(std::move(inputs)));
-  leave_forward(outputs);
+  Schedule::Run run(*schedule_, *this);
+  gather_with(schedule_->enter_forward(*this));
+  cast(inputs);
+  c10::intrusive_ptr<RecordedRun> recorded;
+  if (at::GradMode::is_enabled()) {
+    recorded = c10::make_intrusive<RecordedRun>(shared_from_this(), parameter_version_);
+    RecordedRun::link_inputs(recorded, inputs);
+  }
+  std::vector<at::Tensor> outputs = forward(std::move(inputs));
+  check_outputs(outputs);
+  bool backward_will_come = false;
+  if (recorded)
+    for (const at::Tensor& output : outputs) backward_will_come |= RecordedRun::hook_output(recorded, output);
+  schedule_->leave_forward(*this, backward_will_come);
+  run.done();
+  // A recompute stays gathered: its backward comes next.
+  const bool recompute = torch::autograd::get_current_graph_task_id() != -1;
+  if (running_ == 1 && !in_backward_ && (!backward_will_come || (options_.reshard_after_forward && !recompute)))
+    reshard();
   return outputs;
+}
+
+void Unit::cast(std::vector<at::Tensor>& inputs) const {
+  if (!options_.cast_inputs) return;
+  for (at::Tensor& input : inputs)
+    if (input.defined() && input.is_floating_point()) input = input.to(options_.param_dtype);
+}
+
+void Unit::check_outputs(const std::vector<at::Tensor>& outputs) const {
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    TORCH_CHECK(!outputs[i].defined() || !outputs[i].has_storage() || !outputs[i].is_alias_of(gathered_), "unit ",
+                name_, ": output ", i,
+                " of run() is a parameter or a view of one, and parameters are freed after "
+                "the run; return a copy, such as parameter.clone()");
 }
 
 void Unit::gather_with(const std::vector<Unit*>& next) {
@@ -141,51 +147,51 @@ void Unit::gather_with(const std::vector<Unit*>& next) {
   }
 }
 
-std::vector<at::Tensor> Unit::link_inputs(std::vector<at::Tensor> inputs) {
-  // A run without an input to link counts too. Its backward may still be to come when the backward of a later run is
-  // over. So the unit stays gathered until the end of the whole backward.
-  if (at::GradMode::is_enabled()) ++open_runs_;
-  std::vector<at::Tensor> linked;
-  std::vector<std::size_t> places;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    at::Tensor& input = inputs[i];
-    if (!input.defined()) continue;
-    if (options_.cast_inputs && input.is_floating_point()) input = input.to(options_.param_dtype);
-    if (!at::GradMode::is_enabled() || !input.requires_grad()) continue;
-    linked.push_back(input);
-    places.push_back(i);
+/// Counts the runs that the current backward will end. `reached` is one of them.
+void Unit::await_runs(const RecordedRun& reached) {
+  const int task = torch::autograd::get_current_graph_task_id();
+  const auto* nodes = torch::autograd::get_current_graph_task_nodes_in_graph();
+  if (task == awaiting_task_) return;
+  awaiting_task_ = task;
+  for (RecordedRun* run : recorded_) {
+    if (run->awaited || run->left_in_task == task) continue;
+    if (run != &reached && (nodes == nullptr || !run->is_in(*nodes))) continue;
+    if (run->last_node == nullptr) {
+      ends_unseen_ = true;
+    } else {
+      run->awaited = true;
+      ++awaited_;
+    }
   }
-  if (linked.empty()) return inputs;
-  linked = LeaveBackward::apply(at::TensorList(linked), c10::make_intrusive<UnitLink>(weak_from_this()));
-  for (std::size_t i = 0; i < places.size(); ++i) inputs[places[i]] = std::move(linked[i]);
-  return inputs;
 }
 
-void Unit::leave_forward(const std::vector<at::Tensor>& outputs) {
-  bool backward_will_come = false;
-  for (const at::Tensor& output : outputs) {
-    if (!at::GradMode::is_enabled() || !output.defined() || !output.requires_grad()) continue;
-    backward_will_come = true;
-    output.register_hook([self = weak_from_this()](const at::Tensor&) {
-      if (const auto unit = self.lock()) unit->enter_backward();
-    });
-  }
-  schedule_.leave_forward(*this, backward_will_come);
-  if (options_.reshard_after_forward || !backward_will_come) reshard();
-}
-
-void Unit::enter_backward() {
+void Unit::enter_run(RecordedRun& run) {
+  TORCH_CHECK(run.parameter_version == parameter_version_, "unit ", name_,
+              ": backward of a forward that ran before the unit's parameters changed (optimizer step, load, or another "
+              "requires_grad); run the forward again after the change");
+  await_runs(run);
   if (in_backward_) return;
   in_backward_ = true;
-  gather_with(schedule_.enter_backward(*this));
+  gather_with(schedule_->enter_backward(*this));
   if (layout_.trainable()) lay_gradients();
+}
+
+void Unit::leave_run(RecordedRun& run) {
+  run.left_in_task = torch::autograd::get_current_graph_task_id();
+  if (run.awaited) --awaited_;
+  run.awaited = false;
+  if (awaited_ == 0 && !ends_unseen_) leave_backward();
 }
 
 void Unit::leave_backward() {
   if (!in_backward_) return;
-  in_backward_ = false;
-  reshard();
-  if (layout_.trainable() && schedule_.gradient_sync()) start_reduce();
+  in_backward_ = ends_unseen_ = false;
+  awaited_ = 0;
+  awaiting_task_ = -1;
+  for (RecordedRun* run : recorded_) run->awaited = false;
+  release();
+  fold_gradients();
+  if (layout_.trainable() && schedule_->gradient_sync()) start_reduce();
 }
 
 void Unit::reduce_left_over() {
@@ -193,19 +199,56 @@ void Unit::reduce_left_over() {
 }
 
 void Unit::end_backward() {
-  open_runs_ = 0;
-  reshard();  // the unit may have been gathered ahead for a backward that did not come
+  release();  // the unit may have been gathered ahead for a backward that did not come
   for (std::size_t i = 0; i < parameters_.size() && !gradients_.defined(); ++i)
     TORCH_CHECK(!parameters_[i].grad().defined(), "unit ", name_, ": the gradient of ", layout_.parameters()[i].name,
                 " came after the unit's backward had ended; use the parameter only inside the unit's run()");
+}
+
+/// Frees the gathered parameters unless a run or a backward needs them.
+void Unit::release() {
+  if (running_ == 0 && !in_backward_) reshard();
+}
+
+/// release() after a failure, which may have broken the all-gather.
+void Unit::discard_gathered() {
+  if (state_ == State::kGathering && running_ == 0 && !in_backward_) {
+    try {
+      gathering_->wait();
+    } catch (const std::exception&) {
+      // The failure that is under way tells more. The bytes are dropped.
+    }
+    gathering_.reset();
+    state_ = State::kUnsharded;
+  }
+  release();
+}
+
+/// Gives up what a backward has begun, and all gradients.
+void Unit::abandon() {
+  in_backward_ = ends_unseen_ = false;
+  awaited_ = 0;
+  awaiting_task_ = -1;
+  for (RecordedRun* run : recorded_) run->awaited = false;
+  discard_gathered();
+  if (reducing_) {
+    try {
+      reducing_->wait();
+    } catch (const std::exception&) {
+      // As above.
+    }
+    reducing_.reset();
+    reduced_ = at::Tensor();
+  }
+  zero_grad();
 }
 
 void Unit::unshard() {
   if (state_ != State::kSharded) return;
   const at::NoGradGuard no_grad;
   refill_storage(gathered_, unsharded_bytes());
-  schedule_.count_gathered(unsharded_bytes());
-  Communicator& communicator = schedule_.communicator();
+  schedule_->count_gathered(unsharded_bytes());
+  Communicator& communicator = schedule_->communicator();
   gathered_.narrow(0, communicator.rank() * layout_.chunk(), layout_.chunk()).copy_(shard_);
   gathering_ = communicator.all_gather_into(gathered_, name_);
   state_ = State::kGathering;
@@ -224,11 +267,12 @@ void Unit::reshard() {
   if (state_ == State::kSharded || shard_is_parameter()) return;
   wait_unsharded();
   free_storage(gathered_);
-  schedule_.count_gathered(-unsharded_bytes());
+  schedule_->count_gathered(-unsharded_bytes());
   state_ = State::kSharded;
 }
 
 void Unit::shard_changed() {
+  ++parameter_version_;
   reshard();
 }
 
@@ -240,12 +284,32 @@ void Unit::lay_gradients() {
   if (!gradients_.defined()) {
     const auto on_device = at::TensorOptions().device(shard_.device());
     gradients_ = at::zeros({layout_.padded_numel()}, on_device.dtype(options_.reduce_dtype));
-    schedule_.count_unreduced(gradient_bytes_now());
+    schedule_->count_unreduced(gradient_bytes_now());
   }
   const at::NoGradGuard no_grad;
+  laid_.resize(parameters_.size());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterInfo& info = layout_.parameters()[i];
-    if (info.trainable) parameters_[i].mutable_grad() = gradients_.narrow(0, info.offset, info.numel).view(info.shape);
+    if (!info.trainable) continue;
+    laid_[i] = gradients_.narrow(0, info.offset, info.numel).view(info.shape);
+    parameters_[i].mutable_grad() = laid_[i];
+  }
+}
+
+/// Copies gradients into the buffer that are not there. Autograd replaces a parameter's gradient by a sum of its own
+/// in a backward with create_graph, and a hook may replace it too.
+void Unit::fold_gradients() {
+  if (!gradients_.defined()) return;
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!laid_[i].defined()) continue;
+    at::Tensor& gradient = parameters_[i].mutable_grad();
+    if (gradient.is_same(laid_[i])) continue;
+    TORCH_CHECK(gradient.defined() && gradient.sizes() == laid_[i].sizes(), "unit ", name_, ": the gradient of ",
+                layout_.parameters()[i].name, gradient.defined() ? " got another shape" : " was removed",
+                " during backward, by a hook; scale or add to the gradient in place instead");
+    if (!gradient.is_alias_of(laid_[i])) laid_[i].copy_(gradient.detach());
+    gradient = laid_[i];
   }
 }
 
@@ -254,11 +318,12 @@ void Unit::start_reduce() {
     gradient_shard_ = gradients_;
     return;
   }
-  schedule_.admit_reduction(*this);
+  schedule_->admit_reduction(*this);
+  fold_gradients();
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
   const at::NoGradGuard no_grad;
   reduced_ = layout_.world_size() == 1 ? gradients_ : at::empty({layout_.chunk()}, gradients_.options());
-  reducing_ = schedule_.communicator().reduce_scatter(gradients_, reduced_, name_);
+  reducing_ = schedule_->communicator().reduce_scatter(gradients_, reduced_, name_);
 }
 
 void Unit::finish_reduce() {
@@ -281,13 +346,13 @@ bool Unit::gradient_shard_is_buffer() const {
 }
 
 void Unit::free_gradients() {
-  schedule_.count_unreduced(-gradient_bytes_now());
+  schedule_->count_unreduced(-gradient_bytes_now());
   gradients_ = at::Tensor();
+  laid_.clear();
 }
 
 void Unit::zero_grad() {
   finish_reduce();
-  in_backward_ = false;  // still true after a backward that threw
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
   gradient_shard_ = at::Tensor();
   if (gradients_.defined()) free_gradients();

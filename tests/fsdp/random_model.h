@@ -155,7 +155,8 @@ inline Call random_call(Draw& draw, const Node& node, int child = 0) {
                                       : draw.below(static_cast<int>(node.nodes().size()));
     call.inner.push_back(random_call(draw, *node.nodes()[next], next));
   }
-  call.recompute = draw.percent(25) && call.inner.empty();
+  call.recompute = draw.percent(20);
+  call.recompute_around = draw.percent(10);
   call.throws_forward = draw.percent(1);
   call.throws_backward = draw.percent(1);
   return call;

@@ -148,14 +148,20 @@ class Pair {
 
   void step(int step) {
     const std::vector<MicroBatch> micros = random_step(draw_, *tree_);
-    if (run(micros, step)) {
+    const bool abandon = draw_.percent(50);
+    const bool whole = run(micros, step);
+    if (whole) {
       compare_gradients();
       optimizer_->step(kRate);
     }
+    if (!whole && abandon) sharded_.abandon_step();
     sharded_.zero_grad();
     plain_.zero_grad();
     if (step % kStepsPerComparison == 0) compare_weights();
     EXPECT_EQ(sharded_.memory().unreduced_bytes_now, 0);
+    if (whole || abandon) {
+      EXPECT_EQ(sharded_.memory().gathered_bytes_now, 0);
+    }
   }
 
  private:

@@ -73,6 +73,8 @@ class DeviceMesh {
   /// The axis that parameters are sharded along.
   Communicator& shard() { return *axes_.front().communicator; }
   const Communicator& shard() const { return *axes_.front().communicator; }
+  /// shard() for those that may outlive the mesh.
+  const std::shared_ptr<Communicator>& shared_shard() const { return axes_.front().communicator; }
   /// The axis with that name. Throws c10::Error listing the existing names.
   Communicator& axis(std::string_view name);
 

@@ -64,6 +64,14 @@ class ShardedModel {
   /// Drops all gradients.
   void zero_grad();
 
+  /// Gives up the current step after a forward or backward that threw: parameters that are still gathered, collectives
+  /// under way, and all gradients. The weights stay, and the next step begins anew. Not collective, but every rank must
+  /// give up the same step. A forward that throws has already freed what it gathered. A backward that throws has also
+  /// dropped the gradients; until abandon_step() or zero_grad() the next backward, clip_grad_norm() and step() throw.
+  void abandon_step();
+  /// Throws c10::Error when a backward of this step threw. `what` names the caller.
+  void check_step_is_whole(const char* what) const;
+
   /// Every parameter in fp32, with its full shape, on the CPU. The map has an entry for each name and each alias; tied
   /// names share one tensor. Needs memory for the whole model. Collective. With `rank_zero_only` the map is empty on
   /// the other ranks.
@@ -84,7 +92,7 @@ class ShardedModel {
 
   std::shared_ptr<torch::nn::Module> root_;
   DeviceMesh& mesh_;
-  std::unique_ptr<Schedule> schedule_;
+  std::shared_ptr<Schedule> schedule_;
   std::vector<std::shared_ptr<Unit>> units_;
 };
 

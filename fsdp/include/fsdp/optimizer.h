@@ -29,7 +29,7 @@ class AdamW {
   explicit AdamW(ShardedModel& model, AdamWOptions options = {});
 
   /// Makes one update with learning rate `lr` and drops the gathered copies. Gradients stay, so call zero_grad()
-  /// afterwards.
+  /// afterwards. Throws c10::Error when a backward of this step threw.
   /// Not collective.
   void step(double lr);
 

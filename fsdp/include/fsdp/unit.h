@@ -32,6 +32,7 @@ struct ShardOptions {
   bool cast_inputs = true;
 };
 
+struct RecordedRun;
 class Schedule;
 
 /// Parameters gathered and reduced together: one FSDP unit.
@@ -52,6 +53,9 @@ class Schedule;
 ///   4. The reduce-scatter is finished at the end of the whole backward at the latest.
 /// The sharded gradient is the *mean* over ranks. Further backward passes add to it until zero_grad().
 ///
+/// A run whose graph is dropped, a run without grad, and a backward inside of a backward (recompute that calls run()
+/// again) are fine. A forward or backward that throws leaves nothing gathered; see ShardedModel::abandon_step().
+///
 /// Gradients of backward passes without synchronisation stay unsharded, in reduce_dtype. The first backward with
 /// synchronisation reduces them once, even in units that it does not reach.
 ///
@@ -61,7 +65,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   enum class State { kSharded, kGathering, kUnsharded };
 
   /// `parameters` correspond to layout.parameters(). The unit takes over their storage. Use fully_shard() instead.
-  Unit(std::string name, UnitLayout layout, std::vector<at::Tensor> parameters, Schedule& schedule,
+  Unit(std::string name, UnitLayout layout, std::vector<at::Tensor> parameters, std::shared_ptr<Schedule> schedule,
        const ShardOptions& options);
   ~Unit();
   Unit(const Unit&) = delete;
@@ -70,6 +74,9 @@ class Unit : public std::enable_shared_from_this<Unit> {
   /// Calls `forward` with the parameters gathered. `input` may have any dtype. `forward` receives an alias or a cast of
   /// `input` (see cast_inputs) and must not change it in place. Fits a std::function wrapper point of a model:
   ///   block->wrap = [unit](at::Tensor x, const auto& forward) { return unit->run(x, forward); };
+  /// The wrapper may outlive the ShardedModel. Throws c10::Error when an output shares memory with a parameter of the
+  /// unit, because the parameters are freed.
+  /// Backward throws c10::Error when the parameters have changed since the run (step, load).
   at::Tensor run(at::Tensor input, const std::function<at::Tensor(at::Tensor)>& forward);
   /// run() for several inputs and outputs. Undefined tensors pass through.
   std::vector<at::Tensor> run_list(std::vector<at::Tensor> inputs,
@@ -91,12 +98,13 @@ class Unit : public std::enable_shared_from_this<Unit> {
 
   /// This rank's fp32 master, [layout().chunk()]. Call shard_changed() after writing to it.
   const at::Tensor& shard() const { return shard_; }
-  /// Frees the gathered copies, which are stale after a change of the shard.
+  /// Frees the gathered copies, which are stale after a change of the shard. The backward of an earlier run is an error
+  /// from now on.
   void shard_changed();
   /// This rank's mean gradient in fp32, [layout().chunk()]. Undefined when no backward has reached this unit since
   /// zero_grad().
   const at::Tensor& gradient_shard() const { return gradient_shard_; }
-  /// Drops all gradients, sharded and unreduced ones. Needed before the next backward when a backward threw.
+  /// Drops all gradients, sharded and unreduced ones.
   void zero_grad();
 
   /// Bytes of parameters that this rank keeps between steps, padding included.
@@ -114,27 +122,33 @@ class Unit : public std::enable_shared_from_this<Unit> {
  private:
   friend class Schedule;
   friend class ShardedModel;
-  struct LeaveBackward;
+  friend struct RecordedRun;
 
   bool shard_is_parameter() const;
   bool gradient_shard_is_buffer() const;
   void take_over_parameters();
   void gather_with(const std::vector<Unit*>& next);
-  std::vector<at::Tensor> link_inputs(std::vector<at::Tensor> inputs);
-  void leave_forward(const std::vector<at::Tensor>& outputs);
-  void enter_backward();
-  void leave_backward();
+  void cast(std::vector<at::Tensor>& inputs) const;
+  void check_outputs(const std::vector<at::Tensor>& outputs) const;
+  void await_runs(const RecordedRun& reached);
+  void release();
+  void discard_gathered();
+  void abandon();
   void reduce_left_over();
   void end_backward();
   void lay_gradients();
+  void fold_gradients();
   void start_reduce();
   void finish_reduce();
   void free_gradients();
+  void enter_run(RecordedRun& run);
+  void leave_run(RecordedRun& run);
+  void leave_backward();
 
   std::string name_;
   UnitLayout layout_;
   std::vector<at::Tensor> parameters_;
-  Schedule& schedule_;
+  std::shared_ptr<Schedule> schedule_;
   ShardOptions options_;
 
   State state_ = State::kSharded;
@@ -145,8 +159,14 @@ class Unit : public std::enable_shared_from_this<Unit> {
   at::Tensor reduced_;    // [chunk] in reduce_dtype; defined during a reduce-scatter
   std::unique_ptr<Pending> reducing_;
   at::Tensor gradient_shard_;
-  int open_runs_ = 0;         // runs whose LeaveBackward has not fired or does not exist
+  std::vector<at::Tensor> laid_;        // the views of gradients_ that are the parameters' gradients
+  std::vector<RecordedRun*> recorded_;  // runs whose graph lives
+  std::int64_t parameter_version_ = 0;
+  int running_ = 0;           // runs that have not returned; more than one when the unit calls itself
   bool in_backward_ = false;  // parameters gathered and gradients laid out for the current backward
+  int awaiting_task_ = -1;    // the backward that awaited_ was counted in
+  int awaited_ = 0;           // runs that the current backward has yet to end
+  bool ends_unseen_ = false;  // the current backward reaches a run without a last node
   std::int64_t gathers_ = 0;
   std::int64_t prefetches_ = 0;
 };
