@@ -106,8 +106,10 @@ void Schedule::admit_reduction(Unit& unit) {
 void Schedule::end_backward() {
   for (Unit* unit : entered_) unit->leave_backward();
   // Units that this backward did not reach may hold gradients of earlier backward passes without synchronisation.
-  if (gradient_sync_)
+  if (gradient_sync_) {
     for (Unit* unit : units_) unit->reduce_left_over();
+    exchange_participation();
+  }
   if (reducing_ != nullptr) reducing_->finish_reduce();
   reducing_ = nullptr;
   for (Unit* unit : units_) unit->end_backward();
@@ -117,8 +119,17 @@ void Schedule::end_backward() {
   ahead_.clear();
 }
 
+void Schedule::exchange_participation() {
+  std::vector<Segment*> trainable;
+  for (Unit* unit : units_)
+    for (const auto& segment : unit->segments())
+      if (segment->key().trainable) trainable.push_back(segment.get());
+  participation_.start(std::move(trainable));
+}
+
 /// The gradients of a backward that failed are incomplete, so all gradients of the step are dropped.
 void Schedule::abandon_backward() {
+  participation_.discard();
   for (Unit* unit : units_) unit->abandon();
   failed_ = true;
   reducing_ = nullptr;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fsdp/communicator.h"
+#include "participation.h"
 
 namespace fsdp {
 
@@ -39,7 +40,8 @@ class Backward {
 /// which this iteration's forwards ended. A changed order costs one useless gather and never gives a wrong result.
 class Schedule : public std::enable_shared_from_this<Schedule> {
  public:
-  explicit Schedule(std::shared_ptr<Communicator> communicator) : communicator_(std::move(communicator)) {}
+  explicit Schedule(std::shared_ptr<Communicator> communicator)
+      : communicator_(std::move(communicator)), participation_(*communicator_) {}
 
   Communicator& communicator() { return *communicator_; }
   void add(Unit& unit) { units_.push_back(&unit); }
@@ -65,6 +67,7 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   /// Throws c10::Error when a backward has failed since start_over(): the gradients are incomplete then. `what` is the
   /// call that needs them.
   void check_whole(const char* what) const;
+  Participation& participation() { return participation_; }
   /// Gives up the step: gathers, reductions, gradients and the recorded order.
   void abandon_step();
   /// A step begins: the gradients are gone.
@@ -93,12 +96,14 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
  private:
   friend class Backward;
   void end_backward();
+  void exchange_participation();
   void abandon_backward();
   void abandon_forward();
   std::vector<Unit*> following(const std::vector<Unit*>& order, const Unit& unit) const;
   void gather_only(const Unit& unit, const std::vector<Unit*>& next);
 
   std::shared_ptr<Communicator> communicator_;
+  Participation participation_;
   std::vector<Unit*> units_;
   bool gradient_sync_ = true;
 

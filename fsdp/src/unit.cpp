@@ -2,91 +2,138 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
-#include <c10/core/Allocator.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "recorded_run.h"
 #include "schedule.h"
 
 namespace fsdp {
-namespace {
 
-std::int64_t storage_bytes(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<std::int64_t>(tensor.storage().nbytes()) : 0;
-}
+/// A whole parameter on its way into a segment, with the states that belong to it.
+struct Unit::Whole {
+  at::Tensor value;
+  bool has_master = false;
+  std::map<std::string, at::Tensor> states;
+};
 
-// [Note: storage] Parameters and the tensors that autograd saved of them (w, w.t()) share one StorageImpl with
-// gathered_. Freeing and refilling that StorageImpl in place does not change their versions, so autograd accepts the
-// refilled bytes.
-void free_storage(const at::Tensor& tensor) {
-  const c10::Storage& storage = tensor.storage();
-  storage.set_data_ptr_noswap(storage.allocator()->allocate(0));
-  storage.set_nbytes(0);
-}
-
-void refill_storage(const at::Tensor& tensor, std::int64_t bytes) {
-  const c10::Storage& storage = tensor.storage();
-  storage.set_data_ptr_noswap(storage.allocator()->allocate(static_cast<std::size_t>(bytes)));
-  storage.set_nbytes(static_cast<std::size_t>(bytes));
-}
-
-}  // namespace
-
-Unit::Unit(std::string name, UnitLayout layout, std::vector<at::Tensor> parameters, std::shared_ptr<Schedule> schedule,
-           const ShardOptions& options)
+Unit::Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::Tensor> parameters,
+           std::shared_ptr<Schedule> schedule, const ShardOptions& options)
     : name_(std::move(name)),
-      layout_(std::move(layout)),
+      infos_(std::move(infos)),
       parameters_(std::move(parameters)),
       schedule_(std::move(schedule)),
       options_(options) {
-  const auto supported = [](at::ScalarType type) { return type == at::kFloat || type == at::kBFloat16; };
-  TORCH_CHECK(supported(options_.param_dtype) && supported(options_.reduce_dtype), "unit ", name_,
-              ": param_dtype and reduce_dtype must be float32 or bfloat16, got ", options_.param_dtype, " and ",
-              options_.reduce_dtype);
   TORCH_CHECK(options_.prefetch_depth >= 0, "unit ", name_, ": prefetch_depth ", options_.prefetch_depth,
               ": want 0 or more");
-  TORCH_CHECK(parameters_.size() == layout_.parameters().size(), "unit ", name_, ": layout of ",
-              layout_.parameters().size(), " parameters for ", parameters_.size());
+  TORCH_CHECK(parameters_.size() == infos_.size(), "unit ", name_, ": ", infos_.size(), " places for ",
+              parameters_.size(), " parameters");
+  std::vector<Whole> values;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    infos_[i].index = i;
+    values.push_back({parameters_[i].detach(), parameters_[i].requires_grad(), {}});
+  }
+  const at::NoGradGuard no_grad;
+  make_segments(values);
   schedule_->add(*this);
-  take_over_parameters();
 }
 
 Unit::~Unit() {
   schedule_->remove(*this);
 }
 
-bool Unit::shard_is_parameter() const {
-  return layout_.world_size() == 1 && options_.param_dtype == at::kFloat;
+SegmentKey Unit::key_of(std::size_t parameter, bool has_master) const {
+  const bool trainable = parameters_[parameter].requires_grad();
+  const at::ScalarType dtype =
+      options_.param_dtype_of ? options_.param_dtype_of(infos_[parameter]) : options_.param_dtype;
+  for (const at::ScalarType type : {dtype, options_.reduce_dtype})
+    TORCH_CHECK(type == at::kFloat || type == at::kBFloat16, "unit ", name_, ": parameter ", infos_[parameter].name,
+                ": param_dtype and reduce_dtype must be float32 or bfloat16, got ", type);
+  return {trainable, trainable || has_master, dtype, options_.reduce_dtype};
 }
 
-void Unit::take_over_parameters() {
+void Unit::make_segments(const std::vector<Whole>& values) {
+  std::map<SegmentKey, std::vector<std::size_t>, std::greater<>> groups;  // trainable ones first
+  for (std::size_t i = 0; i < parameters_.size(); ++i) groups[key_of(i, values[i].has_master)].push_back(i);
+  segments_.clear();
+  Communicator& ranks = schedule_->communicator();
+  bool resident = true;
+  for (const auto& [key, members] : groups) {
+    std::vector<ParameterInfo> infos;
+    std::vector<at::Tensor> parameters;
+    for (const std::size_t i : members) {
+      infos.push_back(infos_[i]);
+      parameters.push_back(parameters_[i]);
+    }
+    auto segment = std::make_unique<Segment>(key, UnitLayout(std::move(infos), ranks.world_size(), ranks.rank()),
+                                             std::move(parameters), ranks, name_);
+    for (std::size_t p = 0; p < members.size(); ++p) {
+      const Whole& whole = values[members[p]];
+      segment->store(segment->shard(), p, whole.value);
+      for (const auto& [state, value] : whole.states) segment->store(segment->state(state), p, value);
+    }
+    segment->take_over_parameters();
+    resident = resident && segment->shard_is_parameter();
+    segments_.push_back(std::move(segment));
+  }
+  state_ = resident ? State::kUnsharded : State::kSharded;
+}
+
+std::vector<Unit::Whole> Unit::gather_values() {
+  std::vector<Whole> values(parameters_.size());
+  Communicator& ranks = schedule_->communicator();
+  for (const auto& segment : segments_) {
+    const UnitLayout& layout = segment->layout();
+    const auto gather = [&](const at::Tensor& flat) {
+      at::Tensor buffer = at::empty({layout.padded_numel()}, flat.options());
+      buffer.narrow(0, ranks.rank() * layout.chunk(), layout.chunk()).copy_(flat);
+      ranks.all_gather_into(buffer, name_)->wait();
+      return buffer;
+    };
+    const at::Tensor shards = gather(segment->shard());
+    for (const ParameterInfo& info : layout.parameters()) {
+      values[info.index].value = shards.narrow(0, info.offset, info.numel);
+      values[info.index].has_master = segment->key().has_master;
+    }
+    for (const auto& [name, flat] : segment->states()) {
+      const at::Tensor states = gather(flat);
+      for (const ParameterInfo& info : layout.parameters())
+        values[info.index].states[name] = states.narrow(0, info.offset, info.numel);
+    }
+  }
+  return values;
+}
+
+/// Moves parameters whose requires_grad has changed to their segment. While the unit holds gradients a frozen parameter
+/// waits; it gets no gradient, so the optimizer leaves it alone.
+void Unit::follow_requires_grad() {
+  bool changed = false;
+  const ParameterInfo* unfrozen = nullptr;
+  for (const auto& segment : segments_) {
+    for (std::size_t i = 0; i < segment->parameters_.size(); ++i) {
+      const bool trainable = segment->parameters_[i].requires_grad();
+      if (trainable == segment->key().trainable) continue;
+      changed = true;
+      if (trainable) unfrozen = &segment->layout().parameters()[i];
+    }
+  }
+  if (!changed) return;
+  if (has_gradient() || has_unreduced()) {
+    TORCH_CHECK(unfrozen == nullptr || !at::GradMode::is_enabled(), "unit ", name_, ": requires_grad of ",
+                unfrozen->name,
+                " was set in the middle of a step; set it before the step's first forward, after zero_grad()");
+    return;
+  }
   const at::NoGradGuard no_grad;
-  const Communicator& communicator = schedule_->communicator();
-  const auto on_device = at::TensorOptions().device(communicator.device());
-  shard_ = at::zeros({layout_.chunk()}, on_device.dtype(at::kFloat));
-  gathered_ =
-      shard_is_parameter() ? shard_ : at::empty({layout_.padded_numel()}, on_device.dtype(options_.param_dtype));
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    at::Tensor& parameter = parameters_[i];
-    const ParameterInfo& info = layout_.parameters()[i];
-    const Slice slice = layout_.slice(info, communicator.rank());
-    if (slice.length > 0)
-      shard_.narrow(0, slice.shard_offset, slice.length)
-          .copy_(parameter.detach().reshape({-1}).narrow(0, slice.begin, slice.length));
-    parameter.mutable_grad() = at::Tensor();
-    // The module's members and its dictionary hold this very TensorImpl. So the TensorImpl stays, and only its storage
-    // is replaced.
-    parameter.set_data(gathered_.narrow(0, info.offset, info.numel).view(info.shape).variable_data());
-  }
-  if (shard_is_parameter()) {
-    state_ = State::kUnsharded;
-  } else {
-    free_storage(gathered_);
-  }
+  schedule_->participation().finish();  // it refers to the segments
+  const std::vector<Whole> values = gather_values();
+  reshard();
+  make_segments(values);
+  ++parameter_version_;
 }
 
 at::Tensor Unit::run(at::Tensor input, const std::function<at::Tensor(at::Tensor)>& forward) {
@@ -102,6 +149,8 @@ at::Tensor Unit::run(at::Tensor input, const std::function<at::Tensor(at::Tensor
 std::vector<at::Tensor> Unit::run_list(std::vector<at::Tensor> inputs,
                                        const std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>& forward) {
   Schedule::Run run(*schedule_, *this);
+  const bool recompute = torch::autograd::get_current_graph_task_id() != -1;
+  if (running_ == 1 && !in_backward_ && !recompute) follow_requires_grad();
   gather_with(schedule_->enter_forward(*this));
   cast(inputs);
   c10::intrusive_ptr<RecordedRun> recorded;
@@ -117,7 +166,6 @@ std::vector<at::Tensor> Unit::run_list(std::vector<at::Tensor> inputs,
   schedule_->leave_forward(*this, backward_will_come);
   run.done();
   // A recompute stays gathered: its backward comes next.
-  const bool recompute = torch::autograd::get_current_graph_task_id() != -1;
   if (running_ == 1 && !in_backward_ && (!backward_will_come || (options_.reshard_after_forward && !recompute)))
     reshard();
   return outputs;
@@ -130,11 +178,14 @@ void Unit::cast(std::vector<at::Tensor>& inputs) const {
 }
 
 void Unit::check_outputs(const std::vector<at::Tensor>& outputs) const {
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    TORCH_CHECK(!outputs[i].defined() || !outputs[i].has_storage() || !outputs[i].is_alias_of(gathered_), "unit ",
-                name_, ": output ", i,
-                " of run() is a parameter or a view of one, and parameters are freed after "
-                "the run; return a copy, such as parameter.clone()");
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const at::Tensor& output = outputs[i];
+    if (!output.defined() || !output.has_storage()) continue;
+    for (const auto& segment : segments_)
+      TORCH_CHECK(!output.is_alias_of(segment->gathered_), "unit ", name_, ": output ", i,
+                  " of run() is a parameter or a view of one, and parameters are freed after the run; return a copy, "
+                  "such as parameter.clone()");
+  }
 }
 
 void Unit::gather_with(const std::vector<Unit*>& next) {
@@ -173,7 +224,12 @@ void Unit::enter_run(RecordedRun& run) {
   if (in_backward_) return;
   in_backward_ = true;
   gather_with(schedule_->enter_backward(*this));
-  if (layout_.trainable()) lay_gradients();
+  const at::NoGradGuard no_grad;
+  finish_reduce();
+  const std::int64_t before = gradient_bytes_now();
+  for (const auto& segment : segments_)
+    if (segment->key().trainable) segment->lay_gradients();
+  schedule_->count_unreduced(gradient_bytes_now() - before);
 }
 
 void Unit::leave_run(RecordedRun& run) {
@@ -190,19 +246,31 @@ void Unit::leave_backward() {
   awaiting_task_ = -1;
   for (RecordedRun* run : recorded_) run->awaited = false;
   release();
-  fold_gradients();
-  if (layout_.trainable() && schedule_->gradient_sync()) start_reduce();
+  const at::NoGradGuard no_grad;
+  for (const auto& segment : segments_) segment->fold_gradients();
+  if (schedule_->gradient_sync()) start_reduce();
+}
+
+bool Unit::has_unreduced() const {
+  return std::any_of(segments_.begin(), segments_.end(), [](const auto& s) { return s->gradients_.defined(); });
+}
+
+bool Unit::has_gradient() const {
+  return std::any_of(segments_.begin(), segments_.end(), [](const auto& s) { return s->gradient_shard_.defined(); });
 }
 
 void Unit::reduce_left_over() {
-  if (gradients_.defined() && !reducing_) start_reduce();
+  const at::NoGradGuard no_grad;
+  start_reduce();
 }
 
 void Unit::end_backward() {
   release();  // the unit may have been gathered ahead for a backward that did not come
-  for (std::size_t i = 0; i < parameters_.size() && !gradients_.defined(); ++i)
-    TORCH_CHECK(!parameters_[i].grad().defined(), "unit ", name_, ": the gradient of ", layout_.parameters()[i].name,
-                " came after the unit's backward had ended; use the parameter only inside the unit's run()");
+  for (const auto& segment : segments_)
+    for (std::size_t i = 0; i < segment->parameters_.size() && !segment->gradients_.defined(); ++i)
+      TORCH_CHECK(!segment->parameters_[i].grad().defined(), "unit ", name_, ": the gradient of ",
+                  segment->layout().parameters()[i].name,
+                  " came after the unit's backward had ended; use the parameter only inside the unit's run()");
 }
 
 /// Frees the gathered parameters unless a run or a backward needs them.
@@ -213,12 +281,13 @@ void Unit::release() {
 /// release() after a failure, which may have broken the all-gather.
 void Unit::discard_gathered() {
   if (state_ == State::kGathering && running_ == 0 && !in_backward_) {
-    try {
-      gathering_->wait();
-    } catch (const std::exception&) {
-      // The failure that is under way tells more. The bytes are dropped.
+    for (const auto& segment : segments_) {
+      try {
+        segment->wait_unsharded();
+      } catch (const std::exception&) {
+        // The failure that is under way tells more. The bytes are dropped.
+      }
     }
-    gathering_.reset();
     state_ = State::kUnsharded;
   }
   release();
@@ -231,26 +300,15 @@ void Unit::abandon() {
   awaiting_task_ = -1;
   for (RecordedRun* run : recorded_) run->awaited = false;
   discard_gathered();
-  if (reducing_) {
-    try {
-      reducing_->wait();
-    } catch (const std::exception&) {
-      // As above.
-    }
-    reducing_.reset();
-    reduced_ = at::Tensor();
-  }
+  for (const auto& segment : segments_) segment->discard_reduction();
   zero_grad();
 }
 
 void Unit::unshard() {
   if (state_ != State::kSharded) return;
   const at::NoGradGuard no_grad;
-  refill_storage(gathered_, unsharded_bytes());
-  schedule_->count_gathered(unsharded_bytes());
-  Communicator& communicator = schedule_->communicator();
-  gathered_.narrow(0, communicator.rank() * layout_.chunk(), layout_.chunk()).copy_(shard_);
-  gathering_ = communicator.all_gather_into(gathered_, name_);
+  for (const auto& segment : segments_) segment->unshard();
+  schedule_->count_gathered(gathered_bytes_now());
   state_ = State::kGathering;
   ++gathers_;
 }
@@ -258,17 +316,21 @@ void Unit::unshard() {
 void Unit::wait_unsharded() {
   if (state_ == State::kSharded) unshard();
   if (state_ == State::kUnsharded) return;
-  gathering_->wait();
-  gathering_.reset();
+  for (const auto& segment : segments_) segment->wait_unsharded();
   state_ = State::kUnsharded;
 }
 
 void Unit::reshard() {
-  if (state_ == State::kSharded || shard_is_parameter()) return;
+  if (state_ == State::kSharded) return;
   wait_unsharded();
-  free_storage(gathered_);
-  schedule_->count_gathered(-unsharded_bytes());
-  state_ = State::kSharded;
+  const std::int64_t bytes = gathered_bytes_now();
+  bool resident = true;
+  for (const auto& segment : segments_) {
+    segment->reshard();
+    resident = resident && segment->shard_is_parameter();
+  }
+  schedule_->count_gathered(-bytes);
+  if (!resident) state_ = State::kSharded;
 }
 
 void Unit::shard_changed() {
@@ -276,102 +338,55 @@ void Unit::shard_changed() {
   reshard();
 }
 
-/// Gives the parameters zeroed gradients, which are views of the reduction's input. Autograd adds to them in place.
-/// With one rank in fp32 that buffer is the gradient shard itself.
-void Unit::lay_gradients() {
-  // The same backward may enter the unit twice. Autograd must not add to a buffer that is being sent.
-  finish_reduce();
-  if (!gradients_.defined()) {
-    const auto on_device = at::TensorOptions().device(shard_.device());
-    gradients_ = at::zeros({layout_.padded_numel()}, on_device.dtype(options_.reduce_dtype));
-    schedule_->count_unreduced(gradient_bytes_now());
-  }
-  const at::NoGradGuard no_grad;
-  laid_.resize(parameters_.size());
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const ParameterInfo& info = layout_.parameters()[i];
-    if (!info.trainable) continue;
-    laid_[i] = gradients_.narrow(0, info.offset, info.numel).view(info.shape);
-    parameters_[i].mutable_grad() = laid_[i];
-  }
-}
-
-/// Copies gradients into the buffer that are not there. Autograd replaces a parameter's gradient by a sum of its own
-/// in a backward with create_graph, and a hook may replace it too.
-void Unit::fold_gradients() {
-  if (!gradients_.defined()) return;
-  const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!laid_[i].defined()) continue;
-    at::Tensor& gradient = parameters_[i].mutable_grad();
-    if (gradient.is_same(laid_[i])) continue;
-    TORCH_CHECK(gradient.defined() && gradient.sizes() == laid_[i].sizes(), "unit ", name_, ": the gradient of ",
-                layout_.parameters()[i].name, gradient.defined() ? " got another shape" : " was removed",
-                " during backward, by a hook; scale or add to the gradient in place instead");
-    if (!gradient.is_alias_of(laid_[i])) laid_[i].copy_(gradient.detach());
-    gradient = laid_[i];
-  }
-}
-
 void Unit::start_reduce() {
-  if (gradient_shard_is_buffer()) {
-    gradient_shard_ = gradients_;
-    return;
-  }
+  if (!has_unreduced()) return;
   schedule_->admit_reduction(*this);
-  fold_gradients();
-  for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
-  const at::NoGradGuard no_grad;
-  reduced_ = layout_.world_size() == 1 ? gradients_ : at::empty({layout_.chunk()}, gradients_.options());
-  reducing_ = schedule_->communicator().reduce_scatter(gradients_, reduced_, name_);
+  for (const auto& segment : segments_)
+    if (segment->gradients_.defined() && !segment->reducing_) segment->start_reduce();
 }
 
 void Unit::finish_reduce() {
-  if (!reducing_) return;
   const at::NoGradGuard no_grad;
-  reducing_->wait();
-  reducing_.reset();
-  const at::Tensor mean = reduced_.to(at::kFloat).div_(layout_.world_size());
-  if (gradient_shard_.defined()) {
-    gradient_shard_.add_(mean);
-  } else {
-    gradient_shard_ = mean;
-  }
-  reduced_ = at::Tensor();
-  free_gradients();
-}
-
-bool Unit::gradient_shard_is_buffer() const {
-  return layout_.world_size() == 1 && options_.reduce_dtype == at::kFloat;
-}
-
-void Unit::free_gradients() {
-  schedule_->count_unreduced(-gradient_bytes_now());
-  gradients_ = at::Tensor();
-  laid_.clear();
+  const std::int64_t before = gradient_bytes_now();
+  for (const auto& segment : segments_) segment->finish_reduce();
+  schedule_->count_unreduced(gradient_bytes_now() - before);
 }
 
 void Unit::zero_grad() {
   finish_reduce();
-  for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
-  gradient_shard_ = at::Tensor();
-  if (gradients_.defined()) free_gradients();
+  const std::int64_t before = gradient_bytes_now();
+  for (const auto& segment : segments_) segment->drop_gradients();
+  schedule_->count_unreduced(-before);
+}
+
+std::int64_t Unit::numel() const {
+  std::int64_t sum = 0;
+  for (const auto& segment : segments_) sum += segment->layout().numel();
+  return sum;
 }
 
 std::int64_t Unit::sharded_bytes() const {
-  return storage_bytes(shard_);
+  std::int64_t sum = 0;
+  for (const auto& segment : segments_) sum += static_cast<std::int64_t>(segment->shard().nbytes());
+  return sum;
 }
 
 std::int64_t Unit::unsharded_bytes() const {
-  return layout_.padded_numel() * static_cast<std::int64_t>(c10::elementSize(options_.param_dtype));
+  std::int64_t sum = 0;
+  for (const auto& segment : segments_) sum += segment->unsharded_bytes();
+  return sum;
 }
 
 std::int64_t Unit::gathered_bytes_now() const {
-  return shard_is_parameter() ? 0 : storage_bytes(gathered_);
+  std::int64_t sum = 0;
+  for (const auto& segment : segments_) sum += segment->gathered_bytes_now();
+  return sum;
 }
 
 std::int64_t Unit::gradient_bytes_now() const {
-  return gradient_shard_is_buffer() ? 0 : storage_bytes(gradients_);
+  std::int64_t sum = 0;
+  for (const auto& segment : segments_) sum += segment->gradient_bytes_now();
+  return sum;
 }
 
 }  // namespace fsdp

@@ -27,7 +27,7 @@ void expect_training_equals_reference(int world_size, const fsdp::ShardOptions& 
   ASSERT_LT(truth.back(), 0.8 * truth.front()) << "the reference must learn, or equality says little";
   run_gpu_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
     Trainer trainer(mesh, options);
-    EXPECT_TRUE(trainer.sharded.units()[0]->shard().is_cuda());
+    EXPECT_TRUE(trainable_part(*trainer.sharded.units()[0]).shard().is_cuda());
     for (int step = 0; step < kSteps; ++step)
       EXPECT_THAT(relative(trainer.step(step), truth[step]), Le(kLossTolerance)) << "step " << step;
     const auto state = trainer.sharded.gather_full_state();

@@ -23,8 +23,6 @@ constexpr double kEpsilon = 1e-2;
 fsdp::AdamWOptions adamw_options() {
   fsdp::AdamWOptions options;
   options.eps = kEpsilon;
-  // Without memory and decay, a zero gradient and none are the same.
-  options.beta1 = options.beta2 = options.weight_decay = 0;
   return options;
 }
 
@@ -147,6 +145,7 @@ class Pair {
   }
 
   void step(int step) {
+    if (draw_.percent(25)) toggle_some();
     const std::vector<MicroBatch> micros = random_step(draw_, *tree_);
     const bool abandon = draw_.percent(50);
     const bool whole = run(micros, step);
@@ -165,6 +164,17 @@ class Pair {
   }
 
  private:
+  /// Freezes or unfreezes a few parameters of both trees.
+  void toggle_some() {
+    auto plain = plain_.tree->parameters(), sharded = tree_->parameters();
+    for (int i = draw_.below(3); i >= 0; --i) {
+      const auto chosen = static_cast<std::size_t>(draw_.below(static_cast<int>(plain.size())));
+      const bool trainable = !plain[chosen].requires_grad();
+      plain[chosen].requires_grad_(trainable);
+      sharded[chosen].requires_grad_(trainable);
+    }
+  }
+
   /// Whether the step is whole. It is not after a planned failure.
   bool run(const std::vector<MicroBatch>& micros, int step) {
     for (std::size_t i = 0; i < micros.size(); ++i) {
@@ -188,17 +198,23 @@ class Pair {
   /// Each rank compares the slices that it owns.
   void compare_gradients() {
     const auto want = plain_.gradients();
-    for (const auto& unit : sharded_.units()) {
-      for (const fsdp::ParameterInfo& info : unit->layout().parameters()) {
-        const fsdp::Slice slice = unit->layout().slice(info, mesh_.rank());
-        const auto gradient = want.find(info.name);
-        if (gradient == want.end() || slice.length == 0) continue;
-        ASSERT_TRUE(unit->gradient_shard().defined()) << info.name;
-        expect_close(unit->gradient_shard().narrow(0, slice.shard_offset, slice.length),
-                     gradient->second.reshape({-1}).narrow(0, slice.begin, slice.length), "gradient of " + info.name);
-      }
-    }
+    sharded_.complete_gradients("test");
+    for (const auto& unit : sharded_.units())
+      for (const auto& segment : unit->segments()) compare_gradients(*segment, want);
     plain_.update(want);
+  }
+
+  void compare_gradients(const fsdp::Segment& segment, const std::map<std::string, at::Tensor>& want) {
+    for (std::size_t i = 0; i < segment.layout().parameters().size(); ++i) {
+      const fsdp::ParameterInfo& info = segment.layout().parameters()[i];
+      const fsdp::Slice slice = segment.layout().own(info);
+      const auto gradient = want.find(info.name);
+      ASSERT_EQ(segment.used(i), gradient != want.end()) << info.name;
+      if (gradient == want.end() || slice.length == 0) continue;
+      ASSERT_TRUE(segment.gradient_shard().defined()) << info.name;
+      expect_close(segment.gradient_shard().narrow(0, slice.shard_offset, slice.length),
+                   gradient->second.reshape({-1}).narrow(0, slice.begin, slice.length), "gradient of " + info.name);
+    }
   }
 
   /// Also copies the weights to the plain tree, so that rounding does not add up over the steps.

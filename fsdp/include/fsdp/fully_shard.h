@@ -15,7 +15,7 @@ namespace fsdp {
 /// Bytes on this rank. "now" and "peak" count what the engine itself allocates: gathered parameters and unreduced
 /// gradients, not activations.
 struct MemoryUse {
-  std::int64_t shard_bytes = 0;           // fp32 masters, padding included
+  std::int64_t shard_bytes = 0;           // fp32 masters and frozen values, padding included
   std::int64_t gradient_shard_bytes = 0;  // reduced gradients
   std::int64_t gathered_bytes_now = 0;
   std::int64_t gathered_bytes_peak = 0;
@@ -69,14 +69,15 @@ class ShardedModel {
   /// give up the same step. A forward that throws has already freed what it gathered. A backward that throws has also
   /// dropped the gradients; until abandon_step() or zero_grad() the next backward, clip_grad_norm() and step() throw.
   void abandon_step();
-  /// Throws c10::Error when a backward of this step threw. `what` names the caller.
-  void check_step_is_whole(const char* what) const;
+  /// Waits until Segment::used() is known. An optimizer calls it first. Throws c10::Error when a backward of this step
+  /// threw. `what` names the caller.
+  void complete_gradients(const char* what) const;
 
   /// Every parameter in fp32, with its full shape, on the CPU. The map has an entry for each name and each alias; tied
   /// names share one tensor. Needs memory for the whole model. Collective. With `rank_zero_only` the map is empty on
   /// the other ranks.
   std::map<std::string, at::Tensor> gather_full_state(bool rank_zero_only = false);
-  /// The reduced gradients, in the same form. Units without a gradient are left out.
+  /// The reduced gradients, in the same form. Parameters that took part in no backward are left out.
   std::map<std::string, at::Tensor> gather_full_gradients(bool rank_zero_only = false);
   /// Copies this rank's slices out of full tensors. Throws c10::Error for a missing name or a different shape. Names
   /// that the model does not have are ignored. Not collective.

@@ -7,16 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/communicator.h"
-#include "fsdp/layout.h"
+#include "fsdp/segment.h"
 
 namespace fsdp {
 
 /// How one unit is sharded. Every rank must pass the same options.
 struct ShardOptions {
-  /// The dtype of forward, backward and the all-gather: kFloat or kBFloat16. The shard stays the fp32 master either
-  /// way.
+  /// The dtype of forward, backward and the all-gather: kFloat or kBFloat16. The shard of a trainable parameter stays
+  /// the fp32 master either way. A parameter that never trains is kept in this dtype.
   at::ScalarType param_dtype = at::kFloat;
+  /// Gives single parameters another dtype than param_dtype, such as fp32 norms beside bf16 matrices. Null: none.
+  std::function<at::ScalarType(const ParameterInfo&)> param_dtype_of;
   /// The dtype in which gradients are accumulated and reduced: kFloat or kBFloat16. The sharded gradient is fp32 either
   /// way.
   at::ScalarType reduce_dtype = at::kFloat;
@@ -41,8 +42,11 @@ class Schedule;
 ///   kSharded     this rank holds only its chunk. The parameters' storage has 0 bytes; reading a parameter crashes, as
 ///                in PyTorch.
 ///   kGathering   the all-gather has been started.
-///   kUnsharded   the parameters are views of the gathered buffer.
-/// With one rank in fp32 the shard *is* the parameters' storage. The unit is then always kUnsharded and copies nothing.
+///   kUnsharded   the parameters are views of gathered buffers.
+/// The parameters lie in segments, one for each combination of dtype and trainability; see SegmentKey. A change of
+/// requires_grad moves parameters to another segment at the next run() outside of a step: that is when the unit holds
+/// no gradient. The move gathers the unit's values and states once, so every rank must change the same parameters. With
+/// one rank in fp32 the shard *is* the parameters' storage. The unit is then always kUnsharded and copies nothing.
 ///
 /// [Note: unit lifetime] A unit goes through one iteration like this:
 ///   1. run() gathers the parameters (unless they were prefetched), calls forward, and frees the parameters.
@@ -64,9 +68,9 @@ class Unit : public std::enable_shared_from_this<Unit> {
  public:
   enum class State { kSharded, kGathering, kUnsharded };
 
-  /// `parameters` correspond to layout.parameters(). The unit takes over their storage. Use fully_shard() instead.
-  Unit(std::string name, UnitLayout layout, std::vector<at::Tensor> parameters, std::shared_ptr<Schedule> schedule,
-       const ShardOptions& options);
+  /// `parameters` correspond to `infos`. The unit takes over their storage. Use fully_shard() instead.
+  Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::Tensor> parameters,
+       std::shared_ptr<Schedule> schedule, const ShardOptions& options);
   ~Unit();
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
@@ -92,18 +96,18 @@ class Unit : public std::enable_shared_from_this<Unit> {
 
   /// "root", or the module's path in the root.
   const std::string& name() const { return name_; }
-  const UnitLayout& layout() const { return layout_; }
+  /// Sorted by key, trainable ones first. Valid until requires_grad changes.
+  const std::vector<std::unique_ptr<Segment>>& segments() const { return segments_; }
   const ShardOptions& options() const { return options_; }
   State state() const { return state_; }
 
-  /// This rank's fp32 master, [layout().chunk()]. Call shard_changed() after writing to it.
-  const at::Tensor& shard() const { return shard_; }
+  /// Elements of all parameters, without padding.
+  std::int64_t numel() const;
+  /// Whether any segment has a reduced gradient.
+  bool has_gradient() const;
   /// Frees the gathered copies, which are stale after a change of the shard. The backward of an earlier run is an error
   /// from now on.
   void shard_changed();
-  /// This rank's mean gradient in fp32, [layout().chunk()]. Undefined when no backward has reached this unit since
-  /// zero_grad().
-  const at::Tensor& gradient_shard() const { return gradient_shard_; }
   /// Drops all gradients, sharded and unreduced ones.
   void zero_grad();
 
@@ -124,9 +128,11 @@ class Unit : public std::enable_shared_from_this<Unit> {
   friend class ShardedModel;
   friend struct RecordedRun;
 
-  bool shard_is_parameter() const;
-  bool gradient_shard_is_buffer() const;
-  void take_over_parameters();
+  struct Whole;
+  SegmentKey key_of(std::size_t parameter, bool has_master) const;
+  void make_segments(const std::vector<Whole>& values);
+  std::vector<Whole> gather_values();
+  void follow_requires_grad();
   void gather_with(const std::vector<Unit*>& next);
   void cast(std::vector<at::Tensor>& inputs) const;
   void check_outputs(const std::vector<at::Tensor>& outputs) const;
@@ -136,30 +142,21 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void abandon();
   void reduce_left_over();
   void end_backward();
-  void lay_gradients();
-  void fold_gradients();
+  bool has_unreduced() const;
   void start_reduce();
   void finish_reduce();
-  void free_gradients();
   void enter_run(RecordedRun& run);
   void leave_run(RecordedRun& run);
   void leave_backward();
 
   std::string name_;
-  UnitLayout layout_;
-  std::vector<at::Tensor> parameters_;
+  std::vector<ParameterInfo> infos_;
+  std::vector<at::Tensor> parameters_;  // as infos_
   std::shared_ptr<Schedule> schedule_;
   ShardOptions options_;
 
   State state_ = State::kSharded;
-  at::Tensor shard_;
-  at::Tensor gathered_;  // [padded_numel] in param_dtype; its storage has 0 bytes while kSharded
-  std::unique_ptr<Pending> gathering_;
-  at::Tensor gradients_;  // [padded_numel] in reduce_dtype; undefined while the unit has no gradients
-  at::Tensor reduced_;    // [chunk] in reduce_dtype; defined during a reduce-scatter
-  std::unique_ptr<Pending> reducing_;
-  at::Tensor gradient_shard_;
-  std::vector<at::Tensor> laid_;        // the views of gradients_ that are the parameters' gradients
+  std::vector<std::unique_ptr<Segment>> segments_;
   std::vector<RecordedRun*> recorded_;  // runs whose graph lives
   std::int64_t parameter_version_ = 0;
   int running_ = 0;           // runs that have not returned; more than one when the unit calls itself
