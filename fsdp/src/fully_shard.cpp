@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 
 #include <cmath>
+#include <set>
 #include <unordered_map>
 
 #include "schedule.h"
@@ -209,6 +210,10 @@ MemoryUse ShardedModel::memory() const {
     use.gathered_bytes_now += unit->gathered_bytes_now();
     use.unreduced_bytes_now += unit->gradient_bytes_now();
   }
+  std::set<const BufferPool*> pools{schedule_->gathered_pool().get(), schedule_->gradient_pool().get(),
+                                    schedule_->scratch_pool().get()};
+  for (const auto& unit : units_) pools.insert({unit->gathered_pool_.get(), unit->gradient_pool_.get()});
+  for (const BufferPool* pool : pools) use.pool_bytes += pool->bytes();
   use.gathered_bytes_peak = schedule_->gathered_bytes_peak();
   use.unreduced_bytes_peak = schedule_->unreduced_bytes_peak();
   return use;

@@ -3,7 +3,9 @@
 #include <memory>
 #include <vector>
 
+#include "buffer_pool.h"
 #include "fsdp/communicator.h"
+#include "gather_stream.h"
 #include "participation.h"
 
 namespace fsdp {
@@ -41,7 +43,12 @@ class Backward {
 class Schedule : public std::enable_shared_from_this<Schedule> {
  public:
   explicit Schedule(std::shared_ptr<Communicator> communicator)
-      : communicator_(std::move(communicator)), participation_(*communicator_) {}
+      : communicator_(std::move(communicator)),
+        participation_(*communicator_),
+        gathered_(std::make_shared<BufferPool>(communicator_->device())),
+        gradients_(std::make_shared<BufferPool>(communicator_->device())),
+        scratch_(std::make_shared<BufferPool>(communicator_->device())),
+        gather_stream_(communicator_->device()) {}
 
   Communicator& communicator() { return *communicator_; }
   void add(Unit& unit) { units_.push_back(&unit); }
@@ -68,6 +75,12 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   /// call that needs them.
   void check_whole(const char* what) const;
   Participation& participation() { return participation_; }
+
+  /// Buffers of units that come and go. Units that stay gathered from forward to backward have pools of their own.
+  const std::shared_ptr<BufferPool>& gathered_pool() const { return gathered_; }
+  const std::shared_ptr<BufferPool>& gradient_pool() const { return gradients_; }
+  const std::shared_ptr<BufferPool>& scratch_pool() const { return scratch_; }
+  GatherStream& gather_stream() { return gather_stream_; }
   /// Gives up the step: gathers, reductions, gradients and the recorded order.
   void abandon_step();
   /// A step begins: the gradients are gone.
@@ -104,6 +117,8 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
 
   std::shared_ptr<Communicator> communicator_;
   Participation participation_;
+  std::shared_ptr<BufferPool> gathered_, gradients_, scratch_;
+  GatherStream gather_stream_;
   std::vector<Unit*> units_;
   bool gradient_sync_ = true;
 

@@ -3,34 +3,17 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/Allocator.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 
-namespace fsdp {
-namespace {
+#include "buffer_pool.h"
 
-std::int64_t storage_bytes(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<std::int64_t>(tensor.storage().nbytes()) : 0;
-}
+namespace fsdp {
 
 // [Note: storage] Parameters and the tensors that autograd saved of them (w, w.t()) share one StorageImpl with
 // gathered_. Freeing and refilling that StorageImpl in place does not change their versions, so autograd accepts the
-// refilled bytes.
-void free_storage(const at::Tensor& tensor) {
-  const c10::Storage& storage = tensor.storage();
-  storage.set_data_ptr_noswap(storage.allocator()->allocate(0));
-  storage.set_nbytes(0);
-}
-
-void refill_storage(const at::Tensor& tensor, std::int64_t bytes) {
-  const c10::Storage& storage = tensor.storage();
-  storage.set_data_ptr_noswap(storage.allocator()->allocate(static_cast<std::size_t>(bytes)));
-  storage.set_nbytes(static_cast<std::size_t>(bytes));
-}
-
-}  // namespace
+// refilled bytes. The views of gathered_ and gradients_ are made once, as only the memory below them changes.
 
 Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> parameters, Communicator& communicator,
                  std::string whose)
@@ -44,6 +27,12 @@ Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> para
   const auto on_device = at::TensorOptions().device(communicator.device());
   shard_ = at::zeros({layout_.chunk()}, on_device.dtype(key_.has_master ? at::kFloat : key_.param_dtype));
   gathered_ = shard_is_parameter() ? shard_ : at::empty({layout_.padded_numel()}, on_device.dtype(key_.param_dtype));
+  if (!key_.trainable) return;
+  gradients_ = at::empty({layout_.padded_numel()}, on_device.dtype(key_.reduce_dtype));
+  for (const ParameterInfo& info : layout_.parameters())
+    // A TensorImpl with a version of its own, which tells whether autograd has added to it.
+    views_.push_back(gradients_.narrow(0, info.offset, info.numel).view(info.shape).variable_data());
+  free_storage(gradients_);
 }
 
 bool Segment::shard_is_parameter() const {
@@ -79,9 +68,9 @@ void Segment::take_over_parameters() {
   if (!shard_is_parameter()) free_storage(gathered_);
 }
 
-void Segment::unshard() {
+void Segment::unshard(c10::DataPtr memory) {
   if (shard_is_parameter()) return;
-  refill_storage(gathered_, unsharded_bytes());
+  fill_storage(gathered_, std::move(memory), unsharded_bytes());
   gathered_.narrow(0, communicator_.rank() * layout_.chunk(), layout_.chunk()).copy_(shard_);
   gathering_ = communicator_.all_gather_into(gathered_, whose_);
 }
@@ -98,19 +87,17 @@ void Segment::reshard() {
 
 /// Gives the parameters zeroed gradients, which are views of the reduction's input. Autograd adds to them in place.
 /// With one rank in fp32 that buffer is the gradient shard itself.
-void Segment::lay_gradients() {
-  // The same backward may enter the unit twice. Autograd must not add to a buffer that is being sent.
-  finish_reduce();
-  if (!gradients_.defined())
-    gradients_ =
-        at::zeros({layout_.padded_numel()}, at::TensorOptions().device(shard_.device()).dtype(key_.reduce_dtype));
-  laid_.resize(parameters_.size());
+void Segment::lay_gradients(c10::DataPtr memory) {
+  if (!has_gradients_) {
+    fill_storage(gradients_, std::move(memory), gradient_bytes());
+    gradients_.zero_();
+    has_gradients_ = true;
+  }
+  laid_.assign(parameters_.size(), -1);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].requires_grad()) continue;
-    const ParameterInfo& info = layout_.parameters()[i];
-    // A TensorImpl with a version of its own, which tells whether autograd has added to it.
-    laid_[i] = gradients_.narrow(0, info.offset, info.numel).view(info.shape).variable_data();
-    parameters_[i].mutable_grad() = laid_[i];
+    laid_[i] = views_[i]._version();
+    parameters_[i].mutable_grad() = views_[i];
   }
 }
 
@@ -118,29 +105,37 @@ void Segment::lay_gradients() {
 /// replaces a parameter's gradient by a sum of its own in a backward with create_graph, and a hook may replace it too.
 void Segment::fold_gradients() {
   for (std::size_t i = 0; i < laid_.size(); ++i) {
-    if (!laid_[i].defined()) continue;
+    if (laid_[i] < 0) continue;
     at::Tensor& gradient = parameters_[i].mutable_grad();
-    if (gradient.is_same(laid_[i])) {
-      used_here_[i] |= laid_[i]._version() > 0;
+    if (gradient.is_same(views_[i])) {
+      used_here_[i] |= views_[i]._version() != laid_[i];
       continue;
     }
-    TORCH_CHECK(gradient.defined() && gradient.sizes() == laid_[i].sizes(), "unit ", whose_, ": the gradient of ",
+    TORCH_CHECK(gradient.defined() && gradient.sizes() == views_[i].sizes(), "unit ", whose_, ": the gradient of ",
                 layout_.parameters()[i].name, gradient.defined() ? " got another shape" : " was removed",
                 " during backward, by a hook; scale or add to the gradient in place instead");
-    if (!gradient.is_alias_of(laid_[i])) laid_[i].copy_(gradient.detach());
-    gradient = laid_[i];
+    if (!gradient.is_alias_of(views_[i])) views_[i].copy_(gradient.detach());
+    gradient = views_[i];
     used_here_[i] = 1;
   }
 }
 
-void Segment::start_reduce() {
+void Segment::start_reduce(BufferPool& scratch) {
   if (gradient_shard_is_buffer()) {
     gradient_shard_ = gradients_;
     return;
   }
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
   laid_.clear();
-  reduced_ = layout_.world_size() == 1 ? gradients_ : at::empty({layout_.chunk()}, gradients_.options());
+  if (!gradient_shard_memory_.defined())
+    gradient_shard_memory_ = at::empty({layout_.chunk()}, gradients_.options().dtype(at::kFloat));
+  if (layout_.world_size() == 1) {
+    reduced_ = gradients_;
+  } else if (!gradient_shard_.defined() && key_.reduce_dtype == at::kFloat) {
+    reduced_ = gradient_shard_memory_;
+  } else {
+    reduced_ = scratch.tensor(layout_.chunk(), gradients_.options());
+  }
   reducing_ = communicator_.reduce_scatter(gradients_, reduced_, whose_);
 }
 
@@ -148,14 +143,21 @@ void Segment::finish_reduce() {
   if (!reducing_) return;
   const std::unique_ptr<Pending> reducing = std::move(reducing_);
   reducing->wait();
-  const at::Tensor mean = reduced_.to(at::kFloat).div_(layout_.world_size());
+  const int ranks = layout_.world_size();
   if (gradient_shard_.defined()) {
-    gradient_shard_.add_(mean);
+    gradient_shard_.add_(reduced_.to(at::kFloat).div_(ranks));
   } else {
-    gradient_shard_ = mean;
+    gradient_shard_ = gradient_shard_memory_;
+    if (!reduced_.is_same(gradient_shard_)) gradient_shard_.copy_(reduced_);
+    if (ranks > 1) gradient_shard_.div_(ranks);
   }
+  free_gradients();
+}
+
+void Segment::free_gradients() {
   reduced_ = at::Tensor();
-  gradients_ = at::Tensor();
+  has_gradients_ = false;
+  if (key_.trainable) free_storage(gradients_);
 }
 
 /// After a failure, which may have broken the reduction.
@@ -172,7 +174,7 @@ void Segment::discard_reduction() {
 
 void Segment::drop_gradients() {
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
-  gradients_ = at::Tensor();
+  free_gradients();
   gradient_shard_ = at::Tensor();
   laid_.clear();
   std::fill(used_here_.begin(), used_here_.end(), std::uint8_t{0});
@@ -181,6 +183,10 @@ void Segment::drop_gradients() {
 
 std::int64_t Segment::unsharded_bytes() const {
   return layout_.padded_numel() * static_cast<std::int64_t>(c10::elementSize(key_.param_dtype));
+}
+
+std::int64_t Segment::gradient_bytes() const {
+  return layout_.padded_numel() * static_cast<std::int64_t>(c10::elementSize(key_.reduce_dtype));
 }
 
 std::int64_t Segment::gathered_bytes_now() const {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 
+#include "buffer_pool.h"
 #include "recorded_run.h"
 #include "schedule.h"
 
@@ -28,6 +29,11 @@ Unit::Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::T
       parameters_(std::move(parameters)),
       schedule_(std::move(schedule)),
       options_(options) {
+  // A unit that stays gathered from forward to backward would take a slot from those that come and go.
+  const at::Device device = schedule_->communicator().device();
+  const bool stays = !options_.reshard_after_forward;
+  gathered_pool_ = stays ? std::make_shared<BufferPool>(device) : schedule_->gathered_pool();
+  gradient_pool_ = stays ? std::make_shared<BufferPool>(device) : schedule_->gradient_pool();
   TORCH_CHECK(options_.prefetch_depth >= 0, "unit ", name_, ": prefetch_depth ", options_.prefetch_depth,
               ": want 0 or more");
   TORCH_CHECK(parameters_.size() == infos_.size(), "unit ", name_, ": ", infos_.size(), " places for ",
@@ -81,6 +87,7 @@ void Unit::make_segments(const std::vector<Whole>& values) {
     segments_.push_back(std::move(segment));
   }
   state_ = resident ? State::kUnsharded : State::kSharded;
+  schedule_->gather_stream().mark(values_ready_);
 }
 
 std::vector<Unit::Whole> Unit::gather_values() {
@@ -224,12 +231,37 @@ void Unit::enter_run(RecordedRun& run) {
   if (in_backward_) return;
   in_backward_ = true;
   gather_with(schedule_->enter_backward(*this));
-  const at::NoGradGuard no_grad;
+  lay_gradients();
+}
+
+void Unit::lay_gradients() {
+  // The same backward may enter the unit twice. Autograd must not add to a buffer that is being sent.
   finish_reduce();
+  const at::NoGradGuard no_grad;
   const std::int64_t before = gradient_bytes_now();
-  for (const auto& segment : segments_)
-    if (segment->key().trainable) segment->lay_gradients();
+  const auto wanted = [](const Segment& s) { return s.key().trainable && !s.has_gradients_ ? s.gradient_bytes() : 0; };
+  std::vector<c10::DataPtr> memory = take(*gradient_pool_, wanted);
+  for (std::size_t i = 0; i < segments_.size(); ++i)
+    if (segments_[i]->key().trainable) segments_[i]->lay_gradients(std::move(memory[i]));
   schedule_->count_unreduced(gradient_bytes_now() - before);
+}
+
+/// One slot, divided among the segments. Segments that want 0 bytes get no memory.
+std::vector<c10::DataPtr> Unit::take(BufferPool& pool,
+                                     const std::function<std::int64_t(const Segment&)>& wanted) const {
+  constexpr std::int64_t kCacheLine = 64;
+  std::vector<std::int64_t> begin;
+  std::int64_t bytes = 0;
+  for (const auto& segment : segments_) {
+    begin.push_back(bytes);
+    bytes += (wanted(*segment) + kCacheLine - 1) / kCacheLine * kCacheLine;
+  }
+  std::vector<c10::DataPtr> memory(segments_.size());
+  if (bytes == 0) return memory;
+  const auto lease = pool.take(bytes);
+  for (std::size_t i = 0; i < segments_.size(); ++i)
+    if (wanted(*segments_[i]) > 0) memory[i] = lease->part(begin[i]);
+  return memory;
 }
 
 void Unit::leave_run(RecordedRun& run) {
@@ -252,7 +284,7 @@ void Unit::leave_backward() {
 }
 
 bool Unit::has_unreduced() const {
-  return std::any_of(segments_.begin(), segments_.end(), [](const auto& s) { return s->gradients_.defined(); });
+  return std::any_of(segments_.begin(), segments_.end(), [](const auto& s) { return s->has_gradients_; });
 }
 
 bool Unit::has_gradient() const {
@@ -267,7 +299,7 @@ void Unit::reduce_left_over() {
 void Unit::end_backward() {
   release();  // the unit may have been gathered ahead for a backward that did not come
   for (const auto& segment : segments_)
-    for (std::size_t i = 0; i < segment->parameters_.size() && !segment->gradients_.defined(); ++i)
+    for (std::size_t i = 0; i < segment->parameters_.size() && !segment->has_gradients_; ++i)
       TORCH_CHECK(!segment->parameters_[i].grad().defined(), "unit ", name_, ": the gradient of ",
                   segment->layout().parameters()[i].name,
                   " came after the unit's backward had ended; use the parameter only inside the unit's run()");
@@ -307,7 +339,12 @@ void Unit::abandon() {
 void Unit::unshard() {
   if (state_ != State::kSharded) return;
   const at::NoGradGuard no_grad;
-  for (const auto& segment : segments_) segment->unshard();
+  schedule_->gather_stream().run(values_ready_, [this] {
+    const auto wanted = [](const Segment& s) { return s.shard_is_parameter() ? 0 : s.unsharded_bytes(); };
+    std::vector<c10::DataPtr> memory = take(*gathered_pool_, wanted);
+    for (std::size_t i = 0; i < segments_.size(); ++i) segments_[i]->unshard(std::move(memory[i]));
+    schedule_->gather_stream().mark(gather_begun_);
+  });
   schedule_->count_gathered(gathered_bytes_now());
   state_ = State::kGathering;
   ++gathers_;
@@ -316,6 +353,7 @@ void Unit::unshard() {
 void Unit::wait_unsharded() {
   if (state_ == State::kSharded) unshard();
   if (state_ == State::kUnsharded) return;
+  schedule_->gather_stream().wait_for(gather_begun_);
   for (const auto& segment : segments_) segment->wait_unsharded();
   state_ = State::kUnsharded;
 }
@@ -335,6 +373,7 @@ void Unit::reshard() {
 
 void Unit::shard_changed() {
   ++parameter_version_;
+  schedule_->gather_stream().mark(values_ready_);
   reshard();
 }
 
@@ -342,7 +381,7 @@ void Unit::start_reduce() {
   if (!has_unreduced()) return;
   schedule_->admit_reduction(*this);
   for (const auto& segment : segments_)
-    if (segment->gradients_.defined() && !segment->reducing_) segment->start_reduce();
+    if (segment->has_gradients_ && !segment->reducing_) segment->start_reduce(*schedule_->scratch_pool());
 }
 
 void Unit::finish_reduce() {

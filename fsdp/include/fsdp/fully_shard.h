@@ -21,6 +21,7 @@ struct MemoryUse {
   std::int64_t gathered_bytes_peak = 0;
   std::int64_t unreduced_bytes_now = 0;  // gradients before or during reduction
   std::int64_t unreduced_bytes_peak = 0;
+  std::int64_t pool_bytes = 0;  // memory for gathered parameters and unreduced gradients, in use or not
 };
 
 /// A module whose parameters are sharded over a mesh. Holds the units in the order they were made, and offers what

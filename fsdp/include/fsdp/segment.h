@@ -12,6 +12,8 @@
 
 namespace fsdp {
 
+class BufferPool;
+
 /// What the parameters of one segment have in common.
 struct SegmentKey {
   /// The parameters need a gradient now.
@@ -71,13 +73,17 @@ class Segment {
   /// Makes the parameters views of the gathered buffer.
   void take_over_parameters();
 
-  void unshard();
+  /// `memory` holds unsharded_bytes().
+  void unshard(c10::DataPtr memory);
   void wait_unsharded();
   void reshard();
-  void lay_gradients();
+  std::int64_t gradient_bytes() const;
+  /// `memory` holds gradient_bytes(), and is looked at only while the segment has no gradients.
+  void lay_gradients(c10::DataPtr memory);
   void fold_gradients();
-  void start_reduce();
+  void start_reduce(BufferPool& scratch);
   void finish_reduce();
+  void free_gradients();
   void drop_gradients();
   void discard_reduction();
 
@@ -88,13 +94,19 @@ class Segment {
   std::string whose_;
 
   at::Tensor shard_;
-  at::Tensor gathered_;  // [padded_numel] in param_dtype; its storage has 0 bytes while sharded
+  // [padded_numel] in param_dtype. Its storage has 0 bytes while sharded, and else lies in a slot.
+  at::Tensor gathered_;
   std::unique_ptr<Pending> gathering_;
-  at::Tensor gradients_;  // [padded_numel] in reduce_dtype; undefined while the segment has no gradients
-  at::Tensor reduced_;    // [chunk] in reduce_dtype; defined during a reduce-scatter
+  // [padded_numel] in reduce_dtype. Its storage lies in a slot while has_gradients_.
+  at::Tensor gradients_;
+  std::vector<at::Tensor> views_;  // of gradients_, one a parameter
+  bool has_gradients_ = false;
+  // The versions of views_ when they were laid as the parameters' gradients; -1 for those that are not laid.
+  std::vector<std::int64_t> laid_;
+  at::Tensor reduced_;  // [chunk] in reduce_dtype; defined during a reduce-scatter
   std::unique_ptr<Pending> reducing_;
   at::Tensor gradient_shard_;
-  std::vector<at::Tensor> laid_;  // the views of gradients_ that are the parameters' gradients
+  at::Tensor gradient_shard_memory_;  // of gradient_shard_, kept from step to step
   std::vector<std::uint8_t> used_here_, used_anywhere_;
   std::map<std::string, at::Tensor> states_;
 };

@@ -1,9 +1,11 @@
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -143,6 +145,8 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void reduce_left_over();
   void end_backward();
   bool has_unreduced() const;
+  std::vector<c10::DataPtr> take(BufferPool& pool, const std::function<std::int64_t(const Segment&)>& wanted) const;
+  void lay_gradients();
   void start_reduce();
   void finish_reduce();
   void enter_run(RecordedRun& run);
@@ -154,6 +158,9 @@ class Unit : public std::enable_shared_from_this<Unit> {
   std::vector<at::Tensor> parameters_;  // as infos_
   std::shared_ptr<Schedule> schedule_;
   ShardOptions options_;
+
+  std::shared_ptr<BufferPool> gathered_pool_, gradient_pool_;
+  std::optional<c10::Event> values_ready_, gather_begun_;  // only on devices with streams
 
   State state_ = State::kSharded;
   std::vector<std::unique_ptr<Segment>> segments_;

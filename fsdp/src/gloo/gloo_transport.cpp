@@ -1,12 +1,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
-#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <signal.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <vector>
 
+#include "buffer_pool.h"
 #include "fsdp/transport.h"
 
 namespace fsdp {
@@ -144,7 +144,7 @@ class GlooTransport : public Transport {
     const int tag = tag_of(topic);
     auto pending = std::make_unique<PendingReduceScatter>(part(input, rank_), output);
     for (int i = 1; i < world_size_; ++i) {
-      pending->parts_.push_back(at::empty({output.numel()}, output.options()));
+      pending->parts_.push_back(parts_.tensor(output.numel(), output.options()));
       pending->receives_.push_back(receive(topic, pending->parts_.back(), before(i), tag));
     }
     for (int i = 1; i < world_size_; ++i) pending->sends_.push_back(send(topic, part(input, after(i)), after(i), tag));
@@ -201,7 +201,8 @@ class GlooTransport : public Transport {
 
   int rank_;
   int world_size_;
-  std::uint32_t number_ = 0;  // of the next collective; all ranks count alike
+  BufferPool parts_{c10::kCPU};  // received in reduce-scatters
+  std::uint32_t number_ = 0;     // of the next collective; all ranks count alike
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
 };
 
