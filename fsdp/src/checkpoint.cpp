@@ -310,41 +310,45 @@ void check_same_model(const CheckpointInfo& info, const std::map<std::string, Sa
                       ShardedModel& model) {
   std::set<std::string> names;
   for (const auto& unit : model.units()) {
-    for (const ParameterInfo& parameter : unit->layout().parameters()) {
-      names.insert(parameter.name);
-      const auto found = tensors.find(parameter.name);
-      if (found == tensors.end()) of_another_model(info, "it has no parameter " + parameter.name);
-      if (found->second.shape != parameter.shape) of_another_model(info, parameter.name + " has another shape there");
+    for (const auto& segment : unit->segments()) {
+      for (const ParameterInfo& parameter : segment->layout().parameters()) {
+        names.insert(parameter.name);
+        const auto found = tensors.find(parameter.name);
+        if (found == tensors.end()) of_another_model(info, "it has no parameter " + parameter.name);
+        if (found->second.shape != parameter.shape) of_another_model(info, parameter.name + " has another shape there");
+      }
     }
   }
   for (const auto& [name, tensor] : tensors)
     if (names.count(name) == 0) of_another_model(info, "this one has no parameter " + name);
 }
 
+constexpr const char* kStates[] = {"exp_avg", "exp_avg_sq"};
+
 /// Calls `visit(key, saved tensor, wanted slice, flat destination tensor)` for everything that this rank must read.
 template <typename Visit>
-void for_each_wanted(ShardedModel& model, AdamW& optimizer, Source& source, const Visit& visit) {
-  for (std::size_t i = 0; i < model.units().size(); ++i) {
-    const Unit& unit = *model.units()[i];
-    for (const ParameterInfo& parameter : unit.layout().parameters()) {
-      const Slice slice = unit.layout().slice(parameter, model.mesh().rank());
-      if (slice.length == 0) continue;
-      const SavedTensor& saved = source.tensors().at(parameter.name);
-      visit("parameter/" + parameter.name, saved, slice, unit.shard());
-      if (!parameter.trainable || !saved.trainable) continue;
-      visit("exp_avg/" + parameter.name, saved, slice, optimizer.exp_avg(i));
-      visit("exp_avg_sq/" + parameter.name, saved, slice, optimizer.exp_avg_sq(i));
+void for_each_wanted(ShardedModel& model, Source& source, const Visit& visit) {
+  for (const auto& unit : model.units()) {
+    for (const auto& segment : unit->segments()) {
+      for (const ParameterInfo& parameter : segment->layout().parameters()) {
+        const Slice slice = segment->layout().own(parameter);
+        if (slice.length == 0) continue;
+        const SavedTensor& saved = source.tensors().at(parameter.name);
+        visit("parameter/" + parameter.name, saved, slice, segment->shard());
+        if (!segment->key().has_master || !saved.trainable) continue;
+        for (const char* state : kStates)
+          visit(std::string(state) + "/" + parameter.name, saved, slice, segment->state(state));
+      }
     }
   }
 }
 
 void load_steps(ShardedModel& model, AdamW& optimizer, const Source& source, std::int64_t calls) {
   optimizer.set_steps(calls);
-  for (std::size_t i = 0; i < model.units().size(); ++i) {
-    const auto& parameters = model.units()[i]->layout().parameters();
-    for (std::size_t p = 0; p < parameters.size(); ++p)
-      optimizer.set_steps(i, p, parameters[p].trainable ? source.tensors().at(parameters[p].name).steps : 0);
-  }
+  for (std::size_t i = 0; i < model.units().size(); ++i)
+    for (const auto& segment : model.units()[i]->segments())
+      for (const ParameterInfo& p : segment->layout().parameters())
+        optimizer.set_steps(i, p.index, segment->key().has_master ? source.tensors().at(p.name).steps : 0);
 }
 
 }  // namespace
@@ -451,18 +455,19 @@ std::string Checkpointer::write_files(const fs::path& folder, const CheckpointSt
   WrittenFile written;
   const std::string mine = failure_of([&] {
     std::vector<std::pair<std::string, at::Tensor>> tensors;
-    for (std::size_t i = 0; i < model_.units().size(); ++i) {
-      const Unit& unit = *model_.units()[i];
-      for (const ParameterInfo& parameter : unit.layout().parameters()) {
-        const Slice slice = unit.layout().slice(parameter, ranks.rank());
-        if (slice.length == 0) continue;
-        const auto add = [&](const char* kind, const at::Tensor& flat) {
-          tensors.emplace_back(kind + parameter.name, flat.narrow(0, slice.shard_offset, slice.length));
-        };
-        add("parameter/", unit.shard());
-        if (!parameter.trainable) continue;
-        add("exp_avg/", optimizer_.exp_avg(i));
-        add("exp_avg_sq/", optimizer_.exp_avg_sq(i));
+    for (const auto& unit : model_.units()) {
+      for (const auto& segment : unit->segments()) {
+        for (const ParameterInfo& parameter : segment->layout().parameters()) {
+          const Slice slice = segment->layout().own(parameter);
+          if (slice.length == 0) continue;
+          const auto add = [&](const std::string& kind, const at::Tensor& flat) {
+            const at::Tensor part = flat.narrow(0, slice.shard_offset, slice.length);
+            tensors.emplace_back(kind + "/" + parameter.name, part.to(at::kFloat));
+          };
+          add("parameter", segment->shard());
+          if (!segment->key().has_master) continue;
+          for (const char* name : kStates) add(name, segment->state(name));
+        }
       }
     }
     for (const auto& [key, tensor] : state.rank_tensors) tensors.emplace_back("rank/" + key, tensor);
@@ -501,19 +506,20 @@ Json Checkpointer::make_manifest(const CheckpointState& state) const {
   Json tensors = Json::Object();
   for (std::size_t i = 0; i < model_.units().size(); ++i) {
     const auto& unit = model_.units()[i];
-    for (std::size_t p = 0; p < unit->layout().parameters().size(); ++p) {
-      const ParameterInfo& parameter = unit->layout().parameters()[p];
-      Json& tensor = tensors[parameter.name];
-      tensor["shape"] = Json::Array(parameter.shape.begin(), parameter.shape.end());
-      tensor["unit"] = unit->name();
-      tensor["trainable"] = parameter.trainable;
-      if (parameter.trainable) tensor["steps"] = optimizer_.steps(i, p);
-      Json slices = Json::Array();
-      for (int rank = 0; rank < model_.mesh().world_size(); ++rank) {
-        const Slice slice = unit->layout().slice(parameter, rank);
-        if (slice.length > 0) slices.push_back(Json::Array{rank, slice.begin, slice.length});
+    for (const auto& segment : unit->segments()) {
+      for (const ParameterInfo& parameter : segment->layout().parameters()) {
+        Json& tensor = tensors[parameter.name];
+        tensor["shape"] = Json::Array(parameter.shape.begin(), parameter.shape.end());
+        tensor["unit"] = unit->name();
+        tensor["trainable"] = segment->key().has_master;  // whether the optimizer has states of it
+        if (segment->key().has_master) tensor["steps"] = optimizer_.steps(i, parameter.index);
+        Json slices = Json::Array();
+        for (int rank = 0; rank < segment->layout().world_size(); ++rank) {
+          const Slice slice = segment->layout().slice(parameter, rank);
+          if (slice.length > 0) slices.push_back(Json::Array{rank, slice.begin, slice.length});
+        }
+        tensor["slices"] = std::move(slices);
       }
-      tensor["slices"] = std::move(slices);
     }
   }
   manifest["tensors"] = std::move(tensors);
@@ -619,7 +625,7 @@ std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std
     check_same_model(info, source->tensors(), model_);
     problem = ranks.agree(failure_of([&] {
       if (info.world_size == ranks.world_size()) source->file(ranks.rank());
-      for_each_wanted(model_, optimizer_, *source, [&](const auto& key, const auto& saved, const auto& wanted, auto&) {
+      for_each_wanted(model_, *source, [&](const auto& key, const auto& saved, const auto& wanted, auto&) {
         source->overlap(key, saved, wanted, [](const at::Tensor&, std::int64_t) {});
       });
     }));
@@ -629,11 +635,10 @@ std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std
     return {};
   }
 
-  for (std::size_t i = 0; i < model_.units().size(); ++i) {
-    optimizer_.exp_avg(i).zero_();
-    optimizer_.exp_avg_sq(i).zero_();
-  }
-  for_each_wanted(model_, optimizer_, *source,
+  for (const auto& unit : model_.units())
+    for (const auto& segment : unit->segments())
+      for (const auto& [name, state] : segment->states()) state.zero_();
+  for_each_wanted(model_, *source,
                   [&](const auto& key, const auto& saved, const Slice& wanted, const at::Tensor& flat) {
                     source->overlap(key, saved, wanted, [&](const at::Tensor& part, std::int64_t offset) {
                       flat.narrow(0, wanted.shard_offset + offset, part.numel()).copy_(part);

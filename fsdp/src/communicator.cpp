@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "transport.h"
+#include "fsdp/transport.h"
 
 namespace fsdp {
 namespace {
@@ -37,16 +37,17 @@ void Communicator::count(std::int64_t bytes) {
   collectives_.fetch_add(1, std::memory_order_relaxed);
 }
 
-std::unique_ptr<Pending> Communicator::all_gather_into(const at::Tensor& buffer) {
+std::unique_ptr<Pending> Communicator::all_gather_into(const at::Tensor& buffer, std::string_view whose) {
   if (world_size_ == 1 || buffer.numel() == 0) return std::make_unique<Done>();
   TORCH_CHECK(buffer.is_contiguous() && buffer.dim() == 1 && buffer.numel() % world_size_ == 0,
               "all-gather wants a contiguous 1-D buffer of equal chunks for ", world_size_, " ranks, got shape ",
               buffer.sizes());
   count(bytes_of(buffer) / world_size_ * (world_size_ - 1));
-  return transport_->all_gather_into(buffer);
+  return transport_->all_gather_into(buffer, whose);
 }
 
-std::unique_ptr<Pending> Communicator::reduce_scatter(const at::Tensor& input, const at::Tensor& output) {
+std::unique_ptr<Pending> Communicator::reduce_scatter(const at::Tensor& input, const at::Tensor& output,
+                                                      std::string_view whose) {
   TORCH_CHECK(input.is_contiguous() && output.is_contiguous() && input.numel() == output.numel() * world_size_ &&
                   input.scalar_type() == output.scalar_type(),
               "reduce-scatter wants ", world_size_, " equal chunks, got input ", input.sizes(), " and output ",
@@ -57,7 +58,7 @@ std::unique_ptr<Pending> Communicator::reduce_scatter(const at::Tensor& input, c
   }
   if (input.numel() == 0) return std::make_unique<Done>();
   count(bytes_of(output) * (world_size_ - 1));
-  return transport_->reduce_scatter(input, output);
+  return transport_->reduce_scatter(input, output, whose);
 }
 
 void Communicator::all_reduce(at::Tensor& tensor, Reduction reduction) {

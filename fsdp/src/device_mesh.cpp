@@ -10,7 +10,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "transport.h"
+#include "fsdp/transport.h"
 
 #ifdef MUSTER_WITH_CUDA
 #include <c10/cuda/CUDAFunctions.h>
@@ -136,7 +136,7 @@ c10::Device device_of_rank([[maybe_unused]] int local_rank) {
 
 DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const MeshOptions& options)
     : rank_(rank), world_size_(world_size), options_(options) {
-  TORCH_CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "mesh: rank ", rank, " in a world of ", world_size);
+  check_rank();
 #ifdef MUSTER_WITH_CUDA
   if (options.device.is_cuda()) c10::cuda::set_device(options.device.index());
 #endif
@@ -152,8 +152,23 @@ DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int worl
                 " is not served by this build; use cpu, or build with MUSTER_WITH_CUDA");
 #endif
   }
+  add_axis(std::move(transport));
+}
+
+DeviceMesh::DeviceMesh(int rank, int world_size, std::unique_ptr<Transport> transport, const MeshOptions& options)
+    : rank_(rank), world_size_(world_size), options_(options) {
+  check_rank();
+  add_axis(std::move(transport));
+}
+
+void DeviceMesh::check_rank() const {
+  TORCH_CHECK(world_size_ >= 1 && rank_ >= 0 && rank_ < world_size_, "mesh: rank ", rank_, " in a world of ",
+              world_size_);
+}
+
+void DeviceMesh::add_axis(std::unique_ptr<Transport> transport) {
   axes_.push_back(
-      {options.axis, std::make_unique<Communicator>(rank, world_size, options.device, std::move(transport))});
+      {options_.axis, std::make_shared<Communicator>(rank_, world_size_, options_.device, std::move(transport))});
 }
 
 Communicator& DeviceMesh::axis(std::string_view name) {

@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 
 #include <cmath>
+#include <set>
 #include <unordered_map>
 
 #include "schedule.h"
@@ -32,7 +33,7 @@ void collect_names(const torch::nn::Module& module, const std::string& prefix,
 }  // namespace
 
 ShardedModel::ShardedModel(std::shared_ptr<torch::nn::Module> root, DeviceMesh& mesh)
-    : root_(std::move(root)), mesh_(mesh), schedule_(std::make_unique<Schedule>(mesh.shard())) {
+    : root_(std::move(root)), mesh_(mesh), schedule_(std::make_shared<Schedule>(mesh.shared_shard())) {
   TORCH_CHECK(root_, "fully_shard: no module");
 }
 
@@ -74,12 +75,8 @@ void ShardedModel::collect_parameters(const torch::nn::Module& module, const std
                 " is ", type, "; want float32, bfloat16 or float16");
     owners[identity(tensor)] = unit;
     const auto& own_names = names[identity(tensor)];
-    infos.push_back({own_names.front(),
-                     {own_names.begin() + 1, own_names.end()},
-                     tensor.sizes().vec(),
-                     tensor.numel(),
-                     0,
-                     tensor.requires_grad()});
+    infos.push_back(
+        {own_names.front(), {own_names.begin() + 1, own_names.end()}, tensor.sizes().vec(), tensor.numel(), 0, 0});
     tensors.push_back(tensor);
   }
 }
@@ -103,14 +100,13 @@ std::shared_ptr<Unit> ShardedModel::fully_shard(const std::shared_ptr<torch::nn:
       mesh_.shard().broadcast(data);
     }
   }
-  units_.push_back(std::make_shared<Unit>(name, UnitLayout(std::move(infos), mesh_.world_size()), std::move(tensors),
-                                          *schedule_, options));
+  units_.push_back(std::make_shared<Unit>(name, std::move(infos), std::move(tensors), schedule_, options));
   return units_.back();
 }
 
 std::int64_t ShardedModel::parameter_count() const {
   std::int64_t count = 0;
-  for (const auto& unit : units_) count += unit->layout().numel();
+  for (const auto& unit : units_) count += unit->numel();
   return count;
 }
 
@@ -119,10 +115,13 @@ void ShardedModel::set_requires_gradient_sync(bool sync) {
 }
 
 double ShardedModel::clip_grad_norm(double max_norm) {
+  schedule_->settle();
+  schedule_->check_whole("clip_grad_norm");
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;
   for (const auto& unit : units_)
-    if (unit->gradient_shard().defined()) gradients.push_back(unit->gradient_shard());
+    for (const auto& segment : unit->segments())
+      if (segment->gradient_shard().defined()) gradients.push_back(segment->gradient_shard());
   double squares = 0;
   if (!gradients.empty())
     for (const at::Tensor& norm : at::_foreach_norm(gradients)) squares += std::pow(norm.item<double>(), 2);
@@ -133,7 +132,20 @@ double ShardedModel::clip_grad_norm(double max_norm) {
 }
 
 void ShardedModel::zero_grad() {
+  schedule_->settle();
+  schedule_->participation().finish();
   for (const auto& unit : units_) unit->zero_grad();
+  schedule_->start_over();
+}
+
+void ShardedModel::abandon_step() {
+  schedule_->abandon_step();
+}
+
+void ShardedModel::complete_gradients(const char* what) const {
+  schedule_->settle();
+  schedule_->check_whole(what);
+  schedule_->participation().finish();
 }
 
 std::map<std::string, at::Tensor> ShardedModel::gather_full_state(bool rank_zero_only) {
@@ -141,6 +153,7 @@ std::map<std::string, at::Tensor> ShardedModel::gather_full_state(bool rank_zero
 }
 
 std::map<std::string, at::Tensor> ShardedModel::gather_full_gradients(bool rank_zero_only) {
+  complete_gradients("gather_full_gradients");
   return gather_full(rank_zero_only, true);
 }
 
@@ -148,18 +161,22 @@ std::map<std::string, at::Tensor> ShardedModel::gather_full(bool rank_zero_only,
   const at::NoGradGuard no_grad;
   std::map<std::string, at::Tensor> full;
   for (const auto& unit : units_) {
-    const at::Tensor& shard = gradients ? unit->gradient_shard() : unit->shard();
-    if (!shard.defined()) continue;
-    const UnitLayout& layout = unit->layout();
-    const at::Tensor buffer = at::empty({layout.padded_numel()}, shard.options());
-    buffer.narrow(0, mesh_.rank() * layout.chunk(), layout.chunk()).copy_(shard);
-    mesh_.shard().all_gather_into(buffer)->wait();
-    if (rank_zero_only && mesh_.rank() != 0) continue;
-    for (const ParameterInfo& info : layout.parameters()) {
-      if (gradients && !info.trainable) continue;
-      const at::Tensor tensor = buffer.narrow(0, info.offset, info.numel).view(info.shape).to(at::kCPU).clone();
-      full[info.name] = tensor;
-      for (const std::string& alias : info.aliases) full[alias] = tensor;
+    for (const auto& segment : unit->segments()) {
+      const at::Tensor& shard = gradients ? segment->gradient_shard() : segment->shard();
+      if (!shard.defined()) continue;
+      const UnitLayout& layout = segment->layout();
+      const at::Tensor buffer = at::empty({layout.padded_numel()}, shard.options());
+      buffer.narrow(0, mesh_.shard().rank() * layout.chunk(), layout.chunk()).copy_(shard);
+      mesh_.shard().all_gather_into(buffer, unit->name())->wait();
+      if (rank_zero_only && mesh_.rank() != 0) continue;
+      for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
+        const ParameterInfo& info = layout.parameters()[i];
+        if (gradients && !segment->used(i)) continue;
+        const at::Tensor tensor =
+            buffer.narrow(0, info.offset, info.numel).view(info.shape).to(at::kCPU, at::kFloat).clone();
+        full[info.name] = tensor;
+        for (const std::string& alias : info.aliases) full[alias] = tensor;
+      }
     }
   }
   return full;
@@ -168,16 +185,16 @@ std::map<std::string, at::Tensor> ShardedModel::gather_full(bool rank_zero_only,
 void ShardedModel::load_full_state(const std::map<std::string, at::Tensor>& state) {
   const at::NoGradGuard no_grad;
   for (const auto& unit : units_) {
-    for (const ParameterInfo& info : unit->layout().parameters()) {
-      const auto found = state.find(info.name);
-      TORCH_CHECK(found != state.end(), "load_full_state: no tensor for ", info.name);
-      TORCH_CHECK(found->second.sizes() == at::IntArrayRef(info.shape), "load_full_state: ", info.name, " has shape ",
-                  found->second.sizes(), ", the model wants ", at::IntArrayRef(info.shape));
-      const Slice slice = unit->layout().slice(info, mesh_.rank());
-      if (slice.length > 0)
-        unit->shard()
-            .narrow(0, slice.shard_offset, slice.length)
-            .copy_(found->second.detach().reshape({-1}).narrow(0, slice.begin, slice.length));
+    for (const auto& segment : unit->segments()) {
+      const auto& parameters = segment->layout().parameters();
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        const ParameterInfo& info = parameters[i];
+        const auto found = state.find(info.name);
+        TORCH_CHECK(found != state.end(), "load_full_state: no tensor for ", info.name);
+        TORCH_CHECK(found->second.sizes() == at::IntArrayRef(info.shape), "load_full_state: ", info.name, " has shape ",
+                    found->second.sizes(), ", the model wants ", at::IntArrayRef(info.shape));
+        segment->store(segment->shard(), i, found->second);
+      }
     }
     unit->shard_changed();
   }
@@ -187,10 +204,16 @@ MemoryUse ShardedModel::memory() const {
   MemoryUse use;
   for (const auto& unit : units_) {
     use.shard_bytes += unit->sharded_bytes();
-    if (unit->gradient_shard().defined()) use.gradient_shard_bytes += unit->sharded_bytes();
+    for (const auto& segment : unit->segments())
+      if (segment->gradient_shard().defined())
+        use.gradient_shard_bytes += static_cast<std::int64_t>(segment->gradient_shard().nbytes());
     use.gathered_bytes_now += unit->gathered_bytes_now();
     use.unreduced_bytes_now += unit->gradient_bytes_now();
   }
+  std::set<const BufferPool*> pools{schedule_->gathered_pool().get(), schedule_->gradient_pool().get(),
+                                    schedule_->scratch_pool().get()};
+  for (const auto& unit : units_) pools.insert({unit->gathered_pool_.get(), unit->gradient_pool_.get()});
+  for (const BufferPool* pool : pools) use.pool_bytes += pool->bytes();
   use.gathered_bytes_peak = schedule_->gathered_bytes_peak();
   use.unreduced_bytes_peak = schedule_->unreduced_bytes_peak();
   return use;

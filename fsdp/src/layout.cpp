@@ -11,8 +11,8 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 
 }  // namespace
 
-UnitLayout::UnitLayout(std::vector<ParameterInfo> parameters, int world_size)
-    : parameters_(std::move(parameters)), world_size_(world_size) {
+UnitLayout::UnitLayout(std::vector<ParameterInfo> parameters, int world_size, int rank)
+    : parameters_(std::move(parameters)), world_size_(world_size), rank_(rank) {
   std::int64_t end = 0;
   for (ParameterInfo& parameter : parameters_) {
     parameter.offset = end;
@@ -21,10 +21,6 @@ UnitLayout::UnitLayout(std::vector<ParameterInfo> parameters, int world_size)
   }
   // Chunks start aligned too. So a rank's slice is aligned wherever the parameter starts inside the rank's chunk.
   chunk_ = round_up((end + world_size - 1) / world_size, kAlignment);
-}
-
-bool UnitLayout::trainable() const {
-  return std::any_of(parameters_.begin(), parameters_.end(), [](const ParameterInfo& p) { return p.trainable; });
 }
 
 Slice UnitLayout::slice(const ParameterInfo& parameter, int rank) const {

@@ -3,11 +3,36 @@
 #include <memory>
 #include <vector>
 
+#include "buffer_pool.h"
 #include "fsdp/communicator.h"
+#include "gather_stream.h"
+#include "participation.h"
 
 namespace fsdp {
 
+class Schedule;
 class Unit;
+
+/// One backward pass, from the first unit that it reaches to its end. Autograd's callback at the end owns it. So a
+/// backward that throws destroys it, and its destructor gives up what the backward has begun.
+///
+/// A backward that starts inside of another one (recompute, a gradient inside of forward) belongs to the outer one: its
+/// units leave with it at the latest.
+class Backward {
+ public:
+  explicit Backward(std::shared_ptr<Schedule> schedule) : schedule_(std::move(schedule)) {}
+  ~Backward();
+  Backward(const Backward&) = delete;
+  Backward& operator=(const Backward&) = delete;
+
+  void end();
+  /// The destructor then does nothing.
+  void forget() { ended_ = true; }
+
+ private:
+  std::shared_ptr<Schedule> schedule_;
+  bool ended_ = false;
+};
 
 /// What the units of one model share: the order in which they run, the current backward, the reduction in flight, and
 /// the bytes they occupy.
@@ -15,12 +40,19 @@ class Unit;
 /// An iteration records its forward order; the next iteration prefetches in that order. A new iteration begins when a
 /// unit that has run already runs again outside of any other unit. The backward order is the reverse of the order in
 /// which this iteration's forwards ended. A changed order costs one useless gather and never gives a wrong result.
-class Schedule {
+class Schedule : public std::enable_shared_from_this<Schedule> {
  public:
-  explicit Schedule(Communicator& communicator) : communicator_(communicator) {}
+  explicit Schedule(std::shared_ptr<Communicator> communicator)
+      : communicator_(std::move(communicator)),
+        participation_(*communicator_),
+        gathered_(std::make_shared<BufferPool>(communicator_->device())),
+        gradients_(std::make_shared<BufferPool>(communicator_->device())),
+        scratch_(std::make_shared<BufferPool>(communicator_->device())),
+        gather_stream_(communicator_->device()) {}
 
-  Communicator& communicator() { return communicator_; }
+  Communicator& communicator() { return *communicator_; }
   void add(Unit& unit) { units_.push_back(&unit); }
+  void remove(Unit& unit);
 
   bool gradient_sync() const { return gradient_sync_; }
   void set_gradient_sync(bool sync) { gradient_sync_ = sync; }
@@ -30,35 +62,63 @@ class Schedule {
   /// `recorded` says that a backward will come for this run.
   void leave_forward(Unit& unit, bool recorded);
   /// Adds `unit` to the current backward; the end of that backward leaves all added units. Returns the units to gather
-  /// next.
+  /// next. Throws c10::Error when a backward of this step has failed.
   std::vector<Unit*> enter_backward(Unit& unit);
 
   /// Lets `unit` start a reduction. Finishes the previous reduction first, so that at most one unit holds reduction
   /// buffers.
   void admit_reduction(Unit& unit);
 
+  /// Notices a backward that has failed although its object still lives, as on the threads of a GPU.
+  void settle();
+  /// Throws c10::Error when a backward has failed since start_over(): the gradients are incomplete then. `what` is the
+  /// call that needs them.
+  void check_whole(const char* what) const;
+  Participation& participation() { return participation_; }
+
+  /// Buffers of units that come and go. Units that stay gathered from forward to backward have pools of their own.
+  const std::shared_ptr<BufferPool>& gathered_pool() const { return gathered_; }
+  const std::shared_ptr<BufferPool>& gradient_pool() const { return gradients_; }
+  const std::shared_ptr<BufferPool>& scratch_pool() const { return scratch_; }
+  GatherStream& gather_stream() { return gather_stream_; }
+  /// Gives up the step: gathers, reductions, gradients and the recorded order.
+  void abandon_step();
+  /// A step begins: the gradients are gone.
+  void start_over() { failed_ = false; }
+
   void count_gathered(std::int64_t bytes);
   void count_unreduced(std::int64_t bytes);
   std::int64_t gathered_bytes_peak() const { return gathered_peak_; }
   std::int64_t unreduced_bytes_peak() const { return unreduced_peak_; }
 
-  /// Lives while a unit runs. Its destructor keeps the nesting depth right when forward throws.
+  /// Lives while a unit runs. Its destructor keeps depths right, and gives up gathered parameters when forward throws.
   class Run {
    public:
-    explicit Run(Schedule& schedule) : schedule_(schedule) { ++schedule_.depth_; }
-    ~Run() { --schedule_.depth_; }
+    Run(Schedule& schedule, Unit& unit);
+    ~Run();
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
+    void done() { done_ = true; }
 
    private:
     Schedule& schedule_;
+    Unit& unit_;
+    bool done_ = false;
   };
 
  private:
+  friend class Backward;
   void end_backward();
+  void exchange_participation();
+  void abandon_backward();
+  void abandon_forward();
   std::vector<Unit*> following(const std::vector<Unit*>& order, const Unit& unit) const;
+  void gather_only(const Unit& unit, const std::vector<Unit*>& next);
 
-  Communicator& communicator_;
+  std::shared_ptr<Communicator> communicator_;
+  Participation participation_;
+  std::shared_ptr<BufferPool> gathered_, gradients_, scratch_;
+  GatherStream gather_stream_;
   std::vector<Unit*> units_;
   bool gradient_sync_ = true;
 
@@ -66,9 +126,11 @@ class Schedule {
   std::vector<Unit*> order_;      // forward order of the last iteration, each unit once
   std::vector<Unit*> recording_;  // forward order of this iteration
   std::vector<Unit*> ended_;      // units in the order their forwards ended in this iteration, each once
+  std::vector<Unit*> ahead_;      // units that were to be gathered ahead last
   std::vector<Unit*> backward_order_;
   std::vector<Unit*> entered_;  // units that the current backward has reached
-  int graph_task_ = -1;         // autograd's number of the current backward
+  std::weak_ptr<Backward> backward_;
+  bool failed_ = false;
 
   Unit* reducing_ = nullptr;
   std::int64_t gathered_now_ = 0;

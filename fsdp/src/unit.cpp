@@ -2,114 +2,145 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
-#include <c10/core/Allocator.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
+#include "buffer_pool.h"
+#include "recorded_run.h"
 #include "schedule.h"
 
 namespace fsdp {
-namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-/// Lets an autograd node refer to a unit without keeping the unit alive.
-struct UnitLink : torch::CustomClassHolder {
-  explicit UnitLink(std::weak_ptr<Unit> u) : unit(std::move(u)) {}
-  std::weak_ptr<Unit> unit;
+/// A whole parameter on its way into a segment, with the states that belong to it.
+struct Unit::Whole {
+  at::Tensor value;
+  bool has_master = false;
+  std::map<std::string, at::Tensor> states;
 };
 
-std::int64_t storage_bytes(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<std::int64_t>(tensor.storage().nbytes()) : 0;
-}
-
-// [Note: storage] Parameters and the tensors that autograd saved of them (w, w.t()) share one StorageImpl with
-// gathered_. Freeing and refilling that StorageImpl in place does not change their versions, so autograd accepts the
-// refilled bytes.
-void free_storage(const at::Tensor& tensor) {
-  const c10::Storage& storage = tensor.storage();
-  storage.set_data_ptr_noswap(storage.allocator()->allocate(0));
-  storage.set_nbytes(0);
-}
-
-void refill_storage(const at::Tensor& tensor, std::int64_t bytes) {
-  const c10::Storage& storage = tensor.storage();
-  storage.set_data_ptr_noswap(storage.allocator()->allocate(static_cast<std::size_t>(bytes)));
-  storage.set_nbytes(static_cast<std::size_t>(bytes));
-}
-
-}  // namespace
-
-/// Identity on a run's inputs. Its backward marks the end of the run's own backward.
-struct Unit::LeaveBackward : torch::autograd::Function<Unit::LeaveBackward> {
-  static variable_list forward(AutogradContext* context, at::TensorList inputs,
-                               const c10::intrusive_ptr<UnitLink>& link) {
-    context->set_materialize_grads(false);
-    context->saved_data["unit"] = at::IValue::make_capsule(link);
-    return inputs.vec();
-  }
-
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const auto link = c10::static_intrusive_pointer_cast<UnitLink>(context->saved_data["unit"].toCapsule());
-    if (const auto unit = link->unit.lock(); unit && --unit->open_runs_ <= 0) unit->leave_backward();
-    gradients.emplace_back();  // for the link
-    return gradients;
-  }
-};
-
-Unit::Unit(std::string name, UnitLayout layout, std::vector<at::Tensor> parameters, Schedule& schedule,
-           const ShardOptions& options)
+Unit::Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::Tensor> parameters,
+           std::shared_ptr<Schedule> schedule, const ShardOptions& options)
     : name_(std::move(name)),
-      layout_(std::move(layout)),
+      infos_(std::move(infos)),
       parameters_(std::move(parameters)),
-      schedule_(schedule),
+      schedule_(std::move(schedule)),
       options_(options) {
-  const auto supported = [](at::ScalarType type) { return type == at::kFloat || type == at::kBFloat16; };
-  TORCH_CHECK(supported(options_.param_dtype) && supported(options_.reduce_dtype), "unit ", name_,
-              ": param_dtype and reduce_dtype must be float32 or bfloat16, got ", options_.param_dtype, " and ",
-              options_.reduce_dtype);
+  // A unit that stays gathered from forward to backward would take a slot from those that come and go.
+  const at::Device device = schedule_->communicator().device();
+  const bool stays = !options_.reshard_after_forward;
+  gathered_pool_ = stays ? std::make_shared<BufferPool>(device) : schedule_->gathered_pool();
+  gradient_pool_ = stays ? std::make_shared<BufferPool>(device) : schedule_->gradient_pool();
   TORCH_CHECK(options_.prefetch_depth >= 0, "unit ", name_, ": prefetch_depth ", options_.prefetch_depth,
               ": want 0 or more");
-  TORCH_CHECK(parameters_.size() == layout_.parameters().size(), "unit ", name_, ": layout of ",
-              layout_.parameters().size(), " parameters for ", parameters_.size());
-  schedule_.add(*this);
-  take_over_parameters();
-}
-
-Unit::~Unit() = default;
-
-bool Unit::shard_is_parameter() const {
-  return layout_.world_size() == 1 && options_.param_dtype == at::kFloat;
-}
-
-void Unit::take_over_parameters() {
-  const at::NoGradGuard no_grad;
-  const Communicator& communicator = schedule_.communicator();
-  const auto on_device = at::TensorOptions().device(communicator.device());
-  shard_ = at::zeros({layout_.chunk()}, on_device.dtype(at::kFloat));
-  gathered_ =
-      shard_is_parameter() ? shard_ : at::empty({layout_.padded_numel()}, on_device.dtype(options_.param_dtype));
+  TORCH_CHECK(parameters_.size() == infos_.size(), "unit ", name_, ": ", infos_.size(), " places for ",
+              parameters_.size(), " parameters");
+  std::vector<Whole> values;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    at::Tensor& parameter = parameters_[i];
-    const ParameterInfo& info = layout_.parameters()[i];
-    const Slice slice = layout_.slice(info, communicator.rank());
-    if (slice.length > 0)
-      shard_.narrow(0, slice.shard_offset, slice.length)
-          .copy_(parameter.detach().reshape({-1}).narrow(0, slice.begin, slice.length));
-    parameter.mutable_grad() = at::Tensor();
-    // The module's members and its dictionary hold this very TensorImpl. So the TensorImpl stays, and only its storage
-    // is replaced.
-    parameter.set_data(gathered_.narrow(0, info.offset, info.numel).view(info.shape).variable_data());
+    infos_[i].index = i;
+    values.push_back({parameters_[i].detach(), parameters_[i].requires_grad(), {}});
   }
-  if (shard_is_parameter()) {
-    state_ = State::kUnsharded;
-  } else {
-    free_storage(gathered_);
+  const at::NoGradGuard no_grad;
+  make_segments(values);
+  schedule_->add(*this);
+}
+
+Unit::~Unit() {
+  schedule_->remove(*this);
+}
+
+SegmentKey Unit::key_of(std::size_t parameter, bool has_master) const {
+  const bool trainable = parameters_[parameter].requires_grad();
+  const at::ScalarType dtype =
+      options_.param_dtype_of ? options_.param_dtype_of(infos_[parameter]) : options_.param_dtype;
+  for (const at::ScalarType type : {dtype, options_.reduce_dtype})
+    TORCH_CHECK(type == at::kFloat || type == at::kBFloat16, "unit ", name_, ": parameter ", infos_[parameter].name,
+                ": param_dtype and reduce_dtype must be float32 or bfloat16, got ", type);
+  return {trainable, trainable || has_master, dtype, options_.reduce_dtype};
+}
+
+void Unit::make_segments(const std::vector<Whole>& values) {
+  std::map<SegmentKey, std::vector<std::size_t>, std::greater<>> groups;  // trainable ones first
+  for (std::size_t i = 0; i < parameters_.size(); ++i) groups[key_of(i, values[i].has_master)].push_back(i);
+  segments_.clear();
+  Communicator& ranks = schedule_->communicator();
+  bool resident = true;
+  for (const auto& [key, members] : groups) {
+    std::vector<ParameterInfo> infos;
+    std::vector<at::Tensor> parameters;
+    for (const std::size_t i : members) {
+      infos.push_back(infos_[i]);
+      parameters.push_back(parameters_[i]);
+    }
+    auto segment = std::make_unique<Segment>(key, UnitLayout(std::move(infos), ranks.world_size(), ranks.rank()),
+                                             std::move(parameters), ranks, name_);
+    for (std::size_t p = 0; p < members.size(); ++p) {
+      const Whole& whole = values[members[p]];
+      segment->store(segment->shard(), p, whole.value);
+      for (const auto& [state, value] : whole.states) segment->store(segment->state(state), p, value);
+    }
+    segment->take_over_parameters();
+    resident = resident && segment->shard_is_parameter();
+    segments_.push_back(std::move(segment));
   }
+  state_ = resident ? State::kUnsharded : State::kSharded;
+  schedule_->gather_stream().mark(values_ready_);
+}
+
+std::vector<Unit::Whole> Unit::gather_values() {
+  std::vector<Whole> values(parameters_.size());
+  Communicator& ranks = schedule_->communicator();
+  for (const auto& segment : segments_) {
+    const UnitLayout& layout = segment->layout();
+    const auto gather = [&](const at::Tensor& flat) {
+      at::Tensor buffer = at::empty({layout.padded_numel()}, flat.options());
+      buffer.narrow(0, ranks.rank() * layout.chunk(), layout.chunk()).copy_(flat);
+      ranks.all_gather_into(buffer, name_)->wait();
+      return buffer;
+    };
+    const at::Tensor shards = gather(segment->shard());
+    for (const ParameterInfo& info : layout.parameters()) {
+      values[info.index].value = shards.narrow(0, info.offset, info.numel);
+      values[info.index].has_master = segment->key().has_master;
+    }
+    for (const auto& [name, flat] : segment->states()) {
+      const at::Tensor states = gather(flat);
+      for (const ParameterInfo& info : layout.parameters())
+        values[info.index].states[name] = states.narrow(0, info.offset, info.numel);
+    }
+  }
+  return values;
+}
+
+/// Moves parameters whose requires_grad has changed to their segment. While the unit holds gradients a frozen parameter
+/// waits; it gets no gradient, so the optimizer leaves it alone.
+void Unit::follow_requires_grad() {
+  bool changed = false;
+  const ParameterInfo* unfrozen = nullptr;
+  for (const auto& segment : segments_) {
+    for (std::size_t i = 0; i < segment->parameters_.size(); ++i) {
+      const bool trainable = segment->parameters_[i].requires_grad();
+      if (trainable == segment->key().trainable) continue;
+      changed = true;
+      if (trainable) unfrozen = &segment->layout().parameters()[i];
+    }
+  }
+  if (!changed) return;
+  if (has_gradient() || has_unreduced()) {
+    TORCH_CHECK(unfrozen == nullptr || !at::GradMode::is_enabled(), "unit ", name_, ": requires_grad of ",
+                unfrozen->name,
+                " was set in the middle of a step; set it before the step's first forward, after zero_grad()");
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  schedule_->participation().finish();  // it refers to the segments
+  const std::vector<Whole> values = gather_values();
+  reshard();
+  make_segments(values);
+  ++parameter_version_;
 }
 
 at::Tensor Unit::run(at::Tensor input, const std::function<at::Tensor(at::Tensor)>& forward) {
@@ -124,11 +155,44 @@ at::Tensor Unit::run(at::Tensor input, const std::function<at::Tensor(at::Tensor
 
 std::vector<at::Tensor> Unit::run_list(std::vector<at::Tensor> inputs,
                                        const std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>& forward) {
-  gather_with(schedule_.enter_forward(*this));
-  const Schedule::Run nesting(schedule_);
-  std::vector<at::Tensor> outputs = forward(link_inputs(std::move(inputs)));
-  leave_forward(outputs);
+  Schedule::Run run(*schedule_, *this);
+  const bool recompute = torch::autograd::get_current_graph_task_id() != -1;
+  if (running_ == 1 && !in_backward_ && !recompute) follow_requires_grad();
+  gather_with(schedule_->enter_forward(*this));
+  cast(inputs);
+  c10::intrusive_ptr<RecordedRun> recorded;
+  if (at::GradMode::is_enabled()) {
+    recorded = c10::make_intrusive<RecordedRun>(shared_from_this(), parameter_version_);
+    RecordedRun::link_inputs(recorded, inputs);
+  }
+  std::vector<at::Tensor> outputs = forward(std::move(inputs));
+  check_outputs(outputs);
+  bool backward_will_come = false;
+  if (recorded)
+    for (const at::Tensor& output : outputs) backward_will_come |= RecordedRun::hook_output(recorded, output);
+  schedule_->leave_forward(*this, backward_will_come);
+  run.done();
+  // A recompute stays gathered: its backward comes next.
+  if (running_ == 1 && !in_backward_ && (!backward_will_come || (options_.reshard_after_forward && !recompute)))
+    reshard();
   return outputs;
+}
+
+void Unit::cast(std::vector<at::Tensor>& inputs) const {
+  if (!options_.cast_inputs) return;
+  for (at::Tensor& input : inputs)
+    if (input.defined() && input.is_floating_point()) input = input.to(options_.param_dtype);
+}
+
+void Unit::check_outputs(const std::vector<at::Tensor>& outputs) const {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const at::Tensor& output = outputs[i];
+    if (!output.defined() || !output.has_storage()) continue;
+    for (const auto& segment : segments_)
+      TORCH_CHECK(!output.is_alias_of(segment->gathered_), "unit ", name_, ": output ", i,
+                  " of run() is a parameter or a view of one, and parameters are freed after the run; return a copy, "
+                  "such as parameter.clone()");
+  }
 }
 
 void Unit::gather_with(const std::vector<Unit*>& next) {
@@ -141,73 +205,147 @@ void Unit::gather_with(const std::vector<Unit*>& next) {
   }
 }
 
-std::vector<at::Tensor> Unit::link_inputs(std::vector<at::Tensor> inputs) {
-  // A run without an input to link counts too. Its backward may still be to come when the backward of a later run is
-  // over. So the unit stays gathered until the end of the whole backward.
-  if (at::GradMode::is_enabled()) ++open_runs_;
-  std::vector<at::Tensor> linked;
-  std::vector<std::size_t> places;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    at::Tensor& input = inputs[i];
-    if (!input.defined()) continue;
-    if (options_.cast_inputs && input.is_floating_point()) input = input.to(options_.param_dtype);
-    if (!at::GradMode::is_enabled() || !input.requires_grad()) continue;
-    linked.push_back(input);
-    places.push_back(i);
+/// Counts the runs that the current backward will end. `reached` is one of them.
+void Unit::await_runs(const RecordedRun& reached) {
+  const int task = torch::autograd::get_current_graph_task_id();
+  const auto* nodes = torch::autograd::get_current_graph_task_nodes_in_graph();
+  if (task == awaiting_task_) return;
+  awaiting_task_ = task;
+  for (RecordedRun* run : recorded_) {
+    if (run->awaited || run->left_in_task == task) continue;
+    if (run != &reached && (nodes == nullptr || !run->is_in(*nodes))) continue;
+    if (run->last_node == nullptr) {
+      ends_unseen_ = true;
+    } else {
+      run->awaited = true;
+      ++awaited_;
+    }
   }
-  if (linked.empty()) return inputs;
-  linked = LeaveBackward::apply(at::TensorList(linked), c10::make_intrusive<UnitLink>(weak_from_this()));
-  for (std::size_t i = 0; i < places.size(); ++i) inputs[places[i]] = std::move(linked[i]);
-  return inputs;
 }
 
-void Unit::leave_forward(const std::vector<at::Tensor>& outputs) {
-  bool backward_will_come = false;
-  for (const at::Tensor& output : outputs) {
-    if (!at::GradMode::is_enabled() || !output.defined() || !output.requires_grad()) continue;
-    backward_will_come = true;
-    output.register_hook([self = weak_from_this()](const at::Tensor&) {
-      if (const auto unit = self.lock()) unit->enter_backward();
-    });
-  }
-  schedule_.leave_forward(*this, backward_will_come);
-  if (options_.reshard_after_forward || !backward_will_come) reshard();
-}
-
-void Unit::enter_backward() {
+void Unit::enter_run(RecordedRun& run) {
+  TORCH_CHECK(run.parameter_version == parameter_version_, "unit ", name_,
+              ": backward of a forward that ran before the unit's parameters changed (optimizer step, load, or another "
+              "requires_grad); run the forward again after the change");
+  await_runs(run);
   if (in_backward_) return;
   in_backward_ = true;
-  gather_with(schedule_.enter_backward(*this));
-  if (layout_.trainable()) lay_gradients();
+  gather_with(schedule_->enter_backward(*this));
+  lay_gradients();
+}
+
+void Unit::lay_gradients() {
+  // The same backward may enter the unit twice. Autograd must not add to a buffer that is being sent.
+  finish_reduce();
+  const at::NoGradGuard no_grad;
+  const std::int64_t before = gradient_bytes_now();
+  const auto wanted = [](const Segment& s) { return s.key().trainable && !s.has_gradients_ ? s.gradient_bytes() : 0; };
+  std::vector<c10::DataPtr> memory = take(*gradient_pool_, wanted);
+  for (std::size_t i = 0; i < segments_.size(); ++i)
+    if (segments_[i]->key().trainable) segments_[i]->lay_gradients(std::move(memory[i]));
+  schedule_->count_unreduced(gradient_bytes_now() - before);
+}
+
+/// One slot, divided among the segments. Segments that want 0 bytes get no memory.
+std::vector<c10::DataPtr> Unit::take(BufferPool& pool,
+                                     const std::function<std::int64_t(const Segment&)>& wanted) const {
+  constexpr std::int64_t kCacheLine = 64;
+  std::vector<std::int64_t> begin;
+  std::int64_t bytes = 0;
+  for (const auto& segment : segments_) {
+    begin.push_back(bytes);
+    bytes += (wanted(*segment) + kCacheLine - 1) / kCacheLine * kCacheLine;
+  }
+  std::vector<c10::DataPtr> memory(segments_.size());
+  if (bytes == 0) return memory;
+  const auto lease = pool.take(bytes);
+  for (std::size_t i = 0; i < segments_.size(); ++i)
+    if (wanted(*segments_[i]) > 0) memory[i] = lease->part(begin[i]);
+  return memory;
+}
+
+void Unit::leave_run(RecordedRun& run) {
+  run.left_in_task = torch::autograd::get_current_graph_task_id();
+  if (run.awaited) --awaited_;
+  run.awaited = false;
+  if (awaited_ == 0 && !ends_unseen_) leave_backward();
 }
 
 void Unit::leave_backward() {
   if (!in_backward_) return;
-  in_backward_ = false;
-  reshard();
-  if (layout_.trainable() && schedule_.gradient_sync()) start_reduce();
+  in_backward_ = ends_unseen_ = false;
+  awaited_ = 0;
+  awaiting_task_ = -1;
+  for (RecordedRun* run : recorded_) run->awaited = false;
+  release();
+  const at::NoGradGuard no_grad;
+  for (const auto& segment : segments_) segment->fold_gradients();
+  if (schedule_->gradient_sync()) start_reduce();
+}
+
+bool Unit::has_unreduced() const {
+  return std::any_of(segments_.begin(), segments_.end(), [](const auto& s) { return s->has_gradients_; });
+}
+
+bool Unit::has_gradient() const {
+  return std::any_of(segments_.begin(), segments_.end(), [](const auto& s) { return s->gradient_shard_.defined(); });
 }
 
 void Unit::reduce_left_over() {
-  if (gradients_.defined() && !reducing_) start_reduce();
+  const at::NoGradGuard no_grad;
+  start_reduce();
 }
 
 void Unit::end_backward() {
-  open_runs_ = 0;
-  reshard();  // the unit may have been gathered ahead for a backward that did not come
-  for (std::size_t i = 0; i < parameters_.size() && !gradients_.defined(); ++i)
-    TORCH_CHECK(!parameters_[i].grad().defined(), "unit ", name_, ": the gradient of ", layout_.parameters()[i].name,
-                " came after the unit's backward had ended; use the parameter only inside the unit's run()");
+  release();  // the unit may have been gathered ahead for a backward that did not come
+  for (const auto& segment : segments_)
+    for (std::size_t i = 0; i < segment->parameters_.size() && !segment->has_gradients_; ++i)
+      TORCH_CHECK(!segment->parameters_[i].grad().defined(), "unit ", name_, ": the gradient of ",
+                  segment->layout().parameters()[i].name,
+                  " came after the unit's backward had ended; use the parameter only inside the unit's run()");
+}
+
+/// Frees the gathered parameters unless a run or a backward needs them.
+void Unit::release() {
+  if (running_ == 0 && !in_backward_) reshard();
+}
+
+/// release() after a failure, which may have broken the all-gather.
+void Unit::discard_gathered() {
+  if (state_ == State::kGathering && running_ == 0 && !in_backward_) {
+    for (const auto& segment : segments_) {
+      try {
+        segment->wait_unsharded();
+      } catch (const std::exception&) {
+        // The failure that is under way tells more. The bytes are dropped.
+      }
+    }
+    state_ = State::kUnsharded;
+  }
+  release();
+}
+
+/// Gives up what a backward has begun, and all gradients.
+void Unit::abandon() {
+  in_backward_ = ends_unseen_ = false;
+  awaited_ = 0;
+  awaiting_task_ = -1;
+  for (RecordedRun* run : recorded_) run->awaited = false;
+  discard_gathered();
+  for (const auto& segment : segments_) segment->discard_reduction();
+  zero_grad();
 }
 
 void Unit::unshard() {
   if (state_ != State::kSharded) return;
   const at::NoGradGuard no_grad;
-  refill_storage(gathered_, unsharded_bytes());
-  schedule_.count_gathered(unsharded_bytes());
-  Communicator& communicator = schedule_.communicator();
-  gathered_.narrow(0, communicator.rank() * layout_.chunk(), layout_.chunk()).copy_(shard_);
-  gathering_ = communicator.all_gather_into(gathered_);
+  schedule_->gather_stream().run(values_ready_, [this] {
+    const auto wanted = [](const Segment& s) { return s.shard_is_parameter() ? 0 : s.unsharded_bytes(); };
+    std::vector<c10::DataPtr> memory = take(*gathered_pool_, wanted);
+    for (std::size_t i = 0; i < segments_.size(); ++i) segments_[i]->unshard(std::move(memory[i]));
+    schedule_->gather_stream().mark(gather_begun_);
+  });
+  schedule_->count_gathered(gathered_bytes_now());
   state_ = State::kGathering;
   ++gathers_;
 }
@@ -215,98 +353,79 @@ void Unit::unshard() {
 void Unit::wait_unsharded() {
   if (state_ == State::kSharded) unshard();
   if (state_ == State::kUnsharded) return;
-  gathering_->wait();
-  gathering_.reset();
+  schedule_->gather_stream().wait_for(gather_begun_);
+  for (const auto& segment : segments_) segment->wait_unsharded();
   state_ = State::kUnsharded;
 }
 
 void Unit::reshard() {
-  if (state_ == State::kSharded || shard_is_parameter()) return;
+  if (state_ == State::kSharded) return;
   wait_unsharded();
-  free_storage(gathered_);
-  schedule_.count_gathered(-unsharded_bytes());
-  state_ = State::kSharded;
+  const std::int64_t bytes = gathered_bytes_now();
+  bool resident = true;
+  for (const auto& segment : segments_) {
+    segment->reshard();
+    resident = resident && segment->shard_is_parameter();
+  }
+  schedule_->count_gathered(-bytes);
+  if (!resident) state_ = State::kSharded;
 }
 
 void Unit::shard_changed() {
+  ++parameter_version_;
+  schedule_->gather_stream().mark(values_ready_);
   reshard();
 }
 
-/// Gives the parameters zeroed gradients, which are views of the reduction's input. Autograd adds to them in place.
-/// With one rank in fp32 that buffer is the gradient shard itself.
-void Unit::lay_gradients() {
-  // The same backward may enter the unit twice. Autograd must not add to a buffer that is being sent.
-  finish_reduce();
-  if (!gradients_.defined()) {
-    const auto on_device = at::TensorOptions().device(shard_.device());
-    gradients_ = at::zeros({layout_.padded_numel()}, on_device.dtype(options_.reduce_dtype));
-    schedule_.count_unreduced(gradient_bytes_now());
-  }
-  const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const ParameterInfo& info = layout_.parameters()[i];
-    if (info.trainable) parameters_[i].mutable_grad() = gradients_.narrow(0, info.offset, info.numel).view(info.shape);
-  }
-}
-
 void Unit::start_reduce() {
-  if (gradient_shard_is_buffer()) {
-    gradient_shard_ = gradients_;
-    return;
-  }
-  schedule_.admit_reduction(*this);
-  for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
-  const at::NoGradGuard no_grad;
-  reduced_ = layout_.world_size() == 1 ? gradients_ : at::empty({layout_.chunk()}, gradients_.options());
-  reducing_ = schedule_.communicator().reduce_scatter(gradients_, reduced_);
+  if (!has_unreduced()) return;
+  schedule_->admit_reduction(*this);
+  for (const auto& segment : segments_)
+    if (segment->has_gradients_ && !segment->reducing_) segment->start_reduce(*schedule_->scratch_pool());
 }
 
 void Unit::finish_reduce() {
-  if (!reducing_) return;
   const at::NoGradGuard no_grad;
-  reducing_->wait();
-  reducing_.reset();
-  const at::Tensor mean = reduced_.to(at::kFloat).div_(layout_.world_size());
-  if (gradient_shard_.defined()) {
-    gradient_shard_.add_(mean);
-  } else {
-    gradient_shard_ = mean;
-  }
-  reduced_ = at::Tensor();
-  free_gradients();
-}
-
-bool Unit::gradient_shard_is_buffer() const {
-  return layout_.world_size() == 1 && options_.reduce_dtype == at::kFloat;
-}
-
-void Unit::free_gradients() {
-  schedule_.count_unreduced(-gradient_bytes_now());
-  gradients_ = at::Tensor();
+  const std::int64_t before = gradient_bytes_now();
+  for (const auto& segment : segments_) segment->finish_reduce();
+  schedule_->count_unreduced(gradient_bytes_now() - before);
 }
 
 void Unit::zero_grad() {
   finish_reduce();
-  in_backward_ = false;  // still true after a backward that threw
-  for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
-  gradient_shard_ = at::Tensor();
-  if (gradients_.defined()) free_gradients();
+  const std::int64_t before = gradient_bytes_now();
+  for (const auto& segment : segments_) segment->drop_gradients();
+  schedule_->count_unreduced(-before);
+}
+
+std::int64_t Unit::numel() const {
+  std::int64_t sum = 0;
+  for (const auto& segment : segments_) sum += segment->layout().numel();
+  return sum;
 }
 
 std::int64_t Unit::sharded_bytes() const {
-  return storage_bytes(shard_);
+  std::int64_t sum = 0;
+  for (const auto& segment : segments_) sum += static_cast<std::int64_t>(segment->shard().nbytes());
+  return sum;
 }
 
 std::int64_t Unit::unsharded_bytes() const {
-  return layout_.padded_numel() * static_cast<std::int64_t>(c10::elementSize(options_.param_dtype));
+  std::int64_t sum = 0;
+  for (const auto& segment : segments_) sum += segment->unsharded_bytes();
+  return sum;
 }
 
 std::int64_t Unit::gathered_bytes_now() const {
-  return shard_is_parameter() ? 0 : storage_bytes(gathered_);
+  std::int64_t sum = 0;
+  for (const auto& segment : segments_) sum += segment->gathered_bytes_now();
+  return sum;
 }
 
 std::int64_t Unit::gradient_bytes_now() const {
-  return gradient_shard_is_buffer() ? 0 : storage_bytes(gradients_);
+  std::int64_t sum = 0;
+  for (const auto& segment : segments_) sum += segment->gradient_bytes_now();
+  return sum;
 }
 
 }  // namespace fsdp

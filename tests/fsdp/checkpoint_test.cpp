@@ -242,9 +242,9 @@ TEST_F(Checkpoint, WithoutStepsOfEachParameterGoesByThoseOfTheOptimizer) {
   run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
     Trainer trainer(mesh);
     ASSERT_TRUE(Checkpointer(trainer.sharded, *trainer.optimizer, options()).load_latest());
-    const auto& parameters = trainer.sharded.units()[1]->layout().parameters();
-    for (std::size_t p = 0; p < parameters.size(); ++p)
-      EXPECT_EQ(trainer.optimizer->steps(1, p), parameters[p].trainable ? 3 : 0) << parameters[p].name;
+    for (const auto& segment : trainer.sharded.units()[1]->segments())
+      for (const auto& parameter : segment->layout().parameters())
+        EXPECT_EQ(trainer.optimizer->steps(1, parameter.index), segment->key().trainable ? 3 : 0) << parameter.name;
   });
 }
 

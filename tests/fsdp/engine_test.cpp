@@ -56,7 +56,8 @@ TEST(OneRank, IsBitwiseEqualToTheUnshardedModel) {
       EXPECT_TRUE(at::equal(trainer.model->named_parameters()[item.key()], item.value())) << item.key();
     EXPECT_EQ(mesh.shard().collectives(), 0);
     EXPECT_EQ(trainer.sharded.memory().gathered_bytes_peak, 0);
-    EXPECT_EQ(trainer.model->embedding.const_data_ptr(), trainer.sharded.units().back()->shard().const_data_ptr())
+    EXPECT_EQ(trainer.model->embedding.const_data_ptr(),
+              trainable_part(*trainer.sharded.units().back()).shard().const_data_ptr())
         << "the shard is the parameter";
   });
 }
@@ -128,7 +129,7 @@ TEST(EveryWorldSize, AccumulatingWithoutSynchronisationEqualsTheBigBatch) {
         for (int micro = 0; micro < parts; ++micro) {
           trainer.sharded.set_requires_gradient_sync(micro + 1 == parts);
           trainer.accumulate(part_of(tokens_of(step), micro, parts), 1.0 / parts);
-          for (const auto& unit : trainer.sharded.units()) reduced += unit->gradient_shard().defined();
+          for (const auto& unit : trainer.sharded.units()) reduced += unit->has_gradient();
         }
         trainer.optimizer->step(1e-2);
         trainer.sharded.zero_grad();
@@ -186,7 +187,7 @@ TEST(OneRank, ANormThatIsNotFiniteIsReportedAndNothingScaled) {
   run_ranks(1, [](fsdp::DeviceMesh& mesh) {
     Trainer trainer(mesh);
     trainer.accumulate(tokens_of(0));
-    const at::Tensor gradient = trainer.sharded.units()[0]->gradient_shard();
+    const at::Tensor gradient = trainable_part(*trainer.sharded.units()[0]).gradient_shard();
     gradient[0] = std::nan("");
     const double second = gradient[1].item<double>();
     EXPECT_TRUE(std::isnan(trainer.sharded.clip_grad_norm(1e-3)));
@@ -226,8 +227,8 @@ TEST(EveryWorldSize, TrainInBf16WithFp32MastersAndReduction) {
       for (int step = 0; step < kSteps; ++step)
         EXPECT_THAT(relative(trainer.step(step), reference.step(step)), Le(tolerance)) << "step " << step;
       for (const auto& unit : trainer.sharded.units()) {
-        EXPECT_EQ(unit->shard().scalar_type(), at::kFloat);
-        EXPECT_EQ(unit->unsharded_bytes(), unit->layout().padded_numel() * 2);
+        EXPECT_EQ(trainable_part(*unit).shard().scalar_type(), at::kFloat);
+        EXPECT_EQ(unit->unsharded_bytes(), chunk_of(*unit) * mesh.world_size() * 2);
       }
       const at::Tensor up = trainer.sharded.gather_full_state().at("block0.up");
       EXPECT_FALSE(at::equal(up, up.to(at::kBFloat16).to(at::kFloat))) << "the master keeps what bf16 would lose";
@@ -247,7 +248,7 @@ TEST(Reduction, MayTravelInBf16) {
       options.reduce_dtype = at::kBFloat16;
       Trainer trainer(mesh, options);
       trainer.accumulate(tokens_of(0));
-      EXPECT_EQ(trainer.sharded.units()[0]->gradient_shard().scalar_type(), at::kFloat);
+      EXPECT_EQ(trainable_part(*trainer.sharded.units()[0]).gradient_shard().scalar_type(), at::kFloat);
       const auto gradients = trainer.sharded.gather_full_gradients();
       EXPECT_THAT(distance(gradients.at("block0.up"), reference.model->blocks[0]->up.grad()), Le(2e-2));
     });
@@ -274,8 +275,7 @@ TEST(SeveralRanks, FreeParametersAfterForwardAndGatherThemInBackward) {
         EXPECT_EQ(units.back()->gathers(), iteration + 1) << "the root stays gathered until backward";
       }
       EXPECT_EQ(units[0]->state(), fsdp::Unit::State::kSharded);
-      EXPECT_EQ(trainer.sharded.memory().shard_bytes,
-                (units.back()->layout().chunk() + 3 * units[0]->layout().chunk()) * 4);
+      EXPECT_EQ(trainer.sharded.memory().shard_bytes, (chunk_of(*units.back()) + 3 * chunk_of(*units[0])) * 4);
     });
   }
 }
@@ -338,9 +338,12 @@ TEST(EveryWorldSize, CountTheBytesThatTravel) {
       trainer.model->forward(tokens_of(0)).backward();
       const std::int64_t others = mesh.world_size() - 1;
       std::int64_t want = 0;
-      for (std::size_t i = 0; i < units.size(); ++i)
-        want +=
-            units[i]->layout().chunk() * 4 * others * (i + 1 == units.size() ? 2 : 3);  // gathers plus one reduction
+      for (std::size_t i = 0; i < units.size(); ++i) {
+        const std::int64_t gathers = i + 1 == units.size() ? 1 : 2;
+        want += chunk_of(*units[i]) * 4 * others * gathers;
+        want += trainable_part(*units[i]).layout().chunk() * 4 * others;  // one reduction, of what trains
+        want += static_cast<std::int64_t>(trainable_part(*units[i]).layout().parameters().size()) * others;
+      }
       EXPECT_EQ(mesh.wire_bytes() - before, want);
     });
   }
@@ -640,7 +643,7 @@ TEST(FullyShard, MakesAUnitWithoutParametersFromAModuleWhoseChildrenHaveAll) {
     fsdp::ShardedModel sharded(module, mesh);
     const auto left = sharded.fully_shard(module->left);
     const auto root = sharded.fully_shard(module);
-    EXPECT_EQ(root->layout().padded_numel(), 0);
+    EXPECT_TRUE(root->segments().empty());
     const at::Tensor x = at::ones({4}).requires_grad_();
     root->run(x,
               [&](at::Tensor in) {

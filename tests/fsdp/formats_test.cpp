@@ -142,7 +142,7 @@ fsdp::ParameterInfo parameter(const std::string& name, std::int64_t numel) {
 TEST(Layout, SplitsEveryElementToExactlyOneRank) {
   for (const int world_size : {1, 2, 3, 4, 7, 64}) {
     const fsdp::UnitLayout layout({parameter("a", 100), parameter("b", 3), parameter("c", 1000), parameter("d", 0)},
-                                  world_size);
+                                  world_size, 0);
     EXPECT_EQ(layout.numel(), 1103);
     EXPECT_EQ(layout.padded_numel(), layout.chunk() * world_size);
     for (const fsdp::ParameterInfo& info : layout.parameters()) {
@@ -162,11 +162,11 @@ TEST(Layout, SplitsEveryElementToExactlyOneRank) {
 }
 
 TEST(Layout, LeavesLastRanksEmptyWhenThereIsTooLittle) {
-  const fsdp::UnitLayout layout({parameter("bias", 3)}, 4);
+  const fsdp::UnitLayout layout({parameter("bias", 3)}, 4, 0);
   EXPECT_EQ(layout.chunk(), fsdp::UnitLayout::kAlignment);
   EXPECT_EQ(layout.slice(layout.parameters()[0], 0).length, 3);
   EXPECT_EQ(layout.slice(layout.parameters()[0], 3).length, 0);
-  EXPECT_EQ(fsdp::UnitLayout({}, 4).padded_numel(), 0);
+  EXPECT_EQ(fsdp::UnitLayout({}, 4, 0).padded_numel(), 0);
 }
 
 // Safetensors.

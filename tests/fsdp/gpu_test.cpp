@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 
 #include "fsdp/checkpoint.h"
+#include "fsdp/transport.h"
 #include "ranks.h"
 #include "small_model.h"
 #include "temporary_folder.h"
-#include "transport.h"
 
 namespace {
 
@@ -27,7 +27,7 @@ void expect_training_equals_reference(int world_size, const fsdp::ShardOptions& 
   ASSERT_LT(truth.back(), 0.8 * truth.front()) << "the reference must learn, or equality says little";
   run_gpu_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
     Trainer trainer(mesh, options);
-    EXPECT_TRUE(trainer.sharded.units()[0]->shard().is_cuda());
+    EXPECT_TRUE(trainable_part(*trainer.sharded.units()[0]).shard().is_cuda());
     for (int step = 0; step < kSteps; ++step)
       EXPECT_THAT(relative(trainer.step(step), truth[step]), Le(kLossTolerance)) << "step " << step;
     const auto state = trainer.sharded.gather_full_state();
@@ -89,8 +89,8 @@ TEST_F(Gpu, NcclCarriesEveryCollectiveInAWorldOfOne) {
   const auto nccl = fsdp::make_nccl_transport(store, {0, 1, std::chrono::seconds(60), ""});
   const at::Tensor numbers = at::arange(8, at::TensorOptions(at::kFloat).device(at::kCUDA));
   at::Tensor buffer = numbers.clone(), output = at::zeros_like(numbers);
-  nccl->all_gather_into(buffer)->wait();
-  nccl->reduce_scatter(buffer, output)->wait();
+  nccl->all_gather_into(buffer, {})->wait();
+  nccl->reduce_scatter(buffer, output, {})->wait();
   EXPECT_TRUE(at::equal(output, numbers));
   nccl->all_reduce(output, fsdp::Reduction::kSum);
   nccl->all_reduce(output, fsdp::Reduction::kMax);

@@ -102,6 +102,18 @@ inline Wrap wrapper(std::shared_ptr<fsdp::Unit> unit) {
   };
 }
 
+/// The segment of a unit whose parameters train.
+inline fsdp::Segment& trainable_part(const fsdp::Unit& unit) {
+  return *unit.segments().front();
+}
+
+/// Elements of one rank's shard of a unit.
+inline std::int64_t chunk_of(const fsdp::Unit& unit) {
+  std::int64_t chunk = 0;
+  for (const auto& segment : unit.segments()) chunk += segment->layout().chunk();
+  return chunk;
+}
+
 /// One rank's sharded copy of the model with its optimizer.
 struct Trainer {
   explicit Trainer(fsdp::DeviceMesh& m, fsdp::ShardOptions options = {}, std::uint64_t seed = 7,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace fsdp {
 
@@ -42,12 +43,16 @@ class Communicator {
 
   /// Starts an all-gather in place. `buffer` is contiguous [world_size * chunk]. The caller has filled this rank's
   /// part, [rank * chunk, (rank + 1) * chunk); the all-gather writes the other parts.
-  std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer);
+  /// `whose` says whose bytes these are, such as a unit's name. Ranks that call with another `whose`, kind or size at
+  /// this point never exchange bytes: their calls throw when the timeout has passed, and the text names `whose`. The
+  /// characters of `whose` must outlive the Pending.
+  std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view whose = {});
 
   /// Starts a reduce-scatter. `input` is contiguous [world_size * chunk] and stays unchanged. `output` is contiguous
   /// [chunk] of the same dtype and receives the sum over ranks of part `rank`. The order of the sum is fixed, so equal
-  /// inputs give equal bits.
-  std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output);
+  /// inputs give equal bits. `whose` as in all_gather_into().
+  std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
+                                          std::string_view whose = {});
 
   /// Reduces `tensor` in place over all ranks and waits.
   void all_reduce(at::Tensor& tensor, Reduction reduction = Reduction::kSum);

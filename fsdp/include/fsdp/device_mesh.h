@@ -62,6 +62,10 @@ class DeviceMesh {
   /// Otherwise Gloo's write to a dead peer would end this process.
   DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const MeshOptions& options = {});
 
+  /// A mesh of one axis over a given transport, such as a transport of a test. `transport` may be null when
+  /// `world_size` is 1. Of `options` only axis and device count. Throws c10::Error for a rank outside the world.
+  DeviceMesh(int rank, int world_size, std::unique_ptr<Transport> transport, const MeshOptions& options = {});
+
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
   c10::Device device() const { return options_.device; }
@@ -69,6 +73,8 @@ class DeviceMesh {
   /// The axis that parameters are sharded along.
   Communicator& shard() { return *axes_.front().communicator; }
   const Communicator& shard() const { return *axes_.front().communicator; }
+  /// shard() for those that may outlive the mesh.
+  const std::shared_ptr<Communicator>& shared_shard() const { return axes_.front().communicator; }
   /// The axis with that name. Throws c10::Error listing the existing names.
   Communicator& axis(std::string_view name);
 
@@ -78,8 +84,11 @@ class DeviceMesh {
  private:
   struct Axis {
     std::string name;
-    std::unique_ptr<Communicator> communicator;
+    std::shared_ptr<Communicator> communicator;
   };
+
+  void check_rank() const;
+  void add_axis(std::unique_ptr<Transport> transport);
 
   int rank_;
   int world_size_;

@@ -15,12 +15,13 @@ namespace fsdp {
 /// Bytes on this rank. "now" and "peak" count what the engine itself allocates: gathered parameters and unreduced
 /// gradients, not activations.
 struct MemoryUse {
-  std::int64_t shard_bytes = 0;           // fp32 masters, padding included
+  std::int64_t shard_bytes = 0;           // fp32 masters and frozen values, padding included
   std::int64_t gradient_shard_bytes = 0;  // reduced gradients
   std::int64_t gathered_bytes_now = 0;
   std::int64_t gathered_bytes_peak = 0;
   std::int64_t unreduced_bytes_now = 0;  // gradients before or during reduction
   std::int64_t unreduced_bytes_peak = 0;
+  std::int64_t pool_bytes = 0;  // memory for gathered parameters and unreduced gradients, in use or not
 };
 
 /// A module whose parameters are sharded over a mesh. Holds the units in the order they were made, and offers what
@@ -64,11 +65,20 @@ class ShardedModel {
   /// Drops all gradients.
   void zero_grad();
 
+  /// Gives up the current step after a forward or backward that threw: parameters that are still gathered, collectives
+  /// under way, and all gradients. The weights stay, and the next step begins anew. Not collective, but every rank must
+  /// give up the same step. A forward that throws has already freed what it gathered. A backward that throws has also
+  /// dropped the gradients; until abandon_step() or zero_grad() the next backward, clip_grad_norm() and step() throw.
+  void abandon_step();
+  /// Waits until Segment::used() is known. An optimizer calls it first. Throws c10::Error when a backward of this step
+  /// threw. `what` names the caller.
+  void complete_gradients(const char* what) const;
+
   /// Every parameter in fp32, with its full shape, on the CPU. The map has an entry for each name and each alias; tied
   /// names share one tensor. Needs memory for the whole model. Collective. With `rank_zero_only` the map is empty on
   /// the other ranks.
   std::map<std::string, at::Tensor> gather_full_state(bool rank_zero_only = false);
-  /// The reduced gradients, in the same form. Units without a gradient are left out.
+  /// The reduced gradients, in the same form. Parameters that took part in no backward are left out.
   std::map<std::string, at::Tensor> gather_full_gradients(bool rank_zero_only = false);
   /// Copies this rank's slices out of full tensors. Throws c10::Error for a missing name or a different shape. Names
   /// that the model does not have are ignored. Not collective.
@@ -84,7 +94,7 @@ class ShardedModel {
 
   std::shared_ptr<torch::nn::Module> root_;
   DeviceMesh& mesh_;
-  std::unique_ptr<Schedule> schedule_;
+  std::shared_ptr<Schedule> schedule_;
   std::vector<std::shared_ptr<Unit>> units_;
 };
 

@@ -13,11 +13,10 @@ struct ParameterInfo {
   std::vector<std::string> aliases;
   std::vector<std::int64_t> shape;
   std::int64_t numel = 0;
-  /// Index of the first element in the unit's flat buffer, a multiple of UnitLayout::kAlignment.
+  /// Index of the first element in the segment's flat buffer, a multiple of UnitLayout::kAlignment.
   std::int64_t offset = 0;
-  /// The value of requires_grad at the call of fully_shard(). Frozen parameters are gathered, but get no gradient and
-  /// no update.
-  bool trainable = true;
+  /// The parameter's place among all parameters of its unit. It never changes.
+  std::size_t index = 0;
 };
 
 /// The part of one parameter that one rank owns: elements [begin, begin + length) of the flattened parameter. The part
@@ -28,7 +27,7 @@ struct Slice {
   std::int64_t shard_offset = 0;
 };
 
-/// How a unit's parameters lie in one flat buffer, and how ranks divide the buffer. Pure arithmetic.
+/// How a segment's parameters lie in one flat buffer, and how ranks divide the buffer. Pure arithmetic.
 ///
 /// Parameters follow each other in row-major order. Each parameter starts at a multiple of kAlignment elements. Padding
 /// at the end makes the buffer world_size equal chunks, so a plain all-gather of chunks gives the parameters without
@@ -39,8 +38,8 @@ class UnitLayout {
   static constexpr std::int64_t kAlignment = 32;
 
   UnitLayout() = default;
-  /// Fills in the offsets of `parameters`.
-  UnitLayout(std::vector<ParameterInfo> parameters, int world_size);
+  /// Fills in the offsets of `parameters`. `rank` is this rank's place among those that share the buffer.
+  UnitLayout(std::vector<ParameterInfo> parameters, int world_size, int rank);
 
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
   int world_size() const { return world_size_; }
@@ -50,13 +49,15 @@ class UnitLayout {
   std::int64_t padded_numel() const { return chunk_ * world_size_; }
   /// Elements without padding.
   std::int64_t numel() const { return numel_; }
-  bool trainable() const;
 
+  /// The part that this rank owns.
+  Slice own(const ParameterInfo& parameter) const { return slice(parameter, rank_); }
   Slice slice(const ParameterInfo& parameter, int rank) const;
 
  private:
   std::vector<ParameterInfo> parameters_;
   int world_size_ = 1;
+  int rank_ = 0;
   std::int64_t chunk_ = 0;
   std::int64_t numel_ = 0;
 };

@@ -1,22 +1,25 @@
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "fsdp/communicator.h"
-#include "fsdp/layout.h"
+#include "fsdp/segment.h"
 
 namespace fsdp {
 
 /// How one unit is sharded. Every rank must pass the same options.
 struct ShardOptions {
-  /// The dtype of forward, backward and the all-gather: kFloat or kBFloat16. The shard stays the fp32 master either
-  /// way.
+  /// The dtype of forward, backward and the all-gather: kFloat or kBFloat16. The shard of a trainable parameter stays
+  /// the fp32 master either way. A parameter that never trains is kept in this dtype.
   at::ScalarType param_dtype = at::kFloat;
+  /// Gives single parameters another dtype than param_dtype, such as fp32 norms beside bf16 matrices. Null: none.
+  std::function<at::ScalarType(const ParameterInfo&)> param_dtype_of;
   /// The dtype in which gradients are accumulated and reduced: kFloat or kBFloat16. The sharded gradient is fp32 either
   /// way.
   at::ScalarType reduce_dtype = at::kFloat;
@@ -32,6 +35,7 @@ struct ShardOptions {
   bool cast_inputs = true;
 };
 
+struct RecordedRun;
 class Schedule;
 
 /// Parameters gathered and reduced together: one FSDP unit.
@@ -40,8 +44,11 @@ class Schedule;
 ///   kSharded     this rank holds only its chunk. The parameters' storage has 0 bytes; reading a parameter crashes, as
 ///                in PyTorch.
 ///   kGathering   the all-gather has been started.
-///   kUnsharded   the parameters are views of the gathered buffer.
-/// With one rank in fp32 the shard *is* the parameters' storage. The unit is then always kUnsharded and copies nothing.
+///   kUnsharded   the parameters are views of gathered buffers.
+/// The parameters lie in segments, one for each combination of dtype and trainability; see SegmentKey. A change of
+/// requires_grad moves parameters to another segment at the next run() outside of a step: that is when the unit holds
+/// no gradient. The move gathers the unit's values and states once, so every rank must change the same parameters. With
+/// one rank in fp32 the shard *is* the parameters' storage. The unit is then always kUnsharded and copies nothing.
 ///
 /// [Note: unit lifetime] A unit goes through one iteration like this:
 ///   1. run() gathers the parameters (unless they were prefetched), calls forward, and frees the parameters.
@@ -52,6 +59,9 @@ class Schedule;
 ///   4. The reduce-scatter is finished at the end of the whole backward at the latest.
 /// The sharded gradient is the *mean* over ranks. Further backward passes add to it until zero_grad().
 ///
+/// A run whose graph is dropped, a run without grad, and a backward inside of a backward (recompute that calls run()
+/// again) are fine. A forward or backward that throws leaves nothing gathered; see ShardedModel::abandon_step().
+///
 /// Gradients of backward passes without synchronisation stay unsharded, in reduce_dtype. The first backward with
 /// synchronisation reduces them once, even in units that it does not reach.
 ///
@@ -60,9 +70,9 @@ class Unit : public std::enable_shared_from_this<Unit> {
  public:
   enum class State { kSharded, kGathering, kUnsharded };
 
-  /// `parameters` correspond to layout.parameters(). The unit takes over their storage. Use fully_shard() instead.
-  Unit(std::string name, UnitLayout layout, std::vector<at::Tensor> parameters, Schedule& schedule,
-       const ShardOptions& options);
+  /// `parameters` correspond to `infos`. The unit takes over their storage. Use fully_shard() instead.
+  Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::Tensor> parameters,
+       std::shared_ptr<Schedule> schedule, const ShardOptions& options);
   ~Unit();
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
@@ -70,6 +80,9 @@ class Unit : public std::enable_shared_from_this<Unit> {
   /// Calls `forward` with the parameters gathered. `input` may have any dtype. `forward` receives an alias or a cast of
   /// `input` (see cast_inputs) and must not change it in place. Fits a std::function wrapper point of a model:
   ///   block->wrap = [unit](at::Tensor x, const auto& forward) { return unit->run(x, forward); };
+  /// The wrapper may outlive the ShardedModel. Throws c10::Error when an output shares memory with a parameter of the
+  /// unit, because the parameters are freed.
+  /// Backward throws c10::Error when the parameters have changed since the run (step, load).
   at::Tensor run(at::Tensor input, const std::function<at::Tensor(at::Tensor)>& forward);
   /// run() for several inputs and outputs. Undefined tensors pass through.
   std::vector<at::Tensor> run_list(std::vector<at::Tensor> inputs,
@@ -85,18 +98,19 @@ class Unit : public std::enable_shared_from_this<Unit> {
 
   /// "root", or the module's path in the root.
   const std::string& name() const { return name_; }
-  const UnitLayout& layout() const { return layout_; }
+  /// Sorted by key, trainable ones first. Valid until requires_grad changes.
+  const std::vector<std::unique_ptr<Segment>>& segments() const { return segments_; }
   const ShardOptions& options() const { return options_; }
   State state() const { return state_; }
 
-  /// This rank's fp32 master, [layout().chunk()]. Call shard_changed() after writing to it.
-  const at::Tensor& shard() const { return shard_; }
-  /// Frees the gathered copies, which are stale after a change of the shard.
+  /// Elements of all parameters, without padding.
+  std::int64_t numel() const;
+  /// Whether any segment has a reduced gradient.
+  bool has_gradient() const;
+  /// Frees the gathered copies, which are stale after a change of the shard. The backward of an earlier run is an error
+  /// from now on.
   void shard_changed();
-  /// This rank's mean gradient in fp32, [layout().chunk()]. Undefined when no backward has reached this unit since
-  /// zero_grad().
-  const at::Tensor& gradient_shard() const { return gradient_shard_; }
-  /// Drops all gradients, sharded and unreduced ones. Needed before the next backward when a backward threw.
+  /// Drops all gradients, sharded and unreduced ones.
   void zero_grad();
 
   /// Bytes of parameters that this rank keeps between steps, padding included.
@@ -114,39 +128,49 @@ class Unit : public std::enable_shared_from_this<Unit> {
  private:
   friend class Schedule;
   friend class ShardedModel;
-  struct LeaveBackward;
+  friend struct RecordedRun;
 
-  bool shard_is_parameter() const;
-  bool gradient_shard_is_buffer() const;
-  void take_over_parameters();
+  struct Whole;
+  SegmentKey key_of(std::size_t parameter, bool has_master) const;
+  void make_segments(const std::vector<Whole>& values);
+  std::vector<Whole> gather_values();
+  void follow_requires_grad();
   void gather_with(const std::vector<Unit*>& next);
-  std::vector<at::Tensor> link_inputs(std::vector<at::Tensor> inputs);
-  void leave_forward(const std::vector<at::Tensor>& outputs);
-  void enter_backward();
-  void leave_backward();
+  void cast(std::vector<at::Tensor>& inputs) const;
+  void check_outputs(const std::vector<at::Tensor>& outputs) const;
+  void await_runs(const RecordedRun& reached);
+  void release();
+  void discard_gathered();
+  void abandon();
   void reduce_left_over();
   void end_backward();
+  bool has_unreduced() const;
+  std::vector<c10::DataPtr> take(BufferPool& pool, const std::function<std::int64_t(const Segment&)>& wanted) const;
   void lay_gradients();
   void start_reduce();
   void finish_reduce();
-  void free_gradients();
+  void enter_run(RecordedRun& run);
+  void leave_run(RecordedRun& run);
+  void leave_backward();
 
   std::string name_;
-  UnitLayout layout_;
-  std::vector<at::Tensor> parameters_;
-  Schedule& schedule_;
+  std::vector<ParameterInfo> infos_;
+  std::vector<at::Tensor> parameters_;  // as infos_
+  std::shared_ptr<Schedule> schedule_;
   ShardOptions options_;
 
+  std::shared_ptr<BufferPool> gathered_pool_, gradient_pool_;
+  std::optional<c10::Event> values_ready_, gather_begun_;  // only on devices with streams
+
   State state_ = State::kSharded;
-  at::Tensor shard_;
-  at::Tensor gathered_;  // [padded_numel] in param_dtype; its storage has 0 bytes while kSharded
-  std::unique_ptr<Pending> gathering_;
-  at::Tensor gradients_;  // [padded_numel] in reduce_dtype; undefined while the unit has no gradients
-  at::Tensor reduced_;    // [chunk] in reduce_dtype; defined during a reduce-scatter
-  std::unique_ptr<Pending> reducing_;
-  at::Tensor gradient_shard_;
-  int open_runs_ = 0;         // runs whose LeaveBackward has not fired or does not exist
+  std::vector<std::unique_ptr<Segment>> segments_;
+  std::vector<RecordedRun*> recorded_;  // runs whose graph lives
+  std::int64_t parameter_version_ = 0;
+  int running_ = 0;           // runs that have not returned; more than one when the unit calls itself
   bool in_backward_ = false;  // parameters gathered and gradients laid out for the current backward
+  int awaiting_task_ = -1;    // the backward that awaited_ was counted in
+  int awaited_ = 0;           // runs that the current backward has yet to end
+  bool ends_unseen_ = false;  // the current backward reaches a run without a last node
   std::int64_t gathers_ = 0;
   std::int64_t prefetches_ = 0;
 };

@@ -1,13 +1,13 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
-#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <signal.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <vector>
 
-#include "transport.h"
+#include "buffer_pool.h"
+#include "fsdp/transport.h"
 
 namespace fsdp {
 namespace {
@@ -26,11 +26,34 @@ void ignore_sigpipe() {
   if (::sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) ::signal(SIGPIPE, SIG_IGN);
 }
 
+/// What both ends of an exchange must agree on.
+struct Topic {
+  const char* kind;
+  std::string_view whose;
+  std::int64_t bytes;    // of one rank's part
+  std::uint32_t number;  // of the collective on this rank
+};
+
+// [Note: tags] Gloo matches a send and a receive by peer and tag. The tag keeps concurrent collectives apart by the low
+// bits of their number. Its other bits are a hash of kind, owner and size. So two ranks that run units in another order
+// find no partner, and throw after the timeout. With the number alone they would exchange the bytes of different units.
+constexpr int kNumberBits = 10, kHashBits = 21;
+
+int tag_of(const Topic& topic) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  const auto add = [&hash](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
+  for (const char letter : std::string_view(topic.kind)) add(static_cast<unsigned char>(letter));
+  for (const char letter : topic.whose) add(static_cast<unsigned char>(letter));
+  add(static_cast<std::uint64_t>(topic.bytes));
+  hash ^= hash >> 32;
+  return static_cast<int>((hash & ((1U << kHashBits) - 1)) << kNumberBits | (topic.number & ((1U << kNumberBits) - 1)));
+}
+
 /// A send to or a receive from one peer. Either the start or the wait throws when the peer is gone.
 class Exchange {
  public:
   template <typename Begin>
-  Exchange(const char* what, int rank, int peer, const Begin& begin) : what_(what), rank_(rank), peer_(peer) {
+  Exchange(const Topic& topic, int rank, int peer, const Begin& begin) : topic_(topic), rank_(rank), peer_(peer) {
     named([&] { work_ = begin(); });
   }
 
@@ -44,11 +67,14 @@ class Exchange {
     try {
       part();
     } catch (const std::exception& error) {
-      TORCH_CHECK(false, what_, " on rank ", rank_, " with rank ", peer_, " failed (did it die?): ", error.what());
+      TORCH_CHECK(false, topic_.kind, topic_.whose.empty() ? "" : " of ", topic_.whose, " on rank ", rank_,
+                  " with rank ", peer_,
+                  " failed (did it die, or does it call another unit at this point? this is call ", topic_.number, ", ",
+                  topic_.bytes, " bytes a rank): ", error.what());
     }
   }
 
-  const char* what_;
+  Topic topic_;
   int rank_;
   int peer_;
   WorkPtr work_;
@@ -103,24 +129,25 @@ class GlooTransport : public Transport {
     }
   }
 
-  std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer) override {
-    constexpr auto kWhat = "all-gather";
-    const int tag = next_tag();
+  std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view whose) override {
+    const Topic topic = next("all-gather", whose, static_cast<std::int64_t>(buffer.nbytes()) / world_size_);
+    const int tag = tag_of(topic);
     std::vector<Exchange> exchanges;
-    for (int i = 1; i < world_size_; ++i) exchanges.push_back(receive(kWhat, part(buffer, before(i)), before(i), tag));
-    for (int i = 1; i < world_size_; ++i) exchanges.push_back(send(kWhat, part(buffer, rank_), after(i), tag));
+    for (int i = 1; i < world_size_; ++i) exchanges.push_back(receive(topic, part(buffer, before(i)), before(i), tag));
+    for (int i = 1; i < world_size_; ++i) exchanges.push_back(send(topic, part(buffer, rank_), after(i), tag));
     return std::make_unique<PendingGather>(std::move(exchanges));
   }
 
-  std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output) override {
-    constexpr auto kWhat = "reduce-scatter";
-    const int tag = next_tag();
+  std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
+                                          std::string_view whose) override {
+    const Topic topic = next("reduce-scatter", whose, static_cast<std::int64_t>(output.nbytes()));
+    const int tag = tag_of(topic);
     auto pending = std::make_unique<PendingReduceScatter>(part(input, rank_), output);
     for (int i = 1; i < world_size_; ++i) {
-      pending->parts_.push_back(at::empty({output.numel()}, output.options()));
-      pending->receives_.push_back(receive(kWhat, pending->parts_.back(), before(i), tag));
+      pending->parts_.push_back(parts_.tensor(output.numel(), output.options()));
+      pending->receives_.push_back(receive(topic, pending->parts_.back(), before(i), tag));
     }
-    for (int i = 1; i < world_size_; ++i) pending->sends_.push_back(send(kWhat, part(input, after(i)), after(i), tag));
+    for (int i = 1; i < world_size_; ++i) pending->sends_.push_back(send(topic, part(input, after(i)), after(i), tag));
     return pending;
   }
 
@@ -151,17 +178,16 @@ class GlooTransport : public Transport {
     return buffer.narrow(0, rank * chunk, chunk);
   }
 
-  // The tag keeps concurrent collectives apart. All ranks count alike.
-  int next_tag() { return tag_ = (tag_ + 1) & 0x3fffffff; }
+  Topic next(const char* kind, std::string_view whose, std::int64_t bytes) { return {kind, whose, bytes, number_++}; }
 
-  Exchange receive(const char* what, const at::Tensor& into, int peer, int tag) {
+  Exchange receive(const Topic& topic, const at::Tensor& into, int peer, int tag) {
     std::vector<at::Tensor> tensors{into};
-    return {what, rank_, peer, [&] { return group_->recv(tensors, peer, tag); }};
+    return {topic, rank_, peer, [&] { return group_->recv(tensors, peer, tag); }};
   }
 
-  Exchange send(const char* what, const at::Tensor& from, int peer, int tag) {
+  Exchange send(const Topic& topic, const at::Tensor& from, int peer, int tag) {
     std::vector<at::Tensor> tensors{from};
-    return {what, rank_, peer, [&] { return group_->send(tensors, peer, tag); }};
+    return {topic, rank_, peer, [&] { return group_->send(tensors, peer, tag); }};
   }
 
   template <typename Start>
@@ -175,7 +201,8 @@ class GlooTransport : public Transport {
 
   int rank_;
   int world_size_;
-  int tag_ = 0;
+  BufferPool parts_{c10::kCPU};  // received in reduce-scatters
+  std::uint32_t number_ = 0;     // of the next collective; all ranks count alike
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
 };
 

@@ -3,7 +3,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <vector>
 
-#include "transport.h"
+#include "fsdp/transport.h"
 
 namespace fsdp {
 namespace {
@@ -41,13 +41,14 @@ class NcclTransport : public Transport {
     group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank_, world_size_, nccl);
   }
 
-  std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer) override {
+  std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view /*whose*/) override {
     const std::int64_t chunk = buffer.numel() / world_size_;
     at::Tensor output = buffer, own = buffer.narrow(0, rank_ * chunk, chunk);
     return std::make_unique<PendingNccl>(group_->_allgather_base(output, own), "all-gather", rank_);
   }
 
-  std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output) override {
+  std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
+                                          std::string_view /*whose*/) override {
     at::Tensor in = input, out = output;
     return std::make_unique<PendingNccl>(group_->_reduce_scatter_base(out, in), "reduce-scatter", rank_);
   }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "fsdp/communicator.h"
 
@@ -18,8 +19,9 @@ namespace fsdp {
 class Transport {
  public:
   virtual ~Transport() = default;
-  virtual std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer) = 0;
-  virtual std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output) = 0;
+  virtual std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view whose) = 0;
+  virtual std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
+                                                  std::string_view whose) = 0;
   virtual void all_reduce(at::Tensor& tensor, Reduction reduction) = 0;
   virtual void broadcast(at::Tensor& tensor, int root) = 0;
   virtual void barrier() = 0;

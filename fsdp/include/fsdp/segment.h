@@ -1,0 +1,114 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fsdp/communicator.h"
+#include "fsdp/layout.h"
+
+namespace fsdp {
+
+class BufferPool;
+
+/// What the parameters of one segment have in common.
+struct SegmentKey {
+  /// The parameters need a gradient now.
+  bool trainable = true;
+  /// The parameters are trainable, or were so earlier. Such a shard is fp32 and has the optimizer's states. Others have
+  /// no states, and their shard is of param_dtype.
+  bool has_master = true;
+  /// Of forward, backward and the all-gather: kFloat or kBFloat16.
+  at::ScalarType param_dtype = at::kFloat;
+  /// In which gradients are accumulated and reduced: kFloat or kBFloat16.
+  at::ScalarType reduce_dtype = at::kFloat;
+  auto operator<=>(const SegmentKey&) const = default;
+};
+
+/// The parameters of a unit with equal keys, in a flat layout of their own. Each segment has its own shard. Only
+/// trainable segments have gradients.
+///
+/// The owning unit says when a segment gathers, lays and reduces. All tensors of size [chunk] have one layout, so
+/// layout().own(info) is the place of a parameter's slice in shard, gradient shard and states alike.
+class Segment {
+ public:
+  /// `parameters` correspond to layout.parameters(). `whose` names the unit. Use fully_shard() instead.
+  Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> parameters, Communicator& communicator,
+          std::string whose);
+
+  const SegmentKey& key() const { return key_; }
+  const UnitLayout& layout() const { return layout_; }
+
+  /// This rank's values, [chunk]. Call Unit::shard_changed() after writing to it.
+  const at::Tensor& shard() const { return shard_; }
+  /// This rank's mean gradient in fp32, [chunk]. Undefined when no backward has reached the unit since zero_grad().
+  const at::Tensor& gradient_shard() const { return gradient_shard_; }
+  /// Whether a backward of any rank gave the parameter with this place in layout() a gradient since zero_grad(). Known
+  /// after ShardedModel::complete_gradients().
+  bool used(std::size_t parameter) const { return used_anywhere_[parameter] != 0; }
+  /// A flat fp32 tensor beside the shard, [chunk], such as a moment of an optimizer. Zeros at the first call. It moves
+  /// with the shard when requires_grad changes. Only for segments with a master.
+  at::Tensor& state(const std::string& name);
+  const std::map<std::string, at::Tensor>& states() const { return states_; }
+
+  /// Copies this rank's slice of a whole parameter into a flat tensor, [chunk]. `parameter` is its place in layout().
+  void store(const at::Tensor& flat, std::size_t parameter, const at::Tensor& whole) const;
+
+  /// Bytes of the gathered parameters while they exist.
+  std::int64_t unsharded_bytes() const;
+  std::int64_t gathered_bytes_now() const;
+  std::int64_t gradient_bytes_now() const;
+
+ private:
+  friend class Unit;
+  friend class Participation;
+
+  /// With one rank the shard is the parameters' storage, unless it is of another dtype.
+  bool shard_is_parameter() const;
+  /// With one rank and an fp32 reduction the buffer of gradients is the gradient shard.
+  bool gradient_shard_is_buffer() const;
+  /// Makes the parameters views of the gathered buffer.
+  void take_over_parameters();
+
+  /// `memory` holds unsharded_bytes().
+  void unshard(c10::DataPtr memory);
+  void wait_unsharded();
+  void reshard();
+  std::int64_t gradient_bytes() const;
+  /// `memory` holds gradient_bytes(), and is looked at only while the segment has no gradients.
+  void lay_gradients(c10::DataPtr memory);
+  void fold_gradients();
+  void start_reduce(BufferPool& scratch);
+  void finish_reduce();
+  void free_gradients();
+  void drop_gradients();
+  void discard_reduction();
+
+  SegmentKey key_;
+  UnitLayout layout_;
+  std::vector<at::Tensor> parameters_;
+  Communicator& communicator_;
+  std::string whose_;
+
+  at::Tensor shard_;
+  // [padded_numel] in param_dtype. Its storage has 0 bytes while sharded, and else lies in a slot.
+  at::Tensor gathered_;
+  std::unique_ptr<Pending> gathering_;
+  // [padded_numel] in reduce_dtype. Its storage lies in a slot while has_gradients_.
+  at::Tensor gradients_;
+  std::vector<at::Tensor> views_;  // of gradients_, one a parameter
+  bool has_gradients_ = false;
+  // The versions of views_ when they were laid as the parameters' gradients; -1 for those that are not laid.
+  std::vector<std::int64_t> laid_;
+  at::Tensor reduced_;  // [chunk] in reduce_dtype; defined during a reduce-scatter
+  std::unique_ptr<Pending> reducing_;
+  at::Tensor gradient_shard_;
+  at::Tensor gradient_shard_memory_;  // of gradient_shard_, kept from step to step
+  std::vector<std::uint8_t> used_here_, used_anywhere_;
+  std::map<std::string, at::Tensor> states_;
+};
+
+}  // namespace fsdp

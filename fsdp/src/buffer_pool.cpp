@@ -1,0 +1,101 @@
+#include "buffer_pool.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+
+namespace fsdp {
+namespace {
+
+c10::Stream current_stream(at::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+}  // namespace
+
+struct BufferPool::Slots {
+  struct Slot {
+    at::Tensor memory;
+    std::int64_t bytes = 0;
+    bool taken = false;
+    std::optional<c10::Event> given_back;  // only on devices with streams
+  };
+
+  explicit Slots(at::Device d) : device(d) {}
+
+  std::size_t take(std::int64_t bytes) {
+    largest = std::max(largest, bytes);
+    auto slot = std::find_if(slots.begin(), slots.end(), [&](const Slot& s) { return !s.taken && s.bytes >= bytes; });
+    // A free slot that is too small is replaced, so that there are never more slots than buffers in use.
+    if (slot == slots.end()) slot = std::find_if(slots.begin(), slots.end(), [](const Slot& s) { return !s.taken; });
+    if (slot == slots.end()) slot = slots.emplace(slots.end());
+    if (slot->given_back) slot->given_back->block(current_stream(device));
+    if (slot->bytes < bytes) {
+      slot->memory = at::Tensor();  // first, so that the old and the new one never exist together
+      slot->memory = at::empty({largest}, at::TensorOptions(at::kByte).device(device));
+      slot->bytes = largest;
+    }
+    slot->taken = true;
+    return static_cast<std::size_t>(slot - slots.begin());
+  }
+
+  void give_back(std::size_t index) {
+    Slot& slot = slots[index];
+    slot.taken = false;
+    if (device.is_cpu()) return;
+    if (!slot.given_back) slot.given_back.emplace(device.type());
+    slot.given_back->record(current_stream(device));
+  }
+
+  at::Device device;
+  std::int64_t largest = 0;
+  std::vector<Slot> slots;
+};
+
+BufferPool::BufferPool(at::Device device) : slots_(std::make_shared<Slots>(device)) {}
+
+BufferPool::Lease::~Lease() {
+  slots_->give_back(slot_);
+}
+
+c10::DataPtr BufferPool::Lease::part(std::int64_t offset) {
+  auto* holder = new std::shared_ptr<Lease>(shared_from_this());
+  auto* start = static_cast<char*>(slots_->slots[slot_].memory.mutable_data_ptr()) + offset;
+  return {start, holder, [](void* held) { delete static_cast<std::shared_ptr<Lease>*>(held); }, slots_->device};
+}
+
+std::shared_ptr<BufferPool::Lease> BufferPool::take(std::int64_t bytes) {
+  return std::make_shared<Lease>(slots_, slots_->take(bytes));
+}
+
+at::Tensor BufferPool::tensor(std::int64_t numel, const at::TensorOptions& options) {
+  const auto bytes = numel * static_cast<std::int64_t>(options.dtype().itemsize());
+  const std::shared_ptr<Lease> lease = take(bytes);
+  auto memory = std::make_shared<c10::DataPtr>(lease->part(0));
+  return at::from_blob(
+      memory->get(), {numel}, [memory](void*) {}, options);
+}
+
+std::int64_t BufferPool::bytes() const {
+  std::int64_t sum = 0;
+  for (const auto& slot : slots_->slots) sum += slot.bytes;
+  return sum;
+}
+
+void fill_storage(const at::Tensor& tensor, c10::DataPtr memory, std::int64_t bytes) {
+  const c10::Storage& storage = tensor.storage();
+  storage.set_data_ptr_noswap(std::move(memory));
+  storage.set_nbytes(static_cast<std::size_t>(bytes));
+}
+
+void free_storage(const at::Tensor& tensor) {
+  fill_storage(tensor, c10::DataPtr(nullptr, tensor.device()), 0);
+}
+
+std::int64_t storage_bytes(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<std::int64_t>(tensor.storage().nbytes()) : 0;
+}
+
+}  // namespace fsdp

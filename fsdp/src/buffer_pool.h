@@ -1,0 +1,65 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/Event.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace fsdp {
+
+/// Memory that comes and goes with every unit, taken from slots that stay.
+///
+/// All slots have the size of the largest buffer that was asked for, so any free slot serves any unit. The pool grows
+/// to the number of buffers that were in use at one time, and no further: its size is the same in every step. Pages and
+/// addresses stay, so the kernel clears no memory after the first step.
+///
+/// [Note: slots on a device with streams] A slot remembers where in its stream it was given back. Whoever takes it
+/// makes the own stream wait for that point. So a gather on a stream of its own waits for its slot, and not for all
+/// work that was queued before it. The pool never gives memory back to the allocator while work may use it, so
+/// record_stream is not needed.
+///
+/// Not thread-safe. A pool may be destroyed before its leases.
+class BufferPool {
+  struct Slots;
+
+ public:
+  explicit BufferPool(at::Device device);
+
+  /// A slot until the last part of it is freed.
+  class Lease : public std::enable_shared_from_this<Lease> {
+   public:
+    Lease(std::shared_ptr<Slots> slots, std::size_t slot) : slots_(std::move(slots)), slot_(slot) {}
+    ~Lease();
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+
+    /// The memory from byte `offset` on. It holds the lease.
+    c10::DataPtr part(std::int64_t offset);
+
+   private:
+    std::shared_ptr<Slots> slots_;
+    std::size_t slot_;
+  };
+
+  std::shared_ptr<Lease> take(std::int64_t bytes);
+  /// A contiguous tensor of unknown values that holds a slot.
+  at::Tensor tensor(std::int64_t numel, const at::TensorOptions& options);
+
+  /// Bytes of all slots, in use or not.
+  std::int64_t bytes() const;
+
+ private:
+  std::shared_ptr<Slots> slots_;
+};
+
+/// Points the storage of `tensor` at `memory`. Tensors that share the storage follow, and their versions stay.
+void fill_storage(const at::Tensor& tensor, c10::DataPtr memory, std::int64_t bytes);
+/// Leaves 0 bytes to the storage of `tensor`.
+void free_storage(const at::Tensor& tensor);
+/// Bytes in the storage of a tensor, which may be undefined.
+std::int64_t storage_bytes(const at::Tensor& tensor);
+
+}  // namespace fsdp

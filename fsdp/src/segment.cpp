@@ -1,0 +1,200 @@
+#include "fsdp/segment.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "buffer_pool.h"
+
+namespace fsdp {
+
+// [Note: storage] Parameters and the tensors that autograd saved of them (w, w.t()) share one StorageImpl with
+// gathered_. Freeing and refilling that StorageImpl in place does not change their versions, so autograd accepts the
+// refilled bytes. The views of gathered_ and gradients_ are made once, as only the memory below them changes.
+
+Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> parameters, Communicator& communicator,
+                 std::string whose)
+    : key_(key),
+      layout_(std::move(layout)),
+      parameters_(std::move(parameters)),
+      communicator_(communicator),
+      whose_(std::move(whose)),
+      used_here_(parameters_.size()),
+      used_anywhere_(parameters_.size()) {
+  const auto on_device = at::TensorOptions().device(communicator.device());
+  shard_ = at::zeros({layout_.chunk()}, on_device.dtype(key_.has_master ? at::kFloat : key_.param_dtype));
+  gathered_ = shard_is_parameter() ? shard_ : at::empty({layout_.padded_numel()}, on_device.dtype(key_.param_dtype));
+  if (!key_.trainable) return;
+  gradients_ = at::empty({layout_.padded_numel()}, on_device.dtype(key_.reduce_dtype));
+  for (const ParameterInfo& info : layout_.parameters())
+    // A TensorImpl with a version of its own, which tells whether autograd has added to it.
+    views_.push_back(gradients_.narrow(0, info.offset, info.numel).view(info.shape).variable_data());
+  free_storage(gradients_);
+}
+
+bool Segment::shard_is_parameter() const {
+  return layout_.world_size() == 1 && shard_.scalar_type() == key_.param_dtype;
+}
+
+bool Segment::gradient_shard_is_buffer() const {
+  return layout_.world_size() == 1 && key_.reduce_dtype == at::kFloat;
+}
+
+at::Tensor& Segment::state(const std::string& name) {
+  TORCH_CHECK(key_.has_master, "state ", name, " of unit ", whose_, ": the segment is frozen and has no states");
+  at::Tensor& state = states_[name];
+  if (!state.defined()) state = at::zeros({layout_.chunk()}, shard_.options());
+  return state;
+}
+
+void Segment::store(const at::Tensor& flat, std::size_t parameter, const at::Tensor& whole) const {
+  const Slice slice = layout_.own(layout_.parameters()[parameter]);
+  if (slice.length > 0)
+    flat.narrow(0, slice.shard_offset, slice.length)
+        .copy_(whole.detach().reshape({-1}).narrow(0, slice.begin, slice.length));
+}
+
+void Segment::take_over_parameters() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const ParameterInfo& info = layout_.parameters()[i];
+    parameters_[i].mutable_grad() = at::Tensor();
+    // The module's members and its dictionary hold this very TensorImpl. So the TensorImpl stays, and only its storage
+    // is replaced.
+    parameters_[i].set_data(gathered_.narrow(0, info.offset, info.numel).view(info.shape).variable_data());
+  }
+  if (!shard_is_parameter()) free_storage(gathered_);
+}
+
+void Segment::unshard(c10::DataPtr memory) {
+  if (shard_is_parameter()) return;
+  fill_storage(gathered_, std::move(memory), unsharded_bytes());
+  gathered_.narrow(0, communicator_.rank() * layout_.chunk(), layout_.chunk()).copy_(shard_);
+  gathering_ = communicator_.all_gather_into(gathered_, whose_);
+}
+
+void Segment::wait_unsharded() {
+  if (!gathering_) return;
+  const std::unique_ptr<Pending> gathering = std::move(gathering_);
+  gathering->wait();
+}
+
+void Segment::reshard() {
+  if (!shard_is_parameter()) free_storage(gathered_);
+}
+
+/// Gives the parameters zeroed gradients, which are views of the reduction's input. Autograd adds to them in place.
+/// With one rank in fp32 that buffer is the gradient shard itself.
+void Segment::lay_gradients(c10::DataPtr memory) {
+  if (!has_gradients_) {
+    fill_storage(gradients_, std::move(memory), gradient_bytes());
+    gradients_.zero_();
+    has_gradients_ = true;
+  }
+  laid_.assign(parameters_.size(), -1);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].requires_grad()) continue;
+    laid_[i] = views_[i]._version();
+    parameters_[i].mutable_grad() = views_[i];
+  }
+}
+
+/// Notes which parameters have got a gradient, and copies gradients into the buffer that are not there. Autograd
+/// replaces a parameter's gradient by a sum of its own in a backward with create_graph, and a hook may replace it too.
+void Segment::fold_gradients() {
+  for (std::size_t i = 0; i < laid_.size(); ++i) {
+    if (laid_[i] < 0) continue;
+    at::Tensor& gradient = parameters_[i].mutable_grad();
+    if (gradient.is_same(views_[i])) {
+      used_here_[i] |= views_[i]._version() != laid_[i];
+      continue;
+    }
+    TORCH_CHECK(gradient.defined() && gradient.sizes() == views_[i].sizes(), "unit ", whose_, ": the gradient of ",
+                layout_.parameters()[i].name, gradient.defined() ? " got another shape" : " was removed",
+                " during backward, by a hook; scale or add to the gradient in place instead");
+    if (!gradient.is_alias_of(views_[i])) views_[i].copy_(gradient.detach());
+    gradient = views_[i];
+    used_here_[i] = 1;
+  }
+}
+
+void Segment::start_reduce(BufferPool& scratch) {
+  if (gradient_shard_is_buffer()) {
+    gradient_shard_ = gradients_;
+    return;
+  }
+  for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
+  laid_.clear();
+  if (!gradient_shard_memory_.defined())
+    gradient_shard_memory_ = at::empty({layout_.chunk()}, gradients_.options().dtype(at::kFloat));
+  if (layout_.world_size() == 1) {
+    reduced_ = gradients_;
+  } else if (!gradient_shard_.defined() && key_.reduce_dtype == at::kFloat) {
+    reduced_ = gradient_shard_memory_;
+  } else {
+    reduced_ = scratch.tensor(layout_.chunk(), gradients_.options());
+  }
+  reducing_ = communicator_.reduce_scatter(gradients_, reduced_, whose_);
+}
+
+void Segment::finish_reduce() {
+  if (!reducing_) return;
+  const std::unique_ptr<Pending> reducing = std::move(reducing_);
+  reducing->wait();
+  const int ranks = layout_.world_size();
+  if (gradient_shard_.defined()) {
+    gradient_shard_.add_(reduced_.to(at::kFloat).div_(ranks));
+  } else {
+    gradient_shard_ = gradient_shard_memory_;
+    if (!reduced_.is_same(gradient_shard_)) gradient_shard_.copy_(reduced_);
+    if (ranks > 1) gradient_shard_.div_(ranks);
+  }
+  free_gradients();
+}
+
+void Segment::free_gradients() {
+  reduced_ = at::Tensor();
+  has_gradients_ = false;
+  if (key_.trainable) free_storage(gradients_);
+}
+
+/// After a failure, which may have broken the reduction.
+void Segment::discard_reduction() {
+  if (!reducing_) return;
+  try {
+    reducing_->wait();
+  } catch (const std::exception&) {
+    // The failure that is under way tells more. The gradients are dropped.
+  }
+  reducing_.reset();
+  reduced_ = at::Tensor();
+}
+
+void Segment::drop_gradients() {
+  for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
+  free_gradients();
+  gradient_shard_ = at::Tensor();
+  laid_.clear();
+  std::fill(used_here_.begin(), used_here_.end(), std::uint8_t{0});
+  std::fill(used_anywhere_.begin(), used_anywhere_.end(), std::uint8_t{0});
+}
+
+std::int64_t Segment::unsharded_bytes() const {
+  return layout_.padded_numel() * static_cast<std::int64_t>(c10::elementSize(key_.param_dtype));
+}
+
+std::int64_t Segment::gradient_bytes() const {
+  return layout_.padded_numel() * static_cast<std::int64_t>(c10::elementSize(key_.reduce_dtype));
+}
+
+std::int64_t Segment::gathered_bytes_now() const {
+  return shard_is_parameter() ? 0 : storage_bytes(gathered_);
+}
+
+std::int64_t Segment::gradient_bytes_now() const {
+  return gradient_shard_is_buffer() ? 0 : storage_bytes(gradients_);
+}
+
+}  // namespace fsdp

@@ -1,0 +1,124 @@
+// Goal: the engine's memory is fixed by the sizes of the units, and every step uses the same memory again.
+// Method: the pool alone, and the small model whose pools are compared with the formula.
+#include "buffer_pool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "ranks.h"
+#include "small_model.h"
+
+namespace {
+
+using ::testing::Le;
+
+TEST(BufferPool, GivesTheSameMemoryAgain) {
+  fsdp::BufferPool pool(c10::kCPU);
+  const void* first = pool.take(1000)->part(0).get();
+  EXPECT_EQ(pool.take(800)->part(0).get(), first);
+  const auto a = pool.take(1000), b = pool.take(1000);
+  EXPECT_NE(a->part(0).get(), b->part(0).get());
+  EXPECT_EQ(pool.bytes(), 2000);
+}
+
+TEST(BufferPool, ReplacesAFreeSlotThatIsTooSmall) {
+  fsdp::BufferPool pool(c10::kCPU);
+  pool.take(1000).reset();
+  pool.take(5000).reset();
+  EXPECT_EQ(pool.bytes(), 5000) << "two slots for one buffer in use would be one too many";
+  pool.take(1000).reset();
+  EXPECT_EQ(pool.bytes(), 5000);
+}
+
+TEST(BufferPool, KeepsASlotUntilItsLastPartIsFreed) {
+  fsdp::BufferPool pool(c10::kCPU);
+  auto lease = pool.take(256);
+  c10::DataPtr head = lease->part(0), tail = lease->part(128);
+  const void* start = head.get();
+  lease.reset();
+  head.clear();
+  EXPECT_NE(pool.take(256)->part(0).get(), start);
+  tail.clear();
+  EXPECT_EQ(pool.take(256)->part(0).get(), start);
+}
+
+TEST(BufferPool, MayDieBeforeItsLeases) {
+  auto pool = std::make_unique<fsdp::BufferPool>(c10::kCPU);
+  at::Tensor tensor = pool->tensor(100, at::kFloat);
+  pool.reset();
+  EXPECT_EQ(tensor.fill_(2).sum().item<double>(), 200);
+}
+
+/// The size of a slot for a unit, in fp32.
+std::int64_t slot_of(const fsdp::Unit& unit, int world_size, bool trainable_only) {
+  std::int64_t bytes = 0;
+  for (const auto& segment : unit.segments())
+    if (segment->key().trainable || !trainable_only) bytes += segment->layout().chunk() * world_size * 4;
+  return bytes;
+}
+
+TEST(Memory, IsFixedByTheUnitsAndEqualInEveryStep) {
+  for (const int world_size : {2, 3, 4}) {
+    for (const int depth : {0, 1}) {
+      run_ranks(world_size, [depth](fsdp::DeviceMesh& mesh) {
+        fsdp::ShardOptions options;
+        options.prefetch_depth = depth;
+        Trainer trainer(mesh, options);
+        const auto& units = trainer.sharded.units();
+        const int n = mesh.world_size();
+        const fsdp::Unit &block = *units[0], &root = *units.back();
+        const std::int64_t want = (1 + depth) * slot_of(block, n, false) + 2 * slot_of(block, n, true) +
+                                  slot_of(root, n, false) + slot_of(root, n, true);
+        trainer.step(0);
+        for (int step = 1; step < 6; ++step) {
+          trainer.step(step);
+          EXPECT_EQ(trainer.sharded.memory().pool_bytes, want) << "step " << step;
+        }
+      });
+    }
+  }
+}
+
+TEST(Memory, OfAChangedOrderIsNoMore) {
+  run_ranks(2, [](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    trainer.step(0);
+    trainer.step(1);
+    const std::int64_t usual = trainer.sharded.memory().pool_bytes;
+    auto& blocks = trainer.model->blocks;
+    for (int step = 2; step < 8; ++step) {
+      std::rotate(blocks.begin(), blocks.begin() + 1 + step % 2, blocks.end());
+      trainer.step(step);
+      EXPECT_EQ(trainer.sharded.memory().pool_bytes, usual) << "step " << step;
+    }
+  });
+}
+
+TEST(Memory, OfParametersAndGradientsIsInTheSamePlacesInEveryStep) {
+  for (const int world_size : {1, 2}) {
+    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh);
+      std::set<const void*> parameters, gradients;
+      auto& block = *trainer.model->blocks[1];
+      const auto inner = block.wrap;
+      block.wrap = [&](at::Tensor x, const auto& forward) {
+        return inner(x, [&](at::Tensor in) {
+          parameters.insert(block.up.const_data_ptr());
+          const at::Tensor out = forward(in);
+          in.register_hook([&](const at::Tensor&) { gradients.insert(block.up.grad().const_data_ptr()); });
+          return out;
+        });
+      };
+      for (int step = 0; step < 3; ++step) trainer.step(step);
+      const std::size_t parameter_places = parameters.size(), gradient_places = gradients.size();
+      for (int step = 3; step < 8; ++step) trainer.step(step);
+      EXPECT_EQ(parameters.size(), parameter_places);
+      EXPECT_EQ(gradients.size(), gradient_places);
+      EXPECT_THAT(gradients.size(), Le(2u));
+    });
+  }
+}
+
+}  // namespace
