@@ -28,13 +28,15 @@ bool is_good_order(const contract::ExitStatus& end) {
 }  // namespace
 
 CheckpointWatch::CheckpointWatch(const std::string& pattern, std::string base)
-    : pattern_(pattern), base_(std::move(base) + "/") {}
+    : pattern_text_(pattern), pattern_(pattern), base_(std::move(base) + "/") {}
 
 Found CheckpointWatch::look(const Moment& moment) {
   if (!moment.end && moment.now < next_look_) return {};
   const auto began = std::chrono::steady_clock::now();
   std::size_t names = kMostEntries, budget = kMostEntries;
   auto matches = pattern_.find(names);
+  has_matched_ = has_matched_ || !matches.empty();
+  if (moment.end && !has_matched_) complain("report.checkpoints: nothing has matched " + pattern_text_);
   // The newest names come last in most cases, and those are what changes. The old ones are left out of a crowd.
   std::ranges::sort(matches, [](const auto& a, const auto& b) {
     return std::pair(step_in_name(a.name), a.path) > std::pair(step_in_name(b.name), b.path);

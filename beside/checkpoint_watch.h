@@ -54,9 +54,10 @@ class CheckpointWatch : public ReportSource {
   bool is_complete(const Seen& seen, const Moment& moment) const;
   void take_complete(const Moment& moment, std::vector<Report>& out);
 
+  const std::string pattern_text_;
   const Wildcards pattern_;
   const std::string base_;
-  bool is_first_look_ = true;
+  bool is_first_look_ = true, has_matched_ = false;
   std::map<std::string, Seen> seen_;
   std::chrono::steady_clock::time_point next_look_{};
 };

@@ -45,6 +45,7 @@ std::optional<std::int64_t> step_of(std::string_view found) {
 
 LogReports::LogReports(const std::map<std::string, std::string>& patterns) {
   for (const auto& [name, pattern] : patterns) {
+    unmatched_.insert(name);
     if (name == contract::kStepPattern) {
       step_pattern_.emplace(pattern);
     } else {
@@ -76,6 +77,7 @@ LogReports::Values LogReports::values_of(std::string_view line) {
   for (const auto& [name, pattern] : patterns_) {
     const auto found = pattern.find(line);
     if (!found) continue;
+    if (!unmatched_.empty()) unmatched_.erase(name);
     if (const auto value = number_of(*found)) {
       values.emplace_back(name, *value);
     } else {
@@ -89,11 +91,18 @@ LogReports::Values LogReports::values_of(std::string_view line) {
 bool LogReports::read_step(std::string_view line) {
   const auto found = step_pattern_->find(line);
   if (!found) return false;
+  if (!unmatched_.empty()) unmatched_.erase(std::string(contract::kStepPattern));
   const auto step = step_of(*found);
   if (!step) complain(contract::kStepPattern, *found);
   if (!step || step == step_) return false;
   begin_step(*step);
   return true;
+}
+
+std::string LogReports::unmatched() const {
+  std::string names;
+  for (const auto& name : unmatched_) names += (names.empty() ? "" : ", ") + name;
+  return names;
 }
 
 void LogReports::begin_step(std::int64_t step) {

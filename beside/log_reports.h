@@ -26,6 +26,8 @@ class LogReports {
   /// What one line tells; nullopt: nothing new.
   std::optional<Report> take(std::string_view line);
 
+  /// The names whose patterns have matched no line, with commas; empty: all have.
+  std::string unmatched() const;
   /// What is wrong with the first match that is no number; empty: nothing.
   const std::string& first_complaint() const { return complaint_; }
 
@@ -40,6 +42,7 @@ class LogReports {
   std::optional<contract::LogPattern> step_pattern_;
   std::vector<std::pair<std::string, contract::LogPattern>> patterns_;
   std::optional<std::int64_t> step_;
+  std::set<std::string> unmatched_;
   std::set<std::string> told_;  // series with a value at step_
   std::string complaint_;
 };

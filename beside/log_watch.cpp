@@ -27,6 +27,9 @@ Found LogWatch::look(const Moment& moment) {
   found.more = !part.bytes.empty() && offset_ < part.size;
   if (moment.end && !found.more) lines_.finish(take);
   if (!reports_.first_complaint().empty()) complain(reports_.first_complaint());
+  if (moment.end && !found.more && !reports_.unmatched().empty()) {
+    complain("report.log: no line of the log matches the pattern of " + reports_.unmatched());
+  }
   set_times(found.reports, moment.wall_ms);
   last_look_ms_ = moment.wall_ms;
   return found;

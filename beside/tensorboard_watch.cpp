@@ -47,6 +47,7 @@ Found TensorboardWatch::look(const Moment& moment) {
     const auto began = std::chrono::steady_clock::now();
     search();
     next_search_ = moment.now + kPauses * (std::chrono::steady_clock::now() - began);
+    if (moment.end && files_.empty()) complain("report.tensorboard: there is no event file in " + folder_);
   }
   Found found;
   if (std::exchange(is_first_look_, false)) return found;

@@ -26,7 +26,7 @@ void Teller::tell(const beside::Report& report, worker::Reporter& to) {
   if (report.step) step(report, to);
   if (report.checkpoint) {
     const auto& saved = *report.checkpoint;
-    to.checkpoint_saved_at(saved.path, saved.step, saved.bytes.value_or(0), saved.took_ms.value_or(0));
+    to.checkpoint_saved_at(saved.path, saved.step, saved.bytes.value_or(-1), saved.took_ms.value_or(0));
   }
   if (report.error) words_.error = {report.error->type, report.error->message, report.error->trace};
 }
@@ -50,7 +50,7 @@ void Teller::step(const beside::Report& report, worker::Reporter& to) {
   last_step_ = {step.step, out.at_ms};
   out.memory_bytes = step.memory_bytes.value_or(0);
   out.memory_peak_bytes = step.memory_peak_bytes.value_or(0);
-  out.bytes_communicated = step.bytes_communicated.value_or(0);
+  out.bytes_communicated = step.bytes_communicated.value_or(-1);
   to.step(out);
   if (section_ == worker::Section::kInit) enter(worker::Section::kStep, to);
 }

@@ -232,11 +232,10 @@ class DebugRanks {
       const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
       if (code == 0 || first_failure_) continue;
       first_failure_ = code;
-      if (!any_left()) continue;
       std::cerr << "muster: rank " << number
                 << (WIFSIGNALED(status) ? " was ended by signal " + std::to_string(WTERMSIG(status))
                                         : " exited with " + std::to_string(code))
-                << "; asking the others to leave" << std::endl;
+                << (any_left() ? "; asking the others to leave" : "") << std::endl;
     }
   }
 
@@ -412,6 +411,9 @@ int run_in_foreground(const muster::v1::JobSpec& given) {
     ranks.push_back({words, debug_environment(spec, place, rank), spec.working_folder(), files.stop});
   }
   tell_start(spec, ranks.size(), own.path());
+  if (spec.has_report()) {
+    std::cerr << "muster: nobody reads here what [report] names; submit the job to an executor to try it" << std::endl;
+  }
   const int exit = DebugRanks(ranks).wait(std::chrono::milliseconds(spec.resources().stop_grace_ms()));
   for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
     std::cerr << what_was_reported(beside::rank_files(place.folder / "logs", rank).report, rank);

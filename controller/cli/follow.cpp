@@ -175,8 +175,9 @@ std::string summary_text(const muster::v1::Job& job) {
   text += progress_text(job);
   if (!job.started_at().empty()) text += ", took " + span_text(job.started_at(), job.ended_at());
   if (job.last_checkpoint_step() > 0) {
-    text +=
-        "; newest checkpoint of step " + std::to_string(job.last_checkpoint_step()) + " in " + job.checkpoint_folder();
+    const bool is_told = job.checkpoints_size() > 0 && job.checkpoints(0).step() == job.last_checkpoint_step();
+    text += "; newest checkpoint of step " + std::to_string(job.last_checkpoint_step()) +
+            (is_told ? ": " + job.checkpoints(0).path() : " in " + job.checkpoint_folder());
   }
   return text;
 }

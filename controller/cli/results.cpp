@@ -263,7 +263,7 @@ void define_results(CLI::App& app, Session& session) {
   auto options = add_action<ResultsOptions>(app, session, run_results);
   app.add_option("--sweep", options->sweep, "The sweep (default: the newest)")->type_name("SWEEP");
   app.add_option("--metric", options->metric,
-                 "The series to compare (default: validation/loss if a job has reported it, else loss)")
+                 "The series to compare (default: validation/loss, else another series on held-out data, else loss)")
       ->type_name("SERIES");
   app.add_option("--best", options->best, "Whether small or large is good (default: as the series says)")
       ->check(CLI::IsMember({"min", "max"}));

@@ -3,7 +3,7 @@
     import muster
 
     run = muster.init(total_steps=9000, config=vars(args))
-    for step in range(run.resume(load_newest_checkpoint), 9000):
+    for step in range(run.resume(load_newest_checkpoint) + 1, 9001):
         loss = train_one_step()
         run.log(step, loss=loss)
         if run.should_stop(step):

@@ -119,8 +119,8 @@ class Run:
             self._write(line)
 
     def resume(self, load: Union[Callable[[], Optional[int]], int, None]) -> int:
-        """Calls `load`, which loads the newest checkpoint and returns the step to go on with: None or 0, there is none.
-        Reports that step and returns it. A number instead of a function is that step."""
+        """Calls `load`, which loads the newest checkpoint and returns the checkpoint's step: None or 0, there is none.
+        Reports that step and returns it: the next step is one more. A number instead of a function is that step."""
         step = _as_step((load() if callable(load) else load) or 0, "the step to resume from")
         self._write({"resumed": step})
         return step
@@ -179,7 +179,17 @@ class Run:
         """Whether the program is to save and leave after `step`. All ranks get True at the same step, if each asks once
         a step and a step takes less than the margin that muster gives.
 
+        Where nothing is to be saved, since another rank is lost, it does not return: it leaves, as leave() does. A
+        checkpoint of the ranks that are left would not fit together.
+
         The first call takes SIGTERM, if the program has no handler for it: until then the signal ends the program."""
+        is_due = self._is_due(step)
+        stop = self.stop
+        if is_due and stop is not None and not stop.save:
+            self.leave()
+        return is_due
+
+    def _is_due(self, step: int) -> bool:
         self._watch.take_sigterm()
         return self._watch.is_due(_as_step(step))
 
@@ -255,8 +265,8 @@ def _as_name(name: str) -> str:
     return name
 
 
-def _as_number(name: str, value: Any) -> Number:
-    if type(value) is float or type(value) is int:
+def _as_number(name: str, value: Any) -> Optional[Number]:
+    if type(value) is float or type(value) is int or value is None:
         return value
     try:
         value = value.item() if hasattr(value, "item") else value

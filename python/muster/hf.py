@@ -44,7 +44,7 @@ class Callback(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         self._unlogged = state.global_step
-        if self._run is not None and self._run.should_stop(state.global_step):
+        if self._run is not None and self._run._is_due(state.global_step):
             stop = self._run.stop
             self._leaves = True
             control.should_save = stop is None or stop.save

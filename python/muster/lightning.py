@@ -113,7 +113,7 @@ class Callback(_Callback):
         self._step = step
         self._log(trainer, step)
         self._report_checkpoints(trainer)
-        if self._run.should_stop(step):
+        if self._run._is_due(step):
             self._leave(trainer, step)
 
     def on_validation_start(self, trainer: Any, module: Any) -> None:

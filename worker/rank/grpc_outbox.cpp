@@ -8,10 +8,10 @@ namespace {
 
 void write(const StepReport& from, muster::v1::StepMetric& to) {
   to.set_step(from.step);
-  to.set_step_ms(from.step_ms);
-  to.set_memory_bytes(from.memory_bytes);
-  to.set_memory_peak_bytes(from.memory_peak_bytes);
-  to.set_bytes_communicated(from.bytes_communicated);
+  if (from.step_ms > 0) to.set_step_ms(from.step_ms);
+  if (from.memory_bytes > 0) to.set_memory_bytes(from.memory_bytes);
+  if (from.memory_peak_bytes > 0) to.set_memory_peak_bytes(from.memory_peak_bytes);
+  if (from.bytes_communicated >= 0) to.set_bytes_communicated(from.bytes_communicated);
   to.set_at_ms(from.at_ms);
   for (const auto& value : from.values) {
     auto& told = *to.add_values();

@@ -24,10 +24,10 @@ struct SeriesValue {
 struct StepReport {
   std::int64_t step = 0;  ///< steps finished so far, from 1
   std::vector<SeriesValue> values = {};
-  double step_ms = 0;
-  std::int64_t memory_bytes = 0;        ///< resident memory now
-  std::int64_t memory_peak_bytes = 0;   ///< highest resident memory of this process
-  std::int64_t bytes_communicated = 0;  ///< put on the wire by this rank in this step
+  double step_ms = 0;                   ///< 0: not known
+  std::int64_t memory_bytes = 0;        ///< resident memory now; 0: not known
+  std::int64_t memory_peak_bytes = 0;   ///< highest resident memory of this process; 0: not known
+  std::int64_t bytes_communicated = 0;  ///< put on the wire by this rank in this step; negative: not known
   std::int64_t at_ms = 0;               ///< Unix time
 };
 
@@ -84,7 +84,7 @@ class Reporter {
   /// The checkpoint of `step` is complete and valid on disk; `bytes` is what this rank wrote.
   virtual void checkpoint_saved(std::int64_t step, std::int64_t bytes, double ms) = 0;
 
-  /// The same of a program of its own, with the place of the checkpoint.
+  /// The same of a program of its own, with the place of the checkpoint. Negative `bytes`: not known.
   virtual void checkpoint_saved_at(const std::string& /*path*/, std::int64_t step, std::int64_t bytes, double ms) {
     checkpoint_saved(step, bytes, ms);
   }

@@ -123,6 +123,26 @@ TEST_F(SourcesOfAJob, PathsMayHoldVariablesOfTheRank) {
   EXPECT_NE(sources.trouble().find("NOT_SET"), std::string::npos) << sources.trouble();
 }
 
+TEST_F(SourcesOfAJob, WhatHasMatchedNothingIsToldAtTheEnd) {
+  const auto trouble = [&](const contract::ReportSources& wanted, bool ends) {
+    auto sources = make_sources(wanted, {0, folder_ / "log", folder_.path() / "work", {}});
+    sources.begin(Sources::Clock::now() + 10s);
+    write("log", "step 3\nloss 2\n");
+    for (int i = 0; i < 3; ++i) {
+      sources.start(ends ? std::optional(contract::ExitStatus{}) : std::nullopt, std::nullopt);
+      sources.take(Sources::Clock::now() + 10s);
+    }
+    return sources.trouble();
+  };
+  const std::map<std::string, std::string> log{{"step", R"(step (\d+))"}, {"loss", R"(losss (\d+))"}};
+  EXPECT_EQ(trouble({"", log, ""}, true), "report.log: no line of the log matches the pattern of loss");
+  EXPECT_EQ(trouble({"", log, ""}, false), "") << "it may come";
+  EXPECT_EQ(trouble({"ckpt/*", {}, ""}, true),
+            "report.checkpoints: nothing has matched " + folder_.path().string() + "/work/ckpt/*");
+  EXPECT_EQ(trouble({"", {}, "nowhere"}, true),
+            "report.tensorboard: there is no event file in " + folder_.path().string() + "/work/nowhere");
+}
+
 TEST_F(SourcesOfAJob, WithoutReportThereIsNothingToWaitFor) {
   EXPECT_TRUE(make_sources({}, {}).is_done());
 }
