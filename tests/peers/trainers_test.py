@@ -89,10 +89,11 @@ class Trainers(unittest.TestCase):
         return {step: sum(losses) / ranks for step, losses in said.items() if len(losses) == ranks}
 
     def check_curve(self, job, losses, begun, ranks):
+        """What a killed rank printed in its last tenth of a second is in no report. The steps up to its checkpoint are."""
         compared = 0
         for attempt in (1, 2):
             for step, loss in self.printed(job, attempt, ranks).items():
-                if (attempt, step) in losses:
+                if (attempt, step) in losses and (attempt == 2 or step <= begun):
                     self.assertAlmostEqual(losses[attempt, step], loss, delta=2e-6 * max(1, abs(loss)), msg=f"{attempt}: {step}")
                     compared += attempt == 1 or step > begun
         self.assertGreater(compared, 20)
