@@ -76,7 +76,7 @@ ranks_per_node = 2
                                   "muster: rank 0 wrote 1 line into its report file that cannot be read, or only in "
                                   "part; the first: line 4: \"loss 3\" is no JSON object\n"));
   EXPECT_THAT(done.err, Not(HasSubstr("rank 1 reported"))) << "it said nothing";
-  EXPECT_THAT(done.err, HasSubstr("muster: rank 0 exited with 1\n"));
+  EXPECT_THAT(done.err, HasSubstr("muster: rank 0 exited with 1"));
   const auto asks =
       submit("name = \"a\"\nexecutor = \"debug\"\ncommand = [\"true\"]\nreport.log = {loss = 'loss (.*)'}\n");
   EXPECT_THAT(asks.err, HasSubstr("nobody reads here what [report] names"));
