@@ -268,7 +268,7 @@ TEST_F(GrpcReporter, AControllerThatForgotTheJobDoesNotStopTheTraining) {
   ASSERT_TRUE(heard());
   controller_.set_rank_refusal(base::Refusal{base::Refusal::Kind::kNotFound, "no job 1"});
   reporter->step(step(1));
-  ASSERT_TRUE(controller_.wait_until([](const FakeController& c) { return c.refusals > 0; }));
+  ASSERT_TRUE(refused(3)) << "the rank has heard the first refusal when it asks again";
   EXPECT_EQ(reporter->stop_requested(), StopKind::kNone);
   controller_.set_rank_refusal(std::nullopt);
   EXPECT_TRUE(arrived(1));
