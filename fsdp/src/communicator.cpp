@@ -25,6 +25,16 @@ std::int64_t bytes_of(const at::Tensor& tensor) {
 
 }  // namespace
 
+void discard(std::unique_ptr<Pending>& pending) {
+  if (!pending) return;
+  try {
+    pending->wait();
+  } catch (const std::exception&) {
+    // Told by the failure that is under way.
+  }
+  pending.reset();
+}
+
 Communicator::Communicator(int rank, int world_size, at::Device device, std::unique_ptr<Transport> transport)
     : rank_(rank), world_size_(world_size), device_(device), transport_(std::move(transport)) {
   TORCH_CHECK(world_size == 1 || transport_ != nullptr, "a communicator of ", world_size, " ranks needs a transport");

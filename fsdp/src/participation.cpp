@@ -43,14 +43,4 @@ void Participation::finish() {
       for (std::uint8_t& used : segment->used_anywhere_) used |= *flag++;
 }
 
-void Participation::discard() {
-  if (!pending_) return;
-  try {
-    pending_->wait();
-  } catch (const std::exception&) {
-    // The failure that is under way tells more.
-  }
-  pending_.reset();
-}
-
 }  // namespace fsdp

@@ -29,7 +29,7 @@ class Participation {
   /// Finishes the exchange, if one is under way.
   void finish();
   /// Waits for the exchange and drops its answer, for a failure.
-  void discard();
+  void discard() { fsdp::discard(pending_); }
 
  private:
   Communicator& communicator_;

@@ -163,12 +163,7 @@ void Segment::free_gradients() {
 /// After a failure, which may have broken the reduction.
 void Segment::discard_reduction() {
   if (!reducing_) return;
-  try {
-    reducing_->wait();
-  } catch (const std::exception&) {
-    // The failure that is under way tells more. The gradients are dropped.
-  }
-  reducing_.reset();
+  discard(reducing_);
   reduced_ = at::Tensor();
 }
 

@@ -183,11 +183,11 @@ class Run:
         checkpoint of the ranks that are left would not fit together.
 
         The first call takes SIGTERM, if the program has no handler for it: until then the signal ends the program."""
-        is_due = self._is_due(step)
-        stop = self.stop
-        if is_due and stop is not None and not stop.save:
+        if not self._is_due(step):
+            return False
+        if self.stop is not None and not self.stop.save:
             self.leave()
-        return is_due
+        return True
 
     def _is_due(self, step: int) -> bool:
         self._watch.take_sigterm()

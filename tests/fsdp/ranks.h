@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fsdp/device_mesh.h"
+#include "rank_threads.h"
 
 constexpr int kWorldSizes[] = {1, 2, 3, 4};
 
@@ -25,32 +26,19 @@ inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&
   // takes its lock.
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  std::vector<std::exception_ptr> failures(world_size);
   std::latch connected(world_size);  // a rank that leaves earlier may break the others' connections
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < world_size; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        SCOPED_TRACE("rank " + std::to_string(rank) + " of " + std::to_string(world_size));
-        at::set_num_threads(1);
-        fsdp::MeshOptions options;
-        options.timeout = timeout;
-        if (device != c10::kCPU) options.device = c10::Device(device, static_cast<c10::DeviceIndex>(rank));
-        std::optional<fsdp::DeviceMesh> mesh;
-        try {
-          mesh.emplace(store, rank, world_size, options);
-        } catch (...) {
-          connected.count_down();
-          throw;
-        }
-        connected.arrive_and_wait();
-        body(*mesh);
-      } catch (...) {
-        failures[rank] = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const auto& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+  run_rank_threads(world_size, [&](int rank) {
+    fsdp::MeshOptions options;
+    options.timeout = timeout;
+    if (device != c10::kCPU) options.device = c10::Device(device, static_cast<c10::DeviceIndex>(rank));
+    std::optional<fsdp::DeviceMesh> mesh;
+    try {
+      mesh.emplace(store, rank, world_size, options);
+    } catch (...) {
+      connected.count_down();
+      throw;
+    }
+    connected.arrive_and_wait();
+    body(*mesh);
+  });
 }

@@ -1,5 +1,4 @@
 #pragma once
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +14,7 @@
 
 #include "fsdp/device_mesh.h"
 #include "fsdp/transport.h"
+#include "rank_threads.h"
 
 /// The place where the ranks of one process meet. The n-th collective of each rank meets the n-th of all others.
 class Meetings {
@@ -135,21 +135,8 @@ class ThreadTransport : public fsdp::Transport {
 inline void run_thread_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&)>& body,
                              std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
   const auto meetings = std::make_shared<Meetings>(world_size, timeout);
-  std::vector<std::exception_ptr> failures(world_size);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < world_size; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        SCOPED_TRACE("rank " + std::to_string(rank) + " of " + std::to_string(world_size));
-        at::set_num_threads(1);
-        fsdp::DeviceMesh mesh(rank, world_size, std::make_unique<ThreadTransport>(meetings, rank, world_size));
-        body(mesh);
-      } catch (...) {
-        failures[rank] = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const auto& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+  run_rank_threads(world_size, [&](int rank) {
+    fsdp::DeviceMesh mesh(rank, world_size, std::make_unique<ThreadTransport>(meetings, rank, world_size));
+    body(mesh);
+  });
 }

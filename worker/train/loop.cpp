@@ -75,7 +75,7 @@ class Trainer::Run {
     const auto series = schema::series_of(config_.recipe);
     reporter_.declare({series.begin(), series.end()});
     reporter_.section(Section::kStep);
-    weight_ = ranks().all_reduce(weight_of_next_step());
+    weight_ = ranks().all_reduce(draw_next_step());
     now_there_is_something_to_save();
     while (step_ < steps) {
       StepReport report;
@@ -346,14 +346,15 @@ class Trainer::Run {
     return agreement.stop;
   }
 
-  /// The weight of this rank's samples of the step that comes.
-  double weight_of_next_step() {
-    const std::int64_t here = sampler_->position();
+  /// Takes this rank's samples of the step that comes, and returns their weight.
+  double draw_next_step() {
+    samples_ = sampler_->position();
+    micro_batches_.clear();
     double weight = 0;
     for (std::int64_t i = 0; i < split_.accumulation; ++i) {
-      weight += recipe_->weight(sampler_->take(split_.micro_batch_size));
+      micro_batches_.push_back(sampler_->take(split_.micro_batch_size));
+      weight += recipe_->weight(micro_batches_.back());
     }
-    sampler_->seek(here);
     return weight;
   }
 
@@ -365,11 +366,11 @@ class Trainer::Run {
     for (std::int64_t i = 0; i < split_.accumulation; ++i) {
       const bool last = i + 1 == split_.accumulation;
       sharded_->set_requires_gradient_sync(last);
-      const at::Tensor loss = recipe_->loss(sampler_->take(split_.micro_batch_size));
+      const at::Tensor loss = recipe_->loss(micro_batches_[static_cast<std::size_t>(i)]);
       sum += loss.item<double>();
       if (last) {
         const StopKind stop = std::max(signalled_stop(), reporter_.stop_requested());
-        agreement.emplace(ranks(), Agreement{sum, weight_of_next_step(), stop});
+        agreement.emplace(ranks(), Agreement{sum, draw_next_step(), stop});
       }
       (loss * scale).backward();
     }
@@ -460,7 +461,7 @@ class Trainer::Run {
     state.extra["data"] = recipe_->data_fingerprint();
     state.extra["source"] = recipe_->data_source();
     state.extra["order"] = ShardedSampler::kOrder;
-    state.extra["samples"] = sampler_->position();
+    state.extra["samples"] = samples_;
     state.extra["name"] = config_.name;
     if (best_.step()) state.extra["best"] = best_.manifest();
     if (skipped_.total() > 0) state.extra["skipped_steps"] = skipped_.total();
@@ -481,7 +482,10 @@ class Trainer::Run {
   const MakeRecipe make_recipe_;
   SkippedSteps skipped_;
   BatchSplit split_;
-  double weight_ = 0;  // of the next step's samples over all ranks
+  // Of the step that comes: this rank's samples, their weight over all ranks, and how many samples were dealt before.
+  std::vector<std::vector<std::int64_t>> micro_batches_;
+  double weight_ = 0;
+  std::int64_t samples_ = 0;
   std::unique_ptr<fsdp::DeviceMesh> mesh_;
   std::unique_ptr<Recipe> recipe_;
   std::optional<ShardedSampler> sampler_;

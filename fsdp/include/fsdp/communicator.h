@@ -20,6 +20,10 @@ class Pending {
   virtual void wait() = 0;
 };
 
+/// Waits for a collective, if one is under way, and drops it and its error: for a failure that is under way and tells
+/// more, and that may have broken the collective.
+void discard(std::unique_ptr<Pending>& pending);
+
 /// Moves the bytes. Each backend has one implementation (src/gloo, src/nccl).
 class Transport;
 
