@@ -33,6 +33,7 @@ class Results(World):
         self.assertEqual(job.state, "COMPLETED")
         self.assertEqual(job.submission().args, (5,))
         self.assertIn("name = \"submitit\"", job.paths.submission_file.read_text())
+        self.assertEqual(pathlib.Path(self.job(job)["spec"]["job_file"]), job.paths.submission_file.resolve())
         log = self.muster("logs", job.job_id)
         self.assertIn("adding 5 and 7", log)
         self.assertIn("a word for stderr", log)
@@ -54,11 +55,15 @@ class Results(World):
         self.assertEqual(job.state, "FAILED")
 
     def test_a_crash_is_an_uncompleted_job(self):
-        submitit.Job._results_timeout_s = 1
         job = self.executor().submit(functions.crash)
+        reason = self.until_over(job)["reason"]
+        began = time.monotonic()
         error = job.exception()
+        self.assertLess(time.monotonic() - began, 8, "a local job's result was waited for though the job was over")
         self.assertIsInstance(error, UncompletedJobError)
         self.assertNotIsInstance(error, FailedJobError)
+        self.assertIn("SIGKILL", reason)
+        self.assertIn(f"muster: {reason}", str(error))
         self.assertEqual(self.causes(job), ["failed"])
 
     def test_both_outputs_in_one_file(self):
@@ -252,7 +257,6 @@ class Tasks(World):
 
 
     def test_a_task_that_fails_ends_the_others(self):
-        submitit.Job._results_timeout_s = 1
         began = time.monotonic()
         job = self.executor(tasks_per_node=2, muster_signal_delay_s=60).submit(functions.fail_beside_a_sleeper, self.folder)
         view = self.until_over(job)
@@ -394,7 +398,6 @@ class Stops(World):
         self.assertEqual(view["step"], 800)
 
     def test_a_cancelled_job_is_over(self):
-        submitit.Job._results_timeout_s = 1
         job = self.executor(muster_signal_delay_s=60).submit(functions.Endless(self.folder))
         self.until_file(self.folder / "rank-0-counts-1")
         self.assertFalse(job.done())

@@ -112,15 +112,15 @@ class MusterExecutor(core.PicklingExecutor):
             variables["SUBMITIT_MUSTER_TORCHRUN"] = "1"
         if (self.parameters.get("environment") or "all") == "all":
             submission.write_environment(os.environ)
-        draft = folder / f".submission_file_{uid}.toml"
-        draft.write_text(rules.job_file(self.parameters, command, os.getcwd(), variables, count,
+        job_file = folder / f"submission_{uid}.toml"  # muster show names it, so the name lasts
+        job_file.write_text(rules.job_file(self.parameters, command, os.getcwd(), variables, count,
                                         self.max_num_timeout if can_save else 0), encoding="utf-8")
         self._last_job_submitted = time.time()
         try:
-            answer = utils.CommandFunction(self._make_submission_command(draft), verbose=False)()
+            answer = utils.CommandFunction(self._make_submission_command(job_file), verbose=False)()
         except utils.FailedJobError:
             submission.remove()
-            draft.unlink()
+            job_file.unlink()
             raise
         job_ids, sweep = _read_answer(answer)
         if len(job_ids) != count:
@@ -128,7 +128,9 @@ class MusterExecutor(core.PicklingExecutor):
         if sweep:
             submission.write_array(sweep)
         jobs = make_jobs(self.folder, job_ids, self._num_tasks(), sweep)
-        jobs[0].paths.move_temporary_file(draft, "submission_file")
+        link = jobs[0].paths.submission_file
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(os.path.relpath(job_file, link.parent))
         return jobs
 
     @property

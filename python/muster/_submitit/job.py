@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 from submitit.core import core, logger, utils
 
@@ -114,11 +114,29 @@ class MusterInfoWatcher(core.InfoWatcher):
 class MusterJob(core.Job[core.R]):
     """A job of muster. job_id is its number there: `muster show`, `muster why` and the dashboard know it."""
 
-    watcher = MusterInfoWatcher(delay_s=10)
+    watcher = MusterInfoWatcher(delay_s=2)
 
     def __init__(self, folder: Union[Path, str], job_id: str, tasks: Sequence[int] = (0,)) -> None:
         super().__init__(folder, job_id, tasks)
         self._paths = MusterJobPaths(folder, job_id=job_id, task_id=self.task_id, array_of=array_of)
+
+    @property
+    def _results_timeout_s(self) -> float:  # type: ignore[override]
+        """How long a result may be on its way after the job's end. A local process has written it before it ended; another
+        node's file can come late, and submitit's own patience holds."""
+        info = self.watcher.get_info(self.job_id, mode="cache")
+        never_on_slurm = info.get("SlurmJobID") == ""
+        return 0 if never_on_slurm else core.Job._results_timeout_s
+
+    def _get_outcome_and_result(self) -> Tuple[str, Any]:
+        """Raises submitit's error for a job without a result, with muster's reason."""
+        try:
+            return super()._get_outcome_and_result()
+        except utils.UncompletedJobError as error:
+            reason = self.watcher.get_info(self.job_id, mode="cache").get("Reason")
+            if not reason:
+                raise
+            raise utils.UncompletedJobError(f"{error}\nmuster: {reason} (see: muster why {self.job_id})") from None
 
     def cancel(self, check: bool = True) -> None:
         """Cancels the job. A job that is over stays as it is."""
