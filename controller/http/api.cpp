@@ -87,6 +87,7 @@ Response Api::answer_route(const Found& found, const Request& request) {
   }
   if (found.allowed.empty()) return not_found(request.path);
   if (found.route == nullptr || found.route->answer == nullptr) return wrong_method(found.allowed);
+  if (auto unknown = refuse_parameters(*found.route, request)) return *unknown;
   Call call{controller_, access_, metrics_page_, request, 0, ""};
   if (const auto id = found.parts.find("id"); id != found.parts.end()) {
     const auto job = job_of(id->second);

@@ -81,7 +81,7 @@ bool parse_target(Request& request) {
     const auto name = decode(pair.substr(0, equals), true);
     const auto value = decode(equals == std::string_view::npos ? std::string_view() : pair.substr(equals + 1), true);
     if (!name || !value) return false;
-    if (!name->empty()) request.query.insert_or_assign(*name, *value);
+    if (!name->empty() && !request.query.emplace(*name, *value).second) request.repeated = *name;
   }
   return true;
 }

@@ -14,6 +14,7 @@ using Response = boost::beast::http::response<boost::beast::http::string_body>;
 struct Request : boost::beast::http::request<boost::beast::http::string_body> {
   std::string path;  // decoded, without the query; begins with '/'
   std::map<std::string, std::string> query;
+  std::string repeated = {};  // a parameter that the query holds more than once; empty: there is none
 
   /// A header's value; empty if absent.
   std::string header(std::string_view name) const;

@@ -1,9 +1,11 @@
 #include "http/routes.h"
 
 #include <algorithm>
+#include <ranges>
 #include <vector>
 
 #include "http/handlers.h"
+#include "schema/nearest.h"
 
 namespace http {
 namespace {
@@ -13,13 +15,14 @@ using boost::beast::http::verb;
 constexpr Route kRoutes[] = {
     {"/api/v1/login", log_in, verb::post, true},
     {"/api/v1/logout", log_out, verb::post, true},
-    {"/api/v1/jobs", list_jobs, verb::get},
+    {"/api/v1/jobs", list_jobs, verb::get, false, false, "id, state, sweep, limit, before"},
     {"/api/v1/jobs", submit_job, verb::post, false, true},
-    {"/api/v1/jobs/{id}", whole_job, verb::get},
-    {"/api/v1/jobs/{id}/metrics", job_metrics, verb::get},
-    {"/api/v1/jobs/{id}/events", job_events, verb::get},
-    {"/api/v1/jobs/{id}/logs", job_logs, verb::get},
-    {"/api/v1/jobs/{id}/ranks", job_ranks, verb::get},
+    {"/api/v1/jobs/{id}", whole_job, verb::get, false, false, "ranks"},
+    {"/api/v1/jobs/{id}/metrics", job_metrics, verb::get, false, false,
+     "attempt, after_attempt, after_step, limit, points, from_step, to_step, spacing"},
+    {"/api/v1/jobs/{id}/events", job_events, verb::get, false, false, "after_id, limit"},
+    {"/api/v1/jobs/{id}/logs", job_logs, verb::get, false, false, "attempt, rank, tail, offset"},
+    {"/api/v1/jobs/{id}/ranks", job_ranks, verb::get, false, false, "from, limit, show"},
     {"/api/v1/jobs/{id}/why", job_why, verb::get},
     {"/api/v1/jobs/{id}/cancel", cancel_job, verb::post},
     {"/api/v1/jobs/{id}/requeue", requeue_job, verb::post},
@@ -33,7 +36,7 @@ constexpr Route kRoutes[] = {
     {"/api/v1/sweeps/{sweep}/hold", hold_sweep, verb::post},
     {"/api/v1/sweeps/{sweep}/release", release_sweep, verb::post},
     {"/api/v1/status", status, verb::get},
-    {"/api/v1/stream", nullptr, verb::get},
+    {"/api/v1/stream", nullptr, verb::get, false, false, "after"},
     {"/api/v1/openapi.json", openapi, verb::get},
     {"/healthz", health, verb::get, true},
     {"/metrics", scrape, verb::get},
@@ -62,7 +65,28 @@ bool fits(std::string_view wanted, std::string_view path, std::map<std::string_v
   }
 }
 
+/// The names of "id, state".
+std::vector<std::string> names_of(std::string_view list) {
+  std::vector<std::string> names;
+  for (const auto part : std::views::split(list, std::string_view(", "))) names.emplace_back(part.begin(), part.end());
+  return names;
+}
+
 }  // namespace
+
+std::optional<Response> refuse_parameters(const Route& route, const Request& request) {
+  const auto names = names_of(route.parameters);
+  for (const auto& [name, value] : request.query) {
+    if (std::ranges::find(names, name) != names.end()) continue;
+    const auto close = schema::nearest(name, names);
+    return refuse(400, "this address has no parameter " + name.substr(0, 80),
+                  !close.empty()             ? "did you mean " + close + "?"
+                  : route.parameters.empty() ? "leave it out: there are none"
+                                             : "use " + std::string(route.parameters));
+  }
+  if (request.repeated.empty()) return std::nullopt;
+  return refuse(400, "the parameter " + request.repeated + " is there twice", "give it once");
+}
 
 std::span<const Route> routes() {
   return kRoutes;

@@ -3,6 +3,7 @@
 #include <boost/beast/http/verb.hpp>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,7 +37,13 @@ struct Route {
   bool is_open = false;
   /// The body may have kMaxSubmissionBytes.
   bool is_large = false;
+  /// "id, state": what the query may hold.
+  std::string_view parameters = "";
 };
+
+/// Refuses a query with a parameter that the route does not have, or with one that is there twice. Without this, a
+/// misspelt filter would answer with everything.
+std::optional<Response> refuse_parameters(const Route& route, const Request& request);
 
 /// Every address of musterd's HTTP server but the dashboard's pages. docs/openapi.json describes each.
 std::span<const Route> routes();

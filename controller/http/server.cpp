@@ -61,9 +61,10 @@ std::string stream_head() {
   return head + "Connection: close\r\n\r\n";
 }
 
-bool is_stream(const Request& request) {
+/// The route of the event stream; null for any other request.
+const Route* stream_of(const Request& request) {
   const auto route = find_route(request.method(), request.path).route;
-  return route != nullptr && route->answer == nullptr;
+  return route != nullptr && route->answer == nullptr ? route : nullptr;
 }
 
 std::optional<std::int64_t> resume_point(const Request& request) {
@@ -185,9 +186,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     asio::post(service_->pool, [self = shared_from_this(), request = std::move(request)] {
       Response response;
       bool stream = false;
-      if (is_stream(request)) {
+      if (const auto* route = stream_of(request)) {
         auto refused = self->service_->access.refuse_foreign(request);
         if (!refused) refused = self->service_->access.refuse_stranger(request);
+        if (!refused) refused = refuse_parameters(*route, request);
         stream = !refused;
         if (refused) response = std::move(*refused);
       } else {

@@ -63,6 +63,9 @@ TEST_F(Api, ABadParameterIs400AndSaysWhichAndWhatIsWanted) {
     EXPECT_NE(answer.error(), "") << target;
   }
   EXPECT_NE(get("/api/v1/jobs?limit=501").error().find("limit=501"), std::string::npos);
+  EXPECT_EQ(get("/api/v1/jobs?limt=5").json()["remedy"], "did you mean limit?");
+  EXPECT_EQ(get("/api/v1/jobs?owner=me").json()["remedy"], "use id, state, sweep, limit, before");
+  EXPECT_EQ(get("/api/v1/jobs?id=1&id=2").error(), "the parameter id is there twice");
 }
 
 TEST_F(Api, WhatIsNotThereIs404AndAWrongMethodIs405WithAllow) {
