@@ -21,13 +21,14 @@ class Heartbeats : public worker::Reporter {
   /// All that was told since the last call; empty: nothing.
   std::vector<muster::v1::HeartbeatRequest> take(const worker::ProgramWords& words) {
     std::vector<muster::v1::HeartbeatRequest> all;
-    if (!std::exchange(has_news_, false) && words == news_.words) return all;
+    const bool has_words = words != news_.words;
+    if (!std::exchange(has_news_, false) && !has_words) return all;
     news_.words = words;
     for (bool more = true; more;) {
       auto& request = all.emplace_back();
       *request.mutable_key() = key_;
       worker::write(news_, request);
-      *request.mutable_program() = worker::wire(words);
+      if (has_words && all.size() == 1) *request.mutable_program() = worker::wire(words);
       const auto batch = outbox_.fill(request);
       outbox_.acknowledge(batch, batch.steps, batch.checkpoints);
       more = batch.full;

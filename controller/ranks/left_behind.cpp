@@ -88,7 +88,7 @@ RankSessions::Late RankSessions::read_reports(const RankKey& rank) {
     agent::report::read_reports_late(beside::rank_files(data_.logs(key), number).report, of_rank, view ? view->step : 0,
                                      [&](v1::HeartbeatRequest request) {
                                        ++reports;
-                                       if (view && view->program)
+                                       if (view && view->program && request.has_program())
                                          keep_bad_lines(*view->program, *request.mutable_program());
                                        const auto taken = take_late(request, all == Late::kTaken);
                                        if (taken != Late::kTaken) all = taken;

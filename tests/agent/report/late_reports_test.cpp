@@ -62,14 +62,20 @@ nonsense
   EXPECT_EQ(steps(all), std::vector<std::int64_t>{41});
 }
 
-TEST_F(LateReports, OfKnownStepsNothingIsSaidAgain) {
+TEST_F(LateReports, OfKnownStepsNothingIsSaidAgainAndWordsAreSaidOnce) {
+  append("{\"status\":\"trains\"}\n");
   for (int step = 1; step <= 2'000; ++step) append("{\"step\":" + std::to_string(step) + "}\n");
   const auto all = read(500);
   const auto told = steps(all);
   ASSERT_EQ(told.size(), 1'500u);
   EXPECT_EQ(told.front(), 501);
   EXPECT_EQ(told.back(), 2'000);
-  for (const auto& request : all) EXPECT_LE(request.metrics_size(), 512);
+  int with_words = 0;
+  for (const auto& request : all) {
+    EXPECT_LE(request.metrics_size(), 512);
+    with_words += request.has_program() ? 1 : 0;
+  }
+  EXPECT_EQ(with_words, 1);
 }
 
 TEST_F(LateReports, AreNothingWithoutAFile) {
