@@ -21,8 +21,8 @@ LINES = "{lines}"
 [resources]
 ranks_per_node = 1
 """
-# flood: all lines at once. steady: 1,000 a second. calls: the time of each call of the package and of each bare write, one
-# after the other and between steps that compute for 5 ms and leave the caches to other data.
+# flood: all lines at once. steady: 1,000 a second. calls: the time of each call of the package and of each bare write: one
+# after the other, between steps that sleep 1 ms, and between steps that compute for 5 ms and leave the caches to other data.
 PROGRAM = """
 import json, os, time
 import muster
@@ -46,11 +46,12 @@ else:
         call()
         took.setdefault(name, []).append(time.perf_counter_ns() - begun)
     for n in range(1, lines + 1):
-        apart = n > lines - 300
-        end = time.perf_counter() + (0.005 if apart else 0)
+        where = " apart" if n > lines - 300 else " asleep" if n > lines - 1300 else ""
+        if where == " asleep":
+            time.sleep(0.001)
+        end = time.perf_counter() + (0.005 if where == " apart" else 0)
         while time.perf_counter() < end:
             bytes(data)
-        where = " apart" if apart else ""
         timed("log" + where, lambda: run.log(n, loss=0.5, lr=1e-3))
         timed("write" + where, lambda: os.write(fd, b'{"status":"x"}\\n'))
     said = {name: [sorted(ns)[len(ns) // 2] / 1000, max(ns) / 1000] for name, ns in took.items()}
@@ -63,6 +64,7 @@ while not os.path.exists("end"):
 
 
 CALLS = {"log": "`run.log(step, loss=..., lr=...)`, one after the other", "write": "`write`, one after the other",
+         "log asleep": "`run.log`, between steps that sleep 1 ms", "write asleep": "`write`, between steps that sleep 1 ms",
          "log apart": "`run.log`, between steps of 5 ms", "write apart": "`write`, between steps of 5 ms"}
 
 
@@ -107,8 +109,8 @@ def measure(binaries, quick):
             said, arrived, cpu, rows = run(controller, "steady", steady)
             assert rows == steady, (rows, steady)
             steadies.append((steady / said["seconds"], cpu[0] / steady * 1e6, cpu[1] / steady * 1e6))
-            said, _, _, rows = run(controller, "calls", 2_000)
-            assert rows == 2_000, rows
+            said, _, _, rows = run(controller, "calls", 3_000)
+            assert rows == 3_000, rows
             calls.append([number for name in CALLS for number in said[name]])
     middle = [[statistics.median(column) for column in zip(*table)] for table in (floods, steadies, calls)]
     lines = ["# Lines of a report file", "",
@@ -124,4 +126,6 @@ def measure(binaries, quick):
              *(f"| {text} | {median:.1f} us | {most:.0f} us |"
                for text, median, most in zip(CALLS.values(), middle[2][::2], middle[2][1::2])), ""]
     return "\n".join(lines), [Promise("microseconds of a log(), median of calls in a row", middle[2][0], at_most=20),
+                              Promise("microseconds of a log() after 1 ms of sleep, median",
+                                      middle[2][2 * list(CALLS).index("log asleep")], at_most=20),
                               Promise("lines a second that one rank's flood gets through", middle[0][0], at_least=10_000)]
