@@ -62,11 +62,7 @@ std::string what_was_reported(const std::filesystem::path& report_file, std::uin
   if (all.checkpoint) {
     out += line("reported a checkpoint of step " + std::to_string(all.checkpoint->step) + ": " + all.checkpoint->path);
   }
-  if (all.error) {
-    const auto& error = *all.error;
-    const bool both = !error.type.empty() && !error.message.empty();
-    out += line("reported an error: " + error.type + (both ? ": " : "") + error.message);
-  }
+  if (all.error) out += line("reported an error: " + core::error_text(all.error->type, all.error->message));
   if (tail.bad_lines() > 0) {
     out += line("wrote " + core::count_text(tail.bad_lines(), "line") +
                 " into its report file that cannot be read, or only in part; the first: " + *tail.first_complaint());

@@ -1,7 +1,10 @@
 #include "cli/follow.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <iostream>
+#include <mutex>
+#include <thread>
 
 #include "cli/command.h"
 #include "cli/list.h"
@@ -15,6 +18,7 @@ namespace {
 
 constexpr std::chrono::seconds kLongestWatch{60};
 constexpr std::chrono::seconds kProgressEvery{10};
+constexpr std::chrono::seconds kWatchAgainAfter{1};
 constexpr int kBarWidth = 24;
 
 /// The job's reason, unless the line before it says the same: "attempt 2: running" tells nothing new about a running
@@ -26,13 +30,81 @@ std::string news_of(const muster::v1::Job& job) {
   return reason.empty() || reason == status_of(job) ? "" : ": " + reason;
 }
 
-/// ", step 40/150, loss 2.585, validation loss 2.9"
+/// ", step 40/150, loss 2.585, validation loss 2.9"; ", step 40" where the program has not told how many there are.
 std::string progress_text(const muster::v1::Job& job) {
   std::string text;
-  if (job.steps_total() > 0) text += ", step " + std::to_string(job.step()) + "/" + std::to_string(job.steps_total());
+  if (job.steps_total() > 0 || job.has_step()) text += ", step " + std::to_string(job.step());
+  if (job.steps_total() > 0) text += "/" + std::to_string(job.steps_total());
   if (job.has_loss()) text += ", loss " + number_text(job.loss());
   return text + held_out_text(job);
 }
+
+void print_line(const muster::v1::Job& job, const TimeLeft& left) {
+  std::cerr << "job " << job.id() << " " << status_of(job);
+  if (job.attempts_size() > 0) std::cerr << ", attempt " << newest_attempt(job).number();
+  std::cerr << progress_text(job);
+  if (job.has_tokens_per_s()) std::cerr << ", " << number_text(job.tokens_per_s()) << " tokens/s";
+  if (!job.started_at().empty()) std::cerr << ", " << span_text(job.started_at(), job.ended_at()) << " gone";
+  if (const auto time = left.left()) std::cerr << ", about " << duration_text(time->count()) << " left";
+}
+
+/// The steps of a program that reports and prints nothing, a line every kProgressEvery at most. Runs beside the log of
+/// the program. Whoever reads the log tells of a lost connection.
+class QuietProgress {
+ public:
+  QuietProgress(Client& client, std::int64_t job, SharedScreen& screen)
+      : client_(client), job_(job), screen_(screen), thread_([this] { run(); }) {}
+  ~QuietProgress() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+      if (call_ != nullptr) call_->TryCancel();
+    }
+    woken_.notify_all();
+    thread_.join();
+  }
+  QuietProgress(const QuietProgress&) = delete;
+  QuietProgress& operator=(const QuietProgress&) = delete;
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!stopped_) {
+      grpc::ClientContext context;
+      client_.authorize(context);
+      context.set_deadline(std::chrono::system_clock::now() + kLongestWatch);
+      call_ = &context;
+      lock.unlock();
+      const auto reader = client_.jobs().Watch(&context, of_job(job_));
+      muster::v1::Job job;
+      while (reader->Read(&job)) tell(job);
+      reader->Finish();
+      lock.lock();
+      call_ = nullptr;
+      woken_.wait_for(lock, kWatchAgainAfter, [this] { return stopped_; });
+    }
+  }
+  void tell(const muster::v1::Job& job) {
+    left_.see(job, std::chrono::steady_clock::now());
+    if (job.state() != "running" || !job.has_step() || job.step() == told_) return;
+    const auto write = [&] {
+      print_line(job, left_);
+      std::cerr << "\n";
+    };
+    if (screen_.print_if_quiet(kProgressEvery, write)) told_ = job.step();
+  }
+
+  Client& client_;
+  const std::int64_t job_;
+  SharedScreen& screen_;
+  TimeLeft left_;
+  std::int64_t told_ = -1;
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  bool stopped_ = false;
+  grpc::ClientContext* call_ = nullptr;
+  std::thread thread_;  // the last member, since it uses the others
+};
 
 /// The progress of a training; see follow().
 class Progress {
@@ -45,18 +117,18 @@ class Progress {
     if (!news && job.step() == told_step_) return;
     if (news) {
       close();
-      line(job);
+      print_line(job, left_);
       std::cerr << news_of(job) << "\n";
     } else if (stderr_is_terminal() && job.steps_total() > 0) {
       const auto filled =
           static_cast<std::size_t>(kBarWidth * std::min(job.step(), job.steps_total()) / job.steps_total());
       std::cerr << "\r[" << std::string(filled, '#') << std::string(kBarWidth - filled, '.') << "] ";
-      line(job);
+      print_line(job, left_);
       std::cerr << "\x1b[K" << std::flush;
       bar_open_ = true;
     } else if (now - told_at_ >= kProgressEvery ||
                job.step() - told_step_ >= std::max<std::int64_t>(1, job.steps_total() / 10)) {
-      line(job);
+      print_line(job, left_);
       std::cerr << "\n";
     } else {
       return;
@@ -73,15 +145,6 @@ class Progress {
   }
 
  private:
-  void line(const muster::v1::Job& job) {
-    std::cerr << "job " << job.id() << " " << status_of(job);
-    if (job.attempts_size() > 0) std::cerr << ", attempt " << newest_attempt(job).number();
-    std::cerr << progress_text(job);
-    if (job.has_tokens_per_s()) std::cerr << ", " << number_text(job.tokens_per_s()) << " tokens/s";
-    if (!job.started_at().empty()) std::cerr << ", " << span_text(job.started_at(), job.ended_at()) << " gone";
-    if (const auto left = left_.left()) std::cerr << ", about " << duration_text(left->count()) << " left";
-  }
-
   TimeLeft left_;
   bool bar_open_ = false;
   std::string told_;  // the state that was printed last
@@ -206,7 +269,11 @@ int tell_end(Client& client, StreamEnd end, std::int64_t id, const muster::v1::J
 int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id) {
   Interrupts::instance().gently();
   auto end = StreamEnd::kComplete;
-  if (spec.has_command()) end = print_logs(client, {.job = id, .follow = true}, std::cerr);
+  if (spec.has_command()) {
+    SharedScreen screen;
+    const QuietProgress progress(client, id, screen);
+    end = print_logs(client, {.job = id, .follow = true}, std::cerr, &screen);
+  }
   muster::v1::Job job;
   Progress progress;
   if (end == StreamEnd::kComplete) {

@@ -57,8 +57,9 @@ std::string summary_text(const muster::v1::Job& job);
 int tell_end(Client& client, StreamEnd end, std::int64_t id, const muster::v1::Job& job);
 
 /// Shows a job on stderr until it has ended, and then how it ended: the output of a command, or the progress of a
-/// training. Progress is a bar on a terminal, and otherwise lines. A line comes when something happens, after every ten
-/// seconds, and after every tenth of the steps. Returns the exit code.
+/// training. While a program that reports prints nothing for ten seconds, its steps are told. Progress is a bar on a
+/// terminal, and otherwise lines. A line comes when something happens, after every ten seconds, and after every tenth
+/// of the steps. Returns the exit code.
 int follow(Client& client, const muster::v1::JobSpec& spec, std::int64_t id);
 
 }  // namespace cli

@@ -223,7 +223,7 @@ std::string slurm_log_place(const muster::v1::Job& job) {
   return (std::filesystem::path(job.log_folder()).parent_path() / "slurm.log").native();
 }
 
-StreamEnd print_logs(Client& client, const LogOptions& options, std::ostream& out) {
+StreamEnd print_logs(Client& client, const LogOptions& options, std::ostream& out, SharedScreen* screen) {
   auto job = client.call(&JobStub::Get, of_job(options.job));
   const auto& resources = job.spec().resources();
   const bool name_ranks =
@@ -238,8 +238,10 @@ StreamEnd print_logs(Client& client, const LogOptions& options, std::ostream& ou
     printer.go_on(request);
     return client.jobs().Logs(context, request);
   };
-  const auto end =
-      Contact::read<LogChunk>(client, options.follow, open, [&](const auto& chunk) { printer.take(chunk); });
+  const auto end = Contact::read<LogChunk>(client, options.follow, open, [&](const auto& chunk) {
+    if (screen == nullptr) return printer.take(chunk);
+    screen->print([&] { printer.take(chunk); });
+  });
   printer.end();
   if (options.tell_empty && printer.nothing() && end == StreamEnd::kComplete) {
     // With follow the job may have started since.

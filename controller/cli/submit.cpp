@@ -92,14 +92,12 @@ muster::v1::PlanScriptRequest script_call_of(const Request& request) {
   return call;
 }
 
-/// Names keys that have no effect in this job, and slurm.output if the job does not go to Slurm.
+/// Names keys that have no effect in this job. Where an "auto" job runs, musterd knows: muster show has its notes.
 void tell_unheeded(const muster::v1::JobSpec& spec) {
-  for (const auto& note : jobfile::idle_keys(spec, false)) std::cerr << "muster submit: note: " << note << "\n";
-  const bool local = spec.executor() == "local" || spec.executor() == "debug";
-  if (!local || spec.slurm().output().empty()) return;
-  std::cerr << "muster submit: slurm.output has an effect on Slurm only; "
-            << (spec.executor() == "local" ? "muster logs shows the output of local processes\n"
-                                           : "a debug run writes to this terminal\n");
+  const bool is_local = spec.executor() == "local" || spec.executor() == "debug";
+  for (const auto& note : jobfile::idle_keys(spec, false, is_local)) {
+    std::cerr << "muster submit: note: " << note << "\n";
+  }
 }
 
 /// The origin of the settings, if it is not a job file.

@@ -188,7 +188,7 @@ void on(Applied& out, Attempt&, const AttemptStopping& e, Time) {
 bool note_checkpoint(Job& job, Step step) {
   if (step <= job.last_checkpoint_step) return false;
   job.last_checkpoint_step = step;
-  refill_budgets(job);
+  refill_budgets(job, "checkpoint " + std::to_string(step));
   return true;
 }
 
@@ -207,7 +207,9 @@ void on(Applied& out, Attempt& attempt, const CheckpointSaved& e, Time at) {
   out.text = "checkpoint saved at step " + std::to_string(e.step) + saved_text(e, at);
   if (!e.path.empty()) {
     auto& kept = out.job.program.checkpoints;
-    kept.push_back({e.attempt, e.step, plain_words(e.path), e.bytes, at});
+    auto path = plain_words(e.path);
+    std::erase_if(kept, [&](const ReportedCheckpoint& older) { return older.path == path; });  // it is overwritten
+    kept.push_back({e.attempt, e.step, std::move(path), e.bytes, at});
     if (kept.size() > ProgramFacts::kCheckpointsKept) kept.erase(kept.begin());
     out.text += ": " + kept.back().path;
   }
@@ -241,10 +243,10 @@ void on(Applied& out, Attempt& attempt, const CheckpointFolderSeen& e, Time at) 
   const FilesWorth worth = worth_of_files(out.job.policy, attempt, e, at);
   if (worth == FilesWorth::kProgress) {
     out.job.saved_anew = true;
-    refill_budgets(out.job);
+    refill_budgets(out.job, "new files in the checkpoint folder");
     return;
   }
-  if (worth == FilesWorth::kBudgets) return refill_spent(out.job);
+  if (worth == FilesWorth::kBudgets) return refill_spent(out.job, "new files in the checkpoint folder");
   out.job.brief_files = true;
   out.text += "; this is no progress: the attempt was short and left no new file name";
 }

@@ -171,6 +171,7 @@ struct Job {
   std::int64_t version = 0;  // number of events folded
   std::vector<Attempt> attempts;
   std::map<Cause, std::uint32_t> spent;  // budget used since the last healthy progress
+  std::string refilled_by;               // what the budgets count from, "checkpoint 400"; empty: the job's start
   std::uint32_t unhealthy_ends = 0;      // consecutive, over all causes: the backoff's exponent
   Step last_checkpoint_step = 0;
   ProgramFacts program;

@@ -113,7 +113,7 @@ void on(Applied& out, const RequeueRequested& e, Time at) {
     out.text += "; attempt " + std::to_string(next_number(job)) + " starts when this one has stopped";
   } else {
     const std::string after = job.attempts.empty() ? "" : job.attempts.back().reason;
-    if (job.state == JobState::kFailed) refill_budgets(job);
+    if (job.state == JobState::kFailed) refill_budgets(job, "the requeue");
     wait_for_next(out, at, reason + (after.empty() ? "" : " after: " + after));
     job.reason = reason + "; attempt " + std::to_string(next_number(job)) + " " + starts_text(job, Millis{0});
     out.text = job.reason;

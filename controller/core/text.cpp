@@ -100,7 +100,7 @@ std::string hung_text(const RankHung& event) {
   if (!section.empty()) text += " in section " + section;
   if (event.learned_from == 0) return text;
   return text + "; its limit is " + duration_text(event.limit) + ", learned from " +
-         count_text(event.learned_from, event.section == "step" ? "step" : "time");
+         lessons_text(event.learned_from, event.section);
 }
 
 std::string node_lost_text(const NodeLost& event) {
@@ -151,6 +151,14 @@ std::string what_it_waits_for(const Job& job) {
 
 std::string times_text(std::uint32_t count) {
   return count == 1 ? "once" : std::to_string(count) + " times";
+}
+
+std::string lessons_text(std::size_t count, std::string_view section) {
+  return count_text(count, section == "step" ? "step" : "stay");
+}
+
+std::string error_text(const std::string& type, const std::string& message) {
+  return type + (type.empty() || message.empty() ? "" : ": ") + message;
 }
 
 std::string count_text(std::size_t count, std::string_view singular) {

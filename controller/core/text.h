@@ -54,5 +54,9 @@ std::string what_it_waits_for(const Job& job);
 std::string times_text(std::uint32_t count);
 /// "1 rank", "2 ranks".
 std::string count_text(std::size_t count, std::string_view singular);
+/// "200 steps", or "21 stays" for a section that is not that of steps: what a hang limit is learned from.
+std::string lessons_text(std::size_t count, std::string_view section);
+/// "ValueError: no data": an error that a report tells. Either part may be empty.
+std::string error_text(const std::string& type, const std::string& message);
 
 }  // namespace core

@@ -33,7 +33,7 @@ void come_back_requeued(Applied& out, const Attempt& ended, Time at) {
   const bool progress = job.saved_anew || ran_healthily(job.policy, ended, at);
   const bool slowed = !job.requeue_requested && has_backoff(ended.cause, progress);
   // The attempt was ending for another cause when the person asked, so drain() has not seen the request.
-  if (job.requeue_requested && ended.cause != Cause::kRequeued) refill_budgets(job);
+  if (job.requeue_requested && ended.cause != Cause::kRequeued) refill_budgets(job, "the requeue");
   if (slowed) ++job.unhealthy_ends;
   come_back(out, ended, at, slowed, "");
 }
@@ -104,7 +104,7 @@ void charge(Applied& out, const Attempt& ended, Time at) {
   }
   come_back(out, ended, at, slowed,
             " (" + std::string(rule_of(ended.cause).noun) + " " + std::to_string(count) + " of " +
-                std::to_string(limit) + ")");
+                std::to_string(limit) + (job.refilled_by.empty() ? "" : " since " + job.refilled_by) + ")");
 }
 
 }  // namespace
@@ -172,7 +172,9 @@ void end_attempt(Applied& out, Time at) {
   attempt.state = AttemptState::kEnded;
   attempt.ended_at = at;
   for (Rank& rank : attempt.ranks) rank.state = RankState::kExited;
-  if (ran_healthily(job.policy, attempt, at)) refill_budgets(job);
+  if (ran_healthily(job.policy, attempt, at)) {
+    refill_budgets(job, attempt_text(attempt.number) + " ran for " + duration_text(job.policy.healthy_after));
+  }
   // The next attempt is a new submission, which may have any limit.
   job.time_limit = job.time_limit_asked.value_or(job.time_limit);
   job.time_limit_asked.reset();
@@ -204,13 +206,14 @@ void wait_for_next(Applied& out, Time at, std::string reason_started) {
   if (job.may_start()) out.actions.push_back(StartAttempt{next_number(job), at});
 }
 
-void refill_budgets(Job& job) {
-  refill_spent(job);
+void refill_budgets(Job& job, const std::string& by) {
+  refill_spent(job, by);
   job.unhealthy_ends = 0;
   forget_error(job);
 }
 
-void refill_spent(Job& job) {
+void refill_spent(Job& job, const std::string& by) {
+  if (!job.spent.empty() || !job.refilled_by.empty()) job.refilled_by = by;
   job.spent.clear();
   job.unseen_progress.clear();
   job.brief_files = false;

@@ -46,10 +46,11 @@ void end_attempt(Applied& out, Time at);
 /// Lets the job wait for its next attempt, which starts at `at` or later.
 void wait_for_next(Applied& out, Time at, std::string reason_started);
 
-/// After healthy progress or a person's requeue: refills every budget, resets the backoff, forgets the last error.
-void refill_budgets(Job& job);
+/// After healthy progress or a person's requeue: refills every budget, resets the backoff, forgets the last error. `by`
+/// tells what the budgets count from now: "checkpoint 400".
+void refill_budgets(Job& job, const std::string& by);
 /// Refills every budget, but leaves the backoff and the last error as they are.
-void refill_spent(Job& job);
+void refill_spent(Job& job, const std::string& by);
 
 void end_job(Job& job, JobState state, std::string reason, Time at);
 

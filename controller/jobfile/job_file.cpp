@@ -131,6 +131,7 @@ void Reader::apply(toml::table& root, const Override& override) {
   if (!shape_fine || (field == nullptr && !open && !is_table_name(override.key))) {
     return refuse_unknown(override.key, place);
   }
+  if (field != nullptr && is_recipe_key(*field) && root.contains("command")) return no(not_of_a_command(override.key));
   if (override.key == "sweep") return no("want --sweep key=values");
   if (override.key == "extends") return no("this key can be set in the job file only");
   toml::table* table = &root;

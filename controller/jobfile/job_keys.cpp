@@ -279,6 +279,14 @@ bool is_open_table(std::string_view path) {
          (field->kind == Kind::kVariables || field->kind == Kind::kOptions || field->kind == Kind::kPatterns);
 }
 
+std::string not_of_a_command(std::string_view key) {
+  auto variable = leaf_of(key);
+  std::ranges::transform(variable, variable.begin(), [](char c) { return c >= 'a' && c <= 'z' ? char(c - 32) : c; });
+  return "this job runs a command, and recipes alone have this key; set a variable that the program reads, such as "
+         "env." +
+         variable;
+}
+
 std::vector<std::string> keys_ending_in(std::string_view word, const std::vector<std::string>& keys) {
   std::vector<std::string> meant;
   for (const auto& key : keys) {

@@ -39,6 +39,8 @@ bool is_table_name(std::string_view path);
 std::string did_you_mean(std::string_view path);
 /// "unknown key, did you mean train.steps"
 std::string unknown_key(std::string_view path);
+/// Why an option may not set this key of a recipe for a job with a command, with the way that works.
+std::string not_of_a_command(std::string_view key);
 /// The keys whose last part is this word.
 std::vector<std::string> keys_ending_in(std::string_view word, const std::vector<std::string>& keys);
 /// "several keys end in this name; want one of a.x, b.x"

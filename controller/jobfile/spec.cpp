@@ -50,6 +50,23 @@ std::string asked_for(const JobSpec& spec, const JobSpec& plain, std::span<const
   return found + (found.find(',') == std::string::npos ? " has" : " have");
 }
 
+/// "slurm.partition, slurm.options.mail-type have": what the spec asks of Slurm.
+std::string asked_of_slurm(const JobSpec& spec) {
+  std::string found;
+  const auto add = [&](const std::string& name) { found += (found.empty() ? "" : ", ") + name; };
+  for (const auto& key : job_keys()) {
+    // The number of elements that run at once holds anywhere.
+    if (table_of(key.name) != "slurm" || key.name == "slurm.array_parallelism") continue;
+    if (key.kind == Kind::kOptions) {
+      for (const auto& [name, value] : sorted(texts_by_name(spec, key))) add(std::string(key.name) + "." + name);
+    } else if (is_plain(key) ? get(spec, key).has_value() : !texts_of(spec, key).empty()) {
+      add(std::string(key.name));
+    }
+  }
+  if (found.empty()) return found;
+  return found + (found.find(',') == std::string::npos ? " has" : " have");
+}
+
 }  // namespace
 
 std::uint64_t world_size(const JobSpec& spec) {
@@ -77,10 +94,13 @@ void fill_defaults(JobSpec& spec) {
   }
 }
 
-std::vector<std::string> idle_keys(const JobSpec& spec, bool reports) {
+std::vector<std::string> idle_keys(const JobSpec& spec, bool reports, bool is_local) {
   std::vector<std::string> notes;
   if (spec.slurm().array_parallelism() > 0 && !spec.has_sweep()) {
     notes.push_back("slurm.array_parallelism has no effect on a job that is not of a sweep");
+  }
+  if (const auto keys = asked_of_slurm(spec); is_local && !keys.empty()) {
+    notes.push_back(keys + " no effect on local processes");
   }
   if (!spec.has_command()) return notes;
   const auto plain = without_wishes(spec);

@@ -53,7 +53,8 @@ std::uint64_t world_size(const muster::v1::JobSpec& spec);
 
 /// The keys that have no effect on a command, a sentence each. A key is named if it differs from its default and only
 /// muster-worker, or only a program that reports its steps, can obey it. `reports`: the program has reported steps.
-/// Of any job: the keys that have an effect on sweeps alone.
-std::vector<std::string> idle_keys(const muster::v1::JobSpec& spec, bool reports);
+/// Of any job: the keys that have an effect on sweeps alone, and keys of [slurm] on local processes. `is_local`: the
+/// job runs as local processes, or will.
+std::vector<std::string> idle_keys(const muster::v1::JobSpec& spec, bool reports, bool is_local);
 
 }  // namespace jobfile

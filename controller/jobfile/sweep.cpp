@@ -33,11 +33,16 @@ std::vector<SweepAxis> joined(std::vector<SweepAxis> own, std::vector<SweepAxis>
 constexpr const char* kTooMany = "the sweep is more than 10000 jobs; give it fewer values, or submit it in parts";
 static_assert(kMostSweepJobs == 10000);
 
-std::optional<Finding> problem_of(const std::vector<SweepAxis>& axes, const std::vector<Override>& overrides) {
+std::optional<Finding> problem_of(const std::vector<SweepAxis>& axes, const std::vector<Override>& overrides,
+                                  bool is_command) {
   std::size_t jobs = 1;
   for (const auto& axis : axes) {
     for (const auto& override : overrides) {
       if (override.key == axis.key) return finding_of(override.option, "", "the sweep varies it; remove one of them");
+    }
+    const auto* key = find_key(axis.key);
+    if (is_command && key != nullptr && is_recipe_key(*key)) {
+      return finding_of(axis.option + axis.key, "", not_of_a_command(axis.key));
     }
     jobs *= axis.values.size();
     if (jobs > kMostSweepJobs) {
@@ -178,7 +183,7 @@ Sweep compose_sweep(const JobSource& source, const std::vector<Override>& overri
   auto base = compose(source, overrides, FileChecks::kSkip);
   axes = joined(std::move(base.axes), std::move(axes));
   std::vector<Finding> findings;
-  if (auto finding = problem_of(axes, overrides)) findings.push_back(std::move(*finding));
+  if (auto finding = problem_of(axes, overrides, base.spec.has_command())) findings.push_back(std::move(*finding));
   if (axes.empty() || !findings.empty()) {
     findings.insert(findings.end(), base.findings.begin(), base.findings.end());
     if (findings.empty()) findings.push_back(finding_of(source.name(), "", "the sweep varies no key"));

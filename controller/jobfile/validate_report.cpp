@@ -33,12 +33,30 @@ void check_path(const char* key, const std::string& path, Findings& findings) {
   if (!expanded.problem.empty()) findings.add(key, expanded.problem, "such as ${MUSTER_JOB_ID}");
 }
 
+/// True if a name of the path has a [ without its ]. A shell takes such a [ for the character itself.
+bool has_open_bracket(const std::string& path) {
+  for (std::size_t at = 0; at < path.size(); ++at) {
+    if (path[at] == '\\') {
+      ++at;
+    } else if (path[at] == '[') {
+      auto first = at + 1;  // a ] that comes first, or after a !, is a member
+      if (first < path.size() && (path[first] == '!' || path[first] == '^')) ++first;
+      const auto end = path.find(']', first + 1);
+      if (end == std::string::npos || path.find('/', at) < end) return true;
+      at = end;
+    }
+  }
+  return false;
+}
+
 void check_checkpoints(const std::string& path, Findings& findings) {
   check_path(kCheckpoints, path, findings);
   if (path.find("**") != std::string::npos) {
     findings.add(kCheckpoints, "want a * for one name of the path", "write each folder as a * of its own, such as */*");
   } else if (!path.empty() && path.find_first_not_of("/.*") == std::string::npos) {
     findings.add(kCheckpoints, "want the names of checkpoints alone", "such as ckpt/step-*");
+  } else if (has_open_bracket(path)) {
+    findings.add(kCheckpoints, "want a ] for each [ of a name", "write [[] for the character [ itself");
   }
 }
 

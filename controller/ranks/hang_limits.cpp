@@ -78,9 +78,9 @@ HangLimit HangLimits::of(const std::string& section) const {
 std::string hang_limit_text(const HangLimit& limit, std::string_view section, bool is_set) {
   const auto time = core::duration_text(limit.time);
   if (is_set) return time + ", as liveness.hung_after says";
-  const std::string_view noun = section == kStepSection ? "step" : "time";
-  if (limit.learned_from > 0) return time + ", learned from " + core::count_text(limit.learned_from, noun);
-  return time + ", until " + core::count_text(HangLimits::kEnoughSteps, noun) + " have taught another";
+  if (limit.learned_from > 0) return time + ", learned from " + core::lessons_text(limit.learned_from, section);
+  return time + " until " + core::lessons_text(HangLimits::kEnoughSteps, section) +
+         " are timed, then learned from them";
 }
 
 }  // namespace ranks

@@ -7,6 +7,7 @@
 #include "base/hearing.h"
 #include "base/loop.h"
 #include "base/tokens.h"
+#include "core/text.h"
 #include "jobs/dependencies.h"
 #include "jobs/job_remover.h"
 #include "jobs/progress_watch.h"
@@ -39,8 +40,7 @@ void add_words(const v1::ProgramWords& words, core::RankExited& exited) {
   const bool failed = exited.exit.code != 0 || exited.exit.signal != 0;
   if (!failed || !words.has_error()) return;
   const auto& error = words.error();
-  const bool both = !error.type().empty() && !error.message().empty();
-  exited.error = error.type() + (both ? ": " : "") + error.message();
+  exited.error = core::error_text(error.type(), error.message());
   exited.trace = error.trace().substr(0, kMostTrace);
 }
 

@@ -29,14 +29,15 @@ std::string after_failure(const core::Job& job) {
   }
   // A recipe's program is muster's own: what a person can correct stands in the job file.
   const std::string again =
-      job.is_command ? "correct the program, then: muster requeue " + id + "; or the job file, and submit it again"
-                     : "then correct the job file and submit it again, or: muster requeue " + id;
+      job.is_command
+          ? ". Correct the program, then: muster requeue " + id + ". Or correct the job file and submit it again"
+          : ", then correct the job file and submit it again, or: muster requeue " + id;
   const auto& last = job.attempts.back();
   if (!last.culprit && last.queued_at) {
     return "No rank is to blame: look at what Slurm and the lines before the ranks wrote (muster logs " + id +
-           " --slurm), " + again;
+           " --slurm)" + again;
   }
-  return "Look at the end of its log (muster logs " + id + " --tail 50; muster show " + id + " names the files), " +
+  return "Look at the end of its log (muster logs " + id + " --tail 50; muster show " + id + " names the files)" +
          again;
 }
 

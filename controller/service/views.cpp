@@ -218,9 +218,8 @@ Outcome<v1::WhyResponse> Views::why(core::JobId id) {
     out.set_state(std::string(core::to_string(job->state)));
     fill_standing(standing(*job), out);
     if (const auto spec = parts_.specs.get(id)) {
-      for (auto& note : jobfile::idle_keys(*spec, job->reports())) out.add_notes(std::move(note));
+      for (auto& note : notes(*job, *spec)) out.add_notes(std::move(note));
     }
-    if (auto note = progress_note(*job); !note.empty()) out.add_notes(std::move(note));
     return out;
   });
 }
@@ -310,27 +309,38 @@ std::optional<ranks::LeastProgress> Views::least_progress(const core::Job& job) 
   return parts_.live_ranks.least_progress({job.id, attempt->number}, parts_.clock.monotonic());
 }
 
-std::string Views::progress_note(const core::Job& job) {
-  const auto least = least_progress(job);
-  return least ? no_progress_note(*least, parts_.clock.monotonic()) : std::string();
-}
-
-/// What the program has told of itself: what the history knows, and on top what ranks that run have said.
+/// What the program has told of itself: what the history knows, and on top what rank 0 says while it runs.
 void Views::fill_program(const core::Job& job, v1::Job& out) {
   const auto& program = job.program;
   *out.mutable_config() = settings_of(program.config);
   fill_checkpoints(program, out);
   out.set_program_status(program.status);
-  auto lines = program.bad_lines;
-  auto first = program.first_bad_line;
-  auto trouble = program.source_trouble;
   const auto* attempt = job.current();
+  if (attempt != nullptr && !attempt->ranks.empty() && attempt->ranks[0].state != core::RankState::kExited) {
+    const auto live = parts_.live_ranks.view({job.id, attempt->number}, 0);
+    if (live && live->program != nullptr) out.set_program_status(live->program->status());
+  }
+  if (const auto least = least_progress(job)) out.set_hang_limit(hang_limit_text(*least));
+}
+
+std::vector<std::string> Views::notes(const core::Job& job, const v1::JobSpec& spec) {
+  const auto* attempt = job.current();
+  const auto ran_on = attempt != nullptr ? executor_of(*attempt) : "";
+  const auto wanted = spec.executor().empty() ? "auto" : spec.executor();
+  const bool is_local = ran_on.empty() ? !parts_.executor.has_queue(wanted) : ran_on == "local";
+  auto notes = jobfile::idle_keys(spec, job.reports() || parts_.newest.get(job.id), is_local);
+  if (parts_.newest.series(job.id).size() >= schema::kMostSeries) {
+    notes.push_back("This job reports " + std::to_string(schema::kMostSeries) +
+                    " series, as many as are kept of a job; values of further ones are left out.");
+  }
+  auto lines = job.program.bad_lines;
+  auto first = job.program.first_bad_line;
+  auto trouble = job.program.source_trouble;
   for (core::RankNumber rank = 0; attempt != nullptr && rank < attempt->ranks.size(); ++rank) {
     if (attempt->ranks[rank].state == core::RankState::kExited) continue;
     const auto live = parts_.live_ranks.view({job.id, attempt->number}, rank);
     if (!live || live->program == nullptr) continue;
     const auto& words = *live->program;
-    if (rank == 0) out.set_program_status(words.status());
     if (trouble.empty() && !words.source_trouble().empty()) {
       trouble = "rank " + std::to_string(rank) + ": " + words.source_trouble();
     }
@@ -338,10 +348,12 @@ void Views::fill_program(const core::Job& job, v1::Job& out) {
     if (lines == 0) first = "rank " + std::to_string(rank) + ", " + words.first_bad_line();
     lines += words.bad_lines();
   }
-  if (auto note = bad_lines_note(lines, first); !note.empty()) out.add_notes(std::move(note));
-  if (!trouble.empty()) out.add_notes(std::move(trouble));
-  if (auto note = progress_note(job); !note.empty()) out.add_notes(std::move(note));
-  if (const auto least = least_progress(job)) out.set_hang_limit(hang_limit_text(*least));
+  if (auto note = bad_lines_note(lines, first); !note.empty()) notes.push_back(std::move(note));
+  if (!trouble.empty()) notes.push_back(std::move(trouble));
+  if (const auto least = least_progress(job)) {
+    if (auto note = no_progress_note(*least, parts_.clock.monotonic()); !note.empty()) notes.push_back(std::move(note));
+  }
+  return notes;
 }
 
 v1::Job Views::view(const jobs::JobPtr& of) {
@@ -376,11 +388,7 @@ v1::Job Views::view(const jobs::JobPtr& of) {
   fill_newest(newest, job.reports(), out);
   // One that sends heartbeats and no metrics.
   if (!out.has_step() && out.ranks_size() > 0 && out.ranks(0).has_step()) out.set_step(out.ranks(0).step());
-  for (auto& note : jobfile::idle_keys(*spec, out.reports())) out.add_notes(std::move(note));
-  if (static_cast<std::size_t>(out.series_size()) >= schema::kMostSeries) {
-    out.add_notes("This job reports " + std::to_string(schema::kMostSeries) +
-                  " series, as many as are kept of a job; values of further ones are left out.");
-  }
+  for (auto& note : notes(job, *spec)) out.add_notes(std::move(note));
   fill_program(job, out);
   out.set_steps_total(jobfile::whole_of(spec->recipe(), "train.steps"));
   if (out.steps_total() == 0) out.set_steps_total(job.program.total_steps);

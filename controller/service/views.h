@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "service/parts.h"
 #include "service/standing.h"
@@ -31,7 +32,9 @@ class Views {
   /// Asks every part that may know why the job waits.
   Standing standing(const core::Job& job);
   std::optional<ranks::LeastProgress> least_progress(const core::Job& job);
-  std::string progress_note(const core::Job& job);
+  /// What people should know besides: keys without effect, lines and sources that are wrong, a program that stands
+  /// still.
+  std::vector<std::string> notes(const core::Job& job, const muster::v1::JobSpec& spec);
   void fill_program(const core::Job& job, muster::v1::Job& out);
   /// A line of a list: the newest attempt alone, no spec, no ranks.
   muster::v1::Job line(const store::JobRow& row, const core::Job* open);

@@ -152,7 +152,7 @@ raise ValueError("the data is gone")
   });
   EXPECT_EQ(live.at("program_status"), "evaluates the model") << live;
   EXPECT_EQ(live.at("steps_total"), 80);
-  EXPECT_EQ(live.at("hang_limit"), "30 min, until 20 times have taught another, in section evaluate");
+  EXPECT_EQ(live.at("hang_limit"), "30 min until 20 stays are timed, then learned from them, in section evaluate");
   world.kill_daemon();
   world.start_daemon();
   std::ofstream(world.folder() / "go-on") << "1";

@@ -161,8 +161,7 @@ TEST(Submit, SaysWhatLocalProcessesDoNotHeed) {
   const auto submit = [&](const std::string& executor) {
     return fake.muster({"submit", file, "--set", "slurm.output=%j.out", "--executor", executor});
   };
-  EXPECT_THAT(submit("local").err,
-              HasSubstr("muster submit: slurm.output has an effect on Slurm only; muster logs shows"));
+  EXPECT_THAT(submit("local").err, HasSubstr("muster submit: note: slurm.output has no effect on local processes"));
   EXPECT_THAT(submit("slurm").err, Not(HasSubstr("slurm.output")));
 }
 

@@ -229,6 +229,17 @@ TEST(Follow, EveryCommandThatFollowsEndsWith130AtControlC) {
   }
 }
 
+void add_logs(FakeController& fake, const std::vector<std::tuple<int, int, std::string>>& chunks) {
+  fake.with([&](FakeState& s) {
+    for (const auto& [attempt, rank, data] : chunks) {
+      auto& chunk = s.logs.emplace_back();
+      chunk.set_attempt(static_cast<std::uint32_t>(attempt));
+      chunk.set_rank(static_cast<std::uint32_t>(rank));
+      chunk.set_data(data);
+    }
+  });
+}
+
 TEST(Follow, ATrainingsProgressIsTold) {
   FakeController fake;
   fake.with([](FakeState& s) { s.submitted_state = "running"; });
@@ -245,6 +256,26 @@ TEST(Follow, ATrainingsProgressIsTold) {
   EXPECT_EQ(submit.process().wait(20s), 1);
   EXPECT_EQ(submit.out(), "1\n");
   EXPECT_THAT(submit.err(), AllOf(HasSubstr("job 1 failed"), Not(HasSubstr("step 51/")))) << "every tenth is enough";
+}
+
+TEST(Follow, StepsOfAProgramThatPrintsNothingAreTold) {
+  FakeController fake;
+  fake.with([](FakeState& s) { s.submitted_state = "running"; });
+  add_logs(fake, {{2, 0, "it begins\n"}});
+  write_file(fake.folder().path() / "job.toml", "name = \"a\"\ncommand = [\"/bin/true\"]\n");
+  Running submit(fake, {"submit", "--follow", fake.folder().path() / "job.toml"});
+  ASSERT_TRUE(submit.says("it begins"));
+  EXPECT_THAT(submit.err(), Not(HasSubstr("step 50"))) << "the program prints";
+  int step = 50;
+  ASSERT_TRUE(eventually(
+      [&] {
+        fake.with([&](FakeState& s) { s.jobs[0].set_step(++step); });
+        return submit.err().find("job 1 running, attempt 2, step ") != std::string::npos;
+      },
+      30s));
+  EXPECT_EQ(occurrences(submit.err(), "job 1 running"), 1) << "a line every ten seconds is enough";
+  set_state(fake, "succeeded");
+  EXPECT_EQ(submit.process().wait(20s), 0);
 }
 
 TEST(Follow, AWatchedListIsPrintedAgainWhenItHasChangedAndOutlivesTheController) {
@@ -279,17 +310,6 @@ TEST(Follow, ShowsPlainProgressLinesOffATerminal) {
   list.process().signal(SIGINT);
   EXPECT_EQ(list.process().wait(20s), 130);
   EXPECT_THAT(list.out() + followed.err, AllOf(Not(HasSubstr("\r")), Not(HasSubstr("\x1b"))));
-}
-
-void add_logs(FakeController& fake, const std::vector<std::tuple<int, int, std::string>>& chunks) {
-  fake.with([&](FakeState& s) {
-    for (const auto& [attempt, rank, data] : chunks) {
-      auto& chunk = s.logs.emplace_back();
-      chunk.set_attempt(static_cast<std::uint32_t>(attempt));
-      chunk.set_rank(static_cast<std::uint32_t>(rank));
-      chunk.set_data(data);
-    }
-  });
 }
 
 TEST(Logs, LinesThatWereSeenToComeCarryTheirTime) {

@@ -1,5 +1,6 @@
 // Goal: a job's life follows the rules of core/job.h and core/apply.h.
 // Method: literal event logs, replayed; each test is one story.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/story.h"
@@ -12,6 +13,7 @@ using namespace std::chrono_literals;
 using core::AttemptState;
 using core::Cause;
 using core::JobState;
+using testing::HasSubstr;
 
 Story running(std::uint32_t ranks = 2, core::RequeuePolicy policy = {}) {
   Story story;
@@ -137,6 +139,21 @@ TEST(JobStory, ANewCheckpointRefillsTheBudgetAndResetsTheBackoff) {
   ASSERT_EQ(story.job.state, JobState::kWaiting);
   EXPECT_EQ(story.job.spent.at(Cause::kFailed), 1U);
   EXPECT_EQ(story.job.next_attempt_at, story.now + 1s);
+  EXPECT_THAT(story.last.text, HasSubstr("(failure 1 of 3 since checkpoint 10)"));
+}
+
+TEST(JobStory, ACheckpointThatIsOverwrittenIsListedOnce) {
+  Story story = running();
+  for (const core::Step step : {10, 20, 30}) {
+    core::CheckpointSaved saved{1, step};
+    saved.path = step == 20 ? "best.pt" : "last.pt";
+    story.tell(saved);
+  }
+  const auto& kept = story.job.program.checkpoints;
+  ASSERT_EQ(kept.size(), 2U);
+  EXPECT_EQ(kept[0].path, "best.pt");
+  EXPECT_EQ(kept[1].path, "last.pt");
+  EXPECT_EQ(kept[1].step, 30);
 }
 
 TEST(JobStory, SavingAnOldStepAgainIsNoProgress) {
@@ -159,6 +176,7 @@ TEST(JobStory, RunningLongEnoughIsHealthyAndTheEndAfterwardsCountsAsTheFirst) {
   ASSERT_EQ(story.job.state, JobState::kWaiting);
   EXPECT_EQ(story.job.spent.at(Cause::kFailed), 1U);
   EXPECT_EQ(story.job.unhealthy_ends, 1U);
+  EXPECT_THAT(story.last.text, HasSubstr("(failure 1 of 3 since attempt 4 ran for 10 min)"));
   fail_once(story, 10min - 1ms);
   EXPECT_EQ(story.job.spent.at(Cause::kFailed), 2U);
 }
@@ -631,7 +649,8 @@ TEST(Progress, NewFilesThatAnEarlierMusterSawAreProgress) {
     story.tell(exited(number, 0, 1)).wait(1s);
     ASSERT_EQ(story.job.state, JobState::kWaiting) << story.job.reason;
     EXPECT_EQ(story.job.reason, "rank 0 exited with 1; attempt " + std::to_string(number + 1) + " starts at " +
-                                    core::utc_text(*story.job.next_attempt_at) + " (failure 1 of 3)");
+                                    core::utc_text(*story.job.next_attempt_at) + " (failure 1 of 3" +
+                                    (number == 1 ? ")" : " since new files in the checkpoint folder)"));
   }
 }
 

@@ -32,32 +32,46 @@ TEST(IdleKeys, OfAProgramAreThoseThatOnlyMusterWorkerOrReportsCanHeed) {
   const std::string steps =
       "liveness.hung_after, requeue.max_rank_hung have no effect while this program reports no steps";
   const std::string never = "liveness.join_within, checkpoint.keep have no effect on a program of your own";
-  EXPECT_THAT(idle_keys(job, false), ElementsAre(steps, never));
-  EXPECT_THAT(idle_keys(job, true), ElementsAre(never));
+  EXPECT_THAT(idle_keys(job, false, false), ElementsAre(steps, never));
+  EXPECT_THAT(idle_keys(job, true, false), ElementsAre(never));
   fill_defaults(job);
-  EXPECT_THAT(idle_keys(job, false), ElementsAre(steps, never)) << "as stored";
+  EXPECT_THAT(idle_keys(job, false, false), ElementsAre(steps, never)) << "as stored";
 }
 
 TEST(IdleKeys, AThrottleOfArraysIsForSweeps) {
   for (const bool is_command : {true, false}) {
     auto job = program_with({{"slurm.array_parallelism", "2"}});
     if (!is_command) job.mutable_recipe();
-    EXPECT_THAT(idle_keys(job, false),
+    EXPECT_THAT(idle_keys(job, false, false),
                 ElementsAre("slurm.array_parallelism has no effect on a job that is not of a sweep"));
     job.mutable_sweep()->set_index(0);
-    EXPECT_THAT(idle_keys(job, false), IsEmpty());
+    EXPECT_THAT(idle_keys(job, false, false), IsEmpty());
   }
+}
+
+TEST(IdleKeys, OfLocalProcessesAreThoseOfSlurm) {
+  auto job = program_with({{"slurm.partition", "gpu"}, {"slurm.array_parallelism", "2"}});
+  job.mutable_sweep()->set_index(0);
+  EXPECT_THAT(idle_keys(job, false, true), ElementsAre("slurm.partition has no effect on local processes"));
+  (*job.mutable_slurm()->mutable_options())["comment"] = "x";
+  job.mutable_slurm()->add_setup("module load a");
+  EXPECT_THAT(idle_keys(job, false, true),
+              ElementsAre("slurm.partition, slurm.setup, slurm.options.comment have no effect on local processes"));
+  EXPECT_THAT(idle_keys(job, false, false), IsEmpty());
+  fill_defaults(job);
+  job.clear_slurm();
+  EXPECT_THAT(idle_keys(job, false, true), IsEmpty());
 }
 
 TEST(IdleKeys, DefaultsAreNobodysWish) {
   auto job = program_with({{"liveness.silent_after", "20s"}, {"liveness.join_within", "2m"}});
-  EXPECT_THAT(idle_keys(job, false), IsEmpty());
+  EXPECT_THAT(idle_keys(job, false, false), IsEmpty());
   fill_defaults(job);
-  EXPECT_THAT(idle_keys(job, false), IsEmpty());
+  EXPECT_THAT(idle_keys(job, false, false), IsEmpty());
   JobSpec recipe;
   recipe.mutable_recipe();
   recipe.mutable_liveness()->set_hung_after_ms(5000);
-  EXPECT_THAT(idle_keys(recipe, false), IsEmpty());
+  EXPECT_THAT(idle_keys(recipe, false, false), IsEmpty());
 }
 
 }  // namespace

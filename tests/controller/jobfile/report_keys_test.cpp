@@ -60,6 +60,9 @@ TEST(ReportKeys, ABadValueIsToldWithPlaceAndRemedy) {
       {"checkpoints = \"ckpt/**/step-*\"", "write each folder as a * of its own"},
       {"checkpoints = \"~/ckpt/*\"", "want a path without \"~\"; write $HOME/ckpt/*"},
       {"checkpoints = \"*\"", "want the names of checkpoints alone; such as ckpt/step-*"},
+      {"checkpoints = \"ckpt/step-[0-9\"", "want a ] for each [ of a name; write [[] for the character [ itself"},
+      {"checkpoints = \"ckpt[1/step]-*\"", "want a ] for each [ of a name"},
+      {"checkpoints = \"ckpt/[!]x\"", "want a ] for each [ of a name"},
       {"checkpoints = \"${JOB/ckpt-*\"", "want ${NAME} with the name of a variable"},
       {"checkpoints = 3", "report.checkpoints \"3\": want a text of one line"},
       {"tensorboard = \"runs/*\"", "want one folder, without wildcards"},
@@ -68,6 +71,13 @@ TEST(ReportKeys, ABadValueIsToldWithPlaceAndRemedy) {
   for (const auto& one : cases) {
     const auto file = read_report(std::string("[report]\n") + one.line + "\n");
     EXPECT_THAT(file.problems, ElementsAre(HasSubstr(one.problem))) << one.line;
+  }
+}
+
+TEST(ReportKeys, BracketsThatAreWholeAreTaken) {
+  for (const char* path : {"ckpt/step-[0-9]*", "ckpt/[]x]*", "ckpt/[!]x]*", "ckpt/a[[]b-*", "ckpt/a\\\\[b-*"}) {
+    EXPECT_THAT(read_report("[report]\ncheckpoints = \"" + std::string(path) + "\"\n").problems, testing::IsEmpty())
+        << path;
   }
 }
 

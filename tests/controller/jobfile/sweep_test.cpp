@@ -143,6 +143,14 @@ TEST(Sweep, AWrongTableIsRefusedAtItsPlace) {
               ElementsAre("job.toml:3:9: sweep \"5\": want a table: [sweep] and its keys below"));
 }
 
+TEST(Sweep, OfACommandNamesTheVariableToUseOnce) {
+  const auto source = JobSource::of_text("name = \"a\"\ncommand = [\"/bin/true\"]\n", "job.toml", "/tmp");
+  const auto sweep = compose_sweep(source, {}, {axis_of_option("seed=0..3").axis}, FileChecks::kSkip);
+  EXPECT_THAT(sweep.problems,
+              ElementsAre("--sweep train.seed: this job runs a command, and recipes alone have this key; "
+                          "set a variable that the program reads, such as env.SEED"));
+}
+
 TEST(Sweep, AnAmbiguousLastPartListsTheCandidates) {
   EXPECT_EQ(resolve_sweep_key("size", {"a.size", "b.size", "b.sizes"}).problem,
             "several keys end in this name; want one of a.size, b.size");

@@ -201,8 +201,8 @@ TEST(HangLimits, ARecipeHasThemToo) {
 
 TEST(HangLimits, PeopleReadWhereALimitIsFrom) {
   EXPECT_EQ(hang_limit_text({12s, 200}, "step", false), "12 s, learned from 200 steps");
-  EXPECT_EQ(hang_limit_text({5min, 21}, "evaluate", false), "5 min, learned from 21 times");
-  EXPECT_EQ(hang_limit_text({30min, 0}, "step", false), "30 min, until 20 steps have taught another");
+  EXPECT_EQ(hang_limit_text({5min, 21}, "evaluate", false), "5 min, learned from 21 stays");
+  EXPECT_EQ(hang_limit_text({30min, 0}, "step", false), "30 min until 20 steps are timed, then learned from them");
   EXPECT_EQ(hang_limit_text({3s, 0}, "step", true), "3 s, as liveness.hung_after says");
 }
 

@@ -208,6 +208,7 @@ TEST_P(Progress, WhatAProgramSaysOfItselfIsShownAndStays) {
   const std::string note =
       "2 lines of its report files cannot be read, or only in part; the first: rank 0, line 4: \"x\" is no JSON object";
   EXPECT_THAT(bench.job(id).notes(), ElementsAre(note));
+  EXPECT_THAT(bench.why(id).notes(), ElementsAre(note)) << "why says what show says";
   fail(id);
   bench.restart();
   const auto job = bench.job(id);

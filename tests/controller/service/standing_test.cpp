@@ -156,15 +156,16 @@ TEST_F(Told, Failed) {
   bench.tick();
   EXPECT_EQ(told(id).reason(), "rank 0 exited with 3; requeue.max_failed is 0");
   EXPECT_EQ(told(id).action(),
-            "Look at the end of its log (muster logs 1 --tail 50; muster show 1 names the files), "
-            "correct the program, then: muster requeue 1; or the job file, and submit it again");
+            "Look at the end of its log (muster logs 1 --tail 50; muster show 1 names the files). "
+            "Correct the program, then: muster requeue 1. Or correct the job file and submit it again");
   auto recipe = recipe_request("b");
   recipe.mutable_spec()->mutable_requeue()->set_max_failed(0);
   const auto other = bench.submit(recipe);
   bench.executor().end({other, 1}, 0, {3, 0});
   bench.executor().end({other, 1}, 1, {3, 0});
   bench.tick();
-  EXPECT_THAT(told(other).action(), HasSubstr("then correct the job file and submit it again, or: muster requeue 2"));
+  EXPECT_THAT(told(other).action(),
+              HasSubstr(" names the files), then correct the job file and submit it again, or: muster requeue 2"));
 }
 
 TEST_F(Told, AListSaysOfASweepWhatAPageSays) {
