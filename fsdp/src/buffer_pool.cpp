@@ -84,6 +84,13 @@ std::int64_t BufferPool::bytes() const {
   return sum;
 }
 
+at::Tensor without_memory(std::int64_t numel, const at::TensorOptions& options) {
+  const at::Tensor tensor = at::empty({0}, options);
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous({numel});
+  fill_storage(tensor, c10::DataPtr(nullptr, tensor.device()), numel * tensor.element_size());
+  return tensor;
+}
+
 void fill_storage(const at::Tensor& tensor, c10::DataPtr memory, std::int64_t bytes) {
   const c10::Storage& storage = tensor.storage();
   storage.set_data_ptr_noswap(std::move(memory));

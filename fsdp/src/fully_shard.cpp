@@ -6,10 +6,12 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <unordered_map>
 
+#include "parameter_names.h"
 #include "schedule.h"
 
 namespace fsdp {
@@ -19,15 +21,6 @@ constexpr double kClipEpsilon = 1e-6;  // as in torch.nn.utils.clip_grad_norm_
 
 const void* identity(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl();
-}
-
-/// Collects every name of every parameter, with a tied parameter under each of its names. Children come in the order of
-/// registration.
-void collect_names(const torch::nn::Module& module, const std::string& prefix,
-                   std::vector<std::pair<std::string, at::Tensor>>& names) {
-  for (const auto& item : module.named_parameters(/*recurse=*/false))
-    if (item.value().defined()) names.emplace_back(prefix + item.key(), item.value());
-  for (const auto& child : module.named_children()) collect_names(*child.value(), prefix + child.key() + ".", names);
 }
 
 }  // namespace
@@ -50,18 +43,14 @@ std::string ShardedModel::path_of(const torch::nn::Module& module) const {
 void ShardedModel::collect_parameters(const torch::nn::Module& module, const std::string& unit,
                                       std::vector<ParameterInfo>& infos, std::vector<at::Tensor>& tensors) const {
   std::unordered_map<const void*, std::vector<std::string>> names;  // in the whole model
-  std::vector<std::pair<std::string, at::Tensor>> all;
-  collect_names(*root_, "", all);
-  for (const auto& [name, tensor] : all) names[identity(tensor)].push_back(name);
+  for (const auto& [name, tensor] : parameter_names(*root_)) names[identity(tensor)].push_back(name);
 
   std::unordered_map<const void*, std::string> owners;
   for (const auto& other : units_)
     for (const at::Tensor& tensor : other->parameters_) owners[identity(tensor)] = other->name();
 
-  all.clear();
   const std::string prefix = unit == "root" ? "" : unit + ".";
-  collect_names(module, prefix, all);
-  for (const auto& [name, tensor] : all) {
+  for (const auto& [name, tensor] : parameter_names(module, prefix)) {
     const auto owner = owners.find(identity(tensor));
     if (owner != owners.end()) {
       const bool nested = name.rfind(owner->second + ".", 0) == 0 && owner->second.rfind(prefix, 0) == 0;
@@ -89,8 +78,14 @@ std::shared_ptr<Unit> ShardedModel::fully_shard(const std::shared_ptr<torch::nn:
   std::vector<ParameterInfo> infos;
   std::vector<at::Tensor> tensors;
   collect_parameters(*module, name, infos, tensors);
+  for (const auto& buffer : module->named_buffers())
+    TORCH_CHECK(!buffer.value().is_meta(), "fully_shard: buffer ", buffer.key(), " of unit ", name,
+                " is on the meta device and would never get values; make it with a device, such as at::kCPU");
   if (options.sync_module_states) {
     const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      TORCH_CHECK(!tensors[i].is_meta(), "fully_shard: sync_module_states copies values, and parameter ", infos[i].name,
+                  " is on the meta device; leave the option out and call initialize() or load_tensors()");
     for (const at::Tensor& tensor : tensors) {
       at::Tensor data = tensor.detach();
       mesh_.shard().broadcast(data);
@@ -161,6 +156,7 @@ std::map<std::string, at::Tensor> ShardedModel::gather_full(bool rank_zero_only,
   const at::NoGradGuard no_grad;
   std::map<std::string, at::Tensor> full;
   for (const auto& unit : units_) {
+    unit->check_values("gather_full_state");
     for (const auto& segment : unit->segments()) {
       const at::Tensor& shard = gradients ? segment->gradient_shard() : segment->shard();
       if (!shard.defined()) continue;
@@ -182,22 +178,40 @@ std::map<std::string, at::Tensor> ShardedModel::gather_full(bool rank_zero_only,
   return full;
 }
 
-void ShardedModel::load_full_state(const std::map<std::string, at::Tensor>& state) {
+void ShardedModel::fill(const Fill& fill) {
   const at::NoGradGuard no_grad;
   for (const auto& unit : units_) {
     for (const auto& segment : unit->segments()) {
-      const auto& parameters = segment->layout().parameters();
-      for (std::size_t i = 0; i < parameters.size(); ++i) {
-        const ParameterInfo& info = parameters[i];
-        const auto found = state.find(info.name);
-        TORCH_CHECK(found != state.end(), "load_full_state: no tensor for ", info.name);
-        TORCH_CHECK(found->second.sizes() == at::IntArrayRef(info.shape), "load_full_state: ", info.name, " has shape ",
-                    found->second.sizes(), ", the model wants ", at::IntArrayRef(info.shape));
-        segment->store(segment->shard(), i, found->second);
+      for (const ParameterInfo& info : segment->layout().parameters()) {
+        const Slice slice = segment->layout().own(info);
+        for (std::int64_t done = 0; done < slice.length; done += kMostFilled) {
+          const std::int64_t count = std::min(kMostFilled, slice.length - done);
+          const at::Tensor part = segment->shard().narrow(0, slice.shard_offset + done, count);
+          const bool in_place = part.is_cpu() && part.scalar_type() == at::kFloat;
+          const at::Tensor values = in_place ? part : at::empty({count}, at::kFloat);
+          fill(info, slice.begin + done, values);
+          if (!in_place) part.copy_(values);
+        }
       }
     }
     unit->shard_changed();
   }
+}
+
+void ShardedModel::load_full_state(const std::map<std::string, at::Tensor>& state) {
+  for (const auto& unit : units_) {
+    for (const auto& segment : unit->segments()) {
+      for (const ParameterInfo& info : segment->layout().parameters()) {
+        const auto found = state.find(info.name);
+        TORCH_CHECK(found != state.end(), "load_full_state: no tensor for ", info.name);
+        TORCH_CHECK(found->second.sizes() == at::IntArrayRef(info.shape), "load_full_state: ", info.name, " has shape ",
+                    found->second.sizes(), ", the model wants ", at::IntArrayRef(info.shape));
+      }
+    }
+  }
+  fill([&](const ParameterInfo& parameter, std::int64_t begin, const at::Tensor& values) {
+    values.copy_(state.at(parameter.name).detach().reshape({-1}).narrow(0, begin, values.numel()));
+  });
 }
 
 MemoryUse ShardedModel::memory() const {

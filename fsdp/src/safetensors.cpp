@@ -1,5 +1,6 @@
 #include "fsdp/safetensors.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
@@ -52,7 +53,7 @@ std::int64_t checked_bytes(const std::vector<std::int64_t>& shape, std::int64_t 
 at::ScalarType parse_dtype(const std::string& name) {
   for (const auto& [text, type] : kTypes)
     if (name == text) return type;
-  TORCH_CHECK(false, "unknown dtype \"", name, "\"");
+  TORCH_CHECK(false, "unknown dtype \"", name, "\"; convert the file to float32, bfloat16 or float16");
 }
 
 const char* dtype_name(at::ScalarType type) {
@@ -157,21 +158,17 @@ std::string make_header(const std::vector<std::pair<std::string, at::Tensor>>& t
 }  // namespace
 
 SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : path_(path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  TORCH_CHECK(fd >= 0, "cannot open ", path.string(), ": ", system_error());
-  struct stat status {};
-  const bool known = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-  bytes_ = known ? static_cast<std::int64_t>(status.st_size) : -1;
-  void* mapped = bytes_ > kLengthBytes ? ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
-  const std::string error = system_error();
-  ::close(fd);
-  TORCH_CHECK(bytes_ > kLengthBytes, path.string(), " is no safetensors file: too short or no regular file");
-  TORCH_CHECK(mapped != MAP_FAILED, "cannot map ", path.string(), ": ", error);
-  data_ = static_cast<const char*>(mapped);
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  TORCH_CHECK(fd_ >= 0, "cannot open ", path.string(), ": ", system_error());
   try {
+    struct stat status {};
+    const bool known = ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode);
+    bytes_ = known ? static_cast<std::int64_t>(status.st_size) : -1;
+    TORCH_CHECK(bytes_ > kLengthBytes, path.string(), " is no safetensors file: too short or no regular file");
     parse_header();
   } catch (const std::exception& cause) {
-    ::munmap(mapped, bytes_);
+    ::close(fd_);
+    if (bytes_ <= kLengthBytes) throw;
     const auto* c10_error = dynamic_cast<const c10::Error*>(&cause);
     TORCH_CHECK(false, path.string(), " is no valid safetensors file: ",
                 c10_error != nullptr ? c10_error->what_without_backtrace() : cause.what());
@@ -179,20 +176,47 @@ SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : path_(
 }
 
 SafetensorsReader::~SafetensorsReader() {
-  ::munmap(const_cast<char*>(data_), bytes_);
+  if (mapped_ != nullptr) ::munmap(const_cast<char*>(mapped_), static_cast<std::size_t>(bytes_));
+  ::close(fd_);
+}
+
+void SafetensorsReader::read_bytes(void* into, std::int64_t bytes, std::int64_t offset) const {
+  char* at = static_cast<char*>(into);
+  while (bytes > 0) {
+    const ::ssize_t got = ::pread(fd_, at, static_cast<std::size_t>(bytes), offset);
+    if (got < 0 && errno == EINTR) continue;
+    TORCH_CHECK(got >= 0, "cannot read ", path_.string(), " at byte ", offset, ": ", system_error());
+    TORCH_CHECK(got > 0, path_.string(), " has become shorter: it ends at byte ", offset);
+    at += got;
+    bytes -= got;
+    offset += got;
+  }
+}
+
+const char* SafetensorsReader::mapped() const {
+  if (mapped_ == nullptr) {
+    void* memory = ::mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ, MAP_PRIVATE, fd_, 0);
+    TORCH_CHECK(memory != MAP_FAILED, "cannot map ", path_.string(), ": ", system_error());
+    mapped_ = static_cast<const char*>(memory);
+  }
+  return mapped_;
 }
 
 void SafetensorsReader::parse_header() {
+  std::array<unsigned char, kLengthBytes> bytes;
+  read_bytes(bytes.data(), kLengthBytes, 0);
   std::uint64_t length = 0;
-  for (int i = kLengthBytes - 1; i >= 0; --i) length = length << 8 | static_cast<unsigned char>(data_[i]);
+  for (int i = kLengthBytes - 1; i >= 0; --i) length = length << 8 | bytes[i];
   TORCH_CHECK(length <= static_cast<std::uint64_t>(kMaxHeaderBytes), "header of ", length, " bytes: at most ",
               kMaxHeaderBytes);
   TORCH_CHECK(static_cast<std::int64_t>(length) <= bytes_ - kLengthBytes, "header of ", length, " bytes in a file of ",
               bytes_);
   data_offset_ = kLengthBytes + static_cast<std::int64_t>(length);
   const std::int64_t data_bytes = bytes_ - data_offset_;
-  TORCH_CHECK(length > 0 && data_[kLengthBytes] == '{', "header does not start with '{'");
-  const Json header = Json::parse(std::string_view(data_ + kLengthBytes, length), /*max_depth=*/4);
+  std::string text(length, '\0');
+  read_bytes(text.data(), static_cast<std::int64_t>(length), kLengthBytes);
+  TORCH_CHECK(length > 0 && text.front() == '{', "header does not start with '{'");
+  const Json header = Json::parse(text, /*max_depth=*/4);
   for (const auto& [name, member] : header.as_object()) {
     try {
       if (name == "__metadata__") {
@@ -209,20 +233,44 @@ void SafetensorsReader::parse_header() {
   check_cover(entries_, data_bytes);
 }
 
-at::Tensor SafetensorsReader::tensor(std::string_view name) const {
+const TensorEntry& SafetensorsReader::entry(std::string_view name) const {
   const auto found = entries_.find(name);
   TORCH_CHECK(found != entries_.end(), path_.string(), ": no tensor \"", std::string(name), "\"");
-  const TensorEntry& entry = found->second;
-  const char* bytes = data_ + data_offset_ + entry.begin;
-  if (reinterpret_cast<std::uintptr_t>(bytes) % c10::elementSize(entry.dtype) == 0)
-    return at::from_blob(const_cast<char*>(bytes), entry.shape, at::TensorOptions().dtype(entry.dtype));
-  at::Tensor copy = at::empty(entry.shape, at::TensorOptions().dtype(entry.dtype));
-  if (copy.numel() > 0) std::memcpy(copy.mutable_data_ptr(), bytes, static_cast<std::size_t>(entry.end - entry.begin));
+  return found->second;
+}
+
+at::Tensor SafetensorsReader::tensor(std::string_view name) const {
+  const TensorEntry& found = entry(name);
+  const char* bytes = mapped() + data_offset_ + found.begin;
+  if (reinterpret_cast<std::uintptr_t>(bytes) % c10::elementSize(found.dtype) == 0)
+    return at::from_blob(const_cast<char*>(bytes), found.shape, at::TensorOptions().dtype(found.dtype));
+  at::Tensor copy = at::empty(found.shape, at::TensorOptions().dtype(found.dtype));
+  if (copy.numel() > 0) std::memcpy(copy.mutable_data_ptr(), bytes, static_cast<std::size_t>(found.end - found.begin));
   return copy;
 }
 
+void SafetensorsReader::read(std::string_view name, std::int64_t begin, const at::Tensor& values) const {
+  const TensorEntry& found = entry(name);
+  const auto size = static_cast<std::int64_t>(c10::elementSize(found.dtype));
+  const std::int64_t count = values.numel(), all = (found.end - found.begin) / size;
+  TORCH_CHECK(begin >= 0 && begin + count <= all, path_.string(), ": elements ", begin, " to ", begin + count, " of ",
+              std::string(name), ", which has ", all);
+  TORCH_CHECK(values.is_contiguous() && values.is_cpu(), path_.string(),
+              ": a tensor is read into a contiguous one on the CPU");
+  const std::int64_t offset = data_offset_ + found.begin + begin * size;
+  if (values.scalar_type() == found.dtype) return read_bytes(values.mutable_data_ptr(), count * size, offset);
+  const at::NoGradGuard no_grad;
+  const std::int64_t most = kReadBytes / size;
+  const at::Tensor buffer = at::empty({std::min(count, most)}, at::TensorOptions().dtype(found.dtype));
+  for (std::int64_t done = 0; done < count; done += most) {
+    const at::Tensor part = buffer.narrow(0, 0, std::min(most, count - done));
+    read_bytes(part.mutable_data_ptr(), part.numel() * size, offset + done * size);
+    values.view({-1}).narrow(0, done, part.numel()).copy_(part);
+  }
+}
+
 std::uint32_t SafetensorsReader::checksum() const {
-  return crc32c(data_, static_cast<std::size_t>(bytes_));
+  return crc32c(mapped(), static_cast<std::size_t>(bytes_));
 }
 
 WrittenFile write_safetensors(const std::filesystem::path& path,

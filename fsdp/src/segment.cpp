@@ -26,9 +26,9 @@ Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> para
       used_anywhere_(parameters_.size()) {
   const auto on_device = at::TensorOptions().device(communicator.device());
   shard_ = at::zeros({layout_.chunk()}, on_device.dtype(key_.has_master ? at::kFloat : key_.param_dtype));
-  gathered_ = shard_is_parameter() ? shard_ : at::empty({layout_.padded_numel()}, on_device.dtype(key_.param_dtype));
+  gathered_ = shard_is_parameter() ? shard_ : without_memory(layout_.padded_numel(), on_device.dtype(key_.param_dtype));
   if (!key_.trainable) return;
-  gradients_ = at::empty({layout_.padded_numel()}, on_device.dtype(key_.reduce_dtype));
+  gradients_ = without_memory(layout_.padded_numel(), on_device.dtype(key_.reduce_dtype));
   for (const ParameterInfo& info : layout_.parameters())
     // A TensorImpl with a version of its own, which tells whether autograd has added to it.
     views_.push_back(gradients_.narrow(0, info.offset, info.numel).view(info.shape).variable_data());
@@ -63,7 +63,12 @@ void Segment::take_over_parameters() {
     parameters_[i].mutable_grad() = at::Tensor();
     // The module's members and its dictionary hold this very TensorImpl. So the TensorImpl stays, and only its storage
     // is replaced.
-    parameters_[i].set_data(gathered_.narrow(0, info.offset, info.numel).view(info.shape).variable_data());
+    const at::Tensor view = gathered_.narrow(0, info.offset, info.numel).view(info.shape).variable_data();
+    if (parameters_[i].is_meta()) {
+      parameters_[i].unsafeGetTensorImpl()->shallow_copy_from(view.getIntrusivePtr());  // set_data() refuses meta
+    } else {
+      parameters_[i].set_data(view);
+    }
   }
   if (!shard_is_parameter()) free_storage(gathered_);
 }

@@ -41,6 +41,7 @@ Unit::Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::T
   std::vector<Whole> values;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     infos_[i].index = i;
+    has_values_ = has_values_ && !parameters_[i].is_meta();
     values.push_back({parameters_[i].detach(), parameters_[i].requires_grad(), {}});
   }
   const at::NoGradGuard no_grad;
@@ -79,7 +80,7 @@ void Unit::make_segments(const std::vector<Whole>& values) {
                                              std::move(parameters), ranks, name_);
     for (std::size_t p = 0; p < members.size(); ++p) {
       const Whole& whole = values[members[p]];
-      segment->store(segment->shard(), p, whole.value);
+      if (!whole.value.is_meta()) segment->store(segment->shard(), p, whole.value);
       for (const auto& [state, value] : whole.states) segment->store(segment->state(state), p, value);
     }
     segment->take_over_parameters();
@@ -155,6 +156,7 @@ at::Tensor Unit::run(at::Tensor input, const std::function<at::Tensor(at::Tensor
 
 std::vector<at::Tensor> Unit::run_list(std::vector<at::Tensor> inputs,
                                        const std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>& forward) {
+  check_values("run()");
   Schedule::Run run(*schedule_, *this);
   const bool recompute = torch::autograd::get_current_graph_task_id() != -1;
   if (running_ == 1 && !in_backward_ && !recompute) follow_requires_grad();
@@ -372,9 +374,16 @@ void Unit::reshard() {
 }
 
 void Unit::shard_changed() {
+  has_values_ = true;
   ++parameter_version_;
   schedule_->gather_stream().mark(values_ready_);
   reshard();
+}
+
+void Unit::check_values(const char* what) const {
+  TORCH_CHECK(has_values_, "unit ", name_, ": ", what,
+              " needs values, and the parameters were built on the meta device; call initialize(), load_tensors() or "
+              "load_full_state(), or load a checkpoint first");
 }
 
 void Unit::start_reduce() {

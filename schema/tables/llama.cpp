@@ -90,6 +90,11 @@ constexpr auto kKeys = std::to_array<Key>({
      .above_low = true,
      .meaning = "Standard deviation of the initial weights.",
      .assign = into<&Llama::initializer_range>},
+    {.name = "model.pretrained",
+     .kind = Kind::kPath,
+     .meaning = "Folder of a Hugging Face Llama (config.json and safetensors) whose weights training starts from. The "
+                "other keys of [model] must say its sizes. Without it the weights are drawn, seeded by train.seed.",
+     .assign = into<&Llama::pretrained>},
 });
 
 void derive(Values& values, std::uint64_t /*ranks*/) {

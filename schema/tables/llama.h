@@ -1,10 +1,12 @@
 #pragma once
 
+#include <string>
+
 #include "schema/table.h"
 
 namespace schema {
 
-/// Sizes of a Llama model, named as in a Hugging Face config.json.
+/// Sizes of a Llama model, named as in a Hugging Face config.json, and where its first weights come from.
 struct Llama {
   std::int64_t vocab_size = 0;  // 0: what the data needs
   std::int64_t hidden_size = 0;
@@ -17,6 +19,7 @@ struct Llama {
   double rms_norm_eps = 0;
   bool tie_word_embeddings = false;
   double initializer_range = 0;
+  std::string pretrained;  // folder of a Hugging Face model to start from; empty: drawn weights
 
   std::int64_t head_dim() const { return hidden_size / num_attention_heads; }
 };

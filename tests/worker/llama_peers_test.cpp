@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "fsdp/initialize.h"
 #include "fsdp/json.h"
 #include "fsdp/safetensors.h"
 #include "models/llama.h"
@@ -124,7 +125,9 @@ TEST_F(LlamaPeers, ReadsWhatWeWrite) {
   c.rms_norm_eps = 1e-6;
   c.initializer_range = 0.1;
   LlamaForCausalLm model(c);
-  model.initialize(3);
+  fsdp::initialize(model, 3, [&](const std::string& name, const at::Tensor& values, at::Generator& random) {
+    model.draw(name, values, random);
+  });
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   for (const auto& item : model.named_parameters()) tensors.emplace_back(item.key(), item.value().detach());
   fsdp::write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});

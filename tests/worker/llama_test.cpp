@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "fsdp/initialize.h"
 #include "models/head_loss.h"
 
 namespace worker {
@@ -38,7 +39,9 @@ schema::Llama small(std::int64_t kv_heads = 2, bool tied = false) {
 
 std::shared_ptr<LlamaForCausalLm> model_of(const schema::Llama& config, std::uint64_t seed = 1) {
   auto model = std::make_shared<LlamaForCausalLm>(config);
-  model->initialize(seed);
+  fsdp::initialize(*model, seed, [&](const std::string& name, const at::Tensor& values, at::Generator& random) {
+    model->draw(name, values, random);
+  });
   return model;
 }
 

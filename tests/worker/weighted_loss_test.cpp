@@ -66,6 +66,7 @@ class Points : public Recipe {
   void shard(fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) override {
     unit_ = sharded.fully_shard(line_.ptr(), options);
   }
+  std::string initialize(fsdp::ShardedModel&) override { return "a line"; }
   double weight(const std::vector<std::int64_t>& samples) override {
     double sum = 0;
     for (const auto sample : samples) sum += weight_of(sample);

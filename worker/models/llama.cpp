@@ -1,13 +1,10 @@
 #include "models/llama.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
-#include <ATen/ops/normal.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/rms_norm.h>
@@ -24,13 +21,6 @@ namespace {
 
 at::Tensor uninitialised(at::IntArrayRef shape) {
   return at::empty(shape, at::kFloat);
-}
-
-/// FNV-1a. It derives a parameter's random stream from the name alone, equally on every platform.
-std::uint64_t hash_of(const std::string& text, std::uint64_t start) {
-  std::uint64_t hash = 0xcbf29ce484222325ull ^ start;
-  for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3ull;
-  return hash;
 }
 
 /// Throws std::invalid_argument when the sizes contradict each other.
@@ -165,15 +155,11 @@ LlamaForCausalLm::LlamaForCausalLm(const schema::Llama& config) : config_(config
   }
 }
 
-void LlamaForCausalLm::initialize(std::uint64_t seed) {
-  const at::NoGradGuard no_grad;
-  for (auto& item : named_parameters()) {
-    if (item.value().dim() == 1) {
-      item.value().fill_(1.0);
-    } else {
-      auto generator = at::make_generator<at::CPUGeneratorImpl>(hash_of(item.key(), seed));
-      item.value().normal_(0.0, config_.initializer_range, generator);
-    }
+void LlamaForCausalLm::draw(const std::string& name, const at::Tensor& values, at::Generator& random) const {
+  if (name.ends_with("norm.weight")) {
+    values.fill_(1.0);
+  } else {
+    values.normal_(0.0, config_.initializer_range, random);
   }
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -105,17 +107,17 @@ class LlamaModel : public torch::nn::Module {
   schema::Llama config_;
 };
 
-/// Llama with a language-model head. Parameters are fp32 on the CPU and have Hugging Face's names. With a tied head
+/// Llama with a language-model head. Parameters are fp32 and have Hugging Face's names. With a tied head
 /// there is no `lm_head.weight`. The model knows nothing of sharding; see `wrapper`.
 class LlamaForCausalLm : public torch::nn::Module {
  public:
-  /// The parameters are uninitialised: call `initialize`, or copy a checkpoint in. Throws std::invalid_argument naming
+  /// The parameters have no values yet: see draw(). Throws std::invalid_argument naming
   /// key, value and remedy when the sizes contradict each other.
   explicit LlamaForCausalLm(const schema::Llama& config);
 
-  /// Fills matrices from Normal(0, initializer_range) and norms with ones. Every parameter draws from its own
-  /// generator, seeded by (seed, its name), so its values depend on nothing else.
-  void initialize(std::uint64_t seed);
+  /// Draws first values for elements of the parameter `name` into `values`: Normal(0, initializer_range) for matrices,
+  /// ones for norms.
+  void draw(const std::string& name, const at::Tensor& values, at::Generator& random) const;
 
   /// Token ids int64 [batch, positions] -> logits [batch, positions, vocab]. Throws c10::Error for more positions than
   /// max_position_embeddings.

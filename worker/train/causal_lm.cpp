@@ -9,8 +9,11 @@
 #include "data/dataset.h"
 #include "data/text_source.h"
 #include "data/token_file.h"
+#include "fsdp/initialize.h"
+#include "fsdp/meta_device.h"
 #include "models/llama.h"
 #include "rank/errors.h"
+#include "train/llama_folder.h"
 
 namespace worker {
 namespace {
@@ -63,9 +66,8 @@ class CausalLm : public Recipe {
   std::int64_t tokens_per_sample() const override { return dataset_->sequence_length(); }
 
   std::shared_ptr<torch::nn::Module> make_module() override {
-    model_ = std::make_shared<LlamaForCausalLm>(config_.model);
-    model_->initialize(static_cast<std::uint64_t>(config_.train.seed));
-    return model_;
+    const fsdp::MetaDeviceGuard guard;
+    return model_ = std::make_shared<LlamaForCausalLm>(config_.model);
   }
 
   void shard(fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) override {
@@ -75,6 +77,17 @@ class CausalLm : public Recipe {
     root.reshard_after_forward = false;
     model_->wrapper = wrapper_of(sharded.fully_shard(model_, root));
     device_ = sharded.mesh().device();
+  }
+
+  std::string initialize(fsdp::ShardedModel& sharded) override {
+    if (!config_.model.pretrained.empty()) {
+      return load_llama_folder(config_.model.pretrained, config_.model, sharded);
+    }
+    fsdp::initialize(sharded, static_cast<std::uint64_t>(config_.train.seed),
+                     [this](const std::string& name, const at::Tensor& values, at::Generator& random) {
+                       model_->draw(name, values, random);
+                     });
+    return "seed " + std::to_string(config_.train.seed);
   }
 
   double weight(const std::vector<std::int64_t>& samples) override {

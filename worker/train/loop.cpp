@@ -194,7 +194,7 @@ class Trainer::Run {
         environment_.world_size, static_cast<long long>(split_.accumulation));
   }
 
-  /// Opens the checkpoint folder and continues from its newest checkpoint.
+  /// Opens the checkpoint folder and continues from its newest checkpoint, or begins with the recipe's weights.
   void resume() {
     const std::filesystem::path folder = config_.checkpoint.folder;
     together(ranks(), [&] {
@@ -219,6 +219,10 @@ class Trainer::Run {
     if (const auto loaded = load_newest()) {
       restore(*loaded);
       restore_best(loaded->state.extra);
+    } else {
+      std::string origin;
+      together(ranks(), [&] { origin = recipe_->initialize(*sharded_); });
+      say("the weights come from %s", origin.c_str());
     }
     reporter_.resumed_from(step_);
   }

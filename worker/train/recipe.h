@@ -17,7 +17,8 @@ namespace worker {
 /// A kind of training: data, model and loss. The loop in train/loop.h does everything else and knows nothing about
 /// them.
 ///
-/// Calls come in this order: load_data, make_module, shard, then loss any number of times.
+/// Calls come in this order: load_data, make_module, shard, initialize unless a checkpoint has the weights, then loss
+/// any number of times.
 class Recipe {
  public:
   virtual ~Recipe() = default;
@@ -40,10 +41,13 @@ class Recipe {
   virtual std::int64_t validation_samples() const = 0;
   virtual std::int64_t tokens_per_sample() const = 0;
 
-  /// Builds the model, initialised from the run's seed, equal on every rank.
+  /// Builds the model. Its parameters may be without values, on the meta device.
   virtual std::shared_ptr<torch::nn::Module> make_module() = 0;
   /// Makes the units, the root last, and wraps the model's calls with them.
   virtual void shard(fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) = 0;
+  /// Gives the sharded model the weights that training starts from, and says where they come from, for people. Throws
+  /// UsageError when no retry can succeed. Not collective.
+  virtual std::string initialize(fsdp::ShardedModel& sharded) = 0;
   /// By how much these samples count in a mean: the number of their targets, without masked ones and padding. Known
   /// from the data alone.
   virtual double weight(const std::vector<std::int64_t>& samples) = 0;

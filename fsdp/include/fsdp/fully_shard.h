@@ -2,6 +2,7 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -41,11 +42,12 @@ class ShardedModel {
   ShardedModel(const ShardedModel&) = delete;
   ShardedModel& operator=(const ShardedModel&) = delete;
 
-  /// Makes one unit from `module`'s parameters. Parameters of earlier units are left out, so shard children before
-  /// their parents. `module` must be the root or lie in it. A module without remaining parameters gives an empty unit,
-  /// which communicates nothing. Collective when options.sync_module_states.
-  /// Throws c10::Error when `module` is outside of the root, when a parameter is not fp32, bf16 or fp16, or when a tied
-  /// parameter already belongs to an earlier unit (the text names both).
+  /// Makes one unit from `module`'s parameters, and keeps this rank's shard of them alone. Parameters may lie on the
+  /// meta device (see meta_device.h); they get values later. Parameters of earlier units are left out, so shard
+  /// children before their parents. `module` must be the root or lie in it. A module without remaining parameters gives
+  /// an empty unit, which communicates nothing. Collective when options.sync_module_states. Throws c10::Error when
+  /// `module` is outside of the root, when a parameter is not fp32, bf16 or fp16, when a tied parameter already belongs
+  /// to an earlier unit (the text names both), or when a buffer is on the meta device.
   std::shared_ptr<Unit> fully_shard(const std::shared_ptr<torch::nn::Module>& module, const ShardOptions& options = {});
 
   const std::vector<std::shared_ptr<Unit>>& units() const { return units_; }
@@ -80,6 +82,14 @@ class ShardedModel {
   std::map<std::string, at::Tensor> gather_full_state(bool rank_zero_only = false);
   /// The reduced gradients, in the same form. Parameters that took part in no backward are left out.
   std::map<std::string, at::Tensor> gather_full_gradients(bool rank_zero_only = false);
+  /// Gives the parameters values, part by part. Calls `fill` for parts of each parameter of which this rank owns some:
+  /// `values` is fp32 on the CPU, [n] with n <= kMostFilled, and stands for elements [begin, begin + n) of the
+  /// flattened parameter. Memory beside the shard is one part. After a throw the values are unknown. Not collective.
+  /// See initialize() and load_tensors().
+  using Fill = std::function<void(const ParameterInfo& parameter, std::int64_t begin, const at::Tensor& values)>;
+  void fill(const Fill& fill);
+  static constexpr std::int64_t kMostFilled = std::int64_t{1} << 22;
+
   /// Copies this rank's slices out of full tensors. Throws c10::Error for a missing name or a different shape. Names
   /// that the model does not have are ignored. Not collective.
   void load_full_state(const std::map<std::string, at::Tensor>& state);

@@ -20,9 +20,12 @@ struct TensorEntry {
   std::int64_t end = 0;
 };
 
-/// A safetensors file, mapped read-only. The constructor checks the whole header: sizes, dtypes, shapes against byte
+/// A safetensors file, opened for reading. The constructor checks the whole header: sizes, dtypes, shapes against byte
 /// ranges, no holes, no overlaps, no bytes after the last tensor. A hostile file causes a c10::Error that names the
-/// file and the finding, never a bad access. A file that is truncated *while* it is mapped can still cause a fault.
+/// file and the finding, never a bad access.
+///
+/// read() needs no memory but its result. tensor() and checksum() map the file at their first call, so they need the
+/// whole file in the address space. A file that is truncated *while* it is mapped can cause a fault. Not thread-safe.
 class SafetensorsReader {
  public:
   static constexpr std::int64_t kMaxHeaderBytes = 100'000'000;
@@ -46,11 +49,21 @@ class SafetensorsReader {
   /// CRC-32C over the whole file.
   std::uint32_t checksum() const;
 
+  /// Reads elements [begin, begin + values.numel()) of the flattened tensor into `values`, contiguous on the CPU, and
+  /// converts them to its dtype through a buffer of kReadBytes. Throws c10::Error naming a missing tensor, a range
+  /// outside of it, or why the file cannot be read.
+  void read(std::string_view name, std::int64_t begin, const at::Tensor& values) const;
+  static constexpr std::int64_t kReadBytes = 4 << 20;
+
  private:
   void parse_header();
+  const TensorEntry& entry(std::string_view name) const;
+  void read_bytes(void* into, std::int64_t bytes, std::int64_t offset) const;
+  const char* mapped() const;
 
   std::filesystem::path path_;
-  const char* data_ = nullptr;
+  int fd_ = -1;
+  mutable const char* mapped_ = nullptr;
   std::int64_t bytes_ = 0;
   std::int64_t data_offset_ = 0;
   std::map<std::string, TensorEntry, std::less<>> entries_;

@@ -108,8 +108,10 @@ class Unit : public std::enable_shared_from_this<Unit> {
   /// Whether any segment has a reduced gradient.
   bool has_gradient() const;
   /// Frees the gathered copies, which are stale after a change of the shard. The backward of an earlier run is an error
-  /// from now on.
+  /// from now on. The parameters have values from now on.
   void shard_changed();
+  /// Throws c10::Error while the parameters, built on the meta device, have no values yet. `what` needs them.
+  void check_values(const char* what) const;
   /// Drops all gradients, sharded and unreduced ones.
   void zero_grad();
 
@@ -166,6 +168,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   std::vector<std::unique_ptr<Segment>> segments_;
   std::vector<RecordedRun*> recorded_;  // runs whose graph lives
   std::int64_t parameter_version_ = 0;
+  bool has_values_ = true;
   int running_ = 0;           // runs that have not returned; more than one when the unit calls itself
   bool in_backward_ = false;  // parameters gathered and gradients laid out for the current backward
   int awaiting_task_ = -1;    // the backward that awaited_ was counted in

@@ -1,0 +1,81 @@
+// Goal: a rank needs memory for its shard and a slice, never for the whole model.
+// Method: real processes over Gloo. Each measures the address space that LibTorch takes, and limits its own to a
+// quarter of the model more. The model as a whole must fail there, and eight ranks must pass.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "fsdp/json.h"
+#include "fsdp/safetensors.h"
+#include "fsdp/tensor_files.h"
+#include "limited_model.h"
+#include "temporary_folder.h"
+
+namespace {
+
+using ::testing::Each;
+
+constexpr int kRanks = 8;
+constexpr int kOutOfMemory = 3;
+constexpr std::int64_t kAllowance = LimitedModel::kBytes / 4;
+
+/// Writes the model's files, a few blocks each, and the index.
+void write_model(const std::filesystem::path& folder) {
+  constexpr int kPerFile = 6;
+  fsdp::Json index;
+  for (int first = 0; first < LimitedModel::kBlocks; first += kPerFile) {
+    const std::string file = "from" + std::to_string(first) + ".safetensors";
+    std::vector<std::pair<std::string, at::Tensor>> tensors;
+    for (int i = first; i < std::min(first + kPerFile, LimitedModel::kBlocks); ++i) {
+      const std::string name = "block" + std::to_string(i) + ".weight";
+      tensors.emplace_back(name, at::empty({LimitedModel::kWidth, LimitedModel::kWidth}));
+      put_limited_values(name, 0, tensors.back().second);
+      index["weight_map"][name] = file;
+    }
+    fsdp::write_safetensors(folder / file, tensors);
+  }
+  std::ofstream(folder / fsdp::kModelIndex) << index.dump();
+}
+
+/// Runs `ranks` processes and returns their exit codes.
+std::vector<int> run(const std::string& mode, int ranks, std::int64_t allowance, const std::filesystem::path& folder) {
+  std::filesystem::remove(folder / "store");
+  std::vector<pid_t> processes;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<std::string> words = {FSDP_LIMITED_RANK,         mode,
+                                      std::to_string(rank),      std::to_string(ranks),
+                                      std::to_string(allowance), folder.native()};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    const pid_t process = ::fork();
+    if (process == 0) {
+      // Each arena of the C library reserves 64 MiB of address space.
+      ::setenv("MALLOC_ARENA_MAX", "1", 1);
+      ::execv(arguments[0], arguments.data());
+      ::_exit(127);
+    }
+    processes.push_back(process);
+  }
+  std::vector<int> codes;
+  for (const pid_t process : processes) {
+    int status = 0;
+    ::waitpid(process, &status, 0);
+    codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+  }
+  return codes;
+}
+
+TEST(MemoryLimit, EightRanksLoadAModelFourTimesAsLargeAsTheirAllowance) {
+  const TemporaryFolder folder;
+  write_model(folder.path());
+  EXPECT_THAT(run("whole", 1, kAllowance, folder.path()), Each(kOutOfMemory)) << "the limit limits";
+  EXPECT_THAT(run("whole", 1, 5 * kAllowance, folder.path()), Each(0)) << "and nothing else is wrong";
+  EXPECT_THAT(run("sharded", kRanks, kAllowance, folder.path()), Each(0));
+}
+
+}  // namespace
