@@ -16,6 +16,7 @@
 #include <set>
 #include <sstream>
 
+#include "durable.h"
 #include "fsdp/safetensors.h"
 
 namespace fsdp {
@@ -27,7 +28,6 @@ constexpr const char* kFormat = "muster-checkpoint";
 constexpr std::int64_t kVersion = 1;
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kStepPrefix = "step-";
-constexpr const char* kTemporaryPrefix = ".tmp-";
 constexpr const char* kAttemptMark = "-attempt-";
 constexpr std::int64_t kMaxManifestBytes = 256 << 20;
 constexpr std::int64_t kMostRanks = 1 << 20;
@@ -60,50 +60,8 @@ std::optional<std::int64_t> number_after(std::string_view text, std::string_view
   return number;
 }
 
-/// The text of an error without LibTorch's stack trace.
-std::string text_of(const std::exception& error) {
-  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  return c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
-}
-
-/// Runs `work` and returns the text of its failure, or an empty text for success.
-template <typename Work>
-std::string failure_of(const Work& work) {
-  try {
-    work();
-    return {};
-  } catch (const std::exception& error) {
-    const std::string text = text_of(error);
-    return text.empty() ? "unknown failure" : text;
-  }
-}
-
 [[noreturn]] void fail(const std::string& text) {
   throw CheckpointError(text);
-}
-
-void sync_path(const fs::path& path, int flags) {
-  const int fd = ::open(path.c_str(), flags | O_CLOEXEC);
-  const bool done = fd >= 0 && ::fsync(fd) == 0;
-  const int cause = errno;
-  if (fd >= 0) ::close(fd);
-  if (!done) fail("cannot flush " + path.string() + " to disk: " + std::strerror(cause));
-}
-
-void write_text(const fs::path& path, const std::string& text) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) fail("cannot create " + path.string() + ": " + std::strerror(errno));
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ::ssize_t wrote = ::write(fd, text.data() + done, text.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) break;
-    done += static_cast<std::size_t>(wrote);
-  }
-  const bool whole = done == text.size() && ::fsync(fd) == 0;
-  const int cause = errno;
-  ::close(fd);
-  if (!whole) fail("cannot write " + path.string() + ": " + std::strerror(cause));
 }
 
 std::string read_text(const fs::path& path, std::int64_t limit) {
@@ -116,26 +74,6 @@ std::string read_text(const fs::path& path, std::int64_t limit) {
   text << in.rdbuf();
   if (!in) fail("cannot read " + path.filename().string());
   return text.str();
-}
-
-bool exchange(const fs::path& a, const fs::path& b) {
-  return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
-}
-
-/// Renames `from` to `to`, in one step where the file system can exchange names. Returns the path of the folder that
-/// was at `to` before, or an empty path if none was.
-fs::path publish_folder(const fs::path& from, const fs::path& to) {
-  if (!fs::exists(to)) {
-    fs::rename(from, to);
-    return {};
-  }
-  if (exchange(from, to)) return from;
-  // This file system cannot exchange names. For a moment no folder is at `to`, and the previous checkpoint counts. The
-  // name is one that remove_stale() finds, in case the process ends before the folder is removed.
-  const fs::path aside = from.parent_path() / (kTemporaryPrefix + std::string("replaced") + from.filename().string());
-  fs::rename(to, aside);
-  fs::rename(from, to);
-  return aside;
 }
 
 /// Identifies the folder behind a name. Another attempt may have renamed its own folder to that name.

@@ -1,0 +1,39 @@
+#pragma once
+#include <exception>
+#include <filesystem>
+#include <string>
+
+namespace fsdp {
+
+/// Files and folders that are whole or absent after a crash. Failures are c10::Errors that name the path.
+
+/// What is being written has a name that begins so, and is renamed when it is whole.
+inline constexpr const char* kTemporaryPrefix = ".tmp-";
+
+/// Flushes a file or folder to disk. `flags` open it.
+void sync_path(const std::filesystem::path& path, int flags);
+/// Writes a text and flushes it to disk.
+void write_text(const std::filesystem::path& path, const std::string& text);
+
+/// Exchanges two names in one step. Returns false where the file system cannot, with the cause in errno.
+bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
+/// Renames `from` to `to`, in one step where the file system can exchange names. Returns the path of the folder that
+/// was at `to` before, or an empty path if none was.
+std::filesystem::path publish_folder(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// The text of an error without LibTorch's stack trace.
+std::string text_of(const std::exception& error);
+
+/// Runs `work` and returns the text of its failure, or an empty text for success.
+template <typename Work>
+std::string failure_of(const Work& work) {
+  try {
+    work();
+    return {};
+  } catch (const std::exception& error) {
+    const std::string text = text_of(error);
+    return text.empty() ? "unknown failure" : text;
+  }
+}
+
+}  // namespace fsdp
