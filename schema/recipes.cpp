@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "schema/tables/adamw.h"
+#include "schema/tables/exports.h"
 #include "schema/tables/llama.h"
 #include "schema/tables/sharding.h"
 #include "schema/tables/text_data.h"
@@ -27,7 +28,7 @@ std::vector<Series> loop_series(std::string_view loss_unit) {
 struct Registry {
   std::vector<Recipe> recipes{{.kind = "causal_lm",
                                .families = {&llama()},
-                               .parts = {&text_data(), &training(), &adamw(), &sharding()},
+                               .parts = {&text_data(), &training(), &adamw(), &exports(), &sharding()},
                                .series = loop_series("nats")}};
   std::uint64_t version = 1;
 };

@@ -93,59 +93,18 @@ void check_cover(const std::map<std::string, TensorEntry, std::less<>>& entries,
   TORCH_CHECK(covered == data_bytes, data_bytes - covered, " bytes behind the last tensor");
 }
 
-/// A new file that the destructor removes unless keep() was called. Counts the bytes written and their checksum.
-class OutputFile {
- public:
-  explicit OutputFile(const std::filesystem::path& path) : path_(path) {
-    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    TORCH_CHECK(fd_ >= 0, "cannot create ", path.string(), ": ", system_error());
-  }
-  ~OutputFile() {
-    if (fd_ < 0) return;
-    ::close(fd_);
-    ::unlink(path_.c_str());
-  }
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-
-  void write(const void* data, std::size_t bytes) {
-    const char* at = static_cast<const char*>(data);
-    while (bytes > 0) {
-      const ::ssize_t wrote = ::write(fd_, at, std::min(bytes, kWriteBytes));
-      if (wrote < 0 && errno == EINTR) continue;
-      TORCH_CHECK(wrote > 0, "cannot write ", path_.string(), " beyond ", written_.bytes, " bytes: ", system_error());
-      written_.checksum = crc32c(at, static_cast<std::size_t>(wrote), written_.checksum);
-      written_.bytes += wrote;
-      at += wrote;
-      bytes -= static_cast<std::size_t>(wrote);
-    }
-  }
-
-  WrittenFile keep() {
-    TORCH_CHECK(::fsync(fd_) == 0, "cannot flush ", path_.string(), " to disk: ", system_error());
-    TORCH_CHECK(::close(std::exchange(fd_, -1)) == 0, "cannot close ", path_.string(), ": ", system_error());
-    return written_;
-  }
-
- private:
-  std::filesystem::path path_;
-  int fd_ = -1;
-  WrittenFile written_;
-};
-
-std::string make_header(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
-                        const std::map<std::string, std::string>& metadata) {
+std::string make_header(const std::vector<TensorPlan>& tensors, const std::map<std::string, std::string>& metadata) {
   Json header = Json::Object();
   if (!metadata.empty()) header["__metadata__"] = Json::Object(metadata.begin(), metadata.end());
   std::int64_t end = 0;
-  for (const auto& [name, tensor] : tensors) {
-    TORCH_CHECK(!header.contains(name) && name != "__metadata__", "safetensors: tensor name \"", name,
-                "\" is taken already");
+  for (const TensorPlan& tensor : tensors) {
+    TORCH_CHECK(!header.contains(tensor.name) && tensor.name != "__metadata__", "safetensors: tensor name \"",
+                tensor.name, "\" is taken already");
     const std::int64_t begin = end;
-    end += static_cast<std::int64_t>(tensor.numel() * tensor.element_size());
-    Json& entry = header[name];
-    entry["dtype"] = dtype_name(tensor.scalar_type());
-    entry["shape"] = Json::Array(tensor.sizes().begin(), tensor.sizes().end());
+    end += checked_bytes(tensor.shape, static_cast<std::int64_t>(c10::elementSize(tensor.dtype)));
+    Json& entry = header[tensor.name];
+    entry["dtype"] = dtype_name(tensor.dtype);
+    entry["shape"] = Json::Array(tensor.shape.begin(), tensor.shape.end());
     entry["data_offsets"] = Json::Array{begin, end};
   }
   std::string text = header.dump();
@@ -273,20 +232,81 @@ std::uint32_t SafetensorsReader::checksum() const {
   return crc32c(mapped(), static_cast<std::size_t>(bytes_));
 }
 
+/// A new file that the destructor removes unless keep() was called. Counts the bytes written and their checksum.
+class SafetensorsWriter::OutputFile {
+ public:
+  explicit OutputFile(const std::filesystem::path& path) : path_(path) {
+    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    TORCH_CHECK(fd_ >= 0, "cannot create ", path.string(), ": ", system_error());
+  }
+  ~OutputFile() {
+    if (fd_ < 0) return;
+    ::close(fd_);
+    ::unlink(path_.c_str());
+  }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void write(const void* data, std::size_t bytes) {
+    const char* at = static_cast<const char*>(data);
+    while (bytes > 0) {
+      const ::ssize_t wrote = ::write(fd_, at, std::min(bytes, kWriteBytes));
+      if (wrote < 0 && errno == EINTR) continue;
+      TORCH_CHECK(wrote > 0, "cannot write ", path_.string(), " beyond ", written_.bytes, " bytes: ", system_error());
+      written_.checksum = crc32c(at, static_cast<std::size_t>(wrote), written_.checksum);
+      written_.bytes += wrote;
+      at += wrote;
+      bytes -= static_cast<std::size_t>(wrote);
+    }
+  }
+
+  WrittenFile keep() {
+    TORCH_CHECK(::fsync(fd_) == 0, "cannot flush ", path_.string(), " to disk: ", system_error());
+    TORCH_CHECK(::close(std::exchange(fd_, -1)) == 0, "cannot close ", path_.string(), ": ", system_error());
+    return written_;
+  }
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+  WrittenFile written_;
+};
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<TensorPlan>& tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : plan_(tensors) {
+  const std::string header = make_header(plan_, metadata);
+  std::array<unsigned char, kLengthBytes> length;
+  for (int i = 0; i < kLengthBytes; ++i) length[i] = static_cast<unsigned char>(header.size() >> (8 * i));
+  file_ = std::make_unique<OutputFile>(path);
+  file_->write(length.data(), length.size());
+  file_->write(header.data(), header.size());
+}
+
+SafetensorsWriter::~SafetensorsWriter() = default;
+
+void SafetensorsWriter::append(const at::Tensor& tensor) {
+  TORCH_CHECK(next_ < plan_.size() && tensor.scalar_type() == plan_[next_].dtype &&
+                  tensor.sizes() == at::IntArrayRef(plan_[next_].shape),
+              "safetensors: a tensor ", tensor.sizes(), " of ", tensor.scalar_type(), " is not the next one planned");
+  ++next_;
+  const at::Tensor host = tensor.detach().to(at::kCPU).contiguous();
+  file_->write(host.const_data_ptr(), host.nbytes());
+}
+
+WrittenFile SafetensorsWriter::finish() {
+  TORCH_CHECK(next_ == plan_.size(), "safetensors: ", plan_.size() - next_, " planned tensors are missing");
+  return file_->keep();
+}
+
 WrittenFile write_safetensors(const std::filesystem::path& path,
                               const std::vector<std::pair<std::string, at::Tensor>>& tensors,
                               const std::map<std::string, std::string>& metadata) {
-  const std::string header = make_header(tensors, metadata);
-  std::array<unsigned char, kLengthBytes> length;
-  for (int i = 0; i < kLengthBytes; ++i) length[i] = static_cast<unsigned char>(header.size() >> (8 * i));
-  OutputFile file(path);
-  file.write(length.data(), length.size());
-  file.write(header.data(), header.size());
-  for (const auto& [name, tensor] : tensors) {
-    const at::Tensor host = tensor.detach().to(at::kCPU).contiguous();
-    file.write(host.const_data_ptr(), host.nbytes());
-  }
-  return file.keep();
+  std::vector<TensorPlan> plan;
+  for (const auto& [name, tensor] : tensors) plan.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});
+  SafetensorsWriter writer(path, plan, metadata);
+  for (const auto& [name, tensor] : tensors) writer.append(tensor);
+  return writer.finish();
 }
 
 }  // namespace fsdp

@@ -1,5 +1,5 @@
 // One rank of memory_limit_test.cpp: a process whose address space may grow by few bytes only.
-//   fsdp_limited_rank whole|sharded RANK RANKS ALLOWANCE FOLDER
+//   fsdp_limited_rank whole|sharded|exporting RANK RANKS ALLOWANCE FOLDER
 // Exit codes: 0 all is right; 3 out of memory; 1 anything else, with its text on stderr.
 #include <sys/resource.h>
 #include <unistd.h>
@@ -10,6 +10,7 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 
+#include "fsdp/export.h"
 #include "fsdp/initialize.h"
 #include "fsdp/meta_device.h"
 #include "fsdp/tensor_files.h"
@@ -48,18 +49,41 @@ void whole(const std::filesystem::path& folder) {
     files.tensors().at(item.key()).file->read(item.key(), 0, item.value().detach());
 }
 
-void sharded(fsdp::DeviceMesh& mesh, const std::filesystem::path& folder) {
-  const auto model = [] {
+/// A model from the meta device, each block a unit.
+struct Sharded {
+  explicit Sharded(fsdp::DeviceMesh& mesh) : model(on_meta()), sharded(model, mesh) {
+    for (const auto& block : model->blocks) sharded.fully_shard(block);
+    sharded.fully_shard(model);
+  }
+  static std::shared_ptr<LimitedModel> on_meta() {
     const fsdp::MetaDeviceGuard guard;
     return std::make_shared<LimitedModel>();
-  }();
-  fsdp::ShardedModel sharded(model, mesh);
-  for (const auto& block : model->blocks) sharded.fully_shard(block);
-  sharded.fully_shard(model);
+  }
+  std::shared_ptr<LimitedModel> model;
+  fsdp::ShardedModel sharded;
+};
+
+void write_out(fsdp::ShardedModel& sharded, const std::filesystem::path& folder) {
+  fsdp::ExportOptions options;
+  options.folder = folder / "out";
+  options.max_file_bytes = LimitedModel::kBytes / 5;
+  fsdp::export_model(sharded, options);
+}
+
+void sharded(fsdp::DeviceMesh& mesh, const std::filesystem::path& folder) {
+  Sharded model(mesh);
+  fsdp::ShardedModel& sharded = model.sharded;
   fsdp::initialize(sharded, 1,
                    [](const auto&, const at::Tensor& values, at::Generator& random) { values.normal_(0, 1, random); });
   fsdp::load_tensors(sharded, fsdp::TensorFiles(folder));
   check_limited(sharded);
+  write_out(sharded, folder);
+}
+
+void exporting(fsdp::DeviceMesh& mesh, const std::filesystem::path& folder) {
+  Sharded model(mesh);
+  fill_limited(model.sharded);
+  write_out(model.sharded, folder);
 }
 
 }  // namespace
@@ -75,7 +99,9 @@ int main(int argc, char** argv) {
     fsdp::DeviceMesh mesh(store, rank, ranks, {});
     warm_up(mesh);
     limit_growth(std::stoll(argv[4]));
-    mode == "whole" ? whole(folder) : sharded(mesh, folder);
+    if (mode == "whole") whole(folder);
+    if (mode == "sharded") sharded(mesh, folder);
+    if (mode == "exporting") exporting(mesh, folder);
     mesh.shard().barrier();
     return 0;
   } catch (const std::bad_alloc&) {

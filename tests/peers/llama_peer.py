@@ -1,6 +1,6 @@
 """What Hugging Face computes, for comparison with muster's own Llama.
 
-make FOLDER: builds tiny random models; each gets a folder with config.json, model.safetensors and expected.safetensors
+make FOLDER: builds tiny random models; each gets a folder with config.json, indexed safetensors and expected.safetensors
              (ids, targets, logits, loss, and "grad/<name>" for every parameter).
 run FOLDER:  loads the model in FOLDER and writes the logits of FOLDER/ids.safetensors to FOLDER/logits.safetensors.
 """
@@ -10,7 +10,7 @@ import sys
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 CASES = {
     "untied": dict(num_key_value_heads=4, tie_word_embeddings=False),
@@ -37,7 +37,14 @@ def make(folder: pathlib.Path) -> None:
         with torch.no_grad():  # norms start as ones: make their scale matter
             for key, parameter in model.named_parameters():
                 parameter.mul_(3.0) if parameter.dim() > 1 else parameter.add_(0.1 * torch.randn_like(parameter))
-        model.save_pretrained(folder / name, safe_serialization=True)
+        weights = model.state_dict()
+        if name == "grouped":  # a bf16 file; both sides compute with the rounded numbers
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.copy_(parameter.bfloat16())
+            weights = {key: value.bfloat16() for key, value in model.state_dict().items()}
+        # Small files give an index.
+        model.save_pretrained(folder / name, state_dict=weights, safe_serialization=True, max_shard_size="20KB")
         ids = torch.randint(0, SIZES["vocab_size"], (2, 33))
         inputs, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
         logits = model(inputs, use_cache=False).logits
@@ -50,7 +57,7 @@ def make(folder: pathlib.Path) -> None:
 
 
 def run(folder: pathlib.Path) -> None:
-    model = LlamaForCausalLM.from_pretrained(folder, torch_dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float32)
     with torch.no_grad():
         logits = model(load_file(folder / "ids.safetensors")["ids"], use_cache=False).logits
     save_file({"logits": logits.contiguous()}, folder / "logits.safetensors")

@@ -1,5 +1,6 @@
-// Compares worker/models/llama with Hugging Face's Llama on the same weights. Needs a Python with torch and
-// transformers: MUSTER_PEER_PYTHON, the one that ./dev test installs, or python3. Without one the tests are skipped.
+// Compares worker/models/llama with Hugging Face's Llama on the same weights, read from its files and written for it.
+// Needs a Python with torch and transformers: MUSTER_PEER_PYTHON, the one that ./dev test installs, or python3. Without
+// one the tests are skipped.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/randint.h>
@@ -8,20 +9,22 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
+#include "fsdp/export.h"
 #include "fsdp/initialize.h"
 #include "fsdp/json.h"
 #include "fsdp/safetensors.h"
 #include "models/llama.h"
 #include "temporary_folder.h"
+#include "train/llama_folder.h"
 
 namespace worker {
 namespace {
 
 using testing::read_file;
 using testing::TemporaryFolder;
-using testing::write_file;
 
 int shell(const std::string& command) {
   return std::system(command.c_str());
@@ -79,6 +82,10 @@ schema::Llama config_of(const fsdp::Json& json) {
   return c;
 }
 
+fsdp::Json json_in(const std::filesystem::path& file) {
+  return fsdp::Json::parse(read_file(file));
+}
+
 void expect_close(const at::Tensor& got, const at::Tensor& expected, const std::string& what) {
   EXPECT_TRUE(at::allclose(got, expected, 1e-4, 1e-5))
       << what << " differs by up to " << (got - expected).abs().max().item<double>();
@@ -92,22 +99,21 @@ TEST_F(LlamaPeers, LogitsLossAndGradientsAgree) {
     if (!entry.is_directory()) continue;
     SCOPED_TRACE(entry.path().filename());
     ++cases;
-    LlamaForCausalLm model(config_of(fsdp::Json::parse(read_file(entry.path() / "config.json"))));
-    const fsdp::SafetensorsReader weights(entry.path() / "model.safetensors");
+    fsdp::DeviceMesh alone(nullptr, 0, 1, {});
+    const auto owner = std::make_shared<LlamaForCausalLm>(config_of(json_in(entry.path() / "config.json")));
+    LlamaForCausalLm& model = *owner;
+    fsdp::ShardedModel sharded(owner, alone);
+    for (const auto& layer : model.layers()) sharded.fully_shard(layer);
+    sharded.fully_shard(owner);
+    load_llama_folder(entry.path(), model.config(), sharded);
     const fsdp::SafetensorsReader expected(entry.path() / "expected.safetensors");
-    auto parameters = model.named_parameters();
-    ASSERT_EQ(parameters.size(), weights.entries().size());
-    {
-      const at::NoGradGuard no_grad;
-      for (auto& item : parameters) item.value().copy_(weights.tensor(item.key()));
-    }
     const at::Tensor logits = model.forward(expected.tensor("ids").clone());
     expect_close(logits, expected.tensor("logits"), "logits");
     const at::Tensor targets = expected.tensor("targets").clone();
     const at::Tensor loss = model.loss(expected.tensor("ids").clone(), targets) / targets.numel();
     expect_close(loss, expected.tensor("loss"), "loss");
     loss.backward();
-    for (auto& item : parameters) {
+    for (const auto& item : model.named_parameters()) {
       expect_close(item.value().grad(), expected.tensor("grad/" + item.key()), "gradient of " + item.key());
     }
   }
@@ -124,21 +130,25 @@ TEST_F(LlamaPeers, ReadsWhatWeWrite) {
   c.num_key_value_heads = 2;
   c.rms_norm_eps = 1e-6;
   c.initializer_range = 0.1;
-  LlamaForCausalLm model(c);
-  fsdp::initialize(model, 3, [&](const std::string& name, const at::Tensor& values, at::Generator& random) {
+  const auto owner = std::make_shared<LlamaForCausalLm>(c);
+  const LlamaForCausalLm& model = *owner;
+  fsdp::initialize(*owner, 3, [&](const std::string& name, const at::Tensor& values, at::Generator& random) {
     model.draw(name, values, random);
   });
-  std::vector<std::pair<std::string, at::Tensor>> tensors;
-  for (const auto& item : model.named_parameters()) tensors.emplace_back(item.key(), item.value().detach());
-  fsdp::write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
+  fsdp::DeviceMesh alone(nullptr, 0, 1, {});
+  fsdp::ShardedModel sharded(owner, alone);
+  for (const auto& layer : model.layers()) sharded.fully_shard(layer);
+  sharded.fully_shard(owner);
+  fsdp::ExportOptions options;
+  options.folder = folder / "model";
+  options.max_file_bytes = 20'000;
+  options.texts[kLlamaConfigFile] = llama_config(c, at::kFloat);
+  EXPECT_GT(fsdp::export_model(sharded, options).files.size(), 3u);
   const at::Tensor ids = at::randint(0, c.vocab_size, {2, 20}, at::kLong);
-  fsdp::write_safetensors(folder / "ids.safetensors", {{"ids", ids}});
-  write_file(folder / "config.json", R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":257,
-    "hidden_size":32,"intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
-    "max_position_embeddings":2048,"rope_theta":10000.0,"rms_norm_eps":1e-6,"tie_word_embeddings":false})");
-  peer("run", folder.path());
+  fsdp::write_safetensors(folder / "model/ids.safetensors", {{"ids", ids}});
+  peer("run", folder / "model");
   const at::NoGradGuard no_grad;
-  const fsdp::SafetensorsReader answer(folder / "logits.safetensors");
+  const fsdp::SafetensorsReader answer(folder / "model/logits.safetensors");
   expect_close(model.forward(ids), answer.tensor("logits"), "logits");
 }
 

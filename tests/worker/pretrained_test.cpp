@@ -90,6 +90,53 @@ TEST(Pretrained, ARunThatGoesOnNeedsNoFolder) {
   EXPECT_EQ(losses(config, 2).size(), 1u);
 }
 
+std::vector<double> validations(const RunConfig& config, int ranks) {
+  std::vector<Listener> listeners(static_cast<std::size_t>(ranks));
+  train(config, listeners);
+  std::vector<double> out;
+  for (const auto& step : listeners[0].steps)
+    if (const auto value = value_of(step.values, "validation/loss")) out.push_back(*value);
+  return out;
+}
+
+TEST(Exported, AModelIsWhereTheNextRunStarts) {
+  const TemporaryFolder folder;
+  RunConfig first = run_of(folder, R"(,"steps":3,"validation_every_steps":3,"export_file_size":"16KiB")", "", "first");
+  first.exports.folder = (folder / "out").native();
+  const auto trained = validations(first, 2);
+  ASSERT_EQ(trained.size(), 1u);
+  EXPECT_TRUE(std::filesystem::exists(folder / "out/model.safetensors.index.json"));
+  RunConfig second = run_of(folder, R"(,"steps":1,"validation_every_steps":1)", "", "second");
+  second.train.learning_rate = second.train.min_learning_rate = 1e-12;
+  second.model.pretrained = first.exports.folder;
+  const auto loaded = validations(second, 1);
+  ASSERT_EQ(loaded.size(), 1u);
+  EXPECT_NEAR(loaded[0], trained[0], 1e-5 * trained[0]);
+}
+
+TEST(Exported, AnAttemptThatFindsAllStepsDoneExportsToo) {
+  const TemporaryFolder folder;
+  RunConfig config = run_of(folder, R"(,"steps":2)");
+  losses(config, 1);
+  config.exports.folder = (folder / "out").native();
+  losses(config, 2);
+  EXPECT_TRUE(std::filesystem::exists(folder / "out/model.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "out/config.json"));
+}
+
+TEST(Exported, AFolderThatHoldsOtherFilesIsRefusedBeforeTheFirstStep) {
+  const TemporaryFolder folder;
+  RunConfig config = run_of(folder, R"(,"steps":2)");
+  config.exports.folder = (folder / "out").native();
+  write_file(folder / "out/notes.txt", "mine");
+  std::vector<Listener> listeners(1);
+  std::string error;
+  listeners[0].on_failure = [&](const std::string& text) { error = text; };
+  train(config, listeners);
+  EXPECT_THAT(error, AllOf(HasSubstr("train.export_folder: "), HasSubstr("choose another folder, or empty this one")));
+  EXPECT_EQ(listeners[0].steps.size(), 0u);
+}
+
 /// What is said of a folder that does not fit a small model. `change` makes it wrong.
 class BadFolder : public ::testing::Test {
  protected:

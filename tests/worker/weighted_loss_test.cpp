@@ -67,6 +67,7 @@ class Points : public Recipe {
     unit_ = sharded.fully_shard(line_.ptr(), options);
   }
   std::string initialize(fsdp::ShardedModel&) override { return "a line"; }
+  std::map<std::string, std::string> export_texts(at::ScalarType) const override { return {}; }
   double weight(const std::vector<std::int64_t>& samples) override {
     double sum = 0;
     for (const auto sample : samples) sum += weight_of(sample);

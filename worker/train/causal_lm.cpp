@@ -90,6 +90,10 @@ class CausalLm : public Recipe {
     return "seed " + std::to_string(config_.train.seed);
   }
 
+  std::map<std::string, std::string> export_texts(at::ScalarType dtype) const override {
+    return {{kLlamaConfigFile, llama_config(config_.model, dtype)}};
+  }
+
   double weight(const std::vector<std::int64_t>& samples) override {
     return static_cast<double>(static_cast<std::int64_t>(samples.size()) * dataset_->sequence_length());
   }

@@ -155,6 +155,7 @@ RunConfig parse_run_config(std::string_view json) {
   out.optimizer = schema::bind<schema::AdamW>(schema::adamw(), values);
   out.checkpoint = schema::bind<schema::Checkpoints>(schema::checkpoints(), values);
   if (out.checkpoint.folder.empty()) out.checkpoint.folder = "checkpoints";
+  out.exports = schema::bind<schema::Exports>(schema::exports(), values);
   out.fsdp = schema::bind<schema::Sharding>(schema::sharding(), values);
   out.values = std::move(values);
   out.values.set(schema::recipe_key().name, out.recipe);

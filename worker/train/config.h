@@ -7,6 +7,7 @@
 
 #include "schema/tables/adamw.h"
 #include "schema/tables/checkpoints.h"
+#include "schema/tables/exports.h"
 #include "schema/tables/llama.h"
 #include "schema/tables/sharding.h"
 #include "schema/tables/text_data.h"
@@ -29,6 +30,7 @@ struct RunConfig {
   schema::Training train;  ///< batch_size and micro_batch_size are 0 if absent: split_batch() derives them
   schema::AdamW optimizer;
   schema::Checkpoints checkpoint;
+  schema::Exports exports;
   schema::Sharding fsdp;
   schema::Values values;  ///< values of all keys with defaults, but without a batch that split_batch() derives
   std::string canonical;  ///< the file's content in canonical spelling, so that equal runs have equal texts

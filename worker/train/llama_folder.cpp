@@ -15,19 +15,17 @@ namespace {
 using fsdp::Json;
 namespace fs = std::filesystem;
 
-constexpr const char* kConfigFile = "config.json";
-
 [[noreturn]] void refuse_folder(const fs::path& folder, const std::string& why) {
   throw UsageError("model.pretrained = \"" + folder.native() + "\": " + why);
 }
 
 Json read_config(const fs::path& folder) {
-  std::ifstream in(folder / kConfigFile, std::ios::binary);
+  std::ifstream in(folder / kLlamaConfigFile, std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();
   if (!in) {
     refuse_folder(folder,
-                  std::string("cannot read ") + kConfigFile +
+                  std::string("cannot read ") + kLlamaConfigFile +
                       " there; give a folder that save_pretrained() of transformers has written, on a file system "
                       "that all ranks see");
   }
@@ -36,7 +34,7 @@ Json read_config(const fs::path& folder) {
     json.as_object();
     return json;
   } catch (const fsdp::JsonError& error) {
-    refuse_folder(folder, std::string(kConfigFile) + ": " + error.what());
+    refuse_folder(folder, std::string(kLlamaConfigFile) + ": " + error.what());
   }
 }
 
@@ -57,7 +55,7 @@ void check_features(const fs::path& folder, const Json& config) {
   const auto want = [&](std::string_view key, const Json& wanted) {
     const Json found = setting(config, key, wanted);
     if (found == wanted) return;
-    refuse_folder(folder, std::string(kConfigFile) + " has " + std::string(key) + " = " + found.dump() +
+    refuse_folder(folder, std::string(kLlamaConfigFile) + " has " + std::string(key) + " = " + found.dump() +
                               ", and this Llama has " + wanted.dump() + " only; choose a model without it");
   };
   want("model_type", "llama");
@@ -70,7 +68,7 @@ void check_features(const fs::path& folder, const Json& config) {
     const Json* type = given(*rope, "rope_type");
     if (type == nullptr) type = given(*rope, "type");
     if (type == nullptr || *type == Json("default")) continue;
-    refuse_folder(folder, std::string(kConfigFile) + " has " + key + " of type " + type->dump() +
+    refuse_folder(folder, std::string(kLlamaConfigFile) + " has " + key + " of type " + type->dump() +
                               ", and this Llama has unscaled RoPE only; choose a model without it");
   }
 }
@@ -112,7 +110,7 @@ std::string load_llama_folder(const fs::path& folder, const schema::Llama& model
       refuse_folder(folder, std::string("the model there has other sizes; ") + wanted);
     const Json width = setting(config, "head_dim", model.head_dim());
     if (!(width == Json(model.head_dim()))) {
-      refuse_folder(folder, std::string(kConfigFile) + " has head_dim = " + width.dump() +
+      refuse_folder(folder, std::string(kLlamaConfigFile) + " has head_dim = " + width.dump() +
                                 ", and this Llama has hidden_size / num_attention_heads = " +
                                 std::to_string(model.head_dim()) + "; choose another model");
     }
@@ -121,10 +119,35 @@ std::string load_llama_folder(const fs::path& folder, const schema::Llama& model
     return std::to_string(files.file_count()) + (files.file_count() == 1 ? " file of " : " files of ") +
            folder.native();
   } catch (const fsdp::JsonError& error) {
-    refuse_folder(folder, std::string(kConfigFile) + ": " + error.what());
+    refuse_folder(folder, std::string(kLlamaConfigFile) + ": " + error.what());
   } catch (const fsdp::UnfitTensors& error) {
     refuse_folder(folder, error.what());
   }
+}
+
+std::string llama_config(const schema::Llama& model, at::ScalarType dtype) {
+  Json config;
+  config["architectures"] = Json::Array{"LlamaForCausalLM"};
+  config["model_type"] = "llama";
+  config["vocab_size"] = model.vocab_size;
+  config["hidden_size"] = model.hidden_size;
+  config["intermediate_size"] = model.intermediate_size;
+  config["num_hidden_layers"] = model.num_hidden_layers;
+  config["num_attention_heads"] = model.num_attention_heads;
+  config["num_key_value_heads"] = model.num_key_value_heads;
+  config["max_position_embeddings"] = model.max_position_embeddings;
+  config["rope_theta"] = model.rope_theta;
+  config["rms_norm_eps"] = model.rms_norm_eps;
+  config["tie_word_embeddings"] = model.tie_word_embeddings;
+  config["initializer_range"] = model.initializer_range;
+  config["hidden_act"] = "silu";
+  config["attention_bias"] = false;
+  config["mlp_bias"] = false;
+  // transformers would take ids of its own tokenizer for tokens that are absent here.
+  config["bos_token_id"] = nullptr;
+  config["eos_token_id"] = nullptr;
+  config["torch_dtype"] = dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "float16" : "float32";
+  return config.dump(2) + "\n";
 }
 
 }  // namespace worker

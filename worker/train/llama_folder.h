@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "fsdp/fully_shard.h"
 #include "schema/tables/llama.h"
@@ -16,5 +17,11 @@ namespace worker {
 /// depends on it.
 std::string load_llama_folder(const std::filesystem::path& folder, const schema::Llama& model,
                               fsdp::ShardedModel& sharded);
+
+/// The file that describes a Hugging Face model.
+inline constexpr const char* kLlamaConfigFile = "config.json";
+
+/// The text of kLlamaConfigFile for weights of `dtype`, as transformers reads it.
+std::string llama_config(const schema::Llama& model, at::ScalarType dtype);
 
 }  // namespace worker

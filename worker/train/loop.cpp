@@ -26,6 +26,7 @@
 #include "schema/whole_number.h"
 #include "train/agreement.h"
 #include "train/best_checkpoint.h"
+#include "train/export_trained.h"
 #include "train/fence.h"
 #include "train/recipe.h"
 #include "train/rendezvous.h"
@@ -70,6 +71,7 @@ class Trainer::Run {
     const std::int64_t steps = config_.train.steps;
     if (step_ >= steps) {
       say("nothing left to do: the checkpoint holds all %lld steps", static_cast<long long>(steps));
+      export_model();
       return leave(contract::kExitDone, "all " + std::to_string(steps) + " steps were done already");
     }
     const auto series = schema::series_of(config_.recipe);
@@ -88,6 +90,7 @@ class Trainer::Run {
       if (asked && !last)
         return leave(contract::kExitRequeue, "saved step " + text_of(step_) + " as asked; start me again");
     }
+    export_model();
     return leave(contract::kExitDone, "all " + text_of(steps) + " steps done");
   }
 
@@ -115,6 +118,7 @@ class Trainer::Run {
     load_data();
     check_same_on_all_ranks();
     prepare_best();
+    together(ranks(), [&] { check_export(config_); });
     reporter_.section(Section::kInit);
     sampler_.emplace(recipe_->train_samples(), static_cast<std::uint64_t>(config_.train.seed), environment_.rank,
                      environment_.world_size);
@@ -453,6 +457,14 @@ class Trainer::Run {
       say("warning: step %lld is not saved, training goes on: %s", static_cast<long long>(step_), error.what());
     }
     reporter_.section(Section::kStep);
+  }
+
+  /// The last checkpoint is saved by now. So an attempt that ends here is followed by one that exports again.
+  void export_model() {
+    if (config_.exports.folder.empty()) return;
+    check_not_fenced();
+    reporter_.section(Section::kCheckpoint);
+    say("%s", export_trained(config_, *recipe_, *sharded_).c_str());
   }
 
   fsdp::SavedCheckpoint commit() {

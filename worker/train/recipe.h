@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,6 +49,8 @@ class Recipe {
   /// Gives the sharded model the weights that training starts from, and says where they come from, for people. Throws
   /// UsageError when no retry can succeed. Not collective.
   virtual std::string initialize(fsdp::ShardedModel& sharded) = 0;
+  /// The files that an export wants beside the weights of this dtype, such as config.json, by name.
+  virtual std::map<std::string, std::string> export_texts(at::ScalarType dtype) const = 0;
   /// By how much these samples count in a mean: the number of their targets, without masked ones and padding. Known
   /// from the data alone.
   virtual double weight(const std::vector<std::int64_t>& samples) = 0;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -76,9 +77,37 @@ struct WrittenFile {
   std::uint32_t checksum = 0;  // CRC-32C over the whole file
 };
 
-/// Writes a new safetensors file and fsyncs it. Tensors are written in the given order, one at a time through host
-/// memory. Spaces pad the header to a multiple of 8 bytes. Throws c10::Error naming path and cause (disk full,
-/// read-only, file exists); a partly written file is then removed.
+/// A tensor that will be written.
+struct TensorPlan {
+  std::string name;
+  at::ScalarType dtype = at::kFloat;
+  std::vector<std::int64_t> shape;
+};
+
+/// Writes a new safetensors file tensor by tensor. Spaces pad the header to a multiple of 8 bytes. Every call throws
+/// c10::Error naming path and cause (disk full, read-only, file exists). A file without finish() is removed.
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::filesystem::path& path, const std::vector<TensorPlan>& tensors,
+                    const std::map<std::string, std::string>& metadata = {});
+  ~SafetensorsWriter();
+  SafetensorsWriter(const SafetensorsWriter&) = delete;
+  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+
+  /// Writes the next planned tensor, which has the planned dtype and shape.
+  void append(const at::Tensor& tensor);
+  /// Fsyncs and closes the file after the last tensor.
+  WrittenFile finish();
+
+ private:
+  class OutputFile;
+  std::vector<TensorPlan> plan_;
+  std::size_t next_ = 0;
+  std::unique_ptr<OutputFile> file_;
+};
+
+/// Writes a new safetensors file and fsyncs it, as SafetensorsWriter does. Tensors are written in the given order, one
+/// at a time through host memory.
 WrittenFile write_safetensors(const std::filesystem::path& path,
                               const std::vector<std::pair<std::string, at::Tensor>>& tensors,
                               const std::map<std::string, std::string>& metadata = {});

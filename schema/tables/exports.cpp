@@ -1,0 +1,36 @@
+#include "schema/tables/exports.h"
+
+#include <array>
+
+namespace schema {
+namespace {
+
+constexpr auto kKeys = std::to_array<Key>({
+    {.name = "train.export_folder",
+     .kind = Kind::kPath,
+     .meaning = "Folder that gets the trained model at the end, as from_pretrained() of transformers reads it. It must "
+                "be absent, empty or an earlier export. Without it nothing is exported.",
+     .assign = into<&Exports::folder>},
+    {.name = "train.export_dtype",
+     .kind = Kind::kChoice,
+     .standard = "trained",
+     .choices = "trained fp32 bf16 fp16",
+     .meaning = "Number format of the exported weights; trained: that of train.precision.",
+     .assign = into<&Exports::dtype>},
+    {.name = "train.export_file_size",
+     .kind = Kind::kSize,
+     .standard = "5000000000B",
+     .low = 1024,
+     .high = 1099511627776,
+     .meaning = "The most bytes of one exported file. A larger tensor has a file of its own.",
+     .assign = into<&Exports::file_bytes>},
+});
+
+}  // namespace
+
+const Table& exports() {
+  static const Table table{"export", kKeys};
+  return table;
+}
+
+}  // namespace schema
