@@ -302,11 +302,11 @@ TEST_F(Safetensors, ThatCannotBeWrittenLeaveNothing) {
 
 TEST(RandomState, RepeatsWhatFollows) {
   at::manual_seed(3);
-  const at::Tensor state = fsdp::cpu_random_state();
+  const at::Tensor state = fsdp::random_state();
   const at::Tensor first = at::randn({5});
-  fsdp::set_cpu_random_state(state);
+  fsdp::set_random_state(state);
   EXPECT_TRUE(at::equal(at::randn({5}), first));
-  EXPECT_NE(error_of([] { fsdp::set_cpu_random_state(at::zeros({3}, at::kByte)); }), "no error");
+  EXPECT_NE(error_of([] { fsdp::set_random_state(at::zeros({3}, at::kByte)); }), "no error");
 }
 
 }  // namespace

@@ -137,16 +137,19 @@ TEST(Llama, WrappersOwnTheCalls) {
   const auto model = model_of(small());
   const at::Tensor x = ids(1, 5), plain = model->forward(x);
   int calls = 0;
-  const CallWrapper counting = [&](at::Tensor input, const Forward& forward) {
+  const CallWrapper counting = [&](Tensors inputs, const Forward& forward) {
     ++calls;
-    const at::Tensor first = forward(input);
-    EXPECT_TRUE(at::equal(first, forward(input)));  // a recomputation calls forward again
+    const Tensors first = forward(inputs);
+    EXPECT_TRUE(at::equal(first[0], forward(inputs)[0]));  // a recomputation calls forward again
     return first;
   };
-  for (const auto& layer : model->layers()) layer->wrapper = counting;
-  model->wrapper = [&](at::Tensor input, const Forward& forward) { return forward(std::move(input)) * 2; };
+  for (const auto& layer : model->layers()) layer->wrapper = nested(counting, call_directly);
+  model->wrapper = [&](Tensors inputs, const Forward& forward) { return Tensors{forward(std::move(inputs))[0] * 2}; };
   EXPECT_TRUE(at::equal(model->forward(x), plain * 2));
   EXPECT_EQ(calls, 2);
+  for (const auto& layer : model->layers()) layer->attention_wrapper = layer->mlp_wrapper = counting;
+  EXPECT_TRUE(at::equal(model->forward(x), plain * 2));
+  EXPECT_EQ(calls, 2 + 2 * (1 + 2 * 2)) << "a layer that is computed twice calls its two parts twice";
 }
 
 TEST(Llama, TooManyPositionsAndSizesThatDoNotFitAreErrors) {

@@ -251,6 +251,28 @@ TEST(Trainer, EverySettingOfTheShardingReachesTheUnits) {
   }
 }
 
+TEST(Trainer, CheckpointingActivationsChangesNoBit) {
+  const auto losses = [](const std::string& fsdp, std::int64_t& bytes) {
+    const TemporaryFolder folder;
+    std::vector<Listener> listeners(2);
+    train(run_of(folder, R"(,"steps":4)", fsdp), listeners);
+    std::vector<double> out;
+    for (const auto& step : listeners[0].steps) out.push_back(value_of(step.values, "loss").value_or(-1));
+    bytes = listeners[0].steps.back().bytes_communicated;
+    return out;
+  };
+  std::int64_t plain_bytes = 0, bytes = 0;
+  const auto plain = losses("", plain_bytes);
+  for (const char* what : {"block", "attention", "mlp"}) {
+    for (const char* every : {"1", "2"}) {
+      const std::string keys =
+          std::string(R"(,"activation_checkpointing":")") + what + R"(","activation_checkpointing_every":)" + every;
+      EXPECT_EQ(losses(keys, bytes), plain) << keys;
+      EXPECT_EQ(bytes, plain_bytes) << keys;
+    }
+  }
+}
+
 // Goal: an attempt that was killed while it saved leaves no files for ever.
 TEST(Trainer, ClearsAwayTheHalfSavedCheckpointsOfEarlierAttempts) {
   const TemporaryFolder folder;

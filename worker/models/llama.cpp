@@ -119,10 +119,13 @@ LlamaDecoderLayer::LlamaDecoderLayer(const schema::Llama& c)
           register_module("post_attention_layernorm", std::make_shared<RmsNorm>(c.hidden_size, c.rms_norm_eps))) {}
 
 at::Tensor LlamaDecoderLayer::forward(at::Tensor x, const RopeTable& rope) const {
-  // The lambda copies the table, because a recomputing wrapper may call it after the model's own forward has returned.
-  return wrapper(std::move(x), [this, rope](const at::Tensor& in) {
-    const at::Tensor mid = in + self_attn_->forward(input_layernorm_->forward(in), rope);
-    return mid + mlp_->forward(post_attention_layernorm_->forward(mid));
+  // The lambdas copy the table, because a recomputing wrapper may call them after the model's own forward has returned.
+  return call(wrapper, std::move(x), [this, rope](const at::Tensor& in) {
+    const at::Tensor mid = call(attention_wrapper, in, [this, rope](const at::Tensor& a) {
+      return a + self_attn_->forward(input_layernorm_->forward(a), rope);
+    });
+    return call(mlp_wrapper, mid,
+                [this](const at::Tensor& m) { return m + mlp_->forward(post_attention_layernorm_->forward(m)); });
   });
 }
 
@@ -168,11 +171,12 @@ const at::Tensor& LlamaForCausalLm::head() const {
 }
 
 at::Tensor LlamaForCausalLm::forward(at::Tensor ids) const {
-  return wrapper(std::move(ids), [this](const at::Tensor& in) { return at::linear(model_->forward(in), head()); });
+  return call(wrapper, std::move(ids),
+              [this](const at::Tensor& in) { return at::linear(model_->forward(in), head()); });
 }
 
 at::Tensor LlamaForCausalLm::loss(at::Tensor ids, const at::Tensor& targets) const {
-  return wrapper(std::move(ids), [this, targets](const at::Tensor& in) {
+  return call(wrapper, std::move(ids), [this, targets](const at::Tensor& in) {
     return linear_cross_entropy(model_->forward(in), head(), targets);
   });
 }

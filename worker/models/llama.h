@@ -77,14 +77,15 @@ class LlamaMlp : public torch::nn::Module {
   std::shared_ptr<Linear> gate_proj_, up_proj_, down_proj_;
 };
 
-/// One block: x + attention(norm(x)), then x + mlp(norm(x)).
+/// One block: x + attention(norm(x)), then x + mlp(norm(x)). The whole block and each of the two sums are called
+/// through wrappers.
 class LlamaDecoderLayer : public torch::nn::Module {
  public:
   explicit LlamaDecoderLayer(const schema::Llama& config);
-  /// [batch, positions, hidden] -> [batch, positions, hidden], called through `wrapper`.
+  /// [batch, positions, hidden] -> [batch, positions, hidden].
   at::Tensor forward(at::Tensor x, const RopeTable& rope) const;
 
-  CallWrapper wrapper = call_directly;
+  CallWrapper wrapper = call_directly, attention_wrapper = call_directly, mlp_wrapper = call_directly;
 
  private:
   std::shared_ptr<LlamaAttention> self_attn_;

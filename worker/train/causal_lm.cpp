@@ -11,6 +11,7 @@
 #include "data/token_file.h"
 #include "fsdp/initialize.h"
 #include "fsdp/meta_device.h"
+#include "fsdp/recompute.h"
 #include "models/llama.h"
 #include "rank/errors.h"
 #include "train/llama_folder.h"
@@ -20,9 +21,15 @@ namespace {
 
 /// A unit as a wrapper for a model's call.
 CallWrapper wrapper_of(std::shared_ptr<fsdp::Unit> unit) {
-  return [unit = std::move(unit)](at::Tensor input, const Forward& forward) {
-    return unit->run(std::move(input), forward);
+  return [unit = std::move(unit)](Tensors inputs, const Forward& forward) {
+    return unit->run_list(std::move(inputs), forward);
   };
+}
+
+/// Activation checkpointing as a wrapper. `module` owns the wrapper, or what owns it.
+CallWrapper recomputing(const torch::nn::Module& module) {
+  return
+      [&module](Tensors inputs, const Forward& forward) { return fsdp::recompute(std::move(inputs), forward, module); };
 }
 
 class CausalLm : public Recipe {
@@ -72,6 +79,7 @@ class CausalLm : public Recipe {
 
   void shard(fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) override {
     for (const auto& layer : model_->layers()) layer->wrapper = wrapper_of(sharded.fully_shard(layer, options));
+    checkpoint_activations();
     fsdp::ShardOptions root = options;
     // Backward needs the head first. Freeing it in between would only cost a gather.
     root.reshard_after_forward = false;
@@ -111,6 +119,19 @@ class CausalLm : public Recipe {
   }
 
  private:
+  /// Recomputes inside of the layers' units, so that a layer is gathered once in backward.
+  void checkpoint_activations() {
+    using schema::ActivationCheckpointing;
+    const auto what = config_.fsdp.activation_checkpointing;
+    const auto every = static_cast<std::size_t>(config_.fsdp.activation_checkpointing_every);
+    for (std::size_t i = 0; i < model_->layers().size(); i += every) {
+      LlamaDecoderLayer& layer = *model_->layers()[i];
+      if (what == ActivationCheckpointing::kBlock) layer.wrapper = nested(layer.wrapper, recomputing(layer));
+      if (what == ActivationCheckpointing::kAttention) layer.attention_wrapper = recomputing(layer);
+      if (what == ActivationCheckpointing::kMlp) layer.mlp_wrapper = recomputing(layer);
+    }
+  }
+
   const RunConfig& config_;
   std::string data_name_, data_note_;
   std::optional<TokenFile> tokens_;

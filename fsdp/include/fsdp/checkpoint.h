@@ -70,7 +70,7 @@ struct CheckpointState {
   std::int64_t step = 0;
   /// Any JSON, such as scheduler and data position. The value of rank 0 is saved.
   Json extra;
-  /// Small tensors that differ by rank, such as {"random_state", cpu_random_state()}.
+  /// Small tensors that differ by rank, such as {"random_state", random_state()}.
   std::map<std::string, at::Tensor> rank_tensors;
 };
 

@@ -1,12 +1,12 @@
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 namespace fsdp {
 
-/// The state of the CPU's default generator, a uint8 tensor. A checkpoint keeps it, so that dropout and sampling
-/// repeat.
-at::Tensor cpu_random_state();
-/// Restores the state of the CPU's default generator. Throws c10::Error when `state` is no such state.
-void set_cpu_random_state(const at::Tensor& state);
+/// The state of a device's default generator, a uint8 tensor on the CPU. With it dropout and sampling repeat.
+at::Tensor random_state(at::Device device = at::kCPU);
+/// Restores the state of a device's default generator. Throws c10::Error when `state` is no such state.
+void set_random_state(const at::Tensor& state, at::Device device = at::kCPU);
 
 }  // namespace fsdp
