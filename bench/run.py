@@ -17,13 +17,14 @@ import demo
 import fault_latency
 import heartbeats
 import long_job
+import optimizer
 import reports
 import slurm_latency
 import slurm_submit
 import soak
 
 BENCHMARKS = {"demo": demo.measure, "fault_latency": fault_latency.measure, "heartbeats": heartbeats.measure,
-              "long_job": long_job.measure, "reports": reports.measure,
+              "long_job": long_job.measure, "optimizer": optimizer.measure, "reports": reports.measure,
               "slurm_latency": slurm_latency.measure,
               "slurm_submit": slurm_submit.measure, "soak": soak.measure}
 HERE = pathlib.Path(__file__).resolve().parent

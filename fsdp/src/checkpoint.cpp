@@ -281,12 +281,14 @@ void for_each_wanted(ShardedModel& model, Source& source, const Visit& visit) {
   }
 }
 
-void load_steps(ShardedModel& model, AdamW& optimizer, const Source& source, std::int64_t calls) {
+void load_steps(ShardedModel& model, Optimizer& optimizer, const Source& source, std::int64_t calls) {
   optimizer.set_steps(calls);
+  Optimizer::StepCounts counts = optimizer.parameter_steps();
   for (std::size_t i = 0; i < model.units().size(); ++i)
     for (const auto& segment : model.units()[i]->segments())
       for (const ParameterInfo& p : segment->layout().parameters())
-        optimizer.set_steps(i, p.index, segment->key().has_master ? source.tensors().at(p.name).steps : 0);
+        counts[i][p.index] = segment->key().has_master ? source.tensors().at(p.name).steps : 0;
+  optimizer.set_parameter_steps(counts);
 }
 
 }  // namespace
@@ -316,7 +318,7 @@ std::optional<CheckpointInfo> latest_valid(const fs::path& folder) {
   return std::move(list.valid.front());
 }
 
-Checkpointer::Checkpointer(ShardedModel& model, AdamW& optimizer, CheckpointOptions options)
+Checkpointer::Checkpointer(ShardedModel& model, Optimizer& optimizer, CheckpointOptions options)
     : model_(model), optimizer_(optimizer), options_(std::move(options)) {
   TORCH_CHECK(options_.keep >= 1, "checkpoints: keep ", options_.keep, ": want 1 or more");
   TORCH_CHECK(!options_.folder.empty(), "checkpoints: no folder");
@@ -441,6 +443,7 @@ Json Checkpointer::make_manifest(const CheckpointState& state) const {
   manifest["extra"] = state.extra;
   manifest["optimizer"]["name"] = "adamw";
   manifest["optimizer"]["steps"] = optimizer_.steps();
+  const Optimizer::StepCounts counts = optimizer_.parameter_steps();
   Json tensors = Json::Object();
   for (std::size_t i = 0; i < model_.units().size(); ++i) {
     const auto& unit = model_.units()[i];
@@ -450,7 +453,7 @@ Json Checkpointer::make_manifest(const CheckpointState& state) const {
         tensor["shape"] = Json::Array(parameter.shape.begin(), parameter.shape.end());
         tensor["unit"] = unit->name();
         tensor["trainable"] = segment->key().has_master;  // whether the optimizer has states of it
-        if (segment->key().has_master) tensor["steps"] = optimizer_.steps(i, parameter.index);
+        if (segment->key().has_master) tensor["steps"] = counts[i][parameter.index];
         Json slices = Json::Array();
         for (int rank = 0; rank < segment->layout().world_size(); ++rank) {
           const Slice slice = segment->layout().slice(parameter, rank);

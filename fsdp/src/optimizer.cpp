@@ -1,93 +1,148 @@
 #include "fsdp/optimizer.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/rsub.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 
-#include <map>
+#include <algorithm>
+#include <cmath>
 
 namespace fsdp {
 
-namespace {
+ParameterGroup decay_matrices(const ParameterInfo& parameter) {
+  ParameterGroup group;
+  if (parameter.shape.size() < 2) group.weight_decay = 0;
+  return group;
+}
 
-constexpr const char* kExpAvg = "exp_avg";
-constexpr const char* kExpAvgSq = "exp_avg_sq";
+GroupOf with_layer_rates(GroupOf group, double factor, std::function<int(const ParameterInfo&)> distance) {
+  return [group = std::move(group), factor, distance = std::move(distance)](const ParameterInfo& parameter) {
+    ParameterGroup out = group(parameter);
+    out.lr_scale *= std::pow(factor, distance(parameter));
+    return out;
+  };
+}
 
-}  // namespace
+Optimizer::~Optimizer() = default;
 
-AdamW::AdamW(ShardedModel& model, AdamWOptions options) : model_(model), options_(std::move(options)) {
+Optimizer::Optimizer(ShardedModel& model, std::string name, std::vector<std::string> state_names, double weight_decay,
+                     const GroupOf& group)
+    : model_(model), name_(std::move(name)), state_names_(std::move(state_names)), weight_decay_(weight_decay) {
   for (const auto& unit : model_.units()) {
-    std::size_t parameters = 0;
+    first_of_unit_.push_back(groups_.size());
+    for (const auto& segment : unit->segments()) groups_.resize(groups_.size() + segment->layout().parameters().size());
     for (const auto& segment : unit->segments()) {
-      parameters += segment->layout().parameters().size();
+      for (const ParameterInfo& info : segment->layout().parameters())
+        groups_[first_of_unit_.back() + info.index] = group(info);
       if (!segment->key().has_master) continue;
-      segment->state(kExpAvg);
-      segment->state(kExpAvgSq);
+      for (const std::string& state : state_names_) segment->state(state);
     }
-    steps_of_.emplace_back(parameters);
+  }
+  counts_ = at::zeros({static_cast<std::int64_t>(groups_.size())},
+                      at::TensorOptions().dtype(at::kFloat).device(model_.mesh().device()));
+}
+
+void Optimizer::step(double lr, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
+  model_.complete_gradients("step");
+  const at::NoGradGuard no_grad;
+  if (!lists_are_current()) make_lists();
+  ++steps_;
+  if (found_inf.defined()) {
+    counts_.add_(active_.mul(at::rsub(found_inf, 1)));
+  } else {
+    counts_.add_(active_);
+  }
+  Update now;
+  if (grad_scale.defined()) now.grad_scale = grad_scale;
+  if (found_inf.defined()) now.found_inf = found_inf;
+  for (Batch& batch : batches_) {
+    now.lr = lr * batch.group.lr_scale;
+    now.weight_decay = batch.group.weight_decay.value_or(weight_decay_);
+    update(batch, now);
+  }
+  for (Unit* unit : updated_units_) unit->shard_changed();
+}
+
+bool Optimizer::lists_are_current() const {
+  auto origin = origins_.begin();
+  for (const auto& unit : model_.units()) {
+    for (const auto& segment : unit->segments()) {
+      if (origin == origins_.end() || !origin->shard.is_same(segment->shard()) ||
+          !origin->gradient.is_same(segment->gradient_shard()) || origin->used != segment->used())
+        return false;
+      ++origin;
+    }
+  }
+  return origin == origins_.end();
+}
+
+void Optimizer::make_lists() {
+  origins_.clear();
+  batches_.clear();
+  updated_units_.clear();
+  std::vector<float> active(groups_.size());
+  for (std::size_t u = 0; u < first_of_unit_.size(); ++u) {
+    const auto& unit = model_.units()[u];
+    for (const auto& segment : unit->segments()) {
+      origins_.push_back({segment->shard(), segment->gradient_shard(), segment->used()});
+      if (segment->gradient_shard().defined()) add_segment(first_of_unit_[u], *segment, active);
+    }
+    if (unit->has_gradient()) updated_units_.push_back(unit.get());
+  }
+  active_ = at::tensor(active).to(counts_.device());
+}
+
+void Optimizer::add_segment(std::size_t first_parameter, Segment& segment, std::vector<float>& active) {
+  const auto& parameters = segment.layout().parameters();
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const std::size_t place = first_parameter + parameters[p].index;
+    if (!segment.used(p) || groups_[place].skip) continue;
+    // A parameter without an element on this rank counts too. So every rank has the same counts.
+    active[place] = 1;
+    const Slice slice = segment.layout().own(parameters[p]);
+    if (slice.length == 0) continue;
+    const auto part = [&slice](const at::Tensor& flat) { return flat.narrow(0, slice.shard_offset, slice.length); };
+    Batch& batch = batch_of(groups_[place]);
+    batch.parameters.push_back(part(segment.shard()));
+    batch.gradients.push_back(part(segment.gradient_shard()));
+    for (std::size_t s = 0; s < state_names_.size(); ++s)
+      batch.states[s].push_back(part(segment.state(state_names_[s])));
+    batch.steps.push_back(counts_.select(0, static_cast<std::int64_t>(place)));
   }
 }
 
-/// Each list entry is one parameter's slice of the shard, not a whole unit. So padding is never touched, and every
-/// element takes the same path through the kernel as in an unsharded parameter.
-struct AdamW::Batch {
-  std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, steps;
-};
-
-AdamW::Batch AdamW::batch(bool decayed) const {
-  Batch batch;
-  std::map<std::int64_t, at::Tensor> steps;  // the kernel only reads step counts, so equal ones share a tensor
-  for (std::size_t u = 0; u < steps_of_.size(); ++u) {
-    for (const auto& segment : model_.units()[u]->segments()) {
-      if (!segment->gradient_shard().defined()) continue;
-      const auto& parameters = segment->layout().parameters();
-      for (std::size_t p = 0; p < parameters.size(); ++p) {
-        const Slice slice = segment->layout().own(parameters[p]);
-        if (!segment->used(p) || slice.length == 0 || options_.decays(parameters[p]) != decayed) continue;
-        const auto part = [&slice](const at::Tensor& flat) { return flat.narrow(0, slice.shard_offset, slice.length); };
-        batch.parameters.push_back(part(segment->shard()));
-        batch.gradients.push_back(part(segment->gradient_shard()));
-        batch.exp_avgs.push_back(part(segment->state(kExpAvg)));
-        batch.exp_avg_sqs.push_back(part(segment->state(kExpAvgSq)));
-        const std::int64_t count = steps_of_[u][parameters[p].index];
-        at::Tensor& step = steps[count];
-        if (!step.defined()) step = at::scalar_tensor(static_cast<double>(count), segment->shard().options());
-        batch.steps.push_back(step);
-      }
-    }
-  }
+Optimizer::Batch& Optimizer::batch_of(const ParameterGroup& group) {
+  const auto found = std::find_if(batches_.begin(), batches_.end(), [&](const Batch& b) { return b.group == group; });
+  if (found != batches_.end()) return *found;
+  Batch& batch = batches_.emplace_back();
+  batch.group = group;
+  batch.states.resize(state_names_.size());
   return batch;
 }
 
-/// Counts a step for every parameter that took part, even for parameters without an element on this rank. So every rank
-/// has the same counts.
-void AdamW::count_steps() {
-  ++steps_;
-  for (std::size_t u = 0; u < steps_of_.size(); ++u) {
-    for (const auto& segment : model_.units()[u]->segments()) {
-      if (!segment->gradient_shard().defined()) continue;
-      const auto& parameters = segment->layout().parameters();
-      for (std::size_t p = 0; p < parameters.size(); ++p) steps_of_[u][parameters[p].index] += segment->used(p) ? 1 : 0;
-    }
+Optimizer::StepCounts Optimizer::parameter_steps() const {
+  const at::Tensor flat = counts_.to(at::kCPU, at::kLong);
+  const auto* first = flat.const_data_ptr<std::int64_t>();
+  StepCounts counts;
+  for (std::size_t u = 0; u < first_of_unit_.size(); ++u) {
+    const std::size_t end = u + 1 < first_of_unit_.size() ? first_of_unit_[u + 1] : groups_.size();
+    counts.emplace_back(first + first_of_unit_[u], first + end);
   }
+  return counts;
 }
 
-void AdamW::step(double lr) {
-  model_.complete_gradients("step");
+void Optimizer::set_parameter_steps(const StepCounts& counts) {
+  std::vector<float> flat;
+  for (const auto& unit : counts) flat.insert(flat.end(), unit.begin(), unit.end());
+  TORCH_CHECK(flat.size() == groups_.size(), "optimizer ", name_, ": step counts of ", flat.size(),
+              " parameters, the model has ", groups_.size());
   const at::NoGradGuard no_grad;
-  count_steps();
-  for (const bool decayed : {true, false}) {
-    Batch lists = batch(decayed);
-    if (lists.parameters.empty()) continue;
-    at::_fused_adamw_(lists.parameters, lists.gradients, lists.exp_avgs, lists.exp_avg_sqs, {}, lists.steps, lr,
-                      options_.beta1, options_.beta2, decayed ? options_.weight_decay : 0.0, options_.eps,
-                      /*amsgrad=*/false, /*maximize=*/false);
-  }
-  for (const auto& unit : model_.units())
-    if (unit->has_gradient()) unit->shard_changed();
+  counts_.copy_(at::tensor(flat));
 }
 
-std::int64_t AdamW::state_bytes() const {
+std::int64_t Optimizer::state_bytes() const {
   std::int64_t bytes = 0;
   for (const auto& unit : model_.units())
     for (const auto& segment : unit->segments())

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "fsdp/adam.h"
 #include "fsdp/fully_shard.h"
-#include "fsdp/optimizer.h"
 
 /// A model that knows nothing of sharding. Its shapes have no common divisor: width 13, hidden 29, a bias of three, a
 /// scalar-like gain, tied embedding and head, a frozen and an unused parameter.
@@ -114,15 +114,22 @@ inline std::int64_t chunk_of(const fsdp::Unit& unit) {
   return chunk;
 }
 
+using MakeOptimizer = std::function<std::unique_ptr<fsdp::Optimizer>(fsdp::ShardedModel&)>;
+
+template <class Made, class Options>
+MakeOptimizer maker(const Options& options) {
+  return [options](fsdp::ShardedModel& model) { return std::make_unique<Made>(model, options); };
+}
+
 /// One rank's sharded copy of the model with its optimizer.
 struct Trainer {
   explicit Trainer(fsdp::DeviceMesh& m, fsdp::ShardOptions options = {}, std::uint64_t seed = 7,
-                   fsdp::AdamWOptions adamw = {})
+                   const MakeOptimizer& make = maker<fsdp::AdamW>(fsdp::AdamWOptions()))
       : mesh(m), model(make_model(seed)), sharded(model, mesh) {
     for (const auto& block : model->blocks) block->wrap = wrapper(sharded.fully_shard(block, options));
     options.reshard_after_forward = false;
     model->wrap = wrapper(sharded.fully_shard(model, options));
-    optimizer.emplace(sharded, adamw);
+    optimizer = make(sharded);
   }
 
   /// Forward and backward on this rank's share; returns the loss over all ranks.
@@ -142,7 +149,7 @@ struct Trainer {
   fsdp::DeviceMesh& mesh;
   std::shared_ptr<SmallModel> model;
   fsdp::ShardedModel sharded;
-  std::optional<fsdp::AdamW> optimizer;
+  std::unique_ptr<fsdp::Optimizer> optimizer;
 };
 
 /// The unsharded reference: plain autograd and PyTorch's fused AdamW, one tensor per parameter.

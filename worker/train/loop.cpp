@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "data/sampler.h"
+#include "fsdp/adam.h"
 #include "fsdp/checkpoint.h"
 #include "fsdp/device_mesh.h"
 #include "fsdp/json.h"
-#include "fsdp/optimizer.h"
 #include "rank/errors.h"
 #include "rank/signals.h"
 #include "schema/recipes.h"

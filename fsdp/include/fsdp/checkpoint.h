@@ -118,7 +118,7 @@ struct LoadedCheckpoint {
 /// Checkpointer.
 class Checkpointer {
  public:
-  Checkpointer(ShardedModel& model, AdamW& optimizer, CheckpointOptions options);
+  Checkpointer(ShardedModel& model, Optimizer& optimizer, CheckpointOptions options);
 
   /// Writes and commits a checkpoint, then removes old ones: all but the newest `keep` and the checkpoint of step
   /// `also_keep`. Nothing is removed before the commit. A checkpoint of the same step is replaced.
@@ -150,7 +150,7 @@ class Checkpointer {
                                            std::vector<std::string>& passed_over);
 
   ShardedModel& model_;
-  AdamW& optimizer_;
+  Optimizer& optimizer_;
   CheckpointOptions options_;
 };
 

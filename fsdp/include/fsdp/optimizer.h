@@ -1,61 +1,139 @@
 #pragma once
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "fsdp/fully_shard.h"
 
 namespace fsdp {
 
-struct AdamWOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
-  double weight_decay = 0.1;
-  /// Selects the parameters that get weight decay. The default selects those with two or more dims, so norms and biases
-  /// do not decay.
-  std::function<bool(const ParameterInfo&)> decays = [](const ParameterInfo& p) { return p.shape.size() >= 2; };
+/// The decay rates of an optimizer's averages.
+struct Betas {
+  double first = 0.9;
+  double second = 0.999;
+  bool operator==(const Betas&) const = default;
 };
 
-/// AdamW on the shards, with fp32 masters and fp32 states. A step makes two fused calls for the whole model: one with
-/// weight decay, one without. The arithmetic of each element is that of torch.optim.AdamW(fused=True).
+/// How an optimizer treats one parameter. Parameters with equal values are updated by one call.
+struct ParameterGroup {
+  /// Multiplies the learning rate of each step.
+  double lr_scale = 1;
+  /// Replaces the optimizer's weight decay, for ever. Empty: the optimizer's, which set_weight_decay() changes.
+  std::optional<double> weight_decay = std::nullopt;
+  /// Replaces the optimizer's betas. SGD has none.
+  std::optional<Betas> betas = std::nullopt;
+  /// Leaves the parameter alone, as if it had no gradient. Its gradient still counts in norms. To save the memory of
+  /// gradient and states, freeze the parameter instead.
+  bool skip = false;
+  bool operator==(const ParameterGroup&) const = default;
+};
+using GroupOf = std::function<ParameterGroup(const ParameterInfo&)>;
+
+/// Parameters with two or more dims decay. Norms and biases do not.
+ParameterGroup decay_matrices(const ParameterInfo& parameter);
+
+/// Layer-wise rates (BEiT, arXiv 2106.08254): multiplies the rate of a parameter by factor^distance. `distance` counts
+/// the layers between the parameter and the output; 0: the full rate. `group` gives the other values.
+GroupOf with_layer_rates(GroupOf group, double factor, std::function<int(const ParameterInfo&)> distance);
+
+/// An optimizer on the shards. Its states are named flat tensors beside the shards, Segment::state(name), in fp32 as
+/// the shards are. So each state needs 4 bytes for each trainable element of this rank, and a checkpoint holds the
+/// states by their names.
 ///
-/// A parameter that took part in no rank's backward is left alone, as in torch.optim: it does not decay, and its
-/// averages and step count stay. The bias correction of a parameter uses the parameter's own step count. The averages
-/// lie in the segments as states "exp_avg" and "exp_avg_sq", so a model has one AdamW at a time. A parameter that never
-/// trains has none. `model` must outlive the optimizer. Construct the optimizer after the last fully_shard().
-class AdamW {
+/// A parameter that took part in no rank's backward is left alone, as in torch.optim: it does not decay, and its states
+/// and step count stay. A parameter that never trains has no states. A model has one optimizer at a time, because names
+/// of states would collide. `model` must outlive the optimizer. Construct the optimizer after the last fully_shard().
+///
+/// [Note: cached lists] A step passes lists of slices to LibTorch: of parameters, gradients, states and step counts.
+/// One entry is this rank's slice of one parameter and not a whole shard. So padding is never touched, and every
+/// element takes the same path through a kernel as in an unsharded parameter. The lists stay from step to step, as long
+/// as the shards, the gradients and the set of parameters that took part are the same. Step counts lie in one tensor,
+/// which is advanced in place. After a change of requires_grad the lists keep the old shards until the next step().
+///
+/// Not thread-safe.
+class Optimizer {
  public:
-  explicit AdamW(ShardedModel& model, AdamWOptions options = {});
+  virtual ~Optimizer();
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
 
   /// Makes one update with learning rate `lr` and drops the gathered copies. Gradients stay, so call zero_grad()
-  /// afterwards. Throws c10::Error when a backward of this step threw.
-  /// Not collective.
-  void step(double lr);
+  /// afterwards. Not collective.
+  /// `grad_scale` and `found_inf` are those of LibTorch's fused optimizers: fp32, one element, on the model's device.
+  /// The gradients are divided by grad_scale first, in place. When found_inf is 1, nothing changes but steps():
+  /// weights, states and step counts of parameters stay. All ranks must pass equal values. See gradient_norm().
+  /// Throws c10::Error when a backward of this step threw.
+  void step(double lr, const at::Tensor& grad_scale = {}, const at::Tensor& found_inf = {});
 
-  /// The number of calls of step() so far. A checkpoint holds this number and the step counts of the parameters.
+  /// The weight decay of the steps to come, for parameters whose group has none of its own.
+  void set_weight_decay(double weight_decay) { weight_decay_ = weight_decay; }
+  double weight_decay() const { return weight_decay_; }
+
+  /// "adamw": what a checkpoint calls the optimizer.
+  const std::string& name() const { return name_; }
+  const std::vector<std::string>& state_names() const { return state_names_; }
+
+  /// The number of calls of step() so far, earlier runs of a checkpoint included.
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
-  /// The number of updates of the parameter with this index (ParameterInfo::index) in model.units()[unit]; the same on
-  /// every rank.
-  std::int64_t steps(std::size_t unit, std::size_t parameter) const { return steps_of_.at(unit).at(parameter); }
-  void set_steps(std::size_t unit, std::size_t parameter, std::int64_t steps) {
-    steps_of_.at(unit).at(parameter) = steps;
-  }
+  /// Updates by parameter: [i][p] is of parameter p (ParameterInfo::index) of model.units()[i]. Equal on every rank.
+  using StepCounts = std::vector<std::vector<std::int64_t>>;
+  /// Waits for the device. Counts are exact up to 2^24, as in torch.optim.
+  StepCounts parameter_steps() const;
+  void set_parameter_steps(const StepCounts& counts);
+  std::int64_t steps(std::size_t unit, std::size_t parameter) const { return parameter_steps().at(unit).at(parameter); }
 
   /// Bytes of the states on this rank.
   std::int64_t state_bytes() const;
 
+ protected:
+  /// `group` is called once for each parameter, by this constructor.
+  Optimizer(ShardedModel& model, std::string name, std::vector<std::string> state_names, double weight_decay,
+            const GroupOf& group);
+
+  /// Parameters with equal groups. Entries of the lists correspond.
+  struct Batch {
+    ParameterGroup group;
+    std::vector<at::Tensor> parameters, gradients;  // 1-D fp32
+    std::vector<at::Tensor> steps;                  // fp32 of one element: this update included
+    std::vector<std::vector<at::Tensor>> states;    // as state_names(), each as parameters
+  };
+  struct Update {
+    double lr = 0;
+    double weight_decay = 0;
+    std::optional<at::Tensor> grad_scale, found_inf;
+  };
+  /// Updates the batch in place.
+  virtual void update(Batch& batch, const Update& update) = 0;
+
  private:
-  /// Tensor lists of one fused call. Each step makes new ones, because gradients move.
-  struct Batch;
-  Batch batch(bool decayed) const;
-  void count_steps();
+  /// What the lists were made of.
+  struct Origin {
+    at::Tensor shard, gradient;
+    std::vector<std::uint8_t> used;
+  };
+
+  bool lists_are_current() const;
+  void make_lists();
+  void add_segment(std::size_t first_parameter, Segment& segment, std::vector<float>& active);
+  Batch& batch_of(const ParameterGroup& group);
 
   ShardedModel& model_;
-  AdamWOptions options_;
-  std::vector<std::vector<std::int64_t>> steps_of_;  // of each parameter of each unit
+  const std::string name_;
+  const std::vector<std::string> state_names_;
+  double weight_decay_;
+  std::vector<std::size_t> first_of_unit_;  // place of each unit's first parameter in groups_ and counts_
+  std::vector<ParameterGroup> groups_;
   std::int64_t steps_ = 0;
+  at::Tensor counts_;            // fp32, one for each parameter of the model
+  at::Tensor active_;            // as counts_: 1 for parameters that the next step updates, else 0
+  std::vector<Origin> origins_;  // of each segment
+  std::vector<Batch> batches_;
+  std::vector<Unit*> updated_units_;
 };
 
 }  // namespace fsdp

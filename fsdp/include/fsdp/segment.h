@@ -46,8 +46,9 @@ class Segment {
   const at::Tensor& shard() const { return shard_; }
   /// This rank's mean gradient in fp32, [chunk]. Undefined when no backward has reached the unit since zero_grad().
   const at::Tensor& gradient_shard() const { return gradient_shard_; }
-  /// Whether a backward of any rank gave the parameter with this place in layout() a gradient since zero_grad(). Known
-  /// after ShardedModel::complete_gradients().
+  /// For each parameter, in the order of layout(): not 0 when a backward of any rank gave the parameter a gradient
+  /// since zero_grad(). Known after ShardedModel::complete_gradients().
+  const std::vector<std::uint8_t>& used() const { return used_anywhere_; }
   bool used(std::size_t parameter) const { return used_anywhere_[parameter] != 0; }
   /// A flat fp32 tensor beside the shard, [chunk], such as a moment of an optimizer. Zeros at the first call. It moves
   /// with the shard when requires_grad changes. Only for segments with a master.
