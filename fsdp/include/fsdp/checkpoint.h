@@ -18,8 +18,9 @@ namespace fsdp {
 //   <folder>/step-00000100/rank-00000-of-00002.safetensors   one file a rank, see below
 //   <folder>/step-00000100/manifest.json                     written last; without it the checkpoint does not exist
 //   <folder>/.tmp-step-00000100-attempt-2/                   a checkpoint that attempt 2 is writing
-// The file of a rank holds the rank's slices as 1-D fp32 tensors "parameter/<name>", "exp_avg/<name>" and
-// "exp_avg_sq/<name>", and its own tensors "rank/<key>".
+// The file of a rank holds the rank's slices as 1-D fp32 tensors "<part>/parameter/<name>" and "<part>/<state>/<name>",
+// such as "model/exp_avg/norm", and its own tensors "rank/<key>". The manifest is of format version 2. Version 1 had
+// one part, "model", whose keys began without it and whose optimizer was AdamW. Such checkpoints still load.
 //
 // [Note: commit] A save goes through these steps:
 //   1. Rank 0 asks may_write.
@@ -43,10 +44,20 @@ class CheckpointFenced : public CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
-/// The newest whole checkpoint belongs to another model. Trying to load it again cannot help.
+/// The newest whole checkpoint belongs to other parts, another model or another optimizer. Trying to load it again
+/// cannot help.
 class CheckpointMismatch : public CheckpointError {
  public:
   using CheckpointError::CheckpointError;
+};
+
+/// One model of a checkpoint, such as the trained one or the teacher beside it.
+struct CheckpointPart {
+  /// Without "/", and not "rank".
+  std::string name;
+  ShardedModel& model;
+  /// Its states and step counts are saved and loaded. Null: the weights alone.
+  Optimizer* optimizer = nullptr;
 };
 
 struct CheckpointOptions {
@@ -114,10 +125,12 @@ struct LoadedCheckpoint {
   std::vector<std::string> ignored;
 };
 
-/// Saves and loads the checkpoints of one model. All methods are collective. Model and optimizer must outlive the
-/// Checkpointer.
+/// Saves and loads checkpoints. All methods are collective. Models and optimizers must outlive the Checkpointer.
 class Checkpointer {
  public:
+  /// The parts have different names and one mesh; otherwise the constructor throws c10::Error.
+  Checkpointer(std::vector<CheckpointPart> parts, CheckpointOptions options);
+  /// One part, "model".
   Checkpointer(ShardedModel& model, Optimizer& optimizer, CheckpointOptions options);
 
   /// Writes and commits a checkpoint, then removes old ones: all but the newest `keep` and the checkpoint of step
@@ -130,17 +143,18 @@ class Checkpointer {
   /// Loads the newest checkpoint that is whole on every rank, and passes over torn or corrupt ones. The world size and
   /// the units may differ from those of the run that wrote the checkpoint: each rank reads the slices that overlap its
   /// own. Returns nullopt, fills `ignored` if given, and leaves the model unchanged when no checkpoint is whole. Throws
-  /// CheckpointMismatch when the newest whole checkpoint belongs to another model (names, shapes), and CheckpointError
-  /// when the folder cannot be read.
+  /// CheckpointMismatch when the newest whole checkpoint has other parts, another model (names, shapes) or another
+  /// optimizer (name, states), and CheckpointError when the folder cannot be read. A part without an optimizer takes
+  /// the weights of a part that was saved with one.
   std::optional<LoadedCheckpoint> load_latest(std::vector<std::string>* ignored = nullptr);
 
   /// Removes temporary folders that this attempt or earlier ones left behind. Call it once before training.
   void remove_stale();
 
  private:
+  DeviceMesh& mesh() const;
   std::filesystem::path temporary(std::int64_t step) const;
   std::string write_files(const std::filesystem::path& folder, const CheckpointState& state, Json& files);
-  Json make_manifest(const CheckpointState& state) const;
   std::string begin(const std::filesystem::path& folder) const;
   struct Committed;
   Committed commit(const std::filesystem::path& from, const std::filesystem::path& to, const Json& manifest);
@@ -149,8 +163,7 @@ class Checkpointer {
   std::optional<LoadedCheckpoint> try_load(const std::filesystem::path& path, std::int64_t step,
                                            std::vector<std::string>& passed_over);
 
-  ShardedModel& model_;
-  Optimizer& optimizer_;
+  std::vector<CheckpointPart> parts_;
   CheckpointOptions options_;
 };
 

@@ -1,0 +1,231 @@
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+
+#include <set>
+
+#include "checkpoint_folder.h"
+#include "checkpoint_manifest.h"
+#include "fsdp/checkpoint.h"
+#include "fsdp/safetensors.h"
+
+namespace fsdp {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The first character of a failed commit's text tells all ranks the kind of failure.
+constexpr char kFenced = 'F';
+constexpr char kFailed = 'E';
+
+/// Adds this rank's slices of a part, in fp32.
+void add_slices(const CheckpointPart& part, std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  for (const auto& unit : part.model.units()) {
+    for (const auto& segment : unit->segments()) {
+      for (const ParameterInfo& parameter : segment->layout().parameters()) {
+        const Slice slice = segment->layout().own(parameter);
+        if (slice.length == 0) continue;
+        const auto add = [&](const std::string& kind, const at::Tensor& flat) {
+          const at::Tensor own = flat.narrow(0, slice.shard_offset, slice.length);
+          tensors.emplace_back(part.name + "/" + kind + "/" + parameter.name, own.to(at::kFloat));
+        };
+        add("parameter", segment->shard());
+        if (part.optimizer == nullptr || !segment->key().has_master) continue;
+        for (const std::string& name : part.optimizer->state_names()) add(name, segment->state(name));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Checkpointer::Checkpointer(std::vector<CheckpointPart> parts, CheckpointOptions options)
+    : parts_(std::move(parts)), options_(std::move(options)) {
+  TORCH_CHECK(options_.keep >= 1, "checkpoints: keep ", options_.keep, ": want 1 or more");
+  TORCH_CHECK(!options_.folder.empty(), "checkpoints: no folder");
+  TORCH_CHECK(!parts_.empty(), "checkpoints: no parts");
+  std::set<std::string> names{kRankTensors};
+  for (const CheckpointPart& part : parts_) {
+    const bool plain = !part.name.empty() && part.name.find('/') == std::string::npos;
+    TORCH_CHECK(plain && names.insert(part.name).second, "checkpoints: part \"", part.name,
+                "\": want a name without \"/\" that no other part has, and not \"", kRankTensors, "\"");
+    TORCH_CHECK(&part.model.mesh() == &mesh(), "checkpoints: part ", part.name, " is on another mesh than part ",
+                parts_.front().name, "; want one mesh");
+  }
+}
+
+Checkpointer::Checkpointer(ShardedModel& model, Optimizer& optimizer, CheckpointOptions options)
+    : Checkpointer({{"model", model, &optimizer}}, std::move(options)) {}
+
+DeviceMesh& Checkpointer::mesh() const {
+  return parts_.front().model.mesh();
+}
+
+fs::path Checkpointer::temporary(std::int64_t step) const {
+  return options_.folder / (kTemporaryPrefix + step_name(step) + kAttemptMark + std::to_string(options_.attempt));
+}
+
+struct Checkpointer::Committed {
+  std::string problem;  // empty for success, otherwise kFenced or kFailed and the reason
+  /// The folder under the temporary name, if any, belongs to this save and not to another attempt.
+  bool ours = true;
+};
+
+SavedCheckpoint Checkpointer::save(const CheckpointState& state, std::optional<std::int64_t> also_keep) {
+  Communicator& ranks = mesh().shard();
+  const bool first = ranks.rank() == 0;
+  const fs::path target = options_.folder / step_name(state.step);
+  const fs::path folder = temporary(state.step);
+
+  std::string problem = ranks.broadcast(first ? begin(folder) : std::string());
+  // Whether the temporary folder may be removed. A refusal at the beginning leaves an existing folder alone.
+  bool ours = problem.empty() || problem.front() != kFenced;
+  Json files;
+  if (problem.empty()) {
+    problem = write_files(folder, state, files);
+    if (!problem.empty()) problem.insert(problem.begin(), kFailed);
+  }
+  if (problem.empty()) {
+    Committed committed;
+    if (first) {
+      Json manifest = make_manifest(parts_, state, options_.attempt);
+      manifest["files"] = files;
+      committed = commit(folder, target, manifest);
+      ours = committed.ours;
+    }
+    problem = ranks.broadcast(committed.problem);
+  }
+  if (!problem.empty()) {
+    std::error_code ignored;
+    if (first && ours) fs::remove_all(folder, ignored);
+    const std::string text = "checkpoint of step " + std::to_string(state.step) + " not saved: " + problem.substr(1);
+    if (problem.front() == kFenced) throw CheckpointFenced(text);
+    throw CheckpointError(text);
+  }
+
+  SavedCheckpoint saved;
+  saved.path = target;
+  for (const Json& file : files.as_array()) saved.bytes += file.at("bytes").as_int();
+  if (first) saved.warnings = prune(target, state.step, also_keep);
+  return saved;
+}
+
+/// Makes the temporary folder on rank 0. Returns an empty text for success, otherwise kFenced or kFailed and the
+/// reason.
+std::string Checkpointer::begin(const fs::path& folder) const {
+  std::string refusal;
+  const std::string problem = failure_of([&] {
+    if (options_.may_write) refusal = options_.may_write();
+    if (!refusal.empty()) return;
+    fs::create_directories(options_.folder);
+    fs::remove_all(folder);
+    fs::create_directory(folder);
+  });
+  if (!problem.empty()) return kFailed + ("rank 0: " + problem);
+  return refusal.empty() ? refusal : kFenced + refusal;
+}
+
+/// Writes this rank's file and fills `files` with the sizes and checksums of all ranks' files. Returns the failure of
+/// the lowest failing rank, or an empty text.
+std::string Checkpointer::write_files(const fs::path& folder, const CheckpointState& state, Json& files) {
+  Communicator& ranks = mesh().shard();
+  WrittenFile written;
+  const std::string mine = failure_of([&] {
+    std::vector<std::pair<std::string, at::Tensor>> tensors;
+    for (const CheckpointPart& part : parts_) add_slices(part, tensors);
+    for (const auto& [key, tensor] : state.rank_tensors)
+      tensors.emplace_back(std::string(kRankTensors) + "/" + key, tensor);
+    written = write_safetensors(folder / file_name(ranks.rank(), ranks.world_size()), tensors);
+  });
+  const std::string problem = ranks.agree(mine);
+  if (!problem.empty()) return problem;
+
+  at::Tensor table = at::zeros({ranks.world_size(), 2}, at::kLong);
+  table[ranks.rank()][0] = written.bytes;
+  table[ranks.rank()][1] = static_cast<std::int64_t>(written.checksum);
+  table = table.to(ranks.device());
+  ranks.all_reduce(table);
+  table = table.to(at::kCPU);
+  for (int rank = 0; rank < ranks.world_size(); ++rank) {
+    Json file;
+    file["name"] = file_name(rank, ranks.world_size());
+    file["bytes"] = table[rank][0].item<std::int64_t>();
+    file["crc32c"] = table[rank][1].item<std::int64_t>();
+    files.push_back(std::move(file));
+  }
+  return {};
+}
+
+/// The part of [Note: commit] that rank 0 does after all ranks have written their files.
+Checkpointer::Committed Checkpointer::commit(const fs::path& from, const fs::path& to, const Json& manifest) {
+  Committed out;
+  std::string refusal;
+  std::optional<Identity> own;  // set right before the publication
+  const std::string problem = failure_of([&] {
+    write_text(from / kManifest, manifest.dump(1) + "\n");
+    sync_path(from, O_RDONLY | O_DIRECTORY);
+    if (options_.may_commit) refusal = options_.may_commit();
+    if (!refusal.empty()) return;
+    own = identity_of(from);
+    const fs::path before = publish_folder(from, to);
+    if (options_.may_write) refusal = options_.may_write();
+    if (!refusal.empty()) {
+      withdraw_folder(from, to, before, own);
+    } else if (!before.empty()) {
+      fs::remove_all(before);
+    }
+    sync_path(to.parent_path(), O_RDONLY | O_DIRECTORY);
+  });
+  out.ours = !own || identity_of(from) == own;
+  // A refusal counts before any other failure, because a fenced attempt must not try again.
+  if (!refusal.empty()) {
+    out.problem = kFenced + refusal + (problem.empty() ? "" : "; " + problem);
+  } else if (!problem.empty()) {
+    out.problem = kFailed + problem;
+  }
+  return out;
+}
+
+/// Removes old checkpoints: all but the newest `keep` up to `step` and the checkpoint of step `also_keep`. Later
+/// checkpoints belong to a run that this run went back behind; they stay.
+std::vector<std::string> Checkpointer::prune(const fs::path& newest, std::int64_t step,
+                                             std::optional<std::int64_t> also_keep) {
+  std::vector<std::string> warnings;
+  int kept = 1;
+  CheckpointList list;
+  const std::string unlisted = failure_of([&] { list = list_checkpoints(options_.folder); });
+  if (!unlisted.empty()) warnings.push_back("old checkpoints not removed: " + unlisted);
+  for (const CheckpointInfo& old : list.valid) {
+    if (old.step > step || old.path.filename() == newest.filename() || kept++ < options_.keep) continue;
+    if (old.step == also_keep) continue;
+    // Much time may have passed since the commit.
+    if (options_.may_write && !options_.may_write().empty()) break;
+    // The rename comes first, so that a crash during the removal does not leave a torn checkpoint.
+    const fs::path aside = temporary(old.step);
+    const std::string problem = failure_of([&] {
+      fs::rename(old.path, aside);
+      fs::remove_all(aside);
+    });
+    if (!problem.empty()) warnings.push_back("old checkpoint " + old.path.string() + " not removed: " + problem);
+  }
+  return warnings;
+}
+
+void Checkpointer::remove_stale() {
+  Communicator& ranks = mesh().shard();
+  const std::string problem = ranks.agree(failure_of([&] {
+    if (ranks.rank() != 0 || !fs::exists(options_.folder)) return;
+    std::vector<fs::path> stale;
+    for (const auto& entry : fs::directory_iterator(options_.folder)) {
+      const std::string name = entry.path().filename().string();
+      const auto attempt = number_after(name, kAttemptMark);
+      if (name.rfind(kTemporaryPrefix, 0) == 0 && attempt && *attempt <= options_.attempt)
+        stale.push_back(entry.path());
+    }
+    for (const fs::path& path : stale) fs::remove_all(path);
+  }));
+  if (!problem.empty()) throw CheckpointError("leftovers in " + options_.folder.string() + " not removed: " + problem);
+}
+
+}  // namespace fsdp
