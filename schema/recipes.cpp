@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "schema/tables/adamw.h"
 #include "schema/tables/exports.h"
 #include "schema/tables/llama.h"
+#include "schema/tables/optimizer.h"
 #include "schema/tables/sharding.h"
 #include "schema/tables/text_data.h"
 #include "schema/tables/training.h"
@@ -28,7 +28,7 @@ std::vector<Series> loop_series(std::string_view loss_unit) {
 struct Registry {
   std::vector<Recipe> recipes{{.kind = "causal_lm",
                                .families = {&llama()},
-                               .parts = {&text_data(), &training(), &adamw(), &exports(), &sharding()},
+                               .parts = {&text_data(), &training(), &optimizer(), &exports(), &sharding()},
                                .series = loop_series("nats")}};
   std::uint64_t version = 1;
 };

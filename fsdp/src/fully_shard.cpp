@@ -1,8 +1,6 @@
 #include "fsdp/fully_shard.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_foreach_mul.h>
-#include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
@@ -16,8 +14,6 @@
 
 namespace fsdp {
 namespace {
-
-constexpr double kClipEpsilon = 1e-6;  // as in torch.nn.utils.clip_grad_norm_
 
 const void* identity(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl();
@@ -107,23 +103,6 @@ std::int64_t ShardedModel::parameter_count() const {
 
 void ShardedModel::set_requires_gradient_sync(bool sync) {
   schedule_->set_gradient_sync(sync);
-}
-
-double ShardedModel::clip_grad_norm(double max_norm) {
-  schedule_->settle();
-  schedule_->check_whole("clip_grad_norm");
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> gradients;
-  for (const auto& unit : units_)
-    for (const auto& segment : unit->segments())
-      if (segment->gradient_shard().defined()) gradients.push_back(segment->gradient_shard());
-  double squares = 0;
-  if (!gradients.empty())
-    for (const at::Tensor& norm : at::_foreach_norm(gradients)) squares += std::pow(norm.item<double>(), 2);
-  const double norm = std::sqrt(mesh_.shard().all_reduce(squares));
-  const double scale = max_norm / (norm + kClipEpsilon);
-  if (max_norm > 0 && std::isfinite(norm) && scale < 1) at::_foreach_mul_(gradients, scale);
-  return norm;
 }
 
 void ShardedModel::zero_grad() {

@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::int64_t kMicroBatch = 8;
 constexpr std::int64_t kWarmupSteps = 100;
+constexpr std::int64_t kDrops = 3;
+constexpr double kGamma = 0.1;
 constexpr std::uint64_t kMostChecked = std::uint64_t{1} << 20;  // ranks; other checks refuse a larger world
 
 constexpr auto kKeys = std::to_array<Key>({
@@ -49,7 +51,7 @@ constexpr auto kKeys = std::to_array<Key>({
      .assign = into<&Training::learning_rate>},
     {.name = "train.min_learning_rate",
      .kind = Kind::kReal,
-     .derived = "learning_rate / 10",
+     .derived = "learning_rate / 10, or 0 with schedule = \"step\"",
      .low = 0,
      .high = 1000,
      .meaning = "Learning rate at the last step; at most learning_rate.",
@@ -64,9 +66,24 @@ constexpr auto kKeys = std::to_array<Key>({
     {.name = "train.schedule",
      .kind = Kind::kChoice,
      .standard = "cosine",
-     .choices = "cosine linear constant",
+     .choices = "cosine linear constant step",
      .meaning = "How the learning rate falls after the warm-up.",
      .assign = into<&Training::schedule>},
+    {.name = "train.step_size",
+     .kind = Kind::kWhole,
+     .derived = "a third of the steps after the warm-up, with schedule = \"step\"",
+     .low = 1,
+     .high = kMostCount,
+     .unit = "steps",
+     .meaning = "Steps between two drops of the learning rate; with schedule = \"step\" only.",
+     .assign = into<&Training::step_size>},
+    {.name = "train.gamma",
+     .kind = Kind::kReal,
+     .derived = "0.1 with schedule = \"step\"",
+     .low = 0,
+     .high = 1,
+     .meaning = "Factor of the learning rate at a drop; with schedule = \"step\" only.",
+     .assign = into<&Training::gamma>},
     {.name = "train.clip_norm",
      .kind = Kind::kReal,
      .standard = "1",
@@ -74,6 +91,14 @@ constexpr auto kKeys = std::to_array<Key>({
      .high = 1e12,
      .meaning = "Largest norm of the gradients; larger gradients are scaled down; 0: no limit.",
      .assign = into<&Training::clip_norm>},
+    {.name = "train.clip_norm_type",
+     .kind = Kind::kChoice,
+     .standard = "2",
+     .choices = "2 1 inf",
+     .meaning =
+         "Which norm clip_norm limits and grad_norm reports: the Euclidean one, the sum of absolute values, or the "
+         "largest one.",
+     .assign = into<&Training::clip_norm_type>},
     {.name = "train.seed",
      .kind = Kind::kWhole,
      .standard = "1",
@@ -145,11 +170,18 @@ void derive_batch(Values& values, std::int64_t ranks) {
 
 void derive(Values& values, std::uint64_t ranks) {
   if (ranks > 0 && ranks <= kMostChecked) derive_batch(values, static_cast<std::int64_t>(ranks));
+  const bool falls_by_steps = values.text("train.schedule") == "step";
   if (!values.has("train.min_learning_rate")) {
-    values.set("train.min_learning_rate", tenth_of(values.real("train.learning_rate")));
+    values.set("train.min_learning_rate", falls_by_steps ? 0.0 : tenth_of(values.real("train.learning_rate")));
   }
   if (!values.has("train.warmup_steps")) {
     values.set("train.warmup_steps", std::min(kWarmupSteps, values.whole("train.steps") / 10));
+  }
+  if (!falls_by_steps) return;
+  if (!values.has("train.gamma")) values.set("train.gamma", kGamma);
+  if (!values.has("train.step_size")) {
+    const auto left = values.whole("train.steps") - values.whole("train.warmup_steps");
+    values.set("train.step_size", std::max<std::int64_t>(1, left / kDrops));
   }
 }
 
@@ -177,6 +209,13 @@ void check(const Values& values, std::uint64_t ranks, std::vector<Conflict>& con
                          "want at most steps = " + std::to_string(train.steps),
                          "lower it, or leave it out for a tenth of steps",
                          {"train.steps"}});
+  }
+  for (const auto* key : {"train.step_size", "train.gamma"}) {
+    if (train.schedule == LearningRateSchedule::kStep || !values.has(key)) continue;
+    conflicts.push_back({key,
+                         "want none with schedule = \"" + values.text("train.schedule") + "\"",
+                         "set schedule = \"step\", or leave it out",
+                         {"train.schedule"}});
   }
 }
 

@@ -4,7 +4,8 @@
 
 namespace schema {
 
-enum class LearningRateSchedule { kCosine, kLinear, kConstant };
+enum class LearningRateSchedule { kCosine, kLinear, kConstant, kStep };
+enum class ClipNorm { kTwo, kOne, kInf };
 enum class Precision { kFp32, kBf16 };
 
 /// Options of the training loop, the same for every recipe.
@@ -16,7 +17,10 @@ struct Training {
   double min_learning_rate = 0;
   std::int64_t warmup_steps = 0;
   LearningRateSchedule schedule = LearningRateSchedule::kCosine;
-  double clip_norm = 0;  // 0: no clipping
+  std::int64_t step_size = 0;  // of kStep: steps between two drops
+  double gamma = 0;            // of kStep: factor of a drop
+  double clip_norm = 0;        // 0: no clipping
+  ClipNorm clip_norm_type = ClipNorm::kTwo;
   std::int64_t seed = 0;
   Precision precision = Precision::kFp32;
   std::int64_t validation_every_steps = 0;  // 0: never

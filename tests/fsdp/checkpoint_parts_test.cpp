@@ -5,6 +5,8 @@
 
 #include "checkpoint_fixture.h"
 #include "error_of.h"
+#include "fsdp/lion.h"
+#include "fsdp/sgd.h"
 
 namespace {
 
@@ -76,6 +78,44 @@ TEST_F(Checkpoint, OfAnotherOptimizerIsAnErrorThatNamesBoth) {
     Checkpointer({{"model", trainer.sharded}}, options()).save(state_of(2));
     EXPECT_THAT(error_of([&] { Checkpointer(trainer.sharded, *trainer.optimizer, options()).load_latest(); }),
                 HasSubstr("was saved without an optimizer, and this run has adam for its model"));
+  });
+}
+
+// Momentum and Lion have one state, plain SGD has none.
+TEST_F(Checkpoint, HoldsTheStatesOfAnyOptimizer) {
+  fsdp::SgdOptions momentum;
+  momentum.momentum = 0.9;
+  momentum.dampening = 0.5;
+  for (const MakeOptimizer& make : {maker<fsdp::Lion>(fsdp::LionOptions()), maker<fsdp::Sgd>(momentum),
+                                    maker<fsdp::Sgd>(fsdp::SgdOptions()), maker<fsdp::Adam>(fsdp::AdamOptions())}) {
+    std::filesystem::remove_all(options().folder);
+    double next = 0;
+    run_ranks(3, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh, {}, 7, make);
+      for (int step = 0; step < 3; ++step) trainer.step(step);
+      Checkpointer(trainer.sharded, *trainer.optimizer, options()).save(state_of(3));
+      trainer.step(3);
+      const double loss = trainer.step(4);
+      if (mesh.rank() == 0) next = loss;
+    });
+    run_ranks(3, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh, {}, /*seed=*/99, make);
+      ASSERT_TRUE(Checkpointer(trainer.sharded, *trainer.optimizer, options()).load_latest());
+      trainer.step(3);
+      EXPECT_EQ(trainer.step(4), next) << trainer.optimizer->name();
+    });
+  }
+}
+
+TEST_F(Checkpoint, OfTheSameOptimizerWithOtherStatesIsAnErrorThatNamesThem) {
+  fsdp::SgdOptions momentum;
+  momentum.momentum = 0.9;
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer plain(mesh, {}, 7, maker<fsdp::Sgd>(fsdp::SgdOptions())), with(mesh, {}, 7, maker<fsdp::Sgd>(momentum));
+    Checkpointer(plain.sharded, *plain.optimizer, options()).save(state_of(1));
+    EXPECT_THAT(error_of([&] { Checkpointer(with.sharded, *with.optimizer, options()).load_latest(); }),
+                HasSubstr("was saved with the optimizer sgd of states none, and this run has sgd for its model of "
+                          "states momentum_buffer"));
   });
 }
 

@@ -3,18 +3,29 @@
 // reduced. So the two differ by the optimizers alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
 
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "error_of.h"
 #include "fsdp/adam.h"
+#include "fsdp/lion.h"
+#include "fsdp/sgd.h"
+#include "ranks.h"
 #include "small_model.h"
 #include "thread_ranks.h"
 
 namespace {
 
 using ::testing::Each;
+using ::testing::HasSubstr;
 using ::testing::Le;
 
-constexpr int kSteps = 9;
+constexpr int kUpdates = 9;
 constexpr double kRate = 1e-2;
 
 using Parameters = std::map<std::string, at::Tensor>;
@@ -24,12 +35,12 @@ using Judge = std::function<void()>;
 /// A judge of torch::optim with a group for each parameter. `options_of` gives the options of a parameter.
 template <class Optimizer, class OptionsOf>
 Judge torch_judge(const Parameters& parameters, const OptionsOf& options_of) {
+  using Options = std::invoke_result_t<OptionsOf, const std::string&, const at::Tensor&>;
   std::vector<torch::optim::OptimizerParamGroup> groups;
   for (const auto& [name, parameter] : parameters) {
-    using Options = decltype(options_of(name, parameter));
     groups.emplace_back(std::vector<at::Tensor>{parameter}, std::make_unique<Options>(options_of(name, parameter)));
   }
-  const auto optimizer = std::make_shared<Optimizer>(std::move(groups));
+  const auto optimizer = std::make_shared<Optimizer>(std::move(groups), Options(kRate));
   return [optimizer] { optimizer->step(); };
 }
 
@@ -46,7 +57,7 @@ void expect_updates_like(const std::function<Judge(const Parameters&)>& make_jud
       Parameters judged = without_aliases(trainer.sharded.gather_full_state());
       const Judge judge = make_judge(judged);
       const auto all = trainer.model->blocks;
-      for (int step = 0; step < kSteps; ++step) {
+      for (int step = 0; step < kUpdates; ++step) {
         choose_blocks(*trainer.model, all, step);
         trainer.accumulate(tokens_of(step));
         const auto gradients = trainer.sharded.gather_full_gradients();
@@ -73,6 +84,93 @@ TEST(AdamW, UpdatesLikeTorchs) {
     });
   };
   expect_updates_like(judge, maker<fsdp::AdamW>(fsdp::AdamWOptions()));
+}
+
+TEST(Adam, UpdatesLikeTorchs) {
+  fsdp::AdamOptions options;
+  options.weight_decay = 0.3;
+  const auto judge = [](const Parameters& parameters) {
+    return torch_judge<torch::optim::Adam>(parameters, [](const std::string&, const at::Tensor& p) {
+      return torch::optim::AdamOptions(kRate).betas({0.9, 0.999}).weight_decay(p.dim() >= 2 ? 0.3 : 0);
+    });
+  };
+  expect_updates_like(judge, maker<fsdp::Adam>(options));
+}
+
+// The block that joins late has its first gradient while the others have had theirs.
+TEST(Sgd, UpdatesLikeTorchs) {
+  struct Case {
+    double momentum, dampening;
+    bool nesterov;
+  };
+  for (const Case c : {Case{0, 0, false}, {0.9, 0, false}, {0.9, 0.4, false}, {0.8, 0, true}}) {
+    SCOPED_TRACE("momentum " + std::to_string(c.momentum) + " dampening " + std::to_string(c.dampening));
+    fsdp::SgdOptions options;
+    options.momentum = c.momentum;
+    options.dampening = c.dampening;
+    options.nesterov = c.nesterov;
+    options.weight_decay = 0.2;
+    const auto judge = [&](const Parameters& parameters) {
+      return torch_judge<torch::optim::SGD>(parameters, [&](const std::string&, const at::Tensor& p) {
+        torch::optim::SGDOptions o(kRate);
+        o.momentum(c.momentum).dampening(c.dampening).nesterov(c.nesterov).weight_decay(p.dim() >= 2 ? 0.2 : 0);
+        return o;
+      });
+    };
+    expect_updates_like(judge, maker<fsdp::Sgd>(options));
+  }
+}
+
+TEST(Sgd, RefusesNesterovWithoutMomentumOrWithDampening) {
+  run_thread_ranks(1, [](fsdp::DeviceMesh& mesh) {
+    fsdp::SgdOptions without, damped;
+    without.nesterov = damped.nesterov = true;
+    damped.momentum = 0.9;
+    damped.dampening = 0.1;
+    for (const auto& options : {without, damped})
+      EXPECT_THAT(error_of([&] { Trainer(mesh, {}, 7, maker<fsdp::Sgd>(options)); }),
+                  HasSubstr("want momentum above 0 and dampening 0"));
+  });
+}
+
+/// Program 1 of the paper, element by element.
+Judge lion_judge(const Parameters& parameters, double beta1, double beta2, double weight_decay) {
+  auto averages = std::make_shared<Parameters>();
+  return [=] {
+    const at::NoGradGuard no_grad;
+    for (const auto& [name, parameter] : parameters) {
+      if (!parameter.grad().defined()) continue;
+      const at::Tensor gradient = parameter.grad().contiguous();
+      at::Tensor& average = (*averages)[name];
+      if (!average.defined()) average = at::zeros_like(parameter);
+      float* w = parameter.mutable_data_ptr<float>();
+      float* m = average.mutable_data_ptr<float>();
+      const float* g = gradient.const_data_ptr<float>();
+      const double decay = parameter.dim() >= 2 ? weight_decay : 0;
+      for (std::int64_t i = 0; i < parameter.numel(); ++i) {
+        const double direction = beta1 * m[i] + (1 - beta1) * g[i];
+        const double sign = (direction > 0) - (direction < 0);
+        w[i] = static_cast<float>(w[i] - kRate * (sign + decay * w[i]));
+        m[i] = static_cast<float>(beta2 * m[i] + (1 - beta2) * g[i]);
+      }
+    }
+  };
+}
+
+TEST(Lion, UpdatesLikeThePaper) {
+  fsdp::LionOptions options;
+  options.weight_decay = 0.5;
+  const auto judge = [](const Parameters& parameters) { return lion_judge(parameters, 0.9, 0.99, 0.5); };
+  expect_updates_like(judge, maker<fsdp::Lion>(options));
+}
+
+/// Every optimizer, with the options that make it look at all it has.
+std::vector<MakeOptimizer> all_optimizers() {
+  fsdp::SgdOptions damped;
+  damped.momentum = 0.9;
+  damped.dampening = 0.4;
+  return {maker<fsdp::AdamW>(fsdp::AdamWOptions()), maker<fsdp::Adam>(fsdp::AdamOptions()), maker<fsdp::Sgd>(damped),
+          maker<fsdp::Lion>(fsdp::LionOptions())};
 }
 
 TEST(Optimizer, TreatsEachParameterAsItsGroupSays) {
@@ -126,37 +224,41 @@ TEST(Optimizer, ChangesItsWeightDecayWhereTheGroupHasNone) {
 }
 
 TEST(Optimizer, DividesTheGradientsByTheirScale) {
-  run_thread_ranks(2, [](fsdp::DeviceMesh& mesh) {
-    Trainer scaled(mesh), plain(mesh);
-    for (int step = 0; step < 3; ++step) {
-      scaled.accumulate(tokens_of(step), 8);
-      scaled.optimizer->step(kRate, at::full({1}, 8.0f));
-      scaled.sharded.zero_grad();
-      plain.step(step, kRate);
-    }
-    const auto state = scaled.sharded.gather_full_state();
-    for (const auto& [name, tensor] : plain.sharded.gather_full_state())
-      EXPECT_TRUE(at::equal(tensor, state.at(name))) << name;
-  });
+  for (const MakeOptimizer& make : all_optimizers()) {
+    run_thread_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+      Trainer scaled(mesh, {}, 7, make), plain(mesh, {}, 7, make);
+      for (int step = 0; step < 3; ++step) {
+        scaled.accumulate(tokens_of(step), 8);
+        scaled.optimizer->step(kRate, at::full({1}, 8.0f));
+        scaled.sharded.zero_grad();
+        plain.step(step, kRate);
+      }
+      const auto state = scaled.sharded.gather_full_state();
+      for (const auto& [name, tensor] : plain.sharded.gather_full_state())
+        EXPECT_TRUE(at::equal(tensor, state.at(name))) << plain.optimizer->name() << " " << name;
+    });
+  }
 }
 
 TEST(Optimizer, LeavesEverythingAloneWhenAnInfIsFound) {
-  run_thread_ranks(2, [](fsdp::DeviceMesh& mesh) {
-    Trainer skipping(mesh), plain(mesh);
-    for (int step = 0; step < 4; ++step) {
-      const bool skip = step == 0 || step == 2;
-      const double loss = skipping.accumulate(tokens_of(step), skip ? std::numeric_limits<double>::infinity() : 1);
-      EXPECT_TRUE(std::isfinite(loss));
-      skipping.optimizer->step(kRate, {}, at::full({1}, skip ? 1.0f : 0.0f));
-      skipping.sharded.zero_grad();
-      if (!skip) plain.step(step, kRate);
-    }
-    EXPECT_EQ(skipping.optimizer->steps(), 4);
-    EXPECT_EQ(skipping.optimizer->parameter_steps(), plain.optimizer->parameter_steps());
-    const auto state = skipping.sharded.gather_full_state();
-    for (const auto& [name, tensor] : plain.sharded.gather_full_state())
-      EXPECT_TRUE(at::equal(tensor, state.at(name))) << name;
-  });
+  for (const MakeOptimizer& make : all_optimizers()) {
+    run_thread_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+      Trainer skipping(mesh, {}, 7, make), plain(mesh, {}, 7, make);
+      for (int step = 0; step < 4; ++step) {
+        const bool skip = step == 0 || step == 2;
+        const double loss = skipping.accumulate(tokens_of(step), skip ? std::numeric_limits<double>::infinity() : 1);
+        EXPECT_TRUE(std::isfinite(loss));
+        skipping.optimizer->step(kRate, {}, at::full({1}, skip ? 1.0f : 0.0f));
+        skipping.sharded.zero_grad();
+        if (!skip) plain.step(step, kRate);
+      }
+      EXPECT_EQ(skipping.optimizer->steps(), 4);
+      EXPECT_EQ(skipping.optimizer->parameter_steps(), plain.optimizer->parameter_steps());
+      const auto state = skipping.sharded.gather_full_state();
+      for (const auto& [name, tensor] : plain.sharded.gather_full_state())
+        EXPECT_TRUE(at::equal(tensor, state.at(name))) << plain.optimizer->name() << " " << name;
+    });
+  }
 }
 
 // A skipped parameter's states would grow if its gradient were used.

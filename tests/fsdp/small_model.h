@@ -39,8 +39,9 @@ struct Block : torch::nn::Module {
   }
 
   at::Tensor compute(const at::Tensor& x) {
-    const at::Tensor hidden = at::gelu(at::matmul(normalise(x, norm), up.t()) + bias);
-    return x + at::matmul(hidden, down.t()) * (1 + tiny.sum() + frozen.sum());
+    // The casts do nothing where all parameters have one dtype.
+    const at::Tensor hidden = at::gelu(at::matmul(normalise(x, norm).to(up.scalar_type()), up.t()) + bias);
+    return x + at::matmul(hidden.to(down.scalar_type()), down.t()) * (1 + tiny.sum() + frozen.sum());
   }
 
   at::Tensor norm, up, bias, down, tiny, frozen, unused;
@@ -65,7 +66,7 @@ struct SmallModel : torch::nn::Module {
     at::Tensor x = at::embedding(embedding, tokens.narrow(1, 0, kLength));
     for (int pass = 0; pass < passes; ++pass)
       for (const auto& block : blocks) x = block->forward(x);
-    const at::Tensor logits = at::matmul(normalise(x, norm), head.t()).to(at::kFloat);
+    const at::Tensor logits = at::matmul(normalise(x, norm).to(head.scalar_type()), head.t()).to(at::kFloat);
     return at::cross_entropy_loss(logits.reshape({-1, kVocabulary}), tokens.narrow(1, 1, kLength).reshape({-1}));
   }
 
@@ -193,6 +194,31 @@ struct Reference {
   std::shared_ptr<SmallModel> model;
   std::vector<at::Tensor> parameters, exp_avg, exp_avg_sq;
   std::vector<std::int64_t> steps;
+};
+
+/// The unsharded reference in mixed precision: fp32 masters, copies of other dtypes for forward and backward, and an
+/// fp32 update. Inputs of blocks are cast to bf16, as units do.
+struct MixedReference {
+  explicit MixedReference(std::function<at::ScalarType(const at::Tensor&)> dtype_of) : masters(7), copies(7) {
+    dtype = std::move(dtype_of);
+    for (const auto& block : copies.model->blocks)
+      block->wrap = [](const at::Tensor& x, const auto& forward) { return forward(x.to(at::kBFloat16)); };
+  }
+  double step(int step, double lr = 1e-2) {
+    auto values = copies.model->named_parameters();
+    for (const auto& item : masters.model->named_parameters()) {
+      at::Tensor& copy = values[item.key()];
+      copy.mutable_grad() = at::Tensor();
+      copy.set_data(item.value().detach().to(dtype(item.value()), /*non_blocking=*/false, /*copy=*/true));
+    }
+    const double loss = copies.accumulate(tokens_of(step));
+    for (const auto& item : masters.model->named_parameters())
+      if (values[item.key()].grad().defined()) item.value().mutable_grad() = values[item.key()].grad().to(at::kFloat);
+    masters.update(lr);
+    return loss;
+  }
+  Reference masters, copies;
+  std::function<at::ScalarType(const at::Tensor&)> dtype;
 };
 
 /// Leaves the last block out in the first two steps and in the sixth, so its parameters have no gradient there.

@@ -124,6 +124,16 @@ TEST(EveryKey, HasOneDefaultWithAControllerAloneAndInTheGoldenSpec) {
   EXPECT_GE(compared, 35);
 }
 
+/// The key of the same table, and its value, without which another value of this key is refused.
+std::pair<std::string, std::string> companion_of(std::string_view key) {
+  if (key == "data.path") return {"source", "folder"};
+  if (key == "train.step_size" || key == "train.gamma") return {"schedule", "step"};
+  if (key == "train.final_weight_decay") return {"weight_decay_schedule", "cosine"};
+  for (const char* of_sgd : {"train.momentum", "train.dampening", "train.nesterov"})
+    if (key == of_sgd) return {"optimizer", "sgd"};
+  return {};
+}
+
 TEST(EveryKey, ArrivesWithAnotherValueFromAJobFileAndFromARunFile) {
   for (const auto& key : training_keys()) {
     SCOPED_TRACE(key.name);
@@ -131,15 +141,15 @@ TEST(EveryKey, ArrivesWithAnotherValueFromAJobFileAndFromARunFile) {
     const auto value = other_value(key);
     const auto dot = key.name.find('.');
     const auto table = std::string(key.name.substr(0, dot)), leaf = std::string(key.name.substr(dot + 1));
-    const bool needs_source = key.name == "data.path";
+    const auto [companion, of_value] = companion_of(key.name);
     const auto toml = std::string(kJob) + (table == "checkpoint" ? "[train]\n" : "") + "[" + table + "]\n" + leaf +
-                      " = " + value + "\n" + (needs_source ? "source = \"folder\"\n" : "") +
+                      " = " + value + "\n" + (companion.empty() ? "" : companion + " = \"" + of_value + "\"\n") +
                       (key.name == "data.source" ? "path = \"/text\"\n" : "");
     if (key.name == "data.source") continue;  // its last choice forbids a path; data.path covers "folder"
     const auto json = key.name == "train.recipe"
                           ? R"({"format":1,"name":"job","recipe":)" + value + "}"
                           : R"({"format":1,"name":"job",")" + table + R"(":{")" + leaf + "\":" + value +
-                                (needs_source ? R"(,"source":"folder")" : "") + "}}";
+                                (companion.empty() ? "" : ",\"" + companion + "\":\"" + of_value + "\"") + "}}";
     const auto with = by_the_controller(toml), without = alone(json);
     const auto* there = with.find(key.name);
     const auto* here = without.find(key.name);

@@ -68,6 +68,39 @@ TEST(Tables, DerivedDefaultsFollowWhatIsGiven) {
   EXPECT_EQ(conflicts_of(values, tables, 5).at(0).key, "train.batch_size");
 }
 
+TEST(Tables, EachOptimizerHasItsOwnKeysAndDefaults) {
+  const auto tables = tables_of("causal_lm", "llama");
+  const auto filled = [&](const char* optimizer) {
+    Values values;
+    if (*optimizer != 0) values.set("train.optimizer", std::string(optimizer));
+    fill_defaults(values, tables, 1);
+    EXPECT_THAT(conflicts_of(values, tables, 1), IsEmpty()) << optimizer;
+    return values;
+  };
+  const auto usual = filled("");
+  EXPECT_EQ(usual.text("train.optimizer"), "adamw");
+  EXPECT_EQ(usual.real("train.weight_decay"), 0.1);
+  EXPECT_EQ(usual.real("train.final_weight_decay"), 0.1);
+  EXPECT_EQ(usual.real("train.beta2"), 0.95);
+  EXPECT_FALSE(usual.has("train.momentum"));
+  EXPECT_EQ(filled("adam").real("train.beta2"), 0.999);
+  EXPECT_EQ(filled("lion").real("train.beta2"), 0.99);
+  EXPECT_FALSE(filled("lion").has("train.epsilon"));
+  EXPECT_EQ(filled("sgd").real("train.momentum"), 0.9);
+  EXPECT_EQ(filled("sgd").real("train.weight_decay"), 0);
+  EXPECT_FALSE(filled("sgd").has("train.beta1"));
+}
+
+TEST(Tables, AStepScheduleHasThreeDropsUnlessItIsToldOtherwise) {
+  Values values;
+  values.set("train.schedule", std::string("step"));
+  values.set("train.steps", std::int64_t{400});
+  fill_defaults(values, tables_of("causal_lm", "llama"), 1);
+  EXPECT_EQ(values.whole("train.step_size"), 120) << "a third of 400 - 40";
+  EXPECT_EQ(values.real("train.gamma"), 0.1);
+  EXPECT_EQ(values.real("train.min_learning_rate"), 0);
+}
+
 TEST(Tables, AValueWithoutARowInThemIsAConflict) {
   const auto tables = tables_of("causal_lm", "llama");
   Values values;

@@ -37,7 +37,8 @@ TEST(RunFile, EveryKeyArrives) {
             "cache_folder":"/cache"},
     "train":{"steps":50,"batch_size":16,"micro_batch_size":4,"learning_rate":0.5,"min_learning_rate":0.05,
              "warmup_steps":5,"schedule":"linear","weight_decay":0.2,"beta1":0.8,"beta2":0.9,"epsilon":1e-6,
-             "clip_norm":2,"seed":7,"precision":"bf16","validation_every_steps":10,"validation_batches":3,
+             "optimizer":"adam","weight_decay_schedule":"cosine","final_weight_decay":0.3,"layer_decay":0.75,
+             "clip_norm":2,"clip_norm_type":"inf","seed":7,"precision":"bf16","validation_every_steps":10,"validation_batches":3,
              "step_delay_ms":20},
     "checkpoint":{"folder":"/ckpt","every_steps":25,"keep":2,"best":"validation/loss"},
     "fsdp":{"reshard_after_forward":false,"prefetch":false})");
@@ -70,7 +71,12 @@ TEST(RunFile, EveryKeyArrives) {
   EXPECT_EQ(c.optimizer.beta1, 0.8);
   EXPECT_EQ(c.optimizer.beta2, 0.9);
   EXPECT_EQ(c.optimizer.epsilon, 1e-6);
+  EXPECT_EQ(c.optimizer.kind, schema::OptimizerKind::kAdam);
+  EXPECT_EQ(c.optimizer.weight_decay_schedule, schema::WeightDecaySchedule::kCosine);
+  EXPECT_EQ(c.optimizer.final_weight_decay, 0.3);
+  EXPECT_EQ(c.optimizer.layer_decay, 0.75);
   EXPECT_EQ(c.train.clip_norm, 2);
+  EXPECT_EQ(c.train.clip_norm_type, schema::ClipNorm::kInf);
   EXPECT_EQ(c.train.seed, 7);
   EXPECT_EQ(c.train.precision, schema::Precision::kBf16);
   EXPECT_EQ(c.train.validation_every_steps, 10);
@@ -82,6 +88,20 @@ TEST(RunFile, EveryKeyArrives) {
   EXPECT_EQ(c.checkpoint.best, "validation/loss");
   EXPECT_FALSE(c.fsdp.reshard_after_forward);
   EXPECT_FALSE(c.fsdp.prefetch);
+}
+
+TEST(RunFile, EveryKeyOfSgdAndOfTheStepScheduleArrives) {
+  const auto c = parse(R"(,"train":{"optimizer":"sgd","momentum":0.5,"dampening":0.25,"schedule":"step","step_size":7,
+                          "gamma":0.3})");
+  EXPECT_EQ(c.optimizer.kind, schema::OptimizerKind::kSgd);
+  EXPECT_EQ(c.optimizer.momentum, 0.5);
+  EXPECT_EQ(c.optimizer.dampening, 0.25);
+  EXPECT_FALSE(c.optimizer.nesterov);
+  EXPECT_TRUE(parse(R"(,"train":{"optimizer":"sgd","nesterov":true})").optimizer.nesterov);
+  EXPECT_EQ(c.train.schedule, schema::LearningRateSchedule::kStep);
+  EXPECT_EQ(c.train.step_size, 7);
+  EXPECT_EQ(c.train.gamma, 0.3);
+  EXPECT_EQ(c.train.min_learning_rate, 0);
 }
 
 TEST(RunFile, WholeNumbersMayBeTexts) {
@@ -115,7 +135,23 @@ TEST(RunFile, WrongTypesAndImpossibleValuesNameKeyValueAndRemedy) {
       {R"(,"train":{"beta2":1})", "train.beta2 = 1: want a number from 0 to 0.999999"},
       {R"(,"train":{"learning_rate":0.1,"min_learning_rate":0.2})", "want at most learning_rate"},
       {R"(,"train":{"steps":5,"warmup_steps":6})", "train.warmup_steps = 6: want at most steps = 5"},
-      {R"(,"train":{"schedule":"step"})", R"(train.schedule = "step": want one of "cosine", "linear", "constant")"},
+      {R"(,"train":{"schedule":"poly"})",
+       R"(train.schedule = "poly": want one of "cosine", "linear", "constant", "step")"},
+      {R"(,"train":{"gamma":0.5})", "train.gamma = 0.5: want none with schedule = \"cosine\"; set schedule = \"step\""},
+      {R"(,"train":{"step_size":5})", "train.step_size = 5: want none with schedule = \"cosine\""},
+      {R"(,"train":{"optimizer":"adamax"})",
+       R"(train.optimizer = "adamax": want one of "adamw", "adam", "sgd", "lion")"},
+      {R"(,"train":{"momentum":0.5})",
+       "train.momentum = 0.5: want no momentum with optimizer = \"adamw\"; leave it out, or choose another "
+       "train.optimizer"},
+      {R"(,"train":{"optimizer":"sgd","beta1":0.5})", "train.beta1 = 0.5: want no beta1 with optimizer = \"sgd\""},
+      {R"(,"train":{"optimizer":"lion","epsilon":0.05})", "want no epsilon with optimizer = \"lion\""},
+      {R"(,"train":{"optimizer":"sgd","nesterov":true,"dampening":0.5})", "train.nesterov = true: want no nesterov"},
+      {R"(,"train":{"optimizer":"sgd","nesterov":true,"momentum":0})", "train.nesterov = true: want no nesterov"},
+      {R"(,"train":{"final_weight_decay":0.5})",
+       "train.final_weight_decay = 0.5: want weight_decay = 0.1 with weight_decay_schedule = \"constant\""},
+      {R"(,"train":{"layer_decay":0})", "train.layer_decay = 0: want a number above 0, at most 1"},
+      {R"(,"train":{"clip_norm_type":"3"})", R"(train.clip_norm_type = "3": want one of "2", "1", "inf")"},
       {R"(,"train":{"precision":"fp16"})", R"(want one of "fp32", "bf16")"},
       {R"(,"train":[])", "train = []: want an object"},
       {R"(,"model":{"vocab_size":256})", "model.vocab_size = 256: want a whole number from 257"},

@@ -460,6 +460,7 @@ TEST(Worker, MistakesThatARetryCannotMendAreNeverRequeued) {
       {{.checkpoints = "y", .source = R"("source":"folder","path":"/no/such")"}, "data.path = \"/no/such\""},
       {{.source = text}, "the text has changed since"},
       {{.model = R"("hidden_size":16,"num_hidden_layers":1,"num_attention_heads":2)"}, "is of another model"},
+      {{.extra_train = R"(,"optimizer":"sgd")"}, "was saved with the optimizer adamw, and this run has sgd"},
   };
   for (const auto& [run, says] : cases) {
     Ranks ranks(folder.path(), run.json(folder), {.label = "bad"});

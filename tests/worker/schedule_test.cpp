@@ -36,6 +36,35 @@ TEST(Schedule, DecaysToTheLeastRate) {
   EXPECT_DOUBLE_EQ(learning_rate(config(schema::LearningRateSchedule::kConstant), 109), 1.0);
 }
 
+TEST(Schedule, FallsInStepsAfterTheWarmUpAndNotBelowTheLeastRate) {
+  auto c = config(schema::LearningRateSchedule::kStep);
+  c.step_size = 25;
+  c.gamma = 0.5;
+  EXPECT_DOUBLE_EQ(learning_rate(c, 4), 0.5) << "the warm-up";
+  EXPECT_DOUBLE_EQ(learning_rate(c, 10), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(c, 34), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(c, 35), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(c, 60), 0.25);
+  EXPECT_DOUBLE_EQ(learning_rate(c, 85), 0.2);
+}
+
+TEST(Schedule, OfTheWeightDecayGoesUpOrDownWithoutAWarmUp) {
+  const auto c = config(schema::LearningRateSchedule::kCosine);
+  schema::Optimizer o;
+  o.weight_decay = 0.04;
+  o.final_weight_decay = 0.4;
+  EXPECT_DOUBLE_EQ(weight_decay(o, c, 100), 0.04) << "constant";
+  o.weight_decay_schedule = schema::WeightDecaySchedule::kLinear;
+  EXPECT_DOUBLE_EQ(weight_decay(o, c, 0), 0.04);
+  EXPECT_NEAR(weight_decay(o, c, 55), 0.22, 1e-12);
+  EXPECT_NEAR(weight_decay(o, c, 110), 0.4, 1e-12);
+  o.weight_decay_schedule = schema::WeightDecaySchedule::kCosine;
+  EXPECT_DOUBLE_EQ(weight_decay(o, c, 0), 0.04);
+  EXPECT_NEAR(weight_decay(o, c, 55), 0.22, 1e-12);
+  EXPECT_NEAR(weight_decay(o, c, 11), 0.4 - 0.36 * 0.975528, 1e-6);
+  EXPECT_NEAR(weight_decay(o, c, 110), 0.4, 1e-12);
+}
+
 TEST(Schedule, AWarmUpAsLongAsTheRunNeverDecays) {
   auto c = config(schema::LearningRateSchedule::kCosine);
   c.warmup_steps = c.steps;

@@ -68,6 +68,7 @@ class Points : public Recipe {
   }
   std::string initialize(fsdp::ShardedModel&) override { return "a line"; }
   std::map<std::string, std::string> export_texts(at::ScalarType) const override { return {}; }
+  int layers_above(const std::string&) const override { return 0; }
   double weight(const std::vector<std::int64_t>& samples) override {
     double sum = 0;
     for (const auto sample : samples) sum += weight_of(sample);

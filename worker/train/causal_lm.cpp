@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "data/dataset.h"
@@ -100,6 +101,13 @@ class CausalLm : public Recipe {
 
   std::map<std::string, std::string> export_texts(at::ScalarType dtype) const override {
     return {{kLlamaConfigFile, llama_config(config_.model, dtype)}};
+  }
+
+  int layers_above(const std::string& parameter) const override {
+    static constexpr std::string_view kLayers = "model.layers.";
+    const auto layers = static_cast<int>(config_.model.num_hidden_layers);
+    if (parameter.starts_with(kLayers)) return layers - std::stoi(parameter.substr(kLayers.size()));
+    return parameter.starts_with("model.embed_tokens.") ? layers + 1 : 0;
   }
 
   double weight(const std::vector<std::int64_t>& samples) override {

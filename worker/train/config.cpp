@@ -152,7 +152,7 @@ RunConfig parse_run_config(std::string_view json) {
   if (out.model.vocab_size == 0) out.model.vocab_size = kByteVocabulary;
   static_cast<schema::TextData&>(out.data) = schema::bind<schema::TextData>(schema::text_data(), values);
   out.train = schema::bind<schema::Training>(schema::training(), values);
-  out.optimizer = schema::bind<schema::AdamW>(schema::adamw(), values);
+  out.optimizer = schema::bind<schema::Optimizer>(schema::optimizer(), values);
   out.checkpoint = schema::bind<schema::Checkpoints>(schema::checkpoints(), values);
   if (out.checkpoint.folder.empty()) out.checkpoint.folder = "checkpoints";
   out.exports = schema::bind<schema::Exports>(schema::exports(), values);

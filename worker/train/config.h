@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-#include "schema/tables/adamw.h"
 #include "schema/tables/checkpoints.h"
 #include "schema/tables/exports.h"
 #include "schema/tables/llama.h"
+#include "schema/tables/optimizer.h"
 #include "schema/tables/sharding.h"
 #include "schema/tables/text_data.h"
 #include "schema/tables/training.h"
@@ -28,7 +28,7 @@ struct RunConfig {
   schema::Llama model;
   DataConfig data;
   schema::Training train;  ///< batch_size and micro_batch_size are 0 if absent: split_batch() derives them
-  schema::AdamW optimizer;
+  schema::Optimizer optimizer;
   schema::Checkpoints checkpoint;
   schema::Exports exports;
   schema::Sharding fsdp;

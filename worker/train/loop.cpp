@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "data/sampler.h"
-#include "fsdp/adam.h"
 #include "fsdp/checkpoint.h"
 #include "fsdp/device_mesh.h"
+#include "fsdp/gradient_norm.h"
 #include "fsdp/json.h"
 #include "rank/errors.h"
 #include "rank/signals.h"
@@ -28,8 +28,10 @@
 #include "train/best_checkpoint.h"
 #include "train/export_trained.h"
 #include "train/fence.h"
+#include "train/optimizer.h"
 #include "train/recipe.h"
 #include "train/rendezvous.h"
+#include "train/resume_checks.h"
 #include "train/schedule.h"
 #include "train/skipped_steps.h"
 #include "train/step_measures.h"
@@ -43,8 +45,6 @@ using Clock = std::chrono::steady_clock;
 /// How many periodic saves in a row may fail before the run gives up. So a disk that is full for a moment costs no
 /// training.
 constexpr int kMostFailedSaves = 3;
-/// The value of ShardedSampler::kOrder in checkpoints that do not record it.
-constexpr std::int64_t kFirstOrder = 1;
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -53,6 +53,18 @@ double ms_since(Clock::time_point start) {
 std::int64_t unix_ms() {
   using namespace std::chrono;
   return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+fsdp::NormType norm_type(schema::ClipNorm type) {
+  switch (type) {
+    case schema::ClipNorm::kOne:
+      return fsdp::NormType::kOne;
+    case schema::ClipNorm::kInf:
+      return fsdp::NormType::kInf;
+    case schema::ClipNorm::kTwo:
+      break;
+  }
+  return fsdp::NormType::kTwo;
 }
 
 }  // namespace
@@ -136,7 +148,7 @@ class Trainer::Run {
     const bool asks_alike = known && source->as_string() == recipe_->data_source();
     together(ranks(), [&] {
       recipe_->load_data(asks_alike ? text->as_string() : "");
-      if (known) check_text(newest, newest.at("path").as_string());
+      if (known) check_same_text(*recipe_, newest, newest.at("path").as_string());
     });
     if (const std::string note = recipe_->data_note(); !note.empty()) say(note.c_str());
   }
@@ -183,12 +195,7 @@ class Trainer::Run {
     const auto module = recipe_->make_module();
     sharded_ = std::make_unique<fsdp::ShardedModel>(module, *mesh_);
     recipe_->shard(*sharded_, shard_options(config_));
-    fsdp::AdamWOptions adam;
-    adam.beta1 = config_.optimizer.beta1;
-    adam.beta2 = config_.optimizer.beta2;
-    adam.eps = config_.optimizer.epsilon;
-    adam.weight_decay = config_.optimizer.weight_decay;
-    optimizer_ = std::make_unique<fsdp::AdamW>(*sharded_, adam);
+    optimizer_ = make_optimizer(config_.optimizer, *recipe_, *sharded_);
     say("%lld parameters, %d ranks on %s, %lld training samples of %lld tokens from %s, batch %lld = %lld x %d ranks x "
         "%lld",
         static_cast<long long>(sharded_->parameter_count()), environment_.world_size,
@@ -270,8 +277,8 @@ class Trainer::Run {
 
   void restore_state(const fsdp::CheckpointState& state, const std::filesystem::path& path) {
     const auto& extra = state.extra;
-    check_text(extra, path);
-    check_order(extra, path);
+    check_same_text(*recipe_, extra, path);
+    check_same_order(extra, path);
     const std::int64_t samples = extra.at("samples").as_int();
     if (samples < 0) throw fsdp::JsonError("samples is " + text_of(samples));
     sampler_->seek(samples);
@@ -301,30 +308,6 @@ class Trainer::Run {
     best_.forget();
   }
 
-  void check_text(const fsdp::Json& extra, const std::filesystem::path& path) const {
-    const std::string& then = extra.at("data").as_string();
-    const std::string now = recipe_->data_fingerprint();
-    if (then == now) return;
-    std::string remedy = "restore it or its token file in the cache folder";
-    const fsdp::Json* asked = extra.find("source");
-    if (asked != nullptr && asked->as_string() != recipe_->data_source()) {
-      remedy = "the run file asks for " + recipe_->data_source() + ", then for " + asked->as_string() +
-               ": restore the run file";
-    }
-    throw UsageError("the text has changed since " + path.native() + " was saved (then " + then + ", now " + now +
-                     "); " + remedy + ", or use a new checkpoint.folder");
-  }
-
-  /// A saved position means other samples under another order.
-  void check_order(const fsdp::Json& extra, const std::filesystem::path& path) const {
-    const fsdp::Json* saved = extra.find("order");
-    const std::int64_t order = saved != nullptr ? saved->as_int() : kFirstOrder;
-    if (order == ShardedSampler::kOrder) return;
-    throw UsageError(path.native() + " was saved by a program with another order of samples (order " + text_of(order) +
-                     ", this program has order " + text_of(ShardedSampler::kOrder) +
-                     "); continue with that program, or use a new checkpoint.folder");
-  }
-
   /// Makes one optimizer step of all ranks and reports it to reporter and log. Returns what the ranks were asked to do
   /// meanwhile.
   StopKind one_step(StepReport& report) {
@@ -336,11 +319,14 @@ class Trainer::Run {
     const Agreement agreement = forward_backward();
     measures.loss = agreement.loss / weight_;
     weight_ = agreement.next_weight;
-    measures.grad_norm = sharded_->clip_grad_norm(config_.train.clip_norm);
+    const fsdp::GradientNorm norm =
+        fsdp::gradient_norm(*sharded_, config_.train.clip_norm, norm_type(config_.train.clip_norm_type));
+    measures.grad_norm = norm.norm.item<double>();
     if (skipped_.note(step_ + 1, measures.loss, measures.grad_norm)) {
       say(skipped_.line().c_str());
     } else {
-      optimizer_->step(measures.learning_rate);
+      optimizer_->set_weight_decay(weight_decay(config_.optimizer, config_.train, step_));
+      optimizer_->step(measures.learning_rate, norm.grad_scale, norm.found_inf);
     }
     measures.skipped_steps = skipped_.total();
     sharded_->zero_grad();
@@ -506,7 +492,7 @@ class Trainer::Run {
   std::unique_ptr<Recipe> recipe_;
   std::optional<ShardedSampler> sampler_;
   std::unique_ptr<fsdp::ShardedModel> sharded_;
-  std::unique_ptr<fsdp::AdamW> optimizer_;
+  std::unique_ptr<fsdp::Optimizer> optimizer_;
   std::optional<Fence> fence_;
   std::unique_ptr<fsdp::Checkpointer> checkpointer_;
   BestCheckpoint best_;

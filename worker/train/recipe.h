@@ -51,6 +51,9 @@ class Recipe {
   virtual std::string initialize(fsdp::ShardedModel& sharded) = 0;
   /// The files that an export wants beside the weights of this dtype, such as config.json, by name.
   virtual std::map<std::string, std::string> export_texts(at::ScalarType dtype) const = 0;
+  /// How many layers lie between a parameter and the output: 0 for the head, 1 for the last layer, and so on. For
+  /// train.layer_decay.
+  virtual int layers_above(const std::string& parameter) const = 0;
   /// By how much these samples count in a mean: the number of their targets, without masked ones and padding. Known
   /// from the data alone.
   virtual double weight(const std::vector<std::int64_t>& samples) = 0;

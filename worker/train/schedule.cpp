@@ -5,18 +5,52 @@
 #include <numbers>
 
 namespace worker {
+namespace {
+
+/// What a schedule from 1 to 0 has left after `done` of `span` steps.
+double left_of_line(std::int64_t done, std::int64_t span) {
+  return 1.0 - std::min(1.0, static_cast<double>(done) / static_cast<double>(std::max<std::int64_t>(1, span)));
+}
+
+double left_of_cosine(std::int64_t done, std::int64_t span) {
+  return 0.5 * (1.0 - std::cos(std::numbers::pi * left_of_line(done, span)));
+}
+
+double between(double last, double first, double left) {
+  return last + (first - last) * left;
+}
+
+}  // namespace
 
 double learning_rate(const schema::Training& c, std::int64_t step) {
   if (step < c.warmup_steps) {
     return c.learning_rate * static_cast<double>(step + 1) / static_cast<double>(c.warmup_steps);
   }
-  if (c.schedule == schema::LearningRateSchedule::kConstant) return c.learning_rate;
-  const auto span = static_cast<double>(std::max<std::int64_t>(1, c.steps - c.warmup_steps));
-  const double done = std::min(1.0, static_cast<double>(step - c.warmup_steps) / span);
-  const double left = c.schedule == schema::LearningRateSchedule::kLinear
-                          ? 1.0 - done
-                          : 0.5 * (1.0 + std::cos(std::numbers::pi * done));
-  return c.min_learning_rate + (c.learning_rate - c.min_learning_rate) * left;
+  const std::int64_t done = step - c.warmup_steps, span = c.steps - c.warmup_steps;
+  switch (c.schedule) {
+    case schema::LearningRateSchedule::kConstant:
+      break;
+    case schema::LearningRateSchedule::kCosine:
+      return between(c.min_learning_rate, c.learning_rate, left_of_cosine(done, span));
+    case schema::LearningRateSchedule::kLinear:
+      return between(c.min_learning_rate, c.learning_rate, left_of_line(done, span));
+    case schema::LearningRateSchedule::kStep:
+      return std::max(c.min_learning_rate,
+                      c.learning_rate * std::pow(c.gamma, static_cast<double>(done / c.step_size)));
+  }
+  return c.learning_rate;
+}
+
+double weight_decay(const schema::Optimizer& o, const schema::Training& c, std::int64_t step) {
+  switch (o.weight_decay_schedule) {
+    case schema::WeightDecaySchedule::kConstant:
+      break;
+    case schema::WeightDecaySchedule::kCosine:
+      return between(o.final_weight_decay, o.weight_decay, left_of_cosine(step, c.steps));
+    case schema::WeightDecaySchedule::kLinear:
+      return between(o.final_weight_decay, o.weight_decay, left_of_line(step, c.steps));
+  }
+  return o.weight_decay;
 }
 
 }  // namespace worker

@@ -59,18 +59,13 @@ class ShardedModel {
   /// micro-batches of a step but the last.
   void set_requires_gradient_sync(bool sync);
 
-  /// Scales all gradients so that their norm over all parameters and ranks is at most `max_norm`. Returns the norm
-  /// before scaling. A norm that is not finite is returned without scaling. max_norm <= 0 measures only. Collective:
-  /// one all-reduce.
-  double clip_grad_norm(double max_norm);
-
   /// Drops all gradients.
   void zero_grad();
 
   /// Gives up the current step after a forward or backward that threw: parameters that are still gathered, collectives
   /// under way, and all gradients. The weights stay, and the next step begins anew. Not collective, but every rank must
   /// give up the same step. A forward that throws has already freed what it gathered. A backward that throws has also
-  /// dropped the gradients; until abandon_step() or zero_grad() the next backward, clip_grad_norm() and step() throw.
+  /// dropped the gradients; until abandon_step() or zero_grad() the next backward, gradient_norm() and step() throw.
   void abandon_step();
   /// Waits until Segment::used() is known. An optimizer calls it first. Throws c10::Error when a backward of this step
   /// threw. `what` names the caller.

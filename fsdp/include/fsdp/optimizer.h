@@ -48,10 +48,10 @@ GroupOf with_layer_rates(GroupOf group, double factor, std::function<int(const P
 /// and step count stay. A parameter that never trains has no states. A model has one optimizer at a time, because names
 /// of states would collide. `model` must outlive the optimizer. Construct the optimizer after the last fully_shard().
 ///
-/// [Note: cached lists] A step passes lists of slices to LibTorch: of parameters, gradients, states and step counts. One
-/// entry is this rank's slice of one parameter and not a whole shard. So padding is never touched, and with one rank
-/// every element takes the same path through a kernel as in a plain parameter. The lists stay from step to step, as
-/// long as the shards, the gradients and the set of parameters that took part are the same. Step counts lie in one
+/// [Note: cached lists] A step passes lists of slices to LibTorch: of parameters, gradients, states and step counts.
+/// One entry is this rank's slice of one parameter and not a whole shard. So padding is never touched, and with one
+/// rank every element takes the same path through a kernel as in a plain parameter. The lists stay from step to step,
+/// as long as the shards, the gradients and the set of parameters that took part are the same. Step counts lie in one
 /// tensor, which is advanced in place. After a change of requires_grad the lists keep the old shards until the next
 /// step().
 ///

@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{recipe("learning_rate = true"),
                 {"job.toml:3:17: train.learning_rate \"true\": want a number above 0, at most 1000"}},
         Refusal{recipe("schedule = 3"),
-                {"job.toml:3:12: train.schedule \"3\": want one of \"cosine\", \"linear\", \"constant\""}},
+                {"job.toml:3:12: train.schedule \"3\": want one of \"cosine\", \"linear\", \"constant\", \"step\""}},
         Refusal{recipe("[fsdp]\nprefetch = 1"), {"job.toml:4:12: fsdp.prefetch \"1\": want true or false"}},
         Refusal{command("working_folder = 3"), {"job.toml:3:18: working_folder \"3\": want a path"}},
         Refusal{command("env = 3"), {"job.toml:3:7: env \"3\": want a table of NAME = text, number, true or false"}},

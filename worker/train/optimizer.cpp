@@ -1,0 +1,56 @@
+#include "train/optimizer.h"
+
+#include "fsdp/adam.h"
+#include "fsdp/lion.h"
+#include "fsdp/sgd.h"
+
+namespace worker {
+namespace {
+
+template <class Options>
+Options with_betas(const schema::Optimizer& from, const fsdp::GroupOf& group) {
+  Options options;
+  options.beta1 = from.beta1;
+  options.beta2 = from.beta2;
+  options.weight_decay = from.weight_decay;
+  options.group = group;
+  return options;
+}
+
+template <class Options>
+Options adam_options(const schema::Optimizer& from, const fsdp::GroupOf& group) {
+  auto options = with_betas<Options>(from, group);
+  options.eps = from.epsilon;
+  return options;
+}
+
+}  // namespace
+
+std::unique_ptr<fsdp::Optimizer> make_optimizer(const schema::Optimizer& options, const Recipe& recipe,
+                                                fsdp::ShardedModel& model) {
+  fsdp::GroupOf group = fsdp::decay_matrices;
+  if (options.layer_decay != 1) {
+    group = fsdp::with_layer_rates(group, options.layer_decay, [&recipe](const fsdp::ParameterInfo& parameter) {
+      return recipe.layers_above(parameter.name);
+    });
+  }
+  switch (options.kind) {
+    case schema::OptimizerKind::kAdamW:
+      return std::make_unique<fsdp::AdamW>(model, adam_options<fsdp::AdamWOptions>(options, group));
+    case schema::OptimizerKind::kAdam:
+      return std::make_unique<fsdp::Adam>(model, adam_options<fsdp::AdamOptions>(options, group));
+    case schema::OptimizerKind::kLion:
+      return std::make_unique<fsdp::Lion>(model, with_betas<fsdp::LionOptions>(options, group));
+    case schema::OptimizerKind::kSgd:
+      break;
+  }
+  fsdp::SgdOptions sgd;
+  sgd.momentum = options.momentum;
+  sgd.dampening = options.dampening;
+  sgd.nesterov = options.nesterov;
+  sgd.weight_decay = options.weight_decay;
+  sgd.group = group;
+  return std::make_unique<fsdp::Sgd>(model, sgd);
+}
+
+}  // namespace worker
