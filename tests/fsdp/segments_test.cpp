@@ -199,6 +199,35 @@ TEST(EveryWorldSize, MixDtypesInOneUnit) {
   }
 }
 
+// Goal: bf16 matrices beside fp32 norms and biases in one unit train as in plain PyTorch. One rank computes the same
+// bits. Several ranks sum in another order, and bf16 rounds.
+TEST(EveryWorldSize, TrainMixedDtypesOfOneUnitLikePlainAutograd) {
+  constexpr int kTraining = 50;
+  constexpr double kMixedRate = 1e-3;
+  const auto dtype_of = [](std::int64_t dims) { return dims < 2 ? at::kFloat : at::kBFloat16; };
+  MixedReference reference([&](const at::Tensor& p) { return dtype_of(p.dim()); });
+  std::vector<double> truth;
+  for (int step = 0; step < kTraining; ++step) truth.push_back(reference.step(step, kMixedRate));
+  ASSERT_LT(truth.back(), 0.9 * truth.front());
+  for (const int world_size : kWorldSizes) {
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      fsdp::ShardOptions options;
+      options.param_dtype = at::kBFloat16;
+      options.param_dtype_of = [&](const fsdp::ParameterInfo& info) {
+        return dtype_of(static_cast<std::int64_t>(info.shape.size()));
+      };
+      Trainer trainer(mesh, options);
+      const double tolerance = mesh.world_size() == 1 ? 0 : 1e-2;
+      for (int step = 0; step < kTraining; ++step)
+        EXPECT_THAT(relative(trainer.step(step, kMixedRate), truth[step]), Le(tolerance)) << "step " << step;
+      for (const auto& [name, tensor] : trainer.sharded.gather_full_state()) {
+        const at::Tensor want = reference.masters.model->named_parameters()[name];
+        EXPECT_THAT(distance(tensor, want), Le(mesh.world_size() == 1 ? 0 : 5e-2)) << name;
+      }
+    });
+  }
+}
+
 // Also frozen values in bf16, and a parameter that is frozen after it has trained.
 TEST(Segments, ComeBackFromACheckpointAtAnotherWorldSize) {
   const TemporaryFolder folder;
