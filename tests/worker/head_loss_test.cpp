@@ -3,27 +3,14 @@
 #include "models/head_loss.h"
 
 #include <ATen/core/Reduction.h>
-#include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "reported_bytes.h"
+
 namespace worker {
 namespace {
-
-/// The most bytes that this thread has held above those at the start.
-class PeakBytes : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override {
-    now_ += size;
-    peak_ = std::max(peak_, now_);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  std::int64_t peak() const { return peak_; }
-
- private:
-  std::int64_t now_ = 0, peak_ = 0;
-};
 
 struct Case {
   at::Tensor x, weight, targets;
@@ -59,6 +46,24 @@ TEST(HeadLoss, IsThePlainLossWithItsGradientsWhateverTheChunk) {
   expect_like_plain(at::kBFloat16, 5 * 37, 2e-2);
 }
 
+TEST(HeadLoss, AddsTheHeadsGradientToTheOneThatIsThere) {
+  const auto a = case_of(14, 12, 37), b = case_of(14, 12, 37);
+  const at::Tensor laid = at::zeros_like(a.weight);
+  a.weight.mutable_grad() = laid;
+  for (int pass = 0; pass < 2; ++pass) {
+    const at::Tensor loss = linear_cross_entropy(a.x, a.weight, a.targets);
+    const auto bytes = std::make_shared<ReportedBytes>();
+    {
+      const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, bytes);
+      (loss * 0.25).backward();
+    }
+    EXPECT_LT(bytes->sum(), static_cast<std::int64_t>(laid.nbytes())) << "no temporary of the weight's size";
+    (plain(b) * 0.25).backward();
+    EXPECT_TRUE(a.weight.grad().is_same(laid));
+    EXPECT_TRUE(at::allclose(laid, b.weight.grad(), 1e-5, 1e-5));
+  }
+}
+
 TEST(HeadLoss, OneEqualGuessCostsTheLogarithmOfTheVocabulary) {
   const at::Tensor targets = at::zeros({2, 3}, at::kLong);
   const at::Tensor loss = linear_cross_entropy(at::zeros({2, 3, 4}), at::zeros({256, 4}), targets);
@@ -89,7 +94,7 @@ TEST(HeadLoss, AFrozenHeadHasNoGradientAndFrozenInputsStillTrainTheHead) {
 TEST(HeadLoss, HoldsOneChunkOfLogits) {
   constexpr std::int64_t kPositions = 512, kHidden = 8, kVocab = 4096, kAll = kPositions * kVocab * 4;
   const auto peak_of = [](const auto& work) {
-    const auto peak = std::make_shared<PeakBytes>();
+    const auto peak = std::make_shared<ReportedBytes>();
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, peak);
     work();
     return peak->peak();

@@ -13,6 +13,7 @@
 #include "fsdp/meta_device.h"
 #include "fsdp/safetensors.h"
 #include "models/llama.h"
+#include "rank/errors.h"
 #include "train/step_measures.h"
 #include "trainer_ranks.h"
 

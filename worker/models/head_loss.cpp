@@ -11,6 +11,8 @@
 
 #include <algorithm>
 
+#include "models/ops.h"
+
 namespace worker {
 namespace {
 
@@ -60,7 +62,7 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     }
     if (wants_x) gradients.x = gradients.x.view(x.sizes());
     if (wants_weight) gradients.weight = gradients.weight.to(weight.scalar_type());
-    context->save_for_backward({gradients.x, gradients.weight});
+    context->save_for_backward({gradients.x, gradients.weight, weight});
     return sum;
   }
 
@@ -69,7 +71,9 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     const auto times = [&](const at::Tensor& gradient) {
       return gradient.defined() ? gradient * of_sum[0].to(gradient.scalar_type()) : at::Tensor();
     };
-    return {times(saved[0]), times(saved[1]), {}, {}, {}, {}};
+    if (!saved[1].defined() || !adds_in_place(saved[2])) return {times(saved[0]), times(saved[1]), {}, {}, {}, {}};
+    saved[2].grad().addcmul_(saved[1], of_sum[0].to(saved[1].scalar_type()));
+    return {times(saved[0]), {}, {}, {}, {}, {}};
   }
 };
 

@@ -2,9 +2,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/rms_norm.h>
@@ -15,6 +13,7 @@
 #include <string>
 
 #include "models/head_loss.h"
+#include "models/ops.h"
 
 namespace worker {
 namespace {
@@ -54,14 +53,14 @@ at::Tensor RmsNorm::forward(const at::Tensor& x) const {
 Linear::Linear(std::int64_t in, std::int64_t out) : weight(register_parameter("weight", uninitialised({out, in}))) {}
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  return at::linear(x, weight);
+  return worker::linear(x, weight);
 }
 
 Embedding::Embedding(std::int64_t count, std::int64_t size)
     : weight(register_parameter("weight", uninitialised({count, size}))) {}
 
 at::Tensor Embedding::forward(const at::Tensor& ids) const {
-  return at::embedding(weight, ids);
+  return worker::embedding(weight, ids);
 }
 
 RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype,
@@ -172,7 +171,7 @@ const at::Tensor& LlamaForCausalLm::head() const {
 
 at::Tensor LlamaForCausalLm::forward(at::Tensor ids) const {
   return call(wrapper, std::move(ids),
-              [this](const at::Tensor& in) { return at::linear(model_->forward(in), head()); });
+              [this](const at::Tensor& in) { return worker::linear(model_->forward(in), head()); });
 }
 
 at::Tensor LlamaForCausalLm::loss(at::Tensor ids, const at::Tensor& targets) const {
