@@ -71,6 +71,13 @@ std::unique_ptr<Pending> Communicator::reduce_scatter(const at::Tensor& input, c
   return transport_->reduce_scatter(input, output, whose);
 }
 
+std::unique_ptr<Pending> Communicator::start_all_reduce(const at::Tensor& tensor, std::string_view whose) {
+  TORCH_CHECK(tensor.is_contiguous(), "all-reduce wants a contiguous tensor, got strides ", tensor.strides());
+  if (world_size_ == 1 || tensor.numel() == 0) return std::make_unique<Done>();
+  count(2 * bytes_of(tensor) * (world_size_ - 1) / world_size_);
+  return transport_->start_all_reduce(tensor.view({-1}), whose);
+}
+
 void Communicator::all_reduce(at::Tensor& tensor, Reduction reduction) {
   if (world_size_ == 1) return;
   count(2 * bytes_of(tensor) * (world_size_ - 1) / world_size_);

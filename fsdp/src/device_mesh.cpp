@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <set>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -20,6 +21,9 @@ namespace fsdp {
 namespace {
 
 constexpr int kListenBacklog = 4096;
+constexpr const char* kShard = "shard";
+constexpr const char* kReplicate = "replicate";
+constexpr const char* kControl = "control";
 
 std::string place(const std::string& host, std::uint16_t port) {
   return host + ":" + std::to_string(port);
@@ -136,39 +140,69 @@ c10::Device device_of_rank([[maybe_unused]] int local_rank) {
 
 DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const MeshOptions& options)
     : rank_(rank), world_size_(world_size), options_(options) {
-  check_rank();
+  check();
 #ifdef MUSTER_WITH_CUDA
   if (options.device.is_cuda()) c10::cuda::set_device(options.device.index());
+#else
+  TORCH_CHECK(options.device.is_cpu(), "mesh: device ", options.device,
+              " is not served by this build; use cpu, or build with MUSTER_WITH_CUDA");
 #endif
-  std::unique_ptr<Transport> transport;
-  if (world_size > 1) {
-    TORCH_CHECK(store, "mesh: ", world_size, " ranks need a rendezvous store");
-    auto own_keys = c10::make_intrusive<c10d::PrefixStore>(options.key_prefix + "/" + options.axis, std::move(store));
-    transport =
-        make_transport(own_keys, options.device, {rank, world_size, options.timeout, options.interface_address});
-  } else {
-#ifndef MUSTER_WITH_CUDA
-    TORCH_CHECK(options.device.is_cpu(), "mesh: device ", options.device,
-                " is not served by this build; use cpu, or build with MUSTER_WITH_CUDA");
-#endif
-  }
-  add_axis(std::move(transport));
+  TORCH_CHECK(world_size == 1 || store, "mesh: ", world_size, " ranks need a rendezvous store");
+  connect([&](const MeshGroup& group) {
+    auto own_keys = c10::make_intrusive<c10d::PrefixStore>(
+        options.key_prefix + "/" + group.axis + "-" + std::to_string(group.number), store);
+    const TransportOptions wanted{group.rank, group.size, options.timeout, options.interface_address};
+    return group.axis == kControl ? make_gloo_transport(own_keys, wanted)
+                                  : make_transport(own_keys, options.device, wanted);
+  });
 }
 
-DeviceMesh::DeviceMesh(int rank, int world_size, std::unique_ptr<Transport> transport, const MeshOptions& options)
+DeviceMesh::DeviceMesh(int rank, int world_size, const MakeTransport& make, const MeshOptions& options)
     : rank_(rank), world_size_(world_size), options_(options) {
-  check_rank();
-  add_axis(std::move(transport));
+  check();
+  connect(make);
 }
 
-void DeviceMesh::check_rank() const {
+void DeviceMesh::check() const {
   TORCH_CHECK(world_size_ >= 1 && rank_ >= 0 && rank_ < world_size_, "mesh: rank ", rank_, " in a world of ",
               world_size_);
+  if (options_.axes.empty()) return;
+  std::int64_t ranks = 1;
+  std::string text;
+  std::set<std::string> names{kControl};
+  for (const MeshAxis& axis : options_.axes) {
+    TORCH_CHECK(axis.size >= 1, "mesh: axis ", axis.name, " of ", axis.size, " ranks: want 1 or more");
+    TORCH_CHECK(names.insert(axis.name).second, "mesh: axis ", axis.name,
+                ": want another name for each axis, and none \"", kControl, "\"");
+    ranks *= axis.size;
+    text += (text.empty() ? "" : " x ") + axis.name + " " + std::to_string(axis.size);
+  }
+  TORCH_CHECK(ranks == world_size_, "mesh: ", text, " is ", ranks, " ranks, and there are ", world_size_);
 }
 
-void DeviceMesh::add_axis(std::unique_ptr<Transport> transport) {
-  axes_.push_back(
-      {options_.axis, std::make_shared<Communicator>(rank_, world_size_, options_.device, std::move(transport))});
+/// Finds this rank's group of each axis. Ranks are numbered along the last axis first.
+void DeviceMesh::connect(const MakeTransport& make) {
+  const std::vector<MeshAxis> axes =
+      options_.axes.empty() ? std::vector<MeshAxis>{{kShard, world_size_}} : options_.axes;
+  int stride = world_size_;
+  for (const MeshAxis& axis : axes) {
+    const int block = stride;  // ranks that differ in this axis and later ones
+    stride /= axis.size;
+    const MeshGroup group{axis.name, rank_ / block * stride + rank_ % stride, rank_ % block / stride, axis.size};
+    axes_.push_back({axis.name, std::make_shared<Communicator>(group.rank, group.size, options_.device,
+                                                               group.size > 1 ? make(group) : nullptr)});
+    if (axis.name == kShard) shard_ = axes_.back().communicator;
+    if (axis.name == kReplicate && axis.size > 1) replicate_ = axes_.back().communicator;
+  }
+  if (!shard_) shard_ = std::make_shared<Communicator>(0, 1, options_.device, nullptr);
+  std::unique_ptr<Transport> control;
+  if (world_size_ > 1) control = make({kControl, 0, rank_, world_size_});
+  if (control || world_size_ == 1) {
+    control_ = std::make_shared<Communicator>(rank_, world_size_, c10::kCPU, std::move(control));
+  } else {
+    TORCH_CHECK(shard_->world_size() == world_size_, "mesh: no transport for control");
+    control_ = shard_;
+  }
 }
 
 Communicator& DeviceMesh::axis(std::string_view name) {
@@ -181,7 +215,7 @@ Communicator& DeviceMesh::axis(std::string_view name) {
 }
 
 std::int64_t DeviceMesh::wire_bytes() const {
-  std::int64_t bytes = 0;
+  std::int64_t bytes = control_ == shard_ ? 0 : control_->wire_bytes();
   for (const Axis& axis : axes_) bytes += axis.communicator->wire_bytes();
   return bytes;
 }

@@ -22,7 +22,7 @@ const void* identity(const at::Tensor& tensor) {
 }  // namespace
 
 ShardedModel::ShardedModel(std::shared_ptr<torch::nn::Module> root, DeviceMesh& mesh)
-    : root_(std::move(root)), mesh_(mesh), schedule_(std::make_shared<Schedule>(mesh.shared_shard())) {
+    : root_(std::move(root)), mesh_(mesh), schedule_(std::make_shared<Schedule>(mesh.shared())) {
   TORCH_CHECK(root_, "fully_shard: no module");
 }
 
@@ -82,14 +82,12 @@ std::shared_ptr<Unit> ShardedModel::fully_shard(const std::shared_ptr<torch::nn:
     for (std::size_t i = 0; i < tensors.size(); ++i)
       TORCH_CHECK(!tensors[i].is_meta(), "fully_shard: sync_module_states copies values, and parameter ", infos[i].name,
                   " is on the meta device; leave the option out and call initialize() or load_tensors()");
-    for (const at::Tensor& tensor : tensors) {
-      at::Tensor data = tensor.detach();
+    const auto from_rank_zero = [this](at::Tensor data) {
       mesh_.shard().broadcast(data);
-    }
-    for (at::Tensor& buffer : module->buffers()) {
-      at::Tensor data = buffer.detach();
-      mesh_.shard().broadcast(data);
-    }
+      if (mesh_.replicate() != nullptr) mesh_.replicate()->broadcast(data);
+    };
+    for (const at::Tensor& tensor : tensors) from_rank_zero(tensor.detach());
+    for (const at::Tensor& buffer : module->buffers()) from_rank_zero(buffer.detach());
   }
   units_.push_back(std::make_shared<Unit>(name, std::move(infos), std::move(tensors), schedule_, options));
   return units_.back();

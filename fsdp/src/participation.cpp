@@ -21,9 +21,8 @@ void Participation::start(std::vector<Segment*> segments) {
   if (mine.empty() || communicator_.world_size() == 1) return;
   const auto count = static_cast<std::int64_t>(mine.size());
   const at::NoGradGuard no_grad;
-  at::Tensor table = at::zeros({communicator_.world_size() * count}, at::kByte);
-  std::memcpy(table.mutable_data_ptr<std::uint8_t>() + communicator_.rank() * count, mine.data(), mine.size());
-  table_ = table.to(communicator_.device());
+  table_ = at::zeros({communicator_.world_size() * count}, at::kByte);
+  std::memcpy(table_.mutable_data_ptr<std::uint8_t>() + communicator_.rank() * count, mine.data(), mine.size());
   pending_ = communicator_.all_gather_into(table_, "participation of parameters");
 }
 
@@ -36,8 +35,7 @@ void Participation::finish() {
     return std::all_of(used.begin(), used.end(), [](std::uint8_t flag) { return flag != 0; });
   };
   if (std::all_of(segments_.begin(), segments_.end(), whole)) return;
-  const at::Tensor table = table_.to(at::kCPU);
-  const auto* flag = table.const_data_ptr<std::uint8_t>();
+  const auto* flag = table_.const_data_ptr<std::uint8_t>();
   for (int rank = 0; rank < communicator_.world_size(); ++rank)
     for (Segment* segment : segments_)
       for (std::uint8_t& used : segment->used_anywhere_) used |= *flag++;

@@ -14,10 +14,10 @@ class Segment;
 /// alone by the optimizer, as one without a gradient in PyTorch.
 ///
 /// One all-gather of a byte a trainable parameter starts at the end of each backward that reduces. Nobody waits for it
-/// before the answer is needed. A rank whose own parameters all took part needs no answer, so on a GPU its host does
-/// not wait.
+/// before the answer is needed. It goes over the CPU, so on a GPU no host waits for the device.
 class Participation {
  public:
+  /// `communicator` joins all ranks, on the CPU.
   explicit Participation(Communicator& communicator) : communicator_(communicator) {}
   /// Peers may still need this rank's answer.
   ~Participation() { discard(); }

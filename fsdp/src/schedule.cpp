@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "fsdp/unit.h"
 
@@ -45,13 +46,14 @@ Schedule::Run::~Run() {
 void Schedule::remove(Unit& unit) {
   for (auto* units : {&units_, &order_, &recording_, &ended_, &ahead_, &backward_order_, &entered_})
     units->erase(std::remove(units->begin(), units->end(), &unit), units->end());
-  if (reducing_ == &unit) reducing_ = nullptr;
+  for (Unit** reduced : {&reducing_, &adding_replicas_})
+    if (*reduced == &unit) *reduced = nullptr;
 }
 
-std::vector<Unit*> Schedule::following(const std::vector<Unit*>& order, const Unit& unit) const {
+std::vector<Unit*> Schedule::following(const std::vector<Unit*>& order, const Unit& unit, int depth) const {
   const auto self = std::find(order.begin(), order.end(), &unit);
   if (self == order.end()) return {};
-  const auto count = std::min<std::ptrdiff_t>(unit.options().prefetch_depth, order.end() - self - 1);
+  const auto count = std::min<std::ptrdiff_t>(depth, order.end() - self - 1);
   return {self + 1, self + 1 + std::max<std::ptrdiff_t>(count, 0)};
 }
 
@@ -71,7 +73,8 @@ std::vector<Unit*> Schedule::enter_forward(Unit& unit) {
   } else if (!known) {
     recording_.push_back(&unit);
   }
-  std::vector<Unit*> next = following(order_, unit);
+  const int depth = unit.options().prefetch_depth;
+  std::vector<Unit*> next = unit.forward_prefetch_ ? *unit.forward_prefetch_ : following(order_, unit, depth);
   gather_only(unit, next);
   return next;
 }
@@ -93,14 +96,27 @@ std::vector<Unit*> Schedule::enter_backward(Unit& unit) {
     torch::autograd::Engine::get_default_engine().queue_callback([backward] { backward->end(); });
   }
   if (!contains(entered_, &unit)) entered_.push_back(&unit);
-  std::vector<Unit*> next = following(backward_order_, unit);
+  const int depth = unit.options().backward_prefetch_depth.value_or(unit.options().prefetch_depth);
+  std::vector<Unit*> next =
+      unit.backward_prefetch_ ? *unit.backward_prefetch_ : following(backward_order_, unit, depth);
   gather_only(unit, next);
   return next;
 }
 
 void Schedule::admit_reduction(Unit& unit) {
-  if (reducing_ != nullptr) reducing_->finish_reduce();
+  if (replicas() == nullptr || reducing_ == &unit || adding_replicas_ == &unit) {
+    finish_reductions();
+  } else {
+    if (adding_replicas_ != nullptr) adding_replicas_->finish_reduce();
+    adding_replicas_ = reducing_;
+    if (adding_replicas_ != nullptr) adding_replicas_->add_replicas();
+  }
   reducing_ = &unit;
+}
+
+void Schedule::finish_reductions() {
+  for (Unit** reduced : {&adding_replicas_, &reducing_})
+    if (Unit* unit = std::exchange(*reduced, nullptr)) unit->finish_reduce();
 }
 
 void Schedule::end_backward() {
@@ -110,8 +126,7 @@ void Schedule::end_backward() {
     for (Unit* unit : units_) unit->reduce_left_over();
     exchange_participation();
   }
-  if (reducing_ != nullptr) reducing_->finish_reduce();
-  reducing_ = nullptr;
+  finish_reductions();
   for (Unit* unit : units_) unit->end_backward();
   backward_.reset();
   entered_.clear();
@@ -132,7 +147,7 @@ void Schedule::abandon_backward() {
   participation_.discard();
   for (Unit* unit : units_) unit->abandon();
   failed_ = true;
-  reducing_ = nullptr;
+  reducing_ = adding_replicas_ = nullptr;
   backward_.reset();
   entered_.clear();
   ended_.clear();

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "buffer_pool.h"
-#include "fsdp/communicator.h"
+#include "fsdp/device_mesh.h"
 #include "gather_stream.h"
 #include "participation.h"
 
@@ -42,15 +42,18 @@ class Backward {
 /// which this iteration's forwards ended. A changed order costs one useless gather and never gives a wrong result.
 class Schedule : public std::enable_shared_from_this<Schedule> {
  public:
-  explicit Schedule(std::shared_ptr<Communicator> communicator)
-      : communicator_(std::move(communicator)),
-        participation_(*communicator_),
-        gathered_(std::make_shared<BufferPool>(communicator_->device())),
-        gradients_(std::make_shared<BufferPool>(communicator_->device())),
-        scratch_(std::make_shared<BufferPool>(communicator_->device())),
-        gather_stream_(communicator_->device()) {}
+  explicit Schedule(DeviceMesh::Shared ranks)
+      : ranks_(std::move(ranks)),
+        participation_(*ranks_.control),
+        gathered_(std::make_shared<BufferPool>(ranks_.shard->device())),
+        gradients_(std::make_shared<BufferPool>(ranks_.shard->device())),
+        scratch_(std::make_shared<BufferPool>(ranks_.shard->device())),
+        gather_stream_(ranks_.shard->device()) {}
 
-  Communicator& communicator() { return *communicator_; }
+  /// The ranks that parameters are sharded over.
+  Communicator& communicator() { return *ranks_.shard; }
+  /// The ranks with the same shard; null: there are no others.
+  Communicator* replicas() { return ranks_.replicate.get(); }
   void add(Unit& unit) { units_.push_back(&unit); }
   void remove(Unit& unit);
 
@@ -66,7 +69,7 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   std::vector<Unit*> enter_backward(Unit& unit);
 
   /// Lets `unit` start a reduction. Finishes the previous reduction first, so that at most one unit holds reduction
-  /// buffers.
+  /// buffers. With replicas the sum over them begins, and the reduction before that is finished.
   void admit_reduction(Unit& unit);
 
   /// Notices a backward that has failed although its object still lives, as on the threads of a GPU.
@@ -109,13 +112,14 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
  private:
   friend class Backward;
   void end_backward();
+  void finish_reductions();
   void exchange_participation();
   void abandon_backward();
   void abandon_forward();
-  std::vector<Unit*> following(const std::vector<Unit*>& order, const Unit& unit) const;
+  std::vector<Unit*> following(const std::vector<Unit*>& order, const Unit& unit, int depth) const;
   void gather_only(const Unit& unit, const std::vector<Unit*>& next);
 
-  std::shared_ptr<Communicator> communicator_;
+  DeviceMesh::Shared ranks_;
   Participation participation_;
   std::shared_ptr<BufferPool> gathered_, gradients_, scratch_;
   GatherStream gather_stream_;
@@ -133,6 +137,7 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   bool failed_ = false;
 
   Unit* reducing_ = nullptr;
+  Unit* adding_replicas_ = nullptr;  // reduced before it
   std::int64_t gathered_now_ = 0;
   std::int64_t gathered_peak_ = 0;
   std::int64_t unreduced_now_ = 0;

@@ -16,11 +16,12 @@ namespace fsdp {
 // refilled bytes. The views of gathered_ and gradients_ are made once, as only the memory below them changes.
 
 Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> parameters, Communicator& communicator,
-                 std::string whose)
+                 Communicator* replicas, std::string whose)
     : key_(key),
       layout_(std::move(layout)),
       parameters_(std::move(parameters)),
       communicator_(communicator),
+      replicas_(replicas),
       whose_(std::move(whose)),
       used_here_(parameters_.size()),
       used_anywhere_(parameters_.size()) {
@@ -40,7 +41,7 @@ bool Segment::shard_is_parameter() const {
 }
 
 bool Segment::gradient_shard_is_buffer() const {
-  return layout_.world_size() == 1 && key_.reduce_dtype == at::kFloat;
+  return layout_.world_size() == 1 && replicas_ == nullptr && key_.reduce_dtype == at::kFloat;
 }
 
 at::Tensor& Segment::state(const std::string& name) {
@@ -144,11 +145,19 @@ void Segment::start_reduce(BufferPool& scratch) {
   reducing_ = communicator_.reduce_scatter(gradients_, reduced_, whose_);
 }
 
-void Segment::finish_reduce() {
+void Segment::add_replicas() {
   if (!reducing_) return;
   const std::unique_ptr<Pending> reducing = std::move(reducing_);
   reducing->wait();
-  const int ranks = layout_.world_size();
+  if (!reduced_.is_same(gradients_)) free_gradients();
+  if (replicas_ != nullptr) adding_replicas_ = replicas_->start_all_reduce(reduced_, whose_);
+}
+
+void Segment::finish_reduce() {
+  if (!is_reducing()) return;
+  add_replicas();
+  if (const std::unique_ptr<Pending> adding = std::move(adding_replicas_)) adding->wait();
+  const int ranks = layout_.world_size() * (replicas_ == nullptr ? 1 : replicas_->world_size());
   if (gradient_shard_.defined()) {
     gradient_shard_.add_(reduced_.to(at::kFloat).div_(ranks));
   } else {
@@ -156,19 +165,19 @@ void Segment::finish_reduce() {
     if (!reduced_.is_same(gradient_shard_)) gradient_shard_.copy_(reduced_);
     if (ranks > 1) gradient_shard_.div_(ranks);
   }
-  free_gradients();
+  if (reduced_.is_same(gradients_)) free_gradients();
+  reduced_ = at::Tensor();
 }
 
 void Segment::free_gradients() {
-  reduced_ = at::Tensor();
   has_gradients_ = false;
   if (key_.trainable) free_storage(gradients_);
 }
 
 /// After a failure, which may have broken the reduction.
 void Segment::discard_reduction() {
-  if (!reducing_) return;
   discard(reducing_);
+  discard(adding_replicas_);
   reduced_ = at::Tensor();
 }
 

@@ -32,10 +32,11 @@ Unit::Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::T
   // A unit that stays gathered from forward to backward would take a slot from those that come and go.
   const at::Device device = schedule_->communicator().device();
   const bool stays = !options_.reshard_after_forward;
-  gathered_pool_ = stays ? std::make_shared<BufferPool>(device) : schedule_->gathered_pool();
+  const bool keeps = stays || !options_.reshard_after_backward;
+  gathered_pool_ = keeps ? std::make_shared<BufferPool>(device) : schedule_->gathered_pool();
   gradient_pool_ = stays ? std::make_shared<BufferPool>(device) : schedule_->gradient_pool();
-  TORCH_CHECK(options_.prefetch_depth >= 0, "unit ", name_, ": prefetch_depth ", options_.prefetch_depth,
-              ": want 0 or more");
+  for (const int depth : {options_.prefetch_depth, options_.backward_prefetch_depth.value_or(0)})
+    TORCH_CHECK(depth >= 0, "unit ", name_, ": prefetch_depth ", depth, ": want 0 or more");
   TORCH_CHECK(parameters_.size() == infos_.size(), "unit ", name_, ": ", infos_.size(), " places for ",
               parameters_.size(), " parameters");
   std::vector<Whole> values;
@@ -77,7 +78,7 @@ void Unit::make_segments(const std::vector<Whole>& values) {
       parameters.push_back(parameters_[i]);
     }
     auto segment = std::make_unique<Segment>(key, UnitLayout(std::move(infos), ranks.world_size(), ranks.rank()),
-                                             std::move(parameters), ranks, name_);
+                                             std::move(parameters), ranks, schedule_->replicas(), name_);
     for (std::size_t p = 0; p < members.size(); ++p) {
       const Whole& whole = values[members[p]];
       if (!whole.value.is_meta()) segment->store(segment->shard(), p, whole.value);
@@ -175,7 +176,8 @@ std::vector<at::Tensor> Unit::run_list(std::vector<at::Tensor> inputs,
   schedule_->leave_forward(*this, backward_will_come);
   run.done();
   // A recompute stays gathered: its backward comes next.
-  if (running_ == 1 && !in_backward_ && (!backward_will_come || (options_.reshard_after_forward && !recompute)))
+  if (running_ == 1 && !in_backward_ && !stays_gathered() &&
+      (!backward_will_come || (options_.reshard_after_forward && !recompute)))
     reshard();
   return outputs;
 }
@@ -279,7 +281,7 @@ void Unit::leave_backward() {
   awaited_ = 0;
   awaiting_task_ = -1;
   for (RecordedRun* run : recorded_) run->awaited = false;
-  release();
+  if (options_.reshard_after_backward) release();
   const at::NoGradGuard no_grad;
   for (const auto& segment : segments_) segment->fold_gradients();
   if (schedule_->gradient_sync()) start_reduce();
@@ -299,7 +301,8 @@ void Unit::reduce_left_over() {
 }
 
 void Unit::end_backward() {
-  release();  // the unit may have been gathered ahead for a backward that did not come
+  // The unit may have been gathered ahead for a backward that did not come.
+  if (options_.reshard_after_backward) release();
   for (const auto& segment : segments_)
     for (std::size_t i = 0; i < segment->parameters_.size() && !segment->has_gradients_; ++i)
       TORCH_CHECK(!segment->parameters_[i].grad().defined(), "unit ", name_, ": the gradient of ",
@@ -336,6 +339,16 @@ void Unit::abandon() {
   discard_gathered();
   for (const auto& segment : segments_) segment->discard_reduction();
   zero_grad();
+}
+
+void Unit::set_forward_prefetch(std::vector<std::shared_ptr<Unit>> units) {
+  forward_prefetch_.emplace();
+  for (const auto& unit : units) forward_prefetch_->push_back(unit.get());
+}
+
+void Unit::set_backward_prefetch(std::vector<std::shared_ptr<Unit>> units) {
+  backward_prefetch_.emplace();
+  for (const auto& unit : units) backward_prefetch_->push_back(unit.get());
 }
 
 void Unit::unshard() {
@@ -390,13 +403,21 @@ void Unit::start_reduce() {
   if (!has_unreduced()) return;
   schedule_->admit_reduction(*this);
   for (const auto& segment : segments_)
-    if (segment->has_gradients_ && !segment->reducing_) segment->start_reduce(*schedule_->scratch_pool());
+    if (segment->has_gradients_ && !segment->is_reducing()) segment->start_reduce(*schedule_->scratch_pool());
+}
+
+void Unit::add_replicas() {
+  reduce_further(&Segment::add_replicas);
 }
 
 void Unit::finish_reduce() {
+  reduce_further(&Segment::finish_reduce);
+}
+
+void Unit::reduce_further(void (Segment::*part)()) {
   const at::NoGradGuard no_grad;
   const std::int64_t before = gradient_bytes_now();
-  for (const auto& segment : segments_) segment->finish_reduce();
+  for (const auto& segment : segments_) (*segment.*part)();
   schedule_->count_unreduced(gradient_bytes_now() - before);
 }
 

@@ -45,6 +45,39 @@ TEST(EveryWorldSize, ReduceAndScatterWithSeveralUnderWay) {
   }
 }
 
+/// The sum in the order that Communicator promises.
+at::Tensor tree(const std::function<at::Tensor(int)>& part, int begin, int end) {
+  if (end - begin == 1) return part(begin);
+  const int middle = begin + (end - begin + 1) / 2;
+  return tree(part, begin, middle) + tree(part, middle, end);
+}
+
+/// Values whose sum has other bits in another order.
+at::Tensor odd_values(int rank, std::int64_t count) {
+  return (at::arange(count).to(at::kFloat) * 0.37F + 1.0F / (rank + 3)).sin() * (rank == 1 ? 1e4F : 1.0F);
+}
+
+TEST(EveryWorldSize, SumInTheOrderOfATree) {
+  for (const int world_size : {1, 2, 3, 4, 5}) {
+    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+      const int n = mesh.world_size(), rank = mesh.rank();
+      // The last is sent in two rounds, in parts of unlike sizes.
+      for (const std::int64_t count : {1, 7, 9001}) {
+        const at::Tensor want = tree([&](int r) { return odd_values(r, n * count); }, 0, n);
+        const at::Tensor input = odd_values(rank, n * count), output = at::empty({count});
+        mesh.shard().reduce_scatter(input, output)->wait();
+        EXPECT_TRUE(at::equal(output, want.narrow(0, rank * count, count))) << count;
+        const at::Tensor first = odd_values(rank, n * count), second = odd_values(rank, n * count);
+        const auto one = mesh.shard().start_all_reduce(first), two = mesh.shard().start_all_reduce(second);
+        one->wait();
+        two->wait();
+        EXPECT_TRUE(at::equal(first, want)) << count;
+        EXPECT_TRUE(at::equal(second, want)) << count;
+      }
+    });
+  }
+}
+
 TEST(EveryWorldSize, ShareNumbersTextAndOutcomes) {
   for (const int world_size : kWorldSizes) {
     run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
@@ -68,6 +101,46 @@ TEST(Mesh, NamesItsAxes) {
     EXPECT_EQ(&mesh.axis("shard"), &mesh.shard());
     EXPECT_THAT(error_of([&] { mesh.axis("replicate"); }), HasSubstr("no axis \"replicate\"; it has: shard"));
   });
+}
+
+TEST(Mesh, GroupsRanksAlongItsAxesTheLastFirst) {
+  const std::vector<fsdp::MeshAxis> axes{{"replicate", 2}, {"shard", 3}};
+  run_ranks(
+      6,
+      [](fsdp::DeviceMesh& mesh) {
+        EXPECT_EQ(mesh.shard().world_size(), 3);
+        EXPECT_EQ(mesh.shard().rank(), mesh.rank() % 3);
+        ASSERT_NE(mesh.replicate(), nullptr);
+        EXPECT_EQ(mesh.replicate(), &mesh.axis("replicate"));
+        EXPECT_EQ(mesh.replicate()->rank(), mesh.rank() / 3);
+        EXPECT_EQ(mesh.shard().all_reduce(mesh.rank()), mesh.rank() < 3 ? 0 + 1 + 2 : 3 + 4 + 5);
+        EXPECT_EQ(mesh.replicate()->all_reduce(mesh.rank()), mesh.rank() % 3 * 2 + 3);
+        EXPECT_EQ(mesh.control().all_reduce(mesh.rank()), 15);
+        EXPECT_EQ(mesh.control().agree(mesh.rank() == 4 ? "no disk" : ""), "rank 4: no disk");
+        EXPECT_TRUE(mesh.control().device().is_cpu());
+      },
+      std::chrono::seconds(30), c10::kCPU, axes);
+}
+
+TEST(Mesh, WithoutAnAxisToShardAlongHasOneOfOneRank) {
+  run_ranks(2,
+            [](fsdp::DeviceMesh& mesh) {
+              EXPECT_EQ(mesh.shard().world_size(), 1);
+              EXPECT_EQ(mesh.replicate()->world_size(), 2);
+            },
+            std::chrono::seconds(30), c10::kCPU, {{"replicate", 2}});
+}
+
+TEST(Mesh, RefusesAxesThatDoNotFit) {
+  const auto error = [](const std::vector<fsdp::MeshAxis>& axes) {
+    fsdp::MeshOptions options;
+    options.axes = axes;
+    return error_of([&] { fsdp::DeviceMesh({}, 0, 4, options); });
+  };
+  EXPECT_THAT(error({{"replicate", 2}, {"shard", 3}}), HasSubstr("replicate 2 x shard 3 is 6 ranks, and there are 4"));
+  EXPECT_THAT(error({{"shard", 2}, {"shard", 2}}), HasSubstr("axis shard: want another name"));
+  EXPECT_THAT(error({{"control", 4}}), HasSubstr("axis control: want another name"));
+  EXPECT_THAT(error({{"shard", 0}}), HasSubstr("axis shard of 0 ranks: want 1 or more"));
 }
 
 TEST(Mesh, RefusesWhatItCannotServe) {

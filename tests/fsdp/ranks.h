@@ -20,8 +20,8 @@ constexpr int kWorldSizes[] = {1, 2, 3, 4};
 /// Runs `body` on each rank of a world, with one thread and one group per rank (Gloo, or NCCL on CUDA device `rank`).
 /// Rethrows the first rank's failure.
 inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&)>& body,
-                      std::chrono::milliseconds timeout = std::chrono::seconds(30),
-                      c10::DeviceType device = c10::kCPU) {
+                      std::chrono::milliseconds timeout = std::chrono::seconds(30), c10::DeviceType device = c10::kCPU,
+                      const std::vector<fsdp::MeshAxis>& axes = {}) {
   // c10d has one flight recorder per process. It is not safe for ranks as threads, because it changes a map before it
   // takes its lock.
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);
@@ -30,6 +30,7 @@ inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&
   run_rank_threads(world_size, [&](int rank) {
     fsdp::MeshOptions options;
     options.timeout = timeout;
+    options.axes = axes;
     if (device != c10::kCPU) options.device = c10::Device(device, static_cast<c10::DeviceIndex>(rank));
     std::optional<fsdp::DeviceMesh> mesh;
     try {

@@ -137,7 +137,7 @@ struct Trainer {
   double accumulate(const at::Tensor& batch, double scale = 1) {
     const at::Tensor loss = model->forward(part_of(batch, mesh.rank(), mesh.world_size()).to(mesh.device()));
     (loss * scale).backward();
-    return mesh.shard().all_reduce(loss.item<double>()) / mesh.world_size();
+    return mesh.control().all_reduce(loss.item<double>()) / mesh.world_size();
   }
 
   double step(std::int64_t step, double lr = 1e-2) {

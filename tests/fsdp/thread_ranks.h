@@ -15,6 +15,7 @@
 #include "fsdp/device_mesh.h"
 #include "fsdp/transport.h"
 #include "rank_threads.h"
+#include "tree_sum.h"
 
 /// The place where the ranks of one process meet. The n-th collective of each rank meets the n-th of all others.
 class Meetings {
@@ -77,9 +78,16 @@ class ThreadTransport : public fsdp::Transport {
                                                 std::string_view whose) override {
     return start("reduce-scatter of " + std::string(whose), input,
                  [this, output](const std::vector<at::Tensor>& brought) {
-                   output.copy_(part(brought[rank_], rank_));
-                   for (int i = 1; i < world_size_; ++i) output.add_(part(brought[(rank_ + i) % world_size_], rank_));
+                   std::vector<at::Tensor> parts;
+                   for (const at::Tensor& tensor : brought) parts.push_back(part(tensor, rank_));
+                   fsdp::tree_sum(parts, std::vector<bool>(parts.size(), false), output);
                  });
+  }
+
+  std::unique_ptr<fsdp::Pending> start_all_reduce(const at::Tensor& tensor, std::string_view whose) override {
+    return start("all-reduce of " + std::string(whose), tensor, [tensor](const std::vector<at::Tensor>& brought) {
+      fsdp::tree_sum(brought, std::vector<bool>(brought.size(), false), tensor);
+    });
   }
 
   void all_reduce(at::Tensor& tensor, fsdp::Reduction reduction) override {
@@ -131,12 +139,37 @@ class ThreadTransport : public fsdp::Transport {
   std::int64_t next_ = 0;
 };
 
-/// run_ranks() over ThreadTransport.
+/// The meetings of all groups of a mesh.
+class ThreadGroups {
+ public:
+  explicit ThreadGroups(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+
+  std::unique_ptr<fsdp::Transport> join(const fsdp::MeshGroup& group) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto& meetings = groups_[group.axis + std::to_string(group.number)];
+    if (!meetings) meetings = std::make_shared<Meetings>(group.size, timeout_);
+    return std::make_unique<ThreadTransport>(meetings, group.rank, group.size);
+  }
+
+ private:
+  const std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<Meetings>> groups_;
+};
+
+/// run_ranks() over ThreadTransport. `decorate` may put another transport around each.
+using Decorate =
+    std::function<std::unique_ptr<fsdp::Transport>(std::unique_ptr<fsdp::Transport>, const fsdp::MeshGroup&)>;
 inline void run_thread_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&)>& body,
-                             std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
-  const auto meetings = std::make_shared<Meetings>(world_size, timeout);
+                             std::chrono::milliseconds timeout = std::chrono::seconds(20),
+                             const fsdp::MeshOptions& options = {}, const Decorate& decorate = {}) {
+  ThreadGroups groups(timeout);
   run_rank_threads(world_size, [&](int rank) {
-    fsdp::DeviceMesh mesh(rank, world_size, std::make_unique<ThreadTransport>(meetings, rank, world_size));
+    const auto make = [&](const fsdp::MeshGroup& group) {
+      auto transport = groups.join(group);
+      return decorate ? decorate(std::move(transport), group) : std::move(transport);
+    };
+    fsdp::DeviceMesh mesh(rank, world_size, make, options);
     body(mesh);
   });
 }

@@ -119,7 +119,7 @@ class Trainer::Run {
   }
   void say(const char* text) const { say("%s", text); }
 
-  fsdp::Communicator& ranks() { return mesh_->shard(); }
+  fsdp::Communicator& ranks() { return mesh_->control(); }
 
   /// Everything before the first step: rendezvous, data, model, checkpoint.
   void prepare() {

@@ -53,10 +53,14 @@ class Communicator {
   std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view whose = {});
 
   /// Starts a reduce-scatter. `input` is contiguous [world_size * chunk] and stays unchanged. `output` is contiguous
-  /// [chunk] of the same dtype and receives the sum over ranks of part `rank`. The order of the sum is fixed, so equal
-  /// inputs give equal bits. `whose` as in all_gather_into().
+  /// [chunk] of the same dtype and receives the sum over ranks of part `rank`. On the CPU the order of the sum is a
+  /// tree over the ranks, see src/tree_sum.h, so equal inputs give equal bits. `whose` as in all_gather_into().
   std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
                                           std::string_view whose = {});
+
+  /// Starts a sum over all ranks in place. `tensor` is contiguous. The order of the sum is that of reduce_scatter().
+  /// `whose` as in all_gather_into().
+  std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, std::string_view whose = {});
 
   /// Reduces `tensor` in place over all ranks and waits.
   void all_reduce(at::Tensor& tensor, Reduction reduction = Reduction::kSum);

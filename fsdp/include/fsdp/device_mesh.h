@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -37,9 +38,18 @@ c10::intrusive_ptr<c10d::Store> connect_store(const std::string& host, std::uint
 /// number of GPUs that this process sees. All other builds, and processes that see no GPU, give the CPU.
 c10::Device device_of_rank(int local_rank);
 
+/// One axis of a mesh.
+struct MeshAxis {
+  std::string name;
+  int size = 1;
+};
+
 struct MeshOptions {
-  /// The name of the mesh's one axis. Parameters are sharded along that axis.
-  std::string axis = "shard";
+  /// The axes, the slowest first: with {{"replicate", 2}, {"shard", 4}} ranks 0 to 3 are the first group of "shard",
+  /// and ranks 0 and 4 are the first group of "replicate". The sizes multiply to the number of ranks. Parameters are
+  /// sharded along "shard" and equal along "replicate"; other names carry what their users give them. Empty: the one
+  /// axis "shard" of all ranks. A mesh without "shard" has it with size 1.
+  std::vector<MeshAxis> axes;
   /// The CPU communicates over Gloo. CUDA communicates over NCCL, in builds with MUSTER_WITH_CUDA; the constructor
   /// makes the device the calling thread's current one.
   c10::Device device = c10::kCPU;
@@ -52,7 +62,19 @@ struct MeshOptions {
   std::string key_prefix = "mesh";
 };
 
-/// The ranks of an attempt as named axes. Each axis has its own collectives. The mesh has one axis now.
+/// The ranks that one communicator joins.
+struct MeshGroup {
+  std::string axis;  // "control" for all ranks of the mesh
+  int number = 0;    // of the group among those of its axis
+  int rank = 0;      // in the group
+  int size = 1;
+};
+
+/// Makes the transport of one group of two ranks or more, or null for "control": then the mesh's only axis serves.
+using MakeTransport = std::function<std::unique_ptr<Transport>(const MeshGroup& group)>;
+
+/// The ranks of an attempt as named axes. Each group of ranks along an axis has its own collectives. Besides, control()
+/// joins all ranks, on the CPU.
 class DeviceMesh {
  public:
   /// Collective: every rank of `world_size` must construct its mesh on the same store. `store` may be null when
@@ -62,23 +84,32 @@ class DeviceMesh {
   /// Otherwise Gloo's write to a dead peer would end this process.
   DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const MeshOptions& options = {});
 
-  /// A mesh of one axis over a given transport, such as a transport of a test. `transport` may be null when
-  /// `world_size` is 1. Of `options` only axis and device count. Throws c10::Error for a rank outside the world.
-  DeviceMesh(int rank, int world_size, std::unique_ptr<Transport> transport, const MeshOptions& options = {});
+  /// A mesh over given transports, such as those of a test. `make` is called for each axis in their order, and last for
+  /// "control". Of `options` only axes and device count. Throws c10::Error for a rank outside the world, and for axes
+  /// that do not multiply to it.
+  DeviceMesh(int rank, int world_size, const MakeTransport& make, const MeshOptions& options = {});
 
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
   c10::Device device() const { return options_.device; }
 
   /// The axis that parameters are sharded along.
-  Communicator& shard() { return *axes_.front().communicator; }
-  const Communicator& shard() const { return *axes_.front().communicator; }
-  /// shard() for those that may outlive the mesh.
-  const std::shared_ptr<Communicator>& shared_shard() const { return axes_.front().communicator; }
+  Communicator& shard() { return *shard_; }
+  const Communicator& shard() const { return *shard_; }
+  /// The axis along which parameters are equal; null: parameters have one owner each.
+  Communicator* replicate() { return replicate_.get(); }
+  /// All ranks, always over the CPU: for numbers, texts and outcomes that hosts agree on. Its collectives wait for no
+  /// device.
+  Communicator& control() { return *control_; }
+  /// For those that may outlive the mesh. `replicate` may be null.
+  struct Shared {
+    std::shared_ptr<Communicator> shard, replicate, control;
+  };
+  Shared shared() const { return {shard_, replicate_, control_}; }
   /// The axis with that name. Throws c10::Error listing the existing names.
   Communicator& axis(std::string_view name);
 
-  /// Bytes that this rank has sent over all axes. May be read from any thread.
+  /// Bytes that this rank has sent over all axes and control(). May be read from any thread.
   std::int64_t wire_bytes() const;
 
  private:
@@ -87,13 +118,14 @@ class DeviceMesh {
     std::shared_ptr<Communicator> communicator;
   };
 
-  void check_rank() const;
-  void add_axis(std::unique_ptr<Transport> transport);
+  void check() const;
+  void connect(const MakeTransport& make);
 
   int rank_;
   int world_size_;
   MeshOptions options_;
   std::vector<Axis> axes_;
+  std::shared_ptr<Communicator> shard_, replicate_, control_;
 };
 
 }  // namespace fsdp

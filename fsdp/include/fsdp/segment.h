@@ -35,9 +35,10 @@ struct SegmentKey {
 /// layout().own(info) is the place of a parameter's slice in shard, gradient shard and states alike.
 class Segment {
  public:
-  /// `parameters` correspond to layout.parameters(). `whose` names the unit. Use fully_shard() instead.
+  /// `parameters` correspond to layout.parameters(). `replicas` joins the ranks with the same shard; null: there are no
+  /// others. `whose` names the unit. Use fully_shard() instead.
   Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> parameters, Communicator& communicator,
-          std::string whose);
+          Communicator* replicas, std::string whose);
 
   const SegmentKey& key() const { return key_; }
   const UnitLayout& layout() const { return layout_; }
@@ -69,7 +70,7 @@ class Segment {
 
   /// With one rank the shard is the parameters' storage, unless it is of another dtype.
   bool shard_is_parameter() const;
-  /// With one rank and an fp32 reduction the buffer of gradients is the gradient shard.
+  /// With one rank in all and an fp32 reduction the buffer of gradients is the gradient shard.
   bool gradient_shard_is_buffer() const;
   /// Makes the parameters views of the gathered buffer.
   void take_over_parameters();
@@ -82,7 +83,12 @@ class Segment {
   /// `memory` holds gradient_bytes(), and is looked at only while the segment has no gradients.
   void lay_gradients(c10::DataPtr memory);
   void fold_gradients();
+  /// A reduction goes through start_reduce(), add_replicas() and finish_reduce(). Each does what is left of those
+  /// before.
   void start_reduce(BufferPool& scratch);
+  bool is_reducing() const { return reduced_.defined(); }
+  /// Finishes the reduce-scatter and starts the sum over the replicas, if there are any.
+  void add_replicas();
   void finish_reduce();
   void free_gradients();
   void drop_gradients();
@@ -92,6 +98,7 @@ class Segment {
   UnitLayout layout_;
   std::vector<at::Tensor> parameters_;
   Communicator& communicator_;
+  Communicator* replicas_;
   std::string whose_;
 
   at::Tensor shard_;
@@ -104,8 +111,8 @@ class Segment {
   bool has_gradients_ = false;
   // The versions of views_ when they were laid as the parameters' gradients; -1 for those that are not laid.
   std::vector<std::int64_t> laid_;
-  at::Tensor reduced_;  // [chunk] in reduce_dtype; defined during a reduce-scatter
-  std::unique_ptr<Pending> reducing_;
+  at::Tensor reduced_;  // [chunk] in reduce_dtype; defined during a reduction
+  std::unique_ptr<Pending> reducing_, adding_replicas_;
   at::Tensor gradient_shard_;
   at::Tensor gradient_shard_memory_;  // of gradient_shard_, kept from step to step
   std::vector<std::uint8_t> used_here_, used_anywhere_;

@@ -22,6 +22,7 @@ class Transport {
   virtual std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view whose) = 0;
   virtual std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
                                                   std::string_view whose) = 0;
+  virtual std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, std::string_view whose) = 0;
   virtual void all_reduce(at::Tensor& tensor, Reduction reduction) = 0;
   virtual void broadcast(at::Tensor& tensor, int root) = 0;
   virtual void barrier() = 0;

@@ -26,9 +26,15 @@ struct ShardOptions {
   /// Frees the gathered parameters after forward and gathers them again for backward. This needs the least memory and
   /// makes 1.5x the traffic. Set it to false for the root unit, because backward needs the root's parameters first.
   bool reshard_after_forward = true;
+  /// Frees the gathered parameters after backward. With false they stay until the shard changes, so that further
+  /// micro-batches of a step gather nothing. With reshard_after_forward = false too, every step gathers once: that is
+  /// ZeRO-1, where states are sharded and parameters are whole on every rank.
+  bool reshard_after_backward = true;
   /// How many units to gather ahead, in the recorded order, while this unit computes. Each costs the memory of one
-  /// gathered unit; 0 turns prefetching off.
+  /// gathered unit; 0 turns prefetching off. There are never more gathers in flight than this.
   int prefetch_depth = 1;
+  /// The same for backward, in the reverse order. Unset: as prefetch_depth.
+  std::optional<int> backward_prefetch_depth;
   /// Copies parameters and buffers from rank 0 during fully_shard(). With false, each rank must have built equal ones.
   bool sync_module_states = false;
   /// Casts floating-point inputs of run() to param_dtype.
@@ -88,6 +94,12 @@ class Unit : public std::enable_shared_from_this<Unit> {
   std::vector<at::Tensor> run_list(std::vector<at::Tensor> inputs,
                                    const std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>& forward);
 
+  /// Replaces the units that are gathered ahead while this one computes, in place of the recorded order; as
+  /// set_modules_to_forward_prefetch() and set_modules_to_backward_prefetch() of PyTorch's FSDP2. The units must live
+  /// as long as this one.
+  void set_forward_prefetch(std::vector<std::shared_ptr<Unit>> units);
+  void set_backward_prefetch(std::vector<std::shared_ptr<Unit>> units);
+
   /// Starts the all-gather and returns at once. Does nothing unless the unit is kSharded.
   void unshard();
   /// Finishes the all-gather. The unit is kUnsharded afterwards.
@@ -142,6 +154,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void check_outputs(const std::vector<at::Tensor>& outputs) const;
   void await_runs(const RecordedRun& reached);
   void release();
+  bool stays_gathered() const { return !options_.reshard_after_forward && !options_.reshard_after_backward; }
   void discard_gathered();
   void abandon();
   void reduce_left_over();
@@ -150,7 +163,10 @@ class Unit : public std::enable_shared_from_this<Unit> {
   std::vector<c10::DataPtr> take(BufferPool& pool, const std::function<std::int64_t(const Segment&)>& wanted) const;
   void lay_gradients();
   void start_reduce();
+  void add_replicas();
   void finish_reduce();
+  /// Runs a part of each segment's reduction, and counts the bytes of gradients that it frees.
+  void reduce_further(void (Segment::*part)());
   void enter_run(RecordedRun& run);
   void leave_run(RecordedRun& run);
   void leave_backward();
@@ -169,6 +185,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   std::vector<RecordedRun*> recorded_;  // runs whose graph lives
   std::int64_t parameter_version_ = 0;
   bool has_values_ = true;
+  std::optional<std::vector<Unit*>> forward_prefetch_, backward_prefetch_;  // set by hand
   int running_ = 0;           // runs that have not returned; more than one when the unit calls itself
   bool in_backward_ = false;  // parameters gathered and gradients laid out for the current backward
   int awaiting_task_ = -1;    // the backward that awaited_ was counted in

@@ -1,13 +1,14 @@
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/add.h>
 #include <c10/util/Exception.h>
 #include <signal.h>
 
+#include <functional>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <vector>
 
 #include "buffer_pool.h"
 #include "fsdp/transport.h"
+#include "tree_sum.h"
 
 namespace fsdp {
 namespace {
@@ -37,6 +38,7 @@ struct Topic {
 // [Note: tags] Gloo matches a send and a receive by peer and tag. The tag keeps concurrent collectives apart by the low
 // bits of their number. Its other bits are a hash of kind, owner and size. So two ranks that run units in another order
 // find no partner, and throw after the timeout. With the number alone they would exchange the bytes of different units.
+constexpr std::int64_t kSentWhole = 16 << 10;
 constexpr int kNumberBits = 10, kHashBits = 21;
 
 int tag_of(const Topic& topic) {
@@ -91,26 +93,61 @@ class PendingGather : public Pending {
   std::vector<Exchange> exchanges_;
 };
 
-class PendingReduceScatter : public Pending {
+/// A sum of parts that all ranks have, of which the own one is here and the others are on their way.
+class Summing {
  public:
-  PendingReduceScatter(at::Tensor own, at::Tensor output) : own_(own), output_(output) {}
+  Summing(int rank, int world_size, at::Tensor own) : parts_(world_size), may_change_(world_size, true) {
+    parts_[rank] = std::move(own);
+    may_change_[rank] = false;
+  }
+  void expect(int peer, at::Tensor part, const Exchange& receive) {
+    parts_[peer] = std::move(part);
+    exchanges_.push_back(receive);
+  }
+  void send(const Exchange& exchange) { exchanges_.push_back(exchange); }
 
-  void wait() override {
-    const at::NoGradGuard no_grad;
-    at::Tensor sum = own_;
-    for (std::size_t i = 0; i < receives_.size(); ++i) {
-      receives_[i].wait();
-      at::add_out(output_, sum, parts_[i]);
-      sum = output_;
-    }
-    for (const Exchange& exchange : sends_) exchange.wait();
+  /// Waits for everything under way and writes the sum.
+  void finish(const at::Tensor& output) {
+    for (const Exchange& exchange : exchanges_) exchange.wait();
+    tree_sum(parts_, may_change_, output);
+    parts_.clear();
+    exchanges_.clear();
   }
 
-  at::Tensor own_;
+ private:
+  std::vector<at::Tensor> parts_;  // by rank
+  std::vector<bool> may_change_;
+  std::vector<Exchange> exchanges_;
+};
+
+class PendingReduceScatter : public Pending {
+ public:
+  PendingReduceScatter(Summing sum, at::Tensor output) : sum_(std::move(sum)), output_(std::move(output)) {}
+  void wait() override {
+    const at::NoGradGuard no_grad;
+    sum_.finish(output_);
+  }
+
+ private:
+  Summing sum_;
   at::Tensor output_;
-  std::vector<at::Tensor> parts_;
-  std::vector<Exchange> receives_;  // of parts_, in the order of the sum
-  std::vector<Exchange> sends_;
+};
+
+/// Each rank sums its part, and then all ranks gather the parts. `gather` starts that; null: the part is the whole.
+class PendingAllReduce : public Pending {
+ public:
+  PendingAllReduce(Summing sum, at::Tensor own, std::function<std::unique_ptr<Pending>()> gather)
+      : sum_(std::move(sum)), own_(std::move(own)), gather_(std::move(gather)) {}
+  void wait() override {
+    const at::NoGradGuard no_grad;
+    sum_.finish(own_);
+    if (gather_) gather_()->wait();
+  }
+
+ private:
+  Summing sum_;
+  at::Tensor own_;
+  std::function<std::unique_ptr<Pending>()> gather_;
 };
 
 class GlooTransport : public Transport {
@@ -141,14 +178,30 @@ class GlooTransport : public Transport {
   std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
                                           std::string_view whose) override {
     const Topic topic = next("reduce-scatter", whose, static_cast<std::int64_t>(output.nbytes()));
-    const int tag = tag_of(topic);
-    auto pending = std::make_unique<PendingReduceScatter>(part(input, rank_), output);
-    for (int i = 1; i < world_size_; ++i) {
-      pending->parts_.push_back(parts_.tensor(output.numel(), output.options()));
-      pending->receives_.push_back(receive(topic, pending->parts_.back(), before(i), tag));
+    return std::make_unique<PendingReduceScatter>(exchange_parts(topic, [&](int rank) { return part(input, rank); }),
+                                                  output);
+  }
+
+  std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, std::string_view whose) override {
+    const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+    const Topic topic = next("all-reduce", whose, bytes);
+    // Two ranks send as much either way, and little is better sent once than in two rounds.
+    if (world_size_ == 2 || bytes <= kSentWhole) {
+      return std::make_unique<PendingAllReduce>(exchange_parts(topic, [&](int) { return tensor; }), tensor, nullptr);
     }
-    for (int i = 1; i < world_size_; ++i) pending->sends_.push_back(send(topic, part(input, after(i)), after(i), tag));
-    return pending;
+    const auto share = [tensor, this](int rank) {
+      const std::int64_t begin = tensor.numel() * rank / world_size_, end = tensor.numel() * (rank + 1) / world_size_;
+      return tensor.narrow(0, begin, end - begin);
+    };
+    const Topic second = next("all-reduce's gather", whose, bytes);
+    const auto gather = [this, share, second] {
+      const int tag = tag_of(second);
+      std::vector<Exchange> exchanges;
+      for (int i = 1; i < world_size_; ++i) exchanges.push_back(receive(second, share(before(i)), before(i), tag));
+      for (int i = 1; i < world_size_; ++i) exchanges.push_back(send(second, share(rank_), after(i), tag));
+      return std::make_unique<PendingGather>(std::move(exchanges));
+    };
+    return std::make_unique<PendingAllReduce>(exchange_parts(topic, share), share(rank_), gather);
   }
 
   void all_reduce(at::Tensor& tensor, Reduction reduction) override {
@@ -176,6 +229,20 @@ class GlooTransport : public Transport {
   at::Tensor part(const at::Tensor& buffer, int rank) const {
     const std::int64_t chunk = buffer.numel() / world_size_;
     return buffer.narrow(0, rank * chunk, chunk);
+  }
+
+  /// Sends each peer its share and receives everybody's parts of the own share.
+  template <typename Share>
+  Summing exchange_parts(const Topic& topic, const Share& share) {
+    const int tag = tag_of(topic);
+    const at::Tensor own = share(rank_);
+    Summing sum(rank_, world_size_, own);
+    for (int i = 1; i < world_size_; ++i) {
+      const at::Tensor part = parts_.tensor(own.numel(), own.options());
+      sum.expect(before(i), part, receive(topic, part, before(i), tag));
+    }
+    for (int i = 1; i < world_size_; ++i) sum.send(send(topic, share(after(i)), after(i), tag));
+    return sum;
   }
 
   Topic next(const char* kind, std::string_view whose, std::int64_t bytes) { return {kind, whose, bytes, number_++}; }

@@ -53,6 +53,11 @@ class NcclTransport : public Transport {
     return std::make_unique<PendingNccl>(group_->_reduce_scatter_base(out, in), "reduce-scatter", rank_);
   }
 
+  std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, std::string_view /*whose*/) override {
+    std::vector<at::Tensor> tensors{tensor};
+    return std::make_unique<PendingNccl>(group_->allreduce(tensors), "all-reduce", rank_);
+  }
+
   void all_reduce(at::Tensor& tensor, Reduction reduction) override {
     c10d::AllreduceOptions options;
     options.reduceOp = reduction == Reduction::kMax ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
