@@ -159,7 +159,7 @@ void load_steps(const CheckpointPart& part, const SavedPart& saved) {
 }  // namespace
 
 std::optional<LoadedCheckpoint> Checkpointer::load_latest(std::vector<std::string>* ignored) {
-  Communicator& ranks = mesh().shard();
+  Communicator& ranks = mesh().control();
   // Rank 0 lists the checkpoints for all ranks. A network file system may show ranks different folders, and all must
   // try the same ones.
   CheckpointList list;
@@ -191,7 +191,8 @@ std::optional<LoadedCheckpoint> Checkpointer::load_latest(std::vector<std::strin
 std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std::int64_t step,
                                                        std::vector<std::string>& passed_over) {
   const at::NoGradGuard no_grad;
-  Communicator& ranks = mesh().shard();
+  Communicator& ranks = mesh().control();
+  const Communicator& shards = mesh().shard();
   CheckpointInfo info;
   std::optional<Source> source;
   std::string problem = ranks.agree(failure_of([&] {
@@ -201,7 +202,7 @@ std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std
   if (problem.empty()) {
     check_same_parts(info, source->parts(), parts_);
     problem = ranks.agree(failure_of([&] {
-      if (info.world_size == ranks.world_size()) source->file(ranks.rank());
+      if (info.world_size == shards.world_size()) source->file(shards.rank());
       for_each_wanted(parts_, *source, [&](const auto& key, const auto& saved, const auto& wanted, auto&) {
         source->overlap(key, saved, wanted, [](const at::Tensor&, std::int64_t) {});
       });
@@ -229,11 +230,11 @@ std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std
   loaded.world_size = info.world_size;
   loaded.state.step = info.step;
   loaded.state.extra = info.manifest.at("extra");
-  if (info.world_size == ranks.world_size()) {
+  if (info.world_size == shards.world_size()) {
     const std::string prefix = std::string(kRankTensors) + "/";
-    for (const auto& [key, entry] : source->file(ranks.rank()).entries())
-      if (key.rfind(prefix, 0) == 0)
-        loaded.state.rank_tensors[key.substr(prefix.size())] = source->file(ranks.rank()).tensor(key).clone();
+    const SafetensorsReader& own = source->file(shards.rank());
+    for (const auto& [key, entry] : own.entries())
+      if (key.rfind(prefix, 0) == 0) loaded.state.rank_tensors[key.substr(prefix.size())] = own.tensor(key).clone();
   }
   return loaded;
 }

@@ -131,7 +131,7 @@ Json make_manifest(const std::vector<CheckpointPart>& parts, const CheckpointSta
   manifest["format"] = kFormat;
   manifest["version"] = kVersion;
   manifest["step"] = state.step;
-  manifest["world_size"] = parts.front().model.mesh().world_size();
+  manifest["world_size"] = parts.front().model.mesh().shard().world_size();
   manifest["attempt"] = attempt;
   manifest["extra"] = state.extra;
   for (const CheckpointPart& part : parts) manifest["parts"][part.name] = json_of(part);

@@ -73,7 +73,7 @@ struct Checkpointer::Committed {
 };
 
 SavedCheckpoint Checkpointer::save(const CheckpointState& state, std::optional<std::int64_t> also_keep) {
-  Communicator& ranks = mesh().shard();
+  Communicator& ranks = mesh().control();
   const bool first = ranks.rank() == 0;
   const fs::path target = options_.folder / step_name(state.step);
   const fs::path folder = temporary(state.step);
@@ -129,27 +129,31 @@ std::string Checkpointer::begin(const fs::path& folder) const {
 /// Writes this rank's file and fills `files` with the sizes and checksums of all ranks' files. Returns the failure of
 /// the lowest failing rank, or an empty text.
 std::string Checkpointer::write_files(const fs::path& folder, const CheckpointState& state, Json& files) {
-  Communicator& ranks = mesh().shard();
+  Communicator& ranks = mesh().control();
+  const Communicator& shards = mesh().shard();
+  // Replicas hold the same, so the first one's ranks write.
+  const bool writes = mesh().replicate() == nullptr || mesh().replicate()->rank() == 0;
   WrittenFile written;
   const std::string mine = failure_of([&] {
+    if (!writes) return;
     std::vector<std::pair<std::string, at::Tensor>> tensors;
     for (const CheckpointPart& part : parts_) add_slices(part, tensors);
     for (const auto& [key, tensor] : state.rank_tensors)
       tensors.emplace_back(std::string(kRankTensors) + "/" + key, tensor);
-    written = write_safetensors(folder / file_name(ranks.rank(), ranks.world_size()), tensors);
+    written = write_safetensors(folder / file_name(shards.rank(), shards.world_size()), tensors);
   });
   const std::string problem = ranks.agree(mine);
   if (!problem.empty()) return problem;
 
-  at::Tensor table = at::zeros({ranks.world_size(), 2}, at::kLong);
-  table[ranks.rank()][0] = written.bytes;
-  table[ranks.rank()][1] = static_cast<std::int64_t>(written.checksum);
-  table = table.to(ranks.device());
+  at::Tensor table = at::zeros({shards.world_size(), 2}, at::kLong);
+  if (writes) {
+    table[shards.rank()][0] = written.bytes;
+    table[shards.rank()][1] = static_cast<std::int64_t>(written.checksum);
+  }
   ranks.all_reduce(table);
-  table = table.to(at::kCPU);
-  for (int rank = 0; rank < ranks.world_size(); ++rank) {
+  for (int rank = 0; rank < shards.world_size(); ++rank) {
     Json file;
-    file["name"] = file_name(rank, ranks.world_size());
+    file["name"] = file_name(rank, shards.world_size());
     file["bytes"] = table[rank][0].item<std::int64_t>();
     file["crc32c"] = table[rank][1].item<std::int64_t>();
     files.push_back(std::move(file));
@@ -213,7 +217,7 @@ std::vector<std::string> Checkpointer::prune(const fs::path& newest, std::int64_
 }
 
 void Checkpointer::remove_stale() {
-  Communicator& ranks = mesh().shard();
+  Communicator& ranks = mesh().control();
   const std::string problem = ranks.agree(failure_of([&] {
     if (ranks.rank() != 0 || !fs::exists(options_.folder)) return;
     std::vector<fs::path> stale;

@@ -167,7 +167,8 @@ ExportedModel export_model(ShardedModel& model, const ExportOptions& options) {
   TORCH_CHECK(options.max_file_bytes >= 1, "export: max_file_bytes ", options.max_file_bytes, ": want 1 or more");
   for (const auto& unit : model.units()) unit->check_values("export_model");
   const at::NoGradGuard no_grad;
-  Communicator& ranks = model.mesh().shard();
+  Communicator& shards = model.mesh().shard();
+  Communicator& ranks = model.mesh().control();
   ExportedModel out;
   const std::vector<PlannedFile> plan = plan_files(model, options, out.bytes);
   for (const PlannedFile& file : plan) out.files.push_back(file.name);
@@ -183,14 +184,14 @@ ExportedModel export_model(ShardedModel& model, const ExportOptions& options) {
     folder = std::make_unique<ExportFolder>(options.folder);
     files = std::make_unique<Files>(plan, folder->path());
   });
-  BufferPool pool(ranks.device());
+  BufferPool pool(shards.device());
   for (const auto& unit : model.units()) {
     for (const auto& segment : unit->segments()) {
       const UnitLayout& layout = segment->layout();
       const at::Tensor buffer =
           pool.tensor(layout.padded_numel(), segment->shard().options().dtype(exported_dtype(*segment, options)));
-      buffer.narrow(0, ranks.rank() * layout.chunk(), layout.chunk()).copy_(segment->shard());
-      ranks.all_gather_into(buffer, unit->name())->wait();
+      buffer.narrow(0, shards.rank() * layout.chunk(), layout.chunk()).copy_(segment->shard());
+      shards.all_gather_into(buffer, unit->name())->wait();
       on_rank_zero([&] { write_segment(*segment, buffer, *files); });
     }
   }

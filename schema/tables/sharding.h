@@ -8,8 +8,13 @@ namespace schema {
 
 enum class ActivationCheckpointing { kNone, kBlock, kAttention, kMlp };
 
+/// Over which ranks the parts of a model are spread, and when they are together.
+enum class Strategy { kFullShard, kShardGradOp, kZero1, kHybridShard, kNoShard };
+
 /// How the engine shards a model.
 struct Sharding {
+  Strategy strategy = Strategy::kFullShard;
+  std::int64_t shard_ranks = 0;  // of a group of kHybridShard; 0: the ranks of a node
   bool reshard_after_forward = false;
   bool prefetch = false;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;

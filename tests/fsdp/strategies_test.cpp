@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "checkpoint_fixture.h"
 #include "ranks.h"
 #include "small_model.h"
 #include "thread_ranks.h"
@@ -84,6 +85,20 @@ State trained(const Strategy& strategy, at::ScalarType reduce_dtype = at::kFloat
   return state;
 }
 
+/// The parameters after plain steps under kFullShard.
+State trained_plainly(int steps) {
+  State state;
+  std::mutex mutex;
+  run_thread_ranks(kRanks, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    for (int step = 0; step < steps; ++step) trainer.step(step);
+    auto mine = trainer.sharded.gather_full_state();
+    const std::lock_guard<std::mutex> lock(mutex);
+    state = std::move(mine);
+  });
+  return state;
+}
+
 TEST(Strategies, AreBitwiseEqual) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const State want = trained(kFullShard, dtype);
@@ -147,6 +162,39 @@ TEST(Strategies, SendTheBytesOfTheirFormula) {
           EXPECT_EQ(sent() - before, want) << strategy.name;
         },
         std::chrono::seconds(20), mesh_options);
+  }
+}
+
+class StrategyCheckpoints : public Checkpoint {};
+
+TEST_F(StrategyCheckpoints, OfOneStrategyContinueUnderEveryOther) {
+  const State want = trained_plainly(4);
+  for (const Strategy& from : {kFullShard, kHybrid, kNoShard}) {
+    const auto here = options();
+    std::filesystem::remove_all(here.folder);
+    run_ranks(
+        kRanks,
+        [&](fsdp::DeviceMesh& mesh) {
+          Trainer trainer(mesh, options_of(from));
+          for (int step = 0; step < 2; ++step) trainer.step(step);
+          fsdp::Checkpointer(trainer.sharded, *trainer.optimizer, here).save(state_of(2));
+        },
+        std::chrono::seconds(30), c10::kCPU, from.axes);
+    const std::size_t shards = from.axes.empty() ? kRanks : kRanks / static_cast<std::size_t>(from.axes[0].size);
+    EXPECT_EQ(names_in(step_path(2)).size(), shards + 1) << "replicas write nothing: " << from.name;
+    for (const Strategy& to : {kFullShard, kHybrid, kNoShard}) {
+      run_ranks(
+          kRanks,
+          [&](fsdp::DeviceMesh& mesh) {
+            Trainer trainer(mesh, options_of(to), 99);
+            const auto loaded = fsdp::Checkpointer(trainer.sharded, *trainer.optimizer, here).load_latest();
+            ASSERT_TRUE(loaded);
+            for (int step = 2; step < 4; ++step) trainer.step(step);
+            for (const auto& [name, tensor] : trainer.sharded.gather_full_state())
+              EXPECT_TRUE(at::equal(tensor, want.at(name))) << from.name << " to " << to.name << ": " << name;
+          },
+          std::chrono::seconds(30), c10::kCPU, to.axes);
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include "schema/recipes.h"
 #include "schema/tables/checkpoints.h"
 #include "schema/tables/llama.h"
+#include "schema/tables/sharding.h"
 #include "schema/tables/training.h"
 
 namespace schema {
@@ -111,6 +112,21 @@ TEST(Tables, AValueWithoutARowInThemIsAConflict) {
   EXPECT_EQ(conflicts[0].key, "model.num_experts");
   EXPECT_THAT(tables_of("causal_lm", "bert"), IsEmpty());
   EXPECT_THAT(tables_of("diffusion", "llama"), IsEmpty());
+}
+
+TEST(Sharding, GroupsAreOfTheHybridStrategyAndDivideTheRanks) {
+  const std::vector<const Table*> tables{&sharding()};
+  Values values;
+  values.set("fsdp.shard_ranks", std::int64_t{3});
+  fill_defaults(values, tables, 8);
+  auto conflicts = conflicts_of(values, tables, 8);
+  ASSERT_EQ(conflicts.size(), 1U);
+  EXPECT_EQ(conflicts[0].want, "want fsdp.strategy = \"hybrid_shard\" with it");
+  values.set("fsdp.strategy", std::string("hybrid_shard"));
+  conflicts = conflicts_of(values, tables, 8);
+  ASSERT_EQ(conflicts.size(), 1U);
+  EXPECT_EQ(conflicts[0].want, "want a divisor of the 8 ranks");
+  EXPECT_THAT(conflicts_of(values, tables, 9), IsEmpty());
 }
 
 TEST(BestCheckpoint, IsOfASeriesThatIsMeasuredOnHeldOutDataAndHasGoodValues) {

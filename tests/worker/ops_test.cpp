@@ -2,6 +2,7 @@
 // Method: LibTorch's own functions beside these.
 #include "models/ops.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>

@@ -19,6 +19,7 @@
 #include "train/schedule.h"
 #include "train/step_measures.h"
 #include "train/step_seed.h"
+#include "train/strategy.h"
 #include "trainer_ranks.h"
 
 namespace worker::testing {

@@ -36,6 +36,7 @@
 #include "train/skipped_steps.h"
 #include "train/step_measures.h"
 #include "train/step_seed.h"
+#include "train/strategy.h"
 
 namespace worker {
 namespace {
@@ -125,7 +126,7 @@ class Trainer::Run {
   void prepare() {
     split_ = split_batch(config_.train, environment_.world_size);
     recipe_ = make_recipe_(config_);
-    mesh_ = meet(environment_, reporter_);
+    mesh_ = meet(environment_, reporter_, mesh_axes(config_.fsdp, environment_));
     reporter_.section(Section::kData);
     load_data();
     check_same_on_all_ranks();

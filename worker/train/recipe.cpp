@@ -18,14 +18,6 @@ const std::map<std::string_view, Maker>& recipes() {
 
 }  // namespace
 
-fsdp::ShardOptions shard_options(const RunConfig& config) {
-  fsdp::ShardOptions options;
-  options.param_dtype = config.train.precision == schema::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
-  options.reshard_after_forward = config.fsdp.reshard_after_forward;
-  options.prefetch_depth = config.fsdp.prefetch ? 1 : 0;
-  return options;
-}
-
 std::unique_ptr<Recipe> make_recipe(const RunConfig& config) {
   const auto found = recipes().find(config.recipe);
   if (found != recipes().end()) return found->second(config);

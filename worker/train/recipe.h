@@ -63,9 +63,6 @@ class Recipe {
   virtual at::Tensor loss(const std::vector<std::int64_t>& samples) = 0;
 };
 
-/// The engine's options for the run's units, from "train.precision" and "fsdp".
-fsdp::ShardOptions shard_options(const RunConfig& config);
-
 using MakeRecipe = std::function<std::unique_ptr<Recipe>(const RunConfig&)>;
 
 /// The recipe that the run names. `config` must outlive it. Throws UsageError listing the existing recipes.

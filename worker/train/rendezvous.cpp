@@ -40,8 +40,10 @@ void check_same_device(c10d::Store& store, const std::string& prefix, int rank, 
 
 }  // namespace
 
-std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Reporter& reporter) {
+std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Reporter& reporter,
+                                       const std::vector<fsdp::MeshAxis>& axes) {
   fsdp::MeshOptions options;
+  options.axes = axes;
   options.device = fsdp::device_of_rank(environment.local_rank);
   if (environment.world_size == 1) return std::make_unique<fsdp::DeviceMesh>(nullptr, 0, 1, options);
   c10::intrusive_ptr<c10d::Store> store;

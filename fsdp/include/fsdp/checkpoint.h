@@ -24,7 +24,7 @@ namespace fsdp {
 //
 // [Note: commit] A save goes through these steps:
 //   1. Rank 0 asks may_write.
-//   2. Every rank writes and fsyncs its file.
+//   2. Every rank writes and fsyncs its file. Along "replicate" ranks hold the same, so the first one of them writes.
 //   3. Rank 0 writes and fsyncs the manifest, after all ranks have done step 2.
 //   4. Rank 0 asks may_commit, renames the temporary folder, asks may_write once more, and fsyncs the parent folder.
 // A crash at any point leaves the earlier checkpoints as they were. A process may be frozen between any two steps and
@@ -81,7 +81,7 @@ struct CheckpointState {
   std::int64_t step = 0;
   /// Any JSON, such as scheduler and data position. The value of rank 0 is saved.
   Json extra;
-  /// Small tensors that differ by rank, such as {"random_state", random_state()}.
+  /// Small tensors that differ by rank along "shard", such as {"random_state", random_state()}.
   std::map<std::string, at::Tensor> rank_tensors;
 };
 
@@ -89,7 +89,7 @@ struct CheckpointState {
 struct CheckpointInfo {
   std::filesystem::path path;
   std::int64_t step = 0;
-  int world_size = 0;
+  int world_size = 0;  // ranks along "shard", one file each
   std::int64_t attempt = 0;
   std::int64_t bytes = 0;  // of all files but the manifest
   Json manifest;
@@ -118,8 +118,7 @@ struct SavedCheckpoint {
 struct LoadedCheckpoint {
   CheckpointState state;
   std::filesystem::path path;
-  /// World size of the run that wrote the checkpoint. rank_tensors are filled only when this run has the same world
-  /// size.
+  /// Ranks along "shard" in the run that wrote the checkpoint. rank_tensors are filled only when this run has as many.
   int world_size = 0;
   /// Newer checkpoints that were passed over, with reasons.
   std::vector<std::string> ignored;

@@ -1,0 +1,84 @@
+// Goal: fsdp.strategy reaches mesh and units, and changes traffic but not the training.
+// Method: the trainer on four ranks, and the functions that read the keys.
+#include "train/strategy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "rank/errors.h"
+#include "train/step_measures.h"
+#include "trainer_ranks.h"
+
+namespace worker::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Trained {
+  std::vector<double> losses;
+  std::int64_t bytes = 0;
+};
+
+/// Five steps of four ranks of which the third is continued from a checkpoint.
+Trained trained(const std::string& fsdp) {
+  const TemporaryFolder folder;
+  Trained out;
+  for (const int steps : {3, 5}) {
+    std::vector<Listener> ranks(4);
+    train(run_of(folder, R"(,"batch_size":8,"micro_batch_size":1,"steps":)" + std::to_string(steps), fsdp), ranks);
+    for (const auto& step : ranks[0].steps) out.losses.push_back(value_of(step.values, "loss").value_or(-1));
+    out.bytes = ranks[0].steps.back().bytes_communicated;
+  }
+  return out;
+}
+
+TEST(Strategy, ChangesTrafficAndNotTheTraining) {
+  const auto full = trained("");
+  ASSERT_EQ(full.losses.size(), 5u);
+  const std::vector<std::string> others{R"(,"strategy":"shard_grad_op")", R"(,"strategy":"zero1")",
+                                        R"(,"strategy":"hybrid_shard","shard_ranks":2)", R"(,"strategy":"no_shard")"};
+  std::int64_t before = full.bytes;
+  for (const auto& fsdp : others) {
+    const auto other = trained(fsdp);
+    ASSERT_EQ(other.losses.size(), full.losses.size()) << fsdp;
+    for (std::size_t i = 0; i < full.losses.size(); ++i) {
+      EXPECT_LE(std::abs(other.losses[i] - full.losses[i]), 1e-6 * full.losses[i]) << fsdp << " step " << i;
+    }
+    EXPECT_LT(other.bytes, before) << fsdp << " sends less than the one before";
+    before = fsdp.find("zero1") == std::string::npos ? other.bytes : full.bytes;
+  }
+}
+
+schema::Sharding hybrid(std::int64_t shard_ranks) {
+  schema::Sharding sharding;
+  sharding.strategy = schema::Strategy::kHybridShard;
+  sharding.shard_ranks = shard_ranks;
+  return sharding;
+}
+
+std::string axes_text(const schema::Sharding& sharding, int world_size, int local_world_size) {
+  RankEnvironment environment;
+  environment.world_size = world_size;
+  environment.local_world_size = local_world_size;
+  std::string text;
+  try {
+    for (const auto& axis : mesh_axes(sharding, environment)) text += axis.name + " " + std::to_string(axis.size) + " ";
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return text;
+}
+
+TEST(Strategy, HybridGroupsTheRanksOfANodeUnlessToldOtherwise) {
+  EXPECT_EQ(axes_text(hybrid(0), 8, 4), "replicate 2 shard 4 ");
+  EXPECT_EQ(axes_text(hybrid(2), 8, 4), "replicate 4 shard 2 ");
+  EXPECT_EQ(axes_text({}, 8, 4), "");
+  EXPECT_THAT(axes_text(hybrid(3), 8, 4), HasSubstr("fsdp.shard_ranks \"3\": want a divisor of the 8 ranks"));
+  EXPECT_THAT(axes_text(hybrid(0), 6, 4),
+              HasSubstr("the 6 ranks are no multiple of the 4 on this node; set fsdp.shard_ranks to a divisor of 6"));
+}
+
+}  // namespace
+}  // namespace worker::testing

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <vector>
+
+#include "fsdp/device_mesh.h"
+#include "fsdp/unit.h"
+#include "rank/environment.h"
+#include "train/config.h"
+
+namespace worker {
+
+/// The axes along which "fsdp.strategy" spreads the ranks of an attempt. Throws UsageError where the ranks do not
+/// divide into groups, naming key, value and remedy.
+std::vector<fsdp::MeshAxis> mesh_axes(const schema::Sharding& sharding, const RankEnvironment& environment);
+
+/// The engine's options for the run's units, from "train.precision" and "fsdp".
+fsdp::ShardOptions shard_options(const RunConfig& config);
+
+}  // namespace worker
