@@ -96,6 +96,9 @@ void expect_exported(const std::filesystem::path& folder) {
 }
 
 TEST(MemoryLimit, EightRanksLoadAndExportAModelFourTimesAsLargeAsTheirAllowance) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer needs more address space than the limit of this test";
+#endif
   const TemporaryFolder folder;
   write_model(folder.path());
   EXPECT_THAT(run("whole", 1, kAllowance, folder.path()), Each(kOutOfMemory)) << "the limit limits";
