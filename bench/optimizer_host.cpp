@@ -61,6 +61,9 @@ class SilentTransport : public fsdp::Transport {
     output.copy_(input.narrow(0, 0, output.numel()));
     return std::make_unique<Idle>();
   }
+  std::unique_ptr<fsdp::Pending> start_all_reduce(const at::Tensor&, std::string_view) override {
+    return std::make_unique<Idle>();
+  }
   void all_reduce(at::Tensor&, fsdp::Reduction) override {}
   void broadcast(at::Tensor&, int) override {}
   void barrier() override {}
@@ -81,7 +84,7 @@ int main(int count, char** arguments) {
   }
   const int world_size = std::atoi(arguments[1]), rank = std::atoi(arguments[2]);
   at::set_num_threads(1);
-  fsdp::DeviceMesh mesh(rank, world_size, world_size > 1 ? std::make_unique<SilentTransport>() : nullptr);
+  fsdp::DeviceMesh mesh(rank, world_size, [](const fsdp::MeshGroup&) { return std::make_unique<SilentTransport>(); });
   const auto model = std::make_shared<Model>();
   fsdp::ShardedModel sharded(model, mesh);
   for (const auto& layer : model->layers) sharded.fully_shard(layer);
