@@ -72,6 +72,7 @@ std::string other_value(const Key& key) {
   if (key.name == "train.min_learning_rate") return "0.0001";
   if (key.name == "data.sequence_length") return "64";
   if (key.name == "model.max_position_embeddings") return "4096";
+  if (key.name == "fsdp.shard_ranks") return "1";  // of one rank
   if (key.name == "checkpoint.best") return "\"validation/loss\"";
   switch (key.kind) {
     case Kind::kFlag:
@@ -129,6 +130,7 @@ std::pair<std::string, std::string> companion_of(std::string_view key) {
   if (key == "data.path") return {"source", "folder"};
   if (key == "train.step_size" || key == "train.gamma") return {"schedule", "step"};
   if (key == "train.final_weight_decay") return {"weight_decay_schedule", "cosine"};
+  if (key == "fsdp.shard_ranks") return {"strategy", "hybrid_shard"};
   for (const char* of_sgd : {"train.momentum", "train.dampening", "train.nesterov"})
     if (key == of_sgd) return {"optimizer", "sgd"};
   return {};

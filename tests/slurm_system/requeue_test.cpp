@@ -83,7 +83,7 @@ TEST_F(SlurmRequeue, OneJobComesThroughARequeueAPreemptionALostSlurmstepdAndATim
   }
   // Each costs its own budget, and a requeue none: it is nobody's fault.
   const auto events = stage().events(job);
-  for (const char* budget : {"preemption 1 of 1000", "1 of 10)", "1 of 3)"}) EXPECT_THAT(events, HasSubstr(budget));
+  for (const char* budget : {"preemption 1 of 1000", "1 of 10", "1 of 3"}) EXPECT_THAT(events, HasSubstr(budget));
   EXPECT_THAT(events, testing::Not(HasSubstr("2 of "))) << events;
   stage().expect_model_of_calm_run(job, what);
   // Slurm's own second runs are nobody's: they were cancelled, or left at once.
