@@ -1,7 +1,8 @@
 """The report file of a rank: JSON lines that muster reads beside the program. docs/report.md is the contract.
 
 A thread writes the lines, so that a full or frozen disk never blocks the training. To wake a thread costs a step up to a
-tenth of a millisecond where the other cores sleep, so lines of steps wait until the thread looks by itself.
+tenth of a millisecond where the other cores sleep, so lines of steps wait until the thread looks by itself. The thread
+turns them into text, too: a step costs the training no more than a place in a queue.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Deque, Dict, Optional
+from typing import Any, Deque, Dict, Optional, Union
 
 MOST_LINE_BYTES = 64 * 1024  # with its newline; muster ignores a longer line
-MOST_WAITING_BYTES = 16 * 1024 * 1024  # of lines that the disk has not taken; beyond, the oldest are lost and counted
+# Of lines that the disk has not taken. Beyond, the oldest are lost and counted. Lines of steps are no text yet, so their
+# bytes are not known.
+MOST_WAITING_LINES = 65536
+MOST_WAITING_BYTES = 16 * 1024 * 1024
 RETRY_SECONDS = 1.0
 LOOK_SECONDS = 0.1  # between two looks for lines that may wait
 IDLE_LOOKS = 20  # without a line; after them the thread sleeps until a line comes
@@ -34,8 +38,8 @@ class ReportFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._waiting: Deque[bytes] = collections.deque()
-        self._waiting_bytes = 0
+        self._waiting: Deque[Union[bytes, Dict[str, Any]]] = collections.deque()
+        self._waiting_bytes = 0  # of those that are text
         self._lost = 0
         self._news = threading.Condition()
         self._closed = False
@@ -49,25 +53,48 @@ class ReportFile:
         atexit.register(self.close)
 
     def write(self, line: Dict[str, Any], may_wait: bool = False) -> None:
-        """Takes a line. It is written at once, after all earlier ones; one that may wait, within LOOK_SECONDS. A line over
-        64 KiB is left out, with a warning."""
-        if os.getpid() != self._pid:
+        """Takes a line. It is written at once, after all earlier ones. One that may wait is written within LOOK_SECONDS; it
+        holds numbers alone and belongs to the file from now on. A line over 64 KiB is left out, with a warning."""
+        if self._closed or os.getpid() != self._pid:
             return
-        data = _dumps(line).encode(errors="replace") + b"\n"  # a lone surrogate is no UTF-8
-        if len(data) > MOST_LINE_BYTES:
-            self._warn(f"a line of {len(data)} bytes is over the limit of {MOST_LINE_BYTES} bytes and was left out: "
-                       f"{data[:60].decode(errors='replace')}...")
+        if may_wait:
+            self._waiting.append(line)  # in one step, so without the lock
+            if self._idle_looks >= IDLE_LOOKS or len(self._waiting) > MOST_WAITING_LINES:
+                with self._news:
+                    self._forget_the_oldest()
+                    self._news.notify_all()
+            return
+        data = self._encode(line)
+        if data is None:
             return
         with self._news:
             if self._closed:
                 return
             self._waiting.append(data)
             self._waiting_bytes += len(data)
-            while self._waiting_bytes > MOST_WAITING_BYTES:
-                self._waiting_bytes -= len(self._waiting.popleft())
-                self._lost += 1
-            if not may_wait or self._idle_looks >= IDLE_LOOKS:
-                self._news.notify_all()
+            self._forget_the_oldest()
+            self._news.notify_all()
+
+    def _encode(self, line: Dict[str, Any]) -> Optional[bytes]:
+        data = _dumps(line).encode(errors="replace") + b"\n"  # a lone surrogate is no UTF-8
+        if len(data) <= MOST_LINE_BYTES:
+            return data
+        self._warn(f"a line of {len(data)} bytes is over the limit of {MOST_LINE_BYTES} bytes and was left out: "
+                   f"{data[:60].decode(errors='replace')}...")
+        return None
+
+    def _take(self) -> Union[bytes, Dict[str, Any]]:
+        """The oldest line. Needs the lock."""
+        line = self._waiting.popleft()
+        if isinstance(line, bytes):
+            self._waiting_bytes -= len(line)
+        return line
+
+    def _forget_the_oldest(self) -> None:
+        """Needs the lock."""
+        while self._waiting_bytes > MOST_WAITING_BYTES or len(self._waiting) > MOST_WAITING_LINES:
+            self._take()
+            self._lost += 1
 
     @property
     def lost(self) -> int:
@@ -115,11 +142,12 @@ class ReportFile:
                     self._news.wait(LOOK_SECONDS if self._idle_looks < IDLE_LOOKS else None)
                     self._idle_looks += 1
                 self._idle_looks = 0
-                line = self._waiting.popleft()
-                self._waiting_bytes -= len(line)
+                line = self._take()
                 self._is_writing = True
             try:
-                self._write_whole(line)
+                data = line if isinstance(line, bytes) else self._encode(line)
+                if data is not None:
+                    self._write_whole(data)
             finally:
                 with self._news:
                     self._is_writing = False

@@ -85,7 +85,8 @@ class Run:
             return
         now = time.time()
         if self._last is not None and step > self._last[0]:
-            line["step_ms"] = round(max(0.0, now - self._last[1] - self._apart) * 1000 / (step - self._last[0]), 3)
+            took = max(0.0, now - self._last[1] - self._apart)
+            line["step_ms"] = int(took * 1e6 / (step - self._last[0])) / 1000
         self._last = (step, now)
         self._apart = 0.0
         line["at_ms"] = int(now * 1000)

@@ -238,12 +238,17 @@ class Disk(unittest.TestCase):
         os.mkfifo(self.program.report)
         self.program.run("""
             from muster import _report
+            _report.MOST_WAITING_LINES = 200
             _report.MOST_WAITING_BYTES = 10_000
             run = muster.init()
-            for step in range(1000): run.log(step, loss=1.0)
             report = run._report
-            assert report.lost > 500 and sum(map(len, report._waiting)) <= 10_000
-            assert b'"step":999' in report._waiting[-1]
+            for step in range(1000): run.log(step, loss=1.0)
+            assert 700 < report.lost < 900 and len(report._waiting) <= 200, (report.lost, len(report._waiting))
+            assert report._waiting[-1]["step"] == 999
+            for number in range(1000): report.write({"status": f"{number:0100}"})
+            texts = [line for line in report._waiting if isinstance(line, bytes)]
+            assert sum(map(len, texts)) <= 10_000 and report.lost > 1700, report.lost
+            assert b'999"' in report._waiting[-1]
         """)
 
 
