@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from typing import Any, Dict, Optional
 
 from transformers import TrainerCallback
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from ._files import newest
@@ -18,8 +20,19 @@ from ._run import RESERVED, Run, init
 
 
 def newest_checkpoint(output_dir: str) -> Optional[str]:
-    """The newest checkpoint of a Trainer in its output folder; None: there is none."""
-    return newest(output_dir, PREFIX_CHECKPOINT_DIR + r"-(\d+)")
+    """The newest whole checkpoint of a Trainer in its output folder; None: there is none. A Trainer that is killed while
+    it saves leaves a folder without its last file."""
+    return newest(output_dir, PREFIX_CHECKPOINT_DIR + r"-(\d+)", _is_whole)
+
+
+def _is_whole(checkpoint: str) -> bool:
+    """The Trainer writes this file last."""
+    try:
+        with open(os.path.join(checkpoint, TRAINER_STATE_NAME), encoding="utf-8") as file:
+            json.load(file)
+        return True
+    except (OSError, ValueError):
+        return False
 
 
 class Callback(TrainerCallback):

@@ -11,6 +11,7 @@ import pathlib
 import re
 import signal
 import sys
+import tempfile
 import unittest
 from unittest import mock
 
@@ -111,6 +112,17 @@ class Trainers(unittest.TestCase):
         begun, losses = self.check_resumed(job, saved, 2000)
         self.assertEqual(begun % 100, 0, "a checkpoint of its own rhythm")
         self.check_curve(job, losses, begun, 2)
+
+    def test_a_checkpoint_of_a_killed_trainer_is_passed_over(self):
+        import muster.hf
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIsNone(muster.hf.newest_checkpoint(folder))
+            for step, state in ((20, "{}"), (100, "{}"), (120, '{"log_his'), (140, None)):
+                checkpoint = pathlib.Path(folder) / f"checkpoint-{step}"
+                checkpoint.mkdir()
+                if state is not None:
+                    (checkpoint / "trainer_state.json").write_text(state)
+            self.assertEqual(muster.hf.newest_checkpoint(folder), f"{folder}/checkpoint-100")
 
     def test_the_trainer_of_transformers(self):
         job = self.submit("hf_trainer", "--env", "STEPS=400")
