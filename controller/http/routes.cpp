@@ -75,6 +75,7 @@ std::vector<std::string> names_of(std::string_view list) {
 }  // namespace
 
 std::optional<Response> refuse_parameters(const Route& route, const Request& request) {
+  if (request.query.empty()) return std::nullopt;
   const auto names = names_of(route.parameters);
   for (const auto& [name, value] : request.query) {
     if (std::ranges::find(names, name) != names.end()) continue;

@@ -38,33 +38,38 @@ JobSpec without_wishes(const JobSpec& spec) {
   return plain;
 }
 
-/// "liveness.hung_after has", "checkpoint.keep, checkpoint.best have": those of the keys that the spec sets to another
-/// value than `plain`; empty: there are none.
-std::string asked_for(const JobSpec& spec, const JobSpec& plain, std::span<const char* const> keys) {
-  std::string found;
-  for (const char* key : keys) {
-    const auto value = get(spec, *find_key(key));
-    if (value && value != get(plain, *find_key(key))) found += (found.empty() ? "" : ", ") + std::string(key);
-  }
-  if (found.empty()) return found;
-  return found + (found.find(',') == std::string::npos ? " has" : " have");
+/// "liveness.hung_after has", "checkpoint.keep, checkpoint.best have"; empty: there are no names.
+std::string with_verb(const std::vector<std::string>& names) {
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+  return names.empty() ? text : text + (names.size() == 1 ? " has" : " have");
 }
 
-/// "slurm.partition, slurm.options.mail-type have": what the spec asks of Slurm.
+/// Those of the keys that the spec sets to another value than `plain`, as with_verb() has it.
+std::string asked_for(const JobSpec& spec, const JobSpec& plain, std::span<const char* const> keys) {
+  std::vector<std::string> found;
+  for (const char* key : keys) {
+    const auto value = get(spec, *find_key(key));
+    if (value && value != get(plain, *find_key(key))) found.emplace_back(key);
+  }
+  return with_verb(found);
+}
+
+/// What the spec asks of Slurm, as with_verb() has it.
 std::string asked_of_slurm(const JobSpec& spec) {
-  std::string found;
-  const auto add = [&](const std::string& name) { found += (found.empty() ? "" : ", ") + name; };
+  std::vector<std::string> found;
   for (const auto& key : job_keys()) {
     // The number of elements that run at once holds anywhere.
     if (table_of(key.name) != "slurm" || key.name == "slurm.array_parallelism") continue;
     if (key.kind == Kind::kOptions) {
-      for (const auto& [name, value] : sorted(texts_by_name(spec, key))) add(std::string(key.name) + "." + name);
+      for (const auto& [name, value] : sorted(texts_by_name(spec, key))) {
+        found.push_back(std::string(key.name) + "." + name);
+      }
     } else if (is_plain(key) ? get(spec, key).has_value() : !texts_of(spec, key).empty()) {
-      add(std::string(key.name));
+      found.emplace_back(key.name);
     }
   }
-  if (found.empty()) return found;
-  return found + (found.find(',') == std::string::npos ? " has" : " have");
+  return with_verb(found);
 }
 
 }  // namespace
