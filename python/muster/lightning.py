@@ -10,6 +10,7 @@ With Environment, Lightning does not requeue a Slurm job by itself: muster does.
 from __future__ import annotations
 
 import os
+import zipfile
 from typing import Any, Optional
 
 try:
@@ -93,8 +94,10 @@ class Callback(_Callback):
         return os.path.join(self._folder or os.environ.get("MUSTER_CHECKPOINT_FOLDER") or os.getcwd(), "lightning")
 
     def newest_checkpoint(self) -> Optional[str]:
-        """The checkpoint of the last stop, for fit(ckpt_path=...); None: there is none."""
-        return newest(self.folder, r"step-(\d+)\.ckpt")
+        """The newest whole checkpoint in the folder, for fit(ckpt_path=...); None: there is none. Lightning moves a file
+        into the folder, and copies it when the folder is on another disk than the temporary files. A trainer that is
+        killed then leaves a part of the file."""
+        return newest(self.folder, r"step-(\d+)\.ckpt", zipfile.is_zipfile)
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
         steps = trainer.estimated_stepping_batches
