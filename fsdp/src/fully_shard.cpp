@@ -89,8 +89,28 @@ std::shared_ptr<Unit> ShardedModel::fully_shard(const std::shared_ptr<torch::nn:
     for (const at::Tensor& tensor : tensors) from_rank_zero(tensor.detach());
     for (const at::Tensor& buffer : module->buffers()) from_rank_zero(buffer.detach());
   }
+  cast_buffers(*module, name, options.precision.buffer_dtype);
   units_.push_back(std::make_shared<Unit>(name, std::move(infos), std::move(tensors), schedule_, options));
   return units_.back();
+}
+
+void ShardedModel::cast_buffers(const torch::nn::Module& module, const std::string& unit,
+                                std::optional<at::ScalarType> dtype) const {
+  if (!dtype) return;
+  TORCH_CHECK(*dtype == at::kFloat || *dtype == at::kBFloat16 || *dtype == at::kHalf, "unit ", unit,
+              ": buffer_dtype must be float32, bfloat16 or float16, got ", *dtype);
+  const std::string prefix = unit == "root" ? "" : unit + ".";
+  const auto is_of_earlier_unit = [this](const std::string& buffer) {
+    return std::any_of(units_.begin(), units_.end(),
+                       [&](const auto& earlier) { return buffer.starts_with(earlier->name() + "."); });
+  };
+  const at::NoGradGuard no_grad;
+  for (const auto& item : module.named_buffers()) {
+    at::Tensor buffer = item.value();
+    if (!buffer.is_floating_point() || is_of_earlier_unit(prefix + item.key())) continue;
+    // The module's members and its dictionary hold this very TensorImpl.
+    buffer.set_data(buffer.detach().to(*dtype));
+  }
 }
 
 std::int64_t ShardedModel::parameter_count() const {

@@ -23,6 +23,8 @@ Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> para
       communicator_(communicator),
       replicas_(replicas),
       whose_(std::move(whose)),
+      divide_(divide_factors(key.reduce_dtype, communicator.world_size() * (replicas ? replicas->world_size() : 1),
+                             key.gradient_divide_factor)),
       used_here_(parameters_.size()),
       used_anywhere_(parameters_.size()) {
   const auto on_device = at::TensorOptions().device(communicator.device());
@@ -41,7 +43,7 @@ bool Segment::shard_is_parameter() const {
 }
 
 bool Segment::gradient_shard_is_buffer() const {
-  return layout_.world_size() == 1 && replicas_ == nullptr && key_.reduce_dtype == at::kFloat;
+  return layout_.world_size() == 1 && replicas_ == nullptr && key_.reduce_dtype == at::kFloat && divide_.after == 1;
 }
 
 at::Tensor& Segment::state(const std::string& name) {
@@ -142,6 +144,7 @@ void Segment::start_reduce(BufferPool& scratch) {
   } else {
     reduced_ = scratch.tensor(layout_.chunk(), gradients_.options());
   }
+  if (divide_.before != 1) gradients_.div_(divide_.before);
   reducing_ = communicator_.reduce_scatter(gradients_, reduced_, whose_);
 }
 
@@ -157,13 +160,14 @@ void Segment::finish_reduce() {
   if (!is_reducing()) return;
   add_replicas();
   if (const std::unique_ptr<Pending> adding = std::move(adding_replicas_)) adding->wait();
-  const int ranks = layout_.world_size() * (replicas_ == nullptr ? 1 : replicas_->world_size());
   if (gradient_shard_.defined()) {
-    gradient_shard_.add_(reduced_.to(at::kFloat).div_(ranks));
+    at::Tensor more = reduced_.to(at::kFloat);
+    if (divide_.after != 1) more.div_(divide_.after);
+    gradient_shard_.add_(more);
   } else {
     gradient_shard_ = gradient_shard_memory_;
     if (!reduced_.is_same(gradient_shard_)) gradient_shard_.copy_(reduced_);
-    if (ranks > 1) gradient_shard_.div_(ranks);
+    if (divide_.after != 1) gradient_shard_.div_(divide_.after);
   }
   if (reduced_.is_same(gradients_)) free_gradients();
   reduced_ = at::Tensor();

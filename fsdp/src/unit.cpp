@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 
@@ -14,6 +15,15 @@
 #include "schedule.h"
 
 namespace fsdp {
+namespace {
+
+/// Casts the floating-point tensors among these. Autograd records it.
+void cast(std::vector<at::Tensor>& tensors, at::ScalarType dtype) {
+  for (at::Tensor& tensor : tensors)
+    if (tensor.defined() && tensor.is_floating_point()) tensor = tensor.to(dtype);
+}
+
+}  // namespace
 
 /// A whole parameter on its way into a segment, with the states that belong to it.
 struct Unit::Whole {
@@ -35,6 +45,12 @@ Unit::Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::T
   const bool keeps = stays || !options_.reshard_after_backward;
   gathered_pool_ = keeps ? std::make_shared<BufferPool>(device) : schedule_->gathered_pool();
   gradient_pool_ = stays ? std::make_shared<BufferPool>(device) : schedule_->gradient_pool();
+  const double divisor = options_.precision.gradient_divide_factor.value_or(1);
+  TORCH_CHECK(divisor > 0 && std::isfinite(divisor), "unit ", name_, ": gradient_divide_factor ", divisor,
+              ": want a finite number above 0");
+  const at::ScalarType output = options_.precision.output_dtype.value_or(at::kFloat);
+  TORCH_CHECK(output == at::kFloat || output == at::kBFloat16 || output == at::kHalf, "unit ", name_,
+              ": output_dtype must be float32, bfloat16 or float16, got ", output);
   for (const int depth : {options_.prefetch_depth, options_.backward_prefetch_depth.value_or(0)})
     TORCH_CHECK(depth >= 0, "unit ", name_, ": prefetch_depth ", depth, ": want 0 or more");
   TORCH_CHECK(parameters_.size() == infos_.size(), "unit ", name_, ": ", infos_.size(), " places for ",
@@ -56,12 +72,14 @@ Unit::~Unit() {
 
 SegmentKey Unit::key_of(std::size_t parameter, bool has_master) const {
   const bool trainable = parameters_[parameter].requires_grad();
+  const Precision& precision = options_.precision;
   const at::ScalarType dtype =
-      options_.param_dtype_of ? options_.param_dtype_of(infos_[parameter]) : options_.param_dtype;
-  for (const at::ScalarType type : {dtype, options_.reduce_dtype})
-    TORCH_CHECK(type == at::kFloat || type == at::kBFloat16, "unit ", name_, ": parameter ", infos_[parameter].name,
-                ": param_dtype and reduce_dtype must be float32 or bfloat16, got ", type);
-  return {trainable, trainable || has_master, dtype, options_.reduce_dtype};
+      precision.param_dtype_of ? precision.param_dtype_of(infos_[parameter]) : precision.param_dtype;
+  for (const at::ScalarType type : {dtype, precision.reduce_dtype})
+    TORCH_CHECK(type == at::kFloat || type == at::kBFloat16 || type == at::kHalf, "unit ", name_, ": parameter ",
+                infos_[parameter].name, ": param_dtype and reduce_dtype must be float32, bfloat16 or float16, got ",
+                type);
+  return {trainable, trainable || has_master, dtype, precision.reduce_dtype, precision.gradient_divide_factor};
 }
 
 void Unit::make_segments(const std::vector<Whole>& values) {
@@ -162,7 +180,7 @@ std::vector<at::Tensor> Unit::run_list(std::vector<at::Tensor> inputs,
   const bool recompute = torch::autograd::get_current_graph_task_id() != -1;
   if (running_ == 1 && !in_backward_ && !recompute) follow_requires_grad();
   gather_with(schedule_->enter_forward(*this));
-  cast(inputs);
+  if (options_.precision.cast_inputs) cast(inputs, options_.precision.param_dtype);
   c10::intrusive_ptr<RecordedRun> recorded;
   if (at::GradMode::is_enabled()) {
     recorded = c10::make_intrusive<RecordedRun>(shared_from_this(), parameter_version_);
@@ -170,6 +188,7 @@ std::vector<at::Tensor> Unit::run_list(std::vector<at::Tensor> inputs,
   }
   std::vector<at::Tensor> outputs = forward(std::move(inputs));
   check_outputs(outputs);
+  if (options_.precision.output_dtype) cast(outputs, *options_.precision.output_dtype);
   bool backward_will_come = false;
   if (recorded)
     for (const at::Tensor& output : outputs) backward_will_come |= RecordedRun::hook_output(recorded, output);
@@ -180,12 +199,6 @@ std::vector<at::Tensor> Unit::run_list(std::vector<at::Tensor> inputs,
       (!backward_will_come || (options_.reshard_after_forward && !recompute)))
     reshard();
   return outputs;
-}
-
-void Unit::cast(std::vector<at::Tensor>& inputs) const {
-  if (!options_.cast_inputs) return;
-  for (at::Tensor& input : inputs)
-    if (input.defined() && input.is_floating_point()) input = input.to(options_.param_dtype);
 }
 
 void Unit::check_outputs(const std::vector<at::Tensor>& outputs) const {

@@ -36,7 +36,7 @@ TEST_F(Checkpoint, ResumeBitForBit) {
     SCOPED_TRACE(c10::toString(dtype));
     fs::remove_all(options().folder);
     fsdp::ShardOptions sharding;
-    sharding.param_dtype = dtype;
+    sharding.precision.param_dtype = dtype;
 
     std::vector<double> losses;
     std::map<std::string, at::Tensor> uninterrupted;

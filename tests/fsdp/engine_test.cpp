@@ -165,7 +165,7 @@ TEST(EveryWorldSize, TrainInBf16WithFp32MastersAndReduction) {
     run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
       MixedReference reference([](const at::Tensor&) { return at::kBFloat16; });
       fsdp::ShardOptions options;
-      options.param_dtype = at::kBFloat16;
+      options.precision.param_dtype = at::kBFloat16;
       Trainer trainer(mesh, options);
       EXPECT_EQ(trainer.model->blocks[0]->up.scalar_type(), at::kBFloat16);
       for (int step = 0; step < kSteps; ++step)
@@ -189,7 +189,7 @@ TEST(Reduction, MayTravelInBf16) {
   for (const int world_size : {1, 3})
     run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
       fsdp::ShardOptions options;
-      options.reduce_dtype = at::kBFloat16;
+      options.precision.reduce_dtype = at::kBFloat16;
       Trainer trainer(mesh, options);
       trainer.accumulate(tokens_of(0));
       EXPECT_EQ(trainable_part(*trainer.sharded.units()[0]).gradient_shard().scalar_type(), at::kFloat);

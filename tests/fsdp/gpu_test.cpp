@@ -58,7 +58,7 @@ TEST_F(Gpu, OneRankTrainsLikeTheUnshardedModel) {
 TEST_F(Gpu, ABatchInBf16IsLearnt) {
   run_gpu_ranks(1, [](fsdp::DeviceMesh& mesh) {
     fsdp::ShardOptions options;
-    options.param_dtype = at::kBFloat16;
+    options.precision.param_dtype = at::kBFloat16;
     Trainer trainer(mesh, options);
     const double first = trainer.step(0);
     for (int step = 1; step < kSteps; ++step) trainer.step(0);

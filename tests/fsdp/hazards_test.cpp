@@ -163,7 +163,7 @@ TEST(Hazard, AModelRunsOnAfterItsShardedModelAndMeshAreGone) {
     {
       fsdp::ShardedModel sharded(model, *own_mesh);
       fsdp::ShardOptions options;
-      options.param_dtype = at::kBFloat16;
+      options.precision.param_dtype = at::kBFloat16;
       model->wrap = wrapper(sharded.fully_shard(model, options));
     }
     own_mesh.reset();

@@ -66,7 +66,7 @@ TEST(Recompute, IsBitwiseEqualWithTheSameCollectives) {
 
 TEST(Recompute, IsBitwiseEqualWithAccumulationAndInBf16) {
   fsdp::ShardOptions options;
-  options.param_dtype = at::kBFloat16;
+  options.precision.param_dtype = at::kBFloat16;
   run_thread_ranks(2, [&](fsdp::DeviceMesh& mesh) {
     Trainer plain(mesh, options);
     Recomputing recomputed(mesh, 1, options);

@@ -38,7 +38,7 @@ TEST(Segments, AFrozenParameterCostsItsValuesAlone) {
       const auto model = std::make_shared<Adapted>();
       fsdp::ShardedModel sharded(model, mesh);
       fsdp::ShardOptions options;
-      options.param_dtype = at::kBFloat16;
+      options.precision.param_dtype = at::kBFloat16;
       options.sync_module_states = true;
       const auto unit = sharded.fully_shard(model, options);
       model->wrap = wrapper(unit);
@@ -169,8 +169,8 @@ TEST(EveryWorldSize, MixDtypesInOneUnit) {
   for (const int world_size : kWorldSizes) {
     run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
       fsdp::ShardOptions options;
-      options.param_dtype = at::kBFloat16;
-      options.param_dtype_of = [](const fsdp::ParameterInfo& info) {
+      options.precision.param_dtype = at::kBFloat16;
+      options.precision.param_dtype_of = [](const fsdp::ParameterInfo& info) {
         return info.shape.size() < 2 ? at::kFloat : at::kBFloat16;
       };
       Trainer trainer(mesh, options);
@@ -212,8 +212,8 @@ TEST(EveryWorldSize, TrainMixedDtypesOfOneUnitLikePlainAutograd) {
   for (const int world_size : kWorldSizes) {
     run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
       fsdp::ShardOptions options;
-      options.param_dtype = at::kBFloat16;
-      options.param_dtype_of = [&](const fsdp::ParameterInfo& info) {
+      options.precision.param_dtype = at::kBFloat16;
+      options.precision.param_dtype_of = [&](const fsdp::ParameterInfo& info) {
         return dtype_of(static_cast<std::int64_t>(info.shape.size()));
       };
       Trainer trainer(mesh, options);
@@ -234,7 +234,7 @@ TEST(Segments, ComeBackFromACheckpointAtAnotherWorldSize) {
   fsdp::CheckpointOptions where;
   where.folder = folder.path() / "checkpoints";
   fsdp::ShardOptions options;
-  options.param_dtype = at::kBFloat16;
+  options.precision.param_dtype = at::kBFloat16;
   std::map<std::string, at::Tensor> saved;
   run_ranks(3, [&](fsdp::DeviceMesh& mesh) {
     Trainer trainer(mesh, options);

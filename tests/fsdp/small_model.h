@@ -197,12 +197,14 @@ struct Reference {
 };
 
 /// The unsharded reference in mixed precision: fp32 masters, copies of other dtypes for forward and backward, and an
-/// fp32 update. Inputs of blocks are cast to bf16, as units do.
+/// fp32 update. Inputs of blocks are cast to `inputs`, as units do.
 struct MixedReference {
-  explicit MixedReference(std::function<at::ScalarType(const at::Tensor&)> dtype_of) : masters(7), copies(7) {
+  explicit MixedReference(std::function<at::ScalarType(const at::Tensor&)> dtype_of,
+                          at::ScalarType inputs = at::kBFloat16)
+      : masters(7), copies(7) {
     dtype = std::move(dtype_of);
     for (const auto& block : copies.model->blocks)
-      block->wrap = [](const at::Tensor& x, const auto& forward) { return forward(x.to(at::kBFloat16)); };
+      block->wrap = [inputs](const at::Tensor& x, const auto& forward) { return forward(x.to(inputs)); };
   }
   double step(int step, double lr = 1e-2) {
     auto values = copies.model->named_parameters();

@@ -63,7 +63,7 @@ State trained(const Strategy& strategy, at::ScalarType reduce_dtype = at::kFloat
       kRanks,
       [&](fsdp::DeviceMesh& mesh) {
         auto options = options_of(strategy);
-        options.reduce_dtype = reduce_dtype;
+        options.precision.reduce_dtype = reduce_dtype;
         Trainer trainer(mesh, options);
         for (int step = 0; step < kSteps; ++step) {
           if (step == 1) trainer.accumulate(tokens_of(100));  // reduced twice in one step

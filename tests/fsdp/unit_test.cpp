@@ -192,10 +192,10 @@ TEST(FullyShard, RefusesWhatItCannotShard) {
     fsdp::ShardedModel integers(counts, mesh);
     EXPECT_THAT(error_of([&] { integers.fully_shard(counts); }), HasSubstr("parameter count is Long"));
     fsdp::ShardOptions options;
-    options.param_dtype = at::kHalf;
+    options.precision.param_dtype = at::kDouble;
     const auto other = std::make_shared<TwoInputs>();
     fsdp::ShardedModel half(other, mesh);
-    EXPECT_THAT(error_of([&] { half.fully_shard(other, options); }), HasSubstr("must be float32 or bfloat16"));
+    EXPECT_THAT(error_of([&] { half.fully_shard(other, options); }), HasSubstr("must be float32, bfloat16 or float16"));
   });
 }
 

@@ -245,8 +245,8 @@ TEST(Trainer, EverySettingOfTheShardingReachesTheUnits) {
   for (std::size_t i = 0; i < plain.size(); ++i) {
     EXPECT_EQ(plain[i].prefetch_depth, 1) << i;
     EXPECT_EQ(other[i].prefetch_depth, 0) << i;
-    EXPECT_EQ(plain[i].param_dtype, at::kFloat) << i;
-    EXPECT_EQ(other[i].param_dtype, at::kBFloat16) << i;
+    EXPECT_EQ(plain[i].precision.param_dtype, at::kFloat) << i;
+    EXPECT_EQ(other[i].precision.param_dtype, at::kBFloat16) << i;
     EXPECT_EQ(plain[i].reshard_after_forward, i + 1 < plain.size()) << i;
     EXPECT_FALSE(other[i].reshard_after_forward) << i;
   }

@@ -40,7 +40,7 @@ std::vector<fsdp::MeshAxis> mesh_axes(const schema::Sharding& sharding, const Ra
 fsdp::ShardOptions shard_options(const RunConfig& config) {
   const auto strategy = config.fsdp.strategy;
   fsdp::ShardOptions options;
-  options.param_dtype = config.train.precision == schema::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+  options.precision.param_dtype = config.train.precision == schema::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
   options.reshard_after_forward =
       config.fsdp.reshard_after_forward && strategy != Strategy::kShardGradOp && strategy != Strategy::kZero1;
   options.reshard_after_backward = strategy != Strategy::kZero1;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -95,6 +96,8 @@ class ShardedModel {
   std::string path_of(const torch::nn::Module& module) const;
   void collect_parameters(const torch::nn::Module& module, const std::string& unit, std::vector<ParameterInfo>& infos,
                           std::vector<at::Tensor>& tensors) const;
+  void cast_buffers(const torch::nn::Module& module, const std::string& unit,
+                    std::optional<at::ScalarType> dtype) const;
   std::map<std::string, at::Tensor> gather_full(bool rank_zero_only, bool gradients);
 
   std::shared_ptr<torch::nn::Module> root_;

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fsdp/communicator.h"
 #include "fsdp/layout.h"
+#include "fsdp/precision.h"
 
 namespace fsdp {
 
@@ -21,10 +23,12 @@ struct SegmentKey {
   /// The parameters are trainable, or were so earlier. Such a shard is fp32 and has the optimizer's states. Others have
   /// no states, and their shard is of param_dtype.
   bool has_master = true;
-  /// Of forward, backward and the all-gather: kFloat or kBFloat16.
+  /// Of forward, backward and the all-gather: kFloat, kBFloat16 or kHalf.
   at::ScalarType param_dtype = at::kFloat;
-  /// In which gradients are accumulated and reduced: kFloat or kBFloat16.
+  /// In which gradients are accumulated and reduced: kFloat, kBFloat16 or kHalf.
   at::ScalarType reduce_dtype = at::kFloat;
+  /// See Precision.
+  std::optional<double> gradient_divide_factor;
   auto operator<=>(const SegmentKey&) const = default;
 };
 
@@ -45,7 +49,8 @@ class Segment {
 
   /// This rank's values, [chunk]. Call Unit::shard_changed() after writing to it.
   const at::Tensor& shard() const { return shard_; }
-  /// This rank's mean gradient in fp32, [chunk]. Undefined when no backward has reached the unit since zero_grad().
+  /// This rank's part of the divided sum of all ranks' gradients in fp32, [chunk]. Undefined when no backward has
+  /// reached the unit since zero_grad().
   const at::Tensor& gradient_shard() const { return gradient_shard_; }
   /// For each parameter, in the order of layout(): not 0 when a backward of any rank gave the parameter a gradient
   /// since zero_grad(). Known after ShardedModel::complete_gradients().
@@ -70,7 +75,7 @@ class Segment {
 
   /// With one rank the shard is the parameters' storage, unless it is of another dtype.
   bool shard_is_parameter() const;
-  /// With one rank in all and an fp32 reduction the buffer of gradients is the gradient shard.
+  /// With one rank in all, an fp32 reduction and nothing to divide, the buffer of gradients is the gradient shard.
   bool gradient_shard_is_buffer() const;
   /// Makes the parameters views of the gathered buffer.
   void take_over_parameters();
@@ -100,6 +105,7 @@ class Segment {
   Communicator& communicator_;
   Communicator* replicas_;
   std::string whose_;
+  DivideFactors divide_;
 
   at::Tensor shard_;
   // [padded_numel] in param_dtype. Its storage has 0 bytes while sharded, and else lies in a slot.

@@ -9,20 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "fsdp/precision.h"
 #include "fsdp/segment.h"
 
 namespace fsdp {
 
 /// How one unit is sharded. Every rank must pass the same options.
 struct ShardOptions {
-  /// The dtype of forward, backward and the all-gather: kFloat or kBFloat16. The shard of a trainable parameter stays
-  /// the fp32 master either way. A parameter that never trains is kept in this dtype.
-  at::ScalarType param_dtype = at::kFloat;
-  /// Gives single parameters another dtype than param_dtype, such as fp32 norms beside bf16 matrices. Null: none.
-  std::function<at::ScalarType(const ParameterInfo&)> param_dtype_of;
-  /// The dtype in which gradients are accumulated and reduced: kFloat or kBFloat16. The sharded gradient is fp32 either
-  /// way.
-  at::ScalarType reduce_dtype = at::kFloat;
+  /// The number formats, and how gradients are divided.
+  Precision precision = {};
   /// Frees the gathered parameters after forward and gathers them again for backward. This needs the least memory and
   /// makes 1.5x the traffic. Set it to false for the root unit, because backward needs the root's parameters first.
   bool reshard_after_forward = true;
@@ -34,11 +29,9 @@ struct ShardOptions {
   /// gathered unit; 0 turns prefetching off. There are never more gathers in flight than this.
   int prefetch_depth = 1;
   /// The same for backward, in the reverse order. Unset: as prefetch_depth.
-  std::optional<int> backward_prefetch_depth;
+  std::optional<int> backward_prefetch_depth = std::nullopt;
   /// Copies parameters and buffers from rank 0 during fully_shard(). With false, each rank must have built equal ones.
   bool sync_module_states = false;
-  /// Casts floating-point inputs of run() to param_dtype.
-  bool cast_inputs = true;
 };
 
 struct RecordedRun;
@@ -63,7 +56,8 @@ class Schedule;
 ///   3. An autograd node on the inputs marks the end of the unit's backward. Without an input that needs a gradient,
 ///      the end of the whole backward marks it. The unit then frees the parameters and starts the reduce-scatter.
 ///   4. The reduce-scatter is finished at the end of the whole backward at the latest.
-/// The sharded gradient is the *mean* over ranks. Further backward passes add to it until zero_grad().
+/// The sharded gradient is the *mean* over ranks, unless Precision::gradient_divide_factor says otherwise. Further
+/// backward passes add to it until zero_grad().
 ///
 /// A run whose graph is dropped, a run without grad, and a backward inside of a backward (recompute that calls run()
 /// again) are fine. A forward or backward that throws leaves nothing gathered; see ShardedModel::abandon_step().
@@ -84,7 +78,8 @@ class Unit : public std::enable_shared_from_this<Unit> {
   Unit& operator=(const Unit&) = delete;
 
   /// Calls `forward` with the parameters gathered. `input` may have any dtype. `forward` receives an alias or a cast of
-  /// `input` (see cast_inputs) and must not change it in place. Fits a std::function wrapper point of a model:
+  /// `input` (see Precision::cast_inputs) and must not change it in place. Fits a std::function wrapper point of a
+  /// model:
   ///   block->wrap = [unit](at::Tensor x, const auto& forward) { return unit->run(x, forward); };
   /// The wrapper may outlive the ShardedModel. Throws c10::Error when an output shares memory with a parameter of the
   /// unit, because the parameters are freed.
@@ -150,7 +145,6 @@ class Unit : public std::enable_shared_from_this<Unit> {
   std::vector<Whole> gather_values();
   void follow_requires_grad();
   void gather_with(const std::vector<Unit*>& next);
-  void cast(std::vector<at::Tensor>& inputs) const;
   void check_outputs(const std::vector<at::Tensor>& outputs) const;
   void await_runs(const RecordedRun& reached);
   void release();
