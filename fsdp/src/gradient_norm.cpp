@@ -28,7 +28,7 @@ at::Tensor norms_of_segments(const ShardedModel& model, double order) {
 
 }  // namespace
 
-GradientNorm gradient_norm(ShardedModel& model, double max_norm, NormType type) {
+GradientNorm gradient_norm(ShardedModel& model, double max_norm, NormType type, const at::Tensor& scale) {
   model.complete_gradients("gradient_norm");
   const at::NoGradGuard no_grad;
   Communicator& ranks = model.mesh().shard();
@@ -43,10 +43,12 @@ GradientNorm gradient_norm(ShardedModel& model, double max_norm, NormType type) 
   }
   ranks.all_reduce(total, type == NormType::kInf ? Reduction::kMax : Reduction::kSum);
   if (type == NormType::kTwo) total.sqrt_();
+  if (scale.defined()) total.div_(scale);
   GradientNorm out;
   out.norm = total;
   out.found_inf = at::isfinite(total).logical_not_().to(at::kFloat);
   if (max_norm > 0) out.grad_scale = total.add(kClipEpsilon).div_(max_norm).clamp_min_(1).to(at::kFloat);
+  if (scale.defined()) out.grad_scale = max_norm > 0 ? out.grad_scale.mul(scale) : scale.clone();
   return out;
 }
 
