@@ -22,6 +22,7 @@ std::vector<Series> loop_series(std::string_view loss_unit) {
           {.name = "tokens_per_s", .unit = "tokens/s", .better = Better::kHigher, .over_ranks = OverRanks::kRank0},
           {.name = "learning_rate", .over_ranks = OverRanks::kRank0},
           {.name = "grad_norm", .over_ranks = OverRanks::kRank0},
+          {.name = "loss_scale", .over_ranks = OverRanks::kRank0},
           {.name = "skipped_steps", .unit = "steps", .better = Better::kLower, .over_ranks = OverRanks::kRank0}};
 }
 

@@ -6,7 +6,7 @@ namespace schema {
 
 enum class LearningRateSchedule { kCosine, kLinear, kConstant, kStep };
 enum class ClipNorm { kTwo, kOne, kInf };
-enum class Precision { kFp32, kBf16 };
+enum class Precision { kFp32, kBf16, kFp16 };
 
 /// Options of the training loop, the same for every recipe.
 struct Training {

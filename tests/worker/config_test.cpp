@@ -152,7 +152,7 @@ TEST(RunFile, WrongTypesAndImpossibleValuesNameKeyValueAndRemedy) {
        "train.final_weight_decay = 0.5: want weight_decay = 0.1 with weight_decay_schedule = \"constant\""},
       {R"(,"train":{"layer_decay":0})", "train.layer_decay = 0: want a number above 0, at most 1"},
       {R"(,"train":{"clip_norm_type":"3"})", R"(train.clip_norm_type = "3": want one of "2", "1", "inf")"},
-      {R"(,"train":{"precision":"fp16"})", R"(want one of "fp32", "bf16")"},
+      {R"(,"train":{"precision":"fp8"})", R"(want one of "fp32", "bf16", "fp16")"},
       {R"(,"train":[])", "train = []: want an object"},
       {R"(,"model":{"vocab_size":256})", "model.vocab_size = 256: want a whole number from 257"},
       {R"(,"model":{"hidden_size":65})", "model.hidden_size = 65: want a multiple"},

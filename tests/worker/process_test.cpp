@@ -208,6 +208,27 @@ TEST(Worker, Bf16LearnsToo) {
   EXPECT_LT(losses(ranks).back(), losses(ranks).front() - 0.5);
 }
 
+TEST(Worker, Fp16LearnsTooAndContinuesBitForBit) {
+  const TemporaryFolder folder;
+  TinyRun run{.steps = 30, .checkpoints = "whole", .extra_train = R"(,"precision":"fp16")"};
+  Ranks whole(folder.path(), run.json(folder), {.world_size = 2, .label = "whole"});
+  ASSERT_THAT(whole.wait(), Each(0)) << whole.log(0);
+  EXPECT_LT(losses(whole).back(), losses(whole).front() - 0.5);
+  const auto scales = values(whole.lines(0, "step"), "loss_scale");
+  EXPECT_GE(std::stod(scales.back()), 1);
+
+  run.step_delay_ms = 30;
+  run.checkpoints = "broken";
+  Ranks broken(folder.path(), run.json(folder), {.world_size = 2, .label = "broken"});
+  ASSERT_TRUE(broken.reached(0, 5));
+  broken.rank(0).signal(SIGUSR2);
+  ASSERT_THAT(broken.wait(), Each(99)) << broken.log(0);
+  Ranks rest(folder.path(), run.json(folder), {.world_size = 2, .label = "broken"});
+  ASSERT_THAT(rest.wait(), Each(0)) << rest.log(0);
+  EXPECT_EQ(losses(rest), losses(whole));
+  EXPECT_EQ(values(rest.lines(0, "step"), "loss_scale"), scales);
+}
+
 TEST(Worker, SavesOnScheduleAndKeepsTheNewest) {
   const TemporaryFolder folder;
   Ranks ranks(folder.path(), TinyRun{.steps = 11, .every_steps = 2, .keep = 2}.json(folder), {});

@@ -21,6 +21,8 @@ TEST(StepMeasures, WhatWasNotMeasuredIsNoValue) {
   EXPECT_THAT(names_of(measures), ElementsAre("loss", "validation/loss", "tokens_per_s", "learning_rate", "grad_norm"));
   EXPECT_EQ(value_of(measures.values(), "validation/loss"), 2.25);
   EXPECT_EQ(value_of(measures.values(), "grad_norm"), 0.75);
+  measures.loss_scale = 65536;
+  EXPECT_EQ(value_of(measures.values(), "loss_scale"), 65536);
 }
 
 // People and tests read this line.

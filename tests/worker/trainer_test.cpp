@@ -138,8 +138,9 @@ TEST(Trainer, EveryNumberThatItReportsIsOfADeclaredSeries) {
     ASSERT_EQ(rank.declared.size(), 1u);
     EXPECT_EQ(rank.declared[0], std::vector(all.begin(), all.end()));
     ASSERT_EQ(rank.steps.size(), 2u);
-    EXPECT_EQ(rank.steps[0].values.size(), names.size() - 2) << "not validated, and no step is skipped";
-    EXPECT_EQ(rank.steps[1].values.size(), names.size() - 1);
+    EXPECT_EQ(rank.steps[0].values.size(), names.size() - 3)
+        << "not validated, no step is skipped, and no loss is scaled";
+    EXPECT_EQ(rank.steps[1].values.size(), names.size() - 2);
     for (const auto& value : rank.steps[1].values) EXPECT_THAT(names, ::testing::Contains(value.series));
   }
   for (const char* agreed : {"loss", "validation/loss", "grad_norm"}) {
@@ -217,12 +218,15 @@ TEST(Trainer, GradientsTravelOnceAStepAndInFp32WhateverTheParametersTravelIn) {
   const auto plain = traffic("");
   const auto kept = traffic("", R"(,"reshard_after_forward":false)");
   const auto bf16 = traffic(R"(,"precision":"bf16")");
+  const auto fp16 = traffic(R"(,"precision":"fp16")");
   EXPECT_GE(plain.rest, kept.gathers) << "with parameters kept, as much is gathered as is reduced";
   EXPECT_LE(plain.rest, kept.gathers + kFewBytes);
   EXPECT_GT(plain.gathers, kept.gathers * 3 / 2) << "the layers' parameters are gathered for backward again";
   EXPECT_EQ(kept.rest, plain.rest);
   EXPECT_EQ(bf16.gathers * 2, plain.gathers);
   EXPECT_EQ(bf16.rest, plain.rest);
+  EXPECT_EQ(fp16.gathers, bf16.gathers);
+  EXPECT_EQ(fp16.rest, bf16.rest) << "the scale of the loss costs no collective";
 }
 
 TEST(Trainer, EverySettingOfTheShardingReachesTheUnits) {

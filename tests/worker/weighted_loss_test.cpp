@@ -5,6 +5,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -172,6 +173,53 @@ TEST(SkippedSteps, TooManyInARowEndTheRunOnEveryRank) {
     EXPECT_THAT(error, ::testing::HasSubstr("in 3 steps in a row, and train.max_skipped_steps is 2"));
   }
   EXPECT_EQ(ranks[0].steps.size(), 2u);
+}
+
+TEST(SkippedSteps, ThatOnlyLowerTheScaleOfTheLossAreNoRow) {
+  SkippedSteps skipped(0);
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (int step = 1; step <= 20; ++step) EXPECT_TRUE(skipped.note(step, 2.0, infinity, /*scale_falls=*/true));
+  EXPECT_EQ(skipped.total(), 20);
+  EXPECT_EQ(skipped.line(),
+            "step 20 is skipped: the loss is 2.000000 and the gradient's norm inf; the scale of the loss falls");
+  EXPECT_THROW(skipped.note(21, infinity, infinity, true), UsageError) << "no scale helps against an infinite loss";
+  EXPECT_THROW(SkippedSteps(0).note(1, 2.0, infinity, false), UsageError) << "the scale is at its floor";
+}
+
+// The first gradients overflow fp16 with torch's first scale.
+TEST(LossScale, FallsUntilItFitsAndAResumeGoesOnWithItBitForBit) {
+  for (const std::size_t ranks : {1u, 2u}) {
+    const TemporaryFolder folder;
+    const std::string fp16 = R"(,"steps":10,"batch_size":8,"precision":"fp16","max_skipped_steps":0)";
+    std::vector<Listener> whole(ranks), first(ranks), rest(ranks);
+    EXPECT_EQ(train(run_of(folder, fp16, "", "whole"), whole, 1, points())[0].code, contract::kExitDone);
+    const auto scales = values(whole[0].steps, "loss_scale"), skipped = values(whole[0].steps, "skipped_steps");
+    EXPECT_EQ(scales.front(), 65536);
+    EXPECT_LT(scales.back(), 65536);
+    EXPECT_EQ(scales.back(), std::ldexp(65536, -static_cast<int>(skipped.back())));
+    const auto losses = values(whole[0].steps, "loss");
+    EXPECT_LT(losses.back(), losses.front());
+
+    const auto config = run_of(folder, fp16, "", "parts");
+    first[0].save_at = 6;
+    EXPECT_EQ(train(config, first, 1, points())[0].code, contract::kExitRequeue);
+    EXPECT_EQ(train(config, rest, 2, points())[0].code, contract::kExitDone);
+    for (const char* series : {"loss", "loss_scale", "grad_norm", "skipped_steps"}) {
+      auto parts = values(first[0].steps, series), wanted = values(whole[0].steps, series);
+      const auto more = values(rest[0].steps, series);
+      parts.insert(parts.end(), more.begin(), more.end());
+      const auto is_nan = [](double value) { return std::isnan(value); };  // a NaN equals nothing
+      for (auto* list : {&parts, &wanted}) std::ranges::replace_if(*list, is_nan, -2);
+      EXPECT_EQ(parts, wanted) << series;
+    }
+  }
+}
+
+TEST(LossScale, OfOtherPrecisionsIsNotThere) {
+  const TemporaryFolder folder;
+  std::vector<Listener> one(1);
+  train(run_of(folder, R"(,"steps":1,"precision":"bf16")"), one, 1, points());
+  EXPECT_THAT(values(one[0].steps, "loss_scale"), ::testing::ElementsAre(-1));
 }
 
 TEST(SkippedSteps, AreCountedInARow) {

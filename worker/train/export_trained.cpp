@@ -4,11 +4,12 @@
 
 #include "fsdp/export.h"
 #include "rank/errors.h"
+#include "train/strategy.h"
 
 namespace worker {
 namespace {
 
-at::ScalarType dtype_of(const RunConfig& config) {
+at::ScalarType exported_dtype(const RunConfig& config) {
   switch (config.exports.dtype) {
     case schema::ExportedDtype::kFp32:
       return at::kFloat;
@@ -19,7 +20,7 @@ at::ScalarType dtype_of(const RunConfig& config) {
     case schema::ExportedDtype::kTrained:
       break;
   }
-  return config.train.precision == schema::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+  return dtype_of(config.train.precision);
 }
 
 }  // namespace
@@ -38,7 +39,7 @@ std::string export_trained(const RunConfig& config, const Recipe& recipe, fsdp::
   fsdp::ExportOptions options;
   options.folder = config.exports.folder;
   options.max_file_bytes = config.exports.file_bytes;
-  options.dtype = dtype_of(config);
+  options.dtype = exported_dtype(config);
   options.texts = recipe.export_texts(*options.dtype);
   const fsdp::ExportedModel out = fsdp::export_model(sharded, options);
   return "exported the model to " + config.exports.folder + " (" + std::to_string(out.files.size()) +

@@ -18,7 +18,6 @@
 #include "data/sampler.h"
 #include "fsdp/checkpoint.h"
 #include "fsdp/device_mesh.h"
-#include "fsdp/gradient_norm.h"
 #include "fsdp/json.h"
 #include "rank/errors.h"
 #include "rank/signals.h"
@@ -28,6 +27,7 @@
 #include "train/best_checkpoint.h"
 #include "train/export_trained.h"
 #include "train/fence.h"
+#include "train/loss_scale.h"
 #include "train/optimizer.h"
 #include "train/recipe.h"
 #include "train/rendezvous.h"
@@ -54,18 +54,6 @@ double ms_since(Clock::time_point start) {
 std::int64_t unix_ms() {
   using namespace std::chrono;
   return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
-}
-
-fsdp::NormType norm_type(schema::ClipNorm type) {
-  switch (type) {
-    case schema::ClipNorm::kOne:
-      return fsdp::NormType::kOne;
-    case schema::ClipNorm::kInf:
-      return fsdp::NormType::kInf;
-    case schema::ClipNorm::kTwo:
-      break;
-  }
-  return fsdp::NormType::kTwo;
 }
 
 }  // namespace
@@ -197,6 +185,7 @@ class Trainer::Run {
     sharded_ = std::make_unique<fsdp::ShardedModel>(module, *mesh_);
     recipe_->shard(*sharded_, shard_options(config_));
     optimizer_ = make_optimizer(config_.optimizer, *recipe_, *sharded_);
+    loss_scale_.emplace(config_.train, mesh_->device());
     say("%lld parameters, %d ranks on %s, %lld training samples of %lld tokens from %s, batch %lld = %lld x %d ranks x "
         "%lld",
         static_cast<long long>(sharded_->parameter_count()), environment_.world_size,
@@ -287,6 +276,7 @@ class Trainer::Run {
     if (const auto* skipped = extra.find("skipped_steps")) {
       skipped_ = SkippedSteps(config_.train.max_skipped_steps, skipped->as_int());
     }
+    loss_scale_->load(extra);
     saved_step_ = step_;
     say("resumed from step %lld (%s)", static_cast<long long>(step_), path.c_str());
   }
@@ -320,10 +310,12 @@ class Trainer::Run {
     const Agreement agreement = forward_backward();
     measures.loss = agreement.loss / weight_;
     weight_ = agreement.next_weight;
-    const fsdp::GradientNorm norm =
-        fsdp::gradient_norm(*sharded_, config_.train.clip_norm, norm_type(config_.train.clip_norm_type));
+    const fsdp::GradientNorm norm = loss_scale_->gradient_norm(*sharded_);
     measures.grad_norm = norm.norm.item<double>();
-    if (skipped_.note(step_ + 1, measures.loss, measures.grad_norm)) {
+    measures.loss_scale = loss_scale_->value();
+    loss_scale_->update(norm);
+    const bool scale_falls = measures.loss_scale.value_or(0) > LossScale::kFloor;
+    if (skipped_.note(step_ + 1, measures.loss, measures.grad_norm, scale_falls)) {
       say(skipped_.line().c_str());
     } else {
       optimizer_->set_weight_decay(weight_decay(config_.optimizer, config_.train, step_));
@@ -367,7 +359,7 @@ class Trainer::Run {
         const StopKind stop = std::max(signalled_stop(), reporter_.stop_requested());
         agreement.emplace(ranks(), Agreement{sum, draw_next_step(), stop});
       }
-      (loss * scale).backward();
+      loss_scale_->scaled(loss * scale).backward();
     }
     return agreement->wait();
   }
@@ -467,6 +459,7 @@ class Trainer::Run {
     state.extra["samples"] = samples_;
     state.extra["name"] = config_.name;
     if (best_.step()) state.extra["best"] = best_.manifest();
+    loss_scale_->save(state.extra);
     if (skipped_.total() > 0) state.extra["skipped_steps"] = skipped_.total();
     return checkpointer_->save(state, best_.step());
   }
@@ -494,6 +487,7 @@ class Trainer::Run {
   std::optional<ShardedSampler> sampler_;
   std::unique_ptr<fsdp::ShardedModel> sharded_;
   std::unique_ptr<fsdp::Optimizer> optimizer_;
+  std::optional<LossScale> loss_scale_;
   std::optional<Fence> fence_;
   std::unique_ptr<fsdp::Checkpointer> checkpointer_;
   BestCheckpoint best_;

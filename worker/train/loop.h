@@ -28,7 +28,8 @@ struct Outcome {
 /// checkpoint holds the sampler's position and names the text, and random numbers are seeded anew in each step (see
 /// train/step_seed.h).
 ///
-/// A step whose gradients are not finite changes no weight; see train/skipped_steps.h.
+/// A step whose gradients are not finite changes no weight; see train/skipped_steps.h. In fp16 the loss is scaled; see
+/// train/loss_scale.h.
 ///
 /// With checkpoint.best, a step with a better value is saved at once; see [Note: best checkpoint] in
 /// train/best_checkpoint.h. A resume continues from the newest checkpoint, never from the best one.

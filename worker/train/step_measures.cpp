@@ -11,6 +11,7 @@ std::vector<SeriesValue> StepMeasures::values() const {
   out.push_back({"tokens_per_s", tokens_per_s});
   out.push_back({"learning_rate", learning_rate});
   out.push_back({"grad_norm", grad_norm});
+  if (loss_scale) out.push_back({"loss_scale", *loss_scale});
   if (skipped_steps > 0) out.push_back({"skipped_steps", static_cast<double>(skipped_steps)});
   return out;
 }

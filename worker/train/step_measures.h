@@ -16,8 +16,9 @@ struct StepMeasures {
   std::optional<double> validation_loss = std::nullopt;  ///< absent: not measured at this step
   double tokens_per_s = 0;
   double learning_rate = 0;
-  double grad_norm = 0;            ///< before clipping
-  std::int64_t skipped_steps = 0;  ///< of the run so far; told once there is one
+  double grad_norm = 0;                             ///< before clipping
+  std::optional<double> loss_scale = std::nullopt;  ///< absent: the loss is not scaled
+  std::int64_t skipped_steps = 0;                   ///< of the run so far; told once there is one
 
   /// The measured values, by the names of their series.
   std::vector<SeriesValue> values() const;

@@ -37,10 +37,22 @@ std::vector<fsdp::MeshAxis> mesh_axes(const schema::Sharding& sharding, const Ra
   return {{"replicate", environment.world_size / group}, {"shard", group}};
 }
 
+at::ScalarType dtype_of(schema::Precision precision) {
+  switch (precision) {
+    case schema::Precision::kBf16:
+      return at::kBFloat16;
+    case schema::Precision::kFp16:
+      return at::kHalf;
+    case schema::Precision::kFp32:
+      break;
+  }
+  return at::kFloat;
+}
+
 fsdp::ShardOptions shard_options(const RunConfig& config) {
   const auto strategy = config.fsdp.strategy;
   fsdp::ShardOptions options;
-  options.precision.param_dtype = config.train.precision == schema::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+  options.precision.param_dtype = dtype_of(config.train.precision);
   options.reshard_after_forward =
       config.fsdp.reshard_after_forward && strategy != Strategy::kShardGradOp && strategy != Strategy::kZero1;
   options.reshard_after_backward = strategy != Strategy::kZero1;

@@ -13,6 +13,9 @@ namespace worker {
 /// divide into groups, naming key, value and remedy.
 std::vector<fsdp::MeshAxis> mesh_axes(const schema::Sharding& sharding, const RankEnvironment& environment);
 
+/// The dtype that "train.precision" computes in.
+at::ScalarType dtype_of(schema::Precision precision);
+
 /// The engine's options for the run's units, from "train.precision" and "fsdp".
 fsdp::ShardOptions shard_options(const RunConfig& config);
 
