@@ -14,6 +14,7 @@ import platform
 import sys
 
 import demo
+import engine
 import fault_latency
 import heartbeats
 import long_job
@@ -23,9 +24,9 @@ import slurm_latency
 import slurm_submit
 import soak
 
-BENCHMARKS = {"demo": demo.measure, "fault_latency": fault_latency.measure, "heartbeats": heartbeats.measure,
-              "long_job": long_job.measure, "optimizer": optimizer.measure, "reports": reports.measure,
-              "slurm_latency": slurm_latency.measure,
+BENCHMARKS = {"demo": demo.measure, "engine": engine.measure, "fault_latency": fault_latency.measure,
+              "heartbeats": heartbeats.measure, "long_job": long_job.measure, "optimizer": optimizer.measure,
+              "reports": reports.measure, "slurm_latency": slurm_latency.measure,
               "slurm_submit": slurm_submit.measure, "soak": soak.measure}
 HERE = pathlib.Path(__file__).resolve().parent
 

@@ -1,0 +1,126 @@
+"""Steps of the engine beside PyTorch's: FSDP2 at two ranks, and unsharded models at one."""
+
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+
+from promise import Promise
+
+HERE = pathlib.Path(__file__).resolve().parent
+WIDTHS = (256, 512, 1024)
+# Units so small that arithmetic hardly counts.
+SMALL = ["--layers", "64", "--dim", "32", "--heads", "2", "--vocab", "64", "--seq", "16", "--batch", "1"]
+
+
+def python():
+    found = shutil.which(os.environ.get("MUSTER_PEER_PYTHON") or HERE.parent / ".deps" / "peers" / "bin" / "python")
+    if not found:
+        sys.exit("bench: engine wants a Python with PyTorch: run ./dev setup --peers, or set MUSTER_PEER_PYTHON")
+    return found
+
+
+class Programs:
+    """Every rank has one thread."""
+
+    def __init__(self, binaries, quick):
+        self.commands = {"muster": [binaries / "engine_bench"], "pytorch": [python(), "-B", HERE / "engine_peer.py"]}
+        self.quick = quick
+
+    def run(self, program, *options):
+        counts = ["--steps", "3", "--warm-up", "2"] if self.quick else ["--steps", "10", "--warm-up", "3"]
+        command = [*self.commands[program], *counts, *options]
+        done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True, check=True)
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def rounds(self, runs, rounds):
+        """Runs each of `runs`, name to (program, options), once a round. Every other round goes backwards, so that a drift of the
+        machine favours none. Returns the results by name, in the order of the rounds."""
+        results = {name: [] for name in runs}
+        for number in range(2 if self.quick else rounds):
+            for name in sorted(runs, reverse=number % 2 == 1):
+                program, *options = runs[name]
+                results[name].append(self.run(program, *options))
+        return results
+
+
+def middle(results, key):
+    return statistics.median(result[key] for result in results)
+
+
+def ratio(slower, faster):
+    """How many times as long a step of `slower` takes: the median over the rounds."""
+    return statistics.median(a["step_ms"] / b["step_ms"] for a, b in zip(slower, faster))
+
+
+def width_options(width):
+    return ["--dim", str(width), "--heads", str(width // 64)]
+
+
+def pairs(programs, options, rounds):
+    """The same steps of the engine and of FSDP2, at two ranks and at one."""
+    runs = {f"{program} {ranks}": (program, "--world-size", str(ranks), *options) for program in ("muster", "pytorch") for ranks in (1, 2)}
+    return programs.rounds(runs, rounds)
+
+
+def speed_row(what, of):
+    step = {name: f"{middle(results, 'step_ms'):.1f}" for name, results in of.items()}
+    return (f"| {what} | {step['muster 2']} ms | {step['pytorch 2']} ms | {ratio(of['pytorch 2'], of['muster 2']):.2f} | "
+            f"{step['muster 1']} ms | {step['pytorch 1']} ms |")
+
+
+def memory_row(what, of):
+    return (f"| {what} | {middle(of['muster 2'], 'tensor_peak_mb'):.0f} MB | {middle(of['muster 2'], 'peak_rss_mb'):.0f} MB | "
+            f"{middle(of['pytorch 2'], 'peak_rss_mb'):.0f} MB | {middle(of['muster 2'], 'minor_faults'):.0f} | "
+            f"{middle(of['pytorch 2'], 'minor_faults'):.0f} |")
+
+
+def alone(programs, width):
+    options = width_options(width)
+    return programs.rounds({"muster": ("muster", *options), "libtorch": ("muster", "--plain", *options),
+                            "pytorch": ("pytorch", "--plain", *options)}, 9)
+
+
+def alone_row(width, of):
+    return (f"| {width} | {middle(of['muster'], 'step_ms'):.1f} ms | {middle(of['libtorch'], 'step_ms'):.1f} ms | "
+            f"{ratio(of['muster'], of['libtorch']):.3f} | {middle(of['pytorch'], 'step_ms'):.1f} ms | "
+            f"{ratio(of['muster'], of['pytorch']):.3f} |")
+
+
+def measure(binaries, quick):
+    programs = Programs(binaries, quick)
+    wide = {width: pairs(programs, width_options(width), 5) for width in WIDTHS}
+    small = pairs(programs, SMALL, 9)
+    one = {width: alone(programs, width) for width in WIDTHS[:2]}
+    first = {name: middle(wide[256][name], "start_to_first_step_s") for name in ("muster 2", "pytorch 2", "pytorch 1")}
+    text = "\n".join([
+        "# The engine beside PyTorch", "",
+        "Steps of a Llama-like decoder: forward, backward and fused AdamW in fp32, on CPUs over Gloo. Each rank has one thread and",
+        "its own batch of 2 sequences of 128 tokens. A layer is a unit, and the rest is the root unit. Both sides compute the same",
+        "decoder; `bench/engine.cpp` and `bench/engine_peer.py` take the same options. A number is the median over rounds, and a",
+        "round runs every program once. Ratios are medians over rounds, too.", "",
+        "## Two ranks: full_shard beside FSDP2", "",
+        "The last two columns are the limit: the same step on one rank, which communicates nothing.", "",
+        "| model | muster | FSDP2 | FSDP2 / muster | muster, one rank | FSDP2, one rank |", "|---|---|---|---|---|---|",
+        *(speed_row(f"8 layers of width {width}", of) for width, of in wide.items()),
+        speed_row("64 layers of width 32, 16 tokens", small), "",
+        "Memory of rank 0, and page faults in the timed steps:", "",
+        "| model | muster, tensors | muster, resident | FSDP2, resident | muster, faults | FSDP2, faults |", "|---|---|---|---|---|---|",
+        *(memory_row(f"8 layers of width {width}", of) for width, of in wide.items()), "",
+        "## One rank: the engine beside unsharded models", "",
+        "| width | muster | plain LibTorch | muster / LibTorch | plain PyTorch | muster / PyTorch |", "|---|---|---|---|---|---|",
+        *(alone_row(width, of) for width, of in one.items()), "",
+        "## From the start of the program to the end of the first step", "",
+        "| muster, two ranks | FSDP2, two ranks | FSDP2, one rank |", "|---|---|---|",
+        f"| {first['muster 2']:.2f} s | {first['pytorch 2']:.2f} s | {first['pytorch 1']:.2f} s |"]) + "\n"
+    promises = [Promise(f"FSDP2's step over muster's at width {width}", ratio(of["pytorch 2"], of["muster 2"]), at_least=1.4)
+                for width, of in wide.items()]
+    promises.append(Promise("FSDP2's step over muster's with 64 small units", ratio(small["pytorch 2"], small["muster 2"]), at_least=5))
+    for width, of in one.items():
+        promises.append(Promise(f"muster's step over plain LibTorch's at width {width}", ratio(of["muster"], of["libtorch"]), at_most=1.02))
+        promises.append(Promise(f"muster's step over plain PyTorch's at width {width}", ratio(of["muster"], of["pytorch"]), at_most=1))
+    promises.append(Promise("start to the first step at two ranks, in s", first["muster 2"], at_most=1))
+    return text, promises
