@@ -1,10 +1,12 @@
 #include "fsdp/device_mesh.h"
 
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <set>
@@ -15,6 +17,8 @@
 
 #ifdef MUSTER_WITH_CUDA
 #include <c10/cuda/CUDAFunctions.h>
+
+#include "cuda/gpu_identity.h"
 #endif
 
 namespace fsdp {
@@ -87,13 +91,35 @@ std::uint16_t bound_port(int fd) {
 }
 
 std::unique_ptr<Transport> make_transport(const c10::intrusive_ptr<c10d::Store>& store, c10::Device device,
-                                          const TransportOptions& options) {
+                                          const TransportOptions& options, [[maybe_unused]] bool shares_gpus) {
   if (device.is_cpu()) return make_gloo_transport(store, options);
 #ifdef MUSTER_WITH_CUDA
+  // NCCL refuses two ranks on one GPU.
+  if (device.is_cuda() && shares_gpus)
+    return make_staged_transport(make_gloo_transport(store, options), options.rank, options.world_size);
   if (device.is_cuda()) return make_nccl_transport(store, options);
 #endif
   TORCH_CHECK(false, "mesh: device ", device, " is not served by this build; use cpu",
               device.is_cuda() ? ", or build with MUSTER_WITH_CUDA" : "");
+}
+
+/// Whether any two ranks have the same GPU. Collective.
+bool any_share_a_gpu([[maybe_unused]] Transport& control, [[maybe_unused]] int rank, [[maybe_unused]] int world_size,
+                     [[maybe_unused]] c10::Device device) {
+#ifdef MUSTER_WITH_CUDA
+  if (device.is_cuda()) {
+    const auto mine = gpu_identity(device);
+    const at::Tensor all = at::zeros({world_size, static_cast<std::int64_t>(mine.size())}, at::kByte);
+    auto* bytes = all.mutable_data_ptr<std::uint8_t>();
+    std::copy(mine.begin(), mine.end(), bytes + rank * mine.size());
+    control.all_gather_into(all.view({-1}), "identities of GPUs")->wait();
+    std::set<std::string> different;
+    for (int r = 0; r < world_size; ++r)
+      different.emplace(reinterpret_cast<const char*>(bytes) + r * mine.size(), mine.size());
+    return different.size() < static_cast<std::size_t>(world_size);
+  }
+#endif
+  return false;
 }
 
 }  // namespace
@@ -148,12 +174,22 @@ DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int worl
               " is not served by this build; use cpu, or build with MUSTER_WITH_CUDA");
 #endif
   TORCH_CHECK(world_size == 1 || store, "mesh: ", world_size, " ranks need a rendezvous store");
+  const auto own_keys = [&](const char* axis, int number) {
+    return c10::make_intrusive<c10d::PrefixStore>(options.key_prefix + "/" + axis + "-" + std::to_string(number),
+                                                  store);
+  };
+  const auto wanted = [&](int group_rank, int size) {
+    return TransportOptions{group_rank, size, options.timeout, options.interface_address};
+  };
+  std::unique_ptr<Transport> control;
+  if (world_size > 1) {
+    control = make_gloo_transport(own_keys(kControl, 0), wanted(rank, world_size));
+    shares_gpus_ = any_share_a_gpu(*control, rank, world_size, options.device);
+  }
   connect([&](const MeshGroup& group) {
-    auto own_keys = c10::make_intrusive<c10d::PrefixStore>(
-        options.key_prefix + "/" + group.axis + "-" + std::to_string(group.number), store);
-    const TransportOptions wanted{group.rank, group.size, options.timeout, options.interface_address};
-    return group.axis == kControl ? make_gloo_transport(own_keys, wanted)
-                                  : make_transport(own_keys, options.device, wanted);
+    if (group.axis == kControl) return std::move(control);
+    return make_transport(own_keys(group.axis.c_str(), group.number), options.device, wanted(group.rank, group.size),
+                          shares_gpus_);
   });
 }
 

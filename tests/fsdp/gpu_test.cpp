@@ -1,8 +1,10 @@
 // The engine on CUDA with NCCL. Built with MUSTER_WITH_CUDA only; skipped where there is no GPU.
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <gmock/gmock.h>
 
 #include "fsdp/checkpoint.h"
+#include "fsdp/gradient_norm.h"
 #include "fsdp/transport.h"
 #include "ranks.h"
 #include "small_model.h"
@@ -97,6 +99,73 @@ TEST_F(Gpu, NcclCarriesEveryCollectiveInAWorldOfOne) {
   nccl->broadcast(output, 0);
   nccl->barrier();
   EXPECT_TRUE(at::equal(output, numbers));
+}
+
+/// Lets every wait of the host for the GPU throw.
+struct HostMustNotWait {
+  HostMustNotWait() { c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_ERROR); }
+  ~HostMustNotWait() { c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_DISABLED); }
+  HostMustNotWait(const HostMustNotWait&) = delete;
+  HostMustNotWait& operator=(const HostMustNotWait&) = delete;
+};
+
+TEST_F(Gpu, TheHostWaitsForNothingInAStep) {
+  run_gpu_ranks(1, [](fsdp::DeviceMesh& mesh) {
+    fsdp::ShardOptions options;
+    options.param_dtype = at::kBFloat16;  // so that a world of one gathers and reduces, too
+    Trainer trainer(mesh, options);
+    for (int step = 0; step < 3; ++step) trainer.step(step);
+    const at::Tensor tokens = tokens_of(3).to(mesh.device());
+    at::Tensor loss;
+    fsdp::GradientNorm norm;
+    {
+      const HostMustNotWait guard;
+      EXPECT_THROW(tokens.sum().item<std::int64_t>(), c10::Error) << "the guard itself";
+      for (int step = 0; step < 3; ++step) {
+        loss = trainer.model->forward(tokens);
+        loss.backward();
+        norm = fsdp::gradient_norm(trainer.sharded, 1.0);
+        trainer.optimizer->step(1e-2, norm.grad_scale, norm.found_inf);
+        trainer.sharded.zero_grad();
+      }
+    }
+    EXPECT_GT(norm.norm.item<double>(), 0);
+    EXPECT_LT(loss.item<double>(), 3);
+  });
+}
+
+TEST_F(Gpu, AStepWithGradientsThatAreNotFiniteChangesNothing) {
+  run_gpu_ranks(1, [](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    trainer.step(0);
+    const auto before = trainer.sharded.gather_full_state();
+    trainer.accumulate(tokens_of(1), std::numeric_limits<double>::infinity());
+    const auto norm = fsdp::gradient_norm(trainer.sharded, 1.0);
+    EXPECT_EQ(norm.found_inf.item<float>(), 1);
+    trainer.optimizer->step(1e-2, norm.grad_scale, norm.found_inf);
+    trainer.sharded.zero_grad();
+    for (const auto& [name, value] : trainer.sharded.gather_full_state())
+      EXPECT_TRUE(at::equal(value, before.at(name))) << name;
+    EXPECT_LT(trainer.step(2), 10) << "and training goes on";
+  });
+}
+
+TEST_F(Gpu, EachStepNeedsTheSameMemory) {
+  run_gpu_ranks(1, [](fsdp::DeviceMesh& mesh) {
+    fsdp::ShardOptions options;
+    options.param_dtype = at::kBFloat16;
+    Trainer trainer(mesh, options);
+    trainer.step(0);
+    trainer.step(0);
+    const auto peak_of_a_step = [&] {
+      c10::cuda::CUDACachingAllocator::resetPeakStats(mesh.device().index());
+      trainer.step(0);
+      const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(mesh.device().index());
+      return stats.allocated_bytes[0].peak;
+    };
+    const auto peak = peak_of_a_step();
+    for (int step = 0; step < 5; ++step) EXPECT_EQ(peak_of_a_step(), peak);
+  });
 }
 
 TEST_F(TwoGpus, TwoRanksTrainLikeTheUnshardedModel) {

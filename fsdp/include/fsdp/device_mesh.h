@@ -51,7 +51,8 @@ struct MeshOptions {
   /// axis "shard" of all ranks. A mesh without "shard" has it with size 1.
   std::vector<MeshAxis> axes;
   /// The CPU communicates over Gloo. CUDA communicates over NCCL, in builds with MUSTER_WITH_CUDA; the constructor
-  /// makes the device the calling thread's current one.
+  /// makes the device the calling thread's current one. Where ranks share a GPU, all of them communicate over Gloo
+  /// through the host, because NCCL wants a GPU a rank.
   c10::Device device = c10::kCPU;
   /// How long a collective may wait for its peers before every rank throws.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
@@ -92,6 +93,8 @@ class DeviceMesh {
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
   c10::Device device() const { return options_.device; }
+  /// Two ranks have the same GPU, so collectives go through the host, which is slow.
+  bool shares_gpus() const { return shares_gpus_; }
 
   /// The axis that parameters are sharded along.
   Communicator& shard() { return *shard_; }
@@ -124,6 +127,7 @@ class DeviceMesh {
   int rank_;
   int world_size_;
   MeshOptions options_;
+  bool shares_gpus_ = false;
   std::vector<Axis> axes_;
   std::shared_ptr<Communicator> shard_, replicate_, control_;
 };

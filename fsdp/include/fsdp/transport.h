@@ -37,7 +37,10 @@ struct TransportOptions {
 
 std::unique_ptr<Transport> make_gloo_transport(const c10::intrusive_ptr<c10d::Store>& store,
                                                const TransportOptions& options);
-/// Only in builds with MUSTER_WITH_CUDA.
+/// Carries tensors of any device over `inner`, whose collectives are on the CPU, through copies on the host. A start
+/// waits until the device has computed what is sent. `rank` and `world_size` are those of `inner`.
+std::unique_ptr<Transport> make_staged_transport(std::unique_ptr<Transport> inner, int rank, int world_size);
+/// Only in builds with MUSTER_WITH_CUDA. The destructor shuts the communicator down.
 std::unique_ptr<Transport> make_nccl_transport(const c10::intrusive_ptr<c10d::Store>& store,
                                                const TransportOptions& options);
 

@@ -38,7 +38,16 @@ class NcclTransport : public Transport {
       : rank_(options.rank), world_size_(options.world_size) {
     auto nccl = c10d::ProcessGroupNCCL::Options::create();
     nccl->timeout = options.timeout;
+    nccl->is_high_priority_stream = true;
     group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank_, world_size_, nccl);
+  }
+
+  ~NcclTransport() override {
+    try {
+      group_->shutdown();
+    } catch (const std::exception&) {
+      // A peer is gone. The communicator ends with the process.
+    }
   }
 
   std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view /*whose*/) override {
