@@ -23,7 +23,9 @@ std::vector<Series> loop_series(std::string_view loss_unit) {
           {.name = "learning_rate", .over_ranks = OverRanks::kRank0},
           {.name = "grad_norm", .over_ranks = OverRanks::kRank0},
           {.name = "loss_scale", .over_ranks = OverRanks::kRank0},
-          {.name = "skipped_steps", .unit = "steps", .better = Better::kLower, .over_ranks = OverRanks::kRank0}};
+          {.name = "skipped_steps", .unit = "steps", .better = Better::kLower, .over_ranks = OverRanks::kRank0},
+          {.name = "gpu_memory_peak", .unit = "bytes", .better = Better::kLower, .over_ranks = OverRanks::kMax},
+          {.name = "gpu_memory_reserved", .unit = "bytes", .better = Better::kLower, .over_ranks = OverRanks::kMax}};
 }
 
 struct Registry {

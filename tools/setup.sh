@@ -6,6 +6,8 @@ libtorch_list=${MUSTER_LIBTORCH_LIST:-deps/libtorch.txt}
 libtorch_folder="$deps_folder/libtorch-2.11.0"
 cuda_list=${MUSTER_CUDA_LIST:-deps/cuda.txt}
 cuda_folder="$deps_folder/cuda"
+nvcc_list=${MUSTER_NVCC_LIST:-deps/nvcc.txt}
+nvcc_folder="$deps_folder/nvcc"
 peers_list=${MUSTER_PEERS_LIST:-deps/peers.txt}
 peers_folder="$deps_folder/peers"
 
@@ -152,9 +154,10 @@ install_cuda() {
 }
 
 setup_cuda() {
-  has_cuda && return 0
-  agree_on_cuda
-  install_cuda
+  has_cuda || { agree_on_cuda; install_cuda; }
+  is_complete "$nvcc_list" "$nvcc_folder" && return 0
+  confirm "setup: will download CUDA's compiler (100 MB) from PyPI and unpack it into $nvcc_folder"
+  unpack_wheels "$nvcc_list" "$nvcc_folder" 400 "CUDA's compiler" 'nvidia/cu13/bin/*' 'nvidia/cu13/include/*' 'nvidia/cu13/nvvm/*'
 }
 
 # A Python with PyTorch and transformers. It shares the CUDA libraries, because PyTorch looks for them next to itself.

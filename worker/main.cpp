@@ -21,6 +21,7 @@
 #include "rank/reporter.h"
 #include "rank/signals.h"
 #include "train/config.h"
+#include "train/gpu.h"
 #include "train/loop.h"
 
 namespace {
@@ -129,6 +130,7 @@ void keep_freed_memory() {
 
 int main(int argc, char** argv) {
   keep_freed_memory();
+  worker::set_up_gpus();
   worker::install_stop_signals();
   worker::RankEnvironment environment;
   worker::RunConfig config;

@@ -68,9 +68,9 @@ TEST_F(GpuRanks, TwoInBf16HaveTheSameBitsHoweverLateResultsCome) {
 }
 
 TEST_F(GpuRanks, FourWithReplicasHaveTheSameBitsHoweverLateResultsCome) {
-  const std::string want = trained(4, "plain");
-  EXPECT_EQ(trained(4, "hybrid"), want);
-  EXPECT_EQ(trained(4, "late,hybrid"), want);
+  const std::string want = trained(4, "unclipped");
+  EXPECT_EQ(trained(4, "hybrid,unclipped"), want);
+  EXPECT_EQ(trained(4, "late,hybrid,unclipped"), want);
 }
 
 TEST_F(GpuRanks, OneAndFourLearnTheSame) {

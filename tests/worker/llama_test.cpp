@@ -185,8 +185,8 @@ TEST(Llama, ComputesInBf16WhenItsParametersAre) {
 TEST(Rope, ScoresDependOnDistanceAlone) {
   const auto table = rope_table(12, 8, 10000.0, at::kFloat, at::kCPU);
   at::manual_seed(3);
-  const at::Tensor q = apply_rope(at::randn({1, 1, 1, 8}).expand({1, 1, 12, 8}), table).squeeze();
-  const at::Tensor k = apply_rope(at::randn({1, 1, 1, 8}).expand({1, 1, 12, 8}), table).squeeze();
+  const at::Tensor q = apply_rope(at::randn({1, 1, 1, 8}).expand({1, 12, 1, 8}), table).squeeze();
+  const at::Tensor k = apply_rope(at::randn({1, 1, 1, 8}).expand({1, 12, 1, 8}), table).squeeze();
   const at::Tensor scores = q.matmul(k.t());
   for (int shift = 1; shift < 6; ++shift) {
     EXPECT_NEAR(scores[shift + 4][shift].item<double>(), scores[4][0].item<double>(), 1e-4);
@@ -196,9 +196,9 @@ TEST(Rope, ScoresDependOnDistanceAlone) {
 
 TEST(Rope, TurnsTheTwoHalvesAgainstEachOther) {
   const auto table = rope_table(3, 4, 100.0, at::kFloat, at::kCPU);
-  at::Tensor x = at::zeros({1, 1, 3, 4});
+  at::Tensor x = at::zeros({1, 3, 1, 4});
   x.select(-1, 1).fill_(1.0);  // pairs are (0, 2) and (1, 3); the second rotates by position / sqrt(100)
-  const at::Tensor y = apply_rope(x, table)[0][0][2];
+  const at::Tensor y = apply_rope(x, table)[0][2][0];
   EXPECT_NEAR(y[1].item<double>(), std::cos(0.2), 1e-6);
   EXPECT_NEAR(y[3].item<double>(), std::sin(0.2), 1e-6);
   EXPECT_NEAR(y[0].item<double>(), 0, 1e-6);

@@ -23,6 +23,9 @@ TEST(StepMeasures, WhatWasNotMeasuredIsNoValue) {
   EXPECT_EQ(value_of(measures.values(), "grad_norm"), 0.75);
   measures.loss_scale = 65536;
   EXPECT_EQ(value_of(measures.values(), "loss_scale"), 65536);
+  measures.gpu_memory = GpuMemory{7, 9};
+  EXPECT_EQ(value_of(measures.values(), "gpu_memory_peak"), 7);
+  EXPECT_EQ(value_of(measures.values(), "gpu_memory_reserved"), 9);
 }
 
 // People and tests read this line.

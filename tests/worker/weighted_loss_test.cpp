@@ -226,7 +226,7 @@ TEST(SkippedSteps, AreCountedInARow) {
   SkippedSteps skipped(1, 5);
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_FALSE(skipped.note(1, 2.0, 1.0));
-  EXPECT_TRUE(skipped.note(2, nan, 1.0));
+  EXPECT_TRUE(skipped.note(2, nan, nan));
   EXPECT_FALSE(skipped.note(3, 2.0, 1.0));
   EXPECT_TRUE(skipped.note(4, 2.0, std::numeric_limits<double>::infinity()));
   EXPECT_EQ(skipped.total(), 7);

@@ -11,7 +11,15 @@
 
 #include <algorithm>
 
+#include "models/fused_ops.h"
 #include "models/ops.h"
+
+#ifdef MUSTER_CUDA_KERNELS
+#include <ATen/ops/empty.h>
+
+#include "models/kernels/cross_entropy.h"
+#include "models/kernels/launch.h"
+#endif
 
 namespace worker {
 namespace {
@@ -24,9 +32,40 @@ struct Gradients {
   at::Tensor x, weight;
 };
 
+#ifdef MUSTER_CUDA_KERNELS
+
+/// The sum of the losses. With `gradient`, `scores` [positions, vocab] become their gradients.
+at::Tensor losses_of(const at::Tensor& scores, const at::Tensor& targets, bool gradient) {
+  const at::Tensor losses = at::empty({scores.size(0)}, scores.options().dtype(at::kFloat));
+  const at::Tensor dense = targets.contiguous();
+  kernels::cross_entropy(kernels::number_of(scores), scores.mutable_data_ptr(), dense.const_data_ptr<std::int64_t>(),
+                         losses.mutable_data_ptr<float>(), scores.size(0), scores.size(1), kIgnoredTarget, gradient,
+                         kernels::stream_of(scores));
+  C10_CUDA_CHECK(cudaGetLastError());
+  return losses.sum();
+}
+
+void add_positions_by_kernel(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, at::Tensor& sum,
+                             const at::Tensor& grad_x, const at::Tensor& grad_weight) {
+  const at::Tensor scores = at::linear(x, weight);
+  sum += losses_of(scores, targets, grad_x.defined() || grad_weight.defined());
+  if (grad_weight.defined() && grad_weight.scalar_type() == x.scalar_type()) {
+    grad_weight.addmm_(scores.t(), x);
+  } else if (grad_weight.defined()) {
+    grad_weight.add_(scores.t().mm(x));  // tensor cores multiply in x's type and add in fp32
+  }
+  if (grad_x.defined()) grad_x.copy_(scores.mm(weight));
+}
+
+#endif
+
 /// Adds the loss of some positions to `sum`, and their gradients. `x` is [positions, hidden].
 void add_positions(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, at::Tensor& sum,
                    const at::Tensor& grad_x, const at::Tensor& grad_weight) {
+#ifdef MUSTER_CUDA_KERNELS
+  if (has_kernels(x.device(), x.scalar_type()))
+    return add_positions_by_kernel(x, weight, targets, sum, grad_x, grad_weight);
+#endif
   at::Tensor scores = at::linear(x, weight).to(at::kFloat);
   const at::Tensor counts = targets.ne(kIgnoredTarget).to(at::kFloat);
   const at::Tensor index = targets.clamp_min(0).unsqueeze(-1);
@@ -54,6 +93,7 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     if (wants_x) gradients.x = at::empty_like(flat);
     if (wants_weight) gradients.weight = at::zeros(weight.sizes(), weight.options().dtype(at::kFloat));
     at::Tensor sum = at::zeros({}, flat.options().dtype(at::kFloat));
+    if (most_logits == 0) most_logits = x.is_cuda() ? kMostLogitsOnGpu : kMostLogits;
     const std::int64_t chunk = std::max<std::int64_t>(1, most_logits / vocab);
     for (std::int64_t begin = 0; begin < positions; begin += chunk) {
       const std::int64_t count = std::min(chunk, positions - begin);

@@ -1,13 +1,8 @@
 #include "models/llama.h"
 
-#include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/outer.h>
-#include <ATen/ops/pow.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/silu.h>
 
 #include <stdexcept>
 #include <string>
@@ -63,21 +58,6 @@ at::Tensor Embedding::forward(const at::Tensor& ids) const {
   return worker::embedding(weight, ids);
 }
 
-RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype,
-                     at::Device device) {
-  const auto options = at::TensorOptions(at::kFloat).device(device);
-  const at::Tensor exponent = at::arange(0, head_dim, 2, options) / static_cast<double>(head_dim);
-  const at::Tensor frequency = 1.0 / at::pow(theta, exponent);
-  const at::Tensor half = at::outer(at::arange(positions, options), frequency);
-  const at::Tensor angle = at::cat({half, half}, -1);
-  return {angle.cos().to(dtype), angle.sin().to(dtype)};
-}
-
-at::Tensor apply_rope(const at::Tensor& x, const RopeTable& table) {
-  const auto halves = x.chunk(2, -1);
-  return x * table.cos + at::cat({-halves[1], halves[0]}, -1) * table.sin;
-}
-
 LlamaAttention::LlamaAttention(const schema::Llama& c)
     : heads_(c.num_attention_heads),
       kv_heads_(c.num_key_value_heads),
@@ -90,11 +70,11 @@ LlamaAttention::LlamaAttention(const schema::Llama& c)
 at::Tensor LlamaAttention::forward(const at::Tensor& x, const RopeTable& rope) const {
   const auto batch = x.size(0), positions = x.size(1);
   const auto split = [&](const at::Tensor& t, std::int64_t heads) {
-    return t.view({batch, positions, heads, head_dim_}).transpose(1, 2);
+    return t.view({batch, positions, heads, head_dim_});
   };
-  const at::Tensor q = apply_rope(split(q_proj_->forward(x), heads_), rope);
-  const at::Tensor k = apply_rope(split(k_proj_->forward(x), kv_heads_), rope);
-  const at::Tensor v = split(v_proj_->forward(x), kv_heads_);
+  const at::Tensor q = apply_rope(split(q_proj_->forward(x), heads_), rope).transpose(1, 2);
+  const at::Tensor k = apply_rope(split(k_proj_->forward(x), kv_heads_), rope).transpose(1, 2);
+  const at::Tensor v = split(v_proj_->forward(x), kv_heads_).transpose(1, 2);
   // Query head h reads key/value head h / (heads / kv_heads).
   const at::Tensor out = at::scaled_dot_product_attention(q, k, v, {}, /*dropout_p=*/0.0, /*is_causal=*/true,
                                                           /*scale=*/{}, /*enable_gqa=*/kv_heads_ != heads_);
@@ -107,7 +87,7 @@ LlamaMlp::LlamaMlp(const schema::Llama& c)
       down_proj_(register_module("down_proj", std::make_shared<Linear>(c.intermediate_size, c.hidden_size))) {}
 
 at::Tensor LlamaMlp::forward(const at::Tensor& x) const {
-  return down_proj_->forward(at::silu(gate_proj_->forward(x)) * up_proj_->forward(x));
+  return down_proj_->forward(swiglu(gate_proj_->forward(x), up_proj_->forward(x)));
 }
 
 LlamaDecoderLayer::LlamaDecoderLayer(const schema::Llama& c)

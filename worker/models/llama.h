@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "models/call_wrapper.h"
+#include "models/fused_ops.h"
 #include "schema/tables/llama.h"
 
 namespace worker {
@@ -44,16 +45,6 @@ class Embedding : public torch::nn::Module {
 
   at::Tensor weight;  ///< [count, size]
 };
-
-/// Cosines and sines of rotate-half RoPE (Su et al., RoFormer), each [positions, head_dim] of type `dtype`, computed in
-/// fp32.
-struct RopeTable {
-  at::Tensor cos, sin;
-};
-RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype, at::Device);
-
-/// Rotates x [batch, heads, positions, head_dim] by its positions.
-at::Tensor apply_rope(const at::Tensor& x, const RopeTable& table);
 
 /// Causal self-attention with grouped key/value heads (Ainslie et al., GQA).
 class LlamaAttention : public torch::nn::Module {

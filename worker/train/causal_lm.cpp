@@ -1,7 +1,6 @@
 #include "train/causal_lm.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 
 #include <optional>
 #include <string_view>
@@ -116,14 +115,16 @@ class CausalLm : public Recipe {
 
   at::Tensor loss(const std::vector<std::int64_t>& samples) override {
     const std::int64_t length = dataset_->sequence_length();
-    const at::Tensor ids = at::empty({static_cast<std::int64_t>(samples.size()), length}, at::kLong);
-    const at::Tensor targets = at::empty_like(ids);
+    // From pinned memory the copy to a GPU is queued, and the host goes on.
+    const at::Tensor ids = at::empty({static_cast<std::int64_t>(samples.size()), length},
+                                     at::TensorOptions(at::kLong).pinned_memory(device_.is_cuda()));
+    const at::Tensor targets = at::empty(ids.sizes(), at::TensorOptions(at::kLong).pinned_memory(device_.is_cuda()));
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const auto row = static_cast<std::int64_t>(i) * length;
       dataset_->copy_sample(samples[i], ids.mutable_data_ptr<std::int64_t>() + row,
                             targets.mutable_data_ptr<std::int64_t>() + row);
     }
-    return model_->loss(ids.to(device_), targets.to(device_));
+    return model_->loss(ids.to(device_, /*non_blocking=*/true), targets.to(device_, /*non_blocking=*/true));
   }
 
  private:

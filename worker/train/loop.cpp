@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,15 +26,15 @@
 #include "train/best_checkpoint.h"
 #include "train/export_trained.h"
 #include "train/fence.h"
+#include "train/gpu.h"
 #include "train/loss_scale.h"
 #include "train/optimizer.h"
 #include "train/recipe.h"
 #include "train/rendezvous.h"
 #include "train/resume_checks.h"
-#include "train/schedule.h"
 #include "train/skipped_steps.h"
+#include "train/step.h"
 #include "train/step_measures.h"
-#include "train/step_seed.h"
 #include "train/strategy.h"
 
 namespace worker {
@@ -78,16 +77,18 @@ class Trainer::Run {
     const auto series = schema::series_of(config_.recipe);
     reporter_.declare({series.begin(), series.end()});
     reporter_.section(Section::kStep);
-    weight_ = ranks().all_reduce(draw_next_step());
+    stepper_->prepare();
     now_there_is_something_to_save();
     while (step_ < steps) {
-      StepReport report;
-      const StopKind stop = one_step(report);
-      if (stop == StopKind::kNow)
-        return leave(contract::kExitFenced, "told to leave at once after step " + text_of(step_));
+      const StopKind stop = stepper_->make(step_++);
       const bool last = step_ == steps, asked = stop == StopKind::kSave;
       const std::int64_t every = config_.checkpoint.every_steps;
-      if (offer_best(report) || last || asked || (every > 0 && step_ % every == 0)) save(last || asked);
+      const bool must_save = last || asked || (every > 0 && step_ % every == 0);
+      const bool goes_on = !must_save && stop == StopKind::kNone && !validates_now();
+      const bool is_best = tell_made_steps(stepper_->late() && goes_on ? 1 : 0);
+      if (stop == StopKind::kNow)
+        return leave(contract::kExitFenced, "told to leave at once after step " + text_of(step_));
+      if (is_best || must_save) save(last || asked);
       if (asked && !last)
         return leave(contract::kExitRequeue, "saved step " + text_of(step_) + " as asked; start me again");
     }
@@ -186,6 +187,8 @@ class Trainer::Run {
     recipe_->shard(*sharded_, shard_options(config_));
     optimizer_ = make_optimizer(config_.optimizer, *recipe_, *sharded_);
     loss_scale_.emplace(config_.train, mesh_->device());
+    stepper_.emplace(config_, split_, environment_, reporter_, *recipe_, *sampler_, *mesh_, *sharded_, *optimizer_,
+                     *loss_scale_);
     say("%lld parameters, %d ranks on %s, %lld training samples of %lld tokens from %s, batch %lld = %lld x %d ranks x "
         "%lld",
         static_cast<long long>(sharded_->parameter_count()), environment_.world_size,
@@ -193,6 +196,10 @@ class Trainer::Run {
         static_cast<long long>(recipe_->tokens_per_sample()), recipe_->data_name().c_str(),
         static_cast<long long>(split_.batch_size), static_cast<long long>(split_.micro_batch_size),
         environment_.world_size, static_cast<long long>(split_.accumulation));
+    if (mesh_->shares_gpus()) {
+      say("warning: ranks share a GPU, so they communicate through the host, which is slow; ask for a GPU a rank, or "
+          "for fewer ranks");
+    }
   }
 
   /// Opens the checkpoint folder and continues from its newest checkpoint, or begins with the recipe's weights.
@@ -299,88 +306,39 @@ class Trainer::Run {
     best_.forget();
   }
 
-  /// Makes one optimizer step of all ranks and reports it to reporter and log. Returns what the ranks were asked to do
-  /// meanwhile.
-  StopKind one_step(StepReport& report) {
-    const auto start = Clock::now();
-    const std::int64_t wire_before = mesh_->wire_bytes();
-    StepMeasures measures;
-    measures.learning_rate = learning_rate(config_.train, step_);
-    at::manual_seed(step_seed(config_.train.seed, step_, environment_.rank));
-    const Agreement agreement = forward_backward();
-    measures.loss = agreement.loss / weight_;
-    weight_ = agreement.next_weight;
-    const fsdp::GradientNorm norm = loss_scale_->gradient_norm(*sharded_);
-    measures.grad_norm = norm.norm.item<double>();
-    measures.loss_scale = loss_scale_->value();
-    loss_scale_->update(norm);
-    const bool scale_falls = measures.loss_scale.value_or(0) > LossScale::kFloor;
-    if (skipped_.note(step_ + 1, measures.loss, measures.grad_norm, scale_falls)) {
-      say(skipped_.line().c_str());
-    } else {
-      optimizer_->set_weight_decay(weight_decay(config_.optimizer, config_.train, step_));
-      optimizer_->step(measures.learning_rate, norm.grad_scale, norm.found_inf);
+  /// Reports the steps whose numbers are known, but not the newest `keep`. Returns whether one of them is the best so
+  /// far and must be saved now.
+  bool tell_made_steps(std::size_t keep) {
+    bool is_best = false;
+    while (auto made = stepper_->take(keep)) {
+      tell(made->report, made->measures);
+      is_best |= offer_best(made->report);
     }
-    measures.skipped_steps = skipped_.total();
-    sharded_->zero_grad();
-    if (config_.train.step_delay_ms > 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(config_.train.step_delay_ms));
-    }
-    report.step = ++step_;
-    report.step_ms = ms_since(start);
-    report.bytes_communicated = mesh_->wire_bytes() - wire_before;
-    tell(report, measures);
-    return agreement.stop;
+    return is_best;
   }
 
-  /// Takes this rank's samples of the step that comes, and returns their weight.
-  double draw_next_step() {
-    samples_ = sampler_->position();
-    micro_batches_.clear();
-    double weight = 0;
-    for (std::int64_t i = 0; i < split_.accumulation; ++i) {
-      micro_batches_.push_back(sampler_->take(split_.micro_batch_size));
-      weight += recipe_->weight(micro_batches_.back());
-    }
-    return weight;
-  }
-
-  /// The engine takes the mean over the ranks, so each rank's part of the mean loss is multiplied by their number.
-  Agreement forward_backward() {
-    const double scale = static_cast<double>(environment_.world_size) / weight_;
-    double sum = 0;
-    std::optional<AgreementUnderWay> agreement;
-    for (std::int64_t i = 0; i < split_.accumulation; ++i) {
-      const bool last = i + 1 == split_.accumulation;
-      sharded_->set_requires_gradient_sync(last);
-      const at::Tensor loss = recipe_->loss(micro_batches_[static_cast<std::size_t>(i)]);
-      sum += loss.item<double>();
-      if (last) {
-        const StopKind stop = std::max(signalled_stop(), reporter_.stop_requested());
-        agreement.emplace(ranks(), Agreement{sum, draw_next_step(), stop});
-      }
-      loss_scale_->scaled(loss * scale).backward();
-    }
-    return agreement->wait();
+  bool validates_now() const {
+    const std::int64_t every = config_.train.validation_every_steps;
+    return every > 0 && recipe_->validation_samples() > 0 && (step_ % every == 0 || step_ == config_.train.steps);
   }
 
   void tell(StepReport& report, StepMeasures& measures) {
-    const auto& train = config_.train;
-    measures.tokens_per_s =
-        static_cast<double>(split_.batch_size * recipe_->tokens_per_sample()) / report.step_ms * 1e3;
-    if (train.validation_every_steps > 0 && recipe_->validation_samples() > 0 &&
-        (step_ % train.validation_every_steps == 0 || step_ == train.steps)) {
+    const bool scale_falls = measures.loss_scale.value_or(0) > LossScale::kFloor;
+    if (skipped_.note(report.step, measures.loss, measures.grad_norm, scale_falls)) say(skipped_.line().c_str());
+    measures.skipped_steps = skipped_.total();
+    if (report.step == step_ && validates_now()) {
       reporter_.section(Section::kEvaluate);
       measures.validation_loss = validate();
       reporter_.section(Section::kStep);
     }
+    measures.gpu_memory = gpu_memory(mesh_->device());
     report.values = measures.values();
     const os::ProcessMemory memory = os::process_memory();
     report.memory_bytes = memory.resident_bytes;
     report.memory_peak_bytes = memory.peak_bytes;
     report.at_ms = unix_ms();
     reporter_.step(report);
-    say(line_of(report, measures, train.steps).c_str());
+    say(line_of(report, measures, config_.train.steps).c_str());
   }
 
   /// Whether the step is the best so far and must be saved now. Rank 0 decides, so that all ranks save or none does.
@@ -456,7 +414,7 @@ class Trainer::Run {
     state.extra["data"] = recipe_->data_fingerprint();
     state.extra["source"] = recipe_->data_source();
     state.extra["order"] = ShardedSampler::kOrder;
-    state.extra["samples"] = samples_;
+    state.extra["samples"] = stepper_->samples();
     state.extra["name"] = config_.name;
     if (best_.step()) state.extra["best"] = best_.manifest();
     loss_scale_->save(state.extra);
@@ -478,16 +436,13 @@ class Trainer::Run {
   const MakeRecipe make_recipe_;
   SkippedSteps skipped_;
   BatchSplit split_;
-  // Of the step that comes: this rank's samples, their weight over all ranks, and how many samples were dealt before.
-  std::vector<std::vector<std::int64_t>> micro_batches_;
-  double weight_ = 0;
-  std::int64_t samples_ = 0;
   std::unique_ptr<fsdp::DeviceMesh> mesh_;
   std::unique_ptr<Recipe> recipe_;
   std::optional<ShardedSampler> sampler_;
   std::unique_ptr<fsdp::ShardedModel> sharded_;
   std::unique_ptr<fsdp::Optimizer> optimizer_;
   std::optional<LossScale> loss_scale_;
+  std::optional<Stepper> stepper_;
   std::optional<Fence> fence_;
   std::unique_ptr<fsdp::Checkpointer> checkpointer_;
   BestCheckpoint best_;

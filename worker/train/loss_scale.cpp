@@ -36,8 +36,8 @@ fsdp::GradientNorm LossScale::gradient_norm(fsdp::ShardedModel& sharded) const {
                  : fsdp::gradient_norm(sharded, train_.clip_norm, type);
 }
 
-std::optional<double> LossScale::value() const {
-  return scaler_ ? std::optional(scaler_->scale().item<double>()) : std::nullopt;
+std::optional<at::Tensor> LossScale::value() const {
+  return scaler_ ? std::optional(scaler_->scale()) : std::nullopt;
 }
 
 void LossScale::update(const fsdp::GradientNorm& norm) {

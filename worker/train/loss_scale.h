@@ -27,8 +27,8 @@ class LossScale {
   at::Tensor scaled(const at::Tensor& loss) const;
   /// The norm that train.clip_norm limits, of the gradients without the scale. Collective.
   fsdp::GradientNorm gradient_norm(fsdp::ShardedModel& sharded) const;
-  /// The scale of the step that has just been computed; nullopt: losses are not scaled. Waits for the device.
-  std::optional<double> value() const;
+  /// The scale of the step that has just been computed, fp32, [1], on the device; nullopt: losses are not scaled.
+  std::optional<at::Tensor> value() const;
   /// Ends a step.
   void update(const fsdp::GradientNorm& norm);
 

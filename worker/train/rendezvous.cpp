@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "train/gpu.h"
+
 namespace worker {
 namespace {
 
@@ -45,6 +47,7 @@ std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Repor
   fsdp::MeshOptions options;
   options.axes = axes;
   options.device = fsdp::device_of_rank(environment.local_rank);
+  refuse_cpu_instead_of_gpus(options.device);
   if (environment.world_size == 1) return std::make_unique<fsdp::DeviceMesh>(nullptr, 0, 1, options);
   c10::intrusive_ptr<c10d::Store> store;
   Endpoint at;

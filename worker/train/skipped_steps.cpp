@@ -7,7 +7,7 @@
 namespace worker {
 
 bool SkippedSteps::note(std::int64_t step, double loss, double grad_norm, bool scale_falls) {
-  if (std::isfinite(loss) && std::isfinite(grad_norm)) {
+  if (std::isfinite(grad_norm)) {
     in_a_row_ = 0;
     return false;
   }

@@ -13,6 +13,10 @@ std::vector<SeriesValue> StepMeasures::values() const {
   out.push_back({"grad_norm", grad_norm});
   if (loss_scale) out.push_back({"loss_scale", *loss_scale});
   if (skipped_steps > 0) out.push_back({"skipped_steps", static_cast<double>(skipped_steps)});
+  if (gpu_memory) {
+    out.push_back({"gpu_memory_peak", static_cast<double>(gpu_memory->peak_bytes)});
+    out.push_back({"gpu_memory_reserved", static_cast<double>(gpu_memory->reserved_bytes)});
+  }
   return out;
 }
 
@@ -26,12 +30,17 @@ std::string line_of(const StepReport& report, const StepMeasures& measures, std:
   if (measures.validation_loss) {
     std::snprintf(validation, sizeof validation, " validation_loss %.6f", *measures.validation_loss);
   }
+  char gpu[64] = "";
+  if (measures.gpu_memory) {
+    std::snprintf(gpu, sizeof gpu, " gpu_memory_mib %lld",
+                  static_cast<long long>(measures.gpu_memory->peak_bytes >> 20));
+  }
   char line[512];
   std::snprintf(line, sizeof line,
-                "step %lld/%lld loss %.6f%s lr %.3e grad_norm %.4f tokens/s %.0f step_ms %.1f memory_mib %lld",
+                "step %lld/%lld loss %.6f%s lr %.3e grad_norm %.4f tokens/s %.0f step_ms %.1f memory_mib %lld%s",
                 static_cast<long long>(report.step), static_cast<long long>(steps), measures.loss, validation,
                 measures.learning_rate, measures.grad_norm, measures.tokens_per_s, report.step_ms,
-                static_cast<long long>(report.memory_bytes >> 20));
+                static_cast<long long>(report.memory_bytes >> 20), gpu);
   return line;
 }
 

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+
+namespace worker {
+
+// Functions that are chains of elementwise operations in LibTorch, each of which reads and writes whole tensors. Builds
+// with CUDA and its compiler have one kernel for a chain (kernels/elementwise.cu), which computes in fp32 and rounds
+// once. Everywhere else, and in a backward that is differentiated again, LibTorch's operations are called.
+
+/// The angles of rotary position embedding. Both halves of a row are equal.
+struct RopeTable {
+  at::Tensor cos, sin;  ///< [positions, head_dim]
+};
+RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype, at::Device);
+
+/// Rotary position embedding (Su et al., arXiv 2104.09864) as in Hugging Face's Llama: rotates elements i and
+/// i + head_dim / 2 by the angle of their position. x is [batch, positions, heads, head_dim] of the table's dtype.
+at::Tensor apply_rope(const at::Tensor& x, const RopeTable& table);
+
+/// silu(gate) * up (SwiGLU, Shazeer, arXiv 2002.05202), elementwise over equal shapes.
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+
+/// Whether tensors of that device and dtype take the kernels.
+bool has_kernels(at::Device device, at::ScalarType dtype);
+
+}  // namespace worker

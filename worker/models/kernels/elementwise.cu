@@ -1,0 +1,117 @@
+#include "models/kernels/elementwise.h"
+
+#include "models/kernels/pack.cuh"
+
+namespace worker::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T, int N>
+__global__ void rotate_kernel(const T* x, const T* cos, const T* sin, T* out, std::int64_t packs, std::int64_t heads,
+                              std::int64_t positions, std::int64_t half, float sign) {
+  const std::int64_t pack = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (pack >= packs) return;
+  const std::int64_t of_row = half / N, row = pack / of_row, column = pack % of_row * N;
+  const std::int64_t first = row * 2 * half + column, place = row / heads % positions * 2 * half + column;
+  const auto x1 = load<T, N>(x + first), x2 = load<T, N>(x + first + half);
+  const auto c = load<T, N>(cos + place), s = load<T, N>(sin + place);
+  Pack<T, N> y1, y2;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    y1.set(i, x1[i] * c[i] - sign * x2[i] * s[i]);
+    y2.set(i, x2[i] * c[i] + sign * x1[i] * s[i]);
+  }
+  store(out + first, y1);
+  store(out + first + half, y2);
+}
+
+template <class T, int N>
+__global__ void swiglu_kernel(const T* gate, const T* up, T* out, std::int64_t packs) {
+  const std::int64_t pack = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (pack >= packs) return;
+  const auto g = load<T, N>(gate + pack * N), u = load<T, N>(up + pack * N);
+  Pack<T, N> y;
+#pragma unroll
+  for (int i = 0; i < N; ++i) y.set(i, g[i] / (1.0f + expf(-g[i])) * u[i]);
+  store(out + pack * N, y);
+}
+
+template <class T, int N>
+__global__ void swiglu_backward_kernel(const T* of_out, const T* gate, const T* up, T* of_gate, T* of_up,
+                                       std::int64_t packs) {
+  const std::int64_t pack = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (pack >= packs) return;
+  const auto d = load<T, N>(of_out + pack * N), g = load<T, N>(gate + pack * N), u = load<T, N>(up + pack * N);
+  Pack<T, N> dg, du;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const float sigmoid = 1.0f / (1.0f + expf(-g[i]));
+    dg.set(i, d[i] * u[i] * sigmoid * (1.0f + g[i] * (1.0f - sigmoid)));
+    du.set(i, d[i] * g[i] * sigmoid);
+  }
+  store(of_gate + pack * N, dg);
+  store(of_up + pack * N, du);
+}
+
+unsigned blocks_of(std::int64_t packs) {
+  return static_cast<unsigned>((packs + kThreads - 1) / kThreads);
+}
+
+}  // namespace
+
+void rotate(Number type, const void* x, const void* cos, const void* sin, void* out, std::int64_t rows,
+            std::int64_t heads, std::int64_t positions, std::int64_t half, bool inverse, void* stream) {
+  by_type(type, [&](auto* element) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    constexpr int kPack = kBytes / sizeof(T);
+    const float sign = inverse ? -1.0f : 1.0f;
+    const auto start = [&](auto kernel, int n) {
+      const std::int64_t packs = rows * half / n;
+      if (packs == 0) return;
+      kernel<<<blocks_of(packs), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+          static_cast<const T*>(x), static_cast<const T*>(cos), static_cast<const T*>(sin), static_cast<T*>(out), packs,
+          heads, positions, half, sign);
+    };
+    if (half % kPack == 0 && is_aligned({x, cos, sin, out}))
+      start(rotate_kernel<T, kPack>, kPack);
+    else
+      start(rotate_kernel<T, 1>, 1);
+  });
+}
+
+void swiglu(Number type, const void* gate, const void* up, void* out, std::int64_t count, void* stream) {
+  by_type(type, [&](auto* element) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    constexpr int kPack = kBytes / sizeof(T);
+    const auto start = [&](auto kernel, int n) {
+      if (count == 0) return;
+      kernel<<<blocks_of(count / n), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+          static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(out), count / n);
+    };
+    if (count % kPack == 0 && is_aligned({gate, up, out}))
+      start(swiglu_kernel<T, kPack>, kPack);
+    else
+      start(swiglu_kernel<T, 1>, 1);
+  });
+}
+
+void swiglu_backward(Number type, const void* of_out, const void* gate, const void* up, void* of_gate, void* of_up,
+                     std::int64_t count, void* stream) {
+  by_type(type, [&](auto* element) {
+    using T = std::remove_pointer_t<decltype(element)>;
+    constexpr int kPack = kBytes / sizeof(T);
+    const auto start = [&](auto kernel, int n) {
+      if (count == 0) return;
+      kernel<<<blocks_of(count / n), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+          static_cast<const T*>(of_out), static_cast<const T*>(gate), static_cast<const T*>(up),
+          static_cast<T*>(of_gate), static_cast<T*>(of_up), count / n);
+    };
+    if (count % kPack == 0 && is_aligned({of_out, gate, up, of_gate, of_up}))
+      start(swiglu_backward_kernel<T, kPack>, kPack);
+    else
+      start(swiglu_backward_kernel<T, 1>, 1);
+  });
+}
+
+}  // namespace worker::kernels

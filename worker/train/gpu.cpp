@@ -1,0 +1,75 @@
+#include "train/gpu.h"
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include "rank/errors.h"
+
+#ifdef MUSTER_WITH_CUDA
+#include <c10/cuda/CUDAAllocatorConfig.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#endif
+
+namespace worker {
+namespace {
+
+constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
+
+/// Whether the variable names a GPU. Slurm writes NoDevFiles where a job has none.
+bool names_a_gpu(const char* visible) {
+  const std::string text = visible == nullptr ? "" : visible;
+  return !text.empty() && text.front() != '-' && text != "NoDevFiles";
+}
+
+}  // namespace
+
+#ifdef MUSTER_WITH_CUDA
+
+std::optional<GpuMemory> gpu_memory(c10::Device device) {
+  if (!device.is_cuda()) return std::nullopt;
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
+  return GpuMemory{stats.allocated_bytes[0].peak, stats.reserved_bytes[0].current};
+}
+
+void set_up_gpus() {
+  for (const char* variable : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"})
+    if (std::getenv(variable) != nullptr) return;
+  c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
+}
+
+void refuse_cpu_instead_of_gpus(c10::Device device) {
+  const char* visible = std::getenv(kVisible);
+  if (!device.is_cpu() || !names_a_gpu(visible)) return;
+  std::string why = "it counts no devices";
+  try {
+    c10::cuda::device_count_ensure_non_zero();
+  } catch (const c10::Error& error) {
+    why = error.what_without_backtrace();
+  }
+  throw std::runtime_error(std::string(kVisible) + "=" + visible + " gives this rank a GPU, and CUDA finds none: " +
+                           why + "; this build needs NVIDIA's driver 580 or newer; to train on the CPU, set " +
+                           kVisible + "=\"\" or ask for no GPUs");
+}
+
+#else
+
+std::optional<GpuMemory> gpu_memory(c10::Device /*device*/) {
+  return std::nullopt;
+}
+
+void set_up_gpus() {}
+
+void refuse_cpu_instead_of_gpus(c10::Device /*device*/) {
+  const char* visible = std::getenv(kVisible);
+  if (!names_a_gpu(visible)) return;
+  throw UsageError(std::string(kVisible) + "=" + visible +
+                   " gives this rank a GPU, and this muster-worker is built without CUDA; build it with ./dev build "
+                   "--preset cuda, or ask for no GPUs (resources.gpus_per_rank = 0, or " +
+                   kVisible + "=\"\")");
+}
+
+#endif
+
+}  // namespace worker

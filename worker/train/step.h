@@ -1,0 +1,109 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "data/sampler.h"
+#include "fsdp/fully_shard.h"
+#include "fsdp/optimizer.h"
+#include "rank/environment.h"
+#include "rank/reporter.h"
+#include "train/agreement.h"
+#include "train/config.h"
+#include "train/loss_scale.h"
+#include "train/recipe.h"
+#include "train/step_measures.h"
+
+namespace worker {
+
+/// Numbers that a device computes for the host. On a GPU the copy is queued behind the work that computes them, so the
+/// constructor waits for nothing.
+class DeviceNumbers {
+ public:
+  DeviceNumbers() = default;
+  /// `values` has any shape and any floating dtype.
+  explicit DeviceNumbers(const at::Tensor& values);
+  /// The first value. Waits until the device has computed it.
+  double first() const;
+
+ private:
+  at::Tensor host_;
+  std::optional<c10::Event> copied_;
+};
+
+/// Makes the optimizer steps of this rank, all ranks together.
+///
+/// [Note: late numbers] On a GPU the host queues a step's work and waits for none of it; else the GPU would be idle
+/// while the host prepares what follows. So loss and gradient norm of a step are known while the next step computes.
+/// late() says so. Whether a step is skipped is decided on the device, by the `found_inf` of the optimizer. On the CPU
+/// every number is known when make() returns.
+class Stepper {
+ public:
+  /// Only keeps the references, which must outlive the Stepper.
+  Stepper(const RunConfig& config, const BatchSplit& split, const RankEnvironment& environment, Reporter& reporter,
+          Recipe& recipe, ShardedSampler& sampler, fsdp::DeviceMesh& mesh, fsdp::ShardedModel& sharded,
+          fsdp::Optimizer& optimizer, LossScale& loss_scale);
+
+  /// Takes the samples of the first step. Collective.
+  void prepare();
+
+  /// Makes step `step`, counted from 0. Returns what the ranks were asked to do meanwhile. Collective.
+  StopKind make(std::int64_t step);
+
+  /// A step whose numbers are known.
+  struct Made {
+    StepReport report;  ///< step and step_ms, bytes_communicated
+    StepMeasures measures;
+  };
+  /// Whether numbers come a step late.
+  bool late() const { return late_; }
+  /// The oldest made step that was not taken yet, or nothing when at most `keep` are left. Waits for its numbers.
+  /// Collective.
+  std::optional<Made> take(std::size_t keep = 0);
+
+  /// How many samples were dealt before those of the step that comes.
+  std::int64_t samples() const { return samples_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct InFlight {
+    Made made;
+    Clock::time_point start;
+    std::optional<c10::Event> begun, ended;  // on the device, where numbers come late
+    double weight = 0;                       // of the step's samples
+    DeviceNumbers loss, norm;                // this rank's sum of losses; the norm of the gradient
+    std::optional<DeviceNumbers> scale;      // of the loss
+    std::optional<double> agreed_loss;       // the sum over all ranks
+  };
+
+  double draw();
+  void forward_backward(InFlight& step, StopKind& stop);
+  void mark(std::optional<c10::Event>& event) const;
+
+  const RunConfig& config_;
+  const BatchSplit& split_;
+  const RankEnvironment& environment_;
+  Reporter& reporter_;
+  Recipe& recipe_;
+  ShardedSampler& sampler_;
+  fsdp::DeviceMesh& mesh_;
+  fsdp::ShardedModel& sharded_;
+  fsdp::Optimizer& optimizer_;
+  LossScale& loss_scale_;
+  const bool late_;
+  // Of the step that comes: this rank's samples, their weight over all ranks, and how many samples were dealt before.
+  std::vector<std::vector<std::int64_t>> micro_batches_;
+  double weight_ = 0;
+  std::int64_t samples_ = 0;
+  std::deque<InFlight> in_flight_;
+};
+
+}  // namespace worker
