@@ -213,7 +213,10 @@ std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std
     return {};
   }
 
-  for (const CheckpointPart& part : parts_) forget_states(part);
+  for (const CheckpointPart& part : parts_) {
+    part.model.await_copies();
+    forget_states(part);
+  }
   for_each_wanted(parts_, *source,
                   [&](const auto& key, const auto& saved, const Slice& wanted, const at::Tensor& flat) {
                     source->overlap(key, saved, wanted, [&](const at::Tensor& part, std::int64_t offset) {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -71,6 +72,8 @@ std::shared_ptr<Unit> ShardedModel::fully_shard(const std::shared_ptr<torch::nn:
   TORCH_CHECK(module, "fully_shard: no module");
   const std::string name = path_of(*module);
   for (const auto& unit : units_) TORCH_CHECK(unit->name() != name, "fully_shard: ", name, " is a unit already");
+  TORCH_CHECK(units_.empty() || units_.front()->options().offload == options.offload, "fully_shard: unit ", name,
+              " has another offload than unit ", units_.front()->name(), "; give all units of a model the same");
   std::vector<ParameterInfo> infos;
   std::vector<at::Tensor> tensors;
   collect_parameters(*module, name, infos, tensors);
@@ -138,6 +141,16 @@ void ShardedModel::complete_gradients(const char* what) const {
   schedule_->settle();
   schedule_->check_whole(what);
   schedule_->participation().finish();
+  await_copies();
+}
+
+at::Device ShardedModel::home() const {
+  return units_.empty() ? mesh_.device() : units_.front()->options().offload.home(mesh_.device());
+}
+
+void ShardedModel::await_copies() const {
+  if (home() != mesh_.device())
+    c10::impl::VirtualGuardImpl(mesh_.device().type()).synchronizeDevice(mesh_.device().index());
 }
 
 std::map<std::string, at::Tensor> ShardedModel::gather_full_state(bool rank_zero_only) {
@@ -158,7 +171,7 @@ std::map<std::string, at::Tensor> ShardedModel::gather_full(bool rank_zero_only,
       const at::Tensor& shard = gradients ? segment->gradient_shard() : segment->shard();
       if (!shard.defined()) continue;
       const UnitLayout& layout = segment->layout();
-      const at::Tensor buffer = at::empty({layout.padded_numel()}, shard.options());
+      const at::Tensor buffer = at::empty({layout.padded_numel()}, shard.options().device(mesh_.device()));
       buffer.narrow(0, mesh_.shard().rank() * layout.chunk(), layout.chunk()).copy_(shard);
       mesh_.shard().all_gather_into(buffer, unit->name())->wait();
       if (rank_zero_only && mesh_.rank() != 0) continue;
@@ -177,6 +190,7 @@ std::map<std::string, at::Tensor> ShardedModel::gather_full(bool rank_zero_only,
 
 void ShardedModel::fill(const Fill& fill) {
   const at::NoGradGuard no_grad;
+  await_copies();
   for (const auto& unit : units_) {
     for (const auto& segment : unit->segments()) {
       for (const ParameterInfo& info : segment->layout().parameters()) {

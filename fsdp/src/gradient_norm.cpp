@@ -33,7 +33,8 @@ GradientNorm gradient_norm(ShardedModel& model, double max_norm, NormType type, 
   const at::NoGradGuard no_grad;
   Communicator& ranks = model.mesh().shard();
   const double order = type == NormType::kInf ? kInfinity : type == NormType::kTwo ? 2 : 1;
-  const at::Tensor norms = norms_of_segments(model, order);
+  at::Tensor norms = norms_of_segments(model, order);
+  if (norms.defined()) norms = norms.to(ranks.device());
   at::Tensor total = at::zeros({1}, at::TensorOptions().dtype(at::kDouble).device(ranks.device()));
   if (norms.defined() && type == NormType::kInf) {
     // The maximum over ranks may lose a NaN.

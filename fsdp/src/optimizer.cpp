@@ -41,12 +41,14 @@ Optimizer::Optimizer(ShardedModel& model, std::string name, std::vector<std::str
     }
   }
   counts_ = at::zeros({static_cast<std::int64_t>(groups_.size())},
-                      at::TensorOptions().dtype(at::kFloat).device(model_.mesh().device()));
+                      at::TensorOptions().dtype(at::kFloat).device(model_.home()));
 }
 
-void Optimizer::step(double lr, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
+void Optimizer::step(double lr, const at::Tensor& scale_anywhere, const at::Tensor& found_inf_anywhere) {
   model_.complete_gradients("step");
   const at::NoGradGuard no_grad;
+  const auto at_home = [this](const at::Tensor& given) { return given.defined() ? given.to(counts_.device()) : given; };
+  const at::Tensor grad_scale = at_home(scale_anywhere), found_inf = at_home(found_inf_anywhere);
   if (!lists_are_current()) make_lists();
   ++steps_;
   if (found_inf.defined()) {

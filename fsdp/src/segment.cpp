@@ -28,7 +28,7 @@ Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> para
       used_here_(parameters_.size()),
       used_anywhere_(parameters_.size()) {
   const auto on_device = at::TensorOptions().device(communicator.device());
-  shard_ = at::zeros({layout_.chunk()}, on_device.dtype(key_.has_master ? at::kFloat : key_.param_dtype));
+  shard_ = at::zeros({layout_.chunk()}, at_home(key_.has_master ? at::kFloat : key_.param_dtype));
   gathered_ = shard_is_parameter() ? shard_ : without_memory(layout_.padded_numel(), on_device.dtype(key_.param_dtype));
   if (!key_.trainable) return;
   gradients_ = without_memory(layout_.padded_numel(), on_device.dtype(key_.reduce_dtype));
@@ -38,12 +38,19 @@ Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> para
   free_storage(gradients_);
 }
 
+at::TensorOptions Segment::at_home(at::ScalarType dtype) const {
+  const at::Device device = communicator_.device();
+  const bool pins = key_.offload.to_cpu && key_.offload.pin_memory && device.is_cuda();
+  return at::TensorOptions().dtype(dtype).device(key_.offload.home(device)).pinned_memory(pins);
+}
+
 bool Segment::shard_is_parameter() const {
-  return layout_.world_size() == 1 && shard_.scalar_type() == key_.param_dtype;
+  return layout_.world_size() == 1 && !key_.offload.to_cpu && shard_.scalar_type() == key_.param_dtype;
 }
 
 bool Segment::gradient_shard_is_buffer() const {
-  return layout_.world_size() == 1 && replicas_ == nullptr && key_.reduce_dtype == at::kFloat && divide_.after == 1;
+  return layout_.world_size() == 1 && replicas_ == nullptr && key_.reduce_dtype == at::kFloat && divide_.after == 1 &&
+         !key_.offload.to_cpu;
 }
 
 at::Tensor& Segment::state(const std::string& name) {
@@ -79,7 +86,8 @@ void Segment::take_over_parameters() {
 void Segment::unshard(c10::DataPtr memory) {
   if (shard_is_parameter()) return;
   fill_storage(gathered_, std::move(memory), unsharded_bytes());
-  gathered_.narrow(0, communicator_.rank() * layout_.chunk(), layout_.chunk()).copy_(shard_);
+  gathered_.narrow(0, communicator_.rank() * layout_.chunk(), layout_.chunk())
+      .copy_(shard_.to(gathered_.device(), /*non_blocking=*/true));
   gathering_ = communicator_.all_gather_into(gathered_, whose_);
 }
 
@@ -135,11 +143,10 @@ void Segment::start_reduce(BufferPool& scratch) {
   }
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
   laid_.clear();
-  if (!gradient_shard_memory_.defined())
-    gradient_shard_memory_ = at::empty({layout_.chunk()}, gradients_.options().dtype(at::kFloat));
+  if (!gradient_shard_memory_.defined()) gradient_shard_memory_ = at::empty({layout_.chunk()}, at_home(at::kFloat));
   if (layout_.world_size() == 1) {
     reduced_ = gradients_;
-  } else if (!gradient_shard_.defined() && key_.reduce_dtype == at::kFloat) {
+  } else if (!gradient_shard_.defined() && key_.reduce_dtype == at::kFloat && !key_.offload.to_cpu) {
     reduced_ = gradient_shard_memory_;
   } else {
     reduced_ = scratch.tensor(layout_.chunk(), gradients_.options());
@@ -160,10 +167,15 @@ void Segment::finish_reduce() {
   if (!is_reducing()) return;
   add_replicas();
   if (const std::unique_ptr<Pending> adding = std::move(adding_replicas_)) adding->wait();
-  if (gradient_shard_.defined()) {
-    at::Tensor more = reduced_.to(at::kFloat);
+  if (gradient_shard_.defined() || key_.offload.to_cpu) {
+    // In fp32 this is the memory of the reduction, which is not needed any more.
+    const at::Tensor more = reduced_.to(at::kFloat);
     if (divide_.after != 1) more.div_(divide_.after);
-    gradient_shard_.add_(more);
+    if (gradient_shard_.defined()) {
+      gradient_shard_.add_(more.to(gradient_shard_.device()));
+    } else {
+      gradient_shard_ = gradient_shard_memory_.copy_(more, /*non_blocking=*/true);
+    }
   } else {
     gradient_shard_ = gradient_shard_memory_;
     if (!reduced_.is_same(gradient_shard_)) gradient_shard_.copy_(reduced_);

@@ -79,7 +79,8 @@ SegmentKey Unit::key_of(std::size_t parameter, bool has_master) const {
     TORCH_CHECK(type == at::kFloat || type == at::kBFloat16 || type == at::kHalf, "unit ", name_, ": parameter ",
                 infos_[parameter].name, ": param_dtype and reduce_dtype must be float32, bfloat16 or float16, got ",
                 type);
-  return {trainable, trainable || has_master, dtype, precision.reduce_dtype, precision.gradient_divide_factor};
+  return {trainable,       trainable || has_master, dtype, precision.reduce_dtype, precision.gradient_divide_factor,
+          options_.offload};
 }
 
 void Unit::make_segments(const std::vector<Whole>& values) {
@@ -116,7 +117,7 @@ std::vector<Unit::Whole> Unit::gather_values() {
   for (const auto& segment : segments_) {
     const UnitLayout& layout = segment->layout();
     const auto gather = [&](const at::Tensor& flat) {
-      at::Tensor buffer = at::empty({layout.padded_numel()}, flat.options());
+      at::Tensor buffer = at::empty({layout.padded_numel()}, flat.options().device(ranks.device()));
       buffer.narrow(0, ranks.rank() * layout.chunk(), layout.chunk()).copy_(flat);
       ranks.all_gather_into(buffer, name_)->wait();
       return buffer;

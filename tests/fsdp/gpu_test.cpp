@@ -29,7 +29,9 @@ void expect_training_equals_reference(int world_size, const fsdp::ShardOptions& 
   ASSERT_LT(truth.back(), 0.8 * truth.front()) << "the reference must learn, or equality says little";
   run_gpu_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
     Trainer trainer(mesh, options);
-    EXPECT_TRUE(trainable_part(*trainer.sharded.units()[0]).shard().is_cuda());
+    const at::Tensor& shard = trainable_part(*trainer.sharded.units()[0]).shard();
+    EXPECT_EQ(shard.is_cuda(), !options.offload.to_cpu);
+    EXPECT_EQ(shard.is_pinned(), options.offload.to_cpu && options.offload.pin_memory);
     for (int step = 0; step < kSteps; ++step)
       EXPECT_THAT(relative(trainer.step(step), truth[step]), Le(kLossTolerance)) << "step " << step;
     const auto state = trainer.sharded.gather_full_state();
@@ -55,6 +57,14 @@ class TwoGpus : public Gpu {
 
 TEST_F(Gpu, OneRankTrainsLikeTheUnshardedModel) {
   expect_training_equals_reference(1, {});
+}
+
+TEST_F(Gpu, ShardsGradientsAndStatesMayLiveOnTheCpu) {
+  for (const bool pins : {true, false}) {
+    fsdp::ShardOptions options;
+    options.offload = {.to_cpu = true, .pin_memory = pins};
+    expect_training_equals_reference(1, options);
+  }
 }
 
 TEST_F(Gpu, ABatchInBf16IsLearnt) {

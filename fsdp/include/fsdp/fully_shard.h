@@ -47,8 +47,9 @@ class ShardedModel {
   /// meta device (see meta_device.h); they get values later. Parameters of earlier units are left out, so shard
   /// children before their parents. `module` must be the root or lie in it. A module without remaining parameters gives
   /// an empty unit, which communicates nothing. Collective when options.sync_module_states. Throws c10::Error when
-  /// `module` is outside of the root, when a parameter is not fp32, bf16 or fp16, when a tied parameter already belongs
-  /// to an earlier unit (the text names both), or when a buffer is on the meta device.
+  /// `module` is outside of the root, when a parameter is not fp32, bf16 or fp16, when `options.offload` is not that of
+  /// earlier units, when a tied parameter already belongs to an earlier unit (the text names both), or when a buffer is
+  /// on the meta device.
   std::shared_ptr<Unit> fully_shard(const std::shared_ptr<torch::nn::Module>& module, const ShardOptions& options = {});
 
   const std::vector<std::shared_ptr<Unit>>& units() const { return units_; }
@@ -71,6 +72,13 @@ class ShardedModel {
   /// Waits until Segment::used() is known. An optimizer calls it first. Throws c10::Error when a backward of this step
   /// threw. `what` names the caller.
   void complete_gradients(const char* what) const;
+
+  /// Where shards, reduced gradients and the optimizer's states live: the mesh's device, or the CPU with
+  /// Offload::to_cpu.
+  at::Device home() const;
+  /// Waits until no copy between home() and the mesh's device is under way. Whoever reads or writes shards on the host
+  /// calls it first. Does nothing without an offload.
+  void await_copies() const;
 
   /// Every parameter in fp32, with its full shape, on the CPU. The map has an entry for each name and each alias; tied
   /// names share one tensor. Needs memory for the whole model. Collective. With `rank_zero_only` the map is empty on

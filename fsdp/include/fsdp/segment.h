@@ -10,6 +10,7 @@
 
 #include "fsdp/communicator.h"
 #include "fsdp/layout.h"
+#include "fsdp/offload.h"
 #include "fsdp/precision.h"
 
 namespace fsdp {
@@ -28,7 +29,8 @@ struct SegmentKey {
   /// In which gradients are accumulated and reduced: kFloat, kBFloat16 or kHalf.
   at::ScalarType reduce_dtype = at::kFloat;
   /// See Precision.
-  std::optional<double> gradient_divide_factor;
+  std::optional<double> gradient_divide_factor = std::nullopt;
+  Offload offload = {};
   auto operator<=>(const SegmentKey&) const = default;
 };
 
@@ -47,7 +49,7 @@ class Segment {
   const SegmentKey& key() const { return key_; }
   const UnitLayout& layout() const { return layout_; }
 
-  /// This rank's values, [chunk]. Call Unit::shard_changed() after writing to it.
+  /// This rank's values, [chunk], on the device of Offload::home(). Call Unit::shard_changed() after writing to it.
   const at::Tensor& shard() const { return shard_; }
   /// This rank's part of the divided sum of all ranks' gradients in fp32, [chunk]. Undefined when no backward has
   /// reached the unit since zero_grad().
@@ -73,12 +75,15 @@ class Segment {
   friend class Unit;
   friend class Participation;
 
-  /// With one rank the shard is the parameters' storage, unless it is of another dtype.
+  /// With one rank the shard is the parameters' storage, unless it is of another dtype or lives elsewhere.
   bool shard_is_parameter() const;
-  /// With one rank in all, an fp32 reduction and nothing to divide, the buffer of gradients is the gradient shard.
+  /// With one rank in all, an fp32 reduction and neither division nor offload, the buffer of gradients is the gradient
+  /// shard.
   bool gradient_shard_is_buffer() const;
   /// Makes the parameters views of the gathered buffer.
   void take_over_parameters();
+
+  at::TensorOptions at_home(at::ScalarType dtype) const;
 
   /// `memory` holds unsharded_bytes().
   void unshard(c10::DataPtr memory);

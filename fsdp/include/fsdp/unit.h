@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fsdp/offload.h"
 #include "fsdp/precision.h"
 #include "fsdp/segment.h"
 
@@ -18,6 +19,8 @@ namespace fsdp {
 struct ShardOptions {
   /// The number formats, and how gradients are divided.
   Precision precision = {};
+  /// Where parameters, gradients and states live between steps.
+  Offload offload = {};
   /// Frees the gathered parameters after forward and gathers them again for backward. This needs the least memory and
   /// makes 1.5x the traffic. Set it to false for the root unit, because backward needs the root's parameters first.
   bool reshard_after_forward = true;
