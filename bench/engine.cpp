@@ -159,7 +159,8 @@ class ShardedTrainee : public Trainee {
         }()),
         sharded_(model_, mesh) {
     fsdp::ShardOptions options;
-    options.param_dtype = choose<at::ScalarType>("--dtype", o.dtype, {{"fp32", at::kFloat}, {"bf16", at::kBFloat16}});
+    options.precision.param_dtype =
+        choose<at::ScalarType>("--dtype", o.dtype, {{"fp32", at::kFloat}, {"bf16", at::kBFloat16}});
     options.reshard_after_forward = o.strategy != "shard_grad_op" && o.strategy != "zero1";
     options.reshard_after_backward = o.strategy != "zero1";
     for (const auto& layer : model_->layers()) {

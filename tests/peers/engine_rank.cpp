@@ -112,9 +112,9 @@ fsdp::ShardOptions shard_options(const Options& o) {
   if (dtype != "fp32" && dtype != "bf16" && dtype != "mixed")
     throw std::invalid_argument("--dtype " + dtype + ": want fp32, bf16 or mixed");
   fsdp::ShardOptions options;
-  if (dtype != "fp32") options.param_dtype = at::kBFloat16;
+  if (dtype != "fp32") options.precision.param_dtype = at::kBFloat16;
   if (dtype == "mixed") {
-    options.param_dtype_of = [](const fsdp::ParameterInfo& info) {
+    options.precision.param_dtype_of = [](const fsdp::ParameterInfo& info) {
       return info.shape.size() >= 2 ? at::kBFloat16 : at::kFloat;
     };
   }

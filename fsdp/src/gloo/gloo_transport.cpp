@@ -8,17 +8,17 @@
 
 #include "buffer_pool.h"
 #include "fsdp/transport.h"
+#include "gloo/peer_sockets.h"
 #include "tree_sum.h"
 
 namespace fsdp {
 namespace {
 
-using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
 // [Note: own all-gather and reduce-scatter] c10d builds both collectives for Gloo from others, with copies. Its
 // all-gather copies the result. Its reduce-scatter clones the input and all-reduces all of it, which is twice the
 // traffic. Here every pair of ranks exchanges its parts directly, to and from the engine's own buffers. That sends
-// (N-1)/N of the bytes without a copy. Gloo's own thread moves the bytes while the rank computes.
+// (N-1)/N of the bytes without a copy. The thread of PeerSockets moves the bytes while the rank computes. Gloo itself
+// serves what happens seldom: all_reduce(), broadcast() and barrier().
 
 /// Gloo writes to its sockets without MSG_NOSIGNAL. So the death of a peer would end this process by SIGPIPE before
 /// Gloo could report an error. PyTorch does not have this problem, because Python ignores SIGPIPE.
@@ -35,9 +35,10 @@ struct Topic {
   std::uint32_t number;  // of the collective on this rank
 };
 
-// [Note: tags] Gloo matches a send and a receive by peer and tag. The tag keeps concurrent collectives apart by the low
-// bits of their number. Its other bits are a hash of kind, owner and size. So two ranks that run units in another order
-// find no partner, and throw after the timeout. With the number alone they would exchange the bytes of different units.
+// [Note: tags] PeerSockets matches a send and a receive by peer and tag. The tag keeps concurrent collectives apart by
+// the low bits of their number. Its other bits are a hash of kind, owner and size. So two ranks that run units in
+// another order find no partner, and throw after the timeout. With the number alone they would exchange the bytes of
+// different units.
 constexpr std::int64_t kSentWhole = 16 << 10;
 constexpr int kNumberBits = 10, kHashBits = 21;
 
@@ -55,12 +56,13 @@ int tag_of(const Topic& topic) {
 class Exchange {
  public:
   template <typename Begin>
-  Exchange(const Topic& topic, int rank, int peer, const Begin& begin) : topic_(topic), rank_(rank), peer_(peer) {
-    named([&] { work_ = begin(); });
+  Exchange(const Topic& topic, int rank, int peer, std::shared_ptr<PeerSockets> sockets, const Begin& begin)
+      : topic_(topic), rank_(rank), peer_(peer), sockets_(std::move(sockets)) {
+    named([&] { transfer_ = begin(); });
   }
 
   void wait() const {
-    named([&] { work_->wait(); });
+    named([&] { transfer_->wait(); });
   }
 
  private:
@@ -79,7 +81,8 @@ class Exchange {
   Topic topic_;
   int rank_;
   int peer_;
-  WorkPtr work_;
+  std::shared_ptr<PeerSockets> sockets_;
+  PeerSockets::Pending transfer_;
 };
 
 class PendingGather : public Pending {
@@ -160,6 +163,7 @@ class GlooTransport : public Transport {
     try {
       gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
       group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank_, world_size_, gloo);
+      sockets_ = std::make_shared<PeerSockets>(*store, rank_, world_size_, address, options.timeout);
     } catch (const std::exception& error) {
       TORCH_CHECK(false, "Gloo on rank ", rank_, " of ", world_size_, ", address ", address,
                   ": no connection to all ranks: ", error.what());
@@ -248,13 +252,12 @@ class GlooTransport : public Transport {
   Topic next(const char* kind, std::string_view whose, std::int64_t bytes) { return {kind, whose, bytes, number_++}; }
 
   Exchange receive(const Topic& topic, const at::Tensor& into, int peer, int tag) {
-    std::vector<at::Tensor> tensors{into};
-    return {topic, rank_, peer, [&] { return group_->recv(tensors, peer, tag); }};
+    return {topic, rank_, peer, sockets_,
+            [&] { return sockets_->receive(peer, static_cast<std::uint64_t>(tag), into); }};
   }
 
   Exchange send(const Topic& topic, const at::Tensor& from, int peer, int tag) {
-    std::vector<at::Tensor> tensors{from};
-    return {topic, rank_, peer, [&] { return group_->send(tensors, peer, tag); }};
+    return {topic, rank_, peer, sockets_, [&] { return sockets_->send(peer, static_cast<std::uint64_t>(tag), from); }};
   }
 
   template <typename Start>
@@ -271,6 +274,7 @@ class GlooTransport : public Transport {
   BufferPool parts_{c10::kCPU};  // received in reduce-scatters
   std::uint32_t number_ = 0;     // of the next collective; all ranks count alike
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  std::shared_ptr<PeerSockets> sockets_;
 };
 
 }  // namespace

@@ -1,0 +1,101 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace c10d {
+class Store;
+}
+
+namespace fsdp {
+
+/// A connection between every two ranks of a group, and messages in order over each.
+///
+/// [Note: own sockets] A send and a receive of Gloo first tell each other that they are ready. So one message needs
+/// three, and wakes two threads. Besides, Gloo's thread asks the kernel again and again while the caller holds the
+/// mutex of a connection (handleEvents() in gloo/transport/tcp/pair.cc only tries to lock it). With fewer free cores
+/// than threads, that took three quarters of the processor time of steps with small units. Here a message is a header
+/// and its bytes. The group's thread sleeps in poll() until a socket can go on. The caller itself writes a short
+/// message.
+///
+/// A rank posts its receives from a peer in the order of that peer's sends. A message for which no receive is posted
+/// waits in the kernel, and so do those behind it. Once the socket's buffers are full, its sender waits too.
+/// Thread-safe.
+class PeerSockets {
+ public:
+  /// Collective. `store` has keys for this group alone. Peers connect to `address`, a name or address of this machine.
+  /// Throws c10::Error when a peer does not come within the timeout.
+  PeerSockets(c10d::Store& store, int rank, int world_size, const std::string& address,
+              std::chrono::milliseconds timeout);
+  ~PeerSockets();
+  PeerSockets(const PeerSockets&) = delete;
+  PeerSockets& operator=(const PeerSockets&) = delete;
+
+  /// Of one message.
+  class Transfer {
+   public:
+    /// Returns when the bytes have arrived, or are the kernel's. Throws c10::Error when the connection is gone, and
+    /// after the group's timeout. A timeout ends all connections, so that the peers need not wait for theirs.
+    void wait();
+
+   private:
+    friend class PeerSockets;
+    PeerSockets* group = nullptr;
+    at::Tensor tensor;  // contiguous on the CPU
+    std::uint64_t tag = 0;
+    std::int64_t bytes = 0, moved = 0;  // of a send: the header counts
+    bool done = false;
+    std::string error;
+  };
+  using Pending = std::shared_ptr<Transfer>;
+
+  Pending send(int peer, std::uint64_t tag, const at::Tensor& from);
+  Pending receive(int peer, std::uint64_t tag, const at::Tensor& into);
+
+ private:
+  struct Header {
+    std::uint64_t tag = 0;
+    std::int64_t bytes = 0;
+  };
+  struct Peer {
+    int fd = -1;
+    std::string error;  // not empty: the connection is gone
+    std::deque<Pending> sends, receives;
+    Header header;  // of the message that arrives
+    std::int64_t header_read = 0;
+    Pending arriving;        // the receive that the message is for
+    bool is_parked = false;  // the header has arrived, and no receive fits it
+  };
+
+  void meet(c10d::Store& store, const std::string& address);
+  void connect_before(c10d::Store& store);
+  void accept_after(int listening, std::uint64_t secret);
+  Pending post(int peer, std::uint64_t tag, const at::Tensor& tensor);
+  void run();
+  void wake();
+  void write_some(Peer& peer, std::unique_lock<std::mutex>& lock, bool unlocks);
+  void match(Peer& peer);
+  bool read_some(Peer& peer, std::unique_lock<std::mutex>& lock);
+  void fail(Peer& peer, const std::string& why);
+  void fail_all(const std::string& why);
+
+  const int rank_;
+  const std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Peer> peers_;  // by rank; the own one is not connected
+  int wake_fd_ = -1;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace fsdp
