@@ -107,7 +107,8 @@ def fsdp2_rank(rank, ranks, folder, weights, batches, rate, is_bf16):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=ranks, store=dist.FileStore(os.path.join(folder, "store"), ranks))
+    store = dist.FileStore(os.path.join(folder, "store"), ranks)
+    dist.init_process_group("gloo", rank=rank, world_size=ranks, store=store)
     model = SmallModel()
     model.load_state_dict(weights)
     options = {"mesh": init_device_mesh("cpu", (ranks,))}
@@ -131,7 +132,9 @@ def fsdp2_rank(rank, ranks, folder, weights, batches, rate, is_bf16):
     state = {name: parameter.full_tensor() for name, parameter in model.state_dict().items()}
     if rank == 0:
         torch.save((losses, norms, state), os.path.join(folder, "trained"))
-    dist.barrier()
+    # A rank that leaves closes its connections, which is an error for those that still use Gloo.
+    store.set(f"done-{rank}", "yes")
+    store.wait([f"done-{other}" for other in range(ranks)])
     dist.destroy_process_group()
 
 
