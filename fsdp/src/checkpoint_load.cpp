@@ -4,10 +4,10 @@
 #include <memory>
 #include <set>
 
+#include "checkpoint_file.h"
 #include "checkpoint_folder.h"
 #include "checkpoint_manifest.h"
 #include "fsdp/checkpoint.h"
-#include "fsdp/safetensors.h"
 
 namespace fsdp {
 
@@ -23,43 +23,79 @@ class Source {
 
   const std::map<std::string, SavedPart>& parts() const { return parts_; }
 
-  /// The file of `rank`, opened and checked at the first call.
-  const SafetensorsReader& file(int rank) {
-    auto& reader = files_[rank];
-    if (reader) return *reader;
-    const std::string name = file_name(rank, info_.world_size);
-    auto opened = std::make_unique<SafetensorsReader>(info_.path / name);
-    const Json& listed = info_.manifest.at("files").as_array().at(rank);
-    if (checksums_ && static_cast<std::int64_t>(opened->checksum()) != listed.at("crc32c").as_int())
-      fail(name + " is corrupt: its checksum is not the manifest's");
-    reader = std::move(opened);
-    return *reader;
+  /// The file of `rank`, opened at the first call.
+  SavedFile& file(int rank) {
+    auto& opened = files_[rank];
+    if (!opened)
+      opened = std::make_unique<SavedFile>(info_.path / file_name(rank, info_.world_size),
+                                           parse_sums(info_.manifest, rank), checksums_);
+    return *opened;
   }
 
-  /// One saved slice, 1-D fp32.
-  at::Tensor slice(const std::string& key, const SavedSlice& slice) {
-    const at::Tensor tensor = file(slice.rank).tensor(key);
-    if (tensor.scalar_type() != at::kFloat || tensor.dim() != 1 || tensor.numel() != slice.length)
-      fail(file_name(slice.rank, info_.world_size) + ": " + key + " has another dtype or shape than the manifest says");
-    return tensor;
-  }
+  /// A piece of a saved tensor: elements [begin, begin + length) of the tensor `key` in `file`.
+  struct Piece {
+    SavedFile& file;
+    const std::string& key;
+    std::int64_t begin;
+    std::int64_t length;
+    std::int64_t offset;  // of the piece in the wanted slice
+  };
 
-  /// Calls `use(saved part, offset in the wanted slice)` for every saved piece of `wanted`.
+  /// Calls `use(piece)` for every saved piece of `wanted`.
   template <typename Use>
   void overlap(const std::string& key, const SavedTensor& tensor, const Slice& wanted, const Use& use) {
     for (const SavedSlice& saved : tensor.slices) {
       const std::int64_t first = std::max(saved.begin, wanted.begin);
       const std::int64_t last = std::min(saved.begin + saved.length, wanted.begin + wanted.length);
-      if (first < last) use(slice(key, saved).narrow(0, first - saved.begin, last - first), first - wanted.begin);
+      if (first < last) use(Piece{holder(key, saved), key, first - saved.begin, last - first, first - wanted.begin});
     }
   }
 
+  std::int64_t bytes_read() const {
+    std::int64_t bytes = 0;
+    for (const auto& [rank, file] : files_) bytes += file->bytes_read();
+    return bytes;
+  }
+
  private:
+  /// The file that holds a saved slice, 1-D fp32.
+  SavedFile& holder(const std::string& key, const SavedSlice& slice) {
+    SavedFile& held = file(slice.rank);
+    const TensorEntry& entry = held.reader().entry(key);
+    if (entry.dtype != at::kFloat || entry.shape != std::vector<std::int64_t>{slice.length})
+      fail(file_name(slice.rank, info_.world_size) + ": " + key + " has another dtype or shape than the manifest says");
+    return held;
+  }
+
   const CheckpointInfo& info_;
   bool checksums_;
   std::map<std::string, SavedPart> parts_;
-  std::map<int, std::unique_ptr<SafetensorsReader>> files_;
+  std::map<int, std::unique_ptr<SavedFile>> files_;
 };
+
+/// The tensors of a rank's own, by their keys in its file and without the prefix.
+std::map<std::string, std::string> own_tensors(const SavedFile& file) {
+  const std::string prefix = std::string(kRankTensors) + "/";
+  std::map<std::string, std::string> keys;
+  for (const auto& [key, entry] : file.reader().entries())
+    if (key.rfind(prefix, 0) == 0) keys[key] = key.substr(prefix.size());
+  return keys;
+}
+
+at::Tensor read_tensor(SavedFile& file, const std::string& key) {
+  const TensorEntry& entry = file.reader().entry(key);
+  at::Tensor values = at::empty(entry.shape, at::TensorOptions().dtype(entry.dtype));
+  file.read(key, 0, values);
+  return values;
+}
+
+/// Reads a piece into a flat tensor of any dtype and device.
+void read_into(const Source::Piece& piece, const at::Tensor& flat) {
+  if (flat.is_cpu()) return piece.file.read(piece.key, piece.begin, flat);
+  const at::Tensor host = at::empty({piece.length}, at::TensorOptions().dtype(at::kFloat));
+  piece.file.read(piece.key, piece.begin, host);
+  flat.copy_(host);
+}
 
 [[noreturn]] void mismatch(const CheckpointInfo& info, const std::string& how) {
   throw CheckpointMismatch(info.path.string() + " " + how);
@@ -202,10 +238,13 @@ std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std
   if (problem.empty()) {
     check_same_parts(info, source->parts(), parts_);
     problem = ranks.agree(failure_of([&] {
-      if (info.world_size == shards.world_size()) source->file(shards.rank());
       for_each_wanted(parts_, *source, [&](const auto& key, const auto& saved, const auto& wanted, auto&) {
-        source->overlap(key, saved, wanted, [](const at::Tensor&, std::int64_t) {});
+        source->overlap(key, saved, wanted,
+                        [](const Source::Piece& piece) { piece.file.verify(piece.key, piece.begin, piece.length); });
       });
+      if (info.world_size != shards.world_size()) return;
+      SavedFile& own = source->file(shards.rank());
+      for (const auto& [key, name] : own_tensors(own)) own.verify(key, 0, own.reader().numel(key));
     }));
   }
   if (!problem.empty()) {
@@ -219,8 +258,8 @@ std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std
   }
   for_each_wanted(parts_, *source,
                   [&](const auto& key, const auto& saved, const Slice& wanted, const at::Tensor& flat) {
-                    source->overlap(key, saved, wanted, [&](const at::Tensor& part, std::int64_t offset) {
-                      flat.narrow(0, wanted.shard_offset + offset, part.numel()).copy_(part);
+                    source->overlap(key, saved, wanted, [&](const Source::Piece& piece) {
+                      read_into(piece, flat.narrow(0, wanted.shard_offset + piece.offset, piece.length));
                     });
                   });
   for (const CheckpointPart& part : parts_) {
@@ -234,12 +273,17 @@ std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std
   loaded.state.step = info.step;
   loaded.state.extra = info.manifest.at("extra");
   if (info.world_size == shards.world_size()) {
-    const std::string prefix = std::string(kRankTensors) + "/";
-    const SafetensorsReader& own = source->file(shards.rank());
-    for (const auto& [key, entry] : own.entries())
-      if (key.rfind(prefix, 0) == 0) loaded.state.rank_tensors[key.substr(prefix.size())] = own.tensor(key).clone();
+    SavedFile& own = source->file(shards.rank());
+    for (const auto& [key, name] : own_tensors(own)) loaded.state.rank_tensors[name] = read_tensor(own, key);
   }
+  loaded.bytes_read = source->bytes_read();
   return loaded;
+}
+
+void validate(const CheckpointInfo& info) {
+  for (int rank = 0; rank < info.world_size; ++rank)
+    SavedFile(info.path / file_name(rank, info.world_size), parse_sums(info.manifest, rank), /*verify=*/true)
+        .verify_all();
 }
 
 }  // namespace fsdp

@@ -1,6 +1,7 @@
 #include "checkpoint_manifest.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "checkpoint_folder.h"
 
@@ -11,9 +12,16 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "muster-checkpoint";
-constexpr std::int64_t kFirstVersion = 1, kVersion = 2;
+constexpr std::int64_t kFirstVersion = 1, kFirstOfParts = 2, kFirstOfBlocks = 3, kVersion = 3;
 constexpr std::int64_t kMaxManifestBytes = 256 << 20;
 constexpr std::int64_t kMostRanks = 1 << 20;
+constexpr std::int64_t kMostBlockBytes = std::int64_t{1} << 40;
+
+std::uint32_t parse_sum(const Json& json) {
+  const std::int64_t sum = json.as_int();
+  if (sum < 0 || sum > std::numeric_limits<std::uint32_t>::max()) fail("manifest: a checksum of " + json.dump());
+  return static_cast<std::uint32_t>(sum);
+}
 
 /// `default_steps` is the optimizer's step count. A manifest without step counts per tensor used it for all tensors.
 SavedTensor parse_tensor(const Json& json, int world_size, std::int64_t default_steps) {
@@ -113,7 +121,7 @@ Json json_of(const CheckpointPart& part) {
 std::map<std::string, SavedPart> parse_parts(const Json& manifest) {
   const int world_size = static_cast<int>(manifest.at("world_size").as_int());
   std::map<std::string, SavedPart> parts;
-  if (manifest.at("version").as_int() == kFirstVersion) {
+  if (manifest.at("version").as_int() < kFirstOfParts) {
     manifest.at("optimizer");
     parts["model"] = parse_part(manifest, world_size);
     return parts;
@@ -124,6 +132,41 @@ std::map<std::string, SavedPart> parse_parts(const Json& manifest) {
     parts[name] = std::move(part);
   }
   return parts;
+}
+
+Json json_of(const std::string& name, const WrittenFile& written) {
+  Json file;
+  file["name"] = name;
+  file["bytes"] = written.bytes;
+  file["header"]["bytes"] = written.header_bytes;
+  file["header"]["crc32c"] = static_cast<std::int64_t>(written.header_checksum);
+  file["block_bytes"] = written.block_bytes;
+  Json blocks = Json::Array();
+  for (const std::uint32_t sum : written.blocks) blocks.push_back(static_cast<std::int64_t>(sum));
+  file["blocks"] = std::move(blocks);
+  return file;
+}
+
+SavedSums parse_sums(const Json& manifest, int rank) {
+  const Json& file = manifest.at("files").as_array().at(static_cast<std::size_t>(rank));
+  SavedSums sums;
+  sums.bytes = file.at("bytes").as_int();
+  if (sums.bytes < 0) fail("manifest: a file of " + std::to_string(sums.bytes) + " bytes");
+  if (manifest.at("version").as_int() < kFirstOfBlocks) {
+    sums.whole = parse_sum(file.at("crc32c"));
+    return sums;
+  }
+  sums.header_bytes = file.at("header").at("bytes").as_int();
+  sums.header = parse_sum(file.at("header").at("crc32c"));
+  sums.block_bytes = file.at("block_bytes").as_int();
+  if (sums.block_bytes < 1 || sums.block_bytes > kMostBlockBytes)
+    fail("manifest: blocks of " + std::to_string(sums.block_bytes) + " bytes");
+  const Json::Array& blocks = file.at("blocks").as_array();
+  const std::int64_t want = sums.bytes / sums.block_bytes + (sums.bytes % sums.block_bytes != 0 ? 1 : 0);
+  if (static_cast<std::int64_t>(blocks.size()) != want)
+    fail("manifest: " + std::to_string(blocks.size()) + " checksums for " + std::to_string(want) + " blocks");
+  for (const Json& sum : blocks) sums.blocks.push_back(parse_sum(sum));
+  return sums;
 }
 
 Json make_manifest(const std::vector<CheckpointPart>& parts, const CheckpointState& state, std::int64_t attempt) {
@@ -166,6 +209,7 @@ CheckpointInfo inspect(const fs::path& path, std::int64_t step) {
     const std::int64_t want = files[rank].at("bytes").as_int();
     if (static_cast<std::int64_t>(bytes) != want)
       fail(name + " has " + std::to_string(bytes) + " bytes, the manifest says " + std::to_string(want));
+    parse_sums(manifest, rank);
     info.bytes += want;
   }
   // A load reads these members later. Checking them here makes a manifest without them count as torn.

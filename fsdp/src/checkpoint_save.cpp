@@ -2,6 +2,7 @@
 #include <c10/util/Exception.h>
 #include <fcntl.h>
 
+#include <algorithm>
 #include <set>
 
 #include "checkpoint_folder.h"
@@ -19,7 +20,7 @@ namespace {
 constexpr char kFenced = 'F';
 constexpr char kFailed = 'E';
 
-/// Adds this rank's slices of a part, in fp32.
+/// Adds this rank's slices of a part: views, in the dtype that the part has them.
 void add_slices(const CheckpointPart& part, std::vector<std::pair<std::string, at::Tensor>>& tensors) {
   for (const auto& unit : part.model.units()) {
     for (const auto& segment : unit->segments()) {
@@ -27,8 +28,8 @@ void add_slices(const CheckpointPart& part, std::vector<std::pair<std::string, a
         const Slice slice = segment->layout().own(parameter);
         if (slice.length == 0) continue;
         const auto add = [&](const std::string& kind, const at::Tensor& flat) {
-          const at::Tensor own = flat.narrow(0, slice.shard_offset, slice.length);
-          tensors.emplace_back(part.name + "/" + kind + "/" + parameter.name, own.to(at::kFloat));
+          tensors.emplace_back(part.name + "/" + kind + "/" + parameter.name,
+                               flat.narrow(0, slice.shard_offset, slice.length));
         };
         add("parameter", segment->shard());
         if (part.optimizer == nullptr || !segment->key().has_master) continue;
@@ -38,12 +39,26 @@ void add_slices(const CheckpointPart& part, std::vector<std::pair<std::string, a
   }
 }
 
+/// Writes a rank's file: its slices in fp32, converted one at a time, and its own tensors as they are.
+WrittenFile write_rank(const fs::path& path, const std::vector<std::pair<std::string, at::Tensor>>& slices,
+                       const std::map<std::string, at::Tensor>& own, std::int64_t block_bytes) {
+  std::vector<TensorPlan> plan;
+  for (const auto& [key, slice] : slices) plan.push_back({key, at::kFloat, slice.sizes().vec()});
+  for (const auto& [key, tensor] : own)
+    plan.push_back({std::string(kRankTensors) + "/" + key, tensor.scalar_type(), tensor.sizes().vec()});
+  SafetensorsWriter writer(path, plan, {}, block_bytes);
+  for (const auto& [key, slice] : slices) writer.append(slice.to(at::kFloat));
+  for (const auto& [key, tensor] : own) writer.append(tensor);
+  return writer.finish();
+}
+
 }  // namespace
 
 Checkpointer::Checkpointer(std::vector<CheckpointPart> parts, CheckpointOptions options)
     : parts_(std::move(parts)), options_(std::move(options)) {
   TORCH_CHECK(options_.keep >= 1, "checkpoints: keep ", options_.keep, ": want 1 or more");
   TORCH_CHECK(!options_.folder.empty(), "checkpoints: no folder");
+  TORCH_CHECK(options_.block_bytes >= 1, "checkpoints: blocks of ", options_.block_bytes, " bytes: want 1 or more");
   TORCH_CHECK(!parts_.empty(), "checkpoints: no parts");
   std::set<std::string> names{kRankTensors};
   for (const CheckpointPart& part : parts_) {
@@ -72,24 +87,52 @@ struct Checkpointer::Committed {
   bool ours = true;
 };
 
+/// What a save takes of the run when it begins.
+struct Checkpointer::Taken {
+  std::int64_t step = 0;
+  std::optional<std::int64_t> also_keep;
+  Json manifest;  // without the list of files; on rank 0 alone
+  std::vector<std::pair<std::string, at::Tensor>> slices;
+  std::map<std::string, at::Tensor> own;
+};
+
+Checkpointer::Taken Checkpointer::take(const CheckpointState& state, std::optional<std::int64_t> also_keep) const {
+  Taken taken;
+  taken.step = state.step;
+  taken.also_keep = also_keep;
+  if (mesh().rank() == 0) taken.manifest = make_manifest(parts_, state, options_.attempt);
+  if (!writes()) return taken;
+  for (const CheckpointPart& part : parts_) add_slices(part, taken.slices);
+  taken.own = state.rank_tensors;
+  return taken;
+}
+
+/// Replicas hold the same, so the first one's ranks write.
+bool Checkpointer::writes() const {
+  return mesh().replicate() == nullptr || mesh().replicate()->rank() == 0;
+}
+
 SavedCheckpoint Checkpointer::save(const CheckpointState& state, std::optional<std::int64_t> also_keep) {
-  Communicator& ranks = mesh().control();
+  return save(take(state, also_keep), mesh().control());
+}
+
+SavedCheckpoint Checkpointer::save(const Taken& taken, Communicator& ranks) {
   const bool first = ranks.rank() == 0;
-  const fs::path target = options_.folder / step_name(state.step);
-  const fs::path folder = temporary(state.step);
+  const fs::path target = options_.folder / step_name(taken.step);
+  const fs::path folder = temporary(taken.step);
 
   std::string problem = ranks.broadcast(first ? begin(folder) : std::string());
   // Whether the temporary folder may be removed. A refusal at the beginning leaves an existing folder alone.
   bool ours = problem.empty() || problem.front() != kFenced;
   Json files;
   if (problem.empty()) {
-    problem = write_files(folder, state, files);
+    problem = write_files(folder, taken, ranks, files);
     if (!problem.empty()) problem.insert(problem.begin(), kFailed);
   }
   if (problem.empty()) {
     Committed committed;
     if (first) {
-      Json manifest = make_manifest(parts_, state, options_.attempt);
+      Json manifest = taken.manifest;
       manifest["files"] = files;
       committed = commit(folder, target, manifest);
       ours = committed.ours;
@@ -99,7 +142,7 @@ SavedCheckpoint Checkpointer::save(const CheckpointState& state, std::optional<s
   if (!problem.empty()) {
     std::error_code ignored;
     if (first && ours) fs::remove_all(folder, ignored);
-    const std::string text = "checkpoint of step " + std::to_string(state.step) + " not saved: " + problem.substr(1);
+    const std::string text = "checkpoint of step " + std::to_string(taken.step) + " not saved: " + problem.substr(1);
     if (problem.front() == kFenced) throw CheckpointFenced(text);
     throw CheckpointError(text);
   }
@@ -107,18 +150,20 @@ SavedCheckpoint Checkpointer::save(const CheckpointState& state, std::optional<s
   SavedCheckpoint saved;
   saved.path = target;
   for (const Json& file : files.as_array()) saved.bytes += file.at("bytes").as_int();
-  if (first) saved.warnings = prune(target, state.step, also_keep);
+  if (first) saved.warnings = prune(target, taken.step, taken.also_keep);
   return saved;
 }
 
 /// Makes the temporary folder on rank 0. Returns an empty text for success, otherwise kFenced or kFailed and the
 /// reason.
-std::string Checkpointer::begin(const fs::path& folder) const {
+std::string Checkpointer::begin(const fs::path& folder) {
   std::string refusal;
   const std::string problem = failure_of([&] {
     if (options_.may_write) refusal = options_.may_write();
     if (!refusal.empty()) return;
     fs::create_directories(options_.folder);
+    if (!parents_synced_) sync_parents(options_.folder);
+    parents_synced_ = true;
     fs::remove_all(folder);
     fs::create_directory(folder);
   });
@@ -128,35 +173,36 @@ std::string Checkpointer::begin(const fs::path& folder) const {
 
 /// Writes this rank's file and fills `files` with the sizes and checksums of all ranks' files. Returns the failure of
 /// the lowest failing rank, or an empty text.
-std::string Checkpointer::write_files(const fs::path& folder, const CheckpointState& state, Json& files) {
-  Communicator& ranks = mesh().control();
+std::string Checkpointer::write_files(const fs::path& folder, const Taken& taken, Communicator& ranks, Json& files) {
   const Communicator& shards = mesh().shard();
-  // Replicas hold the same, so the first one's ranks write.
-  const bool writes = mesh().replicate() == nullptr || mesh().replicate()->rank() == 0;
   WrittenFile written;
   const std::string mine = failure_of([&] {
-    if (!writes) return;
-    std::vector<std::pair<std::string, at::Tensor>> tensors;
-    for (const CheckpointPart& part : parts_) add_slices(part, tensors);
-    for (const auto& [key, tensor] : state.rank_tensors)
-      tensors.emplace_back(std::string(kRankTensors) + "/" + key, tensor);
-    written = write_safetensors(folder / file_name(shards.rank(), shards.world_size()), tensors);
+    if (writes())
+      written = write_rank(folder / file_name(shards.rank(), shards.world_size()), taken.slices, taken.own,
+                           options_.block_bytes);
   });
   const std::string problem = ranks.agree(mine);
   if (!problem.empty()) return problem;
 
-  at::Tensor table = at::zeros({shards.world_size(), 2}, at::kLong);
-  if (writes) {
-    table[shards.rank()][0] = written.bytes;
-    table[shards.rank()][1] = static_cast<std::int64_t>(written.checksum);
+  // A row for each file: bytes, header, and the checksums of its blocks.
+  const auto most =
+      static_cast<std::int64_t>(ranks.all_reduce(static_cast<double>(written.blocks.size()), Reduction::kMax));
+  constexpr std::int64_t kFixed = 4;
+  at::Tensor table = at::zeros({shards.world_size(), kFixed + most}, at::kLong);
+  auto* row = table.mutable_data_ptr<std::int64_t>() + shards.rank() * table.size(1);
+  if (writes()) {
+    row[0] = written.bytes;
+    row[1] = written.header_bytes;
+    row[2] = written.header_checksum;
+    row[3] = static_cast<std::int64_t>(written.blocks.size());
+    std::copy(written.blocks.begin(), written.blocks.end(), row + kFixed);
   }
   ranks.all_reduce(table);
   for (int rank = 0; rank < shards.world_size(); ++rank) {
-    Json file;
-    file["name"] = file_name(rank, shards.world_size());
-    file["bytes"] = table[rank][0].item<std::int64_t>();
-    file["crc32c"] = table[rank][1].item<std::int64_t>();
-    files.push_back(std::move(file));
+    row = table.mutable_data_ptr<std::int64_t>() + rank * table.size(1);
+    WrittenFile file{row[0], row[1], static_cast<std::uint32_t>(row[2]), options_.block_bytes, {}};
+    file.blocks.assign(row + kFixed, row + kFixed + row[3]);
+    files.push_back(json_of(file_name(rank, shards.world_size()), file));
   }
   return {};
 }

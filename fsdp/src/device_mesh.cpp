@@ -174,29 +174,29 @@ DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int worl
               " is not served by this build; use cpu, or build with MUSTER_WITH_CUDA");
 #endif
   TORCH_CHECK(world_size == 1 || store, "mesh: ", world_size, " ranks need a rendezvous store");
-  const auto own_keys = [&](const char* axis, int number) {
-    return c10::make_intrusive<c10d::PrefixStore>(options.key_prefix + "/" + axis + "-" + std::to_string(number),
-                                                  store);
+  const auto transport_of = [options, store = std::move(store)](const MeshGroup& group, bool shares_gpus) {
+    auto own_keys = c10::make_intrusive<c10d::PrefixStore>(
+        options.key_prefix + "/" + group.axis + "-" + std::to_string(group.number), store);
+    const TransportOptions wanted{group.rank, group.size, options.timeout, options.interface_address};
+    return group.axis == kControl ? make_gloo_transport(own_keys, wanted)
+                                  : make_transport(own_keys, options.device, wanted, shares_gpus);
   };
-  const auto wanted = [&](int group_rank, int size) {
-    return TransportOptions{group_rank, size, options.timeout, options.interface_address};
-  };
-  std::unique_ptr<Transport> control;
+  // control() comes first, because the ranks tell each other their GPUs over it.
+  const auto first = std::make_shared<std::unique_ptr<Transport>>();
   if (world_size > 1) {
-    control = make_gloo_transport(own_keys(kControl, 0), wanted(rank, world_size));
-    shares_gpus_ = any_share_a_gpu(*control, rank, world_size, options.device);
+    *first = transport_of({kControl, 0, rank, world_size}, false);
+    shares_gpus_ = any_share_a_gpu(**first, rank, world_size, options.device);
   }
-  connect([&](const MeshGroup& group) {
-    if (group.axis == kControl) return std::move(control);
-    return make_transport(own_keys(group.axis.c_str(), group.number), options.device, wanted(group.rank, group.size),
-                          shares_gpus_);
-  });
+  make_ = [transport_of, first, shares_gpus = shares_gpus_](const MeshGroup& group) {
+    return group.axis == kControl && *first ? std::move(*first) : transport_of(group, shares_gpus);
+  };
+  connect();
 }
 
 DeviceMesh::DeviceMesh(int rank, int world_size, const MakeTransport& make, const MeshOptions& options)
-    : rank_(rank), world_size_(world_size), options_(options) {
+    : rank_(rank), world_size_(world_size), options_(options), make_(make) {
   check();
-  connect(make);
+  connect();
 }
 
 void DeviceMesh::check() const {
@@ -217,7 +217,7 @@ void DeviceMesh::check() const {
 }
 
 /// Finds this rank's group of each axis. Ranks are numbered along the last axis first.
-void DeviceMesh::connect(const MakeTransport& make) {
+void DeviceMesh::connect() {
   const std::vector<MeshAxis> axes =
       options_.axes.empty() ? std::vector<MeshAxis>{{kShard, world_size_}} : options_.axes;
   int stride = world_size_;
@@ -226,19 +226,28 @@ void DeviceMesh::connect(const MakeTransport& make) {
     stride /= axis.size;
     const MeshGroup group{axis.name, rank_ / block * stride + rank_ % stride, rank_ % block / stride, axis.size};
     axes_.push_back({axis.name, std::make_shared<Communicator>(group.rank, group.size, options_.device,
-                                                               group.size > 1 ? make(group) : nullptr)});
+                                                               group.size > 1 ? make_(group) : nullptr)});
     if (axis.name == kShard) shard_ = axes_.back().communicator;
     if (axis.name == kReplicate && axis.size > 1) replicate_ = axes_.back().communicator;
   }
   if (!shard_) shard_ = std::make_shared<Communicator>(0, 1, options_.device, nullptr);
   std::unique_ptr<Transport> control;
-  if (world_size_ > 1) control = make({kControl, 0, rank_, world_size_});
+  if (world_size_ > 1) control = make_({kControl, controls_++, rank_, world_size_});
   if (control || world_size_ == 1) {
     control_ = std::make_shared<Communicator>(rank_, world_size_, c10::kCPU, std::move(control));
   } else {
     TORCH_CHECK(shard_->world_size() == world_size_, "mesh: no transport for control");
     control_ = shard_;
   }
+}
+
+std::unique_ptr<Communicator> DeviceMesh::make_control() {
+  std::unique_ptr<Transport> transport;
+  if (world_size_ > 1) {
+    transport = make_({kControl, controls_++, rank_, world_size_});
+    TORCH_CHECK(transport, "mesh: no transport for another thread; give one for each group of \"control\"");
+  }
+  return std::make_unique<Communicator>(rank_, world_size_, c10::kCPU, std::move(transport));
 }
 
 Communicator& DeviceMesh::axis(std::string_view name) {

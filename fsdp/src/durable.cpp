@@ -20,6 +20,16 @@ void sync_path(const fs::path& path, int flags) {
   TORCH_CHECK(done, "cannot flush ", path.string(), " to disk: ", std::strerror(cause));
 }
 
+void sync_parents(const fs::path& path) {
+  for (fs::path above = fs::absolute(path).lexically_normal(); above.has_relative_path();) {
+    above = above.parent_path();
+    const int fd = ::open(above.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) continue;
+    ::fsync(fd);
+    ::close(fd);
+  }
+}
+
 void write_text(const fs::path& path, const std::string& text) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   TORCH_CHECK(fd >= 0, "cannot create ", path.string(), ": ", std::strerror(errno));

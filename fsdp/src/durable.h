@@ -12,6 +12,9 @@ inline constexpr const char* kTemporaryPrefix = ".tmp-";
 
 /// Flushes a file or folder to disk. `flags` open it.
 void sync_path(const std::filesystem::path& path, int flags);
+/// Flushes the folders above `path` to disk, up to the root, so that the names on the way to it survive a power cut.
+/// Leaves out those that this process may not open and those that cannot be flushed.
+void sync_parents(const std::filesystem::path& path);
 /// Writes a text and flushes it to disk.
 void write_text(const std::filesystem::path& path, const std::string& text);
 

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <limits>
 
+#include "block_writer.h"
 #include "fsdp/checksum.h"
 #include "fsdp/json.h"
 
@@ -22,7 +23,6 @@ namespace fsdp {
 namespace {
 
 constexpr std::int64_t kLengthBytes = 8;  // of the header's length, a little-endian number
-constexpr std::size_t kWriteBytes = 8 << 20;
 
 constexpr std::array<std::pair<const char*, at::ScalarType>, 13> kTypes = {{{"F32", at::kFloat},
                                                                             {"BF16", at::kBFloat16},
@@ -198,6 +198,11 @@ const TensorEntry& SafetensorsReader::entry(std::string_view name) const {
   return found->second;
 }
 
+std::int64_t SafetensorsReader::numel(std::string_view name) const {
+  const TensorEntry& found = entry(name);
+  return (found.end - found.begin) / static_cast<std::int64_t>(c10::elementSize(found.dtype));
+}
+
 at::Tensor SafetensorsReader::tensor(std::string_view name) const {
   const TensorEntry& found = entry(name);
   const char* bytes = mapped() + data_offset_ + found.begin;
@@ -228,57 +233,15 @@ void SafetensorsReader::read(std::string_view name, std::int64_t begin, const at
   }
 }
 
-std::uint32_t SafetensorsReader::checksum() const {
-  return crc32c(mapped(), static_cast<std::size_t>(bytes_));
-}
-
-/// A new file that the destructor removes unless keep() was called. Counts the bytes written and their checksum.
-class SafetensorsWriter::OutputFile {
- public:
-  explicit OutputFile(const std::filesystem::path& path) : path_(path) {
-    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    TORCH_CHECK(fd_ >= 0, "cannot create ", path.string(), ": ", system_error());
-  }
-  ~OutputFile() {
-    if (fd_ < 0) return;
-    ::close(fd_);
-    ::unlink(path_.c_str());
-  }
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-
-  void write(const void* data, std::size_t bytes) {
-    const char* at = static_cast<const char*>(data);
-    while (bytes > 0) {
-      const ::ssize_t wrote = ::write(fd_, at, std::min(bytes, kWriteBytes));
-      if (wrote < 0 && errno == EINTR) continue;
-      TORCH_CHECK(wrote > 0, "cannot write ", path_.string(), " beyond ", written_.bytes, " bytes: ", system_error());
-      written_.checksum = crc32c(at, static_cast<std::size_t>(wrote), written_.checksum);
-      written_.bytes += wrote;
-      at += wrote;
-      bytes -= static_cast<std::size_t>(wrote);
-    }
-  }
-
-  WrittenFile keep() {
-    TORCH_CHECK(::fsync(fd_) == 0, "cannot flush ", path_.string(), " to disk: ", system_error());
-    TORCH_CHECK(::close(std::exchange(fd_, -1)) == 0, "cannot close ", path_.string(), ": ", system_error());
-    return written_;
-  }
-
- private:
-  std::filesystem::path path_;
-  int fd_ = -1;
-  WrittenFile written_;
-};
-
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<TensorPlan>& tensors,
-                                     const std::map<std::string, std::string>& metadata)
+                                     const std::map<std::string, std::string>& metadata, std::int64_t block_bytes)
     : plan_(tensors) {
   const std::string header = make_header(plan_, metadata);
-  std::array<unsigned char, kLengthBytes> length;
-  for (int i = 0; i < kLengthBytes; ++i) length[i] = static_cast<unsigned char>(header.size() >> (8 * i));
-  file_ = std::make_unique<OutputFile>(path);
+  std::string length(kLengthBytes, '\0');
+  for (int i = 0; i < kLengthBytes; ++i) length[i] = static_cast<char>(header.size() >> (8 * i));
+  header_bytes_ = static_cast<std::int64_t>(length.size() + header.size());
+  header_checksum_ = crc32c(header.data(), header.size(), crc32c(length.data(), length.size()));
+  file_ = std::make_unique<BlockWriter>(path, block_bytes);
   file_->write(length.data(), length.size());
   file_->write(header.data(), header.size());
 }
@@ -296,15 +259,18 @@ void SafetensorsWriter::append(const at::Tensor& tensor) {
 
 WrittenFile SafetensorsWriter::finish() {
   TORCH_CHECK(next_ == plan_.size(), "safetensors: ", plan_.size() - next_, " planned tensors are missing");
-  return file_->keep();
+  WrittenFile written = file_->keep();
+  written.header_bytes = header_bytes_;
+  written.header_checksum = header_checksum_;
+  return written;
 }
 
 WrittenFile write_safetensors(const std::filesystem::path& path,
                               const std::vector<std::pair<std::string, at::Tensor>>& tensors,
-                              const std::map<std::string, std::string>& metadata) {
+                              const std::map<std::string, std::string>& metadata, std::int64_t block_bytes) {
   std::vector<TensorPlan> plan;
   for (const auto& [name, tensor] : tensors) plan.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});
-  SafetensorsWriter writer(path, plan, metadata);
+  SafetensorsWriter writer(path, plan, metadata, block_bytes);
   for (const auto& [name, tensor] : tensors) writer.append(tensor);
   return writer.finish();
 }

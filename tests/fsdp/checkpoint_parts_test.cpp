@@ -1,6 +1,6 @@
 // Goal: a checkpoint holds any models with any optimizers, and checkpoints of earlier programs still load.
-// Method: the small model beside a teacher on 1 to 3 ranks, and a checkpoint that the program of format version 1
-// wrote.
+// Method: the small model beside a teacher on 1 to 3 ranks, and checkpoints that the programs of format versions 1 and
+// 2 wrote.
 #include <gmock/gmock.h>
 
 #include "checkpoint_fixture.h"
@@ -143,7 +143,8 @@ TEST_F(Checkpoint, RefusesNamesOfPartsThatCannotBeToldApart) {
   });
 }
 
-/// The model of tests/fsdp/checkpoint_v1. Two ranks of the program of version 1 trained it for two steps.
+/// The model of tests/fsdp/checkpoint_v1 and checkpoint_v2. Two ranks of the program of that version trained it for two
+/// steps.
 struct Earlier : torch::nn::Module {
   Earlier() {
     matrix = register_parameter("matrix", at::arange(1, 7, at::kFloat).reshape({2, 3}) / 4);
@@ -156,10 +157,14 @@ struct Earlier : torch::nn::Module {
   at::Tensor matrix, bias, frozen;
 };
 
-TEST_F(Checkpoint, OfVersion1LoadsAndGoesOn) {
+class CheckpointOfVersion : public Checkpoint, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Earlier, CheckpointOfVersion, ::testing::Values("v1", "v2"),
+                         [](const auto& param) { return std::string(param.param); });
+
+TEST_P(CheckpointOfVersion, LoadsAndGoesOn) {
   const at::Tensor after_four = at::tensor({-0.0937f, 0.0904f, 0.3337f, 0.5758f, 0.8171f, 1.0581f}).reshape({2, 3});
   fsdp::CheckpointOptions earlier = options();
-  earlier.folder = MUSTER_CHECKPOINT_V1;
+  earlier.folder = std::string(MUSTER_EARLIER_CHECKPOINTS) + GetParam();
   for (const int world_size : {1, 2, 3}) {
     run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
       const auto module = std::make_shared<Earlier>(), again = std::make_shared<Earlier>();

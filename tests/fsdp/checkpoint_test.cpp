@@ -199,8 +199,11 @@ TEST_F(Checkpoint, WithOneFlippedBitIsPassedOverByAllRanks) {
   flip_byte(file, static_cast<std::int64_t>(fs::file_size(file)) - 5);
   const auto [step, ignored] = load(2);
   EXPECT_EQ(step, 1);
-  EXPECT_THAT(ignored, ElementsAre("step-00000002: rank 1: rank-00001-of-00002.safetensors is corrupt: its checksum is "
-                                   "not the manifest's"));
+  const auto size = std::to_string(fs::file_size(file));
+  EXPECT_THAT(ignored,
+              ElementsAre("step-00000002: rank 1: rank-00001-of-00002.safetensors is corrupt in block 0, bytes 0 "
+                          "to " +
+                          size + ": its checksum is not the manifest's"));
 }
 
 TEST_F(Checkpoint, OfNobodyIsNone) {
@@ -251,7 +254,15 @@ TEST_F(Checkpoint, WithAHostileManifestIsPassedOver) {
   attack([&](fsdp::Json& m) { m["parts"]["model"]["optimizer"]["steps"] = -1; });
   attack([&](fsdp::Json& m) { m["parts"]["model"]["tensors"]["block0.up"]["steps"] = -1; });
   attack([&](fsdp::Json& m) { m["files"].as_array()[0]["name"] = "../../etc/passwd"; });
-  attack([&](fsdp::Json& m) { m["files"].as_array()[1]["crc32c"] = -1; });
+  const auto file = [](fsdp::Json& m) -> fsdp::Json& { return m["files"].as_array()[1]; };
+  attack([&](fsdp::Json& m) { file(m)["blocks"] = Numbers{-1}; });
+  attack([&](fsdp::Json& m) { file(m)["blocks"] = Numbers{std::int64_t{1} << 32}; });
+  attack([&](fsdp::Json& m) { file(m)["blocks"] = Numbers{}; });
+  attack([&](fsdp::Json& m) { file(m)["block_bytes"] = 0; });
+  attack([&](fsdp::Json& m) { file(m)["block_bytes"] = big; });
+  attack([&](fsdp::Json& m) { file(m)["block_bytes"] = 1; });
+  attack([&](fsdp::Json& m) { file(m)["header"]["bytes"] = big; });
+  attack([&](fsdp::Json& m) { file(m)["header"]["crc32c"] = 7; });
 }
 
 TEST_F(Checkpoint, OfAnotherModelIsAnErrorNotAReasonToStartOver) {

@@ -210,7 +210,9 @@ TEST_F(Safetensors, AreWrittenByteForByteAsSpecified) {
   want += std::string("\x02\x01", 2);
   EXPECT_EQ(bytes_of(path), want);
   EXPECT_EQ(written.bytes, static_cast<std::int64_t>(want.size()));
-  EXPECT_EQ(written.checksum, fsdp::crc32c(want.data(), want.size()));
+  EXPECT_THAT(written.blocks, ::testing::ElementsAre(fsdp::crc32c(want.data(), want.size())));
+  EXPECT_EQ(written.header_bytes, static_cast<std::int64_t>(8 + header.size()));
+  EXPECT_EQ(written.header_checksum, fsdp::crc32c(want.data(), 8 + header.size()));
 }
 
 TEST_F(Safetensors, ComeBackInEveryDtype) {

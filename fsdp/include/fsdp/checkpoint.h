@@ -11,6 +11,7 @@
 #include "fsdp/fully_shard.h"
 #include "fsdp/json.h"
 #include "fsdp/optimizer.h"
+#include "fsdp/safetensors.h"
 
 namespace fsdp {
 
@@ -19,8 +20,9 @@ namespace fsdp {
 //   <folder>/step-00000100/manifest.json                     written last; without it the checkpoint does not exist
 //   <folder>/.tmp-step-00000100-attempt-2/                   a checkpoint that attempt 2 is writing
 // The file of a rank holds the rank's slices as 1-D fp32 tensors "<part>/parameter/<name>" and "<part>/<state>/<name>",
-// such as "model/exp_avg/norm", and its own tensors "rank/<key>". The manifest is of format version 2. Version 1 had
-// one part, "model", whose keys began without it and whose optimizer was AdamW. Such checkpoints still load.
+// such as "model/exp_avg/norm", and its own tensors "rank/<key>". The manifest is of format version 3, which has a
+// checksum for each block of a file and one for its header. Versions 1 and 2 had one for a whole file. Version 1 had
+// one part, "model", whose keys began without it and whose optimizer was AdamW. Checkpoints of all versions load.
 //
 // [Note: commit] A save goes through these steps:
 //   1. Rank 0 asks may_write.
@@ -66,8 +68,11 @@ struct CheckpointOptions {
   std::int64_t attempt = 1;
   /// How many of the newest checkpoints stay after a save; at least 1.
   int keep = 3;
-  /// Compare file checksums when loading.
+  /// Compare checksums when loading.
   bool verify_checksums = true;
+  /// How many bytes of a file one checksum covers; at least 1. A load reads and compares only the blocks that hold what
+  /// the rank needs. Smaller blocks read less around it, and make a longer manifest.
+  std::int64_t block_bytes = kBlockBytes;
   /// Called on rank 0: before a save writes anything, after the rename (see [Note: commit]), and before an old
   /// checkpoint is removed. An empty result allows the action; any other text is the reason against it. Must not block.
   std::function<std::string()> may_write;
@@ -108,6 +113,10 @@ CheckpointList list_checkpoints(const std::filesystem::path& folder);
 /// The newest valid checkpoint of `folder`. Throws as list_checkpoints().
 std::optional<CheckpointInfo> latest_valid(const std::filesystem::path& folder);
 
+/// Compares every block of every file with its checksum. Throws CheckpointError naming the first damaged file, its
+/// block and the block's bytes. Not collective.
+void validate(const CheckpointInfo& info);
+
 struct SavedCheckpoint {
   std::filesystem::path path;
   std::int64_t bytes = 0;  // of the files of all ranks
@@ -120,6 +129,8 @@ struct LoadedCheckpoint {
   std::filesystem::path path;
   /// Ranks along "shard" in the run that wrote the checkpoint. rank_tensors are filled only when this run has as many.
   int world_size = 0;
+  /// Bytes that this rank has read of the files of ranks: twice what it needed, and what its blocks have beside it.
+  std::int64_t bytes_read = 0;
   /// Newer checkpoints that were passed over, with reasons.
   std::vector<std::string> ignored;
 };
@@ -141,10 +152,10 @@ class Checkpointer {
 
   /// Loads the newest checkpoint that is whole on every rank, and passes over torn or corrupt ones. The world size and
   /// the units may differ from those of the run that wrote the checkpoint: each rank reads the slices that overlap its
-  /// own. Returns nullopt, fills `ignored` if given, and leaves the model unchanged when no checkpoint is whole. Throws
-  /// CheckpointMismatch when the newest whole checkpoint has other parts, another model (names, shapes) or another
-  /// optimizer (name, states), and CheckpointError when the folder cannot be read. A part without an optimizer takes
-  /// the weights of a part that was saved with one.
+  /// own, and compares the checksums of the blocks that hold them. Returns nullopt, fills `ignored` if given, and
+  /// leaves the model unchanged when no checkpoint is whole. Throws CheckpointMismatch when the newest whole checkpoint
+  /// has other parts, another model (names, shapes) or another optimizer (name, states), and CheckpointError when the
+  /// folder cannot be read. A part without an optimizer takes the weights of a part that was saved with one.
   std::optional<LoadedCheckpoint> load_latest(std::vector<std::string>* ignored = nullptr);
 
   /// Removes temporary folders that this attempt or earlier ones left behind. Call it once before training.
@@ -153,9 +164,13 @@ class Checkpointer {
  private:
   DeviceMesh& mesh() const;
   std::filesystem::path temporary(std::int64_t step) const;
-  std::string write_files(const std::filesystem::path& folder, const CheckpointState& state, Json& files);
-  std::string begin(const std::filesystem::path& folder) const;
+  struct Taken;
   struct Committed;
+  bool writes() const;
+  Taken take(const CheckpointState& state, std::optional<std::int64_t> also_keep) const;
+  SavedCheckpoint save(const Taken& taken, Communicator& ranks);
+  std::string write_files(const std::filesystem::path& folder, const Taken& taken, Communicator& ranks, Json& files);
+  std::string begin(const std::filesystem::path& folder);
   Committed commit(const std::filesystem::path& from, const std::filesystem::path& to, const Json& manifest);
   std::vector<std::string> prune(const std::filesystem::path& newest, std::int64_t step,
                                  std::optional<std::int64_t> also_keep);
@@ -164,6 +179,7 @@ class Checkpointer {
 
   std::vector<CheckpointPart> parts_;
   CheckpointOptions options_;
+  bool parents_synced_ = false;
 };
 
 }  // namespace fsdp

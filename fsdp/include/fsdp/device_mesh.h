@@ -66,8 +66,8 @@ struct MeshOptions {
 /// The ranks that one communicator joins.
 struct MeshGroup {
   std::string axis;  // "control" for all ranks of the mesh
-  int number = 0;    // of the group among those of its axis
-  int rank = 0;      // in the group
+  int number = 0;  // of the group among those of its axis; of "control" 0 for control(), later ones for make_control()
+  int rank = 0;    // in the group
   int size = 1;
 };
 
@@ -104,6 +104,10 @@ class DeviceMesh {
   /// All ranks, always over the CPU: for numbers, texts and outcomes that hosts agree on. Its collectives wait for no
   /// device.
   Communicator& control() { return *control_; }
+  /// A further communicator of all ranks over the CPU, for another thread: a communicator serves one thread at a time.
+  /// Collective, on the thread that uses control(). Throws c10::Error where the mesh's transports cannot make one. Its
+  /// bytes are not in wire_bytes().
+  std::unique_ptr<Communicator> make_control();
   /// For those that may outlive the mesh. `replicate` may be null.
   struct Shared {
     std::shared_ptr<Communicator> shard, replicate, control;
@@ -122,12 +126,14 @@ class DeviceMesh {
   };
 
   void check() const;
-  void connect(const MakeTransport& make);
+  void connect();
 
   int rank_;
   int world_size_;
   MeshOptions options_;
   bool shares_gpus_ = false;
+  MakeTransport make_;
+  int controls_ = 0;  // groups of "control" made so far
   std::vector<Axis> axes_;
   std::shared_ptr<Communicator> shard_, replicate_, control_;
 };

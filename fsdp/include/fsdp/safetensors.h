@@ -25,8 +25,8 @@ struct TensorEntry {
 /// ranges, no holes, no overlaps, no bytes after the last tensor. A hostile file causes a c10::Error that names the
 /// file and the finding, never a bad access.
 ///
-/// read() needs no memory but its result. tensor() and checksum() map the file at their first call, so they need the
-/// whole file in the address space. A file that is truncated *while* it is mapped can cause a fault. Not thread-safe.
+/// read() needs no memory but its result. tensor() maps the file at its first call, so it needs the whole file in the
+/// address space. A file that is truncated *while* it is mapped can cause a fault. Not thread-safe.
 class SafetensorsReader {
  public:
   static constexpr std::int64_t kMaxHeaderBytes = 100'000'000;
@@ -47,8 +47,14 @@ class SafetensorsReader {
   at::Tensor tensor(std::string_view name) const;
 
   std::int64_t file_bytes() const { return bytes_; }
-  /// CRC-32C over the whole file.
-  std::uint32_t checksum() const;
+  /// Where the tensors' bytes begin, which is how many bytes the header takes.
+  std::int64_t data_offset() const { return data_offset_; }
+  /// Throws c10::Error naming a missing tensor.
+  const TensorEntry& entry(std::string_view name) const;
+  /// Elements of a tensor.
+  std::int64_t numel(std::string_view name) const;
+  /// Reads bytes of the file. Throws c10::Error naming the file, the place and the cause.
+  void read_bytes(void* into, std::int64_t bytes, std::int64_t offset) const;
 
   /// Reads elements [begin, begin + values.numel()) of the flattened tensor into `values`, contiguous on the CPU, and
   /// converts them to its dtype through a buffer of kReadBytes. Throws c10::Error naming a missing tensor, a range
@@ -58,8 +64,6 @@ class SafetensorsReader {
 
  private:
   void parse_header();
-  const TensorEntry& entry(std::string_view name) const;
-  void read_bytes(void* into, std::int64_t bytes, std::int64_t offset) const;
   const char* mapped() const;
 
   std::filesystem::path path_;
@@ -71,10 +75,17 @@ class SafetensorsReader {
   std::map<std::string, std::string> metadata_;
 };
 
-/// Size and checksum of a written file. They suffice to recognise the file later.
+/// How many bytes of a file one checksum covers, unless the writer chooses another number. A reader of a part reads at
+/// most this much around it.
+inline constexpr std::int64_t kBlockBytes = 16 << 20;
+
+/// Sizes and checksums (CRC-32C) of a written file. They suffice to recognise the file later, or any part of it.
 struct WrittenFile {
   std::int64_t bytes = 0;
-  std::uint32_t checksum = 0;  // CRC-32C over the whole file
+  std::int64_t header_bytes = 0;  // before the tensors' bytes
+  std::uint32_t header_checksum = 0;
+  std::int64_t block_bytes = kBlockBytes;
+  std::vector<std::uint32_t> blocks;  // the last block may be shorter
 };
 
 /// A tensor that will be written.
@@ -84,12 +95,15 @@ struct TensorPlan {
   std::vector<std::int64_t> shape;
 };
 
-/// Writes a new safetensors file tensor by tensor. Spaces pad the header to a multiple of 8 bytes. Every call throws
-/// c10::Error naming path and cause (disk full, read-only, file exists). A file without finish() is removed.
+class BlockWriter;
+
+/// Writes a new safetensors file tensor by tensor, through two buffers of 16 MiB (src/block_writer.h). Spaces pad the
+/// header to a multiple of 8 bytes. Every call throws c10::Error naming path and cause (disk full, read-only, file
+/// exists). A file without finish() is removed. Not thread-safe.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<TensorPlan>& tensors,
-                    const std::map<std::string, std::string>& metadata = {});
+                    const std::map<std::string, std::string>& metadata = {}, std::int64_t block_bytes = kBlockBytes);
   ~SafetensorsWriter();
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
@@ -100,16 +114,18 @@ class SafetensorsWriter {
   WrittenFile finish();
 
  private:
-  class OutputFile;
   std::vector<TensorPlan> plan_;
   std::size_t next_ = 0;
-  std::unique_ptr<OutputFile> file_;
+  std::unique_ptr<BlockWriter> file_;
+  std::int64_t header_bytes_ = 0;
+  std::uint32_t header_checksum_ = 0;
 };
 
 /// Writes a new safetensors file and fsyncs it, as SafetensorsWriter does. Tensors are written in the given order, one
 /// at a time through host memory.
 WrittenFile write_safetensors(const std::filesystem::path& path,
                               const std::vector<std::pair<std::string, at::Tensor>>& tensors,
-                              const std::map<std::string, std::string>& metadata = {});
+                              const std::map<std::string, std::string>& metadata = {},
+                              std::int64_t block_bytes = kBlockBytes);
 
 }  // namespace fsdp
