@@ -18,7 +18,7 @@ namespace fsdp {
 /// removed. Not thread-safe.
 class BlockWriter {
  public:
-  static constexpr std::size_t kBufferBytes = 16 << 20;
+  static constexpr std::size_t kBufferBytes = 2 << 20;
   /// Of memory, position and length of a direct write: no disk has larger sectors.
   static constexpr std::size_t kAlignment = 4096;
 

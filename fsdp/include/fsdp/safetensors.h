@@ -97,7 +97,7 @@ struct TensorPlan {
 
 class BlockWriter;
 
-/// Writes a new safetensors file tensor by tensor, through two buffers of 16 MiB (src/block_writer.h). Spaces pad the
+/// Writes a new safetensors file tensor by tensor, through two buffers (see src/block_writer.h). Spaces pad the
 /// header to a multiple of 8 bytes. Every call throws c10::Error naming path and cause (disk full, read-only, file
 /// exists). A file without finish() is removed. Not thread-safe.
 class SafetensorsWriter {
