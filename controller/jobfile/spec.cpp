@@ -26,8 +26,9 @@ void fill_recipe(JobSpec& spec) {
 /// Keys that need a program that reports its steps.
 constexpr std::array kForSteps = {"liveness.hung_after", "requeue.max_rank_hung"};
 /// Keys that only muster-worker obeys.
-constexpr std::array kForRecipes = {"liveness.silent_after_vouched", "liveness.join_within", "checkpoint.every_steps",
-                                    "checkpoint.keep", "checkpoint.best"};
+constexpr std::array kForRecipes = {"liveness.silent_after_vouched", "liveness.join_within",
+                                    "checkpoint.every_steps",        "checkpoint.keep",
+                                    "checkpoint.asynchronous",       "checkpoint.best"};
 
 /// The spec as it would be without these keys.
 JobSpec without_wishes(const JobSpec& spec) {

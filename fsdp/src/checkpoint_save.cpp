@@ -7,8 +7,10 @@
 
 #include "checkpoint_folder.h"
 #include "checkpoint_manifest.h"
+#include "checkpoint_taken.h"
 #include "fsdp/checkpoint.h"
 #include "fsdp/safetensors.h"
+#include "snapshot.h"
 
 namespace fsdp {
 
@@ -20,23 +22,30 @@ namespace {
 constexpr char kFenced = 'F';
 constexpr char kFailed = 'E';
 
-/// Adds this rank's slices of a part: views, in the dtype that the part has them.
-void add_slices(const CheckpointPart& part, std::vector<std::pair<std::string, at::Tensor>>& tensors) {
-  for (const auto& unit : part.model.units()) {
-    for (const auto& segment : unit->segments()) {
-      for (const ParameterInfo& parameter : segment->layout().parameters()) {
-        const Slice slice = segment->layout().own(parameter);
-        if (slice.length == 0) continue;
-        const auto add = [&](const std::string& kind, const at::Tensor& flat) {
-          tensors.emplace_back(part.name + "/" + kind + "/" + parameter.name,
-                               flat.narrow(0, slice.shard_offset, slice.length));
-        };
-        add("parameter", segment->shard());
-        if (part.optimizer == nullptr || !segment->key().has_master) continue;
-        for (const std::string& name : part.optimizer->state_names()) add(name, segment->state(name));
-      }
-    }
+/// Adds this rank's slices of a segment: views of its flat tensors, or of the tensors' copies. `where` names the
+/// segment.
+void add_slices(const CheckpointPart& part, Segment& segment, const std::string& where, Snapshot* copies,
+                std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  std::vector<std::pair<std::string, at::Tensor>> flats = {{"parameter", segment.shard()}};
+  if (part.optimizer != nullptr && segment.key().has_master)
+    for (const std::string& name : part.optimizer->state_names()) flats.emplace_back(name, segment.state(name));
+  if (copies != nullptr)
+    for (auto& [kind, flat] : flats) flat = copies->take(where + "/" + kind, flat);
+  for (const ParameterInfo& parameter : segment.layout().parameters()) {
+    const Slice slice = segment.layout().own(parameter);
+    if (slice.length == 0) continue;
+    for (const auto& [kind, flat] : flats)
+      tensors.emplace_back(part.name + "/" + kind + "/" + parameter.name,
+                           flat.narrow(0, slice.shard_offset, slice.length));
   }
+}
+
+void add_slices(const CheckpointPart& part, Snapshot* copies,
+                std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  std::size_t number = 0;
+  for (const auto& unit : part.model.units())
+    for (const auto& segment : unit->segments())
+      add_slices(part, *segment, part.name + "/" + std::to_string(number++), copies, tensors);
 }
 
 /// Writes a rank's file: its slices in fp32, converted one at a time, and its own tensors as they are.
@@ -87,23 +96,20 @@ struct Checkpointer::Committed {
   bool ours = true;
 };
 
-/// What a save takes of the run when it begins.
-struct Checkpointer::Taken {
-  std::int64_t step = 0;
-  std::optional<std::int64_t> also_keep;
-  Json manifest;  // without the list of files; on rank 0 alone
-  std::vector<std::pair<std::string, at::Tensor>> slices;
-  std::map<std::string, at::Tensor> own;
-};
-
-Checkpointer::Taken Checkpointer::take(const CheckpointState& state, std::optional<std::int64_t> also_keep) const {
+/// A failure is in the result, because the other ranks begin the save, and the ranks agree on failures there. `copies`
+/// null: the slices are views of the models.
+Checkpointer::Taken Checkpointer::take(const CheckpointState& state, std::optional<std::int64_t> also_keep,
+                                       Snapshot* copies) const {
   Taken taken;
   taken.step = state.step;
   taken.also_keep = also_keep;
-  if (mesh().rank() == 0) taken.manifest = make_manifest(parts_, state, options_.attempt);
-  if (!writes()) return taken;
-  for (const CheckpointPart& part : parts_) add_slices(part, taken.slices);
-  taken.own = state.rank_tensors;
+  taken.problem = failure_of([&] {
+    if (mesh().rank() == 0) taken.manifest = make_manifest(parts_, state, options_.attempt);
+    if (!writes()) return;
+    for (const CheckpointPart& part : parts_) add_slices(part, copies, taken.slices);
+    for (const auto& [key, tensor] : state.rank_tensors)
+      taken.own[key] = copies == nullptr ? tensor : tensor.detach().to(at::kCPU, tensor.scalar_type(), false, true);
+  });
   return taken;
 }
 
@@ -113,7 +119,8 @@ bool Checkpointer::writes() const {
 }
 
 SavedCheckpoint Checkpointer::save(const CheckpointState& state, std::optional<std::int64_t> also_keep) {
-  return save(take(state, also_keep), mesh().control());
+  wait();
+  return save(take(state, also_keep, nullptr), mesh().control());
 }
 
 SavedCheckpoint Checkpointer::save(const Taken& taken, Communicator& ranks) {
@@ -176,11 +183,13 @@ std::string Checkpointer::begin(const fs::path& folder) {
 std::string Checkpointer::write_files(const fs::path& folder, const Taken& taken, Communicator& ranks, Json& files) {
   const Communicator& shards = mesh().shard();
   WrittenFile written;
-  const std::string mine = failure_of([&] {
-    if (writes())
-      written = write_rank(folder / file_name(shards.rank(), shards.world_size()), taken.slices, taken.own,
-                           options_.block_bytes);
-  });
+  std::string mine = taken.problem;
+  if (mine.empty())
+    mine = failure_of([&] {
+      if (writes())
+        written = write_rank(folder / file_name(shards.rank(), shards.world_size()), taken.slices, taken.own,
+                             options_.block_bytes);
+    });
   const std::string problem = ranks.agree(mine);
   if (!problem.empty()) return problem;
 
@@ -209,6 +218,12 @@ std::string Checkpointer::write_files(const fs::path& folder, const Taken& taken
 
 /// The part of [Note: commit] that rank 0 does after all ranks have written their files.
 Checkpointer::Committed Checkpointer::commit(const fs::path& from, const fs::path& to, const Json& manifest) {
+  struct Over {
+    const std::function<void()>& call;
+    ~Over() {
+      if (call) call();
+    }
+  } const over{options_.commit_over};
   Committed out;
   std::string refusal;
   std::optional<Identity> own;  // set right before the publication

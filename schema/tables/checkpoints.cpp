@@ -29,6 +29,13 @@ constexpr auto kKeys = std::to_array<Key>({
      .high = 1'000'000,
      .meaning = "How many of the newest checkpoints are kept.",
      .assign = into<&Checkpoints::keep>},
+    {.name = "checkpoint.asynchronous",
+     .kind = Kind::kFlag,
+     .standard = "false",
+     .meaning =
+         "Whether a checkpoint is written beside the training, which then waits for a copy of weights and states "
+         "in memory alone. The copy takes as much memory of the host as they do.",
+     .assign = into<&Checkpoints::asynchronous>},
     {.name = "checkpoint.best",
      .kind = Kind::kText,
      .meaning =

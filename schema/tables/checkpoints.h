@@ -14,6 +14,7 @@ struct Checkpoints {
   std::string folder;            // empty: the starter of the training chooses
   std::int64_t every_steps = 0;  // 0: only at the end and when asked to save and leave
   std::int64_t keep = 0;         // how many of the newest checkpoints stay
+  bool asynchronous = false;     // saves write beside the training
   std::string best;              // the series whose best step is also kept; empty: none
 };
 

@@ -32,6 +32,7 @@
 #include "train/recipe.h"
 #include "train/rendezvous.h"
 #include "train/resume_checks.h"
+#include "train/saves.h"
 #include "train/skipped_steps.h"
 #include "train/step.h"
 #include "train/step_measures.h"
@@ -41,10 +42,6 @@ namespace worker {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// How many periodic saves in a row may fail before the run gives up. So a disk that is full for a moment costs no
-/// training.
-constexpr int kMostFailedSaves = 3;
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -81,6 +78,7 @@ class Trainer::Run {
     now_there_is_something_to_save();
     while (step_ < steps) {
       const StopKind stop = stepper_->make(step_++);
+      saves_->look();
       const bool last = step_ == steps, asked = stop == StopKind::kSave;
       const std::int64_t every = config_.checkpoint.every_steps;
       const bool must_save = last || asked || (every > 0 && step_ % every == 0);
@@ -220,7 +218,11 @@ class Trainer::Run {
     options.keep = static_cast<int>(config_.checkpoint.keep);
     options.may_write = [this] { return fence_->may_write(); };
     options.may_commit = [this] { return fence_->may_commit(); };
+    options.commit_over = [this] { fence_->release(); };
     checkpointer_ = std::make_unique<fsdp::Checkpointer>(*sharded_, *optimizer_, std::move(options));
+    saves_.emplace(*checkpointer_, best_, reporter_,
+                   Saves::Options{config_.checkpoint.asynchronous, environment_.world_size,
+                                  [this](const std::string& line) { say("%s", line.c_str()); }});
     check_not_fenced();
     checkpointer_->remove_stale();
 
@@ -284,7 +286,7 @@ class Trainer::Run {
       skipped_ = SkippedSteps(config_.train.max_skipped_steps, skipped->as_int());
     }
     loss_scale_->load(extra);
-    saved_step_ = step_;
+    saves_->resumed(step_);
     say("resumed from step %lld (%s)", static_cast<long long>(step_), path.c_str());
   }
 
@@ -344,6 +346,7 @@ class Trainer::Run {
   /// Whether the step is the best so far and must be saved now. Rank 0 decides, so that all ranks save or none does.
   bool offer_best(const StepReport& report) {
     const auto value = value_of(report.values, best_.series());
+    if (value) saves_->finish();  // it may be the save of the best step so far
     if (!value || ranks().broadcast(best_.is_better(*value) ? "better" : "").empty()) return false;
     best_.offer(report.step, *value);
     return true;
@@ -372,28 +375,9 @@ class Trainer::Run {
     return ranks().all_reduce(sum) / ranks().all_reduce(weight);
   }
 
-  /// Saves the current step unless it is saved already. A failure is only a warning, unless `must` or after too many
-  /// failures in a row.
+  /// Saves the current step unless it is saved already.
   void save(bool must) {
-    if (saved_step_ == step_) return;
-    reporter_.section(Section::kCheckpoint);
-    const auto start = Clock::now();
-    try {
-      const auto saved = commit();
-      saved_step_ = step_;
-      failed_saves_ = 0;
-      reporter_.checkpoint_saved(step_, saved.bytes / environment_.world_size, ms_since(start));
-      say("saved step %lld in %.0f ms (%s)", static_cast<long long>(step_), ms_since(start), saved.path.c_str());
-      if (best_.committed()) say(best_.line(saved.path).c_str());
-      for (const auto& warning : saved.warnings) say("warning: %s", warning.c_str());
-    } catch (const fsdp::CheckpointFenced& error) {
-      throw FencedError(error.what());
-    } catch (const fsdp::CheckpointError& error) {
-      best_.dropped();
-      if (must || ++failed_saves_ >= kMostFailedSaves) throw;
-      say("warning: step %lld is not saved, training goes on: %s", static_cast<long long>(step_), error.what());
-    }
-    reporter_.section(Section::kStep);
+    if (!saves_->has(step_)) saves_->save(checkpoint_state(), must);
   }
 
   /// The last checkpoint is saved by now. So an attempt that ends here is followed by one that exports again.
@@ -404,11 +388,7 @@ class Trainer::Run {
     say("%s", export_trained(config_, *recipe_, *sharded_).c_str());
   }
 
-  fsdp::SavedCheckpoint commit() {
-    struct Release {
-      Fence& fence;
-      ~Release() { fence.release(); }
-    } const release{*fence_};
+  fsdp::CheckpointState checkpoint_state() const {
     fsdp::CheckpointState state;
     state.step = step_;
     state.extra["data"] = recipe_->data_fingerprint();
@@ -419,7 +399,7 @@ class Trainer::Run {
     if (best_.step()) state.extra["best"] = best_.manifest();
     loss_scale_->save(state.extra);
     if (skipped_.total() > 0) state.extra["skipped_steps"] = skipped_.total();
-    return checkpointer_->save(state, best_.step());
+    return state;
   }
 
   Outcome leave(contract::ExitCode code, std::string reason) {
@@ -444,11 +424,10 @@ class Trainer::Run {
   std::optional<LossScale> loss_scale_;
   std::optional<Stepper> stepper_;
   std::optional<Fence> fence_;
-  std::unique_ptr<fsdp::Checkpointer> checkpointer_;
   BestCheckpoint best_;
+  std::unique_ptr<fsdp::Checkpointer> checkpointer_;
+  std::optional<Saves> saves_;
   std::int64_t step_ = 0;
-  std::int64_t saved_step_ = -1;
-  int failed_saves_ = 0;
 };
 
 Trainer::Trainer(const RunConfig& config, const RankEnvironment& environment, Reporter& reporter,

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -29,6 +30,8 @@ namespace fsdp {
 //   2. Every rank writes and fsyncs its file. Along "replicate" ranks hold the same, so the first one of them writes.
 //   3. Rank 0 writes and fsyncs the manifest, after all ranks have done step 2.
 //   4. Rank 0 asks may_commit, renames the temporary folder, asks may_write once more, and fsyncs the parent folder.
+//   The
+//      first save also fsyncs the folders above it.
 // A crash at any point leaves the earlier checkpoints as they were. A process may be frozen between any two steps and
 // wake up after a newer attempt has saved the same step. The rename of step 4 then replaces the newer attempt's
 // checkpoint. So rank 0 keeps the replaced folder until the second may_write, and puts it back if that call refuses.
@@ -75,10 +78,14 @@ struct CheckpointOptions {
   std::int64_t block_bytes = kBlockBytes;
   /// Called on rank 0: before a save writes anything, after the rename (see [Note: commit]), and before an old
   /// checkpoint is removed. An empty result allows the action; any other text is the reason against it. Must not block.
+  /// A save that begin_save() began calls this and the next two on its own thread.
   std::function<std::string()> may_write;
   /// Called on rank 0 right before the rename, with the same meaning of its result. It may block, and it may keep
   /// another attempt from becoming the job's newest one until the rename is done.
   std::function<std::string()> may_commit;
+  /// Called on rank 0 when a commit is over, however it ended, and before old checkpoints are removed. It ends what
+  /// may_commit holds.
+  std::function<void()> commit_over;
 };
 
 /// What the checkpoint of a step holds besides parameters and optimizer state.
@@ -124,6 +131,8 @@ struct SavedCheckpoint {
   std::vector<std::string> warnings;
 };
 
+class Snapshot;
+
 struct LoadedCheckpoint {
   CheckpointState state;
   std::filesystem::path path;
@@ -135,20 +144,45 @@ struct LoadedCheckpoint {
   std::vector<std::string> ignored;
 };
 
-/// Saves and loads checkpoints. All methods are collective. Models and optimizers must outlive the Checkpointer.
+/// Saves and loads checkpoints. All methods are collective but poll() and snapshot_bytes(). Models and optimizers must
+/// outlive the Checkpointer.
+///
+/// [Note: saving beside the training] begin_save() copies what a save needs into memory of the host and returns. A
+/// thread then does what save() does, the removal of old checkpoints included. The thread has a communicator of its own
+/// (DeviceMesh::make_control()), because a communicator serves one thread at a time, and because ranks would otherwise
+/// have to call the collectives of the save and those of the training in one order. At most one save is under way.
+///   nothing -> begin_save() -> under way -> over, with an outcome -> poll() or wait() -> nothing
+/// The destructor waits for a save under way and drops its outcome. Not thread-safe.
 class Checkpointer {
  public:
   /// The parts have different names and one mesh; otherwise the constructor throws c10::Error.
   Checkpointer(std::vector<CheckpointPart> parts, CheckpointOptions options);
   /// One part, "model".
   Checkpointer(ShardedModel& model, Optimizer& optimizer, CheckpointOptions options);
+  ~Checkpointer();
+  Checkpointer(const Checkpointer&) = delete;
+  Checkpointer& operator=(const Checkpointer&) = delete;
 
   /// Writes and commits a checkpoint, then removes old ones: all but the newest `keep` and the checkpoint of step
   /// `also_keep`. Nothing is removed before the commit. A checkpoint of the same step is replaced.
   /// Throws CheckpointError when any rank could not write (disk full, read-only, no permission), and CheckpointFenced
   /// when may_write or may_commit refused. The error is the same on every rank. After an error no new checkpoint is
-  /// visible, and the temporary folder is removed as far as possible.
+  /// visible, and the temporary folder is removed as far as possible. Calls wait() first.
   SavedCheckpoint save(const CheckpointState& state, std::optional<std::int64_t> also_keep = std::nullopt);
+
+  /// Begins to save, see [Note: saving beside the training]. Blocks for the copy. Later changes of the models are not
+  /// in the checkpoint. Calls wait() first, so it throws what the save before threw, and then begins nothing. The first
+  /// call also connects the ranks and allocates snapshot_bytes().
+  void begin_save(const CheckpointState& state, std::optional<std::int64_t> also_keep = std::nullopt);
+  /// The outcome of a begun save that has ended well, once. Nothing while the save is under way, when there is none,
+  /// and when it has failed: wait() tells failures, so that all ranks learn of them at the same place. Does not block.
+  /// Ranks may see the end of a save at different times.
+  std::optional<SavedCheckpoint> poll();
+  /// Waits for the begun save and returns its outcome, once. Nothing when there is none. Throws as save().
+  std::optional<SavedCheckpoint> wait();
+  /// Memory of the host that begin_save() keeps for its copies on this rank: the shards and their states. 0 before the
+  /// first call, and on all but the first ranks along "replicate".
+  std::int64_t snapshot_bytes() const;
 
   /// Loads the newest checkpoint that is whole on every rank, and passes over torn or corrupt ones. The world size and
   /// the units may differ from those of the run that wrote the checkpoint: each rank reads the slices that overlap its
@@ -166,8 +200,9 @@ class Checkpointer {
   std::filesystem::path temporary(std::int64_t step) const;
   struct Taken;
   struct Committed;
+  struct Background;
   bool writes() const;
-  Taken take(const CheckpointState& state, std::optional<std::int64_t> also_keep) const;
+  Taken take(const CheckpointState& state, std::optional<std::int64_t> also_keep, Snapshot* copies) const;
   SavedCheckpoint save(const Taken& taken, Communicator& ranks);
   std::string write_files(const std::filesystem::path& folder, const Taken& taken, Communicator& ranks, Json& files);
   std::string begin(const std::filesystem::path& folder);
@@ -180,6 +215,7 @@ class Checkpointer {
   std::vector<CheckpointPart> parts_;
   CheckpointOptions options_;
   bool parents_synced_ = false;
+  std::unique_ptr<Background> background_;  // from the first begin_save() on
 };
 
 }  // namespace fsdp

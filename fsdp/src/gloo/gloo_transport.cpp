@@ -1,6 +1,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 #include <signal.h>
+#include <stdlib.h>
 
 #include <functional>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -25,6 +26,12 @@ namespace {
 void ignore_sigpipe() {
   struct sigaction now {};
   if (::sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) ::signal(SIGPIPE, SIG_IGN);
+}
+
+/// c10d's flight recorder is not safe for two threads that start collectives: it changes a map before it takes its
+/// lock. Saves beside the training do so. It reads its size once, before the first collective of the process.
+void keep_recorder_off() {
+  ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);
 }
 
 /// What both ends of an exchange must agree on.
@@ -158,6 +165,7 @@ class GlooTransport : public Transport {
   GlooTransport(const c10::intrusive_ptr<c10d::Store>& store, const TransportOptions& options)
       : rank_(options.rank), world_size_(options.world_size) {
     ignore_sigpipe();
+    keep_recorder_off();
     const std::string address = options.interface_address.empty() ? "127.0.0.1" : options.interface_address;
     auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
     try {

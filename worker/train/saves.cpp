@@ -1,0 +1,81 @@
+#include "train/saves.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "rank/errors.h"
+
+namespace worker {
+namespace {
+
+/// How many saves in a row may fail before the run gives up. So a disk that is full for a moment costs no training.
+constexpr int kMostFailures = 3;
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::string milliseconds(double ms) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f ms", ms);
+  return text;
+}
+
+}  // namespace
+
+Saves::Saves(fsdp::Checkpointer& checkpointer, BestCheckpoint& best, Reporter& reporter, Options options)
+    : checkpointer_(checkpointer), best_(best), reporter_(reporter), options_(std::move(options)) {}
+
+void Saves::save(const fsdp::CheckpointState& state, bool must) {
+  finish();
+  reporter_.section(Section::kCheckpoint);
+  under_way_ = UnderWay{state.step, Clock::now(), {}};
+  if (options_.beside_training && !must) {
+    checkpointer_.begin_save(state, best_.step());
+    under_way_->blocked_ms = ms_since(under_way_->start);
+  } else {
+    settle([&] { return checkpointer_.save(state, best_.step()); }, must);
+  }
+  reporter_.section(Section::kStep);
+}
+
+void Saves::look() {
+  if (!under_way_) return;
+  if (const auto saved = checkpointer_.poll()) tell(*saved);
+}
+
+void Saves::finish() {
+  if (!under_way_) return;
+  reporter_.section(Section::kCheckpoint);
+  settle([&] { return checkpointer_.wait().value(); }, /*must=*/false);
+  reporter_.section(Section::kStep);
+}
+
+template <class Outcome>
+void Saves::settle(const Outcome& outcome, bool must) {
+  try {
+    tell(outcome());
+  } catch (const fsdp::CheckpointFenced& error) {
+    throw FencedError(error.what());
+  } catch (const fsdp::CheckpointError& error) {
+    const auto failed = *std::exchange(under_way_, std::nullopt);
+    best_.dropped();
+    if (must || ++failures_ >= kMostFailures) throw;
+    options_.say("warning: step " + std::to_string(failed.step) + " is not saved, training goes on: " + error.what());
+  }
+}
+
+void Saves::tell(const fsdp::SavedCheckpoint& saved) {
+  const UnderWay done = *std::exchange(under_way_, std::nullopt);
+  const double ms = ms_since(done.start);
+  saved_step_ = done.step;
+  failures_ = 0;
+  reporter_.checkpoint_saved(done.step, saved.bytes / options_.world_size, ms);
+  std::string line = "saved step " + std::to_string(done.step) + " in " + milliseconds(ms);
+  if (done.blocked_ms) line += ", of which training stood still for " + milliseconds(*done.blocked_ms);
+  options_.say(line + " (" + saved.path.native() + ")");
+  if (best_.committed()) options_.say(best_.line(saved.path));
+  for (const auto& warning : saved.warnings) options_.say("warning: " + warning);
+}
+
+}  // namespace worker
