@@ -14,6 +14,7 @@ import platform
 import sys
 
 import checkpoint
+import collectives
 import demo
 import engine
 import fault_latency
@@ -25,8 +26,8 @@ import slurm_latency
 import slurm_submit
 import soak
 
-BENCHMARKS = {"checkpoint": checkpoint.measure, "demo": demo.measure, "engine": engine.measure,
-              "fault_latency": fault_latency.measure,
+BENCHMARKS = {"checkpoint": checkpoint.measure, "collectives": collectives.measure, "demo": demo.measure,
+              "engine": engine.measure, "fault_latency": fault_latency.measure,
               "heartbeats": heartbeats.measure, "long_job": long_job.measure, "optimizer": optimizer.measure,
               "reports": reports.measure, "slurm_latency": slurm_latency.measure,
               "slurm_submit": slurm_submit.measure, "soak": soak.measure}

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "fsdp/transport.h"
+
 namespace fsdp {
 namespace {
 
@@ -23,7 +25,12 @@ struct BufferPool::Slots {
     std::optional<c10::Event> given_back;  // only on devices with streams
   };
 
-  explicit Slots(at::Device d) : device(d) {}
+  Slots(at::Device d, std::shared_ptr<PeerMemory> m) : device(d), peer_memory(std::move(m)) {}
+
+  at::Tensor allocate(std::int64_t bytes) const {
+    if (peer_memory) return peer_memory->allocate(bytes);
+    return at::empty({bytes}, at::TensorOptions(at::kByte).device(device));
+  }
 
   std::size_t take(std::int64_t bytes) {
     largest = std::max(largest, bytes);
@@ -34,8 +41,11 @@ struct BufferPool::Slots {
     if (slot->given_back) slot->given_back->block(current_stream(device));
     if (slot->bytes < bytes) {
       slot->memory = at::Tensor();  // first, so that the old and the new one never exist together
-      slot->memory = at::empty({largest}, at::TensorOptions(at::kByte).device(device));
+      slot->bytes = 0;
+      slot->memory = allocate(largest);
       slot->bytes = largest;
+    } else if (peer_memory) {
+      peer_memory->await_readers(slot->memory);
     }
     slot->taken = true;
     return static_cast<std::size_t>(slot - slots.begin());
@@ -50,11 +60,13 @@ struct BufferPool::Slots {
   }
 
   at::Device device;
+  std::shared_ptr<PeerMemory> peer_memory;
   std::int64_t largest = 0;
   std::vector<Slot> slots;
 };
 
-BufferPool::BufferPool(at::Device device) : slots_(std::make_shared<Slots>(device)) {}
+BufferPool::BufferPool(at::Device device, std::shared_ptr<PeerMemory> peer_memory)
+    : slots_(std::make_shared<Slots>(device, std::move(peer_memory))) {}
 
 BufferPool::Lease::~Lease() {
   slots_->give_back(slot_);

@@ -10,6 +10,8 @@
 
 namespace fsdp {
 
+class PeerMemory;
+
 /// Memory that comes and goes with every unit, taken from slots that stay.
 ///
 /// All slots have the size of the largest buffer that was asked for, so any free slot serves any unit. The pool grows
@@ -21,12 +23,16 @@ namespace fsdp {
 /// work that was queued before it. The pool never gives memory back to the allocator while work may use it, so
 /// record_stream is not needed.
 ///
+/// [Note: slots that peers read] Slots of a peer memory are read by other ranks until these have got their part, which
+/// may be later than the slot is given back. Whoever takes the slot waits for them.
+///
 /// Not thread-safe. A pool may be destroyed before its leases.
 class BufferPool {
   struct Slots;
 
  public:
-  explicit BufferPool(at::Device device);
+  /// `peer_memory`: what the slots are made of; null: memory of `device`.
+  explicit BufferPool(at::Device device, std::shared_ptr<PeerMemory> peer_memory = nullptr);
 
   /// A slot until the last part of it is freed.
   class Lease : public std::enable_shared_from_this<Lease> {

@@ -42,6 +42,10 @@ Communicator::Communicator(int rank, int world_size, at::Device device, std::uni
 
 Communicator::~Communicator() = default;
 
+std::shared_ptr<PeerMemory> Communicator::peer_memory() const {
+  return transport_ ? transport_->peer_memory() : nullptr;
+}
+
 void Communicator::count(std::int64_t bytes) {
   wire_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   collectives_.fetch_add(1, std::memory_order_relaxed);

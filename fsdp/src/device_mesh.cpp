@@ -90,15 +90,23 @@ std::uint16_t bound_port(int fd) {
   return static_cast<std::uint16_t>(std::stoi(port));
 }
 
-std::unique_ptr<Transport> make_transport(const c10::intrusive_ptr<c10d::Store>& store, c10::Device device,
-                                          const TransportOptions& options, [[maybe_unused]] bool shares_gpus) {
-  if (device.is_cpu()) return make_gloo_transport(store, options);
+std::unique_ptr<Transport> make_cpu_transport(const c10::intrusive_ptr<c10d::Store>& store, bool shared_memory,
+                                              const TransportOptions& options) {
+  if (shared_memory)
+    if (auto transport = make_shared_memory_transport(store, options)) return transport;
+  return make_gloo_transport(store, options);
+}
+
+std::unique_ptr<Transport> make_device_transport(const c10::intrusive_ptr<c10d::Store>& store, c10::Device device,
+                                                 const TransportOptions& options, [[maybe_unused]] bool shares_gpus) {
 #ifdef MUSTER_WITH_CUDA
   // NCCL refuses two ranks on one GPU.
   if (device.is_cuda() && shares_gpus)
     return make_staged_transport(make_gloo_transport(store, options), options.rank, options.world_size);
   if (device.is_cuda()) return make_nccl_transport(store, options);
 #endif
+  static_cast<void>(store);
+  static_cast<void>(options);
   TORCH_CHECK(false, "mesh: device ", device, " is not served by this build; use cpu",
               device.is_cuda() ? ", or build with MUSTER_WITH_CUDA" : "");
 }
@@ -178,8 +186,9 @@ DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int worl
     auto own_keys = c10::make_intrusive<c10d::PrefixStore>(
         options.key_prefix + "/" + group.axis + "-" + std::to_string(group.number), store);
     const TransportOptions wanted{group.rank, group.size, options.timeout, options.interface_address};
-    return group.axis == kControl ? make_gloo_transport(own_keys, wanted)
-                                  : make_transport(own_keys, options.device, wanted, shares_gpus);
+    return options.device.is_cpu() || group.axis == kControl
+               ? make_cpu_transport(own_keys, options.shared_memory, wanted)
+               : make_device_transport(own_keys, options.device, wanted, shares_gpus);
   };
   // control() comes first, because the ranks tell each other their GPUs over it.
   const auto first = std::make_shared<std::unique_ptr<Transport>>();

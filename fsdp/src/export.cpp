@@ -184,7 +184,7 @@ ExportedModel export_model(ShardedModel& model, const ExportOptions& options) {
     folder = std::make_unique<ExportFolder>(options.folder);
     files = std::make_unique<Files>(plan, folder->path());
   });
-  BufferPool pool(shards.device());
+  BufferPool pool(shards.device(), shards.peer_memory());
   for (const auto& unit : model.units()) {
     for (const auto& segment : unit->segments()) {
       const UnitLayout& layout = segment->layout();

@@ -45,8 +45,8 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   explicit Schedule(DeviceMesh::Shared ranks)
       : ranks_(std::move(ranks)),
         participation_(*ranks_.control),
-        gathered_(std::make_shared<BufferPool>(ranks_.shard->device())),
-        gradients_(std::make_shared<BufferPool>(ranks_.shard->device())),
+        gathered_(std::make_shared<BufferPool>(ranks_.shard->device(), ranks_.shard->peer_memory())),
+        gradients_(std::make_shared<BufferPool>(ranks_.shard->device(), ranks_.shard->peer_memory())),
         scratch_(std::make_shared<BufferPool>(ranks_.shard->device())),
         gather_stream_(ranks_.shard->device()) {}
 

@@ -40,11 +40,12 @@ Unit::Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::T
       schedule_(std::move(schedule)),
       options_(options) {
   // A unit that stays gathered from forward to backward would take a slot from those that come and go.
-  const at::Device device = schedule_->communicator().device();
+  const Communicator& ranks = schedule_->communicator();
+  const auto own_pool = [&] { return std::make_shared<BufferPool>(ranks.device(), ranks.peer_memory()); };
   const bool stays = !options_.reshard_after_forward;
   const bool keeps = stays || !options_.reshard_after_backward;
-  gathered_pool_ = keeps ? std::make_shared<BufferPool>(device) : schedule_->gathered_pool();
-  gradient_pool_ = stays ? std::make_shared<BufferPool>(device) : schedule_->gradient_pool();
+  gathered_pool_ = keeps ? own_pool() : schedule_->gathered_pool();
+  gradient_pool_ = stays ? own_pool() : schedule_->gradient_pool();
   const double divisor = options_.precision.gradient_divide_factor.value_or(1);
   TORCH_CHECK(divisor > 0 && std::isfinite(divisor), "unit ", name_, ": gradient_divide_factor ", divisor,
               ": want a finite number above 0");

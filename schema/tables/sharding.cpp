@@ -37,6 +37,12 @@ constexpr auto kKeys = std::to_array<Key>({
      .standard = "true",
      .meaning = "Whether to gather the next unit while the current one computes.",
      .assign = into<&Sharding::prefetch>},
+    {.name = "fsdp.shared_memory",
+     .kind = Kind::kFlag,
+     .standard = "true",
+     .meaning = "Whether CPU ranks of one node exchange weights and gradients through shared memory. false: over "
+                "Gloo's sockets, as between nodes. The training is the same.",
+     .assign = into<&Sharding::shared_memory>},
     {.name = "fsdp.activation_checkpointing",
      .kind = Kind::kChoice,
      .standard = "none",

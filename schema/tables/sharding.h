@@ -17,6 +17,7 @@ struct Sharding {
   std::int64_t shard_ranks = 0;  // of a group of kHybridShard; 0: the ranks of a node
   bool reshard_after_forward = false;
   bool prefetch = false;
+  bool shared_memory = false;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   std::int64_t activation_checkpointing_every = 0;  // which blocks: each one with a number that this divides
 };

@@ -96,7 +96,9 @@ int main(int argc, char** argv) {
     const std::filesystem::path folder = argv[5];
     at::set_num_threads(1);
     const auto store = c10::make_intrusive<c10d::FileStore>((folder / "store").string(), ranks);
-    fsdp::DeviceMesh mesh(store, rank, ranks, {});
+    fsdp::MeshOptions options;
+    options.shared_memory = false;  // the limit is on address space, and what peers show would count as this rank's
+    fsdp::DeviceMesh mesh(store, rank, ranks, options);
     warm_up(mesh);
     limit_growth(std::stoll(argv[4]));
     if (mode == "whole") whole(folder);

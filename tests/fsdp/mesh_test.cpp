@@ -4,6 +4,8 @@
 #include <signal.h>
 
 #include <atomic>
+#include <functional>
+#include <vector>
 
 #include "error_of.h"
 #include "ranks.h"
@@ -12,9 +14,23 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(EveryWorldSize, GatherInPlace) {
+constexpr bool kGloo = false;
+
+/// What a transport promises holds for each of them: false is Gloo, true is shared memory.
+class EveryTransport : public ::testing::TestWithParam<bool> {
+ protected:
+  static void on_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&)>& body,
+                       std::chrono::milliseconds timeout = std::chrono::seconds(30),
+                       const std::vector<fsdp::MeshAxis>& axes = {}) {
+    run_ranks(world_size, body, timeout, c10::kCPU, axes, GetParam());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Mesh, EveryTransport, ::testing::Bool(),
+                         [](const auto& each) { return each.param ? "SharedMemory" : "Gloo"; });
+
+TEST_P(EveryTransport, GathersInPlace) {
   for (const int world_size : kWorldSizes) {
-    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+    on_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
       const int n = mesh.world_size();
       const at::Tensor buffer = at::zeros({n * 5});
       buffer.narrow(0, mesh.rank() * 5, 5).fill_(mesh.rank() + 1);
@@ -25,9 +41,9 @@ TEST(EveryWorldSize, GatherInPlace) {
   }
 }
 
-TEST(EveryWorldSize, ReduceAndScatterWithSeveralUnderWay) {
+TEST_P(EveryTransport, ReducesAndScattersWithSeveralUnderWay) {
   for (const int world_size : kWorldSizes) {
-    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+    on_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
       const int n = mesh.world_size();
       std::vector<at::Tensor> inputs, outputs;
       std::vector<std::unique_ptr<fsdp::Pending>> pending;
@@ -57,9 +73,9 @@ at::Tensor odd_values(int rank, std::int64_t count) {
   return (at::arange(count).to(at::kFloat) * 0.37F + 1.0F / (rank + 3)).sin() * (rank == 1 ? 1e4F : 1.0F);
 }
 
-TEST(EveryWorldSize, SumInTheOrderOfATree) {
+TEST_P(EveryTransport, SumsInTheOrderOfATree) {
   for (const int world_size : {1, 2, 3, 4, 5}) {
-    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+    on_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
       const int n = mesh.world_size(), rank = mesh.rank();
       // The last is sent in two rounds, in parts of unlike sizes.
       for (const std::int64_t count : {1, 7, 9001}) {
@@ -73,14 +89,17 @@ TEST(EveryWorldSize, SumInTheOrderOfATree) {
         two->wait();
         EXPECT_TRUE(at::equal(first, want)) << count;
         EXPECT_TRUE(at::equal(second, want)) << count;
+        at::Tensor third = odd_values(rank, n * count);
+        mesh.shard().all_reduce(third);
+        EXPECT_TRUE(at::equal(third, want)) << count;
       }
     });
   }
 }
 
-TEST(EveryWorldSize, ShareNumbersTextAndOutcomes) {
+TEST_P(EveryTransport, SharesNumbersTextAndOutcomes) {
   for (const int world_size : kWorldSizes) {
-    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+    on_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
       const int n = mesh.world_size();
       fsdp::Communicator& ranks = mesh.shard();
       EXPECT_EQ(ranks.all_reduce(mesh.rank() + 0.5), n * (n - 1) / 2 + n * 0.5);
@@ -103,9 +122,9 @@ TEST(Mesh, NamesItsAxes) {
   });
 }
 
-TEST(Mesh, GroupsRanksAlongItsAxesTheLastFirst) {
+TEST_P(EveryTransport, GroupsRanksAlongItsAxesTheLastFirst) {
   const std::vector<fsdp::MeshAxis> axes{{"replicate", 2}, {"shard", 3}};
-  run_ranks(
+  on_ranks(
       6,
       [](fsdp::DeviceMesh& mesh) {
         EXPECT_EQ(mesh.shard().world_size(), 3);
@@ -119,7 +138,7 @@ TEST(Mesh, GroupsRanksAlongItsAxesTheLastFirst) {
         EXPECT_EQ(mesh.control().agree(mesh.rank() == 4 ? "no disk" : ""), "rank 4: no disk");
         EXPECT_TRUE(mesh.control().device().is_cpu());
       },
-      std::chrono::seconds(30), c10::kCPU, axes);
+      std::chrono::seconds(30), axes);
 }
 
 TEST(Mesh, WithoutAnAxisToShardAlongHasOneOfOneRank) {
@@ -153,8 +172,8 @@ TEST(Mesh, RefusesWhatItCannotServe) {
 #endif
 }
 
-TEST(Mesh, ADeadPeerIsAnErrorThatNamesIt) {
-  run_ranks(
+TEST_P(EveryTransport, ADeadPeerIsAnErrorThatNamesIt) {
+  on_ranks(
       2,
       [](fsdp::DeviceMesh& mesh) {
         if (mesh.rank() == 1) return;
@@ -170,15 +189,40 @@ TEST(Mesh, ADeadPeerIsAnErrorThatNamesIt) {
       std::chrono::seconds(2));
 }
 
+// A rank that calls another unit, another collective or another size at the same point gets no bytes.
+TEST_P(EveryTransport, RefusesAnotherCallOfAPeer) {
+  using Call = std::function<void(fsdp::Communicator&)>;
+  const auto gather = [](std::int64_t numel, const char* whose) -> Call {
+    return [=](fsdp::Communicator& ranks) { ranks.all_gather_into(at::zeros({numel}), whose)->wait(); };
+  };
+  const Call reduce = [](fsdp::Communicator& ranks) {
+    ranks.reduce_scatter(at::zeros({8}), at::zeros({4}), "layer 1")->wait();
+  };
+  for (const Call& other : {gather(8, "layer 2"), gather(12, "layer 1"), reduce}) {
+    on_ranks(
+        2,
+        [&](fsdp::DeviceMesh& mesh) {
+          const Call& mine = mesh.rank() == 0 ? gather(8, "layer 1") : other;
+          const std::string error = error_of([&] { mine(mesh.shard()); });
+          const std::string peer = std::to_string(1 - mesh.rank());
+          EXPECT_THAT(error, HasSubstr(" with rank " + peer + " failed (did it die, or does it call another unit"));
+          EXPECT_THAT(error, HasSubstr("layer "));
+        },
+        std::chrono::milliseconds(500));
+  }
+}
+
 TEST(Mesh, AWriteToADeadPeerDoesNotEndTheProcess) {
   ::signal(SIGPIPE, SIG_DFL);
-  run_ranks(2, [](fsdp::DeviceMesh&) { ::raise(SIGPIPE); });
+  run_ranks(
+      2, [](fsdp::DeviceMesh&) { ::raise(SIGPIPE); }, std::chrono::seconds(30), c10::kCPU, {}, kGloo);
 }
 
 TEST(Mesh, LeavesAHandlerOfSigpipeAlone) {
   static std::atomic<int> heard = 0;
   ::signal(SIGPIPE, [](int) { ++heard; });
-  run_ranks(2, [](fsdp::DeviceMesh&) { ::raise(SIGPIPE); });
+  run_ranks(
+      2, [](fsdp::DeviceMesh&) { ::raise(SIGPIPE); }, std::chrono::seconds(30), c10::kCPU, {}, kGloo);
   EXPECT_EQ(heard, 2);
   ::signal(SIGPIPE, SIG_DFL);
 }

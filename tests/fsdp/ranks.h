@@ -17,11 +17,12 @@
 
 constexpr int kWorldSizes[] = {1, 2, 3, 4};
 
-/// Runs `body` on each rank of a world, with one thread and one group per rank (Gloo, or NCCL on CUDA device `rank`).
+/// Runs `body` on each rank of a world, with one thread per rank. CPU ranks use shared memory or Gloo, and
+/// CUDA device `rank` uses NCCL.
 /// Rethrows the first rank's failure.
 inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&)>& body,
                       std::chrono::milliseconds timeout = std::chrono::seconds(30), c10::DeviceType device = c10::kCPU,
-                      const std::vector<fsdp::MeshAxis>& axes = {}) {
+                      const std::vector<fsdp::MeshAxis>& axes = {}, bool shared_memory = true) {
   // c10d has one flight recorder per process. It is not safe for ranks as threads, because it changes a map before it
   // takes its lock.
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);
@@ -31,6 +32,7 @@ inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&
     fsdp::MeshOptions options;
     options.timeout = timeout;
     options.axes = axes;
+    options.shared_memory = shared_memory;
     if (device != c10::kCPU) options.device = c10::Device(device, static_cast<c10::DeviceIndex>(rank));
     std::optional<fsdp::DeviceMesh> mesh;
     try {

@@ -52,37 +52,49 @@ fsdp::ShardOptions options_of(const Strategy& strategy) {
 }
 
 using State = std::map<std::string, at::Tensor>;
+enum class Over { kThreads, kGloo, kSharedMemory };
+
+void run_over(Over transport, const Strategy& strategy, const std::function<void(fsdp::DeviceMesh&)>& body) {
+  if (transport == Over::kThreads) {
+    fsdp::MeshOptions options;
+    options.axes = strategy.axes;
+    return run_thread_ranks(kRanks, body, std::chrono::seconds(20), options);
+  }
+  run_ranks(kRanks, body, std::chrono::seconds(30), c10::kCPU, strategy.axes, transport == Over::kSharedMemory);
+}
 
 /// The parameters after some steps, the second of two micro-batches.
-State trained(const Strategy& strategy, at::ScalarType reduce_dtype = at::kFloat) {
+State trained(const Strategy& strategy, at::ScalarType dtype = at::kFloat, Over transport = Over::kThreads) {
   State state;
   std::mutex mutex;
-  fsdp::MeshOptions mesh_options;
-  mesh_options.axes = strategy.axes;
-  run_thread_ranks(
-      kRanks,
-      [&](fsdp::DeviceMesh& mesh) {
-        auto options = options_of(strategy);
-        options.precision.reduce_dtype = reduce_dtype;
-        Trainer trainer(mesh, options);
-        for (int step = 0; step < kSteps; ++step) {
-          if (step == 1) trainer.accumulate(tokens_of(100));  // reduced twice in one step
-          if (step == 2) {
-            trainer.sharded.set_requires_gradient_sync(false);
-            trainer.accumulate(tokens_of(100));
-            trainer.sharded.set_requires_gradient_sync(true);
-          }
-          trainer.step(step);
-        }
-        auto mine = trainer.sharded.gather_full_state();
-        const std::lock_guard<std::mutex> lock(mutex);
-        if (state.empty()) state = mine;
-        for (const auto& [name, tensor] : mine) {
-          EXPECT_TRUE(at::equal(tensor, state.at(name))) << strategy.name << ": ranks differ in " << name;
-        }
-      },
-      std::chrono::seconds(20), mesh_options);
+  run_over(transport, strategy, [&](fsdp::DeviceMesh& mesh) {
+    auto options = options_of(strategy);
+    options.precision.reduce_dtype = dtype;
+    Trainer trainer(mesh, options);
+    for (int step = 0; step < kSteps; ++step) {
+      if (step == 1) trainer.accumulate(tokens_of(100));  // reduced twice in one step
+      if (step == 2) {
+        trainer.sharded.set_requires_gradient_sync(false);
+        trainer.accumulate(tokens_of(100));
+        trainer.sharded.set_requires_gradient_sync(true);
+      }
+      trainer.step(step);
+    }
+    auto mine = trainer.sharded.gather_full_state();
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (state.empty()) state = mine;
+    for (const auto& [name, tensor] : mine) {
+      EXPECT_TRUE(at::equal(tensor, state.at(name))) << strategy.name << ": ranks differ in " << name;
+    }
+  });
   return state;
+}
+
+void expect_equal(const State& got, const State& want, const std::string& which) {
+  for (const auto& [name, tensor] : want) {
+    EXPECT_TRUE(at::equal(got.at(name), tensor))
+        << which << ": " << name << " differs by " << distance(got.at(name), tensor);
+  }
 }
 
 /// The parameters after plain steps under kFullShard.
@@ -102,17 +114,28 @@ State trained_plainly(int steps) {
 TEST(Strategies, AreBitwiseEqual) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const State want = trained(kFullShard, dtype);
-    for (const Strategy& strategy : kStrategies) {
-      const State got = trained(strategy, dtype);
-      for (const auto& [name, tensor] : want) {
-        EXPECT_TRUE(at::equal(got.at(name), tensor))
-            << strategy.name << ", " << dtype << ": " << name << " differs by " << distance(got.at(name), tensor);
-      }
-    }
+    for (const Strategy& strategy : kStrategies)
+      expect_equal(trained(strategy, dtype), want, strategy.name + (", " + std::string(c10::toString(dtype))));
   }
 }
 
-TEST(Strategies, LearnLikeTheUnshardedModelOverGloo) {
+TEST(Strategies, AreBitwiseEqualOverSharedMemory) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const State want = trained(kFullShard, dtype);
+    for (const Strategy& strategy : kStrategies)
+      expect_equal(trained(strategy, dtype, Over::kSharedMemory), want, strategy.name);
+  }
+}
+
+TEST(Strategies, AreBitwiseEqualOverGloo) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const State want = trained(kFullShard, dtype);
+    for (const Strategy& strategy : kStrategies)
+      expect_equal(trained(strategy, dtype, Over::kGloo), want, strategy.name);
+  }
+}
+
+TEST(Strategies, LearnLikeTheUnshardedModel) {
   Reference reference;
   std::vector<double> truth;
   for (int step = 0; step < kSteps; ++step) truth.push_back(reference.step(step));

@@ -64,11 +64,26 @@ std::string axes_text(const schema::Sharding& sharding, int world_size, int loca
   environment.local_world_size = local_world_size;
   std::string text;
   try {
-    for (const auto& axis : mesh_axes(sharding, environment)) text += axis.name + " " + std::to_string(axis.size) + " ";
+    for (const auto& axis : mesh_options(sharding, environment).axes)
+      text += axis.name + " " + std::to_string(axis.size) + " ";
   } catch (const UsageError& error) {
     return error.what();
   }
   return text;
+}
+
+TEST(SharedMemory, IsUsedUnlessTheKeyIsFalse) {
+  schema::Sharding sharding;
+  for (const bool wanted : {true, false}) {
+    sharding.shared_memory = wanted;
+    EXPECT_EQ(mesh_options(sharding, {}).shared_memory, wanted);
+  }
+}
+
+TEST(SharedMemory, ChangesNoNumberOfTheTraining) {
+  const auto with = trained(""), without = trained(R"(,"shared_memory":false)");
+  EXPECT_EQ(with.losses, without.losses);
+  EXPECT_EQ(with.bytes, without.bytes);
 }
 
 TEST(Strategy, HybridGroupsTheRanksOfANodeUnlessToldOtherwise) {

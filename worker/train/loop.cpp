@@ -113,7 +113,7 @@ class Trainer::Run {
   void prepare() {
     split_ = split_batch(config_.train, environment_.world_size);
     recipe_ = make_recipe_(config_);
-    mesh_ = meet(environment_, reporter_, mesh_axes(config_.fsdp, environment_));
+    mesh_ = meet(environment_, reporter_, mesh_options(config_.fsdp, environment_));
     reporter_.section(Section::kData);
     load_data();
     check_same_on_all_ranks();

@@ -43,9 +43,7 @@ void check_same_device(c10d::Store& store, const std::string& prefix, int rank, 
 }  // namespace
 
 std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Reporter& reporter,
-                                       const std::vector<fsdp::MeshAxis>& axes) {
-  fsdp::MeshOptions options;
-  options.axes = axes;
+                                       fsdp::MeshOptions options) {
   options.device = fsdp::device_of_rank(environment.local_rank);
   refuse_cpu_instead_of_gpus(options.device);
   if (environment.world_size == 1) return std::make_unique<fsdp::DeviceMesh>(nullptr, 0, 1, options);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "fsdp/device_mesh.h"
 #include "rank/environment.h"
@@ -12,8 +11,8 @@ namespace worker {
 /// Connects all ranks of the attempt. Rank 0 serves the store: at MASTER_ADDR:MASTER_PORT, or at any free port when the
 /// reporter passes the address on. The ranks compute on GPUs, or all on the CPU when no GPU is visible or the build is
 /// without CUDA. Collective. Throws c10::Error or std::runtime_error when the other ranks do not come in time, or when
-/// only some ranks have a GPU. `axes` as in fsdp::MeshOptions.
+/// only some ranks have a GPU. Of `options` the axes and shared_memory count.
 std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Reporter& reporter,
-                                       const std::vector<fsdp::MeshAxis>& axes);
+                                       fsdp::MeshOptions options);
 
 }  // namespace worker

@@ -1,6 +1,7 @@
 #include "train/strategy.h"
 
 #include <string>
+#include <vector>
 
 #include "rank/errors.h"
 
@@ -20,9 +21,7 @@ int divided(const schema::Sharding& sharding, const RankEnvironment& environment
                     std::to_string(group) + " on this node; set fsdp.shard_ranks to a divisor of " + ranks));
 }
 
-}  // namespace
-
-std::vector<fsdp::MeshAxis> mesh_axes(const schema::Sharding& sharding, const RankEnvironment& environment) {
+std::vector<fsdp::MeshAxis> axes_of(const schema::Sharding& sharding, const RankEnvironment& environment) {
   switch (sharding.strategy) {
     case Strategy::kFullShard:
     case Strategy::kShardGradOp:
@@ -47,6 +46,15 @@ at::ScalarType dtype_of(schema::Precision precision) {
       break;
   }
   return at::kFloat;
+}
+
+}  // namespace
+
+fsdp::MeshOptions mesh_options(const schema::Sharding& sharding, const RankEnvironment& environment) {
+  fsdp::MeshOptions options;
+  options.axes = axes_of(sharding, environment);
+  options.shared_memory = sharding.shared_memory;
+  return options;
 }
 
 fsdp::ShardOptions shard_options(const RunConfig& config) {

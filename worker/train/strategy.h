@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "fsdp/device_mesh.h"
 #include "fsdp/unit.h"
 #include "rank/environment.h"
@@ -9,9 +7,9 @@
 
 namespace worker {
 
-/// The axes along which "fsdp.strategy" spreads the ranks of an attempt. Throws UsageError where the ranks do not
-/// divide into groups, naming key, value and remedy.
-std::vector<fsdp::MeshAxis> mesh_axes(const schema::Sharding& sharding, const RankEnvironment& environment);
+/// The mesh that "fsdp" asks for: the axes along which "fsdp.strategy" spreads the ranks of an attempt, and
+/// "fsdp.shared_memory". Throws UsageError where the ranks do not divide into groups, naming key, value and remedy.
+fsdp::MeshOptions mesh_options(const schema::Sharding& sharding, const RankEnvironment& environment);
 
 /// The dtype that "train.precision" computes in.
 at::ScalarType dtype_of(schema::Precision precision);

@@ -24,8 +24,9 @@ class Pending {
 /// more, and that may have broken the collective.
 void discard(std::unique_ptr<Pending>& pending);
 
-/// Moves the bytes. Each backend has one implementation (src/gloo, src/nccl).
+/// Moves the bytes. Each backend has one implementation (src/gloo, src/nccl, src/node).
 class Transport;
+class PeerMemory;
 
 enum class Reduction { kSum, kMax };
 
@@ -78,6 +79,9 @@ class Communicator {
   /// Shares an outcome. Each rank passes its error, or an empty text for success. All ranks get the same answer: an
   /// empty text when all succeeded, otherwise "rank R: <error>" of the lowest failing rank.
   std::string agree(const std::string& error);
+
+  /// Memory that all-gathers and reduce-scatters of this communicator send from with fewer copies; null: none.
+  std::shared_ptr<PeerMemory> peer_memory() const;
 
   /// Bytes that this rank has sent since construction, computed from the formulas of the algorithms. All-gather and
   /// reduce-scatter count N-1 chunks, all-reduce 2(N-1)/N of the tensor, broadcast (N-1)/N of the tensor. May be read

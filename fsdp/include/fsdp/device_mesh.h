@@ -50,15 +50,18 @@ struct MeshOptions {
   /// sharded along "shard" and equal along "replicate"; other names carry what their users give them. Empty: the one
   /// axis "shard" of all ranks. A mesh without "shard" has it with size 1.
   std::vector<MeshAxis> axes;
-  /// The CPU communicates over Gloo. CUDA communicates over NCCL, in builds with MUSTER_WITH_CUDA; the constructor
-  /// makes the device the calling thread's current one. Where ranks share a GPU, all of them communicate over Gloo
-  /// through the host, because NCCL wants a GPU a rank.
+  /// The CPU communicates over shared memory or over Gloo. CUDA communicates over NCCL, in builds with MUSTER_WITH_CUDA;
+  /// the constructor makes the device the calling thread's current one. Where ranks share a GPU, all of them communicate
+  /// over Gloo through the host, because NCCL wants a GPU a rank.
   c10::Device device = c10::kCPU;
   /// How long a collective may wait for its peers before every rank throws.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   /// Gloo only: the address or name of this machine that peers connect to. Empty means loopback, which is right when
   /// all ranks run on one machine.
   std::string interface_address;
+  /// Groups of CPU ranks that all run on one node as one user communicate over shared memory. Other groups use Gloo,
+  /// and false makes all groups use it. All ranks must have the same value.
+  bool shared_memory = true;
   /// Makes the keys in `store` unique. One store can then serve several meshes or attempts.
   std::string key_prefix = "mesh";
 };
@@ -81,8 +84,8 @@ class DeviceMesh {
   /// Collective: every rank of `world_size` must construct its mesh on the same store. `store` may be null when
   /// `world_size` is 1. Throws c10::Error for a rank outside the world, for a device that this build cannot serve, and
   /// for peers that do not come within the timeout.
-  /// On the CPU the constructor makes the process ignore SIGPIPE, unless the process has set its own disposition.
-  /// Otherwise Gloo's write to a dead peer would end this process.
+  /// Where a group uses Gloo, the constructor makes the process ignore SIGPIPE, unless the process has set its own
+  /// disposition. Otherwise Gloo's write to a dead peer would end this process.
   DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const MeshOptions& options = {});
 
   /// A mesh over given transports, such as those of a test. `make` is called for each axis in their order, and last for

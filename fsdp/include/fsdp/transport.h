@@ -15,6 +15,18 @@ class Store;
 
 namespace fsdp {
 
+/// Memory of this rank that peers read in place, so that a collective of it copies less. Not thread-safe.
+class PeerMemory {
+ public:
+  virtual ~PeerMemory() = default;
+  /// kByte [bytes] of unknown values, on a page's border. What all-gathers and reduce-scatters send from here must stay
+  /// untouched after their wait() too, until await_readers() has returned.
+  virtual at::Tensor allocate(std::int64_t bytes) = 0;
+  /// Returns once no peer reads `memory`, which allocate() has returned. Throws c10::Error naming the peer after the
+  /// mesh's timeout.
+  virtual void await_readers(const at::Tensor& memory) = 0;
+};
+
 /// The collectives of one backend, for two ranks or more. Shapes and failures are those of Communicator.
 class Transport {
  public:
@@ -26,6 +38,8 @@ class Transport {
   virtual void all_reduce(at::Tensor& tensor, Reduction reduction) = 0;
   virtual void broadcast(at::Tensor& tensor, int root) = 0;
   virtual void barrier() = 0;
+  /// Null: this backend gains nothing from memory of its own. May outlive the transport.
+  virtual std::shared_ptr<PeerMemory> peer_memory() { return nullptr; }
 };
 
 struct TransportOptions {
@@ -37,6 +51,10 @@ struct TransportOptions {
 
 std::unique_ptr<Transport> make_gloo_transport(const c10::intrusive_ptr<c10d::Store>& store,
                                                const TransportOptions& options);
+/// For CPU ranks of one node. Collective. Returns null on all ranks when one of them runs on another node or as another
+/// user, or cannot open its peers' memory. Throws c10::Error for ranks that do not come within the timeout.
+std::unique_ptr<Transport> make_shared_memory_transport(const c10::intrusive_ptr<c10d::Store>& store,
+                                                        const TransportOptions& options);
 /// Carries tensors of any device over `inner`, whose collectives are on the CPU, through copies on the host. A start
 /// waits until the device has computed what is sent. `rank` and `world_size` are those of `inner`.
 std::unique_ptr<Transport> make_staged_transport(std::unique_ptr<Transport> inner, int rank, int world_size);

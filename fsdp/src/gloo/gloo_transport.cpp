@@ -217,8 +217,10 @@ class GlooTransport : public Transport {
   }
 
   void all_reduce(at::Tensor& tensor, Reduction reduction) override {
+    // Gloo's own sum has another order.
+    if (reduction == Reduction::kSum) return start_all_reduce(tensor.view({-1}), {})->wait();
     c10d::AllreduceOptions options;
-    options.reduceOp = reduction == Reduction::kMax ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
+    options.reduceOp = c10d::ReduceOp::MAX;
     std::vector<at::Tensor> tensors{tensor};
     finish([&] { return group_->allreduce(tensors, options); }, "all-reduce");
   }

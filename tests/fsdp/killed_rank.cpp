@@ -1,0 +1,111 @@
+// One rank of killed_rank_test.cpp. Rank 1 ends by SIGKILL at its third call of a collective.
+//   fsdp_killed_rank COLLECTIVE before|between RANK RANKS STORE
+// "between" is after the start and before the wait. The others print the error of the call that fails, how long it
+// took, and what the ranks that are left can do then.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+
+#include "fsdp/device_mesh.h"
+
+namespace {
+
+constexpr int kKilled = 1, kLastCall = 3;
+
+using Started = std::unique_ptr<fsdp::Pending>;
+using Collective = std::function<Started(fsdp::DeviceMesh&)>;
+
+const std::map<std::string, Collective>& collectives() {
+  static const at::Tensor large = at::ones({12 * 50'000}), small = at::ones({12});
+  static const at::Tensor part = at::empty({50'000 * 12});
+  static at::Tensor text = at::ones({3'000'000});
+  static const std::map<std::string, Collective> all = {
+      {"all-gather", [](auto& mesh) { return mesh.shard().all_gather_into(large, "unit"); }},
+      {"reduce-scatter",
+       [](auto& mesh) {
+         return mesh.shard().reduce_scatter(large, part.narrow(0, 0, large.numel() / mesh.world_size()), "unit");
+       }},
+      {"small-all-reduce", [](auto& mesh) { return mesh.shard().start_all_reduce(small, "unit"); }},
+      {"large-all-reduce", [](auto& mesh) { return mesh.shard().start_all_reduce(large, "unit"); }},
+      {"maximum",
+       [](auto& mesh) {
+         mesh.control().all_reduce(1.0, fsdp::Reduction::kMax);
+         return Started();
+       }},
+      {"broadcast",
+       [](auto& mesh) {
+         mesh.control().broadcast(text);
+         return Started();
+       }},
+      {"barrier",
+       [](auto& mesh) {
+         mesh.control().barrier();
+         return Started();
+       }},
+  };
+  return all;
+}
+
+int mapped_files() {
+  std::ifstream maps("/proc/self/maps");
+  int found = 0;
+  for (std::string line; std::getline(maps, line);) found += line.find("memfd:fsdp") != std::string::npos;
+  return found;
+}
+
+/// The error of the first call that fails.
+std::string first_failure(fsdp::DeviceMesh& mesh, const Collective& collective, bool between, double& seconds) {
+  for (int call = 1; call <= kLastCall + 2; ++call) {
+    const bool ends_here = mesh.rank() == kKilled && call == kLastCall;
+    if (ends_here && !between) ::raise(SIGKILL);
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      const Started started = collective(mesh);
+      if (ends_here) ::raise(SIGKILL);
+      if (started) started->wait();
+    } catch (const c10::Error& error) {
+      seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      return error.what_without_backtrace();
+    }
+  }
+  return "no call has failed";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 6) return 2;
+  const std::string what = argv[1];
+  const bool between = std::string(argv[2]) == "between";
+  const int rank = std::stoi(argv[3]), ranks = std::stoi(argv[4]);
+  at::set_num_threads(1);
+  try {
+    const auto store = c10::make_intrusive<c10d::FileStore>(argv[5], ranks);
+    fsdp::MeshOptions options;
+    options.timeout = std::chrono::seconds(30);
+    std::optional<fsdp::DeviceMesh> mesh(std::in_place, store, rank, ranks, options);
+    TORCH_CHECK(mesh->shard().peer_memory(), "no shared memory");
+    double seconds = 0;
+    const std::string error = first_failure(*mesh, collectives().at(what), between, seconds);
+    mesh.reset();
+    std::printf("%.3f s, %d files left: %s\n", seconds, mapped_files(), error.c_str());
+    options.key_prefix = "those that are left";
+    fsdp::DeviceMesh next(store, rank < kKilled ? rank : rank - 1, ranks - 1, options);
+    std::printf("then %g ranks\n", next.shard().all_reduce(1.0));
+    return 0;
+  } catch (const c10::Error& error) {
+    std::printf("%s\n", error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    std::printf("%s\n", error.what());
+  }
+  return 1;
+}

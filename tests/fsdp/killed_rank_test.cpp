@@ -1,0 +1,83 @@
+// Goal: when a rank of a node is killed in a collective, each other rank soon gets an error that names it, nothing of
+// the killed rank is left, and the next mesh works.
+// Method: three processes that share memory, one of which ends by SIGKILL. Their timeout is half a minute, so an error
+// within two seconds is due to the death.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "temporary_folder.h"
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 3;
+
+FILE* start(const std::string& arguments, int rank, const std::filesystem::path& store) {
+  const std::string command = FSDP_KILLED_RANK " " + arguments + " " + std::to_string(rank) + " " +
+                              std::to_string(kRanks) + " '" + store.native() + "' 2>&1";
+  return ::popen(command.c_str(), "re");
+}
+
+std::string output_of(FILE* process) {
+  std::string text;
+  std::array<char, 4096> part{};
+  while (const std::size_t got = std::fread(part.data(), 1, part.size(), process)) text.append(part.data(), got);
+  ::pclose(process);
+  return text;
+}
+
+/// What the ranks that are left print.
+std::vector<std::string> outputs(const std::string& arguments) {
+  const TemporaryFolder folder;
+  std::vector<FILE*> processes;
+  for (int rank = 0; rank < kRanks; ++rank) processes.push_back(start(arguments, rank, folder.path() / "store"));
+  std::vector<std::string> texts;
+  for (FILE* process : processes) texts.push_back(output_of(process));
+  texts.erase(texts.begin() + 1);
+  return texts;
+}
+
+void expect_told(const std::string& collective, const std::string& text, const std::string& when) {
+  for (const std::string& output : outputs(collective + " " + when)) {
+    SCOPED_TRACE(output);
+    EXPECT_THAT(output,
+                ContainsRegex("^[01]\\.[0-9]+ s, 0 files left: " + text + " on rank [02] with rank [012] failed"));
+    EXPECT_THAT(output, ContainsRegex("rank 1's process [0-9]+ has ended"));
+    EXPECT_THAT(output, HasSubstr("then 2 ranks"));
+  }
+}
+
+TEST(KilledRank, InAnAllGather) {
+  expect_told("all-gather", "all-gather of unit", "before");
+  expect_told("all-gather", "all-gather of unit", "between");
+}
+
+TEST(KilledRank, InAReduceScatter) {
+  expect_told("reduce-scatter", "reduce-scatter of unit", "before");
+  expect_told("reduce-scatter", "reduce-scatter of unit", "between");
+}
+
+TEST(KilledRank, InAnAllReduce) {
+  expect_told("small-all-reduce", "all-reduce of unit", "before");
+  expect_told("large-all-reduce", "all-reduce of unit", "before");
+  expect_told("large-all-reduce", "all-reduce's gather of unit", "between");
+  expect_told("maximum", "all-reduce's maximum", "before");
+}
+
+TEST(KilledRank, InABroadcastOrABarrier) {
+  expect_told("broadcast", "broadcast of rank 0", "before");
+  expect_told("barrier", "barrier", "before");
+}
+
+}  // namespace
