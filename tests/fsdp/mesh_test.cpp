@@ -208,7 +208,7 @@ TEST_P(EveryTransport, RefusesAnotherCallOfAPeer) {
           EXPECT_THAT(error, HasSubstr(" with rank " + peer + " failed (did it die, or does it call another unit"));
           EXPECT_THAT(error, HasSubstr("layer "));
         },
-        std::chrono::milliseconds(500));
+        std::chrono::seconds(1));
   }
 }
 

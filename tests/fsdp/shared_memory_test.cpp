@@ -112,10 +112,10 @@ TEST(SharedMemory, IsNotGivenAgainWhileAPeerReadsIt) {
         gather.reset();  // it holds the slot
         const std::string error = error_of([&] { pool.tensor(4, at::kFloat); });
         EXPECT_THAT(error, AllOf(HasSubstr("the reuse of memory of an earlier collective on rank 0 with rank 1 failed"),
-                                 HasSubstr("rank 1 did not come within 200 ms")));
+                                 HasSubstr("rank 1 did not come within 1000 ms")));
         first_tried.count_down();
       },
-      std::chrono::milliseconds(200));
+      std::chrono::seconds(1));
 }
 
 TEST(SharedMemory, ADifferentCallIsToldAtOnceOnBothRanks) {
@@ -139,10 +139,10 @@ TEST(SharedMemory, ALatePeerIsNamedAfterTheTimeout) {
       [&](fsdp::DeviceMesh& mesh) {
         if (mesh.rank() == 1) return told.wait();
         EXPECT_THAT(error_of([&] { mesh.shard().barrier(); }), AllOf(HasSubstr("barrier on rank 0 with rank 1 failed"),
-                                                                     HasSubstr("rank 1 did not come within 200 ms")));
+                                                                     HasSubstr("rank 1 did not come within 1000 ms")));
         told.count_down();
       },
-      std::chrono::milliseconds(200));
+      std::chrono::seconds(1));
 }
 
 TEST(SharedMemory, ARankThatGivesUpTellsItsReasonToTheOthers) {
@@ -166,6 +166,24 @@ TEST(SharedMemory, ManyDroppedCollectivesBlockNothing) {
     }
     EXPECT_EQ(mesh.shard().all_reduce(1.0), 2);
   });
+}
+
+TEST(SharedMemory, ACollectiveThatIsKeptAfterItsWaitBlocksNothing) {
+  for (const int world_size : {2, 3}) {
+    run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
+      const at::Tensor large = at::ones({6000});  // summed in shares by three ranks
+      auto kept = mesh.shard().start_all_reduce(large);
+      kept->wait();
+      // The next two calls with the posts of the first two end before the first are dropped.
+      const auto reuse = [&] {
+        for (int i = 0; i < 512; ++i) mesh.shard().barrier();
+      };
+      reuse();
+      kept.reset();
+      reuse();
+      EXPECT_EQ(mesh.shard().all_reduce(1.0), mesh.world_size());
+    });
+  }
 }
 
 /// A store that gives a rank another value for one key.

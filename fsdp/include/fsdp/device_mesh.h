@@ -50,9 +50,9 @@ struct MeshOptions {
   /// sharded along "shard" and equal along "replicate"; other names carry what their users give them. Empty: the one
   /// axis "shard" of all ranks. A mesh without "shard" has it with size 1.
   std::vector<MeshAxis> axes;
-  /// The CPU communicates over shared memory or over Gloo. CUDA communicates over NCCL, in builds with MUSTER_WITH_CUDA;
-  /// the constructor makes the device the calling thread's current one. Where ranks share a GPU, all of them communicate
-  /// over Gloo through the host, because NCCL wants a GPU a rank.
+  /// The CPU communicates over shared memory or over Gloo. CUDA communicates over NCCL, in builds with
+  /// MUSTER_WITH_CUDA; the constructor makes the device the calling thread's current one. Where ranks share a GPU, all
+  /// of them communicate over Gloo through the host, because NCCL wants a GPU a rank.
   c10::Device device = c10::kCPU;
   /// How long a collective may wait for its peers before every rank throws.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);

@@ -2,6 +2,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/maximum.h>
+#include <c10/core/Allocator.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -64,9 +65,15 @@ class NodeMemory : public PeerMemory {
 
   at::Tensor allocate(std::int64_t bytes) override {
     Arena::Block& block = node_->arena().take(bytes);
-    return at::from_blob(
-        block.pages.start(), {bytes}, [node = node_, &block](void*) { node->arena().give_back(block); },
-        at::TensorOptions(at::kByte));
+    const auto report = [bytes](void* start, int sign) {  // LibTorch counts the memory of tensors
+      c10::reportMemoryUsageToProfiler(start, sign * bytes, 0, 0, at::kCPU);
+    };
+    report(block.pages.start(), 1);
+    const auto give_back = [node = node_, &block, report](void* start) {
+      report(start, -1);
+      node->arena().give_back(block);
+    };
+    return at::from_blob(block.pages.start(), {bytes}, give_back, at::TensorOptions(at::kByte));
   }
   void await_readers(const at::Tensor& memory) override {
     if (auto* block = node_->arena().find(memory.const_data_ptr(), 1)) node_->await_readers(*block);
@@ -80,14 +87,14 @@ class NodeMemory : public PeerMemory {
 class NodePending : public Pending {
  public:
   NodePending(std::shared_ptr<Node> node, const Call& call) : node_(std::move(node)), call_(call) {}
-  ~NodePending() override { node_->finish(call_); }
+  ~NodePending() override { finish(); }
   NodePending(const NodePending&) = delete;
   NodePending& operator=(const NodePending&) = delete;
 
   void wait() override {
     const at::NoGradGuard no_grad;
     complete();
-    node_->finish(call_);
+    finish();
   }
 
  protected:
@@ -111,6 +118,13 @@ class NodePending : public Pending {
 
   std::shared_ptr<Node> node_;
   Call call_;
+
+ private:
+  /// Once only: by the time of the destructor the post may be that of a later call.
+  void finish() {
+    if (!std::exchange(finished_, true)) node_->finish(call_);
+  }
+  bool finished_ = false;
 };
 
 class NodeGather : public NodePending {
@@ -161,7 +175,9 @@ class NodeAllReduceInShares : public NodePending {
  public:
   NodeAllReduceInShares(std::shared_ptr<Node> node, const Call& call, const Call& second, at::Tensor tensor)
       : NodePending(std::move(node), call), second_(second), tensor_(std::move(tensor)) {}
-  ~NodeAllReduceInShares() override { node_->finish(second_); }
+  ~NodeAllReduceInShares() override {
+    if (!has_shares_) node_->finish(second_);
+  }
 
  private:
   at::Tensor share(int rank) const {
@@ -181,10 +197,12 @@ class NodeAllReduceInShares : public NodePending {
       const at::Tensor theirs = share(peer);
       copy(bytes_of(theirs), data, static_cast<std::int64_t>(theirs.nbytes()));
     });
+    has_shares_ = true;
     node_->finish(second_);
   }
 
   Call second_;
+  bool has_shares_ = false;
   at::Tensor tensor_;
 };
 
