@@ -36,6 +36,8 @@ std::vector<fsdp::MeshAxis> axes_of(const schema::Sharding& sharding, const Rank
   return {{"replicate", environment.world_size / group}, {"shard", group}};
 }
 
+}  // namespace
+
 at::ScalarType dtype_of(schema::Precision precision) {
   switch (precision) {
     case schema::Precision::kBf16:
@@ -47,8 +49,6 @@ at::ScalarType dtype_of(schema::Precision precision) {
   }
   return at::kFloat;
 }
-
-}  // namespace
 
 fsdp::MeshOptions mesh_options(const schema::Sharding& sharding, const RankEnvironment& environment) {
   fsdp::MeshOptions options;
