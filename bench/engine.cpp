@@ -3,6 +3,7 @@
 //
 // Usage: engine_bench [--dim N] [--layers N] [--heads N] [--kv-heads N] [--intermediate N] [--vocab N] [--seq N]
 //   [--batch N] [--steps N] [--warm-up N] [--world-size N] [--dtype fp32|bf16] [--strategy NAME] [--device cpu|cuda]
+//   [--transport shared_memory|sockets]
 //   [--checkpointing] [--plain]
 // --batch counts the sequences of a rank. A step is forward, backward and AdamW on one batch. Rank 0 prints one JSON
 // line. step_ms is the median step on the CPU. On CUDA it is the mean step between two synchronisations of the device.
@@ -45,7 +46,7 @@ constexpr double kRate = 3e-4, kBeta1 = 0.9, kBeta2 = 0.95, kEps = 1e-8, kDecay 
 struct Options {
   std::int64_t dim = 256, layers = 8, heads = 4, kv_heads = 0, intermediate = 0, vocab = 1024;
   std::int64_t seq = 128, batch = 2, steps = 10, warm_up = 3, world_size = 1;
-  std::string dtype = "fp32", strategy = "full_shard", device = "cpu";
+  std::string dtype = "fp32", strategy = "full_shard", device = "cpu", transport = "shared_memory";
   bool checkpointing = false, plain = false;
 };
 
@@ -73,7 +74,7 @@ Options parse(int count, char** arguments) {
                                                                       {"--warm-up", &o.warm_up},
                                                                       {"--world-size", &o.world_size}};
   const std::vector<std::pair<std::string, std::string*>> words = {
-      {"--dtype", &o.dtype}, {"--strategy", &o.strategy}, {"--device", &o.device}};
+      {"--dtype", &o.dtype}, {"--strategy", &o.strategy}, {"--device", &o.device}, {"--transport", &o.transport}};
   const std::vector<std::pair<std::string, bool*>> switches = {{"--checkpointing", &o.checkpointing},
                                                                {"--plain", &o.plain}};
   const auto find = [](const auto& list, const std::string& name) {
@@ -358,6 +359,7 @@ void train(const Options& o, const ForkedRank& place, double started) {
   fsdp::MeshOptions mesh_options;
   mesh_options.axes = axes_of(o);
   mesh_options.device = device;
+  mesh_options.shared_memory = choose<bool>("--transport", o.transport, {{"shared_memory", true}, {"sockets", false}});
   fsdp::DeviceMesh mesh(place.store, place.rank, place.world_size, mesh_options);
 
   const auto bytes = std::make_shared<TensorBytes>();

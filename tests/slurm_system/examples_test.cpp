@@ -29,13 +29,15 @@ class SlurmExamples : public Story<Examples> {
           "data.sequence_length=32", "data.source=fixture"}) {
       arguments.insert(arguments.end(), {"--set", setting});
     }
+    // The GPUs are no more than files. A rank that is given one does not train on the CPU of its own accord.
+    arguments.insert(arguments.end(), {"--env", "CUDA_VISIBLE_DEVICES="});
     arguments.insert(arguments.end(), {"--set", "working_folder=" + muster().folder().string(), kFinetune});
     return arguments;
   }
-  /// What Slurm lets a rank of a first attempt see.
+  /// What Slurm lets a rank of a first attempt see. Slurm tells it in the variables of all makers.
   static std::string gpus_of(const std::string& job, int rank) {
     const auto process = "/proc/" + std::to_string(stage().pid_of_rank(job, 1, rank));
-    const std::string name = "CUDA_VISIBLE_DEVICES=";
+    const std::string name = "ROCR_VISIBLE_DEVICES=";
     std::istringstream environment(test::read_file(process + "/environ"));
     for (std::string entry; std::getline(environment, entry, '\0');) {
       if (entry.starts_with(name)) return entry.substr(name.size());
@@ -66,7 +68,7 @@ TEST_F(SlurmExamples, SlurmIsAskedWhetherTheFineTuneWouldStart) {
   EXPECT_EQ(stage().slurm_jobs(), before) << "to Slurm neither";
 }
 
-// Each rank is given a GPU of its own. These are no more than files, and so it trains on the CPU.
+// Each rank is given a GPU of its own.
 TEST_F(SlurmExamples, TheFineTuneTrainsOnTwoNodesAndItsLogIsWherePeopleLook) {
   const auto done = muster().cli(small_finetune({"submit", "--json", "--set", "train.step_delay_ms=800"}));
   ASSERT_EQ(done.exit, 0) << done.err;
