@@ -270,10 +270,15 @@ class SetupCuda(SetupCase):
         self.list.write_text(self.wheel("nvidia_thing", {"nvidia/thing/include/thing.h": "// a header",
                                                          "nvidia/thing/lib/libthing.so": "a library",
                                                          "nvidia/thing/bin/thing": "a program"}))
+        self.compiler = self.folder / "nvcc.txt"
+        self.compiler.write_text(self.wheel("nvidia_compiler", {"nvidia/cu13/bin/nvcc": "a compiler",
+                                                                "nvidia/cu13/nvvm/bin/cicc": "a part of it",
+                                                                "nvidia/cu13/lib/libother.so": "a library"}))
         self.free_space(100_000)
 
     def setup(self, **environment):
-        return super().setup(MUSTER_LIBTORCH=str(self.folder), MUSTER_CUDA_LIST=str(self.list), **environment)
+        return super().setup(MUSTER_LIBTORCH=str(self.folder), MUSTER_CUDA_LIST=str(self.list),
+                             MUSTER_NVCC_LIST=str(self.compiler), **environment)
 
     def test_headers_and_libraries_are_unpacked_and_the_second_time_nothing_is_done(self):
         done = self.setup()
@@ -281,7 +286,9 @@ class SetupCuda(SetupCase):
         thing = self.deps / "cuda" / "nvidia" / "thing"
         self.assertEqual(sorted(path.name for path in thing.rglob("*.*")), ["libthing.so", "thing.h"])
         self.assertFalse((thing / "bin").exists())
-        self.assertEqual(self.left_behind(), ["cuda"])
+        compiler = self.deps / "nvcc" / "nvidia" / "cu13"
+        self.assertEqual(sorted(path.name for path in compiler.rglob("*") if path.is_file()), ["cicc", "nvcc"])
+        self.assertEqual(self.left_behind(), ["cuda", "nvcc"])
         self.take_away("python3", "unzip", "df")
         done = self.setup()
         self.assertEqual((done.returncode, done.stderr), (0, "setup: everything is there\n"))
