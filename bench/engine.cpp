@@ -32,8 +32,8 @@
 #include "fsdp/initialize.h"
 #include "fsdp/json.h"
 #include "fsdp/meta_device.h"
-#include "fsdp/recompute.h"
 #include "models/llama.h"
+#include "train/unit_wrapper.h"
 #ifdef MUSTER_WITH_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -145,12 +145,6 @@ class Trainee {
   virtual void update() = 0;
 };
 
-worker::CallWrapper recomputing(const torch::nn::Module& module) {
-  return [&module](worker::Tensors inputs, const worker::Forward& forward) {
-    return fsdp::recompute(std::move(inputs), forward, module);
-  };
-}
-
 class ShardedTrainee : public Trainee {
  public:
   ShardedTrainee(const Options& o, fsdp::DeviceMesh& mesh)
@@ -165,11 +159,11 @@ class ShardedTrainee : public Trainee {
     options.reshard_after_forward = o.strategy != "shard_grad_op" && o.strategy != "zero1";
     options.reshard_after_backward = o.strategy != "zero1";
     for (const auto& layer : model_->layers()) {
-      layer->wrapper = wrapper_of(sharded_.fully_shard(layer, options));
-      if (o.checkpointing) layer->wrapper = worker::nested(layer->wrapper, recomputing(*layer));
+      layer->wrapper = worker::wrapper_of(sharded_.fully_shard(layer, options));
+      if (o.checkpointing) layer->wrapper = worker::nested(layer->wrapper, worker::recomputing(*layer));
     }
     options.reshard_after_forward = false;
-    model_->wrapper = wrapper_of(sharded_.fully_shard(model_, options));
+    model_->wrapper = worker::wrapper_of(sharded_.fully_shard(model_, options));
     fsdp::initialize(sharded_, 1, [this](const std::string& name, const at::Tensor& values, at::Generator& random) {
       model_->draw(name, values, random);
     });
@@ -189,12 +183,6 @@ class ShardedTrainee : public Trainee {
   }
 
  private:
-  static worker::CallWrapper wrapper_of(std::shared_ptr<fsdp::Unit> unit) {
-    return [unit = std::move(unit)](worker::Tensors inputs, const worker::Forward& forward) {
-      return unit->run_list(std::move(inputs), forward);
-    };
-  }
-
   std::shared_ptr<worker::LlamaForCausalLm> model_;
   fsdp::ShardedModel sharded_;
   std::optional<fsdp::AdamW> optimizer_;
@@ -214,7 +202,7 @@ class PlainTrainee : public Trainee {
       model_->to(at::kBFloat16);
     }
     if (o.checkpointing) {
-      for (const auto& layer : model_->layers()) layer->wrapper = recomputing(*layer);
+      for (const auto& layer : model_->layers()) layer->wrapper = worker::recomputing(*layer);
     }
     for (const auto& master : masters_) {
       averages_.push_back(at::zeros_like(master));

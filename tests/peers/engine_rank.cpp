@@ -17,12 +17,14 @@
 #include <vector>
 
 #include "../fsdp/small_model.h"
+#include "../worker/llama_sizes.h"
 #include "bench/forked_ranks.h"
 #include "fsdp/gradient_norm.h"
 #include "fsdp/json.h"
 #include "fsdp/safetensors.h"
 #include "fsdp/tensor_files.h"
 #include "models/llama.h"
+#include "train/unit_wrapper.h"
 
 namespace {
 
@@ -70,37 +72,15 @@ Trained small_model() {
   return made;
 }
 
-schema::Llama llama_sizes(const std::filesystem::path& folder) {
+Trained llama(const std::filesystem::path& folder) {
   std::ifstream file(folder / "config.json");
   std::ostringstream text;
   text << file.rdbuf();
-  const fsdp::Json json = fsdp::Json::parse(text.str());
-  auto sizes = schema::standard<schema::Llama>(schema::llama());
-  sizes.vocab_size = json.at("vocab_size").as_int();
-  sizes.hidden_size = json.at("hidden_size").as_int();
-  sizes.intermediate_size = json.at("intermediate_size").as_int();
-  sizes.num_hidden_layers = json.at("num_hidden_layers").as_int();
-  sizes.num_attention_heads = json.at("num_attention_heads").as_int();
-  sizes.num_key_value_heads = json.at("num_key_value_heads").as_int();
-  sizes.max_position_embeddings = json.at("max_position_embeddings").as_int();
-  sizes.rms_norm_eps = json.at("rms_norm_eps").as_double();
-  sizes.tie_word_embeddings = json.at("tie_word_embeddings").as_bool();
-  const fsdp::Json* rope = json.find("rope_parameters");  // transformers 5 moved rope_theta here
-  sizes.rope_theta = (rope != nullptr ? *rope : json).at("rope_theta").as_double();
-  return sizes;
-}
-
-Trained llama(const std::filesystem::path& folder) {
-  const auto model = std::make_shared<worker::LlamaForCausalLm>(llama_sizes(folder));
-  const auto wrapper_of = [](std::shared_ptr<fsdp::Unit> unit) {
-    return [unit = std::move(unit)](worker::Tensors inputs, const worker::Forward& forward) {
-      return unit->run_list(std::move(inputs), forward);
-    };
-  };
+  const auto model = std::make_shared<worker::LlamaForCausalLm>(llama_sizes(fsdp::Json::parse(text.str())));
   Trained made{model, {}, {}};
-  made.shard = [model, wrapper_of](fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) {
-    for (const auto& layer : model->layers()) layer->wrapper = wrapper_of(sharded.fully_shard(layer, options));
-    model->wrapper = wrapper_of(sharded.fully_shard(model, of_root(options)));
+  made.shard = [model](fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) {
+    for (const auto& layer : model->layers()) layer->wrapper = worker::wrapper_of(sharded.fully_shard(layer, options));
+    model->wrapper = worker::wrapper_of(sharded.fully_shard(model, of_root(options)));
   };
   made.loss = [model](const at::Tensor& ids, const at::Tensor& targets) { return model->loss(ids, targets); };
   return made;

@@ -16,6 +16,7 @@
 #include "fsdp/initialize.h"
 #include "fsdp/json.h"
 #include "fsdp/safetensors.h"
+#include "llama_sizes.h"
 #include "models/llama.h"
 #include "temporary_folder.h"
 #include "train/llama_folder.h"
@@ -66,22 +67,6 @@ class LlamaPeers : public ::testing::Test {
 
 std::string LlamaPeers::python_;
 
-schema::Llama config_of(const fsdp::Json& json) {
-  auto c = schema::standard<schema::Llama>(schema::llama());
-  c.vocab_size = json.at("vocab_size").as_int();
-  c.hidden_size = json.at("hidden_size").as_int();
-  c.intermediate_size = json.at("intermediate_size").as_int();
-  c.num_hidden_layers = json.at("num_hidden_layers").as_int();
-  c.num_attention_heads = json.at("num_attention_heads").as_int();
-  c.num_key_value_heads = json.at("num_key_value_heads").as_int();
-  c.max_position_embeddings = json.at("max_position_embeddings").as_int();
-  c.rms_norm_eps = json.at("rms_norm_eps").as_double();
-  c.tie_word_embeddings = json.at("tie_word_embeddings").as_bool();
-  const fsdp::Json* rope = json.find("rope_parameters");  // transformers 5 moved rope_theta here
-  c.rope_theta = (rope != nullptr ? *rope : json).at("rope_theta").as_double();
-  return c;
-}
-
 fsdp::Json json_in(const std::filesystem::path& file) {
   return fsdp::Json::parse(read_file(file));
 }
@@ -100,7 +85,7 @@ TEST_F(LlamaPeers, LogitsLossAndGradientsAgree) {
     SCOPED_TRACE(entry.path().filename());
     ++cases;
     fsdp::DeviceMesh alone(nullptr, 0, 1, {});
-    const auto owner = std::make_shared<LlamaForCausalLm>(config_of(json_in(entry.path() / "config.json")));
+    const auto owner = std::make_shared<LlamaForCausalLm>(llama_sizes(json_in(entry.path() / "config.json")));
     LlamaForCausalLm& model = *owner;
     fsdp::ShardedModel sharded(owner, alone);
     for (const auto& layer : model.layers()) sharded.fully_shard(layer);

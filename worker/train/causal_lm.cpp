@@ -11,26 +11,13 @@
 #include "data/token_file.h"
 #include "fsdp/initialize.h"
 #include "fsdp/meta_device.h"
-#include "fsdp/recompute.h"
 #include "models/llama.h"
 #include "rank/errors.h"
 #include "train/llama_folder.h"
+#include "train/unit_wrapper.h"
 
 namespace worker {
 namespace {
-
-/// A unit as a wrapper for a model's call.
-CallWrapper wrapper_of(std::shared_ptr<fsdp::Unit> unit) {
-  return [unit = std::move(unit)](Tensors inputs, const Forward& forward) {
-    return unit->run_list(std::move(inputs), forward);
-  };
-}
-
-/// Activation checkpointing as a wrapper. `module` owns the wrapper, or what owns it.
-CallWrapper recomputing(const torch::nn::Module& module) {
-  return
-      [&module](Tensors inputs, const Forward& forward) { return fsdp::recompute(std::move(inputs), forward, module); };
-}
 
 class CausalLm : public Recipe {
  public:

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "fsdp/recompute.h"
+#include "fsdp/unit.h"
+#include "models/call_wrapper.h"
+
+// What the engine does around a call of a model's part, as wrappers.
+namespace worker {
+
+/// A sharding unit as a wrapper.
+inline CallWrapper wrapper_of(std::shared_ptr<fsdp::Unit> unit) {
+  return [unit = std::move(unit)](Tensors inputs, const Forward& forward) {
+    return unit->run_list(std::move(inputs), forward);
+  };
+}
+
+/// Activation checkpointing as a wrapper. `module` owns the wrapper, or what owns it.
+inline CallWrapper recomputing(const torch::nn::Module& module) {
+  return
+      [&module](Tensors inputs, const Forward& forward) { return fsdp::recompute(std::move(inputs), forward, module); };
+}
+
+}  // namespace worker
