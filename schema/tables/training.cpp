@@ -110,7 +110,8 @@ constexpr auto kKeys = std::to_array<Key>({
      .kind = Kind::kChoice,
      .standard = "fp32",
      .choices = "fp32 bf16 fp16",
-     .meaning = "Number format of the computation; master weights stay in fp32; in fp16 the loss is scaled.",
+     .meaning = "Number format of the computation; master weights stay in fp32; in fp16 the loss is scaled. fp16 is "
+                "for GPUs: on most CPUs it is several times slower than fp32.",
      .assign = into<&Training::precision>},
     {.name = "train.validation_every_steps",
      .kind = Kind::kWhole,

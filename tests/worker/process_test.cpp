@@ -205,6 +205,7 @@ TEST(Worker, Bf16LearnsToo) {
   const TemporaryFolder folder;
   Ranks ranks(folder.path(), TinyRun{.steps = 30, .extra_train = R"(,"precision":"bf16")"}.json(folder), {});
   ASSERT_THAT(ranks.wait(), Each(0)) << ranks.log(0);
+  EXPECT_THAT(ranks.log(0), Not(HasSubstr("warning")));
   EXPECT_LT(losses(ranks).back(), losses(ranks).front() - 0.5);
 }
 
@@ -213,6 +214,7 @@ TEST(Worker, Fp16LearnsTooAndContinuesBitForBit) {
   TinyRun run{.steps = 30, .checkpoints = "whole", .extra_train = R"(,"precision":"fp16")"};
   Ranks whole(folder.path(), run.json(folder), {.world_size = 2, .label = "whole"});
   ASSERT_THAT(whole.wait(), Each(0)) << whole.log(0);
+  EXPECT_THAT(whole.log(0), HasSubstr("warning: fp16 on most CPUs is several times slower than fp32"));
   EXPECT_LT(losses(whole).back(), losses(whole).front() - 0.5);
   const auto scales = values(whole.lines(0, "step"), "loss_scale");
   EXPECT_GE(std::stod(scales.back()), 1);

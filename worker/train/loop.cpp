@@ -192,6 +192,9 @@ class Trainer::Run {
       say("warning: ranks share a GPU, so they communicate through the host, which is slow; ask for a GPU a rank, or "
           "for fewer ranks");
     }
+    if (mesh_->device().is_cpu() && config_.train.precision == schema::Precision::kFp16) {
+      say("warning: fp16 on most CPUs is several times slower than fp32; set train.precision = \"bf16\", or \"fp32\"");
+    }
   }
 
   /// Opens the checkpoint folder and continues from its newest checkpoint, or begins with the recipe's weights.
