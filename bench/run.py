@@ -19,8 +19,8 @@ import demo
 import engine
 import fault_latency
 import heartbeats
+import host_cost
 import long_job
-import optimizer
 import reports
 import slurm_latency
 import slurm_submit
@@ -28,7 +28,7 @@ import soak
 
 BENCHMARKS = {"checkpoint": checkpoint.measure, "collectives": collectives.measure, "demo": demo.measure,
               "engine": engine.measure, "fault_latency": fault_latency.measure,
-              "heartbeats": heartbeats.measure, "long_job": long_job.measure, "optimizer": optimizer.measure,
+              "heartbeats": heartbeats.measure, "host_cost": host_cost.measure, "long_job": long_job.measure,
               "reports": reports.measure, "slurm_latency": slurm_latency.measure,
               "slurm_submit": slurm_submit.measure, "soak": soak.measure}
 HERE = pathlib.Path(__file__).resolve().parent
