@@ -22,7 +22,8 @@ struct BufferPool::Slots {
     at::Tensor memory;
     std::int64_t bytes = 0;
     bool taken = false;
-    std::optional<c10::Event> given_back;  // only on devices with streams
+    std::optional<c10::Event> given_back;     // only on devices with streams
+    std::optional<c10::Stream> allocated_on;  // there too
   };
 
   Slots(at::Device d, std::shared_ptr<PeerMemory> m) : device(d), peer_memory(std::move(m)) {}
@@ -40,15 +41,30 @@ struct BufferPool::Slots {
     if (slot == slots.end()) slot = slots.emplace(slots.end());
     if (slot->given_back) slot->given_back->block(current_stream(device));
     if (slot->bytes < bytes) {
-      slot->memory = at::Tensor();  // first, so that the old and the new one never exist together
-      slot->bytes = 0;
+      free(*slot);  // first, so that the old and the new one never exist together
       slot->memory = allocate(largest);
       slot->bytes = largest;
+      if (!device.is_cpu()) slot->allocated_on = current_stream(device);
     } else if (peer_memory) {
       peer_memory->await_readers(slot->memory);
     }
     slot->taken = true;
     return static_cast<std::size_t>(slot - slots.begin());
+  }
+
+  /// The allocator gives the memory to the next work of the stream that it was allocated on.
+  void free(Slot& slot) const {
+    if (slot.given_back && slot.allocated_on) slot.given_back->block(*slot.allocated_on);
+    slot.memory = at::Tensor();
+    slot.bytes = 0;
+  }
+
+  void trim() {
+    for (Slot& slot : slots) {
+      if (slot.taken || slot.bytes == 0) continue;
+      if (peer_memory) peer_memory->await_readers(slot.memory);
+      free(slot);
+    }
   }
 
   void give_back(std::size_t index) {
@@ -88,6 +104,10 @@ at::Tensor BufferPool::tensor(std::int64_t numel, const at::TensorOptions& optio
   auto memory = std::make_shared<c10::DataPtr>(lease->part(0));
   return at::from_blob(
       memory->get(), {numel}, [memory](void*) {}, options);
+}
+
+void BufferPool::trim() {
+  slots_->trim();
 }
 
 std::int64_t BufferPool::bytes() const {

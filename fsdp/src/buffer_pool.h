@@ -20,8 +20,8 @@ class PeerMemory;
 ///
 /// [Note: slots on a device with streams] A slot remembers where in its stream it was given back. Whoever takes it
 /// makes the own stream wait for that point. So a gather on a stream of its own waits for its slot, and not for all
-/// work that was queued before it. The pool never gives memory back to the allocator while work may use it, so
-/// record_stream is not needed.
+/// work that was queued before it. The pool gives memory back to the allocator only after the stream that the memory
+/// was allocated on waits for that point. So record_stream is not needed.
 ///
 /// [Note: slots that peers read] Slots of a peer memory are read by other ranks until these have got their part, which
 /// may be later than the slot is given back. Whoever takes the slot waits for them.
@@ -53,6 +53,9 @@ class BufferPool {
   std::shared_ptr<Lease> take(std::int64_t bytes);
   /// A contiguous tensor of unknown values that holds a slot.
   at::Tensor tensor(std::int64_t numel, const at::TensorOptions& options);
+
+  /// Gives the memory of free slots back to the allocator. The next step allocates it again.
+  void trim();
 
   /// Bytes of all slots, in use or not.
   std::int64_t bytes() const;

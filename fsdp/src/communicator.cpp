@@ -46,6 +46,10 @@ std::shared_ptr<PeerMemory> Communicator::peer_memory() const {
   return transport_ ? transport_->peer_memory() : nullptr;
 }
 
+void Communicator::trim() {
+  if (transport_) transport_->trim();
+}
+
 void Communicator::count(std::int64_t bytes) {
   wire_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   collectives_.fetch_add(1, std::memory_order_relaxed);

@@ -28,6 +28,8 @@ constexpr int kListenBacklog = 4096;
 constexpr const char* kShard = "shard";
 constexpr const char* kReplicate = "replicate";
 constexpr const char* kControl = "control";
+constexpr const char* kReduce = "reduce";
+constexpr const char* kPostForward = "post_forward_";
 
 std::string place(const std::string& host, std::uint16_t port) {
   return host + ":" + std::to_string(port);
@@ -196,6 +198,7 @@ DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int worl
     *first = transport_of({kControl, 0, rank, world_size}, false);
     shares_gpus_ = any_share_a_gpu(**first, rank, world_size, options.device);
   }
+  if (!options_.separate_reductions) options_.separate_reductions = options.device.is_cuda() && !shares_gpus_;
   make_ = [transport_of, first, shares_gpus = shares_gpus_](const MeshGroup& group) {
     return group.axis == kControl && *first ? std::move(*first) : transport_of(group, shares_gpus);
   };
@@ -214,11 +217,12 @@ void DeviceMesh::check() const {
   if (options_.axes.empty()) return;
   std::int64_t ranks = 1;
   std::string text;
-  std::set<std::string> names{kControl};
+  std::set<std::string> names{kControl, kReduce};
   for (const MeshAxis& axis : options_.axes) {
     TORCH_CHECK(axis.size >= 1, "mesh: axis ", axis.name, " of ", axis.size, " ranks: want 1 or more");
-    TORCH_CHECK(names.insert(axis.name).second, "mesh: axis ", axis.name,
-                ": want another name for each axis, and none \"", kControl, "\"");
+    TORCH_CHECK(names.insert(axis.name).second && !axis.name.starts_with(kPostForward), "mesh: axis ", axis.name,
+                ": want another name for each axis, and none \"", kControl, "\", \"", kReduce, "\" or \"", kPostForward,
+                "...\"");
     ranks *= axis.size;
     text += (text.empty() ? "" : " x ") + axis.name + " " + std::to_string(axis.size);
   }
@@ -236,10 +240,19 @@ void DeviceMesh::connect() {
     const MeshGroup group{axis.name, rank_ / block * stride + rank_ % stride, rank_ % block / stride, axis.size};
     axes_.push_back({axis.name, std::make_shared<Communicator>(group.rank, group.size, options_.device,
                                                                group.size > 1 ? make_(group) : nullptr)});
-    if (axis.name == kShard) shard_ = axes_.back().communicator;
+    if (axis.name == kShard) {
+      shard_ = axes_.back().communicator;
+      shard_number_ = group.number;
+    }
     if (axis.name == kReplicate && axis.size > 1) replicate_ = axes_.back().communicator;
   }
   if (!shard_) shard_ = std::make_shared<Communicator>(0, 1, options_.device, nullptr);
+  reduce_ = shard_;
+  if (shard_->world_size() > 1 && options_.separate_reductions.value_or(false)) {
+    const MeshGroup group{kReduce, shard_number_, shard_->rank(), shard_->world_size()};
+    if (auto transport = make_(group))
+      reduce_ = std::make_shared<Communicator>(group.rank, group.size, options_.device, std::move(transport));
+  }
   std::unique_ptr<Transport> control;
   if (world_size_ > 1) control = make_({kControl, controls_++, rank_, world_size_});
   if (control || world_size_ == 1) {
@@ -268,9 +281,24 @@ Communicator& DeviceMesh::axis(std::string_view name) {
   TORCH_CHECK(false, "mesh: no axis \"", std::string(name), "\"; it has: ", names);
 }
 
+std::shared_ptr<Communicator> DeviceMesh::shard_group(int ranks) {
+  const int all = shard_->world_size();
+  TORCH_CHECK(ranks > 1 && ranks < all && all % ranks == 0, "mesh: groups of ", ranks, " of the ", all,
+              " ranks that parameters are sharded over: want a divisor of ", all, " other than 1 and ", all);
+  if (const auto made = shard_groups_.find(ranks); made != shard_groups_.end()) return made->second;
+  const MeshGroup group{kPostForward + std::to_string(ranks), shard_number_ * (all / ranks) + shard_->rank() / ranks,
+                        shard_->rank() % ranks, ranks};
+  auto made = std::make_shared<Communicator>(group.rank, ranks, options_.device, make_(group));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return shard_groups_[ranks] = std::move(made);
+}
+
 std::int64_t DeviceMesh::wire_bytes() const {
   std::int64_t bytes = control_ == shard_ ? 0 : control_->wire_bytes();
+  if (reduce_ != shard_) bytes += reduce_->wire_bytes();
   for (const Axis& axis : axes_) bytes += axis.communicator->wire_bytes();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [size, group] : shard_groups_) bytes += group->wire_bytes();
   return bytes;
 }
 

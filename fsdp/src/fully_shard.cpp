@@ -93,6 +93,8 @@ std::shared_ptr<Unit> ShardedModel::fully_shard(const std::shared_ptr<torch::nn:
     for (const at::Tensor& buffer : module->buffers()) from_rank_zero(buffer.detach());
   }
   cast_buffers(*module, name, options.precision.buffer_dtype);
+  if (options.reshard_to_ranks != 0 && options.reshard_after_forward)
+    schedule_->add_shard_group(mesh_.shard_group(options.reshard_to_ranks));
   units_.push_back(std::make_shared<Unit>(name, std::move(infos), std::move(tensors), schedule_, options));
   return units_.back();
 }
@@ -130,6 +132,7 @@ void ShardedModel::zero_grad() {
   schedule_->settle();
   schedule_->participation().finish();
   for (const auto& unit : units_) unit->zero_grad();
+  schedule_->trim();
   schedule_->start_over();
 }
 
@@ -236,7 +239,7 @@ MemoryUse ShardedModel::memory() const {
     use.unreduced_bytes_now += unit->gradient_bytes_now();
   }
   std::set<const BufferPool*> pools{schedule_->gathered_pool().get(), schedule_->gradient_pool().get(),
-                                    schedule_->scratch_pool().get()};
+                                    schedule_->scratch_pool().get(), schedule_->part_pool().get()};
   for (const auto& unit : units_) pools.insert({unit->gathered_pool_.get(), unit->gradient_pool_.get()});
   for (const BufferPool* pool : pools) use.pool_bytes += pool->bytes();
   use.gathered_bytes_peak = schedule_->gathered_bytes_peak();

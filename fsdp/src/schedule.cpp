@@ -50,6 +50,11 @@ void Schedule::remove(Unit& unit) {
     if (*reduced == &unit) *reduced = nullptr;
 }
 
+Communicator* Schedule::shard_group(int ranks) const {
+  const auto group = shard_groups_.find(ranks);
+  return group == shard_groups_.end() ? nullptr : group->second.get();
+}
+
 std::vector<Unit*> Schedule::following(const std::vector<Unit*>& order, const Unit& unit, int depth) const {
   const auto self = std::find(order.begin(), order.end(), &unit);
   if (self == order.end()) return {};
@@ -128,10 +133,24 @@ void Schedule::end_backward() {
   }
   finish_reductions();
   for (Unit* unit : units_) unit->end_backward();
+  trim();
   backward_.reset();
   entered_.clear();
   ended_.clear();
   ahead_.clear();
+}
+
+void Schedule::trim() {
+  bool any = false;
+  for (Unit* unit : units_) {
+    if (!unit->options().tight) continue;
+    unit->gradient_pool_->trim();
+    any = true;
+  }
+  if (!any) return;
+  scratch_->trim();
+  ranks_.reduce->trim();
+  if (ranks_.replicate) ranks_.replicate->trim();
 }
 
 void Schedule::exchange_participation() {

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -46,14 +47,21 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
       : ranks_(std::move(ranks)),
         participation_(*ranks_.control),
         gathered_(std::make_shared<BufferPool>(ranks_.shard->device(), ranks_.shard->peer_memory())),
-        gradients_(std::make_shared<BufferPool>(ranks_.shard->device(), ranks_.shard->peer_memory())),
+        gradients_(std::make_shared<BufferPool>(ranks_.shard->device(), ranks_.reduce->peer_memory())),
         scratch_(std::make_shared<BufferPool>(ranks_.shard->device())),
+        parts_(std::make_shared<BufferPool>(ranks_.shard->device())),
         gather_stream_(ranks_.shard->device()) {}
 
   /// The ranks that parameters are sharded over.
   Communicator& communicator() { return *ranks_.shard; }
+  /// The same ranks, for reductions of gradients.
+  Communicator& reduce() { return *ranks_.reduce; }
   /// The ranks with the same shard; null: there are no others.
   Communicator* replicas() { return ranks_.replicate.get(); }
+  /// Lets units keep parts of their gathered parameters within `group`; see DeviceMesh::shard_group().
+  void add_shard_group(std::shared_ptr<Communicator> group) { shard_groups_[group->world_size()] = std::move(group); }
+  /// The group of so many ranks that add_shard_group() has got; null: there is none.
+  Communicator* shard_group(int ranks) const;
   void add(Unit& unit) { units_.push_back(&unit); }
   void remove(Unit& unit);
 
@@ -71,6 +79,10 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   /// Lets `unit` start a reduction. Finishes the previous reduction first, so that at most one unit holds reduction
   /// buffers. With replicas the sum over them begins, and the reduction before that is finished.
   void admit_reduction(Unit& unit);
+  /// Waits until no reduction is under way.
+  void finish_reductions();
+  /// Gives back the memory that tight units and their reductions do not need now.
+  void trim();
 
   /// Notices a backward that has failed although its object still lives, as on the threads of a GPU.
   void settle();
@@ -83,6 +95,8 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   const std::shared_ptr<BufferPool>& gathered_pool() const { return gathered_; }
   const std::shared_ptr<BufferPool>& gradient_pool() const { return gradients_; }
   const std::shared_ptr<BufferPool>& scratch_pool() const { return scratch_; }
+  /// Parts of gathered parameters that units keep from forward to backward.
+  const std::shared_ptr<BufferPool>& part_pool() const { return parts_; }
   GatherStream& gather_stream() { return gather_stream_; }
   /// Gives up the step: gathers, reductions, gradients and the recorded order.
   void abandon_step();
@@ -112,7 +126,6 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
  private:
   friend class Backward;
   void end_backward();
-  void finish_reductions();
   void exchange_participation();
   void abandon_backward();
   void abandon_forward();
@@ -121,7 +134,8 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
 
   DeviceMesh::Shared ranks_;
   Participation participation_;
-  std::shared_ptr<BufferPool> gathered_, gradients_, scratch_;
+  std::shared_ptr<BufferPool> gathered_, gradients_, scratch_, parts_;
+  std::map<int, std::shared_ptr<Communicator>> shard_groups_;  // by size
   GatherStream gather_stream_;
   std::vector<Unit*> units_;
   bool gradient_sync_ = true;

@@ -10,24 +10,38 @@
 #include "buffer_pool.h"
 
 namespace fsdp {
+namespace {
+
+/// Gives new memory to `flat`, which has none or is undefined. Optimizers keep slices of a gradient shard. So the
+/// tensor stays while its memory comes and goes, as tight units do it.
+void renew(at::Tensor& flat, std::int64_t numel, const at::TensorOptions& options) {
+  const at::Tensor fresh = at::empty({numel}, options);
+  if (flat.defined()) {
+    fill_storage(flat, fresh.storage().set_data_ptr({nullptr, fresh.device()}), storage_bytes(fresh));
+  } else {
+    flat = fresh;
+  }
+}
+
+}  // namespace
 
 // [Note: storage] Parameters and the tensors that autograd saved of them (w, w.t()) share one StorageImpl with
 // gathered_. Freeing and refilling that StorageImpl in place does not change their versions, so autograd accepts the
 // refilled bytes. The views of gathered_ and gradients_ are made once, as only the memory below them changes.
 
-Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> parameters, Communicator& communicator,
-                 Communicator* replicas, std::string whose)
+Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> parameters, SegmentRanks ranks,
+                 std::string whose)
     : key_(key),
       layout_(std::move(layout)),
       parameters_(std::move(parameters)),
-      communicator_(communicator),
-      replicas_(replicas),
+      ranks_(ranks),
       whose_(std::move(whose)),
-      divide_(divide_factors(key.reduce_dtype, communicator.world_size() * (replicas ? replicas->world_size() : 1),
+      divide_(divide_factors(key.reduce_dtype,
+                             ranks.gather->world_size() * (ranks.replicas ? ranks.replicas->world_size() : 1),
                              key.gradient_divide_factor)),
       used_here_(parameters_.size()),
       used_anywhere_(parameters_.size()) {
-  const auto on_device = at::TensorOptions().device(communicator.device());
+  const auto on_device = at::TensorOptions().device(ranks_.gather->device());
   shard_ = at::zeros({layout_.chunk()}, at_home(key_.has_master ? at::kFloat : key_.param_dtype));
   gathered_ = shard_is_parameter() ? shard_ : without_memory(layout_.padded_numel(), on_device.dtype(key_.param_dtype));
   if (!key_.trainable) return;
@@ -39,7 +53,7 @@ Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> para
 }
 
 at::TensorOptions Segment::at_home(at::ScalarType dtype) const {
-  const at::Device device = communicator_.device();
+  const at::Device device = ranks_.gather->device();
   const bool pins = key_.offload.to_cpu && key_.offload.pin_memory && device.is_cuda();
   return at::TensorOptions().dtype(dtype).device(key_.offload.home(device)).pinned_memory(pins);
 }
@@ -49,8 +63,8 @@ bool Segment::shard_is_parameter() const {
 }
 
 bool Segment::gradient_shard_is_buffer() const {
-  return layout_.world_size() == 1 && replicas_ == nullptr && key_.reduce_dtype == at::kFloat && divide_.after == 1 &&
-         !key_.offload.to_cpu;
+  return layout_.world_size() == 1 && ranks_.replicas == nullptr && key_.reduce_dtype == at::kFloat &&
+         divide_.after == 1 && !key_.offload.to_cpu;
 }
 
 at::Tensor& Segment::state(const std::string& name) {
@@ -86,9 +100,14 @@ void Segment::take_over_parameters() {
 void Segment::unshard(c10::DataPtr memory) {
   if (shard_is_parameter()) return;
   fill_storage(gathered_, std::move(memory), unsharded_bytes());
-  gathered_.narrow(0, communicator_.rank() * layout_.chunk(), layout_.chunk())
+  if (part_.defined()) {
+    own_part().copy_(part_);
+    gathering_ = ranks_.post_forward->all_gather_into(gathered_, whose_);
+    return;
+  }
+  gathered_.narrow(0, ranks_.gather->rank() * layout_.chunk(), layout_.chunk())
       .copy_(shard_.to(gathered_.device(), /*non_blocking=*/true));
-  gathering_ = communicator_.all_gather_into(gathered_, whose_);
+  gathering_ = ranks_.gather->all_gather_into(gathered_, whose_);
 }
 
 void Segment::wait_unsharded() {
@@ -99,6 +118,26 @@ void Segment::wait_unsharded() {
 
 void Segment::reshard() {
   if (!shard_is_parameter()) free_storage(gathered_);
+}
+
+std::int64_t Segment::part_bytes() const {
+  return ranks_.post_forward == nullptr ? 0 : unsharded_bytes() / ranks_.post_forward->world_size();
+}
+
+/// The neighbours are ranks in a row, and their number divides that of all ranks. So their parts are whole chunks.
+at::Tensor Segment::own_part() const {
+  const std::int64_t numel = layout_.padded_numel() / ranks_.post_forward->world_size();
+  return gathered_.narrow(0, ranks_.post_forward->rank() * numel, numel);
+}
+
+void Segment::keep_part(c10::DataPtr memory) {
+  part_ = without_memory(own_part().numel(), gathered_.options());
+  fill_storage(part_, std::move(memory), part_bytes());
+  part_.copy_(own_part());
+}
+
+void Segment::drop_part() {
+  part_ = at::Tensor();
 }
 
 /// Gives the parameters zeroed gradients, which are views of the reduction's input. Autograd adds to them in place.
@@ -143,7 +182,7 @@ void Segment::start_reduce(BufferPool& scratch) {
   }
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
   laid_.clear();
-  if (!gradient_shard_memory_.defined()) gradient_shard_memory_ = at::empty({layout_.chunk()}, at_home(at::kFloat));
+  if (storage_bytes(gradient_shard_memory_) == 0) renew(gradient_shard_memory_, layout_.chunk(), at_home(at::kFloat));
   if (layout_.world_size() == 1) {
     reduced_ = gradients_;
   } else if (!gradient_shard_.defined() && key_.reduce_dtype == at::kFloat && !key_.offload.to_cpu) {
@@ -152,7 +191,7 @@ void Segment::start_reduce(BufferPool& scratch) {
     reduced_ = scratch.tensor(layout_.chunk(), gradients_.options());
   }
   if (divide_.before != 1) gradients_.div_(divide_.before);
-  reducing_ = communicator_.reduce_scatter(gradients_, reduced_, whose_);
+  reducing_ = ranks_.reduce->reduce_scatter(gradients_, reduced_, whose_);
 }
 
 void Segment::add_replicas() {
@@ -160,7 +199,7 @@ void Segment::add_replicas() {
   const std::unique_ptr<Pending> reducing = std::move(reducing_);
   reducing->wait();
   if (!reduced_.is_same(gradients_)) free_gradients();
-  if (replicas_ != nullptr) adding_replicas_ = replicas_->start_all_reduce(reduced_, whose_);
+  if (ranks_.replicas != nullptr) adding_replicas_ = ranks_.replicas->start_all_reduce(reduced_, whose_);
 }
 
 void Segment::finish_reduce() {
@@ -197,10 +236,11 @@ void Segment::discard_reduction() {
   reduced_ = at::Tensor();
 }
 
-void Segment::drop_gradients() {
+void Segment::drop_gradients(bool with_memory) {
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
   free_gradients();
   gradient_shard_ = at::Tensor();
+  if (with_memory && gradient_shard_memory_.defined()) free_storage(gradient_shard_memory_);
   laid_.clear();
   std::fill(used_here_.begin(), used_here_.end(), std::uint8_t{0});
   std::fill(used_anywhere_.begin(), used_anywhere_.end(), std::uint8_t{0});

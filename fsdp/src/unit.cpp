@@ -1,14 +1,12 @@
 #include "fsdp/unit.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <map>
 
 #include "buffer_pool.h"
 #include "recorded_run.h"
@@ -25,13 +23,6 @@ void cast(std::vector<at::Tensor>& tensors, at::ScalarType dtype) {
 
 }  // namespace
 
-/// A whole parameter on its way into a segment, with the states that belong to it.
-struct Unit::Whole {
-  at::Tensor value;
-  bool has_master = false;
-  std::map<std::string, at::Tensor> states;
-};
-
 Unit::Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::Tensor> parameters,
            std::shared_ptr<Schedule> schedule, const ShardOptions& options)
     : name_(std::move(name)),
@@ -40,12 +31,13 @@ Unit::Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::T
       schedule_(std::move(schedule)),
       options_(options) {
   // A unit that stays gathered from forward to backward would take a slot from those that come and go.
-  const Communicator& ranks = schedule_->communicator();
-  const auto own_pool = [&] { return std::make_shared<BufferPool>(ranks.device(), ranks.peer_memory()); };
+  const auto own_pool = [](const Communicator& of) {
+    return std::make_shared<BufferPool>(of.device(), of.peer_memory());
+  };
   const bool stays = !options_.reshard_after_forward;
   const bool keeps = stays || !options_.reshard_after_backward;
-  gathered_pool_ = keeps ? own_pool() : schedule_->gathered_pool();
-  gradient_pool_ = stays ? own_pool() : schedule_->gradient_pool();
+  gathered_pool_ = keeps ? own_pool(schedule_->communicator()) : schedule_->gathered_pool();
+  gradient_pool_ = stays ? own_pool(schedule_->reduce()) : schedule_->gradient_pool();
   const double divisor = options_.precision.gradient_divide_factor.value_or(1);
   TORCH_CHECK(divisor > 0 && std::isfinite(divisor), "unit ", name_, ": gradient_divide_factor ", divisor,
               ": want a finite number above 0");
@@ -56,113 +48,12 @@ Unit::Unit(std::string name, std::vector<ParameterInfo> infos, std::vector<at::T
     TORCH_CHECK(depth >= 0, "unit ", name_, ": prefetch_depth ", depth, ": want 0 or more");
   TORCH_CHECK(parameters_.size() == infos_.size(), "unit ", name_, ": ", infos_.size(), " places for ",
               parameters_.size(), " parameters");
-  std::vector<Whole> values;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    infos_[i].index = i;
-    has_values_ = has_values_ && !parameters_[i].is_meta();
-    values.push_back({parameters_[i].detach(), parameters_[i].requires_grad(), {}});
-  }
-  const at::NoGradGuard no_grad;
-  make_segments(values);
+  take_parameters();
   schedule_->add(*this);
 }
 
 Unit::~Unit() {
   schedule_->remove(*this);
-}
-
-SegmentKey Unit::key_of(std::size_t parameter, bool has_master) const {
-  const bool trainable = parameters_[parameter].requires_grad();
-  const Precision& precision = options_.precision;
-  const at::ScalarType dtype =
-      precision.param_dtype_of ? precision.param_dtype_of(infos_[parameter]) : precision.param_dtype;
-  for (const at::ScalarType type : {dtype, precision.reduce_dtype})
-    TORCH_CHECK(type == at::kFloat || type == at::kBFloat16 || type == at::kHalf, "unit ", name_, ": parameter ",
-                infos_[parameter].name, ": param_dtype and reduce_dtype must be float32, bfloat16 or float16, got ",
-                type);
-  return {trainable,       trainable || has_master, dtype, precision.reduce_dtype, precision.gradient_divide_factor,
-          options_.offload};
-}
-
-void Unit::make_segments(const std::vector<Whole>& values) {
-  std::map<SegmentKey, std::vector<std::size_t>, std::greater<>> groups;  // trainable ones first
-  for (std::size_t i = 0; i < parameters_.size(); ++i) groups[key_of(i, values[i].has_master)].push_back(i);
-  segments_.clear();
-  Communicator& ranks = schedule_->communicator();
-  bool resident = true;
-  for (const auto& [key, members] : groups) {
-    std::vector<ParameterInfo> infos;
-    std::vector<at::Tensor> parameters;
-    for (const std::size_t i : members) {
-      infos.push_back(infos_[i]);
-      parameters.push_back(parameters_[i]);
-    }
-    auto segment = std::make_unique<Segment>(key, UnitLayout(std::move(infos), ranks.world_size(), ranks.rank()),
-                                             std::move(parameters), ranks, schedule_->replicas(), name_);
-    for (std::size_t p = 0; p < members.size(); ++p) {
-      const Whole& whole = values[members[p]];
-      if (!whole.value.is_meta()) segment->store(segment->shard(), p, whole.value);
-      for (const auto& [state, value] : whole.states) segment->store(segment->state(state), p, value);
-    }
-    segment->take_over_parameters();
-    resident = resident && segment->shard_is_parameter();
-    segments_.push_back(std::move(segment));
-  }
-  state_ = resident ? State::kUnsharded : State::kSharded;
-  schedule_->gather_stream().mark(values_ready_);
-}
-
-std::vector<Unit::Whole> Unit::gather_values() {
-  std::vector<Whole> values(parameters_.size());
-  Communicator& ranks = schedule_->communicator();
-  for (const auto& segment : segments_) {
-    const UnitLayout& layout = segment->layout();
-    const auto gather = [&](const at::Tensor& flat) {
-      at::Tensor buffer = at::empty({layout.padded_numel()}, flat.options().device(ranks.device()));
-      buffer.narrow(0, ranks.rank() * layout.chunk(), layout.chunk()).copy_(flat);
-      ranks.all_gather_into(buffer, name_)->wait();
-      return buffer;
-    };
-    const at::Tensor shards = gather(segment->shard());
-    for (const ParameterInfo& info : layout.parameters()) {
-      values[info.index].value = shards.narrow(0, info.offset, info.numel);
-      values[info.index].has_master = segment->key().has_master;
-    }
-    for (const auto& [name, flat] : segment->states()) {
-      const at::Tensor states = gather(flat);
-      for (const ParameterInfo& info : layout.parameters())
-        values[info.index].states[name] = states.narrow(0, info.offset, info.numel);
-    }
-  }
-  return values;
-}
-
-/// Moves parameters whose requires_grad has changed to their segment. While the unit holds gradients a frozen parameter
-/// waits; it gets no gradient, so the optimizer leaves it alone.
-void Unit::follow_requires_grad() {
-  bool changed = false;
-  const ParameterInfo* unfrozen = nullptr;
-  for (const auto& segment : segments_) {
-    for (std::size_t i = 0; i < segment->parameters_.size(); ++i) {
-      const bool trainable = segment->parameters_[i].requires_grad();
-      if (trainable == segment->key().trainable) continue;
-      changed = true;
-      if (trainable) unfrozen = &segment->layout().parameters()[i];
-    }
-  }
-  if (!changed) return;
-  if (has_gradient() || has_unreduced()) {
-    TORCH_CHECK(unfrozen == nullptr || !at::GradMode::is_enabled(), "unit ", name_, ": requires_grad of ",
-                unfrozen->name,
-                " was set in the middle of a step; set it before the step's first forward, after zero_grad()");
-    return;
-  }
-  const at::NoGradGuard no_grad;
-  schedule_->participation().finish();  // it refers to the segments
-  const std::vector<Whole> values = gather_values();
-  reshard();
-  make_segments(values);
-  ++parameter_version_;
 }
 
 at::Tensor Unit::run(at::Tensor input, const std::function<at::Tensor(at::Tensor)>& forward) {
@@ -199,8 +90,30 @@ std::vector<at::Tensor> Unit::run_list(std::vector<at::Tensor> inputs,
   // A recompute stays gathered: its backward comes next.
   if (running_ == 1 && !in_backward_ && !stays_gathered() &&
       (!backward_will_come || (options_.reshard_after_forward && !recompute)))
-    reshard();
+    leave_gathered(backward_will_come);
   return outputs;
+}
+
+/// Frees the gathered parameters after a run.
+void Unit::leave_gathered(bool backward_will_come) {
+  if (backward_will_come && options_.reshard_to_ranks > 0) keep_part();
+  reshard();
+}
+
+void Unit::keep_part() {
+  if (has_part_) return;
+  const at::NoGradGuard no_grad;
+  std::vector<c10::DataPtr> memory =
+      take(*schedule_->part_pool(), [](const Segment& segment) { return segment.part_bytes(); });
+  for (std::size_t i = 0; i < segments_.size(); ++i) segments_[i]->keep_part(std::move(memory[i]));
+  schedule_->gather_stream().mark(values_ready_);
+  has_part_ = true;
+}
+
+void Unit::drop_part() {
+  if (!has_part_) return;
+  for (const auto& segment : segments_) segment->drop_part();
+  has_part_ = false;
 }
 
 void Unit::check_outputs(const std::vector<at::Tensor>& outputs) const {
@@ -256,6 +169,7 @@ void Unit::enter_run(RecordedRun& run) {
 void Unit::lay_gradients() {
   // The same backward may enter the unit twice. Autograd must not add to a buffer that is being sent.
   finish_reduce();
+  if (options_.tight) schedule_->finish_reductions();
   const at::NoGradGuard no_grad;
   const std::int64_t before = gradient_bytes_now();
   const auto wanted = [](const Segment& s) { return s.key().trainable && !s.has_gradients_ ? s.gradient_bytes() : 0; };
@@ -296,6 +210,7 @@ void Unit::leave_backward() {
   awaited_ = 0;
   awaiting_task_ = -1;
   for (RecordedRun* run : recorded_) run->awaited = false;
+  drop_part();
   if (options_.reshard_after_backward) release();
   const at::NoGradGuard no_grad;
   for (const auto& segment : segments_) segment->fold_gradients();
@@ -342,6 +257,7 @@ void Unit::discard_gathered() {
     }
     state_ = State::kUnsharded;
   }
+  drop_part();
   release();
 }
 
@@ -406,6 +322,7 @@ void Unit::shard_changed() {
   ++parameter_version_;
   schedule_->gather_stream().mark(values_ready_);
   reshard();
+  drop_part();
 }
 
 void Unit::check_values(const char* what) const {
@@ -439,7 +356,7 @@ void Unit::reduce_further(void (Segment::*part)()) {
 void Unit::zero_grad() {
   finish_reduce();
   const std::int64_t before = gradient_bytes_now();
-  for (const auto& segment : segments_) segment->drop_gradients();
+  for (const auto& segment : segments_) segment->drop_gradients(/*with_memory=*/options_.tight);
   schedule_->count_unreduced(-before);
 }
 

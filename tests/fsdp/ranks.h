@@ -20,19 +20,15 @@ constexpr int kWorldSizes[] = {1, 2, 3, 4};
 /// Runs `body` on each rank of a world, with one thread per rank. CPU ranks use shared memory or Gloo, and
 /// CUDA device `rank` uses NCCL.
 /// Rethrows the first rank's failure.
-inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&)>& body,
-                      std::chrono::milliseconds timeout = std::chrono::seconds(30), c10::DeviceType device = c10::kCPU,
-                      const std::vector<fsdp::MeshAxis>& axes = {}, bool shared_memory = true) {
+inline void run_ranks(int world_size, const fsdp::MeshOptions& wanted,
+                      const std::function<void(fsdp::DeviceMesh&)>& body, c10::DeviceType device = c10::kCPU) {
   // c10d has one flight recorder per process. It is not safe for ranks as threads, because it changes a map before it
   // takes its lock.
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::latch connected(world_size);  // a rank that leaves earlier may break the others' connections
   run_rank_threads(world_size, [&](int rank) {
-    fsdp::MeshOptions options;
-    options.timeout = timeout;
-    options.axes = axes;
-    options.shared_memory = shared_memory;
+    fsdp::MeshOptions options = wanted;
     if (device != c10::kCPU) options.device = c10::Device(device, static_cast<c10::DeviceIndex>(rank));
     std::optional<fsdp::DeviceMesh> mesh;
     try {
@@ -44,4 +40,14 @@ inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&
     connected.arrive_and_wait();
     body(*mesh);
   });
+}
+
+inline void run_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&)>& body,
+                      std::chrono::milliseconds timeout = std::chrono::seconds(30), c10::DeviceType device = c10::kCPU,
+                      const std::vector<fsdp::MeshAxis>& axes = {}, bool shared_memory = true) {
+  fsdp::MeshOptions options;
+  options.timeout = timeout;
+  options.axes = axes;
+  options.shared_memory = shared_memory;
+  run_ranks(world_size, options, body, device);
 }

@@ -24,6 +24,8 @@ struct Strategy {
   bool reshard_after_backward = true;
   int prefetch_depth = 1;
   std::optional<int> backward_prefetch_depth = {};
+  bool tight = false;
+  int reshard_to_ranks = 0;
 };
 
 const Strategy kFullShard{"full_shard", {}};
@@ -37,6 +39,10 @@ const std::vector<Strategy> kStrategies = {
     {"without prefetch", {}, true, true, 0},
     {"deep prefetch", {}, true, true, 3},
     {"prefetch in backward alone", {}, true, true, 0, 2},
+    {"tight", {}, true, true, 1, {}, true},
+    {"resharded to 2 ranks", {}, true, true, 1, {}, false, 2},
+    {"resharded to 2 ranks, kept after backward, tight", {}, true, false, 2, {}, true, 2},
+    {"hybrid_shard, tight", {{"replicate", 2}, {"shard", 2}}, true, true, 1, {}, true},
     kHybrid,
     {"hybrid_shard, gathered until backward", {{"replicate", 2}, {"shard", 2}}, false},
     {"hybrid_shard of whole steps", {{"replicate", 2}, {"shard", 2}}, false, false},
@@ -48,6 +54,8 @@ fsdp::ShardOptions options_of(const Strategy& strategy) {
   options.reshard_after_backward = strategy.reshard_after_backward;
   options.prefetch_depth = strategy.prefetch_depth;
   options.backward_prefetch_depth = strategy.backward_prefetch_depth;
+  options.tight = strategy.tight;
+  options.reshard_to_ranks = strategy.reshard_to_ranks;
   return options;
 }
 
@@ -151,8 +159,10 @@ TEST(Strategies, LearnLikeTheUnshardedModel) {
   }
 }
 
+// With reshard_to_ranks two groups send: see collective_counts_test.cpp.
 TEST(Strategies, SendTheBytesOfTheirFormula) {
   for (const Strategy& strategy : kStrategies) {
+    if (strategy.reshard_to_ranks > 0) continue;
     fsdp::MeshOptions mesh_options;
     mesh_options.axes = strategy.axes;
     run_thread_ranks(

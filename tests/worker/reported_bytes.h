@@ -17,8 +17,11 @@ class ReportedBytes : public c10::MemoryReportingInfoBase {
   }
   bool memoryProfilingEnabled() const override { return true; }
 
-  /// The most bytes held above those at the start.
+  /// The bytes held above those at the start.
+  std::int64_t now() const { return now_; }
+  /// The most bytes held above those at the start, or since forget_peak().
   std::int64_t peak() const { return peak_; }
+  void forget_peak() { peak_ = now_; }
   /// All bytes that were given, freed again or not.
   std::int64_t sum() const { return sum_; }
 

@@ -82,6 +82,8 @@ class Communicator {
 
   /// Memory that all-gathers and reduce-scatters of this communicator send from with fewer copies; null: none.
   std::shared_ptr<PeerMemory> peer_memory() const;
+  /// Gives back the memory that this communicator keeps for its next collectives. These allocate it again.
+  void trim();
 
   /// Bytes that this rank has sent since construction, computed from the formulas of the algorithms. All-gather and
   /// reduce-scatter count N-1 chunks, all-reduce 2(N-1)/N of the tensor, broadcast (N-1)/N of the tensor. May be read

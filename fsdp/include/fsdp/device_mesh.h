@@ -5,7 +5,10 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,19 +65,26 @@ struct MeshOptions {
   /// Groups of CPU ranks that all run on one node as one user communicate over shared memory. Other groups use Gloo,
   /// and false makes all groups use it. All ranks must have the same value.
   bool shared_memory = true;
+  /// Gives the reductions of gradients along "shard" a communicator of their own, so that a gather does not queue
+  /// behind a reduction. Unset: with NCCL only, which runs the collectives of a communicator one after the other. See
+  /// reduce().
+  std::optional<bool> separate_reductions = std::nullopt;
   /// Makes the keys in `store` unique. One store can then serve several meshes or attempts.
   std::string key_prefix = "mesh";
 };
 
 /// The ranks that one communicator joins.
 struct MeshGroup {
-  std::string axis;  // "control" for all ranks of the mesh
+  // "control" for all ranks of the mesh; "reduce" for those of "shard", for reductions alone; "post_forward_N" for N
+  // neighbours of a group of "shard"
+  std::string axis;
   int number = 0;  // of the group among those of its axis; of "control" 0 for control(), later ones for make_control()
   int rank = 0;    // in the group
   int size = 1;
 };
 
-/// Makes the transport of one group of two ranks or more, or null for "control": then the mesh's only axis serves.
+/// Makes the transport of one group of two ranks or more, or null for "control" and "reduce": then the mesh's only axis
+/// serves, or "shard".
 using MakeTransport = std::function<std::unique_ptr<Transport>(const MeshGroup& group)>;
 
 /// The ranks of an attempt as named axes. Each group of ranks along an axis has its own collectives. Besides, control()
@@ -88,9 +98,10 @@ class DeviceMesh {
   /// disposition. Otherwise Gloo's write to a dead peer would end this process.
   DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const MeshOptions& options = {});
 
-  /// A mesh over given transports, such as those of a test. `make` is called for each axis in their order, and last for
-  /// "control". Of `options` only axes and device count. Throws c10::Error for a rank outside the world, and for axes
-  /// that do not multiply to it.
+  /// A mesh over given transports, such as those of a test. `make` is called for each axis in their order, then for
+  /// "reduce" if options.separate_reductions is true, and last for "control". shard_group() calls it later. Of
+  /// `options` only axes, device and separate_reductions count. Throws c10::Error for a rank outside the world, and for
+  /// axes that do not multiply to it.
   DeviceMesh(int rank, int world_size, const MakeTransport& make, const MeshOptions& options = {});
 
   int rank() const { return rank_; }
@@ -102,6 +113,12 @@ class DeviceMesh {
   /// The axis that parameters are sharded along.
   Communicator& shard() { return *shard_; }
   const Communicator& shard() const { return *shard_; }
+  /// The ranks of shard(), for reductions of gradients: see MeshOptions::separate_reductions. It may be shard() itself.
+  Communicator& reduce() { return *reduce_; }
+  /// This rank and its neighbours in shard(): ranks 0 to `ranks` - 1, or the next `ranks`, and so on. For
+  /// ShardOptions::reshard_to_ranks. The first call with a number makes the communicator and is collective. Throws
+  /// c10::Error unless `ranks` divides the ranks of shard() and is neither 1 nor all of them.
+  std::shared_ptr<Communicator> shard_group(int ranks);
   /// The axis along which parameters are equal; null: parameters have one owner each.
   Communicator* replicate() { return replicate_.get(); }
   /// All ranks, always over the CPU: for numbers, texts and outcomes that hosts agree on. Its collectives wait for no
@@ -113,13 +130,13 @@ class DeviceMesh {
   std::unique_ptr<Communicator> make_control();
   /// For those that may outlive the mesh. `replicate` may be null.
   struct Shared {
-    std::shared_ptr<Communicator> shard, replicate, control;
+    std::shared_ptr<Communicator> shard, reduce, replicate, control;
   };
-  Shared shared() const { return {shard_, replicate_, control_}; }
+  Shared shared() const { return {shard_, reduce_, replicate_, control_}; }
   /// The axis with that name. Throws c10::Error listing the existing names.
   Communicator& axis(std::string_view name);
 
-  /// Bytes that this rank has sent over all axes and control(). May be read from any thread.
+  /// Bytes that this rank has sent over all axes, their groups, reduce() and control(). May be read from any thread.
   std::int64_t wire_bytes() const;
 
  private:
@@ -138,7 +155,10 @@ class DeviceMesh {
   MakeTransport make_;
   int controls_ = 0;  // groups of "control" made so far
   std::vector<Axis> axes_;
-  std::shared_ptr<Communicator> shard_, replicate_, control_;
+  int shard_number_ = 0;  // of this rank's group of "shard"
+  std::shared_ptr<Communicator> shard_, reduce_, replicate_, control_;
+  mutable std::mutex mutex_;                                   // of shard_groups_
+  std::map<int, std::shared_ptr<Communicator>> shard_groups_;  // by size
 };
 
 }  // namespace fsdp

@@ -23,7 +23,7 @@ struct MemoryUse {
   std::int64_t gathered_bytes_peak = 0;
   std::int64_t unreduced_bytes_now = 0;  // gradients before or during reduction
   std::int64_t unreduced_bytes_peak = 0;
-  std::int64_t pool_bytes = 0;  // memory for gathered parameters and unreduced gradients, in use or not
+  std::int64_t pool_bytes = 0;  // for gathered parameters, parts of them and unreduced gradients, in use or not
 };
 
 /// A module whose parameters are sharded over a mesh. Holds the units in the order they were made, and offers what
@@ -46,10 +46,11 @@ class ShardedModel {
   /// Makes one unit from `module`'s parameters, and keeps this rank's shard of them alone. Parameters may lie on the
   /// meta device (see meta_device.h); they get values later. Parameters of earlier units are left out, so shard
   /// children before their parents. `module` must be the root or lie in it. A module without remaining parameters gives
-  /// an empty unit, which communicates nothing. Collective when options.sync_module_states. Throws c10::Error when
-  /// `module` is outside of the root, when a parameter is not fp32, bf16 or fp16, when `options.offload` is not that of
-  /// earlier units, when a tied parameter already belongs to an earlier unit (the text names both), or when a buffer is
-  /// on the meta device.
+  /// an empty unit, which communicates nothing. Collective when options.sync_module_states, and when the unit is the
+  /// first with this options.reshard_to_ranks. Throws c10::Error when `module` is outside of the root, when a parameter
+  /// is not fp32, bf16 or fp16, when `options.offload` is not that of earlier units, when a tied parameter already
+  /// belongs to an earlier unit (the text names both), when a buffer is on the meta device, or for groups that
+  /// DeviceMesh::shard_group() refuses.
   std::shared_ptr<Unit> fully_shard(const std::shared_ptr<torch::nn::Module>& module, const ShardOptions& options = {});
 
   const std::vector<std::shared_ptr<Unit>>& units() const { return units_; }

@@ -34,6 +34,18 @@ struct SegmentKey {
   auto operator<=>(const SegmentKey&) const = default;
 };
 
+/// The ranks that a segment communicates with.
+struct SegmentRanks {
+  /// That parameters are sharded over.
+  Communicator* gather = nullptr;
+  /// The same ranks, for reductions. It may be the same communicator.
+  Communicator* reduce = nullptr;
+  /// With the same shard; null: there are no others.
+  Communicator* replicas = nullptr;
+  /// Neighbours that share the parameters from forward to backward; null: parameters are gathered from all.
+  Communicator* post_forward = nullptr;
+};
+
 /// The parameters of a unit with equal keys, in a flat layout of their own. Each segment has its own shard. Only
 /// trainable segments have gradients.
 ///
@@ -41,10 +53,8 @@ struct SegmentKey {
 /// layout().own(info) is the place of a parameter's slice in shard, gradient shard and states alike.
 class Segment {
  public:
-  /// `parameters` correspond to layout.parameters(). `replicas` joins the ranks with the same shard; null: there are no
-  /// others. `whose` names the unit. Use fully_shard() instead.
-  Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> parameters, Communicator& communicator,
-          Communicator* replicas, std::string whose);
+  /// `parameters` correspond to layout.parameters(). `whose` names the unit. Use fully_shard() instead.
+  Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> parameters, SegmentRanks ranks, std::string whose);
 
   const SegmentKey& key() const { return key_; }
   const UnitLayout& layout() const { return layout_; }
@@ -89,6 +99,13 @@ class Segment {
   void unshard(c10::DataPtr memory);
   void wait_unsharded();
   void reshard();
+  /// Bytes that keep_part() needs.
+  std::int64_t part_bytes() const;
+  /// Keeps a part of the gathered parameters: this rank's among the neighbours. Until drop_part() unshard() gathers
+  /// from the neighbours alone. `memory` holds part_bytes().
+  void keep_part(c10::DataPtr memory);
+  void drop_part();
+  at::Tensor own_part() const;  // of gathered_
   std::int64_t gradient_bytes() const;
   /// `memory` holds gradient_bytes(), and is looked at only while the segment has no gradients.
   void lay_gradients(c10::DataPtr memory);
@@ -101,14 +118,14 @@ class Segment {
   void add_replicas();
   void finish_reduce();
   void free_gradients();
-  void drop_gradients();
+  /// `with_memory`: the memory of gradient_shard(), too, goes back to the allocator.
+  void drop_gradients(bool with_memory);
   void discard_reduction();
 
   SegmentKey key_;
   UnitLayout layout_;
   std::vector<at::Tensor> parameters_;
-  Communicator& communicator_;
-  Communicator* replicas_;
+  SegmentRanks ranks_;
   std::string whose_;
   DivideFactors divide_;
 
@@ -116,6 +133,7 @@ class Segment {
   // [padded_numel] in param_dtype. Its storage has 0 bytes while sharded, and else lies in a slot.
   at::Tensor gathered_;
   std::unique_ptr<Pending> gathering_;
+  at::Tensor part_;  // of gathered_, [padded_numel / neighbours]; undefined while unshard() gathers from all
   // [padded_numel] in reduce_dtype. Its storage lies in a slot while has_gradients_.
   at::Tensor gradients_;
   std::vector<at::Tensor> views_;  // of gradients_, one a parameter

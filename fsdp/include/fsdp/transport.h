@@ -40,6 +40,8 @@ class Transport {
   virtual void barrier() = 0;
   /// Null: this backend gains nothing from memory of its own. May outlive the transport.
   virtual std::shared_ptr<PeerMemory> peer_memory() { return nullptr; }
+  /// Gives back memory that no collective needs now.
+  virtual void trim() {}
 };
 
 struct TransportOptions {

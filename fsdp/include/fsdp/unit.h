@@ -24,6 +24,12 @@ struct ShardOptions {
   /// Frees the gathered parameters after forward and gathers them again for backward. This needs the least memory and
   /// makes 1.5x the traffic. Set it to false for the root unit, because backward needs the root's parameters first.
   bool reshard_after_forward = true;
+  /// Between 1 and the number of ranks that parameters are sharded over, and a divisor of it: after forward each rank
+  /// keeps a part of the gathered parameters, so that groups of this many neighbours have all of them. Backward then
+  /// gathers within the group, which is fast where a group is a node. This costs 1 / reshard_to_ranks of the gathered
+  /// parameters of all units. As an int for reshard_after_forward of PyTorch's FSDP2. 0: backward gathers from all
+  /// ranks. Only where reshard_after_forward is true.
+  int reshard_to_ranks = 0;
   /// Frees the gathered parameters after backward. With false they stay until the shard changes, so that further
   /// micro-batches of a step gather nothing. With reshard_after_forward = false too, every step gathers once: that is
   /// ZeRO-1, where states are sharded and parameters are whole on every rank.
@@ -33,6 +39,10 @@ struct ShardOptions {
   int prefetch_depth = 1;
   /// The same for backward, in the reverse order. Unset: as prefetch_depth.
   std::optional<int> backward_prefetch_depth = std::nullopt;
+  /// Takes the least memory, for less overlap. A unit waits for the reduction of the one before until it lays its
+  /// gradients, so gradients of one unit exist at one time, not of two. Gradients take memory from the start of
+  /// backward to zero_grad() alone; otherwise it is kept from step to step.
+  bool tight = false;
   /// Copies parameters and buffers from rank 0 during fully_shard(). With false, each rank must have built equal ones.
   bool sync_module_states = false;
 };
@@ -47,10 +57,12 @@ class Schedule;
 ///                in PyTorch.
 ///   kGathering   the all-gather has been started.
 ///   kUnsharded   the parameters are views of gathered buffers.
-/// The parameters lie in segments, one for each combination of dtype and trainability; see SegmentKey. A change of
-/// requires_grad moves parameters to another segment at the next run() outside of a step: that is when the unit holds
-/// no gradient. The move gathers the unit's values and states once, so every rank must change the same parameters. With
-/// one rank in fp32 the shard *is* the parameters' storage. The unit is then always kUnsharded and copies nothing.
+/// From forward to backward a kSharded unit may also hold a part for its neighbours; see
+/// ShardOptions::reshard_to_ranks. The parameters lie in segments, one for each combination of dtype and trainability;
+/// see SegmentKey. A change of requires_grad moves parameters to another segment at the next run() outside of a step:
+/// that is when the unit holds no gradient. The move gathers the unit's values and states once, so every rank must
+/// change the same parameters. With one rank in fp32 the shard *is* the parameters' storage. The unit is then always
+/// kUnsharded and copies nothing.
 ///
 /// [Note: unit lifetime] A unit goes through one iteration like this:
 ///   1. run() gathers the parameters (unless they were prefetched), calls forward, and frees the parameters.
@@ -146,12 +158,16 @@ class Unit : public std::enable_shared_from_this<Unit> {
   SegmentKey key_of(std::size_t parameter, bool has_master) const;
   void make_segments(const std::vector<Whole>& values);
   std::vector<Whole> gather_values();
+  void take_parameters();
   void follow_requires_grad();
   void gather_with(const std::vector<Unit*>& next);
   void check_outputs(const std::vector<at::Tensor>& outputs) const;
   void await_runs(const RecordedRun& reached);
   void release();
   bool stays_gathered() const { return !options_.reshard_after_forward && !options_.reshard_after_backward; }
+  void leave_gathered(bool backward_will_come);
+  void keep_part();
+  void drop_part();
   void discard_gathered();
   void abandon();
   void reduce_left_over();
@@ -182,6 +198,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   std::vector<RecordedRun*> recorded_;  // runs whose graph lives
   std::int64_t parameter_version_ = 0;
   bool has_values_ = true;
+  bool has_part_ = false;                                                   // a gather comes from the neighbours
   std::optional<std::vector<Unit*>> forward_prefetch_, backward_prefetch_;  // set by hand
   int running_ = 0;           // runs that have not returned; more than one when the unit calls itself
   bool in_backward_ = false;  // parameters gathered and gradients laid out for the current backward

@@ -236,6 +236,8 @@ class GlooTransport : public Transport {
     finish([&] { return group_->barrier(); }, "barrier");
   }
 
+  void trim() override { parts_.trim(); }
+
  private:
   int before(int i) const { return (rank_ - i + world_size_) % world_size_; }
   int after(int i) const { return (rank_ + i) % world_size_; }

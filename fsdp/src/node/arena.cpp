@@ -13,7 +13,6 @@ const std::vector<std::uint64_t>& Arena::readers_of(Block& block) const {
 
 Arena::Block& Arena::take(std::int64_t bytes) {
   largest_ = std::max(largest_, whole_pages(bytes));
-  const auto is_free = [this](Block& block) { return !block.is_taken && readers_of(block).empty(); };
   for (const auto& block : blocks_) {
     if (static_cast<std::int64_t>(block->pages.bytes()) < bytes || !is_free(*block)) continue;
     block->is_taken = true;
@@ -33,6 +32,11 @@ Arena::Block& Arena::take(std::int64_t bytes) {
   block->is_taken = true;
   end_ += largest_;
   return *blocks_.emplace_back(std::move(block));
+}
+
+void Arena::trim() {
+  for (const auto& block : blocks_)
+    if (is_free(*block)) file_.discard(block->place, static_cast<std::int64_t>(block->pages.bytes()));
 }
 
 Arena::Block* Arena::find(const void* start, std::int64_t bytes) {

@@ -32,6 +32,8 @@ class Arena {
   /// A block of at least `bytes` that nobody reads.
   Block& take(std::int64_t bytes);
   void give_back(Block& block) { block.is_taken = false; }
+  /// Gives the pages of free blocks back to the system.
+  void trim();
   /// The taken block that contains the whole range; null: there is none.
   Block* find(const void* start, std::int64_t bytes);
   /// Forgets the collectives that all peers have finished. Returns those that are left.
@@ -40,6 +42,8 @@ class Arena {
   static SharedSpan span(const Block& block, const void* start);
 
  private:
+  bool is_free(Block& block) const { return !block.is_taken && readers_of(block).empty(); }
+
   const SharedFile& file_;
   std::int64_t end_;
   std::function<bool(std::uint64_t)> is_finished_;

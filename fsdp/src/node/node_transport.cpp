@@ -264,6 +264,8 @@ class NodeTransport : public Transport {
 
   std::shared_ptr<PeerMemory> peer_memory() override { return memory_; }
 
+  void trim() override { node_->arena().trim(); }
+
  private:
   /// Lets the peers read `data` until all have finished the call.
   void show(const Call& call, const char* data, std::int64_t bytes) {
