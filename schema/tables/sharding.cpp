@@ -6,7 +6,11 @@
 namespace schema {
 namespace {
 
-constexpr std::string_view kStrategy = "fsdp.strategy", kShardRanks = "fsdp.shard_ranks";
+constexpr std::string_view kStrategy = "fsdp.strategy", kShardRanks = "fsdp.shard_ranks",
+                           kReshard = "fsdp.reshard_after_forward", kReshardToRanks = "fsdp.reshard_to_ranks",
+                           kPrefetch = "fsdp.prefetch", kDepth = "fsdp.prefetch_depth",
+                           kBackwardDepth = "fsdp.backward_prefetch_depth";
+constexpr std::int64_t kMostAhead = 64;
 
 constexpr auto kKeys = std::to_array<Key>({
     {.name = kStrategy,
@@ -26,17 +30,63 @@ constexpr auto kKeys = std::to_array<Key>({
      .unit = "ranks",
      .meaning = "The ranks of a group of hybrid_shard.",
      .assign = into<&Sharding::shard_ranks>},
-    {.name = "fsdp.reshard_after_forward",
+    {.name = kReshard,
      .kind = Kind::kFlag,
      .standard = "true",
      .meaning = "Whether to free a unit's gathered weights between forward and backward: less memory, more traffic. "
                 "shard_grad_op and zero1 keep them anyway.",
      .assign = into<&Sharding::reshard_after_forward>},
-    {.name = "fsdp.prefetch",
+    {.name = kReshardToRanks,
+     .kind = Kind::kWhole,
+     .derived = "nothing is kept",
+     .low = 2,
+     .high = 4096,
+     .unit = "ranks",
+     .meaning =
+         "Ranks that keep a unit's gathered weights among them from forward to backward, such as those of a "
+         "node. Backward then gathers among these ranks alone. Takes this share of the model's weights in memory.",
+     .assign = into<&Sharding::reshard_to_ranks>},
+    {.name = "fsdp.reshard_after_backward",
      .kind = Kind::kFlag,
      .standard = "true",
-     .meaning = "Whether to gather the next unit while the current one computes.",
+     .meaning =
+         "Whether to free a unit's gathered weights after backward. false: they stay until the optimizer's step, "
+         "so that a step of several micro-batches gathers less. zero1 keeps them anyway.",
+     .assign = into<&Sharding::reshard_after_backward>},
+    {.name = kPrefetch,
+     .kind = Kind::kFlag,
+     .standard = "true",
+     .meaning = "Whether to gather the next units while the current one computes.",
      .assign = into<&Sharding::prefetch>},
+    {.name = kDepth,
+     .kind = Kind::kWhole,
+     .standard = "1",
+     .low = 0,
+     .high = kMostAhead,
+     .unit = "units",
+     .meaning = "How many units to gather ahead. Each takes the memory of its gathered weights.",
+     .assign = into<&Sharding::prefetch_depth>},
+    {.name = kBackwardDepth,
+     .kind = Kind::kWhole,
+     .derived = "prefetch_depth",
+     .low = 0,
+     .high = kMostAhead,
+     .unit = "units",
+     .meaning = "The same for backward.",
+     .assign = into<&Sharding::backward_prefetch_depth>},
+    {.name = "fsdp.tight",
+     .kind = Kind::kFlag,
+     .standard = "false",
+     .meaning = "Whether a unit waits for the reduction of the one before until its own gradients take memory, and "
+                "gradients take none between steps. Least memory, less overlap, the same training.",
+     .assign = into<&Sharding::tight>},
+    {.name = "fsdp.offload",
+     .kind = Kind::kChoice,
+     .standard = "none",
+     .choices = "none cpu",
+     .meaning = "cpu: shards, gradients and optimizer states live in the host's memory, and the optimizer runs there. "
+                "For runs on GPUs.",
+     .assign = into<&Sharding::offload>},
     {.name = "fsdp.shared_memory",
      .kind = Kind::kFlag,
      .standard = "true",
@@ -60,7 +110,7 @@ constexpr auto kKeys = std::to_array<Key>({
      .assign = into<&Sharding::activation_checkpointing_every>},
 });
 
-void check(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) {
+void check_shard_ranks(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) {
   const auto group = values.whole(kShardRanks);
   if (group == 0) return;
   if (values.text(kStrategy) != "hybrid_shard") {
@@ -72,6 +122,41 @@ void check(const Values& values, std::uint64_t ranks, std::vector<Conflict>& con
     conflicts.push_back(
         {std::string(kShardRanks), "want a divisor of the " + std::to_string(ranks) + " ranks", "", {}});
   }
+}
+
+void check_reshard_to_ranks(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) {
+  const auto neighbours = values.whole(kReshardToRanks);
+  if (neighbours == 0) return;
+  const auto add = [&](const std::string& want, std::string remedy, std::string_view related) {
+    conflicts.push_back({std::string(kReshardToRanks), want, std::move(remedy), {std::string(related)}});
+  };
+  const auto strategy = values.text(kStrategy);
+  const bool hybrid = strategy == "hybrid_shard";
+  if (!hybrid && strategy != "full_shard")
+    return add("want fsdp.strategy = \"full_shard\" or \"hybrid_shard\" with it", "remove it", kStrategy);
+  if (!values.flag(kReshard)) return add("want fsdp.reshard_after_forward = true with it", "remove it", kReshard);
+  const auto group = hybrid ? values.whole(kShardRanks) : static_cast<std::int64_t>(ranks);
+  if (group == 0) return;  // the ranks of a node, which the worker knows
+  if (neighbours >= group || group % neighbours != 0)
+    add("want a divisor of the " + std::to_string(group) + " ranks that weights are spread over, and not all of them",
+        "", hybrid ? kShardRanks : kStrategy);
+}
+
+void check_prefetch(const Values& values, std::vector<Conflict>& conflicts) {
+  if (values.flag(kPrefetch)) return;
+  for (const std::string_view key : {kDepth, kBackwardDepth}) {
+    if (values.whole(key) <= (key == kDepth ? 1 : 0)) continue;  // the default, or none
+    conflicts.push_back({std::string(key),
+                         "want fsdp.prefetch = true with it",
+                         "remove it, because it has no effect without",
+                         {std::string(kPrefetch)}});
+  }
+}
+
+void check(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) {
+  check_shard_ranks(values, ranks, conflicts);
+  check_reshard_to_ranks(values, ranks, conflicts);
+  check_prefetch(values, conflicts);
 }
 
 }  // namespace

@@ -130,7 +130,8 @@ std::pair<std::string, std::string> companion_of(std::string_view key) {
   if (key == "data.path") return {"source", "folder"};
   if (key == "train.step_size" || key == "train.gamma") return {"schedule", "step"};
   if (key == "train.final_weight_decay") return {"weight_decay_schedule", "cosine"};
-  if (key == "fsdp.shard_ranks") return {"strategy", "hybrid_shard"};
+  for (const char* of_groups : {"fsdp.shard_ranks", "fsdp.reshard_to_ranks"})
+    if (key == of_groups) return {"strategy", "hybrid_shard"};
   for (const char* of_sgd : {"train.momentum", "train.dampening", "train.nesterov"})
     if (key == of_sgd) return {"optimizer", "sgd"};
   return {};

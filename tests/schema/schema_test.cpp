@@ -129,6 +129,48 @@ TEST(Sharding, GroupsAreOfTheHybridStrategyAndDivideTheRanks) {
   EXPECT_THAT(conflicts_of(values, tables, 9), IsEmpty());
 }
 
+TEST(Sharding, KeepsGatheredWeightsAmongSomeOfTheRanksThatShareThem) {
+  const std::vector<const Table*> tables{&sharding()};
+  const auto refusal = [&](const std::string& strategy, std::int64_t neighbours, std::uint64_t ranks, bool reshard,
+                           std::int64_t shard_ranks = 0) {
+    Values values;
+    values.set("fsdp.strategy", strategy);
+    values.set("fsdp.reshard_to_ranks", neighbours);
+    values.set("fsdp.reshard_after_forward", reshard);
+    if (shard_ranks > 0) values.set("fsdp.shard_ranks", shard_ranks);
+    fill_defaults(values, tables, ranks);
+    const auto conflicts = conflicts_of(values, tables, ranks);
+    return conflicts.empty() ? "" : conflicts[0].want;
+  };
+  EXPECT_EQ(refusal("full_shard", 2, 8, true), "");
+  EXPECT_EQ(refusal("hybrid_shard", 2, 8, true, 4), "");
+  EXPECT_EQ(refusal("hybrid_shard", 3, 8, true), "") << "the worker knows the ranks of a node";
+  const std::string divisor = " ranks that weights are spread over, and not all of them";
+  EXPECT_EQ(refusal("full_shard", 3, 8, true), "want a divisor of the 8" + divisor);
+  EXPECT_EQ(refusal("full_shard", 8, 8, true), "want a divisor of the 8" + divisor);
+  EXPECT_EQ(refusal("hybrid_shard", 4, 8, true, 4), "want a divisor of the 4" + divisor);
+  EXPECT_EQ(refusal("full_shard", 2, 8, false), "want fsdp.reshard_after_forward = true with it");
+  EXPECT_EQ(refusal("zero1", 2, 8, true), "want fsdp.strategy = \"full_shard\" or \"hybrid_shard\" with it");
+}
+
+TEST(Sharding, DepthsOfAPrefetchThatIsOffHaveNoEffect) {
+  const std::vector<const Table*> tables{&sharding()};
+  const auto refused = [&](bool prefetch, std::int64_t depth, std::int64_t backward) {
+    Values values;
+    values.set("fsdp.prefetch", prefetch);
+    values.set("fsdp.prefetch_depth", depth);
+    if (backward >= 0) values.set("fsdp.backward_prefetch_depth", backward);
+    fill_defaults(values, tables, 8);
+    std::string keys;
+    for (const auto& conflict : conflicts_of(values, tables, 8)) keys += conflict.key + " ";
+    return keys;
+  };
+  EXPECT_EQ(refused(true, 3, 2), "");
+  EXPECT_EQ(refused(false, 1, -1), "");
+  EXPECT_EQ(refused(false, 3, -1), "fsdp.prefetch_depth ");
+  EXPECT_EQ(refused(false, 1, 2), "fsdp.backward_prefetch_depth ");
+}
+
 TEST(BestCheckpoint, IsOfASeriesThatIsMeasuredOnHeldOutDataAndHasGoodValues) {
   const std::vector<Series> series{{.name = "loss", .better = Better::kLower},
                                    {.name = "validation/loss", .better = Better::kLower},

@@ -51,6 +51,63 @@ TEST(Strategy, ChangesTrafficAndNotTheTraining) {
   }
 }
 
+// All are full_shard, so the sums of gradients and of their norm have one order.
+TEST(Strategy, DepthsPartsAndTightMemoryChangeNoNumberOfTheTraining) {
+  const auto full = trained("");
+  for (const char* fsdp : {R"(,"tight":true)", R"(,"prefetch_depth":3,"backward_prefetch_depth":0)",
+                           R"(,"reshard_after_backward":false)", R"(,"reshard_to_ranks":2,"prefetch_depth":2)"})
+    EXPECT_EQ(trained(fsdp).losses, full.losses) << fsdp;
+}
+
+TEST(Strategy, EveryKeyReachesTheUnits) {
+  const auto options_of = [](const std::string& fsdp) {
+    const TemporaryFolder folder;
+    return shard_options(run_of(folder, "", fsdp));
+  };
+  const auto usual = options_of(R"(,"prefetch_depth":3)");
+  EXPECT_EQ(usual.prefetch_depth, 3);
+  EXPECT_EQ(usual.backward_prefetch_depth, std::nullopt);
+  EXPECT_EQ(usual.reshard_to_ranks, 0);
+  EXPECT_TRUE(usual.reshard_after_backward);
+  EXPECT_FALSE(usual.tight);
+  EXPECT_FALSE(usual.offload.to_cpu);
+  const auto other = options_of(
+      R"(,"backward_prefetch_depth":0,"reshard_to_ranks":2,"strategy":"hybrid_shard","reshard_after_backward":false,)"
+      R"("tight":true,"offload":"cpu")");
+  EXPECT_EQ(other.prefetch_depth, 1);
+  EXPECT_EQ(other.backward_prefetch_depth, 0);
+  EXPECT_EQ(other.reshard_to_ranks, 2);
+  EXPECT_FALSE(other.reshard_after_backward);
+  EXPECT_TRUE(other.tight);
+  EXPECT_TRUE(other.offload.to_cpu);
+  auto without = run_of(TemporaryFolder(), "", R"(,"prefetch_depth":3,"backward_prefetch_depth":2)");
+  without.fsdp.prefetch = false;
+  EXPECT_EQ(shard_options(without).prefetch_depth, 0);
+  EXPECT_EQ(shard_options(without).backward_prefetch_depth, std::nullopt);
+}
+
+TEST(Strategy, RefusesWhatAPlaceCannotServe) {
+  const auto refusal = [](const schema::Sharding& sharding, int ranks, c10::Device device) -> std::string {
+    try {
+      check_sharding(sharding, ranks, device);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const c10::Device gpu(c10::kCUDA, 0);
+  schema::Sharding offloaded, near;
+  offloaded.offload = schema::Offloading::kCpu;
+  near.reshard_to_ranks = 2;
+  EXPECT_EQ(refusal({}, 4, c10::kCPU), "");
+  EXPECT_EQ(refusal(offloaded, 4, gpu), "");
+  EXPECT_THAT(refusal(offloaded, 4, c10::kCPU), HasSubstr("fsdp.offload \"cpu\": this run is on CPUs"));
+  EXPECT_EQ(refusal(near, 4, c10::kCPU), "");
+  for (const int ranks : {1, 2, 3})
+    EXPECT_THAT(refusal(near, ranks, gpu),
+                HasSubstr("fsdp.reshard_to_ranks \"2\": want a divisor of the " + std::to_string(ranks) + " ranks"));
+}
+
 schema::Sharding hybrid(std::int64_t shard_ranks) {
   schema::Sharding sharding;
   sharding.strategy = schema::Strategy::kHybridShard;

@@ -176,6 +176,7 @@ class Trainer::Run {
     at::manual_seed(static_cast<std::uint64_t>(config_.train.seed));
     const auto module = recipe_->make_module();
     sharded_ = std::make_unique<fsdp::ShardedModel>(module, *mesh_);
+    check_sharding(config_.fsdp, mesh_->shard().world_size(), mesh_->device());
     recipe_->shard(*sharded_, shard_options(config_));
     optimizer_ = make_optimizer(config_.optimizer, *recipe_, *sharded_);
     loss_scale_.emplace(config_.train, mesh_->device());

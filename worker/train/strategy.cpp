@@ -58,14 +58,31 @@ fsdp::MeshOptions mesh_options(const schema::Sharding& sharding, const RankEnvir
 }
 
 fsdp::ShardOptions shard_options(const RunConfig& config) {
-  const auto strategy = config.fsdp.strategy;
+  const auto& sharding = config.fsdp;
+  const auto strategy = sharding.strategy;
   fsdp::ShardOptions options;
   options.precision.param_dtype = dtype_of(config.train.precision);
   options.reshard_after_forward =
-      config.fsdp.reshard_after_forward && strategy != Strategy::kShardGradOp && strategy != Strategy::kZero1;
-  options.reshard_after_backward = strategy != Strategy::kZero1;
-  options.prefetch_depth = config.fsdp.prefetch ? 1 : 0;
+      sharding.reshard_after_forward && strategy != Strategy::kShardGradOp && strategy != Strategy::kZero1;
+  options.reshard_to_ranks = static_cast<int>(sharding.reshard_to_ranks);
+  options.reshard_after_backward = sharding.reshard_after_backward && strategy != Strategy::kZero1;
+  options.prefetch_depth = sharding.prefetch ? static_cast<int>(sharding.prefetch_depth) : 0;
+  if (sharding.prefetch && sharding.backward_prefetch_depth >= 0)
+    options.backward_prefetch_depth = static_cast<int>(sharding.backward_prefetch_depth);
+  options.tight = sharding.tight;
+  options.offload.to_cpu = sharding.offload == schema::Offloading::kCpu;
   return options;
+}
+
+void check_sharding(const schema::Sharding& sharding, int shard_ranks, c10::Device device) {
+  if (sharding.offload == schema::Offloading::kCpu && device.is_cpu())
+    throw UsageError(
+        "fsdp.offload \"cpu\": this run is on CPUs, where it would only take memory and time; remove it, or set it to "
+        "\"none\"");
+  const auto neighbours = sharding.reshard_to_ranks;
+  if (neighbours > 0 && (neighbours >= shard_ranks || shard_ranks % neighbours != 0))
+    throw UsageError("fsdp.reshard_to_ranks \"" + std::to_string(neighbours) + "\": want a divisor of the " +
+                     std::to_string(shard_ranks) + " ranks that weights are spread over, and not all of them");
 }
 
 }  // namespace worker

@@ -17,4 +17,8 @@ at::ScalarType dtype_of(schema::Precision precision);
 /// The engine's options for the run's units, from "train.precision" and "fsdp".
 fsdp::ShardOptions shard_options(const RunConfig& config);
 
+/// Checks what depends on the place of a run: `shard_ranks` is over how many ranks weights are spread. Throws
+/// UsageError for an "fsdp.reshard_to_ranks" that is no proper divisor of it, and for "fsdp.offload" on a CPU.
+void check_sharding(const schema::Sharding& sharding, int shard_ranks, c10::Device device);
+
 }  // namespace worker
