@@ -19,7 +19,7 @@
 
 #include "fsdp/adam.h"
 #include "fsdp/fully_shard.h"
-#include "fsdp/transport.h"
+#include "fsdp/still_transport.h"
 
 namespace {
 
@@ -45,30 +45,6 @@ struct Model : torch::nn::Module {
       layers.push_back(register_module("layer" + std::to_string(i), std::make_shared<Layer>()));
   }
   std::vector<std::shared_ptr<Layer>> layers;
-};
-
-class Idle : public fsdp::Pending {
- public:
-  void wait() override {}
-};
-
-/// Every collective ends at once. Received bytes stay as they were.
-class SilentTransport : public fsdp::Transport {
- public:
-  std::unique_ptr<fsdp::Pending> all_gather_into(const at::Tensor&, std::string_view) override {
-    return std::make_unique<Idle>();
-  }
-  std::unique_ptr<fsdp::Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
-                                                std::string_view) override {
-    output.copy_(input.narrow(0, 0, output.numel()));
-    return std::make_unique<Idle>();
-  }
-  std::unique_ptr<fsdp::Pending> start_all_reduce(const at::Tensor&, std::string_view) override {
-    return std::make_unique<Idle>();
-  }
-  void all_reduce(at::Tensor&, fsdp::Reduction) override {}
-  void broadcast(at::Tensor&, int) override {}
-  void barrier() override {}
 };
 
 double thread_microseconds() {
@@ -103,7 +79,9 @@ int main(int count, char** arguments) {
   }
   const int world_size = std::atoi(arguments[1]), rank = std::atoi(arguments[2]);
   at::set_num_threads(1);
-  fsdp::DeviceMesh mesh(rank, world_size, [](const fsdp::MeshGroup&) { return std::make_unique<SilentTransport>(); });
+  fsdp::DeviceMesh mesh(rank, world_size, [](const fsdp::MeshGroup& group) {
+    return fsdp::make_still_transport(group.rank, group.size);
+  });
   const auto model = std::make_shared<Model>(), plain = std::make_shared<Model>();
   fsdp::ShardedModel sharded(model, mesh);
   for (const auto& layer : model->layers) sharded.fully_shard(layer);
