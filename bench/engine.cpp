@@ -9,8 +9,6 @@
 // line. step_ms is the median step on the CPU. On CUDA it is the mean step between two synchronisations of the device.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -33,6 +31,7 @@
 #include "fsdp/json.h"
 #include "fsdp/meta_device.h"
 #include "models/llama.h"
+#include "plan/reported_bytes.h"
 #include "train/unit_wrapper.h"
 #ifdef MUSTER_WITH_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -120,22 +119,6 @@ std::vector<fsdp::MeshAxis> axes_of(const Options& o) {
   if (ranks % 2 != 0) throw std::invalid_argument("--strategy hybrid_shard wants an even --world-size");
   return {{"replicate", ranks / 2}, {"shard", 2}};
 }
-
-/// The bytes of the tensors on the CPU that this thread allocates, since this object is in use.
-class TensorBytes : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device device) override {
-    if (!device.is_cpu()) return;
-    now_ += size;
-    peak_ = std::max(peak_, now_);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  std::int64_t peak() const { return peak_; }
-  void forget_peak() { peak_ = now_; }
-
- private:
-  std::int64_t now_ = 0, peak_ = 0;
-};
 
 /// A model with its optimizer.
 class Trainee {
@@ -350,13 +333,13 @@ void train(const Options& o, const ForkedRank& place, double started) {
   mesh_options.shared_memory = choose<bool>("--transport", o.transport, {{"shared_memory", true}, {"sockets", false}});
   fsdp::DeviceMesh mesh(place.store, place.rank, place.world_size, mesh_options);
 
-  const auto bytes = std::make_shared<TensorBytes>();
+  const auto bytes = std::make_shared<worker::ReportedBytes>();
   std::unique_ptr<Trainee> trainee;
   std::optional<Steps> steps;
   double first = 0;
   {
     // Counting costs time for each tensor, so only the first steps are counted.
-    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, bytes);
+    const worker::CountBytes counts(bytes);
     if (o.plain) {
       trainee = std::make_unique<PlainTrainee>(o, device);
     } else {

@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -16,21 +17,27 @@
 
 #include "contract/exit_codes.h"
 #include "fsdp/checkpoint.h"
+#include "plan/command.h"
 #include "rank/environment.h"
 #include "rank/errors.h"
 #include "rank/reporter.h"
 #include "rank/signals.h"
+#include "schema/whole_number.h"
 #include "train/config.h"
 #include "train/gpu.h"
 #include "train/loop.h"
 
 namespace {
 
-constexpr const char* kHelp = R"(muster-worker [--run-file FILE]
+constexpr const char* kHelp = R"(muster-worker [--run-file FILE] [--plan [--memory BYTES [--memory-of TEXT]] [--gpu]]
 
 One rank of a training run. musterd starts it; by hand, start one process a rank.
 
   --run-file FILE   what to train, as JSON (default: $MUSTER_RUN_FILE)
+  --plan            print as JSON what a rank needs of memory and network, and train nothing
+  --memory BYTES    of a plan: what a rank may use; then the plan says whether it fits, and what would
+  --memory-of TEXT  of a plan: where that number comes from, for people
+  --gpu             of a plan: that memory is a GPU's
   --help            this text
 
 Environment
@@ -47,23 +54,50 @@ Exit codes: 0 done; 99 saved, start me again; 97 out of memory; 94 another attem
 data is wrong, don't start me again; 1 anything else.
 )";
 
-/// The run file's path, or an empty text with `help`. Throws UsageError.
-std::string parse_arguments(int argc, char** argv, const std::string& from_environment, bool& help) {
-  std::string file = from_environment;
+struct Arguments {
+  std::string file;  // the run file; may be empty with `help`
+  bool help = false, plan = false;
+  worker::Limit limit{.what = "--memory"};  // of a plan; 0 bytes: none
+};
+
+std::int64_t bytes_of(const std::string& text) {
+  const auto bytes = schema::whole_number<std::int64_t>(text);
+  if (!bytes || *bytes < 1) throw worker::UsageError("--memory " + text + ": want a number of bytes above 0");
+  return *bytes;
+}
+
+/// Throws UsageError.
+Arguments parse_arguments(int argc, char** argv, const std::string& from_environment) {
+  Arguments out{.file = from_environment};
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--help" || word == "-h") {
-      help = true;
+      out.help = true;
     } else if (word == "--run-file" && i + 1 < argc) {
-      file = argv[++i];
+      out.file = argv[++i];
     } else if (word.starts_with("--run-file=")) {
-      file = word.substr(std::string_view("--run-file=").size());
+      out.file = word.substr(std::string_view("--run-file=").size());
+    } else if (word == "--plan") {
+      out.plan = true;
+    } else if (word == "--memory" && i + 1 < argc) {
+      out.limit.bytes = bytes_of(argv[++i]);
+    } else if (word == "--memory-of" && i + 1 < argc) {
+      out.limit.what = argv[++i];
+    } else if (word == "--gpu") {
+      out.limit.of_gpu = true;
     } else {
-      throw worker::UsageError("argument \"" + std::string(word) + "\": want --run-file FILE or --help");
+      throw worker::UsageError("argument \"" + std::string(word) +
+                               "\": want --run-file FILE, --plan, --memory BYTES, --gpu or --help");
     }
   }
-  if (file.empty() && !help) throw worker::UsageError("no run file: give one with --run-file or MUSTER_RUN_FILE");
-  return file;
+  if (out.file.empty() && !out.help)
+    throw worker::UsageError("no run file: give one with --run-file or MUSTER_RUN_FILE");
+  return out;
+}
+
+void print_plan(const Arguments& arguments, const worker::RankEnvironment& environment) {
+  const auto limit = arguments.limit.bytes > 0 ? std::optional(arguments.limit) : std::nullopt;
+  std::puts(worker::plan_report(worker::read_run_config(arguments.file), environment, limit).dump().c_str());
 }
 
 /// Divides the node's cores evenly among its ranks. OMP_NUM_THREADS overrides the division.
@@ -138,17 +172,21 @@ int main(int argc, char** argv) {
   std::unique_ptr<worker::Trainer> trainer;
   worker::Outcome outcome;
   try {
-    bool help = false;
     environment = worker::read_environment();
-    const std::string file = parse_arguments(argc, argv, environment.run_file, help);
-    if (help) {
+    const Arguments arguments = parse_arguments(argc, argv, environment.run_file);
+    if (arguments.help) {
       std::fputs(kHelp, stdout);
+      return contract::kExitDone;
+    }
+    if (arguments.plan) {
+      print_plan(arguments, environment);
       return contract::kExitDone;
     }
     reporter = worker::make_reporter(environment);
     reporter->section(worker::Section::kInit);
-    config = worker::read_run_config(file);
+    config = worker::read_run_config(arguments.file);
     set_threads(environment);
+    worker::check_memory(config, environment, worker::limit_here(environment));
     trainer = std::make_unique<worker::Trainer>(config, environment, *reporter);
     outcome = trainer->run();
   } catch (...) {

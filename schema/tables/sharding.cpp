@@ -108,6 +108,13 @@ constexpr auto kKeys = std::to_array<Key>({
      .unit = "blocks",
      .meaning = "Every how many blocks one is computed again, from the first one on.",
      .assign = into<&Sharding::activation_checkpointing_every>},
+    {.name = "fsdp.check_memory",
+     .kind = Kind::kFlag,
+     .standard = "true",
+     .meaning =
+         "Whether a rank refuses to start where, by its plan, it needs more memory than it has; see muster plan. "
+         "muster submit refuses, too, where it knows the memory.",
+     .assign = into<&Sharding::check_memory>},
 });
 
 void check_shard_ranks(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) {

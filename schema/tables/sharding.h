@@ -28,6 +28,7 @@ struct Sharding {
   Offloading offload = Offloading::kNone;
   bool shared_memory = false;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
+  bool check_memory = false;                        // refuse to start where the plan says that a rank would not fit
   std::int64_t activation_checkpointing_every = 0;  // which blocks: each one with a number that this divides
 };
 

@@ -3,11 +3,10 @@
 #include "models/head_loss.h"
 
 #include <ATen/core/Reduction.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "reported_bytes.h"
+#include "plan/reported_bytes.h"
 
 namespace worker {
 namespace {
@@ -54,7 +53,7 @@ TEST(HeadLoss, AddsTheHeadsGradientToTheOneThatIsThere) {
     const at::Tensor loss = linear_cross_entropy(a.x, a.weight, a.targets);
     const auto bytes = std::make_shared<ReportedBytes>();
     {
-      const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, bytes);
+      const CountBytes counts(bytes);
       (loss * 0.25).backward();
     }
     EXPECT_LT(bytes->sum(), static_cast<std::int64_t>(laid.nbytes())) << "no temporary of the weight's size";
@@ -95,7 +94,7 @@ TEST(HeadLoss, HoldsOneChunkOfLogits) {
   constexpr std::int64_t kPositions = 512, kHidden = 8, kVocab = 4096, kAll = kPositions * kVocab * 4;
   const auto peak_of = [](const auto& work) {
     const auto peak = std::make_shared<ReportedBytes>();
-    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, peak);
+    const CountBytes counts(peak);
     work();
     return peak->peak();
   };

@@ -19,7 +19,7 @@
 #include <functional>
 #include <memory>
 
-#include "reported_bytes.h"
+#include "plan/reported_bytes.h"
 
 namespace worker {
 namespace {
@@ -75,7 +75,7 @@ TEST(GradientsInPlace, NeedNoMemoryOfTheWeightsSize) {
     weight.mutable_grad() = at::zeros_like(weight);
     const at::Tensor loss = op(input, weight).sum();
     const auto bytes = std::make_shared<ReportedBytes>();
-    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, bytes);
+    const CountBytes counts(bytes);
     loss.backward();
     return bytes->sum();
   };

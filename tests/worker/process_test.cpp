@@ -14,6 +14,7 @@
 namespace worker::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -501,6 +502,35 @@ TEST(Worker, RunningOutOfMemoryHasItsOwnCode) {
   run.model = R"("vocab_size":4000000,"hidden_size":4096,"num_hidden_layers":1,"num_attention_heads":1)";
   Ranks ranks(folder.path(), run.json(folder), {.world_size = 1, .address_space_bytes = std::int64_t{16} << 30});
   EXPECT_THAT(ranks.wait(), Each(97)) << ranks.log(0);
+}
+
+TEST(Worker, DoesNotStartWhereItsPlanDoesNotFit) {
+  const TemporaryFolder folder;
+  TinyRun run;
+  run.model = R"("hidden_size":8192,"intermediate_size":28672,"num_hidden_layers":400,"num_attention_heads":64,
+                 "max_position_embeddings":64)";
+  Ranks ranks(folder.path(), run.json(folder), {.world_size = 1});
+  EXPECT_THAT(ranks.wait(), Each(93)) << ranks.log(0);
+  EXPECT_THAT(ranks.log(0), HasSubstr("and does not fit: it has "));
+  EXPECT_THAT(ranks.log(0), HasSubstr("what would fit: resources.nodes = "));
+  EXPECT_THAT(ranks.log(0), HasSubstr("fsdp.check_memory = false"));
+}
+
+TEST(Worker, PrintsAPlanAndTrainsNothing) {
+  const TemporaryFolder folder;
+  write_file(folder / "run.json", TinyRun{}.json(folder));
+  const std::map<std::string, std::string> place = {
+      {"RANK", "0"},      {"LOCAL_RANK", "0"},          {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"},
+      {"NODE_RANK", "0"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}};
+  Process plan(MUSTER_WORKER, {"--plan", "--run-file", (folder / "run.json").native(), "--memory", "1000000"}, place,
+               folder / "plan");
+  EXPECT_EQ(plan.wait(20s), 0);
+  EXPECT_THAT(read_file(folder / "plan"), AllOf(HasSubstr(R"("ranks":2)"), HasSubstr(R"("limit_bytes":1000000)")));
+  EXPECT_FALSE(std::filesystem::exists(folder / "checkpoints"));
+  Process wrong(MUSTER_WORKER, {"--plan", "--run-file", (folder / "run.json").native(), "--memory", "1GiB"}, place,
+                folder / "wrong");
+  EXPECT_EQ(wrong.wait(20s), 93);
+  EXPECT_THAT(read_file(folder / "wrong"), HasSubstr("--memory 1GiB: want a number of bytes"));
 }
 
 TEST(Worker, HelpIsPrintedAndWrongArgumentsAreRefused) {

@@ -81,6 +81,9 @@ class Points : public Recipe {
     if (std::ranges::count(samples, poisoned_) > 0) sum = sum * std::numeric_limits<double>::infinity();
     return sum;
   }
+  at::Tensor loss_without_data(std::int64_t samples) override {
+    return loss(std::vector<std::int64_t>(static_cast<std::size_t>(samples)));
+  }
 
  private:
   const std::int64_t poisoned_;

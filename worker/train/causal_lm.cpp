@@ -102,19 +102,29 @@ class CausalLm : public Recipe {
 
   at::Tensor loss(const std::vector<std::int64_t>& samples) override {
     const std::int64_t length = dataset_->sequence_length();
-    // From pinned memory the copy to a GPU is queued, and the host goes on.
-    const at::Tensor ids = at::empty({static_cast<std::int64_t>(samples.size()), length},
-                                     at::TensorOptions(at::kLong).pinned_memory(device_.is_cuda()));
-    const at::Tensor targets = at::empty(ids.sizes(), at::TensorOptions(at::kLong).pinned_memory(device_.is_cuda()));
+    const auto count = static_cast<std::int64_t>(samples.size());
+    const at::Tensor ids = room(count), targets = room(count);
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const auto row = static_cast<std::int64_t>(i) * length;
       dataset_->copy_sample(samples[i], ids.mutable_data_ptr<std::int64_t>() + row,
                             targets.mutable_data_ptr<std::int64_t>() + row);
     }
+    return loss_of(ids, targets);
+  }
+
+  at::Tensor loss_without_data(std::int64_t samples) override { return loss_of(room(samples), room(samples)); }
+
+ private:
+  /// Room for tokens [samples, sequence_length]. From pinned memory the copy to a GPU is queued, and the host goes on.
+  at::Tensor room(std::int64_t samples) const {
+    return at::empty({samples, config_.data.sequence_length},
+                     at::TensorOptions(at::kLong).pinned_memory(device_.is_cuda()));
+  }
+
+  at::Tensor loss_of(const at::Tensor& ids, const at::Tensor& targets) const {
     return model_->loss(ids.to(device_, /*non_blocking=*/true), targets.to(device_, /*non_blocking=*/true));
   }
 
- private:
   /// Recomputes inside of the layers' units, so that a layer is gathered once in backward.
   void checkpoint_activations() {
     using schema::ActivationCheckpointing;

@@ -7,6 +7,7 @@
 #include "rank/errors.h"
 
 #ifdef MUSTER_WITH_CUDA
+#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAAllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -33,6 +34,11 @@ std::optional<GpuMemory> gpu_memory(c10::Device device) {
   return GpuMemory{stats.allocated_bytes[0].peak, stats.reserved_bytes[0].current};
 }
 
+std::optional<std::int64_t> gpu_size(c10::Device device) {
+  if (!device.is_cuda()) return std::nullopt;
+  return static_cast<std::int64_t>(at::cuda::getDeviceProperties(device.index())->totalGlobalMem);
+}
+
 void set_up_gpus() {
   for (const char* variable : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"})
     if (std::getenv(variable) != nullptr) return;
@@ -56,6 +62,10 @@ void refuse_cpu_instead_of_gpus(c10::Device device) {
 #else
 
 std::optional<GpuMemory> gpu_memory(c10::Device /*device*/) {
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> gpu_size(c10::Device /*device*/) {
   return std::nullopt;
 }
 

@@ -2,6 +2,7 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <optional>
 
 #include "train/step_measures.h"
@@ -10,6 +11,9 @@ namespace worker {
 
 /// What LibTorch's allocator of that GPU says. Nothing on the CPU.
 std::optional<GpuMemory> gpu_memory(c10::Device device);
+
+/// Bytes of that GPU's memory, in use or not. Nothing on the CPU.
+std::optional<std::int64_t> gpu_size(c10::Device device);
 
 /// Sets LibTorch up for GPUs: segments that expand, so that memory does not fragment, unless the environment sets
 /// PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF. Call it before the first tensor on a GPU.

@@ -61,6 +61,9 @@ class Recipe {
   /// step, the sum of all losses divided by the sum of all weights is the mean that is trained on. Collective through
   /// the units.
   virtual at::Tensor loss(const std::vector<std::int64_t>& samples) = 0;
+  /// The loss of so many samples of the usual size and unknown content, by the same calls as loss(). Needs no data: for
+  /// a plan, whose steps compute nothing.
+  virtual at::Tensor loss_without_data(std::int64_t samples) = 0;
 };
 
 using MakeRecipe = std::function<std::unique_ptr<Recipe>(const RunConfig&)>;

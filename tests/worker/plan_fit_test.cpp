@@ -1,0 +1,140 @@
+// Goal: a plan that does not fit says by how much, and which settings fit.
+// Method: plans of one run under several limits; each remedy is planned anew with its settings.
+#include "plan/fit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fsdp/json.h"
+#include "plan/command.h"
+#include "plan_settings.h"
+#include "rank/errors.h"
+
+namespace worker::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr const char* kTrain = R"(,"batch_size":16,"micro_batch_size":8)";
+
+/// The run with a remedy's settings.
+RankPlan plan_with(const TemporaryFolder& folder, const Remedy& remedy, int ranks, const std::string& checkpoint) {
+  Settings with{.checkpoint = checkpoint};
+  int world_size = ranks;
+  bool has_batch = false;
+  for (const auto& [key, value] : remedy.set) {
+    const auto dot = key.find('.');
+    const auto table = key.substr(0, dot), leaf = key.substr(dot + 1);
+    const bool is_word =
+        value.find_first_not_of("0123456789") != std::string::npos && value != "true" && value != "false";
+    const auto member = ",\"" + leaf + "\":" + (is_word ? "\"" + value + "\"" : value);
+    if (key == "resources.nodes") world_size = ranks * std::stoi(value);
+    if (table == "train") with.train += member;
+    if (table == "fsdp") with.fsdp += member;
+    if (table == "checkpoint") with.checkpoint = member;
+    has_batch |= key == "train.batch_size";
+  }
+  if (!has_batch) with.train += kTrain;
+  return plan_rank(config_of(folder, with), place_of(world_size, ranks));
+}
+
+TEST(Fit, EveryRemedyIsOneThatFits) {
+  const TemporaryFolder folder;
+  const std::string checkpoint = R"(,"asynchronous":true)";
+  const Settings settings{.train = kTrain, .checkpoint = checkpoint};
+  const RunConfig config = config_of(folder, settings);
+  const Limit all{std::int64_t{1} << 40, false, "a test"};
+  const std::int64_t needed = bytes_against(plan_rank(config, place_of(2)), all);
+  std::size_t most = 0;
+  for (const double part : {0.99, 0.8, 0.5, 0.3, 0.2}) {
+    const Limit limit{static_cast<std::int64_t>(static_cast<double>(needed) * part), false, "a test"};
+    const auto found = remedies(config, place_of(2), limit);
+    EXPECT_THAT(found, Not(IsEmpty())) << part;
+    most = std::max(most, found.size());
+    for (const Remedy& remedy : found) {
+      SCOPED_TRACE(settings_text(remedy));
+      const RankPlan plan = plan_with(folder, remedy, 2, checkpoint);
+      EXPECT_EQ(bytes_against(plan, limit), remedy.bytes);
+      EXPECT_LE(remedy.bytes, limit.bytes);
+      EXPECT_FALSE(remedy.price.empty());
+    }
+  }
+  EXPECT_GE(most, 4u) << "several single changes make room for one percent";
+}
+
+TEST(Fit, TheCheapestChangeComesFirst) {
+  const TemporaryFolder folder;
+  const RunConfig config = config_of(folder, {.train = kTrain, .fsdp = R"(,"strategy":"no_shard")"});
+  const RankPlan plan = plan_rank(config, place_of(2));
+  const auto found = remedies(config, place_of(2), {plan.tensor_bytes() - 1, false, "a test"});
+  ASSERT_THAT(found, Not(IsEmpty()));
+  EXPECT_EQ(settings_text(found[0]), "fsdp.strategy = full_shard");
+  ASSERT_GE(found.size(), 2u);
+  EXPECT_EQ(settings_text(found[1]), "train.batch_size = 16, train.micro_batch_size = 4") << "no further than needed";
+}
+
+TEST(Fit, SaysWhenNothingWouldDo) {
+  const TemporaryFolder folder;
+  const RunConfig config = config_of(folder, {.train = kTrain});
+  const Limit limit{1 << 20, false, "a test"};
+  const auto found = remedies(config, place_of(2), limit);
+  EXPECT_THAT(found, IsEmpty());
+  EXPECT_THAT(misfit_text(plan_rank(config, place_of(2)), limit, found),
+              AllOf(HasSubstr("does not fit: it has 1.0 MiB (a test)"), HasSubstr("no change of strategy")));
+}
+
+TEST(Fit, AGpuDoesNotHoldTheCopyForCheckpoints) {
+  const TemporaryFolder folder;
+  const RunConfig config = config_of(folder, {.train = kTrain, .checkpoint = R"(,"asynchronous":true)"});
+  const RankPlan plan = plan_rank(config, place_of(2));
+  EXPECT_GT(plan.snapshot_bytes, 0);
+  const std::int64_t limit = plan.tensor_bytes();
+  EXPECT_TRUE(fits(plan, {limit, true, ""}));
+  EXPECT_FALSE(fits(plan, {limit, false, ""}));
+}
+
+TEST(Fit, TheCheckRefusesWhatDoesNotFitUnlessItIsOff) {
+  const TemporaryFolder folder;
+  RunConfig config = config_of(folder, {.train = kTrain});
+  const std::int64_t needed = plan_rank(config, place_of(2)).tensor_bytes();
+  check_memory(config, place_of(2), Limit{needed, false, "a test"});
+  check_memory(config, place_of(2), std::nullopt);
+  const Limit small{needed - 1, false, "a test"};
+  EXPECT_THAT(message_of<UsageError>([&] { check_memory(config, place_of(2), small); }),
+              AllOf(HasSubstr("by its plan a rank needs "), HasSubstr("what would fit: "),
+                    HasSubstr("fsdp.check_memory = false runs it all the same")));
+  config.fsdp.check_memory = false;
+  check_memory(config, place_of(2), small);
+}
+
+TEST(Fit, TheReportHasEveryNumberAndTheVerdict) {
+  const TemporaryFolder folder;
+  const RunConfig config = config_of(folder, {.train = kTrain});
+  const RankPlan plan = plan_rank(config, place_of(2));
+  const fsdp::Json alone = plan_report(config, place_of(2), std::nullopt);
+  EXPECT_EQ(alone.at("tensor_bytes").as_int(), plan.tensor_bytes());
+  EXPECT_EQ(alone.at("parameter_bytes").as_int() + alone.at("gradient_bytes").as_int() +
+                alone.at("state_bytes").as_int() + alone.at("pool_bytes").as_int() +
+                alone.at("activation_bytes").as_int(),
+            plan.tensor_bytes());
+  EXPECT_EQ(alone.at("estimates").at("16").as_int(), plan.parameter_count * 16 / 2);
+  EXPECT_TRUE(alone.at("fits").is_null());
+  const fsdp::Json small = plan_report(config, place_of(2), Limit{plan.tensor_bytes() - 1, false, "a test"});
+  EXPECT_FALSE(small.at("fits").as_bool());
+  EXPECT_THAT(small.at("misfit").as_string(), HasSubstr("(a test)"));
+  EXPECT_THAT(small.at("remedies").as_array(), Not(IsEmpty()));
+}
+
+TEST(BytesText, HasAUnitThatFits) {
+  EXPECT_EQ(bytes_text(12), "12 B");
+  EXPECT_EQ(bytes_text(1536), "1.5 KiB");
+  EXPECT_EQ(bytes_text(std::int64_t{350} << 20), "350 MiB");
+  EXPECT_EQ(bytes_text(std::int64_t{80} << 30), "80.0 GiB");
+}
+
+}  // namespace
+}  // namespace worker::testing

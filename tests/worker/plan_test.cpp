@@ -1,0 +1,144 @@
+// Goal: a plan says what a training will need, before it runs.
+// Method: plans beside real trainings of two ranks whose allocations are counted; large models that no test could hold.
+#include "plan/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "os/process_memory.h"
+#include "plan/reported_bytes.h"
+#include "plan_settings.h"
+#include "rank/errors.h"
+#include "temporary_folder.h"
+#include "trainer_ranks.h"
+
+namespace worker::testing {
+namespace {
+
+struct Measured {
+  std::int64_t tensor_bytes = 0, wire_bytes = 0;
+};
+
+/// What rank 0 of a real training allocates at the peak of step 3, and sends in it.
+Measured measured(const RunConfig& config, int world_size) {
+  static thread_local std::optional<CountBytes> counts;
+  std::vector<Listener> ranks(static_cast<std::size_t>(world_size));
+  Measured out;
+  // A recipe is made on its rank's thread, before all tensors. Steps end there, too.
+  const auto make = [&](const RunConfig& run) {
+    counts.emplace(std::make_shared<ReportedBytes>());
+    return make_recipe(run);
+  };
+  for (auto& rank : ranks) {
+    rank.on_step = [&, rank = &rank] {
+      if (rank->steps.size() == 2) counts->bytes().forget_peak();
+      if (rank->steps.size() < 3) return;
+      if (rank == &ranks[0]) out = {counts->bytes().peak(), rank->steps.back().bytes_communicated};
+      counts.reset();
+    };
+  }
+  train(config, ranks, 1, make);
+  return out;
+}
+
+TEST(Plan, IsWithinHalfAPercentOfTheTensorsOfARealTraining) {
+  const std::vector<std::pair<const char*, Settings>> cases = {
+      {"full_shard", {.train = R"(,"batch_size":8)"}},
+      {"recomputed blocks", {.train = R"(,"batch_size":8)", .fsdp = R"(,"activation_checkpointing":"block")"}},
+      {"recomputed feed-forward parts of every second block",
+       {.train = R"(,"batch_size":8)",
+        .fsdp = R"(,"activation_checkpointing":"mlp","activation_checkpointing_every":2)"}},
+      {"bf16", {.train = R"(,"batch_size":8,"precision":"bf16")"}},
+      {"accumulation, tied head",
+       {.model = R"(,"tie_word_embeddings":true)", .train = R"(,"batch_size":16,"micro_batch_size":2)"}},
+      {"zero1, accumulation", {.train = R"(,"batch_size":16,"micro_batch_size":2)", .fsdp = R"(,"strategy":"zero1")"}},
+      {"shard_grad_op, Lion",
+       {.model = R"(,"vocab_size":2048)",
+        .train = R"(,"batch_size":4,"optimizer":"lion")",
+        .fsdp = R"(,"strategy":"shard_grad_op")"}},
+      {"no_shard, no prefetch", {.train = R"(,"batch_size":4)", .fsdp = R"(,"strategy":"no_shard","prefetch":false)"}},
+      {"fp16, large vocabulary",
+       {.model = R"(,"vocab_size":8192)", .train = R"(,"batch_size":4,"precision":"fp16","clip_norm":1)"}},
+  };
+  for (const auto& [name, settings] : cases) {
+    SCOPED_TRACE(name);
+    const TemporaryFolder folder;
+    const RunConfig config = config_of(folder, settings);
+    const RankPlan plan = plan_rank(config, place_of(2));
+    const Measured real = measured(config, 2);
+    const auto planned = static_cast<double>(plan.tensor_bytes()), needed = static_cast<double>(real.tensor_bytes);
+    EXPECT_NEAR(planned, needed, 0.005 * needed);
+    EXPECT_EQ(plan.wire_bytes, real.wire_bytes);
+  }
+}
+
+TEST(Plan, OfOneRankIsAsClose) {
+  const TemporaryFolder folder;
+  for (const char* precision : {"fp32", "bf16"}) {
+    const RunConfig config =
+        config_of(folder, {.train = R"(,"batch_size":4,"precision":")" + std::string(precision) + "\""});
+    const RankPlan plan = plan_rank(config, place_of(1));
+    const auto needed = static_cast<double>(measured(config, 1).tensor_bytes);
+    EXPECT_NEAR(static_cast<double>(plan.tensor_bytes()), needed, 0.005 * needed) << precision;
+    EXPECT_EQ(plan.wire_bytes, 0);
+    EXPECT_EQ(plan.gradient_bytes, plan.parameter_bytes);
+    std::filesystem::remove_all(folder / "checkpoints");
+  }
+}
+
+/// The shape of Llama-2-7B.
+RunConfig large(const TemporaryFolder& folder) {
+  return parse_run_config(
+      R"({"format":1,"name":"large","model":{"max_position_embeddings":4096,"hidden_size":4096,
+      "intermediate_size":11008,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":32,
+      "vocab_size":32000,"tie_word_embeddings":false},
+      "data":{"source":"fixture","sequence_length":4096,"cache_folder":")" +
+      (folder / "cache").native() + R"("},"train":{"steps":5,"batch_size":256,"micro_batch_size":1,"precision":"bf16"},
+      "checkpoint":{"asynchronous":true,"folder":")" +
+      (folder / "checkpoints").native() + "\"}}");
+}
+
+TEST(Plan, OfALargeModelNeedsNoMemory) {
+  const TemporaryFolder folder;
+  const std::int64_t before = os::process_memory().resident_bytes;
+  const RankPlan plan = plan_rank(large(folder), place_of(64, 8));
+  EXPECT_LT(os::process_memory().resident_bytes - before, 200 << 20);
+  constexpr double kParameters = 6'738'415'616;
+  EXPECT_EQ(plan.parameter_count, static_cast<std::int64_t>(kParameters));
+  const auto shard = static_cast<double>(plan.parameter_bytes);
+  EXPECT_NEAR(shard, 4 * kParameters / 64, 0.001 * shard);
+  EXPECT_EQ(plan.gradient_bytes, plan.parameter_bytes);
+  EXPECT_EQ(plan.state_bytes, 2 * plan.parameter_bytes);
+  EXPECT_EQ(plan.snapshot_bytes, 3 * plan.parameter_bytes);
+  EXPECT_EQ(plan.estimate(16), static_cast<std::int64_t>(kParameters) * 16 / 64);
+  EXPECT_EQ(plan.split.accumulation, 4);
+  // bf16 gathered twice a micro-batch, and fp32 gradients reduced once a step.
+  const double wire = kParameters * (2 * 2 * 4 + 4) * 63 / 64;
+  EXPECT_NEAR(static_cast<double>(plan.wire_bytes), wire, 0.03 * wire);
+}
+
+TEST(Plan, CountsMicroBatchesBeyondThoseItMakes) {
+  const TemporaryFolder folder;
+  const auto wire = [&](int accumulation) {
+    const auto batch = std::to_string(2 * accumulation);
+    const RankPlan plan =
+        plan_rank(config_of(folder, {.train = R"(,"micro_batch_size":1,"batch_size":)" + batch}), place_of(2));
+    return std::pair(plan.wire_bytes, plan.collectives);
+  };
+  const auto two = wire(2), three = wire(3), nine = wire(9);
+  EXPECT_EQ(nine.first - three.first, 6 * (three.first - two.first));
+  EXPECT_EQ(nine.second - three.second, 6 * (three.second - two.second));
+}
+
+TEST(Plan, RefusesABatchThatTheRanksCannotShare) {
+  const TemporaryFolder folder;
+  const RunConfig config = config_of(folder, {.train = R"(,"batch_size":7)"});
+  EXPECT_THAT(message_of<UsageError>([&] { plan_rank(config, place_of(2)); }), ::testing::HasSubstr("batch_size"));
+}
+
+}  // namespace
+}  // namespace worker::testing

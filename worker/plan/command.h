@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "fsdp/json.h"
+#include "plan/fit.h"
+
+namespace worker {
+
+/// What `muster-worker --plan` prints: the plan of a rank, the estimates, and with a limit whether the run fits, why
+/// not and what would. Bytes are whole numbers. Throws as plan_rank().
+fsdp::Json plan_report(const RunConfig& config, const RankEnvironment& environment, const std::optional<Limit>& limit);
+
+/// What this rank may use here: the memory of its GPU, or its part of the memory of this machine or cgroup. Nothing
+/// where that is not known.
+std::optional<Limit> limit_here(const RankEnvironment& environment);
+
+/// Throws UsageError with misfit_text() where the run does not fit into `limit`, unless fsdp.check_memory is off. A run
+/// that cannot be planned passes. Takes milliseconds a layer. Not collective; all ranks of equal nodes agree.
+void check_memory(const RunConfig& config, const RankEnvironment& environment, const std::optional<Limit>& limit);
+
+}  // namespace worker

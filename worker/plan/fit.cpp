@@ -1,0 +1,192 @@
+#include "plan/fit.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+
+#include "rank/errors.h"
+
+namespace worker {
+namespace {
+
+using schema::ActivationCheckpointing;
+using schema::Strategy;
+
+constexpr int kMostDoublings = 6;
+constexpr int kMostRanks = 4096;
+
+/// A run that may differ from the one that was asked for.
+struct Variant {
+  RunConfig config;
+  RankEnvironment environment;
+  Remedy remedy;
+
+  void set(const std::string& key, const std::string& value) { remedy.set.emplace_back(key, value); }
+};
+
+/// A change of settings. Returns false where it changes nothing.
+struct Change {
+  const char* price;
+  std::function<bool(Variant&)> apply;
+};
+
+bool shard_all(Variant& run) {
+  auto& fsdp = run.config.fsdp;
+  if (fsdp.strategy == Strategy::kFullShard && fsdp.reshard_after_forward) return false;
+  if (fsdp.strategy != Strategy::kFullShard) run.set("fsdp.strategy", "full_shard");
+  if (!fsdp.reshard_after_forward) run.set("fsdp.reshard_after_forward", "true");
+  fsdp.strategy = Strategy::kFullShard;
+  fsdp.reshard_after_forward = true;
+  fsdp.shard_ranks = 0;
+  return true;
+}
+
+bool save_in_place(Variant& run) {
+  if (!run.config.checkpoint.asynchronous) return false;
+  run.config.checkpoint.asynchronous = false;
+  run.set("checkpoint.asynchronous", "false");
+  return true;
+}
+
+bool set_micro_batch(Variant& run, std::int64_t size) {
+  const BatchSplit split = split_batch(run.config.train, run.environment.world_size);
+  if (size < 1 || size >= split.micro_batch_size || split.micro_batch_size % size != 0) return false;
+  run.config.train.batch_size = split.batch_size;
+  run.config.train.micro_batch_size = size;
+  run.set("train.batch_size", std::to_string(split.batch_size));
+  run.set("train.micro_batch_size", std::to_string(size));
+  return true;
+}
+
+bool recompute_blocks(Variant& run) {
+  auto& fsdp = run.config.fsdp;
+  if (fsdp.activation_checkpointing == ActivationCheckpointing::kBlock && fsdp.activation_checkpointing_every == 1)
+    return false;
+  fsdp.activation_checkpointing = ActivationCheckpointing::kBlock;
+  run.set("fsdp.activation_checkpointing", "block");
+  if (fsdp.activation_checkpointing_every != 1) run.set("fsdp.activation_checkpointing_every", "1");
+  fsdp.activation_checkpointing_every = 1;
+  return true;
+}
+
+bool compute_in_bf16(Variant& run) {
+  if (run.config.train.precision != schema::Precision::kFp32) return false;
+  run.config.train.precision = schema::Precision::kBf16;
+  run.set("train.precision", "bf16");
+  return true;
+}
+
+bool multiply_nodes(Variant& run, int factor) {
+  if (run.environment.world_size > kMostRanks / factor) return false;
+  run.environment.world_size *= factor;
+  run.set("resources.nodes", std::to_string(run.environment.world_size / run.environment.local_world_size));
+  return true;
+}
+
+/// The changes in the order of their price. Those with a number come once for each number, the nearest first.
+std::vector<std::vector<Change>> changes(const BatchSplit& split) {
+  std::vector<std::vector<Change>> all = {{{"more traffic", shard_all}},
+                                          {{"the training waits while a checkpoint is written", save_in_place}},
+                                          {},
+                                          {{"blocks are computed twice", recompute_blocks}},
+                                          {{"rounds to bf16", compute_in_bf16}},
+                                          {}};
+  for (std::int64_t size = split.micro_batch_size / 2; size >= 1; size /= 2)
+    all[2].push_back({"more micro-batches a step", [size](Variant& run) { return set_micro_batch(run, size); }});
+  for (int doubling = 1; doubling <= kMostDoublings; ++doubling)
+    all[5].push_back({"more nodes", [doubling](Variant& run) { return multiply_nodes(run, 1 << doubling); }});
+  return all;
+}
+
+/// Plans the variant. Returns whether it fits; a run that cannot be does not.
+bool would_fit(Variant& run, const Limit& limit) {
+  try {
+    run.remedy.bytes = bytes_against(plan_rank(run.config, run.environment), limit);
+    return run.remedy.bytes <= limit.bytes;
+  } catch (const UsageError&) {
+    return false;
+  }
+}
+
+void add_price(Remedy& remedy, const char* price) {
+  remedy.price += (remedy.price.empty() ? "" : ", ") + std::string(price);
+}
+
+std::vector<Remedy> single_changes(const Variant& asked, const std::vector<std::vector<Change>>& all,
+                                   const Limit& limit) {
+  std::vector<Remedy> found;
+  for (const auto& kind : all) {
+    for (const Change& change : kind) {
+      Variant run = asked;
+      if (!change.apply(run) || !would_fit(run, limit)) continue;
+      add_price(run.remedy, change.price);
+      found.push_back(run.remedy);
+      break;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::int64_t bytes_against(const RankPlan& plan, const Limit& limit) {
+  return plan.tensor_bytes() + (limit.of_gpu ? 0 : plan.snapshot_bytes);
+}
+
+std::vector<Remedy> remedies(const RunConfig& config, const RankEnvironment& environment, const Limit& limit) {
+  const Variant asked{config, environment, {}};
+  const auto all = changes(split_batch(config.train, environment.world_size));
+  if (auto found = single_changes(asked, all, limit); !found.empty()) return found;
+  // One change after the other, each as far as it goes, until it fits.
+  Variant run = asked;
+  for (std::size_t kind = 0; kind < all.size(); ++kind) {
+    const bool of_nodes = kind + 1 == all.size();
+    for (auto change = all[kind].begin(); change != all[kind].end(); ++change) {
+      if (!of_nodes && change + 1 != all[kind].end()) continue;
+      Variant next = run;
+      if (!change->apply(next)) continue;
+      add_price(next.remedy, change->price);
+      if (would_fit(next, limit)) return {next.remedy};
+      if (!of_nodes) run = std::move(next);
+    }
+  }
+  return {};
+}
+
+std::string settings_text(const Remedy& remedy) {
+  std::string text;
+  for (const auto& [key, value] : remedy.set) text += (text.empty() ? "" : ", ") + key + " = " + value;
+  return text;
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  static constexpr std::pair<double, const char*> kUnits[] = {
+      {1099511627776.0, "TiB"}, {1073741824.0, "GiB"}, {1048576.0, "MiB"}, {1024.0, "KiB"}};
+  for (const auto& [size, name] : kUnits) {
+    if (static_cast<double>(bytes) < size) continue;
+    char text[32];
+    const double number = static_cast<double>(bytes) / size;
+    std::snprintf(text, sizeof text, number < 99.95 ? "%.1f %s" : "%.0f %s", number, name);
+    return text;
+  }
+  return std::to_string(bytes) + " B";
+}
+
+std::string misfit_text(const RankPlan& plan, const Limit& limit, const std::vector<Remedy>& remedies) {
+  if (fits(plan, limit)) return "";
+  std::string text = "by its plan a rank needs " + bytes_text(bytes_against(plan, limit)) + " (parameters " +
+                     bytes_text(plan.parameter_bytes) + ", gradients " + bytes_text(plan.gradient_bytes) + ", states " +
+                     bytes_text(plan.state_bytes) + ", pool " + bytes_text(plan.pool_bytes) + ", activations " +
+                     bytes_text(plan.activation_bytes);
+  if (!limit.of_gpu && plan.snapshot_bytes > 0) text += ", copy for checkpoints " + bytes_text(plan.snapshot_bytes);
+  text += ") and does not fit: it has " + bytes_text(limit.bytes) + " (" + limit.what + ")";
+  if (remedies.empty()) return text + "; no change of strategy, micro-batch, recomputing, precision or nodes would fit";
+  text += "; what would fit: ";
+  for (std::size_t i = 0; i < remedies.size(); ++i) {
+    text += (i == 0 ? "" : "; or ") + settings_text(remedies[i]) + " (" + bytes_text(remedies[i].bytes) + ": " +
+            remedies[i].price + ")";
+  }
+  return text;
+}
+
+}  // namespace worker

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace worker {
+
+/// The memory that one rank may use.
+struct Limit {
+  std::int64_t bytes = 0;
+  bool of_gpu = false;  ///< a GPU holds the tensors, and the host the copy for a checkpoint; else the host holds both
+  std::string what;     ///< where the number comes from: "GPU 0 has 80 GiB"
+};
+
+/// What of the plan counts against the limit.
+std::int64_t bytes_against(const RankPlan& plan, const Limit& limit);
+inline bool fits(const RankPlan& plan, const Limit& limit) {
+  return bytes_against(plan, limit) <= limit.bytes;
+}
+
+/// Other settings, with which a training fits.
+struct Remedy {
+  std::vector<std::pair<std::string, std::string>> set;  ///< keys of a job file, with their values
+  std::string price;                                     ///< what they cost
+  std::int64_t bytes = 0;                                ///< against the limit
+};
+
+/// Settings with which a run that does not fit would fit, by plans of each; empty: none was found. First single
+/// changes, the cheapest first: another strategy, no copy for checkpoints, smaller micro-batches, recomputed blocks,
+/// bf16, more nodes. Where none is enough, the first combination that is. Makes at most about thirty plans.
+std::vector<Remedy> remedies(const RunConfig& config, const RankEnvironment& environment, const Limit& limit);
+
+/// "train.micro_batch_size = 2, train.precision = bf16".
+std::string settings_text(const Remedy& remedy);
+
+/// A sentence: what the plan needs, what there is, and what would fit. Empty where the plan fits.
+std::string misfit_text(const RankPlan& plan, const Limit& limit, const std::vector<Remedy>& remedies);
+
+/// "1.5 GiB", "350 MiB", "12 B".
+std::string bytes_text(std::int64_t bytes);
+
+}  // namespace worker
