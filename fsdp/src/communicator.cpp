@@ -14,11 +14,6 @@ namespace {
 
 constexpr std::int64_t kMaxBroadcastBytes = std::int64_t{1} << 30;
 
-class Done : public Pending {
- public:
-  void wait() override {}
-};
-
 std::int64_t bytes_of(const at::Tensor& tensor) {
   return static_cast<std::int64_t>(tensor.nbytes());
 }
@@ -62,6 +57,11 @@ std::unique_ptr<Pending> Communicator::all_gather_into(const at::Tensor& buffer,
               buffer.sizes());
   count(bytes_of(buffer) / world_size_ * (world_size_ - 1));
   return transport_->all_gather_into(buffer, whose);
+}
+
+void Communicator::gather(const at::Tensor& buffer, const at::Tensor& mine, std::string_view whose) {
+  buffer.narrow(0, rank_ * mine.numel(), mine.numel()).copy_(mine);
+  all_gather_into(buffer, whose)->wait();
 }
 
 std::unique_ptr<Pending> Communicator::reduce_scatter(const at::Tensor& input, const at::Tensor& output,

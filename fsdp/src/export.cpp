@@ -187,12 +187,10 @@ ExportedModel export_model(ShardedModel& model, const ExportOptions& options) {
   BufferPool pool(shards.device(), shards.peer_memory());
   for (const auto& unit : model.units()) {
     for (const auto& segment : unit->segments()) {
-      const UnitLayout& layout = segment->layout();
       const at::Tensor buffer =
-          pool.tensor(layout.padded_numel(),
+          pool.tensor(segment->layout().padded_numel(),
                       segment->shard().options().device(shards.device()).dtype(exported_dtype(*segment, options)));
-      buffer.narrow(0, shards.rank() * layout.chunk(), layout.chunk()).copy_(segment->shard());
-      shards.all_gather_into(buffer, unit->name())->wait();
+      shards.gather(buffer, segment->shard(), unit->name());
       on_rank_zero([&] { write_segment(*segment, buffer, *files); });
     }
   }

@@ -175,8 +175,7 @@ std::map<std::string, at::Tensor> ShardedModel::gather_full(bool rank_zero_only,
       if (!shard.defined()) continue;
       const UnitLayout& layout = segment->layout();
       const at::Tensor buffer = at::empty({layout.padded_numel()}, shard.options().device(mesh_.device()));
-      buffer.narrow(0, mesh_.shard().rank() * layout.chunk(), layout.chunk()).copy_(shard);
-      mesh_.shard().all_gather_into(buffer, unit->name())->wait();
+      mesh_.shard().gather(buffer, shard, unit->name());
       if (rank_zero_only && mesh_.rank() != 0) continue;
       for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
         const ParameterInfo& info = layout.parameters()[i];

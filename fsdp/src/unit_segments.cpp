@@ -80,8 +80,7 @@ std::vector<Unit::Whole> Unit::gather_values() {
     const UnitLayout& layout = segment->layout();
     const auto gather = [&](const at::Tensor& flat) {
       at::Tensor buffer = at::empty({layout.padded_numel()}, flat.options().device(ranks.device()));
-      buffer.narrow(0, ranks.rank() * layout.chunk(), layout.chunk()).copy_(flat);
-      ranks.all_gather_into(buffer, name_)->wait();
+      ranks.gather(buffer, flat, name_);
       return buffer;
     };
     const at::Tensor shards = gather(segment->shard());

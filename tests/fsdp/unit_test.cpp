@@ -47,18 +47,20 @@ TEST(Unit, ReducesTheGradientsThatNoInputLeadsTo) {
   });
 }
 
+/// The sum of x w^2, by two runs of the unit.
+at::Tensor run_twice(fsdp::Unit& unit, const TwoInputs& module, const at::Tensor& x) {
+  const auto times_weight = [&](at::Tensor in) { return in * module.weight; };
+  return unit.run(unit.run(x, times_weight), times_weight).sum();
+}
+
 TEST(EveryWorldSize, RunAUnitTwiceThoughItsFirstInputNeedsNoGradient) {
   for (const int world_size : kWorldSizes) {
     run_ranks(world_size, [](fsdp::DeviceMesh& mesh) {
       const auto module = std::make_shared<TwoInputs>();
       fsdp::ShardedModel sharded(module, mesh);
       const auto unit = sharded.fully_shard(module);
-      const auto twice = [&](const at::Tensor& x) {
-        const auto times_weight = [&](at::Tensor in) { return in * module->weight; };
-        return unit->run(unit->run(x, times_weight), times_weight).sum();
-      };
       const at::Tensor x = at::full({4}, 1.0 + mesh.rank());
-      twice(x).backward();
+      run_twice(*unit, *module, x).backward();
       // The derivative of x w^2 by w is 2 x w. Its mean over ranks is 4 x.
       const at::Tensor once = at::full({4}, 2.0 * (1 + mesh.world_size()));
       EXPECT_TRUE(at::equal(sharded.gather_full_gradients().at("weight"), once));
@@ -75,11 +77,8 @@ TEST(EveryWorldSize, RunTwoGraphsForwardBeforeEitherGoesBackward) {
       const auto module = std::make_shared<TwoInputs>();
       fsdp::ShardedModel sharded(module, mesh);
       const auto unit = sharded.fully_shard(module);
-      const auto twice = [&](const at::Tensor& x) {
-        const auto times_weight = [&](at::Tensor in) { return in * module->weight; };
-        return unit->run(unit->run(x, times_weight), times_weight).sum();
-      };
-      const at::Tensor first = twice(at::ones({4}).requires_grad_()), second = twice(at::ones({4}).requires_grad_());
+      const at::Tensor first = run_twice(*unit, *module, at::ones({4}).requires_grad_());
+      const at::Tensor second = run_twice(*unit, *module, at::ones({4}).requires_grad_());
       first.backward();
       second.backward();
       EXPECT_TRUE(at::equal(sharded.gather_full_gradients().at("weight"), at::full({4}, 8.0)));

@@ -20,6 +20,12 @@ class Pending {
   virtual void wait() = 0;
 };
 
+/// A collective that had nothing to move.
+class Done : public Pending {
+ public:
+  void wait() override {}
+};
+
 /// Waits for a collective, if one is under way, and drops it and its error: for a failure that is under way and tells
 /// more, and that may have broken the collective.
 void discard(std::unique_ptr<Pending>& pending);
@@ -52,6 +58,9 @@ class Communicator {
   /// this point never exchange bytes: their calls throw when the timeout has passed, and the text names `whose`. The
   /// characters of `whose` must outlive the Pending.
   std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view whose = {});
+
+  /// Copies `mine`, [chunk] of any dtype and device, into this rank's part of `buffer`, all-gathers `buffer` and waits.
+  void gather(const at::Tensor& buffer, const at::Tensor& mine, std::string_view whose = {});
 
   /// Starts a reduce-scatter. `input` is contiguous [world_size * chunk] and stays unchanged. `output` is contiguous
   /// [chunk] of the same dtype and receives the sum over ranks of part `rank`. On the CPU the order of the sum is a

@@ -62,55 +62,36 @@ unsigned blocks_of(std::int64_t packs) {
 
 void rotate(Number type, const void* x, const void* cos, const void* sin, void* out, std::int64_t rows,
             std::int64_t heads, std::int64_t positions, std::int64_t half, bool inverse, void* stream) {
-  by_type(type, [&](auto* element) {
+  by_pack(type, half, {x, cos, sin, out}, [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
-    constexpr int kPack = kBytes / sizeof(T);
-    const float sign = inverse ? -1.0f : 1.0f;
-    const auto start = [&](auto kernel, int n) {
-      const std::int64_t packs = rows * half / n;
-      if (packs == 0) return;
-      kernel<<<blocks_of(packs), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-          static_cast<const T*>(x), static_cast<const T*>(cos), static_cast<const T*>(sin), static_cast<T*>(out), packs,
-          heads, positions, half, sign);
-    };
-    if (half % kPack == 0 && is_aligned({x, cos, sin, out}))
-      start(rotate_kernel<T, kPack>, kPack);
-    else
-      start(rotate_kernel<T, 1>, 1);
+    constexpr int kPack = decltype(pack)::value;
+    const std::int64_t packs = rows * half / kPack;
+    if (packs == 0) return;
+    rotate_kernel<T, kPack><<<blocks_of(packs), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+        static_cast<const T*>(x), static_cast<const T*>(cos), static_cast<const T*>(sin), static_cast<T*>(out), packs,
+        heads, positions, half, inverse ? -1.0f : 1.0f);
   });
 }
 
 void swiglu(Number type, const void* gate, const void* up, void* out, std::int64_t count, void* stream) {
-  by_type(type, [&](auto* element) {
+  by_pack(type, count, {gate, up, out}, [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
-    constexpr int kPack = kBytes / sizeof(T);
-    const auto start = [&](auto kernel, int n) {
-      if (count == 0) return;
-      kernel<<<blocks_of(count / n), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-          static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(out), count / n);
-    };
-    if (count % kPack == 0 && is_aligned({gate, up, out}))
-      start(swiglu_kernel<T, kPack>, kPack);
-    else
-      start(swiglu_kernel<T, 1>, 1);
+    constexpr int kPack = decltype(pack)::value;
+    if (count == 0) return;
+    swiglu_kernel<T, kPack><<<blocks_of(count / kPack), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+        static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(out), count / kPack);
   });
 }
 
 void swiglu_backward(Number type, const void* of_out, const void* gate, const void* up, void* of_gate, void* of_up,
                      std::int64_t count, void* stream) {
-  by_type(type, [&](auto* element) {
+  by_pack(type, count, {of_out, gate, up, of_gate, of_up}, [&](auto* element, auto pack) {
     using T = std::remove_pointer_t<decltype(element)>;
-    constexpr int kPack = kBytes / sizeof(T);
-    const auto start = [&](auto kernel, int n) {
-      if (count == 0) return;
-      kernel<<<blocks_of(count / n), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-          static_cast<const T*>(of_out), static_cast<const T*>(gate), static_cast<const T*>(up),
-          static_cast<T*>(of_gate), static_cast<T*>(of_up), count / n);
-    };
-    if (count % kPack == 0 && is_aligned({of_out, gate, up, of_gate, of_up}))
-      start(swiglu_backward_kernel<T, kPack>, kPack);
-    else
-      start(swiglu_backward_kernel<T, 1>, 1);
+    constexpr int kPack = decltype(pack)::value;
+    if (count == 0) return;
+    swiglu_backward_kernel<T, kPack><<<blocks_of(count / kPack), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+        static_cast<const T*>(of_out), static_cast<const T*>(gate), static_cast<const T*>(up),
+        static_cast<T*>(of_gate), static_cast<T*>(of_up), count / kPack);
   });
 }
 

@@ -70,4 +70,17 @@ void by_type(Number type, const Launch& launch) {
   }
 }
 
+/// Calls `launch` with a null pointer of the element's type, and how many elements an access takes as a constant:
+/// kBytes if rows of `size` elements and the addresses allow it, else one.
+template <class Launch>
+void by_pack(Number type, std::int64_t size, std::initializer_list<const void*> pointers, const Launch& launch) {
+  by_type(type, [&](auto* element) {
+    constexpr int kPack = kBytes / sizeof(*element);
+    if (size % kPack == 0 && is_aligned(pointers))
+      launch(element, std::integral_constant<int, kPack>());
+    else
+      launch(element, std::integral_constant<int, 1>());
+  });
+}
+
 }  // namespace worker::kernels
