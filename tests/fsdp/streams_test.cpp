@@ -1,0 +1,279 @@
+// Goal: no work of one stream overtakes what it depends on, and no memory is given away while work uses it, whatever
+// the strategy and however late a device is.
+// Method: the real engine trains on a pretend GPU whose streams run in an order that is drawn (late_device.h). A
+// missing wait, or memory that is freed too early, gives other bits than the CPU for some seeds. Collectives run on a
+// stream of their own, as NCCL's do. MUSTER_STREAM_SEEDS asks for more seeds than the usual ones.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint_fixture.h"
+#include "fsdp/grad_scaler.h"
+#include "fsdp/gradient_norm.h"
+#include "fsdp/meta_device.h"
+#include "fsdp/recompute.h"
+#include "late_device.h"
+#include "mirror_transport.h"
+#include "small_model.h"
+
+namespace {
+
+constexpr int kSteps = 4;
+constexpr std::uint64_t kSeeds = 12;
+
+std::uint64_t seeds() {
+  const char* given = std::getenv("MUSTER_STREAM_SEEDS");
+  return given == nullptr ? kSeeds : std::strtoull(given, nullptr, 10);
+}
+
+/// How the model is sharded, and what happens to it.
+struct Case {
+  std::string name;
+  int rank = 0, ranks = 1;
+  std::vector<fsdp::MeshAxis> axes = {};
+  fsdp::ShardOptions options = {};
+  bool staged = false;       // collectives go through the host
+  bool recomputes = false;   // the blocks
+  bool freezes = false;      // a matrix in the second step, for one step
+  bool skips = false;        // the second block in each other step
+  bool repeats = false;      // the blocks: they run twice, one after the other
+  bool accumulates = false;  // three backward passes a step, of which the last synchronises
+  bool sums = false;         // with it: each backward pass synchronises
+  bool scales = false;       // the loss, by a GradScaler
+  bool abandons = false;     // the second step, and begins it again
+};
+
+struct Sharded {
+  Sharded(fsdp::DeviceMesh& mesh, const Case& how) {
+    {
+      const fsdp::MetaDeviceGuard without_memory;
+      model = std::make_shared<SmallModel>();
+    }
+    sharded = std::make_unique<fsdp::ShardedModel>(model, mesh);
+    // Units of different layouts meet in one slot then.
+    if (how.skips) model->blocks[1]->up.set_requires_grad(false);
+    fsdp::ShardOptions options = how.options;
+    for (const auto& block : model->blocks) {
+      const auto unit = sharded->fully_shard(block, options);
+      block->wrap = how.recomputes ? recomputing(unit, *block) : wrapper(unit);
+    }
+    options.reshard_after_forward = false;
+    model->wrap = wrapper(sharded->fully_shard(model, options));
+    std::map<std::string, at::Tensor> values;
+    for (const auto& item : make_model()->named_parameters()) values[item.key()] = item.value();
+    sharded->load_full_state(values);
+    optimizer = std::make_unique<fsdp::AdamW>(*sharded, fsdp::AdamWOptions());
+    if (how.scales) scaler.emplace(mesh.device(), fsdp::GradScalerOptions{.init_scale = 1024});
+  }
+
+  static Wrap recomputing(std::shared_ptr<fsdp::Unit> unit, const Block& block) {
+    return [unit, &block](at::Tensor input, const auto& forward) {
+      return unit->run(std::move(input), [&](at::Tensor in) {
+        const auto part = [forward](std::vector<at::Tensor> list) { return std::vector<at::Tensor>{forward(list[0])}; };
+        return fsdp::recompute({std::move(in)}, part, block)[0];
+      });
+    };
+  }
+
+  /// Forward and backward. The loss stays on the device.
+  at::Tensor accumulate(const at::Tensor& tokens) {
+    const at::Tensor loss = model->forward(tokens);
+    (scaler ? scaler->scale(loss) : loss).backward();
+    return loss.detach();
+  }
+
+  void update() {
+    const auto norm = scaler ? scaler->gradient_norm(*sharded, 0.5) : fsdp::gradient_norm(*sharded, 0.5);
+    if (scaler) scaler->update(norm.found_inf);
+    optimizer->step(1e-2, norm.grad_scale, norm.found_inf);
+    sharded->zero_grad();
+  }
+
+  std::shared_ptr<SmallModel> model;
+  std::unique_ptr<fsdp::ShardedModel> sharded;
+  std::unique_ptr<fsdp::Optimizer> optimizer;
+  std::optional<fsdp::GradScaler> scaler;
+};
+
+/// The tokens of each step, on the device before the first one. So no step waits for a copy.
+std::vector<at::Tensor> all_tokens(at::Device device) {
+  std::vector<at::Tensor> all;
+  for (int step = 0; step < 3 * kSteps; ++step) all.push_back(tokens_of(step).narrow(0, 0, 2).to(device));
+  return all;
+}
+
+fsdp::DeviceMesh mesh_of(at::Device device, const Case& how) {
+  fsdp::MeshOptions options;
+  options.device = device;
+  options.axes = how.axes;
+  const auto make = [device, staged = how.staged](const fsdp::MeshGroup& group) -> std::unique_ptr<fsdp::Transport> {
+    const at::Device of_group = group.axis == "control" ? at::Device(at::kCPU) : device;
+    if (!staged || of_group.is_cpu()) return std::make_unique<MirrorTransport>(of_group, group.rank, group.size);
+    return fsdp::make_staged_transport(std::make_unique<MirrorTransport>(at::kCPU, group.rank, group.size), group.rank,
+                                       group.size);
+  };
+  return fsdp::DeviceMesh(how.rank, how.ranks, make, options);
+}
+
+using Result = std::map<std::string, at::Tensor>;
+
+Result trained(at::Device device, const Case& how) {
+  at::set_num_threads(1);
+  fsdp::DeviceMesh mesh = mesh_of(device, how);
+  Sharded rank(mesh, how);
+  const auto tokens = all_tokens(mesh.device());
+  const auto blocks = rank.model->blocks;
+  rank.model->passes = how.repeats ? 2 : 1;
+  std::vector<at::Tensor> losses;
+  for (int step = 0; step < kSteps; ++step) {
+    if (how.freezes && (step == 1 || step == 2)) rank.model->blocks[1]->up.set_requires_grad(step == 2);
+    if (how.abandons && step == 1) {
+      rank.accumulate(tokens[9]);
+      rank.sharded->abandon_step();
+    }
+    if (how.skips) {
+      rank.model->blocks = blocks;
+      if (step % 2 == 1) rank.model->blocks.erase(rank.model->blocks.begin() + 1);
+    }
+    if (how.accumulates) {
+      rank.sharded->set_requires_gradient_sync(how.sums);
+      for (const int more : {1, 2}) losses.push_back(rank.accumulate(tokens[more * kSteps + step]));
+      rank.sharded->set_requires_gradient_sync(true);
+    }
+    losses.push_back(rank.accumulate(tokens[step]));
+    rank.update();
+  }
+  Result out = rank.sharded->gather_full_state();
+  for (std::size_t i = 0; i < losses.size(); ++i) out["loss " + std::to_string(i)] = losses[i].to(at::kCPU, at::kFloat);
+  return out;
+}
+
+/// The first tensor whose bits differ; empty: none.
+std::string difference(const Result& got, const Result& want) {
+  for (const auto& [name, value] : want)
+    if (!at::equal(got.at(name), value)) return name;
+  return {};
+}
+
+std::vector<Case> cases() {
+  fsdp::ShardOptions plain, bf16, fp16, zero1, late, deep, offload, pageable;
+  bf16.precision.param_dtype = at::kBFloat16;
+  fp16.precision.param_dtype = at::kHalf;
+  zero1.reshard_after_forward = zero1.reshard_after_backward = false;
+  late.prefetch_depth = 0;
+  deep.prefetch_depth = 3;
+  offload.offload = {.to_cpu = true};
+  pageable = bf16;
+  pageable.offload = {.to_cpu = true, .pin_memory = false};
+  fsdp::ShardOptions reduced = bf16;
+  reduced.precision.reduce_dtype = at::kBFloat16;
+  const std::vector<fsdp::MeshAxis> replicas = {{"replicate", 2}, {"shard", 2}};
+  return {
+      {.name = "alone", .options = plain},
+      {.name = "alone in bf16", .options = bf16},
+      {.name = "alone with offload", .options = offload},
+      {.name = "full_shard", .rank = 1, .ranks = 2, .options = plain},
+      {.name = "full_shard in bf16", .rank = 1, .ranks = 3, .options = bf16},
+      {.name = "bf16 reductions", .rank = 0, .ranks = 2, .options = reduced, .accumulates = true},
+      {.name = "scaled fp16", .rank = 0, .ranks = 2, .options = fp16, .scales = true},
+      {.name = "zero1", .rank = 0, .ranks = 2, .options = zero1},
+      {.name = "no prefetch", .rank = 1, .ranks = 2, .options = late},
+      {.name = "deep prefetch", .rank = 0, .ranks = 2, .options = deep},
+      {.name = "hybrid_shard", .rank = 3, .ranks = 4, .axes = replicas, .options = plain},
+      {.name = "offload", .rank = 1, .ranks = 2, .options = offload, .accumulates = true},
+      {.name = "offload of bf16", .rank = 0, .ranks = 2, .options = pageable},
+      {.name = "recompute", .rank = 1, .ranks = 2, .options = bf16, .recomputes = true},
+      {.name = "freeze", .rank = 0, .ranks = 2, .options = bf16, .freezes = true},
+      {.name = "accumulate", .rank = 0, .ranks = 2, .options = bf16, .accumulates = true},
+      {.name = "sum", .rank = 1, .ranks = 2, .options = plain, .accumulates = true, .sums = true},
+      {.name = "sum with offload", .rank = 0, .ranks = 2, .options = offload, .accumulates = true, .sums = true},
+      {.name = "skip", .rank = 1, .ranks = 2, .options = deep, .skips = true},
+      {.name = "repeat", .rank = 0, .ranks = 2, .options = plain, .repeats = true},
+      {.name = "abandon", .rank = 1, .ranks = 2, .options = plain, .abandons = true},
+      {.name = "staged", .rank = 1, .ranks = 2, .options = bf16, .staged = true},
+      {.name = "staged hybrid_shard", .rank = 2, .ranks = 4, .axes = replicas, .options = plain, .staged = true},
+  };
+}
+
+class Streams : public ::testing::TestWithParam<int> {};
+
+TEST_P(Streams, TrainTheBitsOfTheCpuInEachOrder) {
+  const Case how = cases()[GetParam()];
+  SCOPED_TRACE(how.name);
+  const Result want = trained(at::kCPU, how);
+  const at::Tensor first = want.at("loss 0"), last = want.at("loss " + std::to_string(kSteps - 1));
+  EXPECT_TRUE(last.isfinite().item<bool>() && !at::equal(first, last)) << "the model must change";
+  std::int64_t overtakes = 0, streams = 0;
+  for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
+    late::begin(seed);
+    ASSERT_EQ(difference(trained(late::kDevice, how), want), "") << "seed " << seed;
+    late::finish();
+    overtakes += late::counts().overtakes;
+    streams = std::max(streams, late::counts().streams);
+  }
+  if (how.name == "alone") return;  // computes on one stream
+  EXPECT_GE(streams, how.ranks == 1 || how.staged ? 2 : 3);
+  EXPECT_GT(overtakes, 50) << "streams must have overtaken one another, or equality says little";
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Streams, ::testing::Range(0, static_cast<int>(cases().size())));
+
+// Goal: a checkpoint that is written beside the training holds what the model was when it began, though the copies to
+// the host come late and the training goes on. Method: one rank in bf16, so that it gathers on a stream of its own.
+using LateCheckpoint = Checkpoint;
+TEST_F(LateCheckpoint, HoldsWhatTheModelWasWhenItsSaveBegan) {
+  Case how{.name = "alone in bf16"};
+  how.options.precision.param_dtype = at::kBFloat16;
+  fsdp::DeviceMesh on_cpu = mesh_of(at::kCPU, how);
+  for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
+    late::begin(seed);
+    fsdp::CheckpointOptions with = options();
+    with.folder = folder_.path() / std::to_string(seed);
+    Result want;
+    {
+      fsdp::DeviceMesh mesh = mesh_of(late::kDevice, how);
+      Sharded rank(mesh, how);
+      const auto tokens = all_tokens(mesh.device());
+      fsdp::Checkpointer checkpointer(*rank.sharded, *rank.optimizer, with);
+      for (int step = 0; step < 2; ++step) {
+        rank.accumulate(tokens[step]);
+        rank.update();
+      }
+      fsdp::CheckpointState state;
+      state.step = 2;
+      checkpointer.begin_save(state);
+      for (int step = 2; step < 4; ++step) {
+        rank.accumulate(tokens[step]);
+        rank.update();
+      }
+      ASSERT_TRUE(checkpointer.wait());
+      late::finish();
+    }
+    Case same = how;
+    Sharded straight(on_cpu, same), loaded(on_cpu, same);
+    const auto tokens = all_tokens(at::kCPU);
+    for (int step = 0; step < 2; ++step) {
+      straight.accumulate(tokens[step]);
+      straight.update();
+    }
+    ASSERT_TRUE(fsdp::Checkpointer(*loaded.sharded, *loaded.optimizer, with).load_latest());
+    ASSERT_EQ(difference(loaded.sharded->gather_full_state(), straight.sharded->gather_full_state()), "")
+        << "seed " << seed;
+    for (Sharded* each : {&straight, &loaded}) {
+      each->accumulate(tokens[2]);
+      each->update();
+    }
+    ASSERT_EQ(difference(loaded.sharded->gather_full_state(), straight.sharded->gather_full_state()), "")
+        << "the optimizer's states, seed " << seed;
+  }
+}
+
+}  // namespace
