@@ -1,9 +1,9 @@
 // How long all-gather and reduce-scatter take between processes of this machine, beside one memcpy of as many bytes.
 //
-// Usage: collectives_bench gloo|shared|copied BYTES ROUNDS [RANKS]. BYTES are those of the gathered buffer and of the
-// reduce-scatter's input. "shared" takes its tensors from the transport's memory, as the engine's pools do. "copied" is
-// shared memory with tensors from elsewhere. Rank 0 prints one JSON line of medians in milliseconds. A round's time is
-// that of its slowest rank. The memcpy is rank 0's, while the other ranks sleep.
+// Usage: collectives_bench sockets|shared|copied BYTES ROUNDS [RANKS]. BYTES are those of the gathered buffer and of
+// the reduce-scatter's input. "shared" takes its tensors from the transport's memory, as the engine's pools do.
+// "copied" is shared memory with tensors from elsewhere. Rank 0 prints one JSON line of medians in milliseconds. A
+// round's time is that of its slowest rank. The memcpy is rank 0's, while the other ranks sleep.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -100,14 +100,14 @@ int main(int count, char** arguments) {
   const std::string how = count > 1 ? arguments[1] : "";
   const std::int64_t bytes = count > 2 ? std::atoll(arguments[2]) : 0;
   const int rounds = count > 3 ? std::atoi(arguments[3]) : 0, ranks = count > 4 ? std::atoi(arguments[4]) : 2;
-  if ((how != "gloo" && how != "shared" && how != "copied") || bytes <= 0 || rounds < 1 || ranks < 2) {
-    std::fprintf(stderr, "usage: collectives_bench gloo|shared|copied BYTES ROUNDS [RANKS]\n");
+  if ((how != "sockets" && how != "shared" && how != "copied") || bytes <= 0 || rounds < 1 || ranks < 2) {
+    std::fprintf(stderr, "usage: collectives_bench sockets|shared|copied BYTES ROUNDS [RANKS]\n");
     return 2;
   }
   return run_forked_ranks(ranks, [&](const ForkedRank& place) {
     at::set_num_threads(1);
     fsdp::MeshOptions options;
-    options.shared_memory = how != "gloo";
+    options.shared_memory = how != "sockets";
     fsdp::DeviceMesh mesh(place.store, place.rank, place.world_size, options);
     TORCH_CHECK(!options.shared_memory || mesh.shard().peer_memory(), "this system does not let ranks share memory");
     measure(mesh, how, bytes, rounds);

@@ -7,7 +7,7 @@ import subprocess
 from promise import Promise
 
 LARGE, SMALL = 64 * 1024 ** 2, 64 * 1024
-WAYS = {"gloo": "sockets", "copied": "shared memory, other tensors", "shared": "shared memory, the engine's pools"}
+WAYS = {"sockets": "sockets", "copied": "shared memory, other tensors", "shared": "shared memory, the engine's pools"}
 NUMBERS = ("memcpy_ms", "all_gather_ms", "reduce_scatter_ms")
 
 

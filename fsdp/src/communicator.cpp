@@ -5,9 +5,14 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 
+#include <atomic>
 #include <cstring>
+#include <optional>
 
+#include "fsdp/trace.h"
 #include "fsdp/transport.h"
+#include "watch/calls.h"
+#include "watch/watcher.h"
 
 namespace fsdp {
 namespace {
@@ -30,12 +35,163 @@ void discard(std::unique_ptr<Pending>& pending) {
   pending.reset();
 }
 
+Traffic& Traffic::operator+=(const Traffic& other) {
+  collectives += other.collectives;
+  wire_bytes += other.wire_bytes;
+  gathered_bytes += other.gathered_bytes;
+  scattered_bytes += other.scattered_bytes;
+  waited += other.waited;
+  return *this;
+}
+
+Traffic Traffic::operator-(const Traffic& before) const {
+  return {collectives - before.collectives, wire_bytes - before.wire_bytes, gathered_bytes - before.gathered_bytes,
+          scattered_bytes - before.scattered_bytes, waited - before.waited};
+}
+
+/// What a trace shows of a collective.
+struct Communicator::Traced {
+  const char* kind;
+  std::string_view whose;
+  std::int64_t bytes;  // of one rank's part
+  std::string text() const { return std::string(kind) + (whose.empty() ? "" : " ") + std::string(whose); }
+};
+
+/// Counts a communicator's collectives, and shows them to the watcher. Collectives under way keep it.
+class Communicator::Meter {
+ public:
+  explicit Meter(bool host_waits) : host_waits_(host_waits) {}
+
+  void watch(std::shared_ptr<watch::Watcher> watcher) {
+    watcher_ = std::move(watcher);
+    calls_ = std::make_shared<watch::Calls>();
+  }
+  void record_in(std::shared_ptr<Tracer> tracer) { tracer_ = std::move(tracer); }
+  const std::shared_ptr<watch::Calls>& calls() const { return calls_; }
+  void forget() const {
+    if (watcher_) watcher_->forget(*calls_);
+  }
+
+  /// Returns the collective's number.
+  std::uint64_t begin(const char* kind, std::string_view whose, std::int64_t bytes) const {
+    return calls_ ? calls_->start(kind, whose, bytes) : 0;
+  }
+
+  /// Calls `part` of a collective. An error says what the watcher knows of its cause.
+  template <typename Part>
+  auto watched(std::uint64_t number, const Part& part) const {
+    // A device goes on after its collectives were aborted, with unknown values.
+    if (watcher_ && !host_waits_) TORCH_CHECK(!watcher_->has_failed(), watcher_->verdict());
+    try {
+      const watch::Stay stay(calls_.get(), number);
+      return part();
+    } catch (const std::exception& error) {
+      if (watcher_) explain(error);
+      throw;
+    }
+  }
+
+  /// watched() for a part that waits. `call` is what a trace shows of it.
+  template <typename Part>
+  void timed(const Traced& call, std::uint64_t number, const Part& part) {
+    if (!host_waits_) {
+      const Tracer::Scope scope(tracer_.get(), "wait for", call.whose.empty() ? call.kind : call.whose, call.bytes);
+      return watched(number, part);
+    }
+    const auto begin = Tracer::Clock::now();
+    watched(number, part);
+    const auto end = Tracer::Clock::now();
+    waited_ns_.fetch_add(std::chrono::nanoseconds(end - begin).count(), std::memory_order_relaxed);
+    if (is_traced()) tracer_->add(Tracer::Row::kHost, "wait for", call.text(), call.bytes, begin, end);
+  }
+
+  bool is_traced() const { return tracer_ && tracer_->is_on(); }
+  /// A collective from its start, until now.
+  void trace_collective(const Traced& call, Tracer::Clock::time_point begin) const {
+    if (is_traced())
+      tracer_->add(Tracer::Row::kCollective, call.kind, call.whose, call.bytes, begin, Tracer::Clock::now());
+  }
+
+  void count(std::int64_t bytes) {
+    collectives_.fetch_add(1, std::memory_order_relaxed);
+    wire_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  void count_gathered(std::int64_t bytes) {
+    count(bytes);
+    gathered_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  void count_scattered(std::int64_t bytes) {
+    count(bytes);
+    scattered_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
+  Traffic traffic() const {
+    return {collectives_.load(std::memory_order_relaxed), wire_bytes_.load(std::memory_order_relaxed),
+            gathered_bytes_.load(std::memory_order_relaxed), scattered_bytes_.load(std::memory_order_relaxed),
+            std::chrono::nanoseconds(waited_ns_.load(std::memory_order_relaxed))};
+  }
+
+ private:
+  void explain(const std::exception& error) const {
+    const std::string why = watcher_->explain(*calls_);
+    const auto* of_c10 = dynamic_cast<const c10::Error*>(&error);
+    const std::string text = of_c10 != nullptr ? of_c10->what_without_backtrace() : error.what();
+    TORCH_CHECK(why.empty() || text.find(why) != std::string::npos, text, "; ", why);
+  }
+
+  const bool host_waits_;
+  std::shared_ptr<watch::Watcher> watcher_;
+  std::shared_ptr<watch::Calls> calls_;  // null: not watched
+  std::shared_ptr<Tracer> tracer_;       // may be null
+  std::atomic<std::int64_t> collectives_{0}, wire_bytes_{0}, gathered_bytes_{0}, scattered_bytes_{0}, waited_ns_{0};
+};
+
+class Communicator::Measured : public Pending {
+ public:
+  Measured(std::shared_ptr<Meter> meter, const Traced& call, std::uint64_t number, std::unique_ptr<Pending> pending)
+      : meter_(std::move(meter)), call_(call), number_(number), pending_(std::move(pending)) {
+    if (meter_->is_traced()) begin_ = Tracer::Clock::now();
+  }
+  void wait() override {
+    meter_->timed(call_, number_, [this] { pending_->wait(); });
+    if (begin_) meter_->trace_collective(call_, *begin_);
+  }
+
+ private:
+  std::shared_ptr<Meter> meter_;
+  Traced call_;
+  std::uint64_t number_;
+  std::unique_ptr<Pending> pending_;
+  std::optional<Tracer::Clock::time_point> begin_;  // in a trace
+};
+
+template <typename Start>
+std::unique_ptr<Pending> Communicator::start(const char* kind, std::string_view whose, std::int64_t bytes,
+                                             const Start& start) {
+  const std::uint64_t number = meter_->begin(kind, whose, bytes);
+  return std::make_unique<Measured>(meter_, Traced{kind, whose, bytes}, number, meter_->watched(number, start));
+}
+
 Communicator::Communicator(int rank, int world_size, at::Device device, std::unique_ptr<Transport> transport)
     : rank_(rank), world_size_(world_size), device_(device), transport_(std::move(transport)) {
   TORCH_CHECK(world_size == 1 || transport_ != nullptr, "a communicator of ", world_size, " ranks needs a transport");
+  meter_ = std::make_shared<Meter>(transport_ == nullptr || transport_->host_waits());
 }
 
-Communicator::~Communicator() = default;
+Communicator::~Communicator() {
+  meter_->forget();
+}
+
+void Communicator::watch(const std::shared_ptr<watch::Watcher>& watcher, std::string group, std::vector<int> ranks) {
+  if (world_size_ == 1) return;
+  meter_->watch(watcher);
+  watcher->watch(meter_->calls(), {std::move(group), std::move(ranks), transport_->host_waits(),
+                                   [this](const std::string& why) { transport_->abort(why); }});
+}
+
+void Communicator::record_in(std::shared_ptr<Tracer> tracer) {
+  meter_->record_in(std::move(tracer));
+}
 
 std::shared_ptr<PeerMemory> Communicator::peer_memory() const {
   return transport_ ? transport_->peer_memory() : nullptr;
@@ -45,9 +201,8 @@ void Communicator::trim() {
   if (transport_) transport_->trim();
 }
 
-void Communicator::count(std::int64_t bytes) {
-  wire_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  collectives_.fetch_add(1, std::memory_order_relaxed);
+Traffic Communicator::traffic() const {
+  return meter_->traffic();
 }
 
 std::unique_ptr<Pending> Communicator::all_gather_into(const at::Tensor& buffer, std::string_view whose) {
@@ -55,8 +210,9 @@ std::unique_ptr<Pending> Communicator::all_gather_into(const at::Tensor& buffer,
   TORCH_CHECK(buffer.is_contiguous() && buffer.dim() == 1 && buffer.numel() % world_size_ == 0,
               "all-gather wants a contiguous 1-D buffer of equal chunks for ", world_size_, " ranks, got shape ",
               buffer.sizes());
-  count(bytes_of(buffer) / world_size_ * (world_size_ - 1));
-  return transport_->all_gather_into(buffer, whose);
+  const std::int64_t chunk = bytes_of(buffer) / world_size_;
+  meter_->count_gathered(chunk * (world_size_ - 1));
+  return start("all-gather", whose, chunk, [&] { return transport_->all_gather_into(buffer, whose); });
 }
 
 void Communicator::gather(const at::Tensor& buffer, const at::Tensor& mine, std::string_view whose) {
@@ -75,21 +231,25 @@ std::unique_ptr<Pending> Communicator::reduce_scatter(const at::Tensor& input, c
     return std::make_unique<Done>();
   }
   if (input.numel() == 0) return std::make_unique<Done>();
-  count(bytes_of(output) * (world_size_ - 1));
-  return transport_->reduce_scatter(input, output, whose);
+  const std::int64_t chunk = bytes_of(output);
+  meter_->count_scattered(chunk * (world_size_ - 1));
+  return start("reduce-scatter", whose, chunk, [&] { return transport_->reduce_scatter(input, output, whose); });
 }
 
 std::unique_ptr<Pending> Communicator::start_all_reduce(const at::Tensor& tensor, std::string_view whose) {
   TORCH_CHECK(tensor.is_contiguous(), "all-reduce wants a contiguous tensor, got strides ", tensor.strides());
   if (world_size_ == 1 || tensor.numel() == 0) return std::make_unique<Done>();
-  count(2 * bytes_of(tensor) * (world_size_ - 1) / world_size_);
-  return transport_->start_all_reduce(tensor.view({-1}), whose);
+  const std::int64_t bytes = bytes_of(tensor);
+  meter_->count(2 * bytes * (world_size_ - 1) / world_size_);
+  return start("all-reduce", whose, bytes, [&] { return transport_->start_all_reduce(tensor.view({-1}), whose); });
 }
 
 void Communicator::all_reduce(at::Tensor& tensor, Reduction reduction) {
   if (world_size_ == 1) return;
-  count(2 * bytes_of(tensor) * (world_size_ - 1) / world_size_);
-  transport_->all_reduce(tensor, reduction);
+  const std::int64_t bytes = bytes_of(tensor);
+  meter_->count(2 * bytes * (world_size_ - 1) / world_size_);
+  const char* kind = reduction == Reduction::kSum ? "all-reduce" : "all-reduce's maximum";
+  meter_->timed({kind, {}, bytes}, meter_->begin(kind, {}, bytes), [&] { transport_->all_reduce(tensor, reduction); });
 }
 
 double Communicator::all_reduce(double value, Reduction reduction) {
@@ -101,13 +261,15 @@ double Communicator::all_reduce(double value, Reduction reduction) {
 
 void Communicator::broadcast(at::Tensor& tensor, int root) {
   if (world_size_ == 1 || tensor.numel() == 0) return;
-  count(bytes_of(tensor) * (world_size_ - 1) / world_size_);
-  if (tensor.is_contiguous() && tensor.device() == device_) {
-    transport_->broadcast(tensor, root);
-    return;
-  }
+  const std::int64_t bytes = bytes_of(tensor);
+  meter_->count(bytes * (world_size_ - 1) / world_size_);
+  const std::uint64_t number = meter_->begin("broadcast", "rank " + std::to_string(root), bytes);
+  const auto carry = [&](at::Tensor& carried) {
+    meter_->timed({"broadcast", {}, bytes}, number, [&] { transport_->broadcast(carried, root); });
+  };
+  if (tensor.is_contiguous() && tensor.device() == device_) return carry(tensor);
   at::Tensor carried = tensor.to(device_).contiguous();
-  transport_->broadcast(carried, root);
+  carry(carried);
   tensor.copy_(carried);
 }
 
@@ -126,8 +288,8 @@ std::string Communicator::broadcast(std::string bytes, int root) {
 
 void Communicator::barrier() {
   if (world_size_ == 1) return;
-  count(0);
-  transport_->barrier();
+  meter_->count(0);
+  meter_->timed({"barrier", {}, 0}, meter_->begin("barrier", {}, 0), [&] { transport_->barrier(); });
 }
 
 std::string Communicator::agree(const std::string& error) {

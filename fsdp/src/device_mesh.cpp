@@ -96,7 +96,7 @@ std::unique_ptr<Transport> make_cpu_transport(const c10::intrusive_ptr<c10d::Sto
                                               const TransportOptions& options) {
   if (shared_memory)
     if (auto transport = make_shared_memory_transport(store, options)) return transport;
-  return make_gloo_transport(store, options);
+  return make_socket_transport(store, options);
 }
 
 std::unique_ptr<Transport> make_device_transport(const c10::intrusive_ptr<c10d::Store>& store, c10::Device device,
@@ -104,7 +104,7 @@ std::unique_ptr<Transport> make_device_transport(const c10::intrusive_ptr<c10d::
 #ifdef MUSTER_WITH_CUDA
   // NCCL refuses two ranks on one GPU.
   if (device.is_cuda() && shares_gpus)
-    return make_staged_transport(make_gloo_transport(store, options), options.rank, options.world_size);
+    return make_staged_transport(make_socket_transport(store, options), options.rank, options.world_size);
   if (device.is_cuda()) return make_nccl_transport(store, options);
 #endif
   static_cast<void>(store);
@@ -184,7 +184,7 @@ DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int worl
               " is not served by this build; use cpu, or build with MUSTER_WITH_CUDA");
 #endif
   TORCH_CHECK(world_size == 1 || store, "mesh: ", world_size, " ranks need a rendezvous store");
-  const auto transport_of = [options, store = std::move(store)](const MeshGroup& group, bool shares_gpus) {
+  const auto transport_of = [options, store](const MeshGroup& group, bool shares_gpus) {
     auto own_keys = c10::make_intrusive<c10d::PrefixStore>(
         options.key_prefix + "/" + group.axis + "-" + std::to_string(group.number), store);
     const TransportOptions wanted{group.rank, group.size, options.timeout, options.interface_address};
@@ -203,6 +203,8 @@ DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int worl
     return group.axis == kControl && *first ? std::move(*first) : transport_of(group, shares_gpus);
   };
   connect();
+  if (world_size > 1 && options.watch_patience.count() > 0)
+    watch(c10::make_intrusive<c10d::PrefixStore>(options.key_prefix + "/watcher", store));
 }
 
 DeviceMesh::DeviceMesh(int rank, int world_size, const MakeTransport& make, const MeshOptions& options)
@@ -261,6 +263,9 @@ void DeviceMesh::connect() {
     TORCH_CHECK(shard_->world_size() == world_size_, "mesh: no transport for control");
     control_ = shard_;
   }
+  for (const Axis& axis : axes_) axis.communicator->record_in(tracer_);
+  if (reduce_ != shard_) reduce_->record_in(tracer_);
+  control_->record_in(tracer_);
 }
 
 std::unique_ptr<Communicator> DeviceMesh::make_control() {
@@ -269,7 +274,9 @@ std::unique_ptr<Communicator> DeviceMesh::make_control() {
     transport = make_({kControl, controls_++, rank_, world_size_});
     TORCH_CHECK(transport, "mesh: no transport for another thread; give one for each group of \"control\"");
   }
-  return std::make_unique<Communicator>(rank_, world_size_, c10::kCPU, std::move(transport));
+  auto control = std::make_unique<Communicator>(rank_, world_size_, c10::kCPU, std::move(transport));
+  if (watcher_) watch_control(*control, controls_ - 1);
+  return control;
 }
 
 Communicator& DeviceMesh::axis(std::string_view name) {
@@ -289,17 +296,20 @@ std::shared_ptr<Communicator> DeviceMesh::shard_group(int ranks) {
   const MeshGroup group{kPostForward + std::to_string(ranks), shard_number_ * (all / ranks) + shard_->rank() / ranks,
                         shard_->rank() % ranks, ranks};
   auto made = std::make_shared<Communicator>(group.rank, ranks, options_.device, make_(group));
+  made->record_in(tracer_);
+  if (watcher_) watch_shard_group(*made);
   const std::lock_guard<std::mutex> lock(mutex_);
   return shard_groups_[ranks] = std::move(made);
 }
 
-std::int64_t DeviceMesh::wire_bytes() const {
-  std::int64_t bytes = control_ == shard_ ? 0 : control_->wire_bytes();
-  if (reduce_ != shard_) bytes += reduce_->wire_bytes();
-  for (const Axis& axis : axes_) bytes += axis.communicator->wire_bytes();
+Traffic DeviceMesh::traffic() const {
+  Traffic all;
+  if (control_ != shard_) all += control_->traffic();
+  if (reduce_ != shard_) all += reduce_->traffic();
+  for (const Axis& axis : axes_) all += axis.communicator->traffic();
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& [size, group] : shard_groups_) bytes += group->wire_bytes();
-  return bytes;
+  for (const auto& [size, group] : shard_groups_) all += group->traffic();
+  return all;
 }
 
 }  // namespace fsdp

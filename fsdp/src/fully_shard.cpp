@@ -231,6 +231,7 @@ MemoryUse ShardedModel::memory() const {
   MemoryUse use;
   for (const auto& unit : units_) {
     use.shard_bytes += unit->sharded_bytes();
+    for (const auto& segment : unit->segments()) use.gradient_memory_bytes += segment->gradient_memory_bytes();
     for (const auto& segment : unit->segments())
       if (segment->gradient_shard().defined())
         use.gradient_shard_bytes += static_cast<std::int64_t>(segment->gradient_shard().nbytes());

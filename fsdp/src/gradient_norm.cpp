@@ -29,6 +29,7 @@ at::Tensor norms_of_segments(const ShardedModel& model, double order) {
 }  // namespace
 
 GradientNorm gradient_norm(ShardedModel& model, double max_norm, NormType type, const at::Tensor& scale) {
+  const Tracer::Scope span(model.mesh().tracer().get(), "gradient norm", "");
   model.complete_gradients("gradient_norm");
   const at::NoGradGuard no_grad;
   Communicator& ranks = model.mesh().shard();

@@ -45,6 +45,7 @@ Optimizer::Optimizer(ShardedModel& model, std::string name, std::vector<std::str
 }
 
 void Optimizer::step(double lr, const at::Tensor& scale_anywhere, const at::Tensor& found_inf_anywhere) {
+  const Tracer::Scope span(model_.mesh().tracer().get(), "optimizer", "step");
   model_.complete_gradients("step");
   const at::NoGradGuard no_grad;
   const auto at_home = [this](const at::Tensor& given) { return given.defined() ? given.to(counts_.device()) : given; };

@@ -52,6 +52,7 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
         parts_(std::make_shared<BufferPool>(ranks_.shard->device())),
         gather_stream_(ranks_.shard->device()) {}
 
+  Tracer& tracer() { return *ranks_.tracer; }
   /// The ranks that parameters are sharded over.
   Communicator& communicator() { return *ranks_.shard; }
   /// The same ranks, for reductions of gradients.

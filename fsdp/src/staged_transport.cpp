@@ -69,6 +69,7 @@ class StagedTransport : public Transport {
   }
 
   void barrier() override { inner_->barrier(); }
+  void abort(const std::string& why) override { inner_->abort(why); }
 
  private:
   template <typename Collective>

@@ -71,6 +71,7 @@ std::vector<at::Tensor> Unit::run_list(std::vector<at::Tensor> inputs,
   check_values("run()");
   Schedule::Run run(*schedule_, *this);
   const bool recompute = torch::autograd::get_current_graph_task_id() != -1;
+  const Tracer::Scope span(&schedule_->tracer(), recompute ? "recompute" : "forward", name_);
   if (running_ == 1 && !in_backward_ && !recompute) follow_requires_grad();
   gather_with(schedule_->enter_forward(*this));
   if (options_.precision.cast_inputs) cast(inputs, options_.precision.param_dtype);
@@ -162,6 +163,7 @@ void Unit::enter_run(RecordedRun& run) {
   await_runs(run);
   if (in_backward_) return;
   in_backward_ = true;
+  schedule_->tracer().open("backward", name_);
   gather_with(schedule_->enter_backward(*this));
   lay_gradients();
 }
@@ -215,6 +217,7 @@ void Unit::leave_backward() {
   const at::NoGradGuard no_grad;
   for (const auto& segment : segments_) segment->fold_gradients();
   if (schedule_->gradient_sync()) start_reduce();
+  schedule_->tracer().close("backward", name_);
 }
 
 bool Unit::has_unreduced() const {

@@ -92,9 +92,9 @@ std::unique_ptr<fsdp::DeviceMesh> make_mesh(int rank, int ranks, const std::stri
   c10::cuda::set_device(options.device.index());
   const auto make = [&](const fsdp::MeshGroup& group) -> std::unique_ptr<fsdp::Transport> {
     const auto keys = c10::make_intrusive<c10d::PrefixStore>(group.axis + std::to_string(group.number), store);
-    auto gloo = fsdp::make_gloo_transport(keys, {group.rank, group.size, options.timeout, ""});
-    if (group.axis == "control") return gloo;
-    return std::make_unique<LateTransport>(fsdp::make_staged_transport(std::move(gloo), group.rank, group.size),
+    auto sockets = fsdp::make_socket_transport(keys, {group.rank, group.size, options.timeout, ""});
+    if (group.axis == "control") return sockets;
+    return std::make_unique<LateTransport>(fsdp::make_staged_transport(std::move(sockets), group.rank, group.size),
                                            options.device, rank);
   };
   return std::make_unique<fsdp::DeviceMesh>(rank, ranks, make, options);

@@ -81,7 +81,7 @@ TEST(GradientNorm, ClipsLikeTorch) {
   }
 }
 
-// Over Gloo, whose maximum drops a NaN in some orders of ranks.
+// A maximum over ranks must not drop a NaN, whichever rank has it.
 TEST(GradientNorm, FindsWhatIsNotFiniteOnAnyRank) {
   for (const int world_size : kWorldSizes) {
     for (const double bad : {std::nan(""), kInfinity, -kInfinity}) {

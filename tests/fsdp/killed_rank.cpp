@@ -1,5 +1,5 @@
 // One rank of killed_rank_test.cpp. Rank 1 ends by SIGKILL at its third call of a collective.
-//   fsdp_killed_rank COLLECTIVE before|between RANK RANKS STORE
+//   fsdp_killed_rank shared|sockets COLLECTIVE before|between RANK RANKS STORE
 // "between" is after the start and before the wait. The others print the error of the call that fails, how long it
 // took, and what the ranks that are left can do then.
 #include <ATen/ATen.h>
@@ -83,17 +83,18 @@ std::string first_failure(fsdp::DeviceMesh& mesh, const Collective& collective, 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6) return 2;
-  const std::string what = argv[1];
-  const bool between = std::string(argv[2]) == "between";
-  const int rank = std::stoi(argv[3]), ranks = std::stoi(argv[4]);
+  if (argc != 7) return 2;
+  const std::string what = argv[2];
+  const bool is_shared = std::string(argv[1]) == "shared", between = std::string(argv[3]) == "between";
+  const int rank = std::stoi(argv[4]), ranks = std::stoi(argv[5]);
   at::set_num_threads(1);
   try {
-    const auto store = c10::make_intrusive<c10d::FileStore>(argv[5], ranks);
+    const auto store = c10::make_intrusive<c10d::FileStore>(argv[6], ranks);
     fsdp::MeshOptions options;
     options.timeout = std::chrono::seconds(30);
+    options.shared_memory = is_shared;
     std::optional<fsdp::DeviceMesh> mesh(std::in_place, store, rank, ranks, options);
-    TORCH_CHECK(mesh->shard().peer_memory(), "no shared memory");
+    TORCH_CHECK((mesh->shard().peer_memory() != nullptr) == is_shared, "another transport");
     double seconds = 0;
     const std::string error = first_failure(*mesh, collectives().at(what), between, seconds);
     mesh.reset();

@@ -18,7 +18,7 @@
 
 namespace {
 
-/// Bytes of this process's address space now: what LibTorch, Gloo and the C library take.
+/// Bytes of this process's address space now: what LibTorch and the C library take.
 std::int64_t address_space() {
   std::ifstream in("/proc/self/statm");
   std::int64_t pages = 0;
@@ -32,7 +32,7 @@ void limit_growth(std::int64_t allowance) {
   TORCH_CHECK(::setrlimit(RLIMIT_AS, &both) == 0, "cannot limit the address space");
 }
 
-/// Makes LibTorch and Gloo take what they take once.
+/// Makes LibTorch and the mesh take what they take once.
 void warm_up(fsdp::DeviceMesh& mesh) {
   const auto model = std::make_shared<LimitedModel>(1, 8);
   fsdp::ShardedModel sharded(model, mesh);

@@ -1,5 +1,5 @@
 // Goal: a rank needs memory for its shard and a slice, never for the whole model.
-// Method: real processes over Gloo. Each measures the address space that LibTorch takes, and limits its own to a
+// Method: real processes over sockets. Each measures the address space that LibTorch takes, and limits its own to a
 // quarter of the model more. The model as a whole must fail there, and eight ranks must pass.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -41,6 +41,8 @@ class WatchedTransport : public fsdp::Transport {
     before_("barrier");
     inner_->barrier();
   }
+  void abort(const std::string& why) override { inner_->abort(why); }
+  bool host_waits() const override { return inner_->host_waits(); }
 
  private:
   struct Watched : fsdp::Pending {

@@ -1,6 +1,6 @@
 // Goal: messages between ranks arrive whole and in order, and what goes wrong is an error on every rank.
 // Method: ranks as threads, with real sockets on this machine.
-#include "gloo/peer_sockets.h"
+#include "sockets/peer_sockets.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

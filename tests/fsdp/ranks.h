@@ -17,14 +17,11 @@
 
 constexpr int kWorldSizes[] = {1, 2, 3, 4};
 
-/// Runs `body` on each rank of a world, with one thread per rank. CPU ranks use shared memory or Gloo, and
+/// Runs `body` on each rank of a world, with one thread per rank. CPU ranks use shared memory or sockets, and
 /// CUDA device `rank` uses NCCL.
 /// Rethrows the first rank's failure.
 inline void run_ranks(int world_size, const fsdp::MeshOptions& wanted,
                       const std::function<void(fsdp::DeviceMesh&)>& body, c10::DeviceType device = c10::kCPU) {
-  // c10d has one flight recorder per process. It is not safe for ranks as threads, because it changes a map before it
-  // takes its lock.
-  ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::latch connected(world_size);  // a rank that leaves earlier may break the others' connections
   run_rank_threads(world_size, [&](int rank) {

@@ -239,7 +239,7 @@ TEST(SharedMemory, IsNotUsedWhereFilesMayNotBeLarge) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   run_ranks(2, [](fsdp::DeviceMesh& mesh) {
     EXPECT_EQ(mesh.shard().peer_memory(), nullptr);
-    EXPECT_EQ(mesh.shard().all_reduce(1.0), 2) << "over Gloo";
+    EXPECT_EQ(mesh.shard().all_reduce(1.0), 2) << "over sockets";
   });
   ::setrlimit(RLIMIT_FSIZE, &before);
 }

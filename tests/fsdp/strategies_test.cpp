@@ -60,7 +60,7 @@ fsdp::ShardOptions options_of(const Strategy& strategy) {
 }
 
 using State = std::map<std::string, at::Tensor>;
-enum class Over { kThreads, kGloo, kSharedMemory };
+enum class Over { kThreads, kSockets, kSharedMemory };
 
 void run_over(Over transport, const Strategy& strategy, const std::function<void(fsdp::DeviceMesh&)>& body) {
   if (transport == Over::kThreads) {
@@ -135,11 +135,11 @@ TEST(Strategies, AreBitwiseEqualOverSharedMemory) {
   }
 }
 
-TEST(Strategies, AreBitwiseEqualOverGloo) {
+TEST(Strategies, AreBitwiseEqualOverSockets) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const State want = trained(kFullShard, dtype);
     for (const Strategy& strategy : kStrategies)
-      expect_equal(trained(strategy, dtype, Over::kGloo), want, strategy.name);
+      expect_equal(trained(strategy, dtype, Over::kSockets), want, strategy.name);
   }
 }
 

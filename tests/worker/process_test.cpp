@@ -1,4 +1,4 @@
-// Real muster-worker processes over Gloo, on the text built into the program.
+// Real muster-worker processes over sockets, on the text built into the program.
 #include <gmock/gmock.h>
 #include <signal.h>
 

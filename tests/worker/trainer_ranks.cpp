@@ -57,7 +57,6 @@ RunConfig run_of(const TemporaryFolder& folder, const std::string& train, const 
 
 std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& listeners, std::int64_t attempt,
                            const MakeRecipe& make_recipe) {
-  ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);  // c10d's flight recorder is not safe for ranks as threads
   forget_stop_signals();
   std::promise<Endpoint> meeting;
   const std::shared_future<Endpoint> where = meeting.get_future().share();

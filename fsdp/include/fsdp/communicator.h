@@ -1,14 +1,19 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fsdp {
+
+namespace watch {
+class Watcher;
+}
+class Tracer;
 
 /// A collective that has been started. Its tensors must stay alive and untouched until wait() has returned.
 class Pending {
@@ -30,16 +35,32 @@ class Done : public Pending {
 /// more, and that may have broken the collective.
 void discard(std::unique_ptr<Pending>& pending);
 
-/// Moves the bytes. Each backend has one implementation (src/gloo, src/nccl, src/node).
+/// Moves the bytes. Each backend has one implementation (src/sockets, src/nccl, src/node).
 class Transport;
 class PeerMemory;
 
 enum class Reduction { kSum, kMax };
 
+/// What this rank has sent and waited for. Bytes are computed from the formulas of the algorithms: all-gather and
+/// reduce-scatter count N-1 chunks, all-reduce 2(N-1)/N of the tensor, broadcast (N-1)/N of the tensor.
+struct Traffic {
+  std::int64_t collectives = 0;      ///< started
+  std::int64_t wire_bytes = 0;       ///< of all collectives
+  std::int64_t gathered_bytes = 0;   ///< of all-gathers
+  std::int64_t scattered_bytes = 0;  ///< of reduce-scatters
+  /// How long the calling threads stood in collectives: in Pending::wait(), and in calls that wait. That is the part of
+  /// the communication that computation does not hide. On the CPU copies and sums of the received bytes count. 0 where
+  /// only the device waits, as with NCCL.
+  std::chrono::nanoseconds waited{0};
+
+  Traffic& operator+=(const Traffic& other);
+  Traffic operator-(const Traffic& before) const;
+};
+
 /// The collectives of one axis of a mesh. All ranks must make the same calls in the same order; otherwise they hang
-/// until the timeout. With one rank no call sends or copies anything.
+/// until the mesh's watcher or the timeout ends that. With one rank no call sends or copies anything.
 ///
-/// Not thread-safe, except wire_bytes().
+/// Not thread-safe, except traffic(), wire_bytes() and collectives().
 class Communicator {
  public:
   /// `transport` is null for world size 1.
@@ -54,9 +75,9 @@ class Communicator {
 
   /// Starts an all-gather in place. `buffer` is contiguous [world_size * chunk]. The caller has filled this rank's
   /// part, [rank * chunk, (rank + 1) * chunk); the all-gather writes the other parts.
-  /// `whose` says whose bytes these are, such as a unit's name. Ranks that call with another `whose`, kind or size at
-  /// this point never exchange bytes: their calls throw when the timeout has passed, and the text names `whose`. The
-  /// characters of `whose` must outlive the Pending.
+  /// `whose` says whose bytes these are, such as a unit's name. On the CPU ranks that call with another `whose`, kind
+  /// or size at this point never exchange bytes: their calls throw, and the text names `whose`. The characters of
+  /// `whose` must outlive the Pending.
   std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view whose = {});
 
   /// Copies `mine`, [chunk] of any dtype and device, into this rank's part of `buffer`, all-gathers `buffer` and waits.
@@ -94,22 +115,30 @@ class Communicator {
   /// Gives back the memory that this communicator keeps for its next collectives. These allocate it again.
   void trim();
 
-  /// Bytes that this rank has sent since construction, computed from the formulas of the algorithms. All-gather and
-  /// reduce-scatter count N-1 chunks, all-reduce 2(N-1)/N of the tensor, broadcast (N-1)/N of the tensor. May be read
-  /// from any thread.
-  std::int64_t wire_bytes() const { return wire_bytes_.load(std::memory_order_relaxed); }
-  /// Collectives started since construction. May be read from any thread.
-  std::int64_t collectives() const { return collectives_.load(std::memory_order_relaxed); }
+  /// Since construction. May be read from any thread.
+  Traffic traffic() const;
+  std::int64_t wire_bytes() const { return traffic().wire_bytes; }
+  std::int64_t collectives() const { return traffic().collectives; }
+
+  /// Lets `watcher` find out why a collective does not end; see DeviceMesh::watch(), which calls it. `group` is equal
+  /// on the ranks that this communicator joins; `ranks` are their numbers in the mesh, in the order of the group.
+  void watch(const std::shared_ptr<watch::Watcher>& watcher, std::string group, std::vector<int> ranks);
+
+  /// Where waits and collectives under way are recorded; see DeviceMesh::tracer().
+  void record_in(std::shared_ptr<Tracer> tracer);
 
  private:
-  void count(std::int64_t bytes);
+  struct Traced;
+  class Meter;
+  class Measured;
+  template <typename Start>
+  std::unique_ptr<Pending> start(const char* kind, std::string_view whose, std::int64_t bytes, const Start& start);
 
   int rank_;
   int world_size_;
   at::Device device_;
   std::unique_ptr<Transport> transport_;
-  std::atomic<std::int64_t> wire_bytes_{0};
-  std::atomic<std::int64_t> collectives_{0};
+  std::shared_ptr<Meter> meter_;
 };
 
 }  // namespace fsdp

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fsdp/communicator.h"
+#include "fsdp/trace.h"
 
 namespace c10d {
 class Store;
@@ -53,16 +54,16 @@ struct MeshOptions {
   /// sharded along "shard" and equal along "replicate"; other names carry what their users give them. Empty: the one
   /// axis "shard" of all ranks. A mesh without "shard" has it with size 1.
   std::vector<MeshAxis> axes;
-  /// The CPU communicates over shared memory or over Gloo. CUDA communicates over NCCL, in builds with
+  /// The CPU communicates over shared memory or over sockets. CUDA communicates over NCCL, in builds with
   /// MUSTER_WITH_CUDA; the constructor makes the device the calling thread's current one. Where ranks share a GPU, all
-  /// of them communicate over Gloo through the host, because NCCL wants a GPU a rank.
+  /// of them communicate over sockets through the host, because NCCL wants a GPU a rank.
   c10::Device device = c10::kCPU;
   /// How long a collective may wait for its peers before every rank throws.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
-  /// Gloo only: the address or name of this machine that peers connect to. Empty means loopback, which is right when
+  /// Sockets only: the address or name of this machine that peers connect to. Empty means loopback, which is right when
   /// all ranks run on one machine.
   std::string interface_address;
-  /// Groups of CPU ranks that all run on one node as one user communicate over shared memory. Other groups use Gloo,
+  /// Groups of CPU ranks that all run on one node as one user communicate over shared memory. Other groups use sockets,
   /// and false makes all groups use it. All ranks must have the same value.
   bool shared_memory = true;
   /// Gives the reductions of gradients along "shard" a communicator of their own, so that a gather does not queue
@@ -71,6 +72,13 @@ struct MeshOptions {
   std::optional<bool> separate_reductions = std::nullopt;
   /// Makes the keys in `store` unique. One store can then serve several meshes or attempts.
   std::string key_prefix = "mesh";
+  /// How long a collective may stand before this rank asks the others what they call; see [Note: watcher] in
+  /// src/watch/watcher.h. 0: nobody watches, and only the timeout ends a collective that cannot end.
+  std::chrono::milliseconds watch_patience{500};
+  /// Hears, on another thread, of ranks that others have waited for since `late_after`. That is no error. Null: the
+  /// text goes to standard error.
+  std::function<void(const std::string& text)> on_late;
+  std::chrono::milliseconds late_after = std::chrono::seconds(10);
 };
 
 /// The ranks that one communicator joins.
@@ -94,8 +102,6 @@ class DeviceMesh {
   /// Collective: every rank of `world_size` must construct its mesh on the same store. `store` may be null when
   /// `world_size` is 1. Throws c10::Error for a rank outside the world, for a device that this build cannot serve, and
   /// for peers that do not come within the timeout.
-  /// Where a group uses Gloo, the constructor makes the process ignore SIGPIPE, unless the process has set its own
-  /// disposition. Otherwise Gloo's write to a dead peer would end this process.
   DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const MeshOptions& options = {});
 
   /// A mesh over given transports, such as those of a test. `make` is called for each axis in their order, then for
@@ -126,18 +132,28 @@ class DeviceMesh {
   Communicator& control() { return *control_; }
   /// A further communicator of all ranks over the CPU, for another thread: a communicator serves one thread at a time.
   /// Collective, on the thread that uses control(). Throws c10::Error where the mesh's transports cannot make one. Its
-  /// bytes are not in wire_bytes().
+  /// bytes are not in traffic().
   std::unique_ptr<Communicator> make_control();
+  /// Watches the mesh's collectives, as the constructor with a store does. For a mesh over given transports.
+  /// Collective; `store` has keys for this mesh alone. Of the options watch_patience, on_late, late_after, timeout and
+  /// interface_address. Throws c10::Error for ranks that do not come within the timeout.
+  void watch(const c10::intrusive_ptr<c10d::Store>& store);
+  /// Records what this rank does, on request: collectives and waits of all axes and control(), and the forward and
+  /// backward of units. Never null.
+  const std::shared_ptr<Tracer>& tracer() const { return tracer_; }
   /// For those that may outlive the mesh. `replicate` may be null.
   struct Shared {
     std::shared_ptr<Communicator> shard, reduce, replicate, control;
+    std::shared_ptr<Tracer> tracer;
   };
-  Shared shared() const { return {shard_, reduce_, replicate_, control_}; }
+  Shared shared() const { return {shard_, reduce_, replicate_, control_, tracer_}; }
   /// The axis with that name. Throws c10::Error listing the existing names.
   Communicator& axis(std::string_view name);
 
-  /// Bytes that this rank has sent over all axes, their groups, reduce() and control(). May be read from any thread.
-  std::int64_t wire_bytes() const;
+  /// What this rank has sent and waited for over all axes, their groups, reduce() and control(). May be read from any
+  /// thread.
+  Traffic traffic() const;
+  std::int64_t wire_bytes() const { return traffic().wire_bytes; }
 
  private:
   struct Axis {
@@ -147,6 +163,10 @@ class DeviceMesh {
 
   void check() const;
   void connect();
+  std::vector<int> ranks_along(const Axis& axis) const;
+  void watch_group(Communicator& group, const std::string& name, std::vector<int> ranks) const;
+  void watch_shard_group(Communicator& group) const;
+  void watch_control(Communicator& control, int number) const;
 
   int rank_;
   int world_size_;
@@ -154,6 +174,8 @@ class DeviceMesh {
   bool shares_gpus_ = false;
   MakeTransport make_;
   int controls_ = 0;  // groups of "control" made so far
+  std::shared_ptr<watch::Watcher> watcher_;
+  std::shared_ptr<Tracer> tracer_ = std::make_shared<Tracer>();
   std::vector<Axis> axes_;
   int shard_number_ = 0;  // of this rank's group of "shard"
   std::shared_ptr<Communicator> shard_, reduce_, replicate_, control_;

@@ -17,8 +17,9 @@ namespace fsdp {
 /// Bytes on this rank. "now" and "peak" count what the engine itself allocates: gathered parameters and unreduced
 /// gradients, not activations.
 struct MemoryUse {
-  std::int64_t shard_bytes = 0;           // fp32 masters and frozen values, padding included
-  std::int64_t gradient_shard_bytes = 0;  // reduced gradients
+  std::int64_t shard_bytes = 0;            // fp32 masters and frozen values, padding included
+  std::int64_t gradient_shard_bytes = 0;   // reduced gradients
+  std::int64_t gradient_memory_bytes = 0;  // for reduced gradients, used or not, outside of the pool
   std::int64_t gathered_bytes_now = 0;
   std::int64_t gathered_bytes_peak = 0;
   std::int64_t unreduced_bytes_now = 0;  // gradients before or during reduction

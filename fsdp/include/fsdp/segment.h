@@ -79,6 +79,10 @@ class Segment {
   /// Bytes of the gathered parameters while they exist.
   std::int64_t unsharded_bytes() const;
   std::int64_t gathered_bytes_now() const;
+  /// Bytes of the memory for gradient_shard(), used or not; 0 where that is a part of the pool.
+  std::int64_t gradient_memory_bytes() const {
+    return gradient_shard_memory_.defined() ? static_cast<std::int64_t>(gradient_shard_memory_.nbytes()) : 0;
+  }
   std::int64_t gradient_bytes_now() const;
 
  private:

@@ -38,6 +38,11 @@ class Transport {
   virtual void all_reduce(at::Tensor& tensor, Reduction reduction) = 0;
   virtual void broadcast(at::Tensor& tensor, int root) = 0;
   virtual void barrier() = 0;
+  /// Ends all collectives under way, and all later ones, with an error that says why. Called from another thread than
+  /// the others, at any time but during construction and destruction.
+  virtual void abort(const std::string& /*why*/) {}
+  /// Whether the host itself waits for a collective, in wait() or in the call. False: only the device does.
+  virtual bool host_waits() const { return true; }
   /// Null: this backend gains nothing from memory of its own. May outlive the transport.
   virtual std::shared_ptr<PeerMemory> peer_memory() { return nullptr; }
   /// Gives back memory that no collective needs now.
@@ -51,8 +56,9 @@ struct TransportOptions {
   std::string interface_address;
 };
 
-std::unique_ptr<Transport> make_gloo_transport(const c10::intrusive_ptr<c10d::Store>& store,
-                                               const TransportOptions& options);
+/// For CPU ranks on any nodes. Collective. Throws c10::Error for ranks that do not come within the timeout.
+std::unique_ptr<Transport> make_socket_transport(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const TransportOptions& options);
 /// For CPU ranks of one node. Collective. Returns null on all ranks when one of them runs on another node or as another
 /// user, or cannot open its peers' memory. Throws c10::Error for ranks that do not come within the timeout.
 std::unique_ptr<Transport> make_shared_memory_transport(const c10::intrusive_ptr<c10d::Store>& store,

@@ -1,4 +1,5 @@
 #include <c10/util/Exception.h>
+#include <stdlib.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <vector>
@@ -32,10 +33,17 @@ class PendingNccl : public Pending {
   int rank_;
 };
 
+/// c10d's own watchdog would end the process by SIGABRT when a collective fails or takes too long. Then nobody would
+/// learn which rank was missing. With this it aborts the communicator, so that the next call throws.
+void keep_process() {
+  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*replace=*/0);  // ErrorHandlingMode::CleanUpOnly
+}
+
 class NcclTransport : public Transport {
  public:
   NcclTransport(const c10::intrusive_ptr<c10d::Store>& store, const TransportOptions& options)
       : rank_(options.rank), world_size_(options.world_size) {
+    keep_process();
     auto nccl = c10d::ProcessGroupNCCL::Options::create();
     nccl->timeout = options.timeout;
     nccl->is_high_priority_stream = true;
@@ -82,6 +90,11 @@ class NcclTransport : public Transport {
   }
 
   void barrier() override { wait_for(group_->barrier(), "barrier", rank_); }
+
+  // The device leaves its collectives with unknown values. No later call of the mesh's communicators succeeds, so the
+  // values reach neither weights nor a checkpoint.
+  void abort(const std::string& /*why*/) override { group_->abort(); }
+  bool host_waits() const override { return false; }
 
  private:
   int rank_;

@@ -83,8 +83,8 @@ void Node::post(const Call& call, Arena::Block* block, const void* data) {
 const char* Node::data_of(int peer, const Call& call) {
   if (failed_peer_ >= 0) fail(call, failed_peer_, failure_);
   const Board& theirs = peers_[peer]->board();
-  const auto outcome =
-      peers_[peer]->await([&] { return theirs.has_posted(call.number); }, std::chrono::steady_clock::now() + timeout_);
+  const auto outcome = peers_[peer]->await([&] { return theirs.has_posted(call.number); },
+                                           std::chrono::steady_clock::now() + timeout_, interruption_);
   if (outcome != Peer::Outcome::kReady) fail(call, peer, why(peer, outcome));
   const Post& post = theirs.post(call.number);
   if (post.digest != call.digest())
@@ -107,8 +107,9 @@ void Node::await_finished(std::uint64_t number, const std::string& what) {
   for (int peer = 0; peer < world_size_; ++peer) {
     if (peer == rank_) continue;
     const Board& theirs = peers_[peer]->board();
-    const auto outcome = peers_[peer]->await([&] { return theirs.has_finished(number); }, deadline);
-    if (outcome == Peer::Outcome::kLate) fail({"the reuse of memory", what, 0, number}, peer, why(peer, outcome));
+    const auto outcome = peers_[peer]->await([&] { return theirs.has_finished(number); }, deadline, interruption_);
+    if (outcome == Peer::Outcome::kLate || outcome == Peer::Outcome::kInterrupted)
+      fail({"the reuse of memory", what, 0, number}, peer, why(peer, outcome));
   }
 }
 
@@ -127,6 +128,8 @@ std::string Node::why(int peer, Peer::Outcome outcome) const {
       return rank + " has left: " + peers_[peer]->board().why_left.data();
     case Peer::Outcome::kLate:
       return rank + " did not come within " + std::to_string(timeout_.count()) + " ms";
+    case Peer::Outcome::kInterrupted:
+      return interruption_.reason();
     case Peer::Outcome::kReady:
       break;
   }

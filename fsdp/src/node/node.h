@@ -32,7 +32,7 @@ struct Call {
 /// The first failure is final: the rank tells its peers why it leaves, and each later collective fails with the first
 /// reason.
 ///
-/// Not thread-safe.
+/// Not thread-safe, except interrupt().
 class Node {
  public:
   /// Makes this rank's file. Throws c10::Error with the reason where the system does not allow it.
@@ -67,6 +67,9 @@ class Node {
   /// Takes part in no further collective. The peers get to read `reason`.
   void leave(const std::string& reason);
 
+  /// Ends each wait for a peer, now and later, with this error. May be called from any thread.
+  void interrupt(const std::string& reason) { interruption_.set(reason); }
+
  private:
   Board& board() { return *reinterpret_cast<Board*>(board_pages_.start()); }
   bool all_finished(std::uint64_t number) const;
@@ -84,6 +87,7 @@ class Node {
   std::uint64_t number_ = 0;
   int failed_peer_ = -1;
   std::string failure_;
+  Interruption interruption_;
 };
 
 }  // namespace fsdp::node

@@ -265,6 +265,7 @@ class NodeTransport : public Transport {
   std::shared_ptr<PeerMemory> peer_memory() override { return memory_; }
 
   void trim() override { node_->arena().trim(); }
+  void abort(const std::string& why) override { node_->interrupt(why); }
 
  private:
   /// Lets the peers read `data` until all have finished the call.

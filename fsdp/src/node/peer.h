@@ -2,9 +2,11 @@
 #include <sys/types.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 
 #include "node/board.h"
@@ -36,6 +38,25 @@ struct Card {
 /// The running kernel, the namespace of process numbers and the user.
 std::string this_host();
 
+/// Says to a thread that waits for peers that it waits in vain. set() may be called from any thread.
+class Interruption {
+ public:
+  void set(const std::string& reason) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (is_set()) return;
+    reason_ = reason;
+    set_.store(true, std::memory_order_release);
+  }
+  bool is_set() const { return set_.load(std::memory_order_acquire); }
+  /// Once set.
+  const std::string& reason() const { return reason_; }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<bool> set_{false};
+  std::string reason_;
+};
+
 /// Another rank of this node: its board, its memory and whether it lives.
 class Peer {
  public:
@@ -45,10 +66,11 @@ class Peer {
   const Board& board() const { return *board_; }
   pid_t pid() const { return pid_; }
 
-  enum class Outcome { kReady, kLeft, kDied, kLate };
-  /// Waits until `ready` is true, which looks at board(). A peer that has died or left is noticed within kLook.
+  enum class Outcome { kReady, kLeft, kDied, kLate, kInterrupted };
+  /// Waits until `ready` is true, which looks at board(). A peer that has died or left, and an interruption, are
+  /// noticed within kLook.
   template <typename Ready>
-  Outcome await(const Ready& ready, Deadline deadline) const;
+  Outcome await(const Ready& ready, Deadline deadline, const Interruption& interruption) const;
 
   /// The posted bytes. They are mapped at first use and stay mapped.
   const char* data(const SharedSpan& span);
@@ -70,7 +92,7 @@ class Peer {
 };
 
 template <typename Ready>
-Peer::Outcome Peer::await(const Ready& ready, Deadline deadline) const {
+Peer::Outcome Peer::await(const Ready& ready, Deadline deadline, const Interruption& interruption) const {
   for (int i = 0; i < kSpins; ++i) {
     if (ready()) return Outcome::kReady;
     relax();
@@ -83,6 +105,7 @@ Peer::Outcome Peer::await(const Ready& ready, Deadline deadline) const {
     if (ready()) return Outcome::kReady;
     if (left) return Outcome::kLeft;
     if (dead) return Outcome::kDied;
+    if (interruption.is_set()) return Outcome::kInterrupted;
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) return Outcome::kLate;
     looked = sleep_until_rung(*board_, seen, std::min<std::chrono::nanoseconds>(deadline - now, kLook));

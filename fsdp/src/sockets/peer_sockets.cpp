@@ -1,8 +1,6 @@
-#include "gloo/peer_sockets.h"
+#include "sockets/peer_sockets.h"
 
 #include <c10/util/Exception.h>
-#include <netdb.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -14,7 +12,8 @@
 #include <random>
 #include <sstream>
 #include <torch/csrc/distributed/c10d/Store.hpp>
-#include <utility>
+
+#include "sockets/connect.h"
 
 namespace fsdp {
 namespace {
@@ -24,16 +23,7 @@ using Clock = std::chrono::steady_clock;
 /// A message of at most so many bytes is written by the caller. The thread writes longer ones while the caller
 /// computes.
 constexpr std::int64_t kWrittenAtOnce = 64 << 10;
-constexpr int kMaxBacklog = 1024;
 constexpr std::chrono::seconds kHelloPatience{10};
-
-struct Closed {
-  int fd = -1;
-  ~Closed() {
-    if (fd >= 0) ::close(fd);
-  }
-  int release() { return std::exchange(fd, -1); }
-};
 
 /// What a rank says first on a new connection.
 struct Hello {
@@ -41,79 +31,19 @@ struct Hello {
   std::int64_t rank = 0;
 };
 
-int left_ms(Clock::time_point deadline) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-  return static_cast<int>(std::clamp<long long>(left, 0, 1 << 30));
-}
-
-void await(int fd, short events, Clock::time_point deadline, const char* what) {
-  pollfd one{fd, events, 0};
-  int ready = 0;
-  do ready = ::poll(&one, 1, left_ms(deadline));
-  while (ready < 0 && errno == EINTR);
-  TORCH_CHECK(ready > 0, "connections of ranks: ", what, ": nobody within the timeout");
-}
-
-addrinfo* resolve(const std::string& host, const std::string& port) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  const int failed = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-  TORCH_CHECK(failed == 0, "connections of ranks: ", host, " port ", port, ": ", ::gai_strerror(failed));
-  return found;
-}
-
-std::string port_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  char port[NI_MAXSERV] = "";
-  TORCH_CHECK(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
-                  ::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, nullptr, 0, port, sizeof port,
-                                NI_NUMERICSERV) == 0,
-              "connections of ranks: no port of the own socket: ", std::strerror(errno));
-  return port;
-}
-
-int listen_at(const std::string& host) {
-  addrinfo* const found = resolve(host, "0");
-  Closed socket{::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  const bool listens = socket.fd >= 0 && ::bind(socket.fd, found->ai_addr, found->ai_addrlen) == 0 &&
-                       ::listen(socket.fd, kMaxBacklog) == 0;
-  ::freeaddrinfo(found);
-  TORCH_CHECK(listens, "connections of ranks: cannot listen at ", host, ": ", std::strerror(errno));
-  return socket.release();
-}
-
-int connect_to(const std::string& host, const std::string& port, std::chrono::milliseconds timeout) {
-  addrinfo* const found = resolve(host, port);
-  Closed socket{::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  const timeval patience{.tv_sec = timeout.count() / 1000 + 1, .tv_usec = 0};  // also of connect()
-  const bool connects = socket.fd >= 0 &&
-                        ::setsockopt(socket.fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == 0 &&
-                        ::connect(socket.fd, found->ai_addr, found->ai_addrlen) == 0;
-  ::freeaddrinfo(found);
-  TORCH_CHECK(connects, "connections of ranks: cannot connect to ", host, " port ", port, ": ", std::strerror(errno));
-  return socket.release();
-}
-
 /// False: the other end said less, or nothing in time.
 bool read_hello(int fd, Hello& hello) {
   const auto deadline = Clock::now() + kHelloPatience;
   std::size_t have = 0;
   while (have < sizeof hello) {
     pollfd one{fd, POLLIN, 0};
-    if (::poll(&one, 1, left_ms(deadline)) < 0 && errno == EINTR) continue;
+    if (::poll(&one, 1, net::left_ms(deadline)) < 0 && errno == EINTR) continue;
     const ssize_t count = ::recv(fd, reinterpret_cast<char*>(&hello) + have, sizeof hello - have, MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return false;
     have += static_cast<std::size_t>(count);
   }
   return true;
-}
-
-void set_options(int fd) {
-  const int on = 1;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
 }  // namespace
@@ -149,15 +79,15 @@ PeerSockets::~PeerSockets() {
 
 /// A rank connects to those before it, and accepts those after it. They know its secret from the store.
 void PeerSockets::meet(c10d::Store& store, const std::string& address) {
-  const Closed listening{listen_at(address)};
+  const net::Socket listening = net::listen_at(address);
   std::random_device random;
   const std::uint64_t secret = std::uint64_t{random()} << 32 | random();
-  const std::string mine = std::to_string(secret) + " " + port_of(listening.fd) + " " + address;
+  const std::string mine = std::to_string(secret) + " " + net::port_of(listening.get()) + " " + address;
   store.set("peer-" + std::to_string(rank_), std::vector<std::uint8_t>(mine.begin(), mine.end()));
   connect_before(store);
-  accept_after(listening.fd, secret);
+  accept_after(listening.get(), secret);
   for (const Peer& peer : peers_) {
-    if (peer.fd >= 0) set_options(peer.fd);
+    if (peer.fd >= 0) net::set_options(peer.fd);
   }
 }
 
@@ -168,8 +98,8 @@ void PeerSockets::connect_before(c10d::Store& store) {
     Hello hello{0, rank_};
     std::string port, host;
     text >> hello.secret >> port >> host;
-    Closed socket{connect_to(host, port, timeout_)};
-    TORCH_CHECK(::send(socket.fd, &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello, "connections of ranks: rank ",
+    net::Socket socket = net::connect_to(host, port, timeout_);
+    TORCH_CHECK(::send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello, "connections of ranks: rank ",
                 other, " is gone");
     peers_[static_cast<std::size_t>(other)].fd = socket.release();
   }
@@ -178,11 +108,11 @@ void PeerSockets::connect_before(c10d::Store& store) {
 void PeerSockets::accept_after(int listening, std::uint64_t secret) {
   const auto deadline = Clock::now() + timeout_;
   for (auto missing = static_cast<int>(peers_.size()) - rank_ - 1; missing > 0;) {
-    await(listening, POLLIN, deadline, "waiting for later ranks");
-    Closed socket{::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC)};
+    net::await(listening, POLLIN, deadline, "waiting for later ranks");
+    net::Socket socket{::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC)};
     Hello hello;
     const auto ranks = static_cast<std::int64_t>(peers_.size());
-    if (socket.fd < 0 || !read_hello(socket.fd, hello)) continue;
+    if (socket.get() < 0 || !read_hello(socket.get(), hello)) continue;
     if (hello.secret != secret || hello.rank <= rank_ || hello.rank >= ranks) continue;  // a stranger
     Peer& peer = peers_[static_cast<std::size_t>(hello.rank)];
     if (peer.fd >= 0) continue;
@@ -233,6 +163,11 @@ void PeerSockets::Transfer::wait() {
   const bool ended = group->changed_.wait_for(lock, group->timeout_, [this] { return done || !error.empty(); });
   if (!ended) group->fail_all("timed out after " + std::to_string(group->timeout_.count()) + " ms");
   TORCH_CHECK(error.empty(), error);
+}
+
+void PeerSockets::abort(const std::string& why) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  fail_all(why);
 }
 
 void PeerSockets::fail(Peer& peer, const std::string& why) {

@@ -61,6 +61,9 @@ class PeerSockets {
   Pending send(int peer, std::uint64_t tag, const at::Tensor& from);
   Pending receive(int peer, std::uint64_t tag, const at::Tensor& into);
 
+  /// Ends all transfers, also later ones, with an error that says why. Ends all connections too.
+  void abort(const std::string& why);
+
  private:
   struct Header {
     std::uint64_t tag = 0;

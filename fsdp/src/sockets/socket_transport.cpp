@@ -1,38 +1,23 @@
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/maximum.h>
 #include <c10/util/Exception.h>
-#include <signal.h>
-#include <stdlib.h>
 
 #include <functional>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
 #include "buffer_pool.h"
 #include "fsdp/transport.h"
-#include "gloo/peer_sockets.h"
+#include "sockets/peer_sockets.h"
 #include "tree_sum.h"
 
 namespace fsdp {
 namespace {
 
-// [Note: own all-gather and reduce-scatter] c10d builds both collectives for Gloo from others, with copies. Its
-// all-gather copies the result. Its reduce-scatter clones the input and all-reduces all of it, which is twice the
-// traffic. Here every pair of ranks exchanges its parts directly, to and from the engine's own buffers. That sends
-// (N-1)/N of the bytes without a copy. The thread of PeerSockets moves the bytes while the rank computes. Gloo itself
-// serves what happens seldom: all_reduce(), broadcast() and barrier().
-
-/// Gloo writes to its sockets without MSG_NOSIGNAL. So the death of a peer would end this process by SIGPIPE before
-/// Gloo could report an error. PyTorch does not have this problem, because Python ignores SIGPIPE.
-void ignore_sigpipe() {
-  struct sigaction now {};
-  if (::sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) ::signal(SIGPIPE, SIG_IGN);
-}
-
-/// c10d's flight recorder is not safe for two threads that start collectives: it changes a map before it takes its
-/// lock. Saves beside the training do so. It reads its size once, before the first collective of the process.
-void keep_recorder_off() {
-  ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);
-}
+// [Note: exchange] Every pair of ranks exchanges its parts directly, to and from the engine's own buffers. That sends
+// (N-1)/N of the bytes without a copy. The thread of PeerSockets moves the bytes while the rank computes.
 
 /// What both ends of an exchange must agree on.
 struct Topic {
@@ -44,8 +29,8 @@ struct Topic {
 
 // [Note: tags] PeerSockets matches a send and a receive by peer and tag. The tag keeps concurrent collectives apart by
 // the low bits of their number. Its other bits are a hash of kind, owner and size. So two ranks that run units in
-// another order find no partner, and throw after the timeout. With the number alone they would exchange the bytes of
-// different units.
+// another order find no partner, and wait until the watcher or the timeout ends that. With the number alone they would
+// exchange the bytes of different units.
 constexpr std::int64_t kSentWhole = 16 << 10;
 constexpr int kNumberBits = 10, kHashBits = 21;
 
@@ -160,20 +145,15 @@ class PendingAllReduce : public Pending {
   std::function<std::unique_ptr<Pending>()> gather_;
 };
 
-class GlooTransport : public Transport {
+class SocketTransport : public Transport {
  public:
-  GlooTransport(const c10::intrusive_ptr<c10d::Store>& store, const TransportOptions& options)
-      : rank_(options.rank), world_size_(options.world_size) {
-    ignore_sigpipe();
-    keep_recorder_off();
+  SocketTransport(const c10::intrusive_ptr<c10d::Store>& store, const TransportOptions& options)
+      : store_(store), rank_(options.rank), world_size_(options.world_size) {
     const std::string address = options.interface_address.empty() ? "127.0.0.1" : options.interface_address;
-    auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
     try {
-      gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
-      group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank_, world_size_, gloo);
       sockets_ = std::make_shared<PeerSockets>(*store, rank_, world_size_, address, options.timeout);
     } catch (const std::exception& error) {
-      TORCH_CHECK(false, "Gloo on rank ", rank_, " of ", world_size_, ", address ", address,
+      TORCH_CHECK(false, "sockets on rank ", rank_, " of ", world_size_, ", address ", address,
                   ": no connection to all ranks: ", error.what());
     }
   }
@@ -217,26 +197,51 @@ class GlooTransport : public Transport {
   }
 
   void all_reduce(at::Tensor& tensor, Reduction reduction) override {
-    // Gloo's own sum has another order.
-    if (reduction == Reduction::kSum) return start_all_reduce(tensor.view({-1}), {})->wait();
-    c10d::AllreduceOptions options;
-    options.reduceOp = c10d::ReduceOp::MAX;
-    std::vector<at::Tensor> tensors{tensor};
-    finish([&] { return group_->allreduce(tensors, options); }, "all-reduce");
+    const at::Tensor flat = tensor.view({-1});
+    if (reduction == Reduction::kSum) return start_all_reduce(flat, {})->wait();
+    const at::NoGradGuard no_grad;
+    const Topic topic = next("all-reduce's maximum", {}, static_cast<std::int64_t>(tensor.nbytes()));
+    const int tag = tag_of(topic);
+    const at::Tensor own = flat.clone();  // the tensor itself changes while it is sent
+    std::vector<Exchange> sends;
+    for (int i = 1; i < world_size_; ++i) sends.push_back(send(topic, own, after(i), tag));
+    const at::Tensor theirs = at::empty_like(flat);
+    for (int i = 1; i < world_size_; ++i) {
+      receive(topic, theirs, before(i), tag).wait();
+      at::maximum_out(tensor, tensor, theirs.view(tensor.sizes()));
+    }
+    for (const Exchange& sent : sends) sent.wait();
   }
 
+  /// Over a binomial tree below the root: a rank that has the bytes sends them on to half of those that lack them.
   void broadcast(at::Tensor& tensor, int root) override {
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    std::vector<at::Tensor> tensors{tensor};
-    finish([&] { return group_->broadcast(tensors, options); }, "broadcast");
+    const std::string whose = "rank " + std::to_string(root);
+    const Topic topic = next("broadcast", whose, static_cast<std::int64_t>(tensor.nbytes()));
+    const int tag = tag_of(topic), place = (rank_ - root + world_size_) % world_size_;
+    const auto rank_at = [&](int at) { return (at + root) % world_size_; };
+    int distance = 1;
+    while (distance < world_size_ && (place & distance) == 0) distance *= 2;
+    if (place != 0) receive(topic, tensor, rank_at(place - distance), tag).wait();
+    std::vector<Exchange> sends;
+    for (distance /= 2; distance > 0; distance /= 2)
+      if (place + distance < world_size_) sends.push_back(send(topic, tensor, rank_at(place + distance), tag));
+    for (const Exchange& sent : sends) sent.wait();
   }
 
+  /// In rounds: in round k each rank hears from the rank 2^k before it, and so of the 2^k ranks before that one.
   void barrier() override {
-    finish([&] { return group_->barrier(); }, "barrier");
+    const Topic topic = next("barrier", {}, 0);
+    const int tag = tag_of(topic);
+    const at::Tensor nothing = at::empty({0}, at::kByte);
+    for (int distance = 1; distance < world_size_; distance *= 2) {
+      const Exchange sent = send(topic, nothing, after(distance), tag);
+      receive(topic, nothing, before(distance), tag).wait();
+      sent.wait();
+    }
   }
 
   void trim() override { parts_.trim(); }
+  void abort(const std::string& why) override { sockets_->abort(why); }
 
  private:
   int before(int i) const { return (rank_ - i + world_size_) % world_size_; }
@@ -272,28 +277,19 @@ class GlooTransport : public Transport {
     return {topic, rank_, peer, sockets_, [&] { return sockets_->send(peer, static_cast<std::uint64_t>(tag), from); }};
   }
 
-  template <typename Start>
-  void finish(const Start& start, const char* what) {
-    try {
-      start()->wait();
-    } catch (const std::exception& error) {
-      TORCH_CHECK(false, what, " on rank ", rank_, " failed (did a rank die?): ", error.what());
-    }
-  }
-
+  c10::intrusive_ptr<c10d::Store> store_;  // rank 0 may serve it, and others may still read there
   int rank_;
   int world_size_;
   BufferPool parts_{c10::kCPU};  // received in reduce-scatters
   std::uint32_t number_ = 0;     // of the next collective; all ranks count alike
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
   std::shared_ptr<PeerSockets> sockets_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> make_gloo_transport(const c10::intrusive_ptr<c10d::Store>& store,
-                                               const TransportOptions& options) {
-  return std::make_unique<GlooTransport>(store, options);
+std::unique_ptr<Transport> make_socket_transport(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const TransportOptions& options) {
+  return std::make_unique<SocketTransport>(store, options);
 }
 
 }  // namespace fsdp

@@ -1,0 +1,63 @@
+#include "watch/calls.h"
+
+#include <algorithm>
+
+namespace fsdp::watch {
+namespace {
+
+/// FNV-1a, a word at a time.
+std::uint64_t digest_of(std::string_view kind, std::string_view whose, std::int64_t bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&hash](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
+  for (const char letter : kind) add(static_cast<unsigned char>(letter));
+  add(0);
+  for (const char letter : whose) add(static_cast<unsigned char>(letter));
+  add(static_cast<std::uint64_t>(bytes));
+  return hash;
+}
+
+}  // namespace
+
+std::string Call::text() const {
+  return kind + (whose.empty() ? "" : " of ") + whose + " (" + std::to_string(bytes) + " bytes a rank)";
+}
+
+std::uint64_t Calls::start(const char* kind, std::string_view whose, std::int64_t bytes) {
+  const std::uint64_t number = made();
+  Kept kept{kind, bytes, digest_of(kind, whose, bytes), {}};
+  std::copy_n(whose.data(), std::min(whose.size(), kNameBytes), kept.whose.data());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  kept_[number % kKept] = kept;
+  made_.store(number + 1, std::memory_order_relaxed);
+  return number;
+}
+
+void Calls::enter(std::uint64_t number) {
+  number_.store(number, std::memory_order_relaxed);
+  stay_.store(stay_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+void Calls::leave() {
+  stay_.store(stay_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+Calls::Place Calls::place() const {
+  Place place;
+  place.stay = stay_.load(std::memory_order_acquire);
+  place.number = number_.load(std::memory_order_relaxed);
+  return place;
+}
+
+std::vector<Call> Calls::last() const {
+  std::vector<Call> calls;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::uint64_t made = this->made();
+  for (std::uint64_t number = made - std::min<std::uint64_t>(made, kKept); number < made; ++number) {
+    const Kept& kept = kept_[number % kKept];
+    const auto end = std::find(kept.whose.begin(), kept.whose.end(), '\0');
+    calls.push_back({number, kept.kind, {kept.whose.begin(), end}, kept.bytes, kept.digest});
+  }
+  return calls;
+}
+
+}  // namespace fsdp::watch
