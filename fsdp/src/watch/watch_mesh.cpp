@@ -44,7 +44,7 @@ void DeviceMesh::watch_shard_group(Communicator& group) const {
     if (axis.communicator != shard_) continue;
     const std::vector<int> all = ranks_along(axis);
     const auto first = all.begin() + shard_->rank() - group.rank();
-    watch_group(group, "shards after forward", {first, first + group.world_size()});
+    watch_group(group, "groups of " + std::to_string(group.world_size()), {first, first + group.world_size()});
   }
 }
 
