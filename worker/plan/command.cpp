@@ -71,7 +71,8 @@ void check_memory(const RunConfig& config, const RankEnvironment& environment, c
   } catch (const c10::Error&) {
     return;  // an operation of the model has no known sizes, or this process may not reserve so many addresses
   }
-  if (fits(*plan, *limit)) return;
+  const std::int64_t uncertain = limit->of_gpu ? plan->activation_bytes : 0;
+  if (bytes_against(*plan, *limit) - uncertain <= limit->bytes) return;
   throw UsageError(misfit_text(*plan, *limit, remedies(config, environment, *limit)) +
                    "; fsdp.check_memory = false runs it all the same");
 }

@@ -17,7 +17,8 @@ fsdp::Json plan_report(const RunConfig& config, const RankEnvironment& environme
 std::optional<Limit> limit_here(const RankEnvironment& environment);
 
 /// Throws UsageError with misfit_text() where the run does not fit into `limit`, unless fsdp.check_memory is off. A run
-/// that cannot be planned passes. Takes milliseconds a layer. Not collective; all ranks of equal nodes agree.
+/// that cannot be planned passes. Activations are planned by the operations of the CPU, so against the memory of a GPU
+/// they do not count. Takes milliseconds a layer. Not collective; all ranks of equal nodes agree.
 void check_memory(const RunConfig& config, const RankEnvironment& environment, const std::optional<Limit>& limit);
 
 }  // namespace worker

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <optional>
 
 #include "rank/errors.h"
 
@@ -51,9 +52,9 @@ bool save_in_place(Variant& run) {
 bool set_micro_batch(Variant& run, std::int64_t size) {
   const BatchSplit split = split_batch(run.config.train, run.environment.world_size);
   if (size < 1 || size >= split.micro_batch_size || split.micro_batch_size % size != 0) return false;
+  if (run.config.train.batch_size == 0) run.set("train.batch_size", std::to_string(split.batch_size));
   run.config.train.batch_size = split.batch_size;
   run.config.train.micro_batch_size = size;
-  run.set("train.batch_size", std::to_string(split.batch_size));
   run.set("train.micro_batch_size", std::to_string(size));
   return true;
 }
@@ -98,33 +99,70 @@ std::vector<std::vector<Change>> changes(const BatchSplit& split) {
   return all;
 }
 
-/// Plans the variant. Returns whether it fits; a run that cannot be does not.
-bool would_fit(Variant& run, const Limit& limit) {
+/// Which change of each kind is made, by its place; -1: none.
+using Choice = std::vector<int>;
+
+/// The run with these changes, or nothing where it cannot be or does not fit.
+std::optional<Remedy> fitted(const Variant& asked, const std::vector<std::vector<Change>>& all, const Choice& choice,
+                             const Limit& limit) {
+  Variant run = asked;
+  for (std::size_t kind = 0; kind < all.size(); ++kind) {
+    if (choice[kind] < 0) continue;
+    const Change& change = all[kind][static_cast<std::size_t>(choice[kind])];
+    if (!change.apply(run)) return std::nullopt;
+    run.remedy.price += (run.remedy.price.empty() ? "" : ", ") + std::string(change.price);
+  }
   try {
     run.remedy.bytes = bytes_against(plan_rank(run.config, run.environment), limit);
-    return run.remedy.bytes <= limit.bytes;
   } catch (const UsageError&) {
-    return false;
+    return std::nullopt;
   }
+  return run.remedy.bytes <= limit.bytes ? std::optional(run.remedy) : std::nullopt;
 }
 
-void add_price(Remedy& remedy, const char* price) {
-  remedy.price += (remedy.price.empty() ? "" : ", ") + std::string(price);
+/// The nearest change of this kind with which the run fits, besides those of `choice`.
+std::optional<Remedy> nearest(const Variant& asked, const std::vector<std::vector<Change>>& all, Choice& choice,
+                              std::size_t kind, const Limit& limit) {
+  for (int i = 0; i < static_cast<int>(all[kind].size()); ++i) {
+    choice[kind] = i;
+    if (auto remedy = fitted(asked, all, choice, limit)) return remedy;
+  }
+  return std::nullopt;
 }
 
 std::vector<Remedy> single_changes(const Variant& asked, const std::vector<std::vector<Change>>& all,
                                    const Limit& limit) {
   std::vector<Remedy> found;
-  for (const auto& kind : all) {
-    for (const Change& change : kind) {
-      Variant run = asked;
-      if (!change.apply(run) || !would_fit(run, limit)) continue;
-      add_price(run.remedy, change.price);
-      found.push_back(run.remedy);
-      break;
-    }
+  for (std::size_t kind = 0; kind < all.size(); ++kind) {
+    Choice choice(all.size(), -1);
+    if (auto remedy = nearest(asked, all, choice, kind, limit)) found.push_back(std::move(*remedy));
   }
   return found;
+}
+
+/// One change after the other, each as far as it goes, until the run fits. Then those are left out again, the dearest
+/// first, without which it fits too.
+std::vector<Remedy> combination(const Variant& asked, const std::vector<std::vector<Change>>& all, const Limit& limit) {
+  Choice choice(all.size(), -1);
+  std::optional<Remedy> found;
+  for (std::size_t kind = 0; kind < all.size() && !found; ++kind) {
+    found = nearest(asked, all, choice, kind, limit);
+    Variant trial = asked;
+    if (!found && (all[kind].empty() || !all[kind].back().apply(trial))) choice[kind] = -1;
+  }
+  if (!found) return {};
+  for (std::size_t kind = all.size(); kind-- > 0;) {
+    if (choice[kind] < 0) continue;
+    Choice without = choice;
+    without[kind] = -1;
+    auto less = fitted(asked, all, without, limit);
+    if (!less) less = nearest(asked, all, without, kind, limit);
+    if (less) {
+      found = std::move(less);
+      choice = without;
+    }
+  }
+  return {*found};
 }
 
 }  // namespace
@@ -136,21 +174,8 @@ std::int64_t bytes_against(const RankPlan& plan, const Limit& limit) {
 std::vector<Remedy> remedies(const RunConfig& config, const RankEnvironment& environment, const Limit& limit) {
   const Variant asked{config, environment, {}};
   const auto all = changes(split_batch(config.train, environment.world_size));
-  if (auto found = single_changes(asked, all, limit); !found.empty()) return found;
-  // One change after the other, each as far as it goes, until it fits.
-  Variant run = asked;
-  for (std::size_t kind = 0; kind < all.size(); ++kind) {
-    const bool of_nodes = kind + 1 == all.size();
-    for (auto change = all[kind].begin(); change != all[kind].end(); ++change) {
-      if (!of_nodes && change + 1 != all[kind].end()) continue;
-      Variant next = run;
-      if (!change->apply(next)) continue;
-      add_price(next.remedy, change->price);
-      if (would_fit(next, limit)) return {next.remedy};
-      if (!of_nodes) run = std::move(next);
-    }
-  }
-  return {};
+  auto found = single_changes(asked, all, limit);
+  return found.empty() ? combination(asked, all, limit) : found;
 }
 
 std::string settings_text(const Remedy& remedy) {

@@ -32,7 +32,7 @@ struct Remedy {
 
 /// Settings with which a run that does not fit would fit, by plans of each; empty: none was found. First single
 /// changes, the cheapest first: another strategy, no copy for checkpoints, smaller micro-batches, recomputed blocks,
-/// bf16, more nodes. Where none is enough, the first combination that is. Makes at most about thirty plans.
+/// bf16, more nodes. Where none is enough, one combination that is. Makes at most about fifty plans.
 std::vector<Remedy> remedies(const RunConfig& config, const RankEnvironment& environment, const Limit& limit);
 
 /// "train.micro_batch_size = 2, train.precision = bf16".
