@@ -47,6 +47,7 @@ std::span<const Command> commands();
 
 // Each file defines the commands of one subject.
 void define_submit(CLI::App& app, Session& session);      // submit.cpp
+void define_plan(CLI::App& app, Session& session);        // plan.cpp
 void define_list(CLI::App& app, Session& session);        // list.cpp
 void define_top(CLI::App& app, Session& session);         // top.cpp
 void define_show(CLI::App& app, Session& session);        // show.cpp

@@ -199,6 +199,22 @@ std::span<const Command> commands() {
        "  muster submit --like 7 --set train.steps=5000\n"
        "  muster submit --executor debug job.toml",
        define_submit},
+      {"plan", "Say what memory and traffic a training will need, before it is submitted",
+       "muster-worker makes steps of the job's own model that compute nothing and need no memory, so a plan of "
+       "any\n"
+       "size takes seconds. It counts tensors on the CPU; a GPU needs less for activations, and up to 256 MiB more "
+       "for\n"
+       "logits. The program itself (about 300 MiB) comes on top. The estimates are the usual rule of thumb for\n"
+       "parameters, gradients and states: 16 bytes a parameter with Adam in fp32, 8 or 6 with states in bf16, over "
+       "all\n"
+       "ranks. The limit is that of [slurm], or of this machine for executor = \"local\". Exit code 1: it does not "
+       "fit.\n"
+       "muster submit refuses such a job unless it has --force, and its ranks refuse to start unless\n"
+       "fsdp.check_memory = false.\n\n"
+       "  muster plan job.toml\n"
+       "  muster plan job.toml --gpu-memory 80GiB --set train.micro_batch_size=4\n"
+       "  muster plan job.toml --sweep fsdp.strategy=full_shard,zero1 --json | jq '.[].tensor_bytes'",
+       define_plan},
       {"list", "List jobs, newest first",
        "SLURM is Slurm's number of the newest attempt. A held job starts no attempt until it is released; an attempt\n"
        "that runs already goes on. A queued job waits in Slurm: muster why says for what. A terminal shows as much of\n"

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/key_help.h"
+#include "cli/plan.h"
 #include "cli/text.h"
 #include "core/text.h"
 #include "jobfile/spec.h"
@@ -250,9 +251,16 @@ int debug(const SubmitOptions& options, const Request& request) {
   return run_in_foreground(request.specs.front());
 }
 
+/// Ranks of a job that was forced do not refuse either.
+void force(Request& request) {
+  for (auto& spec : request.specs)
+    if (spec.has_recipe()) (*spec.mutable_recipe()->mutable_values())["fsdp.check_memory"].set_flag(false);
+}
+
 int run_submit(Session& session, const SubmitOptions& options) {
-  const auto request = read_request(session, options);
+  auto request = read_request(session, options);
   if (!request) return kUsage;
+  if (options.force) force(*request);
   if (request->is_sweep && options.follow) {
     throw Failure(kUsage, "--follow shows one job, and this is a sweep of " + std::to_string(request->specs.size()) +
                               "; use --wait, or muster list -w --sweep and the sweep's name");
@@ -261,6 +269,7 @@ int run_submit(Session& session, const SubmitOptions& options) {
   if (request->specs.front().executor() == "debug") return debug(options, *request);
   if (options.print_script) return print_script(session, options, *request);
   if (options.check) return check_script(session, options, *request);
+  refuse_misfits(*request, is_loopback(session.config().address.value));
   if (request->is_sweep) return submit_sweep(session, options, *request);
   return submit_job(session, options, *request);
 }
@@ -314,6 +323,7 @@ void define_submit(CLI::App& app, Session& session) {
   add_texts("--after", options->after, "JOB",
             "Start after this job succeeded; failed:JOB, ended:JOB: after it failed, ended; may be repeated");
   app.add_flag("--hold", options->hold, "Submit the job held: it starts after muster release");
+  app.add_flag("--force", options->force, "Submit a job that does not fit into memory by its plan; see muster plan");
   add_texts("--sweep", options->sweep, "KEY=VALUES",
             "Submit a job for each value, such as train.seed=0..3; if repeated, for each combination");
   add_number(app, "--parallel", options->parallel, 1, static_cast<std::int64_t>(jobfile::kMostSweepJobs),

@@ -12,12 +12,14 @@
 namespace cli {
 
 struct SubmitOptions {
-  std::string file;  // "-": standard input
+  std::string command = "submit";  // that reads the job file
+  std::string file;                // "-": standard input
   std::int64_t like = 0;
   std::vector<std::string> set, env, after, sweep;
   std::string name, executor;
   std::uint32_t parallel = 0;
   bool hold = false;
+  bool force = false;
   bool print_script = false;
   bool check = false;
   bool wait = false;

@@ -88,9 +88,10 @@ Overrides overrides_of(const SubmitOptions& options, const launch::Environment& 
   return out;
 }
 
-std::nullopt_t tell(const std::vector<std::string>& problems) {
+std::nullopt_t tell(const SubmitOptions& options, const std::vector<std::string>& problems) {
   for (const auto& problem : problems) std::cerr << problem << "\n";
-  std::cerr << "muster submit: nothing was submitted; muster submit --help explains every key\n";
+  std::cerr << "muster " << options.command << ": nothing was " << (options.command == "plan" ? "planned" : "submitted")
+            << "; muster submit --help explains every key\n";
   return std::nullopt;
 }
 
@@ -142,7 +143,8 @@ Wish wish_of(Session& session, const SubmitOptions& options, const Overrides& ov
 
 void check_options(const SubmitOptions& options) {
   if (options.file.empty() && options.like == 0) {
-    throw Failure(kUsage, "want JOB.toml, - for standard input, or --like JOB; see muster submit --help");
+    throw Failure(kUsage,
+                  "want JOB.toml, - for standard input, or --like JOB; see muster " + options.command + " --help");
   }
   if (!options.file.empty() && options.like > 0) {
     throw Failure(kUsage, "want JOB.toml or --like, not both; --set changes a value of either");
@@ -189,7 +191,7 @@ std::optional<Request> read_request(Session& session, const SubmitOptions& optio
   if (problems.empty() && is_sweep) {
     auto sweep = jobfile::compose_sweep(source, overrides, std::move(axes), checks);
     if (options.parallel > 0 && sweep.problems.empty()) check_parallel(options.parallel, sweep);
-    if (!sweep.problems.empty()) return tell(sweep.problems);
+    if (!sweep.problems.empty()) return tell(options, sweep.problems);
     for (auto& spec : sweep.specs) spec.set_job_file(place);
     const auto parallel = options.parallel > 0 ? options.parallel : sweep.parallel;
     return Request{std::move(sweep.specs), true, parallel, options.like};
@@ -198,7 +200,7 @@ std::optional<Request> read_request(Session& session, const SubmitOptions& optio
     file = jobfile::compose(source, overrides, jobfile::FileChecks::kLook);  // a debug job runs on this machine
   }
   problems.insert(problems.end(), file.problems.begin(), file.problems.end());
-  if (!problems.empty()) return tell(problems);
+  if (!problems.empty()) return tell(options, problems);
   if (options.parallel > 0) throw Failure(kUsage, "--parallel is for sweeps; add --sweep, or leave it out");
   file.spec.set_job_file(place);
   return Request{{std::move(file.spec)}, false, 0, options.like};
