@@ -3,11 +3,10 @@
 #include <vector>
 
 #include "buffer_pool.h"
+#include "tree_sum.h"
 
 namespace fsdp {
 namespace {
-
-constexpr std::int64_t kSentWhole = 16 << 10;  // as in gloo_transport.cpp
 
 /// A collective that has ended before it began. It holds its buffers until it is waited for.
 class Ended : public Pending {

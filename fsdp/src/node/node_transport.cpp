@@ -27,7 +27,6 @@ using node::Node;
 // there. Memory of peer_memory() lies in that file, so an all-gather copies each byte once, and a reduce-scatter copies
 // none: it adds from where the gradients are. Other tensors are first copied into a block of the file.
 
-constexpr std::int64_t kSentWhole = 16 << 10;      // little is summed by everyone rather than in two rounds
 constexpr std::int64_t kBroadcastPiece = 8 << 20;  // bytes of the root's memory for a broadcast
 constexpr std::int64_t kCopyGrain = 4 << 20;       // bytes for a further thread
 constexpr std::int64_t kSumPiece = 32 << 10;       // elements; sums of a few parts stay in the cache

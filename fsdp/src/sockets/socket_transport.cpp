@@ -31,7 +31,6 @@ struct Topic {
 // the low bits of their number. Its other bits are a hash of kind, owner and size. So two ranks that run units in
 // another order find no partner, and wait until the watcher or the timeout ends that. With the number alone they would
 // exchange the bytes of different units.
-constexpr std::int64_t kSentWhole = 16 << 10;
 constexpr int kNumberBits = 10, kHashBits = 21;
 
 int tag_of(const Topic& topic) {
