@@ -211,6 +211,7 @@ TEST(Collectives, AreThoseOfTheTable) {
       const TrafficOfAxes want = theory(row, micro_batches);
       for (const bool recomputes : {false, true}) {
         for (const int depth : {0, 1, 2}) {
+          if (depth != 1 && micro_batches != 2) continue;
           fsdp::ShardOptions options = row.options;
           options.prefetch_depth = depth;
           count(row, [&](fsdp::DeviceMesh& mesh, TrafficOfAxes& traffic) {
@@ -218,7 +219,7 @@ TEST(Collectives, AreThoseOfTheTable) {
                          std::to_string(depth) + (recomputes ? ", recomputed" : ""));
             Counted trainer(mesh, options, recomputes);
             trainer.train(0, micro_batches);
-            for (int step = 1; step < 4; ++step) {
+            for (int step = 1; step < 3; ++step) {
               clear(traffic);
               const std::int64_t before = mesh.wire_bytes();
               trainer.train(step, micro_batches);
