@@ -113,6 +113,13 @@ constexpr auto kKeys = std::to_array<Key>({
      .meaning = "Number format of the computation; master weights stay in fp32; in fp16 the loss is scaled. fp16 is "
                 "for GPUs: on most CPUs it is several times slower than fp32.",
      .assign = into<&Training::precision>},
+    {.name = "train.deterministic",
+     .kind = Kind::kFlag,
+     .standard = "false",
+     .meaning =
+         "Whether equal runs on GPUs have equal bits; their kernels are slower then. On the CPU equal runs always "
+         "have equal bits.",
+     .assign = into<&Training::deterministic>},
     {.name = "train.validation_every_steps",
      .kind = Kind::kWhole,
      .standard = "100",

@@ -23,6 +23,7 @@ struct Training {
   ClipNorm clip_norm_type = ClipNorm::kTwo;
   std::int64_t seed = 0;
   Precision precision = Precision::kFp32;
+  bool deterministic = false;               // equal runs on GPUs have equal bits
   std::int64_t validation_every_steps = 0;  // 0: never
   std::int64_t validation_batches = 0;      // the most batches in a validation, over all ranks
   std::int64_t max_skipped_steps = 0;       // steps in a row whose gradients are not finite; one more ends the run

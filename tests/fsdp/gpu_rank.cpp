@@ -4,7 +4,6 @@
 // their own), "bf16", "zero1", "no_prefetch", "deep_prefetch", "hybrid", "recompute",
 // "unclipped".
 // Prints the loss of each step and a hash of each parameter.
-#include <ATen/Context.h>
 #include <ATen/cuda/Sleep.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
@@ -17,6 +16,7 @@
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "fsdp/deterministic.h"
 #include "fsdp/gradient_norm.h"
 #include "fsdp/recompute.h"
 #include "fsdp/transport.h"
@@ -156,7 +156,7 @@ int main(int argc, char** argv) {
     TORCH_CHECK(argc == 5, "want four arguments");
     const std::string words = argv[4];
     const auto has = [&](const char* word) { return words.find(word) != std::string::npos; };
-    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+    fsdp::compute_deterministically();
     const auto mesh = make_mesh(std::stoi(argv[1]), std::stoi(argv[2]), argv[3], has("late"), has("hybrid"));
     std::fprintf(stderr, "shares a GPU: %d\n", mesh->shares_gpus());
     train(*mesh, words);

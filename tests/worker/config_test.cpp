@@ -39,7 +39,7 @@ TEST(RunFile, EveryKeyArrives) {
              "warmup_steps":5,"schedule":"linear","weight_decay":0.2,"beta1":0.8,"beta2":0.9,"epsilon":1e-6,
              "optimizer":"adam","weight_decay_schedule":"cosine","final_weight_decay":0.3,"layer_decay":0.75,
              "clip_norm":2,"clip_norm_type":"inf","seed":7,"precision":"bf16","validation_every_steps":10,"validation_batches":3,
-             "step_delay_ms":20},
+             "deterministic":true,"step_delay_ms":20},
     "checkpoint":{"folder":"/ckpt","every_steps":25,"keep":2,"best":"validation/loss"},
     "fsdp":{"reshard_after_forward":false,"prefetch":false})");
   EXPECT_EQ(c.recipe, "causal_lm");
@@ -81,6 +81,7 @@ TEST(RunFile, EveryKeyArrives) {
   EXPECT_EQ(c.train.precision, schema::Precision::kBf16);
   EXPECT_EQ(c.train.validation_every_steps, 10);
   EXPECT_EQ(c.train.validation_batches, 3);
+  EXPECT_TRUE(c.train.deterministic);
   EXPECT_EQ(c.train.step_delay_ms, 20);
   EXPECT_EQ(c.checkpoint.folder, "/ckpt");
   EXPECT_EQ(c.checkpoint.every_steps, 25);

@@ -16,6 +16,7 @@
 
 #include "data/sampler.h"
 #include "fsdp/checkpoint.h"
+#include "fsdp/deterministic.h"
 #include "fsdp/device_mesh.h"
 #include "fsdp/json.h"
 #include "rank/errors.h"
@@ -103,8 +104,18 @@ class Trainer::Run {
 
   fsdp::Communicator& ranks() { return mesh_->control(); }
 
+  void choose_algorithms() const {
+    if (!config_.train.deterministic) return;
+    try {
+      fsdp::compute_deterministically();
+    } catch (const c10::Error& error) {
+      throw UsageError(std::string("train.deterministic: ") + error.what_without_backtrace());
+    }
+  }
+
   /// Everything before the first step: rendezvous, data, model, checkpoint.
   void prepare() {
+    choose_algorithms();
     split_ = split_batch(config_.train, environment_.world_size);
     recipe_ = make_recipe_(config_);
     mesh_ = meet(environment_, reporter_, mesh_options(config_.fsdp, environment_));
