@@ -70,6 +70,7 @@ class StagedTransport : public Transport {
 
   void barrier() override { inner_->barrier(); }
   void abort(const std::string& why) override { inner_->abort(why); }
+  void trim() override { inner_->trim(); }
 
  private:
   template <typename Collective>

@@ -43,6 +43,7 @@ class WatchedTransport : public fsdp::Transport {
   }
   void abort(const std::string& why) override { inner_->abort(why); }
   bool host_waits() const override { return inner_->host_waits(); }
+  void trim() override { inner_->trim(); }
 
  private:
   struct Watched : fsdp::Pending {
