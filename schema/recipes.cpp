@@ -25,7 +25,11 @@ std::vector<Series> loop_series(std::string_view loss_unit) {
           {.name = "loss_scale", .over_ranks = OverRanks::kRank0},
           {.name = "skipped_steps", .unit = "steps", .better = Better::kLower, .over_ranks = OverRanks::kRank0},
           {.name = "gpu_memory_peak", .unit = "bytes", .better = Better::kLower, .over_ranks = OverRanks::kMax},
-          {.name = "gpu_memory_reserved", .unit = "bytes", .better = Better::kLower, .over_ranks = OverRanks::kMax}};
+          {.name = "gpu_memory_reserved", .unit = "bytes", .better = Better::kLower, .over_ranks = OverRanks::kMax},
+          {.name = "wait_ms", .unit = "ms", .better = Better::kLower, .over_ranks = OverRanks::kMean},
+          {.name = "gathered_bytes", .unit = "bytes", .over_ranks = OverRanks::kRank0},
+          {.name = "scattered_bytes", .unit = "bytes", .over_ranks = OverRanks::kRank0},
+          {.name = "tensor_peak_bytes", .unit = "bytes", .better = Better::kLower, .over_ranks = OverRanks::kMax}};
 }
 
 struct Registry {

@@ -91,7 +91,7 @@ constexpr auto kKeys = std::to_array<Key>({
      .kind = Kind::kFlag,
      .standard = "true",
      .meaning = "Whether CPU ranks of one node exchange weights and gradients through shared memory. false: over "
-                "Gloo's sockets, as between nodes. The training is the same.",
+                "sockets, as between nodes. The training is the same.",
      .assign = into<&Sharding::shared_memory>},
     {.name = "fsdp.activation_checkpointing",
      .kind = Kind::kChoice,

@@ -27,6 +27,8 @@ struct Training {
   std::int64_t validation_every_steps = 0;  // 0: never
   std::int64_t validation_batches = 0;      // the most batches in a validation, over all ranks
   std::int64_t max_skipped_steps = 0;       // steps in a row whose gradients are not finite; one more ends the run
+  std::int64_t trace_step = 0;              // the first that is recorded, from 1; 0: none
+  std::int64_t trace_steps = 0;             // how many are recorded
   std::int64_t step_delay_ms = 0;           // delay added to each step, for demonstrations and tests
 };
 
