@@ -26,6 +26,15 @@ TEST(StepMeasures, WhatWasNotMeasuredIsNoValue) {
   measures.gpu_memory = GpuMemory{7, 9};
   EXPECT_EQ(value_of(measures.values(), "gpu_memory_peak"), 7);
   EXPECT_EQ(value_of(measures.values(), "gpu_memory_reserved"), 9);
+  EXPECT_EQ(value_of(measures.values(), "wait_ms"), std::nullopt);
+  measures.wait_ms = 1.5;
+  measures.gathered_bytes = 48;
+  measures.scattered_bytes = 24;
+  measures.tensor_peak_bytes = 1024;
+  EXPECT_EQ(value_of(measures.values(), "wait_ms"), 1.5);
+  EXPECT_EQ(value_of(measures.values(), "gathered_bytes"), 48);
+  EXPECT_EQ(value_of(measures.values(), "scattered_bytes"), 24);
+  EXPECT_EQ(value_of(measures.values(), "tensor_peak_bytes"), 1024);
 }
 
 // People and tests read this line.
@@ -41,6 +50,15 @@ TEST(StepMeasures, TheLineOfAStepHasItsForm) {
   EXPECT_EQ(line_of(report, measures, 10),
             "step 3/10 loss 2.500000 validation_loss 2.250000 lr 3.000e-04 grad_norm 0.7500 tokens/s 1000 step_ms 12.2 "
             "memory_mib 512");
+}
+
+TEST(StepMeasures, TheLineOfTensorsNamesEachKind) {
+  const KeptTensors kept{.parameters = 8 << 20, .gradients = 4 << 20, .states = 16 << 20, .pool = 2 << 20};
+  EXPECT_EQ(line_of(kept, std::nullopt),
+            "tensors: parameters 8.0 MiB, gradients 4.0 MiB, optimizer 16.0 MiB, pool 2.0 MiB");
+  EXPECT_EQ(line_of(kept, 40 << 20),
+            "tensors: parameters 8.0 MiB, gradients 4.0 MiB, optimizer 16.0 MiB, pool 2.0 MiB, activations and others "
+            "10.0 MiB; together at most 40.0 MiB");
 }
 
 }  // namespace

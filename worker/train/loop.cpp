@@ -38,6 +38,7 @@
 #include "train/step.h"
 #include "train/step_measures.h"
 #include "train/strategy.h"
+#include "train/tensor_bytes.h"
 
 namespace worker {
 namespace {
@@ -59,6 +60,7 @@ class Trainer::Run {
         skipped_(config.train.max_skipped_steps) {}
 
   Outcome run() {
+    const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<TensorBytes>());
     prepare();
     const std::int64_t steps = config_.train.steps;
     if (step_ >= steps) {
@@ -350,6 +352,15 @@ class Trainer::Run {
     report.at_ms = unix_ms();
     reporter_.step(report);
     say(line_of(report, measures, config_.train.steps).c_str());
+    if (!std::exchange(said_tensors_, true)) say_tensors(measures);
+  }
+
+  /// After a step, because gradients and states are made in the first one.
+  void say_tensors(const StepMeasures& measures) const {
+    const fsdp::MemoryUse use = sharded_->memory();
+    const KeptTensors kept{use.shard_bytes, use.gradient_memory_bytes, optimizer_->state_bytes(), use.pool_bytes};
+    const auto& gpu = measures.gpu_memory;
+    say(line_of(kept, gpu ? std::optional(gpu->peak_bytes) : measures.tensor_peak_bytes).c_str());
   }
 
   /// Whether the step is the best so far and must be saved now. Rank 0 decides, so that all ranks save or none does.
@@ -437,6 +448,7 @@ class Trainer::Run {
   std::unique_ptr<fsdp::Checkpointer> checkpointer_;
   std::optional<Saves> saves_;
   std::int64_t step_ = 0;
+  bool said_tensors_ = false;
 };
 
 Trainer::Trainer(const RunConfig& config, const RankEnvironment& environment, Reporter& reporter,

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <cstdio>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -58,6 +59,10 @@ std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Repor
     store = fsdp::connect_store(at.host, at.port);
   }
   if (environment.local_world_size != environment.world_size) options.interface_address = own_address_towards(at);
+  options.on_late = [rank = environment.rank](const std::string& text) {
+    std::printf("[rank %d] waiting: %s\n", rank, text.c_str());
+    std::fflush(stdout);
+  };
   options.key_prefix = "attempt-" + std::to_string(environment.attempt);
   check_same_device(*store, options.key_prefix, environment.rank, options.device.is_cuda());
   return std::make_unique<fsdp::DeviceMesh>(std::move(store), environment.rank, environment.world_size, options);

@@ -10,6 +10,8 @@
 #include "rank/signals.h"
 #include "train/schedule.h"
 #include "train/step_seed.h"
+#include "train/step_trace.h"
+#include "train/tensor_bytes.h"
 
 namespace worker {
 DeviceNumbers::DeviceNumbers(const at::Tensor& values) {
@@ -69,10 +71,13 @@ double Stepper::draw() {
 }
 
 StopKind Stepper::make(std::int64_t step) {
+  StepTrace trace(config_, step + 1, mesh_);
   InFlight now;
   now.start = Clock::now();
   mark(now.begun);
-  const std::int64_t wire_before = mesh_.wire_bytes();
+  const fsdp::Traffic all_before = mesh_.traffic(), shard_before = mesh_.shard().traffic();
+  TensorBytes* const tensors = TensorBytes::current();
+  if (tensors != nullptr) tensors->begin();
   now.weight = weight_;
   now.made.measures.learning_rate = learning_rate(config_.train, step);
   at::manual_seed(step_seed(config_.train.seed, step, environment_.rank));
@@ -90,8 +95,17 @@ StopKind Stepper::make(std::int64_t step) {
   }
   mark(now.ended);
   now.made.report.step = step + 1;
-  now.made.report.bytes_communicated = mesh_.wire_bytes() - wire_before;
+  const fsdp::Traffic all = mesh_.traffic() - all_before, of_shard = mesh_.shard().traffic() - shard_before;
+  now.made.report.bytes_communicated = all.wire_bytes;
+  StepMeasures& measures = now.made.measures;
+  if (mesh_.world_size() > 1) {
+    if (!late_ || mesh_.shares_gpus()) measures.wait_ms = std::chrono::duration<double, std::milli>(all.waited).count();
+    measures.gathered_bytes = of_shard.gathered_bytes;
+    measures.scattered_bytes = of_shard.scattered_bytes;
+  }
+  if (tensors != nullptr && !late_) measures.tensor_peak_bytes = tensors->peak();
   in_flight_.push_back(std::move(now));
+  trace.write();
   return stop;
 }
 

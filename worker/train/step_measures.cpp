@@ -17,12 +17,33 @@ std::vector<SeriesValue> StepMeasures::values() const {
     out.push_back({"gpu_memory_peak", static_cast<double>(gpu_memory->peak_bytes)});
     out.push_back({"gpu_memory_reserved", static_cast<double>(gpu_memory->reserved_bytes)});
   }
+  const auto add = [&out](const char* series, const auto& value) {
+    if (value) out.push_back({series, static_cast<double>(*value)});
+  };
+  add("wait_ms", wait_ms);
+  add("gathered_bytes", gathered_bytes);
+  add("scattered_bytes", scattered_bytes);
+  add("tensor_peak_bytes", tensor_peak_bytes);
   return out;
 }
 
 std::optional<double> value_of(const std::vector<SeriesValue>& values, std::string_view series) {
   const auto found = std::ranges::find(values, series, &SeriesValue::series);
   return found == values.end() ? std::nullopt : std::optional(found->value);
+}
+
+std::string line_of(const KeptTensors& kept, std::optional<std::int64_t> peak_bytes) {
+  const auto mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  char line[256];
+  std::snprintf(line, sizeof line,
+                "tensors: parameters %.1f MiB, gradients %.1f MiB, optimizer %.1f MiB, pool %.1f MiB",
+                mib(kept.parameters), mib(kept.gradients), mib(kept.states), mib(kept.pool));
+  std::string text = line;
+  if (!peak_bytes) return text;
+  const std::int64_t rest = *peak_bytes - kept.parameters - kept.gradients - kept.states - kept.pool;
+  std::snprintf(line, sizeof line, ", activations and others %.1f MiB; together at most %.1f MiB",
+                mib(std::max<std::int64_t>(rest, 0)), mib(*peak_bytes));
+  return text + line;
 }
 
 std::string line_of(const StepReport& report, const StepMeasures& measures, std::int64_t steps) {

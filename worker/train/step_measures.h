@@ -26,6 +26,13 @@ struct StepMeasures {
   std::optional<double> loss_scale = std::nullopt;     ///< absent: the loss is not scaled
   std::int64_t skipped_steps = 0;                      ///< of the run so far; told once there is one
   std::optional<GpuMemory> gpu_memory = std::nullopt;  ///< absent on the CPU
+  /// How long this rank's thread stood in collectives: communication that computation does not hide. Absent with one
+  /// rank, and with NCCL, for which only the device waits.
+  std::optional<double> wait_ms = std::nullopt;
+  /// Sent by this rank: in all-gathers of parameters, and in reduce-scatters of gradients. Absent with one rank.
+  std::optional<std::int64_t> gathered_bytes = std::nullopt, scattered_bytes = std::nullopt;
+  /// The most that tensors of this rank took at one time in the step. Absent on GPUs: gpu_memory.
+  std::optional<std::int64_t> tensor_peak_bytes = std::nullopt;
 
   /// The measured values, by the names of their series.
   std::vector<SeriesValue> values() const;
@@ -33,6 +40,17 @@ struct StepMeasures {
 
 /// The value of this series; nullopt if the list does not have it.
 std::optional<double> value_of(const std::vector<SeriesValue>& values, std::string_view series);
+
+/// Bytes of a rank's tensors that stay from step to step.
+struct KeptTensors {
+  std::int64_t parameters = 0;  ///< masters in fp32, and frozen values
+  std::int64_t gradients = 0;   ///< reduced ones, unless they lie in the pool
+  std::int64_t states = 0;      ///< of the optimizer
+  std::int64_t pool = 0;        ///< of gathered parameters and unreduced gradients
+};
+
+/// The log line of what a rank's tensors take: "tensors: parameters 12.0 MiB, ...". `peak_bytes`: of a step.
+std::string line_of(const KeptTensors& kept, std::optional<std::int64_t> peak_bytes);
 
 /// The log line of a step: "step 3/10 loss 2.302585 ... memory_mib 512".
 std::string line_of(const StepReport& report, const StepMeasures& measures, std::int64_t steps);

@@ -1,0 +1,96 @@
+// Goal: each step tells what its tensors take, what was moved and what was waited for, and a step is recorded on
+// request. Method: Trainers in this process, one thread per rank.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "fsdp/json.h"
+#include "train/step_measures.h"
+#include "train/step_trace.h"
+#include "trainer_ranks.h"
+
+namespace worker::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+
+double value(const StepReport& report, std::string_view series) {
+  const auto found = value_of(report.values, series);
+  EXPECT_TRUE(found) << series;
+  return found.value_or(-1);
+}
+
+TEST(Accounting, OfAStepIsToldInItsReport) {
+  const TemporaryFolder folder;
+  std::vector<Listener> ranks(2);
+  train(run_of(folder, R"(,"steps":4)"), ranks);
+  for (const auto& rank : ranks) {
+    ASSERT_EQ(rank.steps.size(), 4U);
+    for (const StepReport& step : rank.steps) {
+      EXPECT_GT(value(step, "wait_ms"), 0);
+      EXPECT_LT(value(step, "wait_ms"), step.step_ms);
+      // Each unit is gathered for forward, and all but the root for backward. Besides, the ranks agree.
+      const double gathered = value(step, "gathered_bytes"), scattered = value(step, "scattered_bytes");
+      EXPECT_GT(gathered, scattered);
+      EXPECT_LT(gathered, 2 * scattered);
+      EXPECT_LT(gathered + scattered, static_cast<double>(step.bytes_communicated));
+      EXPECT_LT(static_cast<double>(step.bytes_communicated), 1.05 * (gathered + scattered));
+    }
+    const double peak = value(rank.steps[2], "tensor_peak_bytes");
+    EXPECT_GT(peak, value(rank.steps[2], "scattered_bytes")) << "masters, gradients and states are as large, and more";
+    EXPECT_EQ(peak, value(rank.steps[3], "tensor_peak_bytes"));
+  }
+}
+
+TEST(Accounting, OfOneRankHasNoCommunication) {
+  const TemporaryFolder folder;
+  std::vector<Listener> ranks(1);
+  train(run_of(folder, R"(,"steps":1)"), ranks);
+  for (const char* series : {"wait_ms", "gathered_bytes", "scattered_bytes"})
+    EXPECT_EQ(value_of(ranks[0].steps[0].values, series), std::nullopt) << series;
+  EXPECT_GT(value(ranks[0].steps[0], "tensor_peak_bytes"), 0);
+}
+
+TEST(Accounting, OfTheRanksTensorsIsInTheLog) {
+  const TemporaryFolder folder;
+  std::vector<Listener> ranks(1);
+  ::testing::internal::CaptureStdout();
+  train(run_of(folder, R"(,"steps":2)"), ranks);
+  const std::string log = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(log, HasSubstr("[rank 0] tensors: parameters "));
+  EXPECT_EQ(log.find("tensors: "), log.rfind("tensors: ")) << "once";
+}
+
+TEST(Trace, OfTheStepsThatWereAskedForIsInAFileForEachRank) {
+  const TemporaryFolder folder;
+  std::vector<Listener> ranks(2);
+  const RunConfig config = run_of(folder, R"(,"steps":5,"trace_step":2,"trace_steps":2)");
+  train(config, ranks);
+  const auto traces = StepTrace::file(config, 2, 0).parent_path();
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(traces)) names.insert(entry.path().filename());
+  EXPECT_THAT(names, ElementsAre("step-2.rank0.json", "step-2.rank1.json", "step-3.rank0.json", "step-3.rank1.json"));
+  std::ifstream in(StepTrace::file(config, 3, 1));
+  std::ostringstream text;
+  text << in.rdbuf();
+  std::set<std::string> spans;
+  const fsdp::Json trace = fsdp::Json::parse(text.str());
+  for (const fsdp::Json& event : trace.at("traceEvents").as_array()) spans.insert(event.at("name").as_string());
+  EXPECT_THAT(spans, IsSupersetOf({"step 3", "forward root", "backward root", "optimizer step"}));
+}
+
+TEST(Trace, IsNotWrittenUnlessAskedFor) {
+  const TemporaryFolder folder;
+  std::vector<Listener> ranks(1);
+  const RunConfig config = run_of(folder, R"(,"steps":2)");
+  train(config, ranks);
+  EXPECT_FALSE(std::filesystem::exists(StepTrace::file(config, 1, 0).parent_path()));
+}
+
+}  // namespace
+}  // namespace worker::testing

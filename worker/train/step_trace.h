@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "fsdp/device_mesh.h"
+#include "fsdp/trace.h"
+#include "train/config.h"
+
+namespace worker {
+
+/// Records one step into a file, if train.trace_step and train.trace_steps ask for it; see fsdp/trace.h.
+class StepTrace {
+ public:
+  /// `step` counts from 1. Begins the recording.
+  StepTrace(const RunConfig& config, std::int64_t step, fsdp::DeviceMesh& mesh);
+  /// Ends the recording of a step that threw.
+  ~StepTrace();
+  StepTrace(const StepTrace&) = delete;
+  StepTrace& operator=(const StepTrace&) = delete;
+
+  /// Ends the recording and writes the file. Without a place for the file it says so on standard error, and the
+  /// training goes on.
+  void write();
+
+  /// "trace/step-3.rank0.json" in the folder of the checkpoints.
+  static std::filesystem::path file(const RunConfig& config, std::int64_t step, int rank);
+
+ private:
+  const RunConfig& config_;
+  const std::int64_t step_;
+  fsdp::DeviceMesh& mesh_;
+  const std::string name_;
+  bool records_ = false;
+  std::optional<fsdp::Tracer::Scope> whole_;
+};
+
+}  // namespace worker
