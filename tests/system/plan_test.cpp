@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 /// A training of two ranks on a node with that much memory.
 std::string job_of(const std::string& memory) {
-  return training_job({.steps = 2, .more = "\n[slurm]\nmem = \"" + memory + "\"\n"});
+  return training_job({.steps = 6, .more = "\n[slurm]\nmem = \"" + memory + "\"\n"});
 }
 
 class Plan : public ::testing::Test {

@@ -67,7 +67,7 @@ void check_memory(const RunConfig& config, const RankEnvironment& environment, c
   if (!limit || !config.fsdp.check_memory) return;
   std::optional<RankPlan> plan;
   try {
-    plan = plan_rank(config, environment);
+    plan = plan_memory(config, environment);
   } catch (const c10::Error&) {
     return;  // an operation of the model has no known sizes, or this process may not reserve so many addresses
   }

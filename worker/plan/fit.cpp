@@ -18,6 +18,7 @@ constexpr int kMostRanks = 4096;
 
 /// A run that may differ from the one that was asked for.
 struct Variant {
+  std::chrono::steady_clock::time_point until;  // no plan begins later
   RunConfig config;
   RankEnvironment environment;
   Remedy remedy;
@@ -105,6 +106,7 @@ using Choice = std::vector<int>;
 /// The run with these changes, or nothing where it cannot be or does not fit.
 std::optional<Remedy> fitted(const Variant& asked, const std::vector<std::vector<Change>>& all, const Choice& choice,
                              const Limit& limit) {
+  if (std::chrono::steady_clock::now() > asked.until) return std::nullopt;
   Variant run = asked;
   for (std::size_t kind = 0; kind < all.size(); ++kind) {
     if (choice[kind] < 0) continue;
@@ -113,7 +115,7 @@ std::optional<Remedy> fitted(const Variant& asked, const std::vector<std::vector
     run.remedy.price += (run.remedy.price.empty() ? "" : ", ") + std::string(change.price);
   }
   try {
-    run.remedy.bytes = bytes_against(plan_rank(run.config, run.environment), limit);
+    run.remedy.bytes = bytes_against(plan_memory(run.config, run.environment), limit);
   } catch (const UsageError&) {
     return std::nullopt;
   }
@@ -172,7 +174,7 @@ std::int64_t bytes_against(const RankPlan& plan, const Limit& limit) {
 }
 
 std::vector<Remedy> remedies(const RunConfig& config, const RankEnvironment& environment, const Limit& limit) {
-  const Variant asked{config, environment, {}};
+  const Variant asked{std::chrono::steady_clock::now() + kSearch, config, environment, {}};
   const auto all = changes(split_batch(config.train, environment.world_size));
   auto found = single_changes(asked, all, limit);
   return found.empty() ? combination(asked, all, limit) : found;

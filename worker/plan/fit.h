@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,8 +33,11 @@ struct Remedy {
 
 /// Settings with which a run that does not fit would fit, by plans of each; empty: none was found. First single
 /// changes, the cheapest first: another strategy, no copy for checkpoints, smaller micro-batches, recomputed blocks,
-/// bf16, more nodes. Where none is enough, one combination that is. Makes at most about fifty plans.
+/// bf16, more nodes. Where none is enough, one combination that is. Makes at most about fifty plans,
+/// and begins none after kSearch.
 std::vector<Remedy> remedies(const RunConfig& config, const RankEnvironment& environment, const Limit& limit);
+
+inline constexpr std::chrono::seconds kSearch{20};
 
 /// "train.micro_batch_size = 2, train.precision = bf16".
 std::string settings_text(const Remedy& remedy);

@@ -20,7 +20,8 @@
 namespace worker {
 namespace {
 
-constexpr std::int64_t kMostMicroBatches = 3;
+constexpr std::int64_t kMostMicroBatches = 2;
+constexpr std::int64_t kSteps = 2;
 constexpr std::int64_t kSamples = 1024;
 
 /// Nobody hears what a planned step reports.
@@ -105,14 +106,14 @@ class DryTraining {
     for (const auto& unit : sharded_.units()) unit->shard_changed();  // they have values of a kind now
   }
 
-  /// Makes three steps, and returns what the last one moved. Memory is the same from the second one on.
+  /// Makes kSteps steps, and returns what the last one moved. Memory is the same from the second one on.
   Step make(const BatchSplit& split) {
     const fsdp::DryRunGuard dry;
     Stepper stepper(config_, split, environment_, reporter_, recipe_, sampler_, mesh_, sharded_, *optimizer_,
                     loss_scale_);
     stepper.prepare();
     Step before, after;
-    for (std::int64_t step = 0; step < 3; ++step) {
+    for (std::int64_t step = 0; step < kSteps; ++step) {
       before = std::exchange(after, {});
       stepper.make(step);
       stepper.take();
@@ -146,41 +147,49 @@ class DryTraining {
   std::unique_ptr<fsdp::Optimizer> optimizer_;
 };
 
-}  // namespace
-
-RankPlan plan_rank(const RunConfig& given, const RankEnvironment& environment, const MakeRecipe& make) {
+RankPlan plan(const RunConfig& given, const RankEnvironment& environment, const MakeRecipe& make, bool traffic) {
   RunConfig config = given;
   config.train.step_delay_ms = 0;
-  RankPlan plan;
-  plan.ranks = environment.world_size;
-  plan.local_ranks = environment.local_world_size;
-  plan.split = split_batch(config.train, environment.world_size);
+  RankPlan out;
+  out.ranks = environment.world_size;
+  out.local_ranks = environment.local_world_size;
+  out.split = split_batch(config.train, environment.world_size);
 
   const auto bytes = std::make_shared<ReportedBytes>();
   const CountBytes counts(bytes);
   DryTraining training(config, environment, make);
-  BatchSplit split = plan.split;
+  BatchSplit split = out.split;
   split.accumulation = std::min(split.accumulation, kMostMicroBatches);
   const DryTraining::Step step = training.make(split);
-  plan.wire_bytes = step.wire_bytes;
-  plan.collectives = step.collectives;
+  out.wire_bytes = step.wire_bytes;
+  out.collectives = step.collectives;
   const std::int64_t peak = bytes->peak(), kept = bytes->now();
-  if (const std::int64_t further = plan.split.accumulation - split.accumulation; further > 0) {
+  if (const std::int64_t further = out.split.accumulation - split.accumulation; traffic && further > 0) {
     --split.accumulation;
     const DryTraining::Step less = training.make(split);
-    plan.wire_bytes += further * (step.wire_bytes - less.wire_bytes);
-    plan.collectives += further * (step.collectives - less.collectives);
+    out.wire_bytes += further * (step.wire_bytes - less.wire_bytes);
+    out.collectives += further * (step.collectives - less.collectives);
   }
 
-  plan.parameter_count = training.sharded().parameter_count();
-  plan.parameter_bytes = training.sharded().memory().shard_bytes;
-  plan.state_bytes = training.optimizer().state_bytes();
-  plan.gradient_bytes = training.gradient_bytes();
+  out.parameter_count = training.sharded().parameter_count();
+  out.parameter_bytes = training.sharded().memory().shard_bytes;
+  out.state_bytes = training.optimizer().state_bytes();
+  out.gradient_bytes = training.gradient_bytes();
   // With one rank, gradients lie in the pool.
-  plan.pool_bytes = kept - plan.parameter_bytes - plan.gradient_bytes - plan.state_bytes;
-  plan.activation_bytes = peak - kept;
-  if (config.checkpoint.asynchronous) plan.snapshot_bytes = plan.parameter_bytes + plan.state_bytes;
-  return plan;
+  out.pool_bytes = kept - out.parameter_bytes - out.gradient_bytes - out.state_bytes;
+  out.activation_bytes = peak - kept;
+  if (config.checkpoint.asynchronous) out.snapshot_bytes = out.parameter_bytes + out.state_bytes;
+  return out;
+}
+
+}  // namespace
+
+RankPlan plan_rank(const RunConfig& config, const RankEnvironment& environment, const MakeRecipe& make) {
+  return plan(config, environment, make, /*traffic=*/true);
+}
+
+RankPlan plan_memory(const RunConfig& config, const RankEnvironment& environment) {
+  return plan(config, environment, make_recipe, /*traffic=*/false);
 }
 
 }  // namespace worker

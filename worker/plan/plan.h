@@ -37,8 +37,9 @@ struct RankPlan {
 inline constexpr int kEstimateFactors[] = {6, 8, 16};
 
 /// Plans the training from steps that compute nothing (fsdp::DryRunGuard) over a transport that moves nothing: the
-/// run's own model, units, optimizer and step, at its own number of ranks. So nothing is extrapolated but the number of
-/// micro-batches above three, of which each adds the same. Takes milliseconds a layer and no memory to speak of.
+/// run's own model, units, optimizer and step, at its own number of ranks. So nothing is extrapolated but the traffic
+/// of micro-batches after the second, of which each adds the same. Takes milliseconds a layer and no memory to speak
+/// of.
 ///
 /// Buffers of collectives are those of shared memory within a node, and of sockets between nodes. Bytes are those on
 /// the CPU. On a GPU the model's kernels keep less for backward, and the head holds up to 256 MiB of
@@ -48,5 +49,8 @@ inline constexpr int kEstimateFactors[] = {6, 8, 16};
 /// do not allow, and c10::Error for a model whose operations have no known sizes.
 RankPlan plan_rank(const RunConfig& config, const RankEnvironment& environment,
                    const MakeRecipe& make_recipe = worker::make_recipe);
+
+/// The bytes of that plan alone, in less time. wire_bytes and collectives are those of two micro-batches at most.
+RankPlan plan_memory(const RunConfig& config, const RankEnvironment& environment);
 
 }  // namespace worker
