@@ -30,8 +30,8 @@
 #include "fsdp/initialize.h"
 #include "fsdp/json.h"
 #include "fsdp/meta_device.h"
+#include "fsdp/tensor_bytes.h"
 #include "models/llama.h"
-#include "plan/reported_bytes.h"
 #include "train/unit_wrapper.h"
 #ifdef MUSTER_WITH_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -333,13 +333,13 @@ void train(const Options& o, const ForkedRank& place, double started) {
   mesh_options.shared_memory = choose<bool>("--transport", o.transport, {{"shared_memory", true}, {"sockets", false}});
   fsdp::DeviceMesh mesh(place.store, place.rank, place.world_size, mesh_options);
 
-  const auto bytes = std::make_shared<worker::ReportedBytes>();
+  const auto bytes = std::make_shared<fsdp::TensorBytes>();
   std::unique_ptr<Trainee> trainee;
   std::optional<Steps> steps;
   double first = 0;
   {
     // Counting costs time for each tensor, so only the first steps are counted.
-    const worker::CountBytes counts(bytes);
+    const fsdp::CountTensorBytes counts(bytes);
     if (o.plain) {
       trainee = std::make_unique<PlainTrainee>(o, device);
     } else {

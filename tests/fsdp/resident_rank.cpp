@@ -10,11 +10,11 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 
-#include "../worker/reported_bytes.h"
 #include "chain_model.h"
 #include "fsdp/adam.h"
 #include "fsdp/initialize.h"
 #include "fsdp/meta_device.h"
+#include "fsdp/tensor_bytes.h"
 
 namespace {
 
@@ -57,8 +57,8 @@ int main(int argc, char** argv) {
     TORCH_CHECK(argc == 5, "want four arguments");
     const int rank = std::stoi(argv[1]), ranks = std::stoi(argv[2]);
     at::set_num_threads(1);
-    const auto bytes = std::make_shared<worker::ReportedBytes>();
-    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, bytes);
+    const auto bytes = std::make_shared<fsdp::TensorBytes>();
+    const fsdp::CountTensorBytes counts(bytes);
     const auto store = c10::make_intrusive<c10d::FileStore>(std::string(argv[4]) + "/store", ranks);
     fsdp::MeshOptions options;
     options.shared_memory = false;  // pages of peers would count as resident here

@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "../worker/reported_bytes.h"
 #include "chain_model.h"
 #include "fsdp/adam.h"
+#include "fsdp/tensor_bytes.h"
 #include "ranks.h"
 
 namespace {
@@ -29,8 +29,8 @@ struct Measured {
 };
 
 Measured measure(fsdp::DeviceMesh& mesh, const fsdp::ShardOptions& options) {
-  const auto bytes = std::make_shared<worker::ReportedBytes>();
-  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, bytes);
+  const auto bytes = std::make_shared<fsdp::TensorBytes>();
+  const fsdp::CountTensorBytes counts(bytes);
   const auto model = std::make_shared<ChainModel>(kWidth, kBlocks, 64, 16);
   fsdp::ShardedModel sharded(model, mesh);
   model->shard(sharded, options);

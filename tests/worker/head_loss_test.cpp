@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "plan/reported_bytes.h"
+#include "fsdp/tensor_bytes.h"
 
 namespace worker {
 namespace {
@@ -51,9 +51,9 @@ TEST(HeadLoss, AddsTheHeadsGradientToTheOneThatIsThere) {
   a.weight.mutable_grad() = laid;
   for (int pass = 0; pass < 2; ++pass) {
     const at::Tensor loss = linear_cross_entropy(a.x, a.weight, a.targets);
-    const auto bytes = std::make_shared<ReportedBytes>();
+    const auto bytes = std::make_shared<fsdp::TensorBytes>();
     {
-      const CountBytes counts(bytes);
+      const fsdp::CountTensorBytes counts(bytes);
       (loss * 0.25).backward();
     }
     EXPECT_LT(bytes->sum(), static_cast<std::int64_t>(laid.nbytes())) << "no temporary of the weight's size";
@@ -93,8 +93,8 @@ TEST(HeadLoss, AFrozenHeadHasNoGradientAndFrozenInputsStillTrainTheHead) {
 TEST(HeadLoss, HoldsOneChunkOfLogits) {
   constexpr std::int64_t kPositions = 512, kHidden = 8, kVocab = 4096, kAll = kPositions * kVocab * 4;
   const auto peak_of = [](const auto& work) {
-    const auto peak = std::make_shared<ReportedBytes>();
-    const CountBytes counts(peak);
+    const auto peak = std::make_shared<fsdp::TensorBytes>();
+    const fsdp::CountTensorBytes counts(peak);
     work();
     return peak->peak();
   };

@@ -19,7 +19,7 @@
 #include <functional>
 #include <memory>
 
-#include "plan/reported_bytes.h"
+#include "fsdp/tensor_bytes.h"
 
 namespace worker {
 namespace {
@@ -74,8 +74,8 @@ TEST(GradientsInPlace, NeedNoMemoryOfTheWeightsSize) {
     at::Tensor weight = at::randn({512, 512}).requires_grad_();
     weight.mutable_grad() = at::zeros_like(weight);
     const at::Tensor loss = op(input, weight).sum();
-    const auto bytes = std::make_shared<ReportedBytes>();
-    const CountBytes counts(bytes);
+    const auto bytes = std::make_shared<fsdp::TensorBytes>();
+    const fsdp::CountTensorBytes counts(bytes);
     loss.backward();
     return bytes->sum();
   };

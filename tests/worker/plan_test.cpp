@@ -9,8 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "fsdp/tensor_bytes.h"
 #include "os/process_memory.h"
-#include "plan/reported_bytes.h"
 #include "plan_settings.h"
 #include "rank/errors.h"
 #include "temporary_folder.h"
@@ -25,12 +25,12 @@ struct Measured {
 
 /// What rank 0 of a real training allocates at the peak of step 3, and sends in it.
 Measured measured(const RunConfig& config, int world_size) {
-  static thread_local std::optional<CountBytes> counts;
+  static thread_local std::optional<fsdp::CountTensorBytes> counts;
   std::vector<Listener> ranks(static_cast<std::size_t>(world_size));
   Measured out;
   // A recipe is made on its rank's thread, before all tensors. Steps end there, too.
   const auto make = [&](const RunConfig& run) {
-    counts.emplace(std::make_shared<ReportedBytes>());
+    counts.emplace(std::make_shared<fsdp::TensorBytes>());
     return make_recipe(run);
   };
   for (auto& rank : ranks) {

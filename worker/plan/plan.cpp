@@ -10,7 +10,7 @@
 #include "fsdp/dry_run.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/still_transport.h"
-#include "plan/reported_bytes.h"
+#include "fsdp/tensor_bytes.h"
 #include "rank/reporter.h"
 #include "train/loss_scale.h"
 #include "train/optimizer.h"
@@ -155,8 +155,8 @@ RankPlan plan(const RunConfig& given, const RankEnvironment& environment, const 
   out.local_ranks = environment.local_world_size;
   out.split = split_batch(config.train, environment.world_size);
 
-  const auto bytes = std::make_shared<ReportedBytes>();
-  const CountBytes counts(bytes);
+  const auto bytes = std::make_shared<fsdp::TensorBytes>();
+  const fsdp::CountTensorBytes counts(bytes);
   DryTraining training(config, environment, make);
   BatchSplit split = out.split;
   split.accumulation = std::min(split.accumulation, kMostMicroBatches);

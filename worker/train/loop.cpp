@@ -19,6 +19,7 @@
 #include "fsdp/deterministic.h"
 #include "fsdp/device_mesh.h"
 #include "fsdp/json.h"
+#include "fsdp/tensor_bytes.h"
 #include "rank/errors.h"
 #include "rank/signals.h"
 #include "schema/recipes.h"
@@ -38,7 +39,6 @@
 #include "train/step.h"
 #include "train/step_measures.h"
 #include "train/strategy.h"
-#include "train/tensor_bytes.h"
 
 namespace worker {
 namespace {
@@ -60,7 +60,7 @@ class Trainer::Run {
         skipped_(config.train.max_skipped_steps) {}
 
   Outcome run() {
-    const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<TensorBytes>());
+    const fsdp::CountTensorBytes counting;
     prepare();
     const std::int64_t steps = config_.train.steps;
     if (step_ >= steps) {

@@ -7,11 +7,11 @@
 #include <thread>
 #include <utility>
 
+#include "fsdp/tensor_bytes.h"
 #include "rank/signals.h"
 #include "train/schedule.h"
 #include "train/step_seed.h"
 #include "train/step_trace.h"
-#include "train/tensor_bytes.h"
 
 namespace worker {
 DeviceNumbers::DeviceNumbers(const at::Tensor& values) {
@@ -76,8 +76,8 @@ StopKind Stepper::make(std::int64_t step) {
   now.start = Clock::now();
   mark(now.begun);
   const fsdp::Traffic all_before = mesh_.traffic(), shard_before = mesh_.shard().traffic();
-  TensorBytes* const tensors = TensorBytes::current();
-  if (tensors != nullptr) tensors->begin();
+  fsdp::TensorBytes* const tensors = fsdp::TensorBytes::current();
+  if (tensors != nullptr) tensors->forget_peak();
   now.weight = weight_;
   now.made.measures.learning_rate = learning_rate(config_.train, step);
   at::manual_seed(step_seed(config_.train.seed, step, environment_.rank));

@@ -7,11 +7,10 @@ namespace fsdp {
 /// the CPU, and unknown values. So a step of any model allocates and frees what a real step does, in milliseconds. The
 /// pages of the memory are never touched, so the kernel gives none:
 ///
-///   const auto bytes = std::make_shared<ReportedBytes>();  // a c10::MemoryReportingInfoBase
-///   const c10::DebugInfoGuard counts(c10::DebugInfoKind::PROFILER_STATE, bytes);
+///   fsdp::CountTensorBytes counts;
 ///   const fsdp::DryRunGuard guard;
 ///   model->forward(ids).sum().backward();
-///   std::cout << bytes->peak();
+///   std::cout << counts.bytes().peak();
 ///
 /// Autograd, views and allocations are real. item() gives 1. zero_() really clears tensors of up to 128 KiB, because
 /// code of the host reads small tables. Pass no values on that matter: weights and data keep their values, and what is
