@@ -81,6 +81,7 @@ void print_table(const Json& plan) {
            {"pool of gathered units and gradients", "pool_bytes"},
            {"activations at the peak", "activation_bytes"},
            {"tensors at the peak", "tensor_bytes"},
+           {"of these on the host, by fsdp.offload", "offloaded_bytes"},
            {"copy for checkpoints, on the host", "snapshot_bytes"},
            {"sent in a step", "wire_bytes"}}) {
     rows.push_back({what, bytes_cell(plan, member), bytes_cell(plan, member, local)});

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "fsdp/json.h"
 #include "plan/command.h"
 #include "plan_settings.h"
@@ -112,6 +114,28 @@ TEST(Fit, AGpuDoesNotHoldTheCopyForCheckpoints) {
   const std::int64_t limit = plan.tensor_bytes();
   EXPECT_TRUE(fits(plan, {limit, true, ""}));
   EXPECT_FALSE(fits(plan, {limit, false, ""}));
+}
+
+TEST(Fit, AGpuDoesNotHoldWhatIsOffloaded) {
+  const TemporaryFolder folder;
+  const RunConfig config = config_of(folder, {.train = kTrain, .fsdp = R"(,"offload":"cpu")"});
+  const RankPlan plan = plan_rank(config, place_of(2));
+  EXPECT_EQ(plan.offloaded_bytes, plan.parameter_bytes + plan.gradient_bytes + plan.state_bytes);
+  EXPECT_EQ(bytes_against(plan, {0, true, ""}), plan.pool_bytes + plan.activation_bytes);
+  EXPECT_EQ(bytes_against(plan, {0, false, ""}), plan.tensor_bytes());
+}
+
+TEST(Fit, OffloadHelpsAGpuOnly) {
+  const TemporaryFolder folder;
+  const RunConfig config = config_of(folder, {.train = R"(,"batch_size":2,"micro_batch_size":1)"});
+  const RankPlan plan = plan_rank(config, place_of(2));
+  const auto has_offload = [&](bool of_gpu) {
+    const auto found = remedies(config, place_of(2), {plan.tensor_bytes() - 1, of_gpu, "a test"});
+    return std::any_of(found.begin(), found.end(),
+                       [](const Remedy& remedy) { return settings_text(remedy) == "fsdp.offload = cpu"; });
+  };
+  EXPECT_TRUE(has_offload(true));
+  EXPECT_FALSE(has_offload(false));
 }
 
 TEST(Fit, TheCheckRefusesWhatDoesNotFitUnlessItIsOff) {

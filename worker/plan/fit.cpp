@@ -60,6 +60,20 @@ bool set_micro_batch(Variant& run, std::int64_t size) {
   return true;
 }
 
+bool be_tight(Variant& run) {
+  if (run.config.fsdp.tight) return false;
+  run.config.fsdp.tight = true;
+  run.set("fsdp.tight", "true");
+  return true;
+}
+
+bool offload(Variant& run) {
+  if (run.config.fsdp.offload == schema::Offloading::kCpu) return false;
+  run.config.fsdp.offload = schema::Offloading::kCpu;
+  run.set("fsdp.offload", "cpu");
+  return true;
+}
+
 bool recompute_blocks(Variant& run) {
   auto& fsdp = run.config.fsdp;
   if (fsdp.activation_checkpointing == ActivationCheckpointing::kBlock && fsdp.activation_checkpointing_every == 1)
@@ -86,17 +100,20 @@ bool multiply_nodes(Variant& run, int factor) {
 }
 
 /// The changes in the order of their price. Those with a number come once for each number, the nearest first.
-std::vector<std::vector<Change>> changes(const BatchSplit& split) {
+std::vector<std::vector<Change>> changes(const BatchSplit& split, bool of_gpu) {
   std::vector<std::vector<Change>> all = {{{"more traffic", shard_all}},
                                           {{"the training waits while a checkpoint is written", save_in_place}},
                                           {},
+                                          {{"communication overlaps less with computing", be_tight}},
                                           {{"blocks are computed twice", recompute_blocks}},
                                           {{"rounds to bf16", compute_in_bf16}},
+                                          {},
                                           {}};
+  if (of_gpu) all[6].push_back({"weights and gradients travel between host and GPU", offload});
   for (std::int64_t size = split.micro_batch_size / 2; size >= 1; size /= 2)
     all[2].push_back({"more micro-batches a step", [size](Variant& run) { return set_micro_batch(run, size); }});
   for (int doubling = 1; doubling <= kMostDoublings; ++doubling)
-    all[5].push_back({"more nodes", [doubling](Variant& run) { return multiply_nodes(run, 1 << doubling); }});
+    all[7].push_back({"more nodes", [doubling](Variant& run) { return multiply_nodes(run, 1 << doubling); }});
   return all;
 }
 
@@ -170,12 +187,12 @@ std::vector<Remedy> combination(const Variant& asked, const std::vector<std::vec
 }  // namespace
 
 std::int64_t bytes_against(const RankPlan& plan, const Limit& limit) {
-  return plan.tensor_bytes() + (limit.of_gpu ? 0 : plan.snapshot_bytes);
+  return plan.tensor_bytes() + (limit.of_gpu ? -plan.offloaded_bytes : plan.snapshot_bytes);
 }
 
 std::vector<Remedy> remedies(const RunConfig& config, const RankEnvironment& environment, const Limit& limit) {
   const Variant asked{std::chrono::steady_clock::now() + kSearch, config, environment, {}};
-  const auto all = changes(split_batch(config.train, environment.world_size));
+  const auto all = changes(split_batch(config.train, environment.world_size), limit.of_gpu);
   auto found = single_changes(asked, all, limit);
   return found.empty() ? combination(asked, all, limit) : found;
 }

@@ -14,7 +14,7 @@ namespace worker {
 /// The memory that one rank may use.
 struct Limit {
   std::int64_t bytes = 0;
-  bool of_gpu = false;  ///< a GPU holds the tensors, and the host the copy for a checkpoint; else the host holds both
+  bool of_gpu = false;  ///< a GPU holds the tensors, and the host what is offloaded or copied for a checkpoint
   std::string what;     ///< where the number comes from: "GPU 0 has 80 GiB"
 };
 
@@ -32,9 +32,9 @@ struct Remedy {
 };
 
 /// Settings with which a run that does not fit would fit, by plans of each; empty: none was found. First single
-/// changes, the cheapest first: another strategy, no copy for checkpoints, smaller micro-batches, recomputed blocks,
-/// bf16, more nodes. Where none is enough, one combination that is. Makes at most about fifty plans,
-/// and begins none after kSearch.
+/// changes, the cheapest first: another strategy, no copy for checkpoints, smaller micro-batches, tight
+/// units, recomputed blocks, bf16, offload from a GPU, more nodes. Where none is enough, one combination that is. Makes
+/// at most about fifty plans, and begins none after kSearch.
 std::vector<Remedy> remedies(const RunConfig& config, const RankEnvironment& environment, const Limit& limit);
 
 inline constexpr std::chrono::seconds kSearch{20};

@@ -67,16 +67,11 @@ class WithoutData : public Recipe {
   std::unique_ptr<Recipe> inner_;
 };
 
-std::int64_t collectives_of(fsdp::DeviceMesh& mesh) {
-  const std::int64_t replicas = mesh.replicate() == nullptr ? 0 : mesh.replicate()->collectives();
-  return mesh.shard().collectives() + replicas + mesh.control().collectives();
-}
-
-/// Ranks of one node exchange through shared memory. Those of the axis "shard" are neighbours.
+/// Ranks of one node exchange through shared memory. Those of all groups but "replicate" are neighbours.
 fsdp::StillBuffers buffers_of(const fsdp::MeshGroup& group, const schema::Sharding& sharding,
                               const RankEnvironment& environment) {
   const int local = environment.local_world_size;
-  const bool one_node = environment.world_size == local || (group.axis == "shard" && local % group.size == 0);
+  const bool one_node = environment.world_size == local || (group.axis != "replicate" && local % group.size == 0);
   return one_node && sharding.shared_memory ? fsdp::StillBuffers::kSharedMemory : fsdp::StillBuffers::kSockets;
 }
 
@@ -117,7 +112,8 @@ class DryTraining {
       before = std::exchange(after, {});
       stepper.make(step);
       stepper.take();
-      after = {mesh_.wire_bytes(), collectives_of(mesh_)};
+      const fsdp::Traffic traffic = mesh_.traffic();
+      after = {traffic.wire_bytes, traffic.collectives};
     }
     return {after.wire_bytes - before.wire_bytes, after.collectives - before.collectives};
   }
@@ -178,6 +174,8 @@ RankPlan plan(const RunConfig& given, const RankEnvironment& environment, const 
   // With one rank, gradients lie in the pool.
   out.pool_bytes = kept - out.parameter_bytes - out.gradient_bytes - out.state_bytes;
   out.activation_bytes = peak - kept;
+  if (shard_options(config).offload.to_cpu)
+    out.offloaded_bytes = out.parameter_bytes + out.gradient_bytes + out.state_bytes;
   if (config.checkpoint.asynchronous) out.snapshot_bytes = out.parameter_bytes + out.state_bytes;
   return out;
 }
