@@ -19,12 +19,12 @@ namespace {
 using ::testing::HasSubstr;
 
 /// Which of the two transports for CPUs a test runs over.
-using MakeTransport = decltype(&fsdp::make_gloo_transport);
+using MakeTransport = decltype(&fsdp::make_socket_transport);
 struct Inner {
   const char* name;
   MakeTransport make;
 };
-constexpr Inner kInner[] = {{"sockets", fsdp::make_gloo_transport},
+constexpr Inner kInner[] = {{"sockets", fsdp::make_socket_transport},
                             {"shared memory", fsdp::make_shared_memory_transport}};
 
 /// A rank's transport with its place among the ranks.
@@ -177,7 +177,8 @@ TEST(StagedTransport, AMeshOverItTrainsTheBitsOfAMeshWithoutIt) {
       run_rank_threads(ranks, [&](int rank) {
         const auto make = [&](const fsdp::MeshGroup& group) -> std::unique_ptr<fsdp::Transport> {
           const auto keys = c10::make_intrusive<c10d::PrefixStore>(group.axis + std::to_string(group.number), store);
-          auto inner = fsdp::make_gloo_transport(keys, {group.rank, group.size, std::chrono::seconds(20), "127.0.0.1"});
+          auto inner =
+              fsdp::make_socket_transport(keys, {group.rank, group.size, std::chrono::seconds(20), "127.0.0.1"});
           if (way == 0 || group.axis == "control") return inner;
           return fsdp::make_staged_transport(std::move(inner), group.rank, group.size);
         };
