@@ -63,6 +63,9 @@ class Points : public Recipe {
     }
     return sum;
   }
+  at::Tensor loss_without_data(std::int64_t samples) override {
+    return loss(std::vector<std::int64_t>(static_cast<std::size_t>(samples)));
+  }
 
  private:
   std::shared_ptr<Line> line_;
