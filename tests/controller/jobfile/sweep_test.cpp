@@ -190,7 +190,7 @@ TEST(Sweep, TenThousandJobsAreComposed) {
     bytes += spec.ByteSizeLong();
   }
   EXPECT_THAT(names, SizeIs(kMostSweepJobs));
-  EXPECT_LT(bytes, std::size_t{16} << 20) << "one call takes them";
+  EXPECT_LT(bytes, std::size_t{24} << 20) << "one call takes 32 MiB, and a job file may say more";
 }
 
 }  // namespace
