@@ -57,8 +57,8 @@ def ratio(slower, faster):
 
 
 def width_options(width):
-    """A step of width 1024 takes seconds, so five of them tell enough."""
-    fewer = ["--steps", "5", "--warm-up", "2"] if width > 512 else []
+    """Wide steps take up to seconds, so five of them tell enough."""
+    fewer = ["--steps", "5", "--warm-up", "2"] if width > 256 else []
     return [*fewer, "--dim", str(width), "--heads", str(width // 64)]
 
 
@@ -86,7 +86,7 @@ def memory_row(what, of):
 def alone(programs, width):
     options = width_options(width)
     return programs.rounds({"muster": ("muster", *options), "libtorch": ("muster", "--plain", *options),
-                            "pytorch": ("pytorch", "--plain", *options)}, 9)
+                            "pytorch": ("pytorch", "--plain", *options)}, 5)
 
 
 def alone_row(width, of):
@@ -97,8 +97,8 @@ def alone_row(width, of):
 
 def measure(binaries, quick):
     programs = Programs(binaries, quick)
-    wide = {width: pairs(programs, width_options(width), 5) for width in WIDTHS}
-    small = pairs(programs, SMALL, 9)
+    wide = {width: pairs(programs, width_options(width), 5 if width < 1024 else 3) for width in WIDTHS}
+    small = pairs(programs, SMALL, 5)
     one = {width: alone(programs, width) for width in WIDTHS[:2]}
     first = {name: middle(wide[256][name], "start_to_first_step_s") for name in ("muster 2", "pytorch 2", "pytorch 1")}
     text = "\n".join([

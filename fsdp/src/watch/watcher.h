@@ -45,15 +45,13 @@ struct WatchOptions {
 ///
 /// [Note: watcher] Each rank has a thread with a connection to rank 0's. The thread looks a few times a second whether
 /// the rank has stood in one collective for longer than `patience`. Then it asks, through rank 0, what the group's
-/// ranks have called. There are three answers:
-///   - A rank made another call under the same number. No such collective can end. All ranks abort all collectives,
-///   with
-///     an error that names both calls.
-///   - A rank's process has ended, or its mesh was destroyed before the call: its connection is closed. All ranks
-///   abort.
-///   - A rank has not come yet. It may compute or write a file, so this is no error. After `late_after`, and again
-///   after
-///     twice the time, the ranks that wait say so in their log.
+/// ranks have called. There are three answers.
+/// Another call: a rank made another call under the same number, and no such collective can end. All ranks abort all
+/// collectives, with an error that names both calls.
+/// Gone: a rank's process has ended, or its mesh was destroyed before the call, so its connection is closed. All ranks
+/// abort.
+/// Late: a rank has not come yet. It may compute or write a file, so this is no error. After `late_after`, and again
+/// after twice the time, the ranks that wait say so in their log.
 /// Where nothing is heard nothing is concluded: a process that is stopped, or a node without power, is told as late.
 ///
 /// Thread-safe.
