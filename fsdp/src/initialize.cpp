@@ -7,16 +7,17 @@
 #include <algorithm>
 #include <set>
 
+#include "fnv1a.h"
 #include "parameter_names.h"
 
 namespace fsdp {
 namespace {
 
-/// FNV-1a. It derives a parameter's random numbers from the name alone, equally on every platform.
+/// It derives a parameter's random numbers from the name alone, equally on every platform.
 std::uint64_t hash_of(const std::string& text, std::uint64_t start) {
-  std::uint64_t hash = 0xcbf29ce484222325ull ^ start;
-  for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3ull;
-  return hash;
+  Fnv1a hash(start);
+  hash.add(text);
+  return hash.value();
 }
 
 /// A generator for one block. LibTorch's own seeding uses 32 bits, and two of a model's 100,000 blocks would soon be

@@ -11,6 +11,7 @@
 
 #include "fsdp/meta_device.h"
 #include "late_device.h"
+#include "points_recipe.h"
 #include "train/optimizer.h"
 #include "train/step.h"
 #include "trainer_ranks.h"
@@ -26,20 +27,12 @@ struct Line : torch::nn::Module {
 };
 
 /// Points that a matrix maps onto themselves.
-class Points : public Recipe {
+class Points : public PointsRecipe {
  public:
-  Points() {
+  Points() : PointsRecipe(kPoints) {
     const fsdp::MetaDeviceGuard without_memory;
     line_ = std::make_shared<Line>();
   }
-  std::string data_source() const override { return "points"; }
-  void load_data(const std::string&) override {}
-  std::string data_fingerprint() const override { return "points"; }
-  std::string data_note() const override { return ""; }
-  std::string data_name() const override { return "points"; }
-  std::int64_t train_samples() const override { return kPoints; }
-  std::int64_t validation_samples() const override { return 0; }
-  std::int64_t tokens_per_sample() const override { return 1; }
   std::shared_ptr<torch::nn::Module> make_module() override { return line_; }
   void shard(fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) override {
     unit_ = sharded.fully_shard(line_, options);
@@ -50,9 +43,6 @@ class Points : public Recipe {
     sharded.load_full_state({{"weight", at::arange(kWidth * kWidth, at::kFloat).cos().view({kWidth, kWidth}) * 0.3}});
     return "a matrix";
   }
-  std::map<std::string, std::string> export_texts(at::ScalarType) const override { return {}; }
-  int layers_above(const std::string&) const override { return 0; }
-  double weight(const std::vector<std::int64_t>& samples) override { return static_cast<double>(samples.size()); }
   at::Tensor loss(const std::vector<std::int64_t>& samples) override {
     at::Tensor sum;
     for (const std::int64_t sample : samples) {
@@ -62,9 +52,6 @@ class Points : public Recipe {
       sum = sum.defined() ? sum + square : square;
     }
     return sum;
-  }
-  at::Tensor loss_without_data(std::int64_t samples) override {
-    return loss(std::vector<std::int64_t>(static_cast<std::size_t>(samples)));
   }
 
  private:

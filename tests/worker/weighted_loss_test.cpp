@@ -10,8 +10,8 @@
 #include <limits>
 
 #include "data/sampler.h"
+#include "points_recipe.h"
 #include "rank/errors.h"
-#include "train/recipe.h"
 #include "train/skipped_steps.h"
 #include "train/step_measures.h"
 #include "trainer_ranks.h"
@@ -52,24 +52,15 @@ torch::nn::Linear line() {
   return module;
 }
 
-class Points : public Recipe {
+class Points : public PointsRecipe {
  public:
-  explicit Points(std::int64_t poisoned) : poisoned_(poisoned) {}
-  std::string data_source() const override { return "points"; }
-  void load_data(const std::string&) override {}
-  std::string data_fingerprint() const override { return "points"; }
-  std::string data_note() const override { return ""; }
-  std::string data_name() const override { return "points"; }
-  std::int64_t train_samples() const override { return kPoints; }
+  explicit Points(std::int64_t poisoned) : PointsRecipe(kPoints), poisoned_(poisoned) {}
   std::int64_t validation_samples() const override { return 7; }
-  std::int64_t tokens_per_sample() const override { return 1; }
   std::shared_ptr<torch::nn::Module> make_module() override { return line_.ptr(); }
   void shard(fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) override {
     unit_ = sharded.fully_shard(line_.ptr(), options);
   }
   std::string initialize(fsdp::ShardedModel&) override { return "a line"; }
-  std::map<std::string, std::string> export_texts(at::ScalarType) const override { return {}; }
-  int layers_above(const std::string&) const override { return 0; }
   double weight(const std::vector<std::int64_t>& samples) override {
     double sum = 0;
     for (const auto sample : samples) sum += weight_of(sample);
@@ -80,9 +71,6 @@ class Points : public Recipe {
     at::Tensor sum = squares(out, samples);
     if (std::ranges::count(samples, poisoned_) > 0) sum = sum * std::numeric_limits<double>::infinity();
     return sum;
-  }
-  at::Tensor loss_without_data(std::int64_t samples) override {
-    return loss(std::vector<std::int64_t>(static_cast<std::size_t>(samples)));
   }
 
  private:

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <random>
 
+#include "fnv1a.h"
+
 namespace fsdp::node {
 namespace {
 
@@ -22,12 +24,11 @@ std::string Call::text() const {
 }
 
 std::uint64_t Call::digest() const {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  const auto add = [&hash](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
-  for (const char letter : text()) add(static_cast<unsigned char>(letter));
-  add(static_cast<std::uint64_t>(bytes));
-  add(number);
-  return hash;
+  Fnv1a hash;
+  hash.add(text());
+  hash.add(static_cast<std::uint64_t>(bytes));
+  hash.add(number);
+  return hash.value();
 }
 
 Node::Node(int rank, int world_size, std::chrono::milliseconds timeout)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "buffer_pool.h"
+#include "fnv1a.h"
 #include "fsdp/transport.h"
 #include "sockets/peer_sockets.h"
 #include "tree_sum.h"
@@ -34,13 +35,13 @@ struct Topic {
 constexpr int kNumberBits = 10, kHashBits = 21;
 
 int tag_of(const Topic& topic) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  const auto add = [&hash](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
-  for (const char letter : std::string_view(topic.kind)) add(static_cast<unsigned char>(letter));
-  for (const char letter : topic.whose) add(static_cast<unsigned char>(letter));
-  add(static_cast<std::uint64_t>(topic.bytes));
-  hash ^= hash >> 32;
-  return static_cast<int>((hash & ((1U << kHashBits) - 1)) << kNumberBits | (topic.number & ((1U << kNumberBits) - 1)));
+  Fnv1a hash;
+  hash.add(topic.kind);
+  hash.add(topic.whose);
+  hash.add(static_cast<std::uint64_t>(topic.bytes));
+  const std::uint64_t folded = hash.value() ^ hash.value() >> 32;
+  return static_cast<int>((folded & ((1U << kHashBits) - 1)) << kNumberBits |
+                          (topic.number & ((1U << kNumberBits) - 1)));
 }
 
 /// A send to or a receive from one peer. Either the start or the wait throws when the peer is gone.

@@ -2,18 +2,18 @@
 
 #include <algorithm>
 
+#include "fnv1a.h"
+
 namespace fsdp::watch {
 namespace {
 
-/// FNV-1a, a word at a time.
 std::uint64_t digest_of(std::string_view kind, std::string_view whose, std::int64_t bytes) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  const auto add = [&hash](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
-  for (const char letter : kind) add(static_cast<unsigned char>(letter));
-  add(0);
-  for (const char letter : whose) add(static_cast<unsigned char>(letter));
-  add(static_cast<std::uint64_t>(bytes));
-  return hash;
+  Fnv1a hash;
+  hash.add(kind);
+  hash.add(std::uint64_t{0});
+  hash.add(whose);
+  hash.add(static_cast<std::uint64_t>(bytes));
+  return hash.value();
 }
 
 }  // namespace
