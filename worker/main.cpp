@@ -1,7 +1,6 @@
 // muster-worker: one rank of a run. Its exit code tells the controller how it ended; see contract/exit_codes.h.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -152,18 +151,9 @@ worker::Outcome explain_failure() {
   std::_Exit(outcome.code);
 }
 
-/// Keeps memory that a step frees for the next one. Otherwise activations go back to the kernel, which clears their
-/// pages again in every step.
-void keep_freed_memory() {
-  constexpr int kLargestMmapThreshold = 32 << 20;  // glibc takes no more
-  ::mallopt(M_MMAP_THRESHOLD, kLargestMmapThreshold);
-  ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  keep_freed_memory();
   worker::set_up_gpus();
   worker::install_stop_signals();
   worker::RankEnvironment environment;

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "buffer_pool.h"
+#include "gradient_place.h"
 
 namespace fsdp {
 namespace {
@@ -46,9 +47,17 @@ Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> para
   gathered_ = shard_is_parameter() ? shard_ : without_memory(layout_.padded_numel(), on_device.dtype(key_.param_dtype));
   if (!key_.trainable) return;
   gradients_ = without_memory(layout_.padded_numel(), on_device.dtype(key_.reduce_dtype));
-  for (const ParameterInfo& info : layout_.parameters())
+  std::int64_t end = 0;
+  const auto add_gap = [&](std::int64_t next) {
+    if (next > end) gaps_.push_back(gradients_.narrow(0, end, next - end));
+  };
+  for (const ParameterInfo& info : layout_.parameters()) {
+    add_gap(info.offset);
+    end = info.offset + info.numel;
     // A TensorImpl with a version of its own, which tells whether autograd has added to it.
     views_.push_back(gradients_.narrow(0, info.offset, info.numel).view(info.shape).variable_data());
+  }
+  add_gap(layout_.padded_numel());
   free_storage(gradients_);
 }
 
@@ -95,6 +104,10 @@ void Segment::take_over_parameters() {
     }
   }
   if (!shard_is_parameter()) free_storage(gathered_);
+  for (std::size_t i = 0; i < views_.size(); ++i) {
+    places_.push_back(std::make_shared<GradientPlace>(GradientPlace{views_[i]}));
+    if (!bring_gradients(parameters_[i], places_[i])) places_[i].reset();
+  }
 }
 
 void Segment::unshard(c10::DataPtr memory) {
@@ -140,19 +153,28 @@ void Segment::drop_part() {
   part_ = at::Tensor();
 }
 
-/// Gives the parameters zeroed gradients, which are views of the reduction's input. Autograd adds to them in place.
+/// Lets the parameters' gradients come into the reduction's input, or be added there: see [Note: first gradients].
 /// With one rank in fp32 that buffer is the gradient shard itself.
 void Segment::lay_gradients(c10::DataPtr memory) {
-  if (!has_gradients_) {
+  const bool is_first = !has_gradients_;
+  if (is_first) {
     fill_storage(gradients_, std::move(memory), gradient_bytes());
-    gradients_.zero_();
+    for (const at::Tensor& gap : gaps_) gap.zero_();
     has_gradients_ = true;
   }
   laid_.assign(parameters_.size(), -1);
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!parameters_[i].requires_grad()) continue;
-    laid_[i] = views_[i]._version();
-    parameters_[i].mutable_grad() = views_[i];
+  for (std::size_t i = 0; i < parameters_.size(); ++i) lay_gradient(i, is_first);
+}
+
+void Segment::lay_gradient(std::size_t parameter, bool is_first) {
+  const bool wanted = parameters_[parameter].requires_grad(), is_fresh = is_first && wanted && places_[parameter];
+  if (is_first && !is_fresh) views_[parameter].zero_();
+  if (!wanted) return;
+  laid_[parameter] = views_[parameter]._version();
+  parameters_[parameter].mutable_grad() = is_fresh ? at::Tensor() : views_[parameter];
+  if (is_fresh) {
+    places_[parameter]->is_fresh = true;
+    places_[parameter]->is_filled = false;
   }
 }
 
@@ -162,6 +184,11 @@ void Segment::fold_gradients() {
   for (std::size_t i = 0; i < laid_.size(); ++i) {
     if (laid_[i] < 0) continue;
     at::Tensor& gradient = parameters_[i].mutable_grad();
+    if (places_[i] && places_[i]->is_fresh && !places_[i]->is_filled && !gradient.defined()) {
+      views_[i].zero_();
+      gradient = views_[i];
+      continue;
+    }
     if (gradient.is_same(views_[i])) {
       used_here_[i] |= views_[i]._version() != laid_[i];
       continue;
@@ -173,6 +200,12 @@ void Segment::fold_gradients() {
     gradient = views_[i];
     used_here_[i] = 1;
   }
+  close_places();
+}
+
+void Segment::close_places() {
+  for (const auto& place : places_)
+    if (place) place->is_fresh = false;
 }
 
 void Segment::start_reduce(BufferPool& scratch) {
@@ -226,6 +259,7 @@ void Segment::finish_reduce() {
 
 void Segment::free_gradients() {
   has_gradients_ = false;
+  close_places();
   if (key_.trainable) free_storage(gradients_);
 }
 

@@ -17,7 +17,8 @@ using ::testing::Each;
 using ::testing::Ge;
 using ::testing::Le;
 
-constexpr std::int64_t kWidth = 32, kBlockElements = 64 * kWidth * kWidth, kRootElements = 16 * kWidth * kWidth;
+constexpr std::int64_t kColumns = 32, kBlockElements = 64 * kColumns * kColumns,
+                       kRootElements = 16 * kColumns * kColumns;
 constexpr int kBlocks = 4;
 constexpr std::int64_t kElements = kBlocks * kBlockElements + kRootElements;
 /// For activations, the gradient of one matrix and the few numbers of a step. A block has 256 KiB in fp32.
@@ -31,14 +32,14 @@ struct Measured {
 Measured measure(fsdp::DeviceMesh& mesh, const fsdp::ShardOptions& options) {
   const auto bytes = std::make_shared<fsdp::TensorBytes>();
   const fsdp::CountTensorBytes counts(bytes);
-  const auto model = std::make_shared<ChainModel>(kWidth, kBlocks, 64, 16);
+  const auto model = std::make_shared<ChainModel>(kColumns, kBlocks, 64, 16);
   fsdp::ShardedModel sharded(model, mesh);
   model->shard(sharded, options);
   fsdp::AdamW optimizer(sharded, {});
   Measured measured;
   for (int step = 0; step < 7; ++step) {
     bytes->forget_peak();
-    at::Tensor loss = model->forward(at::ones({1, kWidth}));
+    at::Tensor loss = model->forward(at::ones({1, kColumns}));
     const std::int64_t forward = bytes->peak();
     bytes->forget_peak();
     loss.backward();

@@ -8,6 +8,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
@@ -15,11 +16,17 @@
 #include <ATen/ops/zeros_like.h>
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "fsdp/tensor_bytes.h"
+#include "models/head_loss.h"
 
 namespace worker {
 namespace {
@@ -94,7 +101,7 @@ TEST(GradientsInPlace, ThatAreNotThereAreAutogradsOwn) {
     loss_through(theirs, input, reference).backward();
     EXPECT_TRUE(at::equal(mine.grad(), reference.grad())) << "there was no gradient to add to";
     const at::NoGradGuard no_grad;
-    EXPECT_FALSE(adds_in_place(mine)) << "outside of a backward";
+    EXPECT_FALSE(gradient_target(mine).memory.defined()) << "outside of a backward";
   }
 }
 
@@ -125,6 +132,73 @@ TEST(GradientsInPlace, ReachHooks) {
     loss_through(theirs, input, reference).backward();
     expect_near(mine.grad(), reference.grad() * 2);
   }
+}
+
+/// Stands for an engine that has a place for one gradient, full of NaN.
+class OnePlace : public ::testing::Test {
+ protected:
+  struct Hook : torch::autograd::PostAccumulateGradHook {
+    void operator()(const at::Tensor&) override {}
+  };
+
+  static std::optional<at::Tensor> place_of(const at::Tensor& parameter) {
+    if (!parameter.is_same(owner_)) return std::nullopt;
+    return std::exchange(place_, at::Tensor());
+  }
+
+  /// The engine's hook is on `weight`, and its place is free.
+  static void lay(const at::Tensor& weight, at::ScalarType dtype = at::kFloat) {
+    torch::autograd::impl::set_post_acc_grad_hooks(weight, std::make_unique<Hook>());
+    owner_ = weight;
+    place_ = at::full_like(weight, std::numeric_limits<double>::quiet_NaN(), weight.options().dtype(dtype));
+    use_gradient_places(&place_of);
+  }
+
+  void TearDown() override {
+    use_gradient_places(nullptr);
+    owner_ = place_ = at::Tensor();
+  }
+
+  static inline at::Tensor owner_, place_;
+};
+
+TEST_F(OnePlace, IsWhereAFirstGradientIsWrittenAndALaterOneAdded) {
+  for (const auto& [ours, theirs, input] : op_cases()) {
+    const at::Tensor mine = fresh_weight(), reference = fresh_weight();
+    lay(mine);
+    const at::Tensor place = place_;
+    for (int pass = 0; pass < 2; ++pass) {
+      loss_through(ours, input, mine).backward();
+      loss_through(theirs, input, reference).backward();
+      EXPECT_TRUE(mine.grad().is_same(place)) << "pass " << pass;
+      expect_near(place, reference.grad());
+    }
+  }
+}
+
+TEST_F(OnePlace, TakesTheHeadsGradientToo) {
+  const at::Tensor x = at::arange(12, at::kFloat).view({4, 3}).sin_(), targets = at::tensor({1, 0, 4, 2}, at::kLong);
+  const at::Tensor mine = fresh_weight(), reference = fresh_weight();
+  linear_cross_entropy(x, reference, targets).mul(3).backward();
+  lay(mine);
+  const at::Tensor place = place_;
+  linear_cross_entropy(x, mine, targets).mul(3).backward();
+  EXPECT_TRUE(mine.grad().is_same(place));
+  expect_near(place, reference.grad());
+}
+
+TEST_F(OnePlace, IsNotTakenInAnotherDtypeOrBySomebodyElsesHook) {
+  const auto [ours, theirs, input] = op_cases()[0];
+  const at::Tensor mine = fresh_weight(), other = fresh_weight(), reference = fresh_weight();
+  loss_through(theirs, input, reference).backward();
+  lay(mine, at::kDouble);
+  loss_through(ours, input, mine).backward();
+  expect_near(mine.grad(), reference.grad());
+  lay(mine);
+  torch::autograd::impl::set_post_acc_grad_hooks(other, std::make_unique<Hook>());
+  loss_through(ours, input, other).backward();
+  expect_near(other.grad(), reference.grad());
+  EXPECT_TRUE(place_.defined()) << "the place is not for this weight";
 }
 
 TEST(GradientsInPlace, OfFrozenWeightsAreNone) {

@@ -6,6 +6,7 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/logsumexp.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -111,8 +112,15 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     const auto times = [&](const at::Tensor& gradient) {
       return gradient.defined() ? gradient * of_sum[0].to(gradient.scalar_type()) : at::Tensor();
     };
-    if (!saved[1].defined() || !adds_in_place(saved[2])) return {times(saved[0]), times(saved[1]), {}, {}, {}, {}};
-    saved[2].grad().addcmul_(saved[1], of_sum[0].to(saved[1].scalar_type()));
+    GradientTarget target = saved[1].defined() ? gradient_target(saved[2]) : GradientTarget();
+    if (!target.memory.defined()) return {times(saved[0]), times(saved[1]), {}, {}, {}, {}};
+    const at::Tensor factor = of_sum[0].to(saved[1].scalar_type());
+    if (target.is_fresh) {
+      at::mul_out(target.memory, saved[1], factor);
+      saved[2].mutable_grad() = target.memory;
+    } else {
+      target.memory.addcmul_(saved[1], factor);
+    }
     return {times(saved[0]), {}, {}, {}, {}, {}};
   }
 };

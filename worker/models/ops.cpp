@@ -4,9 +4,12 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
+
+#include <atomic>
 
 namespace worker {
 namespace {
@@ -27,10 +30,13 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     if (context->needs_input_grad(0)) out[0] = of_out.matmul(weight);
     if (!context->needs_input_grad(1)) return out;
     const at::Tensor rows = of_out.flatten(0, -2).t(), columns = x.flatten(0, -2);
-    if (adds_in_place(weight)) {
-      weight.grad().addmm_(rows, columns);
-    } else {
+    if (GradientTarget target = gradient_target(weight); !target.memory.defined()) {
       out[1] = rows.mm(columns);
+    } else if (target.is_fresh) {
+      at::mm_out(target.memory, rows, columns);
+      weight.mutable_grad() = target.memory;
+    } else {
+      target.memory.addmm_(rows, columns);
     }
     return out;
   }
@@ -46,30 +52,47 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
     const auto saved = context->get_saved_variables();
     const at::Tensor &weight = saved[0], &ids = saved[1], &of_out = gradients[0];
     variable_list out(2);
-    if (adds_in_place(weight)) {
-      weight.grad().index_add_(0, ids.flatten(), of_out.flatten(0, -2));
-    } else {
+    GradientTarget target = gradient_target(weight);
+    if (!target.memory.defined()) {
       out[0] = at::embedding_dense_backward(of_out, ids, weight.size(0), /*padding_idx=*/-1, false);
+      return out;
     }
+    if (target.is_fresh) weight.mutable_grad() = target.memory.zero_();
+    target.memory.index_add_(0, ids.flatten(), of_out.flatten(0, -2));
     return out;
   }
 };
 
-}  // namespace
+std::atomic<GradientPlaces> gradient_places{nullptr};
 
-bool adds_in_place(const at::Tensor& parameter) {
-  if (at::GradMode::is_enabled() || !parameter.is_leaf()) return false;
-  const at::Tensor& gradient = parameter.grad();
-  if (!gradient.defined() || gradient.layout() != at::kStrided || gradient.scalar_type() != parameter.scalar_type()) {
+/// Whether this backward computes gradients of all leaves, for parameter.grad() itself.
+bool accumulates_plainly(const at::Tensor& parameter) {
+  if (at::GradMode::is_enabled() || !parameter.is_leaf() || !torch::autograd::impl::hooks(parameter).empty())
     return false;
-  }
-  if (!torch::autograd::impl::hooks(parameter).empty() ||
-      torch::autograd::impl::post_acc_grad_hooks(parameter) != nullptr) {
-    return false;
-  }
   // A backward for chosen tensors lists what it executes; one for all leaves lists nothing.
   const auto* chosen = torch::autograd::get_current_graph_task_exec_info();
   return chosen != nullptr && chosen->empty();
+}
+
+}  // namespace
+
+void use_gradient_places(GradientPlaces places) {
+  gradient_places.store(places);
+}
+
+GradientTarget gradient_target(const at::Tensor& parameter) {
+  if (!accumulates_plainly(parameter)) return {};
+  std::optional<at::Tensor> place;
+  if (torch::autograd::impl::post_acc_grad_hooks(parameter) != nullptr) {
+    if (const GradientPlaces places = gradient_places.load()) place = places(parameter);
+    if (!place) return {};  // somebody else's hook waits for the gradient
+  }
+  const at::Tensor& gradient = parameter.grad();
+  const bool is_fresh = !gradient.defined() && place && place->defined();
+  const at::Tensor& memory = is_fresh ? *place : gradient;
+  if (!memory.defined() || memory.layout() != at::kStrided || memory.scalar_type() != parameter.scalar_type())
+    return {};
+  return {memory, is_fresh};
 }
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight) {

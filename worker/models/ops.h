@@ -2,17 +2,34 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 namespace worker {
 
 // [Note: gradients in place] Autograd makes a weight's gradient in memory of its own and then adds it to the one that
 // is there: a temporary of the weight's size, written and read once more. The functions below let the product itself
-// add to weight.grad(), where a gradient of the same dtype is there already. So an engine that lays gradients into the
-// input of its reduction gets them without a copy, and a second micro-batch needs no temporary. Megatron-LM calls this
+// add to weight.grad(), where a gradient of the same dtype is there already. An engine that keeps gradients in memory
+// of its own says where a first gradient belongs, and then the product is written there. So an engine gets gradients
+// without a copy, nothing is cleared first, and a second micro-batch needs no temporary. Megatron-LM calls this
 // gradient accumulation fusion. In every other case they do what LibTorch's own functions do.
 
-/// Whether a backward that runs now may add to parameter.grad() itself: there is a dense gradient of the same dtype, no
-/// hook waits for the sum, and neither create_graph nor torch::autograd::grad() asks for it.
-bool adds_in_place(const at::Tensor& parameter);
+/// Says where the first gradient of a parameter belongs. An undefined tensor: nowhere now. Null: no engine looks after
+/// the parameter.
+using GradientPlaces = std::optional<at::Tensor> (*)(const at::Tensor& parameter);
+
+/// Of the engine that trains the models, for the whole process. Null takes it away.
+void use_gradient_places(GradientPlaces places);
+
+/// Where a backward that runs now may put a gradient.
+struct GradientTarget {
+  at::Tensor memory;  // of the parameter's shape and dtype; undefined: the gradient must be returned
+  bool is_fresh =
+      false;  // The values are unknown: write all of them, and then set the memory as parameter.mutable_grad().
+};
+
+/// A place, or parameter.grad() to add to. Neither where the dtypes differ, a hook waits for the gradient, or
+/// create_graph or torch::autograd::grad() asks for it. A place that was handed out must be filled.
+GradientTarget gradient_target(const at::Tensor& parameter);
 
 /// x W^T: x is [.., in], weight W is [out, in], the result is [.., out]. See [Note: gradients in place].
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight);

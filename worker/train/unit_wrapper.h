@@ -3,15 +3,18 @@
 #include <memory>
 #include <utility>
 
+#include "fsdp/gradient_place.h"
 #include "fsdp/recompute.h"
 #include "fsdp/unit.h"
 #include "models/call_wrapper.h"
+#include "models/ops.h"
 
 // What the engine does around a call of a model's part, as wrappers.
 namespace worker {
 
-/// A sharding unit as a wrapper.
+/// A sharding unit as a wrapper. From now on the models' functions write gradients to where the engine wants them.
 inline CallWrapper wrapper_of(std::shared_ptr<fsdp::Unit> unit) {
+  use_gradient_places(&fsdp::place_of_gradient);
   return [unit = std::move(unit)](Tensors inputs, const Forward& forward) {
     return unit->run_list(std::move(inputs), forward);
   };

@@ -16,6 +16,7 @@
 namespace fsdp {
 
 class BufferPool;
+struct GradientPlace;
 
 /// What the parameters of one segment have in common.
 struct SegmentKey {
@@ -113,7 +114,9 @@ class Segment {
   std::int64_t gradient_bytes() const;
   /// `memory` holds gradient_bytes(), and is looked at only while the segment has no gradients.
   void lay_gradients(c10::DataPtr memory);
+  void lay_gradient(std::size_t parameter, bool is_first);
   void fold_gradients();
+  void close_places();
   /// A reduction goes through start_reduce(), add_replicas() and finish_reduce(). Each does what is left of those
   /// before.
   void start_reduce(BufferPool& scratch);
@@ -140,9 +143,11 @@ class Segment {
   at::Tensor part_;  // of gathered_, [padded_numel / neighbours]; undefined while unshard() gathers from all
   // [padded_numel] in reduce_dtype. Its storage lies in a slot while has_gradients_.
   at::Tensor gradients_;
-  std::vector<at::Tensor> views_;  // of gradients_, one a parameter
+  std::vector<at::Tensor> views_;                       // of gradients_, one a parameter
+  std::vector<at::Tensor> gaps_;                        // of gradients_, between those and behind them
+  std::vector<std::shared_ptr<GradientPlace>> places_;  // one a parameter; null: autograd adds to zeros
   bool has_gradients_ = false;
-  // The versions of views_ when they were laid as the parameters' gradients; -1 for those that are not laid.
+  // The versions of views_ when the parameters' gradients were laid, or their places; -1 for those that were not.
   std::vector<std::int64_t> laid_;
   at::Tensor reduced_;  // [chunk] in reduce_dtype; defined during a reduction
   std::unique_ptr<Pending> reducing_, adding_replicas_;
