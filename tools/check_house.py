@@ -50,7 +50,7 @@ ALLOWED = {
                              "grpc"},
     "controller/actions": {"contract", "os", "beside", "launch", "controller/admission", "controller/base", "controller/core", "controller/executors",
                            "controller/jobfile", "controller/jobs", "controller/partitions", "controller/store", "proto", "grpc", "json"},
-    "controller/service": {"launch", "schema", "controller/actions", "controller/admission", "controller/base", "controller/core", "controller/executors",
+    "controller/service": {"contract", "launch", "schema", "controller/actions", "controller/admission", "controller/base", "controller/core", "controller/executors",
                            "controller/jobfile", "controller/jobs", "controller/partitions", "controller/ranks", "controller/store",
                            "proto", "grpc", "json"},
     "controller/rpc": {"schema", "controller/base", "controller/core", "controller/net", "controller/service", "controller/logs", "proto", "grpc",

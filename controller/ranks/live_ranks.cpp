@@ -79,7 +79,8 @@ void LiveRanks::track(const core::AttemptKey& key, const LivenessRules& rules, s
   if (fresh) {
     Live live{.watch = AttemptWatch(rules, world_size, key.number, now),
               .ranks = std::vector<RankView>(world_size),
-              .stragglers = Stragglers(world_size)};
+              .stragglers = Stragglers(world_size),
+              .traces = StepTraces(world_size)};
     // The attempt before did the same work.
     const auto before = key.number > 1 ? find({key.job, key.number - 1}) : nullptr;
     if (before != nullptr && before->ranks.size() == world_size) live.watch.set_limits(before->watch.limits());
@@ -218,6 +219,41 @@ std::optional<core::Step> LiveRanks::checkpoint_told(const core::AttemptKey& key
 void LiveRanks::set_checkpoint_told(const core::AttemptKey& key, core::Step step) {
   std::lock_guard lock(mutex_);
   if (auto* live = find(key)) live->checkpoint_told = std::max(live->checkpoint_told.value_or(step), step);
+}
+
+bool LiveRanks::said_of_trace(const core::AttemptKey& key, core::RankNumber rank,
+                              const muster::v1::TraceReport* report) {
+  std::lock_guard lock(mutex_);
+  auto* live = find(key);
+  return live != nullptr && !live->ended && live->traces.said(rank, report);
+}
+
+std::optional<TraceWish> LiveRanks::trace_wish(const core::AttemptKey& key, core::RankNumber rank) const {
+  std::lock_guard lock(mutex_);
+  const auto* live = find(key);
+  return live == nullptr || live->ended ? std::nullopt : live->traces.wish_for(rank);
+}
+
+std::optional<std::pair<core::AttemptNumber, StepTrace>> LiveRanks::find_trace(core::JobId job,
+                                                                               std::uint64_t number) const {
+  std::lock_guard lock(mutex_);
+  for (auto place = attempts_.lower_bound({job, 0}); place != attempts_.end() && place->first.job == job; ++place) {
+    if (const auto* trace = place->second.traces.find(number)) return std::pair(place->first.number, *trace);
+  }
+  return std::nullopt;
+}
+
+LiveRanks::TraceAnswer LiveRanks::ask_trace(const core::AttemptKey& key, const TraceWish& wish,
+                                            const std::string& user) {
+  std::lock_guard lock(mutex_);
+  auto* live = find(key);
+  if (live == nullptr || live->ended) return {};
+  if (const auto unable = live->traces.unable()) return {{}, {}, unable};
+  if (live->traces.find(wish.number) == nullptr) {
+    if (const auto* other = live->traces.under_way()) return {{}, *other, {}};
+  }
+  live->traces.ask(wish, user);
+  return {*live->traces.find(wish.number), {}, {}};
 }
 
 void LiveRanks::set_endpoint(const core::AttemptKey& key, const std::string& endpoint) {

@@ -8,11 +8,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "contract/rank_use.h"
 #include "muster/v1/rank_service.pb.h"
 #include "ranks/liveness.h"
+#include "ranks/step_traces.h"
 #include "store/store.h"
 
 namespace ranks {
@@ -124,6 +126,20 @@ class LiveRanks {
   std::optional<core::Step> checkpoint_told(const core::AttemptKey& key) const;
   void set_checkpoint_told(const core::AttemptKey& key, core::Step step);
 
+  /// What a rank says of its newest trace; null: its program cannot record steps. True: that is news.
+  bool said_of_trace(const core::AttemptKey& key, core::RankNumber rank, const muster::v1::TraceReport* report);
+  /// What the rank is to record; nullopt: nothing.
+  std::optional<TraceWish> trace_wish(const core::AttemptKey& key, core::RankNumber rank) const;
+  /// An earlier request, and the attempt that it was made to; nullopt: none of this number.
+  std::optional<std::pair<core::AttemptNumber, StepTrace>> find_trace(core::JobId job, std::uint64_t number) const;
+  /// The request is taken unless one of another number is under way, a rank cannot record, or the attempt has ended.
+  struct TraceAnswer {
+    std::optional<StepTrace> taken;
+    std::optional<StepTrace> under_way;
+    std::optional<core::RankNumber> unable;  // a rank that cannot record
+  };
+  TraceAnswer ask_trace(const core::AttemptKey& key, const TraceWish& wish, const std::string& user);
+
   void set_endpoint(const core::AttemptKey& key, const std::string& endpoint);
   /// Empty if it is not known or the attempt has ended.
   std::string endpoint(const core::AttemptKey& key) const;
@@ -146,6 +162,7 @@ class LiveRanks {
     AttemptWatch watch;
     std::vector<RankView> ranks;
     Stragglers stragglers;
+    StepTraces traces;
     std::string endpoint = {};
     std::optional<core::Step> checkpoint_told = {};
     std::optional<std::optional<core::Step>> leave_step = {};

@@ -105,6 +105,8 @@ Outcome<v1::HeartbeatResponse> RankSessions::heartbeat(const v1::HeartbeatReques
   auto& caller = found.value();
   // First of all: a disk that stands still must not make ranks look silent.
   const bool moved = parts_.live_ranks.heartbeat(caller.key, caller.rank, request, parts_.clock.monotonic());
+  // Who makes single calls hears of no trace.
+  parts_.live_ranks.said_of_trace(caller.key, caller.rank, nullptr);
   v1::HeartbeatResponse response;
   response.set_metrics_accepted(take_metrics(caller, request, core::Millis(0)));
   response.set_checkpoints_accepted(write(caller, request).checkpoints);

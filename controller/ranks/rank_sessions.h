@@ -53,6 +53,8 @@ class RankSessions {
     streams_.follow(job);
     tasks_.follow(job);
   }
+  /// The ranks of this attempt are asked for another trace.
+  void tell_trace(const core::AttemptKey& key) { streams_.tell_trace(key); }
   /// Answers at once, with an empty endpoint while it is not known.
   base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
                                                            const std::string& token);

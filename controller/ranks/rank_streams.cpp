@@ -36,6 +36,7 @@ class RankStreams::Stream : public AnsweringStream<HeartbeatRequest, v1::BeatRes
   };
   void take_rows(const HeartbeatRequest& request);
   bool must_be_written(const HeartbeatRequest& request, const AttemptStanding& standing) const;
+  void note_trace(const HeartbeatRequest& request);
   void pop_settled();
   void answer_if_due() override;
   bool nothing_waits() const { return pending_.empty() && !to_write_ && !working_; }
@@ -58,6 +59,7 @@ class RankStreams::Stream : public AnsweringStream<HeartbeatRequest, v1::BeatRes
   // The newest answer.
   v1::Directive told_directive_ = v1::DIRECTIVE_CONTINUE;
   bool told_waits_ = false;
+  std::uint64_t told_trace_ = 0;
 };
 
 Outcome<bool> RankStreams::Stream::beat(const HeartbeatRequest& request) {
@@ -68,6 +70,7 @@ Outcome<bool> RankStreams::Stream::beat(const HeartbeatRequest& request) {
   if (moved || request.metrics_size() > 0) parts_.changes.bump(key_.job);
   std::lock_guard lock(mutex_);
   ++heard_;
+  if (request.has_trace() || heard_ == 1) note_trace(request);
   if (rank_.rank == 0 && request.has_program()) described_ = false;
   take_rows(request);
   if (must_be_written(request, standing)) {
@@ -78,6 +81,11 @@ Outcome<bool> RankStreams::Stream::beat(const HeartbeatRequest& request) {
   answer_soon_ = answer_soon_ || request.answer_soon();
   answer_if_due();
   return to_write_.has_value() && !working_;
+}
+
+void RankStreams::Stream::note_trace(const HeartbeatRequest& request) {
+  const auto* report = request.has_trace() ? &request.trace() : nullptr;
+  if (parts_.live_ranks.said_of_trace(key_, rank_.rank, report)) parts_.changes.bump(key_.job);
 }
 
 // Rows are numbered, so what was taken before and comes again is left out.
@@ -172,12 +180,15 @@ void RankStreams::Stream::answer_if_due() {
   const auto interval = parts_.pace.interval(rank_.interval);
   const bool store_waits = refused_ || waits_for_store();
   const bool is_asked = answer_soon_ && (nothing_waits() || store_waits);
-  const bool is_told = directive == told_directive_ && interval == told_interval_ && store_waits == told_waits_;
+  const auto trace = parts_.live_ranks.trace_wish(key_, rank_.rank);
+  const bool is_told = directive == told_directive_ && interval == told_interval_ && store_waits == told_waits_ &&
+                       (!trace || trace->number == told_trace_);
   if (!tell_ || (is_told && !is_asked && !has_long_said_nothing(now))) return;
   answered_at_ = now;
   told_directive_ = directive;
   told_interval_ = interval;
   told_waits_ = store_waits;
+  if (trace) told_trace_ = trace->number;
   answer_soon_ = answer_soon_ && !is_asked;
   v1::BeatResponse response;
   response.set_directive(directive);
@@ -186,6 +197,8 @@ void RankStreams::Stream::answer_if_due() {
   response.set_checkpoints_durable(checkpoints_);
   response.set_store_waits(store_waits);
   response.set_requests_heard(heard_);
+  // In each answer, since a later one may replace one that is not sent yet.
+  if (trace) *response.mutable_trace() = wire(*trace);
   tell_(response);
 }
 

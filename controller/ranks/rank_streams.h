@@ -20,9 +20,9 @@ namespace ranks {
 ///
 /// A heartbeat comes in on the thread that read it. It is noted in LiveRanks, and its rows are taken into the memory of
 /// MetricsWriter. A checkpoint, the start of a rank and its end are written by work(), in another thread. An answer
-/// goes out when there is something to tell: the attempt's directive has changed, the interval has changed, rows that
-/// the rank waits for are durable, or AttemptStreams::kAnswerEvery has passed. Nothing here survives a restart: ranks
-/// open their streams anew and send what is not acknowledged. Thread-safe.
+/// goes out when there is something to tell: the attempt's directive has changed, the interval has changed, a trace is
+/// asked for, rows that the rank waits for are durable, or AttemptStreams::kAnswerEvery has passed. Nothing here
+/// survives a restart: ranks open their streams anew and send what is not acknowledged. Thread-safe.
 class RankStreams {
  public:
   /// What work() has written of a request.
@@ -54,6 +54,8 @@ class RankStreams {
   std::shared_ptr<RankStream> open(const Rank& rank, TellRank tell, const std::function<AttemptStanding()>& standing);
   /// The job's history has gone on: tells ranks whose directive has changed.
   void follow(const core::Job& job) { attempts_.follow(job); }
+  /// The ranks of this attempt are asked for another trace.
+  void tell_trace(const core::AttemptKey& key) { attempts_.news_for(key); }
   /// A commit of rows has come back.
   void settle();
   std::size_t open_now() const { return attempts_.open_now(); }

@@ -53,4 +53,17 @@ void AttemptStreams::follow(const core::Job& job) {
   for (const auto& stream : changed) stream->news();
 }
 
+void AttemptStreams::news_for(const core::AttemptKey& key) {
+  std::vector<std::shared_ptr<Stream>> all;
+  {
+    std::lock_guard lock(mutex_);
+    const auto place = attempts_.find(key);
+    if (place == attempts_.end()) return;
+    for (const auto& [_, stream] : place->second->streams_) {
+      if (auto open = stream.lock()) all.push_back(std::move(open));
+    }
+  }
+  for (const auto& stream : all) stream->news();
+}
+
 }  // namespace ranks

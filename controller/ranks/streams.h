@@ -95,6 +95,8 @@ class AttemptStreams {
   void forget(const core::AttemptKey& key, Stream* stream);
   /// The job's history has gone on: gives news to the streams of attempts that stand elsewhere now.
   void follow(const core::Job& job);
+  /// There is something else to tell the streams of this attempt.
+  void news_for(const core::AttemptKey& key);
   std::size_t open_now() const { return open_; }
 
  private:

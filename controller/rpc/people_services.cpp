@@ -147,6 +147,23 @@ class JobService final : public v1::JobService::Service {
       }
     });
   }
+  grpc::Status Trace(grpc::ServerContext* context, const v1::TraceRequest* request,
+                     grpc::ServerWriter<v1::TraceView>* writer) override {
+    return stream(context, request->job_id(), [&](Follow& life) {
+      if (request->user().size() > kMaxUser) return too_long("user", request->user().size(), kMaxUser);
+      std::string shown;
+      while (true) {
+        // Asked again and again: the same number is one request.
+        const auto now = controller_.trace(*request);
+        if (!now.ok()) return failure(now.refusal());
+        auto print = now.value().SerializeAsString();
+        if (print != shown && !writer->Write(now.value())) return life.status();
+        if (!request->follow() || now.value().state() == "over") return grpc::Status::OK;
+        shown = std::move(print);
+        if (!life.next()) return life.status();
+      }
+    });
+  }
   grpc::Status Events(grpc::ServerContext* context, const v1::EventsRequest* request,
                       grpc::ServerWriter<v1::Event>* writer) override {
     return stream(context, request->job_id(), [&](Follow& life) {

@@ -41,6 +41,8 @@ class Controller {
       const muster::v1::ChangeSweepRequest& request) = 0;
   virtual base::Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request) = 0;
   virtual base::Outcome<muster::v1::WhyResponse> why(core::JobId id) = 0;
+  /// Asks the ranks of a running training to record steps, or tells of an earlier request with the same number.
+  virtual base::Outcome<muster::v1::TraceView> trace(const muster::v1::TraceRequest& request) = 0;
   /// The script the job's first attempt would be submitted with, and what Slurm says about it; nothing is stored.
   virtual base::Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest& request) = 0;
   virtual base::Outcome<muster::v1::CheckScriptResponse> check_script(const muster::v1::PlanScriptRequest& request) = 0;

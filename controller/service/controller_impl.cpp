@@ -17,6 +17,7 @@
 #include "service/reconciler.h"
 #include "service/status_page.h"
 #include "service/submission.h"
+#include "service/trace_requests.h"
 #include "service/views.h"
 
 namespace service {
@@ -85,6 +86,11 @@ class Impl final : public RunningController {
         submission_(parts_),
         views_(parts_),
         job_changes_(parts_, views_),
+        traces_(parts_,
+                [this](const core::AttemptKey& key) {
+                  sessions_.tell_trace(key);
+                  changes_.bump(key.job);
+                }),
         status_(parts_, {metrics_, hearing_, probe_, reading_, pace_, sessions_.streams()}),
         ticker_("ranks could not be watched this time", options_.threads, [this] {
           watch();
@@ -162,6 +168,7 @@ class Impl final : public RunningController {
   }
   Outcome<v1::RemoveResponse> remove(const v1::RemoveRequest& request) override { return job_changes_.remove(request); }
   Outcome<v1::WhyResponse> why(core::JobId id) override { return views_.why(id); }
+  Outcome<v1::TraceView> trace(const v1::TraceRequest& request) override { return traces_.ask(request); }
   Outcome<v1::PlanScriptResponse> plan_script(const v1::PlanScriptRequest& request) override {
     return submission_.plan_script(request);
   }
@@ -272,6 +279,7 @@ class Impl final : public RunningController {
   Submission submission_;
   Views views_;
   JobChanges job_changes_;
+  TraceRequests traces_;
   StatusPage status_;
 
   bool started_ = false;

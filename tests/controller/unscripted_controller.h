@@ -18,6 +18,7 @@ class UnscriptedController : public service::Controller {
   Outcome<v1::ChangeSweepResponse> change_sweep(const v1::ChangeSweepRequest&) override { return unscripted(); }
   Outcome<v1::JobSpec> spec(core::JobId id) override { return Refusal::no_job(id); }
   Outcome<v1::RemoveResponse> remove(const v1::RemoveRequest&) override { return unscripted(); }
+  Outcome<v1::TraceView> trace(const v1::TraceRequest&) override { return unscripted(); }
   Outcome<v1::PlanScriptResponse> plan_script(const v1::PlanScriptRequest&) override { return base::no_slurm({}); }
   Outcome<v1::CheckScriptResponse> check_script(const v1::PlanScriptRequest&) override { return base::no_slurm({}); }
   Outcome<v1::ListPartitionsResponse> list_partitions(const v1::ListPartitionsRequest&) override {

@@ -69,6 +69,14 @@ class FakeController : public test::UnscriptedController {
     std::lock_guard lock(mutex_);
     for (const auto& [_, tell] : task_tellers_) tell(answer);
   }
+  /// What ranks are asked to record, with each answer on a stream.
+  void set_trace_wish(std::optional<muster::v1::TraceWish> wish) {
+    change([&] { trace_wish_ = std::move(wish); });
+  }
+  /// What people are told of the trace that they ask for.
+  void set_trace(const muster::v1::TraceView& trace) {
+    change([&] { trace_ = trace; });
+  }
   void set_stop_why(std::string why, std::chrono::milliseconds grace) {
     change([&] { stop_why_ = std::move(why), stop_grace_ = grace; });
   }
@@ -96,6 +104,7 @@ class FakeController : public test::UnscriptedController {
   std::map<core::RankNumber, int> heartbeats;
   std::map<core::RankNumber, muster::v1::HeartbeatRequest> last_heartbeat;
   std::map<core::RankNumber, muster::v1::ProgramWords> last_program;
+  std::map<core::RankNumber, muster::v1::TraceReport> last_trace;
   std::map<core::RankNumber, std::map<core::Step, int>> steps;  // how often each step was delivered
   std::map<core::RankNumber, std::vector<core::Step>> order;
   std::set<core::Step> checkpoints;
@@ -162,6 +171,13 @@ class FakeController : public test::UnscriptedController {
   base::Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request) override {
     change([&] { asked.push_back(muster::v1::SweepChange_Name(request.change()) + " " + request.sweep()); });
     return muster::v1::ChangeSweepResponse{};
+  }
+  base::Outcome<muster::v1::TraceView> trace(const muster::v1::TraceRequest& request) override {
+    std::lock_guard lock(mutex_);
+    if (!trace_) return base::Refusal::no_job(request.job_id());
+    auto view = *trace_;
+    view.set_number(request.number());
+    return view;
   }
   base::Outcome<muster::v1::WhyResponse> why(core::JobId id) override {
     const auto job = get(id);
@@ -248,6 +264,7 @@ class FakeController : public test::UnscriptedController {
       ++heartbeats[rank];
       last_heartbeat[rank] = request;
       if (request.has_program()) last_program[rank] = request.program();
+      if (request.has_trace()) last_trace[rank] = request.trace();
       largest_batch = std::max(largest_batch, request.metrics_size());
       const int taken = std::min(request.metrics_size(), most_accepted_.load());
       for (int i = 0; i < taken; ++i) {
@@ -314,6 +331,9 @@ class FakeController : public test::UnscriptedController {
       answer.set_checkpoints_durable(request.first_checkpoint() + said.value().checkpoints_accepted());
       answer.set_store_waits(static_cast<int>(said.value().metrics_accepted()) < request.metrics_size());
       answer.set_requests_heard(++heard_);
+      controller_.change([&] {
+        if (controller_.trace_wish_) *answer.mutable_trace() = *controller_.trace_wish_;
+      });
       std::lock_guard lock(mutex_);
       if (tell_) tell_(answer);
       return false;
@@ -395,6 +415,8 @@ class FakeController : public test::UnscriptedController {
   std::map<core::AttemptKey, std::string> endpoints_;
   std::map<const void*, ranks::TellTask> task_tellers_;
   muster::v1::Directive directive_ = muster::v1::DIRECTIVE_CONTINUE;
+  std::optional<muster::v1::TraceWish> trace_wish_;
+  std::optional<muster::v1::TraceView> trace_;
   std::string stop_why_;
   std::chrono::milliseconds stop_grace_{0};
   std::optional<base::Refusal> rank_refusal_, people_refusal_;

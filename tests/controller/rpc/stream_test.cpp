@@ -38,6 +38,54 @@ TEST_F(Rpc, WatchIsQuietWhileOnlyTheAgeOfHeartbeatsChanges) {
   EXPECT_EQ(job.state(), "failed");
 }
 
+TEST_F(Rpc, TraceShowsEachChangeAndEndsWhenItIsOver) {
+  muster::v1::TraceView view;
+  view.set_state("asked");
+  controller_.set_trace(view);
+  muster::v1::TraceRequest request;
+  request.set_job_id(1);
+  request.set_number(5);
+  request.set_follow(true);
+  Call call;
+  auto trace = jobs_->Trace(&call, request);
+  ASSERT_TRUE(trace->Read(&view));
+  EXPECT_EQ(view.state(), "asked");
+  EXPECT_EQ(view.number(), 5U);
+  controller_.touch();
+  view.set_state("over");
+  controller_.set_trace(view);
+  ASSERT_TRUE(trace->Read(&view));
+  EXPECT_EQ(view.state(), "over") << "once each";
+  EXPECT_FALSE(trace->Read(&view));
+  EXPECT_TRUE(trace->Finish().ok());
+}
+
+TEST_F(Rpc, TraceWithoutFollowAnswersOnce) {
+  muster::v1::TraceView view;
+  view.set_state("asked");
+  controller_.set_trace(view);
+  Call call;
+  auto trace = jobs_->Trace(&call, {});
+  EXPECT_TRUE(trace->Read(&view));
+  EXPECT_FALSE(trace->Read(&view));
+  EXPECT_TRUE(trace->Finish().ok());
+}
+
+TEST_F(Rpc, TraceIsRefusedToStrangersAndWithoutAJob) {
+  muster::v1::TraceView view;
+  muster::v1::TraceRequest request;
+  request.set_job_id(9);
+  Call missing;
+  EXPECT_EQ(jobs_->Trace(&missing, request)->Finish().error_code(), StatusCode::NOT_FOUND);
+  Call stranger("another-token");
+  EXPECT_EQ(jobs_->Trace(&stranger, request)->Finish().error_code(), StatusCode::UNAUTHENTICATED);
+  Call rank(FakeController::kRankToken);
+  EXPECT_EQ(jobs_->Trace(&rank, request)->Finish().error_code(), StatusCode::UNAUTHENTICATED);
+  request.set_user(std::string(257, 'a'));
+  Call long_name;
+  EXPECT_EQ(jobs_->Trace(&long_name, request)->Finish().error_code(), StatusCode::INVALID_ARGUMENT);
+}
+
 TEST_F(Rpc, StreamsOfAJobThatIsNotThereAreNotFound) {
   Call watch_call;
   muster::v1::Job job;
