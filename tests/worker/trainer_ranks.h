@@ -34,6 +34,8 @@ class Listener : public Reporter {
     if (on_resumed) on_resumed();
   }
   void checkpoint_saved(std::int64_t step, std::int64_t, double) override { saved.push_back(step); }
+  std::optional<TraceWish> trace_requested() const override { return on_trace ? on_trace(asked_) : std::nullopt; }
+  void trace(const TraceReport& report) override { traces.push_back(report); }
   StopKind stop_requested() const override { return ++asked_ == save_at ? StopKind::kSave : StopKind::kNone; }
   bool assigns_rendezvous() const override { return true; }
   Endpoint rendezvous(std::optional<Endpoint> mine) override {
@@ -45,7 +47,10 @@ class Listener : public Reporter {
   std::vector<std::vector<schema::Series>> declared;
   std::vector<StepReport> steps;
   std::vector<std::int64_t> saved;
+  std::vector<TraceReport> traces;
   std::function<void()> on_step, on_resumed;
+  /// What the controller asks this rank to record, as heard in this step of the attempt, from 1.
+  std::function<std::optional<TraceWish>(int step)> on_trace;
   std::function<void(const std::string&)> on_failure;  ///< if empty, a failure ends the test
   int save_at = 0;                                     ///< the step in which this rank asks for a save; 0: never
   std::promise<Endpoint>* meeting = nullptr;           ///< the endpoint, shared by all ranks

@@ -72,6 +72,16 @@ class GrpcReporter final : public Reporter {
     outbox_.add(saved);
   }
 
+  std::optional<TraceWish> trace_requested() const override {
+    std::lock_guard lock(mutex_);
+    return trace_wish_;
+  }
+  void trace(const TraceReport& report) override {
+    std::lock_guard lock(mutex_);
+    trace_ = report;
+    ++trace_number_;
+  }
+
   StopKind stop_requested() const override { return stop_.load(); }
   /// Whatever MASTER_PORT says: a port chosen by whoever binds it is never taken.
   bool assigns_rendezvous() const override { return true; }
@@ -110,6 +120,7 @@ class GrpcReporter final : public Reporter {
   muster::v1::HeartbeatRequest heartbeat() const;
   void add_last_words(muster::v1::HeartbeatRequest& request) const;
   void add_program(muster::v1::HeartbeatRequest& request) const;
+  void add_trace(muster::v1::HeartbeatRequest& request) const;
   /// What cannot be sent now is not to be lost with this process. False: the files stand still.
   bool keep_unsent();
   void end_files(Lock& lock, bool told_all);
@@ -134,12 +145,15 @@ class GrpcReporter final : public Reporter {
   std::unique_ptr<GrpcClient> client_;
   std::atomic<StopKind> stop_{StopKind::kNone};
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable wake_;
   GrpcOutbox outbox_;
   RankNews news_;
   std::uint64_t words_number_ = 0;  // counts the calls of program()
   std::uint64_t words_told_ = 0;    // the newest of them that the controller has got
+  TraceReport trace_;
+  std::uint64_t trace_number_ = 0, trace_told_ = 0;  // the same of trace()
+  std::optional<TraceWish> trace_wish_;
   std::optional<Leaving> leaving_;
   bool told_loss_ = false;
   bool quit_ = false;

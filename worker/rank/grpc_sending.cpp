@@ -67,6 +67,11 @@ void GrpcReporter::add_program(v1::HeartbeatRequest& request) const {
   if (words_number_ > 0) *request.mutable_program() = wire(news_.words);
 }
 
+// Of another process nothing is recorded, and nothing is said.
+void GrpcReporter::add_trace(v1::HeartbeatRequest& request) const {
+  if (!options_.for_another) *request.mutable_trace() = wire(trace_);
+}
+
 void GrpcReporter::add_last_words(v1::HeartbeatRequest& request) const {
   add_program(request);
   request.set_leaving(true);
@@ -84,7 +89,9 @@ GrpcReporter::Sent GrpcReporter::send_beat(Lock& lock) {
   if (!probing) batch = outbox_.fill(request);
   const bool last = leaving_ && !probing && outbox_.fits_one_batch();
   const auto words = words_number_;
+  const auto trace = trace_number_;
   if (opens || words_told_ != words) add_program(request);
+  if (opens || trace_told_ != trace) add_trace(request);
   if (last) add_last_words(request);
   request.set_first_metric(batch.first_step);
   request.set_first_checkpoint(batch.first_checkpoint);
@@ -113,6 +120,7 @@ GrpcReporter::Sent GrpcReporter::send_beat(Lock& lock) {
     return beat_ended(lock, batch);
   }
   words_told_ = words;
+  trace_told_ = trace;
   if (probing) {
     drop_refused();
     return Sent::kMore;
@@ -157,6 +165,10 @@ void GrpcReporter::answered(const v1::BeatResponse& answer) {
   outbox_.acknowledge_until(answer.metrics_durable(), answer.checkpoints_durable());
   if (outbox_.waiting() < waiting) acknowledged_at_ = answered_at_;
   heard(answer.directive(), answer.heartbeat_interval_ms());
+  // A controller that was started anew may not know of it. It is recorded all the same.
+  if (const auto& wish = answer.trace(); wish.number() != 0) {
+    trace_wish_ = TraceWish{wish.number(), wish.first_step(), wish.steps()};
+  }
   wake_.notify_all();
 }
 

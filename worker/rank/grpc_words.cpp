@@ -88,6 +88,17 @@ v1::ProgramWords wire(const ProgramWords& words) {
   return out;
 }
 
+v1::TraceReport wire(const TraceReport& report) {
+  v1::TraceReport out;
+  out.set_number(report.number);
+  out.set_first_step(report.first);
+  out.set_steps(static_cast<std::uint32_t>(report.steps));
+  for (const auto step : report.steps_written) out.add_steps_written(step);
+  out.set_problem(fit_reason(report.problem));
+  out.set_over(report.over);
+  return out;
+}
+
 v1::RankKey key_of(const RankEnvironment& environment) {
   v1::RankKey key;
   std::int64_t job = 0;

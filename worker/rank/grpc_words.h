@@ -33,6 +33,8 @@ struct RankNews {
 void write(const RankNews& news, muster::v1::HeartbeatRequest& to);
 /// What a program says of itself, with texts as protobuf takes them, each of bounded length.
 muster::v1::ProgramWords wire(const ProgramWords& words);
+/// How a trace stands.
+muster::v1::TraceReport wire(const TraceReport& report);
 /// Throws std::invalid_argument naming the variable when the environment has no job or attempt.
 muster::v1::RankKey key_of(const RankEnvironment& environment);
 /// Throws std::invalid_argument when the environment has no controller.

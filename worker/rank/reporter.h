@@ -52,6 +52,24 @@ struct ProgramWords {
   bool operator==(const ProgramWords&) const = default;
 };
 
+/// Which steps the ranks are asked to record; see TraceWish in proto/muster/v1/rank_service.proto.
+struct TraceWish {
+  std::uint64_t number = 0;  ///< from 1 to contract::kMostTraceNumber; 0: nothing is asked
+  std::int64_t first = 0;    ///< the first step, from 1; 0: the next step that all ranks can record
+  std::int64_t steps = 1;
+  bool operator==(const TraceWish&) const = default;
+};
+
+/// What a rank has to say of the newest trace that the ranks agreed on.
+struct TraceReport {
+  std::uint64_t number = 0;  ///< 0: none yet
+  std::int64_t first = 0;    ///< equal on all ranks
+  std::int64_t steps = 0;    ///< as asked for
+  std::vector<std::int64_t> steps_written = {};
+  std::string problem = {};  ///< what went wrong first, with the remedy; empty: nothing
+  bool over = false;
+};
+
 /// What the rank has been asked to do. Ordered: a later one wins over an earlier one.
 enum class StopKind {
   kNone,
@@ -94,6 +112,13 @@ class Reporter {
 
   /// What the controller asks for. Signals are not included: see rank/signals.h. Cheap; asked at every step.
   virtual StopKind stop_requested() const = 0;
+
+  /// The newest trace that the controller asks for; nullopt: none. One that was recorded may be asked for again. Cheap;
+  /// asked at every step.
+  virtual std::optional<TraceWish> trace_requested() const { return std::nullopt; }
+
+  /// How the newest trace stands; each call replaces the former.
+  virtual void trace(const TraceReport& /*report*/) {}
 
   /// True when `rendezvous` hands rank 0's address to the other ranks, so that rank 0 may bind any free port; false
   /// when the address is fixed from outside (MASTER_ADDR, MASTER_PORT) and rank 0 must bind that.

@@ -8,7 +8,7 @@
 namespace worker {
 namespace {
 
-constexpr std::int64_t kAgreementColumns = 3;
+constexpr std::int64_t kAgreementColumns = 6;
 
 }  // namespace
 
@@ -18,6 +18,10 @@ AgreementUnderWay::AgreementUnderWay(fsdp::Communicator& ranks, const Agreement&
   own[0] = words.loss;
   own[1] = words.next_weight;
   own[2] = static_cast<double>(static_cast<int>(words.stop));
+  // Exact in doubles: see contract::kMostTraceNumber.
+  own[3] = static_cast<double>(words.trace.number);
+  own[4] = static_cast<double>(words.trace.first);
+  own[5] = static_cast<double>(words.trace.steps);
   table_ = table_.to(ranks.device());
   pending_ = ranks.all_gather_into(table_);
 }
@@ -32,6 +36,10 @@ Agreement AgreementUnderWay::wait() {
     out.loss += row[0];
     out.next_weight += row[1];
     out.stop = std::max(out.stop, static_cast<StopKind>(static_cast<int>(row[2])));
+    // Of several, the same one on all ranks. The others are passed on again when it is over.
+    if (const auto number = static_cast<std::uint64_t>(row[3]); number > out.trace.number) {
+      out.trace = {number, static_cast<std::int64_t>(row[4]), static_cast<std::int64_t>(row[5])};
+    }
   }
   return out;
 }

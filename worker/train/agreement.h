@@ -33,11 +33,13 @@ void together(fsdp::Communicator& ranks, Work work) {
   if (const auto error = ranks.agree(other); !error.empty()) throw std::runtime_error(error);
 }
 
-/// What one rank says in a step, and what all say together: sums over the ranks, and the strongest stop.
+/// What one rank says in a step, and what all say together: sums over the ranks, the strongest stop, and one of the
+/// traces that ranks have heard of.
 struct Agreement {
   double loss = 0;         ///< sum of the losses of the step's targets
   double next_weight = 0;  ///< weight of the next step's samples, see Recipe::weight
   StopKind stop = StopKind::kNone;
+  TraceWish trace;  ///< see [Note: one step on all ranks] in train/trace_requests.h
 };
 
 /// The all-gather of [Note: leaving together] in train/loop.h. It starts before the last backward, and is read after

@@ -44,7 +44,8 @@ Stepper::Stepper(const RunConfig& config, const BatchSplit& split, const RankEnv
       sharded_(sharded),
       optimizer_(optimizer),
       loss_scale_(loss_scale),
-      late_(!mesh.device().is_cpu()) {}
+      late_(!mesh.device().is_cpu()),
+      traces_(reporter, environment.rank, config.train.steps) {}
 
 void Stepper::prepare() {
   weight_ = mesh_.control().all_reduce(draw());
@@ -71,8 +72,9 @@ double Stepper::draw() {
 }
 
 StopKind Stepper::make(std::int64_t step) {
-  StepTrace trace(config_, step + 1, mesh_);
+  StepTrace trace(config_, step + 1, mesh_, traces_.records(step + 1));
   InFlight now;
+  now.made.report.step = step + 1;
   now.start = Clock::now();
   mark(now.begun);
   const fsdp::Traffic all_before = mesh_.traffic(), shard_before = mesh_.shard().traffic();
@@ -94,7 +96,6 @@ StopKind Stepper::make(std::int64_t step) {
     std::this_thread::sleep_for(std::chrono::milliseconds(config_.train.step_delay_ms));
   }
   mark(now.ended);
-  now.made.report.step = step + 1;
   const fsdp::Traffic all = mesh_.traffic() - all_before, of_shard = mesh_.shard().traffic() - shard_before;
   now.made.report.bytes_communicated = all.wire_bytes;
   StepMeasures& measures = now.made.measures;
@@ -105,7 +106,7 @@ StopKind Stepper::make(std::int64_t step) {
   }
   if (tensors != nullptr && !late_) measures.tensor_peak_bytes = tensors->peak();
   in_flight_.push_back(std::move(now));
-  trace.write();
+  if (const auto written = trace.write()) traces_.wrote(step + 1, *written);
   return stop;
 }
 
@@ -127,7 +128,7 @@ void Stepper::forward_backward(InFlight& step, StopKind& stop) {
       if (late_) told = in_flight_.empty() || in_flight_.back().agreed_loss ? nullptr : &in_flight_.back();
       const double number = told == nullptr ? 0 : told->loss.first();
       stop = std::max(signalled_stop(), reporter_.stop_requested());
-      agreement.emplace(mesh_.control(), Agreement{number, draw(), stop});
+      agreement.emplace(mesh_.control(), Agreement{number, draw(), stop, traces_.wish()});
     }
     loss_scale_.scaled(loss * scale).backward();
   }
@@ -135,6 +136,7 @@ void Stepper::forward_backward(InFlight& step, StopKind& stop) {
   if (told != nullptr) told->agreed_loss = agreed.loss;
   weight_ = agreed.next_weight;
   stop = agreed.stop;
+  traces_.agreed(step.made.report.step, agreed.trace);
 }
 
 std::optional<Stepper::Made> Stepper::take(std::size_t keep) {

@@ -20,6 +20,7 @@
 #include "train/loss_scale.h"
 #include "train/recipe.h"
 #include "train/step_measures.h"
+#include "train/trace_requests.h"
 
 namespace worker {
 
@@ -99,6 +100,7 @@ class Stepper {
   fsdp::Optimizer& optimizer_;
   LossScale& loss_scale_;
   const bool late_;
+  TraceRequests traces_;
   // Of the step that comes: this rank's samples, their weight over all ranks, and how many samples were dealt before.
   std::vector<std::vector<std::int64_t>> micro_batches_;
   double weight_ = 0;
