@@ -95,11 +95,11 @@ Outcome<v1::TraceView> TraceRequests::take(const v1::TraceRequest& request, cons
   }
   if (answer.under_way) {
     const auto& other = *answer.under_way;
-    return Refusal::wrong_state(name_of(job) + " records " +
-                                (other.first > 0 ? contract::traced_steps_text(other.first, other.wish.steps)
-                                                 : core::count_text(other.wish.steps, "step")) +
-                                (other.user.empty() ? "" : " for " + other.user) +
-                                " already; ask again when that is done");
+    const auto from = other.first > 0 ? other.first : other.wish.first;
+    return Refusal::wrong_state(
+        name_of(job) + " records " +
+        (from > 0 ? contract::traced_steps_text(from, other.wish.steps) : core::count_text(other.wish.steps, "step")) +
+        (other.user.empty() ? "" : " for " + other.user) + " already; ask again when that is done");
   }
   if (!answer.taken) return Refusal::wrong_state(name_of(job) + " has changed meanwhile; ask again");
   spdlog::info("job {} attempt {}: {} asks its ranks to record {}", job.id, attempt->number, user,
@@ -122,7 +122,7 @@ v1::TraceView TraceRequests::view(const core::Job& job, core::AttemptNumber numb
   out.set_job_id(job.id);
   out.set_attempt(number);
   out.set_number(trace.wish.number);
-  out.set_first_step(trace.first);
+  out.set_first_step(trace.first > 0 ? trace.first : trace.wish.first);
   out.set_steps(trace.wish.steps);
   out.set_folder((jobs::checkpoint_folder(spec, job.id, parts_.data) / contract::kTraceFolder).string());
   for (std::size_t rank = 0; rank < trace.ranks.size(); ++rank) {

@@ -165,7 +165,8 @@ TEST_F(TraceRequest, IsRefusedForAStepThatIsPastOrNeverComes) {
   start();
   EXPECT_THAT(refusal(5, 11), HasSubstr("has done step 10 of 100; want a step from 12 to 100, or none"));
   EXPECT_THAT(refusal(5, 101), HasSubstr("want a step from 12 to 100"));
-  EXPECT_EQ(refusal(5, 100), "taken");
+  EXPECT_EQ(ask(5, 100).first_step(), 100);
+  EXPECT_EQ(refusal(6), "job 1 records step 100 for ben already; ask again when that is done");
 }
 
 TEST_F(TraceRequest, IsRefusedIfItMakesNoSense) {
