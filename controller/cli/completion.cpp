@@ -346,6 +346,7 @@ class Asker {
 /// Prints jobs of which the command may be asked. The controller looks for them, so old jobs are found too.
 void print_jobs(Asker& asker, const std::string& command) {
   muster::v1::ListRequest request;
+  if (command == "trace") request.add_states("running");
   // A job that may be cancelled has not ended, so a person may wait for it.
   request.set_may(command == "wait" ? "cancel" : command);
   request.set_limit(kWordsPage);

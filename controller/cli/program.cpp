@@ -279,6 +279,24 @@ std::span<const Command> commands() {
        "  muster metrics 7 --series validation/loss\n"
        "  muster metrics 7 -f --json | jq .loss",
        define_metrics},
+      {"trace", "Record steps of a running training, for Perfetto",
+       "All ranks record the same step, the next one that all of them can. Each writes a file for each step:\n"
+       "forward, backward, recomputation and waits of each unit, collectives, and the optimizer; on GPUs on the "
+       "device's\n"
+       "clock too. muster prints the paths on stdout, one a line, when the files are complete. The paths are those on "
+       "the\n"
+       "nodes of the ranks. Open them in https://ui.perfetto.dev or chrome://tracing. Times are Unix time.\n"
+       "A step that is recorded takes longer: each rank writes its file before the next step. Only one trace of a job "
+       "is "
+       "made\n"
+       "at a time, and none of a program that is not muster-worker. Ctrl-C and --timeout end the waiting, not the "
+       "trace.\n"
+       "Exit code 1: a rank could not record a step; 124: --timeout passed.\n"
+       "train.trace_step in a job file records a step that is known beforehand.\n\n"
+       "  muster trace 7\n"
+       "  muster trace 7 --steps 3 --at 1000 --timeout 10m\n"
+       "  muster trace 7 --json | jq -r '.files[]'",
+       define_trace},
       {"wait", "Wait until a job has ended, and return its result",
        "Exit code 0: succeeded; 1: failed or cancelled; 124: --timeout passed, and the job goes on. If the controller\n"
        "cannot be reached, muster says so once and keeps waiting.\n\n"

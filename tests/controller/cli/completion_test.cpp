@@ -49,8 +49,9 @@ TEST(Completion, BashScriptParsesAndOffersCommandsOptionsAndValues) {
 TEST(Completion, EveryShellKnowsEveryCommand) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const auto script = script_of(shell);
-    for (const char* command : {"submit", "list", "show", "logs", "events", "metrics", "wait", "cancel", "requeue",
-                                "hold", "release", "limit", "why", "results", "doctor", "completion", "version"}) {
+    for (const char* command :
+         {"submit", "list", "show", "logs", "events", "metrics", "wait", "cancel", "requeue", "hold", "release",
+          "limit", "why", "results", "trace", "doctor", "completion", "version"}) {
       EXPECT_THAT(script, HasSubstr(command)) << shell;
     }
     EXPECT_THAT(script, HasSubstr("follow")) << shell;

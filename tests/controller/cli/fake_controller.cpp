@@ -266,6 +266,28 @@ class Jobs final : public JobService::Service {
     return status;
   }
 
+  /// Sends all views that are scripted, and waits for the client after them.
+  Status Trace(ServerContext* context, const TraceRequest* request, ServerWriter<TraceView>* writer) override {
+    if (!allowed(*context)) return refused();
+    std::vector<TraceView> views;
+    std::string refusal;
+    int left = 0;
+    with([&](FakeState& state) {
+      state.trace_requests.push_back(*request);
+      views = state.traces;
+      refusal = state.trace_refusal;
+      left = std::exchange(state.break_streams_after, 0);
+    });
+    if (!refusal.empty()) return {StatusCode::FAILED_PRECONDITION, refusal};
+    for (const auto& view : views) {
+      writer->Write(view);
+      if (left > 0 && --left == 0) return {StatusCode::UNAVAILABLE, "Socket closed"};
+      if (!request->follow() || view.state() == "over") return Status::OK;
+    }
+    while (!context->IsCancelled()) std::this_thread::sleep_for(5ms);
+    return {StatusCode::UNAVAILABLE, "shutting down"};
+  }
+
   Status Events(ServerContext* context, const EventsRequest* request, ServerWriter<Event>* writer) override {
     with([&](FakeState& state) { state.event_requests.push_back(*request); });
     auto after = request->after_id();
