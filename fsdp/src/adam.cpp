@@ -14,11 +14,18 @@ Adam::Adam(ShardedModel& model, const char* name, const AdamOptions& options, bo
       decoupled_weight_decay_(decoupled_weight_decay) {}
 
 void Adam::update(Batch& batch, const Update& update) {
-  const auto call = decoupled_weight_decay_ ? at::_ops::_fused_adamw_::call : at::_ops::_fused_adam_::call;
   const Betas betas = batch.group.betas.value_or(betas_);
-  call(batch.parameters, batch.gradients, batch.states[0], batch.states[1], {}, batch.steps, update.lr, betas.first,
-       betas.second, update.weight_decay, eps_, /*amsgrad=*/false, /*maximize=*/false, update.grad_scale,
-       update.found_inf);
+  const auto make = [&](const auto& call, const auto& lr) {
+    call(batch.parameters, batch.gradients, batch.states[0], batch.states[1], {}, batch.steps, lr, betas.first,
+         betas.second, update.weight_decay, eps_, /*amsgrad=*/false, /*maximize=*/false, update.grad_scale,
+         update.found_inf);
+  };
+  if (update.lr_on_device) {
+    make(decoupled_weight_decay_ ? at::_ops::_fused_adamw__tensor_lr::call : at::_ops::_fused_adam__tensor_lr::call,
+         *update.lr_on_device);
+  } else {
+    make(decoupled_weight_decay_ ? at::_ops::_fused_adamw_::call : at::_ops::_fused_adam_::call, update.lr);
+  }
 }
 
 AdamW::AdamW(ShardedModel& model, const AdamWOptions& options) : Adam(model, "adamw", options, true) {}

@@ -57,7 +57,14 @@ class BufferPool {
   /// Gives the memory of free slots back to the allocator. The next step allocates it again.
   void trim();
 
-  /// Bytes of all slots, in use or not.
+  /// With true, memory that the pool would give back stays with it: a graph of the device's work knows its address.
+  /// With false that memory goes back once the device has done what the current stream has been given.
+  void keep_memory(bool keeps);
+  /// Lets whoever takes a free slot wait for the place that the current stream has reached, as if the slots had been
+  /// given back there.
+  void mark_free_slots();
+
+  /// Bytes of all slots, in use or not, and of the memory that is kept.
   std::int64_t bytes() const;
 
  private:

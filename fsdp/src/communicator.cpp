@@ -73,8 +73,32 @@ class Communicator::Meter {
   }
 
   /// Returns the collective's number.
-  std::uint64_t begin(const char* kind, std::string_view whose, std::int64_t bytes) const {
+  std::uint64_t begin(const char* kind, std::string_view whose, std::int64_t bytes) {
+    if (notes_) noted_.push_back({kind, std::string(whose), bytes});
     return calls_ ? calls_->start(kind, whose, bytes) : 0;
+  }
+
+  void note(bool on) {
+    if (on) {
+      noted_.clear();
+      noted_traffic_ = traffic();
+    } else {
+      noted_traffic_ = traffic() - noted_traffic_;
+    }
+    notes_ = on;
+  }
+
+  void repeat() {
+    if (watcher_ && !noted_.empty()) TORCH_CHECK(!watcher_->has_failed(), watcher_->verdict());
+    const auto add = [](std::atomic<std::int64_t>& to, std::int64_t more) {
+      to.fetch_add(more, std::memory_order_relaxed);
+    };
+    add(collectives_, noted_traffic_.collectives);
+    add(wire_bytes_, noted_traffic_.wire_bytes);
+    add(gathered_bytes_, noted_traffic_.gathered_bytes);
+    add(scattered_bytes_, noted_traffic_.scattered_bytes);
+    if (!calls_) return;
+    for (const Noted& call : noted_) calls_->start(call.kind, call.whose, call.bytes);
   }
 
   /// Calls `part` of a collective. An error says what the watcher knows of its cause.
@@ -139,7 +163,17 @@ class Communicator::Meter {
     TORCH_CHECK(why.empty() || text.find(why) != std::string::npos, text, "; ", why);
   }
 
+  /// A collective that a graph repeats.
+  struct Noted {
+    const char* kind;
+    std::string whose;
+    std::int64_t bytes;
+  };
+
   const bool host_waits_;
+  bool notes_ = false;
+  std::vector<Noted> noted_;
+  Traffic noted_traffic_;
   std::shared_ptr<watch::Watcher> watcher_;
   std::shared_ptr<watch::Calls> calls_;  // null: not watched
   std::shared_ptr<Tracer> tracer_;       // may be null
@@ -191,6 +225,14 @@ void Communicator::watch(const std::shared_ptr<watch::Watcher>& watcher, std::st
 
 void Communicator::record_in(std::shared_ptr<Tracer> tracer) {
   meter_->record_in(std::move(tracer));
+}
+
+void Communicator::note_calls(bool on) {
+  meter_->note(on);
+}
+
+void Communicator::repeat_calls() {
+  meter_->repeat();
 }
 
 std::shared_ptr<PeerMemory> Communicator::peer_memory() const {

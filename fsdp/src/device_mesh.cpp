@@ -302,6 +302,25 @@ std::shared_ptr<Communicator> DeviceMesh::shard_group(int ranks) {
   return shard_groups_[ranks] = std::move(made);
 }
 
+/// All communicators but control(), each once.
+std::vector<Communicator*> DeviceMesh::of_device() const {
+  std::vector<Communicator*> all;
+  if (reduce_ != shard_) all.push_back(reduce_.get());
+  for (const Axis& axis : axes_)
+    if (axis.communicator != control_) all.push_back(axis.communicator.get());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [size, group] : shard_groups_) all.push_back(group.get());
+  return all;
+}
+
+void DeviceMesh::note_calls(bool on) {
+  for (Communicator* communicator : of_device()) communicator->note_calls(on);
+}
+
+void DeviceMesh::repeat_calls() {
+  for (Communicator* communicator : of_device()) communicator->repeat_calls();
+}
+
 Traffic DeviceMesh::traffic() const {
   Traffic all;
   if (control_ != shard_) all += control_->traffic();

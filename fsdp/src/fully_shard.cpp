@@ -227,6 +227,22 @@ void ShardedModel::load_full_state(const std::map<std::string, at::Tensor>& stat
   });
 }
 
+std::set<BufferPool*> ShardedModel::pools() const {
+  std::set<BufferPool*> all{schedule_->gathered_pool().get(), schedule_->gradient_pool().get(),
+                            schedule_->scratch_pool().get(), schedule_->part_pool().get()};
+  for (const auto& unit : units_) all.insert({unit->gathered_pool_.get(), unit->gradient_pool_.get()});
+  return all;
+}
+
+void ShardedModel::keep_pool_memory(bool keeps) {
+  for (BufferPool* pool : pools()) pool->keep_memory(keeps);
+}
+
+void ShardedModel::changed_by_current_stream() {
+  for (const auto& unit : units_) unit->shard_changed();
+  for (BufferPool* pool : pools()) pool->mark_free_slots();
+}
+
 MemoryUse ShardedModel::memory() const {
   MemoryUse use;
   for (const auto& unit : units_) {
@@ -238,10 +254,7 @@ MemoryUse ShardedModel::memory() const {
     use.gathered_bytes_now += unit->gathered_bytes_now();
     use.unreduced_bytes_now += unit->gradient_bytes_now();
   }
-  std::set<const BufferPool*> pools{schedule_->gathered_pool().get(), schedule_->gradient_pool().get(),
-                                    schedule_->scratch_pool().get(), schedule_->part_pool().get()};
-  for (const auto& unit : units_) pools.insert({unit->gathered_pool_.get(), unit->gradient_pool_.get()});
-  for (const BufferPool* pool : pools) use.pool_bytes += pool->bytes();
+  for (const BufferPool* pool : pools()) use.pool_bytes += pool->bytes();
   use.gathered_bytes_peak = schedule_->gathered_bytes_peak();
   use.unreduced_bytes_peak = schedule_->unreduced_bytes_peak();
   return use;

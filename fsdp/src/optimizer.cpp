@@ -44,7 +44,23 @@ Optimizer::Optimizer(ShardedModel& model, std::string name, std::vector<std::str
                       at::TensorOptions().dtype(at::kFloat).device(model_.home()));
 }
 
-void Optimizer::step(double lr, const at::Tensor& scale_anywhere, const at::Tensor& found_inf_anywhere) {
+void Optimizer::step(double lr, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
+  update_all([lr](const ParameterGroup& group, Update& now) { now.lr = lr * group.lr_scale; }, grad_scale, found_inf);
+}
+
+void Optimizer::step(const at::Tensor& lr, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
+  TORCH_CHECK(lr.defined() && lr.dim() == 0 && lr.scalar_type() == at::kFloat && lr.device() == counts_.device(),
+              "optimizer ", name_, ": a learning rate on the device is fp32 without dims on ", counts_.device());
+  TORCH_CHECK(host_reads().empty(), "optimizer ", name_, ": its step reads ", host_reads(),
+              " on the host, so it takes no learning rate on the device; give a number");
+  const auto rate = [&lr](const ParameterGroup& group, Update& now) {
+    now.lr_on_device = group.lr_scale == 1 ? lr : lr.mul(group.lr_scale);
+  };
+  update_all(rate, grad_scale, found_inf);
+}
+
+void Optimizer::update_all(const std::function<void(const ParameterGroup&, Update&)>& rate,
+                           const at::Tensor& scale_anywhere, const at::Tensor& found_inf_anywhere) {
   const Tracer::Scope span(model_.mesh().tracer().get(), "optimizer", "step");
   model_.complete_gradients("step");
   const at::NoGradGuard no_grad;
@@ -61,7 +77,7 @@ void Optimizer::step(double lr, const at::Tensor& scale_anywhere, const at::Tens
   if (grad_scale.defined()) now.grad_scale = grad_scale;
   if (found_inf.defined()) now.found_inf = found_inf;
   for (Batch& batch : batches_) {
-    now.lr = lr * batch.group.lr_scale;
+    rate(batch.group, now);
     now.weight_decay = batch.group.weight_decay.value_or(weight_decay_);
     update(batch, now);
   }

@@ -33,6 +33,7 @@ class RandomStates {
 
  private:
   void add(at::Device device) {
+    if (!must_restore_random(device)) return;
     const bool known = std::any_of(states_.begin(), states_.end(), [&](const auto& s) { return s.first == device; });
     if (!known) states_.emplace_back(device, random_state(device));
   }

@@ -31,9 +31,13 @@ Sgd::Sgd(ShardedModel& model, const SgdOptions& options)
 
 void Sgd::update(Batch& batch, const Update& update) {
   const auto call = [&](at::TensorList parameters, at::TensorList gradients, at::TensorList buffers, bool first) {
-    if (!parameters.empty())
-      at::_fused_sgd_(parameters, gradients, buffers, update.weight_decay, momentum_, update.lr, dampening_, nesterov_,
+    const auto make = [&](const auto& lr) {
+      at::_fused_sgd_(parameters, gradients, buffers, update.weight_decay, momentum_, lr, dampening_, nesterov_,
                       /*maximize=*/false, first, update.grad_scale, update.found_inf);
+    };
+    if (parameters.empty()) return;
+    if (update.lr_on_device) return make(*update.lr_on_device);
+    make(update.lr);
   };
   if (momentum_ == 0) return call(batch.parameters, batch.gradients, {}, false);
   // Without dampening a first gradient enters the average like any other, as the buffer is zero.

@@ -125,4 +125,11 @@ void Unit::follow_requires_grad() {
   ++parameter_version_;
 }
 
+bool Unit::follows_requires_grad() const {
+  for (const auto& segment : segments_)
+    for (const at::Tensor& parameter : segment->parameters_)
+      if (parameter.requires_grad() != segment->key().trainable) return false;
+  return true;
+}
+
 }  // namespace fsdp

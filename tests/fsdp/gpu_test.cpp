@@ -5,6 +5,7 @@
 
 #include "fsdp/checkpoint.h"
 #include "fsdp/gradient_norm.h"
+#include "fsdp/step_graph.h"
 #include "fsdp/transport.h"
 #include "ranks.h"
 #include "small_model.h"
@@ -176,6 +177,56 @@ TEST_F(Gpu, EachStepNeedsTheSameMemory) {
     const auto peak = peak_of_a_step();
     for (int step = 0; step < 5; ++step) EXPECT_EQ(peak_of_a_step(), peak);
   });
+}
+
+/// Trains with steps that the GPU replays from a graph, and with steps that the host calls, on the same batches.
+void expect_a_graph_trains_like_called_steps(int world_size, const fsdp::ShardOptions& options, double coarser = 1) {
+  run_gpu_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+    constexpr float kRate = 0.0078125F;
+    Trainer called(mesh, options), graphed(mesh, options);
+    const at::Tensor lr = at::zeros({}, at::TensorOptions(at::kFloat).device(mesh.device()));
+    fsdp::StepGraph graph(graphed.sharded, *graphed.optimizer, fsdp::make_device_graph(mesh.device()));
+    for (int step = 0; step < kSteps; ++step) {
+      const at::Tensor tokens = part_of(tokens_of(step), mesh.rank(), mesh.world_size()).contiguous();
+      const auto make = [&](Trainer& trainer, const at::Tensor& in, const auto& rate) {
+        const at::Tensor loss = trainer.model->forward(in);
+        loss.backward();
+        const auto norm = fsdp::gradient_norm(trainer.sharded, 1.0);
+        trainer.optimizer->step(rate, norm.grad_scale, norm.found_inf);
+        trainer.sharded.zero_grad();
+        return std::vector<at::Tensor>{loss.detach(), norm.norm};
+      };
+      const auto want = make(called, tokens.to(mesh.device()), static_cast<double>(kRate));
+      const auto& in = graph.inputs({tokens.pin_memory()});
+      lr.fill_(kRate);
+      const auto& got = graph.run([&] { return make(graphed, in[0], lr); });
+      for (std::size_t i = 0; i < want.size(); ++i)
+        EXPECT_THAT(relative(got[i].item<double>(), want[i].item<double>()), Le(coarser * kLossTolerance))
+            << "step " << step;
+      if (step % 6 == 5) {
+        const at::NoGradGuard no_grad;
+        EXPECT_THAT(relative(graphed.model->forward(in[0]).item<double>(), called.model->forward(in[0]).item<double>()),
+                    Le(coarser * kLossTolerance));
+      }
+    }
+    EXPECT_TRUE(graph.is_recorded());
+    EXPECT_GT(graph.bytes(), 0);
+    EXPECT_EQ(graphed.optimizer->steps(), kSteps);
+    const auto state = graphed.sharded.gather_full_state();
+    for (const auto& [name, value] : called.sharded.gather_full_state())
+      EXPECT_THAT(distance(state.at(name), value), Le(coarser * kParameterTolerance)) << name;
+  });
+}
+
+TEST_F(Gpu, AGraphOfTheWholeStepTrainsLikeCalledSteps) {
+  fsdp::ShardOptions bf16;
+  bf16.precision.param_dtype = at::kBFloat16;  // so that a world of one gathers and reduces, too
+  expect_a_graph_trains_like_called_steps(1, {});
+  expect_a_graph_trains_like_called_steps(1, bf16, /*coarser=*/30);
+}
+
+TEST_F(TwoGpus, AGraphOfTheWholeStepHoldsTheCollectives) {
+  expect_a_graph_trains_like_called_steps(2, {});
 }
 
 TEST_F(TwoGpus, TwoRanksTrainLikeTheUnshardedModel) {

@@ -29,19 +29,14 @@ Queues& queues() {
 
 /// See [Note: late memory].
 struct Memory : c10::Allocator {
-  struct Block {
-    void* start;
-    std::size_t bytes;
-    c10::StreamId owner;
-  };
   c10::DataPtr allocate(std::size_t bytes) override {
     if (bytes == 0) return {nullptr, kDevice};
-    auto* block = new Block{queues().allocate(bytes), bytes, current_stream};
+    auto* block = new Block(queues().allocate(bytes));
     return {block->start, block, &release, kDevice};
   }
   static void release(void* held) {
     const std::unique_ptr<Block> block(static_cast<Block*>(held));
-    queues().free(block->start, block->bytes, block->owner);
+    queues().free(*block);
   }
   void copy_data(void*, const void*, std::size_t) const override { TORCH_CHECK(false, "late device: no copy_data"); }
 };
@@ -119,6 +114,7 @@ at::Tensor as_kernel_sees(const at::Tensor& tensor, const char* what) {
   auto* start = static_cast<char*>(const_cast<void*>(plain.storage().data()));
   TORCH_CHECK(start != nullptr || plain.numel() == 0, "late device: ", what, " of a tensor whose memory is freed, ",
               plain.sizes());
+  if (start != nullptr) queues().use(start);
   if (start != nullptr) start += plain.storage_offset() * plain.element_size();
   return at::for_blob(start, plain.sizes()).strides(plain.strides()).options(plain.scalar_type()).make_tensor();
 }
@@ -294,6 +290,28 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&start_operation>());
 }
 
+class Graph final : public fsdp::DeviceGraph {
+ public:
+  ~Graph() override {
+    if (begun_) queues().end_recording();
+  }
+  void begin() override {
+    queues().begin_recording();
+    begun_ = true;
+  }
+  void end() override {
+    begun_ = false;
+    graph_ = queues().end_recording();
+    graph_->check_joined(current_stream);
+  }
+  void replay() override { queues().replay(*graph_); }
+  std::int64_t bytes() const override { return static_cast<std::int64_t>(graph_->memory()->bytes); }
+
+ private:
+  bool begun_ = false;
+  std::unique_ptr<Recording> graph_;
+};
+
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
 const bool registered = [] {
@@ -315,6 +333,10 @@ void finish() {
 
 Counts counts() {
   return queues().counts();
+}
+
+std::unique_ptr<fsdp::DeviceGraph> make_graph() {
+  return std::make_unique<Graph>();
 }
 
 }  // namespace late

@@ -44,6 +44,18 @@ TEST(BufferPool, KeepsASlotUntilItsLastPartIsFreed) {
   EXPECT_EQ(pool.take(256)->part(0).get(), start);
 }
 
+TEST(BufferPool, GivesNoMemoryBackWhileAGraphUsesIt) {
+  fsdp::BufferPool pool(c10::kCPU);
+  pool.take(1000).reset();
+  pool.keep_memory(true);
+  pool.take(5000).reset();
+  EXPECT_EQ(pool.bytes(), 6000) << "a graph may use the small slot";
+  pool.trim();
+  EXPECT_EQ(pool.bytes(), 6000);
+  pool.keep_memory(false);
+  EXPECT_EQ(pool.bytes(), 0);
+}
+
 TEST(BufferPool, MayDieBeforeItsLeases) {
   auto pool = std::make_unique<fsdp::BufferPool>(c10::kCPU);
   at::Tensor tensor = pool->tensor(100, at::kFloat);

@@ -7,101 +7,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "checkpoint_fixture.h"
-#include "fsdp/grad_scaler.h"
-#include "fsdp/gradient_norm.h"
-#include "fsdp/meta_device.h"
-#include "fsdp/recompute.h"
 #include "late_device.h"
-#include "mirror_transport.h"
-#include "small_model.h"
+#include "late_training.h"
 
 namespace {
 
 constexpr int kSteps = 4;
-constexpr std::uint64_t kSeeds = 12;
-
-std::uint64_t seeds() {
-  const char* given = std::getenv("MUSTER_STREAM_SEEDS");
-  return given == nullptr ? kSeeds : std::strtoull(given, nullptr, 10);
-}
-
-/// How the model is sharded, and what happens to it.
-struct Case {
-  std::string name;
-  int rank = 0, ranks = 1;
-  std::vector<fsdp::MeshAxis> axes = {};
-  fsdp::ShardOptions options = {};
-  bool staged = false;       // collectives go through the host
-  bool recomputes = false;   // the blocks
-  bool freezes = false;      // a matrix in the second step, for one step
-  bool skips = false;        // the second block in each other step
-  bool repeats = false;      // the blocks: they run twice, one after the other
-  bool accumulates = false;  // three backward passes a step, of which the last synchronises
-  bool sums = false;         // with it: each backward pass synchronises
-  bool scales = false;       // the loss, by a GradScaler
-  bool abandons = false;     // the second step, and begins it again
-};
-
-struct Sharded {
-  Sharded(fsdp::DeviceMesh& mesh, const Case& how) {
-    {
-      const fsdp::MetaDeviceGuard without_memory;
-      model = std::make_shared<SmallModel>();
-    }
-    sharded = std::make_unique<fsdp::ShardedModel>(model, mesh);
-    // Units of different layouts meet in one slot then.
-    if (how.skips) model->blocks[1]->up.set_requires_grad(false);
-    fsdp::ShardOptions options = how.options;
-    for (const auto& block : model->blocks) {
-      const auto unit = sharded->fully_shard(block, options);
-      block->wrap = how.recomputes ? recomputing(unit, *block) : wrapper(unit);
-    }
-    options.reshard_after_forward = false;
-    model->wrap = wrapper(sharded->fully_shard(model, options));
-    std::map<std::string, at::Tensor> values;
-    for (const auto& item : make_model()->named_parameters()) values[item.key()] = item.value();
-    sharded->load_full_state(values);
-    optimizer = std::make_unique<fsdp::AdamW>(*sharded, fsdp::AdamWOptions());
-    if (how.scales) scaler.emplace(mesh.device(), fsdp::GradScalerOptions{.init_scale = 1024});
-  }
-
-  static Wrap recomputing(std::shared_ptr<fsdp::Unit> unit, const Block& block) {
-    return [unit, &block](at::Tensor input, const auto& forward) {
-      return unit->run(std::move(input), [&](at::Tensor in) {
-        const auto part = [forward](std::vector<at::Tensor> list) { return std::vector<at::Tensor>{forward(list[0])}; };
-        return fsdp::recompute({std::move(in)}, part, block)[0];
-      });
-    };
-  }
-
-  /// Forward and backward. The loss stays on the device.
-  at::Tensor accumulate(const at::Tensor& tokens) {
-    const at::Tensor loss = model->forward(tokens);
-    (scaler ? scaler->scale(loss) : loss).backward();
-    return loss.detach();
-  }
-
-  void update() {
-    const auto norm = scaler ? scaler->gradient_norm(*sharded, 0.5) : fsdp::gradient_norm(*sharded, 0.5);
-    if (scaler) scaler->update(norm.found_inf);
-    optimizer->step(1e-2, norm.grad_scale, norm.found_inf);
-    sharded->zero_grad();
-  }
-
-  std::shared_ptr<SmallModel> model;
-  std::unique_ptr<fsdp::ShardedModel> sharded;
-  std::unique_ptr<fsdp::Optimizer> optimizer;
-  std::optional<fsdp::GradScaler> scaler;
-};
 
 /// The tokens of each step, on the device before the first one. So no step waits for a copy.
 std::vector<at::Tensor> all_tokens(at::Device device) {
@@ -109,21 +24,6 @@ std::vector<at::Tensor> all_tokens(at::Device device) {
   for (int step = 0; step < 3 * kSteps; ++step) all.push_back(tokens_of(step).narrow(0, 0, 2).to(device));
   return all;
 }
-
-fsdp::DeviceMesh mesh_of(at::Device device, const Case& how) {
-  fsdp::MeshOptions options;
-  options.device = device;
-  options.axes = how.axes;
-  const auto make = [device, staged = how.staged](const fsdp::MeshGroup& group) -> std::unique_ptr<fsdp::Transport> {
-    const at::Device of_group = group.axis == "control" ? at::Device(at::kCPU) : device;
-    if (!staged || of_group.is_cpu()) return std::make_unique<MirrorTransport>(of_group, group.rank, group.size);
-    return fsdp::make_staged_transport(std::make_unique<MirrorTransport>(at::kCPU, group.rank, group.size), group.rank,
-                                       group.size);
-  };
-  return fsdp::DeviceMesh(how.rank, how.ranks, make, options);
-}
-
-using Result = std::map<std::string, at::Tensor>;
 
 Result trained(at::Device device, const Case& how) {
   at::set_num_threads(1);
@@ -154,13 +54,6 @@ Result trained(at::Device device, const Case& how) {
   Result out = rank.sharded->gather_full_state();
   for (std::size_t i = 0; i < losses.size(); ++i) out["loss " + std::to_string(i)] = losses[i].to(at::kCPU, at::kFloat);
   return out;
-}
-
-/// The first tensor whose bits differ; empty: none.
-std::string difference(const Result& got, const Result& want) {
-  for (const auto& [name, value] : want)
-    if (!at::equal(got.at(name), value)) return name;
-  return {};
 }
 
 std::vector<Case> cases() {

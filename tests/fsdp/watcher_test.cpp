@@ -99,6 +99,24 @@ TEST_P(WatchedTransports, NameTheRankThatMakesAnotherCall) {
   });
 }
 
+// A graph repeats collectives that nobody calls.
+TEST_P(WatchedTransports, NumberRepeatedCallsAndRepeatNoneAfterAFailure) {
+  run_watched(2, GetParam(), quick(), [](Mesh& mesh) {
+    mesh->note_calls(true);
+    gather(*mesh, "layer 0");
+    mesh->note_calls(false);
+    const auto once = mesh->shard().traffic();
+    for (int i = 0; i < 3; ++i) mesh->repeat_calls();
+    EXPECT_EQ(mesh->shard().traffic().gathered_bytes, 4 * once.gathered_bytes);
+    EXPECT_THAT(error_of([&] {
+                  if (mesh->rank() == 1) return reduce(*mesh, "layer 1");
+                  gather(*mesh, "layer 1");
+                }),
+                HasSubstr("the ranks differ in call 4 of shard: "));
+    EXPECT_THAT(error_of([&] { mesh->repeat_calls(); }), HasSubstr("the ranks differ in call 4 of shard: "));
+  });
+}
+
 TEST_P(WatchedTransports, NameARankThatHasLeft) {
   run_watched(3, GetParam(), quick(), [](Mesh& mesh) {
     gather(*mesh, "layer 0");

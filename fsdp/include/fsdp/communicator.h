@@ -120,6 +120,13 @@ class Communicator {
   std::int64_t wire_bytes() const { return traffic().wire_bytes; }
   std::int64_t collectives() const { return traffic().collectives; }
 
+  /// Notes the collectives that are started from now on, until false. For those that a graph of the device's work holds
+  /// and repeats without a call of this class; see StepGraph.
+  void note_calls(bool on);
+  /// The device makes the noted collectives once more: they count in traffic(), and get their numbers for the watcher.
+  /// Throws c10::Error with the watcher's verdict when the mesh has failed.
+  void repeat_calls();
+
   /// Lets `watcher` find out why a collective does not end; see DeviceMesh::watch(), which calls it. `group` is equal
   /// on the ranks that this communicator joins; `ranks` are their numbers in the mesh, in the order of the group.
   void watch(const std::shared_ptr<watch::Watcher>& watcher, std::string group, std::vector<int> ranks);

@@ -155,6 +155,11 @@ class DeviceMesh {
   Traffic traffic() const;
   std::int64_t wire_bytes() const { return traffic().wire_bytes; }
 
+  /// Communicator::note_calls() and repeat_calls() of the device's communicators: all axes, their groups and reduce().
+  /// Those of control() run on the host, so no graph holds them.
+  void note_calls(bool on);
+  void repeat_calls();
+
  private:
   struct Axis {
     std::string name;
@@ -163,6 +168,7 @@ class DeviceMesh {
 
   void check() const;
   void connect();
+  std::vector<Communicator*> of_device() const;
   std::vector<int> ranks_along(const Axis& axis) const;
   void watch_group(Communicator& group, const std::string& name, std::vector<int> ranks) const;
   void watch_shard_group(Communicator& group) const;

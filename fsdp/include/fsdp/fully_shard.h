@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -102,6 +103,14 @@ class ShardedModel {
 
   MemoryUse memory() const;
 
+  /// With true, the memory of pools keeps its addresses, because a graph of the device's work knows them; see
+  /// StepGraph.
+  void keep_pool_memory(bool keeps);
+  /// Work that the engine has not made, such as a graph's, has changed the shards and used the pools. All later work of
+  /// the engine waits for the place that the current stream has reached. Gathered parameters are freed, and the
+  /// backward of an earlier run is an error from now on. Between steps only.
+  void changed_by_current_stream();
+
  private:
   std::string path_of(const torch::nn::Module& module) const;
   void collect_parameters(const torch::nn::Module& module, const std::string& unit, std::vector<ParameterInfo>& infos,
@@ -109,6 +118,7 @@ class ShardedModel {
   void cast_buffers(const torch::nn::Module& module, const std::string& unit,
                     std::optional<at::ScalarType> dtype) const;
   std::map<std::string, at::Tensor> gather_full(bool rank_zero_only, bool gradients);
+  std::set<BufferPool*> pools() const;
 
   std::shared_ptr<torch::nn::Module> root_;
   DeviceMesh& mesh_;

@@ -17,6 +17,7 @@ struct LionOptions {
 class Lion : public Optimizer {
  public:
   explicit Lion(ShardedModel& model, const LionOptions& options = {});
+  std::string host_reads() const override { return "found_inf"; }
 
  private:
   void update(Batch& batch, const Update& update) override;

@@ -69,6 +69,12 @@ class Optimizer {
   /// weights, states and step counts of parameters stay. All ranks must pass equal values. See gradient_norm().
   /// Throws c10::Error when a backward of this step threw.
   void step(double lr, const at::Tensor& grad_scale = {}, const at::Tensor& found_inf = {});
+  /// The same with a learning rate that is read when the device updates: fp32, no dims, beside the shards. So a graph
+  /// of the step takes another rate in each replay. Rates of groups are multiplied in fp32. Throws c10::Error unless
+  /// host_reads() is empty.
+  void step(const at::Tensor& lr, const at::Tensor& grad_scale = {}, const at::Tensor& found_inf = {});
+  /// What step() reads on the host, for people: "found_inf". Empty: nothing, so that a graph can hold step().
+  virtual std::string host_reads() const { return {}; }
 
   /// The weight decay of the steps to come, for parameters whose group has none of its own.
   void set_weight_decay(double weight_decay) { weight_decay_ = weight_decay; }
@@ -105,6 +111,7 @@ class Optimizer {
   };
   struct Update {
     double lr = 0;
+    std::optional<at::Tensor> lr_on_device;  // in place of lr
     double weight_decay = 0;
     std::optional<at::Tensor> grad_scale, found_inf;
   };
@@ -118,6 +125,9 @@ class Optimizer {
     std::vector<std::uint8_t> used;
   };
 
+  /// `rate` gives a batch's rate to an Update.
+  void update_all(const std::function<void(const ParameterGroup&, Update&)>& rate, const at::Tensor& grad_scale,
+                  const at::Tensor& found_inf);
   bool lists_are_current() const;
   void make_lists();
   void add_segment(std::size_t first_parameter, Segment& segment, std::vector<float>& active);

@@ -9,4 +9,17 @@ at::Tensor random_state(at::Device device = at::kCPU);
 /// Restores the state of a device's default generator. Throws c10::Error when `state` is no such state.
 void set_random_state(const at::Tensor& state, at::Device device = at::kCPU);
 
+/// While one lives, work of `device` goes into a graph, and the state of the device's generator cannot be read.
+class RandomInGraph {
+ public:
+  /// `draws`: the work draws random numbers there.
+  RandomInGraph(at::Device device, bool draws);
+  ~RandomInGraph();
+  RandomInGraph(const RandomInGraph&) = delete;
+  RandomInGraph& operator=(const RandomInGraph&) = delete;
+};
+/// Whether whoever repeats work must bring back the state of the device's generator. False: nothing draws from it, in a
+/// graph. Throws c10::Error where that is needed in a graph.
+bool must_restore_random(at::Device device);
+
 }  // namespace fsdp

@@ -22,6 +22,7 @@ class Sgd : public Optimizer {
  public:
   /// Throws c10::Error for nesterov without momentum or with dampening.
   explicit Sgd(ShardedModel& model, const SgdOptions& options = {});
+  std::string host_reads() const override { return momentum_ != 0 && dampening_ != 0 ? "step counts" : ""; }
 
  private:
   void update(Batch& batch, const Update& update) override;

@@ -43,6 +43,21 @@ class Tracer {
   void open(const char* kind, const std::string& what);
   void close(const char* kind, const std::string& what);
 
+  /// While it lives nothing is recorded: calls that only put work into a graph took no time of the device.
+  class Pause {
+   public:
+    explicit Pause(Tracer& tracer) : tracer_(tracer), was_on_(tracer.on_.exchange(false)) {}
+    ~Pause() {
+      if (was_on_) tracer_.on_.store(true, std::memory_order_relaxed);
+    }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    Tracer& tracer_;
+    const bool was_on_;
+  };
+
   /// A span of Row::kHost, from construction to destruction. `tracer` may be null. `kind` and the characters of `what`
   /// must outlive the scope.
   class Scope {

@@ -134,6 +134,9 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void shard_changed();
   /// Throws c10::Error while the parameters, built on the meta device, have no values yet. `what` needs them.
   void check_values(const char* what) const;
+  /// Whether every parameter lies where its requires_grad wants it. False after a change, until the next run() follows
+  /// it.
+  bool follows_requires_grad() const;
   /// Drops all gradients, sharded and unreduced ones.
   void zero_grad();
 

@@ -39,11 +39,18 @@ void keep_process() {
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*replace=*/0);  // ErrorHandlingMode::CleanUpOnly
 }
 
+/// NCCL would register the buffers of collectives in a CUDA graph. With the allocator's expandable segments that has
+/// ended in illegal memory accesses (Megatron-LM refuses the two together), so the buffers are copied.
+void register_nothing_of_graphs() {
+  ::setenv("NCCL_GRAPH_REGISTER", "0", /*replace=*/0);
+}
+
 class NcclTransport : public Transport {
  public:
   NcclTransport(const c10::intrusive_ptr<c10d::Store>& store, const TransportOptions& options)
       : rank_(options.rank), world_size_(options.world_size) {
     keep_process();
+    register_nothing_of_graphs();
     auto nccl = c10d::ProcessGroupNCCL::Options::create();
     nccl->timeout = options.timeout;
     nccl->is_high_priority_stream = true;
