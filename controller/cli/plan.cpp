@@ -104,6 +104,10 @@ void print_plan(const std::string& name, const Json& plan, const std::optional<R
             << " samples = " << plan.at("micro_batch_size") << " x " << plan.at("ranks") << " ranks x "
             << plan.at("accumulation") << "\n\n";
   print_table(plan);
+  if (const auto bytes = plan.value("graph_bytes", std::int64_t{0}); bytes > 0) {
+    std::cout << "\ngraph    keeps " << bytes_text(bytes)
+              << " of the activations between steps; a validation takes its own memory besides (train.cuda_graph)\n";
+  }
   const std::string limit = memory ? bytes_text(memory->bytes) + " a rank (" + memory->of + ")" : "-";
   std::cout << "\nlimit    " << limit << "\n";
   if (!memory) {

@@ -120,6 +120,14 @@ constexpr auto kKeys = std::to_array<Key>({
          "Whether equal runs on GPUs have equal bits; their kernels are slower then. On the CPU equal runs always "
          "have equal bits.",
      .assign = into<&Training::deterministic>},
+    {.name = "train.cuda_graph",
+     .kind = Kind::kFlag,
+     .standard = "false",
+     .meaning =
+         "Whether a GPU replays each step from the fourth on as one CUDA graph, so that the host starts no kernel "
+         "by itself: faster where layers are small. The learning rate is in fp32 then. For runs on GPUs of their "
+         "own; not with fsdp.tight, fsdp.offload, Lion, dampening or a scheduled weight decay.",
+     .assign = into<&Training::cuda_graph>},
     {.name = "train.validation_every_steps",
      .kind = Kind::kWhole,
      .standard = "100",

@@ -24,6 +24,7 @@ struct Training {
   std::int64_t seed = 0;
   Precision precision = Precision::kFp32;
   bool deterministic = false;               // equal runs on GPUs have equal bits
+  bool cuda_graph = false;                  // a GPU replays each step from a graph
   std::int64_t validation_every_steps = 0;  // 0: never
   std::int64_t validation_batches = 0;      // the most batches in a validation, over all ranks
   std::int64_t max_skipped_steps = 0;       // steps in a row whose gradients are not finite; one more ends the run

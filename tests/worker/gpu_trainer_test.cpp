@@ -78,5 +78,33 @@ TEST_F(GpuTrainer, GoesOnAfterAStopWithTheSameBits) {
   EXPECT_EQ(both, losses(whole[0].steps));
 }
 
+TEST_F(GpuTrainer, ReplaysStepsWithTheBitsOfCalledOnes) {
+  const TemporaryFolder folder;
+  const auto told = [&](const char* graph, const char* checkpoints) {
+    std::vector<Listener> ranks(1);
+    RunConfig config = run_of(folder,
+                              std::string(R"(,"steps":12,"batch_size":8,"micro_batch_size":4,"deterministic":true,)"
+                                          R"("precision":"bf16","cuda_graph":)") +
+                                  graph,
+                              "", checkpoints);
+    // The rate has few bits, because a graph takes it in fp32.
+    config.train.learning_rate = config.train.min_learning_rate = 0.0009765625;
+    config.train.schedule = schema::LearningRateSchedule::kConstant;
+    config.train.warmup_steps = 0;
+    config.train.validation_every_steps = 5;
+    train(config, ranks);
+    std::vector<double> out;
+    for (const StepReport& step : ranks[0].steps) {
+      out.push_back(value(step, "loss"));
+      out.push_back(value(step, "grad_norm"));
+      out.push_back(value(step, "validation/loss"));
+    }
+    return out;
+  };
+  const auto called = told("false", "called"), replayed = told("true", "replayed");
+  EXPECT_EQ(called.size(), 36);
+  EXPECT_EQ(replayed, called);
+}
+
 }  // namespace
 }  // namespace worker::testing

@@ -102,6 +102,19 @@ RunConfig large(const TemporaryFolder& folder) {
       (folder / "checkpoints").native() + "\"}}");
 }
 
+TEST(Plan, SaysWhatAGraphOfAStepKeepsBetweenSteps) {
+  const TemporaryFolder folder;
+  const auto graph_bytes = [&](const char* on) {
+    const RankPlan plan =
+        plan_rank(config_of(folder, {.train = std::string(R"(,"batch_size":4,"cuda_graph":)") + on}), place_of(1));
+    EXPECT_GT(plan.activation_bytes, 0);
+    return std::pair(plan.graph_bytes, plan.activation_bytes);
+  };
+  EXPECT_EQ(graph_bytes("false").first, 0);
+  const auto [graph, activations] = graph_bytes("true");
+  EXPECT_EQ(graph, activations);
+}
+
 TEST(Plan, OfALargeModelNeedsNoMemory) {
   const TemporaryFolder folder;
   const std::int64_t before = os::process_memory().resident_bytes;

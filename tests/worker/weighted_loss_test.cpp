@@ -25,7 +25,7 @@ double weight_of(std::int64_t sample) {
   return static_cast<double>(sample % 4);  // every fourth point is masked
 }
 
-at::Tensor inputs(const std::vector<std::int64_t>& samples) {
+at::Tensor points_of(const std::vector<std::int64_t>& samples) {
   at::Tensor out = at::empty({static_cast<std::int64_t>(samples.size()), 2});
   for (std::size_t i = 0; i < samples.size(); ++i) {
     out[static_cast<std::int64_t>(i)][0] = std::sin(static_cast<double>(samples[i]));
@@ -67,7 +67,7 @@ class Points : public PointsRecipe {
     return sum;
   }
   at::Tensor loss(const std::vector<std::int64_t>& samples) override {
-    const at::Tensor out = unit_->run(inputs(samples), [this](const at::Tensor& in) { return line_->forward(in); });
+    const at::Tensor out = unit_->run(points_of(samples), [this](const at::Tensor& in) { return line_->forward(in); });
     at::Tensor sum = squares(out, samples);
     if (std::ranges::count(samples, poisoned_) > 0) sum = sum * std::numeric_limits<double>::infinity();
     return sum;
@@ -115,7 +115,7 @@ TEST(WeightedLoss, CountsEachTargetOnceHoweverTheBatchIsSplit) {
   auto judge = line();
   double weight = 0;
   for (const auto sample : batch) weight += weight_of(sample);
-  const at::Tensor mean = squares(judge->forward(inputs(batch)), batch) / weight;
+  const at::Tensor mean = squares(judge->forward(points_of(batch)), batch) / weight;
   mean.backward();
   EXPECT_NEAR(losses[0][0], mean.item<double>(), 1e-5);
   const double norm =

@@ -24,6 +24,7 @@ fsdp::Json plan_report(const RunConfig& config, const RankEnvironment& environme
   out["pool_bytes"] = plan.pool_bytes;
   out["activation_bytes"] = plan.activation_bytes;
   out["tensor_bytes"] = plan.tensor_bytes();
+  out["graph_bytes"] = plan.graph_bytes;
   out["offloaded_bytes"] = plan.offloaded_bytes;
   out["snapshot_bytes"] = plan.snapshot_bytes;
   out["wire_bytes"] = plan.wire_bytes;

@@ -174,6 +174,7 @@ RankPlan plan(const RunConfig& given, const RankEnvironment& environment, const 
   // With one rank, gradients lie in the pool.
   out.pool_bytes = kept - out.parameter_bytes - out.gradient_bytes - out.state_bytes;
   out.activation_bytes = peak - kept;
+  if (config.train.cuda_graph) out.graph_bytes = out.activation_bytes;
   if (shard_options(config).offload.to_cpu)
     out.offloaded_bytes = out.parameter_bytes + out.gradient_bytes + out.state_bytes;
   if (config.checkpoint.asynchronous) out.snapshot_bytes = out.parameter_bytes + out.state_bytes;

@@ -22,6 +22,7 @@ struct RankPlan {
   std::int64_t pool_bytes = 0;  ///< slots for gathered parameters and unreduced gradients, and what collectives receive
   std::int64_t activation_bytes = 0;  ///< all else at the peak: what backward needs of forward, and temporaries
 
+  std::int64_t graph_bytes = 0;  ///< of activation_bytes, those that train.cuda_graph keeps between steps; 0 without
   std::int64_t offloaded_bytes = 0;  ///< of parameters, gradients and states, those on the host: fsdp.offload
   std::int64_t snapshot_bytes = 0;   ///< the host's copy while an asynchronous checkpoint is written; 0 without
   std::int64_t wire_bytes = 0;       ///< sent by this rank in a step

@@ -100,7 +100,10 @@ class CausalLm : public Recipe {
     return static_cast<double>(static_cast<std::int64_t>(samples.size()) * dataset_->sequence_length());
   }
 
-  at::Tensor loss(const std::vector<std::int64_t>& samples) override {
+  at::Tensor loss(const std::vector<std::int64_t>& samples) override { return loss_of(inputs(samples)); }
+
+  /// Tokens and targets, each [samples, sequence_length].
+  std::vector<at::Tensor> inputs(const std::vector<std::int64_t>& samples) override {
     const std::int64_t length = dataset_->sequence_length();
     const auto count = static_cast<std::int64_t>(samples.size());
     const at::Tensor ids = room(count), targets = room(count);
@@ -109,20 +112,20 @@ class CausalLm : public Recipe {
       dataset_->copy_sample(samples[i], ids.mutable_data_ptr<std::int64_t>() + row,
                             targets.mutable_data_ptr<std::int64_t>() + row);
     }
-    return loss_of(ids, targets);
+    return {ids, targets};
   }
 
-  at::Tensor loss_without_data(std::int64_t samples) override { return loss_of(room(samples), room(samples)); }
+  at::Tensor loss_of(const std::vector<at::Tensor>& inputs) override {
+    return model_->loss(inputs[0].to(device_, /*non_blocking=*/true), inputs[1].to(device_, /*non_blocking=*/true));
+  }
+
+  at::Tensor loss_without_data(std::int64_t samples) override { return loss_of({room(samples), room(samples)}); }
 
  private:
   /// Room for tokens [samples, sequence_length]. From pinned memory the copy to a GPU is queued, and the host goes on.
   at::Tensor room(std::int64_t samples) const {
     return at::empty({samples, config_.data.sequence_length},
                      at::TensorOptions(at::kLong).pinned_memory(device_.is_cuda()));
-  }
-
-  at::Tensor loss_of(const at::Tensor& ids, const at::Tensor& targets) const {
-    return model_->loss(ids.to(device_, /*non_blocking=*/true), targets.to(device_, /*non_blocking=*/true));
   }
 
   /// Recomputes inside of the layers' units, so that a layer is gathered once in backward.

@@ -26,6 +26,7 @@
 #include "schema/whole_number.h"
 #include "train/agreement.h"
 #include "train/best_checkpoint.h"
+#include "train/cuda_graph.h"
 #include "train/export_trained.h"
 #include "train/fence.h"
 #include "train/gpu.h"
@@ -195,6 +196,7 @@ class Trainer::Run {
     loss_scale_.emplace(config_.train, mesh_->device());
     stepper_.emplace(config_, split_, environment_, reporter_, *recipe_, *sampler_, *mesh_, *sharded_, *optimizer_,
                      *loss_scale_);
+    if (auto graph = cuda_graph_of(config_, *mesh_, *recipe_)) stepper_->use_graph(std::move(graph));
     say("%lld parameters, %d ranks on %s, %lld training samples of %lld tokens from %s, batch %lld = %lld x %d ranks x "
         "%lld",
         static_cast<long long>(sharded_->parameter_count()), environment_.world_size,
@@ -353,6 +355,8 @@ class Trainer::Run {
     reporter_.step(report);
     say(line_of(report, measures, config_.train.steps).c_str());
     if (!std::exchange(said_tensors_, true)) say_tensors(measures);
+    if (const auto bytes = stepper_->graph_bytes(); bytes && !std::exchange(said_graph_, true))
+      say("the graph of a step keeps %.1f MiB for itself", static_cast<double>(*bytes) / (1 << 20));
   }
 
   /// After a step, because gradients and states are made in the first one.
@@ -448,7 +452,7 @@ class Trainer::Run {
   std::unique_ptr<fsdp::Checkpointer> checkpointer_;
   std::optional<Saves> saves_;
   std::int64_t step_ = 0;
-  bool said_tensors_ = false;
+  bool said_tensors_ = false, said_graph_ = false;
 };
 
 Trainer::Trainer(const RunConfig& config, const RankEnvironment& environment, Reporter& reporter,

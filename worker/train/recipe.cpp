@@ -1,5 +1,7 @@
 #include "train/recipe.h"
 
+#include <c10/util/Exception.h>
+
 #include <map>
 #include <string_view>
 
@@ -17,6 +19,10 @@ const std::map<std::string_view, Maker>& recipes() {
 }
 
 }  // namespace
+
+at::Tensor Recipe::loss_of(const std::vector<at::Tensor>& /*inputs*/) {
+  TORCH_CHECK(false, "this recipe cannot tell its inputs; call loss()");
+}
 
 std::unique_ptr<Recipe> make_recipe(const RunConfig& config) {
   const auto found = recipes().find(config.recipe);

@@ -61,6 +61,12 @@ class Recipe {
   /// step, the sum of all losses divided by the sum of all weights is the mean that is trained on. Collective through
   /// the units.
   virtual at::Tensor loss(const std::vector<std::int64_t>& samples) = 0;
+  /// What loss() computes from, as tensors of the host: pinned ones where the model is on a GPU. Their shapes depend on
+  /// the number of samples alone. Empty: the recipe cannot tell, so train.cuda_graph is refused.
+  virtual std::vector<at::Tensor> inputs(const std::vector<std::int64_t>& /*samples*/) { return {}; }
+  /// loss() of those tensors, which may be on the model's device. Reads nothing else, and the host waits for nothing in
+  /// it, so that a graph can hold it.
+  virtual at::Tensor loss_of(const std::vector<at::Tensor>& inputs);
   /// The loss of so many samples of the usual size and unknown content, by the same calls as loss(). Needs no data: for
   /// a plan, whose steps compute nothing.
   virtual at::Tensor loss_without_data(std::int64_t samples) = 0;

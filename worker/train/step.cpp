@@ -1,6 +1,7 @@
 #include "train/step.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -83,15 +84,8 @@ StopKind Stepper::make(std::int64_t step) {
   now.weight = weight_;
   now.made.measures.learning_rate = learning_rate(config_.train, step);
   at::manual_seed(step_seed(config_.train.seed, step, environment_.rank));
-  StopKind stop = StopKind::kNone;
-  forward_backward(now, stop);
-  const fsdp::GradientNorm norm = loss_scale_.gradient_norm(sharded_);
-  now.norm = DeviceNumbers(norm.norm);
-  if (const auto scale = loss_scale_.value()) now.scale.emplace(*scale);
-  loss_scale_.update(norm);
   optimizer_.set_weight_decay(weight_decay(config_.optimizer, config_.train, step));
-  optimizer_.step(now.made.measures.learning_rate, norm.grad_scale, norm.found_inf);
-  sharded_.zero_grad();
+  const StopKind stop = graph_ ? replay_step(now) : call_step(now);
   if (config_.train.step_delay_ms > 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(config_.train.step_delay_ms));
   }
@@ -110,8 +104,19 @@ StopKind Stepper::make(std::int64_t step) {
   return stop;
 }
 
+StopKind Stepper::call_step(InFlight& step) {
+  const StopKind stop = forward_backward(step);
+  const fsdp::GradientNorm norm = loss_scale_.gradient_norm(sharded_);
+  step.norm = DeviceNumbers(norm.norm);
+  if (const auto scale = loss_scale_.value()) step.scale.emplace(*scale);
+  loss_scale_.update(norm);
+  optimizer_.step(step.made.measures.learning_rate, norm.grad_scale, norm.found_inf);
+  sharded_.zero_grad();
+  return stop;
+}
+
 /// The engine takes the mean over the ranks, so each rank's part of the mean loss is multiplied by their number.
-void Stepper::forward_backward(InFlight& step, StopKind& stop) {
+StopKind Stepper::forward_backward(InFlight& step) {
   const double scale = static_cast<double>(environment_.world_size) / weight_;
   at::Tensor sum;
   std::optional<AgreementUnderWay> agreement;
@@ -125,18 +130,81 @@ void Stepper::forward_backward(InFlight& step, StopKind& stop) {
     sum = sum.defined() ? sum + wide : wide;
     if (last) {
       step.loss = DeviceNumbers(sum);
-      if (late_) told = in_flight_.empty() || in_flight_.back().agreed_loss ? nullptr : &in_flight_.back();
-      const double number = told == nullptr ? 0 : told->loss.first();
-      stop = std::max(signalled_stop(), reporter_.stop_requested());
-      agreement.emplace(mesh_.control(), Agreement{number, draw(), stop, traces_.wish()});
+      if (late_) told = untold();
+      agreement = start_agreement(told);
     }
     loss_scale_.scaled(loss * scale).backward();
   }
-  const Agreement agreed = agreement->wait();
+  return finish_agreement(*agreement, told, step);
+}
+
+/// The step before, unless its loss is agreed on.
+Stepper::InFlight* Stepper::untold() {
+  return in_flight_.empty() || in_flight_.back().agreed_loss ? nullptr : &in_flight_.back();
+}
+
+AgreementUnderWay Stepper::start_agreement(const InFlight* told) {
+  const double number = told == nullptr ? 0 : told->loss.first();
+  const StopKind stop = std::max(signalled_stop(), reporter_.stop_requested());
+  return {mesh_.control(), Agreement{number, draw(), stop, traces_.wish()}};
+}
+
+StopKind Stepper::finish_agreement(AgreementUnderWay& agreement, InFlight* told, const InFlight& step) {
+  const Agreement agreed = agreement.wait();
   if (told != nullptr) told->agreed_loss = agreed.loss;
   weight_ = agreed.next_weight;
-  stop = agreed.stop;
   traces_.agreed(step.made.report.step, agreed.trace);
+  return agreed.stop;
+}
+
+void Stepper::use_graph(std::unique_ptr<fsdp::DeviceGraph> graph) {
+  graph_ = std::make_unique<fsdp::StepGraph>(sharded_, optimizer_, std::move(graph));
+  const auto number = at::TensorOptions(at::kFloat).device(mesh_.device());
+  learning_rate_ = at::zeros({}, number);
+  loss_weight_ = at::zeros({}, number);
+}
+
+std::optional<std::int64_t> Stepper::graph_bytes() const {
+  return graph_ && graph_->is_recorded() ? std::optional(graph_->bytes()) : std::nullopt;
+}
+
+/// The device has its work before the host waits for the loss of the step before.
+StopKind Stepper::replay_step(InFlight& step) {
+  std::vector<at::Tensor> values;
+  for (const auto& samples : micro_batches_)
+    for (const at::Tensor& value : recipe_.inputs(samples)) values.push_back(value);
+  const std::vector<at::Tensor>& inputs = graph_->inputs(values);
+  learning_rate_.fill_(step.made.measures.learning_rate);
+  loss_weight_.fill_(static_cast<double>(environment_.world_size) / weight_);
+  const std::vector<at::Tensor>& out = graph_->run([&] { return graphed(inputs); });
+  step.loss = DeviceNumbers(out[0]);
+  step.norm = DeviceNumbers(out[1]);
+  if (out.size() > 2) step.scale.emplace(out[2]);
+  InFlight* const told = untold();
+  AgreementUnderWay agreement = start_agreement(told);
+  return finish_agreement(agreement, told, step);
+}
+
+/// What a graph holds of a step. Returns the sum of this rank's losses, the norm of the gradient, and the scale of the
+/// loss if there is one.
+std::vector<at::Tensor> Stepper::graphed(const std::vector<at::Tensor>& inputs) {
+  const auto each = static_cast<std::ptrdiff_t>(inputs.size()) / split_.accumulation;
+  at::Tensor sum;
+  for (std::int64_t i = 0; i < split_.accumulation; ++i) {
+    sharded_.set_requires_gradient_sync(i + 1 == split_.accumulation);
+    const auto first = inputs.begin() + i * each;
+    const at::Tensor loss = recipe_.loss_of({first, first + each});
+    const at::Tensor wide = loss.detach().to(at::kDouble);
+    sum = sum.defined() ? sum + wide : wide;
+    loss_scale_.scaled(loss * loss_weight_).backward();
+  }
+  const fsdp::GradientNorm norm = loss_scale_.gradient_norm(sharded_);
+  std::vector<at::Tensor> out{sum, norm.norm};
+  if (const auto scale = loss_scale_.value()) out.push_back(scale->clone());
+  loss_scale_.update(norm);
+  optimizer_.step(learning_rate_, norm.grad_scale, norm.found_inf);
+  sharded_.zero_grad();
+  return out;
 }
 
 std::optional<Stepper::Made> Stepper::take(std::size_t keep) {

@@ -13,6 +13,7 @@
 #include "data/sampler.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/optimizer.h"
+#include "fsdp/step_graph.h"
 #include "rank/environment.h"
 #include "rank/reporter.h"
 #include "train/agreement.h"
@@ -41,6 +42,10 @@ class DeviceNumbers {
 
 /// Makes the optimizer steps of this rank, all ranks together.
 ///
+/// [Note: graph of a step] With use_graph() the device replays a step as a whole (fsdp/step_graph.h). Samples, learning
+/// rate and the weight of the loss are copied to it first, and the loss, the norm and the scale are read from it
+/// afterwards, late as ever. What the host does beside a step (the agreement, the random seed, the measures) stays.
+///
 /// [Note: late numbers] On a GPU the host queues a step's work and waits for none of it; else the GPU would be idle
 /// while the host prepares what follows. So loss and gradient norm of a step are known while the next step computes.
 /// late() says so. Whether a step is skipped is decided on the device, by the `found_inf` of the optimizer. On the CPU
@@ -51,6 +56,11 @@ class Stepper {
   Stepper(const RunConfig& config, const BatchSplit& split, const RankEnvironment& environment, Reporter& reporter,
           Recipe& recipe, ShardedSampler& sampler, fsdp::DeviceMesh& mesh, fsdp::ShardedModel& sharded,
           fsdp::Optimizer& optimizer, LossScale& loss_scale);
+
+  /// Lets the device replay steps from `graph`; see [Note: graph of a step]. Before the first step.
+  void use_graph(std::unique_ptr<fsdp::DeviceGraph> graph);
+  /// Memory that the graph of the step keeps for itself; nothing before it is recorded, and without one.
+  std::optional<std::int64_t> graph_bytes() const;
 
   /// Takes the samples of the first step. Collective.
   void prepare();
@@ -86,7 +96,13 @@ class Stepper {
   };
 
   double draw();
-  void forward_backward(InFlight& step, StopKind& stop);
+  StopKind call_step(InFlight& step);
+  StopKind forward_backward(InFlight& step);
+  StopKind replay_step(InFlight& step);
+  std::vector<at::Tensor> graphed(const std::vector<at::Tensor>& inputs);
+  InFlight* untold();
+  AgreementUnderWay start_agreement(const InFlight* told);
+  StopKind finish_agreement(AgreementUnderWay& agreement, InFlight* told, const InFlight& step);
   void mark(std::optional<c10::Event>& event) const;
 
   const RunConfig& config_;
@@ -106,6 +122,9 @@ class Stepper {
   double weight_ = 0;
   std::int64_t samples_ = 0;
   std::deque<InFlight> in_flight_;
+  // With a graph: what it reads, fp32 without dims on the device.
+  at::Tensor learning_rate_, loss_weight_;
+  std::unique_ptr<fsdp::StepGraph> graph_;
 };
 
 }  // namespace worker

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <string>
+
+#include "fsdp/device_mesh.h"
+#include "fsdp/step_graph.h"
+#include "train/config.h"
+#include "train/recipe.h"
+
+namespace worker {
+
+/// Why this run has no graph of its steps, with what to change; empty: it may have one. `shares_gpus`: as
+/// DeviceMesh::shares_gpus().
+std::string why_no_cuda_graph(const RunConfig& config, c10::Device device, bool shares_gpus);
+
+/// The graph for train.cuda_graph, or null without the key. `recipe` has its data and its units. Throws UsageError
+/// where a graph cannot hold the run's steps.
+std::unique_ptr<fsdp::DeviceGraph> cuda_graph_of(const RunConfig& config, const fsdp::DeviceMesh& mesh, Recipe& recipe);
+
+}  // namespace worker
