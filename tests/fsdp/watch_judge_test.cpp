@@ -10,7 +10,10 @@ namespace fsdp::watch {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// The answer of a rank that has made these calls, of owners with these names.
 Answer answer_of(const std::vector<std::string>& owners, bool waits, std::uint64_t first = 0) {
@@ -65,6 +68,19 @@ TEST(WatchJudge, RanksThatAreFarApartAreNotCompared) {
   EXPECT_THAT(finding.late, HasSubstr("rank 1 waits in call 1000"));
 }
 
+TEST(WatchJudge, TheEarliestCallThatARankLacksIsNamed) {
+  const Finding finding = judge("shard",
+                                {{0, answer_of({"a", "b", "c"}, true)},
+                                 {1, answer_of({"a", "b"}, true)},
+                                 {2, answer_of({"a"}, false)},
+                                 {3, answer_of({"a", "b", "c"}, false)}},
+                                {});
+  EXPECT_EQ(finding.difference, "");
+  EXPECT_THAT(finding.late, AllOf(HasSubstr("ranks 0 and 1 wait in call 1 of shard, all-gather of b (8 bytes a rank): "
+                                            "rank 2 has not come for 12.0 s"),
+                                  Not(HasSubstr("rank 3"))));
+}
+
 TEST(WatchJudge, LongListsOfRanksAreShortened) {
   EXPECT_EQ(names_of({4}), "rank 4");
   EXPECT_EQ(names_of({4, 5}), "ranks 4 and 5");
@@ -84,6 +100,27 @@ TEST(WatchCalls, KeepTheLastOnesAndTellLongNamesApart) {
   const auto last = calls.last();
   EXPECT_EQ(last[62].whose, last[63].whose);
   EXPECT_NE(last[62].digest, last[63].digest);
+}
+
+TEST(WatchCalls, CutALongNameBetweenTwoCharacters) {
+  for (int before = 0; before < 4; ++before) {
+    Answer answer;
+    std::string name(static_cast<std::size_t>(before), 'n');
+    for (int i = 0; i < 20; ++i) name += "\u5c64";  // three bytes each
+    Calls calls;
+    calls.start("all-gather", name + "1", 8);
+    answer.calls = calls.last();
+    const std::string& shown = answer.calls[0].whose;
+    EXPECT_EQ((shown.size() - static_cast<std::size_t>(before)) % 3, 0U) << before;
+    EXPECT_GE(shown.size(), 57U);
+    EXPECT_EQ(Answer::parse(Json::parse(answer.json().dump())).calls[0].whose, shown);
+  }
+}
+
+TEST(WatchCalls, ShowANameThatIsNotUtf8InAscii) {
+  Calls calls;
+  calls.start("all-gather", "layer\xff\xe9 1", 8);
+  EXPECT_EQ(calls.last()[0].whose, "layer?? 1");
 }
 
 TEST(WatchAnswer, SurvivesItsJourney) {
@@ -148,6 +185,37 @@ TEST(WatchHub, JudgesWithoutARankThatDoesNotAnswerInTime) {
   world.now += 1s;
   world.hub.look(world.now);
   EXPECT_THAT(world.sent[0].back(), HasSubstr("rank 1 did not answer"));
+}
+
+TEST(WatchHub, DoesNotWaitForTheAnswerOfARankThatIsGone) {
+  TestHub world(3);
+  world.ask(0, {0, 1});
+  world.answer(0, answer_of({"a"}, true));
+  world.hub.gone(1, "process 7 on node-1 has ended");
+  world.hub.look(world.now);
+  // The question has ended, so another one is asked. Nobody waits for rank 1 this time either.
+  for (int question = 0; question < 2; ++question) {
+    world.sent.clear();
+    world.ask(0, {0, 1});
+    EXPECT_THAT(world.sent[0], ElementsAre(HasSubstr("query"))) << question;
+    EXPECT_TRUE(world.sent[1].empty());
+    world.answer(0, answer_of({"a"}, true));
+  }
+}
+
+TEST(WatchHub, ARankThatHasSaidGoodbyeIsNotLostOnceMore) {
+  TestHub world(2);
+  Json goodbye;
+  goodbye["bye"]["shard"] = 3;
+  world.hub.heard(1, goodbye, world.now);
+  EXPECT_THAT(world.sent[0], ElementsAre(AllOf(HasSubstr("\"gone\":1"), HasSubstr("\"made\":{\"shard\":3}"))));
+  world.hub.gone(1, "process 7 on node-1 has ended");
+  EXPECT_EQ(world.sent[0].size(), 1U);
+}
+
+TEST(WatchHub, RefusesNonsense) {
+  TestHub world(2);
+  EXPECT_THROW(world.hub.heard(1, Json::parse(R"({"greeting":"hello"})"), world.now), JsonError);
 }
 
 TEST(WatchHub, TellsLaterRanksWhoIsGone) {

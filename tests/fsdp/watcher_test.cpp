@@ -5,12 +5,14 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <chrono>
 #include <latch>
 #include <mutex>
 #include <optional>
+#include <sstream>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <utility>
 
@@ -18,7 +20,9 @@
 #include "error_of.h"
 #include "odd_transports.h"
 #include "rank_threads.h"
+#include "sockets/connect.h"
 #include "thread_ranks.h"
+#include "watch/watcher.h"
 
 namespace {
 
@@ -213,6 +217,49 @@ TEST(Watcher, EndsWhatADeviceWaitsFor) {
                           "rank 1 calls all-gather of layer 2"));
     EXPECT_EQ(mesh.shard().traffic().waited.count(), 0) << "the host has not waited";
     ended.arrive_and_wait();
+  });
+}
+
+/// Connects to rank 0's watcher and says that it is rank 1, without the secret. Returns when rank 0 has hung up.
+void come_as_a_stranger(c10d::Store& store) {
+  const auto bytes = store.get("watcher");
+  std::istringstream card(std::string(bytes.begin(), bytes.end()));
+  std::string secret, port, host;
+  card >> secret >> port >> host;
+  const fsdp::net::Socket socket = fsdp::net::connect_to(host, port, 20s);
+  const timeval patience{.tv_sec = 5, .tv_usec = 0};
+  ASSERT_EQ(::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
+  const std::string hello = R"({"rank":1,"secret":"guessed","who":"a stranger"})"
+                            "\n";
+  ASSERT_EQ(::send(socket.get(), hello.data(), hello.size(), MSG_NOSIGNAL), static_cast<ssize_t>(hello.size()));
+  char byte = 0;
+  EXPECT_EQ(::recv(socket.get(), &byte, 1, 0), 0) << "rank 0 takes the stranger for a rank";
+}
+
+TEST(Watcher, AStrangerIsNoRank) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::latch ended(2);
+  run_rank_threads(2, [&](int rank) {
+    if (rank == 1) come_as_a_stranger(*store);
+    fsdp::watch::WatchOptions options;
+    options.patience = 40ms;
+    options.timeout = 20s;
+    const fsdp::watch::Watcher watcher(*store, rank, 2, options);
+    ended.arrive_and_wait();
+    EXPECT_EQ(watcher.verdict(), "");
+  });
+}
+
+TEST(Watcher, NamesAUnitWhoseNameIsLongAndNotAscii) {
+  std::string name = "n";
+  for (int i = 0; i < 30; ++i) name += "\u5c64";
+  run_watched(2, Over::kSockets, quick(), [&](Mesh& mesh) {
+    const std::string error = error_of([&] {
+      if (mesh->rank() == 1) return reduce(*mesh, name.c_str());
+      gather(*mesh, name.c_str());
+    });
+    EXPECT_THAT(error, AllOf(HasSubstr("the ranks differ in call 0 of shard: "),
+                             HasSubstr("rank 1 calls reduce-scatter of n\u5c64\u5c64")));
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fnv1a.h"
+#include "fsdp/json.h"
 
 namespace fsdp::watch {
 namespace {
@@ -16,6 +17,25 @@ std::uint64_t digest_of(std::string_view kind, std::string_view whose, std::int6
   return hash.value();
 }
 
+/// The first `most` bytes of a UTF-8 text, or less, so that no character is cut.
+std::string_view first_bytes(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return text;
+  const auto continues = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; };
+  while (most > 0 && continues(text[most])) --most;
+  return text.substr(0, most);
+}
+
+/// Names go to other ranks as JSON, which refuses what is not UTF-8. Such a name keeps its ASCII characters.
+std::string as_utf8(std::string name) {
+  try {
+    Json::parse(Json(name).dump());
+  } catch (const JsonError&) {
+    std::ranges::replace_if(
+        name, [](char byte) { return static_cast<unsigned char>(byte) >= 0x80; }, '?');
+  }
+  return name;
+}
+
 }  // namespace
 
 std::string Call::text() const {
@@ -25,7 +45,8 @@ std::string Call::text() const {
 std::uint64_t Calls::start(const char* kind, std::string_view whose, std::int64_t bytes) {
   const std::uint64_t number = made();
   Kept kept{kind, bytes, digest_of(kind, whose, bytes), {}};
-  std::copy_n(whose.data(), std::min(whose.size(), kNameBytes), kept.whose.data());
+  const std::string_view shown = first_bytes(whose, kNameBytes);
+  std::copy_n(shown.data(), shown.size(), kept.whose.data());
   const std::lock_guard<std::mutex> lock(mutex_);
   kept_[number % kKept] = kept;
   made_.store(number + 1, std::memory_order_relaxed);
@@ -55,7 +76,7 @@ std::vector<Call> Calls::last() const {
   for (std::uint64_t number = made - std::min<std::uint64_t>(made, kKept); number < made; ++number) {
     const Kept& kept = kept_[number % kKept];
     const auto end = std::find(kept.whose.begin(), kept.whose.end(), '\0');
-    calls.push_back({number, kept.kind, {kept.whose.begin(), end}, kept.bytes, kept.digest});
+    calls.push_back({number, kept.kind, as_utf8({kept.whose.begin(), end}), kept.bytes, kept.digest});
   }
   return calls;
 }
