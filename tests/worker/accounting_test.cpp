@@ -2,6 +2,9 @@
 // request. Method: Trainers in this process, one thread per rank.
 #include <gmock/gmock.h>
 
+#include <ATen/ops/empty.h>
+
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -40,11 +43,26 @@ TEST(Accounting, OfAStepIsToldInItsReport) {
       EXPECT_LT(gathered, 2 * scattered);
       EXPECT_LT(gathered + scattered, static_cast<double>(step.bytes_communicated));
       EXPECT_LT(static_cast<double>(step.bytes_communicated), 1.05 * (gathered + scattered));
+      // Parts of parameters are multiples of 32 elements. What the ranks agree on besides is not.
+      EXPECT_EQ(std::fmod(gathered, 128), 0);
     }
     const double peak = value(rank.steps[2], "tensor_peak_bytes");
     EXPECT_GT(peak, value(rank.steps[2], "scattered_bytes")) << "masters, gradients and states are as large, and more";
     EXPECT_EQ(peak, value(rank.steps[3], "tensor_peak_bytes"));
   }
+}
+
+// Such as a validation or a checkpoint between two steps.
+TEST(Accounting, OfAStepLeavesOutWhatWasTakenBeforeIt) {
+  constexpr std::int64_t kLarge = 64 << 20;
+  const TemporaryFolder folder;
+  std::vector<Listener> ranks(1);
+  ranks[0].on_step = [&] {
+    if (ranks[0].steps.size() == 2) at::empty({kLarge}, at::kByte);
+  };
+  train(run_of(folder, R"(,"steps":3)"), ranks);
+  EXPECT_LT(value(ranks[0].steps[2], "tensor_peak_bytes"), kLarge);
+  EXPECT_EQ(value(ranks[0].steps[2], "tensor_peak_bytes"), value(ranks[0].steps[1], "tensor_peak_bytes"));
 }
 
 TEST(Accounting, OfOneRankHasNoCommunication) {
@@ -82,6 +100,32 @@ TEST(Trace, OfTheStepsThatWereAskedForIsInAFileForEachRank) {
   const fsdp::Json trace = fsdp::Json::parse(text.str());
   for (const fsdp::Json& event : trace.at("traceEvents").as_array()) spans.insert(event.at("name").as_string());
   EXPECT_THAT(spans, IsSupersetOf({"step 3", "forward root", "backward root", "optimizer step"}));
+}
+
+TEST(Trace, OfAStepThatThrewEndsWithoutAFile) {
+  const TemporaryFolder folder;
+  const RunConfig config = run_of(folder, R"(,"steps":3,"trace_step":2)");
+  fsdp::DeviceMesh mesh(0, 1, fsdp::MakeTransport());
+  {
+    const StepTrace trace(config, 2, mesh);
+    EXPECT_TRUE(mesh.tracer()->is_on());
+  }
+  EXPECT_FALSE(mesh.tracer()->is_on()) << "or later steps would be recorded until memory ends";
+  EXPECT_FALSE(std::filesystem::exists(StepTrace::file(config, 2, 0)));
+}
+
+TEST(Trace, ThatCannotBeWrittenIsAWarning) {
+  const TemporaryFolder folder;
+  const RunConfig config = run_of(folder, R"(,"steps":3,"trace_step":2)");
+  const auto traces = StepTrace::file(config, 2, 0).parent_path();
+  std::filesystem::create_directories(traces.parent_path());
+  std::ofstream(traces) << "a file in the place of the folder";
+  std::vector<Listener> ranks(1);
+  ::testing::internal::CaptureStderr();
+  train(config, ranks);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("[rank 0] warning: no trace in " + StepTrace::file(config, 2, 0).native() + ": "));
+  EXPECT_EQ(ranks[0].steps.size(), 3U) << "the training goes on";
 }
 
 TEST(Trace, IsNotWrittenUnlessAskedFor) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -145,6 +146,13 @@ TEST(Plan, CountsMicroBatchesBeyondThoseItMakes) {
   const auto two = wire(2), three = wire(3), nine = wire(9);
   EXPECT_EQ(nine.first - three.first, 6 * (three.first - two.first));
   EXPECT_EQ(nine.second - three.second, 6 * (three.second - two.second));
+}
+
+TEST(Plan, DoesNotWaitForTheDelayOfSteps) {
+  const TemporaryFolder folder;
+  const auto begin = std::chrono::steady_clock::now();
+  plan_rank(config_of(folder, {.train = R"(,"batch_size":2,"step_delay_ms":20000)"}), place_of(2));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
 TEST(Plan, RefusesABatchThatTheRanksCannotShare) {

@@ -19,6 +19,7 @@ using ::testing::HasSubstr;
 struct Trained {
   std::vector<double> losses;
   std::int64_t bytes = 0;
+  double gathered = 0, peak = 0;  // of the last step: sent in all-gathers over "shard", and held by tensors
 };
 
 /// Five steps of four ranks of which the third is continued from a checkpoint.
@@ -29,7 +30,10 @@ Trained trained(const std::string& fsdp) {
     std::vector<Listener> ranks(4);
     train(run_of(folder, R"(,"batch_size":8,"micro_batch_size":1,"steps":)" + std::to_string(steps), fsdp), ranks);
     for (const auto& step : ranks[0].steps) out.losses.push_back(value_of(step.values, "loss").value_or(-1));
-    out.bytes = ranks[0].steps.back().bytes_communicated;
+    const StepReport& last = ranks[0].steps.back();
+    out.bytes = last.bytes_communicated;
+    out.gathered = value_of(last.values, "gathered_bytes").value_or(-1);
+    out.peak = value_of(last.values, "tensor_peak_bytes").value_or(-1);
   }
   return out;
 }
@@ -49,6 +53,27 @@ TEST(Strategy, ChangesTrafficAndNotTheTraining) {
     EXPECT_LT(other.bytes, before) << fsdp << " sends less than the one before";
     before = fsdp.find("zero1") == std::string::npos ? other.bytes : full.bytes;
   }
+}
+
+// Each changes traffic or memory of real steps in its own way, so it has reached units and collectives.
+TEST(Strategy, EachKeyActsInATraining) {
+  const auto full = trained(""), none_ahead = trained(R"(,"prefetch_depth":0)");
+  EXPECT_LT(trained(R"(,"reshard_after_backward":false)").gathered, full.gathered);
+  EXPECT_LT(trained(R"(,"reshard_to_ranks":2)").gathered, full.gathered) << "backward gathers among neighbours";
+  EXPECT_LT(trained(R"(,"reshard_after_forward":false)").gathered, full.gathered);
+  EXPECT_LT(none_ahead.peak, full.peak);
+  EXPECT_GT(trained(R"(,"prefetch_depth":2)").peak, full.peak);
+  EXPECT_GT(trained(R"(,"prefetch_depth":0,"backward_prefetch_depth":2)").peak, none_ahead.peak);
+  EXPECT_LT(trained(R"(,"tight":true)").peak, full.peak);
+}
+
+TEST(Strategy, ATrainingOnCpusThatAsksForOffloadIsRefused) {
+  const TemporaryFolder folder;
+  std::vector<Listener> ranks(1);
+  std::string why;
+  ranks[0].on_failure = [&](const std::string& error) { why = error; };
+  train(run_of(folder, R"(,"steps":1)", R"(,"offload":"cpu")"), ranks);
+  EXPECT_THAT(why, HasSubstr("fsdp.offload \"cpu\": this run is on CPUs"));
 }
 
 // All are full_shard, so the sums of gradients and of their norm have one order.
