@@ -105,6 +105,17 @@ TEST(Trace, IsEmptyUnlessAskedFor) {
   });
 }
 
+TEST(Trace, BeginsWithoutWhatWasRecordedBefore) {
+  fsdp::Tracer tracer;
+  const auto now = fsdp::Tracer::Clock::now();
+  tracer.begin();
+  tracer.add(fsdp::Tracer::Row::kHost, "forward", "a", -1, now, now);
+  tracer.open("backward", "a");
+  tracer.begin();
+  tracer.close("backward", "a");
+  EXPECT_THAT(names_of(spans_of(tracer.end(0), 0)), ::testing::IsEmpty());
+}
+
 // A row of collectives holds spans that are apart, so that viewers draw them.
 TEST(Trace, GivesCollectivesThatOverlapRowsOfTheirOwn) {
   fsdp::Tracer tracer;

@@ -177,6 +177,16 @@ TEST(WatchHub, TheFirstVerdictStays) {
   EXPECT_THAT(world.sent[0].back(), HasSubstr("the cause"));
 }
 
+TEST(WatchHub, ARankThatAsksAfterTheVerdictIsToldTheVerdict) {
+  TestHub world(2);
+  Json verdict;
+  verdict["verdict"] = "the cause";
+  world.hub.heard(1, verdict, world.now);
+  world.sent.clear();
+  world.ask(0, {0, 1});
+  EXPECT_THAT(world.sent[0], ElementsAre(HasSubstr("the cause")));
+}
+
 TEST(WatchHub, JudgesWithoutARankThatDoesNotAnswerInTime) {
   TestHub world(2);
   world.ask(0, {0, 1});

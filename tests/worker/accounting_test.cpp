@@ -45,6 +45,7 @@ TEST(Accounting, OfAStepIsToldInItsReport) {
       EXPECT_LT(static_cast<double>(step.bytes_communicated), 1.05 * (gathered + scattered));
       // Parts of parameters are multiples of 32 elements. What the ranks agree on besides is not.
       EXPECT_EQ(std::fmod(gathered, 128), 0);
+      EXPECT_GT(static_cast<double>(step.bytes_communicated) - gathered - scattered, 20) << "a byte a parameter";
     }
     const double peak = value(rank.steps[2], "tensor_peak_bytes");
     EXPECT_GT(peak, value(rank.steps[2], "scattered_bytes")) << "masters, gradients and states are as large, and more";
@@ -131,7 +132,7 @@ TEST(Trace, ThatCannotBeWrittenIsAWarning) {
 TEST(Trace, IsNotWrittenUnlessAskedFor) {
   const TemporaryFolder folder;
   std::vector<Listener> ranks(1);
-  const RunConfig config = run_of(folder, R"(,"steps":2)");
+  const RunConfig config = run_of(folder, R"(,"steps":2,"trace_steps":3)");
   train(config, ranks);
   EXPECT_FALSE(std::filesystem::exists(StepTrace::file(config, 1, 0).parent_path()));
 }

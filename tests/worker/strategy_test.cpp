@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "fsdp/still_transport.h"
 #include "rank/errors.h"
 #include "train/step_measures.h"
 #include "trainer_ranks.h"
@@ -105,6 +106,26 @@ TEST(Strategy, EveryKeyReachesTheUnits) {
   EXPECT_FALSE(other.reshard_after_backward);
   EXPECT_TRUE(other.tight);
   EXPECT_TRUE(other.offload.to_cpu);
+  // The recipe gives them to each of its units.
+  const TemporaryFolder folder;
+  const auto config = run_of(folder, "",
+                             R"(,"backward_prefetch_depth":3,"prefetch_depth":2,"reshard_to_ranks":2,"tight":true,)"
+                             R"("reshard_after_backward":false)");
+  fsdp::DeviceMesh mesh(
+      0, 4, [](const fsdp::MeshGroup& group) { return fsdp::make_still_transport(group.rank, group.size); });
+  const auto recipe = make_recipe(config);
+  fsdp::ShardedModel sharded(recipe->make_module(), mesh);
+  recipe->shard(sharded, shard_options(config));
+  EXPECT_EQ(sharded.units().size(), 4U);
+  for (const auto& unit : sharded.units()) {
+    const fsdp::ShardOptions& of_unit = unit->options();
+    EXPECT_EQ(of_unit.prefetch_depth, 2) << unit->name();
+    EXPECT_EQ(of_unit.backward_prefetch_depth, 3) << unit->name();
+    EXPECT_EQ(of_unit.reshard_after_forward, unit->name() != "root") << unit->name();
+    EXPECT_FALSE(of_unit.reshard_after_backward) << unit->name();
+    EXPECT_EQ(of_unit.reshard_to_ranks, 2) << unit->name();
+    EXPECT_TRUE(of_unit.tight) << unit->name();
+  }
   auto without = run_of(TemporaryFolder(), "", R"(,"prefetch_depth":3,"backward_prefetch_depth":2)");
   without.fsdp.prefetch = false;
   EXPECT_EQ(shard_options(without).prefetch_depth, 0);
