@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <cstdio>
 
 namespace schema {
 namespace {
@@ -72,6 +73,18 @@ std::string print_size_bytes(std::int64_t bytes) {
     if (bytes > 0 && bytes % unit.worth == 0) return std::to_string(bytes / unit.worth) + std::string(unit.name);
   }
   return std::to_string(bytes) + "B";
+}
+
+std::string bytes_text(std::int64_t bytes) {
+  constexpr std::array<const char*, 5> kUnits{"KiB", "MiB", "GiB", "TiB", "PiB"};
+  if (bytes < 1024) return std::to_string(bytes) + " B";
+  double value = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  // What would be rounded to 1024 of a unit is 1.0 of the next one.
+  for (; value >= 1023.5 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, value < 99.95 ? "%.1f %s" : "%.0f %s", value, kUnits[unit]);
+  return text;
 }
 
 }  // namespace schema

@@ -21,4 +21,7 @@ std::optional<std::int64_t> parse_size_bytes(std::string_view text);
 /// The shortest text that parse_size_bytes reads back as the same value.
 std::string print_size_bytes(std::int64_t bytes);
 
+/// A size for people, rounded: "12 B", "1.5 KiB", "10.4 GiB", "812 MiB". Below 100 units it has one decimal.
+std::string bytes_text(std::int64_t bytes);
+
 }  // namespace schema

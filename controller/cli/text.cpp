@@ -99,19 +99,6 @@ std::string or_dash(const std::string& text) {
   return text.empty() ? "-" : text;
 }
 
-std::string bytes_text(std::int64_t bytes) {
-  constexpr std::array<const char*, 6> kUnits{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (value >= 1024 && unit + 1 < kUnits.size()) {
-    value /= 1024;
-    ++unit;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, value < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", value, kUnits[unit]);
-  return text;
-}
-
 std::string duration_text(std::int64_t milliseconds) {
   constexpr std::array<std::int64_t, 4> kUnits{86'400'000, 3'600'000, 60'000, 1000};
   if (milliseconds < 1000) return std::to_string(std::max<std::int64_t>(0, milliseconds)) + "ms";

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "schema/units.h"
+
 namespace cli {
 
 /// The number of characters in a UTF-8 text. Combining and wide characters count as one.
@@ -30,8 +32,7 @@ std::string joined(const Texts& texts, std::string_view between = ", ") {
 /// The text, or "-" if it is empty.
 std::string or_dash(const std::string& text);
 
-/// "1.5 GiB", "812 MiB", "0 B".
-std::string bytes_text(std::int64_t bytes);
+using schema::bytes_text;
 /// A duration in at most two units: "3m12s", "2d4h", "850ms".
 std::string duration_text(std::int64_t milliseconds);
 /// Milliseconds since 1970 of an RFC 3339 time in UTC; -1: the text is not such a time.

@@ -171,12 +171,5 @@ TEST(Fit, TheReportHasEveryNumberAndTheVerdict) {
   EXPECT_THAT(small.at("remedies").as_array(), Not(IsEmpty()));
 }
 
-TEST(BytesText, HasAUnitThatFits) {
-  EXPECT_EQ(bytes_text(12), "12 B");
-  EXPECT_EQ(bytes_text(1536), "1.5 KiB");
-  EXPECT_EQ(bytes_text(std::int64_t{350} << 20), "350 MiB");
-  EXPECT_EQ(bytes_text(std::int64_t{80} << 30), "80.0 GiB");
-}
-
 }  // namespace
 }  // namespace worker::testing

@@ -5,6 +5,7 @@
 #include "fsdp/device_mesh.h"
 #include "os/memory_limit.h"
 #include "rank/errors.h"
+#include "schema/units.h"
 #include "train/gpu.h"
 
 namespace worker {
@@ -60,9 +61,9 @@ std::optional<Limit> limit_here(const RankEnvironment& environment) {
   const os::MemoryLimit memory = os::memory_limit();
   if (memory.bytes == 0) return std::nullopt;
   const int ranks = environment.local_world_size;
-  return Limit{
-      memory.bytes / ranks, false,
-      memory.of + " has " + bytes_text(memory.bytes) + (ranks == 1 ? "" : " for " + std::to_string(ranks) + " ranks")};
+  return Limit{memory.bytes / ranks, false,
+               memory.of + " has " + schema::bytes_text(memory.bytes) +
+                   (ranks == 1 ? "" : " for " + std::to_string(ranks) + " ranks")};
 }
 
 void check_memory(const RunConfig& config, const RankEnvironment& environment, const std::optional<Limit>& limit) {

@@ -1,16 +1,17 @@
 #include "plan/fit.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <functional>
 #include <optional>
 
 #include "rank/errors.h"
+#include "schema/units.h"
 
 namespace worker {
 namespace {
 
 using schema::ActivationCheckpointing;
+using schema::bytes_text;
 using schema::Strategy;
 
 constexpr int kMostDoublings = 6;
@@ -201,19 +202,6 @@ std::string settings_text(const Remedy& remedy) {
   std::string text;
   for (const auto& [key, value] : remedy.set) text += (text.empty() ? "" : ", ") + key + " = " + value;
   return text;
-}
-
-std::string bytes_text(std::int64_t bytes) {
-  static constexpr std::pair<double, const char*> kUnits[] = {
-      {1099511627776.0, "TiB"}, {1073741824.0, "GiB"}, {1048576.0, "MiB"}, {1024.0, "KiB"}};
-  for (const auto& [size, name] : kUnits) {
-    if (static_cast<double>(bytes) < size) continue;
-    char text[32];
-    const double number = static_cast<double>(bytes) / size;
-    std::snprintf(text, sizeof text, number < 99.95 ? "%.1f %s" : "%.0f %s", number, name);
-    return text;
-  }
-  return std::to_string(bytes) + " B";
 }
 
 std::string misfit_text(const RankPlan& plan, const Limit& limit, const std::vector<Remedy>& remedies) {

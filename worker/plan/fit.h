@@ -45,7 +45,4 @@ std::string settings_text(const Remedy& remedy);
 /// A sentence: what the plan needs, what there is, and what would fit. Empty where the plan fits.
 std::string misfit_text(const RankPlan& plan, const Limit& limit, const std::vector<Remedy>& remedies);
 
-/// "1.5 GiB", "350 MiB", "12 B".
-std::string bytes_text(std::int64_t bytes);
-
 }  // namespace worker
