@@ -258,6 +258,25 @@ TEST(Collectives, OfOneRankAreNone) {
   }
 }
 
+TEST(Collectives, CalledByOneRankSendNothing) {
+  run_thread_ranks(1, [](fsdp::DeviceMesh& mesh) {
+    fsdp::Communicator& one = mesh.shard();
+    const at::Tensor some = at::arange(4, at::kFloat), sum = at::zeros({4});
+    at::Tensor same = some.clone();
+    one.all_gather_into(some)->wait();
+    one.reduce_scatter(some, sum)->wait();
+    one.start_all_reduce(some)->wait();
+    one.all_reduce(same);
+    one.broadcast(same);
+    one.barrier();
+    EXPECT_TRUE(at::equal(some, at::arange(4, at::kFloat)));
+    EXPECT_TRUE(at::equal(sum, some));
+    EXPECT_TRUE(at::equal(same, some));
+    EXPECT_EQ(one.collectives(), 0);
+    EXPECT_EQ(one.wire_bytes(), 0);
+  });
+}
+
 /// The layout of a decoder's parameters: two layers, then embedding, norm and head.
 std::vector<fsdp::UnitLayout> decoder(std::int64_t width, std::int64_t hidden, std::int64_t vocabulary, int ranks) {
   const auto layout = [ranks](const std::vector<std::int64_t>& sizes) {

@@ -236,6 +236,20 @@ void come_as_a_stranger(c10d::Store& store) {
   EXPECT_EQ(::recv(socket.get(), &byte, 1, 0), 0) << "rank 0 takes the stranger for a rank";
 }
 
+TEST(Watcher, SaysWhereALateRankStands) {
+  fsdp::MeshOptions options = quick();
+  options.timeout = 2s;
+  run_watched(2, Over::kSockets, options, [](Mesh& mesh) {
+    const std::string error = error_of([&] {
+      if (mesh->rank() == 1) return mesh->control().barrier();
+      gather(*mesh, "layer 0");
+    });
+    if (mesh->rank() == 1) return;
+    EXPECT_THAT(error, AllOf(HasSubstr("timed out after 2000 ms"), HasSubstr("rank 1 has not come for "),
+                             HasSubstr("it stands in call 0 of control, barrier (0 bytes a rank)")));
+  });
+}
+
 TEST(Watcher, AStrangerIsNoRank) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::latch ended(2);
