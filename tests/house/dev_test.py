@@ -240,6 +240,24 @@ sys.exit(len(runs.read_text()) == int(sys.argv[2]))
         self.assertEqual((done.returncode, done.stdout.splitlines()[-2:]),
                          (0, ["skipped: Long: Long.OfRoot: needs root", "1 passed, 0 failed, 1 skipped"]))
 
+    def test_a_folder_of_tests_runs_alone(self):
+        inner = self.project / "tests" / "inner"
+        inner.mkdir(parents=True)
+        (inner / "CMakeLists.txt").write_text("add_test(NAME Inner COMMAND true)\n")
+        self.add_counting_test("Outer")
+        with open(self.project / "CMakeLists.txt", "a") as file:
+            file.write("add_subdirectory(tests/inner)\n")
+        done = self.dev("test", "--in", "inner")
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (0, "1 passed, 0 failed, 0 skipped"), done.stderr)
+        self.assertFalse(self.runs.exists())
+        self.assertIn("building (dev: tests/inner/all)", done.stderr)
+
+    def test_a_folder_without_tests_is_refused(self):
+        done = self.dev("test", "--in", "outer")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--in outer: there are no tests in tests/outer", done.stderr)
+        self.assertFalse((self.project / "build").exists())
+
     def test_what_is_no_number_is_refused(self):
         for number in ("0", "-1", "many", ""):
             done = self.dev("test", "--repeat", number)
