@@ -49,7 +49,7 @@ class Project(unittest.TestCase):
     def dev(self, *arguments, cwd=None, **variables):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MUSTER_")}
         environment.update(MUSTER_PACKAGE_LIST="packages.txt", MUSTER_LIBTORCH_LIST="libtorch.txt", MUSTER_PEERS="0",
-                           TMPDIR=str(self.folder))
+                           MUSTER_CUDA="0", TMPDIR=str(self.folder))
         environment.update(variables)
         return subprocess.run([self.project / "dev", *arguments], cwd=cwd or self.project, env=environment,
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=100)
@@ -263,6 +263,41 @@ sys.exit(len(runs.read_text()) == int(sys.argv[2]))
             done = self.dev("test", "--repeat", number)
             self.assertEqual(done.returncode, 1)
             self.assertIn("--repeat", done.stderr.splitlines()[-1])
+
+
+class BuildsTheCudaSide(Project):
+    """Where CUDA's packages are, a run of all tests builds the worker with CUDA, and the tests get to know it."""
+
+    def setUp(self):
+        super().setUp()
+        for name in ("cuda", "nvcc"):
+            (self.project / f"{name}.txt").write_text("# none\n")
+            stamp = hashlib.sha256((self.project / f"{name}.txt").read_bytes()).hexdigest()
+            (self.project / ".deps" / name).mkdir(parents=True)
+            (self.project / ".deps" / name / ".complete").write_text(f"{stamp}  -\n")
+        (self.project / "CMakePresets.json").write_text(json.dumps({
+            "version": 4, "configurePresets": [{"name": name, "generator": "Ninja", "binaryDir": "${sourceDir}/build/${presetName}"}
+                                               for name in ("dev", "cuda")]}))
+        (self.project / "which.py").write_text(
+            f"import os; open('{self.folder}/which', 'w').write(os.environ.get('MUSTER_CUDA_WORKER', 'unset'))\n")
+        with open(self.project / "CMakeLists.txt", "a") as file:
+            file.write("add_test(NAME Which COMMAND python3 ${CMAKE_SOURCE_DIR}/which.py)\n"
+                       f"add_custom_target(muster-worker COMMAND cmake -E echo worker >> {self.folder}/built VERBATIM)\n"
+                       "add_custom_target(fsdp_gpu_test)\nadd_custom_target(worker_gpu_test)\n")
+
+    def run_tests(self, *arguments, **variables):
+        done = self.dev("test", *arguments, **{"MUSTER_CUDA": "1", "MUSTER_CUDA_LIST": "cuda.txt", "MUSTER_NVCC_LIST": "nvcc.txt", **variables})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        built = (self.project / "build" / "cuda" / "build.ninja").exists()
+        return built, (self.folder / "which").read_text()
+
+    def test_in_a_run_of_all_tests(self):
+        self.assertEqual(self.run_tests(), (True, f"{self.project}/build/cuda/bin/muster-worker"))
+
+    def test_not_in_a_run_of_some_nor_when_told_so_nor_without_its_packages(self):
+        self.assertEqual(self.run_tests("-R", "Which"), (False, "unset"))
+        self.assertEqual(self.run_tests(MUSTER_CUDA="0"), (False, ""))
+        self.assertEqual(self.run_tests(MUSTER_CUDA_LIST="packages.txt"), (False, ""))
 
 
 class ComparesWithPyTorch(Project):
