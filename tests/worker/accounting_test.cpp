@@ -108,7 +108,7 @@ TEST(Trace, OfAStepThatThrewEndsWithoutAFile) {
   const RunConfig config = run_of(folder, R"(,"steps":3,"trace_step":2)");
   fsdp::DeviceMesh mesh(0, 1, fsdp::MakeTransport());
   {
-    const StepTrace trace(config, 2, mesh);
+    const StepTrace trace(config, 2, mesh, /*is_requested=*/false);
     EXPECT_TRUE(mesh.tracer()->is_on());
   }
   EXPECT_FALSE(mesh.tracer()->is_on()) << "or later steps would be recorded until memory ends";
