@@ -13,6 +13,7 @@ import sys
 # A folder may include itself and the folders and libraries listed here. The longest matching folder counts.
 ALLOWED = {
     "schema": set(),
+    "chess": set(),
     "fsdp": {"libtorch"},
     "proto": {"grpc", "json"},
     "slurm": {"os", "boost"},
@@ -74,7 +75,7 @@ LIBRARIES = [(name, re.compile(headers), re.compile(targets)) for name, headers,
     ("boost", r"^boost/", r"^Boost::"),
     ("re2", r"^re2/", r"^PkgConfig::RE2$"),
 ]]
-TOPS = ["agent", "beside", "fsdp", "launch", "os", "proto", "schema", "slurm", "worker", "controller"]
+TOPS = ["agent", "beside", "chess", "fsdp", "launch", "os", "proto", "schema", "slurm", "worker", "controller"]
 CMAKE_CALL = re.compile(r"^\s*(muster_library|add_library|add_executable|target_link_libraries)\(([^)]*)\)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 ROOTS = ["fsdp/include", "fsdp/src", "slurm/include", "slurm/src", "proto", "worker", "controller", "."]
