@@ -79,7 +79,8 @@ class Board {
   /// such a position, and writes into `why` the field, the value and the remedy.
   static std::optional<Board> of_fen(std::string_view text, std::string* why = nullptr);
 
-  /// The position in Forsyth-Edwards notation. of_fen() reads it back as an equal board.
+  /// The position in Forsyth-Edwards notation. of_fen() reads it back as an equal board while both counters are at most
+  /// 9999.
   std::string fen() const;
 
   Piece at(Square square) const { return pieces_[static_cast<std::size_t>(square)]; }

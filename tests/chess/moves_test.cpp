@@ -59,12 +59,12 @@ TEST(Boards, LoseACastlingRightWithTheKingTheRookAndTheRooksCapture) {
 }
 
 TEST(Boards, CountQuietPliesAndMoves) {
-  auto board = *Board::of_fen("4k3/8/8/3p4/4P3/8/8/4K3 w - - 7 30");
-  board = board.after({square_of("e1"), square_of("e2")});
+  auto board = *Board::of_fen("4k3/8/8/3p4/4P3/2n5/8/4K3 w - - 7 30");
+  board = board.after({square_of("e1"), square_of("f1")});
   EXPECT_EQ(board.quiet_plies(), 8);
   EXPECT_EQ(board.number(), 30);
   EXPECT_EQ(board.after({square_of("e8"), square_of("e7")}).number(), 31);
-  EXPECT_EQ(board.after({square_of("d5"), square_of("e4")}).quiet_plies(), 0) << "after a capture";
+  EXPECT_EQ(board.after({square_of("c3"), square_of("e4")}).quiet_plies(), 0) << "after a capture";
   EXPECT_EQ(board.after({square_of("d5"), square_of("d4")}).quiet_plies(), 0) << "after a move of a pawn";
 }
 
