@@ -33,7 +33,7 @@ Board Board::start() {
 }
 
 void Board::put(Square square, Piece piece) {
-  pieces_[static_cast<std::size_t>(square)] = piece;
+  pieces_[static_cast<std::uint8_t>(square)] = piece;
   if (piece.kind == Kind::kKing) kings_[static_cast<std::size_t>(piece.color)] = square;
 }
 

@@ -83,7 +83,7 @@ class Board {
   /// 9999.
   std::string fen() const;
 
-  Piece at(Square square) const { return pieces_[static_cast<std::size_t>(square)]; }
+  Piece at(Square square) const { return pieces_[static_cast<std::uint8_t>(square)]; }
   Color turn() const { return turn_; }
   bool may_castle(Color color, Side side) const { return (castling_ & right(color, side)) != 0; }
 
