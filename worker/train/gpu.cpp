@@ -7,7 +7,6 @@
 #include "rank/errors.h"
 
 #ifdef MUSTER_WITH_CUDA
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAAllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -36,7 +35,7 @@ std::optional<GpuMemory> gpu_memory(c10::Device device) {
 
 std::optional<std::int64_t> gpu_size(c10::Device device) {
   if (!device.is_cuda()) return std::nullopt;
-  return static_cast<std::int64_t>(at::cuda::getDeviceProperties(device.index())->totalGlobalMem);
+  return static_cast<std::int64_t>(c10::cuda::CUDACachingAllocator::get()->getMemoryInfo(device.index()).second);
 }
 
 void set_up_gpus() {
