@@ -47,7 +47,14 @@ if(MUSTER_WITH_CUDA)
   endif()
   add_library(libtorch_cuda_import INTERFACE)
   add_library(libtorch::cuda ALIAS libtorch_cuda_import)
-  target_link_libraries(libtorch_cuda_import INTERFACE libtorch_cpu_import)
+  # Functions within LibTorch's headers call the CUDA runtime.
+  find_library(MUSTER_CUDART NAMES libcudart.so.13 cudart PATHS "${MUSTER_CUDA_HEADERS}/nvidia/cu13/lib" /usr/local/cuda/lib64
+               NO_DEFAULT_PATH)
+  if(NOT MUSTER_CUDART)
+    message(FATAL_ERROR "MUSTER_WITH_CUDA: no libcudart.so.13 in ${MUSTER_CUDA_HEADERS}: run ./dev build --preset cuda, or "
+                        "set MUSTER_CUDART to the library's path")
+  endif()
+  target_link_libraries(libtorch_cuda_import INTERFACE libtorch_cpu_import "${MUSTER_CUDART}")
   target_include_directories(libtorch_cuda_import SYSTEM INTERFACE "${MUSTER_CUDA_INCLUDE}"
                              "${MUSTER_NCCL_INCLUDE}")
   target_compile_definitions(libtorch_cuda_import INTERFACE USE_C10D_NCCL)
