@@ -20,15 +20,11 @@ def has_gpu():
 
 @unittest.skipUnless(WORKER, "no CUDA build: ./dev test without filters makes one where CUDA's packages are")
 class CudaWorker(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = temporary.name
-
     def run_worker(self, program, visible):
         environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "CUDA_VISIBLE_DEVICES": visible, "OMP_NUM_THREADS": "1"}
-        return subprocess.run([program, "--run-file", ROOT / "examples" / "alone.json"], cwd=self.folder, env=environment,
-                              capture_output=True, text=True, timeout=200)
+        with tempfile.TemporaryDirectory() as folder:  # its checkpoints are no other run's
+            return subprocess.run([program, "--run-file", ROOT / "examples" / "alone.json"], cwd=folder, env=environment,
+                                  capture_output=True, text=True, timeout=200)
 
     def test_it_trains_on_the_cpu_as_the_cpu_build_does(self):
         losses = []
