@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 
 namespace schema {
@@ -83,7 +84,10 @@ std::string bytes_text(std::int64_t bytes) {
   // What would be rounded to 1024 of a unit is 1.0 of the next one.
   for (; value >= 1023.5 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
   char text[32];
-  std::snprintf(text, sizeof text, value < 99.95 ? "%.1f %s" : "%.0f %s", value, kUnits[unit]);
+  // "10.4 GiB", which is not 10 GiB, but "80 GiB": a table has no room for a digit that says nothing.
+  const bool is_round = std::fabs(value - std::round(value)) < 0.05;
+  std::snprintf(text, sizeof text, value < 9.95 || (value < 99.95 && !is_round) ? "%.1f %s" : "%.0f %s", value,
+                kUnits[unit]);
   return text;
 }
 

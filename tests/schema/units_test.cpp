@@ -53,7 +53,7 @@ TEST(Sizes, ForPeopleAreRounded) {
   EXPECT_EQ(bytes_text(0), "0 B");
   EXPECT_EQ(bytes_text(1023), "1023 B");
   EXPECT_EQ(bytes_text(1536), "1.5 KiB");
-  EXPECT_EQ(bytes_text(std::int64_t{80} << 30), "80.0 GiB");
+  EXPECT_EQ(bytes_text(std::int64_t{80} << 30), "80 GiB");
   EXPECT_EQ(bytes_text((std::int64_t{10} << 30) + (400 << 20)), "10.4 GiB") << "which is not 10 GiB";
   EXPECT_EQ(bytes_text(std::int64_t{812} << 20), "812 MiB");
   EXPECT_EQ(bytes_text((1 << 20) - 1), "1.0 MiB") << "and not 1024 KiB";

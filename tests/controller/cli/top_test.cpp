@@ -63,7 +63,7 @@ TEST(Top, HasALineForEachRankOfTheJobsThatRun) {
   EXPECT_THAT(top.out, HasSubstr("JOB  ATT  RANK  NODE  STATE    STEP  CORES"));
   EXPECT_THAT(rows_of(top.out),
               ElementsAre("1 2 0 n1 running 50 - - - - - -", "1 2 1 n1 running 50 1.70 3.0 GiB 4.0 GiB - - 2s",
-                          "2 2 0 n1 running 50 0.02 5.0 GiB - 93 70.0 GiB -", "2 2 1 n1 running 50 - - - - - -"));
+                          "2 2 0 n1 running 50 0.02 5.0 GiB - 93 70 GiB -", "2 2 1 n1 running 50 - - - - - -"));
   const auto asked = fake.get<muster::v1::ListRequest>([](FakeState& s) { return s.list_requests.at(0); });
   EXPECT_TRUE(asked.with_ranks());
   EXPECT_THAT(asked.states(), ElementsAre("running", "stopping"));
@@ -124,7 +124,7 @@ TEST(ShowRanks, HaveTheirUseAndGpusWhereThereAreAny) {
   add_jobs_in_use(fake);
   const auto without = fake.muster({"show", "1"}).out;
   EXPECT_THAT(without, AllOf(HasSubstr("CORES"), HasSubstr("1.70"), HasSubstr("3.0 GiB"), Not(HasSubstr("GPU"))));
-  EXPECT_THAT(fake.muster({"show", "2"}).out, AllOf(HasSubstr("GPU%"), HasSubstr("93"), HasSubstr("70.0 GiB")));
+  EXPECT_THAT(fake.muster({"show", "2"}).out, AllOf(HasSubstr("GPU%"), HasSubstr("93"), HasSubstr("70 GiB")));
   const auto json = nlohmann::json::parse(fake.muster({"show", "1", "--json"}).out);
   EXPECT_TRUE(json.at("ranks")[0].at("use").is_null());
   EXPECT_EQ(json.at("ranks")[1].at("use").at("cores"), 1.7);
