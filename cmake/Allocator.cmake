@@ -1,6 +1,6 @@
 # muster_allocator: the allocator of programs that train. A step makes and frees thousands of small objects, those of
-# tensors and of autograd's graph. gperftools' tcmalloc takes a fifth less time for a step of small layers than glibc's
-# malloc, and it keeps the memory of freed activations for the next step without tuning (bench/engine.md).
+# tensors and of autograd's graph. gperftools' tcmalloc takes less time for them than glibc's malloc, and it keeps the
+# memory of freed activations for the next step without tuning; docs/decisions.md has the numbers.
 # It comes first among a program's libraries, so that it also serves LibTorch. Sanitizers bring their own allocator.
 include_guard(GLOBAL)
 
