@@ -6,6 +6,7 @@
 
 #include "checkpoint_taken.h"
 #include "durable.h"
+#include "error_text.h"
 #include "fsdp/checkpoint.h"
 
 namespace fsdp {

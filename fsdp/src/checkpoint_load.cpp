@@ -7,6 +7,7 @@
 #include "checkpoint_file.h"
 #include "checkpoint_folder.h"
 #include "checkpoint_manifest.h"
+#include "error_text.h"
 #include "fsdp/checkpoint.h"
 
 namespace fsdp {

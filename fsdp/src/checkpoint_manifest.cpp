@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "checkpoint_folder.h"
+#include "error_text.h"
 
 namespace fsdp {
 

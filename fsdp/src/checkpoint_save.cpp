@@ -8,6 +8,7 @@
 #include "checkpoint_folder.h"
 #include "checkpoint_manifest.h"
 #include "checkpoint_taken.h"
+#include "error_text.h"
 #include "fsdp/checkpoint.h"
 #include "fsdp/safetensors.h"
 #include "snapshot.h"

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 
+#include "error_text.h"
 #include "fsdp/trace.h"
 #include "fsdp/transport.h"
 #include "watch/calls.h"
@@ -158,8 +159,7 @@ class Communicator::Meter {
  private:
   void explain(const std::exception& error) const {
     const std::string why = watcher_->explain(*calls_);
-    const auto* of_c10 = dynamic_cast<const c10::Error*>(&error);
-    const std::string text = of_c10 != nullptr ? of_c10->what_without_backtrace() : error.what();
+    const std::string text = text_of(error);
     TORCH_CHECK(why.empty() || text.find(why) != std::string::npos, text, "; ", why);
   }
 

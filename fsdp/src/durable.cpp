@@ -64,9 +64,4 @@ fs::path publish_folder(const fs::path& from, const fs::path& to) {
   return aside;
 }
 
-std::string text_of(const std::exception& error) {
-  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  return c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
-}
-
 }  // namespace fsdp

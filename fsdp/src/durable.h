@@ -1,5 +1,4 @@
 #pragma once
-#include <exception>
 #include <filesystem>
 #include <string>
 
@@ -23,20 +22,5 @@ bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
 /// Renames `from` to `to`, in one step where the file system can exchange names. Returns the path of the folder that
 /// was at `to` before, or an empty path if none was.
 std::filesystem::path publish_folder(const std::filesystem::path& from, const std::filesystem::path& to);
-
-/// The text of an error without LibTorch's stack trace.
-std::string text_of(const std::exception& error);
-
-/// Runs `work` and returns the text of its failure, or an empty text for success.
-template <typename Work>
-std::string failure_of(const Work& work) {
-  try {
-    work();
-    return {};
-  } catch (const std::exception& error) {
-    const std::string text = text_of(error);
-    return text.empty() ? "unknown failure" : text;
-  }
-}
 
 }  // namespace fsdp

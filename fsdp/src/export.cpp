@@ -10,6 +10,7 @@
 
 #include "buffer_pool.h"
 #include "durable.h"
+#include "error_text.h"
 #include "fsdp/json.h"
 #include "fsdp/safetensors.h"
 #include "fsdp/tensor_files.h"

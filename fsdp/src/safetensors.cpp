@@ -16,6 +16,7 @@
 #include <limits>
 
 #include "block_writer.h"
+#include "error_text.h"
 #include "fsdp/checksum.h"
 #include "fsdp/json.h"
 
@@ -128,9 +129,7 @@ SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : path_(
   } catch (const std::exception& cause) {
     ::close(fd_);
     if (bytes_ <= kLengthBytes) throw;
-    const auto* c10_error = dynamic_cast<const c10::Error*>(&cause);
-    TORCH_CHECK(false, path.string(), " is no valid safetensors file: ",
-                c10_error != nullptr ? c10_error->what_without_backtrace() : cause.what());
+    TORCH_CHECK(false, path.string(), " is no valid safetensors file: ", text_of(cause));
   }
 }
 

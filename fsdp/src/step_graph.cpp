@@ -12,6 +12,7 @@
 #include <exception>
 #include <string>
 
+#include "error_text.h"
 #include "fsdp/random.h"
 
 namespace fsdp {
@@ -65,12 +66,6 @@ std::vector<at::Tensor> detached(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> out;
   for (const at::Tensor& tensor : tensors) out.push_back(tensor.detach());
   return out;
-}
-
-/// LibTorch adds where in its own source it threw, which nobody needs.
-std::string text_of(const std::exception& error) {
-  const auto* of_c10 = dynamic_cast<const c10::Error*>(&error);
-  return of_c10 != nullptr ? of_c10->what_without_backtrace() : error.what();
 }
 
 }  // namespace
