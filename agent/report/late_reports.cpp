@@ -15,8 +15,8 @@ namespace {
 /// Keeps what it is told as heartbeats.
 class Heartbeats : public worker::Reporter {
  public:
-  Heartbeats(muster::v1::RankKey key, std::int64_t known_step)
-      : key_(std::move(key)), known_step_(known_step), outbox_(key_.rank()) {}
+  Heartbeats(muster::v1::RankKey key, std::int64_t first_step)
+      : key_(std::move(key)), first_step_(first_step), outbox_(key_.rank()) {}
 
   /// All that was told since the last call; empty: nothing.
   std::vector<muster::v1::HeartbeatRequest> take(const worker::ProgramWords& words) {
@@ -45,7 +45,7 @@ class Heartbeats : public worker::Reporter {
     has_news_ = true;
     news_.step = report.step;
     news_.step_ms = report.step_ms;
-    if (report.step > known_step_) outbox_.add(report);
+    if (report.step >= first_step_) outbox_.add(report);
   }
   void resumed_from(std::int64_t step) override {
     has_news_ = true;
@@ -66,7 +66,7 @@ class Heartbeats : public worker::Reporter {
 
  private:
   const muster::v1::RankKey key_;
-  const std::int64_t known_step_;
+  const std::int64_t first_step_;
   worker::GrpcOutbox outbox_;
   worker::RankNews news_;
   bool has_news_ = false;
@@ -74,7 +74,7 @@ class Heartbeats : public worker::Reporter {
 
 }  // namespace
 
-bool read_reports_late(const std::filesystem::path& file, const muster::v1::RankKey& key, std::int64_t known_step,
+bool read_reports_late(const std::filesystem::path& file, const muster::v1::RankKey& key, std::int64_t first_step,
                        const std::function<bool(const muster::v1::HeartbeatRequest&)>& take) {
   std::error_code none;
   const auto size = std::filesystem::file_size(file, none);
@@ -82,7 +82,7 @@ bool read_reports_late(const std::filesystem::path& file, const muster::v1::Rank
   beside::ReportTail tail(file);
   if (size > kMostReadLate) tail.skip_to(size - kMostReadLate);
   Teller teller;
-  Heartbeats heartbeats(key, known_step);
+  Heartbeats heartbeats(key, first_step);
   for (bool more = true; more;) {
     const auto found = tail.read(true);
     more = found.more;

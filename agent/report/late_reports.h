@@ -12,9 +12,9 @@ namespace agent::report {
 inline constexpr std::uint64_t kMostReadLate = 16 << 20;
 
 /// Reads the report file of a rank whose program has ended, in place of the agent that died before it had told all.
-/// `take` gets what a rank would tell in heartbeats, oldest first, without the steps up to `known_step`; it returns
+/// `take` gets what a rank would tell in heartbeats, oldest first, without the steps below `first_step`; it returns
 /// false to hear no more. False: it did. Waits as long as the file system does.
-bool read_reports_late(const std::filesystem::path& file, const muster::v1::RankKey& key, std::int64_t known_step,
+bool read_reports_late(const std::filesystem::path& file, const muster::v1::RankKey& key, std::int64_t first_step,
                        const std::function<bool(const muster::v1::HeartbeatRequest&)>& take);
 
 }  // namespace agent::report

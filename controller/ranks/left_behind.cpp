@@ -83,10 +83,14 @@ RankSessions::Late RankSessions::read_reports(const RankKey& rank) {
     of_rank.set_job_id(key.job);
     of_rank.set_attempt(key.number);
     of_rank.set_rank(number);
+    // Rows that are durable and come again are ignored. The file's rows are in the order of their steps, those of other
+    // sources are not.
+    const auto spec = parts_.specs.get(key.job);
+    const bool one_source = spec != nullptr && !spec->has_report();
     Late all = Late::kTaken;
     int reports = 0;
-    agent::report::read_reports_late(beside::rank_files(data_.logs(key), number).report, of_rank, view ? view->step : 0,
-                                     [&](v1::HeartbeatRequest request) {
+    agent::report::read_reports_late(beside::rank_files(data_.logs(key), number).report, of_rank,
+                                     view && one_source ? view->durable_step : 0, [&](v1::HeartbeatRequest request) {
                                        ++reports;
                                        if (view && view->program && request.has_program())
                                          keep_bad_lines(*view->program, *request.mutable_program());

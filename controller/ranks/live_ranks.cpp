@@ -180,6 +180,12 @@ void LiveRanks::steps(const core::AttemptKey& key, const std::vector<store::Metr
   }
 }
 
+void LiveRanks::set_durable_step(const core::AttemptKey& key, core::RankNumber rank, core::Step step) {
+  std::lock_guard lock(mutex_);
+  auto* live = find(key);
+  if (live != nullptr && rank < live->ranks.size()) live->ranks[rank].durable_step = step;
+}
+
 std::optional<RankView> LiveRanks::view(const core::AttemptKey& key, core::RankNumber rank) const {
   std::lock_guard lock(mutex_);
   const auto* live = find(key);

@@ -62,6 +62,8 @@ struct RankView {
   std::optional<core::Millis> heard_at;  // monotonic
   std::string section = "init";
   core::Step step = 0;
+  /// All its rows of lower steps are durable. A rank tells of its newest step long before it could send all rows.
+  core::Step durable_step = 0;
   std::int64_t memory_bytes = 0;
   std::int64_t memory_peak_bytes = 0;
   double step_ms = 0;
@@ -116,6 +118,8 @@ class LiveRanks {
   bool used(const core::AttemptKey& key, core::RankNumber rank, const contract::RankUse& use, core::Millis now);
   /// Steps of one rank, in order: who is slow shows from all ranks' together.
   void steps(const core::AttemptKey& key, const std::vector<store::MetricRow>& rows);
+  /// The rows of one rank are durable below this step; 0: nobody knows up to where.
+  void set_durable_step(const core::AttemptKey& key, core::RankNumber rank, core::Step step);
   std::optional<RankView> view(const core::AttemptKey& key, core::RankNumber rank) const;
   /// nullopt: no rank of it can be found hung now.
   std::optional<LeastProgress> least_progress(const core::AttemptKey& key, core::Millis now) const;

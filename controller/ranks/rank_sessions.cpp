@@ -228,7 +228,9 @@ std::uint32_t RankSessions::take_metrics(const Caller& caller, const v1::Heartbe
   }
   if (rows.empty()) return static_cast<std::uint32_t>(count);
   parts_.live_ranks.steps(caller.key, rows);
-  return static_cast<std::uint32_t>(parts_.metrics.add(rows, declared_of(caller.key, request), patience));
+  const auto durable = parts_.metrics.add(rows, declared_of(caller.key, request), patience);
+  if (durable > 0) parts_.live_ranks.set_durable_step(caller.key, caller.rank, rows[durable - 1].step);
+  return static_cast<std::uint32_t>(durable);
 }
 
 // Rank 0 says when a checkpoint is complete. One that is not ours to record is acknowledged all the same, so that it

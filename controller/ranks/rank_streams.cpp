@@ -32,6 +32,7 @@ class RankStreams::Stream : public AnsweringStream<HeartbeatRequest, v1::BeatRes
   /// Rows that were taken together.
   struct Pending {
     std::uint64_t until = 0;  // the number after the last
+    core::Step last_step = 0;
     std::shared_ptr<const MetricsWriter::Batch> batch;
   };
   void take_rows(const HeartbeatRequest& request);
@@ -46,7 +47,7 @@ class RankStreams::Stream : public AnsweringStream<HeartbeatRequest, v1::BeatRes
   const Parts& parts_;
   const Rank rank_;
   // Rows, by the rank's numbers.
-  bool numbered_ = false;
+  bool numbered_ = false, has_gap_ = false;
   std::uint64_t durable_ = 0, taken_ = 0;
   std::uint64_t checkpoints_ = 0;
   std::deque<Pending> pending_;
@@ -98,7 +99,8 @@ void RankStreams::Stream::take_rows(const HeartbeatRequest& request) {
     checkpoints_ = request.first_checkpoint();
   }
   refused_ = false;
-  // The rank has lost the ones before.
+  // The rank has lost the ones before. They may be in its report file.
+  has_gap_ = has_gap_ || first > taken_;
   taken_ = std::max(taken_, first);
   if (pending_.empty()) durable_ = std::max(durable_, first);
   if (end <= taken_) return;
@@ -118,7 +120,7 @@ void RankStreams::Stream::take_rows(const HeartbeatRequest& request) {
   refused_ = taken.rows < wanted;
   if (taken.rows == 0) return;
   taken_ += taken.rows;
-  pending_.push_back({taken_, std::move(taken.batch)});
+  pending_.push_back({taken_, request.metrics(static_cast<int>(taken_ - first) - 1).step(), std::move(taken.batch)});
   pop_settled();
 }
 
@@ -170,6 +172,7 @@ void RankStreams::Stream::pop_settled() {
       return;
     }
     durable_ = pending_.front().until;
+    parts_.live_ranks.set_durable_step(key_, rank_.rank, has_gap_ ? 0 : pending_.front().last_step);
     pending_.pop_front();
   }
 }

@@ -17,11 +17,11 @@ using Heartbeats = std::vector<muster::v1::HeartbeatRequest>;
 class LateReports : public testing::Test {
  protected:
   void append(std::string_view text) { std::ofstream(file_, std::ios::app) << text; }
-  Heartbeats read(std::int64_t known_step = 0) {
+  Heartbeats read(std::int64_t first_step = 0) {
     muster::v1::RankKey key;
     key.set_job_id(7);
     Heartbeats all;
-    EXPECT_TRUE(read_reports_late(file_, key, known_step, [&](const auto& request) {
+    EXPECT_TRUE(read_reports_late(file_, key, first_step, [&](const auto& request) {
       all.push_back(request);
       return true;
     }));
@@ -62,13 +62,13 @@ nonsense
   EXPECT_EQ(steps(all), std::vector<std::int64_t>{41});
 }
 
-TEST_F(LateReports, OfKnownStepsNothingIsSaidAgainAndWordsAreSaidOnce) {
+TEST_F(LateReports, BeginAtAStepAndSayWordsOnce) {
   append("{\"status\":\"trains\"}\n");
   for (int step = 1; step <= 2'000; ++step) append("{\"step\":" + std::to_string(step) + "}\n");
   const auto all = read(500);
   const auto told = steps(all);
-  ASSERT_EQ(told.size(), 1'500u);
-  EXPECT_EQ(told.front(), 501);
+  ASSERT_EQ(told.size(), 1'501u) << "a step may have two lines";
+  EXPECT_EQ(told.front(), 500);
   EXPECT_EQ(told.back(), 2'000);
   int with_words = 0;
   for (const auto& request : all) {

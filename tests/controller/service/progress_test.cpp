@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "beside/error_line.h"
+#include "beside/rank_files.h"
 #include "controller/service/bench.h"
 #include "core/text.h"
 
@@ -222,6 +223,36 @@ TEST_P(Progress, WhatAProgramSaysOfItselfIsShownAndStays) {
   EXPECT_EQ(bench.attempt(id, 1).reason(), "rank 0 exited with 1: ValueError: no data");
   EXPECT_EQ(bench.attempt(id, 1).trace(), "line 3");
   EXPECT_THAT(job.notes(), ElementsAre()) << "the second attempt has no bad line yet";
+}
+
+// A heartbeat tells of the newest step before all rows could be sent, and the agent may end in between.
+TEST_P(Progress, RowsThatAnAgentCouldNotSendAreReadFromTheReportFile) {
+  const auto id = bench.submit(command_request("a"));
+  auto beat = Bench::beat({id, 1}, 0, 60);
+  for (int step = 0; step <= 20; ++step) {
+    auto& metric = *beat.add_metrics();
+    metric.set_step(step);
+    auto& loss = *metric.add_values();
+    loss.set_series("loss");
+    loss.set_value(1);
+  }
+  ASSERT_TRUE(bench.send(beat).ok());
+  bench.tick();
+  ASSERT_EQ(bench.job(id).ranks(0).step(), 60);
+  const auto report = beside::rank_files(attempt_folder(id, 1) / "logs", 0).report;
+  std::filesystem::create_directories(report.parent_path());
+  std::ofstream lines(report);
+  for (int step = 0; step <= 60; ++step) {
+    lines << "{\"step\":" << step << ",\"loss\":1}\n";
+    if (step == 20) lines << "{\"step\":20,\"validation/loss\":2}\n";
+  }
+  lines.close();
+  bench.executor().end_all({id, 1}, {0, 0});
+  bench.tick();
+  EXPECT_EQ(bench.state(id), "succeeded");
+  const auto rows = bench.controller().metrics(id, 0, 0, 0, 1000);
+  ASSERT_EQ(rows.size(), 61u);
+  for (const auto& row : rows) EXPECT_EQ(row.series().size(), row.step() == 20 ? 2u : 1u) << row.step();
 }
 
 TEST_P(Progress, TheStatusAndTheStepsInAllAreInListsAfterTheEndToo) {
