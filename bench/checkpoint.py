@@ -44,10 +44,12 @@ def measure(binaries, quick):
                 Promise("how long a save beside training blocks, in copies of its tensors", of_copy, at_most=1.05)]
     table = [f"| `Checkpointer::save()` | {speed('ours', 'save_s'):.2f} GB/s |",
              f"| as many bytes written directly (`O_DIRECT`, 16 MiB a write, `fdatasync`) | {speed('ours', 'plain_s'):.2f} GB/s |"]
-    text = [f"A save reaches {of_plain:.0%} of plain direct writes."]
+    removal = 1e3 * median(rows, lambda row: row["ours"]["removal_s"])
+    text = [f"A save reaches {of_plain:.0%} of plain direct writes. A thread then removes the checkpoint before it, which takes",
+            f"{removal:.0f} ms."]
     blocked, copy, beside = (1e3 * median(rows, lambda row: row["ours"][kind]) for kind in ("blocked_s", "copy_s", "beside_s"))
     beside_text = [f"`begin_save()` blocks the training for {blocked:.0f} ms. A bare copy of the same tensors takes {copy:.0f} ms, so the ratio is",
-                   f"{of_copy:.2f}. The checkpoint is on disk {beside:.0f} ms after the call."]
+                   f"{of_copy:.2f}. The checkpoint is on disk, and the one before is removed, {beside:.0f} ms after the call."]
     if peer:
         def faster(kind, size):
             return median(rows, lambda row: row["peer"][kind] / row["peer"][size] / (row["ours"]["save_s"] / row["ours"]["bytes"]))
@@ -63,6 +65,9 @@ def measure(binaries, quick):
                   f"| the same, of a model under FSDP2 and its AdamW, with `get_state_dict()` | {speed_of_peer('fsdp2_s', 'fsdp2_bytes'):.2f} GB/s |"]
         text.append(f"It is {of_tensors:.1f} times as fast as PyTorch's distributed checkpoint of plain tensors, and {of_fsdp2:.1f} times as fast "
                     "as that of a model under FSDP2.")
+        plain = speed("ours", "plain_s")
+        text.append(f"\nPyTorch's saves reach {speed_of_peer('save_s', 'bytes') / plain:.0%} and {speed_of_peer('fsdp2_s', 'fsdp2_bytes') / plain:.0%} "
+                    "of plain direct writes. No save can be much faster than those, so that is the limit of these ratios on this disk.")
         beside_text.append(f"PyTorch's `async_save()` of as many bytes blocks the training {stall:.1f} times as long.")
     return "\n".join([
         "# Saving a checkpoint", "",

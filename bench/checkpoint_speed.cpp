@@ -5,11 +5,12 @@
 // Usage: checkpoint_speed FOLDER RANKS MIB. Prints one JSON line:
 //   bytes           of the checkpoint
 //   save_s          Checkpointer::save(): from a barrier until the last rank has returned
+//   removal_s       then until the checkpoint before is removed; a thread does that
 //   plain_s         as many bytes a rank written straight to the disk: O_DIRECT, 16 MiB a write, fdatasync
 //   blocked_s       begin_save(): how long the slowest rank could not train; the median
 //   copy_s          a copy of shards and states into such memory that is there already, and nothing else; the median
 //   blocked_copies  the median of their ratio
-//   beside_s        from begin_save() until the checkpoint is durable; the median
+//   beside_s        from begin_save() until the checkpoint is durable and the one before removed; the median
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fcntl.h>
@@ -92,9 +93,11 @@ class Bench {
       });
     for (std::thread& thread : threads) thread.join();
     std::printf(
-        "{\"bytes\": %lld, \"save_s\": %.6f, \"plain_s\": %.6f, \"blocked_s\": %.6f, \"copy_s\": %.6f, "
+        "{\"bytes\": %lld, \"save_s\": %.6f, \"removal_s\": %.6f, \"plain_s\": %.6f, \"blocked_s\": %.6f, \"copy_s\": "
+        "%.6f, "
         "\"blocked_copies\": %.4f, \"beside_s\": %.6f}\n",
-        static_cast<long long>(saved_bytes_), save_s_, plain_s_, blocked_s_, copy_s_, blocked_copies_, beside_s_);
+        static_cast<long long>(saved_bytes_), save_s_, removal_s_, plain_s_, blocked_s_, copy_s_, blocked_copies_,
+        beside_s_);
   }
 
  private:
@@ -134,6 +137,8 @@ class Bench {
     fsdp::Checkpointer checkpointer(model, optimizer, options);
     fsdp::CheckpointState state;
     const auto next = [&] {
+      checkpointer.wait_for_removal();
+      together_.arrive_and_wait();
       ++state.step;
       if (rank == 0) ::sync();
     };
@@ -145,6 +150,7 @@ class Bench {
     if (rank == 0) saved_bytes_ = first.bytes;
     next();
     keep(save_s_, timed(rank, [&] { checkpointer.save(state); }));
+    keep(removal_s_, timed(rank, [&] { checkpointer.wait_for_removal(); }));
     next();
     keep(plain_s_,
          timed(rank, [&] { write_plainly(folder_ / ("plain-" + std::to_string(rank)), first.bytes / ranks_); }));
@@ -174,7 +180,7 @@ class Bench {
   std::barrier<> together_;
   std::vector<double> ends_;
   std::int64_t saved_bytes_ = 0;
-  double save_s_ = 0, plain_s_ = 0, blocked_s_ = 0, copy_s_ = 0, blocked_copies_ = 0, beside_s_ = 0;
+  double save_s_ = 0, removal_s_ = 0, plain_s_ = 0, blocked_s_ = 0, copy_s_ = 0, blocked_copies_ = 0, beside_s_ = 0;
 };
 
 }  // namespace

@@ -4,9 +4,10 @@
 // Usage: engine_bench [--dim N] [--layers N] [--heads N] [--kv-heads N] [--intermediate N] [--vocab N] [--seq N]
 //   [--batch N] [--steps N] [--warm-up N] [--world-size N] [--dtype fp32|bf16] [--strategy NAME] [--device cpu|cuda]
 //   [--transport shared_memory|sockets]
-//   [--checkpointing] [--plain]
+//   [--checkpointing] [--plain] [--cuda-graph]
 // --batch counts the sequences of a rank. A step is forward, backward and AdamW on one batch. Rank 0 prints one JSON
 // line. step_ms is the median step on the CPU. On CUDA it is the mean step between two synchronisations of the device.
+// --cuda-graph: each step is a replay of one CUDA graph.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sys/resource.h>
@@ -30,8 +31,9 @@
 #include "fsdp/initialize.h"
 #include "fsdp/json.h"
 #include "fsdp/meta_device.h"
+#include "fsdp/step_graph.h"
 #include "fsdp/tensor_bytes.h"
-#include "models/llama.h"
+#include "models/llama/model.h"
 #include "train/unit_wrapper.h"
 #ifdef MUSTER_WITH_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -46,7 +48,7 @@ struct Options {
   std::int64_t dim = 256, layers = 8, heads = 4, kv_heads = 0, intermediate = 0, vocab = 1024;
   std::int64_t seq = 128, batch = 2, steps = 10, warm_up = 3, world_size = 1;
   std::string dtype = "fp32", strategy = "full_shard", device = "cpu", transport = "shared_memory";
-  bool checkpointing = false, plain = false;
+  bool checkpointing = false, plain = false, cuda_graph = false;
 };
 
 template <class T>
@@ -74,8 +76,8 @@ Options parse(int count, char** arguments) {
                                                                       {"--world-size", &o.world_size}};
   const std::vector<std::pair<std::string, std::string*>> words = {
       {"--dtype", &o.dtype}, {"--strategy", &o.strategy}, {"--device", &o.device}, {"--transport", &o.transport}};
-  const std::vector<std::pair<std::string, bool*>> switches = {{"--checkpointing", &o.checkpointing},
-                                                               {"--plain", &o.plain}};
+  const std::vector<std::pair<std::string, bool*>> switches = {
+      {"--checkpointing", &o.checkpointing}, {"--plain", &o.plain}, {"--cuda-graph", &o.cuda_graph}};
   const auto find = [](const auto& list, const std::string& name) {
     return std::find_if(list.begin(), list.end(), [&](const auto& item) { return item.first == name; });
   };
@@ -96,6 +98,11 @@ Options parse(int count, char** arguments) {
   if (o.kv_heads == 0) o.kv_heads = o.heads;
   if (o.intermediate == 0) o.intermediate = (o.dim * 8 / 3 + 31) / 32 * 32;
   if (o.plain && o.world_size != 1) throw std::invalid_argument("--plain wants --world-size 1");
+  if (o.cuda_graph && (o.plain || o.device != "cuda"))
+    throw std::invalid_argument("--cuda-graph wants --device cuda, and no --plain");
+  if (o.cuda_graph && o.warm_up <= fsdp::StepGraph::kWarmUp)
+    throw std::invalid_argument("--cuda-graph wants --warm-up " + std::to_string(fsdp::StepGraph::kWarmUp + 1) +
+                                " or more: the graph is recorded in that step");
   return o;
 }
 
@@ -126,6 +133,13 @@ class Trainee {
   virtual ~Trainee() = default;
   virtual const worker::LlamaForCausalLm& model() const = 0;
   virtual void update() = 0;
+  /// Forward, backward and update. Returns the loss.
+  virtual at::Tensor step(const at::Tensor& ids, const at::Tensor& targets) {
+    const at::Tensor loss = model().loss(ids, targets) / targets.numel();
+    loss.backward();
+    update();
+    return loss;
+  }
 };
 
 class ShardedTrainee : public Trainee {
@@ -141,7 +155,7 @@ class ShardedTrainee : public Trainee {
         choose<at::ScalarType>("--dtype", o.dtype, {{"fp32", at::kFloat}, {"bf16", at::kBFloat16}});
     options.reshard_after_forward = o.strategy != "shard_grad_op" && o.strategy != "zero1";
     options.reshard_after_backward = o.strategy != "zero1";
-    for (const auto& layer : model_->layers()) {
+    for (const auto& layer : model_->blocks()) {
       layer->wrapper = worker::wrapper_of(sharded_.fully_shard(layer, options));
       if (o.checkpointing) layer->wrapper = worker::nested(layer->wrapper, worker::recomputing(*layer));
     }
@@ -157,18 +171,33 @@ class ShardedTrainee : public Trainee {
     adam.weight_decay = kDecay;
     adam.group = [](const fsdp::ParameterInfo&) { return fsdp::ParameterGroup(); };
     optimizer_.emplace(sharded_, adam);
+    if (o.cuda_graph) {
+      rate_ = at::full({}, kRate, at::TensorOptions(at::kFloat).device(mesh.device()));
+      graph_.emplace(sharded_, *optimizer_, fsdp::make_device_graph(mesh.device()));
+    }
   }
 
   const worker::LlamaForCausalLm& model() const override { return *model_; }
   void update() override {
-    optimizer_->step(kRate);
+    if (graph_) {
+      optimizer_->step(rate_);
+    } else {
+      optimizer_->step(kRate);
+    }
     sharded_.zero_grad();
+  }
+  at::Tensor step(const at::Tensor& ids, const at::Tensor& targets) override {
+    if (!graph_) return Trainee::step(ids, targets);
+    const auto& in = graph_->inputs({ids, targets});
+    return graph_->run([&] { return std::vector<at::Tensor>{Trainee::step(in[0], in[1])}; })[0];
   }
 
  private:
   std::shared_ptr<worker::LlamaForCausalLm> model_;
   fsdp::ShardedModel sharded_;
   std::optional<fsdp::AdamW> optimizer_;
+  at::Tensor rate_;
+  std::optional<fsdp::StepGraph> graph_;
 };
 
 /// LibTorch without the engine: one fused AdamW over all parameters. In bf16 the optimizer has fp32 masters.
@@ -185,7 +214,7 @@ class PlainTrainee : public Trainee {
       model_->to(at::kBFloat16);
     }
     if (o.checkpointing) {
-      for (const auto& layer : model_->layers()) layer->wrapper = worker::recomputing(*layer);
+      for (const auto& layer : model_->blocks()) layer->wrapper = worker::recomputing(*layer);
     }
     for (const auto& master : masters_) {
       averages_.push_back(at::zeros_like(master));
@@ -287,11 +316,7 @@ class Steps {
     targets_ = tokens.narrow(1, 1, o.seq).contiguous().to(device);
   }
 
-  void run_one() {
-    loss_ = trainee_.model().loss(ids_, targets_) / targets_.numel();
-    loss_.backward();
-    trainee_.update();
-  }
+  void run_one() { loss_ = trainee_.step(ids_, targets_); }
 
   /// Milliseconds of a step.
   double run(std::int64_t steps) {

@@ -36,12 +36,14 @@ class Programs:
         done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True, check=True)
         return json.loads(done.stdout.splitlines()[-1])
 
-    def rounds(self, runs, rounds):
+    def rounds(self, runs, rounds, fewer=None):
         """Runs each of `runs`, name to (program, options), once a round. Every other round goes backwards, so that a drift of the
-        machine favours none. Returns the results by name, in the order of the rounds."""
+        machine favours none. `fewer`: name to a smaller number of rounds. Returns the results by name, in the order of the rounds."""
         results = {name: [] for name in runs}
         for number in range(2 if self.quick else rounds):
             for name in sorted(runs, reverse=number % 2 == 1):
+                if number >= (fewer or {}).get(name, rounds):
+                    continue
                 program, *options = runs[name]
                 results[name].append(self.run(program, *options))
         return results
@@ -86,7 +88,7 @@ def memory_row(what, of):
 def alone(programs, width):
     options = width_options(width)
     return programs.rounds({"muster": ("muster", *options), "libtorch": ("muster", "--plain", *options),
-                            "pytorch": ("pytorch", "--plain", *options)}, 5)
+                            "pytorch": ("pytorch", "--plain", *options)}, 9)
 
 
 def alone_row(width, of):

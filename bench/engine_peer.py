@@ -111,11 +111,18 @@ def draw(model):
         local.fill_(1.0) if name.endswith("norm.weight") else local.normal_(0, 0.02)
 
 
+def compile_layers(o, model):
+    if o.compile:
+        for i, layer in enumerate(model.layers):
+            model.layers[i] = torch.compile(layer, fullgraph=True)
+
+
 class Plain:
     """One model on one rank. In bf16 the optimizer has fp32 masters."""
 
     def __init__(self, o, device):
         self.model = self.called = Decoder(o).to(device)
+        compile_layers(o, self.model)
         draw(self.model)
         self.parameters = list(self.model.parameters())
         self.masters = self.parameters
@@ -151,6 +158,7 @@ class Sharded:
             mesh = init_device_mesh(device.type, (world,))
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if o.dtype == "bf16" else \
             MixedPrecisionPolicy()
+        compile_layers(o, self.model)
         for layer in self.model.layers:
             fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=o.strategy != "shard_grad_op")
         fully_shard(self.model, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
@@ -256,6 +264,7 @@ def parse():
     parser.add_argument("--strategy", choices=STRATEGIES, default="full_shard")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--checkpointing", action="store_true")
+    parser.add_argument("--compile", action="store_true", help="torch.compile() each layer, as torchtitan does")
     parser.add_argument("--plain", action="store_true", help="one rank, without FSDP2")
     o = parser.parse_args()
     o.kv_heads = o.kv_heads or o.heads

@@ -17,6 +17,7 @@ import checkpoint
 import collectives
 import demo
 import engine
+import engine_gpu
 import fault_latency
 import heartbeats
 import host_cost
@@ -27,7 +28,7 @@ import slurm_submit
 import soak
 
 BENCHMARKS = {"checkpoint": checkpoint.measure, "collectives": collectives.measure, "demo": demo.measure,
-              "engine": engine.measure, "fault_latency": fault_latency.measure,
+              "engine": engine.measure, "engine_gpu": engine_gpu.measure, "fault_latency": fault_latency.measure,
               "heartbeats": heartbeats.measure, "host_cost": host_cost.measure, "long_job": long_job.measure,
               "reports": reports.measure, "slurm_latency": slurm_latency.measure,
               "slurm_submit": slurm_submit.measure, "soak": soak.measure}
@@ -49,6 +50,9 @@ def main():
     broken = []
     for name, measure in BENCHMARKS.items():
         if options.only not in (None, name):
+            continue
+        if name == "engine_gpu" and options.only is None and not engine_gpu.gpu():
+            print("bench: engine_gpu is left out: no GPU here\n")
             continue
         text, promises = measure(pathlib.Path(options.bin).resolve(), options.quick)
         text += f"\nMeasured {datetime.date.today()} by `./dev bench --only {name}` on {machine()}.\n"

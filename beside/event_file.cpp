@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "beside/crc32c.h"
+#include "os/crc32c.h"
 
 namespace beside {
 namespace {
@@ -220,7 +220,7 @@ EventBytes read_events(std::string_view bytes) {
   while (bytes.size() - out.taken >= kHeaderBytes) {
     const auto rest = bytes.substr(out.taken);
     const auto length = little_endian<std::uint64_t>(rest);
-    if (little_endian<std::uint32_t>(rest.substr(kLengthBytes)) != masked_crc32c(rest.substr(0, kLengthBytes))) {
+    if (little_endian<std::uint32_t>(rest.substr(kLengthBytes)) != os::masked_crc32c(rest.substr(0, kLengthBytes))) {
       out.problem = "the checksum of a record's length is wrong";
       return out;
     }
@@ -236,7 +236,7 @@ EventBytes read_events(std::string_view bytes) {
     if (rest.size() < kHeaderBytes + length + kChecksumBytes) return out;
     const auto data = rest.substr(kHeaderBytes, length);
     out.taken += kHeaderBytes + length + kChecksumBytes;
-    if (little_endian<std::uint32_t>(rest.substr(kHeaderBytes + length)) != masked_crc32c(data)) {
+    if (little_endian<std::uint32_t>(rest.substr(kHeaderBytes + length)) != os::masked_crc32c(data)) {
       ++out.bad_records;
     } else if (auto event = parse_event(data)) {
       out.events.push_back(std::move(*event));

@@ -30,11 +30,6 @@ void write_all(int fd, std::string_view text, const std::filesystem::path& path)
   if (::fsync(fd) != 0) fail("cannot sync", path, errno);
 }
 
-void sync_folder(const std::filesystem::path& folder) {
-  const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd || ::fsync(fd.get()) != 0) fail("cannot sync", folder, errno);
-}
-
 // A new file with exactly this mode, whatever the umask; removed again if it cannot be filled. Failures name `path`,
 // which is what people know.
 void create_filled(const std::filesystem::path& file, std::string_view text, unsigned mode,
@@ -79,6 +74,11 @@ void remove_leftovers(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+void sync_folder(const std::filesystem::path& folder) {
+  const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) != 0) fail("cannot sync", folder, errno);
+}
 
 void write_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode) {
   const auto temporary = create_temporary(path, text, mode);

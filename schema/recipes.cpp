@@ -1,11 +1,25 @@
 #include "schema/recipes.h"
 
 #include <algorithm>
+#include <mutex>
+#include <set>
 
+#include "schema/tables/bert.h"
+#include "schema/tables/causal.h"
+#include "schema/tables/classify.h"
+#include "schema/tables/dino.h"
+#include "schema/tables/dinov2.h"
 #include "schema/tables/exports.h"
+#include "schema/tables/gpt_neox.h"
 #include "schema/tables/llama.h"
+#include "schema/tables/lora.h"
+#include "schema/tables/masked_lm.h"
 #include "schema/tables/optimizer.h"
+#include "schema/tables/prepared_data.h"
+#include "schema/tables/seq2seq.h"
+#include "schema/tables/sequence.h"
 #include "schema/tables/sharding.h"
+#include "schema/tables/t5.h"
 #include "schema/tables/text_data.h"
 #include "schema/tables/training.h"
 
@@ -20,6 +34,7 @@ std::vector<Series> loop_series(std::string_view loss_unit) {
            .better = Better::kLower,
            .over_ranks = OverRanks::kRank0},
           {.name = "tokens_per_s", .unit = "tokens/s", .better = Better::kHigher, .over_ranks = OverRanks::kRank0},
+          {.name = "samples_per_s", .unit = "samples/s", .better = Better::kHigher, .over_ranks = OverRanks::kRank0},
           {.name = "learning_rate", .over_ranks = OverRanks::kRank0},
           {.name = "grad_norm", .over_ranks = OverRanks::kRank0},
           {.name = "loss_scale", .over_ranks = OverRanks::kRank0},
@@ -27,16 +42,54 @@ std::vector<Series> loop_series(std::string_view loss_unit) {
           {.name = "gpu_memory_peak", .unit = "bytes", .better = Better::kLower, .over_ranks = OverRanks::kMax},
           {.name = "gpu_memory_reserved", .unit = "bytes", .better = Better::kLower, .over_ranks = OverRanks::kMax},
           {.name = "wait_ms", .unit = "ms", .better = Better::kLower, .over_ranks = OverRanks::kMean},
+          {.name = "data_wait_ms", .unit = "ms", .better = Better::kLower, .over_ranks = OverRanks::kMean},
           {.name = "gathered_bytes", .unit = "bytes", .over_ranks = OverRanks::kRank0},
           {.name = "scattered_bytes", .unit = "bytes", .over_ranks = OverRanks::kRank0},
           {.name = "tensor_peak_bytes", .unit = "bytes", .better = Better::kLower, .over_ranks = OverRanks::kMax}};
 }
 
+Series better_higher(std::string name) {
+  return {.name = std::move(name), .better = Better::kHigher, .over_ranks = OverRanks::kRank0};
+}
+
+Series better_lower(std::string name) {
+  return {.name = std::move(name), .unit = "nats", .better = Better::kLower, .over_ranks = OverRanks::kRank0};
+}
+
+/// The series of the loop, and the recipe's own.
+std::vector<Series> with(std::vector<Series> of_loop, const std::vector<Series>& own) {
+  of_loop.insert(of_loop.end(), own.begin(), own.end());
+  return of_loop;
+}
+
 struct Registry {
-  std::vector<Recipe> recipes{{.kind = "causal_lm",
-                               .families = {&llama()},
-                               .parts = {&text_data(), &training(), &optimizer(), &exports(), &sharding()},
-                               .series = loop_series("nats")}};
+  std::vector<Recipe> recipes{
+      {.kind = "causal_lm",
+       .families = {&llama(), &gpt_neox()},
+       .parts = {&text_data(), &prepared_data(), &causal(), &lora(), &training(), &optimizer(), &exports(),
+                 &sharding()},
+       .series = with(loop_series("nats"), {better_higher("validation/legal_moves")})},
+      {.kind = "seq2seq",
+       .families = {&t5()},
+       .parts = {&sequence(), &prepared_data(), &seq2seq(), &training(), &optimizer(), &exports(), &sharding()},
+       .series =
+           with(loop_series("nats"), {better_higher("validation/rouge1"), better_higher("validation/rouge2"),
+                                      better_higher("validation/rougeL"), better_higher("validation/rougeLsum")})},
+      {.kind = "classify",
+       .families = {&bert()},
+       .parts = {&sequence(), &prepared_data(), &classify(), &training(), &optimizer(), &exports(), &sharding()},
+       .series =
+           with(loop_series("nats"), {better_higher("validation/accuracy"), better_higher("validation/macro_f1")})},
+      {.kind = "masked_lm",
+       .families = {&bert()},
+       .parts = {&sequence(), &prepared_data(), &masked_lm(), &training(), &optimizer(), &exports(), &sharding()},
+       .series = with(loop_series("nats"), {better_higher("validation/accuracy")})},
+      {.kind = "dino",
+       .families = {&dinov2()},
+       .parts = {&prepared_data(), &dino(), &training(), &optimizer(), &exports(), &sharding()},
+       .series = with(loop_series("nats"),
+                      {better_lower("dino_loss"), better_lower("ibot_loss"), better_lower("koleo_loss"),
+                       better_higher("validation/knn_accuracy"), better_higher("validation/pixel_knn_accuracy")})}};
   std::uint64_t version = 1;
 };
 
@@ -47,6 +100,33 @@ Registry& registry() {
 
 void add_word(std::string& words, std::string_view word) {
   if (!choice_index(words, word)) words += (words.empty() ? "" : " ") + std::string(word);
+}
+
+/// A text that lives as long as the program.
+std::string_view kept(std::string text) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> texts;
+  std::lock_guard lock(mutex);
+  return *texts.insert(std::move(text)).first;
+}
+
+/// A row of the same name in another table, of a family or of a recipe: takes what either takes.
+void merge(Key& into, const Key& other) {
+  into.low = std::min(into.low, other.low);
+  into.high = std::max(into.high, other.high);
+  into.above_low = into.above_low && other.above_low;
+  if (into.choices != other.choices) {
+    std::string words(into.choices);
+    for (std::size_t begin = 0; begin < other.choices.size();) {
+      const auto end = std::min(other.choices.find(' ', begin), other.choices.size());
+      add_word(words, other.choices.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    into.choices = kept(words);
+  }
+  if (into.standard == other.standard && into.derived == other.derived) return;
+  into.standard = {};
+  into.derived = into.name.starts_with("model.") ? "by model.family" : "by train.recipe";
 }
 
 void add_table(std::vector<const Table*>& tables, const Table* table) {
@@ -94,6 +174,28 @@ std::vector<const Table*> recipe_tables() {
   return tables;
 }
 
+std::vector<Key> recipe_keys() {
+  std::vector<Key> keys;
+  for (const auto* table : recipe_tables()) {
+    for (const auto& key : table->keys) {
+      const auto found = std::ranges::find(keys, key.name, &Key::name);
+      if (found == keys.end()) {
+        keys.push_back(key);
+      } else {
+        merge(*found, key);
+      }
+    }
+  }
+  return keys;
+}
+
+std::string_view first_family(std::string_view kind) {
+  for (const auto& recipe : recipes()) {
+    if (recipe.kind == kind && !recipe.families.empty()) return recipe.families.front()->name;
+  }
+  return {};
+}
+
 const Key& recipe_key() {
   static const std::string kinds = [] {
     std::string words;
@@ -118,7 +220,7 @@ const Key& family_key() {
   }();
   static const Key key{.name = "model.family",
                        .kind = Kind::kChoice,
-                       .standard = "llama",
+                       .derived = "the first of the recipe",
                        .choices = families,
                        .meaning = "Architecture."};
   return key;
@@ -140,7 +242,7 @@ std::vector<Conflict> conflicts_of(const Values& values, std::span<const Table* 
     }
   }
   for (const auto* table : tables) {
-    if (table->check != nullptr) table->check(values, ranks, conflicts);
+    if (table->check != nullptr && !awaits_config(*table, values)) table->check(values, ranks, conflicts);
   }
   return conflicts;
 }

@@ -33,6 +33,15 @@ std::span<const Series> series_of(std::string_view kind);
 /// Every table of every recipe, in the order of a job file. Each table appears once.
 std::vector<const Table*> recipe_tables();
 
+/// The rows of all recipes, each name once, in the order of a job file. Families name their sizes as config.json does,
+/// and recipes may share a name, so several tables may have a row of one name: of the same kind and unit, but perhaps
+/// with another default, range or words. The row here then takes what any of them takes; what a training may have is in
+/// its own tables.
+std::vector<Key> recipe_keys();
+
+/// The family that a training of this kind has if it names none. Empty if the kind does not exist.
+std::string_view first_family(std::string_view kind);
+
 /// The rows of "train.recipe" and "model.family".
 const Key& recipe_key();
 const Key& family_key();

@@ -55,6 +55,20 @@ struct Table {
   void (*check)(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) = nullptr;
 };
 
+/// The row that every family of models has, and no other table.
+inline constexpr std::string_view kPretrained = "model.pretrained";
+
+/// The meaning of that row.
+inline constexpr std::string_view kPretrainedMeaning =
+    "Folder of a Hugging Face model (config.json and safetensors) whose weights training starts from. config.json "
+    "gives the other keys of [model]; one that is written must agree with it. Without it the weights are drawn, seeded "
+    "by "
+    "train.seed.";
+
+/// Whether rows of a family are absent because the config.json of model.pretrained gives them. Only the ranks read that
+/// file. Until then such rows have no defaults, and the family's check has nothing to look at.
+bool awaits_config(const Table& table, const Values& values);
+
 /// An options struct with the values of a table's rows. Members without a value keep their initial value.
 template <class Options>
 Options bind(const Table& table, const Values& values) {
@@ -66,7 +80,8 @@ Options bind(const Table& table, const Values& values) {
   return options;
 }
 
-/// Sets the plain defaults of absent keys of all tables, then derives the others. A second call changes nothing.
+/// Sets the plain defaults of absent keys of all tables, then derives the others. A second call changes nothing. Leaves
+/// out the rows of a family that config.json gives.
 void fill_defaults(Values& values, std::span<const Table* const> tables, std::uint64_t ranks);
 
 /// A table's options with all values at their defaults, for one rank.

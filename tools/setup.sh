@@ -10,18 +10,27 @@ nvcc_list=${MUSTER_NVCC_LIST:-deps/nvcc.txt}
 nvcc_folder="$deps_folder/nvcc"
 peers_list=${MUSTER_PEERS_LIST:-deps/peers.txt}
 peers_folder="$deps_folder/peers"
+crates_lock=tokens/tokenizers/Cargo.lock
+crates_folder="$deps_folder/crates"
+cargo_needed=1.85  # rust-version in Cargo.toml beside the lock file
 
 # The groups of packages that the command needs. Every command needs the packages before the first group of the list.
 package_groups="build test"
 
+# MUSTER_TOKENIZERS=0 leaves out the tokenizers that need cargo and its crates.
+wants_tokenizers() {
+  [ "${MUSTER_TOKENIZERS:-1}" != 0 ]
+}
+
 missing_packages() {
-  local package command group= wanted=()
+  local package command group= wanted=() groups=$package_groups
+  ! wants_tokenizers || groups+=" tokenizers"
   while read -r package command; do
     case $package in
       '' | '#'*) continue ;;
       '['*']') group=${package:1:-1}; continue ;;
     esac
-    case " $package_groups " in *" ${group:-build} "*) ;; *) continue ;; esac
+    case " $groups " in *" ${group:-build} "*) ;; *) continue ;; esac
     if [ -n "$command" ] && command -v "$command" > /dev/null 2>&1; then continue; fi
     wanted+=("$package")
   done < "${MUSTER_PACKAGE_LIST:-deps/debian-packages.txt}"
@@ -160,6 +169,34 @@ setup_cuda() {
   unpack_wheels "$nvcc_list" "$nvcc_folder" 400 "CUDA's compiler" 'nvidia/cu13/bin/*' 'nvidia/cu13/include/*' 'nvidia/cu13/nvvm/*'
 }
 
+# The sources of the crate tokenizers and of what it needs, which cargo checks by the hashes of Cargo.lock. A build then
+# needs no network.
+setup_crates() {
+  local staging="$deps_folder/staging.$$" log version
+  wants_tokenizers || return 0
+  is_complete "$crates_lock" "$crates_folder" && return 0
+  version=$(cargo --version 2> /dev/null | awk '{print $2}') || true
+  [ -n "$version" ] || die "cargo is missing: install cargo-web, or Rust $cargo_needed or newer, or set MUSTER_TOKENIZERS=0"
+  printf '%s\n' "$cargo_needed" "$version" | sort -C -V ||
+    die "cargo is $version, and the tokenizers need $cargo_needed: install cargo-web, or a newer Rust, or set MUSTER_TOKENIZERS=0"
+  confirm "setup: will download the crate tokenizers and what it needs (10 MB) from crates.io and unpack them into $crates_folder"
+  mkdir -p "$deps_folder" 2> /dev/null || die "can't create $deps_folder: set MUSTER_DEPS_FOLDER to a folder that takes writes"
+  need_space "$deps_folder" 600 "the crate tokenizers with its build"
+  rm -rf "$deps_folder"/staging.*
+  mkdir -p "$staging"
+  log=$(mktemp)
+  if ! cargo vendor --quiet --locked --manifest-path "${crates_lock%.lock}.toml" "$staging/crates" > "$log" 2>&1; then
+    local why
+    why=$(grep -m1 -iE 'no space left|checksum|hash|lock file' "$log" || grep -m1 '^error' "$log" || tail -n 1 "$log")
+    rm -rf "$staging"
+    die "downloading the crates of $crates_lock failed (log: $log): ${why#error: }"
+  fi
+  rm -rf "$log" "$crates_folder"
+  mv "$staging/crates" "$crates_folder" || die "can't move the crates to $crates_folder"
+  wheel_stamp "$crates_lock" > "$crates_folder/.complete"
+  rm -rf "$staging"
+}
+
 # A Python with PyTorch and transformers. It shares the CUDA libraries, because PyTorch looks for them next to itself.
 peers_site="$peers_folder/lib/python3.11/site-packages"
 
@@ -212,4 +249,5 @@ setup() {
   [ -r /etc/debian_version ] || [ "$assume_yes" = yes ] || say "setup: this is no Debian; packages may have other names"
   setup_packages
   setup_libtorch
+  setup_crates
 }

@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 
-FOLDERS = ("agent/", "beside/", "chess/", "contract/", "controller/", "fsdp/", "launch/", "os/", "proto/json/", "schema/", "slurm/", "worker/")
+FOLDERS = ("agent/", "beside/", "chess/", "contract/", "controller/", "fsdp/", "infer/", "launch/", "os/", "prepare/", "prepared/", "proto/json/", "schema/", "slurm/", "tokens/", "worker/")
 FILE_LIMIT_S = 900
 FINDING = re.compile(r"^(/\S+?):(\d+:\d+): (?:error|warning): (.+) \[([\w.,-]+)\]$")
 # clang does not know all options of g++, and names some warnings differently.

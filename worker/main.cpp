@@ -21,10 +21,11 @@
 #include "rank/errors.h"
 #include "rank/reporter.h"
 #include "rank/signals.h"
+#include "recipes/registry.h"
 #include "schema/whole_number.h"
 #include "train/config.h"
 #include "train/gpu.h"
-#include "train/loop.h"
+#include "train/run.h"
 
 namespace {
 
@@ -177,7 +178,7 @@ int main(int argc, char** argv) {
     config = worker::read_run_config(arguments.file);
     set_threads(environment);
     worker::check_memory(config, environment, worker::limit_here(environment));
-    trainer = std::make_unique<worker::Trainer>(config, environment, *reporter);
+    trainer = std::make_unique<worker::Trainer>(config, environment, *reporter, worker::make_recipe);
     outcome = trainer->run();
   } catch (...) {
     fail(explain_failure(), environment.rank, std::move(reporter));

@@ -47,7 +47,9 @@ std::span<const Command> commands();
 
 // Each file defines the commands of one subject.
 void define_submit(CLI::App& app, Session& session);      // submit.cpp
+void define_init(CLI::App& app, Session& session);        // init.cpp
 void define_plan(CLI::App& app, Session& session);        // plan.cpp
+void define_data(CLI::App& app, Session& session);        // data.cpp
 void define_list(CLI::App& app, Session& session);        // list.cpp
 void define_top(CLI::App& app, Session& session);         // top.cpp
 void define_show(CLI::App& app, Session& session);        // show.cpp
@@ -69,6 +71,9 @@ void define_prune(CLI::App& app, Session& session);       // control.cpp
 void define_partitions(CLI::App& app, Session& session);  // cluster.cpp
 void define_nodes(CLI::App& app, Session& session);       // cluster.cpp
 void define_admin(CLI::App& app, Session& session);       // cluster.cpp
+void define_generate(CLI::App& app, Session& session);    // infer.cpp
+void define_embed(CLI::App& app, Session& session);       // infer.cpp
+void define_classify(CLI::App& app, Session& session);    // infer.cpp
 void define_dashboard(CLI::App& app, Session& session);   // dashboard.cpp
 void define_help(CLI::App& app, Session& session);        // usage.cpp
 void define_doctor(CLI::App& app, Session& session);      // doctor.cpp
@@ -150,6 +155,9 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_opts(const CLI::Option* option) const override;
   std::string make_option_usage(const CLI::Option* option) const override;
 };
+
+/// The place in argv of command_word(); argc: there is none.
+int command_place(int argc, char** argv);
 
 /// The first word of a command line that is neither an option nor an option's value; empty: there is none.
 std::string command_word(int argc, char** argv);

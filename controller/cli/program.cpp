@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/data.h"
 #include "jobfile/toml_value.h"
 #include "schema/units.h"
 #include "slurm/command.h"
@@ -148,6 +149,7 @@ std::unique_ptr<CLI::App> make_app(Session& session) {
 
 int run_program(int argc, char** argv) {
   signal(SIGPIPE, SIG_DFL);  // if the reader of stdout ends, such as head, the program ends quietly
+  if (const auto exit = become_data(argc, argv)) return *exit;
   Interrupts::instance();
   Session session;
   const auto app = make_app(session);
@@ -199,6 +201,14 @@ std::span<const Command> commands() {
        "  muster submit --like 7 --set train.steps=5000\n"
        "  muster submit --executor debug job.toml",
        define_submit},
+      {"init", "Write a job file to begin with, with comments",
+       "Each file trains on two processes of this machine as it is; --full is the same training at its full size.\n"
+       "chess: Llama and games of chess. pythia: GPT-NeoX and manual pages, as DDP and sharded. t5: pairs of texts.\n"
+       "bert: classes of texts. masked-lm: masked words. dino: images without labels. The recipes causal_lm, seq2seq,\n"
+       "classify and masked_lm stand for chess, t5, bert and masked-lm. A file that is there is never overwritten.\n\n"
+       "  muster init chess && muster submit --check chess.toml\n"
+       "  muster init t5 --full -o t5-base.toml",
+       define_init},
       {"plan", "Say what memory and traffic a training will need, before it is submitted",
        "muster-worker makes steps of the job's own model that compute nothing and need no memory, so a plan of "
        "any\n"
@@ -215,6 +225,17 @@ std::span<const Command> commands() {
        "  muster plan job.toml --gpu-memory 80GiB --set train.micro_batch_size=4\n"
        "  muster plan job.toml --sweep fsdp.strategy=full_shard,zero1 --json | jq '.[].tensor_bytes'",
        define_plan},
+      {"data", "Make training data of texts, JSON lines, images and other sources",
+       "The program muster-data does the work, and no controller is needed. It must lie beside muster or in PATH. The\n"
+       "data are files that all ranks of a node map, with checksums and with the tokenizer that made them: see\n"
+       "docs/data.md. A command that was stopped or killed goes on when it is given again.\n\n"
+       "  muster data prepare --help             sources and options\n"
+       "  muster data prepare --from jsonl train.jsonl --to data --tokenizer models/t5 --fields input,target\n"
+       "  muster data prepare --from chess --count 100000 --to games\n"
+       "  muster data show data\n"
+       "  muster data check data\n"
+       "  muster data decode data --record 7",
+       define_data},
       {"list", "List jobs, newest first",
        "SLURM is Slurm's number of the newest attempt. A held job starts no attempt until it is released; an attempt\n"
        "that runs already goes on. A queued job waits in Slurm: muster why says for what. A terminal shows as much of\n"
@@ -365,6 +386,29 @@ std::span<const Command> commands() {
        "  muster results --sweep s12 --metric loss --top 5\n"
        "  muster results --sweep s12 --csv > sweep.csv",
        define_results},
+      {"generate", "Let a model that was trained write text",
+       "MODEL is a job's number, or a folder: a model of Hugging Face or an export, the checkpoints of a training, or\n"
+       "one checkpoint. A decoder continues each text, and an encoder-decoder such as T5 answers it. A single text is\n"
+       "printed as its tokens come. muster-infer does the work on this machine, which needs memory for the model.\n"
+       "Texts are arguments, lines of -f FILE, or lines of standard input. Options stand before texts that begin with\n"
+       "a dash. docs/inference.md says more.\n\n"
+       "  muster generate 7 \"1. e4 e5 2.\"\n"
+       "  muster generate 7 --best --temperature 0.8 --top-p 0.95 \"NAME\"\n"
+       "  muster generate ./export -f prompts.txt --json | jq -r .text",
+       define_generate},
+      {"embed", "Print the vectors that a model makes of texts or images",
+       "MODEL is as for muster generate. Vectors are printed as numbers, with --json as objects, or written to a file\n"
+       "of --to. Its tensor \"embeddings\" is fp32 [texts, hidden].\n\n"
+       "  muster embed ./export \"a text\" \"another one\" --json\n"
+       "  muster embed 7 -f texts.txt --pool mean --to vectors.safetensors\n"
+       "  muster embed ./models/dino photos/ --to vectors.safetensors",
+       define_embed},
+      {"classify", "Print the labels that a model gives to texts",
+       "MODEL is as for muster generate, and must be a classifier. Each text gets a line with its most likely labels.\n"
+       "\n"
+       "  muster classify 7 \"a text\"\n"
+       "  muster classify ./export -f texts.txt --top 1 --json | jq -r '.labels[0].label'",
+       define_classify},
       {"partitions", "Show the partitions you may use, and their limits",
        "* marks the partition of jobs that name none. LIMITS shows the limits of muster's admins, SLURM'S those of\n"
        "Slurm. PREEMPTED is the time that a job there has to save when another job preempts it.\n\n"

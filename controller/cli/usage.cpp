@@ -163,16 +163,21 @@ CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
   return {check, ""};
 }
 
-std::string command_word(int argc, char** argv) {
+int command_place(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view text = argv[i];
     if (text == "--address" || text == "--token-file") {
       ++i;
     } else if (!text.starts_with("-")) {
-      return std::string(text);
+      return i;
     }
   }
-  return {};
+  return argc;
+}
+
+std::string command_word(int argc, char** argv) {
+  const int place = command_place(argc, argv);
+  return place < argc ? argv[place] : "";
 }
 
 std::string command_name(const CLI::App& app) {

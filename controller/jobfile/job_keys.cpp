@@ -218,14 +218,11 @@ std::vector<Key> all_keys() {
   std::vector<Key> keys(kFirst.begin(), kFirst.end());
   const auto add = [&](std::span<const Key> more) { keys.insert(keys.end(), more.begin(), more.end()); };
   keys.push_back(schema::family_key());
-  bool has_recipe_key = false;
-  for (const auto* table : schema::recipe_tables()) {
-    if (!has_recipe_key && table->keys.front().name.starts_with("train.")) {
-      keys.push_back(schema::recipe_key());
-      has_recipe_key = true;
-    }
-    add(table->keys);
-  }
+  const auto of_recipes = schema::recipe_keys();
+  const auto first = std::ranges::find_if(of_recipes, [](const Key& key) { return key.name.starts_with("train."); });
+  keys.insert(keys.end(), of_recipes.begin(), first);
+  keys.push_back(schema::recipe_key());
+  keys.insert(keys.end(), first, of_recipes.end());
   add(schema::checkpoints().keys);
   add(kLast);
   // Sorting puts the keys of a table together, since the help shows each [table] once.

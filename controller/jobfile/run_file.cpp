@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "json/proto_json.h"
+#include "schema/recipes.h"
 
 namespace jobfile {
 namespace {
@@ -11,6 +12,12 @@ nlohmann::ordered_json without_nulls(const google::protobuf::Message& message) {
   auto json = nlohmann::ordered_json::object();
   json.merge_patch(proto::to_json(message));  // a null of a patch removes a key
   return json;
+}
+
+/// Whether a training of this kind keeps what it makes of a source.
+bool has_cache(const std::string& kind) {
+  const auto tables = schema::tables_of(kind, schema::first_family(kind));
+  return schema::find_key(tables, "data.cache_folder") != nullptr;
 }
 
 }  // namespace
@@ -22,7 +29,8 @@ nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, const std::stri
   out["format"] = 1;
   out["name"] = spec.name();
   for (const auto& [table, values] : recipe.items()) out[table == "kind" ? "recipe" : table] = values;
-  if (!out["data"].contains("cache_folder")) out["data"]["cache_folder"] = cache_folder;
+  const bool names_cache = out.contains("data") && out["data"].contains("cache_folder");
+  if (has_cache(spec.recipe().kind()) && !names_cache) out["data"]["cache_folder"] = cache_folder;
   out["checkpoint"] = without_nulls(spec.checkpoint());
   out["checkpoint"]["folder"] = checkpoint_folder;
   return out;

@@ -15,6 +15,8 @@ constexpr std::int64_t kBackoffMaxMs = 300'000;
 constexpr std::int64_t kVouchedMs = 15'000;
 
 void fill_recipe(JobSpec& spec) {
+  auto& recipe = *spec.mutable_recipe();
+  if (recipe.family().empty()) recipe.set_family(std::string(schema::first_family(recipe.kind())));
   const auto tables = tables_of(spec.recipe());
   auto values = values_of(spec, tables);
   schema::fill_defaults(values, tables, world_size(spec));

@@ -16,19 +16,29 @@ using muster::v1::JobSpec;
 
 constexpr int kMostArguments = 4096;
 
+/// All but the values of recipes, which check_recipe_values() compares with the rows of the job's own family.
 void check_ranges(const JobSpec& spec, Findings& findings) {
   for (const auto& field : job_keys()) {
     if (!is_plain(field)) continue;
-    if (is_recipe_key(field) && !spec.has_recipe()) continue;
+    const bool chooses = field.name == schema::recipe_key().name || field.name == schema::family_key().name;
+    if (is_recipe_key(field) && (!chooses || !spec.has_recipe())) continue;
     const auto value = get(spec, field);
     if (!value) {
       if (field.kind == Kind::kName) findings.add_value("name", "", "want " + wanted(field), "add name = \"my-job\"");
       continue;
     }
-    if (!schema::as_kind(field, *value))
-      continue;  // a recipe's value may have another kind; check_recipe_values() reports it
     if (!allowed(field, *value)) findings.add(field.name, "want " + wanted(field), "");
   }
+}
+
+/// "llama, gpt_neox"; empty: there is no recipe of this kind.
+std::string families_of(std::string_view kind) {
+  std::string list;
+  for (const auto& recipe : schema::recipes()) {
+    if (recipe.kind != kind) continue;
+    for (const auto* family : recipe.families) list += (list.empty() ? "" : ", ") + std::string(family->name);
+  }
+  return list;
 }
 
 /// Checks a recipe's values, which an older or newer muster or another client may have written.
@@ -40,13 +50,20 @@ void check_recipe_values(const JobSpec& spec, Findings& findings) {
         "submit it with the muster of this controller's version");
   }
   const auto tables = tables_of(recipe);
+  const auto families = families_of(recipe.kind());
+  if (tables.empty() && !families.empty()) {
+    findings.add(schema::family_key().name, "want a family of the recipe " + recipe.kind() + ": " + families,
+                 "change it, or leave it out", {"train.recipe"});
+    return;  // which keys there are depends on it
+  }
   for (const auto& [name, message] : sorted(recipe.values())) {
     const auto* key = schema::find_key(tables, name);
     if (key == nullptr) {
       const auto* other = find_key(name);
       findings.add_value(name, "", other == nullptr ? unknown_key(name) : "this recipe and family have no such key",
                          other == nullptr ? "" : "remove it", {"train.recipe", "model.family"});
-    } else if (const auto value = get(spec, *key); !value || !schema::as_kind(*key, *value)) {
+    } else if (const auto given = get(spec, *key), value = given ? schema::as_kind(*key, *given) : std::nullopt;
+               !value || !allowed(*key, *value)) {
       findings.add(name, "want " + wanted(*key), "");
     }
   }

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -17,6 +18,9 @@ namespace {
 namespace v1 = muster::v1;
 using base::Outcome;
 using base::Refusal;
+
+/// The last step of a training that has not told it yet.
+constexpr core::Step kUnknownLast = std::numeric_limits<core::Step>::max();
 
 std::string name_of(const core::Job& job) {
   return "job " + std::to_string(job.id);
@@ -74,16 +78,19 @@ Outcome<v1::TraceView> TraceRequests::take(const v1::TraceRequest& request, cons
     return Refusal::wrong_state(name_of(job) + " is " + status_word(job) + ", so no rank can record a step; " + remedy);
   }
   const core::AttemptKey key{job.id, attempt->number};
-  const core::Step last = jobfile::whole_of(spec.recipe(), "train.steps");
+  // The steps of train.epochs are known to the ranks, which tell them.
+  const core::Step planned = jobfile::whole_of(spec.recipe(), "train.steps");
+  const core::Step last = planned > 0 ? planned : job.program.total_steps > 0 ? job.program.total_steps : kUnknownLast;
   const core::Step newest = newest_step(key, job.world_size);
   const core::Step first = request.first_step();
   if (first > 0 && (first <= newest + 1 || first > last)) {
     const auto next = newest + 2;
     return Refusal::invalid(
-        "step " + std::to_string(first) + ": " + name_of(job) + " has done step " + std::to_string(newest) + " of " +
-        std::to_string(last) +
-        (next <= last ? "; want a step from " + std::to_string(next) + " to " + std::to_string(last) + ", or none"
-                      : "; it ends before another step could be recorded"));
+        "step " + std::to_string(first) + ": " + name_of(job) + " has done step " + std::to_string(newest) +
+        (last == kUnknownLast ? "" : " of " + std::to_string(last)) +
+        (last == kUnknownLast ? "; want a step from " + std::to_string(next) + ", or none"
+         : next <= last ? "; want a step from " + std::to_string(next) + " to " + std::to_string(last) + ", or none"
+                        : "; it ends before another step could be recorded"));
   }
   const auto user = user_or_unknown(request.user());
   const ranks::TraceWish wish{request.number(), first, std::max(request.steps(), 1U)};

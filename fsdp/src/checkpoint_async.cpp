@@ -23,11 +23,18 @@ void Checkpointer::begin_save(const CheckpointState& state, std::optional<std::i
   auto taken = std::make_shared<Taken>(take(state, also_keep, &background_->copies));
   const std::string late = failure_of([&] { background_->copies.finish(); });
   if (taken->problem.empty()) taken->problem = late;
-  background_->running = std::async(std::launch::async, [this, taken] {
+  background_->running = std::async(std::launch::async, [this, taken, removal = std::move(removal_)]() mutable {
     const at::NoGradGuard no_grad;
     Background::Outcome outcome;
     try {
-      outcome.saved = save(*taken, *background_->ranks);
+      std::vector<std::string> warnings;
+      if (removal.valid()) warnings = removal.get();
+      std::vector<Aside> old;
+      SavedCheckpoint saved = save(*taken, *background_->ranks, old);
+      for (std::string& text : saved.warnings) warnings.push_back(std::move(text));
+      for (std::string& text : remove(old)) warnings.push_back(std::move(text));
+      saved.warnings = std::move(warnings);
+      outcome.saved = std::move(saved);
     } catch (...) {
       outcome.error = std::current_exception();
     }

@@ -102,23 +102,34 @@ void read_into(const Source::Piece& piece, const at::Tensor& flat) {
   throw CheckpointMismatch(info.path.string() + " " + how);
 }
 
-void check_same_model(const CheckpointInfo& info, const CheckpointPart& part, const SavedPart& saved) {
+void check_same_model(const CheckpointInfo& info, const CheckpointPart& part, const SavedPart& saved, bool some) {
   const auto of_another_model = [&](const std::string& how) {
     mismatch(info, "is of another " + part.name + ": " + how);
   };
   std::set<std::string> names;
+  std::int64_t lacked = 0;
   for (const auto& unit : part.model.units()) {
     for (const auto& segment : unit->segments()) {
       for (const ParameterInfo& parameter : segment->layout().parameters()) {
         names.insert(parameter.name);
         const auto found = saved.tensors.find(parameter.name);
-        if (found == saved.tensors.end()) of_another_model("it has no parameter " + parameter.name);
-        if (found->second.shape != parameter.shape) of_another_model(parameter.name + " has another shape there");
+        if (found == saved.tensors.end()) {
+          if (part.saves(parameter))
+            of_another_model("it has no parameter " + parameter.name +
+                             (saved.left_out > 0 ? " (" + std::to_string(saved.left_out) + " were left out)" : ""));
+          ++lacked;
+        } else if (found->second.shape != parameter.shape) {
+          of_another_model(parameter.name + " has another shape there");
+        }
       }
     }
   }
+  if (some) return;
   for (const auto& [name, tensor] : saved.tensors)
     if (names.count(name) == 0) of_another_model("this one has no parameter " + name);
+  if (lacked != saved.left_out)
+    of_another_model("it left out " + std::to_string(saved.left_out) + " parameters, and this run has " +
+                     std::to_string(lacked) + " that it does not have");
 }
 
 std::string list_of(const std::vector<std::string>& names) {
@@ -140,19 +151,20 @@ void check_same_optimizer(const CheckpointInfo& info, const CheckpointPart& part
 }
 
 /// Throws CheckpointMismatch when parts, names, shapes or optimizers differ. All ranks throw or none, because the check
-/// depends on manifest and parts alone.
+/// depends on manifest, parts and options alone.
 void check_same_parts(const CheckpointInfo& info, const std::map<std::string, SavedPart>& saved,
-                      const std::vector<CheckpointPart>& parts) {
+                      const std::vector<CheckpointPart>& parts, const CheckpointOptions& options) {
   std::set<std::string> names;
   for (const CheckpointPart& part : parts) {
     names.insert(part.name);
     const auto found = saved.find(part.name);
     if (found == saved.end()) mismatch(info, "has no part " + part.name + ", which this run has");
-    check_same_model(info, part, found->second);
+    check_same_model(info, part, found->second, options.some_parameters);
     check_same_optimizer(info, part, found->second);
   }
   for (const auto& [name, part] : saved)
-    if (names.count(name) == 0) mismatch(info, "has a part " + name + ", which this run does not have");
+    if (names.count(name) == 0 && !options.some_parts)
+      mismatch(info, "has a part " + name + ", which this run does not have");
 }
 
 /// Calls `visit(key, saved tensor, wanted slice, flat destination tensor)` for everything that this rank must read.
@@ -164,8 +176,9 @@ void for_each_wanted(const std::vector<CheckpointPart>& parts, const Source& sou
       for (const auto& segment : unit->segments()) {
         for (const ParameterInfo& parameter : segment->layout().parameters()) {
           const Slice slice = segment->layout().own(parameter);
-          if (slice.length == 0) continue;
-          const SavedTensor& saved = saved_part.tensors.at(parameter.name);
+          const auto found = saved_part.tensors.find(parameter.name);
+          if (slice.length == 0 || found == saved_part.tensors.end()) continue;
+          const SavedTensor& saved = found->second;
           visit(saved_part.prefix + "parameter/" + parameter.name, saved, slice, segment->shard());
           if (part.optimizer == nullptr || !segment->key().has_master || !saved.trainable) continue;
           for (const std::string& state : part.optimizer->state_names())
@@ -188,9 +201,22 @@ void load_steps(const CheckpointPart& part, const SavedPart& saved) {
   Optimizer::StepCounts counts = part.optimizer->parameter_steps();
   for (std::size_t i = 0; i < part.model.units().size(); ++i)
     for (const auto& segment : part.model.units()[i]->segments())
-      for (const ParameterInfo& p : segment->layout().parameters())
-        counts[i][p.index] = segment->key().has_master ? saved.tensors.at(p.name).steps : 0;
+      for (const ParameterInfo& p : segment->layout().parameters()) {
+        const auto found = saved.tensors.find(p.name);
+        counts[i][p.index] = segment->key().has_master && found != saved.tensors.end() ? found->second.steps : 0;
+      }
   part.optimizer->set_parameter_steps(counts);
+}
+
+/// Tells the units which of their parameters have been loaded.
+void tell_changes(const CheckpointPart& part, const SavedPart& saved) {
+  for (const auto& unit : part.model.units()) {
+    std::vector<std::size_t> loaded;
+    for (const auto& segment : unit->segments())
+      for (const ParameterInfo& parameter : segment->layout().parameters())
+        if (saved.tensors.count(parameter.name) != 0) loaded.push_back(parameter.index);
+    unit->shard_changed(loaded);
+  }
 }
 
 }  // namespace
@@ -223,6 +249,17 @@ std::optional<LoadedCheckpoint> Checkpointer::load_latest(std::vector<std::strin
   return loaded;
 }
 
+LoadedCheckpoint Checkpointer::load(const CheckpointInfo& info) {
+  Json which;
+  which["path"] = info.path.string();
+  which["step"] = info.step;
+  which = Json::parse(mesh().control().broadcast(which.dump()));
+  std::vector<std::string> problems;
+  auto loaded = try_load(which.at("path").as_string(), which.at("step").as_int(), problems);
+  if (!loaded) fail("checkpoint " + which.at("path").as_string() + " not loaded: " + problems.front());
+  return std::move(*loaded);
+}
+
 /// Loads a checkpoint if it is whole on every rank; otherwise adds the reason to `passed_over`. All ranks check
 /// everything before any rank changes its model.
 std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std::int64_t step,
@@ -237,7 +274,7 @@ std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std
     source.emplace(info, options_.verify_checksums);
   }));
   if (problem.empty()) {
-    check_same_parts(info, source->parts(), parts_);
+    check_same_parts(info, source->parts(), parts_, options_);
     problem = ranks.agree(failure_of([&] {
       for_each_wanted(parts_, *source, [&](const auto& key, const auto& saved, const auto& wanted, auto&) {
         source->overlap(key, saved, wanted,
@@ -264,7 +301,7 @@ std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std
                     });
                   });
   for (const CheckpointPart& part : parts_) {
-    for (const auto& unit : part.model.units()) unit->shard_changed();
+    tell_changes(part, source->parts().at(part.name));
     load_steps(part, source->parts().at(part.name));
   }
 

@@ -73,6 +73,8 @@ SavedPart parse_part(const Json& json, int world_size) {
   const std::int64_t steps = part.optimizer ? part.optimizer->steps : 0;
   for (const auto& [name, tensor] : json.at("tensors").as_object())
     part.tensors[name] = parse_tensor(tensor, world_size, steps);
+  if (const Json* left_out = json.find("left_out")) part.left_out = left_out->as_int();
+  if (part.left_out < 0) fail("manifest: " + std::to_string(part.left_out) + " parameters left out");
   return part;
 }
 
@@ -100,11 +102,16 @@ Json json_of(const CheckpointPart& part) {
     counts = part.optimizer->parameter_steps();
   }
   Json tensors = Json::Object();
+  std::int64_t left_out = 0;
   for (std::size_t i = 0; i < part.model.units().size(); ++i) {
     const auto& unit = part.model.units()[i];
     for (const auto& segment : unit->segments()) {
       const bool has_states = part.optimizer != nullptr && segment->key().has_master;
       for (const ParameterInfo& parameter : segment->layout().parameters()) {
+        if (!part.saves(parameter)) {
+          ++left_out;
+          continue;
+        }
         Json tensor = json_of(parameter, *segment);
         tensor["unit"] = unit->name();
         tensor["trainable"] = has_states;
@@ -114,6 +121,7 @@ Json json_of(const CheckpointPart& part) {
     }
   }
   json["tensors"] = std::move(tensors);
+  if (left_out > 0) json["left_out"] = left_out;
   return json;
 }
 

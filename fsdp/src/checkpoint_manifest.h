@@ -37,6 +37,7 @@ struct SavedPart {
   std::string prefix;
   std::optional<SavedOptimizer> optimizer;
   std::map<std::string, SavedTensor> tensors;
+  std::int64_t left_out = 0;  // parameters of the model that were not saved
 };
 
 /// The checksums (CRC-32C) of one rank's file.

@@ -27,14 +27,16 @@ constexpr char kFailed = 'E';
 /// segment.
 void add_slices(const CheckpointPart& part, Segment& segment, const std::string& where, Snapshot* copies,
                 std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  const auto& parameters = segment.layout().parameters();
+  if (std::none_of(parameters.begin(), parameters.end(), [&](const auto& one) { return part.saves(one); })) return;
   std::vector<std::pair<std::string, at::Tensor>> flats = {{"parameter", segment.shard()}};
   if (part.optimizer != nullptr && segment.key().has_master)
     for (const std::string& name : part.optimizer->state_names()) flats.emplace_back(name, segment.state(name));
   if (copies != nullptr)
     for (auto& [kind, flat] : flats) flat = copies->take(where + "/" + kind, flat);
-  for (const ParameterInfo& parameter : segment.layout().parameters()) {
+  for (const ParameterInfo& parameter : parameters) {
     const Slice slice = segment.layout().own(parameter);
-    if (slice.length == 0) continue;
+    if (slice.length == 0 || !part.saves(parameter)) continue;
     for (const auto& [kind, flat] : flats)
       tensors.emplace_back(part.name + "/" + kind + "/" + parameter.name,
                            flat.narrow(0, slice.shard_offset, slice.length));
@@ -60,6 +62,10 @@ WrittenFile write_rank(const fs::path& path, const std::vector<std::pair<std::st
   for (const auto& [key, slice] : slices) writer.append(slice.to(at::kFloat));
   for (const auto& [key, tensor] : own) writer.append(tensor);
   return writer.finish();
+}
+
+std::string not_removed(const fs::path& old, const std::string& problem) {
+  return "old checkpoint " + old.string() + " not removed: " + problem;
 }
 
 }  // namespace
@@ -101,6 +107,9 @@ struct Checkpointer::Committed {
 /// null: the slices are views of the models.
 Checkpointer::Taken Checkpointer::take(const CheckpointState& state, std::optional<std::int64_t> also_keep,
                                        Snapshot* copies) const {
+  TORCH_CHECK(!options_.some_parts && !options_.some_parameters,
+              "checkpoints: a run that loads some parts of a checkpoint cannot save, because the other parts would be "
+              "lost; make a Checkpointer without some_parts and some_parameters");
   Taken taken;
   taken.step = state.step;
   taken.also_keep = also_keep;
@@ -121,10 +130,21 @@ bool Checkpointer::writes() const {
 
 SavedCheckpoint Checkpointer::save(const CheckpointState& state, std::optional<std::int64_t> also_keep) {
   wait();
-  return save(take(state, also_keep, nullptr), mesh().control());
+  const std::vector<std::string> before = wait_for_removal();
+  std::vector<Aside> old;
+  SavedCheckpoint saved = save(take(state, also_keep, nullptr), mesh().control(), old);
+  saved.warnings.insert(saved.warnings.begin(), before.begin(), before.end());
+  // Where no thread can be started, wait_for_removal() removes.
+  if (!old.empty())
+    removal_ = std::async(std::launch::async | std::launch::deferred, [old = std::move(old)] { return remove(old); });
+  return saved;
 }
 
-SavedCheckpoint Checkpointer::save(const Taken& taken, Communicator& ranks) {
+std::vector<std::string> Checkpointer::wait_for_removal() {
+  return removal_.valid() ? removal_.get() : std::vector<std::string>();
+}
+
+SavedCheckpoint Checkpointer::save(const Taken& taken, Communicator& ranks, std::vector<Aside>& old) {
   const bool first = ranks.rank() == 0;
   const fs::path target = options_.folder / step_name(taken.step);
   const fs::path folder = temporary(taken.step);
@@ -158,7 +178,7 @@ SavedCheckpoint Checkpointer::save(const Taken& taken, Communicator& ranks) {
   SavedCheckpoint saved;
   saved.path = target;
   for (const Json& file : files.as_array()) saved.bytes += file.at("bytes").as_int();
-  if (first) saved.warnings = prune(target, taken.step, taken.also_keep);
+  if (first) saved.warnings = set_aside(target, taken.step, taken.also_keep, old);
   return saved;
 }
 
@@ -253,27 +273,37 @@ Checkpointer::Committed Checkpointer::commit(const fs::path& from, const fs::pat
   return out;
 }
 
-/// Removes old checkpoints: all but the newest `keep` up to `step` and the checkpoint of step `also_keep`. Later
-/// checkpoints belong to a run that this run went back behind; they stay.
-std::vector<std::string> Checkpointer::prune(const fs::path& newest, std::int64_t step,
-                                             std::optional<std::int64_t> also_keep) {
+/// Renames old checkpoints, and adds them to `old`: all but the newest `keep` up to `step` and the checkpoint of step
+/// `also_keep`. Later checkpoints belong to a run that this run went back behind; they stay.
+std::vector<std::string> Checkpointer::set_aside(const fs::path& newest, std::int64_t step,
+                                                 std::optional<std::int64_t> also_keep, std::vector<Aside>& old) {
   std::vector<std::string> warnings;
   int kept = 1;
   CheckpointList list;
   const std::string unlisted = failure_of([&] { list = list_checkpoints(options_.folder); });
   if (!unlisted.empty()) warnings.push_back("old checkpoints not removed: " + unlisted);
-  for (const CheckpointInfo& old : list.valid) {
-    if (old.step > step || old.path.filename() == newest.filename() || kept++ < options_.keep) continue;
-    if (old.step == also_keep) continue;
+  for (const CheckpointInfo& found : list.valid) {
+    if (found.step > step || found.path.filename() == newest.filename() || kept++ < options_.keep) continue;
+    if (found.step == also_keep) continue;
     // Much time may have passed since the commit.
     if (options_.may_write && !options_.may_write().empty()) break;
     // The rename comes first, so that a crash during the removal does not leave a torn checkpoint.
-    const fs::path aside = temporary(old.step);
-    const std::string problem = failure_of([&] {
-      fs::rename(old.path, aside);
-      fs::remove_all(aside);
-    });
-    if (!problem.empty()) warnings.push_back("old checkpoint " + old.path.string() + " not removed: " + problem);
+    const Aside aside{found.path, temporary(found.step)};
+    const std::string problem = failure_of([&] { fs::rename(aside.was, aside.is); });
+    if (problem.empty()) {
+      old.push_back(aside);
+    } else {
+      warnings.push_back(not_removed(aside.was, problem));
+    }
+  }
+  return warnings;
+}
+
+std::vector<std::string> Checkpointer::remove(const std::vector<Aside>& old) {
+  std::vector<std::string> warnings;
+  for (const Aside& aside : old) {
+    const std::string problem = failure_of([&] { fs::remove_all(aside.is); });
+    if (!problem.empty()) warnings.push_back(not_removed(aside.was, problem));
   }
   return warnings;
 }

@@ -5,15 +5,16 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <set>
 
 #include "buffer_pool.h"
 #include "durable.h"
 #include "error_text.h"
 #include "fsdp/json.h"
 #include "fsdp/safetensors.h"
-#include "fsdp/tensor_files.h"
 
 namespace fsdp {
 namespace {
@@ -29,29 +30,43 @@ at::ScalarType exported_dtype(const Segment& segment, const ExportOptions& optio
   return options.dtype.value_or(segment.shard().scalar_type());
 }
 
+std::optional<std::string> exported_name(const ParameterInfo& parameter, const ExportOptions& options) {
+  return options.name_of ? options.name_of(parameter.name) : parameter.name;
+}
+
+bool is_exported(const Segment& segment, const ExportOptions& options) {
+  const auto& all = segment.layout().parameters();
+  return std::any_of(all.begin(), all.end(), [&](const auto& one) { return exported_name(one, options).has_value(); });
+}
+
 /// The files in the order in which units are gathered.
 std::vector<PlannedFile> plan_files(const ShardedModel& model, const ExportOptions& options, std::int64_t& bytes) {
   std::vector<PlannedFile> files;
+  std::set<std::string> names;
   std::int64_t in_file = 0;
   for (const auto& unit : model.units()) {
     for (const auto& segment : unit->segments()) {
       const at::ScalarType dtype = exported_dtype(*segment, options);
       for (const ParameterInfo& parameter : segment->layout().parameters()) {
+        const std::optional<std::string> name = exported_name(parameter, options);
+        if (!name) continue;
+        TORCH_CHECK(names.insert(*name).second, "export: name_of gives parameter ", parameter.name, " the name ", *name,
+                    ", which another parameter has already");
         const auto size = parameter.numel * static_cast<std::int64_t>(c10::elementSize(dtype));
         if (files.empty() || (in_file > 0 && in_file + size > options.max_file_bytes)) {
           files.emplace_back();
           in_file = 0;
         }
-        files.back().tensors.push_back({parameter.name, dtype, parameter.shape});
+        files.back().tensors.push_back({*name, dtype, parameter.shape});
         in_file += size;
         bytes += size;
       }
     }
   }
   for (std::size_t i = 0; i < files.size(); ++i) {
-    char name[64];
-    std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, files.size());
-    files[i].name = files.size() == 1 ? kModelFile : name;
+    char number[32] = "";
+    if (files.size() > 1) std::snprintf(number, sizeof number, "-%05zu-of-%05zu", i + 1, files.size());
+    files[i].name = options.file_stem + number + ".safetensors";
   }
   return files;
 }
@@ -138,15 +153,59 @@ class Files {
   std::size_t file_ = 0, tensor_ = 0;
 };
 
-void write_segment(const Segment& segment, const at::Tensor& gathered, Files& files) {
-  for (const ParameterInfo& parameter : segment.layout().parameters())
-    files.append(gathered.narrow(0, parameter.offset, parameter.numel).view(parameter.shape));
+/// A segment with its parameters gathered.
+struct Gathered {
+  const Segment& segment;
+  at::Tensor buffer;
+
+  at::Tensor whole(const ParameterInfo& parameter) const {
+    return buffer.narrow(0, parameter.offset, parameter.numel).view(parameter.shape);
+  }
+};
+
+void write_segment(const Gathered& gathered, const ExportOptions& options, Files& files) {
+  for (const ParameterInfo& parameter : gathered.segment.layout().parameters())
+    if (exported_name(parameter, options)) files.append(gathered.whole(parameter));
+}
+
+/// Writes what value_of makes of a unit's parameters.
+void write_unit(const std::string& unit, const std::vector<Gathered>& segments, const ExportOptions& options,
+                Files& files) {
+  const auto of_unit = [&](const std::string& name) {
+    for (const Gathered& gathered : segments)
+      for (const ParameterInfo& parameter : gathered.segment.layout().parameters())
+        if (parameter.name == name) return gathered.whole(parameter).to(at::kFloat);
+    TORCH_CHECK(false, "value_of asks for parameter ", name, ", which is not in unit ", unit,
+                "; ask for one of the same unit");
+  };
+  for (const Gathered& gathered : segments) {
+    for (const ParameterInfo& parameter : gathered.segment.layout().parameters()) {
+      if (!exported_name(parameter, options)) continue;
+      const at::Tensor value = options.value_of(parameter.name, gathered.whole(parameter).to(at::kFloat), of_unit);
+      TORCH_CHECK(value.defined() && value.sizes() == at::IntArrayRef(parameter.shape), "value_of gives ",
+                  value.defined() ? c10::str(value.sizes()) : "nothing", " for parameter ", parameter.name, " ",
+                  at::IntArrayRef(parameter.shape));
+      files.append(value.to(exported_dtype(gathered.segment, options)));
+    }
+  }
+}
+
+void copy_files(const fs::path& folder, const ExportOptions& options) {
+  for (const fs::path& from : options.copies) {
+    const fs::path to = folder / from.filename();
+    TORCH_CHECK(!fs::exists(to), "cannot copy ", from.string(), ": the export has another file of this name");
+    std::error_code error;
+    fs::copy_file(from, to, error);
+    TORCH_CHECK(!error, "cannot copy ", from.string(), ": ", error.message());
+    sync_path(to, O_RDONLY);
+  }
 }
 
 void write_texts(const fs::path& folder, const ExportOptions& options, const std::vector<PlannedFile>& plan,
                  std::int64_t bytes) {
   for (const auto& [name, text] : options.texts) write_text(folder / name, text);
-  if (plan.size() > 1) write_text(folder / kModelIndex, index_of(plan, bytes).dump(2) + "\n");
+  if (plan.size() > 1)
+    write_text(folder / (options.file_stem + ".safetensors.index.json"), index_of(plan, bytes).dump(2) + "\n");
   Json mark;
   mark["format"] = "muster-export";
   mark["tensor_bytes"] = bytes;
@@ -166,12 +225,16 @@ void check_export_folder(const fs::path& folder) {
 
 ExportedModel export_model(ShardedModel& model, const ExportOptions& options) {
   TORCH_CHECK(options.max_file_bytes >= 1, "export: max_file_bytes ", options.max_file_bytes, ": want 1 or more");
+  TORCH_CHECK(!options.file_stem.empty() && options.file_stem.find('/') == std::string::npos, "export: file_stem \"",
+              options.file_stem, "\": want a name without \"/\"");
   for (const auto& unit : model.units()) unit->check_values("export_model");
   const at::NoGradGuard no_grad;
   Communicator& shards = model.mesh().shard();
   Communicator& ranks = model.mesh().control();
   ExportedModel out;
   const std::vector<PlannedFile> plan = plan_files(model, options, out.bytes);
+  TORCH_CHECK(!plan.empty(), "export to ", options.folder.string(),
+              ": no parameter is left to write; name_of leaves out all");
   for (const PlannedFile& file : plan) out.files.push_back(file.name);
 
   std::unique_ptr<ExportFolder> folder;
@@ -186,17 +249,32 @@ ExportedModel export_model(ShardedModel& model, const ExportOptions& options) {
     files = std::make_unique<Files>(plan, folder->path());
   });
   BufferPool pool(shards.device(), shards.peer_memory());
+  const auto gather = [&](const Unit& unit, const Segment& segment, at::ScalarType dtype) {
+    const at::Tensor buffer =
+        pool.tensor(segment.layout().padded_numel(), segment.shard().options().device(shards.device()).dtype(dtype));
+    shards.gather(buffer, segment.shard(), unit.name());
+    return Gathered{segment, buffer};
+  };
   for (const auto& unit : model.units()) {
-    for (const auto& segment : unit->segments()) {
-      const at::Tensor buffer =
-          pool.tensor(segment->layout().padded_numel(),
-                      segment->shard().options().device(shards.device()).dtype(exported_dtype(*segment, options)));
-      shards.gather(buffer, segment->shard(), unit->name());
-      on_rank_zero([&] { write_segment(*segment, buffer, *files); });
+    std::vector<const Segment*> wanted;
+    for (const auto& segment : unit->segments())
+      if (is_exported(*segment, options)) wanted.push_back(segment.get());
+    if (wanted.empty()) continue;
+    if (!options.value_of) {
+      for (const Segment* segment : wanted) {
+        const Gathered gathered = gather(*unit, *segment, exported_dtype(*segment, options));
+        on_rank_zero([&] { write_segment(gathered, options, *files); });
+      }
+      continue;
     }
+    std::vector<Gathered> whole;  // what is left out, too, because value_of may ask for it
+    for (const auto& segment : unit->segments())
+      whole.push_back(gather(*unit, *segment, segment->shard().scalar_type()));
+    on_rank_zero([&] { write_unit(unit->name(), whole, options, *files); });
   }
   on_rank_zero([&] {
     write_texts(folder->path(), options, plan, out.bytes);
+    copy_files(folder->path(), options);
     folder->publish();
   });
   return out;

@@ -190,12 +190,15 @@ std::map<std::string, at::Tensor> ShardedModel::gather_full(bool rank_zero_only,
   return full;
 }
 
-void ShardedModel::fill(const Fill& fill) {
+void ShardedModel::fill(const Fill& fill, const std::function<bool(const ParameterInfo&)>& only) {
   const at::NoGradGuard no_grad;
   await_copies();
   for (const auto& unit : units_) {
+    std::vector<std::size_t> filled;
     for (const auto& segment : unit->segments()) {
       for (const ParameterInfo& info : segment->layout().parameters()) {
+        if (only && !only(info)) continue;
+        filled.push_back(info.index);
         const Slice slice = segment->layout().own(info);
         for (std::int64_t done = 0; done < slice.length; done += kMostFilled) {
           const std::int64_t count = std::min(kMostFilled, slice.length - done);
@@ -207,7 +210,7 @@ void ShardedModel::fill(const Fill& fill) {
         }
       }
     }
-    unit->shard_changed();
+    if (!filled.empty()) unit->shard_changed(filled);
   }
 }
 

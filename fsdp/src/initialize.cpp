@@ -59,10 +59,11 @@ void draw_part(const std::string& name, std::int64_t numel, std::int64_t begin, 
 
 }  // namespace
 
-void initialize(ShardedModel& model, std::uint64_t seed, const Draw& draw) {
-  model.fill([&](const ParameterInfo& parameter, std::int64_t begin, const at::Tensor& values) {
-    draw_part(parameter.name, parameter.numel, begin, values, seed, draw);
-  });
+void initialize(ShardedModel& model, std::uint64_t seed, const Draw& draw,
+                const std::function<bool(const std::string& name)>& only) {
+  model.fill([&](const ParameterInfo& parameter, std::int64_t begin,
+                 const at::Tensor& values) { draw_part(parameter.name, parameter.numel, begin, values, seed, draw); },
+             [&](const ParameterInfo& parameter) { return !only || only(parameter.name); });
 }
 
 void initialize(torch::nn::Module& module, std::uint64_t seed, const Draw& draw) {

@@ -10,6 +10,11 @@
 #include <cmath>
 
 namespace fsdp {
+namespace {
+
+constexpr const char* kAverage = "average";
+
+}  // namespace
 
 ParameterGroup decay_matrices(const ParameterInfo& parameter) {
   ParameterGroup group;
@@ -34,18 +39,29 @@ Optimizer::Optimizer(ShardedModel& model, std::string name, std::vector<std::str
     first_of_unit_.push_back(groups_.size());
     for (const auto& segment : unit->segments()) groups_.resize(groups_.size() + segment->layout().parameters().size());
     for (const auto& segment : unit->segments()) {
-      for (const ParameterInfo& info : segment->layout().parameters())
-        groups_[first_of_unit_.back() + info.index] = group(info);
-      if (!segment->key().has_master) continue;
-      for (const std::string& state : state_names_) segment->state(state);
+      for (const ParameterInfo& info : segment->layout().parameters()) {
+        ParameterGroup& own = groups_[first_of_unit_.back() + info.index];
+        own = group(info);
+        rates_[own.rate] = 1;
+      }
     }
   }
+  for (const std::string& state : state_names_) make_state(state);
   counts_ = at::zeros({static_cast<std::int64_t>(groups_.size())},
                       at::TensorOptions().dtype(at::kFloat).device(model_.home()));
 }
 
+void Optimizer::make_state(const std::string& name) {
+  for (const auto& unit : model_.units())
+    for (const auto& segment : unit->segments())
+      if (segment->key().has_master) segment->state(name);
+}
+
 void Optimizer::step(double lr, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
-  update_all([lr](const ParameterGroup& group, Update& now) { now.lr = lr * group.lr_scale; }, grad_scale, found_inf);
+  const auto rate = [&](const ParameterGroup& group, Update& now) {
+    now.lr = lr * group.lr_scale * rates_.at(group.rate);
+  };
+  update_all(rate, grad_scale, found_inf);
 }
 
 void Optimizer::step(const at::Tensor& lr, const at::Tensor& grad_scale, const at::Tensor& found_inf) {
@@ -53,14 +69,26 @@ void Optimizer::step(const at::Tensor& lr, const at::Tensor& grad_scale, const a
               "optimizer ", name_, ": a learning rate on the device is fp32 without dims on ", counts_.device());
   TORCH_CHECK(host_reads().empty(), "optimizer ", name_, ": its step reads ", host_reads(),
               " on the host, so it takes no learning rate on the device; give a number");
-  const auto rate = [&lr](const ParameterGroup& group, Update& now) {
-    now.lr_on_device = group.lr_scale == 1 ? lr : lr.mul(group.lr_scale);
+  const auto rate = [&](const ParameterGroup& group, Update& now) {
+    const double scale = group.lr_scale * rates_.at(group.rate);
+    now.lr_on_device = scale == 1 ? lr : lr.mul(scale);
   };
   update_all(rate, grad_scale, found_inf);
 }
 
+void Optimizer::set_rate(int rate, double scale) {
+  const auto found = rates_.find(rate);
+  TORCH_CHECK(found != rates_.end(), "optimizer ", name_, ": no parameter has rate ", rate,
+              "; give it to a parameter's group first");
+  TORCH_CHECK(scale >= 0 && std::isfinite(scale), "optimizer ", name_, ": scale ", scale, " of rate ", rate,
+              ": want 0 or more");
+  found->second = scale;
+}
+
 void Optimizer::update_all(const std::function<void(const ParameterGroup&, Update&)>& rate,
                            const at::Tensor& scale_anywhere, const at::Tensor& found_inf_anywhere) {
+  TORCH_CHECK(!exchanged_, "optimizer ", name_,
+              ": the model has its average weights; exchange_average() before step()");
   const Tracer::Scope span(model_.mesh().tracer().get(), "optimizer", "step");
   model_.complete_gradients("step");
   const at::NoGradGuard no_grad;
@@ -81,6 +109,7 @@ void Optimizer::update_all(const std::function<void(const ParameterGroup&, Updat
     now.weight_decay = batch.group.weight_decay.value_or(weight_decay_);
     update(batch, now);
   }
+  if (keeps_average()) update_averages(found_inf);
   for (Unit* unit : updated_units_) unit->shard_changed();
 }
 
@@ -128,6 +157,7 @@ void Optimizer::add_segment(std::size_t first_parameter, Segment& segment, std::
     batch.gradients.push_back(part(segment.gradient_shard()));
     for (std::size_t s = 0; s < state_names_.size(); ++s)
       batch.states[s].push_back(part(segment.state(state_names_[s])));
+    batch.places.push_back(place);
     batch.steps.push_back(counts_.select(0, static_cast<std::int64_t>(place)));
   }
 }
@@ -139,6 +169,50 @@ Optimizer::Batch& Optimizer::batch_of(const ParameterGroup& group) {
   batch.group = group;
   batch.states.resize(state_names_.size());
   return batch;
+}
+
+void Optimizer::keep_average(double decay) {
+  TORCH_CHECK(decay > 0 && decay < 1, "optimizer ", name_, ": decay ", decay,
+              " of the average: want above 0 and below 1");
+  TORCH_CHECK(!keeps_average(), "optimizer ", name_, " keeps an average already");
+  average_decay_ = decay;
+  state_names_.emplace_back(kAverage);
+  make_state(kAverage);
+  origins_.clear();  // the lists lack it
+}
+
+// average += (1 - d) / (1 - d^n) x (weights - average). Where nothing was updated the factor is 0.
+void Optimizer::update_averages(const at::Tensor& found_inf) {
+  at::Tensor factors = counts_.clamp_min(1).mul_(std::log(average_decay_)).expm1_().reciprocal_();
+  factors.mul_(average_decay_ - 1);
+  if (found_inf.defined()) factors.mul_(at::rsub(found_inf, 1));
+  for (Batch& batch : batches_) {
+    for (std::size_t i = 0; i < batch.parameters.size(); ++i)
+      batch.states.back()[i].lerp_(batch.parameters[i], factors.select(0, static_cast<std::int64_t>(batch.places[i])));
+  }
+}
+
+void Optimizer::exchange_average() {
+  TORCH_CHECK(keeps_average(), "optimizer ", name_, " keeps no average; keep_average() before the first step");
+  const at::NoGradGuard no_grad;
+  model_.await_copies();
+  const StepCounts counts = parameter_steps();
+  for (std::size_t u = 0; u < counts.size(); ++u) {
+    Unit& unit = *model_.units()[u];
+    for (const auto& segment : unit.segments()) {
+      for (const ParameterInfo& parameter : segment->layout().parameters()) {
+        const Slice slice = segment->layout().own(parameter);
+        if (counts[u][parameter.index] == 0 || slice.length == 0) continue;
+        const at::Tensor weights = segment->shard().narrow(0, slice.shard_offset, slice.length);
+        const at::Tensor average = segment->state(kAverage).narrow(0, slice.shard_offset, slice.length);
+        const at::Tensor kept = weights.clone();
+        weights.copy_(average);
+        average.copy_(kept);
+      }
+    }
+    unit.shard_changed();
+  }
+  exchanged_ = !exchanged_;
 }
 
 Optimizer::StepCounts Optimizer::parameter_steps() const {

@@ -168,6 +168,7 @@ void StepGraph::record(const Step& step) {
   recorded_ = true;
   recorded_of_ = fingerprint();
   weight_decay_ = optimizer_.weight_decay();
+  rates_ = optimizer_.rates();
 }
 
 /// The addresses of all shards, each followed by something else where its parameters train.
@@ -191,6 +192,9 @@ void StepGraph::check_unchanged() const {
               "StepGraph, or call the step itself");
   TORCH_CHECK(optimizer_.weight_decay() == weight_decay_, "step graph: the weight decay is ", optimizer_.weight_decay(),
               ", and was ", weight_decay_, " when the step was recorded; keep it, or call the step itself");
+  for (const auto& [rate, scale] : optimizer_.rates())
+    TORCH_CHECK(scale == rates_.at(rate), "step graph: the scale of rate ", rate, " is ", scale, ", and was ",
+                rates_.at(rate), " when the step was recorded; keep it, or call the step itself");
 }
 
 #ifndef MUSTER_WITH_CUDA

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -58,18 +59,62 @@ bool can_convert(at::ScalarType type) {
   return type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
 }
 
-/// The tensor of a parameter, under any of its names.
-const TensorFiles::Place* place_of(const TensorFiles& files, const ParameterInfo& parameter, std::string& name) {
-  std::vector<std::string> names{parameter.name};
-  names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
-  for (const std::string& one : names) {
-    const auto found = files.tensors().find(one);
-    if (found == files.tensors().end()) continue;
-    name = one;
-    return &found->second;
+/// The tensors of files by the names of the parameters that they are for.
+class Given {
+ public:
+  Given(const TensorFiles& files, const LoadNames& names) : names_(names) {
+    for (const auto& [name, place] : files.tensors())
+      tensors_[names.parameter_of ? names.parameter_of(name) : name].push_back(name);
   }
-  return nullptr;
-}
+
+  /// The tensor to read for a parameter, which may be given under any of the parameter's names; null: there is none.
+  const std::string* find(const ParameterInfo& parameter, Findings& findings) {
+    std::vector<std::string> names{parameter.name};
+    names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
+    const std::string* found = nullptr;
+    for (const std::string& name : names) {
+      known_.insert(name);
+      const auto given = tensors_.find(name);
+      if (given != tensors_.end() && found == nullptr) found = &choose(name, given->second, findings);
+    }
+    return found;
+  }
+
+  /// Finds the tensors for which find() was never asked.
+  void find_unknown(Findings& findings) const {
+    for (const auto& [parameter, tensors] : tensors_) {
+      if (known_.count(parameter) != 0) continue;
+      for (const std::string& tensor : tensors)
+        if (!may_ignore(tensor))
+          findings.add("the model has no parameter ", tensor == parameter ? "" : parameter + " ", "for tensor ",
+                       tensor);
+    }
+  }
+
+  /// What a finding calls the tensor of a parameter.
+  static std::string label(const std::string& tensor, const std::string& parameter) {
+    return tensor == parameter ? parameter : tensor + " (for " + parameter + ")";
+  }
+
+ private:
+  bool may_ignore(const std::string& tensor) const { return names_.may_ignore && names_.may_ignore(tensor); }
+
+  const std::string& choose(const std::string& parameter, const std::vector<std::string>& tensors,
+                            Findings& findings) const {
+    auto chosen = std::find(tensors.begin(), tensors.end(), parameter);
+    if (chosen == tensors.end())
+      chosen = std::find_if(tensors.begin(), tensors.end(), [this](const auto& name) { return !may_ignore(name); });
+    if (chosen == tensors.end()) chosen = tensors.begin();
+    for (const std::string& other : tensors)
+      if (other != *chosen && !may_ignore(other))
+        findings.add("tensors ", *chosen, " and ", other, " are both given for ", parameter);
+    return *chosen;
+  }
+
+  const LoadNames& names_;
+  std::map<std::string, std::vector<std::string>> tensors_;  // in the order of their names
+  std::set<std::string> known_;
+};
 
 }  // namespace
 
@@ -116,36 +161,50 @@ void TensorFiles::check_index(const fs::path& index) {
   }
 }
 
-void load_tensors(ShardedModel& model, const TensorFiles& files,
-                  const std::function<bool(const std::string& name)>& may_ignore) {
+std::vector<std::string> load_tensors(ShardedModel& model, const TensorFiles& files, const LoadNames& names) {
   Findings findings;
-  std::set<std::string> known;
-  std::map<std::string, std::string> names;  // in the files, by parameter
+  Given given(files, names);
+  std::map<std::string, std::string> tensor_of;  // by parameter
+  std::vector<std::string> lacked;
   for (const auto& unit : model.units()) {
     for (const auto& segment : unit->segments()) {
       for (const ParameterInfo& parameter : segment->layout().parameters()) {
-        known.insert(parameter.name);
-        known.insert(parameter.aliases.begin(), parameter.aliases.end());
-        const TensorFiles::Place* place = place_of(files, parameter, names[parameter.name]);
-        if (place == nullptr) {
-          findings.add("no tensor ", parameter.name, " ", at::IntArrayRef(parameter.shape));
-        } else if (place->entry.shape != parameter.shape) {
-          findings.add(parameter.name, " is ", at::IntArrayRef(place->entry.shape), ", the model wants ",
+        const std::string* tensor = given.find(parameter, findings);
+        if (tensor == nullptr && names.may_lack && names.may_lack(parameter.name)) {
+          lacked.push_back(parameter.name);
+          continue;
+        }
+        if (tensor == nullptr) {
+          findings.add(names.parameter_of ? "no tensor for " : "no tensor ", parameter.name, " ",
                        at::IntArrayRef(parameter.shape));
-        } else if (!can_convert(place->entry.dtype)) {
-          findings.add(parameter.name, " is ", place->entry.dtype, ", want float32, bfloat16 or float16");
+          continue;
+        }
+        tensor_of[parameter.name] = *tensor;
+        const TensorEntry& entry = files.tensors().find(*tensor)->second.entry;
+        if (entry.shape != parameter.shape) {
+          findings.add(Given::label(*tensor, parameter.name), " is ", at::IntArrayRef(entry.shape),
+                       ", the model wants ", at::IntArrayRef(parameter.shape));
+        } else if (!can_convert(entry.dtype)) {
+          findings.add(Given::label(*tensor, parameter.name), " is ", entry.dtype,
+                       ", want float32, bfloat16 or float16");
         }
       }
     }
   }
-  for (const auto& [name, place] : files.tensors())
-    if (known.count(name) == 0 && !(may_ignore && may_ignore(name)))
-      findings.add("the model has no parameter for tensor ", name);
+  given.find_unknown(findings);
   findings.check(files.path());
-  model.fill([&](const ParameterInfo& parameter, std::int64_t begin, const at::Tensor& values) {
-    const std::string& name = names.at(parameter.name);
-    files.tensors().find(name)->second.file->read(name, begin, values);
-  });
+  model.fill(
+      [&](const ParameterInfo& parameter, std::int64_t begin, const at::Tensor& values) {
+        const std::string& tensor = tensor_of.at(parameter.name);
+        files.tensors().find(tensor)->second.file->read(tensor, begin, values);
+      },
+      [&](const ParameterInfo& parameter) { return tensor_of.count(parameter.name) != 0; });
+  return lacked;
+}
+
+void load_tensors(ShardedModel& model, const TensorFiles& files,
+                  const std::function<bool(const std::string& name)>& may_ignore) {
+  load_tensors(model, files, LoadNames{.may_ignore = may_ignore});
 }
 
 }  // namespace fsdp

@@ -321,7 +321,12 @@ void Unit::reshard() {
 }
 
 void Unit::shard_changed() {
-  has_values_ = true;
+  has_values_.assign(has_values_.size(), true);
+  shard_changed({});
+}
+
+void Unit::shard_changed(const std::vector<std::size_t>& parameters) {
+  for (const std::size_t index : parameters) has_values_[index] = true;
   ++parameter_version_;
   schedule_->gather_stream().mark(values_ready_);
   reshard();
@@ -329,9 +334,14 @@ void Unit::shard_changed() {
 }
 
 void Unit::check_values(const char* what) const {
-  TORCH_CHECK(has_values_, "unit ", name_, ": ", what,
-              " needs values, and the parameters were built on the meta device; call initialize(), load_tensors() or "
-              "load_full_state(), or load a checkpoint first");
+  const auto without = std::find(has_values_.begin(), has_values_.end(), false);
+  if (without == has_values_.end()) return;
+  const bool some = std::find(has_values_.begin(), has_values_.end(), true) != has_values_.end();
+  const std::string& first = infos_[static_cast<std::size_t>(without - has_values_.begin())].name;
+  TORCH_CHECK(false, "unit ", name_, ": ", what, " needs values, and ",
+              some ? "parameter " + first + " was" : "the parameters were",
+              " built on the meta device; call initialize(), load_tensors() or load_full_state(), or load a checkpoint "
+              "first");
 }
 
 void Unit::start_reduce() {

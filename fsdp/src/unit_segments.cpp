@@ -22,7 +22,7 @@ void Unit::take_parameters() {
   std::vector<Whole> values;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     infos_[i].index = i;
-    has_values_ = has_values_ && !parameters_[i].is_meta();
+    has_values_.push_back(!parameters_[i].is_meta());
     values.push_back({parameters_[i].detach(), parameters_[i].requires_grad(), {}});
   }
   const at::NoGradGuard no_grad;

@@ -93,18 +93,21 @@ std::vector<std::shared_ptr<Unit>> wrap(ShardedModel& sharded, const std::shared
                                         const WrapPolicy& policy, const WrapOptions& options) {
   Modules chosen = modules_to_wrap(root, policy);
   if (chosen.empty() || chosen.back() != root) chosen.push_back(root);
+  ShardOptions of_root = options.root.value_or(options.children);
+  if (!options.root) of_root.reshard_after_forward = false;
   std::vector<SetWrapper> points;
+  std::vector<ShardOptions> given;
   for (const auto& module : chosen) {
     points.push_back(options.wrap_point_of ? options.wrap_point_of(*module) : wrap_point(*module));
     TORCH_CHECK(points.back(), "wrap: module ", path_of(*root, *module), " (", module->name(),
                 ") has no wrapper point, so nothing would gather its parameters; derive it from fsdp::WrapPoint, pass "
                 "WrapOptions::wrap_point_of, or choose another module");
+    given.push_back(module == root ? of_root : options.children);
+    if (options.options_of) given.back() = options.options_of(*module, given.back());
   }
-  ShardOptions of_root = options.root.value_or(options.children);
-  if (!options.root) of_root.reshard_after_forward = false;
   std::vector<std::shared_ptr<Unit>> units;
   for (std::size_t i = 0; i < chosen.size(); ++i) {
-    const auto unit = sharded.fully_shard(chosen[i], chosen[i] == root ? of_root : options.children);
+    const auto unit = sharded.fully_shard(chosen[i], given[i]);
     points[i]([unit](std::vector<at::Tensor> inputs, const WrappedCall& forward) {
       return unit->run_list(std::move(inputs), forward);
     });

@@ -66,7 +66,8 @@ const Table& checkpoints() {
 
 std::vector<Conflict> conflicts_of_best(std::span<const Series> series, const Values& values) {
   static constexpr std::string_view kBest = "checkpoint.best";
-  static constexpr std::string_view kEvery = "train.validation_every_steps", kShare = "data.validation_fraction";
+  static constexpr std::string_view kEvery = "train.validation_every_steps",
+                                    kEveryEpochs = "train.validation_every_epochs", kShare = "data.validation_fraction";
   const auto name = values.text(kBest);
   if (name.empty()) return {};
   const auto conflict = [&](const std::string& want, const std::string& remedy, std::vector<std::string> related = {}) {
@@ -85,6 +86,7 @@ std::vector<Conflict> conflicts_of_best(std::span<const Series> series, const Va
                     those_that_can(series));
   }
   const auto never = [&](std::string_view key) {
+    if (key == kEvery && values.real(kEveryEpochs) > 0) return false;
     return values.has(key) && (key == kShare ? values.real(key) == 0 : values.whole(key) == 0);
   };
   for (const auto key : {kEvery, kShare}) {

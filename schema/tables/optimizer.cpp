@@ -82,6 +82,15 @@ constexpr auto kKeys = std::to_array<Key>({
      .above_low = true,
      .meaning = "Factor of the learning rate from each layer to the one below; 1: one rate for all.",
      .assign = into<&Optimizer::layer_decay>},
+    {.name = "train.average_decay",
+     .kind = Kind::kReal,
+     .standard = "0",
+     .low = 0,
+     .high = 0.999999,
+     .meaning =
+         "Decay rate of a moving average of the weights (EMA), which is evaluated and exported in their place; 0: "
+         "none. Checkpoints hold both.",
+     .assign = into<&Optimizer::average_decay>},
 });
 
 /// A key that some optimizers have, and its default for each; nullopt in a place: that optimizer has no such key.

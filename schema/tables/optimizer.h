@@ -20,6 +20,7 @@ struct Optimizer {
   double dampening = 0;
   bool nesterov = false;
   double layer_decay = 1;
+  double average_decay = 0;
 };
 
 /// The rows of Optimizer.

@@ -3,13 +3,17 @@
 #include <array>
 #include <string>
 
+#include "schema/limits.h"
+
 namespace schema {
 namespace {
 
 constexpr std::string_view kStrategy = "fsdp.strategy", kShardRanks = "fsdp.shard_ranks",
                            kReshard = "fsdp.reshard_after_forward", kReshardToRanks = "fsdp.reshard_to_ranks",
                            kPrefetch = "fsdp.prefetch", kDepth = "fsdp.prefetch_depth",
-                           kBackwardDepth = "fsdp.backward_prefetch_depth";
+                           kBackwardDepth = "fsdp.backward_prefetch_depth", kWrap = "fsdp.wrap",
+                           kWrapLeast = "fsdp.wrap_min_parameters", kReducePrecision = "fsdp.reduce_precision",
+                           kFp32Norms = "fsdp.fp32_norms", kPrecision = "train.precision";
 constexpr std::int64_t kMostAhead = 64;
 
 constexpr auto kKeys = std::to_array<Key>({
@@ -30,6 +34,21 @@ constexpr auto kKeys = std::to_array<Key>({
      .unit = "ranks",
      .meaning = "The ranks of a group of hybrid_shard.",
      .assign = into<&Sharding::shard_ranks>},
+    {.name = kWrap,
+     .kind = Kind::kChoice,
+     .standard = "block",
+     .choices = "block size root",
+     .meaning = "Which modules are gathered together. block: each transformer block; size: each block with at least "
+                "wrap_min_parameters parameters; root: the whole model at once.",
+     .assign = into<&Sharding::wrap>},
+    {.name = kWrapLeast,
+     .kind = Kind::kWhole,
+     .derived = "20000 with wrap = \"size\"",
+     .low = 1,
+     .high = kMostExact,
+     .unit = "parameters",
+     .meaning = "The least parameters of a block that is gathered alone, with wrap = \"size\".",
+     .assign = into<&Sharding::wrap_min_parameters>},
     {.name = kReshard,
      .kind = Kind::kFlag,
      .standard = "true",
@@ -80,6 +99,20 @@ constexpr auto kKeys = std::to_array<Key>({
      .meaning = "Whether a unit waits for the reduction of the one before until its own gradients take memory, and "
                 "gradients take none between steps. Least memory, less overlap, the same training.",
      .assign = into<&Sharding::tight>},
+    {.name = kReducePrecision,
+     .kind = Kind::kChoice,
+     .standard = "fp32",
+     .choices = "fp32 bf16 fp16",
+     .meaning = "The format in which gradients are accumulated over micro-batches and summed over ranks. 16 bits halve "
+                "the traffic and lose digits; fp16 needs train.precision = \"fp16\", which scales the loss. The "
+                "optimizer works in fp32 either way.",
+     .assign = into<&Sharding::reduce_precision>},
+    {.name = kFp32Norms,
+     .kind = Kind::kFlag,
+     .standard = "false",
+     .meaning = "Whether norms keep fp32 weights and compute in fp32 beside matrices in the 16 bits of "
+                "train.precision.",
+     .assign = into<&Sharding::fp32_norms>},
     {.name = "fsdp.offload",
      .kind = Kind::kChoice,
      .standard = "none",
@@ -160,16 +193,43 @@ void check_prefetch(const Values& values, std::vector<Conflict>& conflicts) {
   }
 }
 
+void check_precision(const Values& values, std::vector<Conflict>& conflicts) {
+  const auto precision = values.text(kPrecision);
+  if (precision.empty()) return;
+  if (values.text(kReducePrecision) == "fp16" && precision != "fp16") {
+    conflicts.push_back({std::string(kReducePrecision),
+                         "want train.precision = \"fp16\" with it, because unscaled gradients vanish in fp16",
+                         "take \"bf16\"",
+                         {std::string(kPrecision)}});
+  }
+  if (values.flag(kFp32Norms) && precision == "fp32") {
+    conflicts.push_back({std::string(kFp32Norms),
+                         "want train.precision = \"bf16\" or \"fp16\" with it",
+                         "remove it, because norms are fp32 then anyway",
+                         {std::string(kPrecision)}});
+  }
+}
+
 void check(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) {
   check_shard_ranks(values, ranks, conflicts);
   check_reshard_to_ranks(values, ranks, conflicts);
   check_prefetch(values, conflicts);
+  check_precision(values, conflicts);
+  if (values.has(kWrapLeast) && values.text(kWrap) != "size") {
+    conflicts.push_back(
+        {std::string(kWrapLeast), "want fsdp.wrap = \"size\" with it", "remove it", {std::string(kWrap)}});
+  }
+}
+
+void derive(Values& values, std::uint64_t /*ranks*/) {
+  constexpr std::int64_t kLeast = 20'000;  // as the policy by size of PyTorch's tutorial of FSDP
+  if (values.text(kWrap) == "size" && !values.has(kWrapLeast)) values.set(kWrapLeast, kLeast);
 }
 
 }  // namespace
 
 const Table& sharding() {
-  static const Table table{"fsdp", kKeys, nullptr, check};
+  static const Table table{"fsdp", kKeys, derive, check};
   return table;
 }
 

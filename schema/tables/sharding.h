@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "schema/table.h"
+#include "schema/tables/training.h"
 
 namespace schema {
 
@@ -13,6 +14,9 @@ enum class Strategy { kFullShard, kShardGradOp, kZero1, kHybridShard, kNoShard }
 
 /// Where shards, gradients and optimizer states of a run on GPUs live.
 enum class Offloading { kNone, kCpu };
+
+/// Which modules become units.
+enum class WrapBy { kBlock, kSize, kRoot };
 
 /// How the engine shards a model.
 struct Sharding {
@@ -25,8 +29,12 @@ struct Sharding {
   std::int64_t prefetch_depth = 1;
   std::int64_t backward_prefetch_depth = -1;  // negative: prefetch_depth
   bool tight = false;
+  Precision reduce_precision = Precision::kFp32;
+  bool fp32_norms = false;  // norms compute in fp32 where the rest does not
   Offloading offload = Offloading::kNone;
   bool shared_memory = false;
+  WrapBy wrap = WrapBy::kBlock;
+  std::int64_t wrap_min_parameters = 0;  // of kSize
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   bool check_memory = false;                        // refuse to start where the plan says that a rank would not fit
   std::int64_t activation_checkpointing_every = 0;  // which blocks: each one with a number that this divides

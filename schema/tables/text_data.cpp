@@ -27,6 +27,14 @@ constexpr auto kKeys = std::to_array<Key>({
      .unit = "tokens",
      .meaning = "Tokens in a sample.",
      .assign = into<&TextData::sequence_length>},
+    {.name = "data.packing",
+     .kind = Kind::kChoice,
+     .standard = "chunks",
+     .choices = "chunks documents",
+     .meaning =
+         "How text becomes rows of sequence_length. chunks: one stream of all texts, cut into pieces. documents: "
+         "several whole documents in a row, which do not see each other; for data.prepared.",
+     .assign = into<&TextData::packing>},
     {.name = "data.validation_fraction",
      .kind = Kind::kReal,
      .standard = "0.05",
@@ -49,6 +57,18 @@ constexpr auto kKeys = std::to_array<Key>({
 });
 
 void check(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {
+  constexpr std::string_view kVocabulary = "model.vocab_size";
+  if (values.text("data.prepared").empty() && values.has(kVocabulary) &&
+      static_cast<double>(values.whole(kVocabulary)) < kByteVocabulary) {
+    conflicts.push_back(
+        {std::string(kVocabulary), "want at least 257: 256 bytes and the end of a text", "leave it out", {}});
+  }
+  if (values.text("data.packing") == "documents" && values.text("data.prepared").empty()) {
+    conflicts.push_back({"data.packing",
+                         "want \"chunks\" without data.prepared",
+                         "prepare the documents with muster data prepare",
+                         {"data.prepared"}});
+  }
   const auto source = values.text("data.source");
   const bool has_path = values.has("data.path");
   if (source != "folder" && has_path) {

@@ -11,6 +11,7 @@ namespace schema {
 namespace {
 
 constexpr std::int64_t kMicroBatch = 8;
+constexpr std::int64_t kSteps = 1000;
 constexpr std::int64_t kWarmupSteps = 100;
 constexpr std::int64_t kDrops = 3;
 constexpr double kGamma = 0.1;
@@ -19,11 +20,18 @@ constexpr std::uint64_t kMostChecked = std::uint64_t{1} << 20;  // ranks; other 
 constexpr auto kKeys = std::to_array<Key>({
     {.name = "train.steps",
      .kind = Kind::kWhole,
-     .standard = "1000",
+     .derived = "1000, or what epochs needs",
      .low = 1,
      .high = kMostCount,
      .meaning = "Optimizer steps.",
      .assign = into<&Training::steps>},
+    {.name = "train.epochs",
+     .kind = Kind::kReal,
+     .standard = "0",
+     .low = 0,
+     .high = 1'000'000,
+     .meaning = "Passes over the training data, instead of steps; 0: steps counts.",
+     .assign = into<&Training::epochs>},
     {.name = "train.batch_size",
      .kind = Kind::kWhole,
      .derived = "micro_batch_size x ranks",
@@ -136,6 +144,13 @@ constexpr auto kKeys = std::to_array<Key>({
      .unit = "steps",
      .meaning = "Steps between two validations; 0: none.",
      .assign = into<&Training::validation_every_steps>},
+    {.name = "train.validation_every_epochs",
+     .kind = Kind::kReal,
+     .standard = "0",
+     .low = 0,
+     .high = 1'000'000,
+     .meaning = "Passes over the training data between two validations, beside validation_every_steps; 0: none.",
+     .assign = into<&Training::validation_every_epochs>},
     {.name = "train.validation_batches",
      .kind = Kind::kWhole,
      .standard = "8",
@@ -143,6 +158,31 @@ constexpr auto kKeys = std::to_array<Key>({
      .high = kMostSize,
      .meaning = "Batches in a validation.",
      .assign = into<&Training::validation_batches>},
+    {.name = "train.early_stop",
+     .kind = Kind::kWhole,
+     .standard = "0",
+     .low = 0,
+     .high = kMostCount,
+     .unit = "validations",
+     .meaning = "Validations in a row without a better value of checkpoint.best (or else of validation/loss) after "
+                "which the training ends, as if all steps were done; 0: never.",
+     .assign = into<&Training::early_stop>},
+    {.name = "train.early_stop_least",
+     .kind = Kind::kReal,
+     .standard = "0",
+     .low = 0,
+     .high = 1e9,
+     .meaning = "By how much a value must be better than the best one to count for early_stop.",
+     .assign = into<&Training::early_stop_least>},
+    {.name = "train.log_folder",
+     .kind = Kind::kPath,
+     .meaning = "Folder that gets the series of all steps as JSON lines (metrics.jsonl) and as TensorBoard's event "
+                "files. Without it there are none; the dashboard and muster metrics need none.",
+     .assign = into<&Training::log_folder>},
+    {.name = "train.frozen",
+     .meaning = "Parameters that do not train: beginnings of their names, with spaces between, such as "
+                "\"model.embed_tokens model.layers.0.\".",
+     .assign = into<&Training::frozen>},
     {.name = "train.max_skipped_steps",
      .kind = Kind::kWhole,
      .standard = "10",
@@ -202,17 +242,20 @@ void derive_batch(Values& values, std::int64_t ranks) {
 }
 
 void derive(Values& values, std::uint64_t ranks) {
+  // The number of samples, and so the steps of epochs, are known on the ranks alone. They derive once more.
+  if (!values.has("train.steps") && values.real("train.epochs") == 0) values.set("train.steps", kSteps);
+  const bool knows_steps = values.has("train.steps");
   if (ranks > 0 && ranks <= kMostChecked) derive_batch(values, static_cast<std::int64_t>(ranks));
   const bool falls_by_steps = values.text("train.schedule") == "step";
   if (!values.has("train.min_learning_rate")) {
     values.set("train.min_learning_rate", falls_by_steps ? 0.0 : tenth_of(values.real("train.learning_rate")));
   }
-  if (!values.has("train.warmup_steps")) {
+  if (knows_steps && !values.has("train.warmup_steps")) {
     values.set("train.warmup_steps", std::min(kWarmupSteps, values.whole("train.steps") / 10));
   }
   if (!falls_by_steps) return;
   if (!values.has("train.gamma")) values.set("train.gamma", kGamma);
-  if (!values.has("train.step_size")) {
+  if (knows_steps && !values.has("train.step_size")) {
     const auto left = values.whole("train.steps") - values.whole("train.warmup_steps");
     values.set("train.step_size", std::max<std::int64_t>(1, left / kDrops));
   }
@@ -237,11 +280,28 @@ void check(const Values& values, std::uint64_t ranks, std::vector<Conflict>& con
                          "lower it, or leave it out for a tenth of learning_rate",
                          {"train.learning_rate"}});
   }
-  if (train.warmup_steps > train.steps) {
+  if (train.steps > 0 && train.warmup_steps > train.steps) {
     conflicts.push_back({"train.warmup_steps",
                          "want at most steps = " + std::to_string(train.steps),
                          "lower it, or leave it out for a tenth of steps",
                          {"train.steps"}});
+  }
+  if (train.epochs > 0 && train.steps > 0) {
+    conflicts.push_back({"train.steps",
+                         "want none with epochs = " + print({.kind = Kind::kReal}, train.epochs),
+                         "leave one of the two out",
+                         {"train.epochs"}});
+  }
+  const bool validates = train.validation_every_steps > 0 || train.validation_every_epochs > 0;
+  if (train.early_stop > 0 && !validates) {
+    conflicts.push_back({"train.early_stop",
+                         "want 0 while nothing is validated",
+                         "give validation_every_steps or validation_every_epochs a value above 0",
+                         {"train.validation_every_steps", "train.validation_every_epochs"}});
+  }
+  if (train.early_stop_least > 0 && train.early_stop == 0) {
+    conflicts.push_back(
+        {"train.early_stop_least", "want early_stop above 0 with it", "leave it out", {"train.early_stop"}});
   }
   for (const auto* key : {"train.step_size", "train.gamma"}) {
     if (train.schedule == LearningRateSchedule::kStep || !values.has(key)) continue;

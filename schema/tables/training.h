@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "schema/table.h"
 
 namespace schema {
@@ -10,7 +12,8 @@ enum class Precision { kFp32, kBf16, kFp16 };
 
 /// Options of the training loop, the same for every recipe.
 struct Training {
-  std::int64_t steps = 0;
+  std::int64_t steps = 0;             // 0: what `epochs` needs, which the ranks know
+  double epochs = 0;                  // passes over the training data; 0: `steps` counts
   std::int64_t batch_size = 0;        // samples in a step, over all ranks and micro-batches
   std::int64_t micro_batch_size = 0;  // samples that a rank computes at once
   double learning_rate = 0;
@@ -26,7 +29,12 @@ struct Training {
   bool deterministic = false;               // equal runs on GPUs have equal bits
   bool cuda_graph = false;                  // a GPU replays each step from a graph
   std::int64_t validation_every_steps = 0;  // 0: never
+  double validation_every_epochs = 0;       // 0: never
   std::int64_t validation_batches = 0;      // the most batches in a validation, over all ranks
+  std::int64_t early_stop = 0;              // evaluations in a row without a better value that end the run; 0: never
+  double early_stop_least = 0;              // by how much a value must be better to count
+  std::string log_folder;                   // of JSON lines and TensorBoard's event files; empty: none
+  std::string frozen;                       // beginnings of names of parameters that do not train, with spaces between
   std::int64_t max_skipped_steps = 0;       // steps in a row whose gradients are not finite; one more ends the run
   std::int64_t trace_step = 0;              // the first that is recorded, from 1; 0: none
   std::int64_t trace_steps = 0;             // how many are recorded

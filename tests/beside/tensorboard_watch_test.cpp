@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "beside/crc32c.h"
+#include "os/crc32c.h"
 #include "temporary_folder.h"
 
 namespace beside {
@@ -47,7 +47,7 @@ std::string little_endian(Number number) {
 
 std::string record(const std::string& data) {
   const auto length = little_endian(std::uint64_t{data.size()});
-  return length + little_endian(masked_crc32c(length)) + data + little_endian(masked_crc32c(data));
+  return length + little_endian(os::masked_crc32c(length)) + data + little_endian(os::masked_crc32c(data));
 }
 
 /// A field of bytes of under 128 bytes.
@@ -58,11 +58,6 @@ std::string field(int number, const std::string& bytes) {
 std::string scalar(const std::string& tag, float value, std::uint8_t step, double at_s = 10) {
   const auto inner = field(1, tag) + "\x15" + little_endian(value);
   return record("\x09" + little_endian(at_s) + "\x10" + static_cast<char>(step) + field(5, field(1, inner)));
-}
-
-TEST(Crc32c, IsThatOfTheStandard) {
-  EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
-  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
 }
 
 TEST(EventFile, OfPyTorchIsReadWhole) {

@@ -39,6 +39,7 @@ using fsdp::CheckpointOptions;
 using fsdp::CheckpointState;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 namespace fs = std::filesystem;
 
 TEST_F(Checkpoint, KeepsTheNewestAndTheJustSaved) {
@@ -48,6 +49,7 @@ TEST_F(Checkpoint, KeepsTheNewestAndTheJustSaved) {
     two.keep = 2;
     Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, two);
     for (int step = 1; step <= 4; ++step) EXPECT_TRUE(checkpointer.save(state_of(step)).warnings.empty());
+    EXPECT_THAT(checkpointer.wait_for_removal(), IsEmpty());
     mesh.shard().barrier();
     EXPECT_THAT(names_in(two.folder), ElementsAre("step-00000003", "step-00000004"));
     mesh.shard().barrier();
@@ -67,6 +69,7 @@ TEST_F(Checkpoint, KeepsAnOldOneThatTheCallerNamesBesideTheNewest) {
     Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, two);
     const auto there = [&](std::int64_t step, std::optional<std::int64_t> also_keep) {
       EXPECT_TRUE(checkpointer.save(state_of(step), also_keep).warnings.empty());
+      EXPECT_THAT(checkpointer.wait_for_removal(), IsEmpty());
       mesh.shard().barrier();
       auto names = names_in(two.folder);
       mesh.shard().barrier();

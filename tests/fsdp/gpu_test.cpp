@@ -1,11 +1,17 @@
 // The engine on CUDA with NCCL. Built with MUSTER_WITH_CUDA only; skipped where there is no GPU.
+#include <ATen/cuda/Sleep.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <gmock/gmock.h>
 
+#include <map>
+#include <string>
+
 #include "fsdp/checkpoint.h"
 #include "fsdp/gradient_norm.h"
+#include "fsdp/json.h"
 #include "fsdp/step_graph.h"
+#include "fsdp/trace.h"
 #include "fsdp/transport.h"
 #include "ranks.h"
 #include "small_model.h"
@@ -93,6 +99,71 @@ TEST_F(Gpu, ACheckpointBringsBackParametersAndMoments) {
     ASSERT_TRUE(fsdp::Checkpointer(second.sharded, *second.optimizer, options).load_latest());
     EXPECT_THAT(relative(second.step(3), first.step(3)), Le(1e-6));
     EXPECT_THAT(relative(second.step(4), first.step(4)), Le(1e-5)) << "after an update with the moments";
+  });
+}
+
+TEST_F(Gpu, ASaveBesideTheTrainingHoldsWhatTheModelWasWhenItBegan) {
+  const TemporaryFolder folder;
+  run_gpu_ranks(1, [&](fsdp::DeviceMesh& mesh) {
+    fsdp::CheckpointOptions options;
+    options.folder = folder.path();
+    Trainer trainer(mesh), loaded(mesh, {}, /*seed=*/8);
+    for (int step = 0; step < 3; ++step) trainer.step(step);
+    fsdp::Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, options);
+    for (int save = 0; save < 2; ++save) {  // the second one finds the first one's copies
+      fsdp::CheckpointState state;
+      state.step = 3 + save;
+      const auto at_begin = trainer.sharded.gather_full_state();
+      checkpointer.begin_save(state);
+      const double next = trainer.step(state.step);
+      const double after = trainer.step(state.step + 1);
+      ASSERT_TRUE(checkpointer.wait());
+      ASSERT_TRUE(fsdp::Checkpointer(loaded.sharded, *loaded.optimizer, options).load_latest());
+      for (const auto& [name, value] : loaded.sharded.gather_full_state())
+        EXPECT_TRUE(at::equal(value, at_begin.at(name))) << name;
+      EXPECT_THAT(relative(loaded.step(state.step), next), Le(1e-6));
+      EXPECT_THAT(relative(loaded.step(state.step + 1), after), Le(1e-5)) << "after an update with the moments";
+    }
+  });
+}
+
+/// Begin and end of a trace's spans in one row, in microseconds, by name.
+std::multimap<std::string, std::pair<double, double>> spans_in_row(const std::string& trace, int row) {
+  std::multimap<std::string, std::pair<double, double>> spans;
+  const fsdp::Json parsed = fsdp::Json::parse(trace);
+  for (const fsdp::Json& event : parsed.at("traceEvents").as_array()) {
+    if (event.at("ph").as_string() != "X" || event.at("tid").as_int() != row) continue;
+    const double begin = event.at("ts").as_double();
+    spans.emplace(event.at("name").as_string(), std::pair(begin, begin + event.at("dur").as_double()));
+  }
+  return spans;
+}
+
+// Goal: the device's row tells when the GPU computed, which is after the host has queued the work.
+TEST_F(Gpu, ATraceHasARowOfTheGpusOwnTime) {
+  run_gpu_ranks(1, [](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    for (int step = 0; step < 3; ++step) trainer.step(step);
+    constexpr double kMost = 1e6;
+    mesh.tracer()->begin(mesh.device());
+    at::cuda::sleep(100'000'000);  // tens of milliseconds, in which the host queues the whole forward
+    const at::Tensor loss = trainer.model->forward(tokens_of(3).to(mesh.device(), /*non_blocking=*/true));
+    loss.backward();
+    trainer.optimizer->step(1e-2);
+    trainer.sharded.zero_grad();
+    const std::string trace = mesh.tracer()->end(mesh.rank());
+    const auto host = spans_in_row(trace, 1), device = spans_in_row(trace, 2);
+    EXPECT_EQ(host.size(), device.size());
+    for (const auto& unit : trainer.sharded.units()) {
+      const std::string name = "forward " + unit->name();
+      ASSERT_EQ(host.count(name), 1U) << name;
+      ASSERT_EQ(device.count(name), 1U) << name;
+    }
+    const auto name = "forward " + trainer.sharded.units().front()->name();
+    const auto queued = host.find(name)->second, computed = device.find(name)->second;
+    EXPECT_GT(computed.first, queued.first + 5'000) << "the GPU slept first";
+    EXPECT_GT(computed.second, computed.first);
+    EXPECT_LT(computed.second, queued.first + kMost);
   });
 }
 

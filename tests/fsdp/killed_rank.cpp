@@ -1,5 +1,5 @@
-// One rank of killed_rank_test.cpp. Rank 1 ends by SIGKILL at its third call of a collective.
-//   fsdp_killed_rank shared|sockets COLLECTIVE before|between RANK RANKS STORE
+// One rank of killed_rank_test.cpp. Rank KILLED ends by SIGKILL at its third call of a collective.
+//   fsdp_killed_rank shared|sockets COLLECTIVE before|between KILLED RANK RANKS STORE
 // "between" is after the start and before the wait. The others print the error of the call that fails, how long it
 // took, and what the ranks that are left can do then.
 #include <ATen/ATen.h>
@@ -19,7 +19,7 @@
 
 namespace {
 
-constexpr int kKilled = 1, kLastCall = 3;
+constexpr int kLastCall = 3;
 
 using Started = std::unique_ptr<fsdp::Pending>;
 using Collective = std::function<Started(fsdp::DeviceMesh&)>;
@@ -63,9 +63,10 @@ int mapped_files() {
 }
 
 /// The error of the first call that fails.
-std::string first_failure(fsdp::DeviceMesh& mesh, const Collective& collective, bool between, double& seconds) {
+std::string first_failure(fsdp::DeviceMesh& mesh, const Collective& collective, int killed, bool between,
+                          double& seconds) {
   for (int call = 1; call <= kLastCall + 2; ++call) {
-    const bool ends_here = mesh.rank() == kKilled && call == kLastCall;
+    const bool ends_here = mesh.rank() == killed && call == kLastCall;
     if (ends_here && !between) ::raise(SIGKILL);
     const auto begin = std::chrono::steady_clock::now();
     try {
@@ -83,24 +84,24 @@ std::string first_failure(fsdp::DeviceMesh& mesh, const Collective& collective, 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 7) return 2;
+  if (argc != 8) return 2;
   const std::string what = argv[2];
   const bool is_shared = std::string(argv[1]) == "shared", between = std::string(argv[3]) == "between";
-  const int rank = std::stoi(argv[4]), ranks = std::stoi(argv[5]);
+  const int killed = std::stoi(argv[4]), rank = std::stoi(argv[5]), ranks = std::stoi(argv[6]);
   at::set_num_threads(1);
   try {
-    const auto store = c10::make_intrusive<c10d::FileStore>(argv[6], ranks);
+    const auto store = c10::make_intrusive<c10d::FileStore>(argv[7], ranks);
     fsdp::MeshOptions options;
     options.timeout = std::chrono::seconds(30);
     options.shared_memory = is_shared;
     std::optional<fsdp::DeviceMesh> mesh(std::in_place, store, rank, ranks, options);
     TORCH_CHECK((mesh->shard().peer_memory() != nullptr) == is_shared, "another transport");
     double seconds = 0;
-    const std::string error = first_failure(*mesh, collectives().at(what), between, seconds);
+    const std::string error = first_failure(*mesh, collectives().at(what), killed, between, seconds);
     mesh.reset();
     std::printf("%.3f s, %d files left: %s\n", seconds, mapped_files(), error.c_str());
     options.key_prefix = "those that are left";
-    fsdp::DeviceMesh next(store, rank < kKilled ? rank : rank - 1, ranks - 1, options);
+    fsdp::DeviceMesh next(store, rank < killed ? rank : rank - 1, ranks - 1, options);
     std::printf("then %g ranks\n", next.shard().all_reduce(1.0));
     return 0;
   } catch (const c10::Error& error) {

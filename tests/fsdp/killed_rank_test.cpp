@@ -38,23 +38,25 @@ std::string output_of(FILE* process) {
 }
 
 /// What the ranks that are left print.
-std::vector<std::string> outputs(const std::string& arguments) {
+std::vector<std::string> outputs(const std::string& what, int killed) {
+  const std::string arguments = what + " " + std::to_string(killed);
   const TemporaryFolder folder;
   std::vector<FILE*> processes;
   for (int rank = 0; rank < kRanks; ++rank) processes.push_back(start(arguments, rank, folder.path() / "store"));
   std::vector<std::string> texts;
   for (FILE* process : processes) texts.push_back(output_of(process));
-  texts.erase(texts.begin() + 1);
+  texts.erase(texts.begin() + killed);
   return texts;
 }
 
-void expect_told(const std::string& collective, const std::string& text, const std::string& when) {
+void expect_told(const std::string& collective, const std::string& text, const std::string& when, int killed = 1) {
+  const std::string number = std::to_string(killed);
   for (const std::string how : {"shared", "sockets"}) {
-    for (const std::string& output : outputs(how + " " + collective + " " + when)) {
+    for (const std::string& output : outputs(how + " " + collective + " " + when, killed)) {
       SCOPED_TRACE(how + ": " + output);
       EXPECT_THAT(output,
-                  ContainsRegex("^[01]\\.[0-9]+ s, 0 files left: " + text + " on rank [02] with rank [012] failed"));
-      EXPECT_THAT(output, ContainsRegex("rank 1('s| is gone:) process [0-9]+ .*has ended"));
+                  ContainsRegex("^[01]\\.[0-9]+ s, 0 files left: " + text + " on rank [012] with rank [012] failed"));
+      EXPECT_THAT(output, ContainsRegex("rank " + number + "('s| is gone:) process [0-9]+ .*has ended"));
       EXPECT_THAT(output, HasSubstr("then 2 ranks"));
     }
   }
@@ -63,6 +65,12 @@ void expect_told(const std::string& collective, const std::string& text, const s
 TEST(KilledRank, InAnAllGather) {
   expect_told("all-gather", "all-gather of unit", "before");
   expect_told("all-gather", "all-gather of unit", "between");
+}
+
+// Rank 0 is the one that all watchers talk to.
+TEST(KilledRank, MayBeRankZero) {
+  expect_told("all-gather", "all-gather of unit", "between", /*killed=*/0);
+  expect_told("barrier", "barrier", "before", /*killed=*/0);
 }
 
 TEST(KilledRank, InAReduceScatter) {

@@ -312,6 +312,9 @@ TEST(StepGraphRefuses, AReplayAfterAChangeThatTheGraphDoesNotKnow) {
   rank.rank.optimizer->set_weight_decay(0.3);
   EXPECT_THAT(error_of([&] { rank.make(kWarmUp + 2); }), HasSubstr("the weight decay is 0.3, and was 0.1"));
   rank.rank.optimizer->set_weight_decay(0.1);
+  rank.rank.optimizer->set_rate(0, 0.5);
+  EXPECT_THAT(error_of([&] { rank.make(kWarmUp + 2); }), HasSubstr("the scale of rate 0 is 0.5, and was 1 when"));
+  rank.rank.optimizer->set_rate(0, 1);
   rank.make(kWarmUp + 2);
   rank.rank.model->blocks[1]->up.set_requires_grad(false);
   EXPECT_THAT(error_of([&] { rank.make(kWarmUp + 3); }), HasSubstr("a parameter was frozen or unfrozen"));

@@ -192,6 +192,26 @@ TEST(WrappedModel, ARootThatNoPolicyChoosesIsAUnitToo) {
   });
 }
 
+TEST(WrappedModel, GivesAUnitTheOptionsThatAreAskedFor) {
+  run_thread_ranks(2, [](fsdp::DeviceMesh& mesh) {
+    const auto model = make_model();
+    fsdp::ShardedModel sharded(model, mesh);
+    fsdp::WrapOptions options;
+    options.wrap_point_of = point_of;
+    options.children.prefetch_depth = 2;
+    options.options_of = [&](const torch::nn::Module& unit, fsdp::ShardOptions given) {
+      EXPECT_TRUE(sharded.units().empty()) << "before anything is sharded";
+      if (&unit == model->blocks[1].get()) given.prefetch_depth = 5;
+      return given;
+    };
+    const auto units = fsdp::wrap(sharded, model, fsdp::wrap_by_type<Block>(), options);
+    std::vector<int> depths;
+    for (const auto& unit : units) depths.push_back(unit->options().prefetch_depth);
+    EXPECT_THAT(depths, ElementsAre(2, 5, 2, 2));
+    EXPECT_FALSE(units[3]->options().reshard_after_forward) << "the root's own options are what it is given";
+  });
+}
+
 TEST(WrappedModel, AModuleWithoutAWrapperPointIsRefusedByNameBeforeAnythingIsSharded) {
   run_thread_ranks(1, [](fsdp::DeviceMesh& mesh) {
     const auto model = make_model();

@@ -49,7 +49,7 @@ class Project(unittest.TestCase):
     def dev(self, *arguments, cwd=None, **variables):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MUSTER_")}
         environment.update(MUSTER_PACKAGE_LIST="packages.txt", MUSTER_LIBTORCH_LIST="libtorch.txt", MUSTER_PEERS="0",
-                           MUSTER_CUDA="0", TMPDIR=str(self.folder))
+                           MUSTER_CUDA="0", MUSTER_TOKENIZERS="0", TMPDIR=str(self.folder))
         environment.update(variables)
         return subprocess.run([self.project / "dev", *arguments], cwd=cwd or self.project, env=environment,
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=100)
@@ -135,10 +135,37 @@ class WhichLibtorch(Project):
         self.assertFalse(self.build())
 
 
+class WhichTokenizers(Project):
+    def setUp(self):
+        super().setUp()
+        (self.project / "tokens" / "tokenizers").mkdir(parents=True)
+        lock = self.project / "tokens" / "tokenizers" / "Cargo.lock"
+        lock.write_text("version = 4\n")
+        (self.project / ".deps" / "crates").mkdir()
+        (self.project / ".deps" / "crates" / ".complete").write_text(hashlib.sha256(lock.read_bytes()).hexdigest() + "  -\n")
+
+    def build(self, wanted, preset="dev"):
+        """Builds. Returns whether that configured anything, and the value of the option."""
+        done = self.dev("build", "--preset", preset, "all", MUSTER_TOKENIZERS=wanted)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        cache = (self.project / "build" / preset / "CMakeCache.txt").read_text()
+        return "configuring" in done.stderr, re.search(r"^MUSTER_WITH_TOKENIZERS:[A-Z]*=(.*)$", cache, re.MULTILINE).group(1)
+
+    def test_the_variable_decides_though_a_build_folder_is_there(self):
+        self.assertEqual(self.build("1"), (True, "ON"))
+        self.assertEqual(self.build("1"), (False, "ON"))
+        self.assertEqual(self.build("0"), (True, "OFF"))
+        self.assertEqual(self.build(""), (True, "ON"))
+
+    def test_a_thread_sanitizer_gets_no_tokenizers_that_it_cannot_see_into(self):
+        self.assertEqual(self.build("1", "tsan"), (True, "OFF"))
+        self.assertEqual(self.build("1", "tsan"), (False, "OFF"))
+
+
 class WhatItInstalls(Project):
     """The programs need few packages; tests need the rest. Nothing is installed here: what is missing is named."""
 
-    PROGRAMS = ("musterd", "muster", "muster-worker", "muster-task", "muster-supervisor")
+    PROGRAMS = ("musterd", "muster", "muster-data", "muster-worker", "muster-infer", "muster-task", "muster-supervisor")
 
     def setUp(self):
         super().setUp()

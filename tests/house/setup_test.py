@@ -18,7 +18,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS_TOOLS = ("awk", "bash", "cat", "df", "dirname", "grep", "id", "mkdir", "mktemp", "mv", "python3", "realpath",
-                 "rm", "sha256sum", "tail", "unzip")
+                 "rm", "sha256sum", "sort", "tail", "unzip")
 PROMPT = "Go ahead? [Y/n] "
 TERMINAL_LIMIT_S = 120
 FULL_DISK = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"
@@ -45,7 +45,7 @@ class SetupCase(unittest.TestCase):
     def environment_of(self, **changes):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("MUSTER_", "PIP_"))}
         clean.update(MUSTER_PACKAGE_LIST=str(self.packages), MUSTER_DEPS_FOLDER=str(self.deps), PATH=self.path,
-                     PIP_NO_INDEX="1", PIP_FIND_LINKS=str(self.wheels), TMPDIR=str(self.folder))
+                     PIP_NO_INDEX="1", PIP_FIND_LINKS=str(self.wheels), TMPDIR=str(self.folder), MUSTER_TOKENIZERS="0")
         clean.update(changes)
         return clean
 

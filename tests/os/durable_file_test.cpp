@@ -48,6 +48,7 @@ TEST(DurableFile, ReplacesAsAWholeAndLeavesNothingBeside) {
 
 TEST(DurableFile, NamesThePathThatFails) {
   EXPECT_THAT(failure_of([] { write_file_durably("/proc/none/f", "x"); }), HasSubstr("/proc/none/f"));
+  EXPECT_THAT(failure_of([] { sync_folder("/proc/none"); }), HasSubstr("cannot sync /proc/none"));
 }
 
 TEST(DurableFile, IsCreatedOnceWithItsMode) {

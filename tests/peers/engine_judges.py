@@ -79,20 +79,22 @@ def norm_of(gradients):
     return torch.stack([gradient.double().square().sum() for gradient in gradients]).sum()
 
 
-def train_plainly(model, batches, ranks, rate, dtype_of=lambda parameter: torch.float32, loss_of=None):
+def train_plainly(model, batches, ranks, rate, dtype_of=lambda parameter: torch.float32, loss_of=None,
+                  weight_of=weight_of):
     """One process. Gradients are the sum over the parts that the ranks would have. `dtype_of`: of forward and backward; weights and
-    their gradients are fp32. `loss_of(model, ids, targets)`: the sum of the losses, in place of the model's own."""
+    their gradients are fp32. `loss_of(model, *batch)`: the sum of the losses, in place of the model's own. A batch may then have more
+    tensors behind its targets. `weight_of(batch)`: what that sum is divided by."""
     optimizer = make_optimizer(model, rate)
     losses, norms = [], []
     for batch in batches:
         loss = 0.0
         for rank in range(ranks):
-            ids, targets = part_of(batch, rank, ranks)
+            part = part_of(batch, rank, ranks)
             if loss_of:
-                own = loss_of(model, ids, targets)
+                own = loss_of(model, *part)
             else:
                 cast = {name: parameter.to(dtype_of(parameter)) for name, parameter in model.named_parameters()}
-                own = torch.func.functional_call(model, cast, (ids, targets))
+                own = torch.func.functional_call(model, cast, part)
             own = own / weight_of(batch)
             own.backward()
             loss += own.item()

@@ -1,11 +1,13 @@
 // Trains a model under the engine, on weights and batches that another program wrote, and writes what came of it.
 //
-// Usage: peers_engine_rank FOLDER OUT [--model small|llama] [--world-size N] [--strategy NAME]
+// Usage: peers_engine_rank FOLDER OUT [--model small|FAMILY] [--world-size N] [--strategy NAME]
 //   [--dtype fp32|bf16|mixed] [--rate R]
-// FOLDER has the weights as safetensors, for a Llama also its config.json, and batches.safetensors: ids and targets,
-// int64 [steps, sequences, positions]. A target of -100 does not count. Each rank takes an equal part of the sequences.
-// The loss is the mean over the targets that count, of all ranks. mixed: bf16 for matrices and fp32 for the rest.
-// OUT: losses and norms (of the gradients), fp64 [steps], and "weight/<name>" for each parameter after the last step.
+// FOLDER has the weights as safetensors, for a family also config.json, and batches.safetensors: ids and targets, int64
+// [steps, sequences, positions]. t5 and bert also have a mask of the ids, and bert has types. A target of -100 does not
+// count. A bert that classifies has labels, int64 [steps, sequences], in place of targets, and class_weights, fp32
+// [classes]. Each rank takes an equal part of the sequences. The loss is the mean over the targets that count, of all
+// ranks, or the mean weighted by class. mixed: bf16 for matrices and fp32 for the rest. OUT: losses and norms (of the
+// gradients), fp64 [steps], and "weight/<name>" for each parameter after the last step.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -17,13 +19,17 @@
 #include <vector>
 
 #include "../fsdp/small_model.h"
-#include "../worker/llama_sizes.h"
 #include "bench/forked_ranks.h"
 #include "fsdp/gradient_norm.h"
 #include "fsdp/json.h"
 #include "fsdp/safetensors.h"
 #include "fsdp/tensor_files.h"
-#include "models/llama.h"
+#include "models/bert/hf.h"
+#include "models/bert/model.h"
+#include "models/class_loss.h"
+#include "models/config_json.h"
+#include "models/family.h"
+#include "models/t5/model.h"
 #include "train/unit_wrapper.h"
 
 namespace {
@@ -39,11 +45,21 @@ struct Options {
   int world_size() const { return std::stoi(of("--world-size")); }
 };
 
+/// A rank's part of a step's batch, by the names in batches.safetensors. class_weights are whole.
+using Batch = std::map<std::string, at::Tensor>;
+
+/// The number of targets that count.
+double count_of_targets(const Batch& batch) {
+  return batch.at("targets").ne(-100).sum().item<double>();
+}
+
 /// A model, and how its units are made.
 struct Trained {
   std::shared_ptr<torch::nn::Module> module;
   std::function<void(fsdp::ShardedModel&, const fsdp::ShardOptions&)> shard;
-  std::function<at::Tensor(const at::Tensor& ids, const at::Tensor& targets)> loss;  // the sum over targets that count
+  std::function<at::Tensor(const Batch&)> loss;                   ///< the sum over targets that count
+  std::function<double(const Batch&)> weight = count_of_targets;  ///< what the sum is divided by
+  fsdp::LoadNames names = {};                                     ///< of the file's tensors
 };
 
 /// The root is needed first in backward, so it stays gathered.
@@ -60,31 +76,106 @@ Trained small_model() {
     for (const auto& block : model->blocks) block->wrap = wrapper(sharded.fully_shard(block, options));
     model->wrap = wrapper(sharded.fully_shard(model, of_root(options)));
   };
-  made.loss = [model](const at::Tensor& ids, const at::Tensor& targets) {
-    return model->wrap(ids, [&](const at::Tensor& in) {
+  made.loss = [model](const Batch& batch) {
+    return model->wrap(batch.at("ids"), [&](const at::Tensor& in) {
       at::Tensor x = at::embedding(model->embedding, in);
       for (const auto& block : model->blocks) x = block->forward(x);
       const at::Tensor seen = normalise(x, model->norm).to(model->head.scalar_type());
       const at::Tensor logits = at::matmul(seen, model->head.t()).to(at::kFloat).flatten(0, 1);
-      return at::cross_entropy_loss(logits, targets.flatten(), {}, at::Reduction::Sum);
+      return at::cross_entropy_loss(logits, batch.at("targets").flatten(), {}, at::Reduction::Sum);
     });
   };
   return made;
 }
 
-Trained llama(const std::filesystem::path& folder) {
-  std::ifstream file(folder / "config.json");
-  std::ostringstream text;
-  text << file.rdbuf();
-  const auto model = std::make_shared<worker::LlamaForCausalLm>(llama_sizes(fsdp::Json::parse(text.str())));
+/// The blocks and the root are units.
+template <class Model>
+Trained with_blocks(std::shared_ptr<Model> model) {
   Trained made{model, {}, {}};
   made.shard = [model](fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) {
-    for (const auto& layer : model->layers()) layer->wrapper = worker::wrapper_of(sharded.fully_shard(layer, options));
+    for (const auto& block : model->blocks()) block->wrapper = worker::wrapper_of(sharded.fully_shard(block, options));
     model->wrapper = worker::wrapper_of(sharded.fully_shard(model, of_root(options)));
   };
-  made.loss = [model](const at::Tensor& ids, const at::Tensor& targets) { return model->loss(ids, targets); };
   return made;
 }
+
+worker::BertRows rows_of(const Batch& batch) {
+  return {batch.at("ids"), batch.at("mask"), batch.at("types")};
+}
+
+/// The config names the class of the model, as transformers writes it.
+Trained bert(const fsdp::Json& config, const schema::Bert& sizes) {
+  if (config.at("architectures").as_array().front().as_string() == "BertForMaskedLM") {
+    const auto model = std::make_shared<worker::BertForMaskedLm>(sizes);
+    Trained made = with_blocks(model);
+    made.loss = [model](const Batch& batch) { return model->loss(rows_of(batch), batch.at("targets")); };
+    return made;
+  }
+  const auto labels = static_cast<std::int64_t>(worker::bert_labels(config).size());
+  const auto model = std::make_shared<worker::BertForSequenceClassification>(sizes, labels);
+  Trained made = with_blocks(model);
+  made.loss = [model](const Batch& batch) {
+    return model->loss(rows_of(batch), batch.at("labels"), batch.at("class_weights"));
+  };
+  made.weight = [](const Batch& batch) { return worker::class_weight(batch.at("labels"), batch.at("class_weights")); };
+  return made;
+}
+
+Trained make_model_of(const worker::Family& family, const fsdp::Json& config, const schema::Values& values) {
+  if (family.name == "bert") return bert(config, schema::bind<schema::Bert>(family.table, values));
+  if (family.name == "t5") {
+    const auto model =
+        std::make_shared<worker::T5ForConditionalGeneration>(schema::bind<schema::T5>(family.table, values));
+    Trained made = with_blocks(model);
+    made.loss = [model](const Batch& batch) {
+      return model->loss(batch.at("ids"), batch.at("mask"), batch.at("targets"));
+    };
+    return made;
+  }
+  const auto model = family.make_causal(values);
+  Trained made = with_blocks(model);
+  made.loss = [model](const Batch& batch) { return model->loss(batch.at("ids"), batch.at("targets")); };
+  return made;
+}
+
+/// A model of worker/models, of the folder's sizes.
+Trained of_family(const worker::Family& family, const std::filesystem::path& folder) {
+  std::ifstream file(folder / worker::kModelConfigFile);
+  std::ostringstream text;
+  text << file.rdbuf();
+  const auto config = fsdp::Json::parse(text.str());
+  const auto values = family.read(config);
+  Trained made = make_model_of(family, config, values);
+  const auto parameters = made.module->named_parameters();
+  made.names.parameter_of = [&names = family.names, parameters](const std::string& in_file) {
+    return worker::parameter_in(names, in_file, [&](const std::string& name) { return parameters.contains(name); });
+  };
+  made.names.may_ignore = [&names = family.names, values](const std::string& in_file) {
+    return names.may_ignore(in_file, values);
+  };
+  return made;
+}
+
+/// Batches of all steps and ranks.
+class Batches {
+ public:
+  explicit Batches(const std::filesystem::path& file) : file_(file) {}
+
+  std::int64_t steps() const { return file_.tensor("ids").size(0); }
+
+  /// A part of the sequences of a step.
+  Batch of(std::int64_t step, int part, int parts) const {
+    Batch out;
+    for (const auto& [name, entry] : file_.entries()) {
+      const at::Tensor all = file_.tensor(name);
+      out[name] = name == "class_weights" ? all.clone() : part_of(all[step], part, parts).clone();
+    }
+    return out;
+  }
+
+ private:
+  const fsdp::SafetensorsReader file_;
+};
 
 fsdp::ShardOptions shard_options(const Options& o) {
   const std::string& dtype = o.of("--dtype");
@@ -117,22 +208,19 @@ void train(const Options& o, const ForkedRank& place) {
   fsdp::MeshOptions mesh_options;
   mesh_options.axes = axes_of(o);
   fsdp::DeviceMesh mesh(place.store, place.rank, place.world_size, mesh_options);
-  const Trained trained = o.of("--model") == "llama" ? llama(o.folder) : small_model();
+  const std::string& name = o.of("--model");
+  const Trained trained = name == "small" ? small_model() : of_family(worker::family(name), o.folder);
   fsdp::ShardedModel sharded(trained.module, mesh);
   trained.shard(sharded, shard_options(o));
-  fsdp::load_tensors(sharded, fsdp::TensorFiles(o.folder));
+  fsdp::load_tensors(sharded, fsdp::TensorFiles(o.folder), trained.names);
   fsdp::AdamW optimizer(sharded);
 
-  const fsdp::SafetensorsReader batches(o.folder / "batches.safetensors");
-  const at::Tensor ids = batches.tensor("ids"), targets = batches.tensor("targets");
-  const std::int64_t steps = ids.size(0);
+  const Batches batches(o.folder / "batches.safetensors");
+  const std::int64_t steps = batches.steps();
   const at::Tensor losses = at::zeros({steps}, at::kDouble), norms = at::zeros_like(losses);
   for (std::int64_t step = 0; step < steps; ++step) {
-    const auto mine = [&](const at::Tensor& of_all) {
-      return part_of(of_all[step], place.rank, place.world_size).clone();
-    };
-    const double weight = targets[step].ne(-100).sum().item<double>();
-    const at::Tensor loss = trained.loss(mine(ids), mine(targets)) / weight;
+    const double weight = trained.weight(batches.of(step, 0, 1));
+    const at::Tensor loss = trained.loss(batches.of(step, place.rank, place.world_size)) / weight;
     (loss * place.world_size).backward();  // the engine takes the mean over the ranks
     losses[step] = mesh.control().all_reduce(loss.item<double>());
     norms[step] = fsdp::gradient_norm(sharded).norm.item<double>();
@@ -142,7 +230,7 @@ void train(const Options& o, const ForkedRank& place) {
   const auto state = sharded.gather_full_state(/*rank_zero_only=*/true);
   if (place.rank == 0) {
     std::vector<std::pair<std::string, at::Tensor>> tensors{{"losses", losses}, {"norms", norms}};
-    for (const auto& [name, value] : state) tensors.emplace_back("weight/" + name, value);
+    for (const auto& [parameter, value] : state) tensors.emplace_back("weight/" + parameter, value);
     fsdp::write_safetensors(o.out, tensors);
   }
   mesh.control().barrier();

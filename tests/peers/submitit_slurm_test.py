@@ -75,6 +75,8 @@ class Slurm(World):
     def test_slurms_own_requeue_calls_checkpoint(self):
         job = self.executor().submit(functions.Counter(self.folder, 100, 0.05))
         self.until_file(self.folder / "rank-0-counts-1")
+        # Slurm may start a rank before sbatch's answer has reached muster.
+        self.until(lambda: self.job(job)["attempts"], "sbatch's answer is not known")
         self.slurm.run("scontrol", "requeue", self.job(job)["attempts"][0]["scheduler_job"])
         self.assertEqual(job.result()[0], 100)
         self.until_over(job)

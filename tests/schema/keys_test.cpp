@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/key_help.h"
@@ -66,12 +67,26 @@ schema::Values by_the_controller(const std::string& toml) {
 
 /// A valid value other than the default, as spelt in a job file and in JSON.
 std::string other_value(const Key& key) {
+  // Numbers that other keys limit.
+  static const std::map<std::string_view, const char*> kFitting{{"model.relative_attention_max_distance", "64"},
+                                                                {"model.image_size", "128"},
+                                                                {"model.patch_size", "16"},
+                                                                {"data.global_crops_size", "32"},
+                                                                {"data.local_crops_size", "16"},
+                                                                {"data.global_scale_high", "0.75"},
+                                                                {"train.mask_share_high", "0.25"},
+                                                                {"train.span_length", "2"},
+                                                                {"train.class_weights", "\"balanced\""}};
+  if (const auto found = kFitting.find(key.name); found != kFitting.end()) return found->second;
   if (key.name == "model.hidden_size") return "512";
+  if (key.name == "model.vocab_size") return "300";
   if (key.name == "model.num_attention_heads" || key.name == "model.num_key_value_heads") return "2";
   if (key.name == "train.batch_size") return "16";
   if (key.name == "train.min_learning_rate") return "0.0001";
   if (key.name == "data.sequence_length") return "64";
   if (key.name == "model.max_position_embeddings") return "4096";
+  if (key.name == "model.head_dim") return "32";
+  if (key.name.starts_with("model.rope_") && key.name.ends_with("_factor")) return "2";
   if (key.name == "fsdp.shard_ranks") return "1";  // of one rank
   if (key.name == "checkpoint.best") return "\"validation/loss\"";
   switch (key.kind) {
@@ -85,6 +100,8 @@ std::string other_value(const Key& key) {
       return "0.0625";
     case Kind::kPath:
       return "\"/other\"";
+    case Kind::kText:
+      return "\"other\"";
     case Kind::kSize:
       return "2048";
     default:
@@ -125,35 +142,100 @@ TEST(EveryKey, HasOneDefaultWithAControllerAloneAndInTheGoldenSpec) {
   EXPECT_GE(compared, 35);
 }
 
-/// The key of the same table, and its value, without which another value of this key is refused.
-std::pair<std::string, std::string> companion_of(std::string_view key) {
-  if (key == "data.path") return {"source", "folder"};
-  if (key == "train.step_size" || key == "train.gamma") return {"schedule", "step"};
-  if (key == "train.final_weight_decay") return {"weight_decay_schedule", "cosine"};
+using Spelt = std::map<std::string, std::string>;  // values as spelt in a job file and in JSON, by key
+
+/// The kind of recipe and the family, other than the usual ones, that have the key.
+Spelt home_of(std::string_view key) {
+  for (const auto& recipe : schema::recipes()) {
+    for (const auto* family : recipe.families) {
+      if (schema::find_key(schema::tables_of(recipe.kind, family->name), key) == nullptr) continue;
+      Spelt home;
+      if (recipe.kind != schema::recipe_key().standard) {
+        home["train.recipe"] = "\"" + std::string(recipe.kind) + "\"";
+        home["data.prepared"] = "\"/data\"";
+      }
+      if (family != recipe.families.front()) home["model.family"] = "\"" + std::string(family->name) + "\"";
+      return home;
+    }
+  }
+  return {};  // a key of checkpoints, or one that chooses the recipe
+}
+
+/// The keys, with their values, without which another value of this key is refused.
+Spelt companions_of(std::string_view key) {
+  if (key == "data.path") return {{"data.source", "\"folder\""}};
+  if (key == "data.packing" || key == "train.legal_moves") return {{"data.prepared", "\"/data\""}};
+  if (key == "train.recipe") return {{"data.prepared", "\"/data\""}};
+  if (key == "model.family")  // the last one is dino's
+    return {{"train.recipe", "\"dino\""}, {"data.prepared", "\"/data\""}};
+  if (key == "model.use_mask_token") return {{"train.ibot_weight", "0"}};
+  if (key == "train.span_density" || key == "train.span_length") return {{"train.objective", "\"spans\""}};
+  if (key == "model.rope_factor") return {{"model.rope_type", "\"linear\""}};
+  if (key.starts_with("model.rope_low") || key.starts_with("model.rope_high") || key.starts_with("model.rope_original"))
+    return {{"model.rope_type", "\"llama3\""}};
+  if (key == "train.step_size" || key == "train.gamma") return {{"train.schedule", "\"step\""}};
+  if (key == "train.final_weight_decay") return {{"train.weight_decay_schedule", "\"cosine\""}};
+  if (key == "train.early_stop_least") return {{"train.early_stop", "3"}};
+  if (key == "train.lora_rank") return {{"model.pretrained", "\"/model\""}};
+  if (key.starts_with("train.lora_") || key == "train.export_merged")
+    return {{"model.pretrained", "\"/model\""}, {"train.lora_rank", "4"}};
+  if (key == "fsdp.reduce_precision" || key == "fsdp.fp32_norms") return {{"train.precision", "\"fp16\""}};
+  if (key == "fsdp.wrap_min_parameters") return {{"fsdp.wrap", "\"size\""}};
   for (const char* of_groups : {"fsdp.shard_ranks", "fsdp.reshard_to_ranks"})
-    if (key == of_groups) return {"strategy", "hybrid_shard"};
+    if (key == of_groups) return {{"fsdp.strategy", "\"hybrid_shard\""}};
   for (const char* of_sgd : {"train.momentum", "train.dampening", "train.nesterov"})
-    if (key == of_sgd) return {"optimizer", "sgd"};
+    if (key == of_sgd) return {{"train.optimizer", "\"sgd\""}};
   return {};
 }
 
+/// The tables of these keys.
+std::map<std::string, Spelt> by_table(const Spelt& keys) {
+  std::map<std::string, Spelt> tables;
+  for (const auto& [key, value] : keys) tables[key.substr(0, key.find('.'))][key.substr(key.find('.') + 1)] = value;
+  return tables;
+}
+
+std::string as_toml(const Spelt& keys) {
+  std::string toml = kJob;
+  auto tables = by_table(keys);
+  tables["train"];  // so that the job is one of a recipe
+  for (const auto& [table, values] : tables) {
+    toml += "[" + table + "]\n";
+    for (const auto& [leaf, value] : values) toml.append(leaf).append(" = ").append(value).append("\n");
+  }
+  return toml;
+}
+
+/// A run file has its recipe at the top.
+std::string as_json(Spelt keys) {
+  std::string json = R"({"format":1,"name":"job")";
+  if (const auto recipe = keys.extract("train.recipe")) json += ",\"recipe\":" + recipe.mapped();
+  for (const auto& [table, values] : by_table(keys)) {
+    json += ",\"" + table + "\":{";
+    for (const auto& [leaf, value] : values) json += (json.back() == '{' ? "\"" : ",\"") + leaf + "\":" + value;
+    json += "}";
+  }
+  return json + "}";
+}
+
 TEST(EveryKey, ArrivesWithAnotherValueFromAJobFileAndFromARunFile) {
-  for (const auto& key : training_keys()) {
-    SCOPED_TRACE(key.name);
-    if (is_a_folder_of_the_controllers(key)) continue;
+  for (const auto& merged : training_keys()) {
+    SCOPED_TRACE(merged.name);
+    if (is_a_folder_of_the_controllers(merged)) continue;
+    if (merged.name == "data.source") continue;  // its last choice forbids a path; data.path covers "folder"
+    Spelt keys = home_of(merged.name);
+    const auto spelt = [&](const char* key, std::string_view usual) {
+      return keys.contains(key) ? keys[key].substr(1, keys[key].size() - 2) : std::string(usual);
+    };
+    const auto kind = spelt("train.recipe", schema::recipe_key().standard);
+    const auto tables = schema::tables_of(kind, spelt("model.family", schema::first_family(kind)));
+    // The row of its home: families may differ in what they take.
+    const auto* own = schema::find_key(tables, merged.name);
+    const Key& key = own != nullptr ? *own : merged;
     const auto value = other_value(key);
-    const auto dot = key.name.find('.');
-    const auto table = std::string(key.name.substr(0, dot)), leaf = std::string(key.name.substr(dot + 1));
-    const auto [companion, of_value] = companion_of(key.name);
-    const auto toml = std::string(kJob) + (table == "checkpoint" ? "[train]\n" : "") + "[" + table + "]\n" + leaf +
-                      " = " + value + "\n" + (companion.empty() ? "" : companion + " = \"" + of_value + "\"\n") +
-                      (key.name == "data.source" ? "path = \"/text\"\n" : "");
-    if (key.name == "data.source") continue;  // its last choice forbids a path; data.path covers "folder"
-    const auto json = key.name == "train.recipe"
-                          ? R"({"format":1,"name":"job","recipe":)" + value + "}"
-                          : R"({"format":1,"name":"job",")" + table + R"(":{")" + leaf + "\":" + value +
-                                (companion.empty() ? "" : ",\"" + companion + "\":\"" + of_value + "\"") + "}}";
-    const auto with = by_the_controller(toml), without = alone(json);
+    keys.merge(companions_of(key.name));
+    keys[std::string(key.name)] = value;
+    const auto with = by_the_controller(as_toml(keys)), without = alone(as_json(keys));
     const auto* there = with.find(key.name);
     const auto* here = without.find(key.name);
     ASSERT_NE(there, nullptr);

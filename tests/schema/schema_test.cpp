@@ -1,8 +1,11 @@
 // Single rows of keys: kinds, ranges, defaults, and how a row sets its member.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "schema/recipes.h"
@@ -25,10 +28,8 @@ std::vector<const Table*> all_tables() {
 }
 
 TEST(Tables, EveryRowIsWhole) {
-  std::set<std::string_view> names{recipe_key().name, family_key().name};
   for (const auto* table : all_tables()) {
     for (const auto& key : table->keys) {
-      EXPECT_TRUE(names.insert(key.name).second) << key.name << " twice";
       EXPECT_NE(key.name.find('.'), std::string_view::npos) << key.name;
       EXPECT_FALSE(key.meaning.empty()) << key.name;
       EXPECT_NE(key.assign, nullptr) << key.name << " has no member";
@@ -39,6 +40,83 @@ TEST(Tables, EveryRowIsWhole) {
       EXPECT_TRUE(allowed(key, *value)) << key.name;
     }
   }
+}
+
+TEST(Tables, EachTrainingHasEachNameOnce) {
+  for (const auto& recipe : recipes()) {
+    for (const auto* family : recipe.families) {
+      std::set<std::string_view> names{recipe_key().name, family_key().name};
+      auto tables = tables_of(recipe.kind, family->name);
+      tables.push_back(&checkpoints());
+      for (const auto* table : tables) {
+        for (const auto& key : table->keys) {
+          EXPECT_TRUE(names.insert(key.name).second) << key.name << " twice in " << recipe.kind << ", " << family->name;
+        }
+      }
+    }
+  }
+}
+
+// A job file is read before its recipe and family are known.
+TEST(Tables, RowsOfOneNameHaveOneKindAndAreReadAsOne) {
+  std::map<std::string_view, const Key*> first;
+  for (const auto* table : all_tables()) {
+    for (const auto& key : table->keys) {
+      const auto& other = *first.emplace(key.name, &key).first->second;
+      EXPECT_EQ(key.kind, other.kind) << key.name;
+      EXPECT_EQ(key.unit, other.unit) << key.name;
+    }
+  }
+  const auto keys = recipe_keys();
+  EXPECT_EQ(std::ranges::count(keys, "model.hidden_size", &Key::name), 1);
+  const auto range = std::ranges::find(keys, "model.initializer_range", &Key::name);
+  ASSERT_NE(range, keys.end());
+  EXPECT_EQ(range->standard, "0.02") << "as all families have it";
+  const auto bias = std::ranges::find(keys, "model.attention_bias", &Key::name);
+  ASSERT_NE(bias, keys.end());
+  EXPECT_EQ(bias->standard, "") << "llama has false, gpt_neox true";
+  EXPECT_EQ(bias->derived, "by model.family");
+  const auto length = std::ranges::find(keys, "data.sequence_length", &Key::name);
+  ASSERT_NE(length, keys.end());
+  EXPECT_EQ(length->standard, "") << "causal_lm has 256, seq2seq 128";
+  EXPECT_EQ(length->derived, "by train.recipe");
+}
+
+TEST(Tables, TheModelOfAFolderHasNoSizesBeforeItIsRead) {
+  for (const auto& [recipe, family, heads] : {std::tuple{"causal_lm", "llama", "model.num_attention_heads"},
+                                              {"causal_lm", "gpt_neox", "model.num_attention_heads"},
+                                              {"seq2seq", "t5", "model.num_heads"},
+                                              {"classify", "bert", "model.num_attention_heads"},
+                                              {"dino", "dinov2", "model.num_attention_heads"}}) {
+    SCOPED_TRACE(family);
+    const auto tables = tables_of(recipe, family);
+    Values values;
+    values.set("data.prepared", std::string("data"));
+    values.set("model.pretrained", std::string("/models/a"));
+    values.set(heads, std::int64_t{65});  // the width, which nobody knows yet, may be no multiple of it
+    fill_defaults(values, tables, 2);
+    for (const auto& [name, value] : values) {
+      const bool is_given = name == "model.pretrained" || name == heads;
+      EXPECT_EQ(name.starts_with("model."), is_given) << name;
+    }
+    EXPECT_FALSE(values.has("data.global_crops_size")) << "it follows the model's images";
+    EXPECT_EQ(values.whole("train.steps"), 1000);
+    EXPECT_THAT(conflicts_of(values, tables, 2), IsEmpty());
+  }
+}
+
+TEST(Tables, StepsOfEpochsAreNotKnownBeforeTheData) {
+  const auto tables = tables_of("causal_lm", "llama");
+  Values values;
+  values.set("train.epochs", 1.5);
+  fill_defaults(values, tables, 2);
+  EXPECT_FALSE(values.has("train.steps"));
+  EXPECT_FALSE(values.has("train.warmup_steps"));
+  EXPECT_THAT(conflicts_of(values, tables, 2), IsEmpty());
+  values.set("train.steps", std::int64_t{10});
+  const auto conflicts = conflicts_of(values, tables, 2);
+  ASSERT_EQ(conflicts.size(), 1U);
+  EXPECT_EQ(conflicts[0].key, "train.steps");
 }
 
 TEST(Tables, ValuesOfARowReachItsMemberAndNoOther) {
@@ -110,7 +188,7 @@ TEST(Tables, AValueWithoutARowInThemIsAConflict) {
   const auto conflicts = conflicts_of(values, tables, 1);
   ASSERT_EQ(conflicts.size(), 1U);
   EXPECT_EQ(conflicts[0].key, "model.num_experts");
-  EXPECT_THAT(tables_of("causal_lm", "bert"), IsEmpty());
+  EXPECT_THAT(tables_of("causal_lm", "mamba"), IsEmpty());
   EXPECT_THAT(tables_of("diffusion", "llama"), IsEmpty());
 }
 

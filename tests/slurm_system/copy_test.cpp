@@ -41,7 +41,7 @@ TEST_F(SlurmCopy, AForkBesideTheOriginalCancelsNothingOfItInSlurm) {
                             " ]; do sleep 0.1; done"});
   };
   const auto running = muster().submit(ran("running"));
-  ASSERT_TRUE(test::eventually([&] { return test::read_file(marks) == "running\n"; }, 30s));
+  ASSERT_TRUE(test::eventually([&] { return test::read_file(marks) == "running\n"; }, 60s));
   for (const char* node : {"node1", "node2"}) {
     slurm().run({"scontrol", "update", std::string("nodename=") + node, "state=drain", "reason=test"});
   }

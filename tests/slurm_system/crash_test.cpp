@@ -158,7 +158,7 @@ TEST_F(SlurmCrash, ADeathAroundSbatchNeitherLosesNorDoublesAJob) {
     muster().start_daemon();
     if (mode == "die-then-submit") {
       const auto why = [&] { return text(muster().json({"why", job}), "reason"); };
-      EXPECT_TRUE(test::eventually([&] { return why().find("is still under way") != std::string::npos; }, 20s))
+      EXPECT_TRUE(test::eventually([&] { return why().find("is still under way") != std::string::npos; }, 60s))
           << why();
       sbatch_->write("go", "");
     }
@@ -221,7 +221,7 @@ TEST_F(SlurmCrash, AJobThatSlurmctldHasNoRoomForWaitsAndSucceedsWhenThereIs) {
   const auto sweep = submit_sweep("", "no-room-either");
   for (const auto& job : {first, std::to_string(jobs_of(sweep).front())}) {
     const auto why = [&] { return text(muster().json({"why", job}), "reason"); };
-    EXPECT_TRUE(test::eventually([&] { return why().find("I/O error writing script") != std::string::npos; }, 20s))
+    EXPECT_TRUE(test::eventually([&] { return why().find("I/O error writing script") != std::string::npos; }, 60s))
         << why();
   }
   EXPECT_EQ(muster().show(first).at("state"), "pending");
@@ -287,7 +287,7 @@ TEST_F(SlurmCrash, AJobThatSlurmctldForgotIsNoticedAndAStrangerWithItsNumberLeft
   sbatch_->set("ctld-dies");
   const auto job = muster().submit(shell({.script = "true"}));
   const auto id = text(attempt(muster().until_state(job, "queued"), 1), "scheduler_job");
-  ASSERT_TRUE(test::eventually([&] { return ::kill(ctld, 0) != 0; }, 10s));
+  ASSERT_TRUE(test::eventually([&] { return ::kill(ctld, 0) != 0; }, 60s));
   std::filesystem::remove_all(state);
   std::filesystem::rename(before, state);
   slurm().start_ctld();

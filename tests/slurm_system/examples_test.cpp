@@ -112,7 +112,7 @@ TEST_F(SlurmExamples, ANameThatIsTakenIsLeftAlone) {
   muster().until_state(job, "succeeded");
   EXPECT_EQ(test::read_file(muster().folder() / "notes.txt"), "mine\n");
   const auto log = [&] { return test::read_file(muster().data() / "jobs" / job / "attempt-1" / "slurm.log"); };
-  EXPECT_TRUE(test::eventually([&] { return log().find("there is a file of that name") != std::string::npos; }, 20s))
+  EXPECT_TRUE(test::eventually([&] { return log().find("there is a file of that name") != std::string::npos; }, 60s))
       << "it comes by way of srun";
   EXPECT_THAT(log(), AllOf(HasSubstr("slurm.output"), HasSubstr("notes.txt")));
 }

@@ -50,7 +50,7 @@ TEST_F(SlurmGrace, AVictimThatLeavesWithZeroIsNotDone) {
     const auto victim = stage().slurm_job(job, 1);
     const auto folder = muster().data() / "jobs" / job / "attempt-1";
     for (const char* mark : {"ready-0", "ready-1"}) {
-      ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(folder / mark); }, 20s)) << mark;
+      ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(folder / mark); }, 60s)) << mark;
     }
     if (away) muster().kill_daemon();
     slurm_cluster::submit(slurm(), {"-p", "high", "-N2", "--exclusive"}, "sleep 1");

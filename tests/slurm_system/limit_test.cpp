@@ -22,7 +22,7 @@ class SlurmLimit : public Story<Limit> {
                                             .resources = "time_limit = \"1h\"\nstop_grace = \"1s\"\n"}));
     stage().until_running(job, 1);
     const auto ready = muster().data() / "jobs" / job / "attempt-1" / "ready";
-    EXPECT_TRUE(test::eventually([&] { return std::filesystem::exists(ready); }, 20s));
+    EXPECT_TRUE(test::eventually([&] { return std::filesystem::exists(ready); }, 60s));
     return job;
   }
   static void expect_one_attempt_timed_out(const std::string& job) {
@@ -68,7 +68,7 @@ TEST_F(SlurmLimit, ALimitThatAnAdminLoweredIsATimeLimitWithMusterdThereOrAway) {
   EXPECT_THAT(text(attempt(muster().show(unseen), 1), "reason"), HasSubstr("Slurm ended it at the time limit"));
   stage().until_ended(trains, 1);
   expect_saved_once_and_goes_on(trains, what);
-  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 20s));
+  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 60s));
 }
 
 // By muster's own count, from when it saw them run, the limit would come later than Slurm's.

@@ -139,7 +139,7 @@ TEST_F(SlurmLoss, ASlurmstepdKilledIsANodeFailureAndItsRanksDieWithIt) {
   for (const std::size_t number : {1, 2}) {
     EXPECT_THAT(text(attempt(after, number), "reason"), HasSubstr("slurmstepd"));
   }
-  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 20s)) << "the old jobs are cancelled";
+  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 60s)) << "the old jobs are cancelled";
 }
 
 // Last: a lost node is left out for ten minutes.
@@ -215,7 +215,7 @@ TEST_F(SlurmExclusion, AJobThatWaitsMayHaveANodeAgainThatIsNoLongerLeftOut) {
   muster().until_step(job, 3);
   slurm().power_cut("node1");
   stage().until_ended(job, 1);
-  ASSERT_TRUE(test::eventually([&] { return left_out(job, 2) == "[\"node1\"]"; }, 20s)) << left_out(job, 2);
+  ASSERT_TRUE(test::eventually([&] { return left_out(job, 2) == "[\"node1\"]"; }, 60s)) << left_out(job, 2);
   slurm().power_on("node1");
   muster().kill_daemon();
   muster().start_daemon();

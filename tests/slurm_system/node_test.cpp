@@ -64,11 +64,11 @@ TEST_F(SlurmNode, AJobThatIsSuspendedIsSaidToBeSoWhereverItIsShown) {
   ASSERT_EQ(slurm().run({"scontrol", "suspend", number}).exit, 0);
   const auto reason = [&] { return text(muster().show(job), "reason"); };
   const auto says = [&] { return reason().find("suspended in Slurm since") != std::string::npos; };
-  EXPECT_TRUE(test::eventually(says, 20s)) << reason();
+  EXPECT_TRUE(test::eventually(says, 60s)) << reason();
   EXPECT_THAT(muster().cli({"why", job}).out, HasSubstr("scontrol resume " + number));
   EXPECT_THAT(muster().cli({"list"}).out, HasSubstr("suspended in Slurm"));
   ASSERT_EQ(slurm().run({"scontrol", "resume", number}).exit, 0);
-  EXPECT_TRUE(test::eventually([&] { return !says(); }, 20s)) << reason();
+  EXPECT_TRUE(test::eventually([&] { return !says(); }, 60s)) << reason();
   EXPECT_EQ(muster().show(job).at("attempts").size(), 1U);
 }
 

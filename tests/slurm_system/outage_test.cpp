@@ -105,7 +105,7 @@ class SlurmOutage : public Story<Outage> {
       const auto states = slurm().run({"sinfo", "-h", "-N", "-p", "main", "-n", nodes, "-o", "%T"});
       return states.exit == 0 && states.out.find("drain") == std::string::npos;
     };
-    ASSERT_TRUE(test::eventually(resumed, 20s));
+    ASSERT_TRUE(test::eventually(resumed, 60s));
   }
   /// A job on node1 and node2 that has come so far, and a slurmctld killed before it had written down that it runs:
   /// when it begins again the job waits and all nodes are drained. musterd hears nothing of Slurm until squeue_sees().
@@ -141,7 +141,7 @@ class SlurmOutage : public Story<Outage> {
     const auto stale = [&] {
       return text(muster().show(job), "scheduler_problem").find("stale listing: squeue") != std::string::npos;
     };
-    ASSERT_TRUE(test::eventually(stale, 20s)) << text(muster().show(job), "scheduler_problem");
+    ASSERT_TRUE(test::eventually(stale, 60s)) << text(muster().show(job), "scheduler_problem");
     const auto since = std::chrono::steady_clock::now();
     const auto before = failed_polls();
     ASSERT_TRUE(test::eventually(
@@ -176,7 +176,7 @@ class SlurmOutage : public Story<Outage> {
   /// And Slurm has said so: no listing will, once squeue fails.
   static void until_begun(const std::string& job) {
     stage().until_running(job, 1);
-    ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(folder(job) / "began"); }, 30s));
+    ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(folder(job) / "began"); }, 60s));
   }
   static void go(const std::string& job) { test::write_file(folder(job) / "go", ""); }
 
@@ -224,7 +224,7 @@ TEST_F(SlurmOutage, AHundredFailedPollsEndNothingAndAreTold) {
   EXPECT_THAT(text(muster().show(running), "scheduler_problem"), HasSubstr("unreachable since"));
   EXPECT_THAT(muster().cli({"show", running}).out, HasSubstr("unreachable"));
   const auto why = [&] { return text(muster().json({"why", waiting}), "reason"); };
-  EXPECT_TRUE(test::eventually([&] { return why().find("unreachable since") != std::string::npos; }, 20s)) << why();
+  EXPECT_TRUE(test::eventually([&] { return why().find("unreachable since") != std::string::npos; }, 60s)) << why();
   const auto listed = muster().cli({"list"});
   EXPECT_THAT(listed.out + listed.err, HasSubstr("unreachable since"));
   EXPECT_EQ(muster().show(running).at("state"), "running");
@@ -233,7 +233,7 @@ TEST_F(SlurmOutage, AHundredFailedPollsEndNothingAndAreTold) {
   EXPECT_EQ(muster().until_state(waiting, "succeeded").at("attempts").size(), 1U);
   EXPECT_EQ(muster().until_state(leaving, "failed").at("attempts").size(), 2U);
   EXPECT_EQ(muster().until_state(cancelled, "cancelled").at("attempts").size(), 0U);
-  EXPECT_TRUE(test::eventually([&] { return text(muster().show(running), "scheduler_problem").empty(); }, 10s));
+  EXPECT_TRUE(test::eventually([&] { return text(muster().show(running), "scheduler_problem").empty(); }, 60s));
   const auto untouched = muster().show(queued);
   EXPECT_EQ(untouched.at("state"), "queued");
   EXPECT_EQ(untouched.at("attempts").size(), 1U) << untouched.dump(1);
@@ -296,12 +296,12 @@ TEST_F(SlurmOutage, AListingThatContradictsWhatIsKnownEndsNothing) {
   until_listings_were_stale_for_long(waiting);
   EXPECT_THAT(text(muster().json({"why", waiting}), "reason"), HasSubstr("stale listing: squeue does not list"));
   squeue_knows_nothing(false);
-  EXPECT_TRUE(test::eventually([&] { return text(muster().show(waiting), "scheduler_problem").empty(); }, 10s));
+  EXPECT_TRUE(test::eventually([&] { return text(muster().show(waiting), "scheduler_problem").empty(); }, 60s));
 
   squeue_repeats_itself(true);
   resume("node[1-4]");
   ASSERT_TRUE(slurm_cluster::becomes(slurm(), number, "State", "RUNNING"));
-  ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(folder(waiting) / "began"); }, 30s));
+  ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(folder(waiting) / "began"); }, 60s));
   const auto later = muster().submit(shell({.script = waiting_for_go()}));
   until_listings_were_stale_for_long(waiting);
   squeue_repeats_itself(false);
@@ -377,7 +377,7 @@ TEST_F(SlurmOutage, WhatIsCancelledInSlurmWhileSqueueFailsIsCancelled) {
 
 // What it would start is a second run of the same attempt, and nothing in it says so.
 TEST_F(SlurmOutage, AJobThatSlurmctldDoesNotKnowRunsIsAnAttemptThatIsOver) {
-  const Training what;
+  const Training what{.step_delay_ms = 400};  // slurmctld starts before the last step, also on a busy machine
   const auto job =
       runs_and_slurmctld_does_not_know(training(what), [](const std::string& id) { muster().until_step(id, 24); });
   slurmctld_begins_again();
@@ -394,6 +394,7 @@ TEST_F(SlurmOutage, AJobThatSlurmctldDoesNotKnowRunsIsAnAttemptThatIsOver) {
   for (const auto& row : muster().metrics(job)) {
     steps[row.at("attempt").get<int>()].push_back(row.at("step").get<int>());
   }
+  for (const int number : {1, 2}) ASSERT_FALSE(steps[number].empty()) << "attempt " << number << " made no step";
   EXPECT_EQ(steps[1].front(), 1);
   EXPECT_EQ(steps[2].front(), resumed + 1);
   EXPECT_EQ(steps[2].back(), what.steps);
@@ -408,7 +409,7 @@ TEST_F(SlurmOutage, AJobThatSlurmctldDoesNotKnowRunsIsAnAttemptThatIsOver) {
 TEST_F(SlurmOutage, ASecondRunOfTheSameAttemptLeavesWhileTheFirstGoesOn) {
   const auto ran = muster().folder() / "ran";
   const auto twice = [&](const std::string& line) {
-    return test::eventually([&] { return test::read_file(ran) == line + line; }, 30s);
+    return test::eventually([&] { return test::read_file(ran) == line + line; }, 60s);
   };
   const auto job = runs_and_slurmctld_does_not_know(
       shell({.script = "echo attempt $MUSTER_ATTEMPT >> " + ran.string() + "; [ $MUSTER_ATTEMPT = 2 ] || sleep 600",

@@ -97,7 +97,7 @@ TEST_F(SlurmQueue, CancelReachesQueuedAndRunningJobs) {
   muster().until_state(queued, "cancelled");
   muster().until_state(running, "cancelled");
   EXPECT_TRUE(slurm_cluster::becomes(slurm(), queued_id, "State", "CANCELLED"));
-  EXPECT_TRUE(test::eventually([&] { return state_in_slurm(running_id) != "RUNNING"; }, 20s));
+  EXPECT_TRUE(test::eventually([&] { return state_in_slurm(running_id) != "RUNNING"; }, 60s));
 }
 
 TEST_F(SlurmQueue, AHeldJobStaysInTheQueueUntilItIsReleased) {
@@ -108,7 +108,7 @@ TEST_F(SlurmQueue, AHeldJobStaysInTheQueueUntilItIsReleased) {
   const auto id = stage().slurm_job(job, 1);
   ASSERT_TRUE(slurm_cluster::becomes(slurm(), id, "Reason", "JobHeldUser"));
   make_room();
-  ASSERT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).size() == 1; }, 20s));
+  ASSERT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).size() == 1; }, 60s));
   EXPECT_EQ(state_in_slurm(id), "PENDING");
   EXPECT_EQ(muster().cli({"release", job}).exit, 0);
   EXPECT_EQ(muster().until_state(job, "succeeded").at("attempts").size(), 1U);
@@ -176,7 +176,7 @@ TEST_F(SlurmQueue, ASweepWithAThrottleOfSlurmIsOneArrayAndAFailingElementHarmsNo
                           .requeue = "max_failed = 0\n",
                           .more = "[slurm]\narray_parallelism = 2\n[env]\nSTEP = \"0\"\n"}),
                    {"--sweep", "env.STEP=0..5"});
-  ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued"}); }, 20s));
+  ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued"}); }, 60s));
   std::set<std::string> arrays;
   for (const auto& id : slurm_ids(sweep)) {
     EXPECT_THAT(id, HasSubstr("_"));
@@ -192,7 +192,7 @@ TEST_F(SlurmQueue, ASweepWithAThrottleOfSlurmIsOneArrayAndAFailingElementHarmsNo
                     }));
     return most;
   };
-  EXPECT_TRUE(test::eventually([&] { return at_once() == 2; }, 20s));
+  EXPECT_TRUE(test::eventually([&] { return at_once() == 2; }, 60s));
   test::write_file(go, "");
   ASSERT_TRUE(test::eventually([&] { return at_once() > 2 || all_are(sweep, {"succeeded", "failed"}); }, 60s));
   EXPECT_EQ(most, 2);
@@ -220,7 +220,7 @@ TEST_F(SlurmQueue, WhatPeopleDoWhileASweepCannotBeHandedOverCounts) {
   const auto refused = [&] {
     return text(muster().json({"why", longer}), "reason").find("(inactive or drain)") != std::string::npos;
   };
-  ASSERT_TRUE(test::eventually(refused, 30s));
+  ASSERT_TRUE(test::eventually(refused, 60s));
   EXPECT_EQ(muster().cli({"hold", held}).exit, 0);
   EXPECT_EQ(muster().cli({"limit", longer, "40m"}).exit, 0);
   EXPECT_EQ(muster().cli({"cancel", cancelled}).exit, 0);
@@ -278,12 +278,12 @@ TEST_F(SlurmQueue, AnElementThatIsReleasedWaitsForItsTurn) {
   ASSERT_TRUE(slurm_cluster::becomes(slurm(), held, "Reason", "JobHeldUser"));
   muster().until_state(jobs[1], "queued");
   make_room();
-  ASSERT_TRUE(test::eventually([&] { return is_there("at.1"); }, 30s)) << "it need not wait for the release";
+  ASSERT_TRUE(test::eventually([&] { return is_there("at.1"); }, 60s)) << "it need not wait for the release";
   EXPECT_EQ(muster().cli({"release", jobs[0]}).exit, 0);
   const auto waits = [&] {
     return text(muster().json({"why", jobs[0]}), "reason").starts_with("released, and waits for its turn");
   };
-  EXPECT_TRUE(test::eventually(waits, 20s));
+  EXPECT_TRUE(test::eventually(waits, 60s));
   EXPECT_EQ(slurm_cluster::field(slurm(), held, "Reason"), "JobHeldUser");
   EXPECT_FALSE(is_there("at.0"));
   test::write_file(folder / "go", "");
@@ -294,10 +294,10 @@ TEST_F(SlurmQueue, ASweepIsCancelledInOneGo) {
   occupy(4);
   const auto sweep = submit_sweep(shell({.script = "true", .more = "[env]\nSTEP = \"0\"\n"}),
                                   {"--sweep", "env.STEP=0..3", "--parallel", "2"});
-  ASSERT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).size() == 3; }, 20s)) << "two and ours";
+  ASSERT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).size() == 3; }, 60s)) << "two and ours";
   EXPECT_EQ(muster().cli({"cancel", "--sweep", sweep}).exit, 0);
-  EXPECT_TRUE(test::eventually([&] { return all_are(sweep, {"cancelled"}); }, 20s));
-  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).size() == 1; }, 20s)) << "but ours";
+  EXPECT_TRUE(test::eventually([&] { return all_are(sweep, {"cancelled"}); }, 60s));
+  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).size() == 1; }, 60s)) << "but ours";
 }
 
 TEST_F(SlurmQueue, CancellingOneElementLeavesTheOthers) {
@@ -305,7 +305,7 @@ TEST_F(SlurmQueue, CancellingOneElementLeavesTheOthers) {
   const auto sweep = submit_sweep(
       shell({.script = "while [ ! -e " + go.string() + " ]; do sleep 0.1; done", .more = "[env]\nSTEP = \"0\"\n"}),
       {"--sweep", "env.STEP=0..2"});
-  ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued", "running"}); }, 20s));
+  ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued", "running"}); }, 60s));
   const auto one = jobs_of_sweep(sweep).front();
   EXPECT_EQ(muster().cli({"cancel", one}).exit, 0);
   test::write_file(go, "");
@@ -384,7 +384,7 @@ TEST_F(SlurmQueue, WhyAJobWaitsInSlurmIsSaidWithWhatToDo) {
                                   {"--sweep", "env.STEP=0..5"});
   ASSERT_EQ(slurm().run({"scontrol", "update", "nodename=node4", "state=drain", "reason=story"}).exit, 0);
   ASSERT_EQ(slurm().run({"scontrol", "create", "partitionname=short", "nodes=ALL", "maxtime=1"}).exit, 0);
-  ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued", "running"}); }, 20s));
+  ASSERT_TRUE(test::eventually([&] { return all_are(sweep, {"queued", "running"}); }, 60s));
   const auto elements = jobs_of_sweep(sweep);
   stage().until_running(elements[0], 1);
 

@@ -92,11 +92,11 @@ TEST_F(SlurmRanks, AreShownWhereTheyRunWhateverTheDistribution) {
       [&] {
         return shown() == std::vector<std::string>{"node1", "node2", "node1", "node2"};
       },
-      20s))
+      60s))
       << ::testing::PrintToString(shown());
   for (std::size_t rank = 0; rank < 4; ++rank) {
     EXPECT_TRUE(test::eventually(
-        [&] { return log_of(muster(), job, static_cast<int>(rank)) == shown().at(rank) + "\n"; }, 20s));
+        [&] { return log_of(muster(), job, static_cast<int>(rank)) == shown().at(rank) + "\n"; }, 60s));
   }
 }
 
@@ -286,7 +286,7 @@ TEST_F(SlurmRanks, ARestartOfTheControllerInTheMiddleOfTrainingLosesNothing) {
   muster().start_daemon();
   muster().until_step(job, 30);
   // The other ranks come back by themselves, each when its next heartbeat is due.
-  EXPECT_TRUE(test::eventually([&] { return pids() == before; }, 20s));
+  EXPECT_TRUE(test::eventually([&] { return pids() == before; }, 60s));
   const auto after = muster().until_state(job, "succeeded");
   EXPECT_EQ(after.at("attempts").size(), 1U) << after.dump(1);
   EXPECT_EQ(stage().submissions_of(job, 1), 1);
@@ -357,11 +357,11 @@ TEST_F(SlurmRanks, AnEndThatNobodySawIsFoundInTheStatusFiles) {
              .requeue = "max_failed = 0\n"}));
   for (const auto& job : {good, bad}) {
     const auto began = muster().data() / "jobs" / job / "began";
-    ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(began); }, 30s));
+    ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(began); }, 60s));
   }
   muster().kill_daemon();
   for (const auto& job : {good, bad}) test::write_file(muster().data() / "jobs" / job / "go", "");
-  ASSERT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 30s));
+  ASSERT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 60s));
   muster().start_daemon();
   EXPECT_EQ(muster().until_state(good, "succeeded").at("attempts").size(), 1U);
   const auto after = muster().until_state(bad, "failed");
@@ -384,7 +384,7 @@ TEST_F(SlurmRanks, OneOfAGangThatCameAndWentWhileMusterdWasAwayIsKnown) {
   ASSERT_TRUE(test::eventually(
       [&] { return test::read_file(ranks / "rank-1.json").find("\"exited\"") != std::string::npos; }, 60s));
   ASSERT_TRUE(
-      test::eventually([&] { return slurm_cluster::processes_of(slurm().folder(), "muster-task").size() == 1; }, 20s));
+      test::eventually([&] { return slurm_cluster::processes_of(slurm().folder(), "muster-task").size() == 1; }, 60s));
   muster().start_daemon();
   const auto after = muster().until_state(job, "failed");
   EXPECT_EQ(text(attempt(after, 1), "cause"), "failed");
@@ -501,11 +501,11 @@ TEST_F(SlurmNetwork, ANodeCutOffIsLostAndItsRanksLeaveByMustersWordWhenItIsBack)
   for (const pid_t pid : deaf) ::kill(pid, SIGSTOP);
   slurm().mend_network(node);
   for (const pid_t pid : old) {
-    EXPECT_TRUE(test::eventually([&] { return !lives(pid); }, 30s)) << "pid " << pid << " lives on";
+    EXPECT_TRUE(test::eventually([&] { return !lives(pid); }, 60s)) << "pid " << pid << " lives on";
   }
   for (const pid_t pid : deaf) ::kill(pid, SIGCONT);
   for (const int rank : {0, 1}) {
-    ASSERT_TRUE(test::eventually([&] { return !end_of(job, rank).is_null(); }, 10s)) << "nobody wrote how it ended";
+    ASSERT_TRUE(test::eventually([&] { return !end_of(job, rank).is_null(); }, 60s)) << "nobody wrote how it ended";
     EXPECT_TRUE(left_as_told(job, rank)) << log_of(muster(), job, rank);
   }
   const auto after = muster().until_state(job, "succeeded");

@@ -35,12 +35,12 @@ class SlurmRequeueExit : public Story<RequeueExit> {
     stage().until_running(job, 1);
     const auto folder = muster().data() / "jobs" / job / "attempt-1";
     for (const char* mark : {"ready-0", "ready-1"}) {
-      EXPECT_TRUE(test::eventually([&] { return std::filesystem::exists(folder / mark); }, 20s)) << mark;
+      EXPECT_TRUE(test::eventually([&] { return std::filesystem::exists(folder / mark); }, 60s)) << mark;
     }
     return job;
   }
   static void expect_nothing_left_in_slurm() {
-    EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 20s));
+    EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 60s));
   }
 };
 

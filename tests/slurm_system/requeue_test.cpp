@@ -87,7 +87,7 @@ TEST_F(SlurmRequeue, OneJobComesThroughARequeueAPreemptionALostSlurmstepdAndATim
   EXPECT_THAT(events, testing::Not(HasSubstr("2 of "))) << events;
   stage().expect_model_of_calm_run(job, what);
   // Slurm's own second runs are nobody's: they were cancelled, or left at once.
-  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 20s));
+  EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 60s));
 }
 
 // The partition's default, which the job file says nothing of.

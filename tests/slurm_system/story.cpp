@@ -270,11 +270,11 @@ void Stage::clear() {
         const auto jobs = muster_->json({"list", "--limit", "1000"});
         return std::ranges::all_of(jobs, has_ended);
       },
-      20s);
+      60s);
   std::vector<std::string> scancel = {"scancel"};
   for (const auto& line : slurm_jobs(false)) scancel.push_back(line.substr(0, line.find(' ')));
   if (scancel.size() > 1) slurm_.run(scancel);
-  test::eventually([&] { return slurm_jobs(false).empty(); }, 20s);
+  test::eventually([&] { return slurm_jobs(false).empty(); }, 60s);
 }
 
 }  // namespace story

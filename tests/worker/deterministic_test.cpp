@@ -76,7 +76,7 @@ TEST_F(Deterministic, AWorkspaceThatIsSetIsKeptOrRefused) {
   const RankEnvironment environment;
   Listener listener;
   try {
-    Trainer(config, environment, listener).run();
+    Trainer(config, environment, listener, make_recipe).run();
     ADD_FAILURE() << "no error";
   } catch (const UsageError& error) {  // starting again would not help
     EXPECT_THAT(error.what(), HasSubstr("train.deterministic: CUBLAS_WORKSPACE_CONFIG=:0:0"));

@@ -10,6 +10,7 @@
 
 #include "models/fused_ops.h"
 #include "models/head_loss.h"
+#include "models/layers/rope.h"
 
 namespace worker {
 namespace {
@@ -45,7 +46,7 @@ TEST_F(GpuOps, RopeEqualsTheOperations) {
     for (const auto& shape :
          std::vector<std::vector<std::int64_t>>{{2, 7, 3, 64}, {1, 5, 1, 6}, {3, 1, 2, 128}, {1, 0, 2, 8}}) {
       ASSERT_TRUE(has_kernels(at::kCUDA, type));
-      const RopeTable table = rope_table(shape[1], shape[3], 10000.0, type, at::kCUDA);
+      const RopeTable table = rope_table(0, shape[1], {.dim = shape[3]}, type, at::kCUDA);
       const RopeTable wide{table.cos.to(at::kDouble), table.sin.to(at::kDouble)};
       const at::Tensor x = random(shape, type), x_wide = x.detach().to(at::kDouble).requires_grad_();
       const at::Tensor y = apply_rope(x, table), y_wide = apply_rope(x_wide, wide);
@@ -61,7 +62,7 @@ TEST_F(GpuOps, RopeEqualsTheOperations) {
 }
 
 TEST_F(GpuOps, RopeTakesWhatIsNotContiguous) {
-  const RopeTable table = rope_table(5, 16, 10000.0, at::kFloat, at::kCUDA);
+  const RopeTable table = rope_table(0, 5, {.dim = 16}, at::kFloat, at::kCUDA);
   const at::Tensor x = random({2, 4, 5, 16}, at::kFloat);
   const at::Tensor got = apply_rope(x.transpose(1, 2), table);
   EXPECT_TRUE(at::equal(got, apply_rope(x.transpose(1, 2).contiguous(), table)));
@@ -96,7 +97,7 @@ TEST_F(GpuOps, TheLossOfTheHeadIsThatOfLibTorch) {
         targets[0][1] = kIgnoredTarget;
         const at::Tensor x_wide = x.detach().to(at::kDouble).requires_grad_();
         const at::Tensor weight_wide = weight.detach().to(at::kDouble).requires_grad_();
-        const at::Tensor loss = linear_cross_entropy(x, weight, targets, most_logits);
+        const at::Tensor loss = linear_cross_entropy(x, weight, targets, {}, most_logits);
         const at::Tensor want = at::cross_entropy_loss(at::linear(x_wide, weight_wide).flatten(0, 1), targets.flatten(),
                                                        {}, at::Reduction::Sum, kIgnoredTarget);
         (loss * 0.25).backward();
@@ -106,7 +107,7 @@ TEST_F(GpuOps, TheLossOfTheHeadIsThatOfLibTorch) {
         EXPECT_THAT(distance(x.grad(), x_wide.grad()), Le(most)) << type << " " << vocab;
         EXPECT_THAT(distance(weight.grad(), weight_wide.grad()), Le(most)) << type << " " << vocab;
         const at::NoGradGuard no_grad;
-        EXPECT_THAT(distance(linear_cross_entropy(x, weight, targets, most_logits), want.detach()), Le(most));
+        EXPECT_THAT(distance(linear_cross_entropy(x, weight, targets, {}, most_logits), want.detach()), Le(most));
       }
     }
   }

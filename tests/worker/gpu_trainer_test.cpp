@@ -1,12 +1,14 @@
 // Goal: a rank on a GPU never waits for it within a step, tells every step once, and loses nothing at a stop.
 // Method: one rank of the real loop. LibTorch's guard against synchronisation makes each wait of the host an error.
 #include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
 #include "fsdp/deterministic.h"
+#include "train/gpu.h"
 #include "train/step_measures.h"
 #include "trainer_ranks.h"
 
@@ -56,6 +58,24 @@ TEST_F(GpuTrainer, TellsEveryStepOnceAndNeverWaitsWithinOne) {
     EXPECT_GT(value(step, "gpu_memory_peak"), 100'000);
     EXPECT_GE(value(step, "gpu_memory_reserved"), value(step, "gpu_memory_peak") / 2);
   }
+}
+
+TEST_F(GpuTrainer, KnowsTheSizeOfTheGpusMemory) {
+  std::size_t free = 0, total = 0;
+  ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  EXPECT_EQ(gpu_size(c10::Device(c10::kCUDA, 0)), static_cast<std::int64_t>(total));
+}
+
+TEST_F(GpuTrainer, TrainsInFp16WithAsynchronousSaves) {
+  const TemporaryFolder folder;
+  std::vector<Listener> ranks(1);
+  RunConfig config = run_of(folder, R"(,"steps":20,"precision":"fp16")");
+  config.checkpoint.every_steps = 5;
+  config.checkpoint.asynchronous = true;
+  const auto outcomes = train(config, ranks);
+  EXPECT_THAT(outcomes, Each(Field(&Outcome::code, contract::kExitDone)));
+  EXPECT_THAT(ranks[0].saved, ElementsAre(5, 10, 15, 20));
+  EXPECT_LT(value(ranks[0].steps[19], "loss"), value(ranks[0].steps[0], "loss") - 0.5);
 }
 
 TEST_F(GpuTrainer, GoesOnAfterAStopWithTheSameBits) {

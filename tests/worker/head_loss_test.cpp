@@ -32,7 +32,7 @@ at::Tensor plain(const Case& c) {
 
 void expect_like_plain(at::ScalarType dtype, std::int64_t most_logits, double tolerance) {
   const auto a = case_of(14, 12, 37, dtype), b = case_of(14, 12, 37, dtype);
-  const at::Tensor loss = linear_cross_entropy(a.x, a.weight, a.targets, most_logits), wanted = plain(b);
+  const at::Tensor loss = linear_cross_entropy(a.x, a.weight, a.targets, {}, most_logits), wanted = plain(b);
   EXPECT_NEAR(loss.item<double>(), wanted.item<double>(), tolerance * wanted.item<double>());
   (loss * 0.25).backward();
   (wanted * 0.25).backward();
@@ -43,6 +43,24 @@ void expect_like_plain(at::ScalarType dtype, std::int64_t most_logits, double to
 TEST(HeadLoss, IsThePlainLossWithItsGradientsWhateverTheChunk) {
   for (const std::int64_t most : {1, 37, 5 * 37, 14 * 37, 1'000'000}) expect_like_plain(at::kFloat, most, 1e-5);
   expect_like_plain(at::kBFloat16, 5 * 37, 2e-2);
+}
+
+TEST(HeadLoss, TakesABiasWithItsGradient) {
+  for (const std::int64_t most : {37, 5 * 37, 1'000'000}) {
+    const auto a = case_of(14, 12, 37), b = case_of(14, 12, 37);
+    const at::Tensor bias = at::randn({37}).requires_grad_(), judge = bias.detach().clone().requires_grad_();
+    const at::Tensor wanted = at::cross_entropy_loss(at::linear(b.x, b.weight, judge).flatten(0, 1),
+                                                     b.targets.flatten(), {}, at::Reduction::Sum, kIgnoredTarget);
+    for (int pass = 0; pass < 2; ++pass) {  // the second one adds in place
+      const at::Tensor loss = linear_cross_entropy(a.x, a.weight, a.targets, bias, most);
+      EXPECT_NEAR(loss.item<double>(), wanted.item<double>(), 1e-5 * wanted.item<double>());
+      (loss * 0.25).backward();
+    }
+    (wanted * 0.5).backward();
+    EXPECT_TRUE(at::allclose(bias.grad(), judge.grad(), 1e-5, 1e-5)) << most;
+    EXPECT_TRUE(at::allclose(a.x.grad(), b.x.grad(), 1e-5, 1e-5)) << most;
+    EXPECT_TRUE(at::allclose(a.weight.grad(), b.weight.grad(), 1e-5, 1e-5)) << most;
+  }
 }
 
 TEST(HeadLoss, AddsTheHeadsGradientToTheOneThatIsThere) {
@@ -100,7 +118,7 @@ TEST(HeadLoss, HoldsOneChunkOfLogits) {
   };
   const auto a = case_of(kPositions, kHidden, kVocab), b = case_of(kPositions, kHidden, kVocab);
   const auto whole = peak_of([&] { plain(a).backward(); });
-  const auto chunked = peak_of([&] { linear_cross_entropy(b.x, b.weight, b.targets, 32 * kVocab).backward(); });
+  const auto chunked = peak_of([&] { linear_cross_entropy(b.x, b.weight, b.targets, {}, 32 * kVocab).backward(); });
   EXPECT_GT(whole, 3 * kAll) << "the judge holds the logits, their logarithms and their gradients";
   EXPECT_LT(chunked, kAll / 2);
 }

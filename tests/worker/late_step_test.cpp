@@ -8,11 +8,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "fsdp/meta_device.h"
 #include "late_device.h"
 #include "points_recipe.h"
-#include "train/optimizer.h"
 #include "train/step.h"
 #include "trainer_ranks.h"
 
@@ -21,8 +21,11 @@ namespace {
 
 constexpr std::int64_t kPoints = 24, kWidth = 6;
 
-struct Line : torch::nn::Module {
+struct Line : torch::nn::Module, Wrapped {
   Line() : weight(register_parameter("weight", at::empty({kWidth, kWidth}))) {}
+  at::Tensor forward(at::Tensor x) const {
+    return call(wrapper, std::move(x), [this](const at::Tensor& in) { return in.mm(weight); });
+  }
   at::Tensor weight;
 };
 
@@ -33,38 +36,45 @@ class Points : public PointsRecipe {
     const fsdp::MetaDeviceGuard without_memory;
     line_ = std::make_shared<Line>();
   }
-  std::shared_ptr<torch::nn::Module> make_module() override { return line_; }
-  void shard(fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) override {
-    unit_ = sharded.fully_shard(line_, options);
-    device_ = sharded.mesh().device();
+  std::vector<Part> parts() override {
     points_ = at::arange(kPoints * kWidth, at::kFloat).sin().view({kPoints, kWidth});
+    Part part{.module = line_};
+    // So that one rank gathers, too, and with a root that is not kept.
+    part.options = [](const torch::nn::Module&, fsdp::ShardOptions options) {
+      options.reshard_after_forward = true;
+      return options;
+    };
+    return {part};
   }
-  std::string initialize(fsdp::ShardedModel& sharded) override {
-    sharded.load_full_state({{"weight", at::arange(kWidth * kWidth, at::kFloat).cos().view({kWidth, kWidth}) * 0.3}});
+  std::string first_values(Parts& parts) override {
+    parts.trained().load_full_state(
+        {{"weight", at::arange(kWidth * kWidth, at::kFloat).cos().view({kWidth, kWidth}) * 0.3}});
     return "a matrix";
   }
-  at::Tensor loss(const std::vector<std::int64_t>& samples) override { return loss_of(inputs(samples)); }
-  std::vector<at::Tensor> inputs(const std::vector<std::int64_t>& samples) override {
-    std::vector<at::Tensor> points;
-    for (const std::int64_t sample : samples) points.push_back(points_.narrow(0, sample, 1));
-    return {at::cat(points)};
-  }
-  at::Tensor loss_of(const std::vector<at::Tensor>& inputs) override {
-    const at::Tensor points = inputs[0].to(device_, /*non_blocking=*/true);
+  Losses loss(const Batch& batch) override {
+    const at::Tensor& points = batch.at("points");
     at::Tensor sum;
     for (std::int64_t i = 0; i < points.size(0); ++i) {
       const at::Tensor point = points.narrow(0, i, 1);
-      const at::Tensor out = unit_->run(point, [this](const at::Tensor& in) { return in.mm(line_->weight); });
-      const at::Tensor square = (out.to(at::kFloat) - point).square().sum();
+      const at::Tensor square = (line_->forward(point).to(at::kFloat) - point).square().sum();
       sum = sum.defined() ? sum + square : square;
     }
-    return sum;
+    return {sum};
+  }
+
+ protected:
+  Batch batch_of(const std::vector<std::int64_t>& samples) const override {
+    std::vector<at::Tensor> points;
+    for (const std::int64_t sample : samples) points.push_back(points_.narrow(0, sample, 1));
+    Batch batch;
+    batch.samples = static_cast<std::int64_t>(samples.size());
+    batch.weight = static_cast<double>(samples.size());
+    batch.tensors["points"] = at::cat(points);
+    return batch;
   }
 
  private:
   std::shared_ptr<Line> line_;
-  std::shared_ptr<fsdp::Unit> unit_;
-  at::Device device_ = at::kCPU;
   at::Tensor points_;
 };
 
@@ -81,15 +91,11 @@ Told told(at::Device device, const RunConfig& config, StopKind* stop = nullptr) 
   Listener listener;
   if (stop != nullptr) listener.save_at = static_cast<int>(config.train.steps);
   Points recipe;
-  fsdp::ShardedModel sharded(recipe.make_module(), mesh);
-  fsdp::ShardOptions in_half;  // so that one rank gathers, too
-  in_half.precision.param_dtype = config.train.precision == schema::Precision::kFp16 ? at::kHalf : at::kBFloat16;
-  recipe.shard(sharded, in_half);
-  recipe.initialize(sharded);
-  const auto optimizer = make_optimizer(config.optimizer, recipe, sharded);
+  Parts parts(recipe.parts(), mesh, config);
+  recipe.first_values(parts);
   LossScale scale(config.train, device);
-  ShardedSampler sampler(kPoints, 3, 0, 1);
-  Stepper stepper(config, split, environment, listener, recipe, sampler, mesh, sharded, *optimizer, scale);
+  Loader loader(recipe.data(Split::kTrain), Order({.samples = kPoints, .seed = 3}), 0, 1, {.threads = 0});
+  Stepper stepper(config, split, environment, listener, recipe, loader, parts, scale);
   EXPECT_EQ(stepper.late(), !device.is_cpu());
   if (config.train.cuda_graph && stepper.late()) stepper.use_graph(late::make_graph());
   stepper.prepare();

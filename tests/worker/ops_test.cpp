@@ -10,6 +10,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -47,8 +48,9 @@ at::Tensor fresh_weight() {
 std::vector<OpCase> op_cases() {
   const Op our_rows = [](const at::Tensor& ids, const at::Tensor& weight) { return worker::embedding(weight, ids); };
   const Op their_rows = [](const at::Tensor& ids, const at::Tensor& weight) { return at::embedding(weight, ids); };
+  const Op ours = [](const at::Tensor& x, const at::Tensor& weight) { return worker::linear(x, weight); };
   const Op theirs = [](const at::Tensor& x, const at::Tensor& weight) { return at::linear(x, weight); };
-  return {{linear, theirs, at::arange(24, at::kFloat).view({2, 4, 3}).sin_()},
+  return {{ours, theirs, at::arange(24, at::kFloat).view({2, 4, 3}).sin_()},
           {our_rows, their_rows, at::tensor({1, 4, 1, 0}, at::kLong).view({2, 2})}};
 }
 
@@ -199,6 +201,38 @@ TEST_F(OnePlace, IsNotTakenInAnotherDtypeOrBySomebodyElsesHook) {
   loss_through(ours, input, other).backward();
   expect_near(other.grad(), reference.grad());
   EXPECT_TRUE(place_.defined()) << "the place is not for this weight";
+}
+
+/// A bias [4] of linear() on [2, 3, 5], as a function of the bias alone.
+at::Tensor loss_of_bias(bool ours, const at::Tensor& bias) {
+  const at::Tensor x = at::arange(30, at::kFloat).view({2, 3, 5}).sin_(), weight = at::ones({4, 5});
+  return (ours ? worker::linear(x, weight, bias) : at::linear(x, weight, bias)).pow(3).sum();
+}
+
+TEST(GradientsInPlace, OfABiasAreSumsOverItsRows) {
+  const at::Tensor mine = at::ones({4}).requires_grad_(), reference = at::ones({4}).requires_grad_();
+  const at::Tensor laid = at::zeros({4});
+  loss_of_bias(true, mine).backward();
+  loss_of_bias(false, reference).backward();
+  expect_near(mine.grad(), reference.grad());
+  mine.mutable_grad() = laid;
+  for (int pass = 0; pass < 2; ++pass) {
+    loss_of_bias(true, mine).backward();
+    EXPECT_TRUE(mine.grad().is_same(laid));
+    expect_near(laid, reference.grad() * (pass + 1));
+  }
+}
+
+TEST_F(OnePlace, TakesTheGradientOfABiasToo) {
+  const at::Tensor mine = at::ones({4}).requires_grad_(), reference = at::ones({4}).requires_grad_();
+  loss_of_bias(false, reference).backward();
+  lay(mine);
+  const at::Tensor place = place_;
+  for (int pass = 0; pass < 2; ++pass) {
+    loss_of_bias(true, mine).backward();
+    EXPECT_TRUE(mine.grad().is_same(place)) << "pass " << pass;
+    expect_near(place, reference.grad() * (pass + 1));
+  }
 }
 
 TEST(GradientsInPlace, OfFrozenWeightsAreNone) {

@@ -127,11 +127,12 @@ TEST(LayerDecay, CountsLayersFromTheOutput) {
   const TemporaryFolder folder;
   const RunConfig config = run_of(folder, "");  // three layers
   const auto recipe = make_recipe(config);
-  EXPECT_EQ(recipe->layers_above("lm_head.weight"), 0);
-  EXPECT_EQ(recipe->layers_above("model.norm.weight"), 0);
-  EXPECT_EQ(recipe->layers_above("model.layers.2.mlp.up_proj.weight"), 1);
-  EXPECT_EQ(recipe->layers_above("model.layers.0.self_attn.q_proj.weight"), 3);
-  EXPECT_EQ(recipe->layers_above("model.embed_tokens.weight"), 4);
+  const auto layers_above = recipe->parts().at(0).layers_above;
+  EXPECT_EQ(layers_above("lm_head.weight"), 0);
+  EXPECT_EQ(layers_above("model.norm.weight"), 0);
+  EXPECT_EQ(layers_above("model.layers.2.mlp.up_proj.weight"), 1);
+  EXPECT_EQ(layers_above("model.layers.0.self_attn.q_proj.weight"), 3);
+  EXPECT_EQ(layers_above("model.embed_tokens.weight"), 4);
 }
 
 }  // namespace

@@ -116,6 +116,16 @@ TEST(Fit, AGpuDoesNotHoldTheCopyForCheckpoints) {
   EXPECT_FALSE(fits(plan, {limit, false, ""}));
 }
 
+TEST(Fit, ASaveInPlaceMakesRoomForTheCopy) {
+  const TemporaryFolder folder;
+  const RunConfig config = config_of(folder, {.train = kTrain, .checkpoint = R"(,"asynchronous":true)"});
+  const RankPlan plan = plan_rank(config, place_of(2));
+  const auto found = remedies(config, place_of(2), {plan.tensor_bytes(), false, "a test"});
+  ASSERT_THAT(found, Not(IsEmpty()));
+  EXPECT_EQ(settings_text(found[0]), "checkpoint.asynchronous = false");
+  EXPECT_EQ(found[0].bytes, plan.tensor_bytes());
+}
+
 TEST(Fit, AGpuDoesNotHoldWhatIsOffloaded) {
   const TemporaryFolder folder;
   const RunConfig config = config_of(folder, {.train = kTrain, .fsdp = R"(,"offload":"cpu")"});

@@ -62,6 +62,9 @@ TEST(Plan, IsWithinHalfAPercentOfTheTensorsOfARealTraining) {
         .train = R"(,"batch_size":4,"optimizer":"lion")",
         .fsdp = R"(,"strategy":"shard_grad_op")"}},
       {"no_shard, no prefetch", {.train = R"(,"batch_size":4)", .fsdp = R"(,"strategy":"no_shard","prefetch":false)"}},
+      {"biases, dropout, scaled RoPE",
+       {.model = R"(,"attention_bias":true,"mlp_bias":true,"attention_dropout":0.1,"rope_type":"llama3")",
+        .train = R"(,"batch_size":4)"}},
       {"fp16, large vocabulary",
        {.model = R"(,"vocab_size":8192)", .train = R"(,"batch_size":4,"precision":"fp16","clip_norm":1)"}},
   };
@@ -153,6 +156,16 @@ TEST(Plan, DoesNotWaitForTheDelayOfSteps) {
   const auto begin = std::chrono::steady_clock::now();
   plan_rank(config_of(folder, {.train = R"(,"batch_size":2,"step_delay_ms":20000)"}), place_of(2));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
+TEST(Plan, NeedsNoStepsForATrainingOfEpochs) {
+  const TemporaryFolder folder;
+  for (const char* schedule : {"step", "cosine", "linear"}) {
+    const std::string train = R"(,"schedule":")" + std::string(schedule) + "\"";
+    const RankPlan of_steps = plan_rank(run_of(folder, train + R"(,"steps":10)"), place_of(2));
+    const RankPlan of_epochs = plan_rank(run_of(folder, train + R"(,"epochs":2)"), place_of(2));
+    EXPECT_EQ(of_epochs.tensor_bytes(), of_steps.tensor_bytes()) << schedule;
+  }
 }
 
 TEST(Plan, RefusesABatchThatTheRanksCannotShare) {

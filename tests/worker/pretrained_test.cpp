@@ -1,19 +1,19 @@
 // Goal: training starts from the weights of a Hugging Face folder, and a folder that does not fit is told with its
 // remedy. Method: folders that are written here. A run from a folder is compared with a run that draws the same
 // weights.
-#include "train/llama_folder.h"
+#include "train/start_weights.h"
 
 #include <gmock/gmock.h>
 
 #include <fstream>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "fsdp/initialize.h"
 #include "fsdp/json.h"
 #include "fsdp/meta_device.h"
 #include "fsdp/safetensors.h"
-#include "models/llama.h"
+#include "llama_folder.h"
 #include "rank/errors.h"
+#include "schema/tables/llama.h"
 #include "train/step_measures.h"
 #include "trainer_ranks.h"
 
@@ -24,37 +24,22 @@ using fsdp::Json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-Json config_json(const schema::Llama& model) {
-  Json json;
-  json["model_type"] = "llama";
-  json["vocab_size"] = model.vocab_size;
-  json["hidden_size"] = model.hidden_size;
-  json["intermediate_size"] = model.intermediate_size;
-  json["num_hidden_layers"] = model.num_hidden_layers;
-  json["num_attention_heads"] = model.num_attention_heads;
-  json["num_key_value_heads"] = model.num_key_value_heads;
-  json["rms_norm_eps"] = model.rms_norm_eps;
-  json["rope_theta"] = model.rope_theta;
-  return json;
+/// The model of a run that draws its weights.
+schema::Llama llama_of(const RunConfig& config) {
+  auto model = schema::bind<schema::Llama>(schema::llama(), config.values);
+  if (model.vocab_size == 0) model.vocab_size = 257;
+  return model;
 }
 
-/// The tensors of a model that is drawn with `seed`.
-std::vector<std::pair<std::string, at::Tensor>> drawn(const schema::Llama& config, std::uint64_t seed) {
-  LlamaForCausalLm model(config);
-  fsdp::initialize(model, seed, [&](const std::string& name, const at::Tensor& values, at::Generator& random) {
-    model.draw(name, values, random);
-  });
-  std::vector<std::pair<std::string, at::Tensor>> tensors;
-  for (const auto& item : model.named_parameters()) tensors.emplace_back(item.key(), item.value().detach());
-  return tensors;
-}
-
-void write_folder(const std::filesystem::path& folder, const Json& config,
-                  const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
-  std::filesystem::create_directories(folder);
-  std::filesystem::remove(folder / "model.safetensors");
-  write_file(folder / "config.json", config.dump());
-  fsdp::write_safetensors(folder / "model.safetensors", tensors);
+/// The run, but with the weights of that folder and nothing else that describes the model.
+RunConfig starting_from(RunConfig config, const std::filesystem::path& folder) {
+  schema::Values values;
+  for (const auto& [name, value] : config.values) {
+    if (!name.starts_with("model.") || name == "model.family") values.set(name, value);
+  }
+  values.set("model.pretrained", folder.native());
+  config.values = std::move(values);
+  return config;
 }
 
 std::vector<double> losses(const RunConfig& config, int ranks) {
@@ -69,10 +54,9 @@ TEST(Pretrained, TheFirstStepStartsFromTheFolder) {
   for (const int ranks : {1, 2}) {
     const TemporaryFolder folder;
     RunConfig drawing = run_of(folder, R"(,"steps":3)", "", "drawing");
-    drawing.model.initializer_range = 0.1;
-    write_folder(folder / "model", config_json(drawing.model), drawn(drawing.model, 0));
-    RunConfig loading = run_of(folder, R"(,"steps":3)", "", "loading");
-    loading.model.pretrained = (folder / "model").native();
+    drawing.values.set("model.initializer_range", 0.1);
+    write_folder(folder / "model", config_json(llama_of(drawing)), drawn(llama_of(drawing), 0));
+    const RunConfig loading = starting_from(run_of(folder, R"(,"steps":3)", "", "loading"), folder / "model");
     const RunConfig other = run_of(folder, R"(,"steps":3)", "", "other");
     const auto want = losses(drawing, ranks);
     EXPECT_EQ(losses(loading, ranks), want);
@@ -83,8 +67,8 @@ TEST(Pretrained, TheFirstStepStartsFromTheFolder) {
 TEST(Pretrained, ARunThatGoesOnNeedsNoFolder) {
   const TemporaryFolder folder;
   RunConfig config = run_of(folder, R"(,"steps":2)");
-  write_folder(folder / "model", config_json(config.model), drawn(config.model, 7));
-  config.model.pretrained = (folder / "model").native();
+  write_folder(folder / "model", config_json(llama_of(config)), drawn(llama_of(config), 7));
+  config = starting_from(config, folder / "model");
   EXPECT_EQ(losses(config, 2).size(), 2u);
   std::filesystem::remove_all(folder / "model");
   config.train.steps = 3;
@@ -109,7 +93,7 @@ TEST(Exported, AModelIsWhereTheNextRunStarts) {
   EXPECT_TRUE(std::filesystem::exists(folder / "out/model.safetensors.index.json"));
   RunConfig second = run_of(folder, R"(,"steps":1,"validation_every_steps":1)", "", "second");
   second.train.learning_rate = second.train.min_learning_rate = 1e-12;
-  second.model.pretrained = first.exports.folder;
+  second = starting_from(second, first.exports.folder);
   const auto loaded = validations(second, 1);
   ASSERT_EQ(loaded.size(), 1u);
   EXPECT_NEAR(loaded[0], trained[0], 1e-5 * trained[0]);
@@ -141,7 +125,8 @@ TEST(Exported, AFolderThatHoldsOtherFilesIsRefusedBeforeTheFirstStep) {
 /// What is said of a folder that does not fit a small model. `change` makes it wrong.
 class BadFolder : public ::testing::Test {
  protected:
-  BadFolder() : config_(run_of(folder_, "")), json_(config_json(config_.model)), tensors_(drawn(config_.model, 1)) {}
+  BadFolder()
+      : drawing_(run_of(folder_, "")), json_(config_json(llama_of(drawing_))), tensors_(drawn(llama_of(drawing_), 1)) {}
 
   std::string error() {
     write_folder(folder_ / "model", json_, tensors_);
@@ -149,15 +134,18 @@ class BadFolder : public ::testing::Test {
   }
 
   std::string error_of_loading() {
-    const auto model = [&] {
-      const fsdp::MetaDeviceGuard guard;
-      return std::make_shared<LlamaForCausalLm>(config_.model);
-    }();
-    fsdp::DeviceMesh alone(nullptr, 0, 1, {});
-    fsdp::ShardedModel sharded(model, alone);
-    sharded.fully_shard(model);
+    RunConfig config = starting_from(drawing_, folder_ / "model");
+    for (const auto& [name, value] : written_) config.values.set(name, value);
     try {
-      load_llama_folder(folder_ / "model", config_.model, sharded);
+      const ChosenModel chosen = choose_model(config, 257);
+      const auto model = [&] {
+        const fsdp::MetaDeviceGuard guard;
+        return chosen.family->make_causal(chosen.values);
+      }();
+      fsdp::DeviceMesh alone(nullptr, 0, 1, {});
+      fsdp::ShardedModel sharded(model, alone);
+      sharded.fully_shard(model);
+      start_weights(chosen, 0, sharded);
       return "no error";
     } catch (const UsageError& error) {
       return error.what();
@@ -165,7 +153,8 @@ class BadFolder : public ::testing::Test {
   }
 
   const TemporaryFolder folder_;
-  RunConfig config_;
+  const RunConfig drawing_;
+  schema::Values written_;  // rows of [model] in the job file
   Json json_;
   std::vector<std::pair<std::string, at::Tensor>> tensors_;
 };
@@ -179,21 +168,42 @@ TEST_F(BadFolder, IsNamedWithValueAndRemedy) {
   EXPECT_THAT(error_of_loading(), HasSubstr("config.json: "));
 }
 
-TEST_F(BadFolder, OfOtherSizesSaysWhatToSet) {
-  json_["hidden_size"] = 64;
-  json_["rms_norm_eps"] = 1e-6;
-  EXPECT_THAT(error(), HasSubstr("other sizes; set model.hidden_size = 64, model.rms_norm_eps = 1e-06"));
+TEST_F(BadFolder, GivesWhatIsNotWrittenAndContradictsWhatIs) {
+  written_.set("model.hidden_size", std::int64_t{32});
+  written_.set("model.attention_dropout", 0.1);
+  EXPECT_EQ(error(), "no error") << "no weight depends on a dropout";
+  written_.set("model.hidden_size", std::int64_t{64});
+  written_.set("model.rms_norm_eps", 1e-3);
+  EXPECT_THAT(error(), HasSubstr("config.json there has model.hidden_size = 32, not 64, model.rms_norm_eps = 1e-05, "
+                                 "not 0.001; leave the keys of [model] that config.json gives out of the job file"));
+}
+
+TEST_F(BadFolder, WithSwitchesIsReadWithThem) {
+  json_["attention_bias"] = true;
+  EXPECT_THAT(error(), HasSubstr("no tensor for model.layers.0.self_attn.k_proj.bias"));
+}
+
+TEST_F(BadFolder, WithASmallerVocabularyThanTheDataIsRefused) {
+  json_["vocab_size"] = 200;
+  EXPECT_THAT(error(), HasSubstr("model.vocab_size = 200: the data have 257 tokens; prepare the data with the model's "
+                                 "own tokenizer"));
+}
+
+TEST_F(BadFolder, WhoseRowsContradictEachOtherNamesThem) {
+  json_["num_key_value_heads"] = 3;
+  EXPECT_THAT(error(), HasSubstr("model.num_key_value_heads: want a divisor of num_attention_heads"));
+  json_["num_key_value_heads"] = 2;
+  json_["max_position_embeddings"] = 16;
+  EXPECT_THAT(error(), HasSubstr("data.sequence_length: want at most model.max_position_embeddings = 16"));
 }
 
 TEST_F(BadFolder, WithWhatThisLlamaLacksIsRefused) {
-  json_["attention_bias"] = true;
-  EXPECT_THAT(error(), HasSubstr("has attention_bias = true, and this Llama has false only"));
-  json_["attention_bias"] = false;
-  json_["rope_scaling"]["rope_type"] = "llama3";
-  EXPECT_THAT(error(), HasSubstr("has rope_scaling of type \"llama3\", and this Llama has unscaled RoPE only"));
-  json_["rope_scaling"] = nullptr;
-  json_["head_dim"] = 16;
-  EXPECT_THAT(error(), HasSubstr("has head_dim = 16, and this Llama has hidden_size / num_attention_heads = 8"));
+  json_["hidden_act"] = "gelu";
+  EXPECT_THAT(error(), HasSubstr("has hidden_act = \"gelu\", and this model has \"silu\" only"));
+  json_["hidden_act"] = "silu";
+  json_["rope_scaling"]["rope_type"] = "yarn";
+  EXPECT_THAT(error(),
+              HasSubstr("rope_scaling is of type \"yarn\", and this Llama has default, linear and llama3 only"));
 }
 
 TEST_F(BadFolder, WithOtherTensorsNamesThem) {
@@ -206,7 +216,7 @@ TEST_F(BadFolder, WithOtherTensorsNamesThem) {
   tensors_.front().second = at::zeros({2, 2});
   EXPECT_THAT(error(), HasSubstr(name + " is [2, 2], the model wants ["));
   tensors_.erase(tensors_.begin());
-  EXPECT_THAT(error(), HasSubstr("no tensor " + name));
+  EXPECT_THAT(error(), HasSubstr("no tensor for " + name));
 }
 
 }  // namespace

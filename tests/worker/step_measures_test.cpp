@@ -17,8 +17,11 @@ TEST(StepMeasures, WhatWasNotMeasuredIsNoValue) {
   StepMeasures measures{.loss = 2.5, .tokens_per_s = 100, .learning_rate = 0.125, .grad_norm = 0.75};
   EXPECT_THAT(names_of(measures), ElementsAre("loss", "tokens_per_s", "learning_rate", "grad_norm"));
   EXPECT_EQ(value_of(measures.values(), "validation/loss"), std::nullopt);
-  measures.validation_loss = 2.25;
+  measures.evaluated = {{"validation/loss", 2.25}};
   EXPECT_THAT(names_of(measures), ElementsAre("loss", "validation/loss", "tokens_per_s", "learning_rate", "grad_norm"));
+  measures.more = {{"dino_loss", 1.5}};
+  EXPECT_EQ(names_of(measures)[1], "dino_loss");
+  measures.more.clear();
   EXPECT_EQ(value_of(measures.values(), "validation/loss"), 2.25);
   EXPECT_EQ(value_of(measures.values(), "grad_norm"), 0.75);
   measures.loss_scale = 65536;
@@ -46,10 +49,17 @@ TEST(StepMeasures, TheLineOfAStepHasItsForm) {
   StepMeasures measures{.loss = 2.5, .tokens_per_s = 1000.4, .learning_rate = 3e-4, .grad_norm = 0.75};
   EXPECT_EQ(line_of(report, measures, 10),
             "step 3/10 loss 2.500000 lr 3.000e-04 grad_norm 0.7500 tokens/s 1000 step_ms 12.2 memory_mib 512");
-  measures.validation_loss = 2.25;
+  measures.evaluated = {{"validation/loss", 2.25}};
   EXPECT_EQ(line_of(report, measures, 10),
             "step 3/10 loss 2.500000 validation_loss 2.250000 lr 3.000e-04 grad_norm 0.7500 tokens/s 1000 step_ms 12.2 "
             "memory_mib 512");
+  measures.evaluated.push_back({"validation/accuracy", 0.5});
+  measures.tokens_per_s.reset();
+  measures.samples_per_s = 31.25;
+  EXPECT_EQ(
+      line_of(report, measures, 10),
+      "step 3/10 loss 2.500000 validation_loss 2.250000 validation/accuracy 0.500000 lr 3.000e-04 grad_norm 0.7500 "
+      "samples/s 31 step_ms 12.2 memory_mib 512");
 }
 
 TEST(StepMeasures, TheLineOfTensorsNamesEachKind) {

@@ -24,12 +24,13 @@ struct Trained {
 };
 
 /// Five steps of four ranks of which the third is continued from a checkpoint.
-Trained trained(const std::string& fsdp) {
+Trained trained(const std::string& fsdp, const std::string& more_train = "") {
   const TemporaryFolder folder;
   Trained out;
   for (const int steps : {3, 5}) {
     std::vector<Listener> ranks(4);
-    train(run_of(folder, R"(,"batch_size":8,"micro_batch_size":1,"steps":)" + std::to_string(steps), fsdp), ranks);
+    train(run_of(folder, R"(,"batch_size":8,"micro_batch_size":1,"steps":)" + std::to_string(steps) + more_train, fsdp),
+          ranks);
     for (const auto& step : ranks[0].steps) out.losses.push_back(value_of(step.values, "loss").value_or(-1));
     const StepReport& last = ranks[0].steps.back();
     out.bytes = last.bytes_communicated;
@@ -66,6 +67,39 @@ TEST(Strategy, EachKeyActsInATraining) {
   EXPECT_GT(trained(R"(,"prefetch_depth":2)").peak, full.peak);
   EXPECT_GT(trained(R"(,"prefetch_depth":0,"backward_prefetch_depth":2)").peak, none_ahead.peak);
   EXPECT_LT(trained(R"(,"tight":true)").peak, full.peak);
+}
+
+TEST(Strategy, GradientsAreSummedInTheFormatThatIsAskedFor) {
+  const std::string bf16 = R"(,"precision":"bf16")";
+  const auto usual = trained("", bf16), narrow = trained(R"(,"reduce_precision":"bf16")", bf16);
+  EXPECT_LT(narrow.bytes, usual.bytes) << "gradients have half the size";
+  EXPECT_NE(narrow.losses, usual.losses);
+  for (std::size_t i = 0; i < usual.losses.size(); ++i) EXPECT_NEAR(narrow.losses[i], usual.losses[i], 0.02) << i;
+  EXPECT_LT(trained(R"(,"reduce_precision":"bf16")").bytes, trained("").bytes) << "beside fp32 weights, too";
+}
+
+TEST(Strategy, NormsMayStayInFp32) {
+  const std::string bf16 = R"(,"precision":"bf16")";
+  const auto fp32 = trained(""), usual = trained("", bf16), mixed = trained(R"(,"fp32_norms":true)", bf16);
+  EXPECT_GT(mixed.gathered, usual.gathered) << "their weights are sent in fp32";
+  EXPECT_NE(mixed.losses, usual.losses);
+  for (std::size_t i = 0; i < fp32.losses.size(); ++i) EXPECT_NEAR(mixed.losses[i], fp32.losses[i], 0.02) << i;
+}
+
+TEST(Strategy, FormatsThatHaveNoEffectOrDoHarmAreRefused) {
+  const auto refusal = [](const std::string& fsdp, const std::string& train) -> std::string {
+    try {
+      run_of(TemporaryFolder(), train, fsdp);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(R"(,"reduce_precision":"fp16","fp32_norms":true)", R"(,"precision":"fp16")"), "");
+  EXPECT_THAT(refusal(R"(,"reduce_precision":"fp16")", R"(,"precision":"bf16")"),
+              HasSubstr("fsdp.reduce_precision = \"fp16\": want train.precision = \"fp16\" with it"));
+  EXPECT_THAT(refusal(R"(,"fp32_norms":true)", ""),
+              HasSubstr("fsdp.fp32_norms = true: want train.precision = \"bf16\" or \"fp16\" with it"));
 }
 
 TEST(Strategy, ATrainingOnCpusThatAsksForOffloadIsRefused) {
@@ -114,8 +148,8 @@ TEST(Strategy, EveryKeyReachesTheUnits) {
   fsdp::DeviceMesh mesh(
       0, 4, [](const fsdp::MeshGroup& group) { return fsdp::make_still_transport(group.rank, group.size); });
   const auto recipe = make_recipe(config);
-  fsdp::ShardedModel sharded(recipe->make_module(), mesh);
-  recipe->shard(sharded, shard_options(config));
+  Parts parts(recipe->parts(), mesh, config);
+  const fsdp::ShardedModel& sharded = parts.trained();
   EXPECT_EQ(sharded.units().size(), 4U);
   for (const auto& unit : sharded.units()) {
     const fsdp::ShardOptions& of_unit = unit->options();

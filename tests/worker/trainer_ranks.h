@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "rank/reporter.h"
+#include "recipes/registry.h"
 #include "temporary_folder.h"
 #include "train/config.h"
-#include "train/loop.h"
+#include "train/run.h"
 
 namespace worker::testing {
 
@@ -30,6 +31,7 @@ class Listener : public Reporter {
     steps.push_back(report);
     if (on_step) on_step();
   }
+  void program(const ProgramWords& said) override { words = said; }
   void resumed_from(std::int64_t) override {
     if (on_resumed) on_resumed();
   }
@@ -46,6 +48,7 @@ class Listener : public Reporter {
 
   std::vector<std::vector<schema::Series>> declared;
   std::vector<StepReport> steps;
+  ProgramWords words;
   std::vector<std::int64_t> saved;
   std::vector<TraceReport> traces;
   std::function<void()> on_step, on_resumed;

@@ -1,7 +1,7 @@
 // Goal: promises of a run that its result does not show: leaving at the right step, the fence's lock, the random state,
 // the traffic between ranks, settings that reach the optimizer.
 // Method: Trainers in this process, one thread per rank, each with a reporter that records and makes requests.
-#include "train/loop.h"
+#include "train/run.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -138,9 +138,10 @@ TEST(Trainer, EveryNumberThatItReportsIsOfADeclaredSeries) {
     ASSERT_EQ(rank.declared.size(), 1u);
     EXPECT_EQ(rank.declared[0], std::vector(all.begin(), all.end()));
     ASSERT_EQ(rank.steps.size(), 2u);
-    // No step is skipped, no loss is scaled, and the two of a GPU's memory are not known.
-    EXPECT_EQ(rank.steps[0].values.size(), names.size() - 5) << "not validated";
-    EXPECT_EQ(rank.steps[1].values.size(), names.size() - 4);
+    // No step is skipped, no loss is scaled, the two of a GPU's memory are not known, data with tokens have no rate of
+    // samples, and no moves are asked for.
+    EXPECT_EQ(rank.steps[0].values.size(), names.size() - 7) << "not validated";
+    EXPECT_EQ(rank.steps[1].values.size(), names.size() - 6);
     for (const auto& value : rank.steps[1].values) EXPECT_THAT(names, ::testing::Contains(value.series));
   }
   for (const char* agreed : {"loss", "validation/loss", "grad_norm"}) {
@@ -234,10 +235,9 @@ TEST(Trainer, EverySettingOfTheShardingReachesTheUnits) {
   fsdp::DeviceMesh alone(nullptr, 0, 1, {});
   const auto options_of = [&](const RunConfig& config) {
     const auto recipe = make_recipe(config);
-    fsdp::ShardedModel sharded(recipe->make_module(), alone);
-    recipe->shard(sharded, shard_options(config));
+    Parts parts(recipe->parts(), alone, config);
     std::vector<fsdp::ShardOptions> options;
-    for (const auto& unit : sharded.units()) options.push_back(unit->options());
+    for (const auto& unit : parts.trained().units()) options.push_back(unit->options());
     return options;
   };
   const RunConfig usual = run_of(folder, "");

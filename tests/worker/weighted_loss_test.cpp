@@ -52,31 +52,47 @@ torch::nn::Linear line() {
   return module;
 }
 
+/// The line as a unit.
+struct WrappedLine : torch::nn::Module, Wrapped {
+  WrappedLine() : inner(register_module("line", line())) {}
+  at::Tensor forward(at::Tensor x) {
+    return call(wrapper, std::move(x), [this](const at::Tensor& in) { return inner->forward(in); });
+  }
+  torch::nn::Linear inner;
+};
+
+double weight_of_all(const std::vector<std::int64_t>& samples) {
+  double sum = 0;
+  for (const auto sample : samples) sum += weight_of(sample);
+  return sum;
+}
+
 class Points : public PointsRecipe {
  public:
-  explicit Points(std::int64_t poisoned) : PointsRecipe(kPoints), poisoned_(poisoned) {}
-  std::int64_t validation_samples() const override { return 7; }
-  std::shared_ptr<torch::nn::Module> make_module() override { return line_.ptr(); }
-  void shard(fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) override {
-    unit_ = sharded.fully_shard(line_.ptr(), options);
-  }
-  std::string initialize(fsdp::ShardedModel&) override { return "a line"; }
-  double weight(const std::vector<std::int64_t>& samples) override {
-    double sum = 0;
-    for (const auto sample : samples) sum += weight_of(sample);
-    return sum;
-  }
-  at::Tensor loss(const std::vector<std::int64_t>& samples) override {
-    const at::Tensor out = unit_->run(points_of(samples), [this](const at::Tensor& in) { return line_->forward(in); });
-    at::Tensor sum = squares(out, samples);
+  explicit Points(std::int64_t poisoned) : PointsRecipe(kPoints, /*validation=*/7), poisoned_(poisoned) {}
+  std::vector<Part> parts() override { return {{.module = line_}}; }
+  std::string first_values(Parts&) override { return "a line"; }
+  Losses loss(const Batch& batch) override {
+    std::vector<std::int64_t> samples;
+    for (std::int64_t i = 0; i < batch.samples; ++i) samples.push_back(batch.at("samples")[i].item<std::int64_t>());
+    at::Tensor sum = squares(line_->forward(batch.at("points")), samples);
     if (std::ranges::count(samples, poisoned_) > 0) sum = sum * std::numeric_limits<double>::infinity();
-    return sum;
+    return {sum};
+  }
+
+ protected:
+  Batch batch_of(const std::vector<std::int64_t>& samples) const override {
+    Batch batch;
+    batch.samples = static_cast<std::int64_t>(samples.size());
+    batch.weight = weight_of_all(samples);
+    batch.tensors["points"] = points_of(samples);
+    batch.tensors["samples"] = at::tensor(samples);
+    return batch;
   }
 
  private:
   const std::int64_t poisoned_;
-  torch::nn::Linear line_ = line();
-  std::shared_ptr<fsdp::Unit> unit_;
+  std::shared_ptr<WrappedLine> line_ = std::make_shared<WrappedLine>();
 };
 
 MakeRecipe points(std::int64_t poisoned = -1) {
@@ -113,9 +129,7 @@ TEST(WeightedLoss, CountsEachTargetOnceHoweverTheBatchIsSplit) {
   ShardedSampler sampler(kPoints, 0, 0, 1);
   const auto batch = sampler.take(8);
   auto judge = line();
-  double weight = 0;
-  for (const auto sample : batch) weight += weight_of(sample);
-  const at::Tensor mean = squares(judge->forward(points_of(batch)), batch) / weight;
+  const at::Tensor mean = squares(judge->forward(points_of(batch)), batch) / weight_of_all(batch);
   mean.backward();
   EXPECT_NEAR(losses[0][0], mean.item<double>(), 1e-5);
   const double norm =

@@ -19,6 +19,22 @@ export function formatBytes(bytes: number, step = 0): string {
   return `${value.toLocaleString("en", { maximumFractionDigits: Math.min(digits, 6) })} ${units[power]}`;
 }
 
+const BYTES = ["B", "byte", "bytes"];
+
+export function isBytes(unit: string): boolean {
+  return BYTES.includes(unit);
+}
+
+/// Bytes of a series, which may be less than one and no whole number.
+export function formatSomeBytes(value: number): string {
+  return value >= 1 ? formatBytes(value) : formatNumber(value);
+}
+
+/// A value of a series with that unit.
+export function formatValue(value: number, unit: string): string {
+  return isBytes(unit) ? formatSomeBytes(value) : formatNumber(value);
+}
+
 export function formatDuration(ms: number | null): string {
   if (ms === null || Number.isNaN(ms)) return "–";
   if (ms > 0 && ms < 1000) return `${Math.ceil(ms)} ms`;

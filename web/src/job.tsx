@@ -3,7 +3,7 @@ import { Actions } from "./actions";
 import { get, type ApiError } from "./api";
 import { WHOLE_RUN, type View } from "./curves";
 import { Events } from "./events";
-import { between, formatCount, formatDuration, formatNodes, formatNumber, formatSettings, formatTime, withLocalTimes } from "./format";
+import { between, formatCount, formatDuration, formatNodes, formatNumber, formatSettings, formatTime, formatValue, withLocalTimes } from "./format";
 import { asApiError, useLive, useNow, useThrottled } from "./hooks";
 import { ProgressBar, withProgress } from "./jobs";
 import { Link } from "./link";
@@ -52,7 +52,7 @@ const isLoss = (series: JobSeries): boolean => series.quantity === "loss" && !se
 // The newest values of the series that tell how good the model is, without the loss.
 function quality(job: Job): [string, preact.ComponentChildren][] {
   const telling = job.series.filter((one) => one.name !== "tokens_per_s" && !isLoss(one) && (one.held_out || one.better !== "neither"));
-  return telling.slice(0, SERIES_FACTS).map(({ name, value }) => [titleOf(name.replaceAll("/", " ")), value === null ? "no number" : formatNumber(value)]);
+  return telling.slice(0, SERIES_FACTS).map(({ name, value, unit }) => [titleOf(name.replaceAll("/", " ")), value === null ? "no number" : formatValue(value, unit)]);
 }
 
 function Facts({ job, now }: { job: Job; now: number }) {

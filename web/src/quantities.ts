@@ -1,6 +1,6 @@
 // Decides which plots a job has. Every series is a line. Series of one quantity share a plot. Step time, memory and bytes
 // of the ranks follow, each in its own plot. A series without a number has no plot.
-import { formatBytes, formatCount, formatNumber } from "./format";
+import { formatCount, formatNumber, formatSomeBytes, isBytes } from "./format";
 import type { Curve, Curves, JobSeries } from "./types";
 
 /// undefined: the step has no value. null: the value is no number.
@@ -40,28 +40,23 @@ export const NOTHING_FOUND: Found = { series: new Map(), measures: new Set() };
 
 // A series with a value at fewer than one step in DENSE_STEPS is drawn with dots.
 const DENSE_STEPS = 4;
-const BYTES = ["B", "byte", "bytes"];
 const LOSS = "loss";
 const TOKENS = "tokens_per_s";
 
 // No name of a series has a "~", so no plot of a series has such an id. A value of 0 means that nothing was measured.
 const MEASURES: Quantity[] = [
   measure("step_ms", "Step time", "ms", asNumber),
-  measure("memory_peak_bytes", "Peak memory of a rank", "", asBytes),
-  measure("bytes_communicated", "Bytes communicated a step", "", asBytes),
+  measure("memory_peak_bytes", "Peak memory of a rank", "", formatSomeBytes),
+  measure("bytes_communicated", "Bytes communicated a step", "", formatSomeBytes),
 ];
 
 function measure(name: string, title: string, unit: string, format: (value: number) => string): Quantity {
   const of = (curves: Curves) => curves.measures.find((curve) => curve.name === name);
-  return { id: `rank~${name}`, title, unit, lines: [{ name: title, unit: "", of, smoothed: true }], format, bytes: format === asBytes };
+  return { id: `rank~${name}`, title, unit, lines: [{ name: title, unit: "", of, smoothed: true }], format, bytes: format === formatSomeBytes };
 }
 
 function asNumber(value: number): string {
   return formatNumber(value);
-}
-
-function asBytes(value: number): string {
-  return value >= 1 ? formatBytes(value) : formatNumber(value);
 }
 
 /// Adds what these curves tell. `whole`: the curves are of all steps, so they tell which series are dense. Returns `found`
@@ -115,13 +110,13 @@ function quantityOf(id: string, all: JobSeries[], found: Found): Quantity {
   const lines = [...all].sort((a, b) => Number(a.held_out) - Number(b.held_out)).map((series) => lineOf(series, found));
   const title = titleOf(id);
   const units = new Set(lines.map((line) => line.unit).filter((unit) => unit !== ""));
-  const bytes = units.size === 1 && BYTES.includes([...units][0]!);
+  const bytes = units.size === 1 && isBytes([...units][0]!);
   const common = units.size === 1 ? [...units][0]! : "";
   if (units.size <= 1) for (const line of lines) line.unit = "";
   return {
     id, title, lines, bytes,
     unit: bytes || common.toLowerCase() === title.toLowerCase() ? "" : common,
-    format: bytes ? asBytes : id === TOKENS ? formatCount : asNumber,
+    format: bytes ? formatSomeBytes : id === TOKENS ? formatCount : asNumber,
   };
 }
 

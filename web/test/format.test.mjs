@@ -8,7 +8,7 @@ import { build } from "esbuild";
 
 const folder = await mkdtemp(join(tmpdir(), "muster-format-"));
 await build({ entryPoints: ["src/format.ts"], bundle: true, format: "esm", outfile: join(folder, "format.mjs") });
-const { formatDuration, formatNodes, formatSettings, formatTime, withLocalTimes } = await import(join(folder, "format.mjs"));
+const { formatDuration, formatNodes, formatSettings, formatTime, formatValue, withLocalTimes } = await import(join(folder, "format.mjs"));
 await rm(folder, { recursive: true });
 
 test("many nodes are written as Slurm writes them, in ranges that keep their zeros", () => {
@@ -22,6 +22,11 @@ test("many nodes are written as Slurm writes them, in ranges that keep their zer
 
 test("less than a second is told in milliseconds", () => {
   assert.deepEqual([0, 0.4, 995, 1000, 61_000].map(formatDuration), ["0 s", "1 ms", "995 ms", "1 s", "1 min 1 s"]);
+});
+
+test("a series of bytes is told in bytes, and another one as a number", () => {
+  assert.deepEqual([formatValue(67_500_000, "B"), formatValue(0.25, "bytes"), formatValue(67_500_000, ""), formatValue(23.614, "ms")],
+    ["64 MiB", "0.25", "6.75e+7", "23.61"]);
 });
 
 test("settings of a sweep drop the table they are in", () => {

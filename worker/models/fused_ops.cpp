@@ -2,11 +2,8 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/outer.h>
-#include <ATen/ops/pow.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -21,7 +18,7 @@ namespace {
 
 at::Tensor rotate_plainly(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
   const auto halves = x.chunk(2, -1);
-  return x * cos.unsqueeze(1) + at::cat({-halves[1], halves[0]}, -1) * sin.unsqueeze(1);
+  return x * cos.unsqueeze(-2) + at::cat({-halves[1], halves[0]}, -1) * sin.unsqueeze(-2);
 }
 
 #ifdef MUSTER_CUDA_KERNELS
@@ -91,24 +88,23 @@ bool has_kernels([[maybe_unused]] at::Device device, [[maybe_unused]] at::Scalar
 #endif
 }
 
-RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype,
-                     at::Device device) {
-  const auto options = at::TensorOptions(at::kFloat).device(device);
-  const at::Tensor exponent = at::arange(0, head_dim, 2, options) / static_cast<double>(head_dim);
-  const at::Tensor frequency = 1.0 / at::pow(theta, exponent);
-  const at::Tensor half = at::outer(at::arange(positions, options), frequency);
-  const at::Tensor angle = at::cat({half, half}, -1);
-  return {angle.cos().to(dtype), angle.sin().to(dtype)};
-}
-
 at::Tensor apply_rope(const at::Tensor& x, const RopeTable& table) {
-  TORCH_CHECK(x.dim() == 4 && table.cos.dim() == 2 && table.cos.size(0) == x.size(1) &&
-                  table.cos.size(1) == x.size(3) && x.scalar_type() == table.cos.scalar_type(),
-              "apply_rope: x is ", x.sizes(), " of ", x.scalar_type(), " and the table ", table.cos.sizes(), " of ",
-              table.cos.scalar_type(),
-              "; want [batch, positions, heads, head_dim] and [positions, head_dim] of one dtype");
+  const at::IntArrayRef of_table = table.cos.sizes();
+  const bool fits = x.dim() == 4 && (of_table.size() == 2 || (of_table.size() == 3 && of_table[0] == x.size(0))) &&
+                    table.cos.size(-2) == x.size(1) && table.cos.size(-1) <= x.size(3);
+  TORCH_CHECK(
+      fits && x.scalar_type() == table.cos.scalar_type(), "apply_rope: x is ", x.sizes(), " of ", x.scalar_type(),
+      " and the table ", of_table, " of ", table.cos.scalar_type(),
+      "; want [batch, positions, heads, head_dim] and [positions, dim] or [batch, positions, dim] of one dtype, "
+      "with dim <= head_dim");
+  const std::int64_t dim = table.cos.size(-1);
+  if (dim < x.size(3)) {
+    return at::cat({apply_rope(x.narrow(-1, 0, dim), table), x.narrow(-1, dim, x.size(3) - dim)}, -1);
+  }
 #ifdef MUSTER_CUDA_KERNELS
-  if (has_kernels(x.device(), x.scalar_type())) return Rotation::apply(x, table.cos, table.sin);
+  if (of_table.size() == 2 && has_kernels(x.device(), x.scalar_type())) {
+    return Rotation::apply(x, table.cos, table.sin);
+  }
 #endif
   return rotate_plainly(x, table.cos, table.sin);
 }

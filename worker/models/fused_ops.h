@@ -11,14 +11,14 @@ namespace worker {
 // with CUDA and its compiler have one kernel for a chain (kernels/elementwise.cu), which computes in fp32 and rounds
 // once. Everywhere else, and in a backward that is differentiated again, LibTorch's operations are called.
 
-/// The angles of rotary position embedding. Both halves of a row are equal.
+/// The angles of rotary position embedding, as layers/rope.h makes them. Both halves of a row are equal.
 struct RopeTable {
-  at::Tensor cos, sin;  ///< [positions, head_dim]
+  at::Tensor cos, sin;  ///< [positions, dim], or [batch, positions, dim] where rows have positions of their own
 };
-RopeTable rope_table(std::int64_t positions, std::int64_t head_dim, double theta, at::ScalarType dtype, at::Device);
 
-/// Rotary position embedding (Su et al., arXiv 2104.09864) as in Hugging Face's Llama: rotates elements i and
-/// i + head_dim / 2 by the angle of their position. x is [batch, positions, heads, head_dim] of the table's dtype.
+/// Rotary position embedding (Su et al., arXiv 2104.09864) as in Hugging Face's Llama and GPT-NeoX: rotates elements i
+/// and i + dim / 2 of each head by the angle of their position. Elements from dim on stay. x is [batch, positions,
+/// heads, head_dim] of the table's dtype, and dim <= head_dim. The kernel takes tables of [positions, dim].
 at::Tensor apply_rope(const at::Tensor& x, const RopeTable& table);
 
 /// silu(gate) * up (SwiGLU, Shazeer, arXiv 2002.05202), elementwise over equal shapes.

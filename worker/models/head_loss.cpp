@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "models/fused_ops.h"
 #include "models/ops.h"
@@ -28,9 +29,23 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+struct Head {
+  at::Tensor weight, bias;  // bias: undefined for none
+
+  at::Tensor scores(const at::Tensor& x) const {
+    return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
+  }
+};
+
 /// What the backward pass takes from the forward pass: gradients of the sum, undefined where nobody asks.
 struct Gradients {
-  at::Tensor x, weight;
+  at::Tensor x, weight, bias;
+
+  bool wanted() const { return x.defined() || weight.defined() || bias.defined(); }
+  /// For some of the positions.
+  Gradients narrow(std::int64_t begin, std::int64_t count) const {
+    return {x.defined() ? x.narrow(0, begin, count) : at::Tensor(), weight, bias};
+  }
 };
 
 #ifdef MUSTER_CUDA_KERNELS
@@ -46,94 +61,106 @@ at::Tensor losses_of(const at::Tensor& scores, const at::Tensor& targets, bool g
   return losses.sum();
 }
 
-void add_positions_by_kernel(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, at::Tensor& sum,
-                             const at::Tensor& grad_x, const at::Tensor& grad_weight) {
-  const at::Tensor scores = at::linear(x, weight);
-  sum += losses_of(scores, targets, grad_x.defined() || grad_weight.defined());
-  if (grad_weight.defined() && grad_weight.scalar_type() == x.scalar_type()) {
-    grad_weight.addmm_(scores.t(), x);
-  } else if (grad_weight.defined()) {
-    grad_weight.add_(scores.t().mm(x));  // tensor cores multiply in x's type and add in fp32
+void add_positions_by_kernel(const at::Tensor& x, const Head& head, const at::Tensor& targets, at::Tensor& sum,
+                             const Gradients& into) {
+  const at::Tensor scores = head.scores(x);
+  sum += losses_of(scores, targets, into.wanted());
+  if (into.weight.defined() && into.weight.scalar_type() == x.scalar_type()) {
+    into.weight.addmm_(scores.t(), x);
+  } else if (into.weight.defined()) {
+    into.weight.add_(scores.t().mm(x));  // tensor cores multiply in x's type and add in fp32
   }
-  if (grad_x.defined()) grad_x.copy_(scores.mm(weight));
+  if (into.bias.defined()) into.bias.add_(scores.sum(0, /*keepdim=*/false, at::kFloat));
+  if (into.x.defined()) into.x.copy_(scores.mm(head.weight));
 }
 
 #endif
 
 /// Adds the loss of some positions to `sum`, and their gradients. `x` is [positions, hidden].
-void add_positions(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, at::Tensor& sum,
-                   const at::Tensor& grad_x, const at::Tensor& grad_weight) {
+void add_positions(const at::Tensor& x, const Head& head, const at::Tensor& targets, at::Tensor& sum,
+                   const Gradients& into) {
 #ifdef MUSTER_CUDA_KERNELS
-  if (has_kernels(x.device(), x.scalar_type()))
-    return add_positions_by_kernel(x, weight, targets, sum, grad_x, grad_weight);
+  if (has_kernels(x.device(), x.scalar_type())) return add_positions_by_kernel(x, head, targets, sum, into);
 #endif
-  at::Tensor scores = at::linear(x, weight).to(at::kFloat);
+  at::Tensor scores = head.scores(x).to(at::kFloat);
   const at::Tensor counts = targets.ne(kIgnoredTarget).to(at::kFloat);
   const at::Tensor index = targets.clamp_min(0).unsqueeze(-1);
   const at::Tensor total = at::logsumexp(scores, {-1}, /*keepdim=*/true);
   sum += ((total - scores.gather(-1, index)).squeeze(-1) * counts).sum();
-  if (!grad_x.defined() && !grad_weight.defined()) return;
+  if (!into.wanted()) return;
   scores.sub_(total).exp_();  // probabilities
   scores.scatter_add_(-1, index, at::full_like(index, -1, scores.options()));
   scores.mul_(counts.unsqueeze(-1));
-  if (grad_weight.defined() && grad_weight.scalar_type() == x.scalar_type()) {
-    grad_weight.addmm_(scores.t(), x);
-  } else if (grad_weight.defined()) {
-    grad_weight.addmm_(scores.t(), x.to(at::kFloat));
+  if (into.weight.defined() && into.weight.scalar_type() == x.scalar_type()) {
+    into.weight.addmm_(scores.t(), x);
+  } else if (into.weight.defined()) {
+    into.weight.addmm_(scores.t(), x.to(at::kFloat));
   }
-  if (grad_x.defined()) grad_x.copy_(scores.to(x.scalar_type()).mm(weight));
+  if (into.bias.defined()) into.bias.add_(scores.sum(0));
+  if (into.x.defined()) into.x.copy_(scores.to(x.scalar_type()).mm(head.weight));
+}
+
+/// Gives a parameter its gradient in place and returns nothing, or returns the gradient.
+at::Tensor placed(const at::Tensor& parameter, const at::Tensor& of_sum, const at::Tensor& gradient) {
+  if (!gradient.defined()) return {};
+  const at::Tensor factor = of_sum.to(gradient.scalar_type());
+  const GradientTarget target = gradient_target(parameter);
+  if (!target.memory.defined()) return gradient * factor;
+  if (target.is_fresh) {
+    at::Tensor memory = target.memory;
+    at::mul_out(memory, gradient, factor);
+    parameter.mutable_grad() = memory;
+  } else {
+    target.memory.addcmul_(gradient, factor);
+  }
+  return {};
 }
 
 class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& targets, std::int64_t most_logits, bool wants_x, bool wants_weight) {
+                            const std::optional<at::Tensor>& given_bias, const at::Tensor& targets,
+                            std::int64_t most_logits, bool wants_x, bool wants_weight, bool wants_bias) {
+    const at::Tensor bias = given_bias.value_or(at::Tensor());
     const at::Tensor flat = x.flatten(0, -2), flat_targets = targets.flatten();
     const std::int64_t positions = flat.size(0), vocab = weight.size(0);
     Gradients gradients;
     if (wants_x) gradients.x = at::empty_like(flat);
     if (wants_weight) gradients.weight = at::zeros(weight.sizes(), weight.options().dtype(at::kFloat));
+    if (wants_bias) gradients.bias = at::zeros(bias.sizes(), bias.options().dtype(at::kFloat));
     at::Tensor sum = at::zeros({}, flat.options().dtype(at::kFloat));
     if (most_logits == 0) most_logits = x.is_cuda() ? kMostLogitsOnGpu : kMostLogits;
     const std::int64_t chunk = std::max<std::int64_t>(1, most_logits / vocab);
     for (std::int64_t begin = 0; begin < positions; begin += chunk) {
       const std::int64_t count = std::min(chunk, positions - begin);
-      add_positions(flat.narrow(0, begin, count), weight, flat_targets.narrow(0, begin, count), sum,
-                    wants_x ? gradients.x.narrow(0, begin, count) : at::Tensor(), gradients.weight);
+      add_positions(flat.narrow(0, begin, count), {weight, bias}, flat_targets.narrow(0, begin, count), sum,
+                    gradients.narrow(begin, count));
     }
     if (wants_x) gradients.x = gradients.x.view(x.sizes());
     if (wants_weight) gradients.weight = gradients.weight.to(weight.scalar_type());
-    context->save_for_backward({gradients.x, gradients.weight, weight});
+    if (wants_bias) gradients.bias = gradients.bias.to(bias.scalar_type());
+    context->save_for_backward({gradients.x, gradients.weight, weight, gradients.bias, bias});
     return sum;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& of_sum) {
     const auto saved = context->get_saved_variables();
-    const auto times = [&](const at::Tensor& gradient) {
-      return gradient.defined() ? gradient * of_sum[0].to(gradient.scalar_type()) : at::Tensor();
-    };
-    GradientTarget target = saved[1].defined() ? gradient_target(saved[2]) : GradientTarget();
-    if (!target.memory.defined()) return {times(saved[0]), times(saved[1]), {}, {}, {}, {}};
-    const at::Tensor factor = of_sum[0].to(saved[1].scalar_type());
-    if (target.is_fresh) {
-      at::mul_out(target.memory, saved[1], factor);
-      saved[2].mutable_grad() = target.memory;
-    } else {
-      target.memory.addcmul_(saved[1], factor);
-    }
-    return {times(saved[0]), {}, {}, {}, {}, {}};
+    const at::Tensor of_x = saved[0].defined() ? saved[0] * of_sum[0].to(saved[0].scalar_type()) : at::Tensor();
+    return {of_x, placed(saved[2], of_sum[0], saved[1]), placed(saved[4], of_sum[0], saved[3]), {}, {}, {}, {}, {}};
   }
 };
 
 }  // namespace
 
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                                std::int64_t most_logits) {
+                                const at::Tensor& bias, std::int64_t most_logits) {
   TORCH_CHECK(x.dim() >= 2 && targets.sizes() == x.sizes().slice(0, x.dim() - 1), "linear_cross_entropy: x is ",
               x.sizes(), " and targets are ", targets.sizes(), "; want one target for each position of x");
   const bool records = at::GradMode::is_enabled();
-  return LinearCrossEntropy::apply(x, weight, targets, most_logits, records && x.requires_grad(),
-                                   records && weight.requires_grad());
+  // A node of autograd takes an absent tensor as an empty optional only.
+  return LinearCrossEntropy::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, targets, most_logits,
+                                   records && x.requires_grad(), records && weight.requires_grad(),
+                                   records && bias.defined() && bias.requires_grad());
 }
 
 }  // namespace worker

@@ -12,16 +12,16 @@ inline constexpr std::int64_t kIgnoredTarget = -100;
 /// The most elements of logits that linear_cross_entropy() holds at once. A GPU needs large products to be busy.
 inline constexpr std::int64_t kMostLogits = std::int64_t{1} << 22, kMostLogitsOnGpu = std::int64_t{1} << 26;
 
-/// Sum over all positions of the cross entropy of softmax(x W^T) against `targets`, in nats, an fp32 scalar. `x` is
-/// [.., hidden], `weight` W is [vocab, hidden] in x's type, and `targets` is int64 [..] and holds the token *after*
-/// each position, or kIgnoredTarget.
+/// Sum over all positions of the cross entropy of softmax(x W^T + b) against `targets`, in nats, an fp32 scalar. `x` is
+/// [.., hidden], `weight` W is [vocab, hidden] in x's type, `bias` b is [vocab] in x's type or undefined for none, and
+/// `targets` is int64 [..] and holds the token *after* each position, or kIgnoredTarget.
 ///
 /// The logits of a few positions exist at a time, at most `most_logits` elements or one position (0: the constants
 /// above). They are in fp32, or with kernels on a GPU in x's type, which kernels read and write in fp32. The gradients
 /// are computed beside them in the forward pass, as in Liger Kernel's fused linear cross entropy (Hsu et al., 2024):
-/// memory holds one chunk of logits instead of four copies of all. The gradient of W is summed in fp32. There is no
-/// second derivative.
+/// memory holds one chunk of logits instead of four copies of all. The gradients of W and b are summed in fp32. There
+/// is no second derivative.
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                                std::int64_t most_logits = 0);
+                                const at::Tensor& bias = {}, std::int64_t most_logits = 0);
 
 }  // namespace worker

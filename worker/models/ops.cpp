@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <atomic>
+#include <optional>
 
 namespace worker {
 namespace {
@@ -18,16 +19,19 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight) {
-    context->save_for_backward({x, weight});
-    return at::linear(x, weight);
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& given_bias) {
+    const at::Tensor bias = given_bias.value_or(at::Tensor());
+    context->save_for_backward({x, weight, bias});
+    return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], &of_out = gradients[0];
-    variable_list out(2);
+    const at::Tensor &x = saved[0], &weight = saved[1], &bias = saved[2], &of_out = gradients[0];
+    variable_list out(3);
     if (context->needs_input_grad(0)) out[0] = of_out.matmul(weight);
+    if (bias.defined() && context->needs_input_grad(2)) out[2] = bias_gradient(bias, of_out.flatten(0, -2).sum(0));
     if (!context->needs_input_grad(1)) return out;
     const at::Tensor rows = of_out.flatten(0, -2).t(), columns = x.flatten(0, -2);
     if (GradientTarget target = gradient_target(weight); !target.memory.defined()) {
@@ -39,6 +43,19 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
       target.memory.addmm_(rows, columns);
     }
     return out;
+  }
+
+  /// Puts the gradient in its place, or returns it. `value` is [out], so a temporary of it costs nothing.
+  static at::Tensor bias_gradient(const at::Tensor& bias, at::Tensor value) {
+    const GradientTarget target = gradient_target(bias);
+    if (!target.memory.defined()) return value;
+    if (target.is_fresh) {
+      target.memory.copy_(value);
+      bias.mutable_grad() = target.memory;
+    } else {
+      target.memory.add_(value);
+    }
+    return {};
   }
 };
 
@@ -95,8 +112,9 @@ GradientTarget gradient_target(const at::Tensor& parameter) {
   return {memory, is_fresh};
 }
 
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight) {
-  return LinearFunction::apply(x, weight);
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  // A node of autograd takes an absent tensor as an empty optional only.
+  return LinearFunction::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt);
 }
 
 at::Tensor embedding(const at::Tensor& weight, const at::Tensor& ids) {

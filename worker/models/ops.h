@@ -31,8 +31,9 @@ struct GradientTarget {
 /// create_graph or torch::autograd::grad() asks for it. A place that was handed out must be filled.
 GradientTarget gradient_target(const at::Tensor& parameter);
 
-/// x W^T: x is [.., in], weight W is [out, in], the result is [.., out]. See [Note: gradients in place].
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight);
+/// x W^T + b: x is [.., in] with at least two dims, weight W is [out, in], bias b is [out] or undefined for none, the
+/// result is [.., out]. See [Note: gradients in place].
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 
 /// Rows of a table: weight is [count, size], ids are int64 [..], the result is [.., size]. In place, the gradient costs
 /// the rows that were looked up and not the whole table. See [Note: gradients in place].

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "data/sampler.h"
+#include "batch/loader.h"
 #include "fsdp/device_mesh.h"
 #include "fsdp/dry_run.h"
 #include "fsdp/fully_shard.h"
@@ -13,7 +13,7 @@
 #include "fsdp/tensor_bytes.h"
 #include "rank/reporter.h"
 #include "train/loss_scale.h"
-#include "train/optimizer.h"
+#include "train/parts.h"
 #include "train/step.h"
 #include "train/strategy.h"
 
@@ -38,33 +38,17 @@ class NoReporter : public Reporter {
   void leaving(int, std::string_view) override {}
 };
 
-/// The recipe with the sizes of its data alone.
-class WithoutData : public Recipe {
+/// Batches of the recipe's sizes, without data.
+class WithoutData : public BatchSource {
  public:
-  explicit WithoutData(std::unique_ptr<Recipe> inner) : inner_(std::move(inner)) {}
-  std::string data_source() const override { return inner_->data_source(); }
-  void load_data(const std::string&) override {}
-  std::string data_fingerprint() const override { return ""; }
-  std::string data_note() const override { return ""; }
-  std::string data_name() const override { return ""; }
-  std::int64_t train_samples() const override { return kSamples; }
-  std::int64_t validation_samples() const override { return 0; }
-  std::int64_t tokens_per_sample() const override { return 1; }
-  std::shared_ptr<torch::nn::Module> make_module() override { return inner_->make_module(); }
-  void shard(fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) override {
-    inner_->shard(sharded, options);
+  explicit WithoutData(const Recipe& recipe) : recipe_(recipe) {}
+  std::int64_t samples() const override { return kSamples; }
+  Batch collate(std::span<const std::int64_t> samples, std::span<const std::uint64_t> /*draws*/) const override {
+    return recipe_.of_sizes(static_cast<std::int64_t>(samples.size()));
   }
-  std::string initialize(fsdp::ShardedModel&) override { return ""; }
-  std::map<std::string, std::string> export_texts(at::ScalarType) const override { return {}; }
-  int layers_above(const std::string& parameter) const override { return inner_->layers_above(parameter); }
-  double weight(const std::vector<std::int64_t>& samples) override { return static_cast<double>(samples.size()); }
-  at::Tensor loss(const std::vector<std::int64_t>& samples) override {
-    return loss_without_data(static_cast<std::int64_t>(samples.size()));
-  }
-  at::Tensor loss_without_data(std::int64_t samples) override { return inner_->loss_without_data(samples); }
 
  private:
-  std::unique_ptr<Recipe> inner_;
+  const Recipe& recipe_;
 };
 
 /// Ranks of one node exchange through shared memory. Those of all groups but "replicate" are neighbours.
@@ -92,20 +76,21 @@ class DryTraining {
               return fsdp::make_still_transport(group.rank, group.size, buffers_of(group, config.fsdp, environment));
             },
             mesh_options(config.fsdp, environment)),
-        sampler_(kSamples, 0, environment.rank, environment.world_size),
-        sharded_(recipe_.make_module(), mesh_),
+        loader_(std::make_shared<WithoutData>(*recipe_), Order({.samples = kSamples}), environment.rank,
+                environment.world_size, {.threads = 0}),
         loss_scale_(config.train, mesh_.device()) {
     const fsdp::DryRunGuard dry;
-    recipe_.shard(sharded_, shard_options(config));
-    optimizer_ = make_optimizer(config.optimizer, recipe_, sharded_);
-    for (const auto& unit : sharded_.units()) unit->shard_changed();  // they have values of a kind now
+    parts_.emplace(recipe_->parts(), mesh_, config);
+    recipe_->attach(*parts_);
+    for (const auto* model : parts_->models()) {
+      for (const auto& unit : model->units()) unit->shard_changed();  // they have values of a kind now
+    }
   }
 
   /// Makes kSteps steps, and returns what the last one moved. Memory is the same from the second one on.
   Step make(const BatchSplit& split) {
     const fsdp::DryRunGuard dry;
-    Stepper stepper(config_, split, environment_, reporter_, recipe_, sampler_, mesh_, sharded_, *optimizer_,
-                    loss_scale_);
+    Stepper stepper(config_, split, environment_, reporter_, *recipe_, loader_, *parts_, loss_scale_);
     stepper.prepare();
     Step before, after;
     for (std::int64_t step = 0; step < kSteps; ++step) {
@@ -121,31 +106,32 @@ class DryTraining {
   /// Bytes of the reduced gradients between a step's backward and its end.
   std::int64_t gradient_bytes() {
     const fsdp::DryRunGuard dry;
-    sharded_.set_requires_gradient_sync(true);
-    recipe_.loss({0}).backward();
-    const std::int64_t bytes = sharded_.memory().gradient_shard_bytes;
-    sharded_.zero_grad();
+    fsdp::ShardedModel& model = parts_->trained();
+    model.set_requires_gradient_sync(true);
+    recipe_->loss(recipe_->of_sizes(1)).sum.backward();
+    const std::int64_t bytes = model.memory().gradient_shard_bytes;
+    model.zero_grad();
     return bytes;
   }
 
-  const fsdp::ShardedModel& sharded() const { return sharded_; }
-  const fsdp::Optimizer& optimizer() const { return *optimizer_; }
+  const Parts& parts() const { return *parts_; }
 
  private:
   const RunConfig& config_;
   const RankEnvironment& environment_;
   NoReporter reporter_;
-  WithoutData recipe_;
+  std::unique_ptr<Recipe> recipe_;
   fsdp::DeviceMesh mesh_;
-  ShardedSampler sampler_;
-  fsdp::ShardedModel sharded_;
+  Loader loader_;
   LossScale loss_scale_;
-  std::unique_ptr<fsdp::Optimizer> optimizer_;
+  std::optional<Parts> parts_;
 };
 
 RankPlan plan(const RunConfig& given, const RankEnvironment& environment, const MakeRecipe& make, bool traffic) {
   RunConfig config = given;
   config.train.step_delay_ms = 0;
+  // The data tell how many steps train.epochs are. No memory depends on that number, but the rate of a step does.
+  if (config.train.steps == 0) set_steps(config, kSteps);
   RankPlan out;
   out.ranks = environment.world_size;
   out.local_ranks = environment.local_world_size;
@@ -167,9 +153,9 @@ RankPlan plan(const RunConfig& given, const RankEnvironment& environment, const 
     out.collectives += further * (step.collectives - less.collectives);
   }
 
-  out.parameter_count = training.sharded().parameter_count();
-  out.parameter_bytes = training.sharded().memory().shard_bytes;
-  out.state_bytes = training.optimizer().state_bytes();
+  out.parameter_count = training.parts().trained().parameter_count();
+  out.parameter_bytes = training.parts().parameter_bytes();
+  out.state_bytes = training.parts().optimizer().state_bytes();
   out.gradient_bytes = training.gradient_bytes();
   // With one rank, gradients lie in the pool.
   out.pool_bytes = kept - out.parameter_bytes - out.gradient_bytes - out.state_bytes;

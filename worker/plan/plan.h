@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "rank/environment.h"
+#include "recipes/registry.h"
 #include "train/config.h"
-#include "train/recipe.h"
 
 namespace worker {
 

@@ -42,7 +42,7 @@ struct GrpcReporterOptions {
 /// stream gets calls. One thread of its own sends at the interval the controller hands out; training never waits for
 /// it, and it never waits for a file: another thread keeps what was not sent and writes to stderr (see
 /// grpc_file_writer.h). While the controller can't be reached, or does not know this job, training goes on and the
-/// newest 100,000 steps, or 96 MiB of them, are kept and sent afterwards, oldest first, until acknowledged; should the
+/// newest 100,000 steps, or 112 MiB of them, are kept and sent afterwards, oldest first, until acknowledged; should the
 /// rank end before, they are in the attempt's folder (see grpc_unsent_file.h). Only an explicit "stop" stops the rank:
 /// stop_requested() becomes kNow, and the process ends with kExitFenced unless it leaves within the grace. `leaving`
 /// takes at most the limits of the options. The destructor waits for the last work on files as long as file_limit and

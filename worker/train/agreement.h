@@ -2,11 +2,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "fsdp/communicator.h"
 #include "rank/errors.h"
@@ -36,8 +38,9 @@ void together(fsdp::Communicator& ranks, Work work) {
 /// What one rank says in a step, and what all say together: sums over the ranks, the strongest stop, and one of the
 /// traces that ranks have heard of.
 struct Agreement {
-  double loss = 0;         ///< sum of the losses of the step's targets
-  double next_weight = 0;  ///< weight of the next step's samples, see Recipe::weight
+  std::vector<double> losses;  ///< sums of the losses of the step's targets, see Losses; as many on every rank
+  double next_weight = 0;      ///< of the next step's batches, see Batch::weight
+  double next_tokens = 0;      ///< of these batches
   StopKind stop = StopKind::kNone;
   TraceWish trace;  ///< see [Note: one step on all ranks] in train/trace_requests.h
 };
@@ -53,6 +56,7 @@ class AgreementUnderWay {
   Agreement wait();
 
  private:
+  std::int64_t columns_;
   at::Tensor table_;
   std::unique_ptr<fsdp::Pending> pending_;
 };

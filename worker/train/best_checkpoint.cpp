@@ -56,15 +56,18 @@ std::string BestCheckpoint::line(const std::filesystem::path& checkpoint) const 
          checkpoint.native() + ")";
 }
 
-BestCheckpoint best_checkpoint_of(std::string_view recipe, const std::string& series) {
-  if (series.empty()) return {};
+schema::Series series_of(std::string_view recipe, const std::string& name) {
   const auto all = schema::series_of(recipe);
-  const auto found = std::ranges::find(all, series, &schema::Series::name);
+  const auto found = std::ranges::find(all, name, &schema::Series::name);
   if (found == all.end() || found->better == schema::Better::kNeither) {
-    throw UsageError("checkpoint.best = \"" + series + "\": want a series of the recipe " + std::string(recipe) +
+    throw UsageError("checkpoint.best = \"" + name + "\": want a series of the recipe " + std::string(recipe) +
                      " whose lower or higher values are better; correct it, or leave it out");
   }
-  return BestCheckpoint(*found);
+  return *found;
+}
+
+BestCheckpoint best_checkpoint_of(std::string_view recipe, const std::string& series) {
+  return series.empty() ? BestCheckpoint() : BestCheckpoint(series_of(recipe, series));
 }
 
 }  // namespace worker

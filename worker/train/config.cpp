@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "data/token_file.h"
 #include "fsdp/json.h"
 #include "rank/errors.h"
 #include "schema/nearest.h"
@@ -83,7 +82,7 @@ void read_table(const Json& file, const std::string& parent, const Tables& table
   }
 }
 
-/// The text of a top-level key or of a choice, or its default when it is absent.
+/// The text of a top-level key or of a choice, or its default when it is absent. Empty where it has no plain default.
 std::string word_of(const Json* json, const Key& key, const std::string& name) {
   if (json == nullptr) return std::string(key.standard);
   const auto value = value_of(key, *json);
@@ -133,9 +132,15 @@ RunConfig parse_run_config(std::string_view json) {
   out.recipe = word_of(member(file, "recipe"), schema::recipe_key(), "recipe");
   const Json* model = member(file, "model");
   if (model != nullptr && !model->is_object()) refuse("model", model->dump(), "want an object with named values");
-  const auto family =
-      word_of(model == nullptr ? nullptr : member(*model, "family"), schema::family_key(), "model.family");
-  auto tables = schema::tables_of(out.recipe, family);
+  const Json* family = model == nullptr ? nullptr : member(*model, "family");
+  out.family = family == nullptr ? std::string(schema::first_family(out.recipe))
+                                 : word_of(family, schema::family_key(), "model.family");
+  auto tables = schema::tables_of(out.recipe, out.family);
+  if (tables.empty()) {
+    refuse("model.family", "\"" + out.family + "\"",
+           "the recipe " + out.recipe + " has no such family; want one of its own, such as \"" +
+               std::string(schema::first_family(out.recipe)) + "\"");
+  }
   tables.push_back(&schema::checkpoints());
   Values values;
   for (const char* parent : {"model", "data", "train", "checkpoint", "fsdp"}) {
@@ -148,9 +153,8 @@ RunConfig parse_run_config(std::string_view json) {
     refuse(conflict.key, shown(values, tables, conflict.key),
            conflict.want + (conflict.remedy.empty() ? "" : "; " + conflict.remedy));
   }
-  out.model = schema::bind<schema::Llama>(schema::llama(), values);
-  if (out.model.vocab_size == 0) out.model.vocab_size = kByteVocabulary;
   static_cast<schema::TextData&>(out.data) = schema::bind<schema::TextData>(schema::text_data(), values);
+  out.data_options = schema::bind<schema::PreparedData>(schema::prepared_data(), values);
   out.train = schema::bind<schema::Training>(schema::training(), values);
   out.optimizer = schema::bind<schema::Optimizer>(schema::optimizer(), values);
   out.checkpoint = schema::bind<schema::Checkpoints>(schema::checkpoints(), values);
@@ -159,7 +163,7 @@ RunConfig parse_run_config(std::string_view json) {
   out.fsdp = schema::bind<schema::Sharding>(schema::sharding(), values);
   out.values = std::move(values);
   out.values.set(schema::recipe_key().name, out.recipe);
-  out.values.set(schema::family_key().name, family);
+  out.values.set(schema::family_key().name, out.family);
   out.canonical = file.dump();
   return out;
 }
@@ -178,6 +182,14 @@ RunConfig read_run_config(const std::filesystem::path& file) {
   } catch (const UsageError& error) {
     throw UsageError(file.native() + ": " + error.what());
   }
+}
+
+void set_steps(RunConfig& config, std::int64_t steps) {
+  const Tables tables{&schema::training()};
+  config.values.set("train.steps", std::max<std::int64_t>(steps, 1));
+  // The batch stays as it is: split_batch() derives it for the ranks.
+  schema::fill_defaults(config.values, tables, /*ranks=*/0);
+  config.train = schema::bind<schema::Training>(schema::training(), config.values);
 }
 
 BatchSplit split_batch(const schema::Training& config, int world_size) {

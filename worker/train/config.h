@@ -7,8 +7,8 @@
 
 #include "schema/tables/checkpoints.h"
 #include "schema/tables/exports.h"
-#include "schema/tables/llama.h"
 #include "schema/tables/optimizer.h"
+#include "schema/tables/prepared_data.h"
 #include "schema/tables/sharding.h"
 #include "schema/tables/text_data.h"
 #include "schema/tables/training.h"
@@ -25,8 +25,9 @@ struct DataConfig : schema::TextData {
 struct RunConfig {
   std::string name;
   std::string recipe;
-  schema::Llama model;
+  std::string family;  ///< model.family
   DataConfig data;
+  schema::PreparedData data_options;
   schema::Training train;  ///< batch_size and micro_batch_size are 0 if absent: split_batch() derives them
   schema::Optimizer optimizer;
   schema::Checkpoints checkpoint;
@@ -42,6 +43,10 @@ RunConfig parse_run_config(std::string_view json);
 
 /// Reads a run file. The error also names the file.
 RunConfig read_run_config(const std::filesystem::path& file);
+
+/// Sets train.steps, and derives from it what the run file leaves out. For train.epochs, whose steps the number of
+/// samples tells.
+void set_steps(RunConfig& config, std::int64_t steps);
 
 /// The split of a total batch: batch_size = micro_batch_size * ranks * accumulation.
 struct BatchSplit {

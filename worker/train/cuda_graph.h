@@ -8,7 +8,6 @@
 #include "fsdp/device_mesh.h"
 #include "fsdp/step_graph.h"
 #include "train/config.h"
-#include "train/recipe.h"
 
 namespace worker {
 
@@ -16,8 +15,9 @@ namespace worker {
 /// DeviceMesh::shares_gpus().
 std::string why_no_cuda_graph(const RunConfig& config, c10::Device device, bool shares_gpus);
 
-/// The graph for train.cuda_graph, or null without the key. `recipe` has its data and its units. Throws UsageError
-/// where a graph cannot hold the run's steps.
-std::unique_ptr<fsdp::DeviceGraph> cuda_graph_of(const RunConfig& config, const fsdp::DeviceMesh& mesh, Recipe& recipe);
+/// The graph for train.cuda_graph, or null without the key. Throws UsageError where a graph cannot hold the run's
+/// steps. `recipe` says why its batches have no fixed shapes; empty: they have.
+std::unique_ptr<fsdp::DeviceGraph> cuda_graph_of(const RunConfig& config, const fsdp::DeviceMesh& mesh,
+                                                 const std::string& recipe);
 
 }  // namespace worker

@@ -4,6 +4,7 @@
 
 #include "fsdp/export.h"
 #include "rank/errors.h"
+#include "train/averaged_weights.h"
 #include "train/strategy.h"
 
 namespace worker {
@@ -34,14 +35,16 @@ void check_export(const RunConfig& config) {
   }
 }
 
-std::string export_trained(const RunConfig& config, const Recipe& recipe, fsdp::ShardedModel& sharded) {
+std::string export_trained(const RunConfig& config, Recipe& recipe, Parts& parts) {
   if (config.exports.folder.empty()) return {};
   fsdp::ExportOptions options;
   options.folder = config.exports.folder;
   options.max_file_bytes = config.exports.file_bytes;
   options.dtype = exported_dtype(config);
-  options.texts = recipe.export_texts(*options.dtype);
-  const fsdp::ExportedModel out = fsdp::export_model(sharded, options);
+  AveragedWeights averaged(parts.optimizer());
+  fsdp::ShardedModel& model = recipe.exported(parts, options);
+  const fsdp::ExportedModel out = fsdp::export_model(model, options);
+  averaged.end();
   return "exported the model to " + config.exports.folder + " (" + std::to_string(out.files.size()) +
          (out.files.size() == 1 ? " file, " : " files, ") + std::to_string(out.bytes >> 20) + " MiB)";
 }

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "fsdp/fully_shard.h"
 #include "train/config.h"
 #include "train/recipe.h"
 
@@ -15,6 +14,6 @@ void check_export(const RunConfig& config);
 /// Writes the trained model as train.export_folder asks, and returns a line for people. Returns an empty text when no
 /// export is asked for. Writing it again replaces it. Collective. Throws c10::Error on all ranks when it cannot be
 /// written.
-std::string export_trained(const RunConfig& config, const Recipe& recipe, fsdp::ShardedModel& sharded);
+std::string export_trained(const RunConfig& config, Recipe& recipe, Parts& parts);
 
 }  // namespace worker

@@ -1,14 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "contract/exit_codes.h"
-#include "rank/environment.h"
-#include "rank/reporter.h"
-#include "train/config.h"
-#include "train/recipe.h"
+#include "train/resume.h"
+#include "train/setup.h"
+#include "train/step.h"
 
 namespace worker {
 
@@ -18,38 +16,38 @@ struct Outcome {
   std::string reason;
 };
 
-/// One rank's training of one run, from the rendezvous to the last checkpoint.
+/// The steps of a training, with what comes between them: evaluations, reports and saves.
 ///
 /// [Note: leaving together] In each step every rank puts its loss and its stop request into one small all-gather, which
 /// runs beside the last backward. So all ranks see the same requests at the same step boundary and leave there
 /// together. They save first for kSave, and do not save for kNow, which wins.
-///
-/// A run that was stopped and resumed at the same world size and thread count continues bit for bit. For that, each
-/// checkpoint holds the sampler's position and names the text, and random numbers are seeded anew in each step (see
-/// train/step_seed.h).
-///
-/// A step whose gradients are not finite changes no weight; see train/skipped_steps.h. In fp16 the loss is scaled; see
-/// train/loss_scale.h.
-///
-/// With checkpoint.best, a step with a better value is saved at once; see [Note: best checkpoint] in
-/// train/best_checkpoint.h. A resume continues from the newest checkpoint, never from the best one.
-class Trainer {
+class Loop {
  public:
-  /// Only keeps the references, which must outlive the Trainer.
-  Trainer(const RunConfig& config, const RankEnvironment& environment, Reporter& reporter,
-          MakeRecipe make_recipe = worker::make_recipe);
-  ~Trainer();
-  Trainer(const Trainer&) = delete;
-  Trainer& operator=(const Trainer&) = delete;
+  /// Both must outlive the object.
+  Loop(Setup& setup, Resume& resume);
 
-  /// Trains, resuming from the newest valid checkpoint. Prints one line a step on stdout. Collective. Throws
-  /// UsageError, FencedError, std::bad_alloc, c10::Error, std::runtime_error. After a throw, peers may be gone and
-  /// collectives in progress, so the process should end without destroying the Trainer.
+  /// Makes the steps that are left, and exports the model at the end. Collective.
   Outcome run();
 
  private:
-  class Run;
-  std::unique_ptr<Run> run_;
+  bool tell_made_steps(std::size_t keep);
+  bool validates_now() const;
+  void tell(StepReport& report, StepMeasures& measures);
+  void say_tensors(const StepMeasures& measures) const;
+  bool offer_best(const StepReport& report);
+  std::vector<SeriesValue> evaluate();
+  void save(bool must);
+  void export_model();
+  fsdp::CheckpointState checkpoint_state() const;
+  std::string wants_stop();
+  Outcome end();
+  Outcome leave(contract::ExitCode code, std::string reason);
+
+  Setup& run_;
+  Resume& state_;
+  Stepper stepper_;
+  std::string stop_early_;  // why no further step is made; the same on all ranks
+  bool said_tensors_ = false, said_graph_ = false;
 };
 
 }  // namespace worker

@@ -3,6 +3,7 @@
 #include "fsdp/adam.h"
 #include "fsdp/lion.h"
 #include "fsdp/sgd.h"
+#include "rank/errors.h"
 
 namespace worker {
 namespace {
@@ -24,16 +25,8 @@ Options adam_options(const schema::Optimizer& from, const fsdp::GroupOf& group) 
   return options;
 }
 
-}  // namespace
-
-std::unique_ptr<fsdp::Optimizer> make_optimizer(const schema::Optimizer& options, const Recipe& recipe,
-                                                fsdp::ShardedModel& model) {
-  fsdp::GroupOf group = fsdp::decay_matrices;
-  if (options.layer_decay != 1) {
-    group = fsdp::with_layer_rates(group, options.layer_decay, [&recipe](const fsdp::ParameterInfo& parameter) {
-      return recipe.layers_above(parameter.name);
-    });
-  }
+std::unique_ptr<fsdp::Optimizer> of_kind(const schema::Optimizer& options, const fsdp::GroupOf& group,
+                                         fsdp::ShardedModel& model) {
   switch (options.kind) {
     case schema::OptimizerKind::kAdamW:
       return std::make_unique<fsdp::AdamW>(model, adam_options<fsdp::AdamWOptions>(options, group));
@@ -51,6 +44,23 @@ std::unique_ptr<fsdp::Optimizer> make_optimizer(const schema::Optimizer& options
   sgd.weight_decay = options.weight_decay;
   sgd.group = group;
   return std::make_unique<fsdp::Sgd>(model, sgd);
+}
+
+}  // namespace
+
+std::unique_ptr<fsdp::Optimizer> make_optimizer(const schema::Optimizer& options, const Part& part,
+                                                fsdp::ShardedModel& model) {
+  fsdp::GroupOf group = part.group ? part.group : fsdp::decay_matrices;
+  if (options.layer_decay != 1) {
+    if (!part.layers_above) throw UsageError("train.layer_decay: this recipe counts no layers; leave the key out");
+    group = fsdp::with_layer_rates(group, options.layer_decay,
+                                   [layers_above = part.layers_above](const fsdp::ParameterInfo& parameter) {
+                                     return layers_above(parameter.name);
+                                   });
+  }
+  auto optimizer = of_kind(options, group, model);
+  if (options.average_decay > 0) optimizer->keep_average(options.average_decay);
+  return optimizer;
 }
 
 }  // namespace worker

@@ -4,13 +4,14 @@
 
 #include "fsdp/optimizer.h"
 #include "train/config.h"
-#include "train/recipe.h"
+#include "train/part.h"
 
 namespace worker {
 
-/// The optimizer that the run file asks for. Matrices decay, norms and biases do not. train.layer_decay lowers the rate
-/// by Recipe::layers_above(). `model` must outlive the optimizer.
-std::unique_ptr<fsdp::Optimizer> make_optimizer(const schema::Optimizer& options, const Recipe& recipe,
+/// The optimizer that the run file asks for, with the groups of the part. train.layer_decay lowers the rate by
+/// Part::layers_above. `model` is that part, sharded, and must outlive the optimizer. Throws UsageError for a
+/// train.layer_decay of a part that counts no layers.
+std::unique_ptr<fsdp::Optimizer> make_optimizer(const schema::Optimizer& options, const Part& part,
                                                 fsdp::ShardedModel& model);
 
 }  // namespace worker

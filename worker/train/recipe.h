@@ -1,25 +1,53 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "fsdp/fully_shard.h"
+#include "batch/batch.h"
+#include "batch/source.h"
+#include "fsdp/export.h"
+#include "fsdp/json.h"
+#include "rank/environment.h"
 #include "train/config.h"
+#include "train/part.h"
+#include "train/parts.h"
 
 namespace worker {
 
-/// A kind of training: data, model and loss. The loop in train/loop.h does everything else and knows nothing about
+class Evaluation;
+
+enum class Split { kTrain, kValidation };
+
+/// The data of a run, once they are open.
+struct RunData {
+  /// Identifies the data. Ranks with different data must not train together, and a run must not continue with others.
+  std::string fingerprint;
+  std::string name;                    ///< for people
+  std::string note = {};               ///< about the data's origin, for people; usually empty
+  std::int64_t tokens_per_sample = 0;  ///< 0: samples differ, or have none
+};
+
+/// What a batch's forward gives.
+struct Losses {
+  /// The sum of the losses of the batch's targets, a scalar for backward. Over all ranks and micro-batches of a step,
+  /// the sum of all losses divided by the sum of all weights (Batch::weight) is the mean that is trained on.
+  at::Tensor sum;
+  /// Sums of what else is reported for each step, scalars in the order of step_series(). Their means have the same
+  /// weight.
+  std::vector<at::Tensor> more = {};
+};
+
+/// A kind of training: its data, models and loss. The loop in train/loop.h does everything else and knows nothing about
 /// them.
 ///
-/// Calls come in this order: load_data, make_module, shard, initialize unless a checkpoint has the weights, then loss
-/// any number of times.
+/// Calls come in this order: open_data; parts; attach; first_values, or load after a checkpoint was loaded, or both
+/// where checkpoints do not hold all parameters; then steps (before_step, loss for each micro-batch, after_step),
+/// evaluations and saves; at the end exported.
 class Recipe {
  public:
   virtual ~Recipe() = default;
@@ -28,53 +56,51 @@ class Recipe {
   virtual std::string data_source() const = 0;
   /// Opens the data. `began_with` is the fingerprint of the data that the run began with, if the run asked for the same
   /// source; otherwise it is empty. A cache may still hold that data. It is used even where the source has changed or
-  /// is gone. Throws UsageError when no retry can succeed. Not collective.
-  virtual void load_data(const std::string& began_with) = 0;
-  /// Identifies the data. Ranks with different data must not train together, and a run must not continue with other
-  /// data.
-  virtual std::string data_fingerprint() const = 0;
-  /// A note for people about the data's origin; usually empty.
-  virtual std::string data_note() const = 0;
-  /// The data's name for people.
-  virtual std::string data_name() const = 0;
-  /// Samples are numbered from 0; validation samples come last.
-  virtual std::int64_t train_samples() const = 0;
-  virtual std::int64_t validation_samples() const = 0;
-  virtual std::int64_t tokens_per_sample() const = 0;
+  /// is gone. The ranks of a node may share the work of checking the data. Throws UsageError when no retry can succeed.
+  /// Not collective.
+  virtual RunData open_data(const std::string& began_with, const RankEnvironment& place) = 0;
+  /// The samples of a split; null: there are none.
+  virtual std::shared_ptr<const BatchSource> data(Split split) const = 0;
+  /// A batch of the largest usual sizes and of unknown content, with a weight above 0. Needs no data: for a plan, whose
+  /// steps compute nothing.
+  virtual Batch of_sizes(std::int64_t samples) const = 0;
 
-  /// Builds the model. Its parameters may be without values, on the meta device.
-  virtual std::shared_ptr<torch::nn::Module> make_module() = 0;
-  /// Makes the units, the root last, and wraps the model's calls with them.
-  virtual void shard(fsdp::ShardedModel& sharded, const fsdp::ShardOptions& options) = 0;
-  /// Gives the sharded model the weights that training starts from, and says where they come from, for people. Throws
+  /// Builds the models. One of them is trained. Called once.
+  virtual std::vector<Part> parts() = 0;
+  /// The parts are sharded now. They outlive the recipe's other calls.
+  virtual void attach(Parts& /*parts*/) {}
+  /// Gives the parts the weights that training starts from, and says where they come from, for people. Throws
   /// UsageError when no retry can succeed. Not collective.
-  virtual std::string initialize(fsdp::ShardedModel& sharded) = 0;
-  /// The files that an export wants beside the weights of this dtype, such as config.json, by name.
-  virtual std::map<std::string, std::string> export_texts(at::ScalarType dtype) const = 0;
-  /// How many layers lie between a parameter and the output: 0 for the head, 1 for the last layer, and so on. For
-  /// train.layer_decay.
-  virtual int layers_above(const std::string& parameter) const = 0;
-  /// By how much these samples count in a mean: the number of their targets, without masked ones and padding. Known
-  /// from the data alone.
-  virtual double weight(const std::vector<std::int64_t>& samples) = 0;
-  /// The sum of the losses of these samples' targets, as a scalar for backward. Over all ranks and micro-batches of a
-  /// step, the sum of all losses divided by the sum of all weights is the mean that is trained on. Collective through
-  /// the units.
-  virtual at::Tensor loss(const std::vector<std::int64_t>& samples) = 0;
-  /// What loss() computes from, as tensors of the host: pinned ones where the model is on a GPU. Their shapes depend on
-  /// the number of samples alone. Empty: the recipe cannot tell, so train.cuda_graph is refused.
-  virtual std::vector<at::Tensor> inputs(const std::vector<std::int64_t>& /*samples*/) { return {}; }
-  /// loss() of those tensors, which may be on the model's device. Reads nothing else, and the host waits for nothing in
-  /// it, so that a graph can hold it.
-  virtual at::Tensor loss_of(const std::vector<at::Tensor>& inputs);
-  /// The loss of so many samples of the usual size and unknown content, by the same calls as loss(). Needs no data: for
-  /// a plan, whose steps compute nothing.
-  virtual at::Tensor loss_without_data(std::int64_t samples) = 0;
+  virtual std::string first_values(Parts& parts) = 0;
+
+  /// Sets what changes from step to step, such as the rate of a group. `step` is the number of finished ones, `epoch`
+  /// how often the data were seen.
+  virtual void before_step(std::int64_t /*step*/, double /*epoch*/) {}
+  /// The losses of a batch, whose tensors are on the model's device. The host waits for nothing in it, so that a graph
+  /// can hold it. Collective through the units.
+  virtual Losses loss(const Batch& batch) = 0;
+  /// Why batches have no fixed shapes, with what to change, for train.cuda_graph. Empty: they have, and loss() makes
+  /// the same operations in each step.
+  virtual std::string why_no_fixed_shapes() const = 0;
+  /// The series of Losses::more. Equal on all ranks.
+  virtual std::vector<std::string> step_series() const { return {}; }
+  /// The optimizer has made its step, or has skipped it. `step` counts from 1.
+  virtual void after_step(std::int64_t /*step*/) {}
+
+  /// Measures the trained model on the validation data. Modules are in evaluation mode, and no gradients are recorded.
+  /// Collective. By default: the mean loss, as validation/loss.
+  virtual void evaluate(Evaluation& evaluation);
+
+  /// Writes into checkpoints what the parts do not hold.
+  virtual void save(fsdp::Json& /*extra*/) const {}
+  /// Takes it back. The parts have their values.
+  virtual void load(const fsdp::Json& /*extra*/) {}
+
+  /// Completes `options`, whose folder, sizes and dtype are set, with names and further files, and returns the model
+  /// that is exported.
+  virtual fsdp::ShardedModel& exported(Parts& parts, fsdp::ExportOptions& options) = 0;
 };
 
 using MakeRecipe = std::function<std::unique_ptr<Recipe>(const RunConfig&)>;
-
-/// The recipe that the run names. `config` must outlive it. Throws UsageError listing the existing recipes.
-std::unique_ptr<Recipe> make_recipe(const RunConfig& config);
 
 }  // namespace worker

@@ -29,6 +29,7 @@ Saves::Saves(fsdp::Checkpointer& checkpointer, BestCheckpoint& best, Reporter& r
 void Saves::save(const fsdp::CheckpointState& state, bool must) {
   finish();
   reporter_.section(Section::kCheckpoint);
+  finish_removal();
   under_way_ = UnderWay{state.step, Clock::now(), {}};
   if (options_.beside_training && !must) {
     checkpointer_.begin_save(state, best_.step());
@@ -49,6 +50,10 @@ void Saves::finish() {
   reporter_.section(Section::kCheckpoint);
   settle([&] { return checkpointer_.wait().value(); }, /*must=*/false);
   reporter_.section(Section::kStep);
+}
+
+void Saves::finish_removal() {
+  for (const auto& warning : checkpointer_.wait_for_removal()) options_.say("warning: " + warning);
 }
 
 template <class Outcome>

@@ -41,6 +41,8 @@ class Saves {
   void look();
   /// Waits for a save beside the training, if there is one, and tells its outcome. Collective. Throws as save().
   void finish();
+  /// Waits until old checkpoints are removed, and tells which could not be.
+  void finish_removal();
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -1,6 +1,7 @@
 #include "train/step.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -32,24 +33,33 @@ double DeviceNumbers::first() const {
   return *host_.const_data_ptr<double>();
 }
 
+std::vector<double> DeviceNumbers::all() const {
+  if (copied_) copied_->synchronize();
+  const auto* values = host_.const_data_ptr<double>();
+  return {values, values + host_.numel()};
+}
+
 Stepper::Stepper(const RunConfig& config, const BatchSplit& split, const RankEnvironment& environment,
-                 Reporter& reporter, Recipe& recipe, ShardedSampler& sampler, fsdp::DeviceMesh& mesh,
-                 fsdp::ShardedModel& sharded, fsdp::Optimizer& optimizer, LossScale& loss_scale)
+                 Reporter& reporter, Recipe& recipe, Loader& loader, Parts& parts, LossScale& loss_scale)
     : config_(config),
       split_(split),
       environment_(environment),
       reporter_(reporter),
       recipe_(recipe),
-      sampler_(sampler),
-      mesh_(mesh),
-      sharded_(sharded),
-      optimizer_(optimizer),
+      loader_(loader),
+      parts_(parts),
+      mesh_(parts.mesh()),
+      sharded_(parts.trained()),
+      optimizer_(parts.optimizer()),
       loss_scale_(loss_scale),
-      late_(!mesh.device().is_cpu()),
+      series_(recipe.step_series()),
+      late_(!mesh_.device().is_cpu()),
       traces_(reporter, environment.rank, config.train.steps) {}
 
 void Stepper::prepare() {
-  weight_ = mesh_.control().all_reduce(draw());
+  const Size mine = draw();
+  size_.weight = mesh_.control().all_reduce(mine.weight);
+  size_.tokens = mesh_.control().all_reduce(mine.tokens);
 }
 
 /// Records the place that the device's current stream has reached, with its time.
@@ -60,16 +70,20 @@ void Stepper::mark(std::optional<c10::Event>& event) const {
   event->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
 }
 
-/// Takes this rank's samples of the step that comes, and returns their weight.
-double Stepper::draw() {
-  samples_ = sampler_.position();
+/// Takes this rank's batches of the step that comes, and returns their size.
+Stepper::Size Stepper::draw() {
+  samples_ = loader_.position();
+  epoch_ = loader_.epoch();
+  const double waited = loader_.waited_ms();
   micro_batches_.clear();
-  double weight = 0;
+  Size size;
   for (std::int64_t i = 0; i < split_.accumulation; ++i) {
-    micro_batches_.push_back(sampler_.take(split_.micro_batch_size));
-    weight += recipe_.weight(micro_batches_.back());
+    micro_batches_.push_back(loader_.next(split_.micro_batch_size));
+    size.weight += micro_batches_.back().weight;
+    size.tokens += static_cast<double>(micro_batches_.back().tokens);
   }
-  return weight;
+  data_wait_ms_ = loader_.waited_ms() - waited;
+  return size;
 }
 
 StopKind Stepper::make(std::int64_t step) {
@@ -81,11 +95,14 @@ StopKind Stepper::make(std::int64_t step) {
   const fsdp::Traffic all_before = mesh_.traffic(), shard_before = mesh_.shard().traffic();
   fsdp::TensorBytes* const tensors = fsdp::TensorBytes::current();
   if (tensors != nullptr) tensors->forget_peak();
-  now.weight = weight_;
+  now.size = size_;
+  now.made.measures.data_wait_ms = data_wait_ms_;
   now.made.measures.learning_rate = learning_rate(config_.train, step);
   at::manual_seed(step_seed(config_.train.seed, step, environment_.rank));
   optimizer_.set_weight_decay(weight_decay(config_.optimizer, config_.train, step));
+  recipe_.before_step(step, epoch_);
   const StopKind stop = graph_ ? replay_step(now) : call_step(now);
+  recipe_.after_step(step + 1);
   if (config_.train.step_delay_ms > 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(config_.train.step_delay_ms));
   }
@@ -104,6 +121,12 @@ StopKind Stepper::make(std::int64_t step) {
   return stop;
 }
 
+/// What a loss is multiplied by. The engine takes the mean over the ranks, so each rank's part of the mean loss is
+/// multiplied by their number. Of a batch without any target the gradient is zero, not a division by zero.
+double Stepper::loss_factor() const {
+  return size_.weight > 0 ? static_cast<double>(environment_.world_size) / size_.weight : 0;
+}
+
 StopKind Stepper::call_step(InFlight& step) {
   const StopKind stop = forward_backward(step);
   const fsdp::GradientNorm norm = loss_scale_.gradient_norm(sharded_);
@@ -115,44 +138,57 @@ StopKind Stepper::call_step(InFlight& step) {
   return stop;
 }
 
-/// The engine takes the mean over the ranks, so each rank's part of the mean loss is multiplied by their number.
+/// Adds a batch's sums, as one tensor [1 + series]: the loss, and the recipe's further series.
+void Stepper::add_losses(at::Tensor& sums, const Losses& losses) const {
+  std::vector<at::Tensor> all{losses.sum.detach().to(at::kDouble)};
+  TORCH_CHECK(losses.more.size() == series_.size(), "the recipe gives ", losses.more.size(), " sums for its ",
+              series_.size(), " series");
+  for (const at::Tensor& more : losses.more) all.push_back(more.detach().to(at::kDouble));
+  const at::Tensor of_batch = all.size() == 1 ? all.front() : at::stack(all);
+  sums = sums.defined() ? sums + of_batch : of_batch;
+}
+
 StopKind Stepper::forward_backward(InFlight& step) {
-  const double scale = static_cast<double>(environment_.world_size) / weight_;
-  at::Tensor sum;
+  const double scale = loss_factor();
+  at::Tensor sums;
   std::optional<AgreementUnderWay> agreement;
   // The step whose loss the ranks agree on meanwhile: this one where the loss is known already, else the one before.
   InFlight* told = &step;
   for (std::int64_t i = 0; i < split_.accumulation; ++i) {
     const bool last = i + 1 == split_.accumulation;
     sharded_.set_requires_gradient_sync(last);
-    const at::Tensor loss = recipe_.loss(micro_batches_[static_cast<std::size_t>(i)]);
-    const at::Tensor wide = loss.detach().to(at::kDouble);
-    sum = sum.defined() ? sum + wide : wide;
+    const Losses losses = recipe_.loss(micro_batches_[static_cast<std::size_t>(i)].to(mesh_.device()));
+    add_losses(sums, losses);
     if (last) {
-      step.loss = DeviceNumbers(sum);
+      step.losses = DeviceNumbers(sums);
       if (late_) told = untold();
       agreement = start_agreement(told);
     }
-    loss_scale_.scaled(loss * scale).backward();
+    loss_scale_.scaled(losses.sum * scale).backward();
   }
   return finish_agreement(*agreement, told, step);
 }
 
 /// The step before, unless its loss is agreed on.
 Stepper::InFlight* Stepper::untold() {
-  return in_flight_.empty() || in_flight_.back().agreed_loss ? nullptr : &in_flight_.back();
+  return in_flight_.empty() || in_flight_.back().agreed_losses ? nullptr : &in_flight_.back();
 }
 
 AgreementUnderWay Stepper::start_agreement(const InFlight* told) {
-  const double number = told == nullptr ? 0 : told->loss.first();
-  const StopKind stop = std::max(signalled_stop(), reporter_.stop_requested());
-  return {mesh_.control(), Agreement{number, draw(), stop, traces_.wish()}};
+  Agreement mine;
+  mine.losses = told == nullptr ? std::vector<double>(1 + series_.size()) : told->losses.all();
+  const Size next = draw();
+  mine.next_weight = next.weight;
+  mine.next_tokens = next.tokens;
+  mine.stop = std::max(signalled_stop(), reporter_.stop_requested());
+  mine.trace = traces_.wish();
+  return {mesh_.control(), mine};
 }
 
 StopKind Stepper::finish_agreement(AgreementUnderWay& agreement, InFlight* told, const InFlight& step) {
   const Agreement agreed = agreement.wait();
-  if (told != nullptr) told->agreed_loss = agreed.loss;
-  weight_ = agreed.next_weight;
+  if (told != nullptr) told->agreed_losses = agreed.losses;
+  size_ = {agreed.next_weight, agreed.next_tokens};
   traces_.agreed(step.made.report.step, agreed.trace);
   return agreed.stop;
 }
@@ -171,13 +207,13 @@ std::optional<std::int64_t> Stepper::graph_bytes() const {
 /// The device has its work before the host waits for the loss of the step before.
 StopKind Stepper::replay_step(InFlight& step) {
   std::vector<at::Tensor> values;
-  for (const auto& samples : micro_batches_)
-    for (const at::Tensor& value : recipe_.inputs(samples)) values.push_back(value);
+  for (const Batch& batch : micro_batches_)
+    for (const auto& [name, value] : batch.tensors) values.push_back(value);
   const std::vector<at::Tensor>& inputs = graph_->inputs(values);
   learning_rate_.fill_(step.made.measures.learning_rate);
-  loss_weight_.fill_(static_cast<double>(environment_.world_size) / weight_);
+  loss_weight_.fill_(loss_factor());
   const std::vector<at::Tensor>& out = graph_->run([&] { return graphed(inputs); });
-  step.loss = DeviceNumbers(out[0]);
+  step.losses = DeviceNumbers(out[0]);
   step.norm = DeviceNumbers(out[1]);
   if (out.size() > 2) step.scale.emplace(out[2]);
   InFlight* const told = untold();
@@ -185,21 +221,21 @@ StopKind Stepper::replay_step(InFlight& step) {
   return finish_agreement(agreement, told, step);
 }
 
-/// What a graph holds of a step. Returns the sum of this rank's losses, the norm of the gradient, and the scale of the
+/// What a graph holds of a step. Returns the sums of this rank's losses, the norm of the gradient, and the scale of the
 /// loss if there is one.
 std::vector<at::Tensor> Stepper::graphed(const std::vector<at::Tensor>& inputs) {
-  const auto each = static_cast<std::ptrdiff_t>(inputs.size()) / split_.accumulation;
-  at::Tensor sum;
+  at::Tensor sums;
+  auto input = inputs.begin();
   for (std::int64_t i = 0; i < split_.accumulation; ++i) {
     sharded_.set_requires_gradient_sync(i + 1 == split_.accumulation);
-    const auto first = inputs.begin() + i * each;
-    const at::Tensor loss = recipe_.loss_of({first, first + each});
-    const at::Tensor wide = loss.detach().to(at::kDouble);
-    sum = sum.defined() ? sum + wide : wide;
-    loss_scale_.scaled(loss * loss_weight_).backward();
+    Batch batch = micro_batches_[static_cast<std::size_t>(i)];
+    for (auto& [name, value] : batch.tensors) value = *input++;
+    const Losses losses = recipe_.loss(batch);
+    add_losses(sums, losses);
+    loss_scale_.scaled(losses.sum * loss_weight_).backward();
   }
   const fsdp::GradientNorm norm = loss_scale_.gradient_norm(sharded_);
-  std::vector<at::Tensor> out{sum, norm.norm};
+  std::vector<at::Tensor> out{sums, norm.norm};
   if (const auto scale = loss_scale_.value()) out.push_back(scale->clone());
   loss_scale_.update(norm);
   optimizer_.step(learning_rate_, norm.grad_scale, norm.found_inf);
@@ -211,16 +247,26 @@ std::optional<Stepper::Made> Stepper::take(std::size_t keep) {
   if (in_flight_.size() <= keep) return std::nullopt;
   InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  if (!step.agreed_loss) step.agreed_loss = mesh_.control().all_reduce(step.loss.first());
+  if (!step.agreed_losses) {
+    step.agreed_losses = step.losses.all();
+    for (double& sum : *step.agreed_losses) sum = mesh_.control().all_reduce(sum);
+  }
   StepMeasures& measures = step.made.measures;
-  measures.loss = *step.agreed_loss / step.weight;
+  // A batch without targets teaches nothing: its loss is no number, and it is told as a skipped step.
+  const auto mean = [&](std::size_t i) { return (*step.agreed_losses)[i] / step.size.weight; };
+  measures.loss = mean(0);
+  for (std::size_t i = 0; i < series_.size(); ++i) measures.more.push_back({series_[i], mean(i + 1)});
   measures.grad_norm = step.norm.first();
   if (step.scale) measures.loss_scale = step.scale->first();
   if (step.ended) step.ended->synchronize();
   step.made.report.step_ms = step.ended ? step.begun->elapsedTime(*step.ended)
                                         : std::chrono::duration<double, std::milli>(Clock::now() - step.start).count();
-  measures.tokens_per_s =
-      static_cast<double>(split_.batch_size * recipe_.tokens_per_sample()) / step.made.report.step_ms * 1e3;
+  const double seconds = step.made.report.step_ms / 1e3;
+  if (step.size.tokens > 0) {
+    measures.tokens_per_s = step.size.tokens / seconds;
+  } else {
+    measures.samples_per_s = static_cast<double>(split_.batch_size) / seconds;
+  }
   return std::move(step.made);
 }
 

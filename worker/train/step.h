@@ -8,9 +8,10 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "data/sampler.h"
+#include "batch/loader.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/optimizer.h"
 #include "fsdp/step_graph.h"
@@ -19,6 +20,7 @@
 #include "train/agreement.h"
 #include "train/config.h"
 #include "train/loss_scale.h"
+#include "train/parts.h"
 #include "train/recipe.h"
 #include "train/step_measures.h"
 #include "train/trace_requests.h"
@@ -34,6 +36,8 @@ class DeviceNumbers {
   explicit DeviceNumbers(const at::Tensor& values);
   /// The first value. Waits until the device has computed it.
   double first() const;
+  /// All values. Waits as first() does.
+  std::vector<double> all() const;
 
  private:
   at::Tensor host_;
@@ -42,7 +46,7 @@ class DeviceNumbers {
 
 /// Makes the optimizer steps of this rank, all ranks together.
 ///
-/// [Note: graph of a step] With use_graph() the device replays a step as a whole (fsdp/step_graph.h). Samples, learning
+/// [Note: graph of a step] With use_graph() the device replays a step as a whole (fsdp/step_graph.h). Batches, learning
 /// rate and the weight of the loss are copied to it first, and the loss, the norm and the scale are read from it
 /// afterwards, late as ever. What the host does beside a step (the agreement, the random seed, the measures) stays.
 ///
@@ -54,15 +58,14 @@ class Stepper {
  public:
   /// Only keeps the references, which must outlive the Stepper.
   Stepper(const RunConfig& config, const BatchSplit& split, const RankEnvironment& environment, Reporter& reporter,
-          Recipe& recipe, ShardedSampler& sampler, fsdp::DeviceMesh& mesh, fsdp::ShardedModel& sharded,
-          fsdp::Optimizer& optimizer, LossScale& loss_scale);
+          Recipe& recipe, Loader& loader, Parts& parts, LossScale& loss_scale);
 
   /// Lets the device replay steps from `graph`; see [Note: graph of a step]. Before the first step.
   void use_graph(std::unique_ptr<fsdp::DeviceGraph> graph);
   /// Memory that the graph of the step keeps for itself; nothing before it is recorded, and without one.
   std::optional<std::int64_t> graph_bytes() const;
 
-  /// Takes the samples of the first step. Collective.
+  /// Takes the batches of the first step. Collective.
   void prepare();
 
   /// Makes step `step`, counted from 0. Returns what the ranks were asked to do meanwhile. Collective.
@@ -81,24 +84,32 @@ class Stepper {
 
   /// How many samples were dealt before those of the step that comes.
   std::int64_t samples() const { return samples_; }
+  /// How many epochs these samples are.
+  double epoch() const { return epoch_; }
 
  private:
   using Clock = std::chrono::steady_clock;
 
+  /// Of batches: their weight, and their tokens without padding.
+  struct Size {
+    double weight = 0, tokens = 0;
+  };
   struct InFlight {
     Made made;
     Clock::time_point start;
-    std::optional<c10::Event> begun, ended;  // on the device, where numbers come late
-    double weight = 0;                       // of the step's samples
-    DeviceNumbers loss, norm;                // this rank's sum of losses; the norm of the gradient
-    std::optional<DeviceNumbers> scale;      // of the loss
-    std::optional<double> agreed_loss;       // the sum over all ranks
+    std::optional<c10::Event> begun, ended;            // on the device, where numbers come late
+    Size size;                                         // of the step's batches, over all ranks
+    DeviceNumbers losses, norm;                        // this rank's sums of losses; the norm of the gradient
+    std::optional<DeviceNumbers> scale;                // of the loss
+    std::optional<std::vector<double>> agreed_losses;  // the sums over all ranks
   };
 
-  double draw();
+  Size draw();
   StopKind call_step(InFlight& step);
   StopKind forward_backward(InFlight& step);
   StopKind replay_step(InFlight& step);
+  double loss_factor() const;
+  void add_losses(at::Tensor& sums, const Losses& losses) const;
   std::vector<at::Tensor> graphed(const std::vector<at::Tensor>& inputs);
   InFlight* untold();
   AgreementUnderWay start_agreement(const InFlight* told);
@@ -110,17 +121,21 @@ class Stepper {
   const RankEnvironment& environment_;
   Reporter& reporter_;
   Recipe& recipe_;
-  ShardedSampler& sampler_;
+  Loader& loader_;
+  Parts& parts_;
   fsdp::DeviceMesh& mesh_;
   fsdp::ShardedModel& sharded_;
   fsdp::Optimizer& optimizer_;
   LossScale& loss_scale_;
+  const std::vector<std::string> series_;  // of the recipe
   const bool late_;
   TraceRequests traces_;
-  // Of the step that comes: this rank's samples, their weight over all ranks, and how many samples were dealt before.
-  std::vector<std::vector<std::int64_t>> micro_batches_;
-  double weight_ = 0;
+  // Of the step that comes: this rank's batches, their size over all ranks, how many samples and epochs were dealt
+  // before, and how long this rank waited for the batches.
+  std::vector<Batch> micro_batches_;
+  Size size_;
   std::int64_t samples_ = 0;
+  double epoch_ = 0, data_wait_ms_ = 0;
   std::deque<InFlight> in_flight_;
   // With a graph: what it reads, fp32 without dims on the device.
   at::Tensor learning_rate_, loss_weight_;

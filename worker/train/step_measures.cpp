@@ -7,8 +7,10 @@ namespace worker {
 
 std::vector<SeriesValue> StepMeasures::values() const {
   std::vector<SeriesValue> out{{"loss", loss}};
-  if (validation_loss) out.push_back({"validation/loss", *validation_loss});
-  out.push_back({"tokens_per_s", tokens_per_s});
+  out.insert(out.end(), more.begin(), more.end());
+  out.insert(out.end(), evaluated.begin(), evaluated.end());
+  if (tokens_per_s) out.push_back({"tokens_per_s", *tokens_per_s});
+  if (samples_per_s) out.push_back({"samples_per_s", *samples_per_s});
   out.push_back({"learning_rate", learning_rate});
   out.push_back({"grad_norm", grad_norm});
   if (loss_scale) out.push_back({"loss_scale", *loss_scale});
@@ -21,6 +23,7 @@ std::vector<SeriesValue> StepMeasures::values() const {
     if (value) out.push_back({series, static_cast<double>(*value)});
   };
   add("wait_ms", wait_ms);
+  add("data_wait_ms", data_wait_ms);
   add("gathered_bytes", gathered_bytes);
   add("scattered_bytes", scattered_bytes);
   add("tensor_peak_bytes", tensor_peak_bytes);
@@ -47,22 +50,27 @@ std::string line_of(const KeptTensors& kept, std::optional<std::int64_t> peak_by
 }
 
 std::string line_of(const StepReport& report, const StepMeasures& measures, std::int64_t steps) {
-  char validation[64] = "";
-  if (measures.validation_loss) {
-    std::snprintf(validation, sizeof validation, " validation_loss %.6f", *measures.validation_loss);
+  std::string found;
+  for (const auto* list : {&measures.more, &measures.evaluated}) {
+    for (const auto& [series, value] : *list) {
+      char text[64];
+      std::snprintf(text, sizeof text, " %.6f", value);
+      found += " " + (series == "validation/loss" ? "validation_loss" : series) + text;
+    }
   }
   char gpu[64] = "";
   if (measures.gpu_memory) {
     std::snprintf(gpu, sizeof gpu, " gpu_memory_mib %lld",
                   static_cast<long long>(measures.gpu_memory->peak_bytes >> 20));
   }
-  char line[512];
-  std::snprintf(line, sizeof line,
-                "step %lld/%lld loss %.6f%s lr %.3e grad_norm %.4f tokens/s %.0f step_ms %.1f memory_mib %lld%s",
-                static_cast<long long>(report.step), static_cast<long long>(steps), measures.loss, validation,
-                measures.learning_rate, measures.grad_norm, measures.tokens_per_s, report.step_ms,
+  char head[128], tail[384];
+  std::snprintf(head, sizeof head, "step %lld/%lld loss %.6f", static_cast<long long>(report.step),
+                static_cast<long long>(steps), measures.loss);
+  std::snprintf(tail, sizeof tail, " lr %.3e grad_norm %.4f %s %.0f step_ms %.1f memory_mib %lld%s",
+                measures.learning_rate, measures.grad_norm, measures.tokens_per_s ? "tokens/s" : "samples/s",
+                measures.tokens_per_s ? *measures.tokens_per_s : measures.samples_per_s.value_or(0), report.step_ms,
                 static_cast<long long>(report.memory_bytes >> 20), gpu);
-  return line;
+  return head + found + tail;
 }
 
 }  // namespace worker

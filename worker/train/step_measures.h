@@ -18,9 +18,11 @@ struct GpuMemory {
 
 /// The measurements of one optimizer step over all ranks: the series that schema/recipes.cpp declares for every recipe.
 struct StepMeasures {
-  double loss = 0;                                       ///< mean over the total batch, in the recipe's unit
-  std::optional<double> validation_loss = std::nullopt;  ///< absent: not measured at this step
-  double tokens_per_s = 0;
+  double loss = 0;                          ///< mean over the total batch, in the recipe's unit
+  std::vector<SeriesValue> more = {};       ///< the recipe's further series of a step
+  std::vector<SeriesValue> evaluated = {};  ///< what an evaluation after this step found; empty: there was none
+  std::optional<double> tokens_per_s = std::nullopt;   ///< without padding; absent: the data have no tokens
+  std::optional<double> samples_per_s = std::nullopt;  ///< told where there are no tokens
   double learning_rate = 0;
   double grad_norm = 0;                                ///< before clipping
   std::optional<double> loss_scale = std::nullopt;     ///< absent: the loss is not scaled
@@ -29,6 +31,8 @@ struct StepMeasures {
   /// How long this rank's thread stood in collectives: communication that computation does not hide. Absent with one
   /// rank, and with NCCL, for which only the device waits.
   std::optional<double> wait_ms = std::nullopt;
+  /// How long this rank waited for the batches of the step.
+  std::optional<double> data_wait_ms = std::nullopt;
   /// Sent by this rank: in all-gathers of parameters, and in reduce-scatters of gradients. Absent with one rank.
   std::optional<std::int64_t> gathered_bytes = std::nullopt, scattered_bytes = std::nullopt;
   /// The most that tensors of this rank took at one time in the step. Absent on GPUs: gpu_memory.

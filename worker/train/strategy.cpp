@@ -1,8 +1,11 @@
 #include "train/strategy.h"
 
+#include <algorithm>
+#include <cctype>
 #include <string>
 #include <vector>
 
+#include "models/layers/wrapped.h"
 #include "rank/errors.h"
 
 namespace worker {
@@ -36,6 +39,13 @@ std::vector<fsdp::MeshAxis> axes_of(const schema::Sharding& sharding, const Rank
   return {{"replicate", environment.world_size / group}, {"shard", group}};
 }
 
+/// In every family's names, as Hugging Face has them: input_layernorm.weight, LayerNorm.bias, norm1.weight.
+bool is_of_norm(const fsdp::ParameterInfo& parameter) {
+  std::string name = parameter.name;
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return parameter.shape.size() == 1 && name.find("norm") != std::string::npos;
+}
+
 }  // namespace
 
 at::ScalarType dtype_of(schema::Precision precision) {
@@ -62,6 +72,12 @@ fsdp::ShardOptions shard_options(const RunConfig& config) {
   const auto strategy = sharding.strategy;
   fsdp::ShardOptions options;
   options.precision.param_dtype = dtype_of(config.train.precision);
+  options.precision.reduce_dtype = dtype_of(sharding.reduce_precision);
+  if (sharding.fp32_norms) {
+    options.precision.param_dtype_of = [usual = options.precision.param_dtype](const fsdp::ParameterInfo& parameter) {
+      return is_of_norm(parameter) ? at::kFloat : usual;
+    };
+  }
   options.reshard_after_forward =
       sharding.reshard_after_forward && strategy != Strategy::kShardGradOp && strategy != Strategy::kZero1;
   options.reshard_to_ranks = static_cast<int>(sharding.reshard_to_ranks);
@@ -72,6 +88,21 @@ fsdp::ShardOptions shard_options(const RunConfig& config) {
   options.tight = sharding.tight;
   options.offload.to_cpu = sharding.offload == schema::Offloading::kCpu;
   return options;
+}
+
+fsdp::WrapPolicy wrap_policy(const schema::Sharding& sharding) {
+  const auto is_block = [](const torch::nn::Module& module) { return dynamic_cast<const Block*>(&module) != nullptr; };
+  switch (sharding.wrap) {
+    case schema::WrapBy::kRoot:
+      return fsdp::wrap_by_predicate([](const torch::nn::Module&) { return false; });
+    case schema::WrapBy::kSize:
+      return fsdp::wrap_by_size(
+          sharding.wrap_min_parameters, [](const torch::nn::Module&) { return false; },
+          [is_block](const torch::nn::Module& module) { return !is_block(module); });
+    case schema::WrapBy::kBlock:
+      break;
+  }
+  return fsdp::wrap_by_predicate(is_block);
 }
 
 void check_sharding(const schema::Sharding& sharding, int shard_ranks, c10::Device device) {

@@ -2,6 +2,7 @@
 
 #include "fsdp/device_mesh.h"
 #include "fsdp/unit.h"
+#include "fsdp/wrap.h"
 #include "rank/environment.h"
 #include "train/config.h"
 
@@ -16,6 +17,9 @@ at::ScalarType dtype_of(schema::Precision precision);
 
 /// The engine's options for the run's units, from "train.precision" and "fsdp".
 fsdp::ShardOptions shard_options(const RunConfig& config);
+
+/// Which modules become units: Blocks (models/layers/wrapped.h), or those that are large enough, or the root alone.
+fsdp::WrapPolicy wrap_policy(const schema::Sharding& sharding);
 
 /// Checks what depends on the place of a run: `shard_ranks` is over how many ranks weights are spread. Throws
 /// UsageError for an "fsdp.reshard_to_ranks" that is no proper divisor of it, and for "fsdp.offload" on a CPU.

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,9 +22,11 @@ namespace fsdp {
 //   <folder>/step-00000100/manifest.json                     written last; without it the checkpoint does not exist
 //   <folder>/.tmp-step-00000100-attempt-2/                   a checkpoint that attempt 2 is writing
 // The file of a rank holds the rank's slices as 1-D fp32 tensors "<part>/parameter/<name>" and "<part>/<state>/<name>",
-// such as "model/exp_avg/norm", and its own tensors "rank/<key>". The manifest is of format version 3, which has a
-// checksum for each block of a file and one for its header. Versions 1 and 2 had one for a whole file. Version 1 had
-// one part, "model", whose keys began without it and whose optimizer was AdamW. Checkpoints of all versions load.
+// such as "model/exp_avg/norm", and its own tensors "rank/<key>". A part may leave out parameters; the manifest then
+// says how many ("left_out"), and an earlier program that loads it names one that is missing. The manifest is of format
+// version 3, which has a checksum for each block of a file and one for its header. Versions 1 and 2 had one for a whole
+// file. Version 1 had one part, "model", whose keys began without it and whose optimizer was AdamW. Checkpoints of all
+// versions load.
 //
 // [Note: commit] A save goes through these steps:
 //   1. Rank 0 asks may_write.
@@ -63,6 +66,12 @@ struct CheckpointPart {
   ShardedModel& model;
   /// Its states and step counts are saved and loaded. Null: the weights alone.
   Optimizer* optimizer = nullptr;
+  /// Whether a parameter (ParameterInfo::name) is saved, with its states. A checkpoint may lack the others when it is
+  /// loaded: these keep their values, or stay without, and their states become zeros. Such as a base model that comes
+  /// from elsewhere, beside adapters that train. Must answer alike on every rank and in every run. Null: all are saved.
+  std::function<bool(const std::string& parameter)> saved = {};
+
+  bool saves(const ParameterInfo& parameter) const { return !saved || saved(parameter.name); }
 };
 
 struct CheckpointOptions {
@@ -73,6 +82,12 @@ struct CheckpointOptions {
   int keep = 3;
   /// Compare checksums when loading.
   bool verify_checksums = true;
+  /// Load the parts of this run though the checkpoint has more, such as the teacher alone. A save throws c10::Error,
+  /// because it would lose the others.
+  bool some_parts = false;
+  /// Load the parameters of this run's models though the checkpoint's parts have more, such as a model without its
+  /// heads. A save throws as with some_parts.
+  bool some_parameters = false;
   /// How many bytes of a file one checksum covers; at least 1. A load reads and compares only the blocks that hold what
   /// the rank needs. Smaller blocks read less around it, and make a longer manifest.
   std::int64_t block_bytes = kBlockBytes;
@@ -144,15 +159,19 @@ struct LoadedCheckpoint {
   std::vector<std::string> ignored;
 };
 
-/// Saves and loads checkpoints. All methods are collective but poll() and snapshot_bytes(). Models and optimizers must
-/// outlive the Checkpointer.
+/// Saves and loads checkpoints. All methods are collective but poll(), wait_for_removal() and snapshot_bytes(). Models
+/// and optimizers must outlive the Checkpointer.
 ///
 /// [Note: saving beside the training] begin_save() copies what a save needs into memory of the host and returns. A
-/// thread then does what save() does, the removal of old checkpoints included. The thread has a communicator of its own
+/// thread then does what save() does, and removes old checkpoints. The thread has a communicator of its own
 /// (DeviceMesh::make_control()), because a communicator serves one thread at a time, and because ranks would otherwise
 /// have to call the collectives of the save and those of the training in one order. At most one save is under way.
 ///   nothing -> begin_save() -> under way -> over, with an outcome -> poll() or wait() -> nothing
-/// The destructor waits for a save under way and drops its outcome. Not thread-safe.
+/// The destructor waits for a save and a removal under way, and drops their outcomes. Not thread-safe.
+///
+/// [Note: removal] A file system may take as long to free the blocks of a checkpoint as to write them. So save() gives
+/// old checkpoints another name, which is at once, and a thread removes them. The next save waits for that thread
+/// before it writes: a disk that had room for one checkpoint more has it again.
 class Checkpointer {
  public:
   /// The parts have different names and one mesh; otherwise the constructor throws c10::Error.
@@ -163,8 +182,9 @@ class Checkpointer {
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  /// Writes and commits a checkpoint, then removes old ones: all but the newest `keep` and the checkpoint of step
-  /// `also_keep`. Nothing is removed before the commit. A checkpoint of the same step is replaced.
+  /// Writes and commits a checkpoint, then begins to remove old ones: all but the newest `keep` and the checkpoint of
+  /// step `also_keep`; see [Note: removal]. Nothing is removed before the commit. A checkpoint of the same step is
+  /// replaced.
   /// Throws CheckpointError when any rank could not write (disk full, read-only, no permission), and CheckpointFenced
   /// when may_write or may_commit refused. The error is the same on every rank. After an error no new checkpoint is
   /// visible, and the temporary folder is removed as far as possible. Calls wait() first.
@@ -180,8 +200,11 @@ class Checkpointer {
   std::optional<SavedCheckpoint> poll();
   /// Waits for the begun save and returns its outcome, once. Nothing when there is none. Throws as save().
   std::optional<SavedCheckpoint> wait();
-  /// Memory of the host that begin_save() keeps for its copies on this rank: the shards and their states. 0 before the
-  /// first call, and on all but the first ranks along "replicate".
+  /// Waits until the old checkpoints are removed that the last save() found. Returns, once, which could not be. Without
+  /// this call the next save has them among its warnings. Not collective; only rank 0 removes.
+  std::vector<std::string> wait_for_removal();
+  /// Memory of the host that begin_save() keeps for its copies on this rank: the shards and their states, without
+  /// segments of which nothing is saved. 0 before the first call, and on all but the first ranks along "replicate".
   std::int64_t snapshot_bytes() const;
 
   /// Loads the newest checkpoint that is whole on every rank, and passes over torn or corrupt ones. The world size and
@@ -189,8 +212,12 @@ class Checkpointer {
   /// own, and compares the checksums of the blocks that hold them. Returns nullopt, fills `ignored` if given, and
   /// leaves the model unchanged when no checkpoint is whole. Throws CheckpointMismatch when the newest whole checkpoint
   /// has other parts, another model (names, shapes) or another optimizer (name, states), and CheckpointError when the
-  /// folder cannot be read. A part without an optimizer takes the weights of a part that was saved with one.
+  /// folder cannot be read. A part without an optimizer takes the weights of a part that was saved with one. Frozen
+  /// parameters take the values in the dtype that they are kept in.
   std::optional<LoadedCheckpoint> load_latest(std::vector<std::string>* ignored = nullptr);
+  /// The same for this very checkpoint, in any folder. Rank 0's `info` counts for all ranks. Throws CheckpointError
+  /// when the checkpoint is not whole on every rank.
+  LoadedCheckpoint load(const CheckpointInfo& info);
 
   /// Removes temporary folders that this attempt or earlier ones left behind. Call it once before training.
   void remove_stale();
@@ -203,18 +230,24 @@ class Checkpointer {
   struct Background;
   bool writes() const;
   Taken take(const CheckpointState& state, std::optional<std::int64_t> also_keep, Snapshot* copies) const;
-  SavedCheckpoint save(const Taken& taken, Communicator& ranks);
+  /// An old checkpoint under its temporary name.
+  struct Aside {
+    std::filesystem::path was, is;
+  };
+  SavedCheckpoint save(const Taken& taken, Communicator& ranks, std::vector<Aside>& old);
   std::string write_files(const std::filesystem::path& folder, const Taken& taken, Communicator& ranks, Json& files);
   std::string begin(const std::filesystem::path& folder);
   Committed commit(const std::filesystem::path& from, const std::filesystem::path& to, const Json& manifest);
-  std::vector<std::string> prune(const std::filesystem::path& newest, std::int64_t step,
-                                 std::optional<std::int64_t> also_keep);
+  std::vector<std::string> set_aside(const std::filesystem::path& newest, std::int64_t step,
+                                     std::optional<std::int64_t> also_keep, std::vector<Aside>& old);
+  static std::vector<std::string> remove(const std::vector<Aside>& old);
   std::optional<LoadedCheckpoint> try_load(const std::filesystem::path& path, std::int64_t step,
                                            std::vector<std::string>& passed_over);
 
   std::vector<CheckpointPart> parts_;
   CheckpointOptions options_;
   bool parents_synced_ = false;
+  std::future<std::vector<std::string>> removal_;
   std::unique_ptr<Background> background_;  // from the first begin_save() on
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -23,6 +24,21 @@ struct ExportOptions {
   std::optional<at::ScalarType> dtype;
   /// More files by name, such as config.json. Read on rank 0 only.
   std::map<std::string, std::string> texts;
+  /// Files that are copied into the folder under their own names, such as tokenizer.json. Read on rank 0 only.
+  std::vector<std::filesystem::path> copies;
+  /// The files of tensors are <file_stem>.safetensors, <file_stem>-0000k-of-0000n.safetensors and
+  /// <file_stem>.safetensors.index.json.
+  std::string file_stem = "model";
+  /// The name that a parameter (ParameterInfo::name) has in the files. nullopt leaves it out. Must answer alike on
+  /// every rank. Null: its own name.
+  std::function<std::optional<std::string>(const std::string& parameter)> name_of;
+  /// The whole values of another parameter of the same unit, fp32 on the model's device. Not to be changed in place.
+  /// Throws c10::Error for one that the unit does not have.
+  using OfUnit = std::function<at::Tensor(const std::string& parameter)>;
+  /// The values to write for a parameter, from its own: fp32 of the same shape on the model's device, not to be changed
+  /// in place. Such as a matrix with its adapter added. Called on rank 0 only. A rank then needs the memory of a
+  /// gathered unit in the shards' dtypes, and rank 0 a few tensors in fp32. Null: its own values.
+  std::function<at::Tensor(const std::string& parameter, const at::Tensor& value, const OfUnit& of_unit)> value_of;
 };
 
 struct ExportedModel {
@@ -36,11 +52,13 @@ void check_export_folder(const std::filesystem::path& folder);
 
 /// Writes all parameters as whole tensors, in the files that transformers' save_pretrained() makes: model.safetensors,
 /// or model-0000k-of-0000n.safetensors with model.safetensors.index.json. A tied parameter is written under its first
-/// name. Rank 0 writes. A rank's memory beside its shard is one gathered unit in the exported dtype.
+/// name. Rank 0 writes. A rank's memory beside its shard is one gathered unit in the exported dtype. Of units and
+/// segments that name_of leaves out nothing is gathered.
 ///
 /// A folder beside the target is written and synced, and takes the target's name when it is whole. So a crash leaves
 /// the target as it was. What a crashed export left is removed by the next one. Collective. Throws c10::Error on all
-/// ranks when rank 0 fails (disk full, read-only, a folder with other files).
+/// ranks when rank 0 fails (disk full, read-only, a folder with other files, a file to copy that is not there, values
+/// of another shape), when nothing is left to write, and when two parameters get one name.
 ExportedModel export_model(ShardedModel& model, const ExportOptions& options);
 
 }  // namespace fsdp

@@ -92,9 +92,10 @@ class ShardedModel {
   /// Gives the parameters values, part by part. Calls `fill` for parts of each parameter of which this rank owns some:
   /// `values` is fp32 on the CPU, [n] with n <= kMostFilled, and stands for elements [begin, begin + n) of the
   /// flattened parameter. Memory beside the shard is one part. After a throw the values are unknown. Not collective.
-  /// See initialize() and load_tensors().
+  /// Parameters for which `only` is false keep their values, or stay without. Null: all parameters get values. `only`
+  /// must answer alike on every rank. See initialize() and load_tensors().
   using Fill = std::function<void(const ParameterInfo& parameter, std::int64_t begin, const at::Tensor& values)>;
-  void fill(const Fill& fill);
+  void fill(const Fill& fill, const std::function<bool(const ParameterInfo& parameter)>& only = {});
   static constexpr std::int64_t kMostFilled = std::int64_t{1} << 22;
 
   /// Copies this rank's slices out of full tensors. Throws c10::Error for a missing name or a different shape. Names

@@ -22,7 +22,10 @@ inline constexpr std::int64_t kDrawnBlock = std::int64_t{1} << 16;
 /// Draws the values of all parameters. An element's value depends on `seed`, the parameter's name, its shape and the
 /// element's place alone: not on the world size, on units, or on the order of parameters. Each rank draws what it owns
 /// and at most two blocks more for each parameter. A tied parameter is drawn under its first name. Not collective.
-void initialize(ShardedModel& model, std::uint64_t seed, const Draw& draw);
+/// Parameters for which `only` is false keep their values, such as those that load_tensors() has read. Null: all are
+/// drawn.
+void initialize(ShardedModel& model, std::uint64_t seed, const Draw& draw,
+                const std::function<bool(const std::string& name)>& only = {});
 
 /// The same values for a module that is not sharded. Its parameters are fp32 on the CPU.
 void initialize(torch::nn::Module& module, std::uint64_t seed, const Draw& draw);

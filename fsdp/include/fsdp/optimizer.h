@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct Betas {
 struct ParameterGroup {
   /// Multiplies the learning rate of each step.
   double lr_scale = 1;
+  /// Which of the rates that Optimizer::set_rate() changes the parameter has. Any number.
+  int rate = 0;
   /// Replaces the optimizer's weight decay, for ever. Empty: the optimizer's, which set_weight_decay() changes.
   std::optional<double> weight_decay = std::nullopt;
   /// Replaces the optimizer's betas. SGD has none.
@@ -80,6 +83,24 @@ class Optimizer {
   void set_weight_decay(double weight_decay) { weight_decay_ = weight_decay; }
   double weight_decay() const { return weight_decay_; }
 
+  /// From the next step on, multiplies the learning rate of the parameters whose group has this `rate`. 1 in the
+  /// beginning. With 0 the values stay while states and step counts go on. All ranks must pass equal values. A
+  /// checkpoint does not hold it. Throws c10::Error when no parameter has this rate, and for a scale below 0.
+  void set_rate(int rate, double scale);
+  /// The scale of each rate that a parameter has.
+  const std::map<int, double>& rates() const { return rates_; }
+
+  /// Keeps a moving average of the weights from now on, as one more state, "average". After the n-th update of a
+  /// parameter its average is the sum of decay^(n-i) x weights i over the sum of decay^(n-i), so it needs no first
+  /// value (as Adam's corrected averages, arXiv 1412.6980, section 3). Call it once, before the first step and before a
+  /// checkpoint is loaded. Throws c10::Error for a decay that is not above 0 and below 1, and at a second call.
+  void keep_average(double decay);
+  bool keeps_average() const { return average_decay_ > 0; }
+  /// Exchanges the weights of every parameter that was updated with their average; a second call takes that back. No
+  /// step in between. Drops the gathered copies. Waits for the device. Not collective, but every rank must call it.
+  /// Throws c10::Error without keep_average().
+  void exchange_average();
+
   /// "adamw": what a checkpoint calls the optimizer.
   const std::string& name() const { return name_; }
   const std::vector<std::string>& state_names() const { return state_names_; }
@@ -107,6 +128,7 @@ class Optimizer {
     ParameterGroup group;
     std::vector<at::Tensor> parameters, gradients;  // 1-D fp32
     std::vector<at::Tensor> steps;                  // fp32 of one element: this update included
+    std::vector<std::size_t> places;                // of the parameters in counts_
     std::vector<std::vector<at::Tensor>> states;    // as state_names(), each as parameters
   };
   struct Update {
@@ -132,13 +154,18 @@ class Optimizer {
   void make_lists();
   void add_segment(std::size_t first_parameter, Segment& segment, std::vector<float>& active);
   Batch& batch_of(const ParameterGroup& group);
+  void make_state(const std::string& name);
+  void update_averages(const at::Tensor& found_inf);
 
   ShardedModel& model_;
   const std::string name_;
-  const std::vector<std::string> state_names_;
+  std::vector<std::string> state_names_;
   double weight_decay_;
+  double average_decay_ = 0;                // 0: no average is kept
+  bool exchanged_ = false;                  // the shards hold the averages
   std::vector<std::size_t> first_of_unit_;  // place of each unit's first parameter in groups_ and counts_
   std::vector<ParameterGroup> groups_;
+  std::map<int, double> rates_;  // scales by ParameterGroup::rate
   std::int64_t steps_ = 0;
   at::Tensor counts_;            // fp32, one for each parameter of the model
   at::Tensor active_;            // as counts_: 1 for parameters that the next step updates, else 0

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -115,6 +116,7 @@ class StepGraph {
   bool draws_ = false;  // the step draws random numbers on the device
   bool recorded_ = false;
   double weight_decay_ = 0;
+  std::map<int, double> rates_;
   std::vector<const void*> recorded_of_;
   std::vector<at::Tensor> inputs_, outputs_;
 };

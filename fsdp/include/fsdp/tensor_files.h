@@ -49,10 +49,26 @@ class TensorFiles {
   std::map<std::string, Place, std::less<>> tensors_;
 };
 
-/// Gives all parameters of the model their values from `files`. Each rank reads the byte ranges of its own slices, and
-/// converts float32, bfloat16 and float16. A tied parameter is found under any of its names. Throws UnfitTensors,
-/// before anything is changed, that names each tensor that is missing, has another shape or dtype, or is no parameter
-/// of the model, with the remedy. Tensors for which `may_ignore` is true need no parameter. Not collective.
+/// How the tensors of files belong to the parameters of a model. Must answer alike on every rank.
+struct LoadNames {
+  /// The name in the model of a tensor. Null: the tensor's own.
+  std::function<std::string(const std::string& in_file)> parameter_of = {};
+  /// Whether a tensor may be left over: the model has no such parameter, or another tensor is given for it. A tensor
+  /// that the model needs is read all the same. Null: none may.
+  std::function<bool(const std::string& in_file)> may_ignore = {};
+  /// Whether the files may lack a parameter, named as ParameterInfo::name. It keeps its values, or stays without. Null:
+  /// none may.
+  std::function<bool(const std::string& parameter)> may_lack = {};
+};
+
+/// Gives the parameters of the model their values from `files`. Each rank reads the byte ranges of its own slices, and
+/// converts float32, bfloat16 and float16. A tied parameter is found under any of its names. Of several tensors for one
+/// parameter the one with the parameter's own name is taken, otherwise one that may not be ignored. Returns the
+/// parameters that the files lack, in the order of the units; see initialize() for drawing them. Throws UnfitTensors,
+/// before anything is changed, that names each tensor that is missing, has another shape or dtype, is no parameter of
+/// the model, or is given for a parameter beside another one, with the remedy. Not collective.
+std::vector<std::string> load_tensors(ShardedModel& model, const TensorFiles& files, const LoadNames& names);
+/// The same under the names of the files. The files lack nothing.
 void load_tensors(ShardedModel& model, const TensorFiles& files,
                   const std::function<bool(const std::string& name)>& may_ignore = {});
 

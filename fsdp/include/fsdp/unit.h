@@ -132,7 +132,10 @@ class Unit : public std::enable_shared_from_this<Unit> {
   /// Frees the gathered copies, which are stale after a change of the shard. The backward of an earlier run is an error
   /// from now on. The parameters have values from now on.
   void shard_changed();
-  /// Throws c10::Error while the parameters, built on the meta device, have no values yet. `what` needs them.
+  /// The same for a change of these parameters alone (ParameterInfo::index). Others that had no values still have none.
+  void shard_changed(const std::vector<std::size_t>& parameters);
+  /// Throws c10::Error while a parameter that was built on the meta device has no values yet. `what` needs them. The
+  /// text names the parameter, unless all are without.
   void check_values(const char* what) const;
   /// Whether every parameter lies where its requires_grad wants it. False after a change, until the next run() follows
   /// it.
@@ -200,7 +203,7 @@ class Unit : public std::enable_shared_from_this<Unit> {
   std::vector<std::unique_ptr<Segment>> segments_;
   std::vector<RecordedRun*> recorded_;  // runs whose graph lives
   std::int64_t parameter_version_ = 0;
-  bool has_values_ = true;
+  std::vector<bool> has_values_;                                            // as infos_
   bool has_part_ = false;                                                   // a gather comes from the neighbours
   std::optional<std::vector<Unit*>> forward_prefetch_, backward_prefetch_;  // set by hand
   int running_ = 0;           // runs that have not returned; more than one when the unit calls itself

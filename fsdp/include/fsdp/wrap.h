@@ -91,6 +91,9 @@ struct WrapOptions {
   ShardOptions children = {};
   /// Unset: as children, but not freed between forward and backward, because backward needs the root first.
   std::optional<ShardOptions> root = std::nullopt;
+  /// The options of one unit, from those that `children` or `root` give it, such as another precision of some modules.
+  /// Called for each unit, before anything is sharded. Must answer alike on every rank. Null: those stay.
+  std::function<ShardOptions(const torch::nn::Module& unit, ShardOptions given)> options_of = {};
   /// How modules offer their wrapper points. Null: wrap_point.
   WrapPointOf wrap_point_of = {};
 };

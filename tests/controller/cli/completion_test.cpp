@@ -39,7 +39,8 @@ TEST(Completion, BashScriptParsesAndOffersCommandsOptionsAndValues) {
   EXPECT_EQ(offered(folder, "muster submit --sweep train.learn", 3), "train.learning_rate=\n");
   EXPECT_EQ(offered(folder, "muster submit --executor de", 3), "debug\n");
   const std::string muster = MUSTER_PROGRAM;
-  EXPECT_EQ(offered(folder, muster + " results --metric val", 3), "validation/loss\n") << "known without a controller";
+  EXPECT_EQ(offered(folder, muster + " results --metric validation/lo", 3), "validation/loss\n")
+      << "known without a controller";
   EXPECT_THAT(offered(folder, "muster submit --set ''", 3), AllOf(Not(HasSubstr("extends=")), HasSubstr("slurm.mem=")));
   write_file(folder.path() / "job.toml", "");
   write_file(folder.path() / "notes.txt", "");
@@ -51,7 +52,7 @@ TEST(Completion, EveryShellKnowsEveryCommand) {
     const auto script = script_of(shell);
     for (const char* command :
          {"submit", "list", "show", "logs", "events", "metrics", "wait", "cancel", "requeue", "hold", "release",
-          "limit", "why", "results", "trace", "doctor", "completion", "version"}) {
+          "limit", "why", "results", "trace", "data", "doctor", "completion", "version"}) {
       EXPECT_THAT(script, HasSubstr(command)) << shell;
     }
     EXPECT_THAT(script, HasSubstr("follow")) << shell;
@@ -75,7 +76,7 @@ TEST(Completion, ZshScriptHoldsBothSpellingsValuesFilesAndQuotedTexts) {
 TEST(Completion, FishScriptHoldsBothSpellingsValuesFilesAndQuotedTexts) {
   const auto script = script_of("fish");
   for (const char* line :
-       {"complete -c muster -n 'not __fish_seen_subcommand_from submit plan list top show ",
+       {"complete -c muster -n 'not __fish_seen_subcommand_from submit init plan data list top show ",
         " version' -a list -d 'List jobs, newest first'\n",
         "complete -c muster -n '__fish_seen_subcommand_from list' -s w -l watch -d 'Keep showing the list until "
         "Ctrl-C'\n",

@@ -106,7 +106,9 @@ INSTANTIATE_TEST_SUITE_P(
                 {"job.toml:3:17: train.learning_rate \"0\": want a number above 0, at most 1000"}},
         Refusal{recipe("learning_rate = nan"),
                 {"job.toml:3:17: train.learning_rate \"nan\": want a number above 0, at most 1000"}},
-        Refusal{recipe("recipe = \"gan\""), {"job.toml:3:10: train.recipe \"gan\": want \"causal_lm\""}},
+        Refusal{recipe("recipe = \"gan\""),
+                {"job.toml:3:10: train.recipe \"gan\": want one of \"causal_lm\", \"seq2seq\", \"classify\", "
+                 "\"masked_lm\", \"dino\""}},
         Refusal{
             command("[resources]\ntime_limit = \"12 hours\""),
             {"job.toml:4:14: resources.time_limit \"12 hours\": want a duration such as 12h, 30m, 90s, 500ms or 1h30m, "
@@ -206,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{recipe("[checkpoint]\nbest = \"loss\""),
                 {"job.toml:4:8: checkpoint.best \"loss\": want a series measured on held-out data; any other changes "
                  "with the batch of each step, and nearly every step would be saved as a new best; try "
-                 "validation/loss"}},
+                 "validation/loss or validation/legal_moves"}},
         Refusal{
             recipe("[model]\nhidden_size = 130"),
             {"job.toml:4:15: model.hidden_size \"130\": want a multiple of num_attention_heads = 4; try 128 or 136"}},
@@ -224,6 +226,9 @@ INSTANTIATE_TEST_SUITE_P(
                 {"job.toml:4:19: data.sequence_length \"64\": want at most model.max_position_embeddings = 32; shorten "
                  "it, or "
                  "leave max_position_embeddings out"}},
+        Refusal{recipe("recipe = \"classify\""),
+                {"job.toml:3:10: data.prepared: want the folder that muster data prepare has written, which this "
+                 "recipe trains on; add prepared = \"...\" to [data]"}},
         Refusal{recipe("[data]\nsource = \"folder\""),
                 {"job.toml:4:10: data.path: want the folder of text files that source = \"folder\" reads; add path = "
                  "\"...\""}},

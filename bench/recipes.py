@@ -1,0 +1,261 @@
+"""The recipes beside the same trainings with transformers and FSDP2: speed and memory of two ranks on CPUs.
+
+Usage: recipes.py --bin FOLDER [--quick] [--only FAMILY] [--rounds N] [--json FILE]
+Prints a table for recipes.md. Exit status: 0, or 1 when a rank fails or the losses of the two sides differ.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from engine import python
+
+PEER = pathlib.Path(__file__).resolve().parent / "recipes_peer.py"
+RANKS = 2
+ROUNDS = 4  # even: each side comes first as often as the other
+RUN_LIMIT_S = 300
+SLOWEST_EXIT_S = 10
+# Losses agree until rounding has grown; measured: 2e-5 at most.
+LOSS_TOLERANCE = 1e-3
+TRAIN = {"learning_rate": 1e-3, "schedule": "constant", "warmup_steps": 0, "weight_decay": 0.1, "clip_norm": 1, "seed": 1,
+         "validation_every_steps": 0}
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    recipe: str
+    family: str
+    prepare: list  # options of muster data prepare
+    sizes: dict    # of the model's config.json
+    data: dict     # keys of the run file
+    train: dict    # the same
+
+
+RECIPES = {
+    "causal_lm, Llama": Recipe(
+        "causal_lm", "llama", ["--from", "chess", "--count", "2000", "--notation", "san"],
+        {"hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 256,
+         "rms_norm_eps": 1e-5},
+        {"sequence_length": 256, "packing": "documents"}, {"batch_size": 16}),
+    "causal_lm, GPT-NeoX": Recipe(
+        "causal_lm", "gpt_neox", ["--from", "man", "--max-bytes", "2MiB"],
+        {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 256},
+        {"sequence_length": 128}, {"batch_size": 32}),
+    "seq2seq, T5": Recipe(
+        "seq2seq", "t5", ["--from", "man-pairs", "--prefix", "summarize: ", "--count", "2000"],
+        {"d_model": 256, "d_kv": 64, "d_ff": 1024, "num_layers": 3, "num_heads": 4, "dropout_rate": 0.0, "decoder_start_token_id": 0},
+        {"sequence_length": 256, "target_length": 64}, {"batch_size": 16, "rouge": False}),
+    "classify, BERT": Recipe(
+        "classify", "bert", ["--from", "packages"],
+        {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 256,
+         **NO_DROPOUT},
+        {"sequence_length": 64}, {"batch_size": 64}),
+    "dino, DINOv2": Recipe(
+        "dino", "dinov2", ["--from", "shapes", "--count", "1500", "--size", "48"],
+        {"hidden_size": 192, "num_hidden_layers": 4, "num_attention_heads": 4, "image_size": 48, "patch_size": 8,
+         "layerscale_value": 1e-5},
+        {"local_crops": 4, "local_crops_size": 24},
+        {"batch_size": 32, "clip_norm": 3, "prototypes": 1024, "head_hidden_size": 512, "head_bottleneck_size": 64,
+         "first_teacher_temperature": 0.04, "freeze_last_layer_epochs": 0, "patch_embed_rate": 1}),
+}
+
+
+class Failed(Exception):
+    """One sentence and the log of the rank."""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def run_ranks(command, folder, name):
+    """Runs a process a rank to its end. Returns the peak of each rank's resident memory in bytes, as the kernel counts it (VmHWM)."""
+    # Both sides get the same variables; FSDP2's ranks meet in a file.
+    shared = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
+    shared |= {"WORLD_SIZE": str(RANKS), "LOCAL_WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+               "OMP_NUM_THREADS": "1", "HOME": str(folder), "TMPDIR": str(folder), "HF_HUB_OFFLINE": "1"}
+    processes, peaks = {}, {}
+    try:
+        for rank in range(RANKS):
+            own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "MUSTER_METRICS_FILE": str(folder / f"{name}.{rank}.jsonl")}
+            with open(folder / f"{name}.{rank}.out", "wb") as out, open(folder / f"{name}.{rank}.log", "wb") as log:
+                processes[rank] = subprocess.Popen(command, env=shared | own, stdout=out, stderr=log, stdin=subprocess.DEVNULL, cwd=folder)
+        deadline = time.monotonic() + RUN_LIMIT_S
+        while len(peaks) < RANKS:
+            for rank in processes.keys() - peaks.keys():
+                pid, status, usage = os.wait4(processes[rank].pid, os.WNOHANG)
+                if pid == 0:
+                    continue
+                processes[rank].returncode = os.waitstatus_to_exitcode(status)
+                peaks[rank] = usage.ru_maxrss * 1024
+                if processes[rank].returncode:
+                    raise Failed(f"{name}: rank {rank} ended with {processes[rank].returncode}\n"
+                                 + (folder / f"{name}.{rank}.log").read_text()[-3000:])
+            if time.monotonic() > deadline:
+                raise Failed(f"{name}: the ranks still run after {RUN_LIMIT_S} s")
+            time.sleep(0.02)
+    finally:
+        for process in processes.values():
+            if process.returncode is None:
+                process.kill()
+                process.wait(SLOWEST_EXIT_S)
+    return [peaks[rank] for rank in range(RANKS)]
+
+
+def told_by_muster(folder, name):
+    """What rank 0 reported of each step."""
+    lines = [json.loads(line) for line in (folder / f"{name}.0.jsonl").read_text().splitlines()]
+    steps = [line for line in lines if "step_ms" in line]
+    # The steps must fill the time between their reports, or they would look faster than they are.
+    clock, counted = steps[-1]["at_ms"] - steps[0]["at_ms"], sum(step["step_ms"] for step in steps[1:])
+    if counted < 0.95 * clock - 20:
+        raise Failed(f"{name}: steps of {counted:.0f} ms took {clock:.0f} ms")
+    return {"step_ms": [step["step_ms"] for step in steps], "loss": [step["loss"] for step in steps],
+            "tokens": [step.get("tokens_per_s", 0) * step["step_ms"] / 1e3 for step in steps],
+            "tensor_peak": max(step["tensor_peak_bytes"] for step in steps), "data_wait_ms": [step["data_wait_ms"] for step in steps]}
+
+
+def told_by_peer(folder, name):
+    return json.loads((folder / f"{name}.0.out").read_text().splitlines()[-1])
+
+
+class Bench:
+    def __init__(self, binaries, folder, rounds, quick):
+        self.binaries, self.folder, self.rounds = binaries, folder, 1 if quick else rounds
+        self.steps, self.warm_up = (5, 2) if quick else (10, 3)
+
+    def set_up(self, name, recipe):
+        """Prepares the data, draws first weights, and writes the run file of both sides. Returns its path."""
+        folder = self.folder / recipe.family
+        folder.mkdir()
+        subprocess.run([self.binaries / "muster", "data", "prepare", *recipe.prepare, "--to", folder / "data"], check=True,
+                       stderr=subprocess.DEVNULL)
+        run = {"format": 1, "name": recipe.family, "recipe": recipe.recipe,
+               "model": {"family": recipe.family, "pretrained": str(folder / "model")},
+               "data": {"prepared": str(folder / "data"), **recipe.data},
+               "train": {**TRAIN, **recipe.train, "steps": self.steps, "micro_batch_size": recipe.train["batch_size"] // RANKS},
+               "checkpoint": {"every_steps": 0}, "fsdp": {"strategy": "full_shard"}}
+        file = folder / "run.json"
+        file.write_text(json.dumps(run))
+        subprocess.run([python(), "-B", PEER, "make", file, folder / "model", json.dumps(recipe.sizes)], check=True,
+                       env={**os.environ, "RANK": "0", "TMPDIR": str(folder)})
+        return file
+
+    def run(self, side, file, number):
+        folder, name = file.parent, f"{side}-{number}"
+        if side == "muster":
+            run = json.loads(file.read_text())
+            run["checkpoint"]["folder"] = str(folder / f"checkpoints-{number}")
+            own = folder / f"run-{number}.json"
+            own.write_text(json.dumps(run))
+            peaks = run_ranks([self.binaries / "muster-worker", "--run-file", own], folder, name)
+            told = told_by_muster(folder, name)
+        else:
+            peaks = run_ranks([python(), "-B", PEER, "train", file, folder / f"store-{number}"], folder, name)
+            told = told_by_peer(folder, name)
+        return {**told, "peak_rss": max(peaks)}
+
+    def compare(self, name, recipe):
+        """Both sides in turns: which one comes first changes with each round."""
+        file = self.set_up(name, recipe)
+        results = {"muster": [], "fsdp2": []}
+        for number in range(self.rounds):
+            for side in sorted(results, reverse=number % 2 == 0):
+                results[side].append(self.run(side, file, number))
+        samples = recipe.train["batch_size"]
+        out = {"recipe": name, "unit": "images" if recipe.recipe == "dino" else "tokens"}
+        for side, of in results.items():
+            for one in of:
+                each = samples if recipe.recipe == "dino" else statistics.mean(one["tokens"][self.warm_up:])
+                one["step"] = statistics.median(one["step_ms"][self.warm_up:])
+                one["per_s"] = each / one["step"] * 1e3
+            out[side] = {"per_s": statistics.median(one["per_s"] for one in of), "step_ms": statistics.median(one["step"] for one in of),
+                         "peak_rss_mb": statistics.median(one["peak_rss"] for one in of) / 1e6}
+        out["muster"]["tensor_peak_mb"] = statistics.median(one["tensor_peak"] for one in results["muster"]) / 1e6
+        waits = [wait for one in results["muster"] for wait in one["data_wait_ms"][self.warm_up:]]
+        out["muster"]["data_wait_ms"] = statistics.median(waits)
+        out["speed_ratio"] = statistics.median(a["per_s"] / b["per_s"] for a, b in zip(results["muster"], results["fsdp2"]))
+        out["memory_ratio"] = statistics.median(a["peak_rss"] / b["peak_rss"] for a, b in zip(results["muster"], results["fsdp2"]))
+        self.check(name, recipe, out, results["muster"][0], results["fsdp2"][0])
+        return out
+
+    @staticmethod
+    def check(name, recipe, out, ours, peer):
+        """The same batches and first weights give the same losses. Crops of images are drawn by either side for itself."""
+        if recipe.recipe == "dino":
+            out["losses"] = {"muster": ours["loss"], "fsdp2": peer["loss"]}
+            return
+        if any(abs(a - b) > 0.5 for a, b in zip(ours["tokens"], peer["tokens"])):
+            raise Failed(f"{name}: the sides trained on other batches: {ours['tokens']} and {peer['tokens']} tokens")
+        out["loss_difference"] = max(abs(a - b) / abs(b) for a, b in zip(ours["loss"], peer["loss"]))
+        if out["loss_difference"] > LOSS_TOLERANCE:
+            raise Failed(f"{name}: the sides trained differently: losses {ours['loss']} and {peer['loss']}")
+
+    def alone(self):
+        """The peak of each side's program, in MB, when it starts and does nothing."""
+        commands = {"muster": [self.binaries / "muster-worker", "--help"],
+                    "fsdp2": [python(), "-B", "-c", f"import sys; sys.path.insert(0, {str(PEER.parent)!r}); import recipes_peer; "
+                               "import os, transformers; transformers.LlamaForCausalLM; os._exit(0)"]}
+        return {side: max(run_ranks(command, self.folder, f"{side}-alone")) / 1e6 for side, command in commands.items()}
+
+
+def row(of, alone):
+    ours, peer = of["muster"], of["fsdp2"]
+    resident = [f"{of[side]['peak_rss_mb']:.0f} MB ({of[side]['peak_rss_mb'] - alone[side]:.0f})" for side in ("muster", "fsdp2")]
+    return (f"| {of['recipe']} | {ours['per_s']:,.0f} {of['unit']}/s | {peer['per_s']:,.0f} {of['unit']}/s | {of['speed_ratio']:.2f} | "
+            f"{ours['step_ms']:.0f} ms | {peer['step_ms']:.0f} ms | {resident[0]} | {resident[1]} | {of['memory_ratio']:.2f} | "
+            f"{ours['tensor_peak_mb']:.0f} MB |")
+
+
+def table(found):
+    alone = found["alone"]
+    return "\n".join([
+        "| recipe | muster | FSDP2 | muster / FSDP2 | muster, step | FSDP2, step | muster, resident | FSDP2, resident | muster / FSDP2 | "
+        "muster, tensors |", "|---|---|---|---|---|---|---|---|---|---|", *(row(of, alone) for of in found["recipes"]), "",
+        f"In brackets: above the program alone, which is {alone['muster']:.0f} MB of muster-worker, and {alone['fsdp2']:.0f} MB of Python "
+        "with PyTorch and transformers."])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bin", required=True, type=pathlib.Path)
+    parser.add_argument("--quick", action="store_true", help="one round of few steps")
+    parser.add_argument("--only", choices=sorted({recipe.family for recipe in RECIPES.values()}))
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="pairs of runs of each recipe")
+    parser.add_argument("--json", type=pathlib.Path, help="also write the numbers there")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # through finally, which ends the ranks
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
+        bench = Bench(options.bin.resolve(), pathlib.Path(folder), options.rounds, options.quick)
+        try:
+            found = {"alone": bench.alone(), "recipes": []}
+            for name, recipe in RECIPES.items():
+                if options.only not in (None, recipe.family):
+                    continue
+                found["recipes"].append(bench.compare(name, recipe))
+                print(json.dumps(found["recipes"][-1]), file=sys.stderr, flush=True)
+        except (Failed, subprocess.CalledProcessError) as error:
+            print(f"bench: {error}", file=sys.stderr)
+            return 1
+    found["seconds"] = time.monotonic() - begun
+    print(table(found))
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

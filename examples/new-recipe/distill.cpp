@@ -1,0 +1,188 @@
+#include "distill.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/log_softmax.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "data/masking.h"
+#include "fsdp/meta_device.h"
+#include "models/causal_model.h"
+#include "models/config_json.h"
+#include "rank/errors.h"
+#include "recipes/text_of_run.h"
+#include "train/evaluation.h"
+#include "train/start_weights.h"
+
+namespace worker {
+namespace {
+
+// The keys: a struct, a row for each member, a table.
+
+struct DistillOptions {
+  std::string teacher;        // folder
+  double temperature = 0;     // both answers are softened by it
+  double teacher_weight = 0;  // of the teacher's part of the loss; the text's has the rest
+};
+
+constexpr auto kKeys = std::to_array<schema::Key>({
+    {.name = "train.teacher",
+     .kind = schema::Kind::kPath,
+     .meaning = "Folder of the Hugging Face model, of the same family and tokenizer, that the model learns from.",
+     .assign = schema::into<&DistillOptions::teacher>},
+    {.name = "train.temperature",
+     .kind = schema::Kind::kReal,
+     .standard = "2",
+     .low = 0,
+     .high = 100,
+     .above_low = true,
+     .meaning = "Both models' answers are divided by it before they are compared.",
+     .assign = schema::into<&DistillOptions::temperature>},
+    {.name = "train.teacher_weight",
+     .kind = schema::Kind::kReal,
+     .standard = "0.5",
+     .low = 0,
+     .high = 1,
+     .meaning = "Share of the loss that compares with the teacher. The rest is the text's own.",
+     .assign = schema::into<&DistillOptions::teacher_weight>},
+});
+
+// The recipe.
+
+constexpr std::string_view kTeacher = "teacher";
+
+/// The run as if it trained the teacher: [model] holds its folder alone, so config.json there gives the sizes.
+RunConfig of_teacher(const RunConfig& run, const std::string& folder) {
+  if (folder.empty()) throw UsageError("train.teacher is missing; give the folder of a Hugging Face model");
+  RunConfig out = run;
+  out.values = {};
+  for (const auto& [name, value] : run.values)
+    if (!name.starts_with("model.")) out.values.set(name, value);
+  out.values.set("model.pretrained", folder);
+  out.checkpoint.folder.clear();  // the checkpoints describe the student
+  return out;
+}
+
+class Distill : public Recipe {
+ public:
+  explicit Distill(const RunConfig& config)
+      : config_(config),
+        options_(schema::bind<DistillOptions>(distill_keys(), config.values)),
+        text_(config),
+        student_sizes_(choose_model(config, text_.vocabulary())),
+        teacher_sizes_(choose_model(of_teacher(config, options_.teacher), text_.vocabulary())) {
+    const auto ours = student_sizes_.values.whole("model.vocab_size");
+    const auto theirs = teacher_sizes_.values.whole("model.vocab_size");
+    if (ours != theirs) {
+      throw UsageError("train.teacher = \"" + options_.teacher + "\": the teacher has " + std::to_string(theirs) +
+                       " tokens, and the model " + std::to_string(ours) + "; set model.vocab_size = " +
+                       std::to_string(theirs) + ", and prepare the data with the teacher's tokenizer");
+    }
+  }
+
+  // The data are those of causal_lm: rows of data.sequence_length tokens.
+
+  std::string data_source() const override { return text_.source(); }
+  RunData open_data(const std::string& began_with, const RankEnvironment& place) override {
+    return text_.open(began_with, place, student_sizes_.values.whole("model.vocab_size"));
+  }
+  std::shared_ptr<const BatchSource> data(Split split) const override { return text_.split(split); }
+
+  Batch of_sizes(std::int64_t samples) const override {
+    Batch batch;
+    for (const char* name : {"input_ids", "targets"})
+      batch.tensors[name] = at::empty({samples, config_.data.sequence_length}, at::kLong);
+    batch.samples = samples;
+    batch.tokens = samples * config_.data.sequence_length;
+    batch.weight = static_cast<double>(batch.tokens);
+    return batch;
+  }
+
+  // Two parts: one is trained; the other stays as it is, and no checkpoint holds it.
+
+  std::vector<Part> parts() override {
+    const fsdp::MetaDeviceGuard guard;
+    student_ = student_sizes_.family->make_causal(student_sizes_.values);
+    teacher_ = teacher_sizes_.family->make_causal(teacher_sizes_.values);
+    Part student = part_of(student_sizes_, student_);
+    Part teacher{.name = std::string(kTeacher), .module = teacher_, .trained = false};
+    teacher.saved = [](const std::string&) { return false; };
+    return {student, teacher};
+  }
+
+  std::string first_values(Parts& parts) override {
+    const std::string origin = start_weights(student_sizes_, config_.train.seed, parts.trained());
+    start_weights(teacher_sizes_, config_.train.seed, parts.model(kTeacher));
+    return origin + ", teacher " + options_.teacher;
+  }
+
+  // The loss, as a sum over the targets of the batch.
+
+  Losses loss(const Batch& batch) override {
+    const at::Tensor& ids = batch.at("input_ids");
+    const at::Tensor& targets = batch.at("targets");
+    const at::Tensor counts = targets.ne(kNoTarget).unsqueeze(-1);
+    at::Tensor wanted;
+    {
+      const at::NoGradGuard no_grad;
+      wanted = softened(teacher_->forward(ids));
+    }
+    const at::Tensor logits = student_->forward(ids);
+    const at::Tensor divergence = (wanted.exp() * (wanted - softened(logits)) * counts).sum();
+    const at::Tensor of_text =
+        -at::log_softmax(logits.to(at::kFloat), -1).gather(-1, targets.clamp_min(0).unsqueeze(-1)).mul(counts).sum();
+    // The square keeps the gradients of both parts in proportion at any temperature.
+    const double share = options_.teacher_weight, square = options_.temperature * options_.temperature;
+    return {share * square * divergence + (1 - share) * of_text, {divergence.detach()}};
+  }
+  std::vector<std::string> step_series() const override { return {"divergence"}; }
+  std::string why_no_fixed_shapes() const override { return ""; }
+
+  void evaluate(Evaluation& evaluation) override {
+    evaluation.each([&](const Batch& batch, bool counts) {
+      const at::Tensor sum = student_->loss(batch.at("input_ids"), batch.at("targets"));
+      if (counts) evaluation.add("validation/loss", sum.item<double>(), batch.weight);
+    });
+  }
+
+  // Checkpoints name the model, and the export is a folder that transformers loads.
+
+  void save(fsdp::Json& extra) const override {
+    note_model(student_sizes_, student_sizes_.family->architectures.front(), extra);
+    if (text_.folder() != nullptr) text_.folder()->note_tokenizer(extra);
+  }
+
+  fsdp::ShardedModel& exported(Parts& parts, fsdp::ExportOptions& options) override {
+    const auto architecture = student_sizes_.family->architectures.front();
+    options.texts[kModelConfigFile] = config_text(student_sizes_, architecture, *options.dtype);
+    if (text_.folder() != nullptr) options.copies = text_.folder()->tokenizer_files();
+    return parts.trained();
+  }
+
+ private:
+  at::Tensor softened(const at::Tensor& logits) const {
+    return at::log_softmax(logits.to(at::kFloat) / options_.temperature, -1);
+  }
+
+  const RunConfig& config_;
+  const DistillOptions options_;
+  TextOfRun text_;
+  const ChosenModel student_sizes_, teacher_sizes_;
+  std::shared_ptr<CausalModel> student_, teacher_;
+};
+
+}  // namespace
+
+const schema::Table& distill_keys() {
+  static const schema::Table table{"distill", kKeys};
+  return table;
+}
+
+std::unique_ptr<Recipe> make_distill(const RunConfig& config) {
+  return std::make_unique<Distill>(config);
+}
+
+}  // namespace worker

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+
+#include "schema/table.h"
+#include "train/recipe.h"
+
+namespace worker {
+
+/// The keys of the recipe below.
+const schema::Table& distill_keys();
+
+/// The recipe of docs/new-recipe.md: a decoder learns from a text and from what a larger decoder says about it
+/// (Hinton et al., Distilling the Knowledge in a Neural Network, arXiv 1503.02531). `config` must outlive it.
+std::unique_ptr<Recipe> make_distill(const RunConfig& config);
+
+}  // namespace worker

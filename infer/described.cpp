@@ -1,0 +1,187 @@
+#include "infer/described.h"
+
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "models/config_json.h"
+#include "rank/errors.h"
+#include "schema/recipes.h"
+#include "schema/whole_number.h"
+
+namespace infer {
+namespace {
+
+namespace fs = std::filesystem;
+using fsdp::Json;
+using worker::given;
+using worker::UsageError;
+
+constexpr std::size_t kMostJsonBytes = 1 << 20;
+constexpr const char* kRunFile = "run.json";
+constexpr std::int64_t kByteVocabulary = 257;  // the bytes and the end of a text
+
+/// How names of tables of token embeddings end.
+constexpr auto kEmbeddings = std::to_array<std::string_view>(
+    {"embed_tokens.weight", "embed_in.weight", "word_embeddings.weight", "shared.weight"});
+
+std::string text_of(const Json& object, std::string_view name) {
+  const Json* member = given(object, name);
+  return member != nullptr && member->is_string() ? member->as_string() : std::string();
+}
+
+/// The values of a table's rows out of an object that has them by the last part of their names. The rest gets defaults.
+schema::Values values_by_leaf(const schema::Table& table, const Json& model) {
+  schema::Values values;
+  for (const auto& key : table.keys) {
+    const Json* member = given(model, key.name.substr(key.name.find('.') + 1));
+    if (member == nullptr || key.kind == schema::Kind::kPath) continue;
+    values.set(key.name, worker::value_of_member(key, *member, key.name));
+  }
+  const schema::Table* only = &table;
+  schema::fill_defaults(values, {&only, 1}, /*ranks=*/1);
+  return values;
+}
+
+Described described_by_model(const Json& model) {
+  const std::string family = text_of(model, "family");
+  Described out;
+  out.family = &worker::family(family.empty() ? "llama" : family);
+  out.values = values_by_leaf(out.family->table, model);
+  out.pretrained = text_of(model, "pretrained");
+  return out;
+}
+
+/// Members "model.hidden_size" as the object {"hidden_size": ..}.
+Json nested_model(const Json& by_key) {
+  static constexpr std::string_view kModel = "model.";
+  Json model = Json::Object();
+  for (const auto& [name, value] : by_key.as_object())
+    if (name.starts_with(kModel)) model[name.substr(kModel.size())] = value;
+  return model;
+}
+
+/// The run file that musterd has written for the newest attempt, or one beside the checkpoints.
+std::optional<fs::path> run_file_near(const fs::path& checkpoints) {
+  std::error_code error;
+  if (fs::is_regular_file(checkpoints / kRunFile, error)) return checkpoints / kRunFile;
+  static constexpr std::string_view kAttempt = "attempt-";
+  std::optional<fs::path> newest;
+  std::int64_t attempt = 0;
+  for (fs::directory_iterator at(fs::absolute(checkpoints).lexically_normal().parent_path(), error), end;
+       !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename();
+    if (!name.starts_with(kAttempt)) continue;
+    const auto number = schema::whole_number<std::int64_t>(std::string_view(name).substr(kAttempt.size()));
+    if (!number || *number <= attempt || !fs::is_regular_file(at->path() / kRunFile, error)) continue;
+    attempt = *number;
+    newest = at->path() / kRunFile;
+  }
+  return newest;
+}
+
+/// Rows of the table of token embeddings in a checkpoint.
+std::optional<std::int64_t> saved_vocabulary(const Json& manifest, const std::string& part) {
+  const Json* parts = manifest.find("parts");
+  const Json* model = parts == nullptr ? &manifest : parts->find(part);
+  const Json* tensors = model == nullptr ? nullptr : model->find("tensors");
+  if (tensors == nullptr || !tensors->is_object()) return std::nullopt;
+  for (const auto& [name, tensor] : tensors->as_object()) {
+    const Json* shape = tensor.find("shape");
+    for (const auto end : kEmbeddings)
+      if (name.ends_with(end) && shape != nullptr && shape->is_array() && shape->size() == 2)
+        return shape->as_array()[0].as_int();
+  }
+  return std::nullopt;
+}
+
+Described described_by_extra(const Json& extra, const fs::path& path, const fs::path& run_file) {
+  const Json* model = given(extra, "model");
+  const Json* config = model == nullptr ? nullptr : given(*model, "config");
+  const Json* run = given(extra, "run");
+  Described out;
+  if (config != nullptr) {
+    out = described_by_config(*config);
+  } else if (run != nullptr && run->is_object()) {
+    out = described_by_model(nested_model(*run));
+  } else {
+    const auto file = run_file.empty() ? run_file_near(path.parent_path()) : std::optional(run_file);
+    if (!file) {
+      throw UsageError(path.native() +
+                       " does not say which model it is of, and there is no run.json beside it; give the training's "
+                       "run file by --run-file, or the number of its job to muster");
+    }
+    try {
+      out = described_by_run(read_json_object(*file));
+    } catch (const std::invalid_argument& error) {
+      throw UsageError(file->native() + ": " + error.what());
+    }
+  }
+  if (run != nullptr && run->is_object()) {
+    if (out.pretrained.empty()) out.pretrained = text_of(*run, "model.pretrained");
+    out.data_tokenizer = text_of(*run, "data.tokenizer");
+  }
+  return out;
+}
+
+}  // namespace
+
+Described described_by_config(Json config) {
+  const std::string type = text_of(config, "model_type");
+  if (type.empty()) {
+    throw std::invalid_argument(std::string(worker::kModelConfigFile) +
+                                " has no model_type; give a folder that save_pretrained() of transformers has written");
+  }
+  Described out;
+  for (const auto* one : worker::families())
+    if (type == one->name || type.starts_with(std::string(one->name) + "_with")) out.family = one;
+  if (out.family == nullptr) out.family = &worker::family(type);
+  out.values = out.family->read(config);
+  out.config = std::move(config);
+  return out;
+}
+
+Described described_by_run(const Json& run) {
+  const Json* model = given(run, "model");
+  if (model == nullptr) return described_by_model(Json::Object());
+  if (!model->is_object()) throw std::invalid_argument("model = " + model->dump() + ": want an object");
+  Described out = described_by_model(*model);
+  if (const Json* data = given(run, "data")) out.data_tokenizer = text_of(*data, "tokenizer");
+  return out;
+}
+
+Described described_by_checkpoint(const fsdp::CheckpointInfo& checkpoint, const std::string& part,
+                                  const fs::path& run_file) {
+  const Json* extra = checkpoint.manifest.find("extra");
+  Described out = described_by_extra(extra == nullptr ? Json() : *extra, checkpoint.path, run_file);
+  const std::string row = "model.vocab_size";
+  const schema::Table* only = &out.family->table;
+  if (schema::find_key({&only, 1}, row) != nullptr && out.values.whole(row) == 0)
+    out.values.set(row, saved_vocabulary(checkpoint.manifest, part).value_or(kByteVocabulary));
+  return out;
+}
+
+Json read_json_object(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw UsageError("cannot read " + file.native() + ": " + std::strerror(errno));
+  std::string text(kMostJsonBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (in.bad()) throw UsageError("cannot read " + file.native());
+  if (text.size() > kMostJsonBytes) throw UsageError(file.native() + " is larger than 1 MiB; repair it");
+  try {
+    Json json = Json::parse(text);
+    json.as_object();
+    return json;
+  } catch (const fsdp::JsonError& error) {
+    throw UsageError(file.native() + ": " + error.what() + "; repair it");
+  }
+}
+
+}  // namespace infer

@@ -1,0 +1,67 @@
+#include "infer/model.h"
+
+#include <algorithm>
+#include <array>
+
+#include "rank/errors.h"
+
+namespace infer {
+namespace {
+
+template <class Made>
+using Open = std::unique_ptr<Made> (*)(const Source&, const Options&);
+
+template <class Made>
+std::unique_ptr<Made> open(const Source& source, const Options& options, Open<Made> Uses::*use, const char* what) {
+  std::string list;
+  for (const auto& row : uses()) {
+    if (row.*use == nullptr) continue;
+    if (row.family == source.family->name) return (row.*use)(source, options);
+    list += (list.empty() ? "" : ", ") + std::string(row.family);
+  }
+  throw worker::UsageError(source.name() + ": a model of the family " + std::string(source.family->name) + what +
+                           "; want one of: " + (list.empty() ? "(none)" : list));
+}
+
+}  // namespace
+
+std::span<const Uses> uses() {
+  static constexpr auto kAll = std::to_array<Uses>({
+      {.family = "llama", .generator = causal_generator, .embedder = causal_embedder},
+      {.family = "gpt_neox", .generator = causal_generator, .embedder = causal_embedder},
+      {.family = "t5", .generator = t5_generator},
+      {.family = "bert", .embedder = bert_embedder, .classifier = bert_classifier},
+      {.family = "dinov2", .image_embedder = dinov2_embedder},
+  });
+  return kAll;
+}
+
+std::unique_ptr<Generator> open_generator(const Source& source, const Options& options) {
+  return open(source, options, &Uses::generator, " writes no text");
+}
+
+std::unique_ptr<Embedder> open_embedder(const Source& source, const Options& options) {
+  return open(source, options, &Uses::embedder, " gives no vectors here");
+}
+
+std::unique_ptr<Classifier> open_classifier(const Source& source, const Options& options) {
+  return open(source, options, &Uses::classifier, " has no labels");
+}
+
+std::unique_ptr<ImageEmbedder> open_image_embedder(const Source& source, const Options& options) {
+  const auto row = std::ranges::find(uses(), source.family->name, &Uses::family);
+  return row == uses().end() || row->image_embedder == nullptr ? nullptr : row->image_embedder(source, options);
+}
+
+at::Tensor pooled(const at::Tensor& states, const at::Tensor& mask, Pool pool) {
+  if (pool == Pool::kCls) return states.select(1, 0).to(at::kFloat);
+  const at::Tensor lengths = mask.sum(1);
+  if (pool == Pool::kLast) {
+    const at::Tensor places = (lengths - 1).view({-1, 1, 1}).expand({-1, 1, states.size(2)});
+    return states.gather(1, places).squeeze(1).to(at::kFloat);
+  }
+  const at::Tensor counted = states.to(at::kFloat).masked_fill(mask.logical_not().unsqueeze(2), 0);
+  return counted.sum(1) / lengths.unsqueeze(1);
+}
+
+}  // namespace infer

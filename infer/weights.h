@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "fsdp/device_mesh.h"
+#include "fsdp/fully_shard.h"
+#include "generate/decode.h"
+#include "infer/options.h"
+#include "infer/source.h"
+
+namespace infer {
+
+/// The dtype and the device of the options. Throws worker::UsageError for a GPU that this program cannot use.
+worker::Activations activations_of(const Options& options);
+
+/// A module of one process with the weights of a source. The weights exist once, in the dtype of the options, and
+/// nothing records gradients.
+class LoadedModel {
+ public:
+  /// `make` builds the module; its parameters then lie on the meta device. The module must be worker::Wrapped, because
+  /// its calls go through its wrapper from now on.
+  ///
+  /// Files may hold heads that the module does not have: what FileNames::may_lack allows to be missing. `in_fp32` says
+  /// which parameters are kept in fp32 whatever the options say; null: none. `some_parameters`: a checkpoint may have
+  /// more parameters than the module.
+  ///
+  /// Throws worker::UsageError that names each tensor that is missing, has another shape or dtype, or belongs to no
+  /// parameter, and for a checkpoint that cannot be read.
+  LoadedModel(const Source& source, const Options& options,
+              const std::function<std::shared_ptr<torch::nn::Module>()>& make,
+              const std::function<bool(const std::string& parameter)>& in_fp32 = {}, bool some_parameters = false);
+
+  torch::nn::Module& module() { return *module_; }
+  const worker::Activations& activations() const { return activations_; }
+
+ private:
+  void load_files(const Source& source);
+  void load_checkpoint(const Source& source, const Options& options, bool some_parameters);
+
+  worker::Activations activations_;
+  fsdp::DeviceMesh mesh_;
+  std::shared_ptr<torch::nn::Module> module_;
+  std::unique_ptr<fsdp::ShardedModel> sharded_;
+};
+
+}  // namespace infer

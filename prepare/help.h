@@ -1,0 +1,12 @@
+#pragma once
+
+namespace prepare {
+
+// The texts of --help: of the program, and of its commands.
+extern const char* const kHelp;
+extern const char* const kPrepareHelp;
+extern const char* const kShowHelp;
+extern const char* const kCheckHelp;
+extern const char* const kDecodeHelp;
+
+}  // namespace prepare

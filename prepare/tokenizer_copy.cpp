@@ -1,0 +1,83 @@
+#include "prepare/tokenizer_copy.h"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+#include "os/durable_file.h"
+#include "os/sha256.h"
+
+namespace prepare {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostFileBytes = 512 << 20;
+// What says how the file beside it is used. config.json tells the class of a model of sentencepiece.
+constexpr std::array<std::string_view, 4> kSidecars = {"tokenizer_config.json", "special_tokens_map.json",
+                                                       "added_tokens.json", "config.json"};
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+void copy_durably(const fs::path& from, const fs::path& to) {
+  os::write_file_durably(to, os::read_small_file(from, kMostFileBytes), 0644);
+}
+
+/// The name under which open_tokenizer() finds a file of any name in a folder.
+std::string name_in_folder(const fs::path& file) {
+  const auto name = file.filename().native();
+  if (file.extension() != ".model") return "tokenizer.json";
+  return name == "spiece.model" ? name : "tokenizer.model";
+}
+
+bool is_equal(const tokens::Tokenizer& a, const tokens::Tokenizer& b) {
+  return a.sha256() == b.sha256() && a.kind() == b.kind() && a.vocabulary() == b.vocabulary() &&
+         a.prefix() == b.prefix() && a.suffix() == b.suffix() && a.special() == b.special();
+}
+
+}  // namespace
+
+void copy_tokenizer(const std::string& path, const tokens::Tokenizer& tokenizer, const fs::path& folder) {
+  if (tokenizer.kind() == "bytes") return;
+  const auto to = folder / kTokenizerFolder;
+  os::make_folders(to);
+  const fs::path from = path;
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(from, ignored);
+  const auto beside = is_folder ? from : from.parent_path();
+  if (is_folder) {
+    for (const auto& file : tokens::tokenizer_files(from)) copy_durably(file, to / file.filename());
+  } else {
+    copy_durably(from, to / name_in_folder(from));
+  }
+  for (const auto name : kSidecars) {
+    // config.json of a model with tokenizer.json tells nothing of the tokenizer.
+    if (name == "config.json" && tokenizer.kind() != "sentencepiece") continue;
+    if (is_file(beside / name)) copy_durably(beside / name, to / name);
+  }
+  if (!is_equal(*tokens::open_tokenizer(to.native()), tokenizer)) {
+    throw std::runtime_error("--tokenizer " + path + ": the copy in " + to.native() +
+                             " is another tokenizer; did the files change meanwhile? run the same command again");
+  }
+}
+
+std::shared_ptr<const tokens::Tokenizer> tokenizer_of(const fs::path& folder,
+                                                      const prepared::Description& description) {
+  if (description.tokenizer_kind == "bytes") return tokens::open_tokenizer("bytes");
+  const auto place = folder / kTokenizerFolder;
+  auto tokenizer = tokens::open_tokenizer(place.native());
+  const auto sha256 = os::hex(tokenizer->sha256());
+  if (sha256 != description.tokenizer_sha256) {
+    throw std::runtime_error(place.native() + ": is another tokenizer (sha256 " + sha256.substr(0, 12) +
+                             ") than that of data.json (" + description.tokenizer_sha256.substr(0, 12) +
+                             "); prepare the data again");
+  }
+  return tokenizer;
+}
+
+}  // namespace prepare

@@ -1,0 +1,163 @@
+// Goal: config.json is read as transformers means it, and written without losing what we do not know. Method: texts of
+// both transformers 4 and 5, for every family.
+#include "models/family.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "models/config_json.h"
+#include "models/llama/hf.h"
+#include "models/llama/model.h"
+
+namespace worker {
+namespace {
+
+using fsdp::Json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string error_of_reading(const std::string& text) {
+  try {
+    llama_family().read(Json::parse(text));
+    return "no error";
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+}
+
+TEST(Families, AreFoundByTheirNames) {
+  EXPECT_EQ(family("llama").name, "llama");
+  try {
+    family("lama");
+    ADD_FAILURE();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("\"lama\""), HasSubstr("want one of: llama")));
+  }
+}
+
+TEST(Families, ReadWhatTheyWrite) {
+  for (const auto* family : families()) {
+    SCOPED_TRACE(family->name);
+    const schema::Values standard = family->read(Json(Json::Object{}));
+    Json config;
+    family->write(standard, family->architectures.front(), config);
+    EXPECT_EQ(config.at("model_type").as_string(), family->name);
+    EXPECT_EQ(config.at("architectures").as_array().front().as_string(), family->architectures.front());
+    const schema::Values again = family->read(config);
+    for (const auto& [name, value] : standard) {
+      ASSERT_TRUE(again.has(name)) << name;
+      EXPECT_EQ(*again.find(name), value) << name;
+    }
+    const std::string before = config.dump();
+    family->write(again, family->architectures.front(), config);
+    EXPECT_EQ(config.dump(), before);
+  }
+}
+
+TEST(LlamaConfig, TakesTransformersDefaultsForWhatIsAbsentOrNull) {
+  const auto values = llama_family().read(Json::parse(R"({"num_attention_heads": 8, "head_dim": null})"));
+  EXPECT_EQ(values.whole("model.hidden_size"), 4096);
+  EXPECT_EQ(values.whole("model.num_key_value_heads"), 8);
+  EXPECT_EQ(values.real("model.rms_norm_eps"), 1e-6);
+  EXPECT_EQ(values.real("model.rope_theta"), 10000);
+  EXPECT_EQ(values.text("model.rope_type"), "default");
+  EXPECT_FALSE(values.has("model.head_dim"));
+  EXPECT_FALSE(values.has("model.rope_factor"));
+}
+
+TEST(LlamaConfig, ReadsScaledRopeOfBothTransformers) {
+  const char* const kOld = R"({"rope_theta": 500000, "max_position_embeddings": 131072,
+      "rope_scaling": {"rope_type": "llama3", "factor": 32, "low_freq_factor": 1, "high_freq_factor": 4.0,
+                       "original_max_position_embeddings": 8192}})";
+  const char* const kNew = R"({"max_position_embeddings": 131072,
+      "rope_parameters": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                          "original_max_position_embeddings": 8192, "rope_theta": 500000.0}})";
+  for (const char* text : {kOld, kNew}) {
+    const auto values = llama_family().read(Json::parse(text));
+    const auto model = schema::bind<schema::Llama>(schema::llama(), values);
+    EXPECT_EQ(model.rope_type, schema::RopeScaling::kLlama3);
+    EXPECT_EQ(model.rope_factor, 32);
+    EXPECT_EQ(model.rope_high_freq_factor, 4);
+    EXPECT_EQ(model.rope_original_max_position_embeddings, 8192);
+    EXPECT_EQ(model.rope_theta, 500000);
+  }
+  const auto older = llama_family().read(Json::parse(R"({"rope_scaling": {"type": "linear", "factor": 2.0}})"));
+  EXPECT_EQ(older.text("model.rope_type"), "linear");
+  EXPECT_EQ(older.real("model.rope_factor"), 2);
+}
+
+TEST(LlamaConfig, RefusesWhatItLacksByName) {
+  EXPECT_EQ(error_of_reading(R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"]})"), "no error");
+  EXPECT_THAT(error_of_reading("[]"), HasSubstr("holds no JSON object"));
+  EXPECT_THAT(error_of_reading(R"({"model_type": "mistral"})"),
+              HasSubstr("has model_type = \"mistral\", and this model has \"llama\" only"));
+  EXPECT_THAT(error_of_reading(R"({"architectures": ["LlamaForSequenceClassification"]})"),
+              HasSubstr("want one of: LlamaForCausalLM, LlamaModel"));
+  EXPECT_THAT(error_of_reading(R"({"hidden_act": "gelu"})"), HasSubstr("has hidden_act = \"gelu\""));
+  EXPECT_THAT(error_of_reading(R"({"pretraining_tp": 2})"), HasSubstr("has pretraining_tp = 2"));
+  EXPECT_THAT(error_of_reading(R"({"rope_scaling": {"rope_type": "yarn", "factor": 2}})"),
+              HasSubstr("rope_scaling is of type \"yarn\""));
+  EXPECT_THAT(error_of_reading(R"({"rope_scaling": {"rope_type": "linear"}})"),
+              HasSubstr("rope_scaling.factor is missing"));
+  EXPECT_THAT(error_of_reading(R"({"rope_scaling": 2})"), HasSubstr("rope_scaling = 2: want an object"));
+  EXPECT_THAT(error_of_reading(R"({"hidden_size": "64"})"),
+              HasSubstr("config.json's hidden_size = \"64\": want a whole number"));
+  EXPECT_THAT(error_of_reading(R"({"num_hidden_layers": -1})"), HasSubstr("num_hidden_layers = -1: want"));
+}
+
+TEST(LlamaConfig, WritingKeepsWhatItDoesNotKnow) {
+  Json config = Json::parse(R"({"rms_norm_eps": 1e-5, "hidden_size": 64, "quantization": {"a": [1]}, "eos_token_id": 2,
+                                "dtype": "float32", "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}})");
+  auto values = llama_family().read(config);
+  values.set("model.hidden_size", std::int64_t{128});
+  values.set("model.rope_type", std::string("linear"));
+  values.set("model.rope_factor", 4.0);
+  llama_family().write(values, "LlamaForCausalLM", config);
+  write_dtype(config, at::kBFloat16);
+  EXPECT_EQ(config.at("hidden_size").as_int(), 128);
+  EXPECT_EQ(config.at("quantization").dump(), R"({"a":[1]})");
+  EXPECT_EQ(config.at("eos_token_id").as_int(), 2);
+  EXPECT_TRUE(config.at("bos_token_id").is_null());
+  EXPECT_EQ(config.at("dtype").as_string(), "bfloat16");
+  EXPECT_FALSE(config.contains("torch_dtype"));
+  for (const char* rope : {"rope_scaling", "rope_parameters"}) {
+    EXPECT_EQ(config.at(rope).at("rope_type").as_string(), "linear") << rope;
+    EXPECT_EQ(config.at(rope).at("factor").as_double(), 4) << rope;
+  }
+}
+
+TEST(FileNames, ABasePrefixIsAddedOrRemoved) {
+  const FileNames& names = llama_family().names;
+  const auto has = [](std::string_view wanted) { return [wanted](const std::string& name) { return name == wanted; }; };
+  EXPECT_EQ(parameter_in(names, "model.norm.weight", has("model.norm.weight")), "model.norm.weight");
+  EXPECT_EQ(parameter_in(names, "norm.weight", has("model.norm.weight")), "model.norm.weight");
+  EXPECT_EQ(parameter_in(names, "model.norm.weight", has("norm.weight")), "norm.weight");
+  EXPECT_EQ(parameter_in(names, "unknown", has("norm.weight")), "unknown");
+}
+
+TEST(LlamaFamily, CountsTheLayersAboveAParameter) {
+  schema::Values values;
+  values.set("model.num_hidden_layers", std::int64_t{12});
+  const auto above = [&](const char* name) { return llama_family().layers_above(values, name); };
+  EXPECT_EQ(above("lm_head.weight"), 0);
+  EXPECT_EQ(above("model.norm.weight"), 0);
+  EXPECT_EQ(above("model.layers.11.mlp.up_proj.weight"), 1);
+  EXPECT_EQ(above("model.layers.0.mlp.up_proj.weight"), 12);
+  EXPECT_EQ(above("model.embed_tokens.weight"), 13);
+}
+
+TEST(LlamaFamily, MakesAModelOfItsValues) {
+  auto values = llama_family().read(Json::parse(R"({"vocab_size": 300, "hidden_size": 16, "intermediate_size": 24,
+      "num_hidden_layers": 1, "num_attention_heads": 2})"));
+  const auto model = llama_family().make_causal(values);
+  EXPECT_EQ(model->blocks().size(), 1u);
+  values.set("model.num_attention_heads", std::int64_t{3});
+  EXPECT_THROW(llama_family().make_causal(values), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace worker

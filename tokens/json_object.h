@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace tokens {
+
+/// A JSON object and where it was read. Without the file it has no members.
+struct JsonObject {
+  std::filesystem::path path;
+  nlohmann::json members = nlohmann::json::object();
+
+  /// Throws std::runtime_error: PATH: `key` is a TYPE, want WANTED.
+  [[noreturn]] void refuse(const std::string& key, const nlohmann::json& value, const char* wanted) const;
+  /// `usual` if the member is missing or null. Throws std::runtime_error that names the file if it is no text.
+  std::optional<std::string> text(const char* key, std::optional<std::string> usual = {}) const;
+  /// The same for true and false.
+  bool flag(const char* key, bool usual) const;
+};
+
+/// Throws std::runtime_error that names the path if the file can't be read or holds no JSON object.
+JsonObject read_object(const std::filesystem::path& path);
+
+/// The text of a regular file of at most `max_bytes`. Throws std::runtime_error that names the path and what is wrong.
+std::string read_whole(const std::filesystem::path& path, std::uintmax_t max_bytes);
+
+/// The text of a token: a text, or the "content" of an object. Null means that the tokenizer has none.
+/// `key` names the token in an error.
+std::optional<std::string> token_text(const JsonObject& object, const std::string& key, const nlohmann::json& value);
+
+}  // namespace tokens

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace worker {
+
+// [Note: tensors of a batch] Names, types and shapes, where b is the number of samples. Rows are padded to the longest
+// one of the batch, rounded up to kPaddedTo. Ranks may have batches of different lengths at the same time, and no
+// collective depends on them.
+//
+//   rows of a stream     input_ids, targets            int64 [b, L], without padding
+//   packed documents     input_ids, targets            int64 [b, L]
+//                        segment_ids                   int32 [b, L]: 1, 2, .. by document; 0 is padding
+//                        position_ids                  int64 [b, L]: from 0 in each document
+//   pairs, spans         input_ids                     int64 [b, S]
+//                        attention_mask                bool  [b, S]: whether a token is none of the padding
+//                        targets                       int64 [b, T]
+//   masked               input_ids, attention_mask, targets, as above [b, L]
+//                        token_type_ids                int64 [b, L]: zeros
+//                        masked                        int64 [m]: places of the m targets in the flattened targets
+//   labelled             input_ids, attention_mask, token_type_ids, as above [b, L]
+//                        labels                        int64 [b]
+//   images               pixels                        fp32  [b, 3, G, G]
+//                        labels                        int64 [b]: -1 is none
+//   crops                global_crops                  fp32  [2b, 3, G, G]: all first views, then all second ones
+//                        local_crops                   fp32  [n b, 3, l, l]
+//                        masks                         bool  [2b, patches]
+//                        masked                        int64 [m]: places in the flattened masks
+//                        mask_weight                   fp32  [m]
+//
+// `targets` are the tokens that a position has to predict, without any further shift, and kNoTarget where nothing
+// counts. The only exception is the decoder of an encoder-decoder, which makes its inputs by a shift of its targets.
+
+/// One micro-batch.
+struct Batch {
+  std::map<std::string, at::Tensor, std::less<>> tensors;  ///< on the host; see [Note: tensors of a batch]
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;  ///< without padding; of images: patches are the model's, so 0
+  /// What the losses of its targets are divided by, summed over all ranks and micro-batches of a step. Known from the
+  /// data alone. May be 0.
+  double weight = 0;
+
+  /// Throws std::logic_error naming the tensor and those that the batch has: the recipe asks its source for something
+  /// that the source never makes.
+  const at::Tensor& at(std::string_view name) const;
+  bool has(std::string_view name) const { return tensors.find(name) != tensors.end(); }
+
+  /// The batch with its tensors on `device`. From pinned memory the copies are queued, and the host goes on.
+  Batch to(at::Device device) const;
+  /// The batch with its tensors in pinned memory, as copies to GPUs want it.
+  Batch pinned() const;
+};
+
+/// Rows are padded to a multiple of this, because matrix products are fast at such sizes.
+inline constexpr std::int64_t kPaddedTo = 8;
+
+}  // namespace worker

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "prepared/description.h"
+#include "prepared/file.h"
+
+namespace worker {
+
+/// The special tokens around the tokens of a record. Prepared files hold records without them.
+struct Frame {
+  std::vector<std::int64_t> prefix, suffix;
+
+  std::int64_t size() const { return static_cast<std::int64_t>(prefix.size() + suffix.size()); }
+};
+
+/// What the tokenizer puts around a text, such as BERT's [CLS] and [SEP] or T5's </s>.
+Frame frame_of(const prepared::Description& description);
+
+/// The same, with the end-of-text token last, if the tokenizer has one: the border between two documents.
+Frame document_frame_of(const prepared::Description& description);
+
+/// The tokens of a record with its frame. A view of both.
+class Document {
+ public:
+  Document(const Frame& frame, const prepared::Ids& ids) : frame_(frame), ids_(ids) {}
+
+  std::int64_t size() const { return frame_.size() + ids_.size; }
+  /// `place` is in [0, size()).
+  std::int64_t operator[](std::int64_t place) const;
+  /// Copies the tokens [begin, begin + count), which must be there, to `count` places.
+  void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const;
+
+ private:
+  const Frame& frame_;
+  const prepared::Ids ids_;
+};
+
+/// The frame with the tokens [begin, begin + count) of a field inside. The suffix is always there, however long the
+/// field is.
+std::vector<std::int64_t> framed(const Frame& frame, const prepared::Ids& ids, std::int64_t begin, std::int64_t count);
+
+/// The most tokens of a record that fit with their frame into `length` tokens. Throws UsageError naming `key`, its
+/// value `length` and the remedy if there is no room for one.
+std::int64_t room_in(std::int64_t length, const Frame& frame, const char* key);
+
+}  // namespace worker

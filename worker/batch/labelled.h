@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "batch/source.h"
+#include "prepared/reader.h"
+
+namespace worker {
+
+struct LabelledOptions {
+  std::int64_t length = 0;  ///< tokens of a row, special ones included; longer texts are cut
+  /// By label: how much a sample of this label counts. Empty: each counts 1.
+  std::vector<double> class_weights = {};
+};
+
+/// Texts of a split of kind labelled, for a classifier. A record is a sample. The tokenizer's special tokens are around
+/// it. A text that is too long loses its last tokens, but never its suffix, such as [SEP]. A batch's weight is the sum
+/// of its samples' class weights, so that a weighted sum of losses divided by it is PyTorch's weighted mean.
+///
+/// Tensors: input_ids, attention_mask, token_type_ids, labels. Throws UsageError naming the value and the remedy for a
+/// length without room for a token, for weights whose number is not that of the labels or that are below 0, and for a
+/// split without records.
+std::shared_ptr<const BatchSource> labelled_texts(std::shared_ptr<const prepared::Dataset> split,
+                                                  const LabelledOptions& options);
+
+/// Class weights that give all labels of a split the same weight in a mean: records / (labels x records of the label),
+/// as scikit-learn's "balanced". A label without records has the weight 0.
+std::vector<double> balanced_weights(const prepared::Dataset& split);
+
+}  // namespace worker

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include "generate/decode.h"
+#include "models/t5/model.h"
+
+namespace worker {
+
+/// T5 for generate(): its encoder reads the prompts, and its decoder begins with decoder_start_token_id. The model must
+/// outlive the result.
+std::unique_ptr<EncoderDecoder> answers_of(T5ForConditionalGeneration& model, Activations activations = {});
+
+}  // namespace worker

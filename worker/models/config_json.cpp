@@ -1,0 +1,100 @@
+#include "models/config_json.h"
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace worker {
+namespace {
+
+using fsdp::Json;
+
+bool equal_members(const Json& one, const Json& other) {
+  return one.is_number() && other.is_number() ? one.as_double() == other.as_double() : one == other;
+}
+
+std::string leaf_of_row(std::string_view name) {
+  return std::string(name.substr(name.find('.') + 1));
+}
+
+std::optional<schema::Value> as_value(const schema::Key& key, const Json& json) {
+  if (json.is_bool()) return schema::as_kind(key, json.as_bool());
+  if (json.is_int()) return schema::as_kind(key, json.as_int());
+  if (json.is_number()) return schema::as_kind(key, json.as_double());
+  return json.is_string() ? schema::as_kind(key, json.as_string()) : std::nullopt;
+}
+
+}  // namespace
+
+const Json* given(const Json& object, std::string_view name) {
+  const Json* value = object.find(name);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+void want_member(const Json& config, std::string_view name, const Json& wanted) {
+  const Json* found = given(config, name);
+  if (found == nullptr || equal_members(*found, wanted)) return;
+  throw std::invalid_argument(std::string(kModelConfigFile) + " has " + std::string(name) + " = " + found->dump() +
+                              ", and this model has " + wanted.dump() + " only; choose another model");
+}
+
+void want_family(const Json& config, std::string_view model_type, std::span<const std::string_view> architectures) {
+  if (!config.is_object())
+    throw std::invalid_argument(std::string(kModelConfigFile) +
+                                " holds no JSON object; give a config.json of "
+                                "transformers");
+  want_member(config, "model_type", model_type);
+  const Json* names = given(config, "architectures");
+  if (names == nullptr || !names->is_array() || names->size() == 0) return;
+  const Json& first = names->as_array().front();
+  std::string list;
+  for (const auto name : architectures) {
+    if (first == Json(name)) return;
+    list += (list.empty() ? "" : ", ") + std::string(name);
+  }
+  throw std::invalid_argument(std::string(kModelConfigFile) + " is of the architecture " + first.dump() +
+                              "; want one of: " + list);
+}
+
+schema::Value value_of_member(const schema::Key& key, const Json& json, std::string_view where) {
+  const auto value = as_value(key, json);
+  if (value && schema::allowed(key, *value)) return *value;
+  throw std::invalid_argument(std::string(where) + " = " + json.dump() + ": want " + schema::wanted(key));
+}
+
+schema::Values values_of_config(const schema::Table& table, const Json& config) {
+  schema::Values values;
+  for (const auto& key : table.keys) {
+    const std::string leaf = leaf_of_row(key.name);
+    const Json* member = key.kind == schema::Kind::kPath ? nullptr : given(config, leaf);
+    if (member == nullptr) continue;
+    values.set(key.name, value_of_member(key, *member, std::string(kModelConfigFile) + "'s " + leaf));
+  }
+  return values;
+}
+
+void set_absent(schema::Values& values, std::string_view name, schema::Value value) {
+  if (!values.has(name)) values.set(name, std::move(value));
+}
+
+void write_member(Json& config, std::string_view name, const schema::Value& value) {
+  const Json wanted = std::visit([](const auto& plain) { return Json(plain); }, value);
+  const Json* found = config.find(name);
+  if (found == nullptr || !equal_members(*found, wanted)) config[name] = wanted;
+}
+
+void write_members(Json& config, const schema::Values& values, std::span<const std::string_view> rows) {
+  for (const auto row : rows) {
+    if (const auto* value = values.find(row)) write_member(config, leaf_of_row(row), *value);
+  }
+}
+
+void write_dtype(Json& config, at::ScalarType dtype) {
+  const char* name = dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "float16" : "float32";
+  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = name;
+}
+
+}  // namespace worker

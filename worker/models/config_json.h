@@ -1,0 +1,47 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <span>
+#include <string_view>
+
+#include "fsdp/json.h"
+#include "schema/table.h"
+
+// What the families' readers of config.json share. All of them throw std::invalid_argument with a text such as
+// "config.json has hidden_act = \"gelu\", and this model has \"silu\" only; choose another model".
+namespace worker {
+
+/// The file that describes a Hugging Face model.
+inline constexpr const char* kModelConfigFile = "config.json";
+
+/// A member that is neither absent nor null, or null.
+const fsdp::Json* given(const fsdp::Json& object, std::string_view name);
+
+/// A given member must be equal to `wanted`, the only value that the model has. Numbers compare as numbers.
+void want_member(const fsdp::Json& config, std::string_view name, const fsdp::Json& wanted);
+
+/// config.json must be an object with this model_type and, where it names one, one of these architectures.
+void want_family(const fsdp::Json& config, std::string_view model_type,
+                 std::span<const std::string_view> architectures);
+
+/// The value of a row from JSON. `where` names the member in errors: "config.json's rope_scaling.factor". Refuses
+/// another kind, and what the row does not allow.
+schema::Value value_of_member(const schema::Key& key, const fsdp::Json& json, std::string_view where);
+
+/// The rows of a table "model.*" whose last names are members of config.json. Paths are left out: they are ours.
+schema::Values values_of_config(const schema::Table& table, const fsdp::Json& config);
+
+/// Sets a value that is absent: what transformers takes where the file says nothing.
+void set_absent(schema::Values& values, std::string_view name, schema::Value value);
+
+/// Writes a value as a member, unless the member is equal already: 1e-05 stays as the file spells it.
+void write_member(fsdp::Json& config, std::string_view name, const schema::Value& value);
+
+/// Writes the values of these rows under their last names.
+void write_members(fsdp::Json& config, const schema::Values& values, std::span<const std::string_view> rows);
+
+/// Sets the dtype of the weights, under the name that the file has for it: "dtype", or "torch_dtype" (transformers 4).
+void write_dtype(fsdp::Json& config, at::ScalarType dtype);
+
+}  // namespace worker

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "fsdp/json.h"
+#include "models/causal_model.h"
+#include "models/tensors.h"
+#include "schema/table.h"
+
+namespace worker {
+
+/// A family of models: its config.json, the names in its files, and its first values. A new family is a folder with
+/// such a row and one line in family.cpp.
+///
+/// `values` are those of the rows of `table`, with defaults where the rest is absent.
+struct Family {
+  std::string_view name;  ///< as model_type in config.json: "llama"
+  const schema::Table& table;
+  /// What config.json may name, ours first.
+  std::span<const std::string_view> architectures;
+  /// The rows that config.json gives, and what transformers takes for those that it lacks. Throws std::invalid_argument
+  /// that names a member of the file that this family does not have here.
+  schema::Values (*read)(const fsdp::Json& config);
+  /// Writes the values into config.json. Only what differs is changed, so a file that was read keeps members that we do
+  /// not know.
+  void (*write)(const schema::Values& values, std::string_view architecture, fsdp::Json& config);
+  FileNames names;
+  /// Draws first values for elements of the parameter `name` into `into`.
+  void (*draw)(const schema::Values& values, const std::string& name, const at::Tensor& into, at::Generator& random);
+  /// How many layers lie between a parameter and the output: 0 for the head, 1 for the last block. For
+  /// train.layer_decay.
+  int (*layers_above)(const schema::Values& values, const std::string& parameter);
+  /// A decoder without values; null in families without one. Throws std::invalid_argument naming key, value and remedy
+  /// when the sizes contradict each other.
+  std::shared_ptr<CausalModel> (*make_causal)(const schema::Values& values);
+};
+
+/// The family of this name. Throws std::invalid_argument that lists the families.
+const Family& family(std::string_view name);
+
+std::span<const Family* const> families();
+
+}  // namespace worker

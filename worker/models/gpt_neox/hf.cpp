@@ -1,0 +1,132 @@
+#include "models/gpt_neox/hf.h"
+
+#include <array>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "models/config_json.h"
+#include "models/first_values.h"
+#include "models/gpt_neox/model.h"
+#include "schema/recipes.h"
+#include "schema/tables/gpt_neox.h"
+
+namespace worker {
+namespace {
+
+using fsdp::Json;
+using schema::Values;
+
+constexpr auto kGptNeoXArchitectures = std::to_array<std::string_view>({"GPTNeoXForCausalLM", "GPTNeoXModel"});
+
+/// The rows that are members of config.json under their own names.
+constexpr auto kGptNeoXMembers = std::to_array<std::string_view>(
+    {"model.vocab_size", "model.hidden_size", "model.intermediate_size", "model.num_hidden_layers",
+     "model.num_attention_heads", "model.max_position_embeddings", "model.hidden_act", "model.rotary_pct",
+     "model.rotary_emb_base", "model.layer_norm_eps", "model.use_parallel_residual", "model.tie_word_embeddings",
+     "model.attention_bias", "model.attention_dropout", "model.hidden_dropout", "model.initializer_range"});
+
+/// transformers 5 has these rows in `rope_parameters`, under other names.
+struct GptNeoXRope {
+  std::string_view row, member;
+};
+constexpr auto kGptNeoXRope = std::to_array<GptNeoXRope>(
+    {{"model.rotary_emb_base", "rope_theta"}, {"model.rotary_pct", "partial_rotary_factor"}});
+
+void read_gpt_neox_rope(const Json& config, Values& values) {
+  for (const char* member : {"rope_scaling", "rope_parameters"}) {
+    const Json* rope = given(config, member);
+    if (rope == nullptr) continue;
+    const std::string where = std::string(kModelConfigFile) + "'s " + member;
+    if (!rope->is_object()) throw std::invalid_argument(where + " = " + rope->dump() + ": want an object");
+    const Json* type = given(*rope, "rope_type");
+    if (type == nullptr) type = given(*rope, "type");
+    if (type != nullptr && !(*type == Json("default"))) {
+      throw std::invalid_argument(where + " is of type " + type->dump() +
+                                  ", and this GPT-NeoX has default only; choose another model");
+    }
+    const schema::Table* table = &schema::gpt_neox();
+    for (const auto& [row, leaf] : kGptNeoXRope) {
+      const Json* found = given(*rope, leaf);
+      if (found == nullptr) continue;
+      values.set(row, value_of_member(*schema::find_key({&table, 1}, row), *found, where + "." + std::string(leaf)));
+    }
+  }
+}
+
+Values read_gpt_neox(const Json& config) {
+  want_family(config, "gpt_neox", kGptNeoXArchitectures);
+  Values values = values_of_config(schema::gpt_neox(), config);
+  read_gpt_neox_rope(config, values);
+  set_absent(values, "model.vocab_size", std::int64_t{50432});
+  set_absent(values, "model.hidden_size", std::int64_t{6144});
+  set_absent(values, "model.intermediate_size", std::int64_t{24576});
+  set_absent(values, "model.num_hidden_layers", std::int64_t{44});
+  set_absent(values, "model.num_attention_heads", std::int64_t{64});
+  set_absent(values, "model.max_position_embeddings", std::int64_t{2048});
+  set_absent(values, "model.hidden_act", std::string("gelu"));
+  set_absent(values, "model.rotary_pct", 0.25);
+  set_absent(values, "model.rotary_emb_base", 10000.0);
+  set_absent(values, "model.layer_norm_eps", 1e-5);
+  set_absent(values, "model.use_parallel_residual", true);
+  set_absent(values, "model.tie_word_embeddings", false);
+  set_absent(values, "model.attention_bias", true);
+  set_absent(values, "model.attention_dropout", 0.0);
+  set_absent(values, "model.hidden_dropout", 0.0);
+  set_absent(values, "model.initializer_range", 0.02);
+  return values;
+}
+
+void write_gpt_neox(const Values& values, std::string_view architecture, Json& config) {
+  config["architectures"] = Json::Array{Json(architecture)};
+  config["model_type"] = "gpt_neox";
+  write_members(config, values, kGptNeoXMembers);
+  if (given(config, "rope_parameters") != nullptr) {
+    for (const auto& [row, leaf] : kGptNeoXRope) {
+      if (const auto* value = values.find(row)) write_member(config["rope_parameters"], leaf, *value);
+    }
+  }
+  // transformers would take ids of its own tokenizer for tokens that are absent here.
+  for (const char* token : {"bos_token_id", "eos_token_id"}) {
+    if (!config.contains(token)) config[token] = nullptr;
+  }
+}
+
+/// Old files hold the causal mask and the frequencies of each layer.
+bool may_ignore_in_gpt_neox(std::string_view in_file, const Values& model) {
+  return in_file.ends_with(".attention.bias") || in_file.ends_with(".attention.masked_bias") ||
+         in_file.ends_with(".rotary_emb.inv_freq") ||
+         (in_file == "embed_out.weight" && model.flag("model.tie_word_embeddings"));
+}
+
+int gpt_neox_layers_above(const Values& values, const std::string& parameter) {
+  static constexpr std::string_view kLayers = "gpt_neox.layers.";
+  const auto layers = static_cast<int>(values.whole("model.num_hidden_layers"));
+  if (parameter.starts_with(kLayers)) return layers - std::stoi(parameter.substr(kLayers.size()));
+  return parameter.starts_with("gpt_neox.embed_in.") ? layers + 1 : 0;
+}
+
+}  // namespace
+
+const Family& gpt_neox_family() {
+  static const Family row{
+      .name = "gpt_neox",
+      .table = schema::gpt_neox(),
+      .architectures = kGptNeoXArchitectures,
+      .read = read_gpt_neox,
+      .write = write_gpt_neox,
+      .names = {.base = "gpt_neox.",
+                .parameter_of = same_name,
+                .may_ignore = may_ignore_in_gpt_neox,
+                .may_lack = [](std::string_view) { return false; }},
+      .draw = [](const Values& values, const std::string& name, const at::Tensor& into,
+                 at::Generator& random) { draw_normal(name, into, values.real("model.initializer_range"), random); },
+      .layers_above = gpt_neox_layers_above,
+      .make_causal = [](const Values& values) -> std::shared_ptr<CausalModel> {
+        return std::make_shared<GptNeoXForCausalLm>(schema::bind<schema::GptNeoX>(schema::gpt_neox(), values));
+      }};
+  return row;
+}
+
+}  // namespace worker

@@ -1,0 +1,15 @@
+#include "models/layers/embedding.h"
+
+#include "models/layers/uninitialised.h"
+#include "models/ops.h"
+
+namespace worker {
+
+Embedding::Embedding(std::int64_t count, std::int64_t size)
+    : weight(register_parameter("weight", uninitialised({count, size}))) {}
+
+at::Tensor Embedding::forward(const at::Tensor& ids) const {
+  return worker::embedding(weight, ids);
+}
+
+}  // namespace worker

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "models/fused_ops.h"
+
+namespace worker {
+
+/// How the angles of rotary position embedding (Su et al., arXiv 2104.09864) grow with the position.
+enum class RopeType {
+  kDefault,  // theta^(-2i / dim) a position for pair i
+  kLinear,   // the same divided by `factor`: position interpolation (Chen et al., arXiv 2306.15595)
+  kLlama3    // pairs with long wavelengths are divided by `factor`, those with short ones stay, with a ramp between
+};
+
+struct RopeOptions {
+  std::int64_t dim = 0;  ///< rotated elements of a head, an even number
+  double theta = 10000;
+  RopeType type = RopeType::kDefault;
+  double factor = 1;
+  // Of kLlama3: a wavelength above original_positions / low_freq_factor is long, and one below original_positions /
+  // high_freq_factor is short.
+  double low_freq_factor = 1, high_freq_factor = 4;
+  std::int64_t original_positions = 0;
+};
+
+/// The angles of the positions begin, begin + 1, .., as tables [count, dim]. They are computed in fp32 on `device` and
+/// cast to `dtype`.
+RopeTable rope_table(std::int64_t begin, std::int64_t count, const RopeOptions& options, at::ScalarType dtype,
+                     at::Device device);
+
+/// The angles of these positions, int64 [positions] or [batch, positions], as tables [.., positions, dim] on their
+/// device.
+RopeTable rope_table(const at::Tensor& positions, const RopeOptions& options, at::ScalarType dtype);
+
+}  // namespace worker

@@ -1,0 +1,164 @@
+#include "models/llama/hf.h"
+
+#include <array>
+#include <cstdint>
+#include <stdexcept>
+#include <string_view>
+
+#include "models/config_json.h"
+#include "models/first_values.h"
+#include "models/llama/model.h"
+#include "schema/recipes.h"
+#include "schema/tables/llama.h"
+
+namespace worker {
+namespace {
+
+using fsdp::Json;
+using schema::Values;
+
+constexpr auto kLlamaArchitectures = std::to_array<std::string_view>({"LlamaForCausalLM", "LlamaModel"});
+
+/// The rows that are members of config.json under their own names.
+constexpr auto kLlamaMembers = std::to_array<std::string_view>(
+    {"model.vocab_size", "model.hidden_size", "model.intermediate_size", "model.num_hidden_layers",
+     "model.num_attention_heads", "model.num_key_value_heads", "model.head_dim", "model.max_position_embeddings",
+     "model.initializer_range", "model.rms_norm_eps", "model.rope_theta", "model.tie_word_embeddings",
+     "model.attention_bias", "model.mlp_bias", "model.attention_dropout"});
+
+struct ScalingMember {
+  std::string_view row, member;
+};
+constexpr ScalingMember kLlamaFactor{"model.rope_factor", "factor"};
+constexpr auto kLlama3Members =
+    std::to_array<ScalingMember>({{"model.rope_low_freq_factor", "low_freq_factor"},
+                                  {"model.rope_high_freq_factor", "high_freq_factor"},
+                                  {"model.rope_original_max_position_embeddings", "original_max_position_embeddings"}});
+
+void read_llama_scaling(const Json& rope, const std::string& where, ScalingMember from, Values& values) {
+  const Json* member = given(rope, from.member);
+  const std::string name = where + "." + std::string(from.member);
+  if (member == nullptr) throw std::invalid_argument(name + " is missing; repair the file");
+  const schema::Table* table = &schema::llama();
+  values.set(from.row, value_of_member(*schema::find_key({&table, 1}, from.row), *member, name));
+}
+
+/// transformers 4 has `rope_scaling` and beside it `rope_theta`; transformers 5 has `rope_parameters` with both.
+void read_llama_rope(const Json& config, Values& values) {
+  values.set("model.rope_type", std::string("default"));
+  for (const char* member : {"rope_scaling", "rope_parameters"}) {
+    const Json* rope = given(config, member);
+    if (rope == nullptr) continue;
+    const std::string where = std::string(kModelConfigFile) + "'s " + member;
+    if (!rope->is_object()) throw std::invalid_argument(where + " = " + rope->dump() + ": want an object");
+    if (given(*rope, "rope_theta") != nullptr) {
+      const schema::Table* table = &schema::llama();
+      values.set("model.rope_theta", value_of_member(*schema::find_key({&table, 1}, "model.rope_theta"),
+                                                     *given(*rope, "rope_theta"), where + ".rope_theta"));
+    }
+    const Json* type = given(*rope, "rope_type");
+    if (type == nullptr) type = given(*rope, "type");
+    if (type == nullptr || *type == Json("default")) continue;
+    if (!(*type == Json("linear")) && !(*type == Json("llama3"))) {
+      throw std::invalid_argument(where + " is of type " + type->dump() +
+                                  ", and this Llama has default, linear and llama3 only; choose another model");
+    }
+    values.set("model.rope_type", type->as_string());
+    read_llama_scaling(*rope, where, kLlamaFactor, values);
+    if (type->as_string() != "llama3") continue;
+    for (const auto& from : kLlama3Members) read_llama_scaling(*rope, where, from, values);
+  }
+}
+
+Values read_llama(const Json& config) {
+  want_family(config, "llama", kLlamaArchitectures);
+  want_member(config, "hidden_act", "silu");
+  want_member(config, "pretraining_tp", 1);
+  Values values = values_of_config(schema::llama(), config);
+  set_absent(values, "model.vocab_size", std::int64_t{32000});
+  set_absent(values, "model.hidden_size", std::int64_t{4096});
+  set_absent(values, "model.intermediate_size", std::int64_t{11008});
+  set_absent(values, "model.num_hidden_layers", std::int64_t{32});
+  set_absent(values, "model.num_attention_heads", std::int64_t{32});
+  set_absent(values, "model.num_key_value_heads", values.whole("model.num_attention_heads"));
+  set_absent(values, "model.max_position_embeddings", std::int64_t{2048});
+  set_absent(values, "model.initializer_range", 0.02);
+  set_absent(values, "model.rms_norm_eps", 1e-6);
+  set_absent(values, "model.tie_word_embeddings", false);
+  set_absent(values, "model.attention_bias", false);
+  set_absent(values, "model.mlp_bias", false);
+  set_absent(values, "model.attention_dropout", 0.0);
+  read_llama_rope(config, values);
+  set_absent(values, "model.rope_theta", 10000.0);
+  return values;
+}
+
+/// transformers 4 reads `rope_scaling`. A file of transformers 5 keeps its `rope_parameters` equal to it.
+void write_llama_rope(const Values& values, Json& config) {
+  const std::string type = values.has("model.rope_type") ? values.text("model.rope_type") : "default";
+  const auto write_into = [&](Json& rope) {
+    if (rope.contains("type") && !rope.contains("rope_type")) rope["type"] = type;  // as old files have it
+    write_member(rope, "rope_type", type);
+    if (type != "default") write_member(rope, kLlamaFactor.member, values.real(kLlamaFactor.row));
+    for (const auto& [row, member] : kLlama3Members) {
+      if (const auto* value = values.find(row); value != nullptr && type == "llama3")
+        write_member(rope, member, *value);
+    }
+  };
+  if (type != "default") write_into(config["rope_scaling"]);
+  if (type == "default" && given(config, "rope_scaling") != nullptr) config["rope_scaling"] = nullptr;
+  if (given(config, "rope_parameters") == nullptr) return;
+  Json& parameters = config["rope_parameters"];
+  write_into(parameters);
+  if (const auto* theta = values.find("model.rope_theta")) write_member(parameters, "rope_theta", *theta);
+}
+
+void write_llama(const Values& values, std::string_view architecture, Json& config) {
+  config["architectures"] = Json::Array{Json(architecture)};
+  config["model_type"] = "llama";
+  if (!config.contains("hidden_act")) config["hidden_act"] = "silu";
+  write_members(config, values, kLlamaMembers);
+  write_llama_rope(values, config);
+  // transformers would take ids of its own tokenizer for tokens that are absent here.
+  for (const char* token : {"bos_token_id", "eos_token_id"}) {
+    if (!config.contains(token)) config[token] = nullptr;
+  }
+}
+
+bool may_ignore_in_llama(std::string_view in_file, const Values& model) {
+  return in_file.ends_with("rotary_emb.inv_freq") ||
+         (in_file == "lm_head.weight" && model.flag("model.tie_word_embeddings"));
+}
+
+}  // namespace
+
+int llama_layers_above(int layers, const std::string& parameter) {
+  static constexpr std::string_view kLayers = "model.layers.";
+  if (parameter.starts_with(kLayers)) return layers - std::stoi(parameter.substr(kLayers.size()));
+  return parameter.starts_with("model.embed_tokens.") ? layers + 1 : 0;
+}
+
+const Family& llama_family() {
+  static const Family row{
+      .name = "llama",
+      .table = schema::llama(),
+      .architectures = kLlamaArchitectures,
+      .read = read_llama,
+      .write = write_llama,
+      .names = {.base = "model.",
+                .parameter_of = same_name,
+                .may_ignore = may_ignore_in_llama,
+                .may_lack = [](std::string_view) { return false; }},
+      .draw = [](const Values& values, const std::string& name, const at::Tensor& into,
+                 at::Generator& random) { draw_normal(name, into, values.real("model.initializer_range"), random); },
+      .layers_above =
+          [](const Values& values, const std::string& parameter) {
+            return llama_layers_above(static_cast<int>(values.whole("model.num_hidden_layers")), parameter);
+          },
+      .make_causal = [](const Values& values) -> std::shared_ptr<CausalModel> {
+        return std::make_shared<LlamaForCausalLm>(schema::bind<schema::Llama>(schema::llama(), values));
+      }};
+  return row;
+}
+
+}  // namespace worker

@@ -1,0 +1,103 @@
+#include "recipes/ask_moves.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "batch/prompts.h"
+#include "chess/movetext.h"
+#include "metrics/legal_moves.h"
+
+namespace worker {
+namespace {
+
+constexpr std::int64_t kPlies = 20;
+/// A number, a space, a move of at most 7 characters, and the space after it.
+constexpr std::int64_t kMoveTokens = 16;
+constexpr std::size_t kAtOnce = 32;
+
+/// The beginning of a game that ends where its next move begins.
+std::string beginning_of(std::string_view game, std::int64_t record) {
+  for (auto ply = static_cast<std::size_t>(1 + record % kPlies); ply > 0; --ply) {
+    if (const auto before = chess::text_before(game, ply)) return std::string(*before);
+  }
+  return {};
+}
+
+TokenIds wide(std::span<const std::uint32_t> ids) {
+  return {ids.begin(), ids.end()};
+}
+
+TokenIds joined(TokenIds ids, const TokenIds& more) {
+  ids.insert(ids.end(), more.begin(), more.end());
+  return ids;
+}
+
+/// The most tokens whose text is not longer than the beginning.
+std::int64_t tokens_of(const std::string& beginning, std::span<const std::uint32_t> ids, const DecodeText& text_of) {
+  std::size_t low = 0, high = ids.size();
+  while (low < high) {
+    const std::size_t middle = (low + high + 1) / 2;
+    if (text_of(wide(ids.first(middle))).size() <= beginning.size()) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return static_cast<std::int64_t>(low);
+}
+
+/// Whether the first move is whole: a word that is no number of a move, and a space after it.
+bool has_move(std::string_view text) {
+  for (std::size_t begin = text.find_first_not_of(" \n"); begin != std::string_view::npos;) {
+    const std::size_t end = text.find_first_of(" \n", begin);
+    if (end == std::string_view::npos) return false;
+    if (text[end - 1] != '.') return true;
+    begin = text.find_first_not_of(" \n", end);
+  }
+  return false;
+}
+
+}  // namespace
+
+void ask_for_moves(Evaluation& evaluation, CausalModel& model, const prepared::Dataset& games,
+                   const DecodeText& text_of, const MoveQuestions& questions) {
+  fsdp::DeviceMesh& mesh = evaluation.mesh();
+  PromptOptions options;
+  options.samples = questions.samples;
+  options.most = questions.sequence_length - kMoveTokens;
+  options.cut = [&](std::int64_t record, std::span<const std::uint32_t> ids) {
+    return tokens_of(beginning_of(text_of(wide(ids)), record), ids, text_of);
+  };
+  const auto prompts = prompts_of(games, mesh.rank(), mesh.world_size(), options);
+  const auto notation = questions.notation == schema::LegalMoves::kUci ? chess::Notation::kUci : chess::Notation::kSan;
+  const AllDone all_done = [&](bool mine) { return mesh.control().all_reduce(mine ? 0.0 : 1.0) == 0; };
+  Sampling sampling;
+  sampling.max_new_tokens = kMoveTokens;
+  LegalShare share;
+  for (std::size_t first = 0; first < prompts.size(); first += kAtOnce) {
+    const std::size_t end = std::min(first + kAtOnce, prompts.size());
+    std::vector<TokenIds> inputs;
+    for (std::size_t i = first; i < end; ++i) inputs.push_back(prompts[i].ids);
+    std::vector<TokenIds> said(inputs.size());
+    const auto answers =
+        generate(model, inputs, sampling, questions.activations, all_done, [&](std::size_t row, std::int64_t token) {
+          said[row].push_back(token);
+          return !has_move(text_of(said[row]));
+        });
+    for (std::size_t i = first; i < end; ++i) {
+      if (!prompts[i].counts) continue;
+      const std::string beginning = beginning_of(text_of(joined(prompts[i].ids, prompts[i].rest)), prompts[i].record);
+      // A token may reach over the end of the beginning, so the prompt may lack the last characters of it.
+      const std::string all = text_of(joined(prompts[i].ids, answers[i - first]));
+      const std::string reply = all.starts_with(beginning) ? all.substr(beginning.size()) : "";
+      share += count_legal_moves(beginning, reply, notation);
+    }
+  }
+  evaluation.add("validation/legal_moves", static_cast<double>(share.legal), static_cast<double>(share.asked));
+}
+
+}  // namespace worker

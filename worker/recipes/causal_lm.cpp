@@ -1,0 +1,151 @@
+#include "recipes/causal_lm.h"
+
+#include <ATen/ops/empty.h>
+
+#include <optional>
+#include <stdexcept>
+
+#include "fsdp/meta_device.h"
+#include "models/causal_model.h"
+#include "models/config_json.h"
+#include "rank/errors.h"
+#include "recipes/ask_moves.h"
+#include "recipes/decode_text.h"
+#include "recipes/lora.h"
+#include "recipes/text_of_run.h"
+#include "schema/tables/causal.h"
+#include "schema/tables/lora.h"
+#include "train/evaluation.h"
+#include "train/start_weights.h"
+#include "train/strategy.h"
+
+namespace worker {
+namespace {
+
+class CausalLm : public Recipe {
+ public:
+  explicit CausalLm(const RunConfig& config)
+      : config_(config),
+        options_(schema::bind<schema::Causal>(schema::causal(), config.values)),
+        lora_(schema::bind<schema::Lora>(schema::lora(), config.values)),
+        text_(config),
+        chosen_(choose_model(config, text_.vocabulary())) {}
+
+  std::string data_source() const override { return text_.source(); }
+  RunData open_data(const std::string& began_with, const RankEnvironment& place) override {
+    RunData out = text_.open(began_with, place, chosen_.values.whole("model.vocab_size"));
+    if (asks_for_moves()) text_of_ = decode_text_of(text_.folder()->tokenizer_path());
+    return out;
+  }
+  std::shared_ptr<const BatchSource> data(Split split) const override { return text_.split(split); }
+
+  Batch of_sizes(std::int64_t samples) const override {
+    const std::int64_t length = config_.data.sequence_length;
+    Batch batch;
+    for (const char* name : {"input_ids", "targets"}) batch.tensors[name] = at::empty({samples, length}, at::kLong);
+    if (config_.data.packing == schema::Packing::kDocuments) {
+      batch.tensors["segment_ids"] = at::empty({samples, length}, at::kInt);
+      batch.tensors["position_ids"] = at::empty({samples, length}, at::kLong);
+    }
+    batch.samples = samples;
+    batch.tokens = samples * length;
+    batch.weight = static_cast<double>(batch.tokens);
+    return batch;
+  }
+
+  std::vector<Part> parts() override {
+    const fsdp::MetaDeviceGuard guard;
+    try {
+      model_ = chosen_.family->make_causal(chosen_.values);
+    } catch (const std::invalid_argument& error) {
+      throw UsageError(error.what());
+    }
+    Part part = part_of(chosen_, model_);
+    if (lora_.rank > 0) adapters_.emplace(lora_, *chosen_.family, part);
+    return {part};
+  }
+
+  void attach(Parts& parts) override { device_ = parts.mesh().device(); }
+
+  std::string first_values(Parts& parts) override {
+    StartOptions options;
+    if (adapters_) {
+      base_fingerprint_ = fingerprint_of(chosen_.pretrained);
+      options.is_own = is_of_adapter;
+      options.draw_own = [this](const auto& name, const at::Tensor& values, at::Generator& random) {
+        adapters_->draw(name, values, random);
+      };
+    }
+    return start_weights(chosen_, config_.train.seed, parts.trained(), options);
+  }
+
+  Losses loss(const Batch& batch) override {
+    const at::Tensor none;
+    const Rows rows(batch.at("input_ids"), batch.has("segment_ids") ? batch.at("segment_ids") : none,
+                    batch.has("position_ids") ? batch.at("position_ids") : none);
+    return {model_->loss(rows, batch.at("targets"))};
+  }
+  std::string why_no_fixed_shapes() const override {
+    if (config_.data.packing == schema::Packing::kChunks) return "";
+    return "rows of packed documents have masks of their own; set data.packing = \"chunks\"";
+  }
+
+  void evaluate(Evaluation& evaluation) override {
+    Recipe::evaluate(evaluation);
+    if (!asks_for_moves() || !text_.folder()->data().validation) return;
+    MoveQuestions questions;
+    questions.notation = options_.legal_moves;
+    questions.samples = options_.generated_samples;
+    questions.sequence_length = config_.data.sequence_length;
+    questions.activations = {dtype_of(config_.train.precision), device_};
+    ask_for_moves(evaluation, *model_, *text_.folder()->data().validation, text_of_, questions);
+  }
+
+  void save(fsdp::Json& extra) const override {
+    note_model(chosen_, chosen_.family->architectures.front(), extra);
+    if (text_.folder() != nullptr) text_.folder()->note_tokenizer(extra);
+    if (!adapters_) return;
+    extra["pretrained"]["folder"] = chosen_.pretrained.native();
+    extra["pretrained"]["fingerprint"] = base_fingerprint_;
+  }
+
+  /// Adapters belong to the model that they were trained with.
+  void load(const fsdp::Json& extra) override {
+    if (!adapters_) return;
+    const fsdp::Json& then = extra.at("pretrained");
+    if (then.at("fingerprint").as_string() == base_fingerprint_) return;
+    throw UsageError("model.pretrained = \"" + chosen_.pretrained.native() +
+                     "\": the adapters were trained with other files (" + then.at("folder").as_string() + ", then " +
+                     then.at("fingerprint").as_string() + ", now " + base_fingerprint_ +
+                     "); restore them, or use a new checkpoint.folder");
+  }
+
+  fsdp::ShardedModel& exported(Parts& parts, fsdp::ExportOptions& options) override {
+    options.texts[kModelConfigFile] = config_text(chosen_, chosen_.family->architectures.front(), *options.dtype);
+    if (text_.folder() != nullptr) options.copies = text_.folder()->tokenizer_files();
+    if (adapters_) adapters_->complete(chosen_.pretrained.native(), options);
+    return parts.trained();
+  }
+
+ private:
+  bool asks_for_moves() const { return options_.legal_moves != schema::LegalMoves::kNone; }
+
+  const RunConfig& config_;
+  const schema::Causal options_;
+  const schema::Lora lora_;
+  TextOfRun text_;
+  const ChosenModel chosen_;
+  std::shared_ptr<CausalModel> model_;
+  DecodeText text_of_;  // with train.legal_moves
+  at::Device device_ = at::kCPU;
+  std::optional<Adapters> adapters_;
+  std::string base_fingerprint_;  // of the model that the adapters belong to
+};
+
+}  // namespace
+
+std::unique_ptr<Recipe> make_causal_lm(const RunConfig& config) {
+  return std::make_unique<CausalLm>(config);
+}
+
+}  // namespace worker

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <memory>
+
+#include "train/recipe.h"
+
+namespace worker {
+
+/// The recipe that trains a decoder to predict the next token of real text.
+std::unique_ptr<Recipe> make_causal_lm(const RunConfig& config);
+
+}  // namespace worker

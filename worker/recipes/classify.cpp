@@ -1,0 +1,169 @@
+#include "recipes/classify.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "batch/labelled.h"
+#include "fsdp/meta_device.h"
+#include "metrics/classification.h"
+#include "models/bert/hf.h"
+#include "models/bert/model.h"
+#include "models/class_loss.h"
+#include "models/config_json.h"
+#include "rank/errors.h"
+#include "recipes/folder_of_run.h"
+#include "schema/tables/bert.h"
+#include "schema/tables/classify.h"
+#include "schema/tables/sequence.h"
+#include "train/evaluation.h"
+#include "train/rank_log.h"
+#include "train/start_weights.h"
+
+namespace worker {
+namespace {
+
+constexpr std::string_view kClassifierArchitecture = "BertForSequenceClassification";
+constexpr const char* kConfusion = "confusion";
+
+class Classify : public Recipe {
+ public:
+  explicit Classify(const RunConfig& config)
+      : config_(config),
+        options_(schema::bind<schema::Classify>(schema::classify(), config.values)),
+        length_(schema::bind<schema::Sequence>(schema::sequence(), config.values).sequence_length),
+        folder_(config),
+        chosen_(choose_model(config, folder_.vocabulary())) {}
+
+  std::string data_source() const override { return folder_.source(); }
+
+  RunData open_data(const std::string&, const RankEnvironment& place) override {
+    RunData out = folder_.open(prepared::Kind::kLabelled, place, chosen_.values.whole("model.vocab_size"));
+    if (const auto conflict = schema::conflict_with_classes(options_, classes()))
+      throw UsageError(conflict->key + " " + conflict->want + "; " + conflict->remedy);
+    weights_ = options_.class_weights == "balanced"
+                   ? balanced_weights(*folder_.data().train)
+                   : schema::class_weight_numbers(options_.class_weights).value_or(std::vector<double>());
+    const LabelledOptions options{.length = length_, .class_weights = weights_};
+    train_ = labelled_texts(folder_.data().train, options);
+    if (folder_.data().validation) validation_ = labelled_texts(folder_.data().validation, options);
+    return out;
+  }
+
+  std::shared_ptr<const BatchSource> data(Split split) const override {
+    return split == Split::kTrain ? train_ : validation_;
+  }
+
+  Batch of_sizes(std::int64_t samples) const override {
+    Batch batch;
+    for (const char* name : {"input_ids", "token_type_ids"})
+      batch.tensors[name] = at::empty({samples, length_}, at::kLong);
+    batch.tensors["attention_mask"] = at::empty({samples, length_}, at::kBool);
+    batch.tensors["labels"] = at::empty({samples}, at::kLong);
+    batch.samples = samples;
+    batch.tokens = samples * length_;
+    batch.weight = static_cast<double>(samples);
+    return batch;
+  }
+
+  std::vector<Part> parts() override {
+    const fsdp::MetaDeviceGuard guard;
+    model_ = std::make_shared<BertForSequenceClassification>(schema::bind<schema::Bert>(schema::bert(), chosen_.values),
+                                                             classes());
+    for (auto& item : model_->named_parameters()) {
+      const bool of_encoder = item.key().starts_with("bert.") && !item.key().starts_with("bert.pooler.");
+      if (options_.freeze_encoder && of_encoder) item.value().requires_grad_(false);
+    }
+    return {part_of(chosen_, model_)};
+  }
+
+  void attach(Parts& parts) override {
+    if (weights_.empty()) return;
+    const auto on_device = at::TensorOptions(at::kFloat).device(parts.mesh().device());
+    class_weights_ = at::tensor(at::ArrayRef<double>(weights_), at::kDouble).to(on_device);
+  }
+
+  std::string first_values(Parts& parts) override {
+    return start_weights(chosen_, config_.train.seed, parts.trained());
+  }
+
+  Losses loss(const Batch& batch) override {
+    return {model_->loss(rows_of(batch), batch.at("labels"), class_weights_)};
+  }
+  std::string why_no_fixed_shapes() const override { return "the length of texts differs by batch"; }
+
+  void evaluate(Evaluation& evaluation) override {
+    Confusion own(static_cast<int>(classes()));
+    evaluation.each([&](const Batch& batch, bool counts) {
+      const at::Tensor logits = model_->forward(rows_of(batch));
+      if (!counts) return;
+      const double sum = class_loss(logits, batch.at("labels"), class_weights_).item<double>();
+      evaluation.add("validation/loss", sum, batch.weight);
+      const at::Tensor guesses = logits.argmax(-1).cpu(), labels = batch.at("labels").cpu();
+      for (std::int64_t i = 0; i < batch.samples; ++i) {
+        own.add(static_cast<int>(labels.const_data_ptr<std::int64_t>()[i]),
+                static_cast<int>(guesses.const_data_ptr<std::int64_t>()[i]));
+      }
+    });
+    evaluation.add(kConfusion, own.counts());
+    const Confusion all(own.classes(), evaluation.agreed(kConfusion));
+    evaluation.set("validation/accuracy", all.accuracy());
+    evaluation.set("validation/macro_f1", all.macro_f1());
+    if (evaluation.mesh().rank() == 0) say(all);
+  }
+
+  void save(fsdp::Json& extra) const override {
+    note_model(chosen_, kClassifierArchitecture, extra);
+    folder_.note_tokenizer(extra);
+    write_bert_labels(folder_.description()->labels, extra["model"]["config"]);
+  }
+
+  fsdp::ShardedModel& exported(Parts& parts, fsdp::ExportOptions& options) override {
+    auto config = fsdp::Json::parse(config_text(chosen_, kClassifierArchitecture, *options.dtype));
+    write_bert_labels(folder_.description()->labels, config);
+    options.texts[kModelConfigFile] = config.dump(2) + "\n";
+    options.copies = folder_.tokenizer_files();
+    return parts.trained();
+  }
+
+ private:
+  /// Two where the data cannot be read, as for a plan on another machine, and where they are of another kind, which
+  /// open_data() tells.
+  std::int64_t classes() const {
+    const auto* description = folder_.description();
+    const auto labels = description == nullptr ? 0 : description->labels.size();
+    return std::max<std::int64_t>(static_cast<std::int64_t>(labels), 2);
+  }
+
+  static BertRows rows_of(const Batch& batch) {
+    return {batch.at("input_ids"), batch.at("attention_mask"), batch.at("token_type_ids")};
+  }
+
+  void say(const Confusion& confusion) const {
+    const RankLog log(0);
+    std::istringstream lines(confusion.table(folder_.description()->labels));
+    for (std::string line; std::getline(lines, line);) log.say(line);
+  }
+
+  const RunConfig& config_;
+  const schema::Classify options_;
+  const std::int64_t length_;
+  FolderOfRun folder_;
+  const ChosenModel chosen_;
+  std::shared_ptr<const BatchSource> train_, validation_;
+  std::vector<double> weights_;  // by class; empty: all alike
+  at::Tensor class_weights_;
+  std::shared_ptr<BertForSequenceClassification> model_;
+};
+
+}  // namespace
+
+std::unique_ptr<Recipe> make_classify(const RunConfig& config) {
+  return std::make_unique<Classify>(config);
+}
+
+}  // namespace worker

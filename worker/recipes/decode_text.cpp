@@ -1,0 +1,47 @@
+#include "recipes/decode_text.h"
+
+#include "rank/errors.h"
+#ifdef MUSTER_WITH_TOKENS
+#include <memory>
+#include <stdexcept>
+
+#include "tokens/tokenizer.h"
+#else
+#include "schema/utf8.h"
+#endif
+
+namespace worker {
+
+#ifdef MUSTER_WITH_TOKENS
+
+DecodeText decode_text_of(const std::string& path) {
+  try {
+    return [tokenizer = tokens::open_tokenizer(path)](const std::vector<std::int64_t>& ids) {
+      const tokens::Tokenizer::Ids pieces(ids.begin(), ids.end());
+      return tokenizer->decode(pieces, /*skip_special=*/true);
+    };
+  } catch (const std::runtime_error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+#else
+
+DecodeText decode_text_of(const std::string& path) {
+  if (path != "bytes") {
+    throw UsageError("tokenizer " + path +
+                     ": this build reads the byte vocabulary alone; prepare the data with --tokenizer bytes, or "
+                     "configure the build with MUSTER_WITH_CONTROLLER=ON");
+  }
+  return [](const std::vector<std::int64_t>& ids) {
+    std::string text;
+    for (const auto id : ids) {
+      if (id >= 0 && id < 256) text += static_cast<char>(id);  // 256 ends a text
+    }
+    return schema::valid_utf8(text);
+  };
+}
+
+#endif
+
+}  // namespace worker

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "batch/prepared_data.h"
+#include "train/recipe.h"
+
+namespace worker {
+
+/// data.prepared of a run whose recipe trains on prepared data alone.
+class FolderOfRun {
+ public:
+  /// Reads the description of the folder, if it can. The run must have the key.
+  explicit FolderOfRun(const RunConfig& config);
+
+  /// Null where it cannot be read, as for a plan on another machine.
+  const prepared::Description* description() const { return description_ ? &*description_ : nullptr; }
+  /// The number of ids that texts may have; 0: not known.
+  std::int64_t vocabulary() const { return description_ ? description_->vocabulary : 0; }
+  /// As Recipe::data_source().
+  std::string source() const;
+
+  /// Opens both splits. `model_vocabulary`: see PreparedNeeds; 0: not compared. Throws UsageError naming data.prepared
+  /// where it cannot, and as open_prepared().
+  RunData open(prepared::Kind kind, const RankEnvironment& place, std::int64_t model_vocabulary = 0);
+  /// After open().
+  const PreparedData& data() const { return *data_; }
+
+  /// Where the tokenizer's files are kept; "bytes" for the byte vocabulary.
+  std::string tokenizer_path() const;
+  /// Names it in a checkpoint's extra.tokenizer: {kind, sha256, folder}.
+  void note_tokenizer(fsdp::Json& extra) const;
+  /// Its files, for an export. Empty for bytes.
+  std::vector<std::filesystem::path> tokenizer_files() const;
+
+ private:
+  const RunConfig& config_;
+  std::optional<prepared::Description> description_;
+  std::string why_not_;  // it cannot be read
+  std::optional<PreparedData> data_;
+};
+
+}  // namespace worker

@@ -1,0 +1,38 @@
+#include "recipes/registry.h"
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "rank/errors.h"
+#include "recipes/causal_lm.h"
+#include "recipes/classify.h"
+#include "recipes/dino.h"
+#include "recipes/masked_lm.h"
+#include "recipes/seq2seq.h"
+
+namespace worker {
+namespace {
+
+using Maker = std::unique_ptr<Recipe> (*)(const RunConfig&);
+
+/// The registration of a recipe is one line here and one row in schema/recipes.cpp.
+const std::map<std::string_view, Maker>& recipes() {
+  static const std::map<std::string_view, Maker> all = {
+      {"causal_lm", make_causal_lm}, {"classify", make_classify}, {"dino", make_dino},
+      {"masked_lm", make_masked_lm}, {"seq2seq", make_seq2seq},
+  };
+  return all;
+}
+
+}  // namespace
+
+std::unique_ptr<Recipe> make_recipe(const RunConfig& config) {
+  const auto found = recipes().find(config.recipe);
+  if (found != recipes().end()) return found->second(config);
+  std::string list;
+  for (const auto& [name, maker] : recipes()) list += (list.empty() ? "" : ", ") + std::string(name);
+  throw UsageError("recipe = \"" + config.recipe + "\": there is no such recipe; want one of: " + list);
+}
+
+}  // namespace worker

@@ -1,0 +1,59 @@
+#include "train/hooks/early_stop.h"
+
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "train/step_measures.h"
+
+namespace worker {
+
+EarlyStop::EarlyStop(schema::Series series, std::int64_t patience, double least)
+    : series_(std::move(series)), patience_(patience), least_(least) {}
+
+void EarlyStop::step(const StepReport& report, bool evaluated) {
+  const auto value = evaluated ? value_of(report.values, series_.name) : std::nullopt;
+  if (!value) return;
+  const double by = !best_ ? 0 : series_.better == schema::Better::kHigher ? *value - *best_ : *best_ - *value;
+  if (std::isfinite(*value) && (!best_ || by > least_)) {
+    best_ = *value;
+    best_step_ = report.step;
+    without_ = 0;
+  } else {
+    ++without_;
+  }
+}
+
+std::string EarlyStop::wants_stop() const {
+  if (without_ < patience_) return {};
+  char text[160];
+  if (!best_) {
+    std::snprintf(text, sizeof text, "%lld validations have found no value", static_cast<long long>(without_));
+  } else {
+    std::snprintf(text, sizeof text, "%lld validations in a row have found nothing better than %.6g at step %lld",
+                  static_cast<long long>(without_), *best_, static_cast<long long>(best_step_));
+  }
+  return "stopped early: " + std::string(text) + " (" + series_.name + ")";
+}
+
+void EarlyStop::save(fsdp::Json& extra) const {
+  fsdp::Json& own = extra["early_stop"];
+  own["series"] = series_.name;
+  own["without"] = without_;
+  if (!best_) return;
+  own["best"] = *best_;
+  own["step"] = best_step_;
+}
+
+/// The count of another series begins anew.
+void EarlyStop::load(const fsdp::Json& extra) {
+  const fsdp::Json* own = extra.find("early_stop");
+  if (own == nullptr || own->at("series").as_string() != series_.name) return;
+  without_ = own->at("without").as_int();
+  if (const fsdp::Json* best = own->find("best")) {
+    best_ = best->as_double();
+    best_step_ = own->at("step").as_int();
+  }
+}
+
+}  // namespace worker

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fsdp/checkpoint.h"
+#include "fsdp/device_mesh.h"
+#include "fsdp/fully_shard.h"
+#include "fsdp/optimizer.h"
+#include "train/config.h"
+#include "train/part.h"
+
+namespace worker {
+
+/// A recipe's parts, sharded over the ranks as the run file asks, and the optimizer of the trained one.
+class Parts {
+ public:
+  /// Makes units (see [Note: units of a part] in train/part.h), recomputes activations as fsdp.activation_checkpointing
+  /// asks, and makes the optimizer. Not collective. Throws UsageError naming a key that does not fit the part, and
+  /// c10::Error for a module without a wrapper. `mesh` must outlive the object.
+  Parts(std::vector<Part> parts, fsdp::DeviceMesh& mesh, const RunConfig& config);
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  /// The model that is trained.
+  fsdp::ShardedModel& trained() { return *models_[trained_]; }
+  const fsdp::ShardedModel& trained() const { return *models_[trained_]; }
+  fsdp::Optimizer& optimizer() { return *optimizer_; }
+  const fsdp::Optimizer& optimizer() const { return *optimizer_; }
+  /// The part of this name. Throws std::logic_error for a name that no part has.
+  fsdp::ShardedModel& model(std::string_view name);
+  std::vector<fsdp::ShardedModel*> models();
+
+  fsdp::DeviceMesh& mesh() { return mesh_; }
+
+  /// What a checkpoint holds.
+  std::vector<fsdp::CheckpointPart> checkpointed();
+
+  /// Whether checkpoints hold a part without some of its parameters.
+  bool leave_out_parameters() const;
+
+  /// Sets the trained module to training, or to evaluation, in which nothing is dropped out. The others are always in
+  /// evaluation.
+  void set_training(bool on);
+
+  // Sums over the parts, in bytes.
+  std::int64_t parameter_bytes() const;
+  std::int64_t gradient_bytes() const;
+  std::int64_t pool_bytes() const;
+
+ private:
+  void freeze(const Part& part, const std::string& beginnings) const;
+  void shard(const Part& part, const RunConfig& config);
+
+  fsdp::DeviceMesh& mesh_;
+  std::vector<Part> parts_;
+  std::vector<std::unique_ptr<fsdp::ShardedModel>> models_;
+  std::size_t trained_ = 0;
+  std::unique_ptr<fsdp::Optimizer> optimizer_;
+};
+
+}  // namespace worker

@@ -1,0 +1,158 @@
+#include "train/setup.h"
+
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "fsdp/checkpoint.h"
+#include "fsdp/deterministic.h"
+#include "rank/errors.h"
+#include "train/agreement.h"
+#include "train/export_trained.h"
+#include "train/rendezvous.h"
+#include "train/strategy.h"
+
+namespace worker {
+namespace {
+
+void choose_algorithms(const schema::Training& train) {
+  if (!train.deterministic) return;
+  try {
+    fsdp::compute_deterministically();
+  } catch (const c10::Error& error) {
+    throw UsageError(std::string("train.deterministic: ") + error.what_without_backtrace());
+  }
+}
+
+}  // namespace
+
+Setup::Setup(RunConfig& given, const RankEnvironment& of_rank, Reporter& to, const MakeRecipe& make_recipe)
+    : config(given),
+      environment(of_rank),
+      reporter(to),
+      log(of_rank.rank),
+      split(split_batch(given.train, of_rank.world_size)) {
+  choose_algorithms(config.train);
+  recipe = make_recipe(config);
+  mesh = meet(environment, reporter, mesh_options(config.fsdp, environment));
+  reporter.section(Section::kData);
+  open_data();
+  check_same_on_all_ranks();
+  check_best();
+  together(ranks(), [&] { check_export(config); });
+  reporter.section(Section::kInit);
+  deal();
+  count_steps();
+  check_sharding(config.fsdp, mesh->shard().world_size(), mesh->device());
+  at::manual_seed(static_cast<std::uint64_t>(config.train.seed));
+  parts = std::make_unique<Parts>(recipe->parts(), *mesh, config);
+  recipe->attach(*parts);
+  loss_scale.emplace(config.train, mesh->device());
+  say_what_is_trained();
+}
+
+/// Opens the data of the run's newest checkpoint if a cache still has them, because sources such as a machine's manual
+/// pages change during a run. Where nodes have separate caches, each rank searches its own.
+void Setup::open_data() {
+  const fsdp::Json newest = newest_checkpoint();
+  const fsdp::Json* saved = newest.find("data");
+  const fsdp::Json* source = newest.find("source");
+  const bool known = saved != nullptr && saved->is_string() && source != nullptr && source->is_string();
+  data_names.source = recipe->data_source();
+  const bool asks_alike = known && source->as_string() == data_names.source;
+  together(ranks(), [&] {
+    data = recipe->open_data(asks_alike ? saved->as_string() : "", environment);
+    data_names.fingerprint = data.fingerprint;
+    if (known) check_same_data(data_names, newest, newest.at("path").as_string());
+  });
+  if (!data.note.empty()) log.say(data.note);
+}
+
+/// The "extra" member of the newest checkpoint that looks whole, with the checkpoint's path; null when there is none.
+/// The resume reports what is wrong with other checkpoints or with the folder.
+fsdp::Json Setup::newest_checkpoint() {
+  fsdp::Json out;
+  try {
+    const std::filesystem::path folder = config.checkpoint.folder;
+    if (const auto newest = ranks().rank() == 0 ? fsdp::latest_valid(folder) : std::nullopt) {
+      out = newest->manifest.at("extra");
+      out["path"] = newest->path.native();
+    }
+  } catch (const std::runtime_error&) {
+    out = {};
+  }
+  return fsdp::Json::parse(ranks().broadcast(out.dump()));
+}
+
+void Setup::check_same_on_all_ranks() {
+  const std::string mine = data.fingerprint + "\n" + config.canonical;
+  const std::string first = ranks().broadcast(mine);
+  together(ranks(), [&] {
+    if (mine != first) {
+      throw UsageError("the text or the run file differs from rank 0's (here: " + data.fingerprint +
+                       "); give all nodes the same files, such as a shared data.cache_folder");
+    }
+  });
+}
+
+/// Refuses checkpoint.best before the first step when nothing is ever validated.
+void Setup::check_best() const {
+  const bool never = config.train.validation_every_steps == 0 && config.train.validation_every_epochs == 0;
+  if (config.checkpoint.best.empty() || (!never && recipe->data(Split::kValidation) != nullptr)) return;
+  throw UsageError("checkpoint.best = \"" + config.checkpoint.best + "\": nothing is validated; want " +
+                   (never ? "train.validation_every_steps" : "data.validation_fraction") +
+                   " above 0, or no checkpoint.best");
+}
+
+/// Puts the samples in order, and deals them out to the ranks.
+void Setup::deal() {
+  const auto source = recipe->data(Split::kTrain);
+  validation = recipe->data(Split::kValidation);
+  order.samples = source->samples();
+  order.seed = static_cast<std::uint64_t>(config.train.seed);
+  order.bucket_batches = config.data_options.bucket_batches;
+  if (order.bucket_batches > 0) {
+    order.batch_size = split.batch_size;
+    order.length = [source](std::int64_t sample) { return source->length(sample); };
+  }
+  LoaderOptions options;
+  options.threads = static_cast<int>(config.data_options.loader_threads);
+  options.ahead = static_cast<int>(config.data_options.loader_ahead);
+  options.pin = mesh->device().is_cuda();
+  options.seed = order.seed;
+  loader.emplace(source, Order(order), environment.rank, environment.world_size, options);
+}
+
+void Setup::count_steps() {
+  if (config.train.epochs > 0 && config.train.steps == 0) {
+    set_steps(config, static_cast<std::int64_t>(std::ceil(config.train.epochs / epochs_a_step())));
+    log.say("%g epochs are %lld steps", config.train.epochs, static_cast<long long>(config.train.steps));
+  }
+  ProgramWords words;
+  words.total_steps = config.train.steps;
+  reporter.program(words);
+}
+
+void Setup::say_what_is_trained() {
+  const std::string of_tokens =
+      data.tokens_per_sample > 0 ? " of " + std::to_string(data.tokens_per_sample) + " tokens" : "";
+  log.say("%lld parameters, %d ranks on %s, %lld training samples%s from %s, batch %lld = %lld x %d ranks x %lld",
+          static_cast<long long>(parts->trained().parameter_count()), environment.world_size,
+          mesh->device().is_cuda() ? "GPUs" : "the CPU", static_cast<long long>(order.samples), of_tokens.c_str(),
+          data.name.c_str(), static_cast<long long>(split.batch_size), static_cast<long long>(split.micro_batch_size),
+          environment.world_size, static_cast<long long>(split.accumulation));
+  if (mesh->shares_gpus()) {
+    log.say(
+        "warning: ranks share a GPU, so they communicate through the host, which is slow; ask for a GPU a rank, or "
+        "for fewer ranks");
+  }
+  if (mesh->device().is_cpu() && config.train.precision == schema::Precision::kFp16) {
+    log.say(
+        "warning: fp16 on most CPUs is several times slower than fp32; set train.precision = \"bf16\", or \"fp32\"");
+  }
+}
+
+}  // namespace worker

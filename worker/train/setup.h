@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "batch/loader.h"
+#include "fsdp/device_mesh.h"
+#include "rank/environment.h"
+#include "rank/reporter.h"
+#include "train/config.h"
+#include "train/loss_scale.h"
+#include "train/parts.h"
+#include "train/rank_log.h"
+#include "train/recipe.h"
+#include "train/resume_checks.h"
+
+namespace worker {
+
+/// What a rank's training consists of, before a checkpoint or first values give it its state: the ranks' mesh, the
+/// recipe with its data, and the sharded parts.
+class Setup {
+ public:
+  /// Meets the other ranks, opens the data, and makes the parts. Collective. Throws UsageError, c10::Error and
+  /// std::runtime_error. The references must outlive the object. With train.epochs, sets train.steps of `config` and
+  /// what follows from them, because the number of samples is known now.
+  Setup(RunConfig& config, const RankEnvironment& environment, Reporter& reporter, const MakeRecipe& make_recipe);
+
+  fsdp::Communicator& ranks() { return mesh->control(); }
+  /// Passes over the training data that a step makes.
+  double epochs_a_step() const { return static_cast<double>(split.batch_size) / static_cast<double>(order.samples); }
+
+  RunConfig& config;
+  const RankEnvironment& environment;
+  Reporter& reporter;
+  const RankLog log;
+  const BatchSplit split;
+  std::unique_ptr<Recipe> recipe;
+  std::unique_ptr<fsdp::DeviceMesh> mesh;
+  RunData data;
+  DataNames data_names;
+  OrderOptions order;
+  std::shared_ptr<const BatchSource> validation;  ///< null: none
+  std::optional<Loader> loader;
+  std::unique_ptr<Parts> parts;
+  std::optional<LossScale> loss_scale;
+
+ private:
+  void open_data();
+  void count_steps();
+  fsdp::Json newest_checkpoint();
+  void check_same_on_all_ranks();
+  void check_best() const;
+  void deal();
+  void say_what_is_trained();
+};
+
+}  // namespace worker

@@ -1,0 +1,223 @@
+#include "train/start_weights.h"
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "fsdp/checkpoint.h"
+#include "fsdp/initialize.h"
+#include "fsdp/tensor_files.h"
+#include "models/config_json.h"
+#include "rank/errors.h"
+#include "schema/recipes.h"
+
+namespace worker {
+namespace {
+
+using fsdp::Json;
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse_folder(const fs::path& folder, const std::string& why) {
+  throw UsageError("model.pretrained = \"" + folder.native() + "\": " + why);
+}
+
+Json read_config(const fs::path& folder) {
+  std::ifstream in(folder / kModelConfigFile, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in) {
+    refuse_folder(folder,
+                  std::string("cannot read ") + kModelConfigFile +
+                      " there; give a folder that save_pretrained() of transformers has written, on a file system "
+                      "that all ranks see");
+  }
+  try {
+    Json json = Json::parse(text.str());
+    json.as_object();
+    return json;
+  } catch (const fsdp::JsonError& error) {
+    refuse_folder(folder, std::string(kModelConfigFile) + ": " + error.what());
+  }
+}
+
+/// The config.json in the newest checkpoint of this folder; null: there is none.
+Json saved_config(const fs::path& checkpoints) {
+  try {
+    const auto newest = fsdp::latest_valid(checkpoints);
+    const Json* model = newest ? newest->manifest.at("extra").find("model") : nullptr;
+    return model == nullptr ? Json() : model->at("config");
+  } catch (const std::runtime_error&) {
+    return {};  // the resume tells what is wrong with the folder
+  }
+}
+
+Json config_of(const ChosenModel& model, std::string_view architecture, at::ScalarType dtype) {
+  Json config = model.config;
+  model.family->write(model.values, architecture, config);
+  write_dtype(config, dtype);
+  return config;
+}
+
+/// Rows on which no weight depends.
+bool may_differ(std::string_view key) {
+  return key == "model.max_position_embeddings" || key == "model.initializer_range" ||
+         key.find("dropout") != std::string_view::npos || key.find("drop_path") != std::string_view::npos;
+}
+
+std::string shown(const schema::Key& key, const schema::Value& value) {
+  const std::string text = schema::print(key, value);
+  return std::holds_alternative<std::string>(value) ? "\"" + text + "\"" : text;
+}
+
+/// Fills absent rows from config.json. Every row that is written otherwise is named.
+void add_config(ChosenModel& model) {
+  schema::Values there;
+  try {
+    there = model.family->read(model.config);
+  } catch (const std::invalid_argument& error) {
+    refuse_folder(model.pretrained, error.what());
+  }
+  std::string differences;
+  for (const auto& key : model.family->table.keys) {
+    const auto *of_file = there.find(key.name), *written = model.values.find(key.name);
+    if (key.kind == schema::Kind::kPath || of_file == nullptr) continue;
+    if (written == nullptr) {
+      model.values.set(key.name, *of_file);
+    } else if (*written != *of_file && !may_differ(key.name)) {
+      differences += (differences.empty() ? "" : ", ") + std::string(key.name) + " = " + shown(key, *of_file) +
+                     ", not " + shown(key, *written);
+    }
+  }
+  if (differences.empty()) return;
+  refuse_folder(model.pretrained, std::string(kModelConfigFile) + " there has " + differences +
+                                      "; leave the keys of [model] that config.json gives out of the job file");
+}
+
+/// Rows of the family were not known when the run file was checked, nor were defaults that follow from them. What could
+/// be checked then is not looked at again: a plan, for one, has changed the number of steps since.
+void check_rows(const RunConfig& config, ChosenModel& model) {
+  const auto tables = schema::tables_of(config.recipe, config.family);
+  schema::fill_defaults(model.values, tables, /*ranks=*/0);
+  const auto before = schema::conflicts_of(config.values, tables, /*ranks=*/0);
+  for (const auto& conflict : schema::conflicts_of(model.values, tables, /*ranks=*/0)) {
+    const auto is_this = [&](const schema::Conflict& other) {
+      return other.key == conflict.key && other.want == conflict.want;
+    };
+    if (std::ranges::any_of(before, is_this)) continue;
+    throw UsageError(conflict.key + ": " + conflict.want + (conflict.remedy.empty() ? "" : "; " + conflict.remedy));
+  }
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i) text += (i > 0 ? ", " : "") + names[i];
+  return names.size() > kShown ? text + " and " + std::to_string(names.size() - kShown) + " more" : text;
+}
+
+}  // namespace
+
+ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary) {
+  ChosenModel model;
+  try {
+    model.family = &family(config.family);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(std::string("model.family: ") + error.what());
+  }
+  model.values = config.values;
+  model.pretrained = config.values.text("model.pretrained");
+  if (!model.pretrained.empty()) {
+    model.config = saved_config(config.checkpoint.folder);
+    // A job file with all sizes can be planned on a machine without the folder.
+    const bool needs_file = schema::awaits_config(model.family->table, model.values);
+    std::error_code error;
+    if (model.config.is_null() && (needs_file || fs::exists(model.pretrained / kModelConfigFile, error)))
+      model.config = read_config(model.pretrained);
+    if (!model.config.is_null()) add_config(model);
+  }
+  constexpr std::string_view kVocabulary = "model.vocab_size";
+  const auto has_vocabulary =
+      std::ranges::find(model.family->table.keys, kVocabulary, &schema::Key::name) != model.family->table.keys.end();
+  if (has_vocabulary && !model.values.has(kVocabulary) && vocabulary == 0) {
+    throw UsageError("data.prepared = \"" + config.data_options.prepared +
+                     "\": there is no data.json that can be read here, which would tell model.vocab_size; prepare the "
+                     "data, or give model.vocab_size");
+  }
+  if (has_vocabulary && !model.values.has(kVocabulary)) model.values.set(kVocabulary, vocabulary);
+  if (has_vocabulary && model.values.whole(kVocabulary) < vocabulary) {
+    throw UsageError("model.vocab_size = " + std::to_string(model.values.whole(kVocabulary)) + ": the data have " +
+                     std::to_string(vocabulary) + " tokens; prepare the data with the model's own tokenizer" +
+                     (model.pretrained.empty() ? ", or leave model.vocab_size out" : ""));
+  }
+  if (!model.pretrained.empty()) check_rows(config, model);
+  return model;
+}
+
+Part part_of(const ChosenModel& model, std::shared_ptr<torch::nn::Module> module) {
+  Part part;
+  part.module = std::move(module);
+  part.layers_above = [&model](const std::string& name) { return model.family->layers_above(model.values, name); };
+  return part;
+}
+
+std::string start_weights(const ChosenModel& model, std::int64_t seed, fsdp::ShardedModel& sharded,
+                          const StartOptions& options) {
+  const std::size_t prefix = options.prefix.size();
+  const auto is_own = [&](const std::string& name) { return options.is_own && options.is_own(name); };
+  const auto draw = [&](const std::string& name, const at::Tensor& values, at::Generator& random) {
+    if (is_own(name)) return options.draw_own(name, values, random);
+    model.family->draw(model.values, name.substr(prefix), values, random);
+  };
+  if (model.pretrained.empty()) {
+    fsdp::initialize(sharded, static_cast<std::uint64_t>(seed), draw);
+    return "seed " + std::to_string(seed);
+  }
+  const FileNames& names = model.family->names;
+  std::set<std::string, std::less<>> parameters;
+  for (const auto& unit : sharded.units()) {
+    for (const auto& segment : unit->segments()) {
+      for (const auto& parameter : segment->layout().parameters()) {
+        parameters.insert(parameter.name);
+        parameters.insert(parameter.aliases.begin(), parameter.aliases.end());
+      }
+    }
+  }
+  fsdp::LoadNames load;
+  load.parameter_of = [&](const std::string& in_file) {
+    return options.prefix + parameter_in(names, in_file, [&](const std::string& name) {
+             return parameters.contains(options.prefix + name);
+           });
+  };
+  load.may_ignore = [&](const std::string& in_file) { return names.may_ignore(in_file, model.values); };
+  load.may_lack = [&](const std::string& name) { return is_own(name) || names.may_lack(name.substr(prefix)); };
+  try {
+    const fsdp::TensorFiles files(model.pretrained);
+    const auto lacked = fsdp::load_tensors(sharded, files, load);
+    if (!lacked.empty()) {
+      const std::set<std::string, std::less<>> drawn(lacked.begin(), lacked.end());
+      fsdp::initialize(sharded, static_cast<std::uint64_t>(seed), draw,
+                       [&](const std::string& name) { return drawn.contains(name); });
+    }
+    return std::to_string(files.file_count()) + (files.file_count() == 1 ? " file of " : " files of ") +
+           model.pretrained.native() +
+           (lacked.empty() ? "" : "; drawn with seed " + std::to_string(seed) + ": " + list_of(lacked));
+  } catch (const fsdp::UnfitTensors& error) {
+    refuse_folder(model.pretrained, error.what());
+  }
+}
+
+void note_model(const ChosenModel& model, std::string_view architecture, Json& extra) {
+  extra["model"]["family"] = model.family->name;
+  extra["model"]["config"] = config_of(model, architecture, at::kFloat);
+}
+
+std::string config_text(const ChosenModel& model, std::string_view architecture, at::ScalarType dtype) {
+  return config_of(model, architecture, dtype).dump(2) + "\n";
+}
+
+}  // namespace worker

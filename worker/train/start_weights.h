@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "fsdp/fully_shard.h"
+#include "fsdp/json.h"
+#include "models/family.h"
+#include "schema/table.h"
+#include "train/config.h"
+#include "train/part.h"
+
+namespace worker {
+
+/// The model that [model] of a run file describes.
+struct ChosenModel {
+  const Family* family = nullptr;
+  schema::Values values;             ///< all rows of the run, with those of the family that config.json gives
+  std::filesystem::path pretrained;  ///< model.pretrained; empty: drawn weights
+  fsdp::Json config;                 ///< the config.json that it came with; null for drawn weights
+};
+
+/// Reads the config.json of model.pretrained, which gives the rows that the run file leaves out. A run that goes on
+/// finds that file in its newest checkpoint, and needs the folder no more. Without a model.vocab_size the vocabulary is
+/// the data's, `vocabulary` ids; 0: not known.
+///
+/// Throws UsageError naming key, value and remedy: the file cannot be read, describes what the family does not have
+/// here, or contradicts a row that is written; or the rows contradict each other; or the vocabulary is smaller than the
+/// data's. A longest sequence, an initializer's range and a dropout may differ from the file, as no weight depends on
+/// them.
+ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary);
+
+/// The trained part of a recipe. `model` must outlive it.
+Part part_of(const ChosenModel& model, std::shared_ptr<torch::nn::Module> module);
+
+/// What a recipe adds to a family's model.
+struct StartOptions {
+  /// Where the family's model is in the sharded one: "backbone.". Empty: it is the whole.
+  std::string prefix;
+  /// Whether a parameter is the recipe's own, such as a head or an adapter. No file has to have it. Null: none is.
+  std::function<bool(const std::string& parameter)> is_own;
+  /// Draws first values for elements of such a parameter.
+  std::function<void(const std::string& parameter, const at::Tensor& values, at::Generator& random)> draw_own;
+};
+
+/// Gives a sharded model first values, and says for people where they come from: the weights of model.pretrained, of
+/// which each rank reads its own slices, or else what the family draws with `seed`. Where the files lack parameters
+/// that the family may draw, such as a head, these are drawn, and the text says so. Not collective. Throws UsageError
+/// where a tensor does not fit, and c10::Error where a file cannot be read.
+std::string start_weights(const ChosenModel& model, std::int64_t seed, fsdp::ShardedModel& sharded,
+                          const StartOptions& options = {});
+
+/// Notes the model in a checkpoint's extra.model: {family, config}, where config is that of config_text() in fp32.
+void note_model(const ChosenModel& model, std::string_view architecture, fsdp::Json& extra);
+
+/// The text of config.json for weights of `dtype`, as transformers reads it. Members of the file that the training
+/// started from stay.
+std::string config_text(const ChosenModel& model, std::string_view architecture, at::ScalarType dtype);
+
+}  // namespace worker
