@@ -12,7 +12,8 @@ checksums and with the tokenizer that made them. muster-data is the same program
   check     read every byte of a folder and compare the checksums
   decode    print one record
 
-Exit codes: 0 done; 2 wrong usage, source or data; 130 and 143 stopped by SIGINT or SIGTERM.
+Exit codes: 0 done; 1 the system refused, such as a full disk; 2 wrong usage, source or data; 130 and
+143 stopped by SIGINT or SIGTERM.
 muster data COMMAND --help says more.
 )";
 
@@ -35,10 +36,12 @@ KIND and SOURCE
   glyphs     drawn digits and capital letters, 36 labels
   textures   drawn patterns of 8 labels, which any part of an image shows
   fixture    a small text that is built in
-  auto       man if this machine has manual pages, else fixture
+  auto       man if there are enough manual pages, else fixture; SOURCE as for man
 
 Every source
   --to FOLDER          a new folder, or one that this command has begun
+  --cache FOLDER       instead of --to: a folder of their own in FOLDER, whose path is printed. Data that
+                       are there already are checked and used; of several processes one makes them
   --validation SHARE   share of the records for the split "validation", 0 to 0.9 (0.05)
   --seed N             of the validation split, and of what is drawn or played (1)
   --jobs N             threads (one a core)
@@ -46,7 +49,7 @@ Every source
 Texts
   --tokenizer PATH     bytes, a folder with tokenizer.json or tokenizer.model, or one of these files (bytes)
   --prefix TEXT        put before each text, or before a pair's input: "summarize: "
-  --max-bytes SIZE     text, jsonl, man, fixture: no more than this (16MiB; all)
+  --max-bytes SIZE     text, jsonl, man, fixture, auto: no more than this (16MiB; all)
   --part-size SIZE     text, jsonl: bytes of the source in one file (64MiB)
   --count N            chess: games (10000); man-pairs: pages (all)
   --fields FIELDS      jsonl: text, or input,target, or text,label (text). text=body takes the key "body"

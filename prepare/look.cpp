@@ -104,29 +104,38 @@ std::int64_t files_of(const CheckOptions& options) {
   return files;
 }
 
-bool check(const CheckOptions& options, Progress& progress, const std::atomic<int>& stop, std::ostream& out) {
-  const auto description = prepared::read_description(options.folder);
-  std::int64_t files = 0;
-  std::uint64_t bytes = 0;
+bool check_bytes(const fs::path& folder, const std::atomic<int>& stop,
+                 const std::function<void(const prepared::FileInfo&)>& on_file) {
+  const auto description = prepared::read_description(folder);
   for (const auto& [name, split] : description.splits) {
-    Dataset::open(options.folder, name);  // compares the files with data.json
+    Dataset::open(folder, name);  // compares the files with data.json
     for (const auto& info : split.files) {
-      const auto file = prepared::File::open(options.folder / info.name);
+      const auto file = prepared::File::open(folder / info.name);
       for (std::uint64_t block = 0; block < file.blocks(); ++block) {
         if (stop != 0) return false;
         file.verify(block, 1);
       }
-      progress.add_records(info.records, file.info().elements);
-      progress.end_part(false);
-      ++files;
-      bytes += info.bytes;
+      if (on_file) on_file(info);
     }
   }
-  if (prepared::fingerprint_of(options.folder, description) != description.fingerprint) {
-    throw std::runtime_error((options.folder / prepared::kDescriptionName).native() +
+  if (prepared::fingerprint_of(folder, description) != description.fingerprint) {
+    throw std::runtime_error((folder / prepared::kDescriptionName).native() +
                              ": its fingerprint is not that of the files; prepare the data again");
   }
-  if (description.kind != prepared::Kind::kImages) tokenizer_of(options.folder, description);
+  if (description.kind != prepared::Kind::kImages) tokenizer_of(folder, description);
+  return true;
+}
+
+bool check(const CheckOptions& options, Progress& progress, const std::atomic<int>& stop, std::ostream& out) {
+  std::int64_t files = 0;
+  std::uint64_t bytes = 0;
+  const auto on_file = [&](const prepared::FileInfo& file) {
+    progress.add_records(file.records, static_cast<std::int64_t>(file.elements));
+    progress.end_part(false);
+    ++files;
+    bytes += file.bytes;
+  };
+  if (!check_bytes(options.folder, stop, on_file)) return false;
   out << options.folder.native() << " is whole: " << files << (files == 1 ? " file, " : " files, ")
       << schema::bytes_text(static_cast<std::int64_t>(bytes)) << "\n";
   return true;

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <atomic>
+#include <filesystem>
+#include <functional>
 #include <ostream>
 
 #include "prepare/options.h"
 #include "prepare/progress.h"
+#include "prepared/description.h"
 
 namespace prepare {
 
@@ -18,6 +21,10 @@ std::int64_t files_of(const CheckOptions& options);
 /// fingerprint and the copied tokenizer. Prints one line if all is whole. Returns false if `stop` became other than 0.
 /// Throws std::runtime_error naming file, block and remedy for the first damage.
 bool check(const CheckOptions& options, Progress& progress, const std::atomic<int>& stop, std::ostream& out);
+
+/// What check() reads, without a word. `on_file` is called after each file. Throws and returns as check().
+bool check_bytes(const std::filesystem::path& folder, const std::atomic<int>& stop,
+                 const std::function<void(const prepared::FileInfo& file)>& on_file = {});
 
 /// Prints one record. Throws std::runtime_error naming folder, split and record if there is none such.
 void decode(const DecodeOptions& options, std::ostream& out);

@@ -9,10 +9,12 @@
 #include <iostream>
 #include <new>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "prepare/cache.h"
 #include "prepare/job.h"
 #include "prepare/look.h"
 #include "prepare/open.h"
@@ -24,6 +26,7 @@ namespace {
 using prepare::Ended;
 
 constexpr int kDone = 0;
+constexpr int kRefused = 1;  // by the system
 constexpr int kWrong = 2;
 constexpr int kSignalled = 128;  // plus the signal's number
 
@@ -77,18 +80,17 @@ int run(const prepare::PrepareOptions& options) {
   prepare::Progress progress("muster data prepare", unit, job.records.parts);
   printer = &progress;
   progress.say("reads " + job.records.name);
-  switch (prepare::prepare(job, progress, stop_signal)) {
-    case Ended::kStopped:
-      progress.say("stopped; the same command goes on from here");
-      return kSignalled + stop_signal;
-    case Ended::kWasDone:
-      progress.say(job.folder.native() + " is finished already; muster data check " + job.folder.native() +
-                   " reads all of it");
-      return kDone;
-    case Ended::kDone:
-      progress.say(result_text(job, progress.counts(), unit));
-      return kDone;
+  const auto ended = options.cache.empty() ? prepare::prepare(job, progress, stop_signal)
+                                           : prepare::prepare_in_cache(job, options.cache, progress, stop_signal);
+  if (ended == Ended::kStopped) {
+    progress.say("stopped; the same command goes on from here");
+    return kSignalled + stop_signal;
   }
+  if (!options.cache.empty()) std::cout << job.folder.native() << "\n";
+  const bool was_done = ended == Ended::kWasDone;
+  const std::string here = job.folder.native();
+  progress.say(was_done ? here + " is finished already; muster data check " + here + " reads all of it"
+                        : result_text(job, progress.counts(), unit));
   return kDone;
 }
 
@@ -115,11 +117,11 @@ int run(const prepare::HelpOptions& options) {
 }
 
 /// What failed, in one line: another program may take the last line of stderr for the reason.
-int fail(const std::string& command, std::string what) {
+int fail(const std::string& command, std::string what, int exit = kWrong) {
   std::replace(what.begin(), what.end(), '\n', ' ');
   std::cout << std::flush;
   std::fprintf(stderr, "muster data%s: %s\n", command.c_str(), what.c_str());
-  return kWrong;
+  return exit;
 }
 
 }  // namespace
@@ -132,14 +134,16 @@ int main(int argc, char** argv) {
     const auto parsed = prepare::parse_command(words);
     const int exit = std::visit([](const auto& options) { return run(options); }, parsed);
     std::cout << std::flush;
-    if (!std::cout) return fail(command, "cannot write to standard output; is the disk full?");
+    if (!std::cout) return fail(command, "cannot write to standard output; is the disk full?", kRefused);
     return exit;
   } catch (const prepare::UsageError& error) {
     const bool known = command == " prepare" || command == " show" || command == " check" || command == " decode";
     return fail(known ? command : "",
                 std::string(error.what()) + "; see muster data" + (known ? command : "") + " --help");
   } catch (const std::bad_alloc&) {
-    return fail(command, "out of memory; use fewer --jobs");
+    return fail(command, "out of memory; use fewer --jobs", kRefused);
+  } catch (const std::system_error& error) {
+    return fail(command, error.what(), kRefused);
   } catch (const std::exception& error) {
     return fail(command, error.what());
   }

@@ -91,7 +91,9 @@ TextSource open_text_source(const PrepareOptions& options) {
       return open_chess_games(games);
     }
     case From::kAuto:
-      if (has_man_text(kManFolder)) return open_man_text({.folder = kManFolder, .most_bytes = options.max_bytes});
+      if (has_man_text(man_folder_of(options))) {
+        return open_man_text({.folder = man_folder_of(options), .most_bytes = options.max_bytes});
+      }
       return open_built_in_text(options.max_bytes);
     default:
       return open_built_in_text(options.max_bytes);

@@ -112,6 +112,7 @@ void take_notation(PrepareOptions& out, const std::string& option, const std::st
 
 constexpr auto kOptionRows = std::to_array<OptionRow>({
     {"--to", kAnySource, [](auto& out, auto&, auto& value) { out.to = value; }},
+    {"--cache", kAnySource, [](auto& out, auto&, auto& value) { out.cache = value; }},
     {"--validation", kAnySource,
      [](auto& out, auto& option, auto& value) { out.validation = share_of(option, value); }},
     {"--seed", kAnySource,
@@ -223,6 +224,7 @@ void check_sources(const PrepareOptions& options) {
         return {1, 1, "one folder of images"};
       case From::kMan:
       case From::kManPairs:
+      case From::kAuto:
         return {0, 1, "no SOURCE, or one folder of manual pages"};
       case From::kPackages:
         return {0, SIZE_MAX, "no SOURCE, or files of packages"};
@@ -250,7 +252,10 @@ PrepareOptions prepare_options(const Line& line) {
     }
     row.take(out, name, value);
   }
-  if (out.to.empty()) throw UsageError("--to is missing; want the folder for the data");
+  if (out.to.empty() && out.cache.empty()) throw UsageError("--to is missing; want the folder for the data");
+  if (!out.to.empty() && !out.cache.empty()) {
+    throw UsageError("--cache: --to names the folder of the data already; give one of the two");
+  }
   if (!out.labels.empty() && out.kind != RecordKind::kLabelled) {
     throw UsageError("--labels: the records have no label; want --fields text,label");
   }

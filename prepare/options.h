@@ -43,8 +43,9 @@ std::string_view name_of(From from);
 struct PrepareOptions {
   From from = From::kText;
   std::vector<std::filesystem::path> sources = {};  // SOURCE...
-  std::filesystem::path to = {};
-  std::string tokenizer = "bytes";  // for tokens::open_tokenizer()
+  std::filesystem::path to = {};                    // either this, or
+  std::filesystem::path cache = {};                 // a folder in which the data get a folder of their own
+  std::string tokenizer = "bytes";                  // for tokens::open_tokenizer()
   // --fields, of jsonl: the roles and the keys in the lines.
   RecordKind kind = RecordKind::kText;
   std::string first_key = "text";   // of the text, or of a pair's input

@@ -88,8 +88,7 @@ void Writer::refuse(const std::string& why) const {
 }
 
 void Writer::fail(const char* what, int error) const {
-  throw std::runtime_error("cannot " + std::string(what) + " " + part_.string() + ": " + std::strerror(error) +
-                           "; mend that and run the same command again");
+  throw std::system_error(error, std::generic_category(), "cannot " + std::string(what) + " " + part_.string());
 }
 
 void Writer::check_room(std::uint64_t more) const {

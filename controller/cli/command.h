@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -181,8 +180,5 @@ int run_program(int argc, char** argv);
 
 /// The user's name, for the controller's records.
 std::string user_name();
-
-/// The file of a program, beside this one or else in PATH; empty: there is none.
-std::filesystem::path find_program(const std::string& name);
 
 }  // namespace cli

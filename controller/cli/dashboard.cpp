@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "cli/command.h"
+#include "os/command.h"
 
 namespace cli {
 namespace {
@@ -83,7 +84,7 @@ void open_in_browser(const std::string& link) {
     throw Failure(kUsage,
                   "--open needs a desktop, and neither DISPLAY nor WAYLAND_DISPLAY is set: open the link yourself");
   }
-  const auto opener = find_program("xdg-open");
+  const auto opener = os::find_program("xdg-open");
   if (opener.empty()) throw Failure(kUsage, "--open needs xdg-open (package xdg-utils): open the link yourself");
   const auto page = write_page(link);
   const pid_t child = fork();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "os/command.h"
 
 namespace cli {
 namespace {
@@ -23,7 +24,7 @@ int data_failure(const std::string& what) {
 std::optional<int> become_data(int argc, char** argv) {
   const int place = command_place(argc, argv);
   if (place == argc || std::string(argv[place]) != "data") return std::nullopt;
-  const auto program = find_program("muster-data");
+  const auto program = os::find_program("muster-data");
   if (program.empty()) {
     return data_failure(
         "there is no muster-data beside muster or in PATH, and it makes the data; build it with ./dev build");

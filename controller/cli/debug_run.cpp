@@ -31,9 +31,9 @@
 #include "launch/rank_variables.h"
 #include "launch/submitter.h"
 #include "launch/visible_devices.h"
+#include "os/command.h"
 #include "os/fd.h"
 #include "os/host_name.h"
-#include "slurm/command.h"
 
 namespace cli {
 namespace {
@@ -313,7 +313,7 @@ std::string free_port() {
 std::vector<std::string> words_of(const muster::v1::JobSpec& spec, const fs::path& folder,
                                   const std::string& checkpoints) {
   if (spec.has_command()) return {spec.command().argv().begin(), spec.command().argv().end()};
-  const auto worker = find_program("muster-worker");
+  const auto worker = os::find_program("muster-worker");
   if (worker.empty()) {
     throw Failure(
         kUsage,

@@ -6,7 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/text.h"
-#include "slurm/command.h"
+#include "os/command.h"
 
 namespace cli {
 namespace {
@@ -53,7 +53,7 @@ Finding check_token(const Config& config) {
 }
 
 Finding check_worker(const Config& config) {
-  const auto worker = find_program("muster-worker");
+  const auto worker = os::find_program("muster-worker");
   if (!worker.empty()) return {"worker", kFine, worker.native()};
   if (!is_loopback(config.address.value)) {
     return {"worker", kNote, "there is no muster-worker here; the controller's machines need it"};
@@ -85,8 +85,8 @@ Finding check_data() {
 
 /// Why Slurm cannot be used from here; empty: it answers, and `partitions` has the names.
 std::string ask_slurm(std::string& partitions) {
-  slurm::ProcessRunner runner(false);
-  slurm::Command sinfo;
+  os::ProcessRunner runner(false);
+  os::Command sinfo;
   sinfo.argv = {"sinfo", "--noheader", "--format=%R"};
   sinfo.time_limit = kSlurmPatience;
   sinfo.unset = {"SINFO_*"};
@@ -105,7 +105,7 @@ std::string ask_slurm(std::string& partitions) {
 /// it does.
 Finding check_slurm(const std::string& why_not) {
   if (!why_not.empty()) return {"slurm", kNote, why_not};
-  const auto sbatch = find_program("sbatch");
+  const auto sbatch = os::find_program("sbatch");
   if (sbatch.empty()) {
     return {"slurm", kNote, "there is no sbatch here; executor \"slurm\" needs it on the controller's machine"};
   }

@@ -15,6 +15,7 @@
 
 #include "cli/command.h"
 #include "jobfile/run_file.h"
+#include "os/command.h"
 
 namespace cli {
 namespace {
@@ -73,7 +74,7 @@ std::vector<std::string> model_of_job(Session& session, const std::string& numbe
 }
 
 int run_infer(Session& session, const InferOptions& options) {
-  const auto program = find_program("muster-infer");
+  const auto program = os::find_program("muster-infer");
   if (program.empty()) {
     throw Failure(kUsage,
                   "there is no muster-infer beside muster or in PATH, and it runs the models; build it with ./dev "

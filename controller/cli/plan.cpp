@@ -10,9 +10,9 @@
 #include "jobfile/run_file.h"
 #include "jobfile/spec.h"
 #include "launch/rank_variables.h"
+#include "os/command.h"
 #include "os/memory_limit.h"
 #include "schema/units.h"
-#include "slurm/command.h"
 
 namespace cli {
 namespace {
@@ -198,13 +198,13 @@ std::optional<RankMemory> memory_of_rank(const muster::v1::JobSpec& spec, std::i
 }
 
 Json plan_of(const muster::v1::JobSpec& spec, const std::optional<RankMemory>& memory) {
-  const auto worker = find_program("muster-worker");
+  const auto worker = os::find_program("muster-worker");
   if (worker.empty()) {
     throw Failure(kUsage,
                   "there is no muster-worker beside muster or in PATH, and it makes the plans; build it with ./dev "
                   "build");
   }
-  slurm::Command command{.argv = {worker, "--run-file", "/dev/stdin", "--plan"}};
+  os::Command command{.argv = {worker, "--run-file", "/dev/stdin", "--plan"}};
   if (memory) {
     const std::vector<std::string> of_memory{"--memory", std::to_string(memory->bytes), "--memory-of", memory->of};
     command.argv.insert(command.argv.end(), of_memory.begin(), of_memory.end());
@@ -214,7 +214,7 @@ Json plan_of(const muster::v1::JobSpec& spec, const std::optional<RankMemory>& m
   command.time_limit = kPlanLimit;
   command.environment = variables_of(spec.resources());
   command.unset = {"MUSTER_*", "SLURM_*"};
-  slurm::ProcessRunner runner(/*outlive_us=*/false);
+  os::ProcessRunner runner(/*outlive_us=*/false);
   const auto answer = runner.run(command);
   if (!answer.could_not_start.empty()) throw Failure(kUsage, answer.could_not_start);
   if (answer.timed_out) throw Failure(kUsage, "the plan of " + spec.name() + " took more than two minutes");
@@ -225,7 +225,7 @@ Json plan_of(const muster::v1::JobSpec& spec, const std::optional<RankMemory>& m
 }
 
 void refuse_misfits(const Request& request, bool here) {
-  if (find_program("muster-worker").empty()) return;
+  if (os::find_program("muster-worker").empty()) return;
   std::set<std::string> shapes;
   for (auto spec : request.specs) {
     if (!spec.has_recipe()) continue;

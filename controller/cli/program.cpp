@@ -10,12 +10,9 @@
 #include "cli/data.h"
 #include "jobfile/toml_value.h"
 #include "schema/units.h"
-#include "slurm/command.h"
 
 namespace cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kProse =
     "The address of the controller and the token come from the first of: the options; MUSTER_ADDRESS, "
@@ -115,13 +112,6 @@ std::chrono::milliseconds duration_of(const std::string& option, const std::stri
 std::string user_name() {
   if (const auto* entry = getpwuid(geteuid()); entry != nullptr) return entry->pw_name;
   return std::to_string(geteuid());
-}
-
-fs::path find_program(const std::string& name) {
-  std::error_code error;
-  const auto beside = fs::read_symlink("/proc/self/exe", error).parent_path() / name;
-  if (fs::exists(beside, error)) return beside;
-  return slurm::find_in_path(name).value_or("");
 }
 
 void define_version(CLI::App& app, Session& session) {

@@ -12,7 +12,7 @@
 #include "daemon/usage_error.h"
 #include "executors/slurm/slurm_attempt.h"
 #include "executors/slurm/submission.h"
-#include "slurm/command.h"
+#include "os/command.h"
 
 namespace musterd {
 namespace {
@@ -26,8 +26,8 @@ constexpr const char* kSlurmConfs[] = {"/etc/slurm/slurm.conf", "/etc/slurm-llnl
 
 // The error of a Slurm command that finds no configuration or cannot read it; empty: it has one. A command that gets no
 // answer from slurmctld has found its configuration.
-std::string configuration_problem(slurm::CommandRunner& runner) {
-  slurm::Command ask;
+std::string configuration_problem(os::CommandRunner& runner) {
+  os::Command ask;
   ask.argv = {"sinfo", "--noheader", "--format=%R"};
   ask.time_limit = std::chrono::milliseconds(10'000);
   ask.unset = {"SINFO_*"};
@@ -69,10 +69,10 @@ std::string missing(const fs::path& file, const std::string& name) {
 /// Why jobs cannot go to Slurm, with a remedy. Empty: Slurm's commands are installed and a cluster is configured.
 /// `wanted` is the value of --slurm: "auto", "yes" or "no". With "yes", sinfo is run to find out, since Slurm may get
 /// its configuration from elsewhere.
-std::string reason_against_slurm(const std::string& wanted, slurm::CommandRunner& runner) {
+std::string reason_against_slurm(const std::string& wanted, os::CommandRunner& runner) {
   if (wanted == "no") return "musterd was started with --slurm no; start it with --slurm auto";
   for (const char* name : {"sbatch", "sinfo"}) {
-    if (!slurm::find_in_path(name)) {
+    if (!os::find_in_path(name)) {
       return std::string("there is no ") + name +
              " in musterd's PATH; install Slurm's commands, and start musterd again";
     }

@@ -42,7 +42,7 @@ class Executors {
   bool task_is_missing_ = false;  // Slurm could be used if muster-task were there
   std::string why_no_slurm_;
   std::unique_ptr<executors::Executor> local_;
-  slurm::ProcessRunner runner_;
+  os::ProcessRunner runner_;
   std::unique_ptr<slurm::Client> client_;
   std::unique_ptr<executors::Executor> slurm_;
   std::unique_ptr<executors::Executor> both_;

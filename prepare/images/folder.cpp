@@ -11,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "worker/data/hash.h"
+#include "os/checksum.h"
 
 namespace prepare {
 namespace {
@@ -114,7 +114,7 @@ class Lister {
   ImageFolder& out_;
   const fs::path& root_;
   std::vector<std::pair<FolderId, fs::path>> above_;
-  worker::Checksum sum_;
+  os::Checksum sum_;
 };
 
 }  // namespace

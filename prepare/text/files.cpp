@@ -29,7 +29,8 @@ InputFile::InputFile(const std::filesystem::path& path)
   }
   bytes_ = status.st_size;
   state_ = std::to_string(status.st_size) + ":" + std::to_string(status.st_mtim.tv_sec) + "." +
-           std::to_string(status.st_mtim.tv_nsec);
+           std::to_string(status.st_mtim.tv_nsec) + ":" + std::to_string(status.st_ctim.tv_sec) + "." +
+           std::to_string(status.st_ctim.tv_nsec);
 }
 
 InputFile::~InputFile() {

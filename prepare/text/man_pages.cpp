@@ -8,10 +8,10 @@
 #include <tuple>
 #include <utility>
 
+#include "os/checksum.h"
 #include "prepare/text/files.h"
-#include "worker/data/hash.h"
-#include "worker/data/inflate.h"
-#include "worker/data/roff.h"
+#include "prepare/text/inflate.h"
+#include "prepare/text/roff.h"
 
 namespace prepare {
 namespace {
@@ -24,7 +24,7 @@ constexpr std::int64_t kManPagesAPart = 512;
 constexpr std::int64_t kEnoughManBytes = 512 << 10;  // packed; about 1.5 MB of text
 
 std::string man_page_text(const ManPage& page) {
-  return worker::roff_to_text(man_page_source(page.path));
+  return roff_to_text(man_page_source(page.path));
 }
 
 /// Leaves out the pages after `most_bytes` of text. Returns how much of the last page is kept.
@@ -50,7 +50,7 @@ std::vector<ManPage> list_man_pages(const fs::path& folder) {
     std::error_code error;
     fs::directory_iterator in(folder / (std::string("man") + section), error);
     for (const fs::directory_iterator end; !error && in != end && pages.size() < kMostManPages; in.increment(error)) {
-      ManPage page{worker::checksum_of(in->path().filename().native()), in->path()};
+      ManPage page{os::checksum_of(in->path().filename().native()), in->path()};
       if (::lstat(page.path.c_str(), &page.status) == 0 && S_ISREG(page.status.st_mode)) pages.push_back(page);
     }
   }
@@ -62,14 +62,14 @@ std::vector<ManPage> list_man_pages(const fs::path& folder) {
 std::string man_page_source(const fs::path& path) {
   try {
     const auto bytes = InputFile(path).read_all(kMostManPageBytes);
-    return path.extension() == ".gz" ? worker::gunzip(bytes, kMostManPageBytes) : bytes;
+    return path.extension() == ".gz" ? gunzip(bytes, kMostManPageBytes) : bytes;
   } catch (const std::runtime_error&) {
     return {};  // one damaged page of thousands
   }
 }
 
 std::string fingerprint_of(const std::vector<ManPage>& pages, const fs::path& folder) {
-  worker::Checksum sum;
+  os::Checksum sum;
   for (const auto& page : pages) {
     sum.add(page.path.lexically_relative(folder).native() + ":" + std::to_string(page.status.st_size) + ":" +
             std::to_string(page.status.st_mtim.tv_sec) + "\n");

@@ -7,10 +7,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "os/checksum.h"
 #include "prepare/text/fixture.h"
 #include "prepare/text/man_pages.h"
-#include "worker/data/hash.h"
-#include "worker/data/roff.h"
+#include "prepare/text/roff.h"
 
 namespace prepare {
 namespace {
@@ -87,7 +87,7 @@ TextSource machine_source(std::vector<ManPage> pages, const ManPairsOptions& opt
 }
 
 TextSource built_in_source(std::size_t found, const ManPairsOptions& options) {
-  worker::Checksum sum;
+  os::Checksum sum;
   for (const auto page : fixture_pages()) sum.add(page);
   char fingerprint[17];
   std::snprintf(fingerprint, sizeof fingerprint, "%016llx", static_cast<unsigned long long>(sum.value()));
@@ -107,8 +107,8 @@ TextSource built_in_source(std::size_t found, const ManPairsOptions& options) {
 }  // namespace
 
 std::optional<ManPair> man_pair(std::string_view roff) {
-  const auto name = one_line(worker::roff_to_text(section_of(roff, "NAME")));
-  auto article = worker::roff_to_text(section_of(roff, "DESCRIPTION"));
+  const auto name = one_line(roff_to_text(section_of(roff, "NAME")));
+  auto article = roff_to_text(section_of(roff, "DESCRIPTION"));
   article.erase(article.find_last_not_of(" \n") + 1);  // npos + 1 is 0
   article.erase(0, article.find_first_not_of(" \n"));
   const auto summary = one_line(behind_dash(name));

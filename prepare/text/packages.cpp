@@ -12,12 +12,12 @@
 #include <tuple>
 #include <utility>
 
+#include "os/checksum.h"
 #include "prepare/text/deb822.h"
 #include "prepare/text/files.h"
 #include "prepare/text/fixture.h"
+#include "prepare/text/inflate.h"
 #include "prepare/text/lz4.h"
-#include "worker/data/hash.h"
-#include "worker/data/inflate.h"
 
 namespace prepare {
 namespace {
@@ -49,8 +49,8 @@ class Collected {
       section.remove_prefix(section.rfind('/') + 1);  // npos + 1 is 0
       auto description = folded_text(paragraph["Description"]);
       if (name.empty() || section.empty() || description.empty() || packages_.size() >= kMostPackages) return;
-      if (!seen_.insert(worker::checksum_of(description)).second) return;
-      packages_.push_back({worker::checksum_of(name), std::string(section), std::move(description)});
+      if (!seen_.insert(os::checksum_of(description)).second) return;
+      packages_.push_back({os::checksum_of(name), std::string(section), std::move(description)});
     });
     return count;
   }
@@ -90,7 +90,7 @@ std::string unpacked(const fs::path& path, std::int64_t most) {
   auto bytes = InputFile(path).read_all(most);
   try {
     if (is_lz4(bytes)) return unlz4(bytes, static_cast<std::size_t>(most));
-    if (bytes.starts_with("\x1f\x8b")) return worker::gunzip(bytes, static_cast<std::size_t>(most));
+    if (bytes.starts_with("\x1f\x8b")) return gunzip(bytes, static_cast<std::size_t>(most));
   } catch (const std::runtime_error& damage) {
     throw std::runtime_error(path.native() + ": " + damage.what() + "; fetch the list again (apt-get update)");
   }
@@ -100,7 +100,7 @@ std::string unpacked(const fs::path& path, std::int64_t most) {
 TextSource source_of(Collected& collected, const PackagesOptions& options, const std::string& kind, std::string name) {
   std::vector<std::string> labels;
   const auto packages = std::make_shared<const std::vector<Package>>(collected.take(options.sections, labels));
-  worker::Checksum sum;
+  os::Checksum sum;
   for (const auto& package : *packages) sum.add(package.section + "\n" + package.text + "\n");
   char fingerprint[17];
   std::snprintf(fingerprint, sizeof fingerprint, "%016llx", static_cast<unsigned long long>(sum.value()));

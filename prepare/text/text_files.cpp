@@ -8,9 +8,9 @@
 #include <system_error>
 #include <utility>
 
+#include "os/checksum.h"
 #include "prepare/text/files.h"
-#include "worker/data/fixture.h"
-#include "worker/data/hash.h"
+#include "prepare/text/fixture.h"
 
 namespace prepare {
 namespace {
@@ -114,7 +114,7 @@ struct CutFiles {
 };
 
 /// Cuts the files. `sum` gets names, sizes and times.
-CutFiles cut_files(const TextFilesOptions& options, worker::Checksum& sum) {
+CutFiles cut_files(const TextFilesOptions& options, os::Checksum& sum) {
   CutFiles out;
   std::int64_t left = options.most_bytes > 0 ? options.most_bytes : INT64_MAX;
   std::int64_t in_part = options.part_bytes;  // the first piece begins a part
@@ -152,7 +152,7 @@ CutFiles cut_files(const TextFilesOptions& options, worker::Checksum& sum) {
 TextSource open_text_files(const TextFilesOptions& options) {
   check_range("part bytes", options.part_bytes, 1, kMostPartBytes);
   check_range("max bytes", options.most_bytes, 0, std::int64_t{1} << 50);
-  worker::Checksum sum;
+  os::Checksum sum;
   const auto cut = std::make_shared<const CutFiles>(cut_files(options, sum));
   char fingerprint[17];
   std::snprintf(fingerprint, sizeof fingerprint, "%016llx", static_cast<unsigned long long>(sum.value()));
@@ -176,8 +176,8 @@ TextSource open_text_files(const TextFilesOptions& options) {
 
 TextSource open_built_in_text(std::int64_t most_bytes) {
   check_range("max bytes", most_bytes, 0, std::int64_t{1} << 50);
-  worker::Checksum sum;
-  for (const auto text : worker::fixture_documents()) sum.add(text);
+  os::Checksum sum;
+  for (const auto text : fixture_documents()) sum.add(text);
   return {RecordKind::kText,
           "built-in text max_bytes=" + std::to_string(most_bytes) + " " + std::to_string(sum.value()),
           "the built-in text",
@@ -186,7 +186,7 @@ TextSource open_built_in_text(std::int64_t most_bytes) {
           [most_bytes](std::int64_t part, const RecordSink& sink) {
             items_of_part(part, 1, 1);
             auto left = most_bytes > 0 ? static_cast<std::size_t>(most_bytes) : SIZE_MAX;
-            for (const auto text : worker::fixture_documents()) {
+            for (const auto text : fixture_documents()) {
               const auto used = cut_text(text, left);
               if (!used.empty()) sink({used});
               left -= std::min(left, text.size());

@@ -15,7 +15,7 @@ constexpr auto kKeys = std::to_array<Key>({
      .assign = into<&PreparedData::prepared>},
     {.name = "data.tokenizer",
      .meaning = "The tokenizer that the data must be made with: a folder, a file, or bytes. Without it, that of "
-                "model.pretrained; without both, the data's own is taken.",
+                "model.pretrained; without both, the data's own is taken, which is bytes for data.source.",
      .assign = into<&PreparedData::tokenizer>},
     {.name = "data.bucket_batches",
      .kind = Kind::kWhole,

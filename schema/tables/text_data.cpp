@@ -52,13 +52,15 @@ constexpr auto kKeys = std::to_array<Key>({
     {.name = "data.cache_folder",
      .kind = Kind::kPath,
      .derived = "chosen by the controller",
-     .meaning = "Folder of the tokenized text.",
+     .meaning = "Folder of what muster-data makes of data.source.",
      .assign = into<&TextData::cache_folder>},
 });
 
 void check(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {
   constexpr std::string_view kVocabulary = "model.vocab_size";
-  if (values.text("data.prepared").empty() && values.has(kVocabulary) &&
+  const auto tokenizer = values.text("data.tokenizer");
+  const bool is_bytes = (tokenizer.empty() || tokenizer == "bytes") && values.text("model.pretrained").empty();
+  if (values.text("data.prepared").empty() && is_bytes && values.has(kVocabulary) &&
       static_cast<double>(values.whole(kVocabulary)) < kByteVocabulary) {
     conflicts.push_back(
         {std::string(kVocabulary), "want at least 257: 256 bytes and the end of a text", "leave it out", {}});

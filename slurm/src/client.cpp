@@ -10,9 +10,9 @@
 #include <span>
 #include <string_view>
 
-#include "child.h"
 #include "failed_submission.h"
 #include "failure.h"
+#include "os/child.h"
 #include "parse.h"
 #include "text.h"
 
@@ -40,7 +40,7 @@ Answer<T> read_answer(const std::string& program, Parsed<T> parsed) {
 
 /// The answer of a command that failed.
 template <class T>
-Answer<T> failed(const std::string& program, const CommandResult& result) {
+Answer<T> failed(const std::string& program, const os::CommandResult& result) {
   auto failure = explain_failure(program, result);
   if (failure.kind == Failure::kRefused) return Refused{std::move(failure.why)};
   return Unreachable{std::move(failure.why)};
@@ -54,7 +54,7 @@ bool is_over_already(const std::string& line) {
 
 /// Whether everything that scancel failed at is over already. A scancel without output gives Slurm's error number as
 /// its exit code, cut to a byte: 2017 means no such job, 2021 means already completing or completed.
-bool only_ended_jobs(const CommandResult& result) {
+bool only_ended_jobs(const os::CommandResult& result) {
   constexpr int kNoSuchJob = 2017 & 0xff;
   constexpr int kAlreadyDone = 2021 & 0xff;
   bool any = false;
@@ -93,7 +93,7 @@ bool is_of_slurm(std::string_view name) {
 
 /// The batch script calls srun. If no folder in `path` has srun, the folder of this process's srun is appended.
 std::string path_to_srun(const std::string& path, const std::string& programs) {
-  const auto file = programs.empty() ? find_in_path("srun") : std::optional(programs + "srun");
+  const auto file = programs.empty() ? os::find_in_path("srun") : std::optional(programs + "srun");
   const auto slash = file ? file->rfind('/') : std::string::npos;
   if (slash == std::string::npos || slash == 0) return path;
   const auto folder = file->substr(0, slash);
@@ -103,15 +103,15 @@ std::string path_to_srun(const std::string& path, const std::string& programs) {
 
 }  // namespace
 
-Client::Client(CommandRunner& runner, ClientOptions options) : runner_(runner), options_(std::move(options)) {
+Client::Client(os::CommandRunner& runner, ClientOptions options) : runner_(runner), options_(std::move(options)) {
   const char* conf = std::getenv("SLURM_CONF");
   if (options_.conf.empty() && conf != nullptr) options_.conf = conf;
   options_.ids_per_command = std::max<std::size_t>(options_.ids_per_command, 1);
 }
 
-Command Client::command(const std::string& program, std::vector<std::string> arguments,
-                        std::chrono::milliseconds limit) const {
-  Command command;
+os::Command Client::command(const std::string& program, std::vector<std::string> arguments,
+                            std::chrono::milliseconds limit) const {
+  os::Command command;
   command.argv.push_back(options_.programs + program);
   command.argv.insert(command.argv.end(), std::make_move_iterator(arguments.begin()),
                       std::make_move_iterator(arguments.end()));
@@ -160,7 +160,7 @@ SubmitAnswer Client::submit(const std::string& script, const std::vector<std::st
   }
   const auto path = environment.find("PATH");
   sbatch.environment.emplace_back(
-      "PATH", path_to_srun(path == environment.end() ? kPlainPath : path->second, options_.programs));
+      "PATH", path_to_srun(path == environment.end() ? os::kPlainPath : path->second, options_.programs));
   sbatch.input = script;
   sbatch.keep_fds = keep_fds;
   const auto result = runner_.run(sbatch);

@@ -85,7 +85,7 @@ bool names_a_job(const std::string& out) {
 
 /// The meaning of these words as sbatch's last ones.
 Failure meaning(const std::string& words) {
-  CommandResult said;
+  os::CommandResult said;
   said.exit_code = 1;
   said.err = words;
   return explain_failure("sbatch", said).kind;
@@ -111,7 +111,7 @@ SubmitAnswer finally_failed(std::string why, const std::vector<Line>& lines) {
 
 }  // namespace
 
-SubmitAnswer failed_submission(const CommandResult& result) {
+SubmitAnswer failed_submission(const os::CommandResult& result) {
   auto why = explain_failure("sbatch", result).why;
   if (!result.could_not_start.empty()) return Unreachable{std::move(why)};
   const bool ended = !result.timed_out && result.signal == 0;

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "os/command.h"
 #include "slurm/answer.h"
-#include "slurm/command.h"
 
 namespace slurm {
 
@@ -14,6 +14,6 @@ namespace slurm {
 /// An earlier line such as "Slurm temporarily unable to accept job, sleeping and retrying" proves nothing, because
 /// sbatch goes on and may succeed. A site's wrapper may call the real sbatch by another name ("sbatch.real"), may add
 /// lines, and may fail after the real sbatch has succeeded. Output that names a job's number means that there is a job.
-SubmitAnswer failed_submission(const CommandResult& result);
+SubmitAnswer failed_submission(const os::CommandResult& result);
 
 }  // namespace slurm

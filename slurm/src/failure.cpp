@@ -61,7 +61,7 @@ std::string_view without_prefix(std::string_view line, std::string_view program)
 
 }  // namespace
 
-std::string complaint(const std::string& program, const CommandResult& result) {
+std::string complaint(const std::string& program, const os::CommandResult& result) {
   constexpr std::size_t kMaxText = 2000;
   std::string all;
   for (const auto& line : split(trimmed(result.err).empty() ? result.out : result.err, '\n')) {
@@ -78,7 +78,7 @@ bool tells_of_a_lost_answer(const std::string& words) {
   return has_any(words, kLostTexts);
 }
 
-FailureText explain_failure(const std::string& program, const CommandResult& result) {
+FailureText explain_failure(const std::string& program, const os::CommandResult& result) {
   if (!result.could_not_start.empty()) return {Failure::kNotSent, result.could_not_start};
   const auto text = complaint(program, result);
   const auto colon = text.empty() ? text : ": " + text;

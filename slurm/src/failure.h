@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "slurm/command.h"
+#include "os/command.h"
 
 namespace slurm {
 
@@ -19,12 +19,12 @@ struct FailureText {
 };
 
 /// Classifies a failure by how the command ended and by what it wrote to stderr.
-FailureText explain_failure(const std::string& program, const CommandResult& result);
+FailureText explain_failure(const std::string& program, const os::CommandResult& result);
 
 /// Whether the words say that a request was sent and its answer did not come.
 bool tells_of_a_lost_answer(const std::string& words);
 
 /// What a command wrote to stderr, or to stdout if stderr is empty, as one line of at most 2,000 characters.
-std::string complaint(const std::string& program, const CommandResult& result);
+std::string complaint(const std::string& program, const os::CommandResult& result);
 
 }  // namespace slurm

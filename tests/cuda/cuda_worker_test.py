@@ -22,7 +22,9 @@ def has_gpu():
 class CudaWorker(unittest.TestCase):
     def run_worker(self, program, visible):
         environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "CUDA_VISIBLE_DEVICES": visible, "OMP_NUM_THREADS": "1"}
+        data = pathlib.Path(os.environ["MUSTER_CPU_WORKER"]).parent / "muster-data"
         with tempfile.TemporaryDirectory() as folder:  # its checkpoints are no other run's
+            subprocess.run([data, "prepare", "--from", "fixture", "--to", "alone-data"], cwd=folder, check=True)
             return subprocess.run([program, "--run-file", ROOT / "examples" / "alone.json"], cwd=folder, env=environment,
                                   capture_output=True, text=True, timeout=200)
 

@@ -3,7 +3,7 @@ Method: both are configured in their own folder, with every package hidden that 
 have read only headers of LibTorch, of the compiler and of the C library. The engine's tests pass where GoogleTest is
 installed too. The worker trains two ranks by itself.
 
-Usage: alone_test.py SOURCES BUILD_FOLDER LIBTORCH
+Usage: alone_test.py SOURCES BUILD_FOLDER LIBTORCH MUSTER_DATA
 """
 
 import json
@@ -17,7 +17,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "cluster"))
 import processes  # noqa: E402
 
-SOURCES, BUILD, LIBTORCH = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
+SOURCES, BUILD, LIBTORCH, MUSTER_DATA = (pathlib.Path(word).resolve() for word in sys.argv[1:5])
 HIDDEN = ("GTest", "gRPC", "Protobuf", "Boost", "SQLite3", "SQLiteCpp", "spdlog", "fmt", "nlohmann_json", "OpenSSL", "ZLIB",
           "tomlplusplus", "CLI11", "prometheus-cpp", "PkgConfig", "absl")
 # Folders of /usr/include that belong to the compiler, the C library and the kernel.
@@ -90,6 +90,7 @@ class Alone(unittest.TestCase):
         worker = folder / "bin" / "muster-worker"
         self.assertNotIn("grpc", run("ldd", worker))
         with tempfile.TemporaryDirectory() as place:
+            run(MUSTER_DATA, "prepare", "--from", "fixture", "--to", "alone-data", cwd=place)
             ports = processes.Ports()  # claimed for as long as it lives
             port = ports.take()
             ranks = []

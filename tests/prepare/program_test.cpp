@@ -287,6 +287,31 @@ TEST_F(DataProgram, CopiesTheTokenizerAndKeepsSpecialTokensOut) {
   EXPECT_THAT(checked.err, HasSubstr("is another tokenizer (sha256 "));
 }
 
+TEST_F(DataProgram, PrintsTheFolderThatDataHaveInACache) {
+  ::test::write_file(folder_ / "in/a.txt", "some text");
+  const std::vector<std::string> words{"prepare", "--from",    "text",         at("in"),
+                                       "--cache", at("cache"), "--validation", "0"};
+  const auto first = data(words);
+  ASSERT_EQ(first.exit, 0) << first.err;
+  EXPECT_THAT(first.out, ::testing::MatchesRegex(at("cache") + "/data-[0-9a-f]{16}\n"));
+  EXPECT_THAT(first.err, HasSubstr("1 records, "));
+  const auto again = data(words);
+  EXPECT_EQ(again.out, first.out);
+  EXPECT_THAT(again.err, HasSubstr(" is finished already"));
+  ::test::write_file(folder_ / "in/a.txt", "other text");
+  EXPECT_NE(data(words).out, first.out);
+}
+
+TEST_F(DataProgram, AFolderThatTheSystemRefusesIsNoMistakeOfTheCommand) {
+  ::test::write_file(folder_ / "in/a.txt", "some text");
+  ::test::write_file(folder_ / "file", "");
+  for (const char* option : {"--to", "--cache"}) {
+    const auto done = data({"prepare", "--from", "text", at("in"), option, at("file/below")});
+    EXPECT_EQ(done.exit, 1) << option;
+    EXPECT_THAT(done.err, HasSubstr(at("file/below"))) << option;
+  }
+}
+
 TEST_F(DataProgram, CheckNamesTheDamage) {
   write_lines("x.jsonl", 20);
   prepared_of("out", {"--from", "jsonl", at("x.jsonl"), "--validation", "0"});
@@ -316,6 +341,8 @@ TEST_F(DataProgram, SaysWhatIsWrongInOneLineAndWhatToDo) {
       {{"prepare", "--from", "chess"},
        "muster data prepare: --to is missing; want the folder for the data; see muster "
        "data prepare --help\n"},
+      {{"prepare", "--from", "chess", "--to", at("a"), "--cache", at("b")},
+       "--cache: --to names the folder of the data already; give one of the two"},
       {{"prepare", "--from", "jsonl", at("bad.jsonl"), "--to", at("a")},
        "bad.jsonl:1: the key \"text\" is a JSON number"},
       {{"prepare", "--from", "text", at("gone"), "--to", at("b")}, "/gone: cannot be opened: No such file"},

@@ -1,7 +1,11 @@
 // Goal: every text is read once whatever its parts are, and large files are cut where a line ends.
 #include "prepare/text/text_files.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
 
 #include "prepare/text/man_pages.h"
 #include "temporary_folder.h"
@@ -103,6 +107,25 @@ TEST_F(TextFiles, AnotherContentIsAnotherDescription) {
   EXPECT_NE(open_text_files({.paths = {file}}).description, before);
 }
 
+// Goal: an edit is noticed even if an archive or a copy restores the old modification time.
+TEST_F(TextFiles, AnEditThatPutsSizeAndTimeBackIsAnotherDescription) {
+  const auto file = write("a.txt", "12345");
+  const auto put_back = [&] {
+    const timespec time{1700000000, 1};
+    const timespec times[2] = {time, time};
+    EXPECT_EQ(::utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
+  };
+  put_back();
+  const auto before = open_text_files({.paths = {file}}).description;
+  std::string now = before;
+  for (int i = 0; i < 10'000 && now == before; ++i) {  // the kernel's clock for file times has a coarse tick
+    write("a.txt", "54321");
+    put_back();
+    now = open_text_files({.paths = {file}}).description;
+  }
+  EXPECT_NE(now, before);
+}
+
 TEST_F(TextFiles, MistakesAreNamed) {
   std::filesystem::create_directory(folder_ / "none");
   EXPECT_THAT(error_of([&] { open_text_files({.paths = {folder_ / "none"}}); }), HasSubstr("/none: holds no files; "));
@@ -129,6 +152,25 @@ TEST_F(TextFiles, ManualPagesArePlainTextInTheOrderOfAHash) {
   EXPECT_EQ(joined(some), joined(all).substr(0, 2'000)) << "the first pages, and a part of the last";
   EXPECT_FALSE(has_man_text(folder_ / "man")) << "40 KB are not enough";
   EXPECT_THAT(error_of([&] { open_man_text({.folder = folder_ / "none"}); }), HasSubstr("apt-get install man-db"));
+}
+
+TEST_F(TextFiles, PackedManualPagesAreReadAndDamagedOnesLeftOut) {
+  write("man/man1/plain.1", ".SH NAME\nplain words\n");
+  write("man/man8/packed.8", ".SH NAME\npacked words\n");
+  ASSERT_EQ(std::system(("gzip '" + (folder_ / "man/man8/packed.8").native() + "'").c_str()), 0);
+  write("man/man1/broken.1.gz", "this is no gzip");
+  EXPECT_THAT(read_all(open_man_text({.folder = folder_ / "man"})),
+              ::testing::UnorderedElementsAre(HasSubstr("plain words"), HasSubstr("packed words")));
+}
+
+// Method: the packed sizes of all sections are summed. One byte below the threshold is too little.
+TEST_F(TextFiles, ManualPagesAreEnoughFromHalfAMebibyteOn) {
+  constexpr std::size_t kEnough = 512 << 10;
+  write("man/man1/one.1", std::string(kEnough / 2, 'a'));
+  write("man/man8/two.8", std::string(kEnough / 2 - 1, 'b'));
+  EXPECT_FALSE(has_man_text(folder_ / "man"));
+  write("man/man7/three.7", "c");
+  EXPECT_TRUE(has_man_text(folder_ / "man"));
 }
 
 }  // namespace

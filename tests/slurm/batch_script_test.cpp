@@ -8,7 +8,7 @@
 #include <sstream>
 #include <thread>
 
-#include "slurm/command.h"
+#include "os/command.h"
 #include "temporary_folder.h"
 
 namespace slurm {
@@ -213,12 +213,12 @@ TEST(Quoting, BashReadsBackWhatWasQuoted) {
                                             "a\n'b'\\n",
                                             "!x"};
   for (const auto& word : hostile) {
-    Command command;
+    os::Command command;
     command.argv = {"bash", "-c", "printf %s. " + bash_quote(word)};
-    EXPECT_EQ(ProcessRunner().run(command).out, word + ".");
+    EXPECT_EQ(os::ProcessRunner().run(command).out, word + ".");
     EXPECT_EQ(bash_quote(word).find('\n'), std::string::npos);
     command.argv = {"sh", "-c", "printf %s. " + shell_quote(word)};
-    EXPECT_EQ(ProcessRunner().run(command).out, word + ".");
+    EXPECT_EQ(os::ProcessRunner().run(command).out, word + ".");
   }
 }
 
@@ -236,10 +236,10 @@ if [ -n "$SRUN_DOES" ]; then eval "$SRUN_DOES"; exit; fi
     std::filesystem::permissions(folder_ / "bin/srun", std::filesystem::perms::owner_all);
   }
 
-  Command command(const BatchScript& s) {
+  os::Command command(const BatchScript& s) {
     EXPECT_THAT(problems(s), IsEmpty());
     write_file(folder_ / "script", render(s));
-    Command c;
+    os::Command c;
     c.argv = {"bash", (folder_ / "script").native()};
     c.time_limit = 30s;
     c.environment = environment_;
@@ -249,18 +249,18 @@ if [ -n "$SRUN_DOES" ]; then eval "$SRUN_DOES"; exit; fi
     c.unset = {"SLURM_*"};
     return c;
   }
-  CommandResult run(const BatchScript& s) {
-    auto result = ProcessRunner().run(command(s));
+  os::CommandResult run(const BatchScript& s) {
+    auto result = os::ProcessRunner().run(command(s));
     EXPECT_FALSE(result.timed_out) << result.err;
     return result;
   }
 
   /// Runs the script. Once the command has made the file `ready`, sends the signal to the script only.
-  CommandResult run_with_signal(const BatchScript& s, int signal) {
+  os::CommandResult run_with_signal(const BatchScript& s, int signal) {
     auto c = command(s);
     c.argv = {"bash", "-c", "echo $$ > \"$HERE/pid\"; exec bash \"$HERE/script\""};
-    CommandResult result;
-    std::thread runner([&] { result = ProcessRunner().run(c); });
+    os::CommandResult result;
+    std::thread runner([&] { result = os::ProcessRunner().run(c); });
     const auto limit = std::chrono::steady_clock::now() + 20s;
     while (!std::filesystem::exists(folder_ / "ready") && std::chrono::steady_clock::now() < limit)
       std::this_thread::sleep_for(5ms);

@@ -24,8 +24,8 @@ struct ClientTest : ::testing::Test {
   ScriptedRunner runner;
   Client client{runner, {.conf = "/lab/slurm.conf", .ids_per_command = 2, .separator = "~"}};
 
-  void answer(const std::string& program, CommandResult result) {
-    runner.on(program, [result](const Command&) { return result; });
+  void answer(const std::string& program, os::CommandResult result) {
+    runner.on(program, [result](const os::Command&) { return result; });
   }
   std::string arguments(std::size_t i) const {
     std::string all;
@@ -240,9 +240,9 @@ TEST_F(ClientTest, AListIsOneQueryFieldByField) {
 }
 
 TEST_F(ClientTest, NoAnswerIsNeverAnEmptyList) {
-  const std::vector<CommandResult> failures = {finished(1, "", std::string("slurm_load_jobs error: ") + kNoController),
-                                               finished(0, "", kNoController), finished(0, "slurm_load_jobs error\n"),
-                                               killed_by(15)};
+  const std::vector<os::CommandResult> failures = {
+      finished(1, "", std::string("slurm_load_jobs error: ") + kNoController), finished(0, "", kNoController),
+      finished(0, "slurm_load_jobs error\n"), killed_by(15)};
   for (const auto& failure : failures) {
     answer("squeue", failure);
     EXPECT_TRUE(client.list().unreachable());
@@ -256,7 +256,7 @@ TEST_F(ClientTest, NoAnswerIsNeverAnEmptyList) {
 
 TEST_F(ClientTest, ACutListIsNotUnderstood) {
   runner.on("squeue",
-            [](const Command& command) { return finished(0, std::string(command.max_output_bytes + 1, 'x')); });
+            [](const os::Command& command) { return finished(0, std::string(command.max_output_bytes + 1, 'x')); });
   const auto jobs = client.list();
   EXPECT_TRUE(jobs.unreachable());
   EXPECT_THAT(jobs.why(), HasSubstr("answer not understood"));
@@ -359,7 +359,7 @@ TEST_F(ClientTest, HistoryIsRefusedWithoutAccounting) {
 }
 
 TEST_F(ClientTest, HistoryIsAskedInPiecesAndSortedByStart) {
-  runner.on("sacct", [](const Command& command) {
+  runner.on("sacct", [](const os::Command& command) {
     const auto run = [](const std::string& id, const std::string& start) {
       return id + "~COMPLETED~0:0~1795253000~" + start + "~1795254000~node1~~\n";
     };

@@ -6,24 +6,24 @@
 #include <string>
 #include <vector>
 
-#include "slurm/command.h"
+#include "os/command.h"
 
 namespace slurm {
 
 /// A CommandRunner without processes. Each program's answers are prepared, and every command is recorded. It keeps the
 /// promises of CommandRunner (see command_test.cpp): output is limited, and unknown programs cannot start.
-class ScriptedRunner : public CommandRunner {
+class ScriptedRunner : public os::CommandRunner {
  public:
-  using Program = std::function<CommandResult(const Command&)>;
+  using Program = std::function<os::CommandResult(const os::Command&)>;
 
   void on(const std::string& program, Program answer) { programs_[program] = std::move(answer); }
 
-  CommandResult run(const Command& command) override {
+  os::CommandResult run(const os::Command& command) override {
     const std::scoped_lock lock(mutex_);
     commands.push_back(command);
     const auto& name = command.argv.at(0);
     const auto found = programs_.find(name);
-    CommandResult result;
+    os::CommandResult result;
     if (found == programs_.end()) {
       result.could_not_start = name + ": not found in PATH";
       return result;
@@ -46,22 +46,22 @@ class ScriptedRunner : public CommandRunner {
   std::mutex mutex_;
 };
 
-inline CommandResult finished(int exit_code, const std::string& out = {}, const std::string& err = {}) {
-  CommandResult result;
+inline os::CommandResult finished(int exit_code, const std::string& out = {}, const std::string& err = {}) {
+  os::CommandResult result;
   result.exit_code = exit_code;
   result.out = out;
   result.err = err;
   return result;
 }
 
-inline CommandResult killed_by(int signal) {
-  CommandResult result;
+inline os::CommandResult killed_by(int signal) {
+  os::CommandResult result;
   result.signal = signal;
   return result;
 }
 
-inline CommandResult too_slow(const Command& command) {
-  CommandResult result;
+inline os::CommandResult too_slow(const os::Command& command) {
+  os::CommandResult result;
   result.timed_out = true;
   result.took = command.time_limit;
   return result;

@@ -109,7 +109,7 @@ class SlurmClient : public ::testing::Test {
 
   const TemporaryFolder folder_;
   const std::filesystem::path cluster_ = folder_ / "c";
-  ProcessRunner runner_;
+  os::ProcessRunner runner_;
   Client client_{runner_, {.conf = (cluster_ / "slurm.conf").native()}};
   std::FILE* process_ = nullptr;
 };

@@ -8,7 +8,6 @@
 #include "batch/causal.h"
 #include "batch/rows.h"
 #include "batch_folders.h"
-#include "data/dataset.h"
 #include "data/masking.h"
 #include "data/random.h"
 #include "rank/errors.h"
@@ -41,33 +40,31 @@ std::vector<Ids> random_documents(std::size_t count, std::uint64_t longest) {
   return out;
 }
 
-// The batches that earlier versions made of a text: checkpoints go on with them.
-TEST(RowsOfAStream, AreThoseOfTheTokenDataset) {
+// Targets are the tokens one later. The last rows are for validation, at least one for a fraction above 0.
+TEST(RowsOfAStream, CutAllTokensInTheirOrder) {
   const auto documents = random_documents(40, 30);
-  std::vector<std::uint16_t> tokens;
+  Numbers tokens;
   for (const auto& document : documents) {
     tokens.insert(tokens.end(), document.begin(), document.end());
     tokens.push_back(256);
   }
   const auto folder = folder_of_texts(documents, as_bytes);
-  const auto from_folder = stream_of(folder.open());
-  EXPECT_EQ(from_folder->size(), tokens.size());
+  const auto stream = stream_of(folder.open());
+  EXPECT_EQ(stream->size(), static_cast<std::int64_t>(tokens.size()));
   for (const std::int64_t length : {1, 7, 16}) {
     for (const double fraction : {0.0, 0.001, 0.3}) {
-      const TokenDataset want(tokens, length, fraction);
-      for (const auto& stream : {from_folder, stream_of(std::span<const std::uint16_t>(tokens))}) {
-        const SplitRows rows = split_rows(stream, length, fraction);
-        ASSERT_EQ(rows.train->samples(), want.train_samples());
-        ASSERT_EQ(rows.validation ? rows.validation->samples() : 0, want.validation_samples());
-        for (std::int64_t sample = 0; sample < want.train_samples() + want.validation_samples(); ++sample) {
-          Numbers inputs(static_cast<std::size_t>(length)), targets = inputs;
-          want.copy_sample(sample, inputs.data(), targets.data());
-          const bool trains = sample < want.train_samples();
-          const Batch is =
-              collated(trains ? *rows.train : *rows.validation, {trains ? sample : sample - want.train_samples()});
-          ASSERT_EQ(rows_in(is.at("input_ids")).front(), inputs);
-          ASSERT_EQ(rows_in(is.at("targets")).front(), targets);
-        }
+      const SplitRows rows = split_rows(stream, length, fraction);
+      const std::int64_t all = (stream->size() - 1) / length;
+      const auto share = static_cast<std::int64_t>(static_cast<double>(all) * fraction);
+      const std::int64_t held_out = fraction > 0 ? std::max<std::int64_t>(1, share) : 0;
+      ASSERT_EQ(rows.train->samples(), all - held_out);
+      ASSERT_EQ(rows.validation ? rows.validation->samples() : 0, held_out);
+      for (std::int64_t row = 0; row < all; ++row) {
+        const bool trains = row < all - held_out;
+        const Batch is = collated(trains ? *rows.train : *rows.validation, {trains ? row : row - (all - held_out)});
+        const auto begin = tokens.begin() + row * length;
+        ASSERT_EQ(rows_in(is.at("input_ids")).front(), Numbers(begin, begin + length));
+        ASSERT_EQ(rows_in(is.at("targets")).front(), Numbers(begin + 1, begin + 1 + length));
       }
     }
   }

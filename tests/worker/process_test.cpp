@@ -340,10 +340,9 @@ TEST(Worker, ARunGoesOnWithTheTextThatItBeganWith) {
   ASSERT_EQ(expected.size(), 2u);
 
   const std::tuple<std::string, std::function<void()>, std::string> events[] = {
-      {"touched", [&] { write_file(folder / "text/b.txt", words(200)); }, "the run continues"},
       {"grown", [&] { write_file(folder / "text/a.txt", "more"); }, "the run continues"},
       {"shorter than a sample", [&] { write_file(folder / "text/b.txt", ""); }, "the run continues"},
-      {"gone", [&] { std::filesystem::remove_all(folder / "text"); }, "(data.path = "},
+      {"gone", [&] { std::filesystem::remove_all(folder / "text"); }, "(data.source = \"folder\", data.path = "},
   };
   for (const auto& [label, happen, why] : events) {
     happen();
@@ -373,7 +372,7 @@ TEST(Worker, WithoutItsTokensARunGoesOnWithTheSameTextAlone) {
   EXPECT_THAT(grown.wait(), Each(93)) << grown.log(0);
   for (const int rank : {0, 1}) {
     EXPECT_THAT(grown.log(rank), HasSubstr("the text has changed since " + (folder / "checkpoints").native()));
-    EXPECT_THAT(grown.log(rank), HasSubstr("restore it or its token file in the cache folder, or use a new"));
+    EXPECT_THAT(grown.log(rank), HasSubstr("restore it or its data in the cache folder, or use a new"));
   }
   std::filesystem::remove(folder / "text/a.txt");
   write_file(folder / "text/b.txt", words(200));  // another modification time, the same text

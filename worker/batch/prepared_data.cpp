@@ -86,7 +86,7 @@ PreparedData open_prepared(const std::filesystem::path& folder, const PreparedNe
   } catch (const std::system_error&) {
     throw;  // it names the path, and the next attempt may succeed
   } catch (const std::runtime_error& error) {
-    throw UsageError("data.prepared = " + folder.string() + ": " + error.what());
+    throw UsageError(needs.key + " = " + folder.string() + ": " + error.what());
   }
 }
 

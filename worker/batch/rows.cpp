@@ -42,19 +42,6 @@ class RecordStream : public TokenStream {
   std::vector<std::int64_t> starts_{0};  // in the stream, by record; the last: the stream's size
 };
 
-class StreamOfNarrowTokens : public TokenStream {
- public:
-  explicit StreamOfNarrowTokens(std::span<const std::uint16_t> tokens) : tokens_(tokens) {}
-
-  std::int64_t size() const override { return static_cast<std::int64_t>(tokens_.size()); }
-  void copy(std::int64_t begin, std::int64_t count, std::int64_t* out) const override {
-    std::copy_n(tokens_.data() + begin, count, out);
-  }
-
- private:
-  const std::span<const std::uint16_t> tokens_;
-};
-
 class StreamRows : public BatchSource {
  public:
   StreamRows(std::shared_ptr<const TokenStream> stream, std::int64_t length, std::int64_t first, std::int64_t rows)
@@ -104,10 +91,6 @@ void check_length(std::int64_t length) {
 
 std::shared_ptr<const TokenStream> stream_of(std::shared_ptr<const prepared::Dataset> split) {
   return std::make_shared<RecordStream>(std::move(split));
-}
-
-std::shared_ptr<const TokenStream> stream_of(std::span<const std::uint16_t> tokens) {
-  return std::make_shared<StreamOfNarrowTokens>(tokens);
 }
 
 std::shared_ptr<const BatchSource> rows_of(std::shared_ptr<const TokenStream> stream, std::int64_t length,

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "batch/source.h"
@@ -22,9 +21,6 @@ class TokenStream {
 /// The records of a split of kind tokens, in their order. The tokenizer's special tokens are around each, and the
 /// end-of-text token, if there is one, follows it. Memory: 8 bytes a record.
 std::shared_ptr<const TokenStream> stream_of(std::shared_ptr<const prepared::Dataset> split);
-
-/// A view of these tokens, which must outlive it.
-std::shared_ptr<const TokenStream> stream_of(std::span<const std::uint16_t> tokens);
 
 /// Rows [first, first + rows) of a stream that is cut every `length` tokens. A row's targets are its tokens shifted by
 /// one, so the last target is the first token of the next row.

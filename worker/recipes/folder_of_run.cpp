@@ -1,6 +1,7 @@
 #include "recipes/folder_of_run.h"
 
 #include <stdexcept>
+#include <utility>
 
 #include "rank/errors.h"
 #include "train/model_tokenizer.h"
@@ -13,34 +14,39 @@ constexpr const char* kTokenizerFolder = "tokenizer";
 
 }  // namespace
 
-FolderOfRun::FolderOfRun(const RunConfig& config) : config_(config) {
-  const std::string& folder = config.data_options.prepared;
+FolderOfRun::FolderOfRun(const RunConfig& config) : FolderOfRun(config, config.data_options.prepared) {
+  key_ = "data.prepared";
+}
+
+FolderOfRun::FolderOfRun(const RunConfig& config, std::filesystem::path folder)
+    : config_(config), folder_(std::move(folder)), key_("data.source") {
   try {
-    description_ = prepared::read_description(folder);
+    description_ = prepared::read_description(folder_);
   } catch (const std::runtime_error& error) {
     why_not_ = error.what();
   }
 }
 
 std::string FolderOfRun::source() const {
-  return "prepared " + config_.data_options.prepared;
+  return "prepared " + folder_.native();
 }
 
 RunData FolderOfRun::open(prepared::Kind kind, const RankEnvironment& place, std::int64_t model_vocabulary) {
-  const std::string& folder = config_.data_options.prepared;
-  if (!description_) throw UsageError("data.prepared = \"" + folder + "\": " + why_not_);
+  if (!description_) throw UsageError(key_ + " = \"" + folder_.native() + "\": " + why_not_);
   PreparedNeeds needs;
+  needs.key = key_;
   needs.kinds = {kind};
   needs.recipe = config_.recipe;
   if (kind != prepared::Kind::kImages) needs.tokenizer = tokenizer_of(config_);
   if (model_vocabulary > 0) needs.vocabulary = model_vocabulary;
-  data_ = open_prepared(folder, needs, place.local_rank, place.local_world_size);
-  return {.fingerprint = data_->description.fingerprint, .name = folder + " (" + data_->description.source + ")"};
+  data_ = open_prepared(folder_, needs, place.local_rank, place.local_world_size);
+  return {.fingerprint = data_->description.fingerprint,
+          .name = folder_.native() + " (" + data_->description.source + ")"};
 }
 
 std::string FolderOfRun::tokenizer_path() const {
   if (description_ && description_->tokenizer_kind == "bytes") return "bytes";
-  return (std::filesystem::path(config_.data_options.prepared) / kTokenizerFolder).native();
+  return (folder_ / kTokenizerFolder).native();
 }
 
 void FolderOfRun::note_tokenizer(fsdp::Json& extra) const {
@@ -51,7 +57,7 @@ void FolderOfRun::note_tokenizer(fsdp::Json& extra) const {
 }
 
 std::vector<std::filesystem::path> FolderOfRun::tokenizer_files() const {
-  return files_of_tokenizer(std::filesystem::path(config_.data_options.prepared) / kTokenizerFolder);
+  return files_of_tokenizer(folder_ / kTokenizerFolder);
 }
 
 }  // namespace worker

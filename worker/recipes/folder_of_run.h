@@ -11,11 +11,13 @@
 
 namespace worker {
 
-/// data.prepared of a run whose recipe trains on prepared data alone.
+/// The folder of prepared data that a run trains on.
 class FolderOfRun {
  public:
-  /// Reads the description of the folder, if it can. The run must have the key.
+  /// data.prepared, which the run must have. Reads the description of the folder, if it can.
   explicit FolderOfRun(const RunConfig& config);
+  /// The folder that was made of data.source.
+  FolderOfRun(const RunConfig& config, std::filesystem::path folder);
 
   /// Null where it cannot be read, as for a plan on another machine.
   const prepared::Description* description() const { return description_ ? &*description_ : nullptr; }
@@ -24,8 +26,8 @@ class FolderOfRun {
   /// As Recipe::data_source().
   std::string source() const;
 
-  /// Opens both splits. `model_vocabulary`: see PreparedNeeds; 0: not compared. Throws UsageError naming data.prepared
-  /// where it cannot, and as open_prepared().
+  /// Opens both splits. `model_vocabulary`: see PreparedNeeds; 0: not compared. Throws UsageError naming the key where
+  /// it cannot, and as open_prepared().
   RunData open(prepared::Kind kind, const RankEnvironment& place, std::int64_t model_vocabulary = 0);
   /// After open().
   const PreparedData& data() const { return *data_; }
@@ -39,6 +41,8 @@ class FolderOfRun {
 
  private:
   const RunConfig& config_;
+  std::filesystem::path folder_;
+  std::string key_;  // that names it in the run file
   std::optional<prepared::Description> description_;
   std::string why_not_;  // it cannot be read
   std::optional<PreparedData> data_;

@@ -5,39 +5,40 @@
 #include <optional>
 #include <string>
 
+#include "batch/prepared_data.h"
 #include "batch/rows.h"
-#include "data/token_file.h"
 #include "recipes/folder_of_run.h"
 #include "train/recipe.h"
 
 namespace worker {
 
-/// The text of a run that predicts tokens: a prepared folder (data.prepared), or a source that is cut into bytes here
-/// (data.source). With data.packing = "chunks" all tokens are one stream, cut into rows of data.sequence_length. With
-/// "documents" rows hold whole documents that do not see each other.
+/// The text of a run that predicts tokens: a folder of prepared data that the run names (data.prepared), or one that is
+/// made of a source when the run begins (data.source). With data.packing = "chunks" all tokens are one stream, cut into
+/// rows of data.sequence_length. With "documents" rows hold whole documents that do not see each other.
 class TextOfRun {
  public:
   explicit TextOfRun(const RunConfig& config);
 
   /// As Recipe::data_source().
   std::string source() const;
-  /// How many ids the text may have; 0: not known, as for a plan without the folder.
+  /// How many ids the text may have; 0: not known, as for a plan without the folder or a source with a tokenizer.
   std::int64_t vocabulary() const;
-  /// The splits of a folder were made beforehand; see Recipe::open_data().
+  /// See Recipe::open_data(). A source has no splits, so its last rows are for validation.
   RunData open(const std::string& began_with, const RankEnvironment& place, std::int64_t model_vocabulary);
   std::shared_ptr<const BatchSource> split(Split split) const {
     return split == Split::kTrain ? rows_.train : rows_.validation;
   }
-  /// The prepared folder; null for a source that is cut into bytes here.
+  /// The folder of prepared data. Null for a source before open().
   const FolderOfRun* folder() const { return folder_ ? &*folder_ : nullptr; }
 
  private:
+  bool is_source() const { return config_.data_options.prepared.empty(); }
   RunData open_folder(const RankEnvironment& place, std::int64_t model_vocabulary);
-  RunData open_source(const std::string& began_with);
+  RunData open_source(const std::string& began_with, const RankEnvironment& place, std::int64_t model_vocabulary);
 
   const RunConfig& config_;
+  std::optional<ModelTokenizer> tokenizer_;  // of a source; none: bytes
   std::optional<FolderOfRun> folder_;
-  std::optional<TokenFile> tokens_;
   SplitRows rows_;
 };
 

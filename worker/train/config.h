@@ -15,7 +15,7 @@
 
 namespace worker {
 
-/// The text to train on; see data/text_source.h.
+/// The text to train on; see train/prepare_source.h.
 struct DataConfig : schema::TextData {
   std::string man_folder = "/usr/share/man";  ///< a property of the machine, not of the run file; tests set their own
 };

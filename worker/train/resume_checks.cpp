@@ -15,7 +15,7 @@ constexpr std::int64_t kFirstOrder = 1;
 void check_same_data(const DataNames& data, const fsdp::Json& extra, const std::filesystem::path& path) {
   const std::string& then = extra.at("data").as_string();
   if (then == data.fingerprint) return;
-  std::string remedy = "restore it or its token file in the cache folder";
+  std::string remedy = "restore it or its data in the cache folder";
   const fsdp::Json* asked = extra.find("source");
   if (asked != nullptr && asked->as_string() != data.source) {
     remedy = "the run file asks for " + data.source + ", then for " + asked->as_string() + ": restore the run file";

@@ -143,6 +143,10 @@ ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary) {
   constexpr std::string_view kVocabulary = "model.vocab_size";
   const auto has_vocabulary =
       std::ranges::find(model.family->table.keys, kVocabulary, &schema::Key::name) != model.family->table.keys.end();
+  if (has_vocabulary && !model.values.has(kVocabulary) && vocabulary == 0 && config.data_options.prepared.empty()) {
+    throw UsageError("model.vocab_size is missing: it is known once the text is cut by data.tokenizer = \"" +
+                     config.data_options.tokenizer + "\"; give the number of that tokenizer's ids");
+  }
   if (has_vocabulary && !model.values.has(kVocabulary) && vocabulary == 0) {
     throw UsageError("data.prepared = \"" + config.data_options.prepared +
                      "\": there is no data.json that can be read here, which would tell model.vocab_size; prepare the "

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "slurm/command.h"
+#include "os/command.h"
 #include "slurm/scheduler.h"
 
 namespace slurm {
@@ -43,7 +43,7 @@ struct ClientOptions {
 class Client : public Scheduler {
  public:
   /// The runner must outlive the client.
-  Client(CommandRunner& runner, ClientOptions options);
+  Client(os::CommandRunner& runner, ClientOptions options);
 
   SubmitAnswer submit(const std::string& script, const std::vector<std::string>& arguments = {},
                       const std::vector<int>& keep_fds = {},
@@ -62,13 +62,13 @@ class Client : public Scheduler {
   Answer<ClusterConfig> config() override;
 
  private:
-  Command command(const std::string& program, std::vector<std::string> arguments,
-                  std::chrono::milliseconds limit) const;
+  os::Command command(const std::string& program, std::vector<std::string> arguments,
+                      std::chrono::milliseconds limit) const;
   Answer<std::string> ask(const std::string& program, std::vector<std::string> arguments,
                           std::chrono::milliseconds limit);
   Answer<Done> change(const std::string& program, std::vector<std::string> arguments);
 
-  CommandRunner& runner_;
+  os::CommandRunner& runner_;
   ClientOptions options_;
 };
 

@@ -1,4 +1,4 @@
-#include "slurm/command.h"
+#include "os/command.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -8,9 +8,9 @@
 #include <array>
 #include <cerrno>
 
-#include "child.h"
+#include "os/child.h"
 
-namespace slurm {
+namespace os {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -98,4 +98,4 @@ CommandResult ProcessRunner::run(const Command& command) {
   return result;
 }
 
-}  // namespace slurm
+}  // namespace os

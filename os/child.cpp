@@ -1,4 +1,4 @@
-#include "child.h"
+#include "os/child.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -16,11 +16,10 @@
 #include <string_view>
 
 #include "os/signals_blocked.h"
-#include "text.h"
 
 extern char** environ;
 
-namespace slurm {
+namespace os {
 namespace {
 
 bool dropped(std::string_view name, const Command& command) {
@@ -170,9 +169,12 @@ Child failed(const std::string& name, const std::string& why) {
 }  // namespace
 
 std::optional<std::string> find_in(const std::string& path, const std::string& name) {
-  for (const auto& folder : split(path, ':')) {
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const auto end = std::min(path.find(':', begin), path.size());
+    const auto folder = path.substr(begin, end - begin);
     auto file = (folder.empty() ? "." : folder) + "/" + name;
     if (::access(file.c_str(), X_OK) == 0) return file;
+    begin = end + 1;
   }
   return std::nullopt;
 }
@@ -180,6 +182,13 @@ std::optional<std::string> find_in(const std::string& path, const std::string& n
 std::optional<std::string> find_in_path(const std::string& name) {
   const char* path = std::getenv("PATH");
   return find_in(path == nullptr ? kPlainPath : path, name);
+}
+
+std::filesystem::path find_program(const std::string& name) {
+  std::error_code error;
+  const auto beside = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / name;
+  if (std::filesystem::exists(beside, error)) return beside;
+  return find_in_path(name).value_or("");
 }
 
 Child start_child(const Command& command, bool dies_with_us, std::uint64_t open_files) {
@@ -222,4 +231,4 @@ Child start_child(const Command& command, bool dies_with_us, std::uint64_t open_
   return child;
 }
 
-}  // namespace slurm
+}  // namespace os

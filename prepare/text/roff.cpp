@@ -1,11 +1,11 @@
-#include "data/roff.h"
+#include "prepare/text/roff.h"
 
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <vector>
 
-namespace worker {
+namespace prepare {
 namespace {
 
 std::optional<char> special_character(std::string_view name) {
@@ -286,4 +286,4 @@ std::string roff_to_text(std::string_view source) {
   return page.take();
 }
 
-}  // namespace worker
+}  // namespace prepare

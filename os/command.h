@@ -5,12 +5,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-namespace slurm {
+namespace os {
 
 /// One program to run.
 struct Command {
@@ -44,6 +45,8 @@ struct CommandResult {
 std::optional<std::string> find_in(const std::string& path, const std::string& name);
 /// As above, with the PATH of this process.
 std::optional<std::string> find_in_path(const std::string& name);
+/// The file of a program of this project: beside this one, or else in PATH; empty: there is none.
+std::filesystem::path find_program(const std::string& name);
 
 /// Runs programs. Implementations may be called from several threads at once.
 class CommandRunner {
@@ -73,4 +76,4 @@ class ProcessRunner : public CommandRunner {
   std::uint64_t open_files_;
 };
 
-}  // namespace slurm
+}  // namespace os

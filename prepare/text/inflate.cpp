@@ -1,4 +1,4 @@
-#include "data/inflate.h"
+#include "prepare/text/inflate.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 
 // The worker may link LibTorch only, so it has its own decoder of RFC 1951. The decoder reads codes one bit at a time,
 // as the reference decoder does. Manual pages are small, so checking every read matters more than speed.
-namespace worker {
+namespace prepare {
 namespace {
 
 [[noreturn]] void refuse(const char* what) {
@@ -240,4 +240,4 @@ std::string gunzip(std::string_view bytes, std::size_t max_bytes) {
   return std::move(out.text);
 }
 
-}  // namespace worker
+}  // namespace prepare

@@ -1,4 +1,4 @@
-#include "data/inflate.h"
+#include "prepare/text/inflate.h"
 
 #include <gmock/gmock.h>
 
@@ -8,14 +8,14 @@
 
 #include "temporary_folder.h"
 
-namespace worker {
+namespace prepare {
 namespace {
 
+using ::test::read_file;
+using ::test::TemporaryFolder;
+using ::test::write_file;
 using ::testing::HasSubstr;
-using testing::message_of;
-using testing::read_file;
-using testing::TemporaryFolder;
-using testing::write_file;
+using ::testing::ThrowsMessage;
 
 /// The text packed by the system's gzip.
 std::string packed(const std::string& text, const char* level) {
@@ -60,12 +60,13 @@ TEST(Gunzip, CutsOffAtTheLimit) {
 
 TEST(Gunzip, SaysWhatIsWrong) {
   const auto whole = packed(words(2000), "-9");
-  EXPECT_THAT(message_of<std::runtime_error>([&] { gunzip("plain text, not packed", kPlenty); }), HasSubstr("no gzip"));
-  EXPECT_THAT(message_of<std::runtime_error>([&] { gunzip(whole.substr(0, whole.size() / 2), kPlenty); }),
-              HasSubstr("ends too early"));
+  EXPECT_THAT([&] { gunzip("plain text, not packed", kPlenty); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("no gzip")));
+  EXPECT_THAT([&] { gunzip(whole.substr(0, whole.size() / 2), kPlenty); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("ends too early")));
   auto changed = whole;
   changed[changed.size() - 8] ^= 1;
-  EXPECT_THAT(message_of<std::runtime_error>([&] { gunzip(changed, kPlenty); }), HasSubstr("checksum"));
+  EXPECT_THAT([&] { gunzip(changed, kPlenty); }, ThrowsMessage<std::runtime_error>(HasSubstr("checksum")));
 }
 
 TEST(Gunzip, DamagedBytesAreAnErrorAndNothingWorse) {
@@ -82,4 +83,4 @@ TEST(Gunzip, DamagedBytesAreAnErrorAndNothingWorse) {
 }
 
 }  // namespace
-}  // namespace worker
+}  // namespace prepare

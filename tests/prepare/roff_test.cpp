@@ -1,10 +1,10 @@
-#include "data/roff.h"
+#include "prepare/text/roff.h"
 
 #include <gmock/gmock.h>
 
 #include <random>
 
-namespace worker {
+namespace prepare {
 namespace {
 
 using ::testing::HasSubstr;
@@ -59,4 +59,4 @@ TEST(Roff, GarbageIsHarmless) {
 }
 
 }  // namespace
-}  // namespace worker
+}  // namespace prepare

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace worker {
+namespace os {
 
 /// A 64-bit checksum fed in pieces. The result depends on the bytes only, not on the pieces. It detects damage but does
 /// not protect against forgery.
@@ -40,4 +40,4 @@ inline std::uint64_t checksum_of(std::string_view bytes) {
   return sum.value();
 }
 
-}  // namespace worker
+}  // namespace os

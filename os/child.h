@@ -6,12 +6,10 @@
 #include <optional>
 #include <string>
 
+#include "os/command.h"
 #include "os/fd.h"
-#include "slurm/command.h"
 
-namespace slurm {
-
-using os::Fd;
+namespace os {
 
 /// A started program. It leads its own process group and has not been reaped.
 struct Child {
@@ -28,4 +26,4 @@ inline constexpr const char* kPlainPath = "/usr/local/bin:/usr/bin:/bin";
 /// touches no lock or memory that another thread may hold.
 Child start_child(const Command& command, bool dies_with_us, std::uint64_t open_files);
 
-}  // namespace slurm
+}  // namespace os

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "batch/prepared_data.h"
+#include "train/config.h"
+
+namespace worker {
+
+/// data.cache_folder, or this user's own cache.
+std::filesystem::path cache_folder_of(const DataConfig& data);
+
+/// The folder of prepared data that the program muster-data makes of data.source, in the cache folder. Data that are
+/// there already are used; of several processes that ask at once, one makes them. All records are in the split train.
+/// `tokenizer`: none is the byte vocabulary.
+///
+/// Throws UsageError with muster-data's own words where source or tokenizer is wrong, and where there is no muster-data
+/// beside this program or in PATH. Throws std::runtime_error for anything else, which may pass.
+std::filesystem::path prepare_source(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer);
+
+/// The folder in the cache whose data have this fingerprint; nullopt: there is none that can be read.
+std::optional<std::filesystem::path> find_prepared(const std::string& fingerprint, const std::filesystem::path& cache);
+
+}  // namespace worker
