@@ -64,6 +64,7 @@ class Vectors {
     }
     if (!options_.to.empty()) {
       all_.push_back(vectors);
+      for (const std::string& name : names) names_.emplace_back(tokens::repaired(name));
       return;
     }
     const auto size = vectors.size(1);
@@ -78,7 +79,8 @@ class Vectors {
     if (options_.to.empty()) return;
     const at::Tensor whole = at::cat(all_);
     try {
-      fsdp::write_safetensors(options_.to, {{"embeddings", whole}});
+      fsdp::write_safetensors(options_.to, {{"embeddings", whole}},
+                              {{kind_ + std::string("s"), fsdp::Json(names_).dump()}});
     } catch (const c10::Error& error) {
       throw worker::UsageError(error.what_without_backtrace());
     }
@@ -91,13 +93,15 @@ class Vectors {
   const Console& console_;
   const char* kind_;
   std::vector<at::Tensor> all_;
+  fsdp::Json::Array names_;  // of the texts or images
 };
 
-void embed_images(ImageEmbedder& model, const Options& options, const Source& source,
-                  const std::vector<std::string>& paths, const Console& console) {
-  const auto files = image_files(paths);
+void embed_images(const Options& options, const Source& source, const std::vector<std::string>& paths,
+                  const Console& console) {
+  const auto files = image_files(paths);  // a mistake there is told before a model is loaded
   const ImageView view = image_view(source);
-  const Pool pool = pool_of(options, model.usual_pool());
+  const auto model = open_image_embedder(source, options);
+  const Pool pool = pool_of(options, model->usual_pool());
   Vectors vectors(options, source, console, "image");
   for (std::size_t begin = 0; begin < files.size(); begin += static_cast<std::size_t>(options.batch)) {
     const auto end = std::min(files.size(), begin + static_cast<std::size_t>(options.batch));
@@ -107,7 +111,7 @@ void embed_images(ImageEmbedder& model, const Options& options, const Source& so
       names.push_back(files[i].native());
       pixels.push_back(pixels_of(files[i], view));
     }
-    vectors.add(names, model.embed(at::stack(pixels), pool));
+    vectors.add(names, model->embed(at::stack(pixels), pool));
   }
   vectors.finish();
 }
@@ -116,8 +120,7 @@ void embed_images(ImageEmbedder& model, const Options& options, const Source& so
 
 void run_embed(const Options& options, const Source& source, const std::vector<std::string>& texts,
                const Console& console) {
-  if (const auto images = open_image_embedder(source, options))
-    return embed_images(*images, options, source, texts, console);
+  if (embeds_images(source)) return embed_images(options, source, texts, console);
   const auto model = open_embedder(source, options);
   const Pool pool = pool_of(options, model->usual_pool());
   Vectors vectors(options, source, console, "text");

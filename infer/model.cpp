@@ -48,9 +48,13 @@ std::unique_ptr<Classifier> open_classifier(const Source& source, const Options&
   return open(source, options, &Uses::classifier, " has no labels");
 }
 
-std::unique_ptr<ImageEmbedder> open_image_embedder(const Source& source, const Options& options) {
+bool embeds_images(const Source& source) {
   const auto row = std::ranges::find(uses(), source.family->name, &Uses::family);
-  return row == uses().end() || row->image_embedder == nullptr ? nullptr : row->image_embedder(source, options);
+  return row != uses().end() && row->image_embedder != nullptr;
+}
+
+std::unique_ptr<ImageEmbedder> open_image_embedder(const Source& source, const Options& options) {
+  return open(source, options, &Uses::image_embedder, " makes no vectors of images");
 }
 
 at::Tensor pooled(const at::Tensor& states, const at::Tensor& mask, Pool pool) {

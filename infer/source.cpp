@@ -125,11 +125,11 @@ std::shared_ptr<const tokens::Tokenizer> tokenizer_of(const Options& options, co
     if (saved != nullptr)
       if (auto found = of_extra(*saved, source.folder.parent_path())) return found;
     if (!described.data_tokenizer.empty()) return opened(described.data_tokenizer);
-    if (!described.pretrained.empty() && !tokens::tokenizer_files(described.pretrained).empty())
-      return opened(described.pretrained);
   } else if (!tokens::tokenizer_files(source.folder).empty()) {
     return opened(source.folder.native());
   }
+  if (!described.pretrained.empty() && !tokens::tokenizer_files(described.pretrained).empty())
+    return opened(described.pretrained);
   auto bytes = tokens::byte_tokenizer();
   if (source.whole("vocab_size") <= bytes->vocabulary()) return bytes;
   throw UsageError(source.folder.native() + " has no tokenizer, and its model has " +
@@ -146,6 +146,41 @@ void check_vocabulary(const Source& source) {
     throw UsageError("the tokenizer has " + std::to_string(wants) + " tokens and the model " + std::to_string(has) +
                      "; give the model's own by --tokenizer");
   }
+}
+
+std::string text_member(const Json& object, std::string_view name) {
+  const Json* member = given(object, name);
+  return member != nullptr && member->is_string() ? member->as_string() : std::string();
+}
+
+/// The adapters in a checkpoint; nullopt: it is of a whole model.
+std::optional<AdapterSource> adapters_of(const fsdp::CheckpointInfo& checkpoint) {
+  const Json* extra = checkpoint.manifest.find("extra");
+  const Json* saved = extra == nullptr ? nullptr : given(*extra, worker::kAdaptersOfExtra);
+  if (saved == nullptr) return std::nullopt;
+  const std::string place = (checkpoint.path / kManifest).native();
+  const Json* base = given(*extra, "pretrained");
+  AdapterSource out;
+  out.shape = worker::read_adapters(*saved, place);
+  if (base != nullptr) out.base = text_member(*base, "folder");
+  if (base != nullptr) out.fingerprint = text_member(*base, "fingerprint");
+  if (out.base.empty()) throw UsageError(place + ": does not name the model that the adapters belong to");
+  return out;
+}
+
+/// The adapters of PEFT in a folder.
+AdapterSource adapters_in(const fs::path& folder) {
+  const fs::path config = folder / worker::kAdapterConfigFile;
+  const Json json = read_json_object(config);
+  AdapterSource out;
+  out.shape = worker::read_adapters(json, config.native());
+  out.base = text_member(json, "base_model_name_or_path");
+  out.file = folder / (std::string(worker::kAdapterStem) + ".safetensors");
+  if (!is_file(out.base / worker::kModelConfigFile)) {
+    throw UsageError(config.native() + ": base_model_name_or_path is \"" + out.base.native() +
+                     "\", and there is no model in a folder of that name; write the folder of the model there");
+  }
+  return out;
 }
 
 void describe(Described described, Source& source) {
@@ -178,7 +213,14 @@ Source open_source(const Options& options) {
   Source source;
   Described described;
   try {
-    if (is_file(folder / worker::kModelConfigFile)) {
+    if (is_file(folder / worker::kAdapterConfigFile)) {
+      if (options.step || options.best)
+        throw UsageError(folder.native() + " is no folder of checkpoints; leave --step and --best out");
+      source.folder = folder;
+      source.adapters = adapters_in(folder);
+      described = described_by_config(read_json_object(source.adapters->base / worker::kModelConfigFile));
+      described.pretrained = source.adapters->base.native();
+    } else if (is_file(folder / worker::kModelConfigFile)) {
       if (options.step || options.best)
         throw UsageError(folder.native() + " is no folder of checkpoints; leave --step and --best out");
       source.folder = folder;
@@ -187,6 +229,7 @@ Source open_source(const Options& options) {
     } else if (is_file(folder / kManifest) || has_steps(folder)) {
       source.checkpoint = is_file(folder / kManifest) ? at_path(folder, options) : chosen(folder, options);
       source.folder = source.checkpoint->path;
+      source.adapters = adapters_of(*source.checkpoint);
       described = described_by_checkpoint(*source.checkpoint, options.part, options.run_file);
     } else {
       throw UsageError(folder.native() +

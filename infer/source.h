@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "adapters/low_rank.h"
 #include "fsdp/checkpoint.h"
 #include "fsdp/json.h"
 #include "infer/options.h"
@@ -16,10 +17,19 @@
 
 namespace infer {
 
+/// Adapters that belong to a model in files of Hugging Face.
+struct AdapterSource {
+  worker::LowRank shape;
+  std::filesystem::path base;  // the folder of that model
+  std::string fingerprint;     // of its files, see worker::fingerprint_of(); empty: not known
+  std::filesystem::path file;  // of PEFT; empty: they are in the checkpoint
+};
+
 /// What MODEL names: a family with sizes, a tokenizer, and where the weights are. Nothing of the weights is read yet.
 struct Source {
-  std::filesystem::path folder;                    // of Hugging Face's files, or of the checkpoint
-  std::optional<fsdp::CheckpointInfo> checkpoint;  // absent: the weights are Hugging Face's files in `folder`
+  std::filesystem::path folder;                    // of Hugging Face's or PEFT's files, or of the checkpoint
+  std::optional<fsdp::CheckpointInfo> checkpoint;  // absent: the weights are files in `folder`
+  std::optional<AdapterSource> adapters;           // absent: the weights are a whole model
   const worker::Family* family = nullptr;
   schema::Values values;  // of the rows of family->table, with their defaults
   fsdp::Json config;      // config.json; null in a checkpoint that does not hold it
@@ -36,7 +46,8 @@ struct Source {
 
 /// Finds and describes the model of the options.
 ///
-/// A folder with config.json is a model of Hugging Face, which an export is too. A folder with manifest.json is a
+/// A folder with config.json is a model of Hugging Face, which an export is too. One with adapter_config.json holds
+/// adapters of PEFT, and names the folder of the model that they belong to. A folder with manifest.json is a
 /// checkpoint. A folder with folders step-N has the checkpoints of a training. The manifest's extra.model describes the
 /// model of a checkpoint. Older checkpoints lack it, and then the run file does: --run-file, or run.json beside the
 /// checkpoints or in the newest attempt-N beside them, where musterd writes it.

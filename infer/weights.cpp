@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapters/low_rank.h"
 #include "fsdp/checkpoint.h"
 #include "fsdp/meta_device.h"
 #include "fsdp/tensor_files.h"
@@ -32,9 +33,11 @@ fsdp::DeviceMesh mesh_on(at::Device device) {
   return {nullptr, 0, 1, options};
 }
 
-std::shared_ptr<torch::nn::Module> without_values(const std::function<std::shared_ptr<torch::nn::Module>()>& make) {
+std::shared_ptr<torch::nn::Module> without_values(const Source& source,
+                                                  const std::function<std::shared_ptr<torch::nn::Module>()>& make) {
   const fsdp::MetaDeviceGuard guard;
   auto module = make();
+  if (source.adapters) worker::add_adapters(*module, source.adapters->shape, /*dropout=*/0, source.folder.native());
   for (auto& parameter : module->parameters()) parameter.set_requires_grad(false);
   module->eval();
   return module;
@@ -59,7 +62,9 @@ worker::Activations activations_of(const Options& options) {
 LoadedModel::LoadedModel(const Source& source, const Options& options,
                          const std::function<std::shared_ptr<torch::nn::Module>()>& make,
                          const std::function<bool(const std::string& parameter)>& in_fp32, bool some_parameters)
-    : activations_(activations_of(options)), mesh_(mesh_on(activations_.device)), module_(without_values(make)) {
+    : activations_(activations_of(options)),
+      mesh_(mesh_on(activations_.device)),
+      module_(without_values(source, make)) {
   auto* wrapped = dynamic_cast<worker::Wrapped*>(module_.get());
   if (wrapped == nullptr) throw std::logic_error("a model for inference must be worker::Wrapped");
   sharded_ = std::make_unique<fsdp::ShardedModel>(module_, mesh_);
@@ -76,7 +81,14 @@ LoadedModel::LoadedModel(const Source& source, const Options& options,
     return unit->run_list(std::move(inputs), forward);
   };
   try {
-    source.checkpoint ? load_checkpoint(source, options, some_parameters) : load_files(source);
+    if (source.adapters) load_base(source);
+    if (source.checkpoint) {
+      load_checkpoint(source, options, some_parameters);
+    } else if (source.adapters) {
+      load_adapter_file(source);
+    } else {
+      load_model_files(source, source.folder);
+    }
   } catch (const fsdp::UnfitTensors& error) {
     throw UsageError(error.what());
   } catch (const fsdp::CheckpointError& error) {
@@ -86,7 +98,7 @@ LoadedModel::LoadedModel(const Source& source, const Options& options,
   }
 }
 
-void LoadedModel::load_files(const Source& source) {
+void LoadedModel::load_model_files(const Source& source, const std::filesystem::path& folder) {
   std::set<std::string> names;
   for (const auto& unit : sharded_->units())
     for (const auto& segment : unit->segments())
@@ -98,8 +110,27 @@ void LoadedModel::load_files(const Source& source) {
   const auto may_ignore = [&](const std::string& in_file) {
     return of_family.may_ignore(in_file, source.values) || of_family.may_lack(parameter_of(in_file));
   };
-  fsdp::load_tensors(*sharded_, fsdp::TensorFiles(source.folder),
-                     {.parameter_of = parameter_of, .may_ignore = may_ignore});
+  // Adapters come from elsewhere.
+  fsdp::load_tensors(*sharded_, fsdp::TensorFiles(folder),
+                     {.parameter_of = parameter_of, .may_ignore = may_ignore, .may_lack = worker::is_of_adapter});
+}
+
+void LoadedModel::load_base(const Source& source) {
+  const AdapterSource& adapters = *source.adapters;
+  if (!adapters.fingerprint.empty() && worker::fingerprint_of(adapters.base) != adapters.fingerprint) {
+    throw UsageError(source.folder.native() + ": its adapters were trained with other files than those that are in " +
+                     adapters.base.native() + " now; restore the files");
+  }
+  load_model_files(source, adapters.base);
+}
+
+void LoadedModel::load_adapter_file(const Source& source) {
+  const auto parameter_of = [](const std::string& in_file) {
+    return in_file.starts_with(worker::kPeftPrefix) ? in_file.substr(worker::kPeftPrefix.size()) : in_file;
+  };
+  const auto may_lack = [](const std::string& parameter) { return !worker::is_of_adapter(parameter); };
+  fsdp::load_tensors(*sharded_, fsdp::TensorFiles(source.adapters->file),
+                     {.parameter_of = parameter_of, .may_lack = may_lack});
 }
 
 void LoadedModel::load_checkpoint(const Source& source, const Options& options, bool some_parameters) {
@@ -107,7 +138,9 @@ void LoadedModel::load_checkpoint(const Source& source, const Options& options, 
   reading.folder = source.folder.parent_path();
   reading.some_parts = true;
   reading.some_parameters = some_parameters;
-  fsdp::Checkpointer checkpointer({fsdp::CheckpointPart{.name = options.part, .model = *sharded_}}, reading);
+  fsdp::CheckpointPart part{.name = options.part, .model = *sharded_, .averages = true};
+  if (source.adapters) part.saved = worker::is_of_adapter;
+  fsdp::Checkpointer checkpointer({part}, reading);
   checkpointer.load(*source.checkpoint);
 }
 

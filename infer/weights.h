@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,6 +20,10 @@ worker::Activations activations_of(const Options& options);
 /// nothing records gradients.
 class LoadedModel {
  public:
+  /// Adapters of the source are added to the module, and its other weights are those of the model that they belong to.
+  /// A checkpoint that keeps the average of its weights (Optimizer::keep_average) gives that, as evaluations and
+  /// exports of the training do.
+  ///
   /// `make` builds the module; its parameters then lie on the meta device. The module must be worker::Wrapped, because
   /// its calls go through its wrapper from now on.
   ///
@@ -36,7 +41,9 @@ class LoadedModel {
   const worker::Activations& activations() const { return activations_; }
 
  private:
-  void load_files(const Source& source);
+  void load_model_files(const Source& source, const std::filesystem::path& folder);
+  void load_base(const Source& source);
+  void load_adapter_file(const Source& source);
   void load_checkpoint(const Source& source, const Options& options, bool some_parameters);
 
   worker::Activations activations_;

@@ -167,11 +167,16 @@ void check_same_parts(const CheckpointInfo& info, const std::map<std::string, Sa
       mismatch(info, "has a part " + name + ", which this run does not have");
 }
 
+bool keeps_average(const SavedPart& saved) {
+  return saved.optimizer && std::ranges::find(saved.optimizer->states, kAverageState) != saved.optimizer->states.end();
+}
+
 /// Calls `visit(key, saved tensor, wanted slice, flat destination tensor)` for everything that this rank must read.
 template <typename Visit>
 void for_each_wanted(const std::vector<CheckpointPart>& parts, const Source& source, const Visit& visit) {
   for (const CheckpointPart& part : parts) {
     const SavedPart& saved_part = source.parts().at(part.name);
+    const bool averages = part.averages && part.optimizer == nullptr && keeps_average(saved_part);
     for (const auto& unit : part.model.units()) {
       for (const auto& segment : unit->segments()) {
         for (const ParameterInfo& parameter : segment->layout().parameters()) {
@@ -179,7 +184,9 @@ void for_each_wanted(const std::vector<CheckpointPart>& parts, const Source& sou
           const auto found = saved_part.tensors.find(parameter.name);
           if (slice.length == 0 || found == saved_part.tensors.end()) continue;
           const SavedTensor& saved = found->second;
-          visit(saved_part.prefix + "parameter/" + parameter.name, saved, slice, segment->shard());
+          const bool has_average = averages && saved.trainable && saved.steps > 0;
+          visit(saved_part.prefix + (has_average ? kAverageState : "parameter") + "/" + parameter.name, saved, slice,
+                segment->shard());
           if (part.optimizer == nullptr || !segment->key().has_master || !saved.trainable) continue;
           for (const std::string& state : part.optimizer->state_names())
             visit(saved_part.prefix + state + "/" + parameter.name, saved, slice, segment->state(state));
@@ -265,6 +272,8 @@ LoadedCheckpoint Checkpointer::load(const CheckpointInfo& info) {
 std::optional<LoadedCheckpoint> Checkpointer::try_load(const fs::path& path, std::int64_t step,
                                                        std::vector<std::string>& passed_over) {
   const at::NoGradGuard no_grad;
+  for (const CheckpointPart& part : parts_)
+    if (part.optimizer != nullptr) part.optimizer->check_own_weights("a load");
   Communicator& ranks = mesh().control();
   const Communicator& shards = mesh().shard();
   CheckpointInfo info;

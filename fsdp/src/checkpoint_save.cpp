@@ -110,6 +110,8 @@ Checkpointer::Taken Checkpointer::take(const CheckpointState& state, std::option
   TORCH_CHECK(!options_.some_parts && !options_.some_parameters,
               "checkpoints: a run that loads some parts of a checkpoint cannot save, because the other parts would be "
               "lost; make a Checkpointer without some_parts and some_parameters");
+  for (const CheckpointPart& part : parts_)
+    if (part.optimizer != nullptr) part.optimizer->check_own_weights("a save");
   Taken taken;
   taken.step = state.step;
   taken.also_keep = also_keep;

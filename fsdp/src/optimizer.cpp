@@ -10,11 +10,7 @@
 #include <cmath>
 
 namespace fsdp {
-namespace {
-
-constexpr const char* kAverage = "average";
-
-}  // namespace
+namespace {}  // namespace
 
 ParameterGroup decay_matrices(const ParameterInfo& parameter) {
   ParameterGroup group;
@@ -87,8 +83,7 @@ void Optimizer::set_rate(int rate, double scale) {
 
 void Optimizer::update_all(const std::function<void(const ParameterGroup&, Update&)>& rate,
                            const at::Tensor& scale_anywhere, const at::Tensor& found_inf_anywhere) {
-  TORCH_CHECK(!exchanged_, "optimizer ", name_,
-              ": the model has its average weights; exchange_average() before step()");
+  check_own_weights("step()");
   const Tracer::Scope span(model_.mesh().tracer().get(), "optimizer", "step");
   model_.complete_gradients("step");
   const at::NoGradGuard no_grad;
@@ -176,8 +171,8 @@ void Optimizer::keep_average(double decay) {
               " of the average: want above 0 and below 1");
   TORCH_CHECK(!keeps_average(), "optimizer ", name_, " keeps an average already");
   average_decay_ = decay;
-  state_names_.emplace_back(kAverage);
-  make_state(kAverage);
+  state_names_.emplace_back(kAverageState);
+  make_state(kAverageState);
   origins_.clear();  // the lists lack it
 }
 
@@ -204,7 +199,7 @@ void Optimizer::exchange_average() {
         const Slice slice = segment->layout().own(parameter);
         if (counts[u][parameter.index] == 0 || slice.length == 0) continue;
         const at::Tensor weights = segment->shard().narrow(0, slice.shard_offset, slice.length);
-        const at::Tensor average = segment->state(kAverage).narrow(0, slice.shard_offset, slice.length);
+        const at::Tensor average = segment->state(kAverageState).narrow(0, slice.shard_offset, slice.length);
         const at::Tensor kept = weights.clone();
         weights.copy_(average);
         average.copy_(kept);
@@ -213,6 +208,11 @@ void Optimizer::exchange_average() {
     unit.shard_changed();
   }
   exchanged_ = !exchanged_;
+}
+
+void Optimizer::check_own_weights(const char* what) const {
+  TORCH_CHECK(!exchanged_, "optimizer ", name_, ": the model has its average weights; exchange_average() before ",
+              what);
 }
 
 Optimizer::StepCounts Optimizer::parameter_steps() const {

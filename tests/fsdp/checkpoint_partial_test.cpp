@@ -251,4 +251,49 @@ TEST_F(Checkpoint, IsLoadedByItsStepThoughThereIsANewerOne) {
   });
 }
 
+// The weights that an evaluation and an export use, for programs that load a checkpoint without its optimizer.
+TEST_F(Checkpoint, GivesTheAveragesOfTheWeightsWhenAsked) {
+  FullState weights, averages;
+  run_ranks(3, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    trainer.optimizer->keep_average(0.5);
+    for (int step = 0; step < 3; ++step) trainer.step(step);
+    Checkpointer checkpointer(trainer.sharded, *trainer.optimizer, options());
+    checkpointer.save(state_of(3));
+    const auto own = trainer.sharded.gather_full_state();
+    trainer.optimizer->exchange_average();
+    const auto averaged = trainer.sharded.gather_full_state();
+    if (mesh.rank() == 0) weights = own, averages = averaged;
+    // Weights and averages would change places in the checkpoint.
+    const auto refuses = [](const char* what) {
+      return HasSubstr(std::string("the model has its average weights; exchange_average() before ") + what);
+    };
+    EXPECT_THAT(error_of([&] { checkpointer.save(state_of(4)); }), refuses("a save"));
+    EXPECT_THAT(error_of([&] { checkpointer.begin_save(state_of(4)); }), refuses("a save"));
+    EXPECT_THAT(error_of([&] { checkpointer.load_latest(); }), refuses("a load"));
+  });
+  EXPECT_FALSE(at::equal(weights.at("block0.up"), averages.at("block0.up")));
+  for (const int world_size : kWorldSizes) {
+    run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
+      Trainer trainer(mesh, {}, 99);
+      for (const bool averaged : {true, false}) {
+        CheckpointPart part{"model", trainer.sharded};
+        part.averages = averaged;
+        ASSERT_TRUE(Checkpointer({part}, options()).load_latest());
+        expect_full_state(trainer.sharded, averaged ? averages : weights);
+      }
+    });
+  }
+  // Without averages in the checkpoint there is nothing but the weights.
+  save_steps(2, {5});
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh), want(mesh);
+    CheckpointPart part{"model", trainer.sharded};
+    part.averages = true;
+    ASSERT_TRUE(Checkpointer({part}, options()).load_latest());
+    ASSERT_TRUE(Checkpointer(want.sharded, *want.optimizer, options()).load_latest());
+    expect_full_state(trainer.sharded, want.sharded.gather_full_state());
+  });
+}
+
 }  // namespace

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <functional>
 
+#include "adapters/low_rank.h"
 #include "fsdp/fully_shard.h"
 #include "rank/errors.h"
 #include "ranks.h"
@@ -186,6 +187,91 @@ TEST_F(InferSource, ACheckpointWithoutADescriptionSaysHowToGiveOne) {
               AllOf(HasSubstr("elsewhere.json: model.hidden_size"), HasSubstr("want a whole number")));
   given.best = true;
   EXPECT_THAT(refusal_of(given), HasSubstr("knows of no best one"));
+}
+
+/// A small model with adapters on two of its layers, and its base in a folder.
+class InferAdapters : public InferSource {
+ protected:
+  InferAdapters() { write_model(base_, small_config(), tensors_of(*drawn(small_config()))); }
+
+  std::shared_ptr<worker::CausalModel> adapted() const {
+    auto model = drawn(small_config());
+    EXPECT_EQ(worker::add_adapters(*model, shape_, /*dropout=*/0, "adapters").size(), 4U) << "two in each block";
+    const at::NoGradGuard no_grad;
+    for (auto& item : model->named_parameters()) {
+      at::Tensor values = item.value();
+      values.requires_grad_(worker::is_of_adapter(item.key()));
+      if (worker::is_of_adapter(item.key())) values.copy_(at::arange(values.numel()).view_as(values).sin());
+    }
+    return model;
+  }
+  Tensors adapters() const {
+    Tensors out;
+    for (const auto& [name, value] : tensors_of(*adapted()))
+      if (worker::is_of_adapter(name)) out.emplace_back(std::string(worker::kPeftPrefix) + name, value);
+    return out;
+  }
+  Json peft_config() const {
+    Json config = worker::adapters_json(shape_);
+    config["base_model_name_or_path"] = base_.native();
+    return config;
+  }
+  void write_peft(const Json& config) const {
+    fs::create_directories(model_);
+    fs::remove(model_ / "adapter_model.safetensors");
+    write_file(model_ / worker::kAdapterConfigFile, config.dump());
+    fsdp::write_safetensors(model_ / "adapter_model.safetensors", adapters());
+  }
+
+  const worker::LowRank shape_{.rank = 3, .alpha = 6, .layers = {"q_proj", "down_proj"}};
+  const fs::path base_ = folder_ / "base";
+};
+
+TEST_F(InferAdapters, InACheckpointAreUsedWithTheModelTheyBelongTo) {
+  run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
+    const auto model = adapted();
+    fsdp::ShardedModel sharded(model, mesh);
+    sharded.fully_shard(model);
+    fsdp::AdamW optimizer(sharded);
+    fsdp::CheckpointOptions options;
+    options.folder = model_;
+    fsdp::CheckpointState state;
+    state.step = 1;
+    state.extra["model"]["config"] = small_config();
+    state.extra[worker::kAdaptersOfExtra] = worker::adapters_json(shape_);
+    state.extra["pretrained"]["folder"] = base_.native();
+    state.extra["pretrained"]["fingerprint"] = worker::fingerprint_of(base_);
+    fsdp::Checkpointer({{"model", sharded, &optimizer, worker::is_of_adapter}}, options).save(state);
+  });
+  const auto want = continued(*adapted(), "abc", 6);
+  EXPECT_EQ(generated(of_model_, "abc"), want);
+  Options of_base = of_model_;
+  of_base.model = base_;
+  EXPECT_NE(generated(of_base, "abc"), want) << "adapters that change nothing prove nothing";
+  write_model(base_, small_config(), {{"other", at::ones({1})}});
+  EXPECT_THAT(refusal_of(of_model_),
+              AllOf(HasSubstr("were trained with other files than those that are in " + base_.native()),
+                    HasSubstr("restore the files")));
+}
+
+TEST_F(InferAdapters, OfPeftAreUsedWithTheModelTheyName) {
+  write_peft(peft_config());
+  EXPECT_EQ(generated(of_model_, "abc"), continued(*adapted(), "abc", 6));
+
+  const auto refused = [&](const char* member, const Json& value) {
+    Json config = peft_config();
+    config[member] = value;
+    write_peft(config);
+    return refusal_of(of_model_);
+  };
+  EXPECT_THAT(refused("base_model_name_or_path", Json("someone/model")),
+              AllOf(HasSubstr("adapter_config.json: base_model_name_or_path is \"someone/model\""),
+                    HasSubstr("write the folder of the model there")));
+  EXPECT_THAT(refused("use_dora", Json(true)), HasSubstr("use_dora is true, and only false is supported"));
+  EXPECT_THAT(refused("target_modules", Json("all-linear")), HasSubstr("want the names of layers"));
+  EXPECT_THAT(refused("r", Json(0)), HasSubstr("r is 0; want a whole number above 0"));
+  Json::Array fewer{Json("q_proj")};
+  EXPECT_THAT(refused("target_modules", Json(fewer)), HasSubstr("down_proj.lora_A.weight"));
 }
 
 TEST_F(InferSource, ADamagedCheckpointIsNamed) {

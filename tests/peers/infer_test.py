@@ -12,6 +12,7 @@ import tempfile
 import unittest
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (AutoModelForCausalLM, BertConfig, BertForMaskedLM, BertForSequenceClassification, Dinov2Config,
@@ -116,6 +117,8 @@ class Encoders(unittest.TestCase):
                 for pool in ("cls", "mean"):
                     file = pathlib.Path(folder) / f"{pool}.vectors"
                     infer(self, "embed", folder, "--device", "cpu", "--pool", pool, "--to", file, "--", *TEXTS)
+                    with safe_open(file, "pt") as opened:
+                        self.assertEqual(json.loads(opened.metadata()["texts"]), list(TEXTS))
                     for row, text in zip(load_file(file)["embeddings"], TEXTS, strict=True):
                         with torch.no_grad():
                             states = model.bert(tokenizer(text, return_tensors="pt").input_ids).last_hidden_state[0]
@@ -152,6 +155,9 @@ class Images(unittest.TestCase):
                     file = folder / f"{pool}.vectors"
                     infer(self, "embed", folder, folder / "images", "--device", "cpu", "--pool", pool, "--batch", 2, "--to", file)
                     torch.testing.assert_close(load_file(file)["embeddings"], want, rtol=1e-4, atol=1e-4)
+                with safe_open(file, "pt") as opened:
+                    named = json.loads(opened.metadata()["images"])
+                self.assertEqual(named, [str(folder / f"images/{number}.ppm") for number in range(3)])
                 line = json.loads(infer(self, "embed", folder, folder / "images/1.ppm", "--device", "cpu", "--json"))
                 self.assertEqual(line["image"], str(folder / "images/1.ppm"))
                 torch.testing.assert_close(torch.tensor(line["embedding"]), states[1, 0], rtol=1e-4, atol=1e-4)

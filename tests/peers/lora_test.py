@@ -26,6 +26,7 @@ from engine_program import EngineTest
 import families_peer
 
 MUSTER_WORKER = pathlib.Path(os.environ["MUSTER_BIN_FOLDER"]) / "muster-worker"
+MUSTER_INFER = pathlib.Path(os.environ["MUSTER_BIN_FOLDER"]) / "muster-infer"
 STEPS, ROWS, POSITIONS, RATE = 20, 8, 32, 1e-2
 SEPARATOR = 256  # the token that muster puts behind a text
 
@@ -122,6 +123,17 @@ class Lora(EngineTest):
         print(f"{self.id().rpartition('.')[2]}: logits of the exports differ by at most {difference:.1e}")
         self.assertLessEqual(difference, 1e-4)
 
+    def check_uses(self):
+        """What muster-infer writes with the checkpoint's adapters, with PEFT's files and with the merged model."""
+        written = []
+        for model in (f"checkpoints-{RATE}", "apart", "merged"):
+            done = subprocess.run([MUSTER_INFER, "generate", self.folder / model, "--device", "cpu", "--max-new-tokens", "12",
+                                   "--json", "--", "abcabc"], capture_output=True, text=True, timeout=100)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            written.append(json.loads(done.stdout))
+        self.assertEqual(written[0], written[1])
+        self.assertEqual(written[0], written[2])
+
     def check(self, case, ranks, layers, **options):
         self.make_base(case)
         options |= {"lora_layers": layers} if layers else {}
@@ -144,6 +156,7 @@ class Lora(EngineTest):
         again = self.train_by_muster(ranks, "merged", learning_rate=RATE, **options)
         self.assertEqual(again[0], [], "the last step's checkpoint is there")
         self.check_exports()
+        self.check_uses()
 
 
 class Llama(Lora):

@@ -102,16 +102,16 @@ class Trainers(unittest.TestCase):
         self.assertGreater(compared, 20)
 
     def test_fsdp2_with_distributed_checkpoints_on_two_ranks(self):
-        job = self.submit("fsdp2", "--env", "STEPS=1500", *self.two_ranks)
+        job = self.submit("fsdp2", "--env", "STEPS=600", *self.two_ranks)
         saved = self.kill_a_rank(job, "fsdp2")
-        begun, losses = self.check_resumed(job, saved, 1500)
+        begun, losses = self.check_resumed(job, saved, 600)
         self.assertEqual(begun % 40, 0, "a checkpoint of its own rhythm")
         self.check_curve(job, losses, begun, 2)
 
     def test_a_lightning_module_on_two_ranks(self):
-        job = self.submit("lightning_module", "--env", "STEPS=2000", *self.two_ranks)
+        job = self.submit("lightning_module", "--env", "STEPS=1000", *self.two_ranks)
         saved = self.kill_a_rank(job, "lightning_module")
-        begun, losses = self.check_resumed(job, saved, 2000)
+        begun, losses = self.check_resumed(job, saved, 1000)
         self.assertEqual(begun % 100, 0, "a checkpoint of its own rhythm")
         self.check_curve(job, losses, begun, 2)
 

@@ -112,13 +112,15 @@ class Musterd:
         return json.loads(self.muster("show", job, "--json").stdout)
 
     def until(self, job, condition):
-        shown = {}
-
-        def holds():
-            shown.update(self.show(job))
-            return condition(shown)
-
-        self.test.assertTrue(eventually(holds, JOB_LIMIT_S), f"{shown}\n{self.log.read_text()}")
+        """What the job is once the condition holds. Fails after JOB_LIMIT_S in which the job did not come on."""
+        seen, since = None, time.monotonic()
+        while not condition(shown := self.show(job)):
+            now = (shown["state"], len(shown["attempts"]), shown["step"], shown["last_checkpoint_step"])
+            if now != seen:
+                seen, since = now, time.monotonic()
+            stands_s = time.monotonic() - since
+            self.test.assertLess(stands_s, JOB_LIMIT_S, f"the job stands still: {shown}\n{self.log.read_text()}")
+            time.sleep(0.05)
         return shown
 
     def descriptors(self):

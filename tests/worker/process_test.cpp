@@ -98,6 +98,8 @@ TEST(Worker, TwoRanksLearnFromText) {
   const auto steps = ranks.lines(0, "step");
   EXPECT_EQ(steps[28].count("validation/loss"), 0u);
   EXPECT_LT(std::stod(steps[59].at("validation/loss")), std::stod(steps[29].at("validation/loss")));
+  EXPECT_NEAR(std::stod(steps[59].at("validation/perplexity")), std::exp(std::stod(steps[59].at("validation/loss"))),
+              0.01);
   for (const char* key : {"tokens_per_s", "step_ms", "memory_bytes", "memory_peak_bytes", "bytes_communicated"}) {
     EXPECT_GT(std::stod(steps.back().at(key)), 0) << key;
   }

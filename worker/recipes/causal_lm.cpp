@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include <cmath>
 #include <optional>
 #include <stdexcept>
 
@@ -92,6 +93,8 @@ class CausalLm : public Recipe {
 
   void evaluate(Evaluation& evaluation) override {
     Recipe::evaluate(evaluation);
+    if (evaluation.samples() > 0)
+      evaluation.set("validation/perplexity", std::exp(evaluation.value("validation/loss")));
     if (!asks_for_moves() || !text_.folder()->data().validation) return;
     MoveQuestions questions;
     questions.notation = options_.legal_moves;
@@ -105,6 +108,7 @@ class CausalLm : public Recipe {
     note_model(chosen_, chosen_.family->architectures.front(), extra);
     if (text_.folder() != nullptr) text_.folder()->note_tokenizer(extra);
     if (!adapters_) return;
+    adapters_->note(extra);
     extra["pretrained"]["folder"] = chosen_.pretrained.native();
     extra["pretrained"]["fingerprint"] = base_fingerprint_;
   }

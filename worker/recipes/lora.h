@@ -1,28 +1,19 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <string>
-#include <vector>
 
+#include "adapters/low_rank.h"
 #include "fsdp/export.h"
 #include "fsdp/json.h"
 #include "schema/tables/lora.h"
 #include "train/part.h"
 #include "train/start_weights.h"
 
-// Low-rank adapters (Hu et al., LoRA, arXiv 2106.09685) on linear layers of a model whose own weights are frozen.
-// Names and files are PEFT's.
 namespace worker {
 
-/// Whether a parameter belongs to an adapter.
-bool is_of_adapter(const std::string& parameter);
-
-/// Recognises the files of a model: SHA-256 of their names, sizes and headers. Throws as fsdp::TensorFiles does.
-std::string fingerprint_of(const std::filesystem::path& pretrained);
-
-/// The adapters of one part.
+/// The adapters of one part, whose own weights are frozen.
 class Adapters {
  public:
   /// Adds adapters to the chosen linear layers of the part's module, freezes all other parameters, and lets checkpoints
@@ -33,6 +24,9 @@ class Adapters {
   /// Draws first values for elements of an adapter's parameter: A uniform in [-1, 1] / sqrt(in), B zero, as PEFT does.
   void draw(const std::string& name, const at::Tensor& values, at::Generator& random) const;
 
+  /// Describes them in a checkpoint's extra, so that they can be used without the run file.
+  void note(fsdp::Json& extra) const;
+
   /// Completes an export: the whole model with W + (alpha / rank) B A, computed in fp32, in place of W; or, with
   /// train.export_merged = false, the adapters alone as adapter_model.safetensors, and adapter_config.json, which names
   /// `pretrained` as the model they belong to.
@@ -42,8 +36,8 @@ class Adapters {
   void complete_merged(fsdp::ExportOptions& options) const;
 
   const schema::Lora lora_;
-  std::vector<std::string> layers_;             // last parts of names
-  std::map<std::string, std::int64_t> inputs_;  // of each A, by name
+  const LowRank shape_;
+  std::map<std::string, std::int64_t> inputs_;  // by the name of the layer
 };
 
 }  // namespace worker

@@ -62,6 +62,12 @@ void Evaluation::add(std::string_view series, double sum, double weight) {
   of_series.weight += weight;
 }
 
+double Evaluation::value(std::string_view series) {
+  const Mean& of_series = mean(series);
+  if (of_series.is_set) return of_series.sum;
+  return mesh().control().all_reduce(of_series.sum) / mesh().control().all_reduce(of_series.weight);
+}
+
 void Evaluation::set(std::string_view series, double value) {
   mean(series) = {std::string(series), value, 1, true};
 }
@@ -85,12 +91,7 @@ std::vector<std::int64_t> Evaluation::agreed(std::string_view tally) {
 std::vector<SeriesValue> Evaluation::finish() {
   guards_->averaged.end();
   std::vector<SeriesValue> out;
-  for (const Mean& of_series : means_) {
-    const double value =
-        of_series.is_set ? of_series.sum
-                         : mesh().control().all_reduce(of_series.sum) / mesh().control().all_reduce(of_series.weight);
-    out.push_back({of_series.series, value});
-  }
+  for (const Mean& of_series : means_) out.push_back({of_series.series, value(of_series.series)});
   return out;
 }
 

@@ -44,6 +44,8 @@ class Evaluation {
 
   /// Adds to the sum and the weight of a series, whose value is the sum of all ranks over the weight of all ranks.
   void add(std::string_view series, double sum, double weight);
+  /// The value of a series so far, over all ranks. Collective.
+  double value(std::string_view series);
   /// Adds counts to a tally of this name, such as a confusion table. All ranks give equally many.
   void add(std::string_view tally, std::span<const std::int64_t> counts);
   /// The sum of a tally over all ranks. Collective.

@@ -70,6 +70,9 @@ struct CheckpointPart {
   /// loaded: these keep their values, or stay without, and their states become zeros. Such as a base model that comes
   /// from elsewhere, beside adapters that train. Must answer alike on every rank and in every run. Null: all are saved.
   std::function<bool(const std::string& parameter)> saved = {};
+  /// When the part is loaded without an optimizer: a parameter gets the average of its weights where the checkpoint has
+  /// one (Optimizer::keep_average) and the parameter was updated.
+  bool averages = false;
 
   bool saves(const ParameterInfo& parameter) const { return !saved || saved(parameter.name); }
 };
@@ -182,6 +185,8 @@ class Checkpointer {
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
+  /// No save and no load while a model has its average weights (Optimizer::exchange_average): both throw c10::Error.
+  ///
   /// Writes and commits a checkpoint, then begins to remove old ones: all but the newest `keep` and the checkpoint of
   /// step `also_keep`; see [Note: removal]. Nothing is removed before the commit. A checkpoint of the same step is
   /// replaced.

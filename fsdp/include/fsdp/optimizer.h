@@ -43,6 +43,9 @@ ParameterGroup decay_matrices(const ParameterInfo& parameter);
 /// the layers between the parameter and the output; 0: the full rate. `group` gives the other values.
 GroupOf with_layer_rates(GroupOf group, double factor, std::function<int(const ParameterInfo&)> distance);
 
+/// The name of the state that Optimizer::keep_average() adds.
+inline constexpr const char* kAverageState = "average";
+
 /// An optimizer on the shards. Its states are named flat tensors beside the shards, Segment::state(name), in fp32 as
 /// the shards are. So each state needs 4 bytes for each trainable element of this rank, and a checkpoint holds the
 /// states by their names.
@@ -100,6 +103,8 @@ class Optimizer {
   /// step in between. Drops the gathered copies. Waits for the device. Not collective, but every rank must call it.
   /// Throws c10::Error without keep_average().
   void exchange_average();
+  /// Throws c10::Error naming `what` while the average is in the weights' place.
+  void check_own_weights(const char* what) const;
 
   /// "adamw": what a checkpoint calls the optimizer.
   const std::string& name() const { return name_; }

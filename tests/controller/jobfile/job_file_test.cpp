@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{recipe("[checkpoint]\nbest = \"loss\""),
                 {"job.toml:4:8: checkpoint.best \"loss\": want a series measured on held-out data; any other changes "
                  "with the batch of each step, and nearly every step would be saved as a new best; try "
-                 "validation/loss or validation/legal_moves"}},
+                 "validation/loss or validation/perplexity or validation/legal_moves"}},
         Refusal{
             recipe("[model]\nhidden_size = 130"),
             {"job.toml:4:15: model.hidden_size \"130\": want a multiple of num_attention_heads = 4; try 128 or 136"}},

@@ -1,0 +1,123 @@
+#include "adapters/low_rank.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+#include <sstream>
+
+#include "fsdp/tensor_files.h"
+#include "models/config_json.h"
+#include "models/layers/linear.h"
+#include "os/sha256.h"
+#include "rank/errors.h"
+
+namespace worker {
+namespace {
+
+using fsdp::Json;
+
+/// Members of adapter_config.json that would change what the adapters compute, with the values under which they do not.
+struct Variant {
+  const char* member;
+  Json plain;
+};
+
+const auto& variants() {
+  static const std::array<Variant, 6> kAll{{{"use_dora", Json(false)},
+                                            {"use_rslora", Json(false)},
+                                            {"fan_in_fan_out", Json(false)},
+                                            {"bias", Json("none")},
+                                            {"rank_pattern", Json(Json::Object())},
+                                            {"alpha_pattern", Json(Json::Object())}}};
+  return kAll;
+}
+
+[[noreturn]] void refuse(const std::string& place, const std::string& why) {
+  throw UsageError(place + ": " + why);
+}
+
+}  // namespace
+
+std::string adapter_a(const std::string& layer) {
+  return layer + ".lora_A.weight";
+}
+
+std::string adapter_b(const std::string& layer) {
+  return layer + ".lora_B.weight";
+}
+
+bool is_of_adapter(const std::string& parameter) {
+  return parameter.find(".lora_A.") != std::string::npos || parameter.find(".lora_B.") != std::string::npos;
+}
+
+std::map<std::string, std::int64_t> add_adapters(torch::nn::Module& model, const LowRank& adapters, double dropout,
+                                                 const std::string& key) {
+  std::map<std::string, std::int64_t> inputs;
+  std::set<std::string> missing(adapters.layers.begin(), adapters.layers.end()), linear;
+  for (const auto& item : model.named_modules()) {
+    auto* module = dynamic_cast<Linear*>(item.value().get());
+    if (module == nullptr) continue;
+    const std::string leaf = item.key().substr(item.key().rfind('.') + 1);
+    linear.insert(leaf);
+    if (std::ranges::find(adapters.layers, leaf) == adapters.layers.end()) continue;
+    module->add_adapter(adapters.rank, adapters.scale(), dropout);
+    inputs[item.key()] = module->weight.size(1);
+    missing.erase(leaf);
+  }
+  if (missing.empty()) return inputs;
+  std::string there;
+  for (const auto& leaf : linear) there += (there.empty() ? "" : ", ") + leaf;
+  refuse(key, "the model has no linear layer \"" + *missing.begin() + "\"; it has " + there);
+}
+
+Json adapters_json(const LowRank& adapters) {
+  Json out;
+  out["r"] = adapters.rank;
+  out["lora_alpha"] = adapters.alpha;
+  out["target_modules"] = Json::Array(adapters.layers.begin(), adapters.layers.end());
+  return out;
+}
+
+LowRank read_adapters(const Json& json, const std::string& place) {
+  const auto member = [&](const char* name) -> const Json& {
+    const Json* found = given(json, name);
+    if (found == nullptr)
+      refuse(place, std::string("it has no ") + name + "; give the adapters of a training or of PEFT");
+    return *found;
+  };
+  const auto wrong = [&](const char* name, const char* want) {
+    refuse(place, std::string(name) + " is " + member(name).dump() + "; want " + want);
+  };
+  for (const auto& [name, plain] : variants()) {
+    const Json* found = given(json, name);
+    if (found != nullptr && !(*found == plain))
+      refuse(place, std::string(name) + " is " + found->dump() + ", and only " + plain.dump() + " is supported");
+  }
+  LowRank out;
+  const Json &rank = member("r"), &alpha = member("lora_alpha"), &layers = member("target_modules");
+  if (!rank.is_int() || rank.as_int() < 1) wrong("r", "a whole number above 0");
+  out.rank = rank.as_int();
+  if (!alpha.is_number() || !std::isfinite(alpha.as_double())) wrong("lora_alpha", "a number");
+  out.alpha = alpha.as_double();
+  if (!layers.is_array() || layers.size() == 0) wrong("target_modules", "the names of layers");
+  for (const Json& layer : layers.as_array()) {
+    if (!layer.is_string()) wrong("target_modules", "the names of layers");
+    out.layers.push_back(layer.as_string());
+  }
+  return out;
+}
+
+std::string fingerprint_of(const std::filesystem::path& pretrained) {
+  const fsdp::TensorFiles files(pretrained);
+  os::Sha256 hash;
+  for (const auto& [name, place] : files.tensors()) {
+    std::ostringstream line;
+    line << name << ' ' << static_cast<int>(place.entry.dtype) << ' ' << at::IntArrayRef(place.entry.shape) << ' '
+         << place.entry.begin << ' ' << place.entry.end << '\n';
+    hash.add(line.str());
+  }
+  return "sha256:" + os::hex(hash.digest());
+}
+
+}  // namespace worker
