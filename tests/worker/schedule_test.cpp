@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace worker {
 namespace {
 
@@ -69,6 +71,35 @@ TEST(Schedule, AWarmUpAsLongAsTheRunNeverDecays) {
   auto c = config(schema::LearningRateSchedule::kCosine);
   c.warmup_steps = c.steps;
   EXPECT_DOUBLE_EQ(learning_rate(c, 109), 1.0);
+}
+
+std::vector<std::int64_t> evaluated(const schema::Training& c, double epochs_a_step) {
+  std::vector<std::int64_t> out;
+  for (std::int64_t step = 1; step <= c.steps; ++step)
+    if (evaluates(c, epochs_a_step, step)) out.push_back(step);
+  return out;
+}
+
+TEST(Schedule, EvaluatesBySteps) {
+  schema::Training c;
+  c.steps = 10;
+  c.validation_every_epochs = 0;
+  c.validation_every_steps = 4;
+  EXPECT_EQ(evaluated(c, 0.3), (std::vector<std::int64_t>{4, 8, 10}));
+  c.validation_every_steps = 0;
+  EXPECT_EQ(evaluated(c, 0.3), std::vector<std::int64_t>());
+}
+
+TEST(Schedule, EvaluatesAtTheFirstStepThatReachesAnEpoch) {
+  schema::Training c;
+  c.steps = 10;
+  c.validation_every_steps = 0;
+  c.validation_every_epochs = 1;
+  EXPECT_EQ(evaluated(c, 0.25), (std::vector<std::int64_t>{4, 8, 10}));
+  c.validation_every_steps = 5;
+  EXPECT_EQ(evaluated(c, 0.25), (std::vector<std::int64_t>{4, 5, 8, 10}));
+  c.validation_every_epochs = 0.75;
+  EXPECT_EQ(evaluated(c, 0.25), (std::vector<std::int64_t>{3, 5, 6, 9, 10}));
 }
 
 }  // namespace

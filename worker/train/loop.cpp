@@ -1,7 +1,6 @@
 #include "train/loop.h"
 
 #include <chrono>
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "train/evaluation.h"
 #include "train/export_trained.h"
 #include "train/gpu.h"
+#include "train/schedule.h"
 #include "train/step_measures.h"
 
 namespace worker {
@@ -97,15 +97,7 @@ bool Loop::tell_made_steps(std::size_t keep) {
 }
 
 bool Loop::validates_now() const {
-  const auto& train = run_.config.train;
-  const std::int64_t every = train.validation_every_steps, step = state_.step;
-  if (run_.validation == nullptr || (every == 0 && train.validation_every_epochs == 0)) return false;
-  // The first step that reaches a multiple of the epochs.
-  const auto periods = [&](std::int64_t steps) {
-    return std::floor(static_cast<double>(steps) * run_.epochs_a_step() / train.validation_every_epochs);
-  };
-  const bool by_epochs = train.validation_every_epochs > 0 && periods(step) > periods(step - 1);
-  return step == train.steps || by_epochs || (every > 0 && step % every == 0);
+  return run_.validation != nullptr && evaluates(run_.config.train, run_.epochs_a_step(), state_.step);
 }
 
 void Loop::tell(StepReport& report, StepMeasures& measures) {
@@ -113,8 +105,8 @@ void Loop::tell(StepReport& report, StepMeasures& measures) {
   if (state_.skipped.note(report.step, measures.loss, measures.grad_norm, scale_falls))
     run_.log.say(state_.skipped.line());
   measures.skipped_steps = state_.skipped.total();
-  const bool evaluates = report.step == state_.step && validates_now();
-  if (evaluates) {
+  const bool is_evaluated = report.step == state_.step && validates_now();
+  if (is_evaluated) {
     run_.reporter.section(Section::kEvaluate);
     measures.evaluated = evaluate();
     run_.reporter.section(Section::kStep);
@@ -127,8 +119,8 @@ void Loop::tell(StepReport& report, StepMeasures& measures) {
   report.at_ms = unix_ms();
   run_.reporter.step(report);
   run_.log.say(line_of(report, measures, run_.config.train.steps));
-  for (const auto& hook : state_.hooks) hook->step(report, evaluates);
-  if (evaluates) stop_early_ = wants_stop();
+  for (const auto& hook : state_.hooks) hook->step(report, is_evaluated);
+  if (is_evaluated) stop_early_ = wants_stop();
   if (!std::exchange(said_tensors_, true)) say_tensors(measures);
   if (const auto bytes = stepper_.graph_bytes(); bytes && !std::exchange(said_graph_, true))
     run_.log.say("the graph of a step keeps %.1f MiB for itself", static_cast<double>(*bytes) / (1 << 20));

@@ -53,4 +53,14 @@ double weight_decay(const schema::Optimizer& o, const schema::Training& c, std::
   return o.weight_decay;
 }
 
+bool evaluates(const schema::Training& c, double epochs_a_step, std::int64_t step) {
+  const std::int64_t every = c.validation_every_steps;
+  if (every == 0 && c.validation_every_epochs == 0) return false;
+  const auto periods = [&](std::int64_t steps) {
+    return std::floor(static_cast<double>(steps) * epochs_a_step / c.validation_every_epochs);
+  };
+  const bool by_epochs = c.validation_every_epochs > 0 && periods(step) > periods(step - 1);
+  return step == c.steps || by_epochs || (every > 0 && step % every == 0);
+}
+
 }  // namespace worker

@@ -15,4 +15,8 @@ double learning_rate(const schema::Training& config, std::int64_t step);
 /// reach final_weight_decay at `steps`, or stays constant. There is no warm-up.
 double weight_decay(const schema::Optimizer& optimizer, const schema::Training& config, std::int64_t step);
 
+/// Whether the model is evaluated after this step: at multiples of validation_every_steps, at the first step that
+/// reaches a multiple of validation_every_epochs, and at the last step if it is evaluated at all.
+bool evaluates(const schema::Training& config, double epochs_a_step, std::int64_t step);
+
 }  // namespace worker
