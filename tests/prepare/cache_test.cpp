@@ -2,6 +2,7 @@
 // Method: the real folders and locks; a source whose reading is counted, in several processes.
 #include "prepare/cache.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/wait.h>
