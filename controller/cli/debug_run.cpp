@@ -111,7 +111,7 @@ std::string program_of(const DebugRank& rank) {
   const auto& name = rank.words.front();
   const auto path = rank.environment.find("PATH");
   if (name.find('/') != std::string::npos || path == rank.environment.end()) return name;
-  return slurm::find_in(path->second, name).value_or("");
+  return os::find_in(path->second, name).value_or("");
 }
 
 [[noreturn]] void fail_to_start(const DebugRank& rank, const StartProblem& problem) {
