@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <set>
 
+#include "os/checksum.h"
 #include "prepare/images/glyphs.h"
 #include "prepare/images/textures.h"
-#include "worker/data/hash.h"
 
 namespace prepare {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 
 std::uint64_t checksum(const Picture& picture) {
-  worker::Checksum sum;
+  os::Checksum sum;
   for (const auto value : picture.rgb) sum.add(std::string_view(reinterpret_cast<const char*>(&value), 1));
   return sum.value();
 }

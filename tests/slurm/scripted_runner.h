@@ -34,7 +34,7 @@ class ScriptedRunner : public os::CommandRunner {
     return result;
   }
 
-  std::vector<Command> commands;
+  std::vector<os::Command> commands;
 
  private:
   static void cut(std::string& text, bool& was_cut, std::size_t limit) {
