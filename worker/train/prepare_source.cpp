@@ -12,6 +12,7 @@
 #include "os/command.h"
 #include "prepared/description.h"
 #include "rank/errors.h"
+#include "schema/units.h"
 
 namespace worker {
 namespace {
@@ -69,7 +70,7 @@ fs::path prepare_source(const DataConfig& data, const std::optional<ModelTokeniz
   for (const auto& word : source_words(data)) command.argv.push_back(word);
   const std::string cache = cache_folder_of(data).native();
   for (const auto& word : {std::string("--cache"), cache, std::string("--validation"), std::string("0"),
-                           std::string("--max-bytes"), std::to_string(data.max_bytes)}) {
+                           std::string("--max-bytes"), schema::print_size_bytes(data.max_bytes)}) {
     command.argv.push_back(word);
   }
   if (tokenizer) command.argv.insert(command.argv.end(), {"--tokenizer", tokenizer->path});
