@@ -140,7 +140,7 @@ TEST(Trainer, EveryNumberThatItReportsIsOfADeclaredSeries) {
     ASSERT_EQ(rank.steps.size(), 2u);
     // No step is skipped, no loss is scaled, the two of a GPU's memory are not known, data with tokens have no rate of
     // samples, and no moves are asked for.
-    EXPECT_EQ(rank.steps[0].values.size(), names.size() - 7) << "not validated";
+    EXPECT_EQ(rank.steps[0].values.size(), names.size() - 8) << "not validated";
     EXPECT_EQ(rank.steps[1].values.size(), names.size() - 6);
     for (const auto& value : rank.steps[1].values) EXPECT_THAT(names, ::testing::Contains(value.series));
   }
