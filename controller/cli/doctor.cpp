@@ -52,16 +52,15 @@ Finding check_token(const Config& config) {
           path + (has_group ? ", readable by its owner and its group" : ", readable only by its owner")};
 }
 
-Finding check_worker(const Config& config) {
-  const auto worker = os::find_program("muster-worker");
-  if (!worker.empty()) return {"worker", kFine, worker.native()};
+/// A program that the controller's machines need beside muster. `why`: what cannot be done without it.
+Finding check_program(const Config& config, const char* finding, const std::string& name, const char* why) {
+  const auto program = os::find_program(name);
+  if (!program.empty()) return {finding, kFine, program.native()};
   if (!is_loopback(config.address.value)) {
-    return {"worker", kNote, "there is no muster-worker here; the controller's machines need it"};
+    return {finding, kNote, "there is no " + name + " here; the controller's machines need it"};
   }
-  return {"worker", kBad,
-          "there is no muster-worker beside muster or in PATH, so recipes cannot train here (command jobs can); build "
-          "it with "
-          "./dev build"};
+  return {finding, kBad,
+          "there is no " + name + " beside muster or in PATH, so " + why + "; build it with ./dev build"};
 }
 
 Finding check_data() {
@@ -193,7 +192,10 @@ int run_doctor(Session& session, const JsonOption& options) {
     findings.push_back(check_config(config));
     findings.push_back(check_token(config));
     no_slurm = check_controller(session.client_unconnected(), findings);
-    findings.push_back(check_worker(config));
+    findings.push_back(
+        check_program(config, "worker", "muster-worker", "recipes cannot train here (command jobs can)"));
+    findings.push_back(
+        check_program(config, "sources", "muster-data", "no data.source can be read here (data.prepared can)"));
   } catch (const Failure& failure) {
     findings.push_back({"configuration", kBad, failure.what()});
   }

@@ -663,9 +663,9 @@ TEST(Doctor, LooksAtTheDiskTheVersionAndTheDashboardOfTheController) {
   EXPECT_EQ(found.at("dashboard").second, "http://127.0.0.1:7601; muster dashboard prints a link that logs in");
 }
 
-/// Doctor's finding about the worker, if muster is alone in its folder: {verdict, text}.
-std::pair<std::string, std::string> worker_finding(FakeController& fake, const std::string& path,
-                                                   const std::string& address) {
+/// Doctor's finding of this name, if muster is alone in its folder: {verdict, text}.
+std::pair<std::string, std::string> finding_of(FakeController& fake, const std::string& check, const std::string& path,
+                                               const std::string& address) {
   const auto alone = fake.folder().path() / "alone";
   std::filesystem::create_directories(alone);
   if (!std::filesystem::exists(alone / "muster")) std::filesystem::copy_file(MUSTER_PROGRAM, alone / "muster");
@@ -673,21 +673,25 @@ std::pair<std::string, std::string> worker_finding(FakeController& fake, const s
   variables["PATH"] = path;
   variables["MUSTER_ADDRESS"] = address;
   for (const auto& row : Json::parse(run({alone / "muster", "doctor", "--json"}, variables, 30s).out)) {
-    if (row.at("check") == "worker") return {row.at("verdict"), row.at("text")};
+    if (row.at("check") == check) return {row.at("verdict"), row.at("text")};
   }
   return {};
 }
 
-TEST(Doctor, WantsAWorkerWhereRanksRun) {
-  FakeController fake;
-  const auto other = fake.folder().path() / "other";
-  std::filesystem::create_directories(other);
-  write_file(other / "muster-worker", "");
-  std::filesystem::permissions(other / "muster-worker", std::filesystem::perms::owner_all);
-  EXPECT_EQ(worker_finding(fake, "/nowhere:" + other.native(), fake.address()),
-            std::pair(std::string("ok"), (other / "muster-worker").native()));
-  EXPECT_EQ(worker_finding(fake, "/nowhere", fake.address()).first, "bad");
-  EXPECT_EQ(worker_finding(fake, "/nowhere", "192.0.2.1:7600").first, "note") << "they run elsewhere";
+TEST(Doctor, WantsTheProgramsOfRanksWhereRanksRun) {
+  for (const auto& [check, name] : {std::pair("worker", "muster-worker"), {"sources", "muster-data"}}) {
+    FakeController fake;
+    const auto other = fake.folder().path() / "other";
+    std::filesystem::create_directories(other);
+    write_file(other / name, "");
+    std::filesystem::permissions(other / name, std::filesystem::perms::owner_all);
+    EXPECT_EQ(finding_of(fake, check, "/nowhere:" + other.native(), fake.address()),
+              std::pair(std::string("ok"), (other / name).native()));
+    const auto [verdict, text] = finding_of(fake, check, "/nowhere", fake.address());
+    EXPECT_EQ(verdict, "bad");
+    EXPECT_THAT(text, HasSubstr(std::string("there is no ") + name + " beside muster or in PATH, so "));
+    EXPECT_EQ(finding_of(fake, check, "/nowhere", "192.0.2.1:7600").first, "note") << "they run elsewhere";
+  }
 }
 
 TEST(Doctor, AFaultyConfigurationIsAFindingToo) {
