@@ -300,7 +300,9 @@ std::string held_out_text(const muster::v1::Job& job) {
 std::string other_series_text(const muster::v1::Job& job, std::size_t most) {
   std::string text;
   std::size_t named = 0, others = 0;
-  for (const auto& series : job.series()) {
+  std::vector<muster::v1::JobSeries> all(job.series().begin(), job.series().end());
+  std::ranges::stable_partition(all, &muster::v1::JobSeries::held_out);
+  for (const auto& series : all) {
     if (is_named_elsewhere(series)) continue;
     if (named == most) {
       ++others;

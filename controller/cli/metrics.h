@@ -16,8 +16,8 @@ std::string capitals_of(const std::string& series);
 /// ", validation loss 2.9": the newest values of the first three validation series.
 std::string held_out_text(const muster::v1::Job& job);
 
-/// "learning_rate 0.0003, grad_norm 1.2, validation/loss 2.9 at step 40": the newest values of at most `most` series
-/// that `muster show` prints nowhere else.
+/// "validation/loss 2.9 at step 40, learning_rate 0.0003, grad_norm 1.2": the newest values of at most `most` series
+/// that `muster show` prints nowhere else, those of held-out data first.
 std::string other_series_text(const muster::v1::Job& job, std::size_t most);
 
 /// The message for an unknown series: `want one of loss, validation/loss, did you mean validation/loss`.

@@ -11,7 +11,7 @@ import { Logs } from "./logs";
 import { Empty, ErrorNotice, LaterError, sentence, WithCommands } from "./notice";
 import { Plots } from "./plots";
 import { Checkpoints, Configuration, Trace } from "./program";
-import { look, NOTHING_FOUND, titleOf, unknownNames } from "./quantities";
+import { look, NOTHING_FOUND, tellsOfTheModel, titleOf, unknownNames } from "./quantities";
 import { Ranks } from "./ranks";
 import { Settings } from "./settings";
 import { StateOf, tone } from "./state";
@@ -51,7 +51,7 @@ const isLoss = (series: JobSeries): boolean => series.quantity === "loss" && !se
 
 // The newest values of the series that tell how good the model is, without the loss.
 function quality(job: Job): [string, preact.ComponentChildren][] {
-  const telling = job.series.filter((one) => one.name !== "tokens_per_s" && !isLoss(one) && (one.held_out || one.better !== "neither"));
+  const telling = job.series.filter((one) => one.name !== "tokens_per_s" && !isLoss(one) && tellsOfTheModel(one));
   return telling.slice(0, SERIES_FACTS).map(({ name, value, unit }) => [titleOf(name.replaceAll("/", " ")), value === null ? "no number" : formatValue(value, unit)]);
 }
 

@@ -120,11 +120,16 @@ function quantityOf(id: string, all: JobSeries[], found: Found): Quantity {
   };
 }
 
+// Times and bytes have a better direction too, but tell of the machine.
+export function tellsOfTheModel(series: JobSeries): boolean {
+  return series.held_out || (series.better !== "neither" && series.unit !== "ms" && !isBytes(series.unit));
+}
+
 // The order is: loss, series that tell how good the model is, speed, all others.
 function place(id: string, all: JobSeries[]): number {
   if (id === LOSS) return 0;
   if (id === TOKENS) return 2;
-  return all.some((series) => series.held_out || series.better !== "neither") ? 1 : 3;
+  return all.some(tellsOfTheModel) ? 1 : 3;
 }
 
 /// The plots of a job in their order. `declared`: the job's series. A series that only the curves have gets its own plot.

@@ -104,11 +104,12 @@ test("loss and validation are one plot, whatever splits are called; each series 
 });
 
 test("plots stand in their order: loss, what tells how good the model is, the speed, the rest as the job has it", () => {
-  const names = ["tokens_per_s", "zeta", "grad_norm", "validation/reward", "f1", "train/loss"];
-  const declared = [series("tokens_per_s", { better: "higher" }), series("zeta"), series("grad_norm"), series("validation/reward"),
+  const names = ["wait_ms", "gpu_memory", "tokens_per_s", "zeta", "grad_norm", "validation/reward", "f1", "train/loss"];
+  const declared = [series("wait_ms", { unit: "ms", better: "lower" }), series("gpu_memory", { unit: "bytes", better: "lower" }),
+    series("tokens_per_s", { better: "higher" }), series("zeta"), series("grad_norm"), series("validation/reward"),
     series("f1", { better: "higher" }), series("train/loss", { quantity: "loss", better: "lower" })];
   const metrics = only(1, [Object.fromEntries(names.map((name) => [name, 1]))]);
-  assert.deepEqual(plotsOf(declared, metrics).map(([id]) => id), ["loss", "reward", "f1", "tokens_per_s", "zeta", "grad_norm"]);
+  assert.deepEqual(plotsOf(declared, metrics).map(([id]) => id), ["loss", "reward", "f1", "tokens_per_s", "wait_ms", "gpu_memory", "zeta", "grad_norm"]);
 });
 
 test("what was never measured has no plot: no number, a measure that is 0, a series without a row", () => {

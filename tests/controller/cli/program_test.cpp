@@ -428,12 +428,19 @@ TEST(Read, WhatAProgramTellsOfItselfIsShown) {
     saved.set_path("/ckpt/120");
     saved.set_bytes(2048);
     for (int i = 0; i < 25; ++i) (*job.mutable_config())["key" + std::to_string(10 + i)] = std::to_string(i);
+    for (const auto& [name, held_out] : {std::pair("wait_ms", false), {"validation/f1", true}}) {
+      auto& series = *job.add_series();
+      series.set_name(name);
+      series.set_held_out(held_out);
+      series.set_value(0.5);
+    }
     job.mutable_attempts()->rbegin()->set_trace("Traceback:\n  line 3");
   });
   const auto shown = fake.muster({"show", "1"}, {{"COLUMNS", ""}}).out;
   EXPECT_THAT(shown, ContainsRegex("status +evaluates\n"));
   EXPECT_THAT(shown, ContainsRegex("hang limit +12 s, learned from 200 steps, in section step\n"));
   EXPECT_THAT(shown, ContainsRegex("step 120, 2.*: /ckpt/120\n"));
+  EXPECT_THAT(shown, ContainsRegex("series +validation/f1 0.5.*wait_ms 0.5"));
   EXPECT_THAT(shown, ContainsRegex("settings +key10 = 0\n +key11 = 1\n"));
   EXPECT_THAT(shown, HasSubstr("and 5 more: muster show 1 --json\n"));
   EXPECT_THAT(shown, ContainsRegex("trace +\\| Traceback:\n +\\|   line 3\n"));
