@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "batch/causal.h"
+#include "os/command.h"
 #include "prepared/description.h"
 #include "rank/errors.h"
 #include "schema/limits.h"
@@ -64,7 +65,8 @@ RunData TextOfRun::open_source(const std::string& began_with, const RankEnvironm
   std::optional<std::filesystem::path> folder;
   std::string missing, note;
   try {
-    folder = prepare_source(config_.data, tokenizer_);
+    os::ProcessRunner runner(/*outlive_us=*/false);
+    folder = prepare_source(config_.data, tokenizer_, runner);
   } catch (const UsageError& error) {
     if (began_with.empty()) throw;
     missing = error.what();

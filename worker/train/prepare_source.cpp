@@ -1,16 +1,18 @@
 #include "train/prepare_source.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
 
-#include "os/command.h"
 #include "prepared/description.h"
+#include "prepared/reader.h"
 #include "rank/errors.h"
 #include "schema/units.h"
 
@@ -20,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kProgram = "muster-data";
+constexpr int kSignalled = 128;                                       // its exit code, less the signal's number
 constexpr int kWrong = 2;                                             // its exit code for a wrong source
 constexpr std::chrono::milliseconds kLimit = std::chrono::hours(24);  // the controller's limits are shorter
 constexpr std::size_t kMostOutput = 1 << 20;
@@ -35,6 +38,13 @@ std::vector<std::string> source_words(const DataConfig& data) {
 /// What the job file says, for messages.
 std::string asked(const DataConfig& data) {
   return "data.source = \"" + data.source + "\"" + (data.path.empty() ? "" : ", data.path = \"" + data.path + "\"");
+}
+
+/// Whether a signal that asks to leave has ended the program. Slurm sends it to all processes of a rank, and the rank
+/// itself decides when to leave.
+bool was_asked_to_leave(const os::CommandResult& result) {
+  const int signal = result.signal != 0 ? result.signal : result.exit_code - kSignalled;
+  return signal == SIGTERM || signal == SIGINT || signal == SIGUSR1 || signal == SIGUSR2;
 }
 
 /// The last line of a text, without "muster data prepare: ".
@@ -59,7 +69,8 @@ fs::path cache_folder_of(const DataConfig& data) {
   return fs::temp_directory_path() / ("muster-" + std::to_string(::getuid()));
 }
 
-fs::path prepare_source(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer) {
+fs::path prepare_source(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer,
+                        os::CommandRunner& runner) {
   const fs::path program = os::find_program(kProgram);
   if (program.empty()) {
     throw UsageError(asked(data) +
@@ -74,7 +85,8 @@ fs::path prepare_source(const DataConfig& data, const std::optional<ModelTokeniz
     command.argv.push_back(word);
   }
   if (tokenizer) command.argv.insert(command.argv.end(), {"--tokenizer", tokenizer->path});
-  const auto result = os::ProcessRunner(/*outlive_us=*/false).run(command);
+  auto result = runner.run(command);
+  if (was_asked_to_leave(result)) result = runner.run(command);  // it goes on from where it was stopped
   if (!result.could_not_start.empty()) throw std::runtime_error(asked(data) + ": " + result.could_not_start);
   if (result.exit_code == kWrong) throw UsageError(asked(data) + ": " + last_line(result.err));
   if (!result.succeeded()) {
@@ -91,9 +103,12 @@ std::optional<fs::path> find_prepared(const std::string& fingerprint, const fs::
   for (fs::directory_iterator entry(cache, error), end; !error && entry != end; entry.increment(error)) {
     if (!fs::exists(entry->path() / prepared::kDescriptionName, error)) continue;
     try {
-      if (prepared::read_description(entry->path()).fingerprint == fingerprint) return entry->path();
-    } catch (const std::runtime_error&) {
-      continue;  // damaged, or unfinished by now
+      const auto description = prepared::read_description(entry->path());
+      if (description.fingerprint != fingerprint) continue;
+      for (const auto& [split, info] : description.splits) prepared::Dataset::open(entry->path(), split).verify(0, 1);
+      return entry->path();
+    } catch (const std::runtime_error& damage) {
+      std::fprintf(stderr, "warning: %s; these data are passed over\n", damage.what());
     }
   }
   return std::nullopt;

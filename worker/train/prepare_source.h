@@ -5,6 +5,7 @@
 #include <string>
 
 #include "batch/prepared_data.h"
+#include "os/command.h"
 #include "train/config.h"
 
 namespace worker {
@@ -18,9 +19,11 @@ std::filesystem::path cache_folder_of(const DataConfig& data);
 ///
 /// Throws UsageError with muster-data's own words where source or tokenizer is wrong, and where there is no muster-data
 /// beside this program or in PATH. Throws std::runtime_error for anything else, which may pass.
-std::filesystem::path prepare_source(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer);
+std::filesystem::path prepare_source(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer,
+                                     os::CommandRunner& runner);
 
-/// The folder in the cache whose data have this fingerprint; nullopt: there is none that can be read.
+/// The folder in the cache whose data have this fingerprint and are whole, all of which are read; nullopt: there is
+/// none.
 std::optional<std::filesystem::path> find_prepared(const std::string& fingerprint, const std::filesystem::path& cache);
 
 }  // namespace worker
