@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,10 @@
 
 namespace infer {
 namespace {
+
+/// The names of vectors are in a file's header up to this size. Readers take headers of 100 MB, and JSON may need six
+/// bytes for one.
+constexpr std::size_t kMostNameBytes = std::size_t{8} << 20;
 
 Pool pool_of(const Options& options, Pool usual) {
   if (options.pool.empty()) return usual;
@@ -64,7 +69,10 @@ class Vectors {
     }
     if (!options_.to.empty()) {
       all_.push_back(vectors);
-      for (const std::string& name : names) names_.emplace_back(tokens::repaired(name));
+      for (const std::string& name : names) {
+        name_bytes_ += name.size();
+        if (name_bytes_ <= kMostNameBytes) names_.emplace_back(tokens::repaired(name));
+      }
       return;
     }
     const auto size = vectors.size(1);
@@ -79,12 +87,14 @@ class Vectors {
     if (options_.to.empty()) return;
     const at::Tensor whole = at::cat(all_);
     try {
-      fsdp::write_safetensors(options_.to, {{"embeddings", whole}},
-                              {{kind_ + std::string("s"), fsdp::Json(names_).dump()}});
+      std::map<std::string, std::string> metadata;
+      if (name_bytes_ <= kMostNameBytes) metadata[kind_ + std::string("s")] = fsdp::Json(names_).dump();
+      fsdp::write_safetensors(options_.to, {{"embeddings", whole}}, metadata);
     } catch (const c10::Error& error) {
       throw worker::UsageError(error.what_without_backtrace());
     }
-    console_.notes << "muster-infer: " << whole.size(0) << " vectors are in " << options_.to.native() << "\n";
+    console_.notes << "muster-infer: " << whole.size(0) << " vectors are in " << options_.to.native()
+                   << (name_bytes_ <= kMostNameBytes ? "\n" : ", without the texts, which are too many\n");
   }
 
  private:
@@ -94,6 +104,7 @@ class Vectors {
   const char* kind_;
   std::vector<at::Tensor> all_;
   fsdp::Json::Array names_;  // of the texts or images
+  std::size_t name_bytes_ = 0;
 };
 
 void embed_images(const Options& options, const Source& source, const std::vector<std::string>& paths,

@@ -165,6 +165,10 @@ std::optional<AdapterSource> adapters_of(const fsdp::CheckpointInfo& checkpoint)
   if (base != nullptr) out.base = text_member(*base, "folder");
   if (base != nullptr) out.fingerprint = text_member(*base, "fingerprint");
   if (out.base.empty()) throw UsageError(place + ": does not name the model that the adapters belong to");
+  if (!is_file(out.base / worker::kModelConfigFile)) {
+    throw UsageError(place + ": its adapters belong to the model in " + out.base.native() +
+                     ", and there is none now; bring that folder back, or use an export with the adapters merged");
+  }
   return out;
 }
 
@@ -220,6 +224,8 @@ Source open_source(const Options& options) {
       source.adapters = adapters_in(folder);
       described = described_by_config(read_json_object(source.adapters->base / worker::kModelConfigFile));
       described.pretrained = source.adapters->base.native();
+      if (is_file(source.adapters->base / kGeneration))
+        source.generation = read_json_object(source.adapters->base / kGeneration);
     } else if (is_file(folder / worker::kModelConfigFile)) {
       if (options.step || options.best)
         throw UsageError(folder.native() + " is no folder of checkpoints; leave --step and --best out");
@@ -230,6 +236,8 @@ Source open_source(const Options& options) {
       source.checkpoint = is_file(folder / kManifest) ? at_path(folder, options) : chosen(folder, options);
       source.folder = source.checkpoint->path;
       source.adapters = adapters_of(*source.checkpoint);
+      if (source.adapters && is_file(source.adapters->base / kGeneration))
+        source.generation = read_json_object(source.adapters->base / kGeneration);
       described = described_by_checkpoint(*source.checkpoint, options.part, options.run_file);
     } else {
       throw UsageError(folder.native() +

@@ -42,6 +42,7 @@ Every source
   --to FOLDER          a new folder, or one that this command has begun
   --cache FOLDER       instead of --to: a folder of their own in FOLDER, whose path is printed. Data that
                        are there already are checked and used; of several processes one makes them
+  --name-only          with --cache: print that path, whether data are there or not, and make nothing
   --validation SHARE   share of the records for the split "validation", 0 to 0.9 (0.05)
   --seed N             of the validation split, and of what is drawn or played (1)
   --jobs N             threads (one a core)

@@ -199,7 +199,7 @@ std::string options_of(const Job& job) {
               {"validation", job.splits.validation},
               {"seed", job.splits.seed}};
   if (job.tokenizer) {
-    out["tokenizer"] = job.tokenizer->kind() + " " + os::hex(job.tokenizer->sha256());
+    out["tokenizer"] = fingerprint_of_tokenizer(job.tokenizer_path, *job.tokenizer);
     out["prefix"] = job.prefix_text;
   }
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);

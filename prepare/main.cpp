@@ -76,6 +76,10 @@ int run(const prepare::PrepareOptions& options) {
   job.tokenizer_path = options.tokenizer;
   job.prefix_text = images ? "" : options.prefix;
   job.made_by = "muster-data " MUSTER_VERSION;
+  if (options.name_only) {
+    std::cout << prepare::folder_in_cache(job, options.cache).native() << "\n";
+    return kDone;
+  }
   catch_signals();
   prepare::Progress progress("muster data prepare", unit, job.records.parts);
   printer = &progress;

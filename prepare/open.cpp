@@ -26,17 +26,18 @@ fs::path man_folder_of(const PrepareOptions& options) {
   return options.sources.empty() ? fs::path(kManFolder) : options.sources[0];
 }
 
-/// Refuses --to inside of a source's folder: the data would be read as a source by the next command.
+/// Refuses data inside of a source's folder: the next command would read them as a source.
 void check_apart(const PrepareOptions& options) {
   std::error_code ignored;
-  const auto to = fs::weakly_canonical(options.to, ignored);
+  const auto& given = options.cache.empty() ? options.to : options.cache;
+  const auto to = fs::weakly_canonical(given, ignored);
   for (const auto& source : options.sources) {
     if (!fs::is_directory(source, ignored)) continue;
     const auto folder = fs::weakly_canonical(source, ignored);
     const auto relative = to.lexically_relative(folder);
     if (!relative.empty() && *relative.begin() != "..") {
-      throw std::runtime_error("--to " + options.to.native() + ": lies in the source " + source.native() +
-                               "; name a folder outside of it");
+      throw std::runtime_error((options.cache.empty() ? "--to " : "--cache ") + given.native() +
+                               ": lies in the source " + source.native() + "; name a folder outside of it");
     }
   }
 }

@@ -113,6 +113,7 @@ void take_notation(PrepareOptions& out, const std::string& option, const std::st
 constexpr auto kOptionRows = std::to_array<OptionRow>({
     {"--to", kAnySource, [](auto& out, auto&, auto& value) { out.to = value; }},
     {"--cache", kAnySource, [](auto& out, auto&, auto& value) { out.cache = value; }},
+    {"--name-only", kAnySource, [](auto& out, auto&, auto&) { out.name_only = true; }, true},
     {"--validation", kAnySource,
      [](auto& out, auto& option, auto& value) { out.validation = share_of(option, value); }},
     {"--seed", kAnySource,
@@ -256,6 +257,7 @@ PrepareOptions prepare_options(const Line& line) {
   if (!out.to.empty() && !out.cache.empty()) {
     throw UsageError("--cache: --to names the folder of the data already; give one of the two");
   }
+  if (out.name_only && out.cache.empty()) throw UsageError("--name-only: names a folder of a cache; want --cache");
   if (!out.labels.empty() && out.kind != RecordKind::kLabelled) {
     throw UsageError("--labels: the records have no label; want --fields text,label");
   }

@@ -45,6 +45,7 @@ struct PrepareOptions {
   std::vector<std::filesystem::path> sources = {};  // SOURCE...
   std::filesystem::path to = {};                    // either this, or
   std::filesystem::path cache = {};                 // a folder in which the data get a folder of their own
+  bool name_only = false;                           // print the name of that folder and make nothing
   std::string tokenizer = "bytes";                  // for tokens::open_tokenizer()
   // --fields, of jsonl: the roles and the keys in the lines.
   RecordKind kind = RecordKind::kText;

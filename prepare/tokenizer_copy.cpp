@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "os/durable_file.h"
@@ -40,29 +43,47 @@ bool is_equal(const tokens::Tokenizer& a, const tokens::Tokenizer& b) {
          a.prefix() == b.prefix() && a.suffix() == b.suffix() && a.special() == b.special();
 }
 
-}  // namespace
-
-void copy_tokenizer(const std::string& path, const tokens::Tokenizer& tokenizer, const fs::path& folder) {
-  if (tokenizer.kind() == "bytes") return;
-  const auto to = folder / kTokenizerFolder;
-  os::make_folders(to);
+/// The files of a tokenizer that was opened from `path`: where each is, and its name in a folder of its own.
+std::vector<std::pair<fs::path, fs::path>> files_of(const std::string& path, const tokens::Tokenizer& tokenizer) {
+  std::vector<std::pair<fs::path, fs::path>> files;
+  if (tokenizer.kind() == "bytes") return files;
   const fs::path from = path;
   std::error_code ignored;
   const bool is_folder = fs::is_directory(from, ignored);
   const auto beside = is_folder ? from : from.parent_path();
   if (is_folder) {
-    for (const auto& file : tokens::tokenizer_files(from)) copy_durably(file, to / file.filename());
+    for (const auto& file : tokens::tokenizer_files(from)) files.emplace_back(file, file.filename());
   } else {
-    copy_durably(from, to / name_in_folder(from));
+    files.emplace_back(from, name_in_folder(from));
   }
   for (const auto name : kSidecars) {
     // config.json of a model with tokenizer.json tells nothing of the tokenizer.
     if (name == "config.json" && tokenizer.kind() != "sentencepiece") continue;
-    if (is_file(beside / name)) copy_durably(beside / name, to / name);
+    if (is_file(beside / name)) files.emplace_back(beside / name, name);
   }
+  return files;
+}
+
+}  // namespace
+
+std::string fingerprint_of_tokenizer(const std::string& path, const tokens::Tokenizer& tokenizer) {
+  os::Sha256 hash;
+  for (const auto& [from, name] : files_of(path, tokenizer)) {
+    const auto bytes = os::read_small_file(from, kMostFileBytes);
+    hash.add(name.native() + "\n" + std::to_string(bytes.size()) + "\n" + bytes);
+  }
+  return tokenizer.kind() + " " + os::hex(tokenizer.kind() == "bytes" ? tokenizer.sha256() : hash.digest());
+}
+
+void copy_tokenizer(const std::string& path, const tokens::Tokenizer& tokenizer, const fs::path& folder) {
+  if (tokenizer.kind() == "bytes") return;
+  const auto to = folder / kTokenizerFolder;
+  os::make_folders(to);
+  for (const auto& [from, name] : files_of(path, tokenizer)) copy_durably(from, to / name);
   if (!is_equal(*tokens::open_tokenizer(to.native()), tokenizer)) {
-    throw std::runtime_error("--tokenizer " + path + ": the copy in " + to.native() +
-                             " is another tokenizer; did the files change meanwhile? run the same command again");
+    throw std::system_error(EAGAIN, std::generic_category(),
+                            "--tokenizer " + path + ": the copy in " + to.native() +
+                                " is another tokenizer; did the files change meanwhile? run the same command again");
   }
 }
 

@@ -86,9 +86,10 @@ void WorkFolder::lock() {
   if (!lock_) throw std::system_error(errno, std::generic_category(), "cannot open " + path.native());
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
   if (errno == EWOULDBLOCK) {
-    throw std::runtime_error(
-        "--to " + folder_.native() +
-        ": another muster data prepare fills this folder now; wait for it, or name another folder");
+    throw std::system_error(EBUSY, std::generic_category(),
+                            "--to " + folder_.native() +
+                                ": another muster data prepare fills this folder now; wait for it, or name another "
+                                "folder");
   }
   // A file system without locks: prepared::Writer keeps two processes from mixing one file.
 }
@@ -106,12 +107,9 @@ void WorkFolder::check_options(const std::string& found, const std::string& want
 }
 
 void WorkFolder::finish() {
-  std::error_code error;
-  fs::remove_all(folder_ / kWork, error);
-  if (error) {
-    throw std::system_error(error, "cannot remove " + (folder_ / kWork).native());
-  }
-  lock_.reset();
+  lock_.reset();  // NFS keeps a file that is open, and with it the folder
+  std::error_code ignored;
+  fs::remove_all(folder_ / kWork, ignored);  // data.json alone says that the data are there
 }
 
 }  // namespace prepare

@@ -13,7 +13,8 @@ class WorkFolder {
  public:
   /// Makes the folder, or takes up one that a command with the same options has begun or finished. `options`: a JSON
   /// object. Throws std::runtime_error naming folder, finding and remedy: a folder of other options (named with both
-  /// values), of other files, or that another process fills now. Throws std::system_error when the disk refuses.
+  /// values), or of other files. Throws std::system_error when the disk refuses, and for a folder that another process
+  /// fills now.
   WorkFolder(std::filesystem::path folder, const std::string& options);
 
   /// Whether data.json is there: nothing is left to do.
@@ -21,7 +22,7 @@ class WorkFolder {
   /// Whether an earlier command has begun the folder.
   bool is_begun() const { return is_begun_; }
 
-  /// Removes `.work`, after data.json is written.
+  /// Removes `.work`, if it can, after data.json is written.
   void finish();
 
  private:

@@ -310,7 +310,7 @@ Description read_description(const std::filesystem::path& folder) {
         folder.string() + " has no " + std::string(kDescriptionName) +
         ": it is no prepared data, or unfinished; run the same `muster data prepare` again to go on");
   }
-  if (error) throw std::runtime_error("cannot read " + path.string() + ": " + error.message());
+  if (error) throw std::system_error(error, "cannot read " + path.string());
   try {
     if (bytes > kMostBytes) throw std::runtime_error("it has " + std::to_string(bytes) + " bytes");
     return parse_description(os::read_small_file(path, bytes));

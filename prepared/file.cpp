@@ -9,6 +9,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "os/crc32c.h"
@@ -17,8 +18,11 @@
 namespace prepared {
 namespace {
 
+/// A file that is not there is damage of the data. Anything else may pass.
 [[noreturn]] void fail_to(const char* what, const std::filesystem::path& path, int error) {
-  throw std::runtime_error("cannot " + std::string(what) + " " + path.string() + ": " + std::strerror(error));
+  const std::string text = "cannot " + std::string(what) + " " + path.string();
+  if (error == ENOENT) throw std::runtime_error(text + ": it is not there; prepare the data again");
+  throw std::system_error(error, std::generic_category(), text);
 }
 
 std::string numbered(std::uint64_t record) {

@@ -74,7 +74,8 @@ void Writer::open_part() {
     const bool held = ::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (held || opens == kMostOpens) {
       fd_.reset();
-      throw std::runtime_error(part_.string() + ": another process writes it; wait for its end, or end it");
+      throw std::system_error(EBUSY, std::generic_category(),
+                              part_.string() + ": another process writes it; wait for its end, or end it");
     }
   }
   if (::ftruncate(fd_.get(), 0) != 0 || ::ftruncate(fd_.get(), kFrontBytes) != 0 ||

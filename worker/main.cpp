@@ -47,6 +47,8 @@ Environment
   MUSTER_CONTROLLER          host:port of musterd; without it metrics go to a file
   MUSTER_METRICS_FILE        that file, JSON lines (default: $MUSTER_REPORT, else metrics.rank<r>.jsonl)
   OMP_NUM_THREADS            threads of this rank (default: cores / ranks on this node)
+  XDG_CACHE_HOME HOME        where text of data.source is kept without data.cache_folder. The program muster-data, which
+                             must lie beside this one or in PATH, reads such text; data.prepared needs no program
 
 Signals: SIGUSR2 or SIGTERM: all ranks finish the step, save and leave together. A SIGTERM half a second
 later or more: leave at once, without saving.

@@ -10,7 +10,6 @@
 #include <cmath>
 
 namespace fsdp {
-namespace {}  // namespace
 
 ParameterGroup decay_matrices(const ParameterInfo& parameter) {
   ParameterGroup group;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <system_error>
 
 namespace prepare {
 namespace {
@@ -19,9 +20,14 @@ namespace {
 
 InputFile::InputFile(const std::filesystem::path& path)
     : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (fd_ < 0)
-    refuse(path,
-           std::string("cannot be opened: ") + std::strerror(errno) + "; name a file that exists and can be read");
+  if (fd_ < 0) {
+    for (const int wrong : {ENOENT, ENOTDIR, EACCES, ELOOP, ENAMETOOLONG}) {
+      if (errno != wrong) continue;
+      refuse(path,
+             std::string("cannot be opened: ") + std::strerror(wrong) + "; name a file that exists and can be read");
+    }
+    throw std::system_error(errno, std::generic_category(), path.native() + ": cannot be opened");
+  }
   struct stat status {};
   if (::fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(fd_);
@@ -43,8 +49,9 @@ std::size_t InputFile::read(std::int64_t offset, std::span<char> out) const {
     const auto got = ::pread(fd_, out.data() + have, out.size() - have, offset + static_cast<std::int64_t>(have));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      refuse(path_, "cannot be read at byte " + std::to_string(offset + static_cast<std::int64_t>(have)) + ": " +
-                        std::strerror(errno) + "; look at the disk, and run the same command again");
+      throw std::system_error(
+          errno, std::generic_category(),
+          path_.native() + ": cannot be read at byte " + std::to_string(offset + static_cast<std::int64_t>(have)));
     }
     if (got == 0) break;
     have += static_cast<std::size_t>(got);

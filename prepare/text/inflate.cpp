@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-// The worker may link LibTorch only, so it has its own decoder of RFC 1951. The decoder reads codes one bit at a time,
-// as the reference decoder does. Manual pages are small, so checking every read matters more than speed.
+// A decoder of RFC 1951 that reads codes one bit at a time, as the reference decoder does. Manual pages are small, so
+// checking every read matters more than speed.
 namespace prepare {
 namespace {
 

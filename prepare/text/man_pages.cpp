@@ -93,7 +93,8 @@ TextSource open_man_text(const ManTextOptions& options) {
                             " pages=" + std::to_string(count) + " " + fingerprint_of(pages, options.folder);
   return {RecordKind::kText,
           std::move(description),
-          "the manual pages below " + options.folder.native(),
+          options.folder == ManTextOptions().folder ? "the manual pages of this machine"
+                                                    : "the manual pages below " + options.folder.native(),
           {},
           parts_of(count, kManPagesAPart),
           [count, of_last, kept = std::make_shared<const std::vector<ManPage>>(std::move(pages))](

@@ -92,12 +92,15 @@ std::int64_t line_start(const InputFile& file, std::int64_t offset) {
   return start;
 }
 
-/// Reads a piece's text; empty for a file that is no text.
-std::string text_of(const fs::path& path, const Piece& piece) {
-  const InputFile file(path);
+/// Whether a file is no text: it has a NUL byte near its start.
+bool is_binary(const InputFile& file) {
   std::string head(kHeadBytes, '\0');
   head.resize(file.read(0, head));
-  if (head.find('\0') != std::string::npos) return {};
+  return head.find('\0') != std::string::npos;
+}
+
+std::string text_of(const fs::path& path, const Piece& piece) {
+  const InputFile file(path);
   const auto begin = line_start(file, piece.begin);
   const auto end = piece.is_limit ? piece.end : line_start(file, piece.end);
   if (end <= begin) return {};
@@ -122,8 +125,11 @@ CutFiles cut_files(const TextFilesOptions& options, os::Checksum& sum) {
     std::int64_t bytes = 0;
     try {
       const InputFile file(path);
+      if (is_binary(file)) continue;
       bytes = file.bytes();
       sum.add(fs::absolute(path).lexically_normal().native() + ":" + file.state() + "\n");
+    } catch (const std::system_error&) {
+      throw;  // the next try may succeed
     } catch (const std::runtime_error&) {
       if (is_named(options, path)) throw;
       continue;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -156,6 +157,36 @@ TEST_F(Cache, AProcessThatWaitsForAnotherCanBeStopped) {
   EXPECT_EQ(status, 0);
   for (const int fd : {begun[0], begun[1], go_on[0], go_on[1]}) ::close(fd);
   EXPECT_EQ(readings(), "x");
+}
+
+// Method: the data's owner takes away what others may do, and another user tries.
+TEST_F(Cache, DataOfAnotherUserAreUsedAndNeverRemoved) {
+  if (::getuid() != 0) GTEST_SKIP() << "needs root, which can become another user";
+  const std::filesystem::path folder = made();
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 0755), 0);
+  const auto as_another = [&] {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(9);
+      try {
+        Job wanted = job();
+        ::_exit(run(wanted) == Ended::kWasDone ? 0 : 1);
+      } catch (const std::system_error&) {
+        ::_exit(2);
+      } catch (...) {
+        ::_exit(3);
+      }
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  EXPECT_EQ(as_another(), 0) << "the lock and the cache take no writes of this user";
+  ASSERT_EQ(::chmod((folder / "train-00000.mdat").c_str(), 0600), 0);
+  EXPECT_EQ(as_another(), 2) << "unreadable is no damage";
+  EXPECT_TRUE(std::filesystem::exists(folder / "data.json"));
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(as_another(), 2) << "nothing can be made here";
 }
 
 TEST_F(Cache, ACacheThatCanNotBeMadeIsNamed) {

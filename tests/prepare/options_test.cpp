@@ -65,7 +65,8 @@ TEST(PrepareOptions, MistakesAreNamed) {
   EXPECT_THAT(error_of("prepare --from pdf --to x"), HasSubstr("--from pdf: want one of text, jsonl"));
   EXPECT_EQ(error_of("prepare --from chess"), "--to is missing; want the folder for the data");
   EXPECT_EQ(error_of("prepare --from chess --to x --size 3"),
-            "--size: --from chess has no such option; it has --to, --cache, --validation, --seed, --jobs, --tokenizer, "
+            "--size: --from chess has no such option; it has --to, --cache, --name-only, --validation, --seed, --jobs, "
+            "--tokenizer, "
             "--prefix, "
             "--count, --notation, --plies");
   EXPECT_THAT(error_of("prepare --from shapes --to x --tokenizer bytes"),

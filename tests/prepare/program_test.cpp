@@ -299,7 +299,16 @@ TEST_F(DataProgram, PrintsTheFolderThatDataHaveInACache) {
   EXPECT_EQ(again.out, first.out);
   EXPECT_THAT(again.err, HasSubstr(" is finished already"));
   ::test::write_file(folder_ / "in/a.txt", "other text");
-  EXPECT_NE(data(words).out, first.out);
+  auto only_name = words;
+  only_name.push_back("--name-only");
+  const auto named = data(only_name);
+  EXPECT_NE(named.out, first.out);
+  EXPECT_FALSE(std::filesystem::exists(named.out.substr(0, named.out.size() - 1)));
+  EXPECT_EQ(data(words).out, named.out);
+  EXPECT_THAT(data({"prepare", "--from", "text", at("in"), "--cache", at("in/cache")}).err,
+              HasSubstr("--cache " + at("in/cache") + ": lies in the source "));
+  EXPECT_THAT(data({"prepare", "--from", "text", at("in"), "--to", at("x"), "--name-only"}).err,
+              HasSubstr("--name-only: names a folder of a cache; want --cache"));
 }
 
 TEST_F(DataProgram, AFolderThatTheSystemRefusesIsNoMistakeOfTheCommand) {

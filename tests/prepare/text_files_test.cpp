@@ -99,6 +99,12 @@ TEST_F(TextFiles, EndAtTheLimit) {
   EXPECT_THAT(read_all(open_text_files({.paths = {folder_ / "in"}, .most_bytes = 5})), ElementsAre("12345"));
 }
 
+TEST_F(TextFiles, OnlyTextsUseUpTheLimit) {
+  write("in/a.bin", std::string(100, '\0'));
+  write("in/b.txt", "12345");
+  EXPECT_THAT(read_all(open_text_files({.paths = {folder_ / "in"}, .most_bytes = 6})), ElementsAre("12345"));
+}
+
 TEST_F(TextFiles, AnotherContentIsAnotherDescription) {
   const auto file = write("a.txt", "one");
   const auto before = open_text_files({.paths = {file}}).description;

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
@@ -102,7 +103,7 @@ TEST_F(PrepareSource, ACacheThatTheSystemRefusesMayWorkNextTime) {
   } catch (const std::runtime_error& error) {
     text = error.what();
   }
-  EXPECT_THAT(text, AllOf(HasSubstr("data.source = \"fixture\": muster-data: "), HasSubstr("data.cache_folder = \"")));
+  EXPECT_THAT(text, AllOf(HasSubstr("data.source = \"fixture\": cannot"), HasSubstr("look at data.cache_folder = \"")));
 }
 
 TEST_F(PrepareSource, TheWordsAreTheProgramsOwn) {
@@ -121,19 +122,24 @@ TEST_F(PrepareSource, OnlyAWrongSourceIsFinal) {
   EXPECT_EQ(said({ended(2, "/x: holds no files; name others")}),
             "final: data.source = \"fixture\": /x: holds no files; name others");
   EXPECT_THAT(said({ended(1, "cannot write /x: No space left on device")}),
-              AllOf(HasSubstr("muster-data: cannot write /x: No space left"), Not(HasSubstr("final"))));
+              AllOf(HasSubstr("cannot write /x: No space left"), Not(HasSubstr("final"))));
   EXPECT_THAT(said({killed(SIGKILL)}), AllOf(HasSubstr("a signal (9) ended muster-data"), Not(HasSubstr("final"))));
   os::CommandResult not_started;
   not_started.could_not_start = "muster-data: Cannot allocate memory";
   EXPECT_THAT(said({not_started}), AllOf(HasSubstr("Cannot allocate memory"), Not(HasSubstr("final"))));
 }
 
-// Slurm signals all processes of a rank. The rank leaves after its next step, and so needs its data.
-TEST_F(PrepareSource, AProgramThatWasAskedToLeaveWithItsRankIsStartedOnceMore) {
-  for (const auto& stopped : {ended(128 + SIGTERM, "stopped"), killed(SIGUSR2), killed(SIGTERM)}) {
-    EXPECT_EQ(said({stopped, ended(0, "")}), "/cache/data-1");
-    EXPECT_THAT(said({stopped, stopped}), HasSubstr("muster-data"));
-  }
+TEST_F(PrepareSource, AProgramThatDoesNotStartIsNamed) {
+  EXPECT_THAT(said({ended(127, "libturbojpeg.so.0: cannot open shared object file")}),
+              AllOf(HasSubstr("final: "), HasSubstr("muster-data does not start: libturbojpeg"),
+                    HasSubstr("install what it needs")));
+}
+
+TEST_F(PrepareSource, ItsNameIsKnownBeforeItIsThere) {
+  os::ProcessRunner runner;
+  const auto name = name_of_source(source("fixture"), {}, runner);
+  EXPECT_FALSE(std::filesystem::exists(name));
+  EXPECT_EQ(prepare_source(source("fixture"), {}, runner), name);
 }
 
 }  // namespace

@@ -94,6 +94,10 @@ LowRank read_adapters(const Json& json, const std::string& place) {
     if (found != nullptr && !(*found == plain))
       refuse(place, std::string(name) + " is " + found->dump() + ", and only " + plain.dump() + " is supported");
   }
+  // These begin from a changed base, which the folder of the base does not have.
+  const Json* first = given(json, "init_lora_weights");
+  if (first != nullptr && first->is_string() && first->as_string() != "gaussian")
+    refuse(place, "init_lora_weights is " + first->dump() + "; convert the adapters to ordinary ones with PEFT");
   LowRank out;
   const Json &rank = member("r"), &alpha = member("lora_alpha"), &layers = member("target_modules");
   if (!rank.is_int() || rank.as_int() < 1) wrong("r", "a whole number above 0");

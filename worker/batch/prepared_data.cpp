@@ -86,7 +86,8 @@ PreparedData open_prepared(const std::filesystem::path& folder, const PreparedNe
   } catch (const std::system_error&) {
     throw;  // it names the path, and the next attempt may succeed
   } catch (const std::runtime_error& error) {
-    throw UsageError(needs.key + " = " + folder.string() + ": " + error.what());
+    const std::string place = needs.place.empty() ? "data.prepared = " + folder.string() : needs.place;
+    throw UsageError(place + ": " + error.what());
   }
 }
 

@@ -22,7 +22,7 @@ struct ModelTokenizer {
 struct PreparedNeeds {
   std::vector<prepared::Kind> kinds;             ///< any of them
   std::string recipe;                            ///< its name, for messages
-  std::string key = "data.prepared";             ///< that named the folder, for messages
+  std::string place = {};                        ///< what names the folder, for messages; empty: data.prepared = FOLDER
   std::optional<ModelTokenizer> tokenizer = {};  ///< none: not compared
   std::optional<std::int64_t> vocabulary = {};   ///< model.vocab_size; none: not compared
 };

@@ -14,12 +14,11 @@ constexpr const char* kTokenizerFolder = "tokenizer";
 
 }  // namespace
 
-FolderOfRun::FolderOfRun(const RunConfig& config) : FolderOfRun(config, config.data_options.prepared) {
-  key_ = "data.prepared";
-}
+FolderOfRun::FolderOfRun(const RunConfig& config) : FolderOfRun(config, config.data_options.prepared, "", "") {}
 
-FolderOfRun::FolderOfRun(const RunConfig& config, std::filesystem::path folder)
-    : config_(config), folder_(std::move(folder)), key_("data.source") {
+FolderOfRun::FolderOfRun(const RunConfig& config, std::filesystem::path folder, std::string place,
+                         std::string tokenizer)
+    : config_(config), folder_(std::move(folder)), place_(std::move(place)), tokenizer_(std::move(tokenizer)) {
   try {
     description_ = prepared::read_description(folder_);
   } catch (const std::runtime_error& error) {
@@ -32,9 +31,10 @@ std::string FolderOfRun::source() const {
 }
 
 RunData FolderOfRun::open(prepared::Kind kind, const RankEnvironment& place, std::int64_t model_vocabulary) {
-  if (!description_) throw UsageError(key_ + " = \"" + folder_.native() + "\": " + why_not_);
+  if (!description_)
+    throw UsageError((place_.empty() ? "data.prepared = \"" + folder_.native() + "\"" : place_) + ": " + why_not_);
   PreparedNeeds needs;
-  needs.key = key_;
+  needs.place = place_;
   needs.kinds = {kind};
   needs.recipe = config_.recipe;
   if (kind != prepared::Kind::kImages) needs.tokenizer = tokenizer_of(config_);
@@ -45,6 +45,7 @@ RunData FolderOfRun::open(prepared::Kind kind, const RankEnvironment& place, std
 }
 
 std::string FolderOfRun::tokenizer_path() const {
+  if (!tokenizer_.empty()) return tokenizer_;
   if (description_ && description_->tokenizer_kind == "bytes") return "bytes";
   return (folder_ / kTokenizerFolder).native();
 }

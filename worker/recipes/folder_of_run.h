@@ -16,8 +16,9 @@ class FolderOfRun {
  public:
   /// data.prepared, which the run must have. Reads the description of the folder, if it can.
   explicit FolderOfRun(const RunConfig& config);
-  /// The folder that was made of data.source.
-  FolderOfRun(const RunConfig& config, std::filesystem::path folder);
+  /// A folder that was made of a source. `place` names it in messages. `tokenizer`: where the tokenizer is that made
+  /// it, or "bytes".
+  FolderOfRun(const RunConfig& config, std::filesystem::path folder, std::string place, std::string tokenizer);
 
   /// Null where it cannot be read, as for a plan on another machine.
   const prepared::Description* description() const { return description_ ? &*description_ : nullptr; }
@@ -26,8 +27,8 @@ class FolderOfRun {
   /// As Recipe::data_source().
   std::string source() const;
 
-  /// Opens both splits. `model_vocabulary`: see PreparedNeeds; 0: not compared. Throws UsageError naming the key where
-  /// it cannot, and as open_prepared().
+  /// Opens both splits. `model_vocabulary`: see PreparedNeeds; 0: not compared. Throws UsageError naming the place
+  /// where it cannot, and as open_prepared().
   RunData open(prepared::Kind kind, const RankEnvironment& place, std::int64_t model_vocabulary = 0);
   /// After open().
   const PreparedData& data() const { return *data_; }
@@ -41,8 +42,8 @@ class FolderOfRun {
 
  private:
   const RunConfig& config_;
-  std::filesystem::path folder_;
-  std::string key_;  // that names it in the run file
+  const std::filesystem::path folder_;
+  const std::string place_, tokenizer_;  // empty: those of data.prepared
   std::optional<prepared::Description> description_;
   std::string why_not_;  // it cannot be read
   std::optional<PreparedData> data_;

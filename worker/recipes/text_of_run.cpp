@@ -5,7 +5,6 @@
 
 #include "batch/causal.h"
 #include "os/command.h"
-#include "prepared/description.h"
 #include "rank/errors.h"
 #include "schema/limits.h"
 #include "train/model_tokenizer.h"
@@ -62,30 +61,33 @@ RunData TextOfRun::open_folder(const RankEnvironment& place, std::int64_t model_
 RunData TextOfRun::open_source(const std::string& began_with, const RankEnvironment& place,
                                std::int64_t model_vocabulary) {
   const std::filesystem::path cache = cache_folder_of(config_.data);
+  os::ProcessRunner runner(/*outlive_us=*/false);
   std::optional<std::filesystem::path> folder;
-  std::string missing, note;
-  try {
-    os::ProcessRunner runner(/*outlive_us=*/false);
+  std::string note;
+  if (!began_with.empty()) folder = find_prepared(began_with, cache);
+  if (folder) {
+    note = note_of_change(*folder, runner);
+  } else {
     folder = prepare_source(config_.data, tokenizer_, runner);
-  } catch (const UsageError& error) {
-    if (began_with.empty()) throw;
-    missing = error.what();
   }
-  const bool is_other = folder && prepared::read_description(*folder).fingerprint != began_with;
-  if (!began_with.empty() && (!folder || is_other)) {
-    if (auto begun = find_prepared(began_with, cache)) {
-      folder = std::move(begun);
-      note = "the files of the text have changed since the run began" + (missing.empty() ? "" : " (" + missing + ")") +
-             "; the run continues with the text that it began with, from " + cache.native();
-    }
-  }
-  if (!folder) throw UsageError(missing);
-  folder_.emplace(config_, *folder);
+  folder_.emplace(config_, *folder, source_text(config_.data) + ", whose data are in " + folder->native(),
+                  tokenizer_ ? tokenizer_->path : std::string(kBytes));
   RunData out = folder_->open(prepared::Kind::kTokens, place, model_vocabulary);
   out.name = note.empty() ? folder_->description()->source : "the text that the run began with";
   out.note = note;
   rows_ = split_rows(stream_of(folder_->data().train), config_.data.sequence_length, config_.data.validation_fraction);
   return out;
+}
+
+/// For people: why the run goes on with the data in the folder. Empty: the source would give them today.
+std::string TextOfRun::note_of_change(const std::filesystem::path& folder, os::CommandRunner& runner) const {
+  std::string why = "the files of the text have changed since the run began";
+  try {
+    if (name_of_source(config_.data, tokenizer_, runner) == folder) return {};
+  } catch (const std::runtime_error& error) {
+    why = std::string("the text cannot be read now (") + error.what() + ")";
+  }
+  return why + "; the run continues with the text that it began with, from " + folder.parent_path().native();
 }
 
 }  // namespace worker

@@ -1,14 +1,15 @@
 #include "train/prepare_source.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "prepared/description.h"
@@ -22,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kProgram = "muster-data";
-constexpr int kSignalled = 128;                                       // its exit code, less the signal's number
+constexpr int kNoSuchLibrary = 127;                                   // of a program whose libraries are not there
 constexpr int kWrong = 2;                                             // its exit code for a wrong source
 constexpr std::chrono::milliseconds kLimit = std::chrono::hours(24);  // the controller's limits are shorter
 constexpr std::size_t kMostOutput = 1 << 20;
@@ -35,18 +36,6 @@ std::vector<std::string> source_words(const DataConfig& data) {
   return words;
 }
 
-/// What the job file says, for messages.
-std::string asked(const DataConfig& data) {
-  return "data.source = \"" + data.source + "\"" + (data.path.empty() ? "" : ", data.path = \"" + data.path + "\"");
-}
-
-/// Whether a signal that asks to leave has ended the program. Slurm sends it to all processes of a rank, and the rank
-/// itself decides when to leave.
-bool was_asked_to_leave(const os::CommandResult& result) {
-  const int signal = result.signal != 0 ? result.signal : result.exit_code - kSignalled;
-  return signal == SIGTERM || signal == SIGINT || signal == SIGUSR1 || signal == SIGUSR2;
-}
-
 /// The last line of a text, without "muster data prepare: ".
 std::string last_line(std::string_view text) {
   while (text.ends_with('\n')) text.remove_suffix(1);
@@ -56,7 +45,56 @@ std::string last_line(std::string_view text) {
   return std::string(text);
 }
 
+/// Data that were made anew are worth a line in the rank's log.
+void tell_what_was_mended(const std::string& err) {
+  std::istringstream lines(err);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("made anew") != std::string::npos) std::fprintf(stderr, "warning: %s\n", line.c_str());
+  }
+}
+
+/// Asks muster-data for the source, with these words besides, and returns the path that it prints.
+fs::path ask(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer, os::CommandRunner& runner,
+             const std::vector<std::string>& more) {
+  const std::string place = source_text(data) + ": ";
+  const fs::path program = os::find_program(kProgram);
+  if (program.empty()) {
+    throw UsageError(place +
+                     "there is no muster-data beside this program or in PATH, which reads sources; install it, or "
+                     "prepare the data elsewhere and name their folder in data.prepared");
+  }
+  os::Command command{.argv = {program.native(), "prepare"}, .time_limit = kLimit, .max_output_bytes = kMostOutput};
+  auto& words = command.argv;
+  for (const auto& word : source_words(data)) words.push_back(word);
+  const std::string cache = cache_folder_of(data).native();
+  words.insert(words.end(),
+               {"--cache", cache, "--validation", "0", "--max-bytes", schema::print_size_bytes(data.max_bytes)});
+  if (tokenizer) words.insert(words.end(), {"--tokenizer", tokenizer->path});
+  words.insert(words.end(), more.begin(), more.end());
+  const auto result = runner.run(command);
+  if (!result.could_not_start.empty()) throw std::runtime_error(place + result.could_not_start);
+  if (result.exit_code == kWrong) throw UsageError(place + last_line(result.err));
+  if (result.exit_code == kNoSuchLibrary) {
+    throw UsageError(place + program.native() + " does not start: " + last_line(result.err) +
+                     "; install what it needs on this machine");
+  }
+  if (result.signal != 0) {
+    throw std::runtime_error(place + "a signal (" + std::to_string(result.signal) +
+                             ") ended muster-data; its last words: " + last_line(result.err));
+  }
+  if (!result.succeeded()) {
+    throw std::runtime_error(place + last_line(result.err) + "; look at data.cache_folder = \"" + cache +
+                             "\", or name another one");
+  }
+  tell_what_was_mended(result.err);
+  return last_line(result.out);
+}
+
 }  // namespace
+
+std::string source_text(const DataConfig& data) {
+  return "data.source = \"" + data.source + "\"" + (data.path.empty() ? "" : ", data.path = \"" + data.path + "\"");
+}
 
 fs::path cache_folder_of(const DataConfig& data) {
   if (!data.cache_folder.empty()) return data.cache_folder;
@@ -71,45 +109,31 @@ fs::path cache_folder_of(const DataConfig& data) {
 
 fs::path prepare_source(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer,
                         os::CommandRunner& runner) {
-  const fs::path program = os::find_program(kProgram);
-  if (program.empty()) {
-    throw UsageError(asked(data) +
-                     ": there is no muster-data beside this program or in PATH, which reads sources; "
-                     "install it, or prepare the data elsewhere and name their folder in data.prepared");
-  }
-  os::Command command{.argv = {program.native(), "prepare"}, .time_limit = kLimit, .max_output_bytes = kMostOutput};
-  for (const auto& word : source_words(data)) command.argv.push_back(word);
-  const std::string cache = cache_folder_of(data).native();
-  for (const auto& word : {std::string("--cache"), cache, std::string("--validation"), std::string("0"),
-                           std::string("--max-bytes"), schema::print_size_bytes(data.max_bytes)}) {
-    command.argv.push_back(word);
-  }
-  if (tokenizer) command.argv.insert(command.argv.end(), {"--tokenizer", tokenizer->path});
-  auto result = runner.run(command);
-  if (was_asked_to_leave(result)) result = runner.run(command);  // it goes on from where it was stopped
-  if (!result.could_not_start.empty()) throw std::runtime_error(asked(data) + ": " + result.could_not_start);
-  if (result.exit_code == kWrong) throw UsageError(asked(data) + ": " + last_line(result.err));
-  if (!result.succeeded()) {
-    const std::string how =
-        result.signal != 0 ? "a signal (" + std::to_string(result.signal) + ") ended muster-data: " : "muster-data: ";
-    throw std::runtime_error(asked(data) + ": " + how + last_line(result.err) + "; data.cache_folder = \"" + cache +
-                             "\"");
-  }
-  return last_line(result.out);
+  return ask(data, tokenizer, runner, {});
+}
+
+fs::path name_of_source(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer,
+                        os::CommandRunner& runner) {
+  return ask(data, tokenizer, runner, {"--name-only"});
 }
 
 std::optional<fs::path> find_prepared(const std::string& fingerprint, const fs::path& cache) {
   std::error_code error;
   for (fs::directory_iterator entry(cache, error), end; !error && entry != end; entry.increment(error)) {
-    if (!fs::exists(entry->path() / prepared::kDescriptionName, error)) continue;
+    if (std::error_code none; !fs::exists(entry->path() / prepared::kDescriptionName, none)) continue;
     try {
       const auto description = prepared::read_description(entry->path());
       if (description.fingerprint != fingerprint) continue;
       for (const auto& [split, info] : description.splits) prepared::Dataset::open(entry->path(), split).verify(0, 1);
       return entry->path();
+    } catch (const std::system_error& refused) {
+      if (refused.code() != std::errc::permission_denied) throw;  // another user's data are not meant
     } catch (const std::runtime_error& damage) {
       std::fprintf(stderr, "warning: %s; these data are passed over\n", damage.what());
     }
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw std::system_error(error, "cannot list " + cache.native());
   }
   return std::nullopt;
 }

@@ -10,6 +10,9 @@
 
 namespace worker {
 
+/// What the run file asks for, for messages: data.source = "folder", data.path = "/text".
+std::string source_text(const DataConfig& data);
+
 /// data.cache_folder, or this user's own cache.
 std::filesystem::path cache_folder_of(const DataConfig& data);
 
@@ -20,6 +23,10 @@ std::filesystem::path cache_folder_of(const DataConfig& data);
 /// Throws UsageError with muster-data's own words where source or tokenizer is wrong, and where there is no muster-data
 /// beside this program or in PATH. Throws std::runtime_error for anything else, which may pass.
 std::filesystem::path prepare_source(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer,
+                                     os::CommandRunner& runner);
+
+/// The folder that prepare_source() would give, whether it is there or not. Throws as prepare_source().
+std::filesystem::path name_of_source(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer,
                                      os::CommandRunner& runner);
 
 /// The folder in the cache whose data have this fingerprint and are whole, all of which are read; nullopt: there is

@@ -16,6 +16,7 @@ void check_same_data(const DataNames& data, const fsdp::Json& extra, const std::
   const std::string& then = extra.at("data").as_string();
   if (then == data.fingerprint) return;
   std::string remedy = "restore it or its data in the cache folder";
+  if (then.find(" byte tokens, checksum ") != std::string::npos) remedy = "an earlier muster has cut it in another way";
   const fsdp::Json* asked = extra.find("source");
   if (asked != nullptr && asked->as_string() != data.source) {
     remedy = "the run file asks for " + data.source + ", then for " + asked->as_string() + ": restore the run file";
