@@ -127,8 +127,8 @@ class Lora(EngineTest):
         """What muster-infer writes with the checkpoint's adapters, with PEFT's files and with the merged model."""
         written = []
         for model in (f"checkpoints-{RATE}", "apart", "merged"):
-            done = subprocess.run([MUSTER_INFER, "generate", self.folder / model, "--device", "cpu", "--max-new-tokens", "12",
-                                   "--json", "--", "abcabc"], capture_output=True, text=True, timeout=100)
+            done = subprocess.run([MUSTER_INFER, "generate", self.folder / model, "--device", "cpu", "--tokenizer", "bytes",
+                                   "--max-new-tokens", "12", "--json", "--", "abcabc"], capture_output=True, text=True, timeout=100)
             self.assertEqual(done.returncode, 0, done.stderr)
             written.append(json.loads(done.stdout))
         self.assertEqual(written[0], written[1])
