@@ -21,7 +21,7 @@ namespace {
 /// A file that is not there is damage of the data. Anything else may pass.
 [[noreturn]] void fail_to(const char* what, const std::filesystem::path& path, int error) {
   const std::string text = "cannot " + std::string(what) + " " + path.string();
-  if (error == ENOENT) throw std::runtime_error(text + ": it is not there; prepare the data again");
+  if (error == ENOENT) throw std::runtime_error(text + ": " + std::strerror(error) + "; prepare the data again");
   throw std::system_error(error, std::generic_category(), text);
 }
 
