@@ -182,9 +182,15 @@ TEST_F(Cache, DataOfAnotherUserAreUsedAndNeverRemoved) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   };
   EXPECT_EQ(as_another(), 0) << "the lock and the cache take no writes of this user";
+  const auto share = [&](bool all_may_write) {
+    ASSERT_EQ(::chmod((folder_ / "cache").c_str(), all_may_write ? 0777 : 0755), 0);
+    ASSERT_EQ(::chmod((folder.native() + ".lock").c_str(), all_may_write ? 0666 : 0644), 0);
+  };
   ASSERT_EQ(::chmod((folder / "train-00000.mdat").c_str(), 0600), 0);
+  share(true);
   EXPECT_EQ(as_another(), 2) << "unreadable is no damage";
   EXPECT_TRUE(std::filesystem::exists(folder / "data.json"));
+  share(false);
   std::filesystem::remove_all(folder);
   EXPECT_EQ(as_another(), 2) << "nothing can be made here";
 }
