@@ -12,6 +12,7 @@
 
 #include "models/config_json.h"
 #include "rank/errors.h"
+#include "schema/limits.h"
 #include "schema/recipes.h"
 #include "schema/whole_number.h"
 
@@ -25,16 +26,10 @@ using worker::UsageError;
 
 constexpr std::size_t kMostJsonBytes = 1 << 20;
 constexpr const char* kRunFile = "run.json";
-constexpr std::int64_t kByteVocabulary = 257;  // the bytes and the end of a text
 
 /// How names of tables of token embeddings end.
 constexpr auto kEmbeddings = std::to_array<std::string_view>(
     {"embed_tokens.weight", "embed_in.weight", "word_embeddings.weight", "shared.weight"});
-
-std::string text_of(const Json& object, std::string_view name) {
-  const Json* member = given(object, name);
-  return member != nullptr && member->is_string() ? member->as_string() : std::string();
-}
 
 /// The values of a table's rows out of an object that has them by the last part of their names. The rest gets defaults.
 schema::Values values_by_leaf(const schema::Table& table, const Json& model) {
@@ -132,6 +127,11 @@ Described described_by_extra(const Json& extra, const fs::path& path, const fs::
 
 }  // namespace
 
+std::string text_of(const Json& object, std::string_view name) {
+  const Json* member = given(object, name);
+  return member != nullptr && member->is_string() ? member->as_string() : std::string();
+}
+
 Described described_by_config(Json config) {
   const std::string type = text_of(config, "model_type");
   if (type.empty()) {
@@ -163,7 +163,8 @@ Described described_by_checkpoint(const fsdp::CheckpointInfo& checkpoint, const 
   const std::string row = "model.vocab_size";
   const schema::Table* only = &out.family->table;
   if (schema::find_key({&only, 1}, row) != nullptr && out.values.whole(row) == 0)
-    out.values.set(row, saved_vocabulary(checkpoint.manifest, part).value_or(kByteVocabulary));
+    out.values.set(
+        row, saved_vocabulary(checkpoint.manifest, part).value_or(static_cast<std::int64_t>(schema::kByteVocabulary)));
   return out;
 }
 

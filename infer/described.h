@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "fsdp/checkpoint.h"
 #include "fsdp/json.h"
@@ -31,6 +32,9 @@ Described described_by_run(const fsdp::Json& run);
 /// worker::UsageError, and what the functions above throw.
 Described described_by_checkpoint(const fsdp::CheckpointInfo& checkpoint, const std::string& part,
                                   const std::filesystem::path& run_file);
+
+/// A member that is a text; empty: there is none.
+std::string text_of(const fsdp::Json& object, std::string_view name);
 
 /// A JSON object in a file of at most 1 MiB. Throws worker::UsageError naming the file.
 fsdp::Json read_json_object(const std::filesystem::path& file);

@@ -1,12 +1,12 @@
 #include "infer/source.h"
 
 #include <algorithm>
-#include <array>
 #include <stdexcept>
 #include <utility>
 
 #include "infer/described.h"
 #include "models/config_json.h"
+#include "os/sha256.h"
 #include "rank/errors.h"
 #include "schema/recipes.h"
 #include "tokens/bytes.h"
@@ -95,23 +95,16 @@ std::shared_ptr<const tokens::Tokenizer> opened(const std::string& path) {
   }
 }
 
-std::string hex(const std::array<std::uint8_t, 32>& sum) {
-  static constexpr const char* kDigits = "0123456789abcdef";
-  std::string text;
-  for (const auto byte : sum) text += {kDigits[byte >> 4], kDigits[byte & 15]};
-  return text;
-}
-
 /// The tokenizer that a checkpoint names: {"kind", "sha256", "folder"}.
 std::shared_ptr<const tokens::Tokenizer> of_extra(const Json& saved, const fs::path& checkpoints) {
   const Json *kind = given(saved, "kind"), *folder = given(saved, "folder"), *sum = given(saved, "sha256");
   const bool is_bytes = kind != nullptr && *kind == Json("bytes");
   if (!is_bytes && (folder == nullptr || !folder->is_string())) return nullptr;
   auto tokenizer = opened(is_bytes ? "bytes" : (checkpoints / folder->as_string()).native());
-  if (sum != nullptr && !(*sum == Json(hex(tokenizer->sha256())))) {
+  if (sum != nullptr && !(*sum == Json(os::hex(tokenizer->sha256())))) {
     throw UsageError("the tokenizer in " + (checkpoints / folder->as_string()).native() +
                      " is not the one that the checkpoint was trained with (sha256 " + sum->dump() + ", not " +
-                     hex(tokenizer->sha256()) + "); give the right one by --tokenizer");
+                     os::hex(tokenizer->sha256()) + "); give the right one by --tokenizer");
   }
   return tokenizer;
 }
@@ -148,11 +141,6 @@ void check_vocabulary(const Source& source) {
   }
 }
 
-std::string text_member(const Json& object, std::string_view name) {
-  const Json* member = given(object, name);
-  return member != nullptr && member->is_string() ? member->as_string() : std::string();
-}
-
 /// The adapters in a checkpoint; nullopt: it is of a whole model.
 std::optional<AdapterSource> adapters_of(const fsdp::CheckpointInfo& checkpoint) {
   const Json* extra = checkpoint.manifest.find("extra");
@@ -162,8 +150,8 @@ std::optional<AdapterSource> adapters_of(const fsdp::CheckpointInfo& checkpoint)
   const Json* base = given(*extra, "pretrained");
   AdapterSource out;
   out.shape = worker::read_adapters(*saved, place);
-  if (base != nullptr) out.base = text_member(*base, "folder");
-  if (base != nullptr) out.fingerprint = text_member(*base, "fingerprint");
+  if (base != nullptr) out.base = text_of(*base, "folder");
+  if (base != nullptr) out.fingerprint = text_of(*base, "fingerprint");
   if (out.base.empty()) throw UsageError(place + ": does not name the model that the adapters belong to");
   if (!is_file(out.base / worker::kModelConfigFile)) {
     throw UsageError(place + ": its adapters belong to the model in " + out.base.native() +
@@ -178,13 +166,18 @@ AdapterSource adapters_in(const fs::path& folder) {
   const Json json = read_json_object(config);
   AdapterSource out;
   out.shape = worker::read_adapters(json, config.native());
-  out.base = text_member(json, "base_model_name_or_path");
+  out.base = text_of(json, "base_model_name_or_path");
   out.file = folder / (std::string(worker::kAdapterStem) + ".safetensors");
   if (!is_file(out.base / worker::kModelConfigFile)) {
     throw UsageError(config.native() + ": base_model_name_or_path is \"" + out.base.native() +
                      "\", and there is no model in a folder of that name; write the folder of the model there");
   }
   return out;
+}
+
+/// The folder of a model of Hugging Face that the source is or belongs to, or else that of the checkpoint.
+const fs::path& model_files(const Source& source) {
+  return source.adapters ? source.adapters->base : source.folder;
 }
 
 void describe(Described described, Source& source) {
@@ -217,33 +210,26 @@ Source open_source(const Options& options) {
   Source source;
   Described described;
   try {
-    if (is_file(folder / worker::kAdapterConfigFile)) {
+    const bool is_peft = is_file(folder / worker::kAdapterConfigFile);
+    if (is_peft || is_file(folder / worker::kModelConfigFile)) {
       if (options.step || options.best)
         throw UsageError(folder.native() + " is no folder of checkpoints; leave --step and --best out");
       source.folder = folder;
-      source.adapters = adapters_in(folder);
-      described = described_by_config(read_json_object(source.adapters->base / worker::kModelConfigFile));
-      described.pretrained = source.adapters->base.native();
-      if (is_file(source.adapters->base / kGeneration))
-        source.generation = read_json_object(source.adapters->base / kGeneration);
-    } else if (is_file(folder / worker::kModelConfigFile)) {
-      if (options.step || options.best)
-        throw UsageError(folder.native() + " is no folder of checkpoints; leave --step and --best out");
-      source.folder = folder;
-      described = described_by_config(read_json_object(folder / worker::kModelConfigFile));
-      if (is_file(folder / kGeneration)) source.generation = read_json_object(folder / kGeneration);
+      if (is_peft) source.adapters = adapters_in(folder);
+      described = described_by_config(read_json_object(model_files(source) / worker::kModelConfigFile));
+      if (is_peft) described.pretrained = source.adapters->base.native();
     } else if (is_file(folder / kManifest) || has_steps(folder)) {
       source.checkpoint = is_file(folder / kManifest) ? at_path(folder, options) : chosen(folder, options);
       source.folder = source.checkpoint->path;
       source.adapters = adapters_of(*source.checkpoint);
-      if (source.adapters && is_file(source.adapters->base / kGeneration))
-        source.generation = read_json_object(source.adapters->base / kGeneration);
       described = described_by_checkpoint(*source.checkpoint, options.part, options.run_file);
     } else {
       throw UsageError(folder.native() +
                        " has neither a config.json nor a checkpoint step-N; give a model of Hugging "
                        "Face, an export, or a folder of checkpoints");
     }
+    if (is_file(model_files(source) / kGeneration))
+      source.generation = read_json_object(model_files(source) / kGeneration);
   } catch (const std::invalid_argument& refused) {
     throw UsageError(folder.native() + ": " + refused.what());
   } catch (const fsdp::JsonError& wrong) {

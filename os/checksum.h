@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
+#include <string>
 #include <string_view>
 
 namespace os {
@@ -17,6 +19,12 @@ class Checksum {
   }
 
   std::uint64_t value() const { return mix(state_ ^ mix(word_ ^ count_)); }
+  /// The value as 16 lower-case hexadecimal digits.
+  std::string hex() const {
+    char text[17];
+    std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value()));
+    return text;
+  }
 
  private:
   static std::uint64_t mix(std::uint64_t z) {

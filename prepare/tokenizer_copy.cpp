@@ -77,7 +77,7 @@ std::string fingerprint_of_tokenizer(const std::string& path, const tokens::Toke
 
 void copy_tokenizer(const std::string& path, const tokens::Tokenizer& tokenizer, const fs::path& folder) {
   if (tokenizer.kind() == "bytes") return;
-  const auto to = folder / kTokenizerFolder;
+  const auto to = folder / prepared::kTokenizerFolder;
   os::make_folders(to);
   for (const auto& [from, name] : files_of(path, tokenizer)) copy_durably(from, to / name);
   if (!is_equal(*tokens::open_tokenizer(to.native()), tokenizer)) {
@@ -90,7 +90,7 @@ void copy_tokenizer(const std::string& path, const tokens::Tokenizer& tokenizer,
 std::shared_ptr<const tokens::Tokenizer> tokenizer_of(const fs::path& folder,
                                                       const prepared::Description& description) {
   if (description.tokenizer_kind == "bytes") return tokens::open_tokenizer("bytes");
-  const auto place = folder / kTokenizerFolder;
+  const auto place = folder / prepared::kTokenizerFolder;
   auto tokenizer = tokens::open_tokenizer(place.native());
   const auto sha256 = os::hex(tokenizer->sha256());
   if (sha256 != description.tokenizer_sha256) {

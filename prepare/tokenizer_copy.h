@@ -9,9 +9,6 @@
 
 namespace prepare {
 
-/// The folder of the tokenizer's files beside data.json.
-inline constexpr const char* kTokenizerFolder = "tokenizer";
-
 /// Recognises the tokenizer that was opened from `path` by everything that it is used by: its kind, and the bytes of
 /// the files that copy_tokenizer() copies.
 std::string fingerprint_of_tokenizer(const std::string& path, const tokens::Tokenizer& tokenizer);

@@ -14,6 +14,8 @@
 namespace prepared {
 
 inline constexpr std::string_view kDescriptionName = "data.json";
+/// The folder of the tokenizer's files beside it.
+inline constexpr std::string_view kTokenizerFolder = "tokenizer";
 
 /// The files of a split are one sequence of records, in this order: file_name(split, 0), file_name(split, 1), ...
 struct SplitInfo {

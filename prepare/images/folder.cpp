@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -104,11 +103,7 @@ class Lister {
     above_.pop_back();
   }
 
-  std::string fingerprint() const {
-    char text[17];
-    std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(sum_.value()));
-    return text;
-  }
+  std::string fingerprint() const { return sum_.hex(); }
 
  private:
   ImageFolder& out_;

@@ -1,7 +1,6 @@
 #include "prepare/text/man_pages.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <stdexcept>
 #include <system_error>
@@ -74,9 +73,7 @@ std::string fingerprint_of(const std::vector<ManPage>& pages, const fs::path& fo
     sum.add(page.path.lexically_relative(folder).native() + ":" + std::to_string(page.status.st_size) + ":" +
             std::to_string(page.status.st_mtim.tv_sec) + "\n");
   }
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(sum.value()));
-  return text;
+  return sum.hex();
 }
 
 TextSource open_man_text(const ManTextOptions& options) {

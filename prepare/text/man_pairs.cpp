@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -89,10 +88,8 @@ TextSource machine_source(std::vector<ManPage> pages, const ManPairsOptions& opt
 TextSource built_in_source(std::size_t found, const ManPairsOptions& options) {
   os::Checksum sum;
   for (const auto page : fixture_pages()) sum.add(page);
-  char fingerprint[17];
-  std::snprintf(fingerprint, sizeof fingerprint, "%016llx", static_cast<unsigned long long>(sum.value()));
   return {RecordKind::kPair,
-          std::string("built-in man-pairs ") + fingerprint,
+          "built-in man-pairs " + sum.hex(),
           "the built-in manual pages, because " + options.folder.native() + " has " + std::to_string(found) + " pages",
           {},
           1,

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <set>
@@ -102,11 +101,9 @@ TextSource source_of(Collected& collected, const PackagesOptions& options, const
   const auto packages = std::make_shared<const std::vector<Package>>(collected.take(options.sections, labels));
   os::Checksum sum;
   for (const auto& package : *packages) sum.add(package.section + "\n" + package.text + "\n");
-  char fingerprint[17];
-  std::snprintf(fingerprint, sizeof fingerprint, "%016llx", static_cast<unsigned long long>(sum.value()));
   const auto count = std::ssize(*packages);
   std::string description =
-      kind + " sections=" + std::to_string(options.sections) + " packages=" + std::to_string(count) + " " + fingerprint;
+      kind + " sections=" + std::to_string(options.sections) + " packages=" + std::to_string(count) + " " + sum.hex();
   return {RecordKind::kLabelled,
           std::move(description),
           std::move(name),

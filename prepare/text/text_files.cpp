@@ -1,7 +1,6 @@
 #include "prepare/text/text_files.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -160,12 +159,10 @@ TextSource open_text_files(const TextFilesOptions& options) {
   check_range("max bytes", options.most_bytes, 0, std::int64_t{1} << 50);
   os::Checksum sum;
   const auto cut = std::make_shared<const CutFiles>(cut_files(options, sum));
-  char fingerprint[17];
-  std::snprintf(fingerprint, sizeof fingerprint, "%016llx", static_cast<unsigned long long>(sum.value()));
   const auto parts = std::ssize(cut->starts) - 1;
   std::string description = "text max_bytes=" + std::to_string(options.most_bytes) +
                             " part_bytes=" + std::to_string(options.part_bytes) +
-                            " files=" + std::to_string(cut->files.size()) + " " + fingerprint;
+                            " files=" + std::to_string(cut->files.size()) + " " + sum.hex();
   return {RecordKind::kText,
           std::move(description),
           options.paths.size() == 1 ? options.paths[0].native() : std::to_string(cut->files.size()) + " text files",

@@ -7,12 +7,6 @@
 #include "train/model_tokenizer.h"
 
 namespace worker {
-namespace {
-
-/// Where `muster data prepare` keeps the tokenizer's files, in its folder.
-constexpr const char* kTokenizerFolder = "tokenizer";
-
-}  // namespace
 
 FolderOfRun::FolderOfRun(const RunConfig& config) : FolderOfRun(config, config.data_options.prepared, "", "") {}
 
@@ -47,7 +41,7 @@ RunData FolderOfRun::open(prepared::Kind kind, const RankEnvironment& place, std
 std::string FolderOfRun::tokenizer_path() const {
   if (!tokenizer_.empty()) return tokenizer_;
   if (description_ && description_->tokenizer_kind == "bytes") return "bytes";
-  return (folder_ / kTokenizerFolder).native();
+  return (folder_ / prepared::kTokenizerFolder).native();
 }
 
 void FolderOfRun::note_tokenizer(fsdp::Json& extra) const {
@@ -58,7 +52,7 @@ void FolderOfRun::note_tokenizer(fsdp::Json& extra) const {
 }
 
 std::vector<std::filesystem::path> FolderOfRun::tokenizer_files() const {
-  return files_of_tokenizer(folder_ / kTokenizerFolder);
+  return files_of_tokenizer(folder_ / prepared::kTokenizerFolder);
 }
 
 }  // namespace worker
