@@ -80,19 +80,21 @@ class Parts {
     if (auto kept = kept_part(part)) {
       add(kept->train);
       if (kept->validation) add(*kept->validation);
-      progress_.end_part(true);
+      progress_.end_part(true, kept->train.records + (kept->validation ? kept->validation->records : 0));
       return *kept;
     }
     PartWriter writer(job_.folder, file_kind(job_), job_.splits, part);
+    std::int64_t records = 0;
     job_.records.make(part, [&](Record&& record) {
       if (is_over()) throw Stopped();
       const auto elements = elements_of(record);
       writer.add(std::move(record));
       progress_.add_records(1, elements);
+      ++records;
     });
     if (is_over()) throw Stopped();
     auto made = writer.finish();
-    progress_.end_part(false);
+    progress_.end_part(false, records);
     return made;
   }
 
@@ -175,6 +177,22 @@ void check_records(const Job& job, const prepared::Description& description) {
                            ", one split would be empty; name more data, or --validation 0, and another --to");
 }
 
+/// Refuses finished data of which files are missing or too short.
+void check_files(const std::filesystem::path& folder) {
+  for (const auto& [name, split] : prepared::read_description(folder).splits) {
+    for (const auto& file : split.files) {
+      const auto path = folder / file.name;
+      std::error_code error;
+      const auto bytes = std::filesystem::file_size(path, error);
+      if (!error && bytes == file.bytes) continue;
+      throw std::runtime_error(
+          path.native() + ": " +
+          (error ? error.message() : "has " + std::to_string(bytes) + " bytes, not " + std::to_string(file.bytes)) +
+          "; remove " + folder.native() + ", and the same command makes it again");
+    }
+  }
+}
+
 /// Refuses what data.json cannot hold, before anything is made.
 void check_texts(const Job& job) {
   for (const auto& label : job.records.labels) {
@@ -213,7 +231,10 @@ Ended prepare(const Job& job, Progress& progress, const std::atomic<int>& stop) 
   }
   check_texts(job);
   WorkFolder work(job.folder, options_of(job));
-  if (work.is_finished()) return Ended::kWasDone;
+  if (work.is_finished()) {
+    check_files(job.folder);
+    return Ended::kWasDone;
+  }
   if (work.is_begun()) progress.say("goes on with " + job.folder.native() + ", and checks what is there");
   Parts parts(job, progress, stop);
   if (!parts.make_all()) return Ended::kStopped;

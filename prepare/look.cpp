@@ -119,8 +119,9 @@ bool check_bytes(const fs::path& folder, const std::atomic<int>& stop,
     }
   }
   if (prepared::fingerprint_of(folder, description) != description.fingerprint) {
-    throw std::runtime_error((folder / prepared::kDescriptionName).native() +
-                             ": its fingerprint is not that of the files; prepare the data again");
+    throw std::runtime_error(
+        (folder / prepared::kDescriptionName).native() +
+        ": its fingerprint is not that of the files; remove the folder and prepare the data again");
   }
   if (description.kind != prepared::Kind::kImages) tokenizer_of(folder, description);
   return true;
@@ -131,7 +132,7 @@ bool check(const CheckOptions& options, Progress& progress, const std::atomic<in
   std::uint64_t bytes = 0;
   const auto on_file = [&](const prepared::FileInfo& file) {
     progress.add_records(file.records, static_cast<std::int64_t>(file.elements));
-    progress.end_part(false);
+    progress.end_part(false, file.records);
     ++files;
     bytes += file.bytes;
   };

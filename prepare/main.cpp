@@ -87,7 +87,8 @@ int run(const prepare::PrepareOptions& options) {
   const auto ended = options.cache.empty() ? prepare::prepare(job, progress, stop_signal)
                                            : prepare::prepare_in_cache(job, options.cache, progress, stop_signal);
   if (ended == Ended::kStopped) {
-    progress.say("stopped; the same command goes on from here");
+    progress.say(progress.counts().parts_done > 0 ? "stopped; the same command goes on from here"
+                                                  : "stopped before a part was whole; the same command begins again");
     return kSignalled + stop_signal;
   }
   if (!options.cache.empty()) std::cout << job.folder.native() << "\n";

@@ -42,9 +42,13 @@ std::string progress_text(const Counts& now, std::string_view unit, milliseconds
               grouped(now.records) + " records, " + grouped(now.elements) + " " + std::string(unit);
   const auto made = now.parts_done - now.parts_kept;
   const auto left = now.parts - now.parts_done;
-  if (made > 0 && left > 0) {
-    const double seconds =
-        static_cast<double>(elapsed.count()) / 1000 / static_cast<double>(made) * static_cast<double>(left);
+  const auto records_made = now.records - now.records_kept;
+  if (made > 0 && left > 0 && records_made > 0) {
+    // Several parts are made at a time, so those that are not done count, too.
+    const double all =
+        static_cast<double>(now.records_done) / static_cast<double>(now.parts_done) * static_cast<double>(now.parts);
+    const double seconds = static_cast<double>(elapsed.count()) / 1000 / static_cast<double>(records_made) *
+                           std::max(0.0, all - static_cast<double>(now.records));
     text += ", " + time_text(static_cast<std::int64_t>(seconds + 0.5)) + " left";
   }
   return text;
@@ -77,8 +81,10 @@ void Progress::add_records(std::int64_t records, std::int64_t elements) {
   elements_ += elements;
 }
 
-void Progress::end_part(bool was_kept) {
+void Progress::end_part(bool was_kept, std::int64_t records) {
   if (was_kept) ++parts_kept_;
+  if (was_kept) records_kept_ += records;
+  records_done_ += records;
   ++parts_done_;
 }
 
@@ -87,7 +93,9 @@ Counts Progress::counts() const {
           .parts_done = parts_done_,
           .parts_kept = parts_kept_,
           .records = records_,
-          .elements = elements_};
+          .elements = elements_,
+          .records_done = records_done_,
+          .records_kept = records_kept_};
 }
 
 void Progress::say(const std::string& line) {
@@ -103,6 +111,8 @@ void Progress::print() {
     std::fprintf(stderr, "%s\n", line.c_str());
     return;
   }
+  // The numbers matter more than the command's name.
+  if (line.size() >= terminal_width()) line.erase(0, command_.size() + 2);
   line.resize(std::min(line.size(), terminal_width() - 1));
   std::fprintf(stderr, "\r\033[K%s", line.c_str());
   std::fflush(stderr);

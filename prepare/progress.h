@@ -18,10 +18,13 @@ struct Counts {
   std::int64_t parts_kept = 0;  // that an earlier command had finished
   std::int64_t records = 0;
   std::int64_t elements = 0;
+  std::int64_t records_done = 0;  // of the parts that are done
+  std::int64_t records_kept = 0;  // of those that were kept
 };
 
-/// "12 of 40 parts, 1,234,567 records, 89,012,345 tokens, 1 min 10 s left". The time left is that of the parts that are
-/// not done, at the speed of those that were made. It is left out until a part is made.
+/// "12 of 40 parts, 1,234,567 records, 89,012,345 tokens, 1 min 10 s left". The time left is that of the records that
+/// are not made, at the speed of those that were made; the parts that are done tell how many a part has. It is left out
+/// until a part is made.
 std::string progress_text(const Counts& now, std::string_view unit, std::chrono::milliseconds elapsed);
 
 /// "1,234,567"
@@ -38,7 +41,8 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void add_records(std::int64_t records, std::int64_t elements);
-  void end_part(bool was_kept);
+  /// `records`: of the part, which add_records() has counted.
+  void end_part(bool was_kept, std::int64_t records);
   Counts counts() const;
 
   /// Prints a line of its own.
@@ -53,7 +57,8 @@ class Progress {
   const std::chrono::milliseconds every_;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   const std::int64_t parts_;
-  std::atomic<std::int64_t> parts_done_{0}, parts_kept_{0}, records_{0}, elements_{0};
+  std::atomic<std::int64_t> parts_done_{0}, parts_kept_{0}, records_{0}, elements_{0}, records_done_{0},
+      records_kept_{0};
   std::mutex mutex_;  // of stderr and of what follows
   std::condition_variable ends_;
   bool is_over_ = false;

@@ -12,6 +12,7 @@
 
 #include "os/durable_file.h"
 #include "prepared/description.h"
+#include "prepared/format.h"
 
 namespace prepare {
 namespace {
@@ -47,6 +48,13 @@ std::string differences(const Json& found, const Json& wanted) {
   return out;
 }
 
+/// Whether a part is whole.
+bool has_parts(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == prepared::kFileEnding) return true;
+  return false;
+}
+
 }  // namespace
 
 WorkFolder::WorkFolder(fs::path folder, const std::string& options) : folder_(std::move(folder)) {
@@ -72,7 +80,8 @@ WorkFolder::WorkFolder(fs::path folder, const std::string& options) : folder_(st
     return;
   }
   const auto path = work / "options.json";
-  is_begun_ = is_there(path);
+  // Options without a part are those of a command that its source has stopped, and bind nothing.
+  is_begun_ = is_there(path) && has_parts(folder_);
   if (is_begun_) {
     check_options(os::read_small_file(path, kMostOptionsBytes), options);
   } else {

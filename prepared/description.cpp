@@ -19,7 +19,7 @@ using fsdp::Json;
 
 constexpr std::int64_t kFormat = 1;
 constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 28;  // some 2 million files
-constexpr std::string_view kRemedy = "; prepare the data again";
+constexpr std::string_view kRemedy = "; remove the folder and prepare the data again";
 constexpr std::string_view kFingerprintStart = "sha256:";
 
 [[noreturn]] void fail_at(const std::string& where, const std::string& why) {

@@ -21,7 +21,8 @@ namespace {
 /// A file that is not there is damage of the data. Anything else may pass.
 [[noreturn]] void fail_to(const char* what, const std::filesystem::path& path, int error) {
   const std::string text = "cannot " + std::string(what) + " " + path.string();
-  if (error == ENOENT) throw std::runtime_error(text + ": " + std::strerror(error) + "; prepare the data again");
+  if (error == ENOENT)
+    throw std::runtime_error(text + ": " + std::strerror(error) + "; remove the folder and prepare the data again");
   throw std::system_error(error, std::generic_category(), text);
 }
 
@@ -75,7 +76,7 @@ File::~File() {
 }
 
 void File::fail(const std::string& why) const {
-  throw std::runtime_error(path_.string() + ": " + why + "; prepare the data again");
+  throw std::runtime_error(path_.string() + ": " + why + "; remove the folder and prepare the data again");
 }
 
 std::span<const std::uint64_t> File::index() const {

@@ -94,6 +94,9 @@ struct FileInfo {
   bool operator==(const FileInfo&) const = default;
 };
 
+/// The ending of a file's name.
+inline constexpr std::string_view kFileEnding = ".mdat";
+
 /// "train-00012.mdat"
 std::string file_name(std::string_view split, std::uint64_t part);
 

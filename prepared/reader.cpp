@@ -9,7 +9,7 @@
 namespace prepared {
 namespace {
 
-constexpr std::string_view kRemedy = "; prepare the data again";
+constexpr std::string_view kRemedy = "; remove the folder and prepare the data again";
 
 std::string numbers(std::int64_t is, std::int64_t want) {
   return std::to_string(is) + ", and data.json says " + std::to_string(want) + std::string(kRemedy);

@@ -132,7 +132,9 @@ ImageFolder list_image_folder(const fs::path& folder) {
       lister.folder(entry, static_cast<std::int32_t>(out.labels.size()));
       out.labels.push_back(entry.path.filename().native());
       if (out.entries.size() == before) {
-        refuse(entry.path, "holds no images (.jpg, .jpeg, .png, .ppm, .pgm, .pnm); remove the folder of this class");
+        refuse(entry.path,
+               "holds no images (.jpg, .jpeg, .png, .ppm, .pgm, .pnm), and a folder in a folder of images is a class; "
+               "name a folder of images, or take this one out of it");
       }
     }
   }

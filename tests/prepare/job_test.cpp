@@ -190,6 +190,28 @@ TEST_F(JobTest, MakesADamagedOrTruncatedPartAnewWhileUnfinished) {
   EXPECT_THAT(test::differing(test::bytes_of(folder_ / "a"), want), IsEmpty());
 }
 
+// A line of a source is wrong, and people mend it: the source is another one then.
+TEST_F(JobTest, TakesOtherOptionsWhileNoPartIsWhole) {
+  auto broken = job("a");
+  broken.records.make = [](std::int64_t, const PutRecord&) { throw std::runtime_error("x.jsonl:2: is not JSON"); };
+  EXPECT_THAT(error_of(broken), HasSubstr("x.jsonl:2: is not JSON"));
+  auto mended = job("a");
+  mended.records.description += " mended";
+  EXPECT_EQ(run(mended), Ended::kDone);
+}
+
+TEST_F(JobTest, FinishedDataWithoutAFileAreNotCalledFinished) {
+  whole();
+  EXPECT_EQ(run(job("a")), Ended::kDone);
+  EXPECT_EQ(run(job("a")), Ended::kWasDone);
+  const auto file = folder_ / "a/train-00001.mdat";
+  std::filesystem::resize_file(file, 100);
+  EXPECT_THAT(error_of(job("a")), AllOf(HasSubstr(file.native() + ": has 100 bytes, not "),
+                                        HasSubstr("; remove " + (folder_ / "a").native() + ", and the same command")));
+  std::filesystem::remove(file);
+  EXPECT_THAT(error_of(job("a")), HasSubstr(file.native() + ": No such file or directory; remove "));
+}
+
 TEST_F(JobTest, RefusesOtherOptionsAndNamesThem) {
   run_killed(job("a"), 50);
   auto other = job("a");

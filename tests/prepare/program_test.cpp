@@ -204,7 +204,7 @@ TEST_F(DataProgram, SignalsStopItAndSayHowItGoesOn) {
     process.signal(number);
     EXPECT_EQ(process.wait(40s), exit);
     EXPECT_THAT(::test::read_file(folder_ / (to + ".err")),
-                HasSubstr("muster data prepare: stopped; the same command goes on from here\n"));
+                HasSubstr("muster data prepare: stopped before a part was whole; the same command begins again\n"));
     EXPECT_FALSE(std::filesystem::exists(folder_ / to / "train-00000.mdat.part"));
   }
 }
@@ -236,7 +236,8 @@ TEST_F(DataProgram, DrawsOneLineAgainOnATerminal) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ::close(terminal);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << status;
-  EXPECT_THAT(seen, HasSubstr("\r\033[Kmuster data prepare: stopped; the same command goes on from here"));
+  EXPECT_THAT(seen,
+              HasSubstr("\r\033[Kmuster data prepare: stopped before a part was whole; the same command begins again"));
 }
 
 TEST_F(DataProgram, RefusesOtherOptionsAnotherSourceAndAnotherTokenizer) {

@@ -17,10 +17,16 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(ProgressText, CountsPartsRecordsElementsAndTime) {
-  const Counts now{.parts = 40, .parts_done = 12, .parts_kept = 2, .records = 1'234'567, .elements = 89'012'345};
-  EXPECT_EQ(progress_text(now, "tokens", 25s), "12 of 40 parts, 1,234,567 records, 89,012,345 tokens, 1 min 10 s left")
-      << "10 parts were made in 25 s, and 28 are left";
-  EXPECT_THAT(progress_text(now, "tokens", 2500s), EndsWith(", 1 h 56 min left"));
+  const Counts now{.parts = 40,
+                   .parts_done = 12,
+                   .parts_kept = 2,
+                   .records = 1'300'000,
+                   .elements = 89'012'345,
+                   .records_done = 1'200'000,
+                   .records_kept = 200'000};
+  EXPECT_EQ(progress_text(now, "tokens", 25s), "12 of 40 parts, 1,300,000 records, 89,012,345 tokens, 1 min 1 s left")
+      << "a part has 100,000; 1,100,000 were made in 25 s, and 2,700,000 are left";
+  EXPECT_THAT(progress_text(now, "tokens", 2500s), EndsWith(", 1 h 42 min left"));
 }
 
 TEST(ProgressText, KnowsNoTimeBeforeAPartIsMadeAndNoneAtTheEnd) {
@@ -36,7 +42,7 @@ TEST(Progress, PrintsALineEachTimeWhereThereIsNoTerminal) {
   {
     Progress progress("muster data prepare", "tokens", 2, 1ms);
     progress.add_records(5, 50);
-    progress.end_part(false);
+    progress.end_part(false, 5);
     while (::test::read_file(folder / "err").find("5 records") == std::string::npos) std::this_thread::yield();
     progress.say("a line");
   }

@@ -200,9 +200,9 @@ TEST(Damage, IsNamedByBlock) {
   const auto file = File::open(path);
   file.verify(0, 1);
   file.verify(2, 1);
-  EXPECT_EQ(
-      error_of([&] { file.verify(1, 1); }),
-      path.string() + ": block 1 (bytes 16781312 to 33558527) does not match its checksum; prepare the data again");
+  EXPECT_EQ(error_of([&] { file.verify(1, 1); }), path.string() +
+                                                      ": block 1 (bytes 16781312 to 33558527) does not match its "
+                                                      "checksum; remove the folder and prepare the data again");
 }
 
 TEST(Damage, WhatIsNoFileIsNamed) {

@@ -162,9 +162,10 @@ TEST_F(DescriptionFile, EveryTruncationIsRefused) {
 }
 
 TEST_F(DescriptionFile, WhatIsWrongIsNamedWithItsValue) {
-  EXPECT_EQ(error_with("\"kind\": \"tokens\"", "\"kind\": \"poems\""),
-            (folder_ / "data.json").string() +
-                ": kind is \"poems\", not tokens, pairs, labelled or images; prepare the data again");
+  EXPECT_EQ(
+      error_with("\"kind\": \"tokens\"", "\"kind\": \"poems\""),
+      (folder_ / "data.json").string() +
+          ": kind is \"poems\", not tokens, pairs, labelled or images; remove the folder and prepare the data again");
   EXPECT_THAT(error_with("\"format\": 1", "\"format\": 2"), HasSubstr("format is 2, not 1, the format that this"));
   EXPECT_THAT(error_with("\"vocabulary\": 300", "\"vocabulary\": 0"),
               HasSubstr("tokenizer.vocabulary is 0, not an integer from 1 to 4294967296"));

@@ -44,7 +44,7 @@ TEST_F(Data, TakesSignalsAsMusterDataDoes) {
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(folder_ / "shapes/train-00000.mdat.part"); }, 30s));
   process.signal(SIGINT);
   EXPECT_EQ(process.wait(30s), 130);
-  EXPECT_THAT(read_file(folder_ / "err"), HasSubstr("stopped; the same command goes on from here"));
+  EXPECT_THAT(read_file(folder_ / "err"), HasSubstr("stopped before a part was whole; the same command begins again"));
 }
 
 TEST_F(Data, IsExplainedByHelp) {
