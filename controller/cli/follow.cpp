@@ -39,13 +39,30 @@ std::string progress_text(const muster::v1::Job& job) {
   return text + held_out_text(job);
 }
 
-void print_line(const muster::v1::Job& job, const TimeLeft& left) {
-  std::cerr << "job " << job.id() << " " << status_of(job);
-  if (job.attempts_size() > 0) std::cerr << ", attempt " << newest_attempt(job).number();
-  std::cerr << progress_text(job);
-  if (job.has_tokens_per_s()) std::cerr << ", " << number_text(job.tokens_per_s()) << " tokens/s";
-  if (!job.started_at().empty()) std::cerr << ", " << span_text(job.started_at(), job.ended_at()) << " gone";
-  if (const auto time = left.left()) std::cerr << ", about " << duration_text(time->count()) << " left";
+std::string line_of(const muster::v1::Job& job, const TimeLeft& left) {
+  std::string text = "job " + std::to_string(job.id()) + " " + status_of(job);
+  if (job.attempts_size() > 0) text += ", attempt " + std::to_string(newest_attempt(job).number());
+  text += progress_text(job);
+  if (job.has_tokens_per_s()) text += ", " + number_text(job.tokens_per_s()) + " tokens/s";
+  if (!job.started_at().empty()) text += ", " + span_text(job.started_at(), job.ended_at()) + " gone";
+  if (const auto time = left.left()) text += ", about " + duration_text(time->count()) + " left";
+  return text;
+}
+
+/// A line that is drawn over itself. A longer one than the terminal would go on below and stay there, so the bar makes
+/// room for the numbers first, and then what the job's line has in its middle: where it is and how long it takes stay.
+std::string drawn_line(const muster::v1::Job& job, const TimeLeft& left) {
+  const auto filled = static_cast<std::size_t>(kBarWidth * std::min(job.step(), job.steps_total()) / job.steps_total());
+  const std::string bar = "[" + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + "] ";
+  const auto width = columns() - 1;
+  const std::string line = line_of(job, left);
+  if (bar.size() + line.size() <= width) return bar + line;
+  if (line.size() <= width) return line;
+  std::string text = "step " + std::to_string(job.step()) + "/" + std::to_string(job.steps_total());
+  if (job.has_loss()) text += ", loss " + number_text(job.loss());
+  if (const auto time = left.left()) text += ", about " + duration_text(time->count()) + " left";
+  if (bar.size() + text.size() <= width) text = bar + text;
+  return cut(text, width);
 }
 
 /// The steps of a program that reports and prints nothing, a line every kProgressEvery at most. Runs beside the log of
@@ -87,10 +104,7 @@ class QuietProgress {
   void tell(const muster::v1::Job& job) {
     left_.see(job, std::chrono::steady_clock::now());
     if (job.state() != "running" || !job.has_step() || job.step() == told_) return;
-    const auto write = [&] {
-      print_line(job, left_);
-      std::cerr << "\n";
-    };
+    const auto write = [&] { std::cerr << line_of(job, left_) << "\n"; };
     if (screen_.print_if_quiet(kProgressEvery, write)) told_ = job.step();
   }
 
@@ -117,19 +131,13 @@ class Progress {
     if (!news && job.step() == told_step_) return;
     if (news) {
       close();
-      print_line(job, left_);
-      std::cerr << news_of(job) << "\n";
+      std::cerr << line_of(job, left_) << news_of(job) << "\n";
     } else if (stderr_is_terminal() && job.steps_total() > 0) {
-      const auto filled =
-          static_cast<std::size_t>(kBarWidth * std::min(job.step(), job.steps_total()) / job.steps_total());
-      std::cerr << "\r[" << std::string(filled, '#') << std::string(kBarWidth - filled, '.') << "] ";
-      print_line(job, left_);
-      std::cerr << "\x1b[K" << std::flush;
+      std::cerr << "\r" << drawn_line(job, left_) << "\x1b[K" << std::flush;
       bar_open_ = true;
     } else if (now - told_at_ >= kProgressEvery ||
                job.step() - told_step_ >= std::max<std::int64_t>(1, job.steps_total() / 10)) {
-      print_line(job, left_);
-      std::cerr << "\n";
+      std::cerr << line_of(job, left_) << "\n";
     } else {
       return;
     }

@@ -315,6 +315,7 @@ void on(Applied& out, Attempt& attempt, Rank& rank, const RankExited& e, Time at
   if (attempt.cause == Cause::kNone) {
     attempt.cause = Cause::kCompleted;
     attempt.reason = "every rank exited with 0";
+    if (const auto& words = attempt.ranks.front().last_words; !words.empty()) attempt.reason += ": " + words;
   }
   end_attempt(out, at);
 }

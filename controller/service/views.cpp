@@ -112,12 +112,15 @@ std::optional<double> training_loss(const store::MetricRow& row) {
   return std::nullopt;
 }
 
-/// `reports`: it is known to tell of its steps, even without a newest one.
-void fill_newest(const std::optional<store::MetricRow>& newest, bool reports, v1::Job& out) {
+/// `reports`: it is known to tell of its steps, even without a newest one. `last`: the last attempt, if there is one.
+/// It stands where it has resumed until it makes a step; the newest one is then of an attempt before.
+void fill_newest(const std::optional<store::MetricRow>& newest, bool reports, const core::Attempt* last, v1::Job& out) {
   out.set_reports(reports || newest);
   if (out.kind() == "recipe") out.set_step(0);
+  if (newest) out.set_step(newest->step);
+  const bool no_step = newest ? last != nullptr && newest->attempt < last->number : out.kind() == "recipe";
+  if (last != nullptr && last->resumed_from_step && no_step) out.set_step(*last->resumed_from_step);
   if (!newest) return;
-  out.set_step(newest->step);
   if (const auto loss = training_loss(*newest)) out.set_loss(*loss);
   if (const auto tokens = store::value_of(*newest, "tokens_per_s")) out.set_tokens_per_s(*tokens);
 }
@@ -292,7 +295,7 @@ v1::Job Views::line(const store::JobRow& row, const core::Job* open) {
     jobfile::mask_secrets(*out.mutable_sweep());
   }
   const bool reports = !row.is_command || (newest && newest->resumed_from_step) || row.last_checkpoint_step > 0;
-  fill_newest(newest ? parts_.newest.get(row.id) : std::nullopt, reports, out);
+  fill_newest(newest ? parts_.newest.get(row.id) : std::nullopt, reports, newest ? &*newest : nullptr, out);
   if (spec != nullptr) out.set_steps_total(jobfile::whole_of(spec->recipe(), "train.steps"));
   if (out.steps_total() == 0) out.set_steps_total(row.total_steps);
   out.set_program_status(row.program_status);
@@ -385,7 +388,7 @@ v1::Job Views::view(const jobs::JobPtr& of) {
     out.mutable_sweep()->set_sweep(job.sweep.sweep);
     jobfile::mask_secrets(*out.mutable_sweep());
   }
-  fill_newest(newest, job.reports(), out);
+  fill_newest(newest, job.reports(), job.attempts.empty() ? nullptr : &job.attempts.back(), out);
   // One that sends heartbeats and no metrics.
   if (!out.has_step() && out.ranks_size() > 0 && out.ranks(0).has_step()) out.set_step(out.ranks(0).step());
   for (auto& note : notes(job, *spec)) out.add_notes(std::move(note));

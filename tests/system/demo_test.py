@@ -106,7 +106,7 @@ class Demo(unittest.TestCase):
         self.assertEqual(list(rows), wanted, text)
         self.assertEqual(rows["job 1"], "succeeded")
         self.assertEqual(rows["attempt 1"], "failed: rank 1 killed by SIGKILL")
-        self.assertEqual(rows["attempt 2"], "completed: every rank exited with 0")
+        self.assertEqual(rows["attempt 2"], "completed: every rank exited with 0: all 150 steps done")
         first, last = map(float, re.fullmatch(r"([\d.]+) first, ([\d.]+) last", rows["loss"]).groups())
         self.assertLess(last, first)
         self.assertRegex(rows["throughput"], r"^[1-9]\d* tokens/s \(median step\)$")

@@ -21,7 +21,7 @@ import { ENDED, type Job, type JobEvent, type JobSeries, type Progress } from ".
 
 const LOAD_MS = 3000;
 const MAX_EVENTS = 2000;
-const LONG_FACT = 24;
+const LONG_FACT = 15;
 const SERIES_FACTS = 4;
 
 // This page shows the end of the log, so the advice needs no command for it.
@@ -49,10 +49,20 @@ const shown = (known: boolean, name: string, value: preact.ComponentChildren): [
 // The series that the controller takes the job's loss from.
 const isLoss = (series: JobSeries): boolean => series.quantity === "loss" && !series.held_out;
 
-// The newest values of the series that tell how good the model is, without the loss.
+const SPEEDS = ["tokens_per_s", "samples_per_s"];
+
+// The newest values of the series that tell how good the model is, without the loss: those on held-out data first.
 function quality(job: Job): [string, preact.ComponentChildren][] {
-  const telling = job.series.filter((one) => one.name !== "tokens_per_s" && !isLoss(one) && tellsOfTheModel(one));
+  const telling = job.series.filter((one) => !SPEEDS.includes(one.name) && !isLoss(one) && tellsOfTheModel(one))
+    .sort((a, b) => Number(b.held_out) - Number(a.held_out));
   return telling.slice(0, SERIES_FACTS).map(({ name, value, unit }) => [titleOf(name.replaceAll("/", " ")), value === null ? "no number" : formatValue(value, unit)]);
+}
+
+// A training of images has no tokens.
+function speed(job: Job, recipe: boolean): [string, preact.ComponentChildren][] {
+  const samples = job.series.find((one) => one.name === "samples_per_s")?.value ?? null;
+  if (!job.tokens_per_s && samples !== null) return [["Samples/s", formatCount(samples)]];
+  return shown(recipe || !!job.tokens_per_s, "Tokens/s", formatCount(job.tokens_per_s));
 }
 
 function Facts({ job, now }: { job: Job; now: number }) {
@@ -66,7 +76,7 @@ function Facts({ job, now }: { job: Job; now: number }) {
     ...shown(recipe || (job.step ?? 0) > 0, "Step", <ProgressBar job={job} />),
     ...shown(recipe || hasLoss || !!job.loss, "Loss", hasLoss && job.loss === null ? "no number" : formatNumber(job.loss)),
     ...quality(job),
-    ...shown(recipe || !!job.tokens_per_s, "Tokens/s", formatCount(job.tokens_per_s)),
+    ...speed(job, recipe),
     ...shown(recipe || job.last_checkpoint_step > 0, "Checkpoint",
       job.last_checkpoint_step ? `step ${formatCount(job.last_checkpoint_step)}` : "none yet"),
     ...shown(begun, "Attempt", job.attempts.at(-1)?.number),

@@ -115,7 +115,8 @@ function quantityOf(id: string, all: JobSeries[], found: Found): Quantity {
   if (units.size <= 1) for (const line of lines) line.unit = "";
   return {
     id, title, lines, bytes,
-    unit: bytes || common.toLowerCase() === title.toLowerCase() ? "" : common,
+    // "Wait ms" names its unit itself.
+    unit: bytes || title.toLowerCase().split(" ").at(-1) === common.toLowerCase() ? "" : common,
     format: bytes ? formatSomeBytes : id === TOKENS ? formatCount : asNumber,
   };
 }

@@ -253,6 +253,7 @@ TEST_P(Ranks, AnAttemptThatRewindsTellsItsOwnCheckpoints) {
   EXPECT_EQ(bench.send(again).value().checkpoints_accepted(), 1U);
   EXPECT_EQ(bench.count_events(id, "checkpoint_saved"), 2);
   EXPECT_EQ(bench.attempt(id, 2).resumed_from_step(), 10);
+  EXPECT_EQ(bench.job(id).step(), 10) << "where it stands until its first step is told";
 }
 
 TEST_P(Ranks, MeetWhereRankZeroSays) {
