@@ -9,6 +9,9 @@
 namespace schema {
 namespace {
 
+constexpr std::string_view kHeadsReduce = "fsdp.heads_reduce_precision", kTeacherStrategy = "fsdp.teacher_strategy",
+                           kHeadsStrategy = "fsdp.heads_strategy";
+
 constexpr auto kKeys = std::to_array<Key>({
     {.name = "data.global_crops_size",
      .kind = Kind::kWhole,
@@ -227,6 +230,42 @@ constexpr auto kKeys = std::to_array<Key>({
      .unit = "images",
      .meaning = "Training images that an evaluation compares with.",
      .assign = into<&Dino::knn_samples>},
+    {.name = "train.teacher_precision",
+     .kind = Kind::kChoice,
+     .standard = "run",
+     .choices = "run fp32 bf16 fp16",
+     .meaning = "The format in which the teacher computes and is gathered; run: train.precision. Its weights stay in "
+                "fp32, as an average of the student's.",
+     .assign = into<&Dino::teacher_precision>},
+    {.name = "train.heads_precision",
+     .kind = Kind::kChoice,
+     .standard = "run",
+     .choices = "run fp32 bf16 fp16",
+     .meaning = "The format in which the heads of student and teacher compute and are gathered; run: that of the "
+                "backbone.",
+     .assign = into<&Dino::heads_precision>},
+    {.name = kHeadsReduce,
+     .kind = Kind::kChoice,
+     .standard = "run",
+     .choices = "run fp32 bf16 fp16",
+     .meaning = "The format in which the gradients of the student's heads are accumulated and summed over ranks; run: "
+                "fsdp.reduce_precision.",
+     .assign = into<&Dino::heads_reduce_precision>},
+    {.name = kTeacherStrategy,
+     .kind = Kind::kChoice,
+     .standard = "run",
+     .choices = "run full_shard shard_grad_op zero1",
+     .meaning = "How long the teacher's gathered weights stay. full_shard: for a block's forward. zero1: until the "
+                "teacher changes, at the end of a step, so that several micro-batches gather them once. run: by "
+                "fsdp.strategy. The teacher has no backward, so it has no shard_grad_op of its own, and that of "
+                "fsdp.strategy is full_shard for it.",
+     .assign = into<&Dino::teacher_strategy>},
+    {.name = kHeadsStrategy,
+     .kind = Kind::kChoice,
+     .standard = "run",
+     .choices = "run full_shard shard_grad_op zero1",
+     .meaning = "The same for the heads of the student, as fsdp.strategy has it for its backbone.",
+     .assign = into<&Dino::heads_strategy>},
 });
 
 /// The side of a local crop in pixels where none is given: 96 of 224 pixels of a global crop, as in DINOv2, in whole
@@ -242,6 +281,37 @@ void derive(Values& values, std::uint64_t /*ranks*/) {
     values.set("data.global_crops_size", values.whole("model.image_size"));
   if (!values.has("data.local_crops_size") && values.has("data.global_crops_size") && patch > 0) {
     values.set("data.local_crops_size", local_crops_size_of(values.whole("data.global_crops_size"), patch));
+  }
+}
+
+/// Keys of one part need what the rest of the run gives them something to do with.
+void check_parts(const Values& values, std::vector<Conflict>& conflicts) {
+  const bool whole = values.text("fsdp.strategy") == "no_shard";
+  for (const auto key : {kTeacherStrategy, kHeadsStrategy}) {
+    if (!whole || values.text(key).empty() || values.text(key) == "run") continue;
+    conflicts.push_back({std::string(key),
+                         "want \"run\" with fsdp.strategy = \"no_shard\", where no weight is gathered",
+                         "remove it, because it has no effect",
+                         {"fsdp.strategy"}});
+  }
+  if (values.text(kTeacherStrategy) == "shard_grad_op") {
+    conflicts.push_back(
+        {std::string(kTeacherStrategy),
+         "want \"full_shard\" or \"zero1\", because the teacher has no backward until which weights stay",
+         "take \"full_shard\", which is the same for it",
+         {}});
+  }
+  if (values.text(kHeadsReduce) == "fp16" && values.text("train.precision") != "fp16") {
+    conflicts.push_back({std::string(kHeadsReduce),
+                         "want train.precision = \"fp16\" with it, because unscaled gradients vanish in fp16",
+                         "take \"bf16\"",
+                         {"train.precision"}});
+  }
+  if (values.text("train.heads_precision") == "fp16" && values.text("train.precision") != "fp16") {
+    conflicts.push_back({"train.heads_precision",
+                         "want train.precision = \"fp16\" with it, because unscaled gradients vanish in fp16",
+                         "take \"bf16\"",
+                         {"train.precision"}});
   }
 }
 
@@ -263,6 +333,7 @@ void check(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>&
   in_order("data.global_scale_low", "data.global_scale_high");
   in_order("data.local_scale_low", "data.local_scale_high");
   in_order("train.mask_share_low", "train.mask_share_high");
+  check_parts(values, conflicts);
   if (values.real("train.average_decay") > 0) {
     conflicts.push_back({"train.average_decay",
                          "want 0 with this recipe, which evaluates and exports the teacher",

@@ -7,6 +7,11 @@
 
 namespace schema {
 
+/// Of a module that may compute in another format than train.precision; kRun: in that one.
+enum class OwnPrecision { kRun, kFp32, kBf16, kFp16 };
+/// Of a module whose gathered weights may stay for another time than fsdp.strategy says; kRun: for that one.
+enum class OwnStrategy { kRun, kFullShard, kShardGradOp, kZero1 };
+
 enum class Centering { kCentering, kSinkhornKnopp };
 
 /// What a self-distillation has of its own: crops, heads, losses, schedules. Names are DINOv2's where it has one.
@@ -23,6 +28,10 @@ struct Dino {
   double teacher_momentum = 0, final_teacher_momentum = 0, center_momentum = 0;
   double freeze_last_layer_epochs = 0, patch_embed_rate = 0;
   std::int64_t knn_neighbours = 0, knn_samples = 0;
+  OwnPrecision teacher_precision = OwnPrecision::kRun, heads_precision = OwnPrecision::kRun;
+  OwnPrecision heads_reduce_precision = OwnPrecision::kRun;  // kRun: fsdp.reduce_precision
+  OwnStrategy teacher_strategy = OwnStrategy::kRun;          // never kShardGradOp
+  OwnStrategy heads_strategy = OwnStrategy::kRun;
 };
 
 /// The rows of Dino.

@@ -26,6 +26,7 @@
 #include "schema/tables/dinov2.h"
 #include "train/evaluation.h"
 #include "train/start_weights.h"
+#include "train/strategy.h"
 
 namespace worker {
 namespace {
@@ -33,7 +34,7 @@ namespace {
 constexpr const char *kStudent = "student", *kTeacher = "teacher", *kCentres = "centres";
 constexpr std::string_view kBackbone = "backbone.";
 constexpr int kPrototypeRate = 1;  // the rate of the heads' prototypes; see Optimizer::set_rate()
-constexpr std::int64_t kSinkhornRounds = 3;
+constexpr std::int64_t kSinkhornRounds = 3, kChannels = 3;
 constexpr double kKnnTemperature = 0.07;
 
 /// What centres the teacher's answers: no model, but a part of checkpoints that any number of ranks can load.
@@ -43,6 +44,19 @@ struct Centres : torch::nn::Module, Wrapped {
     register_parameter("ibot_center", at::empty({1, prototypes}));
   }
 };
+
+at::ScalarType dtype_of(schema::OwnPrecision precision) {
+  switch (precision) {
+    case schema::OwnPrecision::kBf16:
+      return at::kBFloat16;
+    case schema::OwnPrecision::kFp16:
+      return at::kHalf;
+    case schema::OwnPrecision::kFp32:
+    case schema::OwnPrecision::kRun:
+      break;
+  }
+  return at::kFloat;
+}
 
 double cosine(double from, double to, double share) {
   return to + (from - to) * (1 + std::cos(std::numbers::pi * std::clamp(share, 0.0, 1.0))) / 2;
@@ -60,6 +74,10 @@ class Dino : public Recipe {
   std::string data_source() const override { return folder_.source(); }
 
   RunData open_data(const std::string&, const RankEnvironment& place) override {
+    if (backbone_.num_channels != kChannels) {
+      throw UsageError("model.num_channels = " + std::to_string(backbone_.num_channels) +
+                       ": prepared images have red, green and blue; want a model of 3 channels");
+    }
     RunData out = folder_.open(prepared::Kind::kImages, place);
     train_ = image_crops(folder_.data().train, crop_options());
     bank_ = images_of(folder_.data().train, options_.global_crops_size);
@@ -77,8 +95,8 @@ class Dino : public Recipe {
     const auto masked = static_cast<std::int64_t>(static_cast<double>(kGlobalCrops * samples * patches) *
                                                   (masks() ? options_.mask_probability * options_.mask_share_high : 0));
     Batch batch;
-    batch.tensors["global_crops"] = at::empty({kGlobalCrops * samples, 3, global, global});
-    batch.tensors["local_crops"] = at::empty({options_.local_crops * samples, 3, local, local});
+    batch.tensors["global_crops"] = at::empty({kGlobalCrops * samples, kChannels, global, global});
+    batch.tensors["local_crops"] = at::empty({options_.local_crops * samples, kChannels, local, local});
     batch.tensors["masks"] = at::empty({kGlobalCrops * samples, patches}, at::kBool);
     batch.tensors["masked"] = at::empty({masked}, at::kLong);
     batch.tensors["mask_weight"] = at::empty({masked});
@@ -97,7 +115,19 @@ class Dino : public Recipe {
       // Heads have the full rate, as DINOv2 has it.
       return is_of_dino_head(name) ? 0 : chosen_.family->layers_above(chosen_.values, name.substr(kBackbone.size()));
     };
+    student.is_unit = is_head;
+    student.options = [this](const torch::nn::Module& unit, fsdp::ShardOptions options) {
+      if (is_head(unit)) set_options_of_heads(options);
+      return options;
+    };
     Part teacher{.name = kTeacher, .module = teacher_, .trained = false};
+    teacher.is_unit = is_head;
+    teacher.options = [this](const torch::nn::Module& unit, fsdp::ShardOptions options) {
+      set_precision(options_.teacher_precision, options);
+      set_strategy(options_.teacher_strategy, options);
+      if (is_head(unit)) set_precision(options_.heads_precision, options);
+      return options;
+    };
     Part centres{.name = kCentres, .module = std::make_shared<Centres>(options_.prototypes), .trained = false};
     return {student, teacher, centres};
   }
@@ -144,11 +174,17 @@ class Dino : public Recipe {
                                                 options_.student_temperature) *
                                           images
                                     : at::zeros({}, dino.options());
-    return {options_.dino_weight * dino + options_.ibot_weight * ibot + options_.koleo_weight * koleo,
-            {dino, ibot, koleo}};
+    Losses out{options_.dino_weight * dino + options_.ibot_weight * ibot + options_.koleo_weight * koleo,
+               {dino, koleo}};
+    if (masks()) out.more.push_back(ibot);
+    return out;
   }
 
-  std::vector<std::string> step_series() const override { return {"dino_loss", "ibot_loss", "koleo_loss"}; }
+  std::vector<std::string> step_series() const override {
+    std::vector<std::string> series{"dino_loss", "koleo_loss"};
+    if (masks()) series.emplace_back("ibot_loss");
+    return series;
+  }
   std::string why_no_fixed_shapes() const override { return "the number of masked patches differs by batch"; }
 
   void after_step(std::int64_t step) override {
@@ -160,11 +196,16 @@ class Dino : public Recipe {
   /// How well the nearest images of the training set, by the teacher's features, name the class of a validation image;
   /// and the same by pixels.
   void evaluate(Evaluation& evaluation) override {
-    if (!folder_.description() || folder_.description()->labels.empty()) return;
+    if (!has_classes()) return;
     const auto by_teacher = [this](const at::Tensor& pixels) { return teacher_->features(pixels).to(at::kFloat); };
     evaluation.set("validation/knn_accuracy", knn(evaluation, by_teacher));
     if (!pixel_knn_) pixel_knn_ = knn(evaluation, [](const at::Tensor& pixels) { return pixels.flatten(1); });
     evaluation.set("validation/pixel_knn_accuracy", *pixel_knn_);
+  }
+
+  std::string why_not_measured(std::string_view series) const override {
+    if (!series.ends_with("knn_accuracy") || has_classes()) return {};
+    return "the images have no classes; prepare them from a folder with a folder for each class, or leave the key out";
   }
 
   void save(fsdp::Json& extra) const override {
@@ -194,7 +235,29 @@ class Dino : public Recipe {
   };
 
   std::string_view architecture() const { return chosen_.family->architectures.front(); }
+  bool has_classes() const { return folder_.description() != nullptr && !folder_.description()->labels.empty(); }
   bool masks() const { return options_.ibot_weight > 0; }
+
+  static bool is_head(const torch::nn::Module& module) { return dynamic_cast<const DinoHead*>(&module) != nullptr; }
+
+  void set_precision(schema::OwnPrecision own, fsdp::ShardOptions& options) const {
+    if (own != schema::OwnPrecision::kRun) set_param_dtype(dtype_of(own), config_.fsdp.fp32_norms, options.precision);
+  }
+
+  void set_strategy(schema::OwnStrategy own, fsdp::ShardOptions& options) const {
+    if (own == schema::OwnStrategy::kRun) return;
+    apply_strategy(own == schema::OwnStrategy::kZero1         ? schema::Strategy::kZero1
+                   : own == schema::OwnStrategy::kShardGradOp ? schema::Strategy::kShardGradOp
+                                                              : schema::Strategy::kFullShard,
+                   config_.fsdp, options);
+  }
+
+  void set_options_of_heads(fsdp::ShardOptions& options) const {
+    set_precision(options_.heads_precision, options);
+    set_strategy(options_.heads_strategy, options);
+    if (options_.heads_reduce_precision != schema::OwnPrecision::kRun)
+      options.precision.reduce_dtype = dtype_of(options_.heads_reduce_precision);
+  }
 
   DinoHeadSizes head_sizes() const {
     return {options_.head_hidden_size, options_.head_bottleneck_size, options_.prototypes, options_.head_layers};

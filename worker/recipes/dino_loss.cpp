@@ -7,6 +7,7 @@
 #include <ATen/ops/matmul.h>
 #include <c10/util/Exception.h>
 
+#include <limits>
 #include <tuple>
 
 namespace worker {
@@ -21,7 +22,8 @@ at::Tensor log_shares_of(const at::Tensor& answers, double temperature) {
   return at::log_softmax(answers.to(at::kFloat) / temperature, -1);
 }
 
-at::Tensor koleo_of_crops(const at::Tensor& rows) {
+/// `least`: below it a distance counts as this one, and has no gradient.
+at::Tensor koleo_of_crops(const at::Tensor& rows, double least) {
   constexpr double kEps = 1e-8;
   const at::Tensor x = rows / at::linalg_vector_norm(rows, 2, {-1}, /*keepdim=*/true).clamp_min(kEps);
   at::Tensor nearest;
@@ -32,7 +34,8 @@ at::Tensor koleo_of_crops(const at::Tensor& rows) {
     nearest = std::get<1>(products.max(1));
   }
   // Equal rows would have no gradient without the first epsilon, and no logarithm without the second.
-  const at::Tensor distance = at::linalg_vector_norm(x - x.index_select(0, nearest) + kEps, 2, {-1});
+  at::Tensor distance = at::linalg_vector_norm(x - x.index_select(0, nearest) + kEps, 2, {-1});
+  if (least > 0) distance = distance.clamp_min(least);
   return -(distance + kEps).log().mean();
 }
 
@@ -78,11 +81,14 @@ at::Tensor ibot_loss(const at::Tensor& student, const at::Tensor& targets, const
 at::Tensor koleo_loss(const at::Tensor& features) {
   TORCH_CHECK(features.dim() == 2 && features.size(0) > 0 && features.size(0) % kGlobalCrops == 0,
               "koleo_loss: got features of shape ", features.sizes(), "; want [2 x images, hidden]");
+  // The gradient is one over the distance. Of images that fp16 cannot tell apart it has no direction, and overflows.
+  const double least =
+      features.scalar_type() == at::kHalf ? static_cast<double>(std::numeric_limits<at::Half>::epsilon()) : 0.0;
   const at::Tensor rows = features.to(at::kFloat);
   if (rows.size(0) == kGlobalCrops) return rows.sum() * 0;
   at::Tensor sum;
   for (const at::Tensor& crops : rows.chunk(kGlobalCrops)) {
-    const at::Tensor loss = koleo_of_crops(crops);
+    const at::Tensor loss = koleo_of_crops(crops, least);
     sum = sum.defined() ? sum + loss : loss;
   }
   return sum;

@@ -16,13 +16,15 @@ namespace worker {
 ///
 /// [Note: units of a part] The module and those of its modules that become units must be Wrapped
 /// (models/layers/wrapped.h): their calls go through a wrapper that the engine sets. Of Blocks each is a unit, unless
-/// fsdp.wrap says otherwise. The module itself is the last unit, the root.
+/// fsdp.wrap says otherwise. Part::is_unit adds others. The module itself is the last unit, the root.
 struct Part {
   std::string name = "model";                 ///< in checkpoints
   std::shared_ptr<torch::nn::Module> module;  ///< Wrapped; its parameters may be on the meta device
   /// Whether the optimizer moves it. One part of a recipe is trained. All calls of the others must be made without
   /// gradients (at::NoGradGuard).
   bool trained = true;
+  /// Whether a module is a unit beside those of fsdp.wrap, because its options differ. Null: none is.
+  std::function<bool(const torch::nn::Module& module)> is_unit = {};
   /// The options of one unit, from those of the run: another precision, for example. Null: those of the run.
   std::function<fsdp::ShardOptions(const torch::nn::Module& unit, fsdp::ShardOptions of_run)> options = {};
   /// Parameters of equal settings of the optimizer. Null: matrices decay, norms and biases do not.

@@ -77,7 +77,13 @@ void Parts::shard(const Part& part, const RunConfig& config) {
   options.children = shard_options(config);
   options.options_of = part.options;
   options.wrap_point_of = wrapper_point;
-  fsdp::wrap(*models_.back(), part.module, wrap_policy(config.fsdp), options);
+  fsdp::WrapPolicy policy = wrap_policy(config.fsdp);
+  if (part.is_unit) {
+    policy.choose = [of_run = policy.choose, &part](const torch::nn::Module& module, std::int64_t numel) {
+      return of_run(module, numel) || part.is_unit(module);
+    };
+  }
+  fsdp::wrap(*models_.back(), part.module, policy, options);
   if (part.trained) checkpoint_activations(*part.module, config.fsdp);
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "batch/batch.h"
@@ -90,6 +91,10 @@ class Recipe {
   /// Measures the trained model on the validation data. Modules are in evaluation mode, and no gradients are recorded.
   /// Collective. By default: the mean loss, as validation/loss.
   virtual void evaluate(Evaluation& evaluation);
+
+  /// Why evaluations of this run will not measure a series that the recipe may report, with what to change. Empty: they
+  /// will. Called after open_data().
+  virtual std::string why_not_measured(std::string_view /*series*/) const { return {}; }
 
   /// Writes into checkpoints what the parts do not hold.
   virtual void save(fsdp::Json& /*extra*/) const {}

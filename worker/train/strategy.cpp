@@ -67,21 +67,28 @@ fsdp::MeshOptions mesh_options(const schema::Sharding& sharding, const RankEnvir
   return options;
 }
 
-fsdp::ShardOptions shard_options(const RunConfig& config) {
-  const auto& sharding = config.fsdp;
-  const auto strategy = sharding.strategy;
-  fsdp::ShardOptions options;
-  options.precision.param_dtype = dtype_of(config.train.precision);
-  options.precision.reduce_dtype = dtype_of(sharding.reduce_precision);
-  if (sharding.fp32_norms) {
-    options.precision.param_dtype_of = [usual = options.precision.param_dtype](const fsdp::ParameterInfo& parameter) {
-      return is_of_norm(parameter) ? at::kFloat : usual;
-    };
-  }
+void apply_strategy(Strategy strategy, const schema::Sharding& sharding, fsdp::ShardOptions& options) {
   options.reshard_after_forward =
       sharding.reshard_after_forward && strategy != Strategy::kShardGradOp && strategy != Strategy::kZero1;
-  options.reshard_to_ranks = static_cast<int>(sharding.reshard_to_ranks);
   options.reshard_after_backward = sharding.reshard_after_backward && strategy != Strategy::kZero1;
+}
+
+void set_param_dtype(at::ScalarType dtype, bool fp32_norms, fsdp::Precision& precision) {
+  precision.param_dtype = dtype;
+  precision.param_dtype_of = {};
+  if (!fp32_norms) return;
+  precision.param_dtype_of = [dtype](const fsdp::ParameterInfo& parameter) {
+    return is_of_norm(parameter) ? at::kFloat : dtype;
+  };
+}
+
+fsdp::ShardOptions shard_options(const RunConfig& config) {
+  const auto& sharding = config.fsdp;
+  fsdp::ShardOptions options;
+  set_param_dtype(dtype_of(config.train.precision), sharding.fp32_norms, options.precision);
+  options.precision.reduce_dtype = dtype_of(sharding.reduce_precision);
+  apply_strategy(sharding.strategy, sharding, options);
+  options.reshard_to_ranks = static_cast<int>(sharding.reshard_to_ranks);
   options.prefetch_depth = sharding.prefetch ? static_cast<int>(sharding.prefetch_depth) : 0;
   if (sharding.prefetch && sharding.backward_prefetch_depth >= 0)
     options.backward_prefetch_depth = static_cast<int>(sharding.backward_prefetch_depth);

@@ -15,6 +15,13 @@ fsdp::MeshOptions mesh_options(const schema::Sharding& sharding, const RankEnvir
 /// The dtype that "train.precision" computes in.
 at::ScalarType dtype_of(schema::Precision precision);
 
+/// How long gathered weights stay, by a strategy: the members of `options` that say so. The root's are kept from
+/// forward to backward anyway.
+void apply_strategy(schema::Strategy strategy, const schema::Sharding& sharding, fsdp::ShardOptions& options);
+
+/// In which format parameters are gathered and compute. With `fp32_norms` those of norms stay in fp32.
+void set_param_dtype(at::ScalarType dtype, bool fp32_norms, fsdp::Precision& precision);
+
 /// The engine's options for the run's units, from "train.precision" and "fsdp".
 fsdp::ShardOptions shard_options(const RunConfig& config);
 
