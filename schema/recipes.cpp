@@ -27,12 +27,8 @@ namespace schema {
 namespace {
 
 /// The series that every recipe reports, because the training loop measures them.
-std::vector<Series> loop_series(std::string_view loss_unit) {
-  return {{.name = "loss", .unit = std::string(loss_unit), .better = Better::kLower, .over_ranks = OverRanks::kRank0},
-          {.name = "validation/loss",
-           .unit = std::string(loss_unit),
-           .better = Better::kLower,
-           .over_ranks = OverRanks::kRank0},
+std::vector<Series> loop_series() {
+  return {{.name = "loss", .unit = "nats", .better = Better::kLower, .over_ranks = OverRanks::kRank0},
           {.name = "tokens_per_s", .unit = "tokens/s", .better = Better::kHigher, .over_ranks = OverRanks::kRank0},
           {.name = "samples_per_s", .unit = "samples/s", .better = Better::kHigher, .over_ranks = OverRanks::kRank0},
           {.name = "learning_rate", .over_ranks = OverRanks::kRank0},
@@ -57,9 +53,17 @@ Series better_lower(std::string name) {
 }
 
 /// The series of the loop, and the recipe's own.
-std::vector<Series> with(std::vector<Series> of_loop, const std::vector<Series>& own) {
-  of_loop.insert(of_loop.end(), own.begin(), own.end());
-  return of_loop;
+std::vector<Series> with(const std::vector<Series>& own) {
+  std::vector<Series> all = loop_series();
+  all.insert(all.end(), own.begin(), own.end());
+  return all;
+}
+
+/// Those of a recipe whose evaluations measure the loss, as Recipe::evaluate() does.
+std::vector<Series> with_held_out_loss(const std::vector<Series>& own) {
+  std::vector<Series> all = with(own);
+  all.insert(all.begin() + 1, better_lower(std::string(kHeldOutLoss)));
+  return all;
 }
 
 struct Registry {
@@ -68,29 +72,26 @@ struct Registry {
        .families = {&llama(), &gpt_neox()},
        .parts = {&text_data(), &prepared_data(), &causal(), &lora(), &training(), &optimizer(), &exports(),
                  &sharding()},
-       .series = with(loop_series("nats"),
-                      {{.name = "validation/perplexity", .better = Better::kLower, .over_ranks = OverRanks::kRank0},
-                       better_higher("validation/legal_moves")})},
+       .series = with_held_out_loss(
+           {{.name = "validation/perplexity", .better = Better::kLower, .over_ranks = OverRanks::kRank0},
+            better_higher("validation/legal_moves")})},
       {.kind = "seq2seq",
        .families = {&t5()},
        .parts = {&sequence(), &prepared_data(), &seq2seq(), &training(), &optimizer(), &exports(), &sharding()},
-       .series =
-           with(loop_series("nats"), {better_higher("validation/rouge1"), better_higher("validation/rouge2"),
-                                      better_higher("validation/rougeL"), better_higher("validation/rougeLsum")})},
+       .series = with_held_out_loss({better_higher("validation/rouge1"), better_higher("validation/rouge2"),
+                                     better_higher("validation/rougeL"), better_higher("validation/rougeLsum")})},
       {.kind = "classify",
        .families = {&bert()},
        .parts = {&sequence(), &prepared_data(), &classify(), &training(), &optimizer(), &exports(), &sharding()},
-       .series =
-           with(loop_series("nats"), {better_higher("validation/accuracy"), better_higher("validation/macro_f1")})},
+       .series = with_held_out_loss({better_higher("validation/accuracy"), better_higher("validation/macro_f1")})},
       {.kind = "masked_lm",
        .families = {&bert()},
        .parts = {&sequence(), &prepared_data(), &masked_lm(), &training(), &optimizer(), &exports(), &sharding()},
-       .series = with(loop_series("nats"), {better_higher("validation/accuracy")})},
+       .series = with_held_out_loss({better_higher("validation/accuracy")})},
       {.kind = "dino",
        .families = {&dinov2()},
        .parts = {&prepared_data(), &dino(), &training(), &optimizer(), &exports(), &sharding()},
-       .series = with(loop_series("nats"),
-                      {better_lower("dino_loss"), better_lower("ibot_loss"), better_lower("koleo_loss"),
+       .series = with({better_lower("dino_loss"), better_lower("ibot_loss"), better_lower("koleo_loss"),
                        better_higher("validation/knn_accuracy"), better_higher("validation/pixel_knn_accuracy")})}};
   std::uint64_t version = 1;
 };

@@ -53,6 +53,9 @@ Series undeclared_series(std::string_view name);
 /// "eval_loss". One plot shows the series of one quantity.
 std::string_view quantity_of(std::string_view name);
 
+/// The loss on held-out data, which most recipes report.
+inline constexpr std::string_view kHeldOutLoss = "validation/loss";
+
 /// Whether the name says that the data was not trained on: "validation/loss", "eval_accuracy". Such a series is
 /// measured on the same data each time, so its values can be compared.
 bool is_held_out(std::string_view name);

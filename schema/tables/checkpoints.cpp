@@ -69,6 +69,13 @@ std::vector<Conflict> conflicts_of_best(std::span<const Series> series, const Va
   static constexpr std::string_view kEvery = "train.validation_every_steps",
                                     kEveryEpochs = "train.validation_every_epochs", kShare = "data.validation_fraction";
   const auto name = values.text(kBest);
+  if (name.empty() && values.whole("train.early_stop") > 0 &&
+      std::ranges::find(series, kHeldOutLoss, &Series::name) == series.end()) {
+    return {{"train.early_stop",
+             "want checkpoint.best with it, because this recipe reports no " + std::string(kHeldOutLoss),
+             "give checkpoint.best the series to watch; " + those_that_can(series),
+             {std::string(kBest)}}};
+  }
   if (name.empty()) return {};
   const auto conflict = [&](const std::string& want, const std::string& remedy, std::vector<std::string> related = {}) {
     return std::vector<Conflict>{{std::string(kBest), want, remedy, std::move(related)}};

@@ -21,8 +21,9 @@ struct Checkpoints {
 /// The rows of Checkpoints. Jobs that run a command have these keys, too.
 const Table& checkpoints();
 
-/// Why a training that reports `series` cannot keep a best checkpoint as "checkpoint.best" asks. Empty if it can, or if
-/// the key is not given. `values` hold the keys of the training and of its checkpoints, defaults included.
+/// Why a training that reports `series` cannot keep a best checkpoint as "checkpoint.best" asks, or has nothing that
+/// "train.early_stop" could watch. Empty if neither key is given. `values` hold the keys of the training and of its
+/// checkpoints, defaults included.
 std::vector<Conflict> conflicts_of_best(std::span<const Series> series, const Values& values);
 
 }  // namespace schema

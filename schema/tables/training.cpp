@@ -11,7 +11,7 @@ namespace schema {
 namespace {
 
 constexpr std::int64_t kMicroBatch = 8;
-constexpr std::int64_t kSteps = 1000;
+constexpr std::int64_t kSteps = 1000, kValidationSteps = 100;
 constexpr std::int64_t kWarmupSteps = 100;
 constexpr std::int64_t kDrops = 3;
 constexpr double kGamma = 0.1;
@@ -138,7 +138,7 @@ constexpr auto kKeys = std::to_array<Key>({
      .assign = into<&Training::cuda_graph>},
     {.name = "train.validation_every_steps",
      .kind = Kind::kWhole,
-     .standard = "100",
+     .derived = "100, or 0 with validation_every_epochs",
      .low = 0,
      .high = kMostCount,
      .unit = "steps",
@@ -242,6 +242,10 @@ void derive_batch(Values& values, std::int64_t ranks) {
 }
 
 void derive(Values& values, std::uint64_t ranks) {
+  if (!values.has("train.validation_every_steps")) {
+    values.set("train.validation_every_steps",
+               values.real("train.validation_every_epochs") > 0 ? std::int64_t{0} : kValidationSteps);
+  }
   // The number of samples, and so the steps of epochs, are known on the ranks alone. They derive once more.
   if (!values.has("train.steps") && values.real("train.epochs") == 0) values.set("train.steps", kSteps);
   const bool knows_steps = values.has("train.steps");

@@ -179,7 +179,9 @@ Spelt companions_of(std::string_view key) {
   if (key == "train.lora_rank") return {{"model.pretrained", "\"/model\""}};
   if (key.starts_with("train.lora_") || key == "train.export_merged")
     return {{"model.pretrained", "\"/model\""}, {"train.lora_rank", "4"}};
-  if (key == "fsdp.reduce_precision" || key == "fsdp.fp32_norms") return {{"train.precision", "\"fp16\""}};
+  if (key == "fsdp.reduce_precision" || key == "fsdp.fp32_norms" || key == "train.heads_precision" ||
+      key == "fsdp.heads_reduce_precision")
+    return {{"train.precision", "\"fp16\""}};
   if (key == "fsdp.wrap_min_parameters") return {{"fsdp.wrap", "\"size\""}};
   for (const char* of_groups : {"fsdp.shard_ranks", "fsdp.reshard_to_ranks"})
     if (key == of_groups) return {{"fsdp.strategy", "\"hybrid_shard\""}};

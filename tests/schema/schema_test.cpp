@@ -270,6 +270,26 @@ TEST(BestCheckpoint, IsOfASeriesThatIsMeasuredOnHeldOutDataAndHasGoodValues) {
   EXPECT_THAT(conflicts_of_best(series, {}), IsEmpty());
 }
 
+TEST(BestCheckpoint, IsWhatAnEarlyStopWatchesWhereNoLossIsMeasured) {
+  const std::vector<Series> without{{.name = "loss", .better = Better::kLower},
+                                    {.name = "validation/knn", .better = Better::kHigher}};
+  Values values;
+  values.set("train.early_stop", std::int64_t{3});
+  values.set("train.validation_every_steps", std::int64_t{10});
+  const auto conflicts = conflicts_of_best(without, values);
+  ASSERT_EQ(conflicts.size(), 1U);
+  EXPECT_EQ(conflicts[0].key, "train.early_stop");
+  EXPECT_THAT(conflicts[0].want,
+              HasSubstr("want checkpoint.best with it, because this recipe reports no validation/loss"));
+  EXPECT_THAT(conflicts[0].remedy, HasSubstr("try validation/knn"));
+  values.set("checkpoint.best", std::string("validation/knn"));
+  EXPECT_THAT(conflicts_of_best(without, values), IsEmpty());
+  for (const auto& recipe : recipes()) {
+    const auto found = std::ranges::find(recipe.series, kHeldOutLoss, &Series::name);
+    EXPECT_EQ(found == recipe.series.end(), recipe.kind == "dino") << recipe.kind;
+  }
+}
+
 TEST(Keys, AWholeNumberIsARealOneAndNothingElseIsAnother) {
   const Key whole{.kind = Kind::kWhole}, real{.kind = Kind::kReal}, flag{.kind = Kind::kFlag}, text{};
   EXPECT_EQ(as_kind(real, Value(std::int64_t{2})), Value(2.0));

@@ -7,6 +7,7 @@
 
 #include "batch_folders.h"
 #include "fsdp/safetensors.h"
+#include "image_folder.h"
 #include "train/start_weights.h"
 #include "train/step_measures.h"
 #include "trainer_ranks.h"
@@ -172,41 +173,6 @@ TEST(Seq2Seq, LearnsToFillInSpans) {
   EXPECT_TRUE(values(ranks[0].steps, "validation/rouge1").empty()) << "there are no answers to compare";
 }
 
-/// Images whose left or right half is bright.
-class ImageFolder {
- public:
-  ImageFolder() {
-    prepared::Description description;
-    description.kind = Kind::kImages;
-    description.source = description.made_by = "a test";
-    description.labels = {"left", "right"};
-    description.fields = {"image"};
-    for (const auto& [split, count] : {std::pair{"train", 48}, {"validation", 16}}) {
-      prepared::Writer writer(folder_ / prepared::file_name(split, 0), Kind::kImages, 0, {});
-      for (int i = 0; i < count; ++i) writer.add(image(i), i % 2);
-      description.splits[split].files = {writer.finish()};
-    }
-    prepared::write_description(folder_.path(), description);
-  }
-  const std::filesystem::path& path() const { return folder_.path(); }
-
- private:
-  prepared::Image image(int number) {
-    bytes_.assign(20 * 20 * 3, static_cast<std::uint8_t>(60 + number % 50));
-    for (int y = 0; y < 20; ++y) {
-      for (int x = 0; x < 10; ++x) {
-        for (int c = 0; c < 3; ++c)
-          bytes_[static_cast<std::size_t>((y * 20 + x + number % 2 * 10) * 3 + c)] =
-              static_cast<std::uint8_t>(150 + (number * 17 + y * 5 + c * 30) % 100);
-      }
-    }
-    return {bytes_, 20, 20};
-  }
-
-  const TemporaryFolder folder_;
-  std::vector<std::uint8_t> bytes_;
-};
-
 const std::string kSmallHeads =
     R"(,"prototypes":16,"head_hidden_size":24,"head_bottleneck_size":8,"knn_neighbours":3,"knn_samples":24)";
 
@@ -280,6 +246,35 @@ TEST_F(SizesOfAFolder, OfBert) {
   expect_that_a_folder_gives_them("classify", kBert, data.path());
 }
 
+TEST_F(SizesOfAFolder, AFrozenEncoderStaysAndTheConfusionTableIsInTheLog) {
+  const PreparedFolder data(Kind::kLabelled, {{"train", labelled(40, 2)}, {"validation", labelled(20, 2)}},
+                            [](prepared::Description& description) {
+                              description.vocabulary = 90;
+                              description.labels = {"admin", "games"};
+                            });
+  export_to("first", "classify", kBert, data.path(), "");
+  ::testing::internal::CaptureStdout();
+  RunConfig config = run("classify", R"("pretrained":")" + (folder_ / "first").native() + "\"", data.path(),
+                         folder_ / "second-run", R"(,"steps":1,"freeze_encoder":true)");
+  config.train.validation_every_steps = 1;
+  config.exports.folder = (folder_ / "second").native();
+  std::vector<Listener> ranks(2);
+  worker::testing::train(config, ranks);
+  const std::string said = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(said, HasSubstr("recall         F1  class\n"));
+  EXPECT_THAT(said, HasSubstr("  games\n"));
+  EXPECT_THAT(said, HasSubstr("20 samples; rows: truth, columns: guess\n"));
+  const fsdp::SafetensorsReader before(folder_ / "first/model.safetensors"),
+      after(folder_ / "second/model.safetensors");
+  int frozen = 0;
+  for (const auto& [name, entry] : before.entries()) {
+    const bool stays = name.starts_with("bert.") && !name.starts_with("bert.pooler.");
+    EXPECT_EQ(before.tensor(name).equal(after.tensor(name)), stays) << name;
+    frozen += stays;
+  }
+  EXPECT_GT(frozen, 20);
+}
+
 // A plan gives a training of epochs a number of steps, which a run file may not give besides.
 TEST_F(SizesOfAFolder, AreReadForAPlanOfEpochs) {
   const PreparedFolder data(Kind::kTokens, {{"train", texts({Ids(30, 40)})}},
@@ -307,6 +302,35 @@ TEST_F(SizesOfAFolder, OfDinov2WhoseCropsFollow) {
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("data.local_crops_size: want a multiple of model.patch_size = 4"));
   }
+}
+
+/// What a run of a best checkpoint says when it refuses to begin.
+std::string refusal_of_best(const std::string& recipe, const std::string& model, const std::filesystem::path& data,
+                            const std::string& best, const std::string& train = "") {
+  const TemporaryFolder folder;
+  RunConfig config = run(recipe, model, data, folder.path(), R"(,"steps":2)" + train);
+  config.checkpoint.best = best;
+  std::vector<Listener> ranks(1);
+  std::string error;
+  ranks[0].on_failure = [&](const std::string& text) { error = text; };
+  worker::testing::train(config, ranks);
+  EXPECT_TRUE(ranks[0].steps.empty()) << "before the first step";
+  return error;
+}
+
+TEST(BestOf, ASeriesThatIsNeverMeasuredIsRefused) {
+  const ImageFolder images(/*with_classes=*/false);
+  EXPECT_THAT(
+      refusal_of_best("dino", kDino, images.path(), "validation/knn_accuracy", kSmallHeads),
+      HasSubstr("checkpoint.best = \"validation/knn_accuracy\": the images have no classes; prepare them from"));
+  const PreparedFolder answers(Kind::kPairs, {{"train", pairs(40)}, {"validation", pairs(20)}}, of_bytes);
+  EXPECT_THAT(refusal_of_best("seq2seq", kT5, answers.path(), "validation/rouge1", R"(,"rouge":false)"),
+              HasSubstr("no answers are written; set train.rouge = true, or choose another series"));
+  const PreparedFolder games(Kind::kTokens, {{"train", texts({Ids(900, 40)})}, {"validation", texts({Ids(600, 40)})}},
+                             of_bytes);
+  const std::string llama = R"("hidden_size":16,"intermediate_size":24,"num_hidden_layers":1,"num_attention_heads":2)";
+  EXPECT_THAT(refusal_of_best("causal_lm", llama, games.path(), "validation/legal_moves"),
+              HasSubstr("moves are not asked for; give train.legal_moves the notation of the games"));
 }
 
 TEST(Recipes, WithoutAFolderNameTheKey) {

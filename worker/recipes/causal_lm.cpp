@@ -104,6 +104,11 @@ class CausalLm : public Recipe {
     ask_for_moves(evaluation, *model_, *text_.folder()->data().validation, text_of_, questions);
   }
 
+  std::string why_not_measured(std::string_view series) const override {
+    if (series != "validation/legal_moves" || asks_for_moves()) return {};
+    return "moves are not asked for; give train.legal_moves the notation of the games, or choose another series";
+  }
+
   void save(fsdp::Json& extra) const override {
     note_model(chosen_, chosen_.family->architectures.front(), extra);
     if (text_.folder() != nullptr) text_.folder()->note_tokenizer(extra);

@@ -103,6 +103,12 @@ class Seq2Seq : public Recipe {
     if (writes_answers() && folder_.data().validation) compare_answers(evaluation);
   }
 
+  std::string why_not_measured(std::string_view series) const override {
+    if (!series.starts_with("validation/rouge") || writes_answers()) return {};
+    return is_pairs() ? "no answers are written; set train.rouge = true, or choose another series"
+                      : "cut spans are no answers to compare; choose another series";
+  }
+
   void save(fsdp::Json& extra) const override {
     note_model(chosen_, kT5Architecture, extra);
     folder_.note_tokenizer(extra);

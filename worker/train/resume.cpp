@@ -48,7 +48,7 @@ void Resume::make_hooks() {
   const auto say = [&log = setup_.log](const std::string& line) { log.say(line); };
   together(setup_.ranks(), [&] {
     if (train.early_stop > 0) {
-      const std::string series = best.series().empty() ? "validation/loss" : best.series();
+      const std::string series = best.series().empty() ? std::string(schema::kHeldOutLoss) : best.series();
       hooks.push_back(std::make_unique<EarlyStop>(series_of(setup_.config.recipe, series), train.early_stop,
                                                   train.early_stop_least));
     }

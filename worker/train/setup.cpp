@@ -100,9 +100,12 @@ void Setup::check_same_on_all_ranks() {
 
 /// Refuses checkpoint.best before the first step when nothing is ever validated.
 void Setup::check_best() const {
+  const std::string& watched = config.checkpoint.best;
+  if (const std::string why = watched.empty() ? "" : recipe->why_not_measured(watched); !why.empty())
+    throw UsageError("checkpoint.best = \"" + watched + "\": " + why);
   const bool never = config.train.validation_every_steps == 0 && config.train.validation_every_epochs == 0;
-  if (config.checkpoint.best.empty() || (!never && recipe->data(Split::kValidation) != nullptr)) return;
-  throw UsageError("checkpoint.best = \"" + config.checkpoint.best + "\": nothing is validated; want " +
+  if (watched.empty() || (!never && recipe->data(Split::kValidation) != nullptr)) return;
+  throw UsageError("checkpoint.best = \"" + watched + "\": nothing is validated; want " +
                    (never ? "train.validation_every_steps" : "data.validation_fraction") +
                    " above 0, or no checkpoint.best");
 }

@@ -28,10 +28,12 @@ std::string EarlyStop::wants_stop() const {
   if (without_ < patience_) return {};
   char text[160];
   if (!best_) {
-    std::snprintf(text, sizeof text, "%lld validations have found no value", static_cast<long long>(without_));
+    std::snprintf(text, sizeof text, "%lld validation%s found no value", static_cast<long long>(without_),
+                  without_ == 1 ? " has" : "s have");
   } else {
-    std::snprintf(text, sizeof text, "%lld validations in a row have found nothing better than %.6g at step %lld",
-                  static_cast<long long>(without_), *best_, static_cast<long long>(best_step_));
+    std::snprintf(text, sizeof text, "%lld validation%s found nothing better than %.6g at step %lld",
+                  static_cast<long long>(without_), without_ == 1 ? " has" : "s in a row have", *best_,
+                  static_cast<long long>(best_step_));
   }
   return "stopped early: " + std::string(text) + " (" + series_.name + ")";
 }
