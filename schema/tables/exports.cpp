@@ -24,6 +24,12 @@ constexpr auto kKeys = std::to_array<Key>({
      .high = 1099511627776,
      .meaning = "The most bytes of one exported file. A larger tensor has a file of its own.",
      .assign = into<&Exports::file_bytes>},
+    {.name = "train.full_state_file",
+     .kind = Kind::kPath,
+     .meaning = "File that gets all weights of the trained model at the end, as load_model() of safetensors reads them "
+                "into a PyTorch model. They are gathered in the memory of rank 0's host first, in fp32. Without it "
+                "nothing is gathered.",
+     .assign = into<&Exports::full_state_file>},
 });
 
 }  // namespace

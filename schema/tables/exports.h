@@ -13,6 +13,7 @@ struct Exports {
   std::string folder;                             // empty: none is written
   ExportedDtype dtype = ExportedDtype::kTrained;  // kTrained: train.precision
   std::int64_t file_bytes = 0;                    // the most bytes of one file
+  std::string full_state_file;                    // empty: none is written
 };
 
 /// The rows of Exports.

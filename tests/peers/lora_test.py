@@ -19,7 +19,7 @@ import unittest
 import torch
 import torch.nn.functional as F
 from peft import PeftModel
-from safetensors.torch import load_file
+from safetensors.torch import load_file, load_model
 
 from engine_judges import train_plainly
 from engine_program import EngineTest
@@ -123,6 +123,14 @@ class Lora(EngineTest):
         print(f"{self.id().rpartition('.')[2]}: logits of the exports differ by at most {difference:.1e}")
         self.assertLessEqual(difference, 1e-4)
 
+    def check_full_state(self):
+        """The file of train.full_state_file gives a fresh PyTorch model all weights of the merged export."""
+        want = self.peer().load(self.folder / "merged").state_dict()
+        model = self.peer().load(self.folder / "base")
+        load_model(model, self.folder / "merged.safetensors")
+        for name, value in model.state_dict().items():
+            self.assertTrue(torch.equal(value, want[name]), name)
+
     def check_uses(self):
         """What muster-infer writes with the checkpoint's adapters, with PEFT's files and with the merged model."""
         written = []
@@ -153,9 +161,10 @@ class Lora(EngineTest):
         self.assertEqual(exported.keys(), adapters.keys())
         self.check_weights(exported, adapters, 1e-4)
 
-        again = self.train_by_muster(ranks, "merged", learning_rate=RATE, **options)
+        again = self.train_by_muster(ranks, "merged", learning_rate=RATE, full_state_file=str(self.folder / "merged.safetensors"), **options)
         self.assertEqual(again[0], [], "the last step's checkpoint is there")
         self.check_exports()
+        self.check_full_state()
         self.check_uses()
 
 

@@ -91,11 +91,15 @@ TEST_F(Lora, MergedIsTheModelWithItsAdapters) {
   config.exports.folder = (folder_ / "apart").native();
   merged.exports.folder = (folder_ / "merged").native();
   losses(config, 1);
+  merged.exports.full_state_file = (folder_ / "merged.safetensors").native();
   losses(merged, 2);  // finds all steps done
   const auto adapters = read_all(folder_ / "apart/adapter_model.safetensors");
   const auto whole = read_all(folder_ / "merged/model.safetensors");
+  const auto full_state = read_all(folder_ / "merged.safetensors");
   ASSERT_EQ(whole.size(), base_.size());
+  EXPECT_EQ(full_state.size(), base_.size());
   for (const auto& [name, value] : whole) {
+    EXPECT_TRUE(at::equal(full_state.at(name), value)) << name;
     at::Tensor wanted = base_.at(name);
     const std::string layer = "base_model.model." + name.substr(0, name.size() - std::string(".weight").size());
     if (adapters.contains(layer + ".lora_A.weight"))

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "fsdp/export.h"
 #include "fsdp/json.h"
 #include "fsdp/meta_device.h"
 #include "fsdp/safetensors.h"
@@ -109,6 +110,33 @@ TEST(Exported, AnAttemptThatFindsAllStepsDoneExportsToo) {
   EXPECT_TRUE(std::filesystem::exists(folder / "out/config.json"));
 }
 
+TEST(Exported, TheFolderThatTheTrainingStartsFromIsNotReplaced) {
+  const TemporaryFolder folder;
+  const RunConfig drawing = run_of(folder, R"(,"steps":1)", "", "drawing");
+  write_folder(folder / "model", config_json(llama_of(drawing)), drawn(llama_of(drawing), 0));
+  write_file(folder / "model" / fsdp::kExportMark, "{}");  // it may be an earlier export
+  RunConfig config = starting_from(run_of(folder, R"(,"steps":2)", "", "loading"), folder / "model");
+  config.exports.folder = (folder / "model").native() + "/";
+  std::vector<Listener> listeners(1);
+  std::string error;
+  listeners[0].on_failure = [&](const std::string& text) { error = text; };
+  train(config, listeners);
+  EXPECT_THAT(error, HasSubstr("this is model.pretrained, which an export would replace; choose another folder"));
+}
+
+TEST(Exported, AFolderThatCannotBeMadeIsRefusedBeforeTheFirstStep) {
+  const TemporaryFolder folder;
+  write_file(folder / "notes.txt", "mine");
+  RunConfig config = run_of(folder, R"(,"steps":2)");
+  config.exports.folder = (folder / "notes.txt/out").native();
+  std::vector<Listener> listeners(1);
+  std::string error;
+  listeners[0].on_failure = [&](const std::string& text) { error = text; };
+  train(config, listeners);
+  EXPECT_THAT(error, AllOf(HasSubstr("train.export_folder = "), HasSubstr("notes.txt is no folder; choose another")));
+  EXPECT_TRUE(listeners[0].steps.empty());
+}
+
 TEST(Exported, AFolderThatHoldsOtherFilesIsRefusedBeforeTheFirstStep) {
   const TemporaryFolder folder;
   RunConfig config = run_of(folder, R"(,"steps":2)");
@@ -118,8 +146,90 @@ TEST(Exported, AFolderThatHoldsOtherFilesIsRefusedBeforeTheFirstStep) {
   std::string error;
   listeners[0].on_failure = [&](const std::string& text) { error = text; };
   train(config, listeners);
-  EXPECT_THAT(error, AllOf(HasSubstr("train.export_folder: "), HasSubstr("choose another folder, or empty this one")));
+  EXPECT_THAT(error, AllOf(HasSubstr("train.export_folder = "), HasSubstr("choose another folder, or empty this one")));
   EXPECT_EQ(listeners[0].steps.size(), 0u);
+}
+
+/// The tensors of a file, read whole.
+std::map<std::string, at::Tensor> tensors_of(const std::filesystem::path& file) {
+  const fsdp::SafetensorsReader reader(file);
+  std::map<std::string, at::Tensor> out;
+  for (const auto& [name, entry] : reader.entries()) out[name] = reader.tensor(name).clone();
+  return out;
+}
+
+TEST(FullState, HoldsTheWeightsOfTheExportInOneFile) {
+  for (const char* dtype : {"trained", "bf16"}) {
+    const TemporaryFolder folder;
+    RunConfig config = run_of(folder, std::string(R"(,"steps":2,"average_decay":0.5,"export_dtype":")") + dtype + "\"");
+    config.exports.folder = (folder / "out").native();
+    config.exports.full_state_file = (folder / "new/state.safetensors").native();
+    losses(config, 2);
+    const auto want = tensors_of(folder / "out/model.safetensors"), got = tensors_of(config.exports.full_state_file);
+    ASSERT_EQ(got.size(), want.size());
+    for (const auto& [name, value] : want) {
+      ASSERT_TRUE(got.contains(name)) << name;
+      EXPECT_EQ(got.at(name).scalar_type(), value.scalar_type()) << name;
+      EXPECT_TRUE(got.at(name).equal(value)) << name;
+    }
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder / "new"))
+      files.push_back(entry.path().filename());
+    EXPECT_EQ(files, std::vector<std::string>{"state.safetensors"}) << "nothing else stays";
+  }
+}
+
+TEST(FullState, AnAttemptThatFindsAllStepsDoneReplacesIt) {
+  const TemporaryFolder folder;
+  RunConfig config = run_of(folder, R"(,"steps":2)");
+  losses(config, 1);
+  config.exports.full_state_file = (folder / "state.safetensors").native();
+  losses(config, 2);
+  const auto first = std::filesystem::last_write_time(folder / "state.safetensors");
+  write_file(folder / ".tmp-state.safetensors", "of an attempt that was killed");
+  losses(config, 2);
+  EXPECT_FALSE(tensors_of(folder / "state.safetensors").empty());
+  EXPECT_NE(std::filesystem::last_write_time(folder / "state.safetensors"), first);
+  EXPECT_FALSE(std::filesystem::exists(folder / ".tmp-state.safetensors"));
+}
+
+TEST(FullState, APlaceWhereNoFileCanBeIsRefusedBeforeTheFirstStep) {
+  const TemporaryFolder folder;
+  write_file(folder / "notes.txt", "mine");
+  std::filesystem::create_directory(folder / "there");
+  const std::pair<const char*, const char*> wrong[] = {
+      {"there", "this is a folder; name a file, such as model.safetensors in it"},
+      {"new/", "this is a folder; name a file"},
+      {"notes.txt", "there is a file that no earlier run has written there; choose another path, or remove it"},
+      {"notes.txt/state.safetensors", "notes.txt is no folder; choose another path"},
+      {"out/state.safetensors", "an export replaces the whole folder of train.export_folder; name a file outside"}};
+  for (const auto& [path, words] : wrong) {
+    RunConfig config = run_of(folder, R"(,"steps":2)");
+    config.exports.folder = (folder / "out").native();
+    config.exports.full_state_file = (folder / path).native();
+    std::vector<Listener> listeners(2);
+    std::vector<std::string> errors(2);
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      listeners[rank].on_failure = [&errors, rank](const std::string& text) { errors[rank] = text; };
+    train(config, listeners);
+    EXPECT_THAT(errors[0], AllOf(HasSubstr("train.full_state_file = \""), HasSubstr(words))) << path;
+    EXPECT_EQ(errors[1], errors[0]);
+    EXPECT_TRUE(listeners[0].steps.empty());
+  }
+}
+
+TEST(FullState, AFailureOfRankZeroIsToldByAllRanks) {
+  const TemporaryFolder folder;
+  RunConfig config = run_of(folder, R"(,"steps":1)");
+  config.exports.full_state_file = (folder / "state/full.safetensors").native();
+  std::vector<Listener> listeners(2);
+  std::vector<std::string> errors(2);
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    listeners[rank].on_failure = [&errors, rank](const std::string& text) { errors[rank] = text; };
+  listeners[0].on_step = [&] { write_file(folder / "state", "in the way"); };
+  train(config, listeners);
+  EXPECT_THAT(errors[0], AllOf(HasSubstr("train.full_state_file: "), HasSubstr((folder / "state").native())));
+  EXPECT_EQ(errors[1], errors[0]);
 }
 
 /// What is said of a folder that does not fit a small model. `change` makes it wrong.

@@ -1,14 +1,30 @@
 #include "train/export_trained.h"
 
 #include <c10/util/Exception.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
 
 #include "fsdp/export.h"
+#include "fsdp/safetensors.h"
+#include "os/durable_file.h"
 #include "rank/errors.h"
+#include "schema/units.h"
+#include "train/agreement.h"
 #include "train/averaged_weights.h"
 #include "train/strategy.h"
 
 namespace worker {
 namespace {
+
+namespace fs = std::filesystem;
 
 at::ScalarType exported_dtype(const RunConfig& config) {
   switch (config.exports.dtype) {
@@ -24,29 +40,152 @@ at::ScalarType exported_dtype(const RunConfig& config) {
   return dtype_of(config.train.precision);
 }
 
-}  // namespace
+/// The metadata that tell a file of a full state from others.
+constexpr const char *kWrittenBy = "muster", *kFullState = "full_state";
 
-void check_export(const RunConfig& config) {
-  if (config.exports.folder.empty()) return;
-  try {
-    fsdp::check_export_folder(config.exports.folder);
-  } catch (const c10::Error& error) {
-    throw UsageError(std::string("train.export_folder: ") + error.what_without_backtrace());
+/// Where the file of a full state is until it is whole.
+fs::path unfinished(const fs::path& file) {
+  return file.parent_path() / (".tmp-" + file.filename().native());
+}
+
+fs::path absolute(const std::string& path) {
+  fs::path out = fs::absolute(path).lexically_normal();
+  return out.filename().empty() ? out.parent_path() : out;
+}
+
+/// Throws UsageError unless something new can be made in a folder once it and those above it have been made.
+void check_writable(const fs::path& folder, const std::string& place) {
+  std::error_code error;
+  fs::path above = folder;
+  while (!fs::exists(above, error) && above != above.parent_path()) above = above.parent_path();
+  if (!fs::is_directory(above, error)) throw UsageError(place + above.native() + " is no folder; choose another path");
+  if (::access(above.c_str(), W_OK | X_OK) != 0) {
+    throw UsageError(place + "cannot write in " + above.native() + ": " + std::strerror(errno) +
+                     "; choose another path");
   }
 }
 
-std::string export_trained(const RunConfig& config, Recipe& recipe, Parts& parts) {
-  if (config.exports.folder.empty()) return {};
+/// Whether an earlier run has written the file.
+bool is_full_state(const fs::path& file) {
+  try {
+    const auto& metadata = fsdp::SafetensorsReader(file).metadata();
+    const auto mark = metadata.find(kWrittenBy);
+    return mark != metadata.end() && mark->second == kFullState;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+/// Throws UsageError where the file cannot be written at the end, or is another one already.
+void check_full_state_file(const schema::Exports& exports) {
+  const std::string place = "train.full_state_file = \"" + exports.full_state_file + "\": ";
+  const fs::path file = absolute(exports.full_state_file);
+  std::error_code error;
+  if (exports.full_state_file.ends_with('/') || fs::is_directory(file, error))
+    throw UsageError(place + "this is a folder; name a file, such as model.safetensors in it");
+  if (fs::exists(file, error) && !is_full_state(file))
+    throw UsageError(place +
+                     "there is a file that no earlier run has written there; choose another path, or remove it");
+  for (fs::path above = file.parent_path(); above != above.parent_path(); above = above.parent_path()) {
+    if (!exports.folder.empty() && above == absolute(exports.folder))
+      throw UsageError(place + "an export replaces the whole folder of train.export_folder; name a file outside of it");
+  }
+  check_writable(file.parent_path(), place);
+}
+
+/// Throws UsageError where the folder cannot be written at the end, or holds something else.
+void check_export_folder(const RunConfig& config) {
+  const std::string place = "train.export_folder = \"" + config.exports.folder + "\": ";
+  std::error_code error;
+  if (fs::equivalent(config.exports.folder, config.values.text(schema::kPretrained), error))
+    throw UsageError(place + "this is model.pretrained, which an export would replace; choose another folder");
+  try {
+    fsdp::check_export_folder(config.exports.folder);
+  } catch (const c10::Error& failure) {
+    throw UsageError(place + failure.what_without_backtrace());
+  }
+  check_writable(absolute(config.exports.folder).parent_path(), place);
+}
+
+/// The weights that an export with these options has, in its order, from all parameters of the model.
+std::vector<std::pair<std::string, at::Tensor>> exported_weights(const fsdp::ShardedModel& model,
+                                                                 const std::map<std::string, at::Tensor>& state,
+                                                                 const fsdp::ExportOptions& options) {
+  std::vector<std::pair<std::string, at::Tensor>> out;
+  const fsdp::ExportOptions::OfUnit whole = [&](const std::string& name) { return state.at(name); };
+  for (const auto& unit : model.units()) {
+    for (const auto& segment : unit->segments()) {
+      for (const fsdp::ParameterInfo& parameter : segment->layout().parameters()) {
+        const auto name = options.name_of ? options.name_of(parameter.name) : parameter.name;
+        if (!name) continue;
+        const at::Tensor& value = state.at(parameter.name);
+        out.emplace_back(*name, options.value_of ? options.value_of(parameter.name, value, whole) : value);
+      }
+    }
+  }
+  return out;
+}
+
+/// Collective. Rank 0 writes, and has a line to say.
+std::optional<std::string> write_full_state(const std::string& path, fsdp::ShardedModel& model,
+                                            const fsdp::ExportOptions& options) {
+  const auto state = model.gather_full_state(/*rank_zero_only=*/true);
+  std::int64_t bytes = 0;
+  together(model.mesh().control(), [&] {
+    if (model.mesh().rank() != 0) return;
+    const fs::path file = fs::absolute(path).lexically_normal();
+    try {
+      os::make_folders(file.parent_path());
+      fs::remove(unfinished(file));  // of an attempt that was killed
+      const auto weights = exported_weights(model, state, options);
+      std::vector<fsdp::TensorPlan> plan;
+      for (const auto& [name, value] : weights) plan.push_back({name, *options.dtype, value.sizes().vec()});
+      fsdp::SafetensorsWriter writer(unfinished(file), plan, {{"format", "pt"}, {kWrittenBy, kFullState}});
+      for (const auto& [name, value] : weights) writer.append(value.to(*options.dtype));
+      bytes = writer.finish().bytes;
+      fs::rename(unfinished(file), file);
+      os::sync_folder(file.parent_path());
+    } catch (const c10::Error& error) {
+      throw std::runtime_error("train.full_state_file: " + std::string(error.what_without_backtrace()));
+    } catch (const std::system_error& error) {
+      throw std::runtime_error("train.full_state_file: " + std::string(error.what()));
+    }
+  });
+  if (model.mesh().rank() != 0) return std::nullopt;
+  return "gathered the full state and wrote it to " + path + " (" + schema::bytes_text(bytes) + ")";
+}
+
+}  // namespace
+
+bool exports_anything(const RunConfig& config) {
+  return !config.exports.folder.empty() || !config.exports.full_state_file.empty();
+}
+
+void check_export(const RunConfig& config) {
+  if (!config.exports.full_state_file.empty()) check_full_state_file(config.exports);
+  if (!config.exports.folder.empty()) check_export_folder(config);
+}
+
+std::vector<std::string> export_trained(const RunConfig& config, Recipe& recipe, Parts& parts) {
+  std::vector<std::string> lines;
+  if (!exports_anything(config)) return lines;
+  const schema::Exports& asked = config.exports;
   fsdp::ExportOptions options;
-  options.folder = config.exports.folder;
-  options.max_file_bytes = config.exports.file_bytes;
+  options.folder = asked.folder;
+  options.max_file_bytes = asked.file_bytes;
   options.dtype = exported_dtype(config);
   AveragedWeights averaged(parts.optimizer());
   fsdp::ShardedModel& model = recipe.exported(parts, options);
-  const fsdp::ExportedModel out = fsdp::export_model(model, options);
+  if (!asked.folder.empty()) {
+    const fsdp::ExportedModel out = fsdp::export_model(model, options);
+    lines.push_back("exported the model to " + asked.folder + " (" + std::to_string(out.files.size()) +
+                    (out.files.size() == 1 ? " file, " : " files, ") + schema::bytes_text(out.bytes) + ")");
+  }
+  if (!asked.full_state_file.empty()) {
+    if (auto line = write_full_state(asked.full_state_file, model, options)) lines.push_back(*std::move(line));
+  }
   averaged.end();
-  return "exported the model to " + config.exports.folder + " (" + std::to_string(out.files.size()) +
-         (out.files.size() == 1 ? " file, " : " files, ") + std::to_string(out.bytes >> 20) + " MiB)";
+  return lines;
 }
 
 }  // namespace worker

@@ -157,10 +157,10 @@ void Loop::save(bool must) {
 
 /// The last checkpoint is saved by now. So an attempt that ends here is followed by one that exports again.
 void Loop::export_model() {
-  if (run_.config.exports.folder.empty()) return;
+  if (!exports_anything(run_.config)) return;
   state_.check_not_fenced();
   run_.reporter.section(Section::kCheckpoint);
-  run_.log.say(export_trained(run_.config, *run_.recipe, *run_.parts));
+  for (const std::string& line : export_trained(run_.config, *run_.recipe, *run_.parts)) run_.log.say(line);
 }
 
 fsdp::CheckpointState Loop::checkpoint_state() const {
