@@ -21,6 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::chrono::seconds kPlanLimit{120};
 constexpr const char* kCheckMemory = "fsdp.check_memory";
+constexpr const char* kFullState = "full_state_bytes";
 
 struct PlanOptions {
   SubmitOptions job;
@@ -83,8 +84,10 @@ void print_table(const Json& plan) {
            {"tensors at the peak", "tensor_bytes"},
            {"of these on the host, by fsdp.offload", "offloaded_bytes"},
            {"copy for checkpoints, on the host", "snapshot_bytes"},
+           {"full state at the end, on rank 0's host", kFullState},
            {"sent in a step", "wire_bytes"}}) {
-    rows.push_back({what, bytes_cell(plan, member), bytes_cell(plan, member, local)});
+    const bool is_of_one_rank = member == kFullState;
+    rows.push_back({what, bytes_cell(plan, member), bytes_cell(plan, member, is_of_one_rank ? 1 : local)});
   }
   rows.push_back({"collectives in a step", number(plan, "collectives"), "-"});
   for (const char* factor : {"6", "8", "16"}) {
@@ -107,6 +110,10 @@ void print_plan(const std::string& name, const Json& plan, const std::optional<R
   if (const auto bytes = plan.value("graph_bytes", std::int64_t{0}); bytes > 0) {
     std::cout << "\ngraph    keeps " << bytes_text(bytes)
               << " of the activations between steps; a validation takes its own memory besides (train.cuda_graph)\n";
+  }
+  if (const auto note = plan.value("note", std::string()); !note.empty()) {
+    std::cout << "\n";
+    print_behind("assumed  ", 9, note);
   }
   const std::string limit = memory ? bytes_text(memory->bytes) + " a rank (" + memory->of + ")" : "-";
   std::cout << "\nlimit    " << limit << "\n";

@@ -75,5 +75,49 @@ TEST_F(Plan, IsMadeBeforeASubmissionUnlessItIsForced) {
   EXPECT_THAT(world_.cli({"spec", job}).out, HasSubstr("check_memory = false"));
 }
 
+/// The plan of a job file of examples/recipes/full, where neither model nor data are on this machine.
+Json plan_of_full_size(World& world, const std::string& name, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words{"plan", std::string(MUSTER_SOURCE_FOLDER) + "/examples/recipes/full/" + name + ".toml",
+                                 "--json"};
+  words.insert(words.end(), more.begin(), more.end());
+  const auto done = world.cli(words);
+  EXPECT_EQ(done.exit, 0) << name << ": " << done.err;
+  return Json::parse(done.out);
+}
+
+// The arithmetic that people do before they ask for GPUs: 16 bytes a parameter, over the ranks.
+TEST_F(Plan, OfAFullSizeJobFileNeedsNeitherItsModelNorItsData) {
+  const auto pythia = plan_of_full_size(world_, "pythia");
+  ASSERT_EQ(pythia.size(), 2U) << "one for each strategy";
+  for (const auto& plan : pythia) {
+    EXPECT_EQ(plan.at("parameters"), 1'011'781'632);
+    EXPECT_EQ(plan.at("estimates").at("16"), 16LL * 1'011'781'632 / 2) << "7.54 GiB; 7.45 GiB for a round billion";
+    EXPECT_THAT(plan.at("note").get<std::string>(),
+                AllOf(HasSubstr("model.pretrained = \"/models/pythia-1b\": config.json cannot be read here"),
+                      HasSubstr("model.use_parallel_residual = true")));
+  }
+  // DDP keeps all of it on each rank, FSDP a half: fp32 weights, gradients and both states.
+  EXPECT_EQ(pythia[0].at("parameter_bytes").get<std::int64_t>() + pythia[0].at("state_bytes").get<std::int64_t>(),
+            12LL * 1'011'781'632);
+  const auto sharded =
+      pythia[1].at("parameter_bytes").get<std::int64_t>() + pythia[1].at("state_bytes").get<std::int64_t>();
+  EXPECT_NEAR(static_cast<double>(sharded), 6.0 * 1'011'781'632, 0.005 * 6.0 * 1'011'781'632);
+  const auto llama = plan_of_full_size(world_, "chess");
+  EXPECT_EQ(llama.at("parameters"), 6'738'546'688);
+  EXPECT_EQ(llama.at("estimates").at("16"), 16LL * 6'738'546'688 / 8);
+  EXPECT_EQ(plan_of_full_size(world_, "t5").at("parameters"), 222'903'552);
+  EXPECT_EQ(plan_of_full_size(world_, "bert", {"--set", "data.prepared=/no/data"}).at("parameters"), 109'483'778);
+  EXPECT_GT(plan_of_full_size(world_, "chess-lora").at("parameters").get<std::int64_t>(), 6'738'546'688);
+  EXPECT_EQ(plan_of_full_size(world_, "dino").at("note"), "") << "it starts from scratch";
+}
+
+TEST_F(Plan, NamesTheSizesThatItCannotReadAnywhere) {
+  const auto done = world_.cli(
+      {"plan", write("name = \"lost\"\n[model]\npretrained = \"/no/model\"\n[data]\nsource = \"fixture\"\n")});
+  EXPECT_EQ(done.exit, 2);
+  EXPECT_THAT(done.err, AllOf(HasSubstr("model.pretrained = \"/no/model\": cannot read config.json there"),
+                              HasSubstr("plan where the folder is, or write the sizes into the job file, too: ")));
+}
+
 }  // namespace
 }  // namespace test

@@ -116,6 +116,36 @@ TEST(Fit, AGpuDoesNotHoldTheCopyForCheckpoints) {
   EXPECT_FALSE(fits(plan, {limit, false, ""}));
 }
 
+TEST(Fit, AFullStateIsGatheredAfterTheStepsOnTheHost) {
+  const TemporaryFolder folder;
+  RunConfig config = config_of(folder, {.train = kTrain});
+  const RankPlan without = plan_rank(config, place_of(2));
+  EXPECT_EQ(without.full_state_bytes, 0);
+  config.exports.full_state_file = (folder / "full.safetensors").native();
+  const RankPlan plan = plan_rank(config, place_of(2));
+  EXPECT_EQ(plan.full_state_bytes, 4 * plan.parameter_count);
+  const std::int64_t at_end = plan.tensor_bytes() - plan.activation_bytes + plan.full_state_bytes;
+  EXPECT_EQ(bytes_against(plan, {0, false, ""}), std::max(plan.tensor_bytes(), at_end));
+  EXPECT_EQ(bytes_against(plan, {0, true, ""}), plan.tensor_bytes()) << "a GPU does not hold it";
+}
+
+TEST(Fit, LeavingOutTheFullStateIsOfferedWhereItIsTheEndThatDoesNotFit) {
+  const TemporaryFolder folder;
+  RunConfig config = config_of(
+      folder, {.train = R"(,"batch_size":2,"micro_batch_size":1)", .fsdp = R"(,"activation_checkpointing":"block")"});
+  config.exports.full_state_file = (folder / "full.safetensors").native();
+  const RankPlan plan = plan_rank(config, place_of(2));
+  ASSERT_GT(plan.full_state_bytes, plan.activation_bytes) << "else the test shows nothing";
+  const Limit limit{plan.tensor_bytes(), false, "a test"};
+  const auto found = remedies(config, place_of(2), limit);
+  ASSERT_THAT(found, Not(IsEmpty()));
+  std::vector<std::string> settings;
+  for (const Remedy& remedy : found) settings.push_back(settings_text(remedy));
+  EXPECT_THAT(settings, ::testing::Contains("no train.full_state_file"));
+  EXPECT_THAT(misfit_text(plan, limit, found),
+              AllOf(HasSubstr("at the end the full state "), HasSubstr("train.export_folder writes the same weights")));
+}
+
 TEST(Fit, ASaveInPlaceMakesRoomForTheCopy) {
   const TemporaryFolder folder;
   const RunConfig config = config_of(folder, {.train = kTrain, .checkpoint = R"(,"asynchronous":true)"});

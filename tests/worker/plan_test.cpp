@@ -80,6 +80,33 @@ TEST(Plan, IsWithinHalfAPercentOfTheTensorsOfARealTraining) {
   }
 }
 
+// The arithmetic for a Pythia beside what a small one takes. docs/recipes.md has these numbers.
+TEST(Plan, OfASmallPythiaAsDdpAndShardedIsWhatItTakes) {
+  for (const char* strategy : {"no_shard", "full_shard"}) {
+    const TemporaryFolder folder;
+    const RunConfig config = parse_run_config(
+        R"({"format":1,"name":"pythia","model":{"family":"gpt_neox","vocab_size":8192,"hidden_size":256,
+        "intermediate_size":1024,"num_hidden_layers":4,"num_attention_heads":4},"data":{"source":"fixture",
+        "sequence_length":64,"cache_folder":")" +
+        (folder / "cache").native() + R"("},"train":{"steps":3,"warmup_steps":0,"batch_size":4,
+        "validation_every_steps":0},"fsdp":{"shared_memory":false,"strategy":")" +
+        strategy + R"("},"checkpoint":{"every_steps":0,"folder":")" + (folder / "checkpoints").native() + "\"}}");
+    const RankPlan plan = plan_rank(config, place_of(2));
+    const Measured real = measured(config, 2);
+    const auto planned = static_cast<double>(plan.tensor_bytes()), needed = static_cast<double>(real.tensor_bytes);
+    EXPECT_NEAR(planned, needed, 0.005 * needed) << strategy;
+    const std::int64_t states = plan.parameter_bytes + plan.gradient_bytes + plan.state_bytes;
+    const double share = strategy == std::string("no_shard") ? 16.0 : 8.0;
+    const auto parameters = static_cast<double>(plan.parameter_count);
+    EXPECT_NEAR(static_cast<double>(states), share * parameters, 0.005 * share * parameters) << strategy;
+    std::printf(
+        "%s: %lld parameters, 16 bytes each over 2 ranks are %.1f MiB; weights, gradients and states %.1f MiB; "
+        "planned peak %.1f MiB, measured %.1f MiB\n",
+        strategy, static_cast<long long>(plan.parameter_count), static_cast<double>(plan.estimate(16)) / (1 << 20),
+        static_cast<double>(states) / (1 << 20), planned / (1 << 20), needed / (1 << 20));
+  }
+}
+
 TEST(Plan, OfOneRankIsAsClose) {
   const TemporaryFolder folder;
   for (const char* precision : {"fp32", "bf16"}) {

@@ -4,15 +4,18 @@
 
 #include "fsdp/device_mesh.h"
 #include "os/memory_limit.h"
+#include "plan/assume.h"
 #include "rank/errors.h"
 #include "schema/units.h"
 #include "train/gpu.h"
 
 namespace worker {
 
-fsdp::Json plan_report(const RunConfig& config, const RankEnvironment& environment, const std::optional<Limit>& limit) {
+fsdp::Json plan_report(const RunConfig& given, const RankEnvironment& environment, const std::optional<Limit>& limit) {
+  const auto [config, note] = assume_config(given);
   const RankPlan plan = plan_rank(config, environment);
   fsdp::Json out;
+  out["note"] = note;
   out["ranks"] = plan.ranks;
   out["ranks_of_node"] = plan.local_ranks;
   out["parameters"] = plan.parameter_count;
@@ -28,6 +31,7 @@ fsdp::Json plan_report(const RunConfig& config, const RankEnvironment& environme
   out["graph_bytes"] = plan.graph_bytes;
   out["offloaded_bytes"] = plan.offloaded_bytes;
   out["snapshot_bytes"] = plan.snapshot_bytes;
+  out["full_state_bytes"] = plan.full_state_bytes;
   out["wire_bytes"] = plan.wire_bytes;
   out["collectives"] = plan.collectives;
   for (const int factor : kEstimateFactors) out["estimates"][std::to_string(factor)] = plan.estimate(factor);

@@ -51,6 +51,13 @@ bool save_in_place(Variant& run) {
   return true;
 }
 
+bool leave_out_full_state(Variant& run) {
+  if (run.config.exports.full_state_file.empty()) return false;
+  run.config.exports.full_state_file.clear();
+  run.set("train.full_state_file", "");  // no job file can say an empty path
+  return true;
+}
+
 bool set_micro_batch(Variant& run, std::int64_t size) {
   const BatchSplit split = split_batch(run.config.train, run.environment.world_size);
   if (size < 1 || size >= split.micro_batch_size || split.micro_batch_size % size != 0) return false;
@@ -104,17 +111,18 @@ bool multiply_nodes(Variant& run, int factor) {
 std::vector<std::vector<Change>> changes(const BatchSplit& split, bool of_gpu) {
   std::vector<std::vector<Change>> all = {{{"more traffic", shard_all}},
                                           {{"the training waits while a checkpoint is written", save_in_place}},
+                                          {{"train.export_folder writes the same weights", leave_out_full_state}},
                                           {},
                                           {{"communication overlaps less with computing", be_tight}},
                                           {{"blocks are computed twice", recompute_blocks}},
                                           {{"rounds to bf16", compute_in_bf16}},
                                           {},
                                           {}};
-  if (of_gpu) all[6].push_back({"weights and gradients travel between host and GPU", offload});
+  if (of_gpu) all[7].push_back({"weights and gradients travel between host and GPU", offload});
   for (std::int64_t size = split.micro_batch_size / 2; size >= 1; size /= 2)
-    all[2].push_back({"more micro-batches a step", [size](Variant& run) { return set_micro_batch(run, size); }});
+    all[3].push_back({"more micro-batches a step", [size](Variant& run) { return set_micro_batch(run, size); }});
   for (int doubling = 1; doubling <= kMostDoublings; ++doubling)
-    all[7].push_back({"more nodes", [doubling](Variant& run) { return multiply_nodes(run, 1 << doubling); }});
+    all[8].push_back({"more nodes", [doubling](Variant& run) { return multiply_nodes(run, 1 << doubling); }});
   return all;
 }
 
@@ -188,7 +196,10 @@ std::vector<Remedy> combination(const Variant& asked, const std::vector<std::vec
 }  // namespace
 
 std::int64_t bytes_against(const RankPlan& plan, const Limit& limit) {
-  return plan.tensor_bytes() + (limit.of_gpu ? -plan.offloaded_bytes : plan.snapshot_bytes);
+  if (limit.of_gpu) return plan.tensor_bytes() - plan.offloaded_bytes;
+  // Activations are gone when the full state is gathered, and no checkpoint is being written.
+  return std::max(plan.tensor_bytes() + plan.snapshot_bytes,
+                  plan.tensor_bytes() - plan.activation_bytes + plan.full_state_bytes);
 }
 
 std::vector<Remedy> remedies(const RunConfig& config, const RankEnvironment& environment, const Limit& limit) {
@@ -200,7 +211,8 @@ std::vector<Remedy> remedies(const RunConfig& config, const RankEnvironment& env
 
 std::string settings_text(const Remedy& remedy) {
   std::string text;
-  for (const auto& [key, value] : remedy.set) text += (text.empty() ? "" : ", ") + key + " = " + value;
+  for (const auto& [key, value] : remedy.set)
+    text += (text.empty() ? "" : ", ") + (value.empty() ? "no " + key : key + " = " + value);
   return text;
 }
 
@@ -211,6 +223,8 @@ std::string misfit_text(const RankPlan& plan, const Limit& limit, const std::vec
                      bytes_text(plan.state_bytes) + ", pool " + bytes_text(plan.pool_bytes) + ", activations " +
                      bytes_text(plan.activation_bytes);
   if (!limit.of_gpu && plan.snapshot_bytes > 0) text += ", copy for checkpoints " + bytes_text(plan.snapshot_bytes);
+  if (!limit.of_gpu && plan.full_state_bytes > 0)
+    text += ", or at the end the full state " + bytes_text(plan.full_state_bytes) + " in place of activations";
   text += ") and does not fit: it has " + bytes_text(limit.bytes) + " (" + limit.what + ")";
   if (remedies.empty()) return text + "; no change of strategy, micro-batch, recomputing, precision or nodes would fit";
   text += "; what would fit: ";

@@ -8,7 +8,7 @@
 
 namespace worker {
 
-/// What a rank of a training needs. All ranks need the same, because shards are padded to equal sizes.
+/// What a rank of a training needs. All ranks need the same in a step, because shards are padded to equal sizes.
 struct RankPlan {
   int ranks = 1;
   int local_ranks = 1;  ///< on the rank's node
@@ -23,10 +23,11 @@ struct RankPlan {
   std::int64_t activation_bytes = 0;  ///< all else at the peak: what backward needs of forward, and temporaries
 
   std::int64_t graph_bytes = 0;  ///< of activation_bytes, those that train.cuda_graph keeps between steps; 0 without
-  std::int64_t offloaded_bytes = 0;  ///< of parameters, gradients and states, those on the host: fsdp.offload
-  std::int64_t snapshot_bytes = 0;   ///< the host's copy while an asynchronous checkpoint is written; 0 without
-  std::int64_t wire_bytes = 0;       ///< sent by this rank in a step
-  std::int64_t collectives = 0;      ///< started by this rank in a step
+  std::int64_t offloaded_bytes = 0;   ///< of parameters, gradients and states, those on the host: fsdp.offload
+  std::int64_t snapshot_bytes = 0;    ///< the host's copy while an asynchronous checkpoint is written; 0 without
+  std::int64_t full_state_bytes = 0;  ///< on rank 0's host after the last step: train.full_state_file; 0 without
+  std::int64_t wire_bytes = 0;        ///< sent by this rank in a step
+  std::int64_t collectives = 0;       ///< started by this rank in a step
 
   std::int64_t tensor_bytes() const {
     return parameter_bytes + gradient_bytes + state_bytes + pool_bytes + activation_bytes;

@@ -133,12 +133,8 @@ ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary) {
   model.pretrained = config.values.text("model.pretrained");
   if (!model.pretrained.empty()) {
     model.config = saved_config(config.checkpoint.folder);
-    // A job file with all sizes can be planned on a machine without the folder.
-    const bool needs_file = schema::awaits_config(model.family->table, model.values);
-    std::error_code error;
-    if (model.config.is_null() && (needs_file || fs::exists(model.pretrained / kModelConfigFile, error)))
-      model.config = read_config(model.pretrained);
-    if (!model.config.is_null()) add_config(model);
+    if (model.config.is_null()) model.config = read_config(model.pretrained);
+    add_config(model);
   }
   constexpr std::string_view kVocabulary = "model.vocab_size";
   const auto has_vocabulary =
@@ -160,6 +156,12 @@ ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary) {
   }
   if (!model.pretrained.empty()) check_rows(config, model);
   return model;
+}
+
+bool finds_model_config(const RunConfig& config) {
+  std::error_code error;
+  return fs::exists(fs::path(config.values.text(schema::kPretrained)) / kModelConfigFile, error) ||
+         !saved_config(config.checkpoint.folder).is_null();
 }
 
 Part part_of(const ChosenModel& model, std::shared_ptr<torch::nn::Module> module) {

@@ -34,6 +34,9 @@ struct ChosenModel {
 /// them.
 ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary);
 
+/// Whether choose_model() can read a config.json for model.pretrained: there, or in the newest checkpoint.
+bool finds_model_config(const RunConfig& config);
+
 /// The trained part of a recipe. `model` must outlive it.
 Part part_of(const ChosenModel& model, std::shared_ptr<torch::nn::Module> module);
 
