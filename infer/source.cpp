@@ -125,9 +125,10 @@ std::shared_ptr<const tokens::Tokenizer> tokenizer_of(const Options& options, co
     return opened(described.pretrained);
   auto bytes = tokens::byte_tokenizer();
   if (source.whole("vocab_size") <= bytes->vocabulary()) return bytes;
-  throw UsageError(source.folder.native() + " has no tokenizer, and its model has " +
-                   std::to_string(source.whole("vocab_size")) +
-                   " tokens; give the folder of a tokenizer by --tokenizer");
+  throw UsageError(
+      source.folder.native() + " has no tokenizer, and its model has " + std::to_string(source.whole("vocab_size")) +
+      " tokens; give the folder of a tokenizer by --tokenizer, or --tokenizer bytes for a model that was trained on "
+      "bytes");
 }
 
 /// A model may have more tokens than its tokenizer, because vocabularies are padded, but not fewer.

@@ -143,7 +143,7 @@ class Recipes(unittest.TestCase):
         majority = 2 * share / (1 + share) / len(set(labels))
         self.tell("bert", "macro-F1 (of the most frequent class, and of the model)", majority, after)
         self.assertGreaterEqual(after, 3 * majority)
-        print(self.run_muster("classify", "models/bert", "shoot the aliens before they reach the ground"))
+        print(self.run_muster("classify", "models/bert", "Perl module that parses dates"))
 
     def test_a_vision_transformer_tells_textures_apart_without_labels(self):
         self.run_muster("init", "dino")

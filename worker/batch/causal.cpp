@@ -27,7 +27,7 @@ class PackedDocuments : public BatchSource {
       throw UsageError("data.sequence_length = " + std::to_string(length) + ": rows of packed documents have 1 to " +
                        std::to_string(kLongestPackedRow) +
                        " tokens, because the mask of a row grows with the square of its length; give a shorter "
-                       "sequence, or data.packing = \"chunk\"");
+                       "sequence, or data.packing = \"chunks\"");
     }
     std::vector<std::int32_t> lengths;
     lengths.reserve(static_cast<std::size_t>(split_->records()));
