@@ -49,8 +49,8 @@ std::string line_of(const muster::v1::Job& job, const TimeLeft& left) {
   return text;
 }
 
-/// A line that is drawn over itself. A longer one than the terminal would go on below and stay there, so the bar makes
-/// room for the numbers first, and then what the job's line has in its middle: where it is and how long it takes stay.
+/// A line that is drawn over itself. A line longer than the terminal wraps, and the next one does not cover it. So
+/// where there is no room the bar is left out, and then all but step, loss and the time left.
 std::string drawn_line(const muster::v1::Job& job, const TimeLeft& left) {
   const auto filled = static_cast<std::size_t>(kBarWidth * std::min(job.step(), job.steps_total()) / job.steps_total());
   const std::string bar = "[" + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + "] ";

@@ -86,7 +86,7 @@ void print_table(const Json& plan) {
            {"copy for checkpoints, on the host", "snapshot_bytes"},
            {"full state at the end, on rank 0's host", kFullState},
            {"sent in a step", "wire_bytes"}}) {
-    const bool is_of_one_rank = member == kFullState;
+    const bool is_of_one_rank = std::string_view(member) == kFullState;
     rows.push_back({what, bytes_cell(plan, member), bytes_cell(plan, member, is_of_one_rank ? 1 : local)});
   }
   rows.push_back({"collectives in a step", number(plan, "collectives"), "-"});

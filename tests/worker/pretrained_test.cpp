@@ -76,6 +76,17 @@ TEST(Pretrained, ARunThatGoesOnNeedsNoFolder) {
   EXPECT_EQ(losses(config, 2).size(), 1u);
 }
 
+/// What each rank says of a run that must be refused before its first step.
+std::vector<std::string> refusal_of(const RunConfig& config, std::size_t ranks) {
+  std::vector<Listener> listeners(ranks);
+  std::vector<std::string> errors(ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    listeners[rank].on_failure = [&errors, rank](const std::string& text) { errors[rank] = text; };
+  train(config, listeners);
+  for (const auto& listener : listeners) EXPECT_TRUE(listener.steps.empty()) << "before the first step";
+  return errors;
+}
+
 std::vector<double> validations(const RunConfig& config, int ranks) {
   std::vector<Listener> listeners(static_cast<std::size_t>(ranks));
   train(config, listeners);
@@ -117,11 +128,8 @@ TEST(Exported, TheFolderThatTheTrainingStartsFromIsNotReplaced) {
   write_file(folder / "model" / fsdp::kExportMark, "{}");  // it may be an earlier export
   RunConfig config = starting_from(run_of(folder, R"(,"steps":2)", "", "loading"), folder / "model");
   config.exports.folder = (folder / "model").native() + "/";
-  std::vector<Listener> listeners(1);
-  std::string error;
-  listeners[0].on_failure = [&](const std::string& text) { error = text; };
-  train(config, listeners);
-  EXPECT_THAT(error, HasSubstr("this is model.pretrained, which an export would replace; choose another folder"));
+  EXPECT_THAT(refusal_of(config, 1).front(),
+              HasSubstr("this is model.pretrained, which an export would replace; choose another folder"));
 }
 
 TEST(Exported, AFolderThatCannotBeMadeIsRefusedBeforeTheFirstStep) {
@@ -129,12 +137,8 @@ TEST(Exported, AFolderThatCannotBeMadeIsRefusedBeforeTheFirstStep) {
   write_file(folder / "notes.txt", "mine");
   RunConfig config = run_of(folder, R"(,"steps":2)");
   config.exports.folder = (folder / "notes.txt/out").native();
-  std::vector<Listener> listeners(1);
-  std::string error;
-  listeners[0].on_failure = [&](const std::string& text) { error = text; };
-  train(config, listeners);
-  EXPECT_THAT(error, AllOf(HasSubstr("train.export_folder = "), HasSubstr("notes.txt is no folder; choose another")));
-  EXPECT_TRUE(listeners[0].steps.empty());
+  EXPECT_THAT(refusal_of(config, 1).front(),
+              AllOf(HasSubstr("train.export_folder = "), HasSubstr("notes.txt is no folder; choose another")));
 }
 
 TEST(Exported, AFolderThatHoldsOtherFilesIsRefusedBeforeTheFirstStep) {
@@ -142,12 +146,8 @@ TEST(Exported, AFolderThatHoldsOtherFilesIsRefusedBeforeTheFirstStep) {
   RunConfig config = run_of(folder, R"(,"steps":2)");
   config.exports.folder = (folder / "out").native();
   write_file(folder / "out/notes.txt", "mine");
-  std::vector<Listener> listeners(1);
-  std::string error;
-  listeners[0].on_failure = [&](const std::string& text) { error = text; };
-  train(config, listeners);
-  EXPECT_THAT(error, AllOf(HasSubstr("train.export_folder = "), HasSubstr("choose another folder, or empty this one")));
-  EXPECT_EQ(listeners[0].steps.size(), 0u);
+  EXPECT_THAT(refusal_of(config, 1).front(),
+              AllOf(HasSubstr("train.export_folder = "), HasSubstr("choose another folder, or empty this one")));
 }
 
 /// The tensors of a file, read whole.
@@ -207,14 +207,9 @@ TEST(FullState, APlaceWhereNoFileCanBeIsRefusedBeforeTheFirstStep) {
     RunConfig config = run_of(folder, R"(,"steps":2)");
     config.exports.folder = (folder / "out").native();
     config.exports.full_state_file = (folder / path).native();
-    std::vector<Listener> listeners(2);
-    std::vector<std::string> errors(2);
-    for (std::size_t rank = 0; rank < 2; ++rank)
-      listeners[rank].on_failure = [&errors, rank](const std::string& text) { errors[rank] = text; };
-    train(config, listeners);
+    const auto errors = refusal_of(config, 2);
     EXPECT_THAT(errors[0], AllOf(HasSubstr("train.full_state_file = \""), HasSubstr(words))) << path;
     EXPECT_EQ(errors[1], errors[0]);
-    EXPECT_TRUE(listeners[0].steps.empty());
   }
 }
 
