@@ -17,6 +17,24 @@ namespace {
 
 constexpr std::size_t kLongestFolder = 200;
 
+/// A path that a job writes to, which no two jobs of a sweep may share.
+struct Output {
+  const char* key;
+  bool is_file;
+  const char* remedy;
+};
+constexpr Output kOutputs[] = {
+    {"checkpoint.folder", false, "leave it out, and each job gets its own"},
+    {"train.export_folder", false, "let it differ, or leave it out"},
+    {"train.full_state_file", true, "let it differ, or leave it out"},
+    {"train.log_folder", false, "let it differ, or leave it out"},
+};
+
+/// The path with a folder added, which is the file's own for a file.
+std::string with_folder(const Output& output, const std::filesystem::path& path, const std::string& folder) {
+  return (output.is_file ? path.parent_path() / folder / path.filename() : path / folder).native();
+}
+
 /// The job file's axes and those of the command line. An axis of the command line replaces one with the same key.
 std::vector<SweepAxis> joined(std::vector<SweepAxis> own, std::vector<SweepAxis> more) {
   for (auto& axis : more) {
@@ -100,11 +118,12 @@ class Combination {
   std::vector<std::size_t> at_;
 };
 
-/// Composes the jobs one after the other, and checks that no two share a checkpoint folder.
+/// Composes the jobs one after the other, and checks that no two write to one path.
 class Composer {
  public:
-  Composer(const JobSource& source, const std::vector<Override>& overrides, FileChecks checks, bool folder_varies)
-      : source_(source), overrides_(overrides), checks_(checks), folder_varies_(folder_varies) {}
+  Composer(const JobSource& source, const std::vector<Override>& overrides, FileChecks checks,
+           std::set<std::string> varying)
+      : source_(source), overrides_(overrides), checks_(checks), varying_(std::move(varying)) {}
 
   /// Returns false after the most problems.
   bool add(Settings settings) {
@@ -126,15 +145,15 @@ class Composer {
   void tell(const Finding& finding) {
     if (told_.insert(finding.line).second) sweep_.findings.push_back(finding);
   }
-  void refuse(const std::string& folder, const std::string& said) {
-    const auto value = folder.empty() ? "" : " \"" + shown(folder) + "\"";
-    auto finding = finding_of("checkpoint.folder" + value, "", said);
+  void refuse(const Output& output, const std::string& path, const std::string& said) {
+    const auto value = path.empty() ? "" : " \"" + shown(path) + "\"";
+    auto finding = finding_of(output.key + value, "", said);
     finding.place = source_.name();
-    finding.key = "checkpoint.folder";
-    finding.value = shown(folder);
+    finding.key = output.key;
+    finding.value = shown(path);
     tell(finding);
   }
-  /// Gives the job its name, its settings and its own checkpoint folder.
+  /// Gives the job its name, its settings and its own paths to write to.
   void finish(const Settings& settings, muster::v1::JobSpec& spec) {
     const auto index = static_cast<std::uint32_t>(sweep_.specs.size());
     char suffix[16];
@@ -142,30 +161,32 @@ class Composer {
     spec.set_name(spec.name().substr(0, schema::kLongestName - std::string_view(suffix).size()) + suffix);
     for (const auto& [key, value] : settings.values) (*spec.mutable_sweep()->mutable_settings())[key] = value;
     spec.mutable_sweep()->set_index(index);
-    auto* folder = spec.mutable_checkpoint()->mutable_folder();
-    if (folder->empty()) return;
-    if (!folder_varies_) {
-      const auto name = settings.folder();
-      if (name.size() > kLongestFolder) {
-        return refuse("",
-                      "the settings are too long for the name of each job's folder; leave it out, and each job "
-                      "gets its own");
+    for (const auto& output : kOutputs) give_own(output, settings.folder(), spec);
+  }
+  void give_own(const Output& output, const std::string& folder, muster::v1::JobSpec& spec) {
+    const auto& key = *find_key(output.key);
+    const auto value = get(spec, key);
+    auto path = value ? std::get<std::string>(*value) : std::string();
+    if (path.empty()) return;
+    if (!varying_.contains(output.key)) {
+      if (folder.size() > kLongestFolder) {
+        return refuse(output, "",
+                      std::string("the settings are too long for the name of each job's folder; ") + output.remedy);
       }
-      *folder = (std::filesystem::path(*folder) / name).native();
+      path = with_folder(output, path, folder);
+      set(spec, key, path);
     }
-    const auto [known, fresh] = folders_.emplace(*folder, spec.name());
-    if (fresh) return;
-    refuse(*folder,
-           known->second + " and " + spec.name() + " would both use it; leave it out, and each job gets its own");
+    const auto [known, fresh] = paths_.emplace(output.key + path, spec.name());
+    if (!fresh) refuse(output, path, known->second + " and " + spec.name() + " would both use it; " + output.remedy);
   }
 
   const JobSource& source_;
   const std::vector<Override>& overrides_;
   const FileChecks checks_;
-  const bool folder_varies_;
+  const std::set<std::string> varying_;  // the keys that say of each job where it writes
   Sweep sweep_;
   std::set<std::string> told_;
-  std::map<std::string, std::string> folders_;
+  std::map<std::string, std::string> paths_;  // the job that writes there, by key and path
 };
 
 Sweep refused(std::vector<Finding> findings, std::uint32_t parallel) {
@@ -189,9 +210,9 @@ Sweep compose_sweep(const JobSource& source, const std::vector<Override>& overri
     if (findings.empty()) findings.push_back(finding_of(source.name(), "", "the sweep varies no key"));
     return refused(std::move(findings), base.parallel);
   }
-  const bool folder_varies =
-      std::ranges::any_of(axes, [](const auto& axis) { return axis.key == "checkpoint.folder"; });
-  Composer composer(source, overrides, checks, folder_varies);
+  std::set<std::string> varying;
+  for (const auto& axis : axes) varying.insert(axis.key);
+  Composer composer(source, overrides, checks, std::move(varying));
   Combination combination(axes);
   while (composer.add(combination.settings()) && combination.next()) {
   }
@@ -201,15 +222,19 @@ Sweep compose_sweep(const JobSource& source, const std::vector<Override>& overri
 Sweep compose_rows(const JobSource& source, const std::vector<Override>& overrides,
                    const std::vector<std::vector<Override>>& rows, FileChecks checks) {
   if (rows.size() > kMostSweepJobs) return refused({finding_of(source.name(), "", kTooMany)}, 0);
-  const bool folder_varies = std::ranges::all_of(rows, [](const auto& row) {
-    return std::ranges::any_of(row, [](const auto& override) { return override.key == "checkpoint.folder"; });
-  });
+  std::set<std::string> varying;
+  for (const auto& output : kOutputs) {
+    const bool in_each = std::ranges::all_of(rows, [&](const auto& row) {
+      return std::ranges::any_of(row, [&](const auto& override) { return override.key == output.key; });
+    });
+    if (in_each) varying.insert(output.key);
+  }
   const auto base = compose(source, overrides, FileChecks::kSkip);
   if (!base.axes.empty())
     return refused({finding_of(base.axes.front().option + base.axes.front().key, "",
                                "the jobs of this sweep are listed one by one; leave out [sweep]")},
                    0);
-  Composer composer(source, overrides, checks, folder_varies);
+  Composer composer(source, overrides, checks, std::move(varying));
   for (const auto& row : rows) {
     Settings settings{row, {}};
     for (const auto& override : row) settings.values.emplace_back(override.key, override.value.value_or(""));

@@ -25,7 +25,8 @@ struct Sweep {
 /// checked like a single job. Job 7 of "tune" is named "tune-0007".
 ///
 /// If the spec names a checkpoint folder, each job gets a subfolder whose name holds its settings. So the same settings
-/// find their checkpoints again. The folder may vary itself, but no two jobs may share one.
+/// find their checkpoints again. The folder may vary itself, but no two jobs may share one. The same holds for the
+/// other paths that a training writes to: its export, its full state and its logs.
 Sweep compose_sweep(const JobSource& source, const std::vector<Override>& overrides, std::vector<SweepAxis> axes,
                     FileChecks checks);
 

@@ -173,6 +173,21 @@ TEST(Sweep, NoTwoJobsShareACheckpointFolder) {
   EXPECT_EQ(swept("", {"seed=1,2"}).specs[1].checkpoint().folder(), "") << "the controller gives each its own";
 }
 
+TEST(Sweep, NoTwoJobsWriteToOnePath) {
+  const auto sweep = swept(
+      "export_folder = \"model\"\nfull_state_file = \"out/model.safetensors\"\nlog_folder = \"logs\"\n", {"seed=1,2"});
+  ASSERT_THAT(sweep.problems, IsEmpty());
+  EXPECT_EQ(test::text(sweep.specs[0], "train.export_folder"), "/tmp/model/train.seed=1");
+  EXPECT_EQ(test::text(sweep.specs[1], "train.export_folder"), "/tmp/model/train.seed=2");
+  EXPECT_EQ(test::text(sweep.specs[1], "train.full_state_file"), "/tmp/out/train.seed=2/model.safetensors");
+  EXPECT_EQ(test::text(sweep.specs[1], "train.log_folder"), "/tmp/logs/train.seed=2");
+  const auto varied = swept("", {"train.export_folder=a,b"});
+  ASSERT_THAT(varied.problems, IsEmpty());
+  EXPECT_EQ(test::text(varied.specs[1], "train.export_folder"), "/tmp/b");
+  EXPECT_THAT(swept("", {"train.export_folder=a,./a"}).problems,
+              ElementsAre(AllOf(HasSubstr("train.export_folder \"/tmp/a\""), HasSubstr("would both use it"))));
+}
+
 TEST(Sweep, NamesStayWithinTheirLength) {
   const auto sweep = swept("", {"seed=0..1"}, {"name=" + std::string(schema::kLongestName, 'x')});
   ASSERT_THAT(sweep.problems, IsEmpty());
