@@ -49,22 +49,6 @@ std::string line_of(const muster::v1::Job& job, const TimeLeft& left) {
   return text;
 }
 
-/// A line that is drawn over itself. A line longer than the terminal wraps, and the next one does not cover it. So
-/// where there is no room the bar is left out, and then all but step, loss and the time left.
-std::string drawn_line(const muster::v1::Job& job, const TimeLeft& left) {
-  const auto filled = static_cast<std::size_t>(kBarWidth * std::min(job.step(), job.steps_total()) / job.steps_total());
-  const std::string bar = "[" + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + "] ";
-  const auto width = columns() - 1;
-  const std::string line = line_of(job, left);
-  if (bar.size() + line.size() <= width) return bar + line;
-  if (line.size() <= width) return line;
-  std::string text = "step " + std::to_string(job.step()) + "/" + std::to_string(job.steps_total());
-  if (job.has_loss()) text += ", loss " + number_text(job.loss());
-  if (const auto time = left.left()) text += ", about " + duration_text(time->count()) + " left";
-  if (bar.size() + text.size() <= width) text = bar + text;
-  return cut(text, width);
-}
-
 /// The steps of a program that reports and prints nothing, a line every kProgressEvery at most. Runs beside the log of
 /// the program. Whoever reads the log tells of a lost connection.
 class QuietProgress {
@@ -133,7 +117,7 @@ class Progress {
       close();
       std::cerr << line_of(job, left_) << news_of(job) << "\n";
     } else if (stderr_is_terminal() && job.steps_total() > 0) {
-      std::cerr << "\r" << drawn_line(job, left_) << "\x1b[K" << std::flush;
+      std::cerr << "\r" << bar_line(job, left_, columns() - 1) << "\x1b[K" << std::flush;
       bar_open_ = true;
     } else if (now - told_at_ >= kProgressEvery ||
                job.step() - told_step_ >= std::max<std::int64_t>(1, job.steps_total() / 10)) {
@@ -179,6 +163,19 @@ int run_wait(Session& session, const WaitOptions& options) {
 }
 
 }  // namespace
+
+std::string bar_line(const muster::v1::Job& job, const TimeLeft& left, std::size_t width) {
+  const auto filled = static_cast<std::size_t>(kBarWidth * std::min(job.step(), job.steps_total()) / job.steps_total());
+  const std::string bar = "[" + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + "] ";
+  const std::string line = line_of(job, left);
+  if (bar.size() + line.size() <= width) return bar + line;
+  if (line.size() <= width) return line;
+  std::string text = "step " + std::to_string(job.step()) + "/" + std::to_string(job.steps_total());
+  if (job.has_loss()) text += ", loss " + number_text(job.loss());
+  if (const auto time = left.left()) text += ", about " + duration_text(time->count()) + " left";
+  if (bar.size() + text.size() <= width) text = bar + text;
+  return cut(text, width);
+}
 
 void TimeLeft::see(const muster::v1::Job& job, Time now) {
   const auto attempt = newest_attempt(job).number();

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "cli/client.h"
 #include "muster/v1/job.pb.h"
@@ -35,6 +36,11 @@ class TimeLeft {
   double step_ms_ = 0;  // the step time of the slowest rank
   bool trains_ = false;
 };
+
+/// The line of a training on a terminal of `width` columns, which is drawn over itself: a bar, then what line_of()
+/// says. A longer line would wrap, and the next one would not cover it. So where there is no room the bar is left out,
+/// and then all but step, loss and the time left. Wants steps_total above 0.
+std::string bar_line(const muster::v1::Job& job, const TimeLeft& left, std::size_t width);
 
 bool is_ended(const muster::v1::Job& job);
 

@@ -64,6 +64,20 @@ test("series that nobody knows by name are plotted, with unit and the newest val
   });
 });
 
+test("facts of what is measured on held-out data come first, and a training of images has samples a second", async () => {
+  const of = (name, better, value) => series(name, { better, value, unit: name === "samples_per_s" ? "samples/s" : "" });
+  await put(51, [of("loss", "lower", 3.5), of("koleo_loss", "lower", 0.25), of("samples_per_s", "higher", 73), of("validation/knn", "higher", 0.375)], { tokens_per_s: 0 });
+  await tell(51, range(1, 5).map((step) => bare(step, { loss: 3.5 })));
+  await on("/jobs/51", async (page) => {
+    await page.locator(".facts").waitFor();
+    const names = await page.locator(".facts dt").allInnerTexts();
+    const asked = ["Loss", "Validation knn", "Koleo loss", "Samples/s"];
+    assert.deepEqual(names.filter((name) => asked.includes(name)), asked);
+    assert.ok(!names.includes("Tokens/s"), names.join());
+    assert.match(await page.locator(".facts").innerText(), /Validation knn\s+0\.375[^]*Samples\/s\s+73/);
+  });
+});
+
 test("loss and validation loss share a plot, each in its colour, with a legend; the few values of validation are joined", () =>
   on("/jobs/1", async (page) => {
     const plot = plotOf(page, "Loss");

@@ -84,5 +84,30 @@ TEST(Follow, TheEndIsToldInNumbersToo) {
   EXPECT_EQ(cli::summary_text(command), "1 attempt");
 }
 
+muster::v1::Job long_lined() {
+  auto job = at_step(25);
+  job.set_id(7);
+  job.set_loss(2.5);
+  job.set_tokens_per_s(18200);
+  return job;
+}
+
+TEST(BarLine, HasABarAndWhatIsKnownWhereThereIsRoom) {
+  const cli::TimeLeft left;
+  const auto line = cli::bar_line(long_lined(), left, 200);
+  EXPECT_EQ(line, "[######..................] job 7 running, attempt 1, step 25/100, loss 2.5, 18200 tokens/s");
+}
+
+TEST(BarLine, LosesItsBarFirstAndFitsEveryTerminal) {
+  const cli::TimeLeft left;
+  const auto job = long_lined();
+  const auto whole = cli::bar_line(job, left, 200).size();
+  const auto without_bar = cli::bar_line(job, left, whole - 1);
+  EXPECT_EQ(without_bar, "job 7 running, attempt 1, step 25/100, loss 2.5, 18200 tokens/s");
+  EXPECT_EQ(cli::bar_line(job, left, without_bar.size() - 1), "[######..................] step 25/100, loss 2.5");
+  EXPECT_EQ(cli::bar_line(job, left, 30), "step 25/100, loss 2.5");
+  for (std::size_t width = 10; width <= whole; ++width) EXPECT_LE(cli::bar_line(job, left, width).size(), width);
+}
+
 }  // namespace
 }  // namespace test
