@@ -1,7 +1,8 @@
 """The recipes beside the same trainings with transformers and FSDP2: speed and memory of two ranks on CPUs.
 
-Usage: recipes.py --bin FOLDER [--quick] [--only FAMILY] [--rounds N] [--json FILE]
-Prints a table for recipes.md. Exit status: 0, or 1 when a rank fails or the losses of the two sides differ.
+`./dev bench --only recipes` writes recipes.md. To measure some recipes:
+recipes.py --bin FOLDER [--quick] [--only NAME] [--rounds N] [--json FILE]
+prints the table alone. Exit status: 0, or 1 when a rank fails or the losses of the two sides differ.
 """
 
 import argparse
@@ -18,10 +19,13 @@ import tempfile
 import time
 
 from engine import python
+from promise import Promise
 
+FILE = pathlib.Path(__file__).resolve().with_suffix(".md")
+LEARNED = "## What the recipes learn"
 PEER = pathlib.Path(__file__).resolve().parent / "recipes_peer.py"
 RANKS = 2
-ROUNDS = 4  # even: each side comes first as often as the other
+ROUNDS = 2  # even: each side comes first as often as the other
 RUN_LIMIT_S = 300
 SLOWEST_EXIT_S = 10
 # Losses agree until rounding has grown; measured: 2e-5 at most.
@@ -33,6 +37,7 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
+    title: str
     recipe: str
     family: str
     prepare: list  # options of muster data prepare
@@ -41,33 +46,95 @@ class Recipe:
     train: dict    # the same
 
 
+CHESS = ["--from", "chess", "--count", "2000", "--notation", "san"]
+LLAMA = {"hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 256,
+         "rms_norm_eps": 1e-5}
+PACKED = {"sequence_length": 256, "packing": "documents"}
 RECIPES = {
-    "causal_lm, Llama": Recipe(
-        "causal_lm", "llama", ["--from", "chess", "--count", "2000", "--notation", "san"],
-        {"hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 256,
-         "rms_norm_eps": 1e-5},
-        {"sequence_length": 256, "packing": "documents"}, {"batch_size": 16}),
-    "causal_lm, GPT-NeoX": Recipe(
-        "causal_lm", "gpt_neox", ["--from", "man", "--max-bytes", "2MiB"],
+    "llama": Recipe("causal_lm, Llama", "causal_lm", "llama", CHESS, LLAMA, PACKED, {"batch_size": 16}),
+    "lora": Recipe(
+        "causal_lm, Llama with LoRA", "causal_lm", "llama", CHESS, LLAMA, PACKED, {"batch_size": 16, "lora_rank": 8}),
+    "gpt_neox": Recipe(
+        "causal_lm, GPT-NeoX", "causal_lm", "gpt_neox", ["--from", "man", "--max-bytes", "2MiB"],
         {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 256},
         {"sequence_length": 128}, {"batch_size": 32}),
-    "seq2seq, T5": Recipe(
-        "seq2seq", "t5", ["--from", "man-pairs", "--prefix", "summarize: ", "--count", "2000"],
+    "t5": Recipe(
+        "seq2seq, T5", "seq2seq", "t5", ["--from", "man-pairs", "--prefix", "summarize: ", "--count", "2000"],
         {"d_model": 256, "d_kv": 64, "d_ff": 1024, "num_layers": 3, "num_heads": 4, "dropout_rate": 0.0, "decoder_start_token_id": 0},
         {"sequence_length": 256, "target_length": 64}, {"batch_size": 16, "rouge": False}),
-    "classify, BERT": Recipe(
-        "classify", "bert", ["--from", "packages"],
+    "bert": Recipe(
+        "classify, BERT", "classify", "bert", ["--from", "packages"],
         {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 256,
          **NO_DROPOUT},
         {"sequence_length": 64}, {"batch_size": 64}),
-    "dino, DINOv2": Recipe(
-        "dino", "dinov2", ["--from", "shapes", "--count", "1500", "--size", "48"],
+    "dinov2": Recipe(
+        "dino, DINOv2", "dino", "dinov2", ["--from", "shapes", "--count", "1500", "--size", "48"],
         {"hidden_size": 192, "num_hidden_layers": 4, "num_attention_heads": 4, "image_size": 48, "patch_size": 8,
          "layerscale_value": 1e-5},
         {"local_crops": 4, "local_crops_size": 24},
         {"batch_size": 32, "clip_norm": 3, "prototypes": 1024, "head_hidden_size": 512, "head_bottleneck_size": 64,
          "first_teacher_temperature": 0.04, "freeze_last_layer_epochs": 0, "patch_embed_rate": 1}),
 }
+
+# model, batch of both ranks, data: of each recipe, in the same order
+TRAININGS = [
+    ("4 layers of width 256", "16 rows of 256 tokens, packed documents", "games of chess"),
+    ("the same, frozen; adapters of rank 8 at the queries and values of each layer", "the same", "the same"),
+    ("4 layers of width 256", "32 rows of 128 tokens", "manual pages"),
+    ("3 + 3 layers of width 256", "16 pairs of at most 256 and 64 tokens", "manual pages and what their NAME lines say"),
+    ("4 layers of width 256", "64 texts of at most 64 tokens", "descriptions of packages"),
+    ("4 layers of width 192, 1,024 prototypes", "32 images of 48 pixels: 2 large and 4 small crops of each", "drawn shapes"),
+]
+TEXT = """# The recipes: what they learn, and their speed beside transformers and FSDP2
+
+{learned}
+
+## Speed and memory beside transformers and FSDP2
+
+Each recipe trains a small model on two ranks of one machine, in fp32, on CPUs. A rank has one thread and half of the batch.
+The other side is the same training written with transformers and PyTorch's FSDP2 (`fully_shard`), with Gloo; for LoRA with PEFT,
+too. Both sides take turns: in the first round FSDP2 comes first, in the next one muster, and so on. There were {rounds} rounds.
+A run has 3 steps to warm up and 7 that count. A side's speed in a run is the tokens of a step, without padding, divided by its
+median time. Numbers are medians over the runs, and ratios are medians over the rounds.
+
+{table}
+
+All of it took {minutes:.1f} minutes. `python3 bench/recipes.py --bin build/dev/bin --only NAME` measures one recipe, and `--json FILE`
+writes all numbers. The Python with PyTorch and transformers is that of `./dev setup --peers`, or `MUSTER_PEER_PYTHON`.
+
+### The trainings
+
+| recipe | model | batch of both ranks | data |
+|---|---|---|---|
+{trainings}
+
+Both sides start from the same folder of transformers, read the same files of `muster data prepare` and the same run file, and
+take the same samples in the same order. With LoRA both start from adapters that muster has drawn and exported, and PEFT has read.
+Both have AdamW, clip the norm of the gradients, make a unit of each transformer block, keep all activations and have no dropout.
+One thread (muster) or one process (FSDP2) makes the batches ahead. FSDP2's AdamW is the fused one. transformers has its defaults:
+attention is PyTorch's `scaled_dot_product_attention`, but for T5, which has its own.
+
+The benchmark fails unless the losses of all steps of the first round agree to one part in a thousand. Here they differ by {most:.1e}
+at most, with {furthest}. So both sides do the same work. DINOv2 is the exception: each side draws its own crops, masks and heads.
+There FSDP2's side has the same augmentations, losses, centres and teacher, but masks single patches where muster masks blocks
+of them.
+
+GPUs and other ways to shard are left out.
+
+### What the numbers contain
+
+A step of FSDP2 begins with taking its batch. A step of muster begins with its first computation, and takes the next batch. Both
+end after the optimizer, and for dino after the teacher. Each side times its steps with its own clock on rank 0. For muster the
+benchmark also checks that the times of the steps fill the time between their reports.
+
+Resident is the peak of a process (VmHWM), as the kernel tells when it has ended: that of the rank with more. It counts
+everything: the program, the libraries' pages that were touched, tensors, and the memory that both ranks share. muster's rank is
+a C++ program with LibTorch for CPUs; its peak includes reading the first weights and saving a checkpoint at the end. FSDP2's
+rank is a Python interpreter with PyTorch from PyPI, which is built for CUDA, and transformers; the process that makes its
+batches is not counted. The numbers in brackets leave the programs out: they are what model, states, activations and batches add.
+With LoRA FSDP2's rank has also read PEFT, which is not left out.
+Tensors is the most that muster's tensors took at one time in a step. PyTorch does not tell this on CPUs.
+"""
 
 
 class Failed(Exception):
@@ -138,11 +205,11 @@ class Bench:
 
     def set_up(self, name, recipe):
         """Prepares the data, draws first weights, and writes the run file of both sides. Returns its path."""
-        folder = self.folder / recipe.family
+        folder = self.folder / name
         folder.mkdir()
         subprocess.run([self.binaries / "muster", "data", "prepare", *recipe.prepare, "--to", folder / "data"], check=True,
                        stderr=subprocess.DEVNULL)
-        run = {"format": 1, "name": recipe.family, "recipe": recipe.recipe,
+        run = {"format": 1, "name": name, "recipe": recipe.recipe,
                "model": {"family": recipe.family, "pretrained": str(folder / "model")},
                "data": {"prepared": str(folder / "data"), **recipe.data},
                "train": {**TRAIN, **recipe.train, "steps": self.steps, "micro_batch_size": recipe.train["batch_size"] // RANKS},
@@ -151,7 +218,16 @@ class Bench:
         file.write_text(json.dumps(run))
         subprocess.run([python(), "-B", PEER, "make", file, folder / "model", json.dumps(recipe.sizes)], check=True,
                        env={**os.environ, "RANK": "0", "TMPDIR": str(folder)})
+        if "lora_rank" in recipe.train:
+            self.draw_adapters(run, folder)
         return file
+
+    def draw_adapters(self, run, folder):
+        """Lets muster draw the first adapters of its seed, which PEFT then reads. A step of this learning rate changes no weight."""
+        train = {**run["train"], "steps": 1, "learning_rate": 1e-30, "export_merged": False, "export_folder": str(folder / "adapters")}
+        own = folder / "adapters.json"
+        own.write_text(json.dumps({**run, "train": train, "checkpoint": {"every_steps": 0, "folder": str(folder / "no-steps")}}))
+        run_ranks([self.binaries / "muster-worker", "--run-file", own], folder, "adapters")
 
     def run(self, side, file, number):
         folder, name = file.parent, f"{side}-{number}"
@@ -175,7 +251,7 @@ class Bench:
             for side in sorted(results, reverse=number % 2 == 0):
                 results[side].append(self.run(side, file, number))
         samples = recipe.train["batch_size"]
-        out = {"recipe": name, "unit": "images" if recipe.recipe == "dino" else "tokens"}
+        out = {"recipe": recipe.title, "unit": "images" if recipe.recipe == "dino" else "tokens"}
         for side, of in results.items():
             for one in of:
                 each = samples if recipe.recipe == "dino" else statistics.mean(one["tokens"][self.warm_up:])
@@ -228,29 +304,56 @@ def table(found):
         "with PyTorch and transformers."])
 
 
+def compare_all(binaries, rounds, quick, only=None):
+    """The numbers of all recipes, or of one."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
+        bench = Bench(binaries, pathlib.Path(folder), rounds, quick)
+        found = {"alone": bench.alone(), "recipes": []}
+        for name, recipe in RECIPES.items():
+            if only in (None, name):
+                found["recipes"].append(bench.compare(name, recipe))
+                print(json.dumps(found["recipes"][-1]), file=sys.stderr, flush=True)
+    return {**found, "seconds": time.monotonic() - begun}
+
+
+def data_table():
+    return "\n".join(f"| {recipe.title} | {model} | {batch} | {data} |" for recipe, (model, batch, data) in zip(RECIPES.values(), TRAININGS))
+
+
+def learned():
+    """The section of recipes.md whose numbers are those of tests/system/recipes_test.py."""
+    text = FILE.read_text()
+    begin = text.index(LEARNED)
+    return text[begin:text.index("\n## ", begin)].rstrip()
+
+
+def measure(binaries, quick):
+    bench_rounds = 1 if quick else ROUNDS
+    found = compare_all(binaries, ROUNDS, quick)
+    apart = {of["recipe"]: of["loss_difference"] for of in found["recipes"] if "loss_difference" in of}
+    text = TEXT.format(learned=learned(), table=table(found), rounds=bench_rounds, minutes=found["seconds"] / 60, trainings=data_table(),
+                       most=max(apart.values()), furthest=max(apart, key=apart.get))
+    promises = [promise for of in found["recipes"] for promise in (
+        Promise(f"recipes: {of['recipe']}: speed / FSDP2's", of["speed_ratio"], at_least=1),
+        Promise(f"recipes: {of['recipe']}: resident memory / FSDP2's", of["memory_ratio"], at_most=0.6))]
+    return text, promises
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", required=True, type=pathlib.Path)
     parser.add_argument("--quick", action="store_true", help="one round of few steps")
-    parser.add_argument("--only", choices=sorted({recipe.family for recipe in RECIPES.values()}))
+    parser.add_argument("--only", choices=sorted(RECIPES))
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="pairs of runs of each recipe")
     parser.add_argument("--json", type=pathlib.Path, help="also write the numbers there")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # through finally, which ends the ranks
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
-        bench = Bench(options.bin.resolve(), pathlib.Path(folder), options.rounds, options.quick)
-        try:
-            found = {"alone": bench.alone(), "recipes": []}
-            for name, recipe in RECIPES.items():
-                if options.only not in (None, recipe.family):
-                    continue
-                found["recipes"].append(bench.compare(name, recipe))
-                print(json.dumps(found["recipes"][-1]), file=sys.stderr, flush=True)
-        except (Failed, subprocess.CalledProcessError) as error:
-            print(f"bench: {error}", file=sys.stderr)
-            return 1
-    found["seconds"] = time.monotonic() - begun
+    try:
+        found = compare_all(options.bin.resolve(), options.rounds, options.quick, options.only)
+    except (Failed, subprocess.CalledProcessError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
     print(table(found))
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")

@@ -340,11 +340,20 @@ def make(run, folder, sizes):
     getattr(transformers, RECIPES[run["recipe"]].model).from_config(config).save_pretrained(folder)
 
 
+def adapters_of(run):
+    """Where bench/recipes.py puts the first values of adapters."""
+    return pathlib.Path(run["model"]["pretrained"]).parent / "adapters"
+
+
 def build(run, recipe):
     """The sharded model, from the first weights. The teacher of dino becomes the recipe's."""
     def read():
         return getattr(transformers, recipe.model).from_pretrained(run["model"]["pretrained"], torch_dtype=torch.float32).train()
 
+    if run["train"].get("lora_rank"):
+        import peft
+        # The unsharded base is read whole, as PEFT has it; its weights are frozen and sharded like the others.
+        return sharded(peft.PeftModel.from_pretrained(read(), adapters_of(run), is_trainable=True))
     if run["recipe"] != "dino":
         return sharded(read())
     torch.manual_seed(1)
@@ -376,8 +385,9 @@ def train(run, store):
     model = build(run, recipe)
     order, each = shuffled(recipe.samples(), options["seed"]), options["batch_size"] // ranks
     assert options["steps"] * options["batch_size"] <= len(order), "the benchmark trains on less than one epoch"
-    groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": options["weight_decay"]},
-              {"params": [p for p in model.parameters() if p.dim() <= 1], "weight_decay": 0.0}]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    groups = [{"params": [p for p in trained if p.dim() > 1], "weight_decay": options["weight_decay"]},
+              {"params": [p for p in trained if p.dim() <= 1], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=options["learning_rate"], betas=(0.9, 0.95), eps=1e-8, fused=True)
 
     batches = Batches(recipe, [order[step * options["batch_size"] + rank * each:][:each] for step in range(options["steps"])])
@@ -391,7 +401,7 @@ def train(run, store):
         dist.all_reduce(size)
         loss = recipe.loss(model, tensors)
         (loss * (ranks / size[1].item())).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), options["clip_norm"])
+        torch.nn.utils.clip_grad_norm_(trained, options["clip_norm"])
         optimizer.step()
         optimizer.zero_grad()
         if hasattr(recipe, "after_step"):

@@ -22,6 +22,7 @@ import fault_latency
 import heartbeats
 import host_cost
 import long_job
+import recipes
 import reports
 import slurm_latency
 import slurm_submit
@@ -30,7 +31,7 @@ import soak
 BENCHMARKS = {"checkpoint": checkpoint.measure, "collectives": collectives.measure, "demo": demo.measure,
               "engine": engine.measure, "engine_gpu": engine_gpu.measure, "fault_latency": fault_latency.measure,
               "heartbeats": heartbeats.measure, "host_cost": host_cost.measure, "long_job": long_job.measure,
-              "reports": reports.measure, "slurm_latency": slurm_latency.measure,
+              "recipes": recipes.measure, "reports": reports.measure, "slurm_latency": slurm_latency.measure,
               "slurm_submit": slurm_submit.measure, "soak": soak.measure}
 HERE = pathlib.Path(__file__).resolve().parent
 
