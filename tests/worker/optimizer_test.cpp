@@ -120,7 +120,9 @@ TEST(Optimizers, AResumeWithAnotherOneIsAnErrorThatNamesBothAndTheRemedy) {
   second[0].on_failure = [&](const std::string& text) { failure = text; };
   train(run_of(folder, R"(,"steps":2,"optimizer":"lion")"), second, 2);
   EXPECT_THAT(failure, HasSubstr("checkpoints/step-00000001 was saved with the optimizer adamw, and this run has lion "
-                                 "for its model; restore the run file, or use a new checkpoint.folder"));
+                                 "for its model (set otherwise: "));
+  EXPECT_THAT(failure, HasSubstr("train.optimizer = lion (adamw until then)"));
+  EXPECT_THAT(failure, HasSubstr("; restore the run file, or use a new checkpoint.folder"));
 }
 
 TEST(LayerDecay, CountsLayersFromTheOutput) {

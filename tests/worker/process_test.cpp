@@ -32,6 +32,8 @@ struct TinyRun {
   double learning_rate = 3e-3;
   std::string checkpoints = "checkpoints";
   std::string extra_train = {};  ///< more members of "train", each with a leading comma
+  int seed = 0;
+  int sequence_length = 32;
   std::string model = R"("hidden_size":32,"intermediate_size":48,"num_hidden_layers":2,"num_attention_heads":4,
                          "num_key_value_heads":2,"max_position_embeddings":64,"tie_word_embeddings":true)";
   std::string source = R"("source":"fixture")";
@@ -41,12 +43,12 @@ struct TinyRun {
   std::string json(const TemporaryFolder& folder) const {
     std::ostringstream out;
     out << R"({"format":1,"name":"test","recipe":"causal_lm","model":{)" << model << R"(},"data":{)" << source
-        << R"(,"sequence_length":32,"cache_folder":")" << (cache.empty() ? "" : (folder / cache).native())
-        << R"("},"train":{"steps":)" << steps << R"(,"batch_size":)" << batch_size << R"(,"micro_batch_size":)"
-        << micro_batch_size << R"(,"warmup_steps":3,"learning_rate":)" << learning_rate
-        << R"(,"min_learning_rate":0,"step_delay_ms":)" << step_delay_ms << extra_train
-        << R"(},"checkpoint":{"folder":")" << (folder / checkpoints).native() << R"(","every_steps":)" << every_steps
-        << R"(,"keep":)" << keep << R"(,"best":")" << best << "\"}}";
+        << R"(,"sequence_length":)" << sequence_length << R"(,"cache_folder":")"
+        << (cache.empty() ? "" : (folder / cache).native()) << R"("},"train":{"steps":)" << steps << R"(,"batch_size":)"
+        << batch_size << R"(,"micro_batch_size":)" << micro_batch_size << R"(,"warmup_steps":3,"learning_rate":)"
+        << learning_rate << R"(,"min_learning_rate":0,"seed":)" << seed << R"(,"step_delay_ms":)" << step_delay_ms
+        << extra_train << R"(},"checkpoint":{"folder":")" << (folder / checkpoints).native() << R"(","every_steps":)"
+        << every_steps << R"(,"keep":)" << keep << R"(,"best":")" << best << "\"}}";
     return out.str();
   }
 };
@@ -450,6 +452,35 @@ TEST(Worker, ACheckpointOfAnotherOrderOfTheSamplesIsRefused) {
     EXPECT_THAT(ranks.log(1), HasSubstr(says));
     EXPECT_THAT(ranks.log(1), HasSubstr("continue with that program, or use a new checkpoint.folder"));
   }
+}
+
+TEST(Worker, AResumeOfOtherSamplesIsRefusedAndNamesWhatIsSetOtherwise) {
+  const TemporaryFolder folder;
+  ASSERT_THAT(Ranks(folder.path(), TinyRun{.steps = 4}.json(folder), {.label = "first"}).wait(), Each(0));
+  const std::pair<TinyRun, std::vector<const char*>> cases[] = {
+      {{.steps = 4, .seed = 7}, {"was saved with train.seed 0, now 7 (train.seed = 7 (0 until then))"}},
+      {{.steps = 4, .sequence_length = 64},
+       {"was saved with training samples in an epoch: ", "(data.sequence_length = 64 (32 until then))"}},
+      {{.steps = 4, .extra_train = R"(,"average_decay":0.5)"}, {"(set otherwise: train.average_decay = 0.5 (0 until"}}};
+  for (const auto& [run, says] : cases) {
+    Ranks ranks(folder.path(), run.json(folder), {.label = "again"});
+    EXPECT_THAT(ranks.wait(), Each(93)) << ranks.log(0);
+    for (const char* part : says) EXPECT_THAT(ranks.log(1), HasSubstr(part));
+    EXPECT_THAT(ranks.log(1), HasSubstr("restore the run file, or use a new checkpoint.folder"));
+  }
+}
+
+TEST(Worker, AResumeNamesEachSettingThatDiffersFromTheCheckpoints) {
+  const TemporaryFolder folder;
+  ASSERT_THAT(Ranks(folder.path(), TinyRun{.steps = 4}.json(folder), {.label = "first"}).wait(), Each(0));
+  Ranks same(folder.path(), TinyRun{.steps = 4}.json(folder), {.label = "same"});
+  ASSERT_THAT(same.wait(), Each(0)) << same.log(0);
+  EXPECT_THAT(same.log(0), HasSubstr("resumed from step 4"));
+  EXPECT_THAT(same.log(0), Not(HasSubstr("set otherwise")));
+  Ranks other(folder.path(), TinyRun{.steps = 6, .batch_size = 16}.json(folder), {.label = "other"});
+  ASSERT_THAT(other.wait(), Each(0)) << other.log(0);
+  EXPECT_THAT(other.log(0), HasSubstr("set otherwise than before step 4: train.batch_size = 16 (8 until then)"));
+  EXPECT_THAT(other.log(0), HasSubstr("set otherwise than before step 4: train.steps = 6 (4 until then)"));
 }
 
 // Goal: a rank of an old attempt publishes nothing.

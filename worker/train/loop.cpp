@@ -166,12 +166,8 @@ void Loop::export_model() {
 fsdp::CheckpointState Loop::checkpoint_state() const {
   fsdp::CheckpointState state;
   state.step = state_.step;
-  state.extra["data"] = run_.data_names.fingerprint;
-  state.extra["source"] = run_.data_names.source;
-  state.extra["order"] = order_json(run_.order);
+  run_.describe(state.extra);
   state.extra["samples"] = stepper_.samples();
-  state.extra["name"] = run_.config.name;
-  state.extra["recipe"] = run_.config.recipe;
   if (state_.best.step()) state.extra["best"] = state_.best.manifest();
   run_.loss_scale->save(state.extra);
   if (state_.skipped.total() > 0) state.extra["skipped_steps"] = state_.skipped.total();

@@ -13,6 +13,7 @@
 #include "train/hooks/early_stop.h"
 #include "train/hooks/log_files.h"
 #include "train/hooks/progress.h"
+#include "train/settings.h"
 
 namespace worker {
 
@@ -93,7 +94,9 @@ std::optional<fsdp::LoadedCheckpoint> Resume::load_newest() {
   try {
     loaded = checkpointer_->load_latest(&ignored);
   } catch (const fsdp::CheckpointMismatch& error) {
-    throw UsageError(std::string(error.what()) + "; restore the run file, or use a new checkpoint.folder");
+    const std::string changes = changes_text(setup_.config, setup_.split, setup_.newest);
+    throw UsageError(std::string(error.what()) + (changes.empty() ? "" : " (set otherwise: " + changes + ")") +
+                     "; restore the run file, or use a new checkpoint.folder");
   }
   for (const auto& why : ignored) setup_.log.say("passed over a checkpoint: %s", why.c_str());
   if (!loaded && !ignored.empty()) {
@@ -124,8 +127,7 @@ void Resume::restore(const fsdp::LoadedCheckpoint& loaded) {
 
 void Resume::restore_state(const fsdp::CheckpointState& state, const std::filesystem::path& path) {
   const auto& extra = state.extra;
-  check_same_data(setup_.data_names, extra, path);
-  check_same_order(setup_.order, extra, path);
+  setup_.check_same_run(extra, path);
   const std::int64_t samples = extra.at("samples").as_int();
   if (samples < 0) throw fsdp::JsonError("samples is " + std::to_string(samples));
   setup_.loader->seek(samples);
@@ -138,6 +140,8 @@ void Resume::restore_state(const fsdp::CheckpointState& state, const std::filesy
   setup_.recipe->load(extra);
   saves->resumed(step);
   setup_.log.say("resumed from step %lld (%s)", static_cast<long long>(step), path.c_str());
+  for (const auto& change : changed_settings(setup_.config, setup_.split, extra))
+    setup_.log.say("set otherwise than before step %lld: %s", static_cast<long long>(step), change.c_str());
 }
 
 /// Restores the best checkpoint that the newest one names, if it still exists.

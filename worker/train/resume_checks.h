@@ -18,11 +18,13 @@ struct DataNames {
 /// manifest's member of that name. Throws fsdp::JsonError when it does not name data.
 void check_same_data(const DataNames& data, const fsdp::Json& extra, const std::filesystem::path& path);
 
-/// What names the order of samples in a checkpoint.
-fsdp::Json order_json(const OrderOptions& order);
+/// Writes what names the order of samples into the member "extra" of a checkpoint.
+void save_order(const OrderOptions& order, fsdp::Json& extra);
 
 /// Throws UsageError when the checkpoint was saved with another order of samples: by a program with other rules, or by
-/// a run with other buckets. A saved position means other samples under another order.
-void check_same_order(const OrderOptions& order, const fsdp::Json& extra, const std::filesystem::path& path);
+/// a run with another seed, other buckets, or data that are cut into another number of samples. A saved position means
+/// other samples under another order. `changes`: the settings that differ, for the message.
+void check_same_order(const OrderOptions& order, const std::string& changes, const fsdp::Json& extra,
+                      const std::filesystem::path& path);
 
 }  // namespace worker

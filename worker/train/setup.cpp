@@ -13,6 +13,8 @@
 #include "train/agreement.h"
 #include "train/export_trained.h"
 #include "train/rendezvous.h"
+#include "train/resume_checks.h"
+#include "train/settings.h"
 #include "train/strategy.h"
 
 namespace worker {
@@ -57,7 +59,7 @@ Setup::Setup(RunConfig& given, const RankEnvironment& of_rank, Reporter& to, con
 /// Opens the data of the run's newest checkpoint if a cache still has them, because sources such as a machine's manual
 /// pages change during a run. Where nodes have separate caches, each rank searches its own.
 void Setup::open_data() {
-  const fsdp::Json newest = newest_checkpoint();
+  newest = extra_of_newest_checkpoint();
   const fsdp::Json* saved = newest.find("data");
   const fsdp::Json* source = newest.find("source");
   const bool known = saved != nullptr && saved->is_string() && source != nullptr && source->is_string();
@@ -73,13 +75,13 @@ void Setup::open_data() {
 
 /// The "extra" member of the newest checkpoint that looks whole, with the checkpoint's path; null when there is none.
 /// The resume reports what is wrong with other checkpoints or with the folder.
-fsdp::Json Setup::newest_checkpoint() {
+fsdp::Json Setup::extra_of_newest_checkpoint() {
   fsdp::Json out;
   try {
     const std::filesystem::path folder = config.checkpoint.folder;
-    if (const auto newest = ranks().rank() == 0 ? fsdp::latest_valid(folder) : std::nullopt) {
-      out = newest->manifest.at("extra");
-      out["path"] = newest->path.native();
+    if (const auto found = ranks().rank() == 0 ? fsdp::latest_valid(folder) : std::nullopt) {
+      out = found->manifest.at("extra");
+      out["path"] = found->path.native();
     }
   } catch (const std::runtime_error&) {
     out = {};
@@ -96,6 +98,20 @@ void Setup::check_same_on_all_ranks() {
                        "); give all nodes the same files, such as a shared data.cache_folder");
     }
   });
+}
+
+void Setup::describe(fsdp::Json& extra) const {
+  extra["data"] = data_names.fingerprint;
+  extra["source"] = data_names.source;
+  extra["name"] = config.name;
+  extra["recipe"] = config.recipe;
+  save_order(order, extra);
+  save_settings(config, split, extra);
+}
+
+void Setup::check_same_run(const fsdp::Json& extra, const std::filesystem::path& path) const {
+  check_same_data(data_names, extra, path);
+  check_same_order(order, changes_text(config, split, extra), extra, path);
 }
 
 /// Refuses checkpoint.best before the first step when nothing is ever validated.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -26,6 +27,12 @@ class Setup {
   /// what follows from them, because the number of samples is known now.
   Setup(RunConfig& config, const RankEnvironment& environment, Reporter& reporter, const MakeRecipe& make_recipe);
 
+  /// Writes what names this run into the member "extra" of a checkpoint.
+  void describe(fsdp::Json& extra) const;
+  /// Throws UsageError where a checkpoint was saved with other data or another order of samples; see
+  /// train/resume_checks.h.
+  void check_same_run(const fsdp::Json& extra, const std::filesystem::path& path) const;
+
   fsdp::Communicator& ranks() { return mesh->control(); }
   /// Passes over the training data that a step makes.
   double epochs_a_step() const { return static_cast<double>(split.batch_size) / static_cast<double>(order.samples); }
@@ -40,6 +47,7 @@ class Setup {
   RunData data;
   DataNames data_names;
   OrderOptions order;
+  fsdp::Json newest;  ///< the member "extra" of the newest checkpoint at the start, with its path; null: none
   std::shared_ptr<const BatchSource> validation;  ///< null: none
   std::optional<Loader> loader;
   std::unique_ptr<Parts> parts;
@@ -48,7 +56,7 @@ class Setup {
  private:
   void open_data();
   void count_steps();
-  fsdp::Json newest_checkpoint();
+  fsdp::Json extra_of_newest_checkpoint();
   void check_same_on_all_ranks();
   void check_best() const;
   void deal();
