@@ -30,6 +30,12 @@ struct InitOptions {
   bool full = false;
 };
 
+/// The starter that a name means: its own, or that of a recipe.
+std::string_view starter_name(std::string_view name) {
+  const auto found = std::ranges::find(kOfRecipes, name, [](const auto& row) { return row.first; });
+  return found == std::end(kOfRecipes) ? name : found->second;
+}
+
 [[noreturn]] void fail(const std::string& what) {
   throw Failure(kUsage, what);
 }
@@ -56,7 +62,9 @@ int run_init(Session&, const InitOptions& options) {
     std::cout << text;
     return 0;
   }
-  const std::filesystem::path file = options.file.empty() ? options.name + std::string(kSuffix) : options.file;
+  // The file's own lines name it so.
+  const std::filesystem::path file =
+      options.file.empty() ? std::string(starter_name(options.name)) + std::string(kSuffix) : options.file;
   write_new(file, text);
   std::cout << "wrote " << file.native() << "; its first lines say how to make the data and submit it\n";
   return 0;
@@ -65,10 +73,7 @@ int run_init(Session&, const InitOptions& options) {
 }  // namespace
 
 std::string_view starter(std::string_view name, bool full) {
-  for (const auto& [recipe, stands_for] : kOfRecipes) {
-    if (name == recipe) name = stands_for;
-  }
-  const auto wanted = std::string(full ? kFull : "") + std::string(name) + std::string(kSuffix);
+  const auto wanted = std::string(full ? kFull : "") + std::string(starter_name(name)) + std::string(kSuffix);
   const auto found = std::ranges::find(kTexts, wanted, &EmbeddedText::name);
   return found == std::end(kTexts) ? std::string_view() : found->text;
 }
@@ -86,7 +91,8 @@ std::vector<std::string> starters(bool full) {
 void define_init(CLI::App& app, Session& session) {
   auto options = add_action<InitOptions>(app, session, run_init);
   app.add_option("RECIPE", options->name, "Which training: " + joined(starters(false), ", "))->required();
-  app.add_option("-o,--output", options->file, "The file to write; - prints it (default: RECIPE.toml)");
+  app.add_option("-o,--output", options->file,
+                 "The file to write; - prints it (default: RECIPE.toml; causal_lm writes chess.toml)");
   app.add_flag("--full", options->full, "The training at its full size, for a cluster");
 }
 

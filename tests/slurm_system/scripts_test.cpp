@@ -2,6 +2,10 @@
 // Method: real Slurm, a data folder whose name means something to shells and to Slurm; `muster submit --print-script`
 // against what slurmctld has.
 #include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <sstream>
 
 #include "slurm_system/story.h"
 
@@ -52,6 +56,47 @@ TEST_F(SlurmScripts, OfASweepIsShownAsSlurmGetsIt) {
   ASSERT_EQ(jobs.size(), 3U);
   const auto element = stage().until_handed_over(std::to_string(jobs.back().at("id").get<int>()));
   EXPECT_EQ(script_of(element.substr(0, element.find('_'))), shown);
+}
+
+/// What the first lines of a script ask Slurm for: "nodes" -> "2".
+std::map<std::string, std::string> asked_in(const std::string& script) {
+  static constexpr std::string_view kLead = "#SBATCH --";
+  std::map<std::string, std::string> asked;
+  std::istringstream lines(script);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(kLead)) continue;
+    const auto equals = std::min(line.find('='), line.size());
+    asked[line.substr(kLead.size(), equals - kLead.size())] = line.substr(std::min(equals + 1, line.size()));
+  }
+  return asked;
+}
+
+// muster init RECIPE --full writes these files. This cluster has no partition "gpu", and its nodes have no such GPUs.
+TEST_F(SlurmScripts, OfEachTrainingAtItsFullSizeAskForWhatItsFileSays) {
+  struct Size {
+    const char *nodes, *tasks_per_node, *minutes, *array;
+  };
+  const std::map<std::string, Size> sizes{{"bert", {"1", "2", "240", ""}},       {"chess", {"2", "4", "720", ""}},
+                                          {"chess-lora", {"1", "4", "720", ""}}, {"dino", {"4", "8", "2880", ""}},
+                                          {"masked-lm", {"2", "4", "2880", ""}}, {"pythia", {"1", "2", "720", "0-1"}},
+                                          {"t5", {"1", "4", "720", ""}}};
+  const auto jobs = muster().json({"list"}).size();
+  std::set<std::string> seen;
+  for (const auto& entry : std::filesystem::directory_iterator(MUSTER_EXAMPLES_FOLDER "/recipes/full")) {
+    const std::string name = entry.path().stem();
+    SCOPED_TRACE(name);
+    seen.insert(name);
+    ASSERT_TRUE(sizes.contains(name)) << "a new file: say here what it asks for";
+    const Size& size = sizes.at(name);
+    auto asked = asked_in(printed({"--set", "slurm.partition=main", entry.path()}));
+    EXPECT_EQ(asked["nodes"], size.nodes);
+    EXPECT_EQ(asked["ntasks-per-node"], size.tasks_per_node);
+    EXPECT_EQ(asked["gpus-per-task"], "1");
+    EXPECT_EQ(asked["time"], size.minutes);
+    EXPECT_EQ(asked["array"], size.array);
+  }
+  EXPECT_EQ(seen.size(), sizes.size());
+  EXPECT_EQ(muster().json({"list"}).size(), jobs) << "nothing was submitted";
 }
 
 // In a shell of its own, whose end is nobody's.

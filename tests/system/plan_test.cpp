@@ -2,6 +2,11 @@
 // Method: the real programs; job files whose [slurm] says how much memory a node has.
 #include <gmock/gmock.h>
 
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "system/world.h"
 
 namespace test {
@@ -108,7 +113,57 @@ TEST_F(Plan, OfAFullSizeJobFileNeedsNeitherItsModelNorItsData) {
   EXPECT_EQ(plan_of_full_size(world_, "t5").at("parameters"), 222'903'552);
   EXPECT_EQ(plan_of_full_size(world_, "bert", {"--set", "data.prepared=/no/data"}).at("parameters"), 109'483'778);
   EXPECT_GT(plan_of_full_size(world_, "chess-lora").at("parameters").get<std::int64_t>(), 6'738'546'688);
+  const auto masked_lm = plan_of_full_size(world_, "masked-lm");
+  EXPECT_EQ(masked_lm.at("parameters"), 109'514'298) << "of transformers' BertForMaskedLM";
+  EXPECT_EQ(masked_lm.at("note"), "") << "it starts from scratch";
   EXPECT_EQ(plan_of_full_size(world_, "dino").at("note"), "") << "it starts from scratch";
+}
+
+/// A row of the table in docs/recipes.md that begins so: the cells behind the first.
+std::vector<std::string> documented(const std::string& training) {
+  std::istringstream lines(read_file(MUSTER_SOURCE_FOLDER "/docs/recipes.md"));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("| " + training + " |")) continue;
+    std::vector<std::string> cells;
+    std::istringstream row(line.substr(training.size() + 4));
+    for (std::string cell; std::getline(row, cell, '|');) cells.push_back(cell);
+    return cells;
+  }
+  return {};
+}
+
+/// "29.4 GiB" in bytes; what stands behind the unit is left out. 0: it is no such text.
+double bytes_of(const std::string& text) {
+  std::istringstream words(text);
+  double number = 0;
+  std::string unit;
+  words >> number >> unit;
+  return unit == "GiB" ? number * (1 << 30) : 0;
+}
+
+// What a GPU must have is read off this table before people ask for GPUs.
+TEST_F(Plan, IsWhatTheDocumentSaysOfTheLargeModels) {
+  const auto pythia = plan_of_full_size(world_, "pythia");
+  ASSERT_EQ(pythia.size(), 2U);
+  const std::pair<std::string, Json> rows[] = {
+      {"Pythia-1B, two GPUs, `no_shard` (DDP)", pythia[0]},
+      {"Pythia-1B, two GPUs, `full_shard`", pythia[1]},
+      {"CodeLlama-7B, eight GPUs, `full_shard`", plan_of_full_size(world_, "chess")}};
+  for (const auto& [training, plan] : rows) {
+    SCOPED_TRACE(training);
+    const auto cells = documented(training);
+    ASSERT_GE(cells.size(), 4U) << "docs/recipes.md has no such row";
+    std::string parameters = cells[0];
+    std::erase_if(parameters, [](char c) { return c == ',' || c == ' '; });
+    EXPECT_EQ(parameters, plan.at("parameters").dump());
+    const auto planned = [&](const char* member) { return plan.at(member).get<double>(); };
+    const auto agrees = [](const std::string& cell, double bytes) {
+      EXPECT_NEAR(bytes_of(cell), bytes, 0.01 * bytes) << cell << " in docs/recipes.md";
+    };
+    agrees(cells[1], plan.at("estimates").at("16").get<double>());
+    agrees(cells[2], planned("parameter_bytes") + planned("gradient_bytes") + planned("state_bytes"));
+    agrees(cells[3], planned("tensor_bytes"));
+  }
 }
 
 TEST_F(Plan, NamesTheSizesThatItCannotReadAnywhere) {
