@@ -1,8 +1,5 @@
 #include "infer/described.h"
 
-#include <array>
-#include <cstring>
-#include <fstream>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
@@ -11,6 +8,7 @@
 #include <vector>
 
 #include "models/config_json.h"
+#include "os/durable_file.h"
 #include "rank/errors.h"
 #include "schema/limits.h"
 #include "schema/recipes.h"
@@ -24,12 +22,7 @@ using fsdp::Json;
 using worker::given;
 using worker::UsageError;
 
-constexpr std::size_t kMostJsonBytes = 1 << 20;
 constexpr const char* kRunFile = "run.json";
-
-/// How names of tables of token embeddings end.
-constexpr auto kEmbeddings = std::to_array<std::string_view>(
-    {"embed_tokens.weight", "embed_in.weight", "word_embeddings.weight", "shared.weight"});
 
 /// The values of a table's rows out of an object that has them by the last part of their names. The rest gets defaults.
 schema::Values values_by_leaf(const schema::Table& table, const Json& model) {
@@ -44,10 +37,16 @@ schema::Values values_by_leaf(const schema::Table& table, const Json& model) {
   return values;
 }
 
-Described described_by_model(const Json& model) {
+/// `recipe` may be empty: the usual one. A model that names no family has the recipe's first one.
+Described described_by_model(const Json& model, const std::string& recipe) {
   const std::string family = text_of(model, "family");
+  const std::string_view kind = recipe.empty() ? schema::recipe_key().standard : std::string_view(recipe);
+  const std::string_view usual = schema::first_family(kind);
+  if (family.empty() && usual.empty()) {
+    throw std::invalid_argument("recipe = \"" + recipe + "\": there is no such recipe; repair it, or add model.family");
+  }
   Described out;
-  out.family = &worker::family(family.empty() ? "llama" : family);
+  out.family = &worker::family(family.empty() ? usual : std::string_view(family));
   out.values = values_by_leaf(out.family->table, model);
   out.pretrained = text_of(model, "pretrained");
   return out;
@@ -82,18 +81,15 @@ std::optional<fs::path> run_file_near(const fs::path& checkpoints) {
 }
 
 /// Rows of the table of token embeddings in a checkpoint.
-std::optional<std::int64_t> saved_vocabulary(const Json& manifest, const std::string& part) {
+std::optional<std::int64_t> saved_vocabulary(const Json& manifest, const std::string& part,
+                                             const worker::Family& family) {
   const Json* parts = manifest.find("parts");
   const Json* model = parts == nullptr ? &manifest : parts->find(part);
   const Json* tensors = model == nullptr ? nullptr : model->find("tensors");
-  if (tensors == nullptr || !tensors->is_object()) return std::nullopt;
-  for (const auto& [name, tensor] : tensors->as_object()) {
-    const Json* shape = tensor.find("shape");
-    for (const auto end : kEmbeddings)
-      if (name.ends_with(end) && shape != nullptr && shape->is_array() && shape->size() == 2)
-        return shape->as_array()[0].as_int();
-  }
-  return std::nullopt;
+  const Json* table = tensors == nullptr ? nullptr : tensors->find(family.token_embedding);
+  const Json* shape = table == nullptr ? nullptr : table->find("shape");
+  if (shape == nullptr || !shape->is_array() || shape->size() != 2) return std::nullopt;
+  return shape->as_array()[0].as_int();
 }
 
 Described described_by_extra(const Json& extra, const fs::path& path, const fs::path& run_file) {
@@ -104,7 +100,7 @@ Described described_by_extra(const Json& extra, const fs::path& path, const fs::
   if (config != nullptr) {
     out = described_by_config(*config);
   } else if (run != nullptr && run->is_object()) {
-    out = described_by_model(nested_model(*run));
+    out = described_by_model(nested_model(*run), text_of(*run, schema::recipe_key().name));
   } else {
     const auto file = run_file.empty() ? run_file_near(path.parent_path()) : std::optional(run_file);
     if (!file) {
@@ -139,9 +135,7 @@ Described described_by_config(Json config) {
                                 " has no model_type; give a folder that save_pretrained() of transformers has written");
   }
   Described out;
-  for (const auto* one : worker::families())
-    if (type == one->name || type.starts_with(std::string(one->name) + "_with")) out.family = one;
-  if (out.family == nullptr) out.family = &worker::family(type);
+  out.family = &worker::family_of_type(type);
   out.values = out.family->read(config);
   out.config = std::move(config);
   return out;
@@ -149,9 +143,10 @@ Described described_by_config(Json config) {
 
 Described described_by_run(const Json& run) {
   const Json* model = given(run, "model");
-  if (model == nullptr) return described_by_model(Json::Object());
+  const std::string recipe = text_of(run, "recipe");
+  if (model == nullptr) return described_by_model(Json::Object(), recipe);
   if (!model->is_object()) throw std::invalid_argument("model = " + model->dump() + ": want an object");
-  Described out = described_by_model(*model);
+  Described out = described_by_model(*model, recipe);
   if (const Json* data = given(run, "data")) out.data_tokenizer = text_of(*data, "tokenizer");
   return out;
 }
@@ -163,25 +158,20 @@ Described described_by_checkpoint(const fsdp::CheckpointInfo& checkpoint, const 
   const std::string row = "model.vocab_size";
   const schema::Table* only = &out.family->table;
   if (schema::find_key({&only, 1}, row) != nullptr && out.values.whole(row) == 0)
-    out.values.set(
-        row, saved_vocabulary(checkpoint.manifest, part).value_or(static_cast<std::int64_t>(schema::kByteVocabulary)));
+    out.values.set(row, saved_vocabulary(checkpoint.manifest, part, *out.family)
+                            .value_or(static_cast<std::int64_t>(schema::kByteVocabulary)));
   return out;
 }
 
 Json read_json_object(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw UsageError("cannot read " + file.native() + ": " + std::strerror(errno));
-  std::string text(kMostJsonBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  if (in.bad()) throw UsageError("cannot read " + file.native());
-  if (text.size() > kMostJsonBytes) throw UsageError(file.native() + " is larger than 1 MiB; repair it");
   try {
-    Json json = Json::parse(text);
+    Json json = Json::parse(os::read_whole_file(file, worker::kMostConfigBytes));
     json.as_object();
     return json;
   } catch (const fsdp::JsonError& error) {
     throw UsageError(file.native() + ": " + error.what() + "; repair it");
+  } catch (const std::runtime_error& error) {
+    throw UsageError(std::string(error.what()) + "; repair it");
   }
 }
 

@@ -36,7 +36,7 @@ Described described_by_checkpoint(const fsdp::CheckpointInfo& checkpoint, const 
 /// A member that is a text; empty: there is none.
 std::string text_of(const fsdp::Json& object, std::string_view name);
 
-/// A JSON object in a file of at most 1 MiB. Throws worker::UsageError naming the file.
+/// A JSON object in a file of at most worker::kMostConfigBytes. Throws worker::UsageError naming the file.
 fsdp::Json read_json_object(const std::filesystem::path& file);
 
 }  // namespace infer

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "models/family.h"
 #include "rank/errors.h"
 
 namespace infer {
@@ -13,27 +14,32 @@ using Open = std::unique_ptr<Made> (*)(const Source&, const Options&);
 
 template <class Made>
 std::unique_ptr<Made> open(const Source& source, const Options& options, Open<Made> Uses::*use, const char* what) {
+  if (const Uses uses = uses_of(*source.family); uses.*use != nullptr) return (uses.*use)(source, options);
   std::string list;
-  for (const auto& row : uses()) {
-    if (row.*use == nullptr) continue;
-    if (row.family == source.family->name) return (row.*use)(source, options);
-    list += (list.empty() ? "" : ", ") + std::string(row.family);
+  for (const auto* family : worker::families()) {
+    if (uses_of(*family).*use != nullptr) list += (list.empty() ? "" : ", ") + std::string(family->name);
   }
   throw worker::UsageError(source.name() + ": a model of the family " + std::string(source.family->name) + what +
                            "; want one of: " + (list.empty() ? "(none)" : list));
 }
 
+/// Of families that are no decoders.
+struct OtherUses {
+  std::string_view family;
+  Uses uses;
+};
+constexpr auto kOtherUses = std::to_array<OtherUses>({
+    {"t5", {.generator = t5_generator}},
+    {"bert", {.embedder = bert_embedder, .classifier = bert_classifier}},
+    {"dinov2", {.image_embedder = dinov2_embedder}},
+});
+
 }  // namespace
 
-std::span<const Uses> uses() {
-  static constexpr auto kAll = std::to_array<Uses>({
-      {.family = "llama", .generator = causal_generator, .embedder = causal_embedder},
-      {.family = "gpt_neox", .generator = causal_generator, .embedder = causal_embedder},
-      {.family = "t5", .generator = t5_generator},
-      {.family = "bert", .embedder = bert_embedder, .classifier = bert_classifier},
-      {.family = "dinov2", .image_embedder = dinov2_embedder},
-  });
-  return kAll;
+Uses uses_of(const worker::Family& family) {
+  if (family.make_causal != nullptr) return {.generator = causal_generator, .embedder = causal_embedder};
+  const auto row = std::ranges::find(kOtherUses, family.name, &OtherUses::family);
+  return row == kOtherUses.end() ? Uses() : row->uses;
 }
 
 std::unique_ptr<Generator> open_generator(const Source& source, const Options& options) {
@@ -49,8 +55,7 @@ std::unique_ptr<Classifier> open_classifier(const Source& source, const Options&
 }
 
 bool embeds_images(const Source& source) {
-  const auto row = std::ranges::find(uses(), source.family->name, &Uses::family);
-  return row != uses().end() && row->image_embedder != nullptr;
+  return uses_of(*source.family).image_embedder != nullptr;
 }
 
 std::unique_ptr<ImageEmbedder> open_image_embedder(const Source& source, const Options& options) {

@@ -4,9 +4,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "generate/decode.h"
@@ -63,15 +61,15 @@ class Classifier {
 /// What a family of models can be used for. Null: it has no such use. The functions load the weights of the source;
 /// they throw as LoadedModel's constructor.
 struct Uses {
-  std::string_view family;
   std::unique_ptr<Generator> (*generator)(const Source&, const Options&) = nullptr;
   std::unique_ptr<Embedder> (*embedder)(const Source&, const Options&) = nullptr;
   std::unique_ptr<Classifier> (*classifier)(const Source&, const Options&) = nullptr;
   std::unique_ptr<ImageEmbedder> (*image_embedder)(const Source&, const Options&) = nullptr;
 };
 
-/// Of all families. A new one is a file in infer/families and one row.
-std::span<const Uses> uses();
+/// Every decoder writes text and makes vectors of text. Another family's uses are a file in infer/families and a row in
+/// model.cpp.
+Uses uses_of(const worker::Family& family);
 
 /// The models of a source. Throw worker::UsageError that lists the families with that use.
 std::unique_ptr<Generator> open_generator(const Source& source, const Options& options);

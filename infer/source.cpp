@@ -20,7 +20,6 @@ using worker::given;
 using worker::UsageError;
 
 constexpr const char* kManifest = "manifest.json";
-constexpr const char* kGeneration = "generation_config.json";
 constexpr std::string_view kStep = "step-";
 
 bool is_file(const fs::path& path) {
@@ -181,6 +180,18 @@ const fs::path& model_files(const Source& source) {
   return source.adapters ? source.adapters->base : source.folder;
 }
 
+/// How texts of the model end; null: its files do not say it. A checkpoint of a whole model holds the file itself.
+Json generation_of(const Source& source) {
+  if (source.checkpoint && !source.adapters) {
+    const Json* extra = source.checkpoint->manifest.find("extra");
+    const Json* model = extra == nullptr ? nullptr : given(*extra, "model");
+    const Json* noted = model == nullptr ? nullptr : given(*model, worker::kGenerationOfExtra);
+    return noted == nullptr ? Json() : *noted;
+  }
+  const fs::path file = model_files(source) / worker::kGenerationConfigFile;
+  return is_file(file) ? read_json_object(file) : Json();
+}
+
 void describe(Described described, Source& source) {
   source.family = described.family;
   source.values = std::move(described.values);
@@ -229,8 +240,7 @@ Source open_source(const Options& options) {
                        " has neither a config.json nor a checkpoint step-N; give a model of Hugging "
                        "Face, an export, or a folder of checkpoints");
     }
-    if (is_file(model_files(source) / kGeneration))
-      source.generation = read_json_object(model_files(source) / kGeneration);
+    source.generation = generation_of(source);
   } catch (const std::invalid_argument& refused) {
     throw UsageError(folder.native() + ": " + refused.what());
   } catch (const fsdp::JsonError& wrong) {

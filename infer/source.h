@@ -33,7 +33,7 @@ struct Source {
   const worker::Family* family = nullptr;
   schema::Values values;  // of the rows of family->table, with their defaults
   fsdp::Json config;      // config.json; null in a checkpoint that does not hold it
-  fsdp::Json generation;  // generation_config.json; null where there is none
+  fsdp::Json generation;  // generation_config.json, in a checkpoint that of extra.model; null: there is none
   std::shared_ptr<const tokens::Tokenizer> tokenizer;
 
   /// "llama, step 100 of /data/run" for people.

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <stdexcept>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -127,6 +129,21 @@ std::string read_small_file(const std::filesystem::path& path, std::size_t max_b
     length += static_cast<std::size_t>(got);
   }
   text.resize(length);
+  return text;
+}
+
+std::string read_whole_file(const std::filesystem::path& path, std::uintmax_t max_bytes) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    throw std::runtime_error(path.string() + ": not a file that can be read");
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+  if (error) throw std::runtime_error(path.string() + ": " + error.message());
+  if (bytes > max_bytes) {
+    throw std::runtime_error(path.string() + ": " + std::to_string(bytes) + " bytes, more than the " +
+                             std::to_string(max_bytes) + " that such a file may have");
+  }
+  std::string text = read_small_file(path, bytes);
+  if (text.size() != bytes) throw std::runtime_error(path.string() + ": became shorter while it was read; try again");
   return text;
 }
 

@@ -24,6 +24,10 @@ void create_file_durably(const std::filesystem::path& path, std::string_view tex
 std::string read_small_file(const std::filesystem::path& path, std::size_t max_bytes = 1 << 16,
                             std::uintmax_t offset = 0);
 
+/// The text of a regular file of at most `max_bytes`. Throws std::runtime_error that names the path and what is wrong:
+/// no such file, more bytes, or what the kernel says.
+std::string read_whole_file(const std::filesystem::path& path, std::uintmax_t max_bytes);
+
 /// Waits until the names of the folder's files are on disk, after files were created or renamed in it. Throws
 /// std::system_error that names the folder.
 void sync_folder(const std::filesystem::path& folder);

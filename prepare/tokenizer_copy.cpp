@@ -1,16 +1,15 @@
 #include "prepare/tokenizer_copy.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <stdexcept>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "os/durable_file.h"
 #include "os/sha256.h"
+#include "tokens/tokenizer_files.h"
 
 namespace prepare {
 namespace {
@@ -18,9 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFileBytes = 512 << 20;
-// What says how the file beside it is used. config.json tells the class of a model of sentencepiece.
-constexpr std::array<std::string_view, 4> kSidecars = {"tokenizer_config.json", "special_tokens_map.json",
-                                                       "added_tokens.json", "config.json"};
+// It tells the class of a model of sentencepiece. Beside tokenizer.json it tells nothing of the tokenizer.
+constexpr const char* kModelConfig = "config.json";
 
 bool is_file(const fs::path& path) {
   std::error_code ignored;
@@ -34,7 +32,7 @@ void copy_durably(const fs::path& from, const fs::path& to) {
 /// The name under which open_tokenizer() finds a file of any name in a folder.
 std::string name_in_folder(const fs::path& file) {
   const auto name = file.filename().native();
-  if (file.extension() != ".model") return "tokenizer.json";
+  if (!tokens::is_sentencepiece(file)) return "tokenizer.json";
   return name == "spiece.model" ? name : "tokenizer.model";
 }
 
@@ -55,12 +53,10 @@ std::vector<std::pair<fs::path, fs::path>> files_of(const std::string& path, con
     for (const auto& file : tokens::tokenizer_files(from)) files.emplace_back(file, file.filename());
   } else {
     files.emplace_back(from, name_in_folder(from));
+    for (const auto& file : tokens::side_files_in(beside)) files.emplace_back(file, file.filename());
   }
-  for (const auto name : kSidecars) {
-    // config.json of a model with tokenizer.json tells nothing of the tokenizer.
-    if (name == "config.json" && tokenizer.kind() != "sentencepiece") continue;
-    if (is_file(beside / name)) files.emplace_back(beside / name, name);
-  }
+  if (tokenizer.kind() == "sentencepiece" && is_file(beside / kModelConfig))
+    files.emplace_back(beside / kModelConfig, kModelConfig);
   return files;
 }
 

@@ -73,14 +73,29 @@ bool allowed(const Key& key, const Value& value);
 /// The position of a word in a list such as "cosine linear constant", from 0; nullopt if the word is not in the list.
 std::optional<std::size_t> choice_index(std::string_view choices, std::string_view word);
 
-/// A function for a row's `assign`: copies the value into this member of the options. A word of a choice sets an enum
-/// in the order of `choices`; an unknown word changes nothing.
+/// Sets an enum to the member at a word's position in `choices`; an unknown word changes nothing.
+template <class Enum>
+requires std::is_enum_v<Enum>
+void choose(Enum& out, std::string_view choices, std::string_view word) {
+  if (const auto index = choice_index(choices, word)) out = static_cast<Enum>(*index);
+}
+/// The first word of `choices` means that nothing is chosen. The words after it stand in the order of the enum.
+template <class Enum>
+requires std::is_enum_v<Enum>
+void choose(std::optional<Enum>& out, std::string_view choices, std::string_view word) {
+  const auto index = choice_index(choices, word);
+  if (!index) return;
+  out = *index == 0 ? std::nullopt : std::optional(static_cast<Enum>(*index - 1));
+}
+
+/// A function for a row's `assign`: copies the value into this member of the options. Of a choice, the member is an
+/// enum or an optional enum; see choose().
 template <auto Member>
 void into(void* options, const Value& value, std::string_view choices) {
   const auto put = [&]<class Options, class Type>(Type Options::*member) {
     auto& out = static_cast<Options*>(options)->*member;
-    if constexpr (std::is_enum_v<Type>) {
-      if (const auto index = choice_index(choices, std::get<std::string>(value))) out = static_cast<Type>(*index);
+    if constexpr (requires { choose(out, choices, std::string_view()); }) {
+      choose(out, choices, std::get<std::string>(value));
     } else {
       out = std::get<Type>(value);
     }

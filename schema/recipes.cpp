@@ -59,46 +59,32 @@ std::vector<Series> with(const std::vector<Series>& own) {
   return all;
 }
 
-/// Those of a recipe whose evaluations measure the loss, as Recipe::evaluate() does.
-std::vector<Series> with_held_out_loss(const std::vector<Series>& own) {
-  std::vector<Series> all = with(own);
-  all.insert(all.begin() + 1, better_lower(std::string(kHeldOutLoss)));
-  return all;
-}
-
-struct Registry {
-  std::vector<Recipe> recipes{
-      {.kind = "causal_lm",
-       .families = {&llama(), &gpt_neox()},
-       .parts = {&text_data(), &prepared_data(), &causal(), &lora(), &training(), &optimizer(), &exports(),
-                 &sharding()},
-       .series = with_held_out_loss(
-           {{.name = "validation/perplexity", .better = Better::kLower, .over_ranks = OverRanks::kRank0},
-            better_higher("validation/legal_moves")})},
-      {.kind = "seq2seq",
-       .families = {&t5()},
-       .parts = {&sequence(), &prepared_data(), &seq2seq(), &training(), &optimizer(), &exports(), &sharding()},
-       .series = with_held_out_loss({better_higher("validation/rouge1"), better_higher("validation/rouge2"),
-                                     better_higher("validation/rougeL"), better_higher("validation/rougeLsum")})},
-      {.kind = "classify",
-       .families = {&bert()},
-       .parts = {&sequence(), &prepared_data(), &classify(), &training(), &optimizer(), &exports(), &sharding()},
-       .series = with_held_out_loss({better_higher("validation/accuracy"), better_higher("validation/macro_f1")})},
-      {.kind = "masked_lm",
-       .families = {&bert()},
-       .parts = {&sequence(), &prepared_data(), &masked_lm(), &training(), &optimizer(), &exports(), &sharding()},
-       .series = with_held_out_loss({better_higher("validation/accuracy")})},
-      {.kind = "dino",
-       .families = {&dinov2()},
-       .parts = {&prepared_data(), &dino(), &training(), &optimizer(), &exports(), &sharding()},
-       .series = with({better_lower("dino_loss"), better_lower("ibot_loss"), better_lower("koleo_loss"),
-                       better_higher("validation/knn_accuracy"), better_higher("validation/pixel_knn_accuracy")})}};
-  std::uint64_t version = 1;
-};
-
-Registry& registry() {
-  static Registry all;
-  return all;
+std::vector<Recipe> all_recipes() {
+  return {{.kind = "causal_lm",
+           .families = {&llama(), &gpt_neox()},
+           .parts = {&text_data(), &prepared_data(), &causal(), &lora(), &training(), &optimizer(), &exports(),
+                     &sharding()},
+           .series = with_held_out_loss(
+               {{.name = "validation/perplexity", .better = Better::kLower, .over_ranks = OverRanks::kRank0},
+                better_higher("validation/legal_moves")})},
+          {.kind = "seq2seq",
+           .families = {&t5()},
+           .parts = {&sequence(), &prepared_data(), &seq2seq(), &training(), &optimizer(), &exports(), &sharding()},
+           .series = with_held_out_loss({better_higher("validation/rouge1"), better_higher("validation/rouge2"),
+                                         better_higher("validation/rougeL"), better_higher("validation/rougeLsum")})},
+          {.kind = "classify",
+           .families = {&bert()},
+           .parts = {&sequence(), &prepared_data(), &classify(), &training(), &optimizer(), &exports(), &sharding()},
+           .series = with_held_out_loss({better_higher("validation/accuracy"), better_higher("validation/macro_f1")})},
+          {.kind = "masked_lm",
+           .families = {&bert()},
+           .parts = {&sequence(), &prepared_data(), &masked_lm(), &training(), &optimizer(), &exports(), &sharding()},
+           .series = with_held_out_loss({better_higher("validation/accuracy")})},
+          {.kind = "dino",
+           .families = {&dinov2()},
+           .parts = {&prepared_data(), &dino(), &training(), &optimizer(), &exports(), &sharding()},
+           .series = with({better_lower("dino_loss"), better_lower("ibot_loss"), better_lower("koleo_loss"),
+                           better_higher("validation/knn_accuracy"), better_higher("validation/pixel_knn_accuracy")})}};
 }
 
 void add_word(std::string& words, std::string_view word) {
@@ -134,6 +120,32 @@ void merge(Key& into, const Key& other) {
 
 void add_table(std::vector<const Table*>& tables, const Table* table) {
   if (std::ranges::find(tables, table) == tables.end()) tables.push_back(table);
+}
+
+/// The recipes, and the rows that name them.
+struct Registry {
+  std::vector<Recipe> recipes = all_recipes();
+  Key recipe{.name = "train.recipe", .kind = Kind::kChoice, .standard = "causal_lm", .meaning = "What is trained."};
+  Key family{
+      .name = "model.family", .kind = Kind::kChoice, .derived = "the first of the recipe", .meaning = "Architecture."};
+  std::uint64_t version = 0;
+
+  Registry() { changed(); }
+  void changed() {
+    std::string kinds, families;
+    for (const auto& one : recipes) {
+      add_word(kinds, one.kind);
+      for (const auto* model : one.families) add_word(families, model->name);
+    }
+    recipe.choices = kept(std::move(kinds));
+    family.choices = kept(std::move(families));
+    ++version;
+  }
+};
+
+Registry& registry() {
+  static Registry all;
+  return all;
 }
 
 }  // namespace
@@ -200,33 +212,11 @@ std::string_view first_family(std::string_view kind) {
 }
 
 const Key& recipe_key() {
-  static const std::string kinds = [] {
-    std::string words;
-    for (const auto& recipe : recipes()) add_word(words, recipe.kind);
-    return words;
-  }();
-  static const Key key{.name = "train.recipe",
-                       .kind = Kind::kChoice,
-                       .standard = "causal_lm",
-                       .choices = kinds,
-                       .meaning = "What is trained."};
-  return key;
+  return registry().recipe;
 }
 
 const Key& family_key() {
-  static const std::string families = [] {
-    std::string words;
-    for (const auto& recipe : recipes()) {
-      for (const auto* model : recipe.families) add_word(words, model->name);
-    }
-    return words;
-  }();
-  static const Key key{.name = "model.family",
-                       .kind = Kind::kChoice,
-                       .derived = "the first of the recipe",
-                       .choices = families,
-                       .meaning = "Architecture."};
-  return key;
+  return registry().family;
 }
 
 const Key* find_key(std::span<const Table* const> tables, std::string_view name) {
@@ -250,14 +240,21 @@ std::vector<Conflict> conflicts_of(const Values& values, std::span<const Table* 
   return conflicts;
 }
 
-ScratchTable::ScratchTable(const Table& table) {
-  for (auto& recipe : registry().recipes) recipe.parts.push_back(&table);
-  ++registry().version;
+std::vector<Series> with_held_out_loss(const std::vector<Series>& own) {
+  std::vector<Series> all = with(own);
+  all.insert(all.begin() + 1, better_lower(std::string(kHeldOutLoss)));
+  return all;
 }
 
-ScratchTable::~ScratchTable() {
-  for (auto& recipe : registry().recipes) recipe.parts.pop_back();
-  ++registry().version;
+ScratchRecipes::ScratchRecipes(const std::function<void(std::vector<Recipe>& recipes)>& change)
+    : before_(registry().recipes) {
+  change(registry().recipes);
+  registry().changed();
+}
+
+ScratchRecipes::~ScratchRecipes() {
+  registry().recipes = before_;
+  registry().changed();
 }
 
 }  // namespace schema

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,13 +53,21 @@ const Key* find_key(std::span<const Table* const> tables, std::string_view name)
 /// Finds the values of a training that contradict each other, and those without a key in its tables.
 std::vector<Conflict> conflicts_of(const Values& values, std::span<const Table* const> tables, std::uint64_t ranks);
 
-/// Adds a table to every recipe for as long as this object lives. For tests that add a row. Not thread-safe.
-class ScratchTable {
+/// The series of a recipe whose evaluations measure the loss: those that every recipe reports, `validation/loss`, and
+/// `own`.
+std::vector<Series> with_held_out_loss(const std::vector<Series>& own);
+
+/// Changes the recipes for as long as this object lives. For tests that add a recipe, a family or a row. The last one
+/// made is the first one to go. Not thread-safe.
+class ScratchRecipes {
  public:
-  explicit ScratchTable(const Table& table);
-  ~ScratchTable();
-  ScratchTable(const ScratchTable&) = delete;
-  ScratchTable& operator=(const ScratchTable&) = delete;
+  explicit ScratchRecipes(const std::function<void(std::vector<Recipe>& recipes)>& change);
+  ~ScratchRecipes();
+  ScratchRecipes(const ScratchRecipes&) = delete;
+  ScratchRecipes& operator=(const ScratchRecipes&) = delete;
+
+ private:
+  const std::vector<Recipe> before_;
 };
 /// A number that grows with each change of recipes().
 std::uint64_t recipes_version();

@@ -67,7 +67,7 @@ class Bytes final : public Tokenizer {
   static Facts facts() {
     Facts facts;
     facts.kind = "bytes";
-    facts.sha256 = os::sha256("muster bytes 1");
+    facts.sha256 = os::sha256(kBytesIdentity);
     facts.special.eos = kEnd;
     return facts;
   }

@@ -35,27 +35,13 @@ bool JsonObject::flag(const char* key, bool usual) const {
 JsonObject read_object(const fs::path& path) {
   JsonObject object{path, Json::object()};
   if (!fs::exists(path)) return object;
-  const std::string text = read_whole(path, kMaxBytes);
+  const std::string text = os::read_whole_file(path, kMaxBytes);
   object.members = Json::parse(text, nullptr, false);
   if (!object.members.is_object()) {
     throw std::runtime_error(path.string() +
                              ": want a JSON object; save the tokenizer by transformers again, or remove the file");
   }
   return object;
-}
-
-std::string read_whole(const fs::path& path, std::uintmax_t max_bytes) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) throw std::runtime_error(path.string() + ": not a file that can be read");
-  const std::uintmax_t bytes = fs::file_size(path, error);
-  if (error) throw std::runtime_error(path.string() + ": " + error.message());
-  if (bytes > max_bytes) {
-    throw std::runtime_error(path.string() + ": " + std::to_string(bytes) + " bytes, more than the " +
-                             std::to_string(max_bytes) + " that such a file may have");
-  }
-  std::string text = os::read_small_file(path, bytes);
-  if (text.size() != bytes) throw std::runtime_error(path.string() + ": became shorter while it was read; try again");
-  return text;
 }
 
 std::optional<std::string> token_text(const JsonObject& object, const std::string& key, const Json& value) {

@@ -24,9 +24,6 @@ struct JsonObject {
 /// Throws std::runtime_error that names the path if the file can't be read or holds no JSON object.
 JsonObject read_object(const std::filesystem::path& path);
 
-/// The text of a regular file of at most `max_bytes`. Throws std::runtime_error that names the path and what is wrong.
-std::string read_whole(const std::filesystem::path& path, std::uintmax_t max_bytes);
-
 /// The text of a token: a text, or the "content" of an object. Null means that the tokenizer has none.
 /// `key` names the token in an error.
 std::optional<std::string> token_text(const JsonObject& object, const std::string& key, const nlohmann::json& value);

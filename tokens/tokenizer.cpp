@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "os/durable_file.h"
 #include "os/sha256.h"
 #include "tokens/bytes.h"
 #include "tokens/json_object.h"
@@ -14,28 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What transformers saves for a tokenizer, of whatever class.
-constexpr std::array kFiles = {"tokenizer.json",
-                               "tokenizer_config.json",
-                               "special_tokens_map.json",
-                               "added_tokens.json",
-                               "tokenizer.model",
-                               "spiece.model",
-                               "vocab.json",
-                               "merges.txt",
-                               "vocab.txt",
-                               "chat_template.jinja"};
-constexpr std::uintmax_t kMaxJsonBytes = 256 << 20;  // the largest vocabularies of 2025 take 40 MB
-constexpr std::uintmax_t kMaxModelBytes = 64 << 20;  // the largest models of 2025 have 5 MB
-constexpr std::array kModels = {"tokenizer.model", "spiece.model"};
-
 bool is_file(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(path, ignored);
 }
 
 std::shared_ptr<const Tokenizer> open_tokenizer_json(const fs::path& file) {
-  std::string text = read_whole(file, kMaxJsonBytes);
+  std::string text = os::read_whole_file(file, most_bytes_of(file));
   const auto sha256 = os::sha256(text);
   return open_json({.file = file, .kind = "tokenizer.json", .sha256 = sha256, .text = std::move(text)});
 }
@@ -51,13 +37,17 @@ auto about(const fs::path& file, const Work& work) {
 }
 
 std::shared_ptr<const Tokenizer> open_model(const fs::path& file) {
-  const std::string bytes = read_whole(file, kMaxModelBytes);
+  const std::string bytes = os::read_whole_file(file, most_bytes_of(file));
   const SpmModel model = about(file, [&] { return read_spm_model(bytes); });
   const SpmOptions options = spm_options(file, model);
   return open_json({.file = file, .kind = "sentencepiece", .sha256 = os::sha256(bytes), .text = about(file, [&] {
                                                                                           return tokenizer_json_of(
                                                                                               model, options);
                                                                                         })});
+}
+
+std::shared_ptr<const Tokenizer> open_file(const fs::path& file) {
+  return is_sentencepiece(file) ? open_model(file) : open_tokenizer_json(file);
 }
 
 }  // namespace
@@ -67,10 +57,7 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path) {
   const fs::path place = path;
   std::error_code ignored;
   if (fs::is_directory(place, ignored)) {
-    if (is_file(place / "tokenizer.json")) return open_tokenizer_json(place / "tokenizer.json");
-    for (const char* model : kModels) {
-      if (is_file(place / model)) return open_model(place / model);
-    }
+    if (const auto file = id_file_in(place)) return open_file(*file);
     throw std::runtime_error(path +
                              ": no tokenizer.json, tokenizer.model or spiece.model in this folder; name a folder that "
                              "transformers' save_pretrained() wrote, such a file, or \"bytes\"");
@@ -80,16 +67,7 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path) {
         "\"" + path +
         "\": no such tokenizer; name a folder with tokenizer.json or tokenizer.model, such a file, or \"bytes\"");
   }
-  if (place.extension() == ".model") return open_model(place);
-  return open_tokenizer_json(place);
-}
-
-std::vector<fs::path> tokenizer_files(const fs::path& folder) {
-  std::vector<fs::path> found;
-  for (const char* name : kFiles) {
-    if (is_file(folder / name)) found.push_back(folder / name);
-  }
-  return found;
+  return open_file(place);
 }
 
 }  // namespace tokens

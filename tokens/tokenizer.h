@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "tokens/tokenizer_files.h"
+
 namespace tokens {
 
 /// The ids of named special tokens. A tokenizer has those that its files name.
@@ -46,7 +48,7 @@ class Tokenizer {
   /// What `with_special` puts before the ids of a text, and after them.
   const Ids& prefix() const { return facts_.prefix; }
   const Ids& suffix() const { return facts_.suffix; }
-  /// SHA-256 of the file that the ids depend on; of the text "muster bytes 1" for the byte vocabulary.
+  /// SHA-256 of the file that gives the ids; of kBytesIdentity for the byte vocabulary.
   const std::array<std::uint8_t, 32>& sha256() const { return facts_.sha256; }
   /// "bytes", "tokenizer.json" or "sentencepiece".
   const std::string& kind() const { return facts_.kind; }
@@ -70,9 +72,6 @@ class Tokenizer {
 /// gives the ids that transformers gives with it; spm_options.h says which files that depends on. Throws
 /// std::runtime_error that names the path, what is wrong, and what to do.
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path);
-
-/// The files of a tokenizer in this folder, for a copy beside data and exports. Empty if there are none.
-std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& folder);
 
 /// The byte vocabulary as the text of a tokenizer.json, for exports. The ids are the same: the bytes 0 to 255, and 256
 /// for the end of a text, written <|end|>. Unlike "bytes", this file reads the text <|end|> as that one id, as

@@ -11,9 +11,16 @@
 #include "data/masking.h"
 #include "fsdp/meta_device.h"
 #include "models/causal_model.h"
-#include "models/config_json.h"
 #include "rank/errors.h"
 #include "recipes/text_of_run.h"
+#include "schema/tables/exports.h"
+#include "schema/tables/gpt_neox.h"
+#include "schema/tables/llama.h"
+#include "schema/tables/optimizer.h"
+#include "schema/tables/prepared_data.h"
+#include "schema/tables/sharding.h"
+#include "schema/tables/text_data.h"
+#include "schema/tables/training.h"
 #include "train/evaluation.h"
 #include "train/start_weights.h"
 
@@ -49,6 +56,11 @@ constexpr auto kKeys = std::to_array<schema::Key>({
      .meaning = "Share of the loss that compares with the teacher. The rest is the text's own.",
      .assign = schema::into<&DistillOptions::teacher_weight>},
 });
+
+const schema::Table& distill_keys() {
+  static const schema::Table table{"distill", kKeys};
+  return table;
+}
 
 // The recipe.
 
@@ -156,8 +168,7 @@ class Distill : public Recipe {
   }
 
   fsdp::ShardedModel& exported(Parts& parts, fsdp::ExportOptions& options) override {
-    const auto architecture = student_sizes_.family->architectures.front();
-    options.texts[kModelConfigFile] = config_text(student_sizes_, architecture, *options.dtype);
+    describe_model(student_sizes_, student_sizes_.family->architectures.front(), options);
     if (text_.folder() != nullptr) options.copies = text_.folder()->tokenizer_files();
     return parts.trained();
   }
@@ -176,9 +187,17 @@ class Distill : public Recipe {
 
 }  // namespace
 
-const schema::Table& distill_keys() {
-  static const schema::Table table{"distill", kKeys};
-  return table;
+// The recipe's row: what people may write, and what they see.
+
+schema::Recipe distill_row() {
+  return {.kind = "distill",
+          .families = {&schema::llama(), &schema::gpt_neox()},
+          .parts = {&schema::text_data(), &schema::prepared_data(), &distill_keys(), &schema::training(),
+                    &schema::optimizer(), &schema::exports(), &schema::sharding()},
+          .series = schema::with_held_out_loss({{.name = "divergence",
+                                                 .unit = "nats",
+                                                 .better = schema::Better::kLower,
+                                                 .over_ranks = schema::OverRanks::kRank0}})};
 }
 
 std::unique_ptr<Recipe> make_distill(const RunConfig& config) {

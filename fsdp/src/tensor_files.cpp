@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kMostIndexBytes = 256 << 20;
-constexpr int kMostTold = 5;  // findings in one error
+constexpr int kMostTold = 50;  // findings in one error
 
 Json read_json(const fs::path& path) {
   std::error_code error;

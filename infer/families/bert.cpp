@@ -11,15 +11,13 @@
 namespace infer {
 namespace {
 
-constexpr std::string_view kBertClassifier = "BertForSequenceClassification";
-
 schema::Bert sizes_of(const Source& source) {
   return schema::bind<schema::Bert>(schema::bert(), source.values);
 }
 
 /// The model whose parameters a checkpoint has. Files may have more than the encoder reads.
 std::shared_ptr<torch::nn::Module> bert_of(const Source& source) {
-  if (source.architecture() == kBertClassifier) {
+  if (source.architecture() == worker::kBertClassifier) {
     const auto labels = static_cast<std::int64_t>(worker::bert_labels(source.config).size());
     return std::make_shared<worker::BertForSequenceClassification>(sizes_of(source), labels);
   }
@@ -92,10 +90,10 @@ std::unique_ptr<Embedder> bert_embedder(const Source& source, const Options& opt
 }
 
 std::unique_ptr<Classifier> bert_classifier(const Source& source, const Options& options) {
-  if (source.architecture() != kBertClassifier) {
+  if (source.architecture() != worker::kBertClassifier) {
     throw worker::UsageError(source.name() + " is a " +
                              (source.architecture().empty() ? "BERT" : source.architecture()) +
-                             " and has no labels; want a " + std::string(kBertClassifier));
+                             " and has no labels; want a " + std::string(worker::kBertClassifier));
   }
   return std::make_unique<BertClassifier>(source, options);
 }

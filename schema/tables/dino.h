@@ -1,16 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <optional>
 
 #include "schema/table.h"
+#include "schema/tables/sharding.h"
+#include "schema/tables/training.h"
 
 namespace schema {
-
-/// Of a module that may compute in another format than train.precision; kRun: in that one.
-enum class OwnPrecision { kRun, kFp32, kBf16, kFp16 };
-/// Of a module whose gathered weights may stay for another time than fsdp.strategy says; kRun: for that one.
-enum class OwnStrategy { kRun, kFullShard, kShardGradOp, kZero1 };
 
 enum class Centering { kCentering, kSinkhornKnopp };
 
@@ -28,10 +25,11 @@ struct Dino {
   double teacher_momentum = 0, final_teacher_momentum = 0, center_momentum = 0;
   double freeze_last_layer_epochs = 0, patch_embed_rate = 0;
   std::int64_t knn_neighbours = 0, knn_samples = 0;
-  OwnPrecision teacher_precision = OwnPrecision::kRun, heads_precision = OwnPrecision::kRun;
-  OwnPrecision heads_reduce_precision = OwnPrecision::kRun;  // kRun: fsdp.reduce_precision
-  OwnStrategy teacher_strategy = OwnStrategy::kRun;          // never kShardGradOp
-  OwnStrategy heads_strategy = OwnStrategy::kRun;
+  std::optional<Precision> teacher_precision;       // none: train.precision
+  std::optional<Precision> heads_precision;         // none: that of the backbone
+  std::optional<Precision> heads_reduce_precision;  // none: fsdp.reduce_precision
+  std::optional<Strategy> teacher_strategy;         // none: fsdp.strategy; never kShardGradOp
+  std::optional<Strategy> heads_strategy;           // none: fsdp.strategy
 };
 
 /// The rows of Dino.

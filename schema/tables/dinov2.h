@@ -1,10 +1,16 @@
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "schema/table.h"
 
 namespace schema {
+
+/// The images of ImageNet: mean and standard deviation of red, green and blue, each from 0 to 1. DINOv2 reads images
+/// without this mean and divided by this deviation.
+inline constexpr std::array<double, 3> kImageNetMean{0.485, 0.456, 0.406};
+inline constexpr std::array<double, 3> kImageNetDeviation{0.229, 0.224, 0.225};
 
 /// Sizes of a DINOv2 vision transformer, named as in a Hugging Face config.json, and where its first weights come from.
 /// With registers it is transformers' dinov2_with_registers, else its dinov2.

@@ -2,12 +2,10 @@
 
 #include <string>
 
+#include "schema/rope_scaling.h"
 #include "schema/table.h"
 
 namespace schema {
-
-/// How the angles of the rotary embedding are scaled for longer texts than the model was first trained on.
-enum class RopeScaling { kDefault, kLinear, kLlama3 };
 
 /// Sizes of a Llama model, named as in a Hugging Face config.json, and where its first weights come from.
 struct Llama {

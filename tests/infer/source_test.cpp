@@ -14,6 +14,7 @@
 
 #include "adapters/low_rank.h"
 #include "fsdp/fully_shard.h"
+#include "infer/described.h"
 #include "rank/errors.h"
 #include "ranks.h"
 #include "small_models.h"
@@ -309,7 +310,21 @@ TEST_F(InferSource, AConfigThatIsWrongIsNamed) {
   EXPECT_THAT(config(R"({"model_type": "mamba"})"), AllOf(HasSubstr("\"mamba\""), HasSubstr("llama, gpt_neox")));
   EXPECT_THAT(config(R"({"model_type": "llama", "hidden_size": -4})"), HasSubstr("hidden_size = -4"));
   EXPECT_THAT(config(R"({"model_type": "llama", "hidden_act": "gelu"})"), HasSubstr("hidden_act"));
-  EXPECT_THAT(config(std::string(2 << 20, ' ')), HasSubstr("larger than 1 MiB"));
+  EXPECT_THAT(config(std::string(2 << 20, ' ')), HasSubstr("config.json: 2097152 bytes, more than the 1048576 that"));
+}
+
+TEST(InferRunFile, WithoutAFamilyIsOfTheRecipesFirstOne) {
+  const auto family_of = [](const char* run) { return described_by_run(Json::parse(run)).family->name; };
+  EXPECT_EQ(family_of(R"({"model": {}})"), "llama");
+  EXPECT_EQ(family_of(R"({"recipe": "seq2seq"})"), "t5");
+  EXPECT_EQ(family_of(R"({"recipe": "dino", "model": {"hidden_size": 64}})"), "dinov2");
+  EXPECT_EQ(family_of(R"({"recipe": "causal_lm", "model": {"family": "gpt_neox"}})"), "gpt_neox");
+  try {
+    family_of(R"({"recipe": "gan"})");
+    ADD_FAILURE() << "an unknown recipe was taken";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("recipe = \"gan\": there is no such recipe"));
+  }
 }
 
 TEST_F(InferSource, WeightsThatDoNotFitAreNamed) {
@@ -367,6 +382,19 @@ TEST_F(InferSource, EndsAreThoseOfTheFilesOrTheTokenizers) {
   write_file(model_ / "config.json", config.dump());
   EXPECT_EQ(ends_of(open_source(of_model_)), std::vector<std::int64_t>{7});
   write_file(model_ / "generation_config.json", R"({"eos_token_id": [3, 5]})");
+  EXPECT_EQ(ends_of(open_source(of_model_)), (std::vector<std::int64_t>{3, 5}));
+}
+
+TEST_F(InferSource, EndsOfACheckpointAreThoseThatItsTrainingStartedWith) {
+  Json extra;
+  extra["model"]["config"] = small_config();
+  extra["model"]["config"]["eos_token_id"] = 7;
+  train(folder_ / "plain", small_config(), extra);
+  extra["model"][worker::kGenerationOfExtra] = Json::parse(R"({"eos_token_id": [3, 5]})");
+  train(model_, small_config(), extra);
+  Options plain = of_model_;
+  plain.model = folder_ / "plain";
+  EXPECT_EQ(ends_of(open_source(plain)), std::vector<std::int64_t>{7});
   EXPECT_EQ(ends_of(open_source(of_model_)), (std::vector<std::int64_t>{3, 5}));
 }
 

@@ -5,8 +5,8 @@ dino_judge.py FOLDER JUDGE writes inputs and expected results into FOLDER/JUDGE.
   losses     targets, centres and losses of one micro-batch, with gradients
   knn        the share of queries that a weighted vote names rightly
   pixels     each step of the augmentation
-  training   a folder: config.json and weights of a student, the batches of 20 steps, and what a training at 1 and at 2 ranks makes
-             of them. Its backbone is transformers' Dinov2Model.
+  training   a folder for each of TRAININGS: the weights of a student, the batches of 20 steps, and what a training at 1 and at 2
+             ranks makes of them. Its backbone is transformers' Dinov2Model, or Dinov2WithRegistersModel.
 
 Formulas are those of facebookresearch/dinov2 (layers/dino_head.py, loss/*.py, train/ssl_meta_arch.py), written down again in
 fp32 for one process, without any of its code. Pixels are computed one by one where that is the plainer way.
@@ -24,7 +24,18 @@ from safetensors.torch import save_file
 
 IMAGES, LOCAL_CROPS, PROTOTYPES, WIDTH = 3, 2, 32, 16
 STUDENT_TEMPERATURE, TEACHER_TEMPERATURE = 0.1, 0.07
-STEPS, RATE, DECAY, MOMENTUM = 20, 1e-3, 0.04, 0.9
+# A step has all 4 images, and all steps together are one epoch.
+STEPS, RATE, DECAY, CENTRE_MOMENTUM, KEPT_EVERY = 20, 1e-3, 0.04, 0.9, 5
+FIRST_MOMENTUM, LAST_MOMENTUM = 0.8, 0.95  # of the teacher, by a cosine
+FIRST_TEACHER_TEMPERATURE, WARM_STEPS = 0.04, 10
+FROZEN_STEPS, PATCH_EMBED_RATE = 3, 0.2
+DINO_WEIGHT, IBOT_WEIGHT, KOLEO_WEIGHT = 0.8, 1.5, 0.1
+# By name: how the teacher's answers become targets, whether patches have a head of their own, and members of the config.
+TRAININGS = {
+    "centred": (False, False, dict()),
+    "balanced": (True, True, dict(num_register_tokens=2, use_swiglu_ffn=True)),
+    "centred_heads": (False, True, dict(num_register_tokens=1)),
+}
 
 
 def save(path, tensors):
@@ -198,82 +209,126 @@ def pixels(folder):
 
 
 class SelfDistilled(torch.nn.Module):
-    """A head serves both objectives."""
-
-    def __init__(self, config):
-        from transformers import Dinov2Model  # importing it takes seconds
+    def __init__(self, separate_head, members):
+        import transformers as hf  # importing it takes seconds
         super().__init__()
-        self.backbone, self.dino_head = Dinov2Model(config), Head(PROTOTYPES)
+        self.registers = members.get("num_register_tokens", 0)
+        config = hf.Dinov2WithRegistersConfig if self.registers else hf.Dinov2Config
+        model = hf.Dinov2WithRegistersModel if self.registers else hf.Dinov2Model
+        # Biases of keys have no gradient but rounding noise, which AdamW makes steps of.
+        self.backbone = model(config(hidden_size=WIDTH, num_hidden_layers=2, num_attention_heads=2, image_size=16, patch_size=4,
+                                     qkv_bias=False, layerscale_value=0.5, **members))
+        self.dino_head = Head(PROTOTYPES)
+        if separate_head:
+            self.ibot_head = Head(PROTOTYPES)
 
     def forward(self, pixels, masks=None, masked=None):
         tokens = self.backbone(pixels, bool_masked_pos=masks).last_hidden_state
-        patches = None if masked is None else self.dino_head(tokens[:, 1:].flatten(0, 1)[masked])
+        head = getattr(self, "ibot_head", self.dino_head)
+        patches = None if masked is None else head(tokens[:, 1 + self.registers:].flatten(0, 1)[masked])
         return tokens[:, 0], self.dino_head(tokens[:, 0]), patches
 
 
-def train(student, batches, ranks):
-    """A rank has an equal part of the images. KoLeo compares its own alone. DINO's targets are centred, iBOT's are balanced over
-    all ranks. Returns the losses and the centre."""
-    teacher, centre, told = copy.deepcopy(student), torch.zeros(1, PROTOTYPES), []
-    matrices = [p for p in student.parameters() if p.dim() > 1]
-    others = [p for p in student.parameters() if p.dim() <= 1]
-    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}], lr=RATE,
-                                  betas=(0.9, 0.999), fused=True)
-    for first, second, local, masks in zip(*batches):
+def cosine(first, last, share):
+    return last + (first - last) * (1 + math.cos(math.pi * share)) / 2
+
+
+def groups_of(student):
+    """Groups of the optimizer, with the share of the rate that each has in a step."""
+    def kind(name, parameter):
+        return parameter.dim() > 1, "patch_embeddings" in name, "last_layer" in name
+
+    groups = {}
+    for name, parameter in student.named_parameters():
+        groups.setdefault(kind(name, parameter), []).append(parameter)
+    return [{"params": parameters, "weight_decay": DECAY if decays else 0.0, "is_patch": is_patch, "is_last": is_last}
+            for (decays, is_patch, is_last), parameters in groups.items()]
+
+
+def rate_of(group, step):
+    if group["is_last"] and step < FROZEN_STEPS:
+        return 0.0
+    return RATE * (PATCH_EMBED_RATE if group["is_patch"] else 1)
+
+
+class Targets:
+    """What the teacher's answers to one kind of token become. `answers` are those of each rank."""
+
+    def __init__(self, balanced):
+        self.balanced, self.centre = balanced, torch.zeros(1, PROTOTYPES)
+
+    def of(self, answers, temperature):
+        if self.balanced:
+            return sinkhorn_knopp(torch.cat(answers), temperature).split([len(rows) for rows in answers])
+        targets = [F.softmax((rows - self.centre) / temperature, dim=-1) for rows in answers]
+        self.centre = CENTRE_MOMENTUM * self.centre + (1 - CENTRE_MOMENTUM) * torch.cat(answers).mean(dim=0, keepdim=True)
+        return targets
+
+
+def train(student, batches, ranks, balanced):
+    """A rank has an equal part of the images. KoLeo compares its own alone; targets are made of the answers of all ranks. Returns
+    the losses of the steps and what a checkpoint holds after some of them."""
+    teacher, of_crops, of_patches = copy.deepcopy(student), Targets(balanced), Targets(balanced)
+    optimizer = torch.optim.AdamW(groups_of(student), lr=RATE, betas=(0.9, 0.999), fused=True)
+    told, kept = [], {}
+    for step, (first, second, local, masks) in enumerate(zip(*batches)):
         images = len(first) // ranks
         parts = []
         for rank in range(ranks):
             mine = slice(rank * images, (rank + 1) * images)
             of_mine = masks[:, mine].flatten(0, 1)
+            weights = (1 / of_mine.sum(1).clamp(min=1))[:, None].expand_as(of_mine)[of_mine]
             parts.append((torch.cat([first[mine], second[mine]]), local[:, mine].flatten(0, 1), of_mine,
-                          of_mine.flatten().nonzero().flatten(), (1 / of_mine.sum(1).clamp(min=1))[:, None].expand_as(of_mine)[of_mine]))
+                          of_mine.flatten().nonzero().flatten(), weights))
+        warmth = min(step / WARM_STEPS, 1.0)
+        temperature = FIRST_TEACHER_TEMPERATURE + warmth * (TEACHER_TEMPERATURE - FIRST_TEACHER_TEMPERATURE)
         with torch.no_grad():
             answers = [teacher(pixels, None, masked) for pixels, _, _, masked, _ in parts]
-            of_patches = sinkhorn_knopp(torch.cat([patches for *_, patches in answers]), TEACHER_TEMPERATURE).split(
-                [len(masked) for *_, masked, _ in parts])
+            wanted = of_crops.of([crops for _, crops, _ in answers], temperature)
+            wanted_patches = of_patches.of([patches for *_, patches in answers], temperature)
         losses = []
-        for (pixels, small, of_mine, masked, weights), (_, of_teacher, _), targets in zip(parts, answers, of_patches):
+        for (pixels, small, of_mine, masked, weights), targets, patch_targets in zip(parts, wanted, wanted_patches):
             features, of_global, patches = student(pixels, of_mine, masked)
-            centred = F.softmax((of_teacher - centre) / TEACHER_TEMPERATURE, dim=-1)
-            losses.append(dino_loss(of_global, student(small)[1], centred) + ibot_loss(patches, targets, weights, 2 * images)
-                          + 0.1 * koleo_loss(features))
-        loss = sum(losses) / ranks
+            losses.append(torch.stack([dino_loss(of_global, student(small)[1], targets),
+                                       ibot_loss(patches, patch_targets, weights, 2 * images), koleo_loss(features)]))
+        mean = sum(losses) / ranks
+        loss = mean @ torch.tensor([DINO_WEIGHT, IBOT_WEIGHT, KOLEO_WEIGHT])
         optimizer.zero_grad()
         loss.backward()
+        for group in optimizer.param_groups:
+            group["lr"] = rate_of(group, step)
         optimizer.step()
-        told.append(loss.item())
-        centre = 0.9 * centre + 0.1 * torch.cat([of_teacher for _, of_teacher, _ in answers]).mean(dim=0, keepdim=True)
+        told.append([loss.item(), *mean.tolist()])
         with torch.no_grad():
             for slow, fast in zip(teacher.parameters(), student.parameters()):
-                slow.lerp_(fast, 1 - MOMENTUM)
-    return torch.tensor(told, dtype=torch.float64), teacher, centre
+                slow.lerp_(fast, 1 - cosine(FIRST_MOMENTUM, LAST_MOMENTUM, (step + 1) / STEPS))
+        if (step + 1) % KEPT_EVERY == 0:
+            kept.update({f"{step + 1}/centres/parameter/dino_center": of_crops.centre,
+                         f"{step + 1}/centres/parameter/ibot_center": of_patches.centre})
+            for part, model in (("student", student), ("teacher", teacher)):
+                kept.update({f"{step + 1}/{part}/parameter/{name}": value.detach().clone()
+                             for name, value in model.named_parameters()})
+    losses = dict(zip(("loss", "dino_loss", "ibot_loss", "koleo_loss"), torch.tensor(told, dtype=torch.float64).t()))
+    return {**losses, **kept}
 
 
 def training(folder):
-    from transformers import Dinov2Config
-    folder = folder / "training"
-    # Biases of keys have no gradient but rounding noise, which AdamW makes steps of. Few batches, so that the model learns them.
-    config = Dinov2Config(hidden_size=WIDTH, num_hidden_layers=2, num_attention_heads=2, image_size=16, patch_size=4, qkv_bias=False,
-                          layerscale_value=0.5)
-    student = SelfDistilled(config)
-    with torch.no_grad():
-        for name, parameter in student.backbone.named_parameters():
-            parameter.mul_(4.0) if parameter.dim() > 1 else parameter.add_(0.1 * torch.randn_like(parameter))
-    config.save_pretrained(folder)
-    save(folder / "model.safetensors", dict(student.named_parameters()))
+    for name, (balanced, separate_head, members) in TRAININGS.items():
+        student = SelfDistilled(separate_head, members)
+        with torch.no_grad():
+            for parameter_name, parameter in student.backbone.named_parameters():
+                parameter.mul_(4.0) if parameter.dim() > 1 else parameter.add_(0.1 * torch.randn_like(parameter))
+        (folder / name).mkdir()
+        save(folder / name / "model.safetensors", dict(student.named_parameters()))
 
-    def repeated(values):
-        return values.repeat(STEPS // 2, *[1] * (values.dim() - 1))
+        def repeated(values):  # few batches, so that the model learns them
+            return values.repeat(STEPS // 2, *[1] * (values.dim() - 1))
 
-    batches = [repeated(torch.randn(2, 4, 3, 16, 16)), repeated(torch.randn(2, 4, 3, 16, 16)),
-               repeated(torch.randn(2, LOCAL_CROPS, 4, 3, 8, 8)), repeated(torch.rand(2, 2, 4, 16) < 0.3)]
-    save(folder / "batches.safetensors", dict(zip(("first", "second", "local", "masks"), batches)))
-    for ranks in (1, 2):
-        trained = copy.deepcopy(student)
-        losses, teacher, centre = train(trained, batches, ranks)
-        save(folder / f"{ranks}.safetensors", {"losses": losses, "centre": centre,
-                                               **{"student/" + name: value for name, value in trained.named_parameters()},
-                                               **{"teacher/" + name: value for name, value in teacher.named_parameters()}})
+        batches = [repeated(torch.randn(2, 4, 3, 16, 16)), repeated(torch.randn(2, 4, 3, 16, 16)),
+                   repeated(torch.randn(2, LOCAL_CROPS, 4, 3, 8, 8)), repeated(torch.rand(2, 2, 4, 16) < 0.3)]
+        save(folder / name / "batches.safetensors", dict(zip(("first", "second", "local", "masks"), batches)))
+        for ranks in (1, 2):
+            save(folder / name / f"{ranks}.safetensors", train(copy.deepcopy(student), batches, ranks, balanced))
 
 
 if __name__ == "__main__":

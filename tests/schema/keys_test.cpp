@@ -266,7 +266,9 @@ TEST(ANewKey, IsOneRowAndOneMember) {
   const std::string job = kJob;
   EXPECT_THAT(parsed(job + "[train]\nscratch_knob = 0.5\n").problems, ElementsAre(HasSubstr("unknown key")));
 
-  const schema::ScratchTable scratch(table);
+  const schema::ScratchRecipes scratch([&](std::vector<schema::Recipe>& recipes) {
+    for (auto& recipe : recipes) recipe.parts.push_back(&table);
+  });
   EXPECT_THAT(cli::key_help(80), HasSubstr("scratch_knob = 0.25\n      Only a test has this knob."));
   EXPECT_THAT(jobfile::settable_keys(), Contains("train.scratch_knob"));
   EXPECT_THAT(parsed(job + "[train]\nscratch_knob = 0.5\n").problems, IsEmpty());
@@ -284,6 +286,29 @@ TEST(ANewKey, IsOneRowAndOneMember) {
   } catch (const worker::UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("did you mean \"scratch_knob\""));
   }
+}
+
+enum class Colour { kRed, kBlue };
+struct Painted {
+  std::optional<Colour> colour;
+};
+constexpr Key kPaintedKeys[] = {{.name = "train.scratch_colour",
+                                 .kind = Kind::kChoice,
+                                 .standard = "bare",
+                                 .choices = "bare red blue",
+                                 .meaning = "Only a test has this colour.",
+                                 .assign = schema::into<&Painted::colour>}};
+
+TEST(ANewKey, MayChooseNothing) {
+  const schema::Table table{"scratch", kPaintedKeys};
+  const auto colour = [&](const char* word) {
+    schema::Values values;
+    if (*word != '\0') values.set("train.scratch_colour", std::string(word));
+    return schema::bind<Painted>(table, values).colour;
+  };
+  EXPECT_EQ(colour("bare"), std::nullopt);
+  EXPECT_EQ(colour("red"), Colour::kRed);
+  EXPECT_EQ(colour("blue"), Colour::kBlue);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 #include "batch/spans.h"
 #include "batch_folders.h"
-#include "data/masking.h"
+#include "data/target.h"
 #include "rank/errors.h"
 
 namespace worker {

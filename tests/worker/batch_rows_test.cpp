@@ -8,8 +8,8 @@
 #include "batch/causal.h"
 #include "batch/rows.h"
 #include "batch_folders.h"
-#include "data/masking.h"
 #include "data/random.h"
+#include "data/target.h"
 #include "rank/errors.h"
 
 namespace worker {

@@ -79,7 +79,7 @@ TEST(BertRanks, MaskedLmStepsAsOneRankDoes) {
         return bert_step<BertForMaskedLm>(
             mesh, std::make_shared<BertForMaskedLm>(small_bert(tied)),
             [&](const BertForMaskedLm& model, std::int64_t begin, std::int64_t rows) {
-              at::Tensor ids = at::arange(32).view({4, 8}), targets = at::full_like(ids, kIgnoredTarget);
+              at::Tensor ids = at::arange(32).view({4, 8}), targets = at::full_like(ids, kNoTarget);
               for (const auto at : masked) targets.view(-1)[at] = at % 7;
               const at::Tensor mask = mask_of({8, 7, 5, 5}, 8);
               const auto mine = [&](const at::Tensor& t) { return t.narrow(0, begin, rows); };

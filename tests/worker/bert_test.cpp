@@ -36,7 +36,7 @@ using testing::small_ids;
 /// Targets at every third position.
 at::Tensor sparse_bert_targets(const at::Tensor& ids) {
   const at::Tensor places = at::arange(ids.numel()).view(ids.sizes());
-  return at::where(places.remainder(3) == 1, ids, at::full_like(ids, kIgnoredTarget));
+  return at::where(places.remainder(3) == 1, ids, at::full_like(ids, kNoTarget));
 }
 
 at::Tensor bert_numbers(const std::vector<std::int64_t>& values) {
@@ -136,7 +136,7 @@ TEST(BertMaskedLm, TheLossIsOfTheTargetsAlone) {
     for (const auto& [name, value] : parameters_of(*model)) got[name] = value.grad().clone();
     model->zero_grad();
     const at::Tensor all = model->forward(ids).flatten(0, 1);
-    const at::Tensor want = at::cross_entropy_loss(all, targets.flatten(), {}, at::Reduction::Sum, kIgnoredTarget);
+    const at::Tensor want = at::cross_entropy_loss(all, targets.flatten(), {}, at::Reduction::Sum, kNoTarget);
     want.backward();
     EXPECT_TRUE(at::allclose(loss, want, 1e-5, 1e-5));
     for (const auto& [name, value] : parameters_of(*model)) {
@@ -161,7 +161,7 @@ TEST(BertMaskedLm, TheHeadComputesNoOtherPositions) {
 TEST(BertMaskedLm, ABatchWithoutTargetsHasNoLossAndGradientsOfZero) {
   const auto model = drawn_bert<BertForMaskedLm>(small_bert());
   const at::Tensor ids = small_ids(2, 8);
-  const at::Tensor loss = model->loss(ids, at::full_like(ids, kIgnoredTarget));
+  const at::Tensor loss = model->loss(ids, at::full_like(ids, kNoTarget));
   EXPECT_EQ(loss.item<double>(), 0);
   loss.backward();
   for (const auto& [name, value] : parameters_of(*model)) {
@@ -186,13 +186,13 @@ TEST(BertMaskedLm, TargetsComeFromTheHost) {
 
 TEST(BertClassification, WeightsOfClassesGiveTheMeanOfCrossEntropyLoss) {
   const auto model = drawn_bert<BertForSequenceClassification>(small_bert(), 3);
-  const at::Tensor ids = small_ids(4, 8), labels = bert_numbers({2, 0, kIgnoredTarget, 1});
+  const at::Tensor ids = small_ids(4, 8), labels = bert_numbers({2, 0, kNoTarget, 1});
   const at::Tensor weights = at::tensor({0.5, 2.0, 3.0}, at::kFloat);
   const at::Tensor logits = model->forward(ids);
   EXPECT_EQ(logits.sizes(), (at::IntArrayRef{4, 3}));
   EXPECT_EQ(class_weight(labels, weights), 5.5);
   EXPECT_EQ(class_weight(labels), 3);
-  const at::Tensor mean = at::cross_entropy_loss(logits, labels, weights, at::Reduction::Mean, kIgnoredTarget);
+  const at::Tensor mean = at::cross_entropy_loss(logits, labels, weights, at::Reduction::Mean, kNoTarget);
   EXPECT_TRUE(at::allclose(model->loss(ids, labels, weights) / 5.5, mean, 1e-5, 1e-6));
   EXPECT_EQ(class_loss(logits.to(at::kBFloat16), labels).scalar_type(), at::kFloat);
   EXPECT_THROW(class_weight(bert_numbers({3}), weights), c10::Error);

@@ -1,18 +1,26 @@
 // Goal: crops and masks depend on image and seed alone, and are within the bounds of their options. Method: made
-// images. What each step makes of pixels is compared with a second computation in Python by dino_peers_test.cpp.
+// images. What each step makes of pixels is compared with a second computation in Python by dinov2_peers_test.cpp.
 #include "batch/crops.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdint>
+#include <functional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "batch/augment.h"
@@ -121,6 +129,123 @@ TEST(Crops, OptionsThatDoNotFitAreNamed) {
   EXPECT_THAT(error_of_crops(probable), HasSubstr("mask_probability = 1.500000"));
 }
 
+// Goal: each view is changed as often and as much as DINOv2 has it.
+// Method: many seeds, and images that show a change. Every view has the size of the image and shows all of it.
+class ViewsOfWholeImages : public ::testing::Test {
+ protected:
+  static constexpr int kSide = 24, kSeeds = 300;
+
+  // More threads only wait for each other at images of this size.
+  static void SetUpTestSuite() { at::set_num_threads(1); }
+
+  /// By kind of view, [seeds, 3, height, width], as pixels from 0 to 1.
+  struct Views {
+    at::Tensor first, second, local;
+  };
+  /// `color_of` gives the channels of a pixel, from 0 to 255, by its column.
+  static Views views(const std::function<std::array<int, 3>(int column)>& color_of) {
+    std::vector<std::uint8_t> rgb;
+    for (int i = 0; i < kSide * kSide; ++i) {
+      for (const int channel : color_of(i % kSide)) rgb.push_back(static_cast<std::uint8_t>(channel));
+    }
+    CropOptions options = {.global_size = kSide, .local_size = kSide, .local_crops = 1, .patch_size = 4};
+    options.global_low = options.global_high = options.local_low = options.local_high = 1;
+    std::vector<at::Tensor> all;
+    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+      const Crops crops = crops_of({.rgb = rgb, .height = kSide, .width = kSide}, options, seed);
+      all.push_back(at::cat({crops.global, crops.local}));
+    }
+    const at::Tensor mean = at::tensor({0.485f, 0.456f, 0.406f}).view({3, 1, 1});
+    const at::Tensor deviation = at::tensor({0.229f, 0.224f, 0.225f}).view({3, 1, 1});
+    const at::Tensor pixels = at::stack(all) * deviation + mean;
+    return {pixels.select(1, 0), pixels.select(1, 1), pixels.select(1, 2)};
+  }
+  static Views views_of_one_color(int r, int g, int b) {
+    return views([=](int) { return std::array{r, g, b}; });
+  }
+
+  /// The share of the seeds for which `is_so` is true; within three deviations of `probability`.
+  static void expect_share(const at::Tensor& is_so, double probability, const char* what) {
+    ASSERT_EQ(is_so.sizes(), (at::IntArrayRef{kSeeds}));
+    const double share = is_so.to(at::kFloat).mean().item<double>();
+    EXPECT_NEAR(share, probability, 3 * std::sqrt(probability * (1 - probability) / kSeeds)) << what;
+  }
+};
+
+TEST_F(ViewsOfWholeImages, AreMirroredHalfOfTheTime) {
+  const Views of = views([](int column) {
+    return column < kSide / 2 ? std::array{40, 40, 40} : std::array{100, 100, 100};
+  });
+  for (const auto& [view, what] : {std::pair{of.first, "first"}, {of.second, "second"}, {of.local, "local"}}) {
+    const at::Tensor columns = view.mean({1, 2});
+    expect_share(columns.narrow(1, 0, kSide / 2).mean(1) > columns.narrow(1, kSide / 2, kSide / 2).mean(1), 0.5, what);
+  }
+}
+
+TEST_F(ViewsOfWholeImages, AreGreyOnceInFiveAndLeftAsTheyAreOnceInFive) {
+  const Views of = views_of_one_color(110, 80, 60);  // as it is, too dark to be solarized
+  for (const auto& [view, what] : {std::pair{of.first, "first"}, {of.second, "second"}, {of.local, "local"}}) {
+    const at::Tensor channels = view.mean({2, 3});
+    const at::Tensor chroma = channels.amax(1) - channels.amin(1);
+    expect_share(chroma < 1e-4, 0.2, what);
+    const at::Tensor change = (channels - at::tensor({110, 80, 60}) / 255.0).abs().amax(1);
+    expect_share(change < 1e-4, 0.2 * 0.8, what);
+  }
+}
+
+TEST_F(ViewsOfWholeImages, AreSolarizedOnceInFiveIfTheyAreTheSecond) {
+  const Views of = views_of_one_color(250, 235, 242);  // above the threshold at the least brightness
+  expect_share(of.second.amax({1, 2, 3}) < 0.5, 0.2, "second");
+  EXPECT_FALSE((of.first < 0.5).any().item<bool>());
+  EXPECT_FALSE((of.local < 0.5).any().item<bool>());
+}
+
+TEST_F(ViewsOfWholeImages, AreBlurredAlwaysIfTheyAreTheFirst) {
+  const Views of = views([](int column) {
+    return column == kSide / 2 ? std::array{255, 255, 255} : std::array{50, 50, 50};
+  });
+  // The line is in one of the two middle columns. Blurring makes what is beside it brighter than what is far from it.
+  const auto is_blurred = [](const at::Tensor& view) {
+    const at::Tensor beside =
+        at::cat({view.narrow(3, 0, kSide / 2 - 1), view.narrow(3, kSide / 2 + 1, kSide / 2 - 1)}, 3);
+    return beside.amax({1, 2, 3}) - beside.amin({1, 2, 3}) > 1e-4;
+  };
+  // Deviations are uniform from 0.1 to 2 pixels. Below 0.25 they leave no trace.
+  constexpr double kSeen = (2 - 0.25) / (2 - 0.1);
+  expect_share(is_blurred(of.first), 1.0 * kSeen, "first");
+  expect_share(is_blurred(of.second), 0.1 * kSeen, "second");
+  expect_share(is_blurred(of.local), 0.5 * kSeen, "local");
+}
+
+// Brightness and contrast change by up to 0.4, saturation by up to 0.2, the hue by up to a tenth of the circle.
+TEST_F(ViewsOfWholeImages, AreJitteredWithinTheirBounds) {
+  const Views of = views_of_one_color(120, 90, 90);                   // the hue is 0
+  const at::Tensor all = at::cat({of.first, of.local}).mean({2, 3});  // never solarized
+  const at::Tensor r = all.select(1, 0), g = all.select(1, 1), b = all.select(1, 2);
+  const at::Tensor chroma = all.amax(1) - all.amin(1), luminance = 0.2989 * r + 0.587 * g + 0.114 * b;
+  const at::Tensor is_colored = chroma > 1e-3;
+  const double luminance_before = (0.2989 * 120 + 0.587 * 90 + 0.114 * 90) / 255, chroma_before = 30.0 / 255;
+  const auto range_of = [&](const at::Tensor& values) {
+    const at::Tensor chosen = values.masked_select(is_colored);
+    return std::pair{chosen.min().item<double>(), chosen.max().item<double>()};
+  };
+  const auto [least_hue, most_hue] = range_of((g - b) / chroma / 6);
+  const auto [darkest, brightest] = range_of(luminance / luminance_before);
+  const auto [palest, fullest] = range_of(chroma / luminance * luminance_before / chroma_before);
+  EXPECT_NEAR(least_hue, -0.1, 0.005);
+  EXPECT_NEAR(most_hue, 0.1, 0.005);
+  // A turned hue changes the luminance by a tenth at most, and the color's strength relative to it.
+  EXPECT_GT(darkest, 0.6 * 0.9);
+  EXPECT_LT(darkest, 0.65);
+  EXPECT_GT(brightest, 1.35);
+  EXPECT_LT(brightest, 1.4 * 1.1);
+  // Contrast alone would leave from 0.6 to 1.4 of the color, saturation alone from 0.8 to 1.2.
+  EXPECT_GT(palest, 0.6 * 0.8 * 0.9);
+  EXPECT_LT(palest, 0.54);
+  EXPECT_GT(fullest, 1.54);
+  EXPECT_LT(fullest, 1.4 * 1.2 * 1.1);
+}
+
 TEST(BlockMask, MasksAtMostSoManyPatchesAndMostOftenAll) {
   int exact = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
@@ -180,6 +305,9 @@ TEST(Augment, NeutralChangesChangeNothing) {
   EXPECT_TRUE(at::allclose(with_hue(image, 0), image, 1e-5, 1e-6));
   EXPECT_TRUE(at::allclose(with_hue(with_hue(image, 0.3), -0.3), image, 1e-4, 1e-5));
   EXPECT_TRUE(at::equal(mirrored(mirrored(image)), image));
+  EXPECT_TRUE(
+      at::equal(mirrored(at::tensor({1., 2., 3., 4.}).view({1, 2, 2})), at::tensor({2., 1., 4., 3.}).view({1, 2, 2})))
+      << "left and right change places, not top and bottom";
   EXPECT_TRUE(at::equal(solarized(image, 1.1), image));
   const at::Tensor plain = at::full({3, 9, 7}, 0.4);
   EXPECT_TRUE(at::allclose(blurred(plain, 1.5), plain)) << "one colour has no detail";

@@ -44,7 +44,7 @@ struct Packed {
     ids = at::zeros({1, 12}, at::kLong);
     segments = at::zeros({1, 12}, at::kInt);
     positions = at::zeros({1, 12}, at::kLong);
-    targets = at::full({1, 12}, kIgnoredTarget, at::kLong);
+    targets = at::full({1, 12}, kNoTarget, at::kLong);
     std::int64_t begin = 0;
     for (const auto length : lengths) {
       const at::Tensor text = small_ids(1, length) + static_cast<std::int64_t>(documents.size());
@@ -63,7 +63,7 @@ struct Packed {
 
 /// The targets of a document alone.
 at::Tensor next_tokens(const at::Tensor& text) {
-  return at::cat({text.narrow(1, 1, text.size(1) - 1), at::full({1, 1}, kIgnoredTarget, at::kLong)}, 1);
+  return at::cat({text.narrow(1, 1, text.size(1) - 1), at::full({1, 1}, kNoTarget, at::kLong)}, 1);
 }
 
 TEST_P(DecoderReading, PackedDocumentsAreAsIfEachWereAlone) {

@@ -1,6 +1,6 @@
 // Goal: targets and losses of self-distillation are those of hand-made cases, at any split of the rows over ranks.
 // Method: ranks are threads that meet in an all-reduce of the test. The formulas as a whole are compared with a second
-// computation in Python by dino_peers_test.cpp.
+// computation in Python by dinov2_peers_test.cpp.
 #include "recipes/dino_loss.h"
 
 #include <ATen/TensorOperators.h>

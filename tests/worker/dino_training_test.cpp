@@ -1,158 +1,203 @@
-// Goal: twenty steps of self-distillation give the losses, the student, the teacher and the centre that a second
+// Goal: twenty steps of self-distillation give the losses, the student, the teacher and the centres that a second
 // computation gives, at one rank and at two. Method: tests/peers/dino_judge.py writes weights and batches, and trains
-// with transformers' backbone. Ranks are threads. Skipped without a Python for it; see peer_python.h.
+// with transformers' backbone. The recipe itself trains on the same batches, from the same weights, in a whole run.
+// Ranks are threads. Skipped without a Python for it; see peer_python.h.
 #include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/nonzero.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/stack.h>
 #include <gmock/gmock.h>
 
-#include <map>
+#include <algorithm>
 #include <memory>
-#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "fsdp/adam.h"
+#include "data/order.h"
 #include "fsdp/average.h"
-#include "fsdp/fully_shard.h"
-#include "fsdp/safetensors.h"
 #include "fsdp/tensor_files.h"
-#include "models/config_json.h"
-#include "models/dinov2/heads.h"
-#include "models/dinov2/hf.h"
+#include "image_folder.h"
 #include "peer_python.h"
-#include "ranks.h"
-#include "recipes/dino_loss.h"
-#include "recipes/dino_targets.h"
-#include "train/unit_wrapper.h"
+#include "recipe_runs.h"
 
-namespace worker {
+namespace worker::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::read_file;
-using testing::TemporaryFolder;
 
-constexpr DinoHeadSizes kHead{.hidden = 24, .bottleneck = 8, .prototypes = 32, .layers = 3};
+constexpr std::int64_t kJudgedSteps = 20, kJudgedImages = 4;
 
-/// A student or a teacher in units, with the weights of a folder.
-struct Distilling {
-  Distilling(const fs::path& folder, fsdp::DeviceMesh& mesh)
-      : module(std::make_shared<SelfDistilled>(
-            schema::bind<schema::Dinov2>(schema::dinov2(),
-                                         dinov2_family().read(fsdp::Json::parse(read_file(folder / kModelConfigFile)))),
-            kHead, /*separate_ibot_head=*/false)),
-        sharded(module, mesh) {
-    for (const auto& block : module->backbone->blocks()) block->wrapper = wrapper_of(sharded.fully_shard(block));
-    module->dino_head->wrapper = wrapper_of(sharded.fully_shard(module->dino_head));
-    module->wrapper = wrapper_of(sharded.fully_shard(module));
-    fsdp::load_tensors(sharded, fsdp::TensorFiles(folder / fsdp::kModelFile));
+/// The batches of a folder of the judge, image by image. The order of a run shuffles samples, so the sample at position
+/// p of the order stands for image p % 4 of step p / 4.
+class JudgedCrops : public BatchSource {
+ public:
+  JudgedCrops(const fs::path& folder, std::uint64_t seed) : batches_(folder / "batches.safetensors") {
+    Order order({.samples = samples(), .seed = seed});
+    positions_.resize(static_cast<std::size_t>(samples()));
+    for (std::int64_t position = 0; position < samples(); ++position)
+      positions_[static_cast<std::size_t>(order.at(position))] = position;
   }
 
-  std::shared_ptr<SelfDistilled> module;
-  fsdp::ShardedModel sharded;
-};
+  std::int64_t samples() const override { return kJudgedSteps * kJudgedImages; }
 
-/// What a rank has of a step's batch.
-struct RankBatch {
-  RankBatch(const fsdp::SafetensorsReader& batches, std::int64_t step, const fsdp::DeviceMesh& mesh) {
-    const auto of_step = [&](const char* name) { return batches.tensor(name)[step].clone(); };
-    const at::Tensor first = of_step("first"), second = of_step("second");
-    images = first.size(0) / mesh.world_size();
-    const std::int64_t begin = mesh.rank() * images;
-    global = at::cat({first.narrow(0, begin, images), second.narrow(0, begin, images)});
-    local = of_step("local").narrow(1, begin, images).flatten(0, 1);
-    masks = of_step("masks").narrow(1, begin, images).flatten(0, 1);
-    masked = at::nonzero(masks.flatten()).squeeze(1);
-    const at::Tensor share = 1 / masks.sum(1, /*keepdim=*/true).clamp_min(1).to(at::kFloat);
-    weights = share.expand_as(masks).reshape(-1).index_select(0, masked);
-  }
-
-  std::int64_t images = 0;
-  at::Tensor global, local, masks, masked, weights;
-};
-
-/// What a rank is left with.
-struct Trained {
-  std::vector<double> losses;
-  at::Tensor centre;
-  std::map<std::string, at::Tensor> student, teacher;
-};
-
-Trained distil(const fs::path& folder, fsdp::DeviceMesh& mesh) {
-  Distilling student(folder, mesh), teacher(folder, mesh);
-  fsdp::AdamWOptions options;
-  options.beta2 = 0.999;
-  options.weight_decay = 0.04;
-  fsdp::AdamW optimizer(student.sharded, options);
-  const ReduceOverRanks sum = [&](at::Tensor& values) { mesh.shard().all_reduce(values); };
-  const ReduceOverRanks max = [&](at::Tensor& values) { mesh.shard().all_reduce(values, fsdp::Reduction::kMax); };
-  const fsdp::SafetensorsReader batches(folder / "batches.safetensors");
-  Trained out;
-  out.centre = at::zeros({1, kHead.prototypes});
-  for (std::int64_t step = 0; step < 20; ++step) {
-    const RankBatch batch(batches, step, mesh);
-    at::Tensor targets, of_patches;
-    {
-      const at::NoGradGuard no_grad;
-      const auto told = teacher.module->forward(batch.global, {}, batch.masked);
-      targets = centred_softmax(told.dino, out.centre, 0.07);
-      of_patches = sinkhorn_knopp(told.ibot, 0.07, 3, sum, max);
-      out.centre = updated_centre(out.centre, told.dino, 0.9, sum);
+  Batch collate(std::span<const std::int64_t> samples, std::span<const std::uint64_t>) const override {
+    std::vector<at::Tensor> global, local, masks;  // by image: [views, ...]
+    for (const auto sample : samples) {
+      const std::int64_t position = positions_[static_cast<std::size_t>(sample)];
+      const std::int64_t step = position / kJudgedImages, image = position % kJudgedImages;
+      const auto of_step = [&](const char* name) { return batches_.tensor(name)[step]; };
+      global.push_back(at::stack({of_step("first")[image], of_step("second")[image]}));
+      local.push_back(of_step("local").select(1, image));
+      masks.push_back(of_step("masks").select(1, image));
     }
-    const auto global = student.module->forward(batch.global, batch.masks, batch.masked);
-    const auto local = student.module->forward(batch.local);
-    const at::Tensor loss = dino_loss(global.dino, local.dino, targets, 0.1) +
-                            ibot_loss(global.ibot, of_patches, batch.weights, 2 * batch.images, 0.1) +
-                            0.1 * koleo_loss(global.cls);
-    loss.backward();  // the engine takes the mean over the ranks
-    out.losses.push_back(mesh.control().all_reduce(loss.item<double>()) / mesh.world_size());
-    optimizer.step(1e-3);
-    student.sharded.zero_grad();
-    fsdp::average_into(teacher.sharded, student.sharded, 0.9);
+    const auto by_view = [](const std::vector<at::Tensor>& of_images) { return at::stack(of_images, 1).flatten(0, 1); };
+    Batch batch;
+    const at::Tensor mask = by_view(masks), share = 1 / mask.sum(1, /*keepdim=*/true).clamp_min(1).to(at::kFloat);
+    const at::Tensor masked = mask.flatten().nonzero().squeeze(1);
+    batch.tensors = {{"global_crops", by_view(global)},
+                     {"local_crops", by_view(local)},
+                     {"masks", mask},
+                     {"masked", masked},
+                     {"mask_weight", share.expand_as(mask).reshape(-1).index_select(0, masked)}};
+    batch.samples = static_cast<std::int64_t>(samples.size());
+    batch.weight = static_cast<double>(batch.samples);
+    return batch;
   }
-  for (const auto& [name, value] : student.sharded.gather_full_state(false)) out.student.emplace(name, value.clone());
-  for (const auto& [name, value] : teacher.sharded.gather_full_state(false)) out.teacher.emplace(name, value.clone());
-  return out;
+
+ private:
+  const fsdp::SafetensorsReader batches_;
+  std::vector<std::int64_t> positions_;  // by sample
+};
+
+/// The recipe dino, but for what it trains on and begins with.
+class JudgedDino : public Recipe {
+ public:
+  JudgedDino(const RunConfig& config, fs::path folder)
+      : dino_(make_recipe(config)),
+        folder_(std::move(folder)),
+        crops_(std::make_shared<JudgedCrops>(folder_, static_cast<std::uint64_t>(config.train.seed))) {}
+
+  std::shared_ptr<const BatchSource> data(Split split) const override {
+    return split == Split::kTrain ? crops_ : nullptr;
+  }
+  std::string first_values(Parts& parts) override {
+    std::string origin = dino_->first_values(parts);
+    const auto student = parts.trained().gather_full_state(), teacher = parts.model("teacher").gather_full_state();
+    for (const auto& [name, value] : student) EXPECT_TRUE(at::equal(teacher.at(name), value)) << "at first: " << name;
+    for (const char* part : {"student", "teacher"})
+      fsdp::load_tensors(parts.model(part), fsdp::TensorFiles(folder_ / fsdp::kModelFile));
+    return origin;
+  }
+
+  std::string data_source() const override { return dino_->data_source(); }
+  RunData open_data(const std::string& began_with, const RankEnvironment& place) override {
+    return dino_->open_data(began_with, place);
+  }
+  Batch of_sizes(std::int64_t samples) const override { return dino_->of_sizes(samples); }
+  std::vector<Part> parts() override { return dino_->parts(); }
+  void attach(Parts& parts) override { dino_->attach(parts); }
+  void before_step(std::int64_t step, double epoch) override { dino_->before_step(step, epoch); }
+  Losses loss(const Batch& batch) override { return dino_->loss(batch); }
+  std::string why_no_fixed_shapes() const override { return dino_->why_no_fixed_shapes(); }
+  std::vector<std::string> step_series() const override { return dino_->step_series(); }
+  void after_step(std::int64_t step) override { dino_->after_step(step); }
+  void save(fsdp::Json& extra) const override { dino_->save(extra); }
+  void load(const fsdp::Json& extra) override { dino_->load(extra); }
+  fsdp::ShardedModel& exported(Parts& parts, fsdp::ExportOptions& options) override {
+    return dino_->exported(parts, options);
+  }
+
+ private:
+  const std::unique_ptr<Recipe> dino_;
+  const fs::path folder_;
+  const std::shared_ptr<const BatchSource> crops_;
+};
+
+/// A training of the judge, and the members of tables that ask for it. They begin with a comma.
+struct JudgedTraining {
+  const char *name, *model, *train;
+};
+
+/// What dino_judge.py has as constants.
+RunConfig judged_config(const JudgedTraining& judged, const ImageFolder& images, const fs::path& folder) {
+  RunConfig config = run("dino",
+                         R"("hidden_size":16,"num_hidden_layers":2,"num_attention_heads":2,"image_size":16,)"
+                         R"("patch_size":4,"qkv_bias":false,"layerscale_value":0.5)" +
+                             std::string(judged.model),
+                         images.path(), folder,
+                         R"(,"steps":20,"schedule":"constant","weight_decay":0.04,"beta2":0.999,"clip_norm":0,)"
+                         R"("prototypes":32,"head_hidden_size":24,"head_bottleneck_size":8,"head_layers":3,)"
+                         R"("dino_weight":0.8,"ibot_weight":1.5,"koleo_weight":0.1,"student_temperature":0.1,)"
+                         R"("first_teacher_temperature":0.04,"teacher_temperature":0.07,)"
+                         R"("temperature_warmup_epochs":0.5,"teacher_momentum":0.8,"final_teacher_momentum":0.95,)"
+                         R"("center_momentum":0.9,"freeze_last_layer_epochs":0.15,"patch_embed_rate":0.2)" +
+                             std::string(judged.train),
+                         R"(,"local_crops":2,"local_crops_size":8)");
+  config.train.learning_rate = config.train.min_learning_rate = 1e-3;
+  config.train.batch_size = kJudgedImages;
+  config.train.validation_every_steps = 0;
+  config.checkpoint.every_steps = 5;
+  config.checkpoint.keep = 4;
+  return config;
 }
 
-void expect_weights(const std::map<std::string, at::Tensor>& got, const fsdp::SafetensorsReader& want,
-                    const std::string& prefix) {
-  EXPECT_GT(got.size(), 40u);
-  for (const auto& [name, value] : got) {
-    const at::Tensor expected = want.tensor(prefix + name);
-    EXPECT_LE((value - expected).norm().item<double>(), 1e-4 * expected.norm().item<double>()) << prefix << name;
+void expect_losses(const std::vector<StepReport>& steps, const fsdp::SafetensorsReader& judged) {
+  for (const char* series : {"loss", "dino_loss", "ibot_loss", "koleo_loss"}) {
+    const at::Tensor want = judged.tensor(series);
+    const auto got = values(steps, series);
+    ASSERT_EQ(static_cast<std::int64_t>(got.size()), kJudgedSteps) << series;
+    for (std::int64_t step = 0; step < kJudgedSteps; ++step) {
+      const double expected = want[step].item<double>();
+      EXPECT_NEAR(got[static_cast<std::size_t>(step)], expected, 1e-4 * std::abs(expected))
+          << series << " of step " << step + 1;
+    }
+  }
+}
+
+void expect_checkpoints(const fs::path& folder, const fsdp::SafetensorsReader& judged) {
+  const auto saved = fsdp::list_checkpoints(folder).valid;
+  ASSERT_EQ(saved.size(), 4U);
+  for (const auto& checkpoint : saved) {
+    const auto got = tensors_of(checkpoint);
+    const std::string prefix = std::to_string(checkpoint.step) + "/";
+    int compared = 0;
+    for (const auto& [name, entry] : judged.entries()) {
+      if (!name.starts_with(prefix)) continue;
+      const auto found = got.find(name.substr(prefix.size()));
+      ASSERT_NE(found, got.end()) << name;
+      const at::Tensor want = judged.tensor(name).flatten();
+      ASSERT_EQ(found->second.sizes(), want.sizes()) << name;
+      EXPECT_LE((found->second - want).norm().item<double>(), 1e-4 * want.norm().item<double>()) << name;
+      ++compared;
+    }
+    EXPECT_GT(compared, 80) << "student, teacher and two centres";
   }
 }
 
 TEST(DinoTraining, AgreesAtOneRankAndAtTwo) {
-  const std::string python = testing::peer_python();
-  if (python.empty()) GTEST_SKIP() << testing::kNoPeerPython;
+  const std::string python = peer_python();
+  if (python.empty()) GTEST_SKIP() << kNoPeerPython;
   const TemporaryFolder judged;
-  testing::run_peer(python, "dino_judge.py", "'" + judged.path().native() + "' training", judged.path());
-  for (const int ranks : {1, 2}) {
-    SCOPED_TRACE(std::to_string(ranks) + " ranks");
-    std::mutex mutex;
-    Trained trained;
-    run_ranks(ranks, [&](fsdp::DeviceMesh& mesh) {
-      Trained mine = distil(judged / "training", mesh);
-      const std::lock_guard lock(mutex);
-      if (mesh.rank() == 0) trained = std::move(mine);
-    });
-    const fsdp::SafetensorsReader want(judged / "training" / (std::to_string(ranks) + ".safetensors"));
-    const at::Tensor losses = want.tensor("losses");
-    ASSERT_EQ(static_cast<std::int64_t>(trained.losses.size()), losses.numel());
-    for (std::int64_t step = 0; step < losses.numel(); ++step) {
-      const double expected = losses[step].item<double>();
-      EXPECT_NEAR(trained.losses[static_cast<std::size_t>(step)], expected, 1e-4 * expected) << "step " << step + 1;
+  run_peer(python, "dino_judge.py", "'" + judged.path().native() + "' training", judged.path());
+  const ImageFolder images;
+  for (const auto& training :
+       {JudgedTraining{"centred", "", R"(,"centering":"centering")"},
+        {"balanced", R"(,"num_register_tokens":2,"use_swiglu_ffn":true)",
+         R"(,"centering":"sinkhorn_knopp","ibot_separate_head":true)"},
+        {"centred_heads", R"(,"num_register_tokens":1)", R"(,"centering":"centering","ibot_separate_head":true)"}}) {
+    for (const std::size_t ranks : {1U, 2U}) {
+      SCOPED_TRACE(std::string(training.name) + ", " + std::to_string(ranks) + " ranks");
+      const TemporaryFolder folder;
+      std::vector<Listener> listeners(ranks);
+      train(judged_config(training, images, folder.path()), listeners, 1,
+            [&](const RunConfig& config) { return std::make_unique<JudgedDino>(config, judged / training.name); });
+      const fsdp::SafetensorsReader want(judged / training.name / (std::to_string(ranks) + ".safetensors"));
+      expect_losses(listeners[0].steps, want);
+      expect_checkpoints(folder / "checkpoints", want);
     }
-    testing::expect_close(trained.centre, want.tensor("centre"), "the centre");
-    expect_weights(trained.student, want, "student/");
-    expect_weights(trained.teacher, want, "teacher/");
   }
 }
 
 }  // namespace
-}  // namespace worker
+}  // namespace worker::testing

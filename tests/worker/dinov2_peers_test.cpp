@@ -98,7 +98,7 @@ TEST_F(Dinov2Peers, TokensLossAndGradientsAgreeAndTheExportIsRead) {
   const TemporaryFolder theirs, ours;
   peer("make", theirs.path(), "dinov2");
   const auto cases = folders_in(theirs.path());
-  EXPECT_EQ(cases.size(), 15u);
+  EXPECT_EQ(cases.size(), 18u);
   for (const auto& folder : cases) {
     SCOPED_TRACE(folder.filename());
     LoadedDinov2 loaded(folder);

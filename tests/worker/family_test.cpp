@@ -5,13 +5,18 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include "fsdp/meta_device.h"
+#include "models/bert/model.h"
 #include "models/config_json.h"
 #include "models/llama/hf.h"
 #include "models/llama/model.h"
+#include "models/t5/model.h"
 
 namespace worker {
 namespace {
@@ -36,6 +41,45 @@ TEST(Families, AreFoundByTheirNames) {
     ADD_FAILURE();
   } catch (const std::invalid_argument& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("\"lama\""), HasSubstr("want one of: llama")));
+  }
+}
+
+TEST(Families, AreFoundByTheTypesOfTheirFiles) {
+  for (const auto* one : families()) EXPECT_EQ(&family_of_type(one->name), one);
+  EXPECT_EQ(family_of_type("dinov2_with_registers").name, "dinov2");
+  EXPECT_THROW(family_of_type("dinov2_with_anything"), std::invalid_argument);
+  EXPECT_THROW(family("dinov2_with_registers"), std::invalid_argument) << "model.family has one name for both";
+}
+
+/// A model of the family's usual sizes that takes no memory; null: of images.
+std::shared_ptr<torch::nn::Module> without_values(const Family& family) {
+  const fsdp::MetaDeviceGuard guard;
+  const schema::Values values = family.read(Json(Json::Object{}));
+  if (family.make_causal != nullptr) return family.make_causal(values);
+  if (family.name == "bert")
+    return std::make_shared<BertForMaskedLm>(schema::bind<schema::Bert>(schema::bert(), values));
+  if (family.name == "t5")
+    return std::make_shared<T5ForConditionalGeneration>(schema::bind<schema::T5>(schema::t5(), values));
+  return nullptr;
+}
+
+TEST(Families, NameTheirEmbeddingAndTheirLayersForAdapters) {
+  for (const auto* family : families()) {
+    SCOPED_TRACE(family->name);
+    const auto model = without_values(*family);
+    EXPECT_EQ(model == nullptr, family->token_embedding.empty());
+    if (model == nullptr) continue;
+    const auto parameters = model->named_parameters();
+    const at::Tensor* table = parameters.find(std::string(family->token_embedding));
+    ASSERT_NE(table, nullptr) << family->token_embedding;
+    EXPECT_EQ(table->size(0), family->read(Json(Json::Object{})).whole("model.vocab_size"));
+    EXPECT_EQ(family->lora_layers.empty(), family->make_causal == nullptr) << "adapters are of decoders";
+    std::istringstream layers{std::string(family->lora_layers)};
+    for (std::string layer; layers >> layer;) {
+      EXPECT_TRUE(std::ranges::any_of(parameters.keys(), [&](const std::string& name) {
+        return name.ends_with("." + layer + ".weight");
+      })) << layer;
+    }
   }
 }
 

@@ -94,12 +94,12 @@ TEST_F(GpuOps, TheLossOfTheHeadIsThatOfLibTorch) {
       for (const std::int64_t most_logits : {std::int64_t{0}, vocab * 3}) {
         const at::Tensor x = random({2, 9, 24}, type), weight = random({vocab, 24}, type);
         const at::Tensor targets = at::randint(vocab, {2, 9}, at::TensorOptions(at::kLong).device(at::kCUDA));
-        targets[0][1] = kIgnoredTarget;
+        targets[0][1] = kNoTarget;
         const at::Tensor x_wide = x.detach().to(at::kDouble).requires_grad_();
         const at::Tensor weight_wide = weight.detach().to(at::kDouble).requires_grad_();
         const at::Tensor loss = linear_cross_entropy(x, weight, targets, {}, most_logits);
         const at::Tensor want = at::cross_entropy_loss(at::linear(x_wide, weight_wide).flatten(0, 1), targets.flatten(),
-                                                       {}, at::Reduction::Sum, kIgnoredTarget);
+                                                       {}, at::Reduction::Sum, kNoTarget);
         (loss * 0.25).backward();
         (want * 0.25).backward();
         const double most = type == at::kFloat ? 1e-5 : type == at::kHalf ? 4e-3 : 3e-2;

@@ -19,7 +19,7 @@ Case case_of(std::int64_t positions, std::int64_t hidden, std::int64_t vocab, at
   at::manual_seed(1);
   Case out{at::randn({2, positions / 2, hidden}).to(dtype), (at::randn({vocab, hidden}) * 0.3).to(dtype),
            at::randint(vocab, {2, positions / 2})};
-  out.targets[0][1] = kIgnoredTarget;
+  out.targets[0][1] = kNoTarget;
   out.x.requires_grad_();
   out.weight.requires_grad_();
   return out;
@@ -27,7 +27,7 @@ Case case_of(std::int64_t positions, std::int64_t hidden, std::int64_t vocab, at
 
 at::Tensor plain(const Case& c) {
   return at::cross_entropy_loss(at::linear(c.x, c.weight).flatten(0, 1).to(at::kFloat), c.targets.flatten(), {},
-                                at::Reduction::Sum, kIgnoredTarget);
+                                at::Reduction::Sum, kNoTarget);
 }
 
 void expect_like_plain(at::ScalarType dtype, std::int64_t most_logits, double tolerance) {
@@ -50,7 +50,7 @@ TEST(HeadLoss, TakesABiasWithItsGradient) {
     const auto a = case_of(14, 12, 37), b = case_of(14, 12, 37);
     const at::Tensor bias = at::randn({37}).requires_grad_(), judge = bias.detach().clone().requires_grad_();
     const at::Tensor wanted = at::cross_entropy_loss(at::linear(b.x, b.weight, judge).flatten(0, 1),
-                                                     b.targets.flatten(), {}, at::Reduction::Sum, kIgnoredTarget);
+                                                     b.targets.flatten(), {}, at::Reduction::Sum, kNoTarget);
     for (int pass = 0; pass < 2; ++pass) {  // the second one adds in place
       const at::Tensor loss = linear_cross_entropy(a.x, a.weight, a.targets, bias, most);
       EXPECT_NEAR(loss.item<double>(), wanted.item<double>(), 1e-5 * wanted.item<double>());
@@ -89,7 +89,7 @@ TEST(HeadLoss, OneEqualGuessCostsTheLogarithmOfTheVocabulary) {
 
 TEST(HeadLoss, AllTargetsIgnoredIsNothing) {
   auto c = case_of(4, 3, 5);
-  c.targets.fill_(kIgnoredTarget);
+  c.targets.fill_(kNoTarget);
   const at::Tensor loss = linear_cross_entropy(c.x, c.weight, c.targets);
   loss.backward();
   EXPECT_EQ(loss.item<double>(), 0);

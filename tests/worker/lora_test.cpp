@@ -133,6 +133,23 @@ TEST_F(Lora, GoesOnFromItsAdaptersWithRecomputedBlocks) {
   EXPECT_EQ(losses(run(R"(,"steps":8)", "plain"), 2), whole) << "recomputing changes no bit";
 }
 
+TEST_F(Lora, GoesOnAtAnotherNumberOfRanks) {
+  const auto of_twelve = [&](const std::string& checkpoints) {
+    RunConfig config = run(R"(,"steps":8)", checkpoints);
+    config.train.batch_size = 12;  // of 2 ranks and of 3
+    return config;
+  };
+  const auto whole = losses(of_twelve("whole"), 2);
+  ASSERT_EQ(whole.size(), 8U);
+  EXPECT_LT(whole.back(), whole.front() - 0.02) << "the adapters learn";
+  const RunConfig config = of_twelve("parts");
+  auto parts = losses(config, 2, /*save_at=*/4);
+  ASSERT_EQ(parts.size(), 4U);
+  const auto rest = losses(config, 3, 0, 2);
+  parts.insert(parts.end(), rest.begin(), rest.end());
+  EXPECT_THAT(parts, ::testing::Pointwise(::testing::DoubleNear(2e-5), whole));
+}
+
 TEST_F(Lora, OfAnotherModelIsRefused) {
   losses(run(R"(,"steps":2)"), 1);
   NamedTensors tensors(base_.begin(), base_.end());

@@ -1,16 +1,20 @@
 // Goal: the recipe that docs/new-recipe.md explains is one file and works: the model comes nearer to its teacher, the
 // teacher stays as it is, no checkpoint holds it, and a stopped training goes on.
-// Method: a drawn model in a folder is the teacher; the example's own keys are added to the schema for a while.
+// Method: a drawn model in a folder is the teacher; the example's row and maker are registered for a while, and run
+// files name the recipe.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include "distill.h"
 #include "fsdp/checkpoint.h"
 #include "llama_folder.h"
 #include "rank/errors.h"
 #include "schema/recipes.h"
+#include "schema/tables/checkpoints.h"
 #include "schema/tables/llama.h"
 #include "train/step_measures.h"
 #include "trainer_ranks.h"
@@ -36,10 +40,11 @@ class NewRecipe : public ::testing::Test {
     write_folder(folder_ / "teacher", config, tensors);
   }
 
-  RunConfig run(const std::string& train, const std::string& checkpoints = "checkpoints",
-                const std::string& model = "") const {
+  RunConfig run(const std::string& train, const std::string& checkpoints = "checkpoints", const std::string& model = "",
+                const std::string& recipe = "distill") const {
     return parse_run_config(
-        R"({"format":1,"name":"distill","model":{"hidden_size":16,"intermediate_size":24,"num_hidden_layers":1,
+        R"({"format":1,"name":"test","recipe":")" + recipe +
+        R"(","model":{"hidden_size":16,"intermediate_size":24,"num_hidden_layers":1,
             "num_attention_heads":2)" +
         model + R"(},"data":{"source":"fixture","sequence_length":32,"cache_folder":")" + (folder_ / "cache").native() +
         R"("},"train":{"learning_rate":0.01,"batch_size":8,"warmup_steps":0)" + train +
@@ -51,7 +56,7 @@ class NewRecipe : public ::testing::Test {
                              std::int64_t attempt = 1) const {
     std::vector<Listener> listeners(static_cast<std::size_t>(ranks));
     listeners[0].save_at = save_at;
-    train(config, listeners, attempt, make_distill);
+    train(config, listeners, attempt);
     std::vector<double> out;
     for (const auto& step : listeners[0].steps) {
       if (const auto value = value_of(step.values, series)) out.push_back(*value);
@@ -63,12 +68,19 @@ class NewRecipe : public ::testing::Test {
     std::vector<Listener> listeners(1);
     std::string error = "(nothing was thrown)";
     listeners[0].on_failure = [&](const std::string& text) { error = text; };
-    train(config, listeners, 1, make_distill);
+    train(config, listeners);
     return error;
   }
 
+  static schema::Values best_by(const std::string& series) {
+    schema::Values values;
+    values.set("checkpoint.best", series);
+    return values;
+  }
+
   const TemporaryFolder folder_;
-  const schema::ScratchTable keys_{distill_keys()};
+  const schema::ScratchRecipes row_{[](std::vector<schema::Recipe>& recipes) { recipes.push_back(distill_row()); }};
+  const ScratchMaker maker_{"distill", make_distill};
 };
 
 TEST_F(NewRecipe, ComesNearerToItsTeacher) {
@@ -80,7 +92,7 @@ TEST_F(NewRecipe, ComesNearerToItsTeacher) {
 TEST_F(NewRecipe, WithoutTheTeachersPartTrainsAsCausalLm) {
   const auto alone = values(run(teacher() + R"(,"steps":4,"teacher_weight":0)", "alone"), 1);
   std::vector<Listener> listeners(1);
-  train(run(R"(,"steps":4)", "plain"), listeners);
+  train(run(R"(,"steps":4)", "plain", "", "causal_lm"), listeners);
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_NEAR(alone[i], value_of(listeners[0].steps[i].values, "loss").value_or(-1), 1e-4) << "step " << i + 1;
 }
@@ -103,6 +115,20 @@ TEST_F(NewRecipe, GoesOnAndSavesTheStudentAlone) {
   EXPECT_LT(bytes, of_teacher * 2) << "the student, its optimizer, and no teacher";
 }
 
+TEST_F(NewRecipe, ItsSeriesAreThoseOfItsRow) {
+  std::vector<Listener> listeners(1);
+  RunConfig config = run(teacher() + R"(,"steps":1)");
+  train(config, listeners);
+  ASSERT_EQ(listeners[0].declared.size(), 1U);
+  const auto& declared = listeners[0].declared.front();
+  const auto divergence = std::ranges::find(declared, "divergence", &schema::Series::name);
+  ASSERT_NE(divergence, declared.end());
+  EXPECT_EQ(divergence->unit, "nats");
+  EXPECT_EQ(divergence->better, schema::Better::kLower);
+  EXPECT_TRUE(schema::conflicts_of_best(declared, best_by("validation/loss")).empty());
+  EXPECT_FALSE(schema::conflicts_of_best(declared, best_by("validation/rouge1")).empty());
+}
+
 TEST_F(NewRecipe, ARunThatDoesNotFitIsRefused) {
   EXPECT_THAT(refusal(run(R"(,"steps":2)")), HasSubstr("train.teacher is missing"));
   EXPECT_THAT(refusal(run(teacher() + R"(,"steps":2)", "checkpoints", R"(,"vocab_size":300)")),
@@ -110,19 +136,45 @@ TEST_F(NewRecipe, ARunThatDoesNotFitIsRefused) {
   EXPECT_THAT(refusal(run(R"(,"steps":2,"teacher":"/no/such/folder")")), HasSubstr("/no/such/folder"));
 }
 
-/// What the document shows is what this test has built.
-TEST(NewRecipeDocument, ShowsLinesOfTheExample) {
+std::string error_of(const std::function<void()>& what) {
+  try {
+    what();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "(nothing was thrown)";
+}
+
+TEST(NewRecipeRegistration, IsARowAndAMaker) {
+  const char* const kRun = R"({"format":1,"name":"test","recipe":"distill","data":{"source":"fixture"},
+                               "train":{"teacher":"/no/such/folder"}})";
+  EXPECT_THAT(error_of([&] { parse_run_config(kRun); }),
+              AllOf(HasSubstr("recipe = \"distill\""), HasSubstr("\"dino\"")));
+  const schema::ScratchRecipes row([](std::vector<schema::Recipe>& recipes) { recipes.push_back(distill_row()); });
+  const RunConfig config = parse_run_config(kRun);
+  EXPECT_EQ(config.values.real("train.temperature"), 2) << "the default of the recipe's own row";
+  EXPECT_THAT(error_of([&] { make_recipe(config); }),
+              AllOf(HasSubstr("recipe = \"distill\": there is no such recipe"), HasSubstr("masked_lm")));
+  const ScratchMaker maker("distill", make_distill);
+  EXPECT_THAT(error_of([&] { make_recipe(config); }), HasSubstr("/no/such/folder")) << "the recipe itself is asked";
+}
+
+/// What the document shows is what these tests have built.
+TEST(NewRecipeDocument, ShowsLinesOfTheExamples) {
   const std::string document = read_file(MUSTER_SOURCE_FOLDER "/docs/new-recipe.md");
-  const std::string example = read_file(MUSTER_SOURCE_FOLDER "/examples/new-recipe/distill.cpp");
+  std::string example;
+  for (const char* file :
+       {"new-recipe/distill.cpp", "new-family/opt/hf.cpp", "new-family/opt/model.cpp", "new-family/opt/table.cpp"})
+    example += read_file(std::filesystem::path(MUSTER_SOURCE_FOLDER "/examples") / file);
   constexpr std::string_view kBegin = "```cpp\n", kEnd = "```\n";
   int blocks = 0;
   for (auto at = document.find(kBegin); at != std::string::npos; at = document.find(kBegin, at + 1)) {
     const auto begin = at + kBegin.size();
     const std::string block = document.substr(begin, document.find(kEnd, begin) - begin);
-    EXPECT_NE(example.find(block), std::string::npos) << "not in examples/new-recipe/distill.cpp:\n" << block;
+    EXPECT_NE(example.find(block), std::string::npos) << "not in the examples:\n" << block;
     ++blocks;
   }
-  EXPECT_GE(blocks, 4);
+  EXPECT_GE(blocks, 10);
 }
 
 }  // namespace

@@ -3,11 +3,10 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <stdexcept>
 #include <string>
-
-#include "data/sampler.h"
 
 namespace worker {
 namespace {
@@ -101,21 +100,28 @@ TEST(Order, APositionHasOneSampleHoweverItIsReached) {
   }
 }
 
-TEST(Order, OfBucketsGivesEveryWorldSizeTheSameTotalBatches) {
-  const auto total_batches = [](int world_size) {
-    std::vector<Samples> out(30);
-    for (int rank = 0; rank < world_size; ++rank) {
-      ShardedSampler sampler(Order(buckets(100, 12, 2)), rank, world_size);
-      for (auto& batch : out) {
-        for (const auto sample : sampler.take(12 / world_size)) batch.push_back(sample);
-      }
-      EXPECT_EQ(sampler.position(), 360);
-      EXPECT_EQ(sampler.epoch(), 3);
+// Goal: neighbouring seeds, as in a sweep, and neighbouring epochs give independent orders.
+// Method: two independent orders agree at one of kSamples positions by chance. So about one position agrees in all, at
+// any shift against each other.
+TEST(Order, OfNeighbouringSeedsAndEpochsHaveNothingInCommon) {
+  constexpr std::int64_t kSamples = 2000, kEpoch = 5, kMostByChance = 8;
+  std::map<std::string, Samples> orders;
+  for (const std::uint64_t seed : {0u, 1u, 2u, 3u}) {
+    Order order({.samples = kSamples, .seed = seed});
+    for (const std::int64_t epoch : {kEpoch, kEpoch + 1}) {
+      orders["seed " + std::to_string(seed) + ", epoch " + std::to_string(epoch)] =
+          take(order, epoch * kSamples, kSamples);
     }
-    return out;
-  };
-  const auto alone = total_batches(1);
-  for (const int world_size : {2, 3, 4, 12}) EXPECT_EQ(total_batches(world_size), alone) << world_size;
+  }
+  for (const auto& [name_a, a] : orders) {
+    for (const auto& [name_b, b] : orders) {
+      for (std::size_t lag = 0; lag <= 3 && name_a != name_b; ++lag) {
+        std::int64_t agree = 0;
+        for (std::size_t k = 0; k + lag < a.size(); ++k) agree += a[k] == b[k + lag] ? 1 : 0;
+        EXPECT_LE(agree, kMostByChance) << name_a << " and " << name_b << ", " << lag << " later";
+      }
+    }
+  }
 }
 
 // Goal: buckets do what they are for, in every epoch.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/allclose.h>
 #include <gtest/gtest.h>

@@ -2,9 +2,7 @@
 // Method: small folders that the test writes, trainings on one to three ranks.
 #include <gmock/gmock.h>
 
-#include "batch_folders.h"
-#include "train/step_measures.h"
-#include "trainer_ranks.h"
+#include "recipe_runs.h"
 
 namespace worker::testing {
 namespace {
@@ -46,14 +44,6 @@ RunConfig run_on(const PreparedFolder& data, const TemporaryFolder& folder, cons
       R"(},"checkpoint":{"every_steps":0,"folder":")" + (folder / "checkpoints").native() + "\"}}");
 }
 
-std::vector<double> losses(const std::vector<StepReport>& steps, const char* series = "loss") {
-  std::vector<double> out;
-  for (const auto& step : steps) {
-    if (const auto value = value_of(step.values, series)) out.push_back(*value);
-  }
-  return out;
-}
-
 TEST(PreparedRun, LearnsInChunksAndAsPackedDocuments) {
   const auto data = folder_of();
   std::vector<double> firsts;
@@ -61,7 +51,7 @@ TEST(PreparedRun, LearnsInChunksAndAsPackedDocuments) {
     const TemporaryFolder folder;
     std::vector<Listener> ranks(2);
     train(run_on(data, folder, R"(,"steps":40)", std::string(R"(,"packing":")") + packing + "\""), ranks);
-    const auto curve = losses(ranks[0].steps), held_out = losses(ranks[0].steps, "validation/loss");
+    const auto curve = values(ranks[0].steps, "loss"), held_out = values(ranks[0].steps, "validation/loss");
     EXPECT_NEAR(curve.front(), std::log(kVocabulary), 0.3) << packing;
     EXPECT_LT(curve.back(), 0.7 * curve.front()) << packing;
     ASSERT_EQ(held_out.size(), 4U);
@@ -71,19 +61,16 @@ TEST(PreparedRun, LearnsInChunksAndAsPackedDocuments) {
   EXPECT_NE(firsts[0], firsts[1]);
 }
 
-TEST(PreparedRun, GoesOnAtAnotherWorldSizeInTheMiddleOfAnEpochOfPackedDocuments) {
+TEST(PreparedRun, GoesOnAtAnotherWorldSizeInTheMiddleOfAnEpoch) {
   const auto data = folder_of();
-  const std::string packed = R"(,"packing":"documents")";
-  const TemporaryFolder whole_folder, folder;
-  std::vector<Listener> whole(2), first(2), rest(3);
-  train(run_on(data, whole_folder, R"(,"steps":12)", packed), whole);
-  first[0].save_at = 5;
-  train(run_on(data, folder, R"(,"steps":12)", packed), first);
-  train(run_on(data, folder, R"(,"steps":12)", packed), rest, 2);
-  auto curve = losses(first[0].steps);
-  const auto more = losses(rest[0].steps);
-  curve.insert(curve.end(), more.begin(), more.end());
-  EXPECT_THAT(curve, ::testing::Pointwise(::testing::DoubleNear(2e-5), losses(whole[0].steps)));
+  for (const char* packing : {"chunks", "documents"}) {
+    SCOPED_TRACE(packing);
+    whole_and_in_parts(
+        [&](const TemporaryFolder& folder) {
+          return run_on(data, folder, R"(,"steps":12)", std::string(R"(,"packing":")") + packing + "\"");
+        },
+        5, 2e-5);
+  }
 }
 
 std::string failure_of(const RunConfig& config, std::int64_t attempt = 1) {

@@ -15,6 +15,7 @@
 #include "llama_folder.h"
 #include "rank/errors.h"
 #include "schema/tables/llama.h"
+#include "train/model_tokenizer.h"
 #include "train/step_measures.h"
 #include "trainer_ranks.h"
 
@@ -24,6 +25,7 @@ namespace {
 using fsdp::Json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// The model of a run that draws its weights.
 schema::Llama llama_of(const RunConfig& config) {
@@ -322,6 +324,47 @@ TEST_F(BadFolder, WithOtherTensorsNamesThem) {
   EXPECT_THAT(error(), HasSubstr(name + " is [2, 2], the model wants ["));
   tensors_.erase(tensors_.begin());
   EXPECT_THAT(error(), HasSubstr("no tensor for " + name));
+}
+
+TEST_F(BadFolder, WithManyOtherTensorsNamesFiftyOfThem) {
+  const auto tensor = [](int number) { return "other." + std::to_string(number); };
+  for (int number = 10; number < 62; ++number) tensors_.emplace_back(tensor(number), at::zeros({1}));
+  const std::string said = error();
+  for (int number = 10; number < 60; ++number) EXPECT_THAT(said, HasSubstr("for tensor " + tensor(number)));
+  EXPECT_THAT(said, AllOf(Not(HasSubstr(tensor(60))), HasSubstr("; and 2 more; give a model of the same")));
+}
+
+TEST_F(BadFolder, WithFilesThatAreTooLargeIsRefused) {
+  EXPECT_EQ(error(), "no error");
+  for (const char* name : {"config.json", "generation_config.json"}) {
+    const auto file = folder_ / "model" / name;
+    const std::string before = std::filesystem::exists(file) ? read_file(file) : "{}";
+    write_file(file, before + std::string(1 << 20, ' '));
+    EXPECT_THAT(error_of_loading(),
+                AllOf(HasSubstr("model.pretrained = \"" + (folder_ / "model").native() + "\": " + file.native() + ": "),
+                      HasSubstr(" bytes, more than the 1048576 that such a file may have")));
+    write_file(file, before);
+  }
+}
+
+TEST(ModelTokenizer, OfAFileThatIsTooLargeIsRefused) {
+  const TemporaryFolder folder;
+  RunConfig config = run_of(folder, R"(,"steps":1)");
+  for (const auto& [name, most] : {std::pair("tokenizer.json", 256U << 20), std::pair("tokenizer.model", 64U << 20)}) {
+    const auto file = folder / "words" / name;
+    write_file(file, "");
+    std::filesystem::resize_file(file, most + 1);
+    config.data_options.tokenizer = (folder / "words").native();
+    try {
+      tokenizer_of(config);
+      ADD_FAILURE() << name << " has no limit";
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("data.tokenizer = \"" + config.data_options.tokenizer + "\": " +
+                                                file.native() + ": " + std::to_string(most + 1) + " bytes, more than"),
+                                      HasSubstr(" that such a file may have")));
+    }
+    std::filesystem::remove(file);
+  }
 }
 
 }  // namespace

@@ -32,9 +32,9 @@ struct T5Rows {
   T5Rows() {
     mask[1].narrow(0, 4, 3).fill_(0);
     mask[2].narrow(0, 0, 2).fill_(0);
-    targets[2].narrow(0, 1, 4).fill_(kIgnoredTarget);
+    targets[2].narrow(0, 1, 4).fill_(kNoTarget);
   }
-  double weight() const { return targets.ne(kIgnoredTarget).sum().item<double>(); }
+  double weight() const { return targets.ne(kNoTarget).sum().item<double>(); }
 
   at::Tensor ids = small_ids(4, 7), mask = at::ones({4, 7}, at::kLong), targets = small_ids(4, 5);
 };

@@ -157,7 +157,7 @@ TEST(T5, LossIsTheSumOverTheTargetsThatCount) {
     const auto model = drawn_t5(small_t5("gated-silu", tied));
     const T5Padded rows(false);
     at::Tensor targets = small_ids(3, 6);
-    targets[1].narrow(0, 3, 3).fill_(kIgnoredTarget);
+    targets[1].narrow(0, 3, 3).fill_(kNoTarget);
     const at::Tensor read = model->decoder_inputs(targets);
     EXPECT_TRUE(at::equal(read.select(1, 0), at::zeros({3}, at::kLong))) << "the start token";
     EXPECT_TRUE(at::equal(read[0].narrow(0, 1, 5), targets[0].narrow(0, 0, 5)));

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-#include "data/sampler.h"
+#include "data/order.h"
 #include "points_recipe.h"
 #include "rank/errors.h"
 #include "train/skipped_steps.h"
@@ -126,8 +126,9 @@ TEST(WeightedLoss, CountsEachTargetOnceHoweverTheBatchIsSplit) {
     EXPECT_THAT(validations[i], near(validations[0])) << "split " << i;
   }
   // The judge: the first step's batch as a whole.
-  ShardedSampler sampler(kPoints, 0, 0, 1);
-  const auto batch = sampler.take(8);
+  Order order({.samples = kPoints, .seed = 0});
+  std::vector<std::int64_t> batch;
+  for (std::int64_t position = 0; position < 8; ++position) batch.push_back(order.at(position));
   auto judge = line();
   const at::Tensor mean = squares(judge->forward(points_of(batch)), batch) / weight_of_all(batch);
   mean.backward();

@@ -14,9 +14,12 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <vector>
+
+#include "schema/tables/dinov2.h"
 
 namespace worker {
 namespace {
@@ -139,8 +142,11 @@ at::Tensor solarized(const at::Tensor& image, double threshold) {
 }
 
 at::Tensor normalised(const at::Tensor& image) {
-  static const at::Tensor mean = at::tensor({0.485f, 0.456f, 0.406f}).view({3, 1, 1});
-  static const at::Tensor deviation = at::tensor({0.229f, 0.224f, 0.225f}).view({3, 1, 1});
+  const auto of_channels = [](const std::array<double, 3>& values) {
+    return at::tensor(at::ArrayRef<double>(values), at::kFloat).view({3, 1, 1});
+  };
+  static const at::Tensor mean = of_channels(schema::kImageNetMean);
+  static const at::Tensor deviation = of_channels(schema::kImageNetDeviation);
   return (image - mean) / deviation;
 }
 

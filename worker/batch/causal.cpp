@@ -12,8 +12,8 @@
 
 #include "batch/document.h"
 #include "batch/padding.h"
-#include "data/masking.h"
 #include "data/packing.h"
+#include "data/target.h"
 #include "rank/errors.h"
 
 namespace worker {

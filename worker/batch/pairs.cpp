@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "batch/document.h"
-#include "data/masking.h"
+#include "data/target.h"
 #include "rank/errors.h"
 
 namespace worker {

@@ -4,10 +4,9 @@
 #include <span>
 #include <vector>
 
-namespace worker {
+#include "data/target.h"
 
-/// The target of a token that does not count, as kIgnoredTarget of worker/models.
-inline constexpr std::int64_t kNoTarget = -100;
+namespace worker {
 
 /// The masked-language-model objective of BERT (Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers",
 /// 2019, section 3.1). Some tokens are chosen, each with probability `share`. Most of these become the mask token, some

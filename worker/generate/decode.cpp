@@ -1,7 +1,6 @@
 #include "generate/decode.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -9,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+
+#include "batch/padding.h"
 
 namespace worker {
 namespace {
@@ -129,14 +130,8 @@ class GrowingRows {
 }  // namespace
 
 PaddedRows padded(const std::vector<TokenIds>& rows, std::int64_t padding) {
-  const auto count = static_cast<std::int64_t>(rows.size()), columns = static_cast<std::int64_t>(longest(rows));
-  at::Tensor ids = at::full({count, columns}, padding, at::kLong), mask = at::zeros({count, columns}, at::kBool);
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    const auto begin = static_cast<std::int64_t>(row) * columns;
-    std::ranges::copy(rows[row], ids.mutable_data_ptr<std::int64_t>() + begin);
-    std::fill_n(mask.mutable_data_ptr<bool>() + begin, rows[row].size(), true);
-  }
-  return {ids, mask};
+  const auto length = static_cast<std::int64_t>(longest(rows));
+  return {padded(rows, length, padding), attention_mask(rows, length)};
 }
 
 std::vector<TokenIds> decode(RowReader& reader, const std::vector<TokenIds>& begun, const Sampling& sampling,

@@ -8,6 +8,11 @@
 
 namespace worker {
 
+Mask mask_of(const Rows& rows, const Cache* cache) {
+  if (cache != nullptr) return continued_mask(cache->front().length, rows.ids.size(1), rows.ids.device());
+  return rows.segments.defined() ? segment_mask(rows.segments) : causal_mask();
+}
+
 // Segments and positions are captured, because they need no gradient.
 
 at::Tensor CausalModel::forward(const Rows& rows) const {

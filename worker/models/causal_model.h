@@ -10,6 +10,7 @@
 
 #include "models/layers/cache.h"
 #include "models/layers/linear.h"
+#include "models/layers/masks.h"
 #include "models/layers/wrapped.h"
 
 namespace worker {
@@ -24,6 +25,10 @@ struct Rows {
   at::Tensor segments;   ///< int [batch, positions]: numbers of the documents in a row, 0 for padding; may be undefined
   at::Tensor positions;  ///< int64 [batch, positions], each document's from 0; may be undefined: 0, 1, 2, ..
 };
+
+/// What tokens see of the ones before them: of their own document, and with a cache of all that are in it. Rows that
+/// go on a cache have no segments.
+Mask mask_of(const Rows& rows, const Cache* cache);
 
 /// A decoder that predicts the next token of a text. Families derive from it and give hidden() and head(); the calls
 /// through the wrapper, the loss and generation are the same for all of them. A model knows nothing of sharding. Its

@@ -2,6 +2,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -14,6 +15,12 @@ namespace worker {
 
 /// The file that describes a Hugging Face model.
 inline constexpr const char* kModelConfigFile = "config.json";
+/// The file beside it that says how its texts end, and how transformers draws them.
+inline constexpr const char* kGenerationConfigFile = "generation_config.json";
+/// Where a checkpoint's extra.model has the content of that file.
+inline constexpr const char* kGenerationOfExtra = "generation_config";
+/// The most bytes that such a file may have.
+inline constexpr std::uintmax_t kMostConfigBytes = 1 << 20;
 
 /// A member that is neither absent nor null, or null.
 const fsdp::Json* given(const fsdp::Json& object, std::string_view name);

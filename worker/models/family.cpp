@@ -1,7 +1,8 @@
 #include "models/family.h"
 
-#include <array>
+#include <algorithm>
 #include <stdexcept>
+#include <vector>
 
 #include "models/bert/hf.h"
 #include "models/dinov2/hf.h"
@@ -10,19 +11,46 @@
 #include "models/t5/hf.h"
 
 namespace worker {
+namespace {
 
-std::span<const Family* const> families() {
-  static const std::array all{&llama_family(), &gpt_neox_family(), &dinov2_family(), &bert_family(), &t5_family()};
+/// The registration of a family is one line here.
+std::vector<const Family*>& registered_families() {
+  static std::vector all{&llama_family(), &gpt_neox_family(), &dinov2_family(), &bert_family(), &t5_family()};
   return all;
 }
 
-const Family& family(std::string_view name) {
+[[noreturn]] void refuse_family(std::string_view name) {
   std::string list;
-  for (const auto* one : families()) {
-    if (one->name == name) return *one;
-    list += (list.empty() ? "" : ", ") + std::string(one->name);
-  }
+  for (const auto* one : families()) list += (list.empty() ? "" : ", ") + std::string(one->name);
   throw std::invalid_argument("there is no model family \"" + std::string(name) + "\"; want one of: " + list);
+}
+
+}  // namespace
+
+std::span<const Family* const> families() {
+  return registered_families();
+}
+
+const Family& family(std::string_view name) {
+  const auto found = std::ranges::find(families(), name, &Family::name);
+  if (found == families().end()) refuse_family(name);
+  return **found;
+}
+
+const Family& family_of_type(std::string_view model_type) {
+  const auto found = std::ranges::find_if(families(), [&](const Family* one) {
+    return one->name == model_type || std::ranges::find(one->other_types, model_type) != one->other_types.end();
+  });
+  if (found == families().end()) refuse_family(model_type);
+  return **found;
+}
+
+ScratchFamily::ScratchFamily(const Family& family) {
+  registered_families().push_back(&family);
+}
+
+ScratchFamily::~ScratchFamily() {
+  registered_families().pop_back();
 }
 
 }  // namespace worker

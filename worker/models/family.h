@@ -15,12 +15,14 @@
 
 namespace worker {
 
-/// A family of models: its config.json, the names in its files, and its first values. A new family is a folder with
-/// such a row and one line in family.cpp.
+/// A family of models: its config.json, the names in its files, its first values, and what programs must know of it. A
+/// new family is a folder with such a row and one line in family.cpp; see docs/new-recipe.md.
 ///
 /// `values` are those of the rows of `table`, with defaults where the rest is absent.
 struct Family {
   std::string_view name;  ///< as model_type in config.json: "llama"
+  /// Further values of model_type that `read` takes: "dinov2_with_registers".
+  std::span<const std::string_view> other_types = {};
   const schema::Table& table;
   /// What config.json may name, ours first.
   std::span<const std::string_view> architectures;
@@ -31,6 +33,12 @@ struct Family {
   /// not know.
   void (*write)(const schema::Values& values, std::string_view architecture, fsdp::Json& config);
   FileNames names;
+  /// The table of token embeddings among the parameters, whose rows are the vocabulary. Empty: the model reads no
+  /// tokens.
+  std::string_view token_embedding = {};
+  /// The linear layers that get adapters (LoRA) where a run names none: the last parts of their names, with spaces
+  /// between. Empty: a run must name them.
+  std::string_view lora_layers = {};
   /// Draws first values for elements of the parameter `name` into `into`.
   void (*draw)(const schema::Values& values, const std::string& name, const at::Tensor& into, at::Generator& random);
   /// How many layers lie between a parameter and the output: 0 for the head, 1 for the last block. For
@@ -44,6 +52,19 @@ struct Family {
 /// The family of this name. Throws std::invalid_argument that lists the families.
 const Family& family(std::string_view name);
 
+/// The family whose config.json has this model_type. Throws std::invalid_argument that lists the families.
+const Family& family_of_type(std::string_view model_type);
+
 std::span<const Family* const> families();
+
+/// Adds a family for as long as this object lives. For tests that build one. The last one made is the first one to go.
+/// Not thread-safe.
+class ScratchFamily {
+ public:
+  explicit ScratchFamily(const Family& family);
+  ~ScratchFamily();
+  ScratchFamily(const ScratchFamily&) = delete;
+  ScratchFamily& operator=(const ScratchFamily&) = delete;
+};
 
 }  // namespace worker

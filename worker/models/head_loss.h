@@ -4,17 +4,16 @@
 
 #include <cstdint>
 
-namespace worker {
+#include "data/target.h"
 
-/// A target with this number counts for nothing.
-inline constexpr std::int64_t kIgnoredTarget = -100;
+namespace worker {
 
 /// The most elements of logits that linear_cross_entropy() holds at once. A GPU needs large products to be busy.
 inline constexpr std::int64_t kMostLogits = std::int64_t{1} << 22, kMostLogitsOnGpu = std::int64_t{1} << 26;
 
 /// Sum over all positions of the cross entropy of softmax(x W^T + b) against `targets`, in nats, an fp32 scalar. `x` is
 /// [.., hidden], `weight` W is [vocab, hidden] in x's type, `bias` b is [vocab] in x's type or undefined for none, and
-/// `targets` is int64 [..] and holds the token *after* each position, or kIgnoredTarget.
+/// `targets` is int64 [..] and holds the token *after* each position, or kNoTarget.
 ///
 /// The logits of a few positions exist at a time, at most `most_logits` elements or one position (0: the constants
 /// above). They are in fp32, or with kernels on a GPU in x's type, which kernels read and write in fp32. The gradients

@@ -8,7 +8,6 @@
 
 #include "fsdp/meta_device.h"
 #include "models/causal_model.h"
-#include "models/config_json.h"
 #include "rank/errors.h"
 #include "recipes/ask_moves.h"
 #include "recipes/decode_text.h"
@@ -130,7 +129,7 @@ class CausalLm : public Recipe {
   }
 
   fsdp::ShardedModel& exported(Parts& parts, fsdp::ExportOptions& options) override {
-    options.texts[kModelConfigFile] = config_text(chosen_, chosen_.family->architectures.front(), *options.dtype);
+    describe_model(chosen_, chosen_.family->architectures.front(), options);
     if (text_.folder() != nullptr) options.copies = text_.folder()->tokenizer_files();
     if (adapters_) adapters_->complete(chosen_.pretrained.native(), options);
     return parts.trained();

@@ -27,7 +27,6 @@
 namespace worker {
 namespace {
 
-constexpr std::string_view kClassifierArchitecture = "BertForSequenceClassification";
 constexpr const char* kConfusion = "confusion";
 
 class Classify : public Recipe {
@@ -117,13 +116,13 @@ class Classify : public Recipe {
   }
 
   void save(fsdp::Json& extra) const override {
-    note_model(chosen_, kClassifierArchitecture, extra);
+    note_model(chosen_, kBertClassifier, extra);
     folder_.note_tokenizer(extra);
     write_bert_labels(folder_.description()->labels, extra["model"]["config"]);
   }
 
   fsdp::ShardedModel& exported(Parts& parts, fsdp::ExportOptions& options) override {
-    auto config = fsdp::Json::parse(config_text(chosen_, kClassifierArchitecture, *options.dtype));
+    auto config = fsdp::Json::parse(config_text(chosen_, kBertClassifier, *options.dtype));
     write_bert_labels(folder_.description()->labels, config);
     options.texts[kModelConfigFile] = config.dump(2) + "\n";
     options.copies = folder_.tokenizer_files();

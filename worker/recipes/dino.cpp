@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,19 +45,6 @@ struct Centres : torch::nn::Module, Wrapped {
     register_parameter("ibot_center", at::empty({1, prototypes}));
   }
 };
-
-at::ScalarType dtype_of(schema::OwnPrecision precision) {
-  switch (precision) {
-    case schema::OwnPrecision::kBf16:
-      return at::kBFloat16;
-    case schema::OwnPrecision::kFp16:
-      return at::kHalf;
-    case schema::OwnPrecision::kFp32:
-    case schema::OwnPrecision::kRun:
-      break;
-  }
-  return at::kFloat;
-}
 
 double cosine(double from, double to, double share) {
   return to + (from - to) * (1 + std::cos(std::numbers::pi * std::clamp(share, 0.0, 1.0))) / 2;
@@ -240,23 +228,18 @@ class Dino : public Recipe {
 
   static bool is_head(const torch::nn::Module& module) { return dynamic_cast<const DinoHead*>(&module) != nullptr; }
 
-  void set_precision(schema::OwnPrecision own, fsdp::ShardOptions& options) const {
-    if (own != schema::OwnPrecision::kRun) set_param_dtype(dtype_of(own), config_.fsdp.fp32_norms, options.precision);
+  void set_precision(std::optional<schema::Precision> own, fsdp::ShardOptions& options) const {
+    if (own) set_param_dtype(dtype_of(*own), config_.fsdp.fp32_norms, options.precision);
   }
 
-  void set_strategy(schema::OwnStrategy own, fsdp::ShardOptions& options) const {
-    if (own == schema::OwnStrategy::kRun) return;
-    apply_strategy(own == schema::OwnStrategy::kZero1         ? schema::Strategy::kZero1
-                   : own == schema::OwnStrategy::kShardGradOp ? schema::Strategy::kShardGradOp
-                                                              : schema::Strategy::kFullShard,
-                   config_.fsdp, options);
+  void set_strategy(std::optional<schema::Strategy> own, fsdp::ShardOptions& options) const {
+    if (own) apply_strategy(*own, config_.fsdp, options);
   }
 
   void set_options_of_heads(fsdp::ShardOptions& options) const {
     set_precision(options_.heads_precision, options);
     set_strategy(options_.heads_strategy, options);
-    if (options_.heads_reduce_precision != schema::OwnPrecision::kRun)
-      options.precision.reduce_dtype = dtype_of(options_.heads_reduce_precision);
+    if (options_.heads_reduce_precision) options.precision.reduce_dtype = dtype_of(*options_.heads_reduce_precision);
   }
 
   DinoHeadSizes head_sizes() const {

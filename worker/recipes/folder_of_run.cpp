@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "rank/errors.h"
+#include "tokens/tokenizer_files.h"
 #include "train/model_tokenizer.h"
 
 namespace worker {
@@ -52,7 +53,7 @@ void FolderOfRun::note_tokenizer(fsdp::Json& extra) const {
 }
 
 std::vector<std::filesystem::path> FolderOfRun::tokenizer_files() const {
-  return files_of_tokenizer(folder_ / prepared::kTokenizerFolder);
+  return tokens::tokenizer_files(folder_ / prepared::kTokenizerFolder);
 }
 
 }  // namespace worker

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "models/config_json.h"
+#include "rank/errors.h"
 
 namespace worker {
 namespace {
@@ -18,9 +19,11 @@ using fsdp::Json;
 constexpr std::string_view kWeight = ".weight";
 
 std::vector<std::string> layers_of(const schema::Lora& lora, const Family& family) {
-  std::istringstream words(!lora.layers.empty()        ? lora.layers
-                           : family.name == "gpt_neox" ? "query_key_value"
-                                                       : "q_proj v_proj");
+  if (lora.layers.empty() && family.lora_layers.empty()) {
+    throw UsageError("train.lora_layers is missing: the family " + std::string(family.name) +
+                     " has no usual layers for adapters; name linear layers of the model");
+  }
+  std::istringstream words(lora.layers.empty() ? std::string(family.lora_layers) : lora.layers);
   std::vector<std::string> out;
   for (std::string word; words >> word;) out.push_back(word);
   return out;
@@ -63,7 +66,7 @@ void Adapters::complete_merged(fsdp::ExportOptions& options) const {
 
 void Adapters::complete(const std::string& pretrained, fsdp::ExportOptions& options) const {
   if (lora_.merged) return complete_merged(options);
-  options.texts.erase(kModelConfigFile);
+  options.texts.clear();  // the files of the model itself describe it
   options.file_stem = kAdapterStem;
   options.name_of = [](const std::string& name) {
     return is_of_adapter(name) ? std::optional(std::string(kPeftPrefix) + name) : std::nullopt;

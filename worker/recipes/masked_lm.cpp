@@ -5,6 +5,7 @@
 
 #include "batch/masked.h"
 #include "fsdp/meta_device.h"
+#include "models/bert/hf.h"
 #include "models/bert/model.h"
 #include "models/config_json.h"
 #include "recipes/folder_of_run.h"
@@ -16,8 +17,6 @@
 
 namespace worker {
 namespace {
-
-constexpr std::string_view kMaskedLmArchitecture = "BertForMaskedLM";
 
 class MaskedLm : public Recipe {
  public:
@@ -84,12 +83,12 @@ class MaskedLm : public Recipe {
   }
 
   void save(fsdp::Json& extra) const override {
-    note_model(chosen_, kMaskedLmArchitecture, extra);
+    note_model(chosen_, kBertForMaskedLm, extra);
     folder_.note_tokenizer(extra);
   }
 
   fsdp::ShardedModel& exported(Parts& parts, fsdp::ExportOptions& options) override {
-    options.texts[kModelConfigFile] = config_text(chosen_, kMaskedLmArchitecture, *options.dtype);
+    options.texts[kModelConfigFile] = config_text(chosen_, kBertForMaskedLm, *options.dtype);
     options.copies = folder_.tokenizer_files();
     return parts.trained();
   }

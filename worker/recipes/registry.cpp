@@ -14,11 +14,9 @@
 namespace worker {
 namespace {
 
-using Maker = std::unique_ptr<Recipe> (*)(const RunConfig&);
-
 /// The registration of a recipe is one line here and one row in schema/recipes.cpp.
-const std::map<std::string_view, Maker>& recipes() {
-  static const std::map<std::string_view, Maker> all = {
+std::map<std::string_view, RecipeMaker>& makers() {
+  static std::map<std::string_view, RecipeMaker> all = {
       {"causal_lm", make_causal_lm}, {"classify", make_classify}, {"dino", make_dino},
       {"masked_lm", make_masked_lm}, {"seq2seq", make_seq2seq},
   };
@@ -28,11 +26,19 @@ const std::map<std::string_view, Maker>& recipes() {
 }  // namespace
 
 std::unique_ptr<Recipe> make_recipe(const RunConfig& config) {
-  const auto found = recipes().find(config.recipe);
-  if (found != recipes().end()) return found->second(config);
+  const auto found = makers().find(config.recipe);
+  if (found != makers().end()) return found->second(config);
   std::string list;
-  for (const auto& [name, maker] : recipes()) list += (list.empty() ? "" : ", ") + std::string(name);
+  for (const auto& [name, maker] : makers()) list += (list.empty() ? "" : ", ") + std::string(name);
   throw UsageError("recipe = \"" + config.recipe + "\": there is no such recipe; want one of: " + list);
+}
+
+ScratchMaker::ScratchMaker(std::string_view kind, RecipeMaker maker) : kind_(kind) {
+  makers().emplace(kind, maker);
+}
+
+ScratchMaker::~ScratchMaker() {
+  makers().erase(kind_);
 }
 
 }  // namespace worker

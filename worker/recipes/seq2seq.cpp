@@ -13,7 +13,6 @@
 #include "generate/decode.h"
 #include "generate/t5.h"
 #include "metrics/rouge.h"
-#include "models/config_json.h"
 #include "models/t5/hf.h"
 #include "models/t5/model.h"
 #include "rank/errors.h"
@@ -28,8 +27,6 @@
 
 namespace worker {
 namespace {
-
-constexpr std::string_view kT5Architecture = "T5ForConditionalGeneration";
 
 /// The sums of a feed-forward block's last layer overflow in fp16, so it computes in fp32.
 fsdp::ShardOptions with_wide_sums(const torch::nn::Module& /*unit*/, fsdp::ShardOptions options) {
@@ -115,7 +112,7 @@ class Seq2Seq : public Recipe {
   }
 
   fsdp::ShardedModel& exported(Parts& parts, fsdp::ExportOptions& options) override {
-    options.texts[kModelConfigFile] = config_text(chosen_, kT5Architecture, *options.dtype);
+    describe_model(chosen_, kT5Architecture, options);
     options.copies = folder_.tokenizer_files();
     return parts.trained();
   }

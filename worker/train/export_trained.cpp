@@ -27,17 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 at::ScalarType exported_dtype(const RunConfig& config) {
-  switch (config.exports.dtype) {
-    case schema::ExportedDtype::kFp32:
-      return at::kFloat;
-    case schema::ExportedDtype::kBf16:
-      return at::kBFloat16;
-    case schema::ExportedDtype::kFp16:
-      return at::kHalf;
-    case schema::ExportedDtype::kTrained:
-      break;
-  }
-  return dtype_of(config.train.precision);
+  return dtype_of(config.exports.dtype.value_or(config.train.precision));
 }
 
 /// The metadata that tell a file of a full state from others.

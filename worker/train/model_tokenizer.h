@@ -1,9 +1,6 @@
 #pragma once
 
-#include <filesystem>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "batch/prepared_data.h"
 #include "train/config.h"
@@ -11,11 +8,8 @@
 namespace worker {
 
 /// The tokenizer whose ids a run's model knows: that of data.tokenizer, or else of model.pretrained if a tokenizer lies
-/// there. nullopt: the data's own is as good as any. Throws UsageError naming the key where there is no such file.
+/// there. nullopt: the data's own is as good as any. Throws UsageError naming the key where there is no such file, or
+/// one that is too large for a tokenizer.
 std::optional<ModelTokenizer> tokenizer_of(const RunConfig& config);
-
-/// The files of the tokenizer in a folder: tokenizer.json or a model of sentencepiece, and what names its special
-/// tokens. Empty where there is none.
-std::vector<std::filesystem::path> files_of_tokenizer(const std::filesystem::path& folder);
 
 }  // namespace worker

@@ -1,9 +1,7 @@
 #include "train/start_weights.h"
 
 #include <algorithm>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <stdexcept>
 #include <utility>
 #include <variant>
@@ -13,6 +11,7 @@
 #include "fsdp/initialize.h"
 #include "fsdp/tensor_files.h"
 #include "models/config_json.h"
+#include "os/durable_file.h"
 #include "rank/errors.h"
 #include "schema/recipes.h"
 
@@ -26,33 +25,54 @@ namespace fs = std::filesystem;
   throw UsageError("model.pretrained = \"" + folder.native() + "\": " + why);
 }
 
+bool has_file(const fs::path& folder, const char* name) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / name, ignored);
+}
+
+Json read_object(const fs::path& folder, const char* name) {
+  try {
+    Json json = Json::parse(os::read_whole_file(folder / name, kMostConfigBytes));
+    json.as_object();
+    return json;
+  } catch (const fsdp::JsonError& error) {
+    refuse_folder(folder, std::string(name) + ": " + error.what());
+  } catch (const std::runtime_error& error) {
+    refuse_folder(folder, error.what());
+  }
+}
+
 Json read_config(const fs::path& folder) {
-  std::ifstream in(folder / kModelConfigFile, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in) {
+  if (!has_file(folder, kModelConfigFile)) {
     refuse_folder(folder,
                   std::string("cannot read ") + kModelConfigFile +
                       " there; give a folder that save_pretrained() of transformers has written, on a file system "
                       "that all ranks see");
   }
-  try {
-    Json json = Json::parse(text.str());
-    json.as_object();
-    return json;
-  } catch (const fsdp::JsonError& error) {
-    refuse_folder(folder, std::string(kModelConfigFile) + ": " + error.what());
-  }
+  return read_object(folder, kModelConfigFile);
 }
 
-/// The config.json in the newest checkpoint of this folder; null: there is none.
-Json saved_config(const fs::path& checkpoints) {
+/// What note_model() has noted in the newest checkpoint of this folder; null: nothing.
+Json saved_model(const fs::path& checkpoints) {
   try {
     const auto newest = fsdp::latest_valid(checkpoints);
     const Json* model = newest ? newest->manifest.at("extra").find("model") : nullptr;
-    return model == nullptr ? Json() : model->at("config");
+    if (model == nullptr) return {};
+    model->at("config");
+    return *model;
   } catch (const std::runtime_error&) {
     return {};  // the resume tells what is wrong with the folder
+  }
+}
+
+void read_files(const RunConfig& config, ChosenModel& model) {
+  const Json saved = saved_model(config.checkpoint.folder);
+  model.config = saved.is_null() ? read_config(model.pretrained) : saved.at("config");
+  const Json* generation = saved.is_null() ? nullptr : given(saved, kGenerationOfExtra);
+  if (generation != nullptr) {
+    model.generation = *generation;
+  } else if (has_file(model.pretrained, kGenerationConfigFile)) {
+    model.generation = read_object(model.pretrained, kGenerationConfigFile);
   }
 }
 
@@ -132,8 +152,7 @@ ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary) {
   model.values = config.values;
   model.pretrained = config.values.text("model.pretrained");
   if (!model.pretrained.empty()) {
-    model.config = saved_config(config.checkpoint.folder);
-    if (model.config.is_null()) model.config = read_config(model.pretrained);
+    read_files(config, model);
     add_config(model);
   }
   constexpr std::string_view kVocabulary = "model.vocab_size";
@@ -161,7 +180,7 @@ ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary) {
 bool finds_model_config(const RunConfig& config) {
   std::error_code error;
   return fs::exists(fs::path(config.values.text(schema::kPretrained)) / kModelConfigFile, error) ||
-         !saved_config(config.checkpoint.folder).is_null();
+         !saved_model(config.checkpoint.folder).is_null();
 }
 
 Part part_of(const ChosenModel& model, std::shared_ptr<torch::nn::Module> module) {
@@ -220,10 +239,16 @@ std::string start_weights(const ChosenModel& model, std::int64_t seed, fsdp::Sha
 void note_model(const ChosenModel& model, std::string_view architecture, Json& extra) {
   extra["model"]["family"] = model.family->name;
   extra["model"]["config"] = config_of(model, architecture, at::kFloat);
+  if (!model.generation.is_null()) extra["model"][kGenerationOfExtra] = model.generation;
 }
 
 std::string config_text(const ChosenModel& model, std::string_view architecture, at::ScalarType dtype) {
   return config_of(model, architecture, dtype).dump(2) + "\n";
+}
+
+void describe_model(const ChosenModel& model, std::string_view architecture, fsdp::ExportOptions& options) {
+  options.texts[kModelConfigFile] = config_text(model, architecture, *options.dtype);
+  if (!model.generation.is_null()) options.texts[kGenerationConfigFile] = model.generation.dump(2) + "\n";
 }
 
 }  // namespace worker

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "fsdp/export.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/json.h"
 #include "models/family.h"
@@ -22,10 +23,12 @@ struct ChosenModel {
   schema::Values values;             ///< all rows of the run, with those of the family that config.json gives
   std::filesystem::path pretrained;  ///< model.pretrained; empty: drawn weights
   fsdp::Json config;                 ///< the config.json that it came with; null for drawn weights
+  fsdp::Json generation;             ///< the generation_config.json beside it; null: there was none
 };
 
-/// Reads the config.json of model.pretrained, which gives the rows that the run file leaves out. A run that goes on
-/// finds that file in its newest checkpoint, and needs the folder no more. Without a model.vocab_size the vocabulary is
+/// Reads the config.json of model.pretrained, which gives the rows that the run file leaves out, and the
+/// generation_config.json beside it. A run that goes on finds these in its newest checkpoint, and needs the folder no
+/// more. Without a model.vocab_size the vocabulary is
 /// the data's, `vocabulary` ids; 0: not known.
 ///
 /// Throws UsageError naming key, value and remedy: the file cannot be read, describes what the family does not have
@@ -57,11 +60,16 @@ struct StartOptions {
 std::string start_weights(const ChosenModel& model, std::int64_t seed, fsdp::ShardedModel& sharded,
                           const StartOptions& options = {});
 
-/// Notes the model in a checkpoint's extra.model: {family, config}, where config is that of config_text() in fp32.
+/// Notes the model in a checkpoint's extra.model: {family, config, generation_config}, where config is that of
+/// config_text() in fp32. Without a generation_config.json the last one is left out.
 void note_model(const ChosenModel& model, std::string_view architecture, fsdp::Json& extra);
 
 /// The text of config.json for weights of `dtype`, as transformers reads it. Members of the file that the training
 /// started from stay.
 std::string config_text(const ChosenModel& model, std::string_view architecture, at::ScalarType dtype);
+
+/// Adds to the export of a model that writes text the files that describe the model: config.json, and the
+/// generation_config.json that the training started from. `options` has a dtype.
+void describe_model(const ChosenModel& model, std::string_view architecture, fsdp::ExportOptions& options);
 
 }  // namespace worker

@@ -22,8 +22,8 @@ constexpr std::int64_t kMostBertLabels = 1 << 20;
 constexpr const char* kBertProblem = "single_label_classification";
 constexpr std::string_view kBertBase = "bert.";
 
-constexpr auto kBertArchitectures = std::to_array<std::string_view>(
-    {"BertForMaskedLM", "BertForSequenceClassification", "BertForPreTraining", "BertModel"});
+constexpr auto kBertArchitectures =
+    std::to_array<std::string_view>({kBertForMaskedLm, kBertClassifier, "BertForPreTraining", "BertModel"});
 
 /// The rows that are members of config.json under their own names.
 constexpr auto kBertMembers = std::to_array<std::string_view>(
@@ -158,6 +158,7 @@ const Family& bert_family() {
                 .parameter_of = bert_parameter,
                 .may_ignore = may_ignore_in_bert,
                 .may_lack = bert_may_lack},
+      .token_embedding = "bert.embeddings.word_embeddings.weight",
       .draw = [](const Values& values, const std::string& name, const at::Tensor& into,
                  at::Generator& random) { draw_normal(name, into, values.real("model.initializer_range"), random); },
       .layers_above = bert_layers_above,

@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/family.h"
@@ -12,6 +13,10 @@ namespace worker {
 /// BertModel, files that name the norms' values gamma and beta, and files of one head for a model with the other are
 /// read, too. Heads and pooler may be lacking, and then training draws them.
 const Family& bert_family();
+
+/// The architectures of BERT that are trained here, as config.json names them.
+inline constexpr std::string_view kBertForMaskedLm = "BertForMaskedLM";
+inline constexpr std::string_view kBertClassifier = "BertForSequenceClassification";
 
 /// The names of a classifier's labels in config.json, by number: `id2label`, else `num_labels` names "LABEL_0",
 /// "LABEL_1", .., else two, as transformers has it. Throws std::invalid_argument that names the member and the remedy

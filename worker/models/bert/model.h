@@ -36,7 +36,7 @@ struct MaskedTargets {
   at::Tensor ids;        ///< int64 [n]: the token that belongs there
 };
 
-/// Collects the targets of a batch, int64 [batch, positions] on the CPU with kIgnoredTarget where nothing is predicted.
+/// Collects the targets of a batch, int64 [batch, positions] on the CPU with kNoTarget where nothing is predicted.
 /// Throws c10::Error for targets on another device: there, the number of targets would have to be waited for.
 MaskedTargets masked_targets(const at::Tensor& targets);
 

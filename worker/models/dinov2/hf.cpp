@@ -18,6 +18,7 @@ using fsdp::Json;
 using schema::Values;
 
 constexpr std::string_view kDinov2 = "dinov2", kWithRegisters = "dinov2_with_registers";
+constexpr auto kOtherDinov2Types = std::to_array<std::string_view>({kWithRegisters});
 constexpr auto kDinov2Architectures =
     std::to_array<std::string_view>({"Dinov2Model", "Dinov2ForImageClassification", "Dinov2Backbone"});
 constexpr auto kRegisterArchitectures = std::to_array<std::string_view>(
@@ -104,8 +105,8 @@ void write_dinov2(const Values& values, std::string_view architecture, Json& con
 
 /// transformers' models with a head hold the model under its type's name. Family::names.base serves one of the types.
 std::string dinov2_parameter_of(std::string_view in_file) {
-  constexpr std::string_view kPrefix = "dinov2_with_registers.";
-  return std::string(in_file.starts_with(kPrefix) ? in_file.substr(kPrefix.size()) : in_file);
+  const std::string prefix = std::string(kWithRegisters) + ".";
+  return std::string(in_file.starts_with(prefix) ? in_file.substr(prefix.size()) : in_file);
 }
 
 bool may_ignore_in_dinov2(std::string_view in_file, const Values& model) {
@@ -154,13 +155,14 @@ Json dinov2_preprocessor(const Values& values) {
   out["do_rescale"] = true;
   out["rescale_factor"] = 1.0 / 255;
   out["do_normalize"] = true;
-  out["image_mean"] = Json::Array{0.485, 0.456, 0.406};
-  out["image_std"] = Json::Array{0.229, 0.224, 0.225};
+  out["image_mean"] = Json::Array(schema::kImageNetMean.begin(), schema::kImageNetMean.end());
+  out["image_std"] = Json::Array(schema::kImageNetDeviation.begin(), schema::kImageNetDeviation.end());
   return out;
 }
 
 const Family& dinov2_family() {
   static const Family row{.name = kDinov2,
+                          .other_types = kOtherDinov2Types,
                           .table = schema::dinov2(),
                           .architectures = kDinov2Architectures,
                           .read = read_dinov2,

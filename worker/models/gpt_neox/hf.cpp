@@ -120,6 +120,8 @@ const Family& gpt_neox_family() {
                 .parameter_of = same_name,
                 .may_ignore = may_ignore_in_gpt_neox,
                 .may_lack = [](std::string_view) { return false; }},
+      .token_embedding = "gpt_neox.embed_in.weight",
+      .lora_layers = "query_key_value",
       .draw = [](const Values& values, const std::string& name, const at::Tensor& into,
                  at::Generator& random) { draw_normal(name, into, values.real("model.initializer_range"), random); },
       .layers_above = gpt_neox_layers_above,

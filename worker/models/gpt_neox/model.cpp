@@ -24,11 +24,6 @@ void check_gpt_neox(const schema::GptNeoX& model) {
   check_no_conflict(schema::conflicts_of(model));
 }
 
-Mask gpt_neox_mask(const Rows& rows, const Cache* cache) {
-  if (cache != nullptr) return continued_mask(cache->front().length, rows.ids.size(1), rows.ids.device());
-  return rows.segments.defined() ? segment_mask(rows.segments) : causal_mask();
-}
-
 }  // namespace
 
 GptNeoXAttention::GptNeoXAttention(const schema::GptNeoX& c)
@@ -112,7 +107,7 @@ at::Tensor GptNeoXModel::forward(const Rows& rows, Cache* cache) const {
   const GptNeoXContext context{rows.positions.defined()
                                    ? rope_table(rows.positions, rope, x.scalar_type())
                                    : rope_table(begin, ids.size(1), rope, x.scalar_type(), ids.device()),
-                               gpt_neox_mask(rows, cache)};
+                               mask_of(rows, cache)};
   for (std::size_t i = 0; i < layers.size(); ++i) {
     x = layers[i]->forward(x, context, cache == nullptr ? nullptr : &(*cache)[i]);
   }

@@ -5,21 +5,16 @@
 #include <cstdint>
 
 #include "models/fused_ops.h"
+#include "schema/rope_scaling.h"
 
 namespace worker {
 
-/// How the angles of rotary position embedding (Su et al., arXiv 2104.09864) grow with the position.
-enum class RopeType {
-  kDefault,  // theta^(-2i / dim) a position for pair i
-  kLinear,   // the same divided by `factor`: position interpolation (Chen et al., arXiv 2306.15595)
-  kLlama3    // pairs with long wavelengths are divided by `factor`, those with short ones stay, with a ramp between
-};
-
+/// Of rotary position embedding.
 struct RopeOptions {
   std::int64_t dim = 0;  ///< rotated elements of a head, an even number
   double theta = 10000;
-  RopeType type = RopeType::kDefault;
-  double factor = 1;
+  schema::RopeScaling type = schema::RopeScaling::kDefault;
+  double factor = 1;  ///< of kLinear and kLlama3
   // Of kLlama3: a wavelength above original_positions / low_freq_factor is long, and one below original_positions /
   // high_freq_factor is short.
   double low_freq_factor = 1, high_freq_factor = 4;

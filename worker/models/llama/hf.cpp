@@ -149,6 +149,8 @@ const Family& llama_family() {
                 .parameter_of = same_name,
                 .may_ignore = may_ignore_in_llama,
                 .may_lack = [](std::string_view) { return false; }},
+      .token_embedding = "model.embed_tokens.weight",
+      .lora_layers = "q_proj v_proj",
       .draw = [](const Values& values, const std::string& name, const at::Tensor& into,
                  at::Generator& random) { draw_normal(name, into, values.real("model.initializer_range"), random); },
       .layers_above =

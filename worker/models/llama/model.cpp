@@ -26,19 +26,13 @@ void check_llama(const schema::Llama& model) {
 }
 
 RopeOptions rope_of(const schema::Llama& c) {
-  RopeOptions rope{.dim = c.head_size(), .theta = c.rope_theta};
-  if (c.rope_type == schema::RopeScaling::kDefault) return rope;
-  rope.type = c.rope_type == schema::RopeScaling::kLinear ? RopeType::kLinear : RopeType::kLlama3;
-  rope.factor = c.rope_factor;
-  rope.low_freq_factor = c.rope_low_freq_factor;
-  rope.high_freq_factor = c.rope_high_freq_factor;
-  rope.original_positions = c.rope_original_max_position_embeddings;
-  return rope;
-}
-
-Mask llama_mask(const Rows& rows, const Cache* cache) {
-  if (cache != nullptr) return continued_mask(cache->front().length, rows.ids.size(1), rows.ids.device());
-  return rows.segments.defined() ? segment_mask(rows.segments) : causal_mask();
+  return {.dim = c.head_size(),
+          .theta = c.rope_theta,
+          .type = c.rope_type,
+          .factor = c.rope_factor,
+          .low_freq_factor = c.rope_low_freq_factor,
+          .high_freq_factor = c.rope_high_freq_factor,
+          .original_positions = c.rope_original_max_position_embeddings};
 }
 
 }  // namespace
@@ -126,7 +120,7 @@ at::Tensor LlamaModel::forward(const Rows& rows, Cache* cache) const {
   const LlamaContext context{rows.positions.defined()
                                  ? rope_table(rows.positions, rope_, x.scalar_type())
                                  : rope_table(begin, ids.size(1), rope_, x.scalar_type(), ids.device()),
-                             llama_mask(rows, cache)};
+                             mask_of(rows, cache)};
   for (std::size_t i = 0; i < layers.size(); ++i) {
     x = layers[i]->forward(x, context, cache == nullptr ? nullptr : &(*cache)[i]);
   }

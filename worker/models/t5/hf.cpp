@@ -16,8 +16,9 @@ using fsdp::Json;
 using schema::Values;
 
 /// T5WithLMHeadModel is the old name of the first, which the files of T5 still have.
-constexpr auto kT5Architectures =
-    std::to_array<std::string_view>({"T5ForConditionalGeneration", "T5WithLMHeadModel", "T5Model"});
+constexpr auto kT5Architectures = std::to_array<std::string_view>({kT5Architecture, "T5WithLMHeadModel", "T5Model"});
+
+constexpr std::string_view kT5Embedding = "shared.weight";
 
 /// The rows that are members of config.json under their own names.
 constexpr auto kT5Members = std::to_array<std::string_view>(
@@ -75,7 +76,7 @@ bool is_t5_embedding(std::string_view in_file) {
 
 /// Both stacks have the one table, and files may hold it under any of three names.
 std::string t5_parameter_of(std::string_view in_file) {
-  return is_t5_embedding(in_file) ? "shared.weight" : std::string(in_file);
+  return is_t5_embedding(in_file) ? std::string(kT5Embedding) : std::string(in_file);
 }
 
 /// Old files hold a bias of the cross-attention that no model reads.
@@ -89,7 +90,7 @@ bool may_ignore_in_t5(std::string_view in_file, const Values& model) {
 /// from Mesh TensorFlow.
 double t5_deviation(const schema::T5& model, std::string_view name) {
   const auto inverse_root = [](std::int64_t size) { return std::pow(static_cast<double>(size), -0.5); };
-  if (name == "shared.weight" || name == "lm_head.weight") return 1;
+  if (name == kT5Embedding || name == "lm_head.weight") return 1;
   if (name.ends_with(".q.weight")) return inverse_root(model.d_model * model.d_kv);
   if (name.ends_with(".o.weight")) return inverse_root(model.inner_size());
   if (name.ends_with(".wo.weight")) return inverse_root(model.d_ff);
@@ -132,6 +133,7 @@ const Family& t5_family() {
                                     .parameter_of = t5_parameter_of,
                                     .may_ignore = may_ignore_in_t5,
                                     .may_lack = [](std::string_view) { return false; }},
+                          .token_embedding = kT5Embedding,
                           .draw = draw_t5,
                           .layers_above = t5_layers_above,
                           .make_causal = nullptr};

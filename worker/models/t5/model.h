@@ -171,11 +171,11 @@ class T5ForConditionalGeneration : public torch::nn::Module, public Wrapped {
   at::Tensor forward(const at::Tensor& ids, const at::Tensor& attention_mask, const at::Tensor& decoder_ids) const;
 
   /// The sum of the cross entropies of the targets, int64 [batch, n], without all logits at once; see
-  /// linear_cross_entropy(). Targets of kIgnoredTarget count for nothing. The decoder reads decoder_inputs() of them.
+  /// linear_cross_entropy(). Targets of kNoTarget count for nothing. The decoder reads decoder_inputs() of them.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& attention_mask, const at::Tensor& targets) const;
 
   /// What the decoder reads to predict the targets: the start token, and the targets but the last one. Padding stands
-  /// for kIgnoredTarget.
+  /// for kNoTarget.
   at::Tensor decoder_inputs(const at::Tensor& targets) const;
 
   /// What the decoder sees of a text: [batch, source, d_model].

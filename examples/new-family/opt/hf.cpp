@@ -1,0 +1,88 @@
+#include "opt/hf.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "models/config_json.h"
+#include "models/first_values.h"
+#include "opt/model.h"
+#include "opt/table.h"
+
+namespace worker {
+namespace {
+
+using fsdp::Json;
+using schema::Values;
+
+constexpr auto kOptArchitectures = std::to_array<std::string_view>({"OPTForCausalLM", "OPTModel"});
+
+/// The rows that are members of config.json under their own names.
+constexpr auto kOptMembers = std::to_array<std::string_view>(
+    {"model.vocab_size", "model.hidden_size", "model.ffn_dim", "model.num_hidden_layers", "model.num_attention_heads",
+     "model.max_position_embeddings", "model.dropout", "model.init_std"});
+
+Values read_opt(const Json& config) {
+  want_family(config, "opt", kOptArchitectures);
+  for (const char* member : {"do_layer_norm_before", "enable_bias", "layer_norm_elementwise_affine"})
+    want_member(config, member, true);
+  want_member(config, "activation_function", "relu");
+  want_member(config, "attention_dropout", 0);
+  want_member(config, "tie_word_embeddings", true);
+  want_member(config, "_remove_final_layer_norm", false);
+  Values values = values_of_config(schema::opt(), config);
+  set_absent(values, "model.vocab_size", std::int64_t{50272});
+  set_absent(values, "model.hidden_size", std::int64_t{768});
+  set_absent(values, "model.ffn_dim", std::int64_t{3072});
+  set_absent(values, "model.num_hidden_layers", std::int64_t{12});
+  set_absent(values, "model.num_attention_heads", std::int64_t{12});
+  set_absent(values, "model.max_position_embeddings", std::int64_t{2048});
+  set_absent(values, "model.dropout", 0.1);
+  set_absent(values, "model.init_std", 0.02);
+  want_member(config, "word_embed_proj_dim", values.whole("model.hidden_size"));
+  return values;
+}
+
+void write_opt(const Values& values, std::string_view architecture, Json& config) {
+  config["architectures"] = Json::Array{Json(architecture)};
+  config["model_type"] = "opt";
+  write_members(config, values, kOptMembers);
+  // transformers would take ids of its own tokenizer for tokens that are absent here.
+  for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    if (!config.contains(token)) config[token] = nullptr;
+  }
+}
+
+int opt_layers_above(const Values& values, const std::string& parameter) {
+  static constexpr std::string_view kLayers = "model.decoder.layers.";
+  const auto layers = static_cast<int>(values.whole("model.num_hidden_layers"));
+  if (parameter.starts_with(kLayers)) return layers - std::stoi(parameter.substr(kLayers.size()));
+  return parameter.starts_with("model.decoder.embed_") ? layers + 1 : 0;
+}
+
+}  // namespace
+
+const Family& opt_family() {
+  static const Family row{
+      .name = "opt",
+      .table = schema::opt(),
+      .architectures = kOptArchitectures,
+      .read = read_opt,
+      .write = write_opt,
+      .names = {.base = "model.",
+                .parameter_of = same_name,
+                .may_ignore = [](std::string_view in_file, const Values&) { return in_file == "lm_head.weight"; },
+                .may_lack = [](std::string_view) { return false; }},
+      .token_embedding = "model.decoder.embed_tokens.weight",
+      .lora_layers = "q_proj v_proj",
+      .draw = [](const Values& values, const std::string& name, const at::Tensor& into,
+                 at::Generator& random) { draw_normal(name, into, values.real("model.init_std"), random); },
+      .layers_above = opt_layers_above,
+      .make_causal = [](const Values& values) -> std::shared_ptr<CausalModel> {
+        return std::make_shared<OptForCausalLm>(schema::bind<schema::Opt>(schema::opt(), values));
+      }};
+  return row;
+}
+
+}  // namespace worker
