@@ -44,6 +44,7 @@ class Recipe:
     sizes: dict    # of the model's config.json
     data: dict     # keys of the run file
     train: dict    # the same
+    shown: tuple   # in recipes.md: the model, the batch of both ranks, the data
 
 
 CHESS = ["--from", "chess", "--count", "2000", "--notation", "san"]
@@ -51,40 +52,37 @@ LLAMA = {"hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 4, "
          "rms_norm_eps": 1e-5}
 PACKED = {"sequence_length": 256, "packing": "documents"}
 RECIPES = {
-    "llama": Recipe("causal_lm, Llama", "causal_lm", "llama", CHESS, LLAMA, PACKED, {"batch_size": 16}),
+    "llama": Recipe("causal_lm, Llama", "causal_lm", "llama", CHESS, LLAMA, PACKED, {"batch_size": 16},
+                    ("4 layers of width 256", "16 rows of 256 tokens, packed documents", "games of chess")),
     "lora": Recipe(
-        "causal_lm, Llama with LoRA", "causal_lm", "llama", CHESS, LLAMA, PACKED, {"batch_size": 16, "lora_rank": 8}),
+        "causal_lm, Llama with LoRA", "causal_lm", "llama", CHESS, LLAMA, PACKED, {"batch_size": 16, "lora_rank": 8},
+        ("the same, frozen; adapters of rank 8 at the queries and values of each layer", "the same", "the same")),
     "gpt_neox": Recipe(
         "causal_lm, GPT-NeoX", "causal_lm", "gpt_neox", ["--from", "man", "--max-bytes", "2MiB"],
         {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 256},
-        {"sequence_length": 128}, {"batch_size": 32}),
+        {"sequence_length": 128}, {"batch_size": 32},
+        ("4 layers of width 256", "32 rows of 128 tokens", "manual pages")),
     "t5": Recipe(
         "seq2seq, T5", "seq2seq", "t5", ["--from", "man-pairs", "--prefix", "summarize: ", "--count", "2000"],
         {"d_model": 256, "d_kv": 64, "d_ff": 1024, "num_layers": 3, "num_heads": 4, "dropout_rate": 0.0, "decoder_start_token_id": 0},
-        {"sequence_length": 256, "target_length": 64}, {"batch_size": 16, "rouge": False}),
+        {"sequence_length": 256, "target_length": 64}, {"batch_size": 16, "rouge": False},
+        ("3 + 3 layers of width 256", "16 pairs of at most 256 and 64 tokens", "manual pages and what their NAME lines say")),
     "bert": Recipe(
         "classify, BERT", "classify", "bert", ["--from", "packages"],
         {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 256,
          **NO_DROPOUT},
-        {"sequence_length": 64}, {"batch_size": 64}),
+        {"sequence_length": 64}, {"batch_size": 64},
+        ("4 layers of width 256", "64 texts of at most 64 tokens", "descriptions of packages")),
     "dinov2": Recipe(
         "dino, DINOv2", "dino", "dinov2", ["--from", "shapes", "--count", "1500", "--size", "48"],
         {"hidden_size": 192, "num_hidden_layers": 4, "num_attention_heads": 4, "image_size": 48, "patch_size": 8,
          "layerscale_value": 1e-5},
         {"local_crops": 4, "local_crops_size": 24},
         {"batch_size": 32, "clip_norm": 3, "prototypes": 1024, "head_hidden_size": 512, "head_bottleneck_size": 64,
-         "first_teacher_temperature": 0.04, "freeze_last_layer_epochs": 0, "patch_embed_rate": 1}),
+         "first_teacher_temperature": 0.04, "freeze_last_layer_epochs": 0, "patch_embed_rate": 1},
+        ("4 layers of width 192, 1,024 prototypes", "32 images of 48 pixels: 2 large and 4 small crops of each", "drawn shapes")),
 }
 
-# model, batch of both ranks, data: of each recipe, in the same order
-TRAININGS = [
-    ("4 layers of width 256", "16 rows of 256 tokens, packed documents", "games of chess"),
-    ("the same, frozen; adapters of rank 8 at the queries and values of each layer", "the same", "the same"),
-    ("4 layers of width 256", "32 rows of 128 tokens", "manual pages"),
-    ("3 + 3 layers of width 256", "16 pairs of at most 256 and 64 tokens", "manual pages and what their NAME lines say"),
-    ("4 layers of width 256", "64 texts of at most 64 tokens", "descriptions of packages"),
-    ("4 layers of width 192, 1,024 prototypes", "32 images of 48 pixels: 2 large and 4 small crops of each", "drawn shapes"),
-]
 TEXT = """# The recipes: what they learn, and their speed beside transformers and FSDP2
 
 {learned}
@@ -305,7 +303,7 @@ def table(found):
 
 
 def compare_all(binaries, rounds, quick, only=None):
-    """The numbers of all recipes, or of one."""
+    """The numbers of all recipes, or of one, and how often each was compared."""
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
         bench = Bench(binaries, pathlib.Path(folder), rounds, quick)
@@ -314,11 +312,11 @@ def compare_all(binaries, rounds, quick, only=None):
             if only in (None, name):
                 found["recipes"].append(bench.compare(name, recipe))
                 print(json.dumps(found["recipes"][-1]), file=sys.stderr, flush=True)
-    return {**found, "seconds": time.monotonic() - begun}
+    return {**found, "rounds": bench.rounds, "seconds": time.monotonic() - begun}
 
 
 def data_table():
-    return "\n".join(f"| {recipe.title} | {model} | {batch} | {data} |" for recipe, (model, batch, data) in zip(RECIPES.values(), TRAININGS))
+    return "\n".join(f"| {' | '.join([recipe.title, *recipe.shown])} |" for recipe in RECIPES.values())
 
 
 def learned():
@@ -329,10 +327,9 @@ def learned():
 
 
 def measure(binaries, quick):
-    bench_rounds = 1 if quick else ROUNDS
     found = compare_all(binaries, ROUNDS, quick)
     apart = {of["recipe"]: of["loss_difference"] for of in found["recipes"] if "loss_difference" in of}
-    text = TEXT.format(learned=learned(), table=table(found), rounds=bench_rounds, minutes=found["seconds"] / 60, trainings=data_table(),
+    text = TEXT.format(learned=learned(), table=table(found), rounds=found["rounds"], minutes=found["seconds"] / 60, trainings=data_table(),
                        most=max(apart.values()), furthest=max(apart, key=apart.get))
     promises = [promise for of in found["recipes"] for promise in (
         Promise(f"recipes: {of['recipe']}: speed / FSDP2's", of["speed_ratio"], at_least=1),

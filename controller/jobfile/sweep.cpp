@@ -161,7 +161,8 @@ class Composer {
     spec.set_name(spec.name().substr(0, schema::kLongestName - std::string_view(suffix).size()) + suffix);
     for (const auto& [key, value] : settings.values) (*spec.mutable_sweep()->mutable_settings())[key] = value;
     spec.mutable_sweep()->set_index(index);
-    for (const auto& output : kOutputs) give_own(output, settings.folder(), spec);
+    const auto folder = settings.folder();
+    for (const auto& output : kOutputs) give_own(output, folder, spec);
   }
   void give_own(const Output& output, const std::string& folder, muster::v1::JobSpec& spec) {
     const auto& key = *find_key(output.key);
