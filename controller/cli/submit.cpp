@@ -4,12 +4,14 @@
 #include <iostream>
 #include <map>
 #include <random>
+#include <set>
 
 #include "cli/command.h"
 #include "cli/key_help.h"
 #include "cli/plan.h"
 #include "cli/text.h"
 #include "core/text.h"
+#include "jobfile/missing_inputs.h"
 #include "jobfile/spec.h"
 
 namespace cli {
@@ -99,6 +101,15 @@ void tell_unheeded(const muster::v1::JobSpec& spec) {
   for (const auto& note : jobfile::idle_keys(spec, false, is_local)) {
     std::cerr << "muster submit: note: " << note << "\n";
   }
+}
+
+/// Names data and models of the jobs that are not there now.
+void tell_missing(const Request& request) {
+  std::set<std::string> notes;
+  for (const auto& spec : request.specs) {
+    for (auto& note : jobfile::missing_inputs(spec)) notes.insert(std::move(note));
+  }
+  for (const auto& note : notes) std::cerr << "muster submit: note: " << note << "\n";
 }
 
 /// The origin of the settings, if it is not a job file.
@@ -266,6 +277,7 @@ int run_submit(Session& session, const SubmitOptions& options) {
                               "; use --wait, or muster list -w --sweep and the sweep's name");
   }
   tell_unheeded(request->specs.front());
+  tell_missing(*request);
   if (request->specs.front().executor() == "debug") return debug(options, *request);
   if (options.print_script) return print_script(session, options, *request);
   if (options.check) return check_script(session, options, *request);

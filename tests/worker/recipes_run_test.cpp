@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "fsdp/safetensors.h"
@@ -15,6 +16,7 @@ namespace worker::testing {
 namespace {
 
 using prepared::Kind;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// Texts of class k are of tokens around 40 k. The last class has twice as many texts as another.
@@ -254,6 +256,28 @@ TEST(BestOf, ASeriesThatIsNeverMeasuredIsRefused) {
   const std::string llama = R"("hidden_size":16,"intermediate_size":24,"num_hidden_layers":1,"num_attention_heads":2)";
   EXPECT_THAT(refusal_of_best("causal_lm", llama, games.path(), "validation/legal_moves"),
               HasSubstr("moves are not asked for; give train.legal_moves the notation of the games"));
+}
+
+// The data would tell how many tokens the model knows, so this is found out before the model is chosen.
+TEST(Recipes, OnDataOfAnotherKindNameIt) {
+  const ImageFolder images;
+  const auto place = HasSubstr("data.prepared = \"" + images.path().native() + "\": ");
+  const std::string llama = R"("hidden_size":16,"intermediate_size":24,"num_hidden_layers":1,"num_attention_heads":2)";
+  const std::vector<std::array<std::string, 3>> rows = {{"causal_lm", llama, "tokens; prepare those: "},
+                                                        {"seq2seq", kT5, "pairs; prepare those: "},
+                                                        {"classify", kBert, "labelled; prepare those: "},
+                                                        {"masked_lm", kBert, "tokens; prepare those: "}};
+  for (const auto& [recipe, model, want] : rows) {
+    EXPECT_THAT(refusal_of_best(recipe, model, images.path(), ""),
+                AllOf(place, HasSubstr("it holds images, and the recipe " + recipe + " trains on " + want)));
+  }
+  const PreparedFolder texts_alone(Kind::kTokens, {{"train", texts({Ids(900, 40)})}}, of_bytes);
+  EXPECT_THAT(refusal_of_best("dino", kDino, texts_alone.path(), "", kSmallHeads),
+              HasSubstr("it holds tokens, and the recipe dino trains on images"));
+  const TemporaryFolder empty;
+  EXPECT_THAT(refusal_of_best("classify", kBert, empty.path(), ""),
+              AllOf(HasSubstr("data.prepared = \"" + empty.path().native() + "\": "), HasSubstr("has no data.json: "),
+                    HasSubstr("data.json would tell model.vocab_size")));
 }
 
 TEST(Recipes, WithoutAFolderNameTheKey) {

@@ -31,17 +31,6 @@ std::string short_of(const std::string& sha256) {
   return sha256.substr(0, 12) + "...";
 }
 
-void check_kind(const prepared::Description& is, const PreparedNeeds& needs) {
-  if (std::find(needs.kinds.begin(), needs.kinds.end(), is.kind) != needs.kinds.end()) return;
-  std::string wants, sources;
-  for (const auto kind : needs.kinds) {
-    wants += (wants.empty() ? "" : " or ") + std::string(prepared::name_of(kind));
-    sources += (sources.empty() ? "" : "; ") + std::string(sources_of(kind));
-  }
-  throw UsageError("it holds " + std::string(prepared::name_of(is.kind)) + ", and the recipe " + needs.recipe +
-                   " trains on " + wants + "; prepare those: muster data prepare --from " + sources);
-}
-
 void check_tokenizer(const prepared::Description& is, const PreparedNeeds& needs) {
   if (is.kind == prepared::Kind::kImages) return;
   if (needs.tokenizer && needs.tokenizer->sha256 != is.tokenizer_sha256) {
@@ -79,6 +68,17 @@ PreparedData open_for(const std::filesystem::path& folder, const PreparedNeeds& 
 }
 
 }  // namespace
+
+void check_kind(const prepared::Description& is, const PreparedNeeds& needs) {
+  if (std::find(needs.kinds.begin(), needs.kinds.end(), is.kind) != needs.kinds.end()) return;
+  std::string wants, sources;
+  for (const auto kind : needs.kinds) {
+    wants += (wants.empty() ? "" : " or ") + std::string(prepared::name_of(kind));
+    sources += (sources.empty() ? "" : "; ") + std::string(sources_of(kind));
+  }
+  throw UsageError("it holds " + std::string(prepared::name_of(is.kind)) + ", and the recipe " + needs.recipe +
+                   " trains on " + wants + "; prepare those: muster data prepare --from " + sources);
+}
 
 PreparedData open_prepared(const std::filesystem::path& folder, const PreparedNeeds& needs, int rank, int world_size) {
   try {

@@ -34,6 +34,9 @@ struct PreparedData {
   std::shared_ptr<const prepared::Dataset> validation;  ///< null: the split is missing or has no records
 };
 
+/// Throws UsageError, which does not name the folder, where the data are of another kind than a run wants.
+void check_kind(const prepared::Description& is, const PreparedNeeds& needs);
+
 /// Opens a folder of `muster data prepare`, and reads the blocks b with b % world_size == rank of both splits, so that
 /// these ranks together verify all data once. Another rank's damage is not heard of here. Not collective.
 ///

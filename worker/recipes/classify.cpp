@@ -35,13 +35,13 @@ class Classify : public Recipe {
       : config_(config),
         options_(schema::bind<schema::Classify>(schema::classify(), config.values)),
         length_(schema::bind<schema::Sequence>(schema::sequence(), config.values).sequence_length),
-        folder_(config),
+        folder_(config, prepared::Kind::kLabelled),
         chosen_(choose_model(config, folder_.vocabulary())) {}
 
   std::string data_source() const override { return folder_.source(); }
 
   RunData open_data(const std::string&, const RankEnvironment& place) override {
-    RunData out = folder_.open(prepared::Kind::kLabelled, place, chosen_.values.whole("model.vocab_size"));
+    RunData out = folder_.open(place, chosen_.values.whole("model.vocab_size"));
     if (const auto conflict = schema::conflict_with_classes(options_, classes()))
       throw UsageError(conflict->key + " " + conflict->want + "; " + conflict->remedy);
     weights_ = options_.class_weights == "balanced"

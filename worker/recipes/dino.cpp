@@ -54,7 +54,7 @@ class Dino : public Recipe {
  public:
   explicit Dino(const RunConfig& config)
       : config_(config),
-        folder_(config),
+        folder_(config, prepared::Kind::kImages),
         chosen_(choose_model(config, 0)),
         options_(schema::bind<schema::Dino>(schema::dino(), chosen_.values)),
         backbone_(schema::bind<schema::Dinov2>(schema::dinov2(), chosen_.values)) {}
@@ -66,7 +66,7 @@ class Dino : public Recipe {
       throw UsageError("model.num_channels = " + std::to_string(backbone_.num_channels) +
                        ": prepared images have red, green and blue; want a model of 3 channels");
     }
-    RunData out = folder_.open(prepared::Kind::kImages, place);
+    RunData out = folder_.open(place);
     train_ = image_crops(folder_.data().train, crop_options());
     bank_ = images_of(folder_.data().train, options_.global_crops_size);
     if (folder_.data().validation) validation_ = images_of(folder_.data().validation, options_.global_crops_size);

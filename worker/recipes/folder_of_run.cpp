@@ -9,30 +9,44 @@
 
 namespace worker {
 
-FolderOfRun::FolderOfRun(const RunConfig& config) : FolderOfRun(config, config.data_options.prepared, "", "") {}
+FolderOfRun::FolderOfRun(const RunConfig& config, prepared::Kind kind)
+    : FolderOfRun(config, kind, config.data_options.prepared, "", "") {}
 
-FolderOfRun::FolderOfRun(const RunConfig& config, std::filesystem::path folder, std::string place,
+FolderOfRun::FolderOfRun(const RunConfig& config, prepared::Kind kind, std::filesystem::path folder, std::string place,
                          std::string tokenizer)
-    : config_(config), folder_(std::move(folder)), place_(std::move(place)), tokenizer_(std::move(tokenizer)) {
+    : config_(config),
+      kind_(kind),
+      folder_(std::move(folder)),
+      place_(std::move(place)),
+      tokenizer_(std::move(tokenizer)) {
   try {
     description_ = prepared::read_description(folder_);
   } catch (const std::runtime_error& error) {
     why_not_ = error.what();
+    return;
   }
+  try {
+    check_kind(*description_, {.kinds = {kind_}, .recipe = config_.recipe});
+  } catch (const UsageError& error) {
+    throw UsageError(this->place() + ": " + error.what());
+  }
+}
+
+std::string FolderOfRun::place() const {
+  return place_.empty() ? "data.prepared = \"" + folder_.native() + "\"" : place_;
 }
 
 std::string FolderOfRun::source() const {
   return "prepared " + folder_.native();
 }
 
-RunData FolderOfRun::open(prepared::Kind kind, const RankEnvironment& place, std::int64_t model_vocabulary) {
-  if (!description_)
-    throw UsageError((place_.empty() ? "data.prepared = \"" + folder_.native() + "\"" : place_) + ": " + why_not_);
+RunData FolderOfRun::open(const RankEnvironment& place, std::int64_t model_vocabulary) {
+  if (!description_) throw UsageError(this->place() + ": " + why_not_);
   PreparedNeeds needs;
   needs.place = place_;
-  needs.kinds = {kind};
+  needs.kinds = {kind_};
   needs.recipe = config_.recipe;
-  if (kind != prepared::Kind::kImages) needs.tokenizer = tokenizer_of(config_);
+  if (kind_ != prepared::Kind::kImages) needs.tokenizer = tokenizer_of(config_);
   if (model_vocabulary > 0) needs.vocabulary = model_vocabulary;
   data_ = open_prepared(folder_, needs, place.local_rank, place.local_world_size);
   return {.fingerprint = data_->description.fingerprint,

@@ -14,11 +14,13 @@ namespace worker {
 /// The folder of prepared data that a run trains on.
 class FolderOfRun {
  public:
-  /// data.prepared, which the run must have. Reads the description of the folder, if it can.
-  explicit FolderOfRun(const RunConfig& config);
+  /// data.prepared, which the run must have. Reads the description of the folder, if it can. Throws UsageError naming
+  /// the place where the data are of another kind.
+  FolderOfRun(const RunConfig& config, prepared::Kind kind);
   /// A folder that was made of a source. `place` names it in messages. `tokenizer`: where the tokenizer is that made
   /// it, or "bytes".
-  FolderOfRun(const RunConfig& config, std::filesystem::path folder, std::string place, std::string tokenizer);
+  FolderOfRun(const RunConfig& config, prepared::Kind kind, std::filesystem::path folder, std::string place,
+              std::string tokenizer);
 
   /// Null where it cannot be read, as for a plan on another machine.
   const prepared::Description* description() const { return description_ ? &*description_ : nullptr; }
@@ -29,7 +31,7 @@ class FolderOfRun {
 
   /// Opens both splits. `model_vocabulary`: see PreparedNeeds; 0: not compared. Throws UsageError naming the place
   /// where it cannot, and as open_prepared().
-  RunData open(prepared::Kind kind, const RankEnvironment& place, std::int64_t model_vocabulary = 0);
+  RunData open(const RankEnvironment& place, std::int64_t model_vocabulary = 0);
   /// After open().
   const PreparedData& data() const { return *data_; }
 
@@ -41,7 +43,10 @@ class FolderOfRun {
   std::vector<std::filesystem::path> tokenizer_files() const;
 
  private:
+  std::string place() const;
+
   const RunConfig& config_;
+  const prepared::Kind kind_;
   const std::filesystem::path folder_;
   const std::string place_, tokenizer_;  // empty: those of data.prepared
   std::optional<prepared::Description> description_;

@@ -24,13 +24,13 @@ class MaskedLm : public Recipe {
       : config_(config),
         options_(schema::bind<schema::MaskedLm>(schema::masked_lm(), config.values)),
         length_(schema::bind<schema::Sequence>(schema::sequence(), config.values).sequence_length),
-        folder_(config),
+        folder_(config, prepared::Kind::kTokens),
         chosen_(choose_model(config, ids())) {}
 
   std::string data_source() const override { return folder_.source(); }
 
   RunData open_data(const std::string&, const RankEnvironment& place) override {
-    RunData out = folder_.open(prepared::Kind::kTokens, place, chosen_.values.whole("model.vocab_size"));
+    RunData out = folder_.open(place, chosen_.values.whole("model.vocab_size"));
     MaskedOptions options;
     options.length = length_;
     options.share = options_.mask_share;

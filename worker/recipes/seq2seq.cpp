@@ -45,14 +45,13 @@ class Seq2Seq : public Recipe {
         options_(schema::bind<schema::Seq2Seq>(schema::seq2seq(), config.values)),
         sizes_{schema::bind<schema::Sequence>(schema::sequence(), config.values).sequence_length,
                options_.target_length},
-        folder_(config),
+        folder_(config, is_pairs() ? prepared::Kind::kPairs : prepared::Kind::kTokens),
         chosen_(chosen_of(config)) {}
 
   std::string data_source() const override { return folder_.source(); }
 
   RunData open_data(const std::string&, const RankEnvironment& place) override {
-    const auto kind = is_pairs() ? prepared::Kind::kPairs : prepared::Kind::kTokens;
-    RunData out = folder_.open(kind, place, chosen_.values.whole("model.vocab_size"));
+    RunData out = folder_.open(place, chosen_.values.whole("model.vocab_size"));
     train_ = source_of(folder_.data().train);
     if (folder_.data().validation) validation_ = source_of(folder_.data().validation);
     if (writes_answers()) decode_ = decode_text();

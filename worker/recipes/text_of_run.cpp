@@ -19,7 +19,7 @@ constexpr std::string_view kBytes = "bytes";
 
 TextOfRun::TextOfRun(const RunConfig& config) : config_(config) {
   if (!is_source()) {
-    folder_.emplace(config);
+    folder_.emplace(config, prepared::Kind::kTokens);
   } else if (auto tokenizer = tokenizer_of(config); tokenizer && tokenizer->kind != kBytes) {
     tokenizer_ = std::move(tokenizer);
   }
@@ -45,7 +45,7 @@ RunData TextOfRun::open(const std::string& began_with, const RankEnvironment& pl
 }
 
 RunData TextOfRun::open_folder(const RankEnvironment& place, std::int64_t model_vocabulary) {
-  RunData out = folder_->open(prepared::Kind::kTokens, place, model_vocabulary);
+  RunData out = folder_->open(place, model_vocabulary);
   const auto rows = [&](const std::shared_ptr<const prepared::Dataset>& split, const char* name) {
     const std::int64_t length = config_.data.sequence_length;
     if (config_.data.packing == schema::Packing::kDocuments)
@@ -70,9 +70,10 @@ RunData TextOfRun::open_source(const std::string& began_with, const RankEnvironm
   } else {
     folder = prepare_source(config_.data, tokenizer_, runner);
   }
-  folder_.emplace(config_, *folder, source_text(config_.data) + ", whose data are in " + folder->native(),
+  folder_.emplace(config_, prepared::Kind::kTokens, *folder,
+                  source_text(config_.data) + ", whose data are in " + folder->native(),
                   tokenizer_ ? tokenizer_->path : std::string(kBytes));
-  RunData out = folder_->open(prepared::Kind::kTokens, place, model_vocabulary);
+  RunData out = folder_->open(place, model_vocabulary);
   out.name = note.empty() ? folder_->description()->source : "the text that the run began with";
   out.note = note;
   rows_ = split_rows(stream_of(folder_->data().train), config_.data.sequence_length, config_.data.validation_fraction);

@@ -12,6 +12,7 @@
 #include "fsdp/tensor_files.h"
 #include "models/config_json.h"
 #include "os/durable_file.h"
+#include "prepared/description.h"
 #include "rank/errors.h"
 #include "schema/recipes.h"
 
@@ -140,6 +141,16 @@ std::string list_of(const std::vector<std::string>& names) {
   return names.size() > kShown ? text + " and " + std::to_string(names.size() - kShown) + " more" : text;
 }
 
+/// Why prepared data tell nothing here.
+std::string why_unread(const fs::path& folder) {
+  try {
+    prepared::read_description(folder);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return (folder / prepared::kDescriptionName).native() + " tells no vocabulary";
+}
+
 }  // namespace
 
 ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary) {
@@ -164,8 +175,8 @@ ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary) {
   }
   if (has_vocabulary && !model.values.has(kVocabulary) && vocabulary == 0) {
     throw UsageError("data.prepared = \"" + config.data_options.prepared +
-                     "\": there is no data.json that can be read here, which would tell model.vocab_size; prepare the "
-                     "data, or give model.vocab_size");
+                     "\": " + why_unread(config.data_options.prepared) +
+                     ". data.json would tell model.vocab_size; to plan the run without the data, give that key");
   }
   if (has_vocabulary && !model.values.has(kVocabulary)) model.values.set(kVocabulary, vocabulary);
   if (has_vocabulary && model.values.whole(kVocabulary) < vocabulary) {

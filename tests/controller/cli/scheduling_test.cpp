@@ -165,6 +165,21 @@ TEST(Submit, SaysWhatLocalProcessesDoNotHeed) {
   EXPECT_THAT(submit("slurm").err, Not(HasSubstr("slurm.output")));
 }
 
+TEST(Submit, SaysWhichDataAreNotThereYet) {
+  FakeController fake;
+  const auto file = fake.folder().path() / "recipe.toml";
+  write_file(file, "name = \"a\"\n[data]\nprepared = \"nothing\"\n[train]\nrecipe = \"classify\"\n");
+  const std::string note = "nothing\" has no data.json on this machine";
+  const auto one = fake.muster({"submit", file});
+  EXPECT_EQ(one.exit, 0) << one.err;
+  EXPECT_THAT(one.err, HasSubstr("muster submit: note: data.prepared = \""));
+  EXPECT_THAT(one.err, HasSubstr(note));
+  const auto sweep = fake.muster({"submit", file, "--sweep", "train.seed=1,2"}).err;
+  EXPECT_EQ(sweep.find(note), sweep.rfind(note)) << "once for all jobs";
+  EXPECT_THAT(sweep, HasSubstr(note));
+  EXPECT_THAT(fake.muster({"submit", write_job(fake)}).err, Not(HasSubstr("data.json")));
+}
+
 TEST(Script, IsPrintedAsItIsAndNothingIsSubmitted) {
   FakeController fake;
   fake.with([](FakeState& s) { s.plan.add_scripts("#!/bin/bash\n#SBATCH --job-name=a\n"); });
