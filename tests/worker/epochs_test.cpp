@@ -52,7 +52,8 @@ TEST(EarlyStopping, EndsTheTrainingOnAllRanksSavedAndExported) {
   const auto outcomes = train(config, ranks);
   for (const auto& outcome : outcomes) {
     EXPECT_EQ(outcome.code, contract::kExitDone);
-    EXPECT_THAT(outcome.reason, HasSubstr("stopped early: 3 validations in a row have found nothing better than"));
+    EXPECT_THAT(outcome.reason, HasSubstr("stopped early: 3 validations in a row have found nothing more than 0.1 "
+                                          "better than"));
   }
   EXPECT_EQ(ranks[0].steps.size(), 8U);
   EXPECT_EQ(ranks[0].saved, std::vector<std::int64_t>{8});

@@ -52,7 +52,11 @@ TEST(EarlyStop, EndsAfterSoManyEvaluationsWithoutABetterValue) {
                                                  "1.9 at step 4 (validation/loss)"}));
   EXPECT_EQ(ended(kLoss, {3, 2, 2.5, 1.9, 2, 2}, 3).first, 0U);
   EXPECT_EQ(ended(kAccuracy, {0.1, 0.2, 0.2, 0.15}, 2).first, 4U);
-  EXPECT_EQ(ended(kLoss, {3, 2.95, 2.9}, 2, 0.2).first, 3U) << "better by too little";
+  EXPECT_EQ(ended(kLoss, {3, 2.95, 2.9}, 2, 0.2),
+            (std::pair<std::size_t, std::string>{3,
+                                                 "stopped early: 2 validations in a row have found nothing more than "
+                                                 "0.2 better than 3 at step 1 (validation/loss)"}))
+      << "better by too little";
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(ended(kLoss, {nan, nan}, 2).second, HasSubstr("2 validations have found no value"));
 }

@@ -31,8 +31,10 @@ std::string EarlyStop::wants_stop() const {
     std::snprintf(text, sizeof text, "%lld validation%s found no value", static_cast<long long>(without_),
                   without_ == 1 ? " has" : "s have");
   } else {
-    std::snprintf(text, sizeof text, "%lld validation%s found nothing better than %.6g at step %lld",
-                  static_cast<long long>(without_), without_ == 1 ? " has" : "s in a row have", *best_,
+    char by[40] = "";
+    if (least_ > 0) std::snprintf(by, sizeof by, "more than %.6g ", least_);
+    std::snprintf(text, sizeof text, "%lld validation%s found nothing %sbetter than %.6g at step %lld",
+                  static_cast<long long>(without_), without_ == 1 ? " has" : "s in a row have", by, *best_,
                   static_cast<long long>(best_step_));
   }
   return "stopped early: " + std::string(text) + " (" + series_.name + ")";
