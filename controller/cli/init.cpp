@@ -14,6 +14,7 @@
 #include "cli/failure.h"
 #include "cli/text.h"
 #include "os/fd.h"
+#include "slurm/batch_script.h"
 #include "starters.h"
 
 namespace cli {
@@ -40,6 +41,19 @@ std::string_view starter_name(std::string_view name) {
   throw Failure(kUsage, what);
 }
 
+/// The text with `file` in place of its own name in the lines before the first key, where its commands are.
+std::string naming(std::string_view text, const std::string& own_name, const std::string& file) {
+  const auto head = std::min(text.size(), text.find("\nname = "));
+  const std::string word = slurm::bash_quote(file);
+  std::string out;
+  std::size_t at = 0;
+  for (auto found = text.find(own_name); found < head; found = text.find(own_name, at)) {
+    out.append(text.substr(at, found - at)).append(word);
+    at = found + own_name.size();
+  }
+  return out.append(text.substr(at));
+}
+
 /// Creates the file. A file that is there stays as it is.
 void write_new(const std::filesystem::path& file, std::string_view text) {
   const os::Fd out(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
@@ -62,10 +76,9 @@ int run_init(Session&, const InitOptions& options) {
     std::cout << text;
     return 0;
   }
-  // The file's own lines name it so.
-  const std::filesystem::path file =
-      options.file.empty() ? std::string(starter_name(options.name)) + std::string(kSuffix) : options.file;
-  write_new(file, text);
+  const std::string own_name = std::string(starter_name(options.name)) + std::string(kSuffix);
+  const std::filesystem::path file = options.file.empty() ? own_name : options.file;
+  write_new(file, naming(text, own_name, file.native()));
   std::cout << "wrote " << file.native() << "; its first lines say how to make the data and submit it\n";
   return 0;
 }

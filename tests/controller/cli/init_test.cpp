@@ -15,7 +15,6 @@
 namespace cli {
 namespace {
 
-using ::testing::Contains;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -63,7 +62,6 @@ TEST(Init, EachRecipeHasAStarter) {
     EXPECT_NE(text.find("recipe = \"" + std::string(recipe.kind) + "\""), std::string::npos) << recipe.kind;
   }
   EXPECT_EQ(starter("gpt5", false), "");
-  EXPECT_THAT(starters(true), Contains("chess-lora"));
 }
 
 // A training at its full size goes on for days, so nothing of it may be lost.
@@ -88,10 +86,15 @@ TEST(Init, WritesTheFileThatItsLinesName) {
   const auto again = init({"masked-lm"});
   EXPECT_EQ(again.exit, 2);
   EXPECT_THAT(again.err, HasSubstr("masked-lm.toml is there already; give another name: -o FILE"));
+  EXPECT_EQ(init({"chess-lora", "-o", "my adapters.toml"}).exit, 0);
+  const std::string mine = test::read_file(folder / "my adapters.toml"), own(starter("chess-lora", false));
+  EXPECT_THAT(leading_comment(mine), HasSubstr("muster submit --follow 'my adapters.toml'"));
+  EXPECT_THAT(leading_comment(mine), HasSubstr("that chess.toml has trained"));
+  EXPECT_EQ(mine.substr(leading_comment(mine).size()), own.substr(leading_comment(own).size()));
   const auto unknown = init({"gpt5"});
   EXPECT_EQ(unknown.exit, 2);
   EXPECT_THAT(unknown.err,
-              HasSubstr("there is no job file \"gpt5\"; want one of: chess pythia t5 bert masked-lm dino"));
+              HasSubstr("there is no job file \"gpt5\"; want one of: chess chess-lora pythia t5 bert masked-lm dino"));
 }
 
 }  // namespace
