@@ -4,7 +4,6 @@
 #include <iostream>
 #include <map>
 #include <random>
-#include <set>
 
 #include "cli/command.h"
 #include "cli/key_help.h"
@@ -95,19 +94,16 @@ muster::v1::PlanScriptRequest script_call_of(const Request& request) {
   return call;
 }
 
-/// Names keys that have no effect in this job. Where an "auto" job runs, musterd knows: muster show has its notes.
-void tell_unheeded(const muster::v1::JobSpec& spec) {
-  const bool is_local = spec.executor() == "local" || spec.executor() == "debug";
-  for (const auto& note : jobfile::idle_keys(spec, false, is_local)) {
-    std::cerr << "muster submit: note: " << note << "\n";
-  }
-}
-
-/// Names data and models of the jobs that are not there now.
-void tell_missing(const Request& request) {
-  std::set<std::string> notes;
+/// Names keys that have no effect in this job, and data and models of the jobs that are not there now. Where an "auto"
+/// job runs, musterd knows: muster show has its notes.
+void tell_notes(const Request& request) {
+  const auto& first = request.specs.front();
+  const bool is_local = first.executor() == "local" || first.executor() == "debug";
+  auto notes = jobfile::idle_keys(first, false, is_local);
   for (const auto& spec : request.specs) {
-    for (auto& note : jobfile::missing_inputs(spec)) notes.insert(std::move(note));
+    for (auto& note : jobfile::missing_inputs(spec)) {
+      if (std::ranges::find(notes, note) == notes.end()) notes.push_back(std::move(note));
+    }
   }
   for (const auto& note : notes) std::cerr << "muster submit: note: " << note << "\n";
 }
@@ -276,8 +272,7 @@ int run_submit(Session& session, const SubmitOptions& options) {
     throw Failure(kUsage, "--follow shows one job, and this is a sweep of " + std::to_string(request->specs.size()) +
                               "; use --wait, or muster list -w --sweep and the sweep's name");
   }
-  tell_unheeded(request->specs.front());
-  tell_missing(*request);
+  tell_notes(*request);
   if (request->specs.front().executor() == "debug") return debug(options, *request);
   if (options.print_script) return print_script(session, options, *request);
   if (options.check) return check_script(session, options, *request);
