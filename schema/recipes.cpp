@@ -125,6 +125,7 @@ void add_table(std::vector<const Table*>& tables, const Table* table) {
 /// The recipes, and the rows that name them.
 struct Registry {
   std::vector<Recipe> recipes = all_recipes();
+  std::vector<const Table*> tables;  // of all recipes
   Key recipe{.name = "train.recipe", .kind = Kind::kChoice, .standard = "causal_lm", .meaning = "What is trained."};
   Key family{
       .name = "model.family", .kind = Kind::kChoice, .derived = "the first of the recipe", .meaning = "Architecture."};
@@ -133,9 +134,16 @@ struct Registry {
   Registry() { changed(); }
   void changed() {
     std::string kinds, families;
+    tables.clear();
     for (const auto& one : recipes) {
       add_word(kinds, one.kind);
-      for (const auto* model : one.families) add_word(families, model->name);
+      for (const auto* model : one.families) {
+        add_word(families, model->name);
+        add_table(tables, model);
+      }
+    }
+    for (const auto& one : recipes) {
+      for (const auto* part : one.parts) add_table(tables, part);
     }
     recipe.choices = kept(std::move(kinds));
     family.choices = kept(std::move(families));
@@ -179,14 +187,7 @@ std::span<const Series> series_of(std::string_view kind) {
 }
 
 std::vector<const Table*> recipe_tables() {
-  std::vector<const Table*> tables;
-  for (const auto& recipe : recipes()) {
-    for (const auto* model : recipe.families) add_table(tables, model);
-  }
-  for (const auto& recipe : recipes()) {
-    for (const auto* part : recipe.parts) add_table(tables, part);
-  }
-  return tables;
+  return registry().tables;
 }
 
 std::vector<Key> recipe_keys() {
