@@ -49,19 +49,23 @@ target_compile_options(muster_test_flags INTERFACE -O0)
 
 # Unity builds compile several files at once, because the files read the same large headers. This halves the time of a
 # full build. The tidy preset compiles each file alone, so that clang-tidy sees a missing include.
-option(MUSTER_UNITY "Compile several source files of a part at once" OFF)
+option(MUSTER_UNITY "Compile several source files of a part at once, and LibTorch's headers once for all" OFF)
 function(muster_unity target files)
   if(MUSTER_UNITY AND files)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
   endif()
 endfunction()
 
-# muster_library(<name> SOURCES ... [DEPENDS ...] [UNITY files]): a static library of one folder with the shared flags.
+# muster_library(<name> SOURCES ... [DEPENDS ...] [UNITY files] [TORCH]): a static library of one folder with the shared
+# flags. TORCH: its files read LibTorch's headers, which are compiled once for all (muster_torch_headers of LibTorch.cmake).
 function(muster_library name)
-  cmake_parse_arguments(ARG "" "UNITY" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "UNITY" "SOURCES;DEPENDS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} Threads::Threads PRIVATE $<BUILD_INTERFACE:muster_flags>)
   muster_unity(${name} "${ARG_UNITY}")
+  if(ARG_TORCH)
+    muster_torch_headers(${name})
+  endif()
 endfunction()
 
 # muster_lane(<variable> <lane>): the properties of long tests that mostly wait. One test of a lane runs at a time,
@@ -74,12 +78,19 @@ endfunction()
 # test ends.
 set(MUSTER_GUARD python3 -B "${CMAKE_CURRENT_LIST_DIR}/../tests/guard.py")
 
+# muster_long(<test>...): these tests run with `./dev test -L long` alone.
+function(muster_long)
+  set_property(TEST ${ARGN} APPEND PROPERTY LABELS long)
+endfunction()
+
 # muster_test(<name> SOURCES ... DEPENDS ... [LABEL unit|system|slurm|peers|gpu] [TIMEOUT seconds] [SERIAL] [LANE lane]
-# [UNITY files]):
-# one GoogleTest program, with each case as a ctest of its own. A system test runs below tests/guard.py. SERIAL: nothing
-# else runs beside the test.
+# [UNITY files] [TORCH] [APART] [LONG filter]):
+# one GoogleTest program, with each case as a test of its own. tools/testing/run.py runs unit cases of a program in few
+# processes; APART: each in one of its own. A system test runs below tests/guard.py. SERIAL: nothing else runs beside
+# the test. TIMEOUT counts for each case. LONG: the cases of this filter run with `./dev test -L long` alone. TORCH: as of
+# muster_library.
 function(muster_test name)
-  cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT;LANE;UNITY" "SOURCES;DEPENDS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;APART;TORCH" "LABEL;TIMEOUT;LANE;UNITY;LONG" "SOURCES;DEPENDS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
@@ -92,7 +103,10 @@ function(muster_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest GTest::gtest_main muster_test_flags)
   muster_unity(${name} "${ARG_UNITY}")
-  set(properties LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_TORCH)
+    muster_torch_headers(${name} TESTS)
+  endif()
+  set(properties TIMEOUT ${ARG_TIMEOUT})
   if(ARG_SERIAL)
     list(APPEND properties RUN_SERIAL TRUE)
   endif()
@@ -106,7 +120,28 @@ function(muster_test name)
   if(ARG_LABEL STREQUAL "system")
     set_target_properties(${name} PROPERTIES CROSSCOMPILING_EMULATOR "${MUSTER_GUARD}")
   endif()
+  set(labels ${ARG_LABEL})
+  if(ARG_APART)
+    list(APPEND labels apart)
+  endif()
+  set(others "")
+  if(ARG_LONG)
+    muster_cases(${name} "${ARG_LONG}" "${labels};long" "${properties}")
+    set(others "-${ARG_LONG}")
+  endif()
+  muster_cases(${name} "${others}" "${labels}" "${properties}")
+endfunction()
+
+# Adds the cases of a program that pass the filter.
+function(muster_cases name filter labels properties)
+  # gtest_discover_tests takes a list within its list of properties with its separators escaped.
+  list(JOIN labels "\\;" labels)
+  set(list "${name}_TESTS")
+  if(filter)
+    string(MAKE_C_IDENTIFIER "${name}_${filter}_TESTS" list)
+  endif()
   # Instances of a parameterised test are named by number. Values without a text of their own would be printed as bytes,
   # which differ in each run.
-  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES ${properties})
+  gtest_discover_tests(${name} TEST_FILTER "${filter}" TEST_LIST ${list} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST
+                       DISCOVERY_TIMEOUT 120 PROPERTIES LABELS "${labels}" ${properties})
 endfunction()

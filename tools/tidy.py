@@ -17,28 +17,13 @@ import re
 import subprocess
 import sys
 
+from changed_files import Unknown, changed_files
+
 FOLDERS = ("agent/", "beside/", "chess/", "contract/", "controller/", "fsdp/", "infer/", "launch/", "os/", "prepare/", "prepared/", "proto/json/", "schema/", "slurm/", "tokens/", "worker/")
 FILE_LIMIT_S = 900
 FINDING = re.compile(r"^(/\S+?):(\d+:\d+): (?:error|warning): (.+) \[([\w.,-]+)\]$")
 # clang does not know all options of g++, and names some warnings differently.
 EXTRA = ["--extra-arg=-Wno-unknown-warning-option", "--extra-arg=-Qunused-arguments"]
-
-
-class NothingToRun(Exception):
-    """The run cannot start. The text is one sentence for the user."""
-
-
-def git(*arguments):
-    done = subprocess.run(["git", *arguments], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise NothingToRun(f"git {' '.join(arguments)}: {done.stderr.strip()}; name files, or give --all")
-    return done.stdout.splitlines()
-
-
-def changed_files():
-    """The files that differ from the point where this branch left main, and untracked files."""
-    base = git("merge-base", "main", "HEAD")[0]
-    return sorted({*git("diff", "--name-only", "--diff-filter=d", base), *git("ls-files", "--others", "--exclude-standard")})
 
 
 def includes(file, header):
@@ -140,7 +125,10 @@ def main():
     parser.add_argument("files", nargs="*", metavar="FILE", help="default: what differs from main")
     try:
         return run(parser.parse_args())
-    except (NothingToRun, OSError) as error:
+    except Unknown as error:
+        print(f"tidy: {error}; name files, or give --all", file=sys.stderr)
+        return 2
+    except OSError as error:
         print(f"tidy: {error}", file=sys.stderr)
         return 2
 

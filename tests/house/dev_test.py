@@ -30,9 +30,12 @@ class Project(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name).resolve()
         self.project = self.folder / "project"
-        for name in ("dev", "tools/setup.sh", "tools/test_summary.py", "cmake/LibTorch.cmake", "CMakePresets.json"):
+        for name in ("dev", "tools/setup.sh", "tools/changed_files.py", "tools/test_summary.py", "cmake/LibTorch.cmake", "CMakePresets.json"):
             (self.project / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.project / name)
+        for file in (ROOT / "tools" / "testing").glob("*.py"):
+            (self.project / "tools" / "testing").mkdir(exist_ok=True)
+            shutil.copy(file, self.project / "tools" / "testing")
         (self.project / "CMakeLists.txt").write_text(PROJECT)
         (self.project / "packages.txt").write_text("bash bash\n")
         (self.project / "libtorch.txt").write_text("torch\n")
@@ -293,7 +296,7 @@ sys.exit(len(runs.read_text()) == int(sys.argv[2]))
 
 
 class BuildsTheCudaSide(Project):
-    """Where CUDA's packages are, a run of all tests builds the worker with CUDA, and the tests get to know it."""
+    """Where CUDA's packages are, a run of the long tests builds the worker with CUDA, and the tests get to know it."""
 
     def setUp(self):
         super().setUp()
@@ -309,6 +312,7 @@ class BuildsTheCudaSide(Project):
             f"import os; open('{self.folder}/which', 'w').write(os.environ.get('MUSTER_CUDA_WORKER', 'unset'))\n")
         with open(self.project / "CMakeLists.txt", "a") as file:
             file.write("add_test(NAME Which COMMAND python3 ${CMAKE_SOURCE_DIR}/which.py)\n"
+                       "set_tests_properties(Which PROPERTIES LABELS long)\n"
                        f"add_custom_target(muster-worker COMMAND cmake -E echo worker >> {self.folder}/built VERBATIM)\n"
                        "add_custom_target(fsdp_gpu_test)\nadd_custom_target(worker_gpu_test)\n")
 
@@ -318,13 +322,13 @@ class BuildsTheCudaSide(Project):
         built = (self.project / "build" / "cuda" / "build.ninja").exists()
         return built, (self.folder / "which").read_text()
 
-    def test_in_a_run_of_all_tests(self):
-        self.assertEqual(self.run_tests(), (True, f"{self.project}/build/cuda/bin/muster-worker"))
+    def test_in_a_run_of_the_long_tests(self):
+        self.assertEqual(self.run_tests("-L", "long"), (True, f"{self.project}/build/cuda/bin/muster-worker"))
 
-    def test_not_in_a_run_of_some_nor_when_told_so_nor_without_its_packages(self):
+    def test_not_in_a_run_of_others_nor_when_told_so_nor_without_its_packages(self):
         self.assertEqual(self.run_tests("-R", "Which"), (False, "unset"))
-        self.assertEqual(self.run_tests(MUSTER_CUDA="0"), (False, ""))
-        self.assertEqual(self.run_tests(MUSTER_CUDA_LIST="packages.txt"), (False, ""))
+        self.assertEqual(self.run_tests("-L", "long", MUSTER_CUDA="0"), (False, ""))
+        self.assertEqual(self.run_tests("-L", "long", MUSTER_CUDA_LIST="packages.txt"), (False, ""))
 
 
 class ComparesWithPyTorch(Project):
@@ -414,7 +418,7 @@ class WithoutLibtorch(Project):
         (self.project / "CMakeLists.txt").write_text(PROJECT.replace("include(cmake/LibTorch.cmake)", "add_test(NAME One COMMAND true)"))
         done = self.dev("test", "--preset", "tsan", MUSTER_PEERS="1")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("100% tests passed", done.stdout)
+        self.assertEqual(done.stdout.splitlines()[-1], "1 passed, 0 failed, 0 skipped")
         self.assertFalse((self.project / ".deps").exists())
 
 
