@@ -26,7 +26,7 @@ State trained(fsdp::DeviceMesh& mesh) {
   return trainer.sharded.gather_full_state();
 }
 
-void expect_equal(const State& got, const State& want) {
+void expect_same_state(const State& got, const State& want) {
   ASSERT_EQ(got.size(), want.size());
   for (const auto& [name, tensor] : want) EXPECT_TRUE(at::equal(got.at(name), tensor)) << name;
 }
@@ -83,7 +83,7 @@ TEST(SeparateReductions, ChangeNeitherABitNorTheBytesThatAreSent) {
       2,
       [&](fsdp::DeviceMesh& mesh) {
         const auto rank = static_cast<std::size_t>(mesh.rank());
-        expect_equal(trained(mesh), states[rank]);
+        expect_same_state(trained(mesh), states[rank]);
         EXPECT_EQ(mesh.wire_bytes(), bytes[rank]);
         EXPECT_GT(mesh.reduce().wire_bytes(), 0);
       },
@@ -101,7 +101,7 @@ TEST(SeparateReductions, TrainTheSameOverSocketsAndSharedMemory) {
     options.shared_memory = shared_memory;
     run_ranks(2, options, [&](fsdp::DeviceMesh& mesh) {
       EXPECT_NE(&mesh.reduce(), &mesh.shard());
-      expect_equal(trained(mesh), want);
+      expect_same_state(trained(mesh), want);
     });
   }
 }

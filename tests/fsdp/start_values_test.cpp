@@ -52,7 +52,7 @@ State drawn_whole(std::uint64_t seed) {
   return state;
 }
 
-void expect_equal(const State& got, const State& want) {
+void expect_same_values(const State& got, const State& want) {
   ASSERT_EQ(got.size(), want.size());
   for (const auto& [name, value] : want) EXPECT_TRUE(at::equal(got.at(name), value)) << name;
 }
@@ -79,7 +79,7 @@ TEST(StartValues, DrawnDoNotDependOnTheWorldSize) {
     run_thread_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
       Sharded model(mesh);
       fsdp::initialize(model.sharded, 5, draw_normal);
-      expect_equal(model.sharded.gather_full_state(), want);
+      expect_same_values(model.sharded.gather_full_state(), want);
     });
   }
 }
@@ -109,7 +109,8 @@ TEST(StartValues, OfALargeParameterAreDrawnBlockByBlock) {
       fsdp::ShardedModel sharded(model, mesh);
       sharded.fully_shard(model);
       fsdp::initialize(sharded, 9, draw_normal);
-      expect_equal(sharded.gather_full_state(), {{"weight", whole.weight.detach()}, {"other", whole.other.detach()}});
+      expect_same_values(sharded.gather_full_state(),
+                         {{"weight", whole.weight.detach()}, {"other", whole.other.detach()}});
     });
   }
 }
@@ -195,7 +196,7 @@ TEST(TensorFiles, AreLoadedFromOneFileOrAnIndexInAnyDtype) {
         run_thread_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
           Sharded model(mesh);
           fsdp::load_tensors(model.sharded, fsdp::TensorFiles(folder.path()));
-          expect_equal(model.sharded.gather_full_state(), want);
+          expect_same_values(model.sharded.gather_full_state(), want);
         });
       }
     }
@@ -223,7 +224,7 @@ TEST(TensorFiles, ThatDoNotFitNameEveryFindingAndChangeNothing) {
   EXPECT_THAT(error, HasSubstr("block0.bias is Int, want float32, bfloat16 or float16"));
   EXPECT_THAT(error, HasSubstr("the model has no parameter for tensor block0.extra"));
   EXPECT_THAT(error, HasSubstr("; give a model of the same architecture and sizes"));
-  expect_equal(model.sharded.gather_full_state(), before);
+  expect_same_values(model.sharded.gather_full_state(), before);
 }
 
 TEST(TensorFiles, ThatAreMissingOrBrokenAreNamed) {
