@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -211,6 +212,12 @@ class RememberedPorts {
   nlohmann::json known_;
 };
 
+/// A short pause between probes, which tests ask for, makes a probe short too.
+net::ProbeTimes probe_times(core::Millis every) {
+  constexpr int kPausesPerProbe = 5;
+  return {.every = every, .patience = std::min(net::ProbeTimes{}.patience, kPausesPerProbe * every)};
+}
+
 int serve(const Flags& flags) {
   auto grpc_address = checked_address("--listen", flags.listen, flags.insecure_listen);
   auto http_address = checked_address("--http", flags.http, flags.insecure_listen);
@@ -265,7 +272,7 @@ int serve(const Flags& flags) {
                  data.string());
     const net::SelfProbe probe({net::grpc_port(grpc_address.host, grpc_address.port, [&] { grpc->reopen(); }),
                                 net::http_port(http_address.host, http_address.port, [&] { http->reopen(); })},
-                               {.every = core::Millis(flags.probe_ms)}, leave_for_a_dead_port);
+                               probe_times(core::Millis(flags.probe_ms)), leave_for_a_dead_port);
     signal = wait_for_signal();
   }
   if (signal != kPortIsDead) {

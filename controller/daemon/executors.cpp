@@ -118,8 +118,10 @@ Executors::Executors(const ExecutorSettings& settings, base::Clock& clock)
   if (!why_no_slurm_.empty()) return;
   // An attempt waits this long for accounting. A listing waits with it.
   const std::chrono::milliseconds history = executors::on_slurm::SlurmAttempt::kHistoryPatience;
+  // A controller that asks as often as tests do gives a listing up sooner, too.
+  const auto list = std::min<core::Millis>(slurm::ClientOptions{}.list_limit, 100 * settings.slurm_poll);
   client_ = std::make_unique<slurm::Client>(
-      runner_, slurm::ClientOptions{.conf = environment("SLURM_CONF"), .history_limit = history});
+      runner_, slurm::ClientOptions{.conf = environment("SLURM_CONF"), .list_limit = list, .history_limit = history});
   slurm_ = executors::on_slurm::make_slurm_executor(
       *client_, clock,
       // muster-task needs the same libraries as musterd.

@@ -39,7 +39,7 @@ LOADED_AS = {"llama": "AutoModelForCausalLM", "gpt_neox": "AutoModelForCausalLM"
              "bert": "AutoModelForSequenceClassification", "dinov2": "AutoModel"}
 
 
-class Recipes(unittest.TestCase):
+class Recipe(unittest.TestCase):
     def setUp(self):
         torch.set_num_threads(1)
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
@@ -88,15 +88,19 @@ class Recipes(unittest.TestCase):
         self.check_losses(told)
         self.check_export(folder, recipes.RECIPES[name].family)
 
-    def test_causal_lm_of_packed_games_with_llama(self):
+
+class CausalLm(Recipe):
+    def test_of_packed_games_with_llama(self):
         self.check("llama")
 
-    def test_causal_lm_with_adapters_of_a_llama(self):
+    def test_with_adapters_of_a_llama(self):
         self.check("lora")
 
-    def test_causal_lm_of_manual_pages_with_gpt_neox(self):
+    def test_of_manual_pages_with_gpt_neox(self):
         self.check("gpt_neox")
 
+
+class OtherRecipes(Recipe):
     def test_seq2seq_of_padded_pairs_with_t5(self):
         self.check("t5")
 

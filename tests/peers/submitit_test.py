@@ -313,11 +313,25 @@ class Stops(World):
             self.assertEqual(job.result(), "2")
             (self.folder / "sleeping-0-1").unlink()
 
+    def pass_the_limit(self, job, attempt, *, is_last=False):
+        """The time of this attempt is over once its function counts, however long Python has taken to start. The next one has an
+        hour. The attempt has run for more than a second by then."""
+        self.until_file(self.folder / f"rank-0-counts-{attempt}")
+        if is_last:  # nothing can be asked of the job afterwards
+            self.muster("limit", job.job_id, "2s")
+            return
+        self.muster("hold", job.job_id)
+        self.muster("limit", job.job_id, "2s")
+        self.until(lambda: self.job(job)["attempts"][attempt - 1]["ended_at"], "the attempt goes on")
+        self.muster("limit", job.job_id, "1h")
+        self.muster("release", job.job_id)
+
     def test_timeouts_are_counted_apart_from_preemptions(self):
-        executor = self.executor(muster_time=0.12, init={"muster_max_num_timeout": 1})
-        job = executor.submit(functions.Endless(self.folder))
+        job = self.executor(init={"muster_max_num_timeout": 1}).submit(functions.Endless(self.folder))
         self.until_file(self.folder / "rank-0-counts-1")
         self.muster("requeue", job.job_id)
+        self.pass_the_limit(job, 2)
+        self.pass_the_limit(job, 3, is_last=True)
         with self.assertRaisesRegex(FailedJobError, "Job not requeued because: timed-out too many times"):
             job.result()
         self.assertEqual(self.until_over(job)["state"], "failed")
@@ -326,9 +340,10 @@ class Stops(World):
         self.assertEqual(job.state, "TIMEOUT")
 
     def test_timeouts_are_counted_by_submitit_where_musters_budget_refills(self):
-        executor = self.executor(muster_time=0.12, init={"muster_max_num_timeout": 1},
-                                 muster_set={"requeue.healthy_after": "1s"})
+        executor = self.executor(init={"muster_max_num_timeout": 1}, muster_set={"requeue.healthy_after": "1s"})
         job = executor.submit(functions.Endless(self.folder))
+        self.pass_the_limit(job, 1)
+        self.pass_the_limit(job, 2)
         self.assertIn("timed-out too many times", str(job.exception()))
         self.assertEqual(self.until_over(job)["state"], "failed")
         # The third attempt reads the last word of the second, and leaves.
@@ -336,12 +351,14 @@ class Stops(World):
         self.assertFalse((self.folder / "rank-0-counts-3").exists())
 
     def test_a_job_that_times_out_goes_on(self):
-        job = self.executor(muster_time=0.12).submit(functions.Counter(self.folder, 120, 0.1))
+        job = self.executor().submit(functions.Counter(self.folder, 4000, 0.02, 0))
+        self.pass_the_limit(job, 1)
         reached, began = job.result()
-        self.assertEqual(reached, 120)
+        self.assertEqual(reached, 4000)
         self.assertGreater(len(began), 1)
         self.assertEqual(set(self.causes(job)[:-1]), {"timed_out"})
 
+    # Python has long started when the time is over, also on a busy machine.
     def test_a_timeout_without_checkpoint_ends_the_job(self):
         job = self.executor(muster_time=0.12).submit(functions.sleep, self.folder)
         self.assertIn("timed-out and not checkpointable", str(job.exception()))

@@ -115,6 +115,22 @@ class Trainers(unittest.TestCase):
         self.assertEqual(begun % 100, 0, "a checkpoint of its own rhythm")
         self.check_curve(job, losses, begun, 2)
 
+    def test_the_trainer_of_transformers(self):
+        job = self.submit("hf_trainer", "--env", "STEPS=400")
+        saved = self.kill_a_rank(job, "hf_trainer")
+        begun, losses = self.check_resumed(job, saved, 400)
+        self.assertEqual(begun % 20, 0, "a checkpoint of its own rhythm")
+        folder = pathlib.Path(self.musterd.show(job)["checkpoint_folder"])
+        history = json.loads((folder / "checkpoint-400" / "trainer_state.json").read_text())["log_history"]
+        own = {entry["step"]: entry["loss"] for entry in history if "loss" in entry}
+        self.assertEqual(sorted(own), list(range(5, 401, 5)))
+        for step, loss in own.items():
+            self.assertAlmostEqual(losses[1 if step <= begun else 2, step], loss, places=6, msg=f"step {step}")
+
+
+class Files(unittest.TestCase):
+    """What a killed trainer has left, which needs no job."""
+
     def test_a_checkpoint_of_a_killed_trainer_is_passed_over(self):
         import muster.hf
         with tempfile.TemporaryDirectory() as folder:
@@ -138,18 +154,6 @@ class Trainers(unittest.TestCase):
             pathlib.Path(callback.folder, "step-200.ckpt").write_bytes(whole[:-1])
             pathlib.Path(callback.folder, "step-300.ckpt").write_bytes(b"")
             self.assertEqual(callback.newest_checkpoint(), f"{callback.folder}/step-100.ckpt")
-
-    def test_the_trainer_of_transformers(self):
-        job = self.submit("hf_trainer", "--env", "STEPS=400")
-        saved = self.kill_a_rank(job, "hf_trainer")
-        begun, losses = self.check_resumed(job, saved, 400)
-        self.assertEqual(begun % 20, 0, "a checkpoint of its own rhythm")
-        folder = pathlib.Path(self.musterd.show(job)["checkpoint_folder"])
-        history = json.loads((folder / "checkpoint-400" / "trainer_state.json").read_text())["log_history"]
-        own = {entry["step"]: entry["loss"] for entry in history if "loss" in entry}
-        self.assertEqual(sorted(own), list(range(5, 401, 5)))
-        for step, loss in own.items():
-            self.assertAlmostEqual(losses[1 if step <= begun else 2, step], loss, places=6, msg=f"step {step}")
 
 
 @unittest.skipIf(missing(), f"no Slurm here: {missing()}")

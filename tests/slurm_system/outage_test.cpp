@@ -165,11 +165,14 @@ class SlurmOutage : public Story<Outage> {
     return "trap 'exit 0' TERM; cd $MUSTER_CHECKPOINT_FOLDER/..; touch began\n"
            "[ $MUSTER_ATTEMPT = 2 ] || while :; do sleep 0.1; done";
   }
-  /// Longer than an end waits for anything but Slurm's word.
+  /// Longer than an end waits for anything but Slurm's word, and many polls.
   static void until_squeue_has_failed_for_long() {
+    const auto since = std::chrono::steady_clock::now();
     const auto before = failed_polls();
     const auto calls_before = squeue_->calls();
-    ASSERT_TRUE(test::eventually([&] { return failed_polls() - before >= 200; }, 120s)) << failed_polls() - before;
+    ASSERT_TRUE(test::eventually(
+        [&] { return std::chrono::steady_clock::now() - since > 7s && failed_polls() - before >= 30; }, 120s))
+        << failed_polls() - before;
     const auto calls = squeue_->calls() - calls_before;
     EXPECT_LE(calls, failed_polls() - before + 1U) << "one tells of all jobs; that of a poll under way may be counted";
   }
@@ -240,9 +243,14 @@ TEST_F(SlurmOutage, AHundredFailedPollsEndNothingAndAreTold) {
   go(running);
   EXPECT_EQ(muster().until_state(running, "succeeded").at("attempts").size(), 1U);
   for (const auto& job : {waiting, running, queued}) EXPECT_EQ(stage().submissions_of(job, 1), 1);
+  // Slurm's own process beside the rank that ended meanwhile tells slurmctld only a minute later, for which clear()
+  // would wait.
+  const auto ended = stage().slurm_job(leaving, 1);
+  slurm().kill_stepd(slurm_cluster::field(slurm(), ended, "NodeList"), ended);
 }
 
-// Each is given up after 20 s; until the first one is, nobody can know that Slurm is out of reach.
+// Each is given up after 5 s, since musterd asks so often; until the first one is, nobody can know that Slurm is out of
+// reach.
 TEST_F(SlurmOutage, ASqueueThatHangsEndsNothingAndHoldsUpNoCancel) {
   const Training what{.every_steps = 0};
   const auto trains = muster().submit(training(what));
@@ -323,7 +331,7 @@ TEST_F(SlurmOutage, ACancelDuringAnOutageEndsTheRanksNowAndTheSlurmJobLater) {
   EXPECT_EQ(muster().cli({"cancel", job}).exit, 0);
   muster().until_state(job, "cancelled", 20s);
   slurmctld_is_back();
-  // A squeue that was under way when slurmctld left may take all of its 20 s.
+  // A squeue that was under way when slurmctld left may take all of its time.
   EXPECT_TRUE(test::eventually([&] { return stage().slurm_jobs(false).empty(); }, 40s));
 }
 

@@ -259,7 +259,11 @@ TEST(CommandJobs, SurvivorsOfADeadRankAreToldNotToSaveAndACancelledRankIsTold) {
         30s);
   };
   ASSERT_TRUE(ready("1"));
-  signal_rank(world.show(job), 1, SIGKILL);
+  // The program of a rank may be ready before musterd has heard of its process.
+  const auto begun = world.until(job, [](const Json& view) {
+    return view.at("ranks").size() == 2 && view.at("ranks").at(1).at("pid").get<int>() > 1;
+  });
+  signal_rank(begun, 1, SIGKILL);
   ASSERT_TRUE(ready("2"));
   const auto told = Json::parse(read_file(file("1", "told-0")));
   EXPECT_EQ(told.at("why"), "peer_failed");

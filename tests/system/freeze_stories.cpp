@@ -1,6 +1,5 @@
 #include "system/freeze_stories.h"
 
-#include <array>
 #include <thread>
 
 namespace test {
@@ -79,22 +78,24 @@ std::string LoopDisks::why_not() const {
   return {};
 }
 
-void stand_still(LoopDisks& disks, const World::Options& world) {
-  FrozenSite brief(disks[0], 20s, world), minute(disks[1], 60s, world), three(disks[2], 180s, world);
-  const std::array sites = {&brief, &minute, &three};
-  for (auto* site : sites) site->begin();
+void stand_still(LoopDisks& disks, const std::vector<std::chrono::seconds>& times, const World::Options& world) {
+  std::vector<std::unique_ptr<FrozenSite>> sites;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    sites.push_back(std::make_unique<FrozenSite>(disks[i], times[i], world));
+  }
+  for (const auto& site : sites) site->begin();
   const auto frozen_at = Clock::now();
-  for (auto* site : sites) site->freeze();
+  for (const auto& site : sites) site->freeze();
   std::this_thread::sleep_until(frozen_at + 3s);
-  for (auto* site : sites) site->end_command();
+  for (const auto& site : sites) site->end_command();
   std::this_thread::sleep_until(frozen_at + kDoctorAfter);
-  for (auto* site : sites) site->expect_heard_and_told();
-  for (auto* site : sites) {
+  for (const auto& site : sites) site->expect_heard_and_told();
+  for (const auto& site : sites) {
     std::this_thread::sleep_until(frozen_at + site->frozen_for());
-    if (site == &three) site->expect_heard_and_told();
+    if (site == sites.back()) site->expect_heard_and_told();
     site->thaw();
   }
-  for (auto* site : sites) {
+  for (const auto& site : sites) {
     SCOPED_TRACE("frozen for " + std::to_string(site->frozen_for().count()) + " s");
     site->expect_unharmed();
   }

@@ -50,7 +50,7 @@ class LoopDisks {
   std::vector<std::unique_ptr<LoopDisk>> disks_;
 };
 
-/// One site on each of three disks. All begin; then all stand still at once, for 20, 60 and 180 s.
-void stand_still(LoopDisks& disks, const World::Options& world);
+/// One site on each disk, and a time for each, the longest last. All begin; then all stand still at once.
+void stand_still(LoopDisks& disks, const std::vector<std::chrono::seconds>& times, const World::Options& world);
 
 }  // namespace test

@@ -42,28 +42,48 @@ std::vector<std::string> commands_of_use_it() {
   return commands;
 }
 
-Finished shell(World& world, const std::string& line) {
+Finished shell(World& world, const std::string& line, const std::filesystem::path& where) {
   auto environment = world.client_environment();
   environment["PATH"] = std::string(MUSTER_BIN_FOLDER) + ":/usr/bin:/bin";
-  return run({"/bin/bash", "-c", "cd '" + kSource.native() + "' && " + line}, environment, 600s);
+  return run({"/bin/bash", "-c", "cd '" + where.native() + "' && " + line}, environment, 600s);
+}
+
+void expect_every_command_of_use_it_works(World& world, const std::filesystem::path& where) {
+  const auto commands = commands_of_use_it();
+  ASSERT_GE(commands.size(), 7U);
+  for (const auto& line : commands) {
+    auto done = shell(world, line, where);
+    EXPECT_EQ(done.exit, 0) << line << "\n" << done.out << done.err;
+    // The job before it may have no rank yet.
+    if (line.starts_with("muster top")) {
+      EXPECT_TRUE(eventually([&] { return !(done = shell(world, line, where)).out.empty(); }, 30s));
+    }
+    EXPECT_FALSE(done.out.empty()) << line;
+  }
+  EXPECT_EQ(world.show("1").at("name"), "manpages-llama");
+  EXPECT_EQ(world.show("1").at("state"), "succeeded") << "examples/manpages-llama.toml";
 }
 
 TEST(Readme, EveryCommandOfUseItWorksInItsOrder) {
   World world;
   world.start_daemon();
-  const auto commands = commands_of_use_it();
-  ASSERT_GE(commands.size(), 7U);
-  for (const auto& line : commands) {
-    auto done = shell(world, line);
-    EXPECT_EQ(done.exit, 0) << line << "\n" << done.out << done.err;
-    // The job before it may have no rank yet.
-    if (line.starts_with("muster top")) {
-      EXPECT_TRUE(eventually([&] { return !(done = shell(world, line)).out.empty(); }, 30s));
-    }
-    EXPECT_FALSE(done.out.empty()) << line;
-  }
-  EXPECT_EQ(world.show("1").at("name"), "manpages-llama");
-  EXPECT_EQ(world.show("1").at("state"), "succeeded") << "examples/manpages-llama.toml, run as it is";
+  expect_every_command_of_use_it_works(world, kSource);
+}
+
+// The demo trains the example as it is.
+TEST(Readme, ItsCommandsWorkInTheirOrderWithAFewStepsOfTheExample) {
+  World world;
+  world.start_daemon();
+  const auto copy = world.folder() / "copy", example = copy / "examples/manpages-llama.toml";
+  std::filesystem::create_directory(copy);
+  std::filesystem::copy(kSource / "examples", copy / "examples", std::filesystem::copy_options::recursive);
+  auto text = read_file(example);
+  const std::string steps = "\nsteps = 150\n";
+  const auto at = text.find(steps);
+  ASSERT_NE(at, std::string::npos);
+  write_file(example, text.replace(at, steps.size(), "\nsteps = 16\n"));
+  expect_every_command_of_use_it_works(world, copy);
+  EXPECT_EQ(world.show("1").at("step"), 16);
 }
 
 TEST(Readme, ItsJobFileIsAccepted) {
