@@ -134,8 +134,8 @@ endfunction()
 
 # Adds the cases of a program that pass the filter.
 function(muster_cases name filter labels properties)
-  # gtest_discover_tests takes a list within its list of properties with its separators escaped.
-  list(JOIN labels "\\;" labels)
+  # gtest_discover_tests does not pass on a list as the value of a property. tools/testing/listing.py splits the words.
+  list(JOIN labels " " labels)
   set(list "${name}_TESTS")
   if(filter)
     string(MAKE_C_IDENTIFIER "${name}_${filter}_TESTS" list)

@@ -18,7 +18,7 @@ def has_gpu():
     return pathlib.Path("/proc/driver/nvidia/version").exists()
 
 
-@unittest.skipUnless(WORKER, "no CUDA build: ./dev test without filters makes one where CUDA's packages are")
+@unittest.skipUnless(WORKER, "no CUDA build: ./dev test -L long makes one where CUDA's packages are")
 class CudaWorker(unittest.TestCase):
     def run_worker(self, program, visible):
         environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "CUDA_VISIBLE_DEVICES": visible, "OMP_NUM_THREADS": "1"}

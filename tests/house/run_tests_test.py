@@ -149,7 +149,7 @@ class SharedProcesses(Runner):
     def test_what_is_no_unit_case_or_wants_to_be_apart_or_has_a_lock_runs_alone(self):
         self.add_case("A.Unit")
         self.add_case("A.System", labels="system")
-        self.add_case("A.Apart", labels="unit;apart")
+        self.add_case("A.Apart", labels="unit apart")
         self.add_case("A.Locked", RESOURCE_LOCK="disk")
         self.add_case("A.Other", program="other")
         self.assertEqual(self.run_tests().returncode, 0)
@@ -214,15 +214,16 @@ class LongTests(Runner):
         super().setUp()
         self.add("Short", "true", LABELS="system")
         self.add("Whole", "true", LABELS="system;long")
+        self.add_case("Story.ForMinutes", labels="system long")
 
     def test_a_long_one_runs_with_its_label_or_by_name_alone(self):
         done = self.run_tests()
         self.assertEqual(set(self.outcomes()), {"Short"})
-        self.assertIn("1 more run with -L long", done.stdout)
+        self.assertIn("2 more run with -L long", done.stdout)
         self.run_tests("-L", "system")
         self.assertEqual(set(self.outcomes()), {"Short"})
         done = self.run_tests("-L", "long")
-        self.assertEqual(set(self.outcomes()), {"Whole"})
+        self.assertEqual(set(self.outcomes()), {"Whole", "Story.ForMinutes"})
         self.assertIn("Whole", done.stdout.splitlines()[1], "what the long ones are is told before they run")
         self.run_tests("-R", "Whole")
         self.assertEqual(set(self.outcomes()), {"Whole"})
@@ -292,6 +293,11 @@ class Schedules(unittest.TestCase):
         self.assertEqual(self.names(first), ["a", "waits"], "c would fit, and b would wait for ever")
         plan.ended(first[0])
         self.assertEqual(self.names(self.started(plan)), ["b"])
+
+    def test_what_compares_with_pytorch_keeps_a_processor_busy_whatever_was_recorded(self):
+        costs = {name: listing.Cost(60, 0.2) for name in "abc"}
+        tests = [test_of("a", labels=("peers",)), test_of("b", labels=("peers",), locks=frozenset(["slurm"])), test_of("c", labels=("slurm",))]
+        self.assertEqual([job.cost.cores for job in schedule.jobs_of(tests, costs)], [1.0, 0.2, 0.2])
 
     def test_what_wants_more_than_there_is_runs_all_the_same(self):
         plan = schedule.Schedule([self.job("wide", 50, 9)], cores=2)

@@ -13,6 +13,7 @@ import subprocess
 LONG = "long"  # the label of tests that run with -L long alone
 UNIT = "unit"  # cases of these programs may share a process
 APART = "apart"  # but not of those with this label, too
+PEERS = "peers"  # tests that compare with PyTorch
 FILTER = "--gtest_filter="
 DEFAULT_TIMEOUT_S = 1500  # ctest's own
 
@@ -67,7 +68,7 @@ def test_of(entry):
     codes = _property(entry, "SKIP_RETURN_CODE", None)
     return Test(name=entry["name"], command=tuple(entry.get("command", ())),
                 folder=_property(entry, "WORKING_DIRECTORY", os.getcwd()), environment=environment,
-                labels=tuple(_property(entry, "LABELS", ())), locks=frozenset(_property(entry, "RESOURCE_LOCK", ())),
+                labels=tuple(word for label in _property(entry, "LABELS", ()) for word in label.split()), locks=frozenset(_property(entry, "RESOURCE_LOCK", ())),
                 timeout_s=float(_property(entry, "TIMEOUT", DEFAULT_TIMEOUT_S)),
                 serial=bool(_property(entry, "RUN_SERIAL", False)), skip_code=None if codes is None else int(codes),
                 disabled=bool(_property(entry, "DISABLED", False)))

@@ -80,7 +80,7 @@ def readers_of(file, texts):
 
 def programs_in(text):
     """(program, labels) of a file in which gtest_discover_tests leaves what ctest shall ask."""
-    return [(program, tuple(re.search(r"LABELS;((?:\\\\?;|[^;])*)", properties)[1].replace("\\", "").split(";")))
+    return [(program, tuple(re.search("LABELS;([^;]*)", properties)[1].split()))
             for program, properties in PROGRAM.findall(text)]
 
 
