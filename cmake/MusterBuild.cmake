@@ -69,9 +69,9 @@ function(muster_library name)
 endfunction()
 
 # muster_lane(<variable> <lane>): the properties of long tests that mostly wait. One test of a lane runs at a time,
-# beside those of other lanes and unit tests. Such tests start first, so that no lane runs on alone at the end.
+# beside those of other lanes and unit tests. tools/testing/schedule.py starts the longest lane first.
 function(muster_lane variable lane)
-  set(${variable} RESOURCE_LOCK ${lane} COST 1000 PARENT_SCOPE)
+  set(${variable} RESOURCE_LOCK ${lane} PARENT_SCOPE)
 endfunction()
 
 # Put this before the command of a test whose processes start other processes. The guard ends all that are left when the
