@@ -15,7 +15,7 @@ crates_folder="$deps_folder/crates"
 cargo_needed=1.85  # rust-version in Cargo.toml beside the lock file
 
 # The groups of packages that the command needs. Every command needs the packages before the first group of the list.
-package_groups="build test"
+package_groups="build test start"
 
 # MUSTER_TOKENIZERS=0 leaves out the tokenizers that need cargo and its crates.
 wants_tokenizers() {
@@ -59,6 +59,11 @@ as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
+# Whether root's rights are there without a password, which only the foreground could ask for.
+is_root_unasked() {
+  [ "$(id -u)" = 0 ] || sudo -n true 2> /dev/null
+}
+
 need_space() {  # folder, MiB, for what
   local free
   free=$(df -Pm "$1" | awk 'NR == 2 {print $4}')
@@ -66,13 +71,23 @@ need_space() {  # folder, MiB, for what
 }
 
 setup_packages() {
-  local missing log
+  local missing
   mapfile -t missing < <(missing_packages)
   [ ${#missing[@]} -gt 0 ] || return 0
+  agree_on_packages "${missing[@]}"
+  install_packages "${missing[@]}"
+}
+
+agree_on_packages() {  # packages...
+  local missing=("$@")
   command -v apt-get > /dev/null || die "these packages are missing and there is no apt-get: ${missing[*]}"
   # The output of apt-get and sudo goes into the log, so this message must come before.
   can_be_root || die "installing ${missing[*]} needs root: run ./dev setup as root once, or install sudo"
   confirm "setup: will install ${#missing[@]} Debian packages: ${missing[*]}"
+}
+
+install_packages() {  # packages...
+  local missing=("$@") log
   log=$(mktemp)
   as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq > "$log" 2>&1 || true
   if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >> "$log" 2>&1; then

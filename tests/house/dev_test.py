@@ -204,6 +204,44 @@ class WhatItInstalls(Project):
             self.assertNotEqual(done.returncode, 0, done.stderr)
             self.assertIn("no-such-package-as-this", done.stderr.splitlines()[-1])
 
+    def apt_get(self, install):
+        (self.folder / "bin" / "apt-get").write_text(f"#!/bin/bash\ncase $* in *install*) {install} ;; esac\n")
+
+    def building(self, script):
+        (self.project / "packages.txt").write_text("[build]\nbash bash\n\n[start]\nno-such-package-as-this\n")
+        (self.project / "build.sh").write_text(script)
+        with open(self.project / "CMakeLists.txt", "a") as file:
+            file.write("add_custom_target(Built ALL COMMAND bash ${CMAKE_SOURCE_DIR}/build.sh)\nadd_test(NAME One COMMAND test -e ../../installed)\n")
+
+    def test_what_tests_start_comes_beside_the_build_and_is_there_when_they_begin(self):
+        building, installing = self.folder / "building", self.folder / "installing"
+        self.building(f"touch {building}; {until_there(installing)}")
+        self.apt_get(f"touch {installing}; {until_there(building)} || exit 1; sleep 0.5; touch {self.project}/installed")
+        done = self.command("test")
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (0, "1 passed, 0 failed, 0 skipped"), done.stdout + done.stderr)
+        self.assertIn("setup: will install 1 Debian packages: no-such-package-as-this", done.stderr)
+
+    def test_no_test_runs_without_what_tests_start(self):
+        self.building("true")
+        done = self.command("test")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stdout, "")
+        self.assertIn("apt-get could not install no-such-package-as-this", done.stderr)
+        self.assertIn("no test was run", done.stderr.splitlines()[-1])
+
+    def test_a_build_that_fails_does_not_end_an_installation_in_its_middle(self):
+        installing = self.folder / "installing"
+        self.building(f"{until_there(installing)}; exit 1")
+        self.apt_get(f"touch {installing}; sleep 2; touch {self.project}/installed")
+        done = self.command("test")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("the build failed", done.stderr)
+        self.assertTrue((self.project / "installed").exists())
+
+    def test_a_build_alone_does_without_what_tests_start(self):
+        self.building("true")
+        self.assertEqual(self.command("build", "all").returncode, 0)
+
     def test_a_build_folder_for_tests_is_used_where_there_is_one(self):
         (self.project / "packages.txt").write_text("bash bash\n")
         self.assertEqual(self.command("build", "musterd").returncode, 0)
@@ -371,13 +409,9 @@ class ComparesWithPyTorch(Project):
         which = self.folder / "which"
         return done, which.read_text() if which.exists() else None
 
-    @staticmethod
-    def until_there(file):
-        return f"for i in $(seq 600); do [ ! -e {file} ] || break; sleep 0.1; done; [ -e {file} ]"
-
     def test_they_come_beside_the_build_and_the_tests_find_them(self):
-        self.building(f"touch {self.builds}; {self.until_there(self.downloads)}")
-        self.pip(f"touch {self.downloads}; {self.until_there(self.builds)} || exit 1")
+        self.building(f"touch {self.builds}; {until_there(self.downloads)}")
+        self.pip(f"touch {self.downloads}; {until_there(self.builds)} || exit 1")
         done, which = self.run_tests()
         self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (0, "1 passed, 0 failed, 0 skipped"), done.stderr)
         self.assertEqual(which, f"{self.project}/.deps/peers/bin/python")
@@ -393,7 +427,7 @@ class ComparesWithPyTorch(Project):
         self.assertIn("the tests against PyTorch will be skipped", done.stderr)
 
     def test_a_build_that_fails_ends_the_download(self):
-        self.building(f"{self.until_there(self.downloads)}; exit 1")
+        self.building(f"{until_there(self.downloads)}; exit 1")
         self.pip(f"echo $$ > {self.downloads}.new; mv {self.downloads}.new {self.downloads}; sleep 1000")
         done, which = self.run_tests()
         self.assertEqual((done.returncode, which), (1, None))
@@ -405,11 +439,44 @@ class ComparesWithPyTorch(Project):
         self.assertFalse(alive(pid))
 
 
+def until_there(file):
+    return f"for i in $(seq 600); do [ ! -e {file} ] || break; sleep 0.1; done; [ -e {file} ]"
+
+
 def alive(pid):
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+class SharesTheCompilerCache(Project):
+    """What one clone compiled, another clone at another path takes from the cache, precompiled headers too."""
+
+    def setUp(self):
+        super().setUp()
+        shutil.copy(ROOT / "cmake" / "MusterBuild.cmake", self.project / "cmake")
+        (self.project / "CMakeLists.txt").write_text(
+            PROJECT.replace("LANGUAGES NONE", "LANGUAGES CXX").replace("cmake/LibTorch", "cmake/MusterBuild") +
+            "muster_library(part SOURCES part/one.cpp part/two.cpp UNITY 2)\ntarget_precompile_headers(part PRIVATE <vector>)\n")
+        (self.project / "part").mkdir()
+        for name in ("one", "two"):
+            (self.project / "part" / f"{name}.cpp").write_text(f"const char* {name}() {{ return __FILE__; }}\n")
+
+    def misses(self):
+        done = self.dev("build", "part", CCACHE_DIR=str(self.folder / "cache"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = subprocess.run(["ccache", "--print-stats"], env={**os.environ, "CCACHE_DIR": str(self.folder / "cache")},
+                              capture_output=True, text=True, check=True).stdout
+        return int(re.search(r"^cache_miss\s+(\d+)", told, re.MULTILINE).group(1))
+
+    def test_two_clones(self):
+        other = self.folder / "elsewhere" / "clone"
+        shutil.copytree(self.project, other)
+        first = self.misses()
+        self.assertGreater(first, 1)
+        self.project = other
+        self.assertEqual(self.misses(), first)
 
 
 class WithoutLibtorch(Project):
