@@ -334,6 +334,20 @@ void on(Applied& out, Attempt& attempt, Rank& rank, const RankHung& e, Time) {
   lose(out, attempt, rank, {Cause::kRankHung, hung_text(e), false, e.rank});
 }
 
+void on(Applied& out, Attempt& attempt, const AttemptSuspected& e, Time at) {
+  out.text = suspected_text(e);
+  if (attempt.state != AttemptState::kRunning && attempt.state != AttemptState::kStarting) return;
+  attempt.suspicion = e.of;
+  out.job.reason = attempt_text(e.attempt) + ": " + suspected_text(e, at);
+}
+
+void on(Applied& out, Attempt& attempt, const SuspicionOver& e, Time) {
+  out.text = suspicion_over_text(e);
+  if (!attempt.suspicion) return;
+  attempt.suspicion.reset();
+  out.job.reason = attempt_text(e.attempt) + ": " + attempt.reason;
+}
+
 void on(Applied& out, Attempt& attempt, const NodeLost& e, Time) {
   for (Rank& rank : attempt.ranks) {
     const bool lost = rank.node == e.node && rank.state != RankState::kExited;

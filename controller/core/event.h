@@ -157,7 +157,32 @@ struct RankHung {
   Millis no_progress_for{0};
   Millis limit{0};                 // 0: not told
   std::uint64_t learned_from = 0;  // steps that taught the limit; 0: the job file or the standard set it
+  bool only_one_reports = false;   // of several ranks, no other tells of progress
   bool operator==(const RankHung&) const = default;
+};
+/// The attempt may have failed, and there is no evidence of it. It goes on.
+struct AttemptSuspected {
+  static constexpr std::string_view kName = "attempt_suspected";
+  AttemptNumber attempt = 0;
+  Suspicion of = Suspicion::kHung;
+  RankNumber first_rank = 0;  // the one without progress for the longest time, or the first that is not heard
+  std::uint32_t ranks = 1;    // kUnheard: how many are not heard
+  std::string node = {};      // kUnheard: nothing is heard from this node; empty: from several, or from a part of one
+  std::string section = {};   // that the rank was in
+  Millis lasts{0};            // how long it has made no progress, or has not been heard
+  Millis limit{0};            // kHung: after which progress is missed
+  Millis ends_after{0};       // the attempt ends when that time has become so long
+  std::uint64_t learned_from = 0;  // as in RankHung
+  bool only_one_reports = false;   // as in RankHung
+  bool operator==(const AttemptSuspected&) const = default;
+};
+/// What was suspected goes on, or is heard again.
+struct SuspicionOver {
+  static constexpr std::string_view kName = "suspicion_over";
+  AttemptNumber attempt = 0;
+  Suspicion of = Suspicion::kHung;
+  Millis after{0};  // since the last progress, or the last word, before it
+  bool operator==(const SuspicionOver&) const = default;
 };
 struct TimeLimitReached {
   static constexpr std::string_view kName = "time_limit_reached";
@@ -221,11 +246,11 @@ struct JobRemoved {
   bool operator==(const JobRemoved&) const = default;
 };
 
-using EventBody =
-    std::variant<JobSubmitted, AttemptLaunched, AttemptLaunchFailed, RankJoined, AttemptResumed, CheckpointSaved,
-                 RankExited, RankSilent, RankHung, TimeLimitReached, AttemptGone, CancelRequested, RequeueRequested,
-                 AttemptStarted, AttemptStopping, NodeLost, HoldRequested, ReleaseRequested, TimeLimitChanged,
-                 DependencyEnded, TimeLimitAnswered, CheckpointFolderSeen, JobRemoved, ProgramDescribed>;
+using EventBody = std::variant<JobSubmitted, AttemptLaunched, AttemptLaunchFailed, RankJoined, AttemptResumed,
+                               CheckpointSaved, RankExited, RankSilent, RankHung, TimeLimitReached, AttemptGone,
+                               CancelRequested, RequeueRequested, AttemptStarted, AttemptStopping, NodeLost,
+                               HoldRequested, ReleaseRequested, TimeLimitChanged, DependencyEnded, TimeLimitAnswered,
+                               CheckpointFolderSeen, JobRemoved, ProgramDescribed, AttemptSuspected, SuspicionOver>;
 
 /// One event of one job.
 struct Event {

@@ -39,6 +39,7 @@ constexpr Named<RankState> kRankStates[]{{RankState::kStarting, "starting"},
                                          {RankState::kRunning, "running"},
                                          {RankState::kSilent, "silent"},
                                          {RankState::kExited, "exited"}};
+constexpr Named<Suspicion> kSuspicions[]{{Suspicion::kHung, "hung"}, {Suspicion::kUnheard, "unheard"}};
 constexpr Named<DependsOn> kConditions[]{
     {DependsOn::kSucceeded, "succeeded"}, {DependsOn::kFailed, "failed"}, {DependsOn::kEnded, "ended"}};
 
@@ -47,7 +48,7 @@ consteval bool names_all(const Named<Enum> (&rows)[Size]) {
   return std::ranges::equal(rows, all_of<Enum>(), {}, &Named<Enum>::value);
 }
 static_assert(names_all(kCauses) && names_all(kJobStates) && names_all(kAttemptStates) && names_all(kRankStates) &&
-              names_all(kConditions));
+              names_all(kConditions) && names_all(kSuspicions));
 
 template <typename Enum, std::size_t Size>
 std::string_view name_in(const Named<Enum> (&rows)[Size], Enum value) {
@@ -92,6 +93,14 @@ std::string_view to_string(RankState state) {
 
 std::string_view to_string(DependsOn condition) {
   return name_in(kConditions, condition);
+}
+
+std::string_view to_string(Suspicion suspicion) {
+  return name_in(kSuspicions, suspicion);
+}
+
+std::optional<Suspicion> suspicion_from_string(std::string_view text) {
+  return value_in(kSuspicions, text);
 }
 
 std::optional<DependsOn> depends_on_from_string(std::string_view text) {

@@ -48,6 +48,14 @@ std::optional<AttemptState> attempt_state_from_string(std::string_view text);
 enum class RankState { kStarting, kRunning, kSilent, kExited };
 std::string_view to_string(RankState state);
 
+/// What an attempt is suspected of, without evidence. It goes on meanwhile.
+enum class Suspicion {
+  kHung,     // ranks are heard, and one has made no progress for longer than usual
+  kUnheard,  // a rank is not heard, and nobody who is heard tells that it has failed
+};
+std::string_view to_string(Suspicion suspicion);  // "hung", "unheard"
+std::optional<Suspicion> suspicion_from_string(std::string_view text);
+
 struct Rank {
   RankState state = RankState::kStarting;
   std::string node;
@@ -70,8 +78,9 @@ struct Attempt {
   AttemptNumber number = 0;
   AttemptState state = AttemptState::kStarting;
   Cause cause = Cause::kNone;
-  std::string reason;          // why the attempt ended, or what it does now; for people
-  std::string reason_started;  // "submitted", "attempt 1: rank 1 killed by SIGKILL"; for people
+  std::string reason;                  // why the attempt ended, or what it does now; for people
+  std::string reason_started;          // "submitted", "attempt 1: rank 1 killed by SIGKILL"; for people
+  std::optional<Suspicion> suspicion;  // only while it runs
   std::optional<RankNumber> culprit;
   std::optional<ExitStatus> culprit_exit;
   std::string error;               // the program's error, from the rank that decided the cause; empty: none found

@@ -93,14 +93,59 @@ std::string silent_text(const RankSilent& event) {
   return text;
 }
 
+namespace {
+
+std::string in_section(std::string_view section) {
+  const std::string words = plain_words(section);
+  return words.empty() ? words : " in section " + words;
+}
+
+/// Nothing is known of the ranks that do not report, so nothing is said of them.
+std::string only_reporter(RankNumber rank) {
+  return "no rank is known to go on; only rank " + std::to_string(rank) + " reports, and ";
+}
+
+/// "node n2", "rank 3", "4 ranks".
+std::string who_is_unheard(const AttemptSuspected& event) {
+  const std::string node = plain_words(event.node);
+  if (!node.empty()) return "node " + node;
+  return event.ranks > 1 ? std::to_string(event.ranks) + " ranks" : "rank " + std::to_string(event.first_rank);
+}
+
+}  // namespace
+
 std::string hung_text(const RankHung& event) {
-  std::string text =
-      "rank " + std::to_string(event.rank) + " made no progress for " + duration_text(event.no_progress_for);
-  const std::string section = plain_words(event.section);
-  if (!section.empty()) text += " in section " + section;
+  const std::string rank =
+      event.only_one_reports ? only_reporter(event.rank) + "it" : "rank " + std::to_string(event.rank);
+  const std::string text =
+      rank + " made no progress for " + duration_text(event.no_progress_for) + in_section(event.section);
   if (event.learned_from == 0) return text;
   return text + "; its limit is " + duration_text(event.limit) + ", learned from " +
          lessons_text(event.learned_from, event.section);
+}
+
+std::string suspected_text(const AttemptSuspected& event, std::optional<Time> at) {
+  const std::string lasts = at ? "since " + utc_text(*at - event.lasts) : "for " + duration_text(event.lasts);
+  const std::string ends = duration_text(event.ends_after);
+  if (event.of == Suspicion::kUnheard) {
+    const bool one = !event.node.empty() || event.ranks == 1;
+    return who_is_unheard(event) + (one ? " has" : " have") + " not been heard " + lasts +
+           "; the attempt goes on, and ends after " + ends + " of it unless another rank makes progress";
+  }
+  const std::string rank =
+      event.only_one_reports ? only_reporter(event.first_rank) + "it" : "rank " + std::to_string(event.first_rank);
+  std::string text = rank + " has made no progress " + lasts + in_section(event.section);
+  if (event.learned_from > 0) {
+    text += ", longer than the usual " + duration_text(event.limit) + " (learned from " +
+            lessons_text(event.learned_from, event.section) + ")";
+  }
+  return text + "; the attempt goes on, and ends after " + ends + " without progress and output";
+}
+
+std::string suspicion_over_text(const SuspicionOver& event) {
+  const std::string after = duration_text(event.after);
+  return event.of == Suspicion::kHung ? "there is progress again, after " + after
+                                      : "all ranks are heard again, after " + after;
 }
 
 std::string node_lost_text(const NodeLost& event) {

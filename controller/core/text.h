@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -34,6 +35,11 @@ bool is_surely_an_error(std::string_view error);
 inline constexpr const char* kSeenByItsNodeAlone = "node answers";
 std::string silent_text(const RankSilent& event);
 std::string hung_text(const RankHung& event);
+/// "rank 1 has made no progress for 12 s in section step, longer than the usual 10 s". `at`: when the event came; the
+/// text then tells since when it lasts, and stays true while time passes.
+std::string suspected_text(const AttemptSuspected& event, std::optional<Time> at = std::nullopt);
+/// "rank 1 goes on after 40 s".
+std::string suspicion_over_text(const SuspicionOver& event);
 std::string node_lost_text(const NodeLost& event);
 /// ", at 2026-11-20 19:48:55 UTC by the rank's clock" if the save was 2 s or more apart from its report at `at`; else
 /// empty.

@@ -156,6 +156,7 @@ void drain(Applied& out, const Verdict& verdict) {
   }
   const bool was_queued = attempt.state == AttemptState::kQueued;
   attempt.state = AttemptState::kDraining;
+  attempt.suspicion.reset();
   record(attempt, verdict);
   const std::string left = count_text(ranks_left(attempt), "rank");
   out.job.state = JobState::kStopping;
@@ -170,6 +171,7 @@ void end_attempt(Applied& out, Time at) {
   Job& job = out.job;
   Attempt& attempt = job.attempts.back();
   attempt.state = AttemptState::kEnded;
+  attempt.suspicion.reset();
   attempt.ended_at = at;
   for (Rank& rank : attempt.ranks) rank.state = RankState::kExited;
   if (ran_healthily(job.policy, attempt, at)) {

@@ -171,15 +171,23 @@ constexpr auto kLast = std::to_array<Key>({
     duration("liveness.heartbeat_interval", "500ms", 50, 10 * kMinute, "Time between two heartbeats of a rank."),
     duration(
         "liveness.silent_after", "2500ms", 100, kLongest,
-        "A rank is silent if nothing was heard from it this long, and its process is stopped or cannot be seen. At "
-        "least twice heartbeat_interval."),
+        "An attempt ends if nothing was heard from a rank this long, and its process is stopped, or its node does not "
+        "answer and all ranks that are heard stand still. At least twice heartbeat_interval."),
     derived(duration("liveness.silent_after_vouched", "", 100, kLongest,
-                     "As silent_after, for a rank whose process is known to be alive and not stopped."),
+                     "The same, if its node answers or its process is seen, and all ranks that are heard stand still. "
+                     "After this time without a word the attempt is suspected, and goes on."),
             "15s, or silent_after if that is longer"),
-    derived(duration("liveness.hung_after", "", 1000, kLongest,
-                     "A rank hangs if it reports but makes no progress for this long. Learned: 5 times what its steps "
-                     "usually take, at least 10s, and 30m until that is known."),
-            "learned from the times of its steps"),
+    derived(duration("liveness.lost_after", "", 1000, kLongest,
+                     "An attempt ends if nothing was heard from a rank this long and no other rank makes progress, "
+                     "though nobody tells that anything has failed: the network may be cut."),
+            "10m, or silent_after_vouched if that is longer"),
+    derived(
+        duration("liveness.hung_after", "", 1000, kLongest,
+                 "An attempt ends if a rank reports but makes no progress for this long. Learned: 20 times what its "
+                 "steps usually take, at least 10m, or 1m for a program that names its sections; and only if its "
+                 "log, report and checkpoint folder stay as they are, too. A hang is suspected earlier, after 5 "
+                 "times what steps take, at least 10s."),
+        "learned from the times of its steps"),
     duration("liveness.join_within", "2m", 1000, kLongest,
              "A rank is silent if it has not reported this long after its start."),
 

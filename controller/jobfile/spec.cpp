@@ -13,6 +13,7 @@ using muster::v1::JobSpec;
 
 constexpr std::int64_t kBackoffMaxMs = 300'000;
 constexpr std::int64_t kVouchedMs = 15'000;
+constexpr std::int64_t kLostMs = 10 * 60 * 1000;
 
 void fill_recipe(JobSpec& spec) {
   auto& recipe = *spec.mutable_recipe();
@@ -28,9 +29,10 @@ void fill_recipe(JobSpec& spec) {
 /// Keys that need a program that reports its steps.
 constexpr std::array kForSteps = {"liveness.hung_after", "requeue.max_rank_hung"};
 /// Keys that only muster-worker obeys.
-constexpr std::array kForRecipes = {"liveness.silent_after_vouched", "liveness.join_within",
-                                    "checkpoint.every_steps",        "checkpoint.keep",
-                                    "checkpoint.asynchronous",       "checkpoint.best"};
+constexpr std::array kForRecipes = {"liveness.join_within", "checkpoint.every_steps", "checkpoint.keep",
+                                    "checkpoint.asynchronous", "checkpoint.best"};
+/// Keys about ranks that are not heard. The processes of a program on this machine are seen, and need not be heard.
+constexpr std::array kForUnheard = {"liveness.silent_after_vouched", "liveness.lost_after"};
 
 /// The spec as it would be without these keys.
 JobSpec without_wishes(const JobSpec& spec) {
@@ -100,6 +102,9 @@ void fill_defaults(JobSpec& spec) {
   if (liveness.silent_after_vouched_ms() == 0) {
     liveness.set_silent_after_vouched_ms(std::max(kVouchedMs, liveness.silent_after_ms()));
   }
+  if (liveness.lost_after_ms() == 0) {
+    liveness.set_lost_after_ms(std::max(kLostMs, liveness.silent_after_vouched_ms()));
+  }
 }
 
 std::vector<std::string> idle_keys(const JobSpec& spec, bool reports, bool is_local) {
@@ -114,6 +119,9 @@ std::vector<std::string> idle_keys(const JobSpec& spec, bool reports, bool is_lo
   const auto plain = without_wishes(spec);
   if (const auto keys = asked_for(spec, plain, kForSteps); !keys.empty() && !reports) {
     notes.push_back(keys + " no effect while this program reports no steps");
+  }
+  if (const auto keys = asked_for(spec, plain, kForUnheard); !keys.empty() && is_local) {
+    notes.push_back(keys + " no effect on local processes of a program of your own");
   }
   if (const auto keys = asked_for(spec, plain, kForRecipes); !keys.empty()) {
     notes.push_back(keys + " no effect on a program of your own");

@@ -145,6 +145,7 @@ void check_times(const JobSpec& spec, Findings& findings) {
   want_at_least("liveness.silent_after", 2, "liveness.heartbeat_interval",
                 "otherwise one late heartbeat would end the attempt");
   want_at_least("liveness.silent_after_vouched", 1, "liveness.silent_after", "lengthen it, or leave it out");
+  want_at_least("liveness.lost_after", 1, "liveness.silent_after_vouched", "lengthen it, or leave it out");
   want_at_least("requeue.backoff_max", 1, "requeue.backoff_initial", "lengthen it, or leave it out");
 }
 

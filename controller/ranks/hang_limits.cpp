@@ -53,14 +53,19 @@ void HangLimits::learn(const std::string& section, core::RankNumber rank, core::
 }
 
 void HangLimits::note_hang(const std::string& section, core::Millis waited) {
-  if (auto* known = find(section)) known->at_least = std::max(known->at_least, kAfterHang * waited);
+  if (auto* known = find(section)) known->after_hang = std::max(known->after_hang, kAfterHang * waited);
+}
+
+core::Millis HangLimits::after_hang(const std::string& section) const {
+  const auto found = sections_.find(section);
+  return found == sections_.end() ? core::Millis{0} : found->second.after_hang;
 }
 
 HangLimit HangLimits::of(const std::string& section) const {
   const auto found = sections_.find(section);
   if (found == sections_.end()) return {kGenerous, 0};
   const auto& known = found->second;
-  if (known.times.empty()) return {std::max(kGenerous, known.at_least), 0};
+  if (known.times.empty()) return {kGenerous, 0};
   const double longest = longest_ms(known.times.rbegin()->first);
   double p99 = longest, above = 0;
   for (auto bucket = known.times.rbegin(); bucket != known.times.rend(); ++bucket) {
@@ -69,7 +74,7 @@ HangLimit HangLimits::of(const std::string& section) const {
     if (above > known.total / 100) break;
   }
   const auto least = section == kStepSection ? kLeast : kLeastElsewhere;
-  const auto learned = std::max({least, millis(5 * p99), millis(2 * longest), known.at_least});
+  const auto learned = std::max({least, millis(5 * p99), millis(2 * longest)});
   const auto steps = section == kStepSection ? known.most.steps : known.most.times;
   if (steps < kEnoughSteps || known.most.times < kEnoughTimes) return {std::max(kGenerous, learned), 0};
   return {learned, steps};

@@ -10,7 +10,7 @@
 
 namespace ranks {
 
-/// After what time without progress a rank hangs.
+/// After what time without progress a hang of a rank is suspected.
 struct HangLimit {
   core::Millis time{0};
   std::uint64_t learned_from = 0;  // steps, or times in a section without steps; 0: nobody has learned it
@@ -33,16 +33,18 @@ class HangLimits {
   static constexpr double kTimesKept = 2048;
   /// What a program does in further sections is not learned.
   static constexpr std::size_t kMostSections = 32;
-  /// After a hang of so long, which may have been none, the next attempt waits this many times as long.
-  static constexpr int kAfterHang = 4;
+  /// After an end by a hang of so long, which may have been none, the next attempt waits this many times as long.
+  static constexpr int kAfterHang = 2;
 
   explicit HangLimits(std::uint32_t ranks) : ranks_(ranks) {}
 
   /// Between two signs of progress of this rank, the first of them in `section`, passed `took` and so many steps.
   void learn(const std::string& section, core::RankNumber rank, core::Millis took, core::Step steps);
-  /// A rank was taken for hung in this section after so long.
+  /// An attempt was ended after so long without progress in this section.
   void note_hang(const std::string& section, core::Millis waited);
   HangLimit of(const std::string& section) const;
+  /// The least time without progress that ends an attempt in this section, after an earlier end there; 0: none was.
+  core::Millis after_hang(const std::string& section) const;
 
  private:
   struct Seen {
@@ -53,7 +55,7 @@ class HangLimits {
     double total = 0;
     std::vector<Seen> ranks;  // by rank
     Seen most;                // of one rank
-    core::Millis at_least{0};
+    core::Millis after_hang{0};
   };
   Section* find(const std::string& section);
 
@@ -61,7 +63,7 @@ class HangLimits {
   std::map<std::string, Section, std::less<>> sections_;
 };
 
-/// "12 s, learned from 200 steps"; "30 min, until 20 steps have taught another".
+/// "12 s, learned from 200 steps"; "30 min until 20 steps are timed, then learned from them".
 std::string hang_limit_text(const HangLimit& limit, std::string_view section, bool is_set);
 
 }  // namespace ranks

@@ -25,6 +25,12 @@ void note_program(const muster::v1::HeartbeatRequest& request, RankView& view) {
                  request.section() != muster::v1::SECTION_INIT;
 }
 
+/// The rank leaves, or has made the last of the steps that its program has told of.
+bool is_done(const muster::v1::HeartbeatRequest& request, const RankView& view) {
+  const auto total = view.program == nullptr ? 0 : view.program->total_steps();
+  return request.leaving() || request.section() == muster::v1::SECTION_DONE || (total > 0 && request.step() >= total);
+}
+
 /// One odd step changes the range at once, and the range forgets the step within some dozen others.
 void note_pace(double step_ms, RankView& view) {
   constexpr double kForget = 1.05;
@@ -129,11 +135,11 @@ bool LiveRanks::heartbeat(const core::AttemptKey& key, core::RankNumber rank,
   auto& view = live->ranks[rank];
   auto section = section_name(request.section(), request.section_name());
   const bool moved = !view.heard_at || view.step != request.step() || view.section != section || request.has_program();
-  live->watch.heard(rank, {request.step(), section, request.blind()}, now);
+  note_program(request, view);
+  live->watch.heard(rank, {request.step(), section, request.blind(), is_done(request, view)}, now);
   view.heard_at = now;
   view.section = std::move(section);
   view.step = request.step();
-  note_program(request, view);
   note_pace(request.step_ms(), view);
   view.memory_bytes = request.memory_bytes();
   view.memory_peak_bytes = std::max(view.memory_peak_bytes, request.memory_peak_bytes());
@@ -193,6 +199,11 @@ std::optional<RankView> LiveRanks::view(const core::AttemptKey& key, core::RankN
   auto view = live->ranks[rank];
   view.slowness = live->stragglers.slowness(rank);
   return view;
+}
+
+void LiveRanks::came_out(const core::AttemptKey& key, core::Millis now) {
+  std::lock_guard lock(mutex_);
+  if (auto* live = find(key)) live->watch.came_out(now);
 }
 
 std::optional<LeastProgress> LiveRanks::least_progress(const core::AttemptKey& key, core::Millis now) const {
@@ -310,6 +321,13 @@ Watched LiveRanks::watch(const Round& round,
   with_each([&](const auto& key, auto& watch, auto rank, executors::Vouch word) {
     if (auto fact = watch.judge(rank, word, heard_until(watch))) out.facts.push_back({key.job, std::move(*fact)});
   });
+  for (auto& [key, live] : attempts_) {
+    if (live.ended) continue;
+    if (auto fact = live.watch.suspicion(now, heard_until(live.watch))) {
+      out.facts.push_back({key.job, std::move(*fact)});
+    }
+    if (live.watch.looks_hung()) out.suspected.push_back(key);
+  }
   return out;
 }
 

@@ -89,7 +89,8 @@ struct Watched {
   };
   std::vector<Fact> facts;
   std::vector<core::AttemptKey> stop_again;
-  bool somebody_is_missed = false;  // soon something may follow from it
+  std::vector<core::AttemptKey> suspected;  // of a hang
+  bool somebody_is_missed = false;          // soon something may follow from it
 };
 
 /// The live state of the ranks of attempts that have not ended, and of the last kEndedKept that have: heartbeats,
@@ -121,6 +122,8 @@ class LiveRanks {
   /// The rows of one rank are durable below this step; 0: nobody knows up to where.
   void set_durable_step(const core::AttemptKey& key, core::RankNumber rank, core::Step step);
   std::optional<RankView> view(const core::AttemptKey& key, core::RankNumber rank) const;
+  /// Something came out of the attempt: its log, its report or its checkpoint folder has changed.
+  void came_out(const core::AttemptKey& key, core::Millis now);
   /// nullopt: no rank of it can be found hung now.
   std::optional<LeastProgress> least_progress(const core::AttemptKey& key, core::Millis now) const;
   /// After which step all ranks leave (see leave_step.h). The first answer stays: every rank must get the same.

@@ -48,6 +48,7 @@ LivenessRules liveness_rules(const muster::v1::JobSpec& spec) {
   rules.silent_after = core::Millis(l.silent_after_ms());
   rules.silent_after_vouched = core::Millis(l.silent_after_vouched_ms());
   rules.hung_after = core::Millis(l.hung_after_ms());
+  if (l.lost_after_ms() > 0) rules.lost_after = core::Millis(l.lost_after_ms());
   rules.join_within = core::Millis(l.join_within_ms());
   rules.stop_grace = core::Millis(spec.resources().stop_grace_ms());
   rules.time_limit = core::Millis(spec.resources().time_limit_ms());
@@ -67,15 +68,19 @@ void AttemptWatch::heard(core::RankNumber rank, const Progress& progress, core::
     if (r.joined && steps > 0) ++r.moves;
     r.may_teach = r.joined;
     r.progress_at = now;
+    r.moved_at = now;
   }
   go_on(now);
+  heard_.reset();
   r.joined = true;
   r.heard_at = now;
   r.told_at = now;
   r.gone_since.reset();
   r.step = progress.step;
   r.section = progress.section;
+  names_sections_ = names_sections_ || (progress.section != "init" && progress.section != "step");
   r.has_steps = r.has_steps || progress.step > 0;
+  r.is_done = progress.done;
   if (progress.blind) begin_anew(r, now);
 }
 
@@ -96,7 +101,7 @@ void AttemptWatch::begin_anew(RankWatch& rank, core::Millis now) {
 void AttemptWatch::follow(const core::Attempt& attempt, core::Millis now) {
   for (std::size_t i = 0; i < ranks_.size() && i < attempt.ranks.size(); ++i) {
     const auto state = attempt.ranks[i].state;
-    if (state == core::RankState::kExited) ranks_[i].exited = true;
+    if (state == core::RankState::kExited) ranks_[i].exited = somebody_left_ = true;
     // Known from before a restart: its silence counts, not its joining.
     if (state == core::RankState::kRunning) ranks_[i].joined = true;
     move_to(static_cast<core::RankNumber>(i), attempt.ranks[i].node);
@@ -180,9 +185,6 @@ std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, execut
   if (!watched(r) || !passed(first_limit, r.heard_at, now)) return std::nullopt;  // heard meanwhile
   note(rank, vouch, now);
   switch (vouch) {
-    case executors::Vouch::kAlive:
-      if (r.joined && !passed(rules_.silent_after_vouched, r.heard_at, now)) return std::nullopt;
-      break;
     case executors::Vouch::kSuspended:
       r.heard_at = now;
       begin_anew(r, now);
@@ -192,15 +194,16 @@ std::optional<core::EventBody> AttemptWatch::judge(core::RankNumber rank, execut
     case executors::Vouch::kGone:
       if (!r.gone_since) r.gone_since = now;
       if (now - *r.gone_since < kGonePatience) return std::nullopt;
-      break;
+      return silent(rank, now - r.heard_at, vouch);
     case executors::Vouch::kStopped:
+      return silent(rank, now - r.heard_at, vouch);
+    case executors::Vouch::kAlive:
     case executors::Vouch::kUnknown:
     case executors::Vouch::kNodeAnswers:
     case executors::Vouch::kAsking:
       break;
   }
-  if (!tells_of_process(vouch) && node_is_silent(rank, now)) return judge_node(rank, vouch, now);
-  return silent(rank, now - r.heard_at, vouch);
+  return judge_unheard(rank, vouch, now);
 }
 
 core::RankSilent AttemptWatch::silent(core::RankNumber rank, core::Millis silence, executors::Vouch vouch) {
@@ -208,14 +211,41 @@ core::RankSilent AttemptWatch::silent(core::RankNumber rank, core::Millis silenc
   return {number_, rank, silence, word(vouch)};
 }
 
-// Nobody on the rank's node is heard.
-std::optional<core::EventBody> AttemptWatch::judge_node(core::RankNumber rank, executors::Vouch vouch,
-                                                        core::Millis now) {
-  auto& r = ranks_[rank];
-  if (vouch == executors::Vouch::kAsking) return std::nullopt;
-  if (vouch != executors::Vouch::kNodeAnswers) return lose_node(rank, now);
-  if (!passed(rules_.silent_after_vouched, r.heard_at, now)) return std::nullopt;
-  return silent(rank, now - r.heard_at, vouch);
+std::optional<core::EventBody> AttemptWatch::judge_unheard(core::RankNumber rank, executors::Vouch vouch,
+                                                           core::Millis now) {
+  if (vouch == executors::Vouch::kAsking || !is_evident(rank, vouch, now)) return std::nullopt;
+  const bool says_nothing = vouch == executors::Vouch::kUnknown;
+  if (says_nothing && node_is_silent(rank, now)) return lose_node(rank, now);
+  return silent(rank, now - ranks_[rank].heard_at, vouch);
+}
+
+bool AttemptWatch::is_evident(core::RankNumber number, executors::Vouch vouch, core::Millis now) {
+  const auto& rank = ranks_[number];
+  const auto heard = who_is_heard(now);
+  if (watched(rank) && !rank.joined) {
+    return heard.anybody || vouch == executors::Vouch::kAlive ||
+           passed(rules_.join_within + rules_.lost_after, rank.heard_at, now);
+  }
+  const auto limit = vouch == executors::Vouch::kUnknown ? rules_.silent_after : rules_.silent_after_vouched;
+  if (heard.anybody && heard.all_stand) return passed(limit, rank.heard_at, now);
+  return !heard.any_moves && passed(rules_.lost_after, rank.heard_at, now);
+}
+
+// Once a round, for many ranks may be missed at once. A rank that is missed is not heard, so it is none of these.
+AttemptWatch::Heard AttemptWatch::who_is_heard(core::Millis now) {
+  if (heard_ && heard_->at == now) return *heard_;
+  Heard heard{.at = now};
+  const auto usual = longest_limit().time;
+  for (const auto& rank : ranks_) {
+    const bool tells = rules_.heartbeats || rank.has_steps;
+    const bool is_heard = rank.joined && !passed(rules_.silent_after, rank.heard_at, now);
+    if (rank.exited || !tells || !is_heard) continue;
+    heard.anybody = true;
+    heard.all_stand = heard.all_stand && passed(usual, rank.progress_at, rank.told_at);
+    heard.any_moves = heard.any_moves || !passed(rules_.lost_after, rank.progress_at, now);
+  }
+  heard_ = heard;
+  return heard;
 }
 
 std::optional<core::EventBody> AttemptWatch::judge_by_node(core::RankNumber rank, executors::Vouch vouch,
@@ -231,7 +261,7 @@ std::optional<core::EventBody> AttemptWatch::judge_by_node(core::RankNumber rank
     return silent(rank, now - *r.stopped_since, vouch);
   }
   const bool missed = scheduled_ && r.vouched_at && passed(rules_.silent_after, r.heard_at, now);
-  return missed && node_is_silent(rank, now) ? judge_node(rank, vouch, now) : std::nullopt;
+  return missed && node_is_silent(rank, now) ? judge_unheard(rank, vouch, now) : std::nullopt;
 }
 
 bool AttemptWatch::node_is_silent(core::RankNumber rank, core::Millis now) const {
@@ -259,25 +289,25 @@ core::NodeLost AttemptWatch::lose_node(core::RankNumber rank, core::Millis now) 
   return {number_, lost.node, now - lost.heard_at};
 }
 
-// The rank that is behind the others comes first: they wait for it.
 std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
-  std::vector<core::RankNumber> hung;
-  const auto limit = longest_limit();
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    if (hangs(ranks_[i], limit.time, now)) hung.push_back(static_cast<core::RankNumber>(i));
-  }
-  std::ranges::stable_sort(
-      hung, {}, [&](core::RankNumber rank) { return std::pair(ranks_[rank].step, ranks_[rank].progress_at); });
   std::vector<core::EventBody> out;
-  for (const auto number : hung) {
-    auto& rank = ranks_[number];
-    rank.reported = true;
-    out.emplace_back(
-        core::RankHung{number_, number, rank.section, now - rank.progress_at, limit.time, limit.learned_from});
-  }
-  if (!hung.empty() && rules_.hung_after.count() == 0) {
-    const auto& first = ranks_[hung.front()];
-    limits_.note_hang(first.section, now - first.progress_at);
+  const auto usual = longest_limit();
+  const auto limit = end_limit(usual);
+  const bool is_set = rules_.hung_after.count() > 0;
+  const bool was_told = looks_hung() && now - suspected_at_ >= limit / 2;
+  // The user's word on steps holds whatever comes out.
+  if (was_told && (is_set || passed(limit, came_out_at_, now))) {
+    const auto found = hung(limit, now);
+    for (const auto number : found) {
+      auto& rank = ranks_[number];
+      rank.reported = true;
+      out.emplace_back(core::RankHung{number_, number, rank.section, now - rank.progress_at, limit,
+                                      is_set ? 0 : usual.learned_from, only_one_reports()});
+    }
+    if (!found.empty() && !is_set) {
+      const auto& first = ranks_[found.front()];
+      limits_.note_hang(first.section, now - first.progress_at);
+    }
   }
   if (!draining_ && !queued_ && !time_limit_told_ &&
       passed(save_at(), started_at_ + stood_still_, still_since_.value_or(now))) {
@@ -287,8 +317,115 @@ std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
   return out;
 }
 
+// The rank that is behind the others comes first: they wait for it.
+std::vector<core::RankNumber> AttemptWatch::hung(core::Millis limit, core::Millis now) const {
+  std::vector<core::RankNumber> found;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    if (hangs(ranks_[i], limit, now)) found.push_back(static_cast<core::RankNumber>(i));
+  }
+  std::ranges::stable_sort(
+      found, {}, [&](core::RankNumber rank) { return std::pair(ranks_[rank].step, ranks_[rank].progress_at); });
+  return found;
+}
+
+std::optional<core::EventBody> AttemptWatch::suspicion(core::Millis now, core::Millis heard_until) {
+  if (draining_ || queued_) {
+    suspected_.reset();
+    return std::nullopt;
+  }
+  if (suspected_) {
+    if (!is_refuted()) return std::nullopt;
+    const core::SuspicionOver over{number_, suspected_->of, now - suspected_at_ + suspected_->lasts};
+    suspected_.reset();
+    return over;
+  }
+  suspected_ = suspect(now, heard_until);
+  if (!suspected_) return std::nullopt;
+  suspected_at_ = now;
+  return *suspected_;
+}
+
+std::optional<core::AttemptSuspected> AttemptWatch::suspect(core::Millis now, core::Millis heard_until) {
+  doubted_.clear();
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    if (is_unheard(ranks_[i], heard_until)) doubted_.push_back(static_cast<core::RankNumber>(i));
+  }
+  core::AttemptSuspected out{.attempt = number_};
+  if (!doubted_.empty()) {
+    const auto first =
+        *std::ranges::min_element(doubted_, {}, [&](core::RankNumber rank) { return ranks_[rank].heard_at; });
+    const auto& node = ranks_[first].node;
+    const auto is_there = [&](core::RankNumber rank) { return !ranks_[rank].exited; };
+    const bool is_one_node =
+        scheduled_ && !node.empty() &&
+        std::ranges::all_of(doubted_, [&](core::RankNumber rank) { return ranks_[rank].node == node; }) &&
+        static_cast<std::size_t>(std::ranges::count_if(by_node_.at(node), is_there)) == doubted_.size();
+    out.of = core::Suspicion::kUnheard;
+    out.first_rank = first;
+    out.ranks = static_cast<std::uint32_t>(doubted_.size());
+    if (is_one_node) out.node = node;
+    out.section = ranks_[first].section;
+    out.lasts = heard_until - ranks_[first].heard_at;
+    out.ends_after = rules_.lost_after;
+    return out;
+  }
+  const auto usual = longest_limit();
+  const auto ends_after = end_limit(usual);
+  const auto limit = std::min(usual.time, ends_after / 2);
+  doubted_ = hung(limit, now);
+  if (doubted_.empty()) return std::nullopt;
+  doubted_.resize(1);
+  const auto& rank = ranks_[doubted_.front()];
+  out.first_rank = doubted_.front();
+  out.section = rank.section;
+  out.lasts = now - rank.progress_at;
+  out.limit = limit;
+  out.ends_after = ends_after;
+  out.learned_from = limit == usual.time ? usual.learned_from : 0;
+  out.only_one_reports = only_one_reports();
+  return out;
+}
+
+bool AttemptWatch::is_unheard(const RankWatch& rank, core::Millis heard_until) const {
+  const bool may_follow = (watched(rank) && rank.joined) || (watched_by_node(rank) && scheduled_ && rank.vouched_at);
+  return may_follow && passed(std::max(rules_.silent_after, rules_.silent_after_vouched), rank.heard_at, heard_until);
+}
+
+// Fresh time after a deaf moment refutes nothing: what counts is a word that came after the suspicion.
+bool AttemptWatch::is_refuted() const {
+  return std::ranges::all_of(doubted_, [&](core::RankNumber number) {
+    const auto& rank = ranks_[number];
+    if (rank.exited) return true;
+    if (suspected_->of == core::Suspicion::kHung) return rank.moved_at > suspected_at_;
+    const auto vouched_at = rules_.heartbeats ? core::Millis{-1} : rank.vouched_at.value_or(core::Millis{-1});
+    return std::max(rank.told_at, vouched_at) > suspected_at_;
+  });
+}
+
 bool AttemptWatch::may_hang(const RankWatch& rank) const {
-  return may_be_missed(rank) && rank.joined && (rules_.heartbeats || rank.has_steps);
+  return may_be_missed(rank) && rank.joined && (rules_.heartbeats || rank.has_steps) && !rank.is_done &&
+         !somebody_left_;
+}
+
+core::Millis AttemptWatch::end_limit(const HangLimit& usual) const {
+  if (rules_.hung_after.count() > 0) return rules_.hung_after;
+  core::Millis limit = usual.learned_from > 0 ? kEndFactor * usual.time : usual.time;
+  const std::string* last = nullptr;
+  for (const auto& rank : ranks_) {
+    if (!may_hang(rank) || (last != nullptr && *last == rank.section)) continue;
+    last = &rank.section;
+    limit = std::max(limit, limits_.after_hang(rank.section));
+  }
+  return std::max(limit, names_sections() ? kEndAtLeast : kEndAtLeastUnnamed);
+}
+
+// A recipe names all that it does. Any other program that has never named a section may do anything between two steps.
+bool AttemptWatch::names_sections() const {
+  return rules_.heartbeats || names_sections_;
+}
+
+bool AttemptWatch::only_one_reports() const {
+  return !rules_.heartbeats && ranks_.size() > 1 && std::ranges::count_if(ranks_, &RankWatch::has_steps) == 1;
 }
 
 HangLimit AttemptWatch::own_limit(const RankWatch& rank) const {
@@ -299,7 +436,6 @@ HangLimit AttemptWatch::own_limit(const RankWatch& rank) const {
 
 HangLimit AttemptWatch::longest_limit() const {
   HangLimit longest;
-  if (rules_.hung_after.count() > 0) return {rules_.hung_after, 0};
   const RankWatch* last = nullptr;
   for (const auto& rank : ranks_) {
     const bool tells = rules_.heartbeats || rank.has_steps || rank.section != "init";
@@ -322,14 +458,17 @@ bool AttemptWatch::hangs(const RankWatch& rank, core::Millis limit, core::Millis
 std::optional<LeastProgress> AttemptWatch::least_progress(core::Millis now) const {
   std::optional<LeastProgress> least;
   double most = -1;
-  const auto limit = longest_limit();
+  const bool is_set = rules_.hung_after.count() > 0;
+  const auto usual = longest_limit();
+  const auto ends_after = end_limit(usual);
+  const HangLimit limit = is_set ? HangLimit{ends_after, 0} : usual;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const auto& rank = ranks_[i];
     if (!may_hang(rank)) continue;
     const auto part = static_cast<double>((now - rank.progress_at).count()) / static_cast<double>(limit.time.count());
     if (part <= most) continue;
     most = part;
-    least = {static_cast<core::RankNumber>(i), rank.section, limit, rules_.hung_after.count() > 0, rank.progress_at};
+    least = {static_cast<core::RankNumber>(i), rank.section, limit, is_set, ends_after, rank.progress_at};
   }
   return least;
 }

@@ -16,7 +16,8 @@ namespace ranks {
 struct LivenessRules {
   core::Millis silent_after{2500};
   core::Millis silent_after_vouched{15000};
-  core::Millis hung_after{0};  // the user's word; 0: HangLimits
+  core::Millis hung_after{0};  // the user's word on when a hang ends the attempt; 0: HangLimits
+  core::Millis lost_after{600000};
   core::Millis join_within{120000};
   core::Millis stop_grace{30000};
   core::Millis time_limit{0};
@@ -33,12 +34,14 @@ struct RankWatch {
   bool exited = false;
   bool reported = false;   // as silent or hung: said once
   bool has_steps = false;  // it has told of a step, as any program may
+  bool is_done = false;    // its last step is over, or it has told that it leaves
   core::Millis heard_at{0};
   core::Millis progress_at{0};
   /// The rank was heard without a gap since progress_at: the time until its next progress teaches.
   bool may_teach = false;
   std::uint64_t moves = 0;                    // how often its step was seen to grow in this attempt
   core::Millis told_at{0};                    // it was last heard itself, and its step was known
+  core::Millis moved_at{0};                   // it last told of progress; fresh time changes nothing here
   std::optional<core::Millis> vouched_at;     // its node last knew anything of it
   std::optional<core::Millis> asked_at;       // its node was last asked
   std::optional<core::Millis> stopped_since;  // its node says so, each time it is asked
@@ -53,38 +56,52 @@ struct Progress {
   core::Step step = 0;
   std::string section;
   bool blind = false;  // whoever speaks for it cannot know whether it has gone on
+  bool done = false;   // it has made its last step, or says that it leaves
 };
 
 /// The rank that has gone without progress for the longest part of its limit.
 struct LeastProgress {
   core::RankNumber rank = 0;
   std::string section;
-  HangLimit limit;
-  bool is_set = false;  // the limit is liveness.hung_after
+  HangLimit limit;             // after which a hang is suspected, or that is set
+  bool is_set = false;         // the limit is liveness.hung_after
+  core::Millis ends_after{0};  // the attempt ends by it
   core::Millis since{0};
 };
 
 /// One attempt under watch. Pure: no thread, no clock, no I/O; every time is passed in, so that each rule is a table in
 /// a test.
 ///
-/// A rank is silent when unheard for silent_after while its node says "stopped" or knows nothing, for
-/// silent_after_vouched while its node says "alive", or kGonePatience after its node says "gone" without its end having
-/// arrived (executors report ends themselves, with the exit status, and that is the better news: a rank whose node says
-/// "ended" is never silent, and none that is suspended). Where nobody on a scheduler's node is heard and
-/// nothing there vouches for anyone, the node is lost, once for all its ranks. If such a node answers all the same, its
-/// ranks are silent, after silent_after_vouched: somebody has stopped the whole step, and the node is healthy. The
-/// first finding ends the attempt. Nobody is watched while the attempt is queued.
+/// The attempt ends only on evidence that it does not work, from somebody who was heard. The first such finding ends
+/// it. Nobody is watched while the attempt is queued.
+///
+/// A rank that is not heard is silent, which ends the attempt, in these cases:
+///  - its node says "stopped", after silent_after;
+///  - its node says "gone", kGonePatience later. Executors report ends themselves, with the exit status, and that is
+///  the
+///    better news. So a rank whose node says "ended" is never silent, and none that is suspended;
+///  - other ranks are heard, and all of them have stood still for longer than usual, after silent_after, or
+///    silent_after_vouched if its node answers or sees its process;
+///  - it has never been heard, after join_within, while another rank is heard or its node sees its process;
+///  - lost_after is over, and no rank that is heard has made progress meanwhile.
+/// Where nobody on a scheduler's node is heard and nothing there vouches for anyone, the node is lost instead, once for
+/// all its ranks. If such a node answers all the same, its ranks are silent. Until then the attempt is suspected.
 ///
 /// Any program's ranks need say nothing themselves, so their nodes are asked about each from time to time. One whose
 /// process is stopped for silent_after is silent. On a scheduler's node a task beside each vouches for it, if only by
-/// saying that it has ended; once it has, a node of which nobody is vouched for any more is lost. One that has told of
-/// a step of its own accord hangs like any other. Nothing else is concluded.
+/// saying that it has ended; once it has, it is missed as a rank is. A rank that has told of a step of its own accord
+/// hangs like any other. Nothing else is concluded.
 ///
-/// A rank hangs when it says for longer than its limit that neither its step nor its section has moved. The limit is
-/// hung_after where the user has set it, else what the section's times have taught (HangLimits). Ranks wait for one
-/// another: one may evaluate while the others stand at a barrier. So a rank gets the longest of the limits of the
-/// sections that ranks of its attempt are in. The first steps of an attempt teach nothing, and the generous limit holds
-/// for them: programs compile and fill caches then.
+/// A hang is suspected when a rank says for longer than usual (HangLimits) that neither its step nor its section has
+/// moved. Ranks wait for one another: one may evaluate while the others stand at a barrier. So a rank gets the longest
+/// of the limits of the sections that ranks of its attempt are in. The first steps of an attempt teach nothing, and the
+/// generous limit holds for them: programs compile and fill caches then. The suspicion comes at half of the time that
+/// ends the attempt at the latest.
+///
+/// A hang is suspected first, and ends the attempt later: after hung_after without progress, where the user has set it.
+/// Else it ends after kEndFactor times the usual time, kEndAtLeast at least, and kEndAtLeastUnnamed for programs that
+/// name no sections, if nothing came out of the attempt meanwhile either (came_out). No rank hangs that has made its
+/// last step or leaves, and none after the first rank's exit.
 ///
 /// The time limit is of the time that the attempt runs: from the first word that it is suspended to the first that it
 /// is not, its clock stands still, as the scheduler's does.
@@ -125,6 +142,12 @@ class AttemptWatch {
   std::optional<core::EventBody> judge(core::RankNumber rank, executors::Vouch vouch, core::Millis now);
   /// Hung ranks and the time limit.
   std::vector<core::EventBody> findings(core::Millis now);
+  /// What is suspected, or is no longer: each told once. `heard_until`: as for judge().
+  std::optional<core::EventBody> suspicion(core::Millis now, core::Millis heard_until);
+  /// A hang is suspected, so it is worth a look whether anything comes out of the attempt.
+  bool looks_hung() const { return suspected_ && suspected_->of == core::Suspicion::kHung; }
+  /// Its log, its report or its checkpoint folder has grown or changed.
+  void came_out(core::Millis now) { came_out_at_ = now; }
   /// True when the attempt should have left long ago and must be stopped again. Says so once every stop_grace + 10 s.
   bool must_stop_again(core::Millis now);
 
@@ -139,6 +162,8 @@ class AttemptWatch {
   /// A scheduler that suspends a job stops ranks and their tasks one by one. What a task said before it was stopped
   /// itself counts for less than this.
   static constexpr core::Millis kStopIsSure{2000};
+  static constexpr int kEndFactor = 4;
+  static constexpr core::Millis kEndAtLeast{60'000}, kEndAtLeastUnnamed{600'000};
 
  private:
   bool may_be_missed(const RankWatch& rank) const { return !queued_ && !draining_ && !rank.exited && !rank.reported; }
@@ -146,11 +171,30 @@ class AttemptWatch {
   /// Nobody but its node need tell of it.
   bool watched_by_node(const RankWatch& rank) const { return !rules_.heartbeats && may_be_missed(rank); }
   std::optional<core::EventBody> judge_by_node(core::RankNumber rank, executors::Vouch vouch, core::Millis now);
-  std::optional<core::EventBody> judge_node(core::RankNumber rank, executors::Vouch vouch, core::Millis now);
+  std::optional<core::EventBody> judge_unheard(core::RankNumber rank, executors::Vouch vouch, core::Millis now);
+  /// Somebody who is heard tells that the attempt does not go on without this rank.
+  bool is_evident(core::RankNumber rank, executors::Vouch vouch, core::Millis now);
+  /// The ranks that are heard and tell of progress.
+  struct Heard {
+    core::Millis at{0};
+    bool anybody = false;
+    bool all_stand = true;   // for longer than usual
+    bool any_moves = false;  // has made progress within lost_after
+  };
+  Heard who_is_heard(core::Millis now);
+  bool is_unheard(const RankWatch& rank, core::Millis heard_until) const;
   bool may_hang(const RankWatch& rank) const;
   HangLimit own_limit(const RankWatch& rank) const;
-  /// Of the sections that ranks are in, the longest limit.
+  /// Of the sections that ranks are in, the longest usual time without progress.
   HangLimit longest_limit() const;
+  /// The time without progress that ends the attempt.
+  core::Millis end_limit(const HangLimit& usual) const;
+  bool names_sections() const;
+  bool only_one_reports() const;
+  /// The ranks without progress for so long, the one that is behind the others first.
+  std::vector<core::RankNumber> hung(core::Millis limit, core::Millis now) const;
+  std::optional<core::AttemptSuspected> suspect(core::Millis now, core::Millis heard_until);
+  bool is_refuted() const;
   bool hangs(const RankWatch& rank, core::Millis limit, core::Millis now) const;
   void begin_anew(RankWatch& rank, core::Millis now);
   void note_change(core::RankNumber rank, core::Millis now);
@@ -161,6 +205,12 @@ class AttemptWatch {
   core::Millis started_at_;
   std::vector<RankWatch> ranks_;
   HangLimits limits_;
+  bool somebody_left_ = false, names_sections_ = false;
+  core::Millis came_out_at_{0};
+  std::optional<Heard> heard_;
+  std::optional<core::AttemptSuspected> suspected_;
+  core::Millis suspected_at_{0};
+  std::vector<core::RankNumber> doubted_;  // the ranks that are suspected
   /// The newest change of a rank's section, and the newest one by another rank than that.
   struct Change {
     core::RankNumber rank = 0;

@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "jobs/dependencies.h"
 #include "jobs/job_remover.h"
+#include "jobs/output_watch.h"
 #include "jobs/progress_watch.h"
 #include "ranks/rank_sessions.h"
 #include "service/job_changes.h"
@@ -73,6 +74,9 @@ class Impl final : public RunningController {
             options_.threads),
         dependencies_(event_log_),
         progress_(event_log_, specs_, data_, options_.threads),
+        output_(
+            specs_, data_, [this](const auto& key) { live_ranks_.came_out(key, clock_.monotonic()); },
+            options_.threads),
         runner_({store, executor, clock, event_log_, specs_, admission_, partitions_, options_.excluded_for,
                  [this](const core::AttemptKey& key, core::Millis interval) {
                    return live_ranks_.leave_step(key, interval, clock_.monotonic());
@@ -272,6 +276,7 @@ class Impl final : public RunningController {
   jobs::EventLog event_log_;
   jobs::Dependencies dependencies_;
   jobs::ProgressWatch progress_;
+  jobs::OutputWatch output_;
   actions::ActionRunner runner_;
   ranks::RankSessions sessions_;
   jobs::JobRemover remover_;
@@ -365,6 +370,7 @@ void Impl::watch() {
   // What is concluded of it is concluded a second later; until then this tells of a disk that stands still.
   if (found.somebody_is_missed) probe_.ask();
   if (found.somebody_is_missed || reading_.asked_ago().value_or(kProbeReading) >= kProbeReading) reading_.ask();
+  output_.set_suspected(found.suspected);
   for (auto& fact : found.facts) event_log_.keep(fact.job, std::move(fact.body));
   dependencies_.tell();
   for (const auto& key : found.stop_again) {
@@ -382,6 +388,7 @@ void Impl::leave(void (jobs::EventLog::*end_events)()) {
   partitions_.close();
   if (started_) executor_.shutdown();
   progress_.close();
+  output_.close();
   started_ = false;
   changes_.close();
   (event_log_.*end_events)();

@@ -48,7 +48,9 @@ std::string bad_lines_note(std::uint64_t lines, const std::string& first) {
 }
 
 std::string hang_limit_text(const ranks::LeastProgress& least) {
-  return ranks::hang_limit_text(least.limit, least.section, least.is_set) + ", in section " + least.section;
+  const auto text = ranks::hang_limit_text(least.limit, least.section, least.is_set) + ", in section " + least.section;
+  if (least.is_set) return text;
+  return text + "; a hang ends the attempt after " + core::duration_text(least.ends_after) + " without output";
 }
 
 std::string no_progress_note(const ranks::LeastProgress& least, core::Millis now) {

@@ -60,6 +60,18 @@ void explain_wait(const StandingFacts& facts, Standing& out) {
   }
 }
 
+/// What a person can do about a suspicion, by what is suspected.
+std::string after_suspicion(const core::Job& job) {
+  const std::string id = std::to_string(job.id);
+  if (job.current()->suspicion == core::Suspicion::kUnheard) {
+    return "Is the network up between musterd and the nodes? The ranks go on without musterd, and send what they have "
+           "to tell later. liveness.lost_after sets how long they may be unheard";
+  }
+  return "Look at its log: muster logs " + id +
+         " --tail 50. A pause that is meant needs no end: name it in the program "
+         "as a section, or set liveness.hung_after";
+}
+
 /// Of one that runs: whether its scheduler has stopped it, and whether that can be asked at all.
 void explain_run(const StandingFacts& facts, Standing& out) {
   if (facts.queue && facts.queue->suspended_since) {
@@ -68,6 +80,7 @@ void explain_run(const StandingFacts& facts, Standing& out) {
   }
   // Local processes have no scheduler to lose.
   const auto* attempt = facts.job.current();
+  if (attempt != nullptr && attempt->suspicion) out.action = after_suspicion(facts.job);
   if (facts.trouble && attempt != nullptr && attempt->queued_at) {
     out.reason += "; " + executors::trouble_text(*facts.trouble);
     out.action = kNothingIsLost;
@@ -82,7 +95,8 @@ bool is_foreseen(core::Time start, core::Time now) {
 }
 
 std::string status_word(const core::Job& job) {
-  const std::string state(core::to_string(job.state));
+  std::string state(core::to_string(job.state));
+  if (job.current() != nullptr && job.current()->suspicion) state += ", suspected";
   if (!job.held || core::is_ended(job.state)) return state;
   // That it waits for a person says more than what it would wait for otherwise.
   return is_idle(job) || job.state == core::JobState::kQueued ? "held" : state + ", held";

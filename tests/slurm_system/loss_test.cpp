@@ -187,11 +187,15 @@ class SlurmExclusion : public Story<Exclusion> {
   }
 };
 
+/// Nobody else is heard who could tell that the work stands, so only a long silence ends these attempts.
+constexpr const char* kSoonLost = "[liveness]\nsilent_after_vouched = \"5s\"\nlost_after = \"5s\"\n";
+
 // Of any program muster hears only the task beside each rank.
 TEST_F(SlurmExclusion, APowerCutUnderACommandIsKnownByItsTasksSilence) {
   if (!slurm().has_namespaces()) GTEST_SKIP() << "nodes are no machines of their own without root";
   const auto job = muster().submit(
-      shell({.script = "[ $MUSTER_ATTEMPT -gt 1 ] || for i in $(seq 3000); do echo $i >> alive; sleep 0.1; done"}));
+      shell({.script = "[ $MUSTER_ATTEMPT -gt 1 ] || for i in $(seq 3000); do echo $i >> alive; sleep 0.1; done",
+             .more = kSoonLost}));
   const auto alive = muster().folder() / "alive";
   // Long enough for its task to have been heard.
   ASSERT_TRUE(test::eventually([&] { return test::read_file(alive).find("\n20\n") != std::string::npos; }, 60s));
@@ -211,7 +215,7 @@ TEST_F(SlurmExclusion, APowerCutUnderACommandIsKnownByItsTasksSilence) {
 TEST_F(SlurmExclusion, AJobThatWaitsMayHaveANodeAgainThatIsNoLongerLeftOut) {
   if (!slurm().has_namespaces()) GTEST_SKIP() << "nodes are no machines of their own without root";
   slurm_cluster::submit(slurm(), {"-w", "node2", "--exclusive"}, "sleep 600");
-  const auto job = muster().submit(training({.steps = 40, .nodes = 1, .ranks_per_node = 1}));
+  const auto job = muster().submit(training({.steps = 40, .nodes = 1, .ranks_per_node = 1, .more = kSoonLost}));
   muster().until_step(job, 3);
   slurm().power_cut("node1");
   stage().until_ended(job, 1);

@@ -38,10 +38,13 @@ TEST_F(SlurmNode, ANodeThatAnAdminTakesDownIsANodeFailureWithItsReason) {
   slurm().run({"scontrol", "update", "nodename=" + node, "state=resume"});
 }
 
-// To muster it is as silent as a node without power.
+// To muster it is as silent as a node without power: nobody is heard who could tell what has happened.
 TEST_F(SlurmNode, AStepThatSomebodyStopsIsSilentAndItsNodeIsNotLeftOut) {
-  const auto job = muster().submit(training(
-      {.steps = 2000, .nodes = 1, .ranks_per_node = 2, .more = "[liveness]\nsilent_after_vouched = \"5s\"\n"}));
+  const auto job =
+      muster().submit(training({.steps = 2000,
+                                .nodes = 1,
+                                .ranks_per_node = 2,
+                                .more = "[liveness]\nsilent_after_vouched = \"5s\"\nlost_after = \"5s\"\n"}));
   stage().until_trains(job, 1);
   const auto node = node_of(job);
   for (const int rank : {0, 1}) {

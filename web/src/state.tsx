@@ -13,7 +13,7 @@ const SIGNS: Record<string, string> = {
 const TONES: Record<string, string> = {
   running: "busy", starting: "busy", succeeded: "good", completed: "good", failed: "bad", rank_hung: "bad",
   out_of_memory: "bad", silent: "bad", missing: "bad", waiting: "mild", preempted: "mild", node_failed: "mild",
-  timed_out: "mild", rank_silent: "mild", controller_lost: "mild", requeued: "mild", stopping: "mild", draining: "mild",
+  timed_out: "mild", rank_silent: "mild", controller_lost: "mild", requeued: "mild", stopping: "mild", draining: "mild", suspected: "mild",
 };
 
 export const tone = (word: string): string => TONES[word] ?? "calm";

@@ -41,6 +41,8 @@ void check_shape(const core::Job& job) {
     }
     EXPECT_FALSE(attempt.reason.empty());
     EXPECT_FALSE(attempt.reason_started.empty());
+    const bool works = attempt.state == core::AttemptState::kStarting || attempt.state == core::AttemptState::kRunning;
+    EXPECT_TRUE(works || !attempt.suspicion) << "only what works is suspected";
   }
   EXPECT_EQ(is_ended(job.state), job.ended_at.has_value());
   EXPECT_EQ(job.state == core::JobState::kWaiting, job.next_attempt_at.has_value());

@@ -66,6 +66,9 @@ class RandomEvents {
       case 11:
         return core::RankSilent{attempt, rank, core::Millis{3000}, "stopped"};
       case 12:
+        if (below(3) == 0)
+          return core::AttemptSuspected{.attempt = attempt, .first_rank = rank, .lasts = core::Millis{12000}};
+        if (below(2) == 0) return core::SuspicionOver{attempt, core::Suspicion::kHung, core::Millis{40000}};
         return core::RankHung{attempt, rank, "step", core::Millis{60000}};
       case 13:
         if (below(2) == 0) return core::TimeLimitReached{attempt};

@@ -242,6 +242,41 @@ TEST(JobStory, AHungRankIsToldApartFromASilentOne) {
   EXPECT_EQ(story.attempt(1).reason, "rank 0 made no progress for 1 min 5 s in section data");
 }
 
+TEST(JobStory, ASuspicionIsShownAndEndsNothing) {
+  Story story = running();
+  const std::string before = story.job.reason;
+  story.tell(core::AttemptSuspected{.attempt = 1,
+                                    .first_rank = 1,
+                                    .section = "step",
+                                    .lasts = 12s,
+                                    .limit = 10s,
+                                    .ends_after = 600s,
+                                    .learned_from = 200});
+  EXPECT_TRUE(story.last.actions.empty());
+  EXPECT_EQ(story.job.state, JobState::kRunning);
+  EXPECT_EQ(story.attempt(1).suspicion, core::Suspicion::kHung);
+  EXPECT_THAT(story.job.reason,
+              ::testing::StartsWith("attempt 1: rank 1 has made no progress since 1969-12-31 23:59:48 UTC"))
+      << "a time, for the reason stays";
+  EXPECT_THAT(story.last.text,
+              ::testing::StartsWith("rank 1 has made no progress for 12 s in section step, longer than "
+                                    "the usual 10 s (learned from 200 steps); the attempt goes on"));
+  story.tell(core::SuspicionOver{1, core::Suspicion::kHung, 40s});
+  EXPECT_FALSE(story.attempt(1).suspicion);
+  EXPECT_EQ(story.job.reason, before);
+  EXPECT_EQ(story.last.text, "there is progress again, after 40 s");
+}
+
+TEST(JobStory, NothingIsSuspectedOfWhatStops) {
+  Story story = running();
+  story.tell(core::AttemptSuspected{.attempt = 1, .first_rank = 1, .lasts = 12s})
+      .tell(core::RankHung{1, 1, "step", 10min});
+  EXPECT_FALSE(story.attempt(1).suspicion);
+  story.tell(core::AttemptSuspected{.attempt = 1, .first_rank = 0, .lasts = 12s});
+  EXPECT_FALSE(story.attempt(1).suspicion);
+  EXPECT_THAT(story.job.reason, ::testing::HasSubstr("stopping"));
+}
+
 TEST(JobStory, AtTheTimeLimitRanksSaveAndTheJobComesBack) {
   Story story;
   auto limited = submitted();

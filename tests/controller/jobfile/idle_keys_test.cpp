@@ -63,6 +63,13 @@ TEST(IdleKeys, OfLocalProcessesAreThoseOfSlurm) {
   EXPECT_THAT(idle_keys(job, false, true), IsEmpty());
 }
 
+TEST(IdleKeys, OfLocalProcessesAreThoseOfRanksThatMustBeHeard) {
+  auto job = program_with({{"liveness.lost_after", "1h"}});
+  EXPECT_THAT(idle_keys(job, true, true),
+              ElementsAre("liveness.lost_after has no effect on local processes of a program of your own"));
+  EXPECT_THAT(idle_keys(job, true, false), IsEmpty()) << "the tasks beside its ranks are heard";
+}
+
 TEST(IdleKeys, DefaultsAreNobodysWish) {
   auto job = program_with({{"liveness.silent_after", "20s"}, {"liveness.join_within", "2m"}});
   EXPECT_THAT(idle_keys(job, false, false), IsEmpty());

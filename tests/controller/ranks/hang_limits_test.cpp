@@ -1,7 +1,9 @@
-// Goal: a hang is named within some times of what steps usually take, and no rank that works is taken for hung.
+// Goal: a hang is suspected within some times of what steps usually take, it ends the attempt only after a long time in
+// which nothing came out of it, and no rank that works is suspected.
 // Method: the rules are pure; ranks of a few lines of code go on in injected time.
 #include "ranks/hang_limits.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -30,22 +32,41 @@ class Gang {
       : watch(rules, ranks, 1, kStart), said_(ranks, Progress{0, "init"}) {}
 
   void say(core::RankNumber rank, core::Step step, const std::string& section = "step") {
-    said_[rank] = {step, section, false};
+    said_[rank] = {step, section};
   }
   /// Steps of so long each, of all ranks.
   void train(int steps, Millis step) {
     for (int i = 0; i < steps; ++i) {
-      for (auto& one : said_) one = {one.step + 1, "step", false};
+      for (auto& one : said_) one = {one.step + 1, "step"};
       EXPECT_FALSE(pass(step));
     }
   }
-  /// The first finding within so long.
-  std::optional<core::RankHung> pass(Millis time, bool heard = true) {
+  /// The first suspicion within so long.
+  std::optional<core::AttemptSuspected> pass(Millis time, bool heard = true) {
     for (const auto until = now + time; now < until; now += std::min(kBeat, until - now)) {
-      for (core::RankNumber r = 0; heard && r < said_.size(); ++r) watch.heard(r, said_[r], now);
-      if (const auto found = watch.findings(now); !found.empty()) return std::get<core::RankHung>(found.front());
+      speak(heard);
+      EXPECT_TRUE(watch.findings(now).empty());
+      const auto told = watch.suspicion(now, now);
+      if (told && std::holds_alternative<core::AttemptSuspected>(*told)) return std::get<core::AttemptSuspected>(*told);
     }
     return std::nullopt;
+  }
+  /// The end within so long. Something comes out of the attempt as often as `output` says; 0: never.
+  std::optional<core::RankHung> wait_for_end(Millis time, Millis output = Millis{0}) {
+    Millis written = now;
+    for (const auto until = now + time; now < until; now += std::min(kBeat, until - now)) {
+      speak(true);
+      if (output > Millis{0} && now - written >= output) {
+        watch.came_out(now);
+        written = now;
+      }
+      if (const auto found = watch.findings(now); !found.empty()) return std::get<core::RankHung>(found.front());
+      watch.suspicion(now, now);
+    }
+    return std::nullopt;
+  }
+  void speak(bool heard) {
+    for (core::RankNumber r = 0; heard && r < said_.size(); ++r) watch.heard(r, said_[r], now);
   }
 
   AttemptWatch watch;
@@ -56,30 +77,134 @@ class Gang {
 TEST(HangLimits, TenSecondsAreTheLeastForQuickSteps) {
   Gang gang;
   gang.train(100, 500ms);
-  const auto hung = gang.pass(1min);
+  const auto suspected = gang.pass(1min);
+  ASSERT_TRUE(suspected);
+  EXPECT_EQ(suspected->of, core::Suspicion::kHung);
+  EXPECT_GE(suspected->lasts, 10s);
+  EXPECT_LE(suspected->lasts, 11s);
+  EXPECT_EQ(suspected->limit, 10s);
+  EXPECT_EQ(suspected->learned_from, 98U) << "the first two teach nothing";
+  EXPECT_EQ(
+      core::suspected_text(*suspected),
+      "rank 0 has made no progress for 10 s in section step, longer than the usual 10 s (learned from 98 steps); the "
+      "attempt goes on, and ends after 10 min without progress and output");
+  EXPECT_TRUE(gang.watch.looks_hung());
+}
+
+TEST(HangLimits, ASuspicionIsToldOnceAndTakenBackByProgress) {
+  Gang gang;
+  gang.train(100, 500ms);
+  ASSERT_TRUE(gang.pass(1min));
+  EXPECT_FALSE(gang.pass(5min)) << "once";
+  gang.watch.fresh_start(gang.now);
+  EXPECT_FALSE(gang.watch.suspicion(gang.now, gang.now)) << "fresh time is no progress";
+  gang.say(0, 101);
+  gang.now += 1s;
+  gang.speak(true);
+  const auto over = gang.watch.suspicion(gang.now, gang.now);
+  ASSERT_TRUE(over);
+  EXPECT_EQ(std::get<core::SuspicionOver>(*over).of, core::Suspicion::kHung);
+  EXPECT_GE(std::get<core::SuspicionOver>(*over).after, 5min);
+  EXPECT_FALSE(gang.watch.looks_hung());
+  EXPECT_TRUE(gang.pass(1min)) << "and told again when it stands again";
+}
+
+TEST(HangLimits, AnEndComesAfterTenMinutesWithoutProgressAndOutput) {
+  Gang gang;
+  gang.train(100, 500ms);
+  const auto hung = gang.wait_for_end(1h);
   ASSERT_TRUE(hung);
-  EXPECT_GE(hung->no_progress_for, 10s);
-  EXPECT_LE(hung->no_progress_for, 11s);
-  EXPECT_EQ(hung->limit, 10s);
-  EXPECT_EQ(hung->learned_from, 98U) << "the first two teach nothing";
+  EXPECT_GE(hung->no_progress_for, 10min);
+  EXPECT_LE(hung->no_progress_for, 10min + 1s);
   EXPECT_EQ(core::hung_text(*hung),
-            "rank 0 made no progress for 10 s in section step; its limit is 10 s, learned from 98 steps");
+            "rank 0 made no progress for 10 min in section step; its limit is 10 min, learned from 98 steps");
+  EXPECT_FALSE(gang.wait_for_end(1h)) << "told once";
+}
+
+TEST(HangLimits, AProgramThatNamesItsSectionsEndsSooner) {
+  Gang gang;
+  gang.train(50, 500ms);
+  gang.say(0, 50, "evaluate");
+  ASSERT_FALSE(gang.pass(5s));
+  gang.train(50, 500ms);
+  const auto hung = gang.wait_for_end(1h);
+  ASSERT_TRUE(hung);
+  EXPECT_GE(hung->no_progress_for, 1min);
+  EXPECT_LE(hung->no_progress_for, 1min + 1s);
+}
+
+TEST(HangLimits, WhatWritesIsNotEnded) {
+  Gang gang;
+  gang.train(100, 500ms);
+  EXPECT_FALSE(gang.wait_for_end(10h, 9min)) << "an evaluation that prints now and then";
+  const auto hung = gang.wait_for_end(1h);
+  ASSERT_TRUE(hung);
+  EXPECT_GE(hung->no_progress_for, 10h);
+}
+
+TEST(HangLimits, SlowStepsAreWaitedForFourTimesTheirLimit) {
+  Gang gang(2, {});
+  gang.train(100, 20s);
+  const auto hung = gang.wait_for_end(1h);
+  ASSERT_TRUE(hung);
+  EXPECT_GE(hung->no_progress_for, 400s);
+  EXPECT_LE(hung->no_progress_for, 500s);
+}
+
+TEST(HangLimits, NobodyHangsAfterTheLastStepOrAToldEndOrTheFirstExit) {
+  for (const bool done : {true, false}) {
+    Gang gang(2);
+    gang.train(100, 500ms);
+    if (done) {
+      for (auto& rank : gang.said_) rank.done = true;
+    } else {
+      core::Attempt attempt;
+      attempt.state = core::AttemptState::kRunning;
+      attempt.ranks.resize(2);
+      attempt.ranks[1].state = core::RankState::kExited;
+      gang.watch.follow(attempt, gang.now);
+    }
+    EXPECT_FALSE(gang.pass(2h)) << done;
+    EXPECT_FALSE(gang.wait_for_end(2h)) << done;
+  }
+}
+
+TEST(HangLimits, WhereOneRankReportsNothingIsSaidOfTheOthers) {
+  Gang gang(3);
+  for (core::Step step = 1; step <= 100; ++step) {
+    gang.say(0, step);
+    ASSERT_FALSE(gang.pass(500ms));
+  }
+  const auto suspected = gang.pass(1min);
+  ASSERT_TRUE(suspected);
+  EXPECT_THAT(core::suspected_text(*suspected),
+              ::testing::StartsWith("no rank is known to go on; only rank 0 reports, and it has made no progress for"));
+  const auto hung = gang.wait_for_end(1h);
+  ASSERT_TRUE(hung);
+  EXPECT_THAT(core::hung_text(*hung),
+              ::testing::StartsWith("no rank is known to go on; only rank 0 reports, and it made"));
 }
 
 TEST(HangLimits, SlowStepsGetFiveTimesWhatTheyTake) {
   Gang gang;
   gang.train(100, 20s);
-  const auto hung = gang.pass(10min);
-  ASSERT_TRUE(hung);
-  EXPECT_GE(hung->no_progress_for, 100s);
-  EXPECT_LE(hung->no_progress_for, 125s) << "a time is known to a fifth";
+  const auto suspected = gang.pass(10min);
+  ASSERT_TRUE(suspected);
+  EXPECT_GE(suspected->lasts, 100s);
+  EXPECT_LE(suspected->lasts, 125s) << "a time is known to a fifth";
 }
 
 TEST(HangLimits, FewStepsSayNothing) {
   Gang gang;
   gang.train(15, 500ms);
-  EXPECT_FALSE(gang.pass(29min));
-  EXPECT_TRUE(gang.pass(2min));
+  EXPECT_FALSE(gang.pass(14min));
+  const auto suspected = gang.pass(2min);
+  ASSERT_TRUE(suspected);
+  EXPECT_EQ(
+      core::suspected_text(*suspected),
+      "rank 0 has made no progress for 15 min in section step; the attempt goes on, and ends after 30 min without "
+      "progress and output");
+  EXPECT_TRUE(gang.wait_for_end(16min));
 }
 
 TEST(HangLimits, AFirstStepThatTakesLongIsNoHangAndTeachesNothing) {
@@ -87,9 +212,9 @@ TEST(HangLimits, AFirstStepThatTakesLongIsNoHangAndTeachesNothing) {
   gang.say(0, 1);
   EXPECT_FALSE(gang.pass(5min));
   gang.train(100, 500ms);
-  const auto hung = gang.pass(1min);
-  ASSERT_TRUE(hung);
-  EXPECT_EQ(hung->limit, 10s);
+  const auto suspected = gang.pass(1min);
+  ASSERT_TRUE(suspected);
+  EXPECT_EQ(suspected->limit, 10s);
 }
 
 TEST(HangLimits, ANewSectionHasTheGenerousLimitAndLearnsItsOwn) {
@@ -103,18 +228,18 @@ TEST(HangLimits, ANewSectionHasTheGenerousLimitAndLearnsItsOwn) {
   }
   gang.train(40, 500ms);
   gang.say(0, step + 40, "evaluate");
-  const auto hung = gang.pass(1h);
-  ASSERT_TRUE(hung);
-  EXPECT_EQ(hung->section, "evaluate");
-  EXPECT_GE(hung->no_progress_for, 5min);
-  EXPECT_LE(hung->no_progress_for, 7min);
+  const auto suspected = gang.pass(1h);
+  ASSERT_TRUE(suspected);
+  EXPECT_EQ(suspected->section, "evaluate");
+  EXPECT_GE(suspected->lasts, 5min);
+  EXPECT_LE(suspected->lasts, 7min);
 }
 
 TEST(HangLimits, RanksThatWaitForOneThatEvaluatesDoNotHang) {
   Gang gang(3);
   gang.train(100, 500ms);
   gang.say(0, 100, "evaluate");
-  EXPECT_FALSE(gang.pass(29min)) << "the others stand at the barrier";
+  EXPECT_FALSE(gang.pass(14min)) << "the others stand at the barrier";
   gang.train(30, 500ms);
   EXPECT_TRUE(gang.pass(1min));
 }
@@ -123,7 +248,10 @@ TEST(HangLimits, TheRankThatIsBehindIsNamed) {
   Gang gang(3);
   gang.train(100, 500ms);
   for (const core::RankNumber rank : {0U, 1U}) gang.say(rank, 101);
-  const auto hung = gang.pass(1min);
+  const auto suspected = gang.pass(1min);
+  ASSERT_TRUE(suspected);
+  EXPECT_EQ(suspected->first_rank, 2U);
+  const auto hung = gang.wait_for_end(1h);
   ASSERT_TRUE(hung);
   EXPECT_EQ(hung->rank, 2U);
 }
@@ -143,9 +271,10 @@ TEST(HangLimits, ALongPauseThatIsUsualIsNoHang) {
 TEST(HangLimits, TheUsersWordReplacesWhatIsLearned) {
   Gang gang(1, {.hung_after = 60s, .heartbeats = false});
   gang.train(100, 500ms);
-  const auto hung = gang.pass(5min);
-  ASSERT_TRUE(hung);
+  const auto hung = gang.wait_for_end(5min, 1s);
+  ASSERT_TRUE(hung) << "whatever comes out";
   EXPECT_GE(hung->no_progress_for, 60s);
+  EXPECT_LE(hung->no_progress_for, 61s);
   EXPECT_EQ(hung->learned_from, 0U);
   EXPECT_EQ(core::hung_text(*hung), "rank 0 made no progress for 1 min in section step");
 }
@@ -164,9 +293,9 @@ TEST(HangLimits, WhatAControllerCouldNotHearIsNeitherAHangNorATime) {
   gang.watch.fresh_start(gang.now);
   EXPECT_FALSE(gang.pass(9s));
   gang.train(10, 500ms);
-  const auto hung = gang.pass(1min);
-  ASSERT_TRUE(hung);
-  EXPECT_EQ(hung->limit, 10s) << "neither the hour nor the nine seconds after it have taught anything";
+  const auto suspected = gang.pass(1min);
+  ASSERT_TRUE(suspected);
+  EXPECT_EQ(suspected->limit, 10s) << "neither the hour nor the nine seconds after it have taught anything";
 }
 
 TEST(HangLimits, AnAgentThatCannotReadTheFileKnowsOfNoHang) {
@@ -181,22 +310,78 @@ TEST(HangLimits, AnAgentThatCannotReadTheFileKnowsOfNoHang) {
 TEST(HangLimits, TheNextAttemptBeginsWithWhatWasLearnedAndIsMorePatientAfterAHang) {
   Gang gang;
   gang.train(100, 500ms);
-  ASSERT_TRUE(gang.pass(1min));
+  ASSERT_TRUE(gang.wait_for_end(11min));
   Gang next;
   next.watch.set_limits(gang.watch.limits());
   next.train(4, 500ms);
-  const auto hung = next.pass(5min);
-  ASSERT_TRUE(hung) << "four steps are enough to know it for the same work";
-  EXPECT_GE(hung->no_progress_for, 40s) << "the first hang may have been none";
-  EXPECT_LE(hung->no_progress_for, 43s);
+  EXPECT_TRUE(next.pass(1min)) << "four steps are enough to know it for the same work";
+  const auto hung = next.wait_for_end(1h);
+  ASSERT_TRUE(hung);
+  EXPECT_GE(hung->no_progress_for, 20min) << "the first hang may have been none";
+  EXPECT_LE(hung->no_progress_for, 20min + 2s);
 }
+
+/// A trainer as people write them. Ranks report from rank 0 on, as many as `report` says.
+struct Trainer {
+  const char* name;
+  Millis start, step, pause;  // imports and downloads, one step, what it does after each epoch of 50 steps
+  const char* section = "";   // that it names for the pause
+  Millis output{0};           // between two lines of its log in a pause; 0: it prints nothing
+  Millis end{0};              // from the last step to the exit
+  bool tells_total = false;
+  std::uint32_t ranks = 2, report = 1;
+};
+
+class OrdinaryTrainers : public ::testing::TestWithParam<Trainer> {};
+
+TEST_P(OrdinaryTrainers, AreNotEnded) {
+  const auto& trainer = GetParam();
+  constexpr int kEpochs = 6, kSteps = 50;
+  Gang gang(trainer.ranks);
+  const auto goes_on = [&](Millis time) { return !gang.wait_for_end(time, trainer.output).has_value(); };
+  ASSERT_TRUE(goes_on(trainer.start));
+  core::Step step = 0;
+  for (int epoch = 1; epoch <= kEpochs; ++epoch) {
+    for (int i = 0; i < kSteps; ++i) {
+      ++step;
+      const bool done = trainer.tells_total && step == kEpochs * kSteps;
+      for (core::RankNumber r = 0; r < trainer.report; ++r) gang.said_[r] = {step, "step", false, done};
+      ASSERT_TRUE(goes_on(trainer.step)) << step;
+    }
+    const std::string section = trainer.section;
+    if (!section.empty()) gang.say(0, step, section);
+    ASSERT_TRUE(goes_on(epoch < kEpochs ? trainer.pause : std::max(trainer.pause, trainer.end))) << epoch;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, OrdinaryTrainers,
+    ::testing::Values(
+        Trainer{"Ddp", 10s, 200ms, 2s}, Trainer{"DdpAllRanksReport", 10s, 200ms, 2s, "", 0s, 0s, false, 4, 4},
+        Trainer{"EvaluatesFor60s", 10s, 200ms, 60s}, Trainer{"EvaluatesFor400s", 10s, 200ms, 400s},
+        Trainer{"EvaluatesFor60sInASection", 10s, 200ms, 60s, "evaluate"},
+        Trainer{"EvaluatesFor400sInASection", 10s, 200ms, 400s, "evaluate"},
+        Trainer{"EvaluatesForAnHourAndPrints", 10s, 200ms, 1h, "", 30s},
+        Trainer{"SavesFor90s", 10s, 200ms, 90s, "checkpoint"}, Trainer{"ImportsSlowly", 5min, 200ms, 2s},
+        Trainer{"DownloadsADataset", 25min, 200ms, 2s}, Trainer{"ExitsIn25s", 10s, 200ms, 2s, "", 0s, 25s},
+        Trainer{"ExitsIn60s", 10s, 200ms, 2s, "", 0s, 60s},
+        Trainer{"ExitsIn20minAfterItsLastStep", 10s, 200ms, 2s, "", 0s, 20min, true},
+        Trainer{"ExportsFor9minAtTheEnd", 10s, 200ms, 2s, "", 0s, 9min},
+        Trainer{"PausesFor5minEachEpoch", 10s, 500ms, 5min}, Trainer{"TakesAMinuteAStep", 10s, 1min, 3min},
+        Trainer{"TakesTenMinutesAStep", 10s, 10min, 20min, "evaluate"}, Trainer{"LogsEvery50Steps", 10s, 10s, 2min},
+        Trainer{"OneRank", 10s, 200ms, 120s, "", 0s, 0s, false, 1, 1},
+        Trainer{"AccelerateOn8Ranks", 30s, 300ms, 5min, "", 60s, 30s, true, 8, 1}),
+    [](const ::testing::TestParamInfo<Trainer>& row) { return std::string(row.param.name); });
 
 TEST(HangLimits, ARecipeHasThemToo) {
   Gang gang(2, {});
   gang.train(100, 500ms);
-  const auto hung = gang.pass(1min);
+  const auto suspected = gang.pass(1min);
+  ASSERT_TRUE(suspected);
+  EXPECT_EQ(suspected->limit, 10s);
+  const auto hung = gang.wait_for_end(2min);
   ASSERT_TRUE(hung);
-  EXPECT_EQ(hung->limit, 10s);
+  EXPECT_EQ(hung->limit, 1min);
 }
 
 TEST(HangLimits, PeopleReadWhereALimitIsFrom) {

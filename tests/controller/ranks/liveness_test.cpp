@@ -2,6 +2,7 @@
 // Method: the rules are pure; each case is a line of a table.
 #include "ranks/liveness.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/text.h"
@@ -28,9 +29,9 @@ struct Silence {
 
 class SilenceRules : public ::testing::TestWithParam<Silence> {};
 
-// Rounds of 100 ms, as the ticker makes them; the time until the finding, or nullopt within ten minutes.
+// Rounds of 100 ms, as the ticker makes them; the time until the finding, or nullopt within twenty minutes.
 std::optional<core::Millis> time_to_finding(AttemptWatch& watch, executors::Vouch vouch, core::EventBody* finding) {
-  for (core::Millis gone{0}; gone < 10min; gone += 100ms) {
+  for (core::Millis gone{0}; gone < 20min; gone += 100ms) {
     for (auto rank : watch.overdue(kStart + gone)) {
       if (auto fact = watch.judge(rank, vouch, kStart + gone)) {
         *finding = *fact;
@@ -64,11 +65,13 @@ TEST_P(SilenceRules, Hold) {
 
 INSTANTIATE_TEST_SUITE_P(Table, SilenceRules,
                          ::testing::Values(Silence{"Stopped", true, executors::Vouch::kStopped, 2500ms, 2500ms},
-                                           Silence{"Unknown", true, executors::Vouch::kUnknown, 2500ms, 2500ms},
-                                           Silence{"Alive", true, executors::Vouch::kAlive, 15s, 15s},
+                                           Silence{"Unknown", true, executors::Vouch::kUnknown, 10min, 10min},
+                                           Silence{"NodeAnswers", true, executors::Vouch::kNodeAnswers, 10min, 10min},
+                                           Silence{"Alive", true, executors::Vouch::kAlive, 10min, 10min},
                                            Silence{"GoneWithoutAnEnd", true, executors::Vouch::kGone, 4500ms, 4500ms},
                                            Silence{"NeverJoinedAlive", false, executors::Vouch::kAlive, 120s, 120s},
-                                           Silence{"NeverJoinedUnknown", false, executors::Vouch::kUnknown, 120s, 120s},
+                                           Silence{"NeverJoinedUnknown", false, executors::Vouch::kUnknown, 12min,
+                                                   12min},
                                            Silence{"NeverJoinedGone", false, executors::Vouch::kGone, 122s, 122s}),
                          [](const ::testing::TestParamInfo<Silence>& row) { return std::string(row.param.name); });
 
@@ -94,6 +97,7 @@ TEST(Liveness, ARankThatReportsButDoesNotMoveHangs) {
   for (; now < kStart + 30min; now += 500ms) {
     watch.heard(0, {7, "step"}, now);
     ASSERT_TRUE(watch.findings(now).empty()) << (now - kStart).count();
+    watch.suspicion(now, now);
   }
   watch.heard(0, {7, "step"}, now);
   const auto found = watch.findings(now);
@@ -119,6 +123,7 @@ std::optional<std::pair<core::Millis, core::EventBody>> rounds(AttemptWatch& wat
       if (auto fact = watch.judge(rank, vouch, now)) return std::pair(now, *fact);
     }
     if (const auto found = watch.findings(now); !found.empty()) return std::pair(now, found.front());
+    watch.suspicion(now, now);
   }
   return std::nullopt;
 }
@@ -231,42 +236,74 @@ TEST(Liveness, TimeToFindANewControllerIsGrantedThoughOneRankWasFaster) {
   live_ranks.track(key, {}, 2, kStart, kStart);
   for (core::RankNumber r : {0U, 1U}) live_ranks.registered(key, r, kStart);
   live_ranks.track(key, {}, 2, kStart, kStart + 10s);
-  const auto unknown = [](const core::AttemptKey&, core::RankNumber) { return executors::Vouch::kUnknown; };
+  const auto stopped = [](const core::AttemptKey&, core::RankNumber) { return executors::Vouch::kStopped; };
   core::Millis now = kStart;
   for (; now < kStart + 12400ms; now += 100ms)
-    ASSERT_TRUE(live_ranks.watch(round_at(now, false), unknown).facts.empty());
-  EXPECT_EQ(live_ranks.watch(round_at(now + 200ms, false), unknown).facts.size(), 2U);
+    ASSERT_TRUE(live_ranks.watch(round_at(now, false), stopped).facts.empty());
+  EXPECT_EQ(live_ranks.watch(round_at(now + 200ms, false), stopped).facts.size(), 2U);
 }
 
-/// Four ranks on two nodes of a scheduler, all heard at kStart.
+/// Four ranks on two nodes of a scheduler, which have made a hundred steps of half a second, the last at kStart. So a
+/// hang is suspected after ten seconds.
 AttemptWatch on_nodes(bool scheduled = true) {
-  AttemptWatch watch({}, 4, 1, kStart);
+  const auto begin = kStart - 50s;
+  AttemptWatch watch({}, 4, 1, begin);
   core::Attempt attempt;
   attempt.state = core::AttemptState::kRunning;
   if (scheduled) attempt.queued_at = core::Time{};
   attempt.ranks.resize(4);
   for (std::size_t r = 0; r < 4; ++r) attempt.ranks[r].node = r < 2 ? "n1" : "n2";
-  watch.follow(attempt, kStart);
-  for (core::RankNumber r = 0; r < 4; ++r) watch.heard(r, {1, "step"}, kStart);
+  watch.follow(attempt, begin);
+  for (core::Step step = 1; step <= 100; ++step) {
+    for (core::RankNumber r = 0; r < 4; ++r) watch.heard(r, {step, "step"}, begin + step * 500ms);
+  }
   return watch;
 }
 
-TEST(LostNodes, AreFoundWhenNobodyOnThemIsHeardOrVouchedFor) {
+/// These ranks say that they stand at their newest step.
+void stand(AttemptWatch& watch, const std::vector<core::RankNumber>& ranks, core::Millis now) {
+  for (const auto rank : ranks) watch.heard(rank, {100, "step"}, now);
+}
+
+TEST(LostNodes, AreFoundWhenNobodyOnThemIsHeardAndTheOthersStandStill) {
   auto watch = on_nodes();
-  for (core::RankNumber r : {0U, 1U}) watch.heard(r, {2, "step"}, kStart + 2s);
-  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 2600ms);
+  stand(watch, {0, 1}, kStart + 9900ms);
+  EXPECT_FALSE(watch.judge(2, executors::Vouch::kUnknown, kStart + 9900ms)) << "a step may take so long";
+  stand(watch, {0, 1}, kStart + 10s);
+  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 10s);
   ASSERT_TRUE(finding);
-  EXPECT_EQ(std::get<core::NodeLost>(*finding), (core::NodeLost{1, "n2", 2600ms}));
-  EXPECT_FALSE(watch.judge(3, executors::Vouch::kUnknown, kStart + 2600ms)) << "said once for the whole node";
-  const auto other = watch.judge(0, executors::Vouch::kUnknown, kStart + 5s);
-  ASSERT_TRUE(other);
-  EXPECT_EQ(std::get<core::NodeLost>(*other).node, "n1") << "but for each node";
+  EXPECT_EQ(std::get<core::NodeLost>(*finding), (core::NodeLost{1, "n2", 10s}));
+  EXPECT_FALSE(watch.judge(3, executors::Vouch::kUnknown, kStart + 10s)) << "said once for the whole node";
+}
+
+// The network is cut between the controller and one node. Its ranks work on with the others.
+TEST(LostNodes, AreNotFoundWhileTheOthersGoOn) {
+  auto watch = on_nodes();
+  for (core::Step step = 101; step < 10'000; ++step) {
+    const auto now = kStart + (step - 100) * 500ms;
+    for (core::RankNumber r : {0U, 1U}) watch.heard(r, {step, "step"}, now);
+    for (const auto rank : watch.overdue(now)) ASSERT_FALSE(watch.judge(rank, executors::Vouch::kUnknown, now)) << step;
+  }
+}
+
+// The network is cut between the controller and all nodes.
+TEST(LostNodes, AreFoundAfterALongTimeWhereNobodyIsHeard) {
+  auto watch = on_nodes();
+  std::vector<std::pair<core::Millis, std::string>> lost;
+  for (core::Millis t{0}; t < 11min; t += 100ms) {
+    for (const auto rank : watch.overdue(kStart + t)) {
+      if (const auto fact = watch.judge(rank, executors::Vouch::kUnknown, kStart + t)) {
+        lost.emplace_back(t, std::get<core::NodeLost>(*fact).node);
+      }
+    }
+  }
+  EXPECT_EQ(lost, (std::vector<std::pair<core::Millis, std::string>>{{10min, "n1"}, {10min, "n2"}})) << "each once";
 }
 
 TEST(LostNodes, OneRankHeardMakesItASilentRank) {
   auto watch = on_nodes();
-  watch.heard(3, {2, "step"}, kStart + 2s);
-  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 2600ms);
+  stand(watch, {0, 1, 3}, kStart + 10s);
+  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 10s);
   ASSERT_TRUE(finding);
   EXPECT_EQ(std::get<core::RankSilent>(*finding).rank, 2U);
 }
@@ -274,8 +311,9 @@ TEST(LostNodes, OneRankHeardMakesItASilentRank) {
 // A power cut ends all heartbeats at once, but each rank's last one was some hundred milliseconds before it.
 TEST(LostNodes, RanksNeedNotHaveSpokenLastAtTheSameMoment) {
   auto watch = on_nodes();
-  watch.heard(3, {2, "step"}, kStart + 500ms);
-  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 2600ms);
+  stand(watch, {3}, kStart + 500ms);
+  stand(watch, {0, 1}, kStart + 10s);
+  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 10s);
   ASSERT_TRUE(finding);
   EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*finding));
 }
@@ -283,19 +321,20 @@ TEST(LostNodes, RanksNeedNotHaveSpokenLastAtTheSameMoment) {
 // Rank 3 ended a moment ago, and its end is not told yet: without its node's word on it the node would look lost.
 TEST(LostNodes, NeighboursAreAskedForThoughTheyAreNotOverdue) {
   auto watch = on_nodes();
-  for (core::RankNumber r : {0U, 1U, 3U}) watch.heard(r, {2, "step"}, kStart + 500ms);
+  for (core::RankNumber r : {0U, 1U, 3U}) watch.heard(r, {101, "step"}, kStart + 500ms);
   EXPECT_EQ(watch.overdue(kStart + 2600ms), (std::vector<core::RankNumber>{2, 3}));
   EXPECT_FALSE(watch.judge(3, executors::Vouch::kGone, kStart + 2600ms)) << "asked, not judged";
   watch = on_nodes(false);
-  watch.heard(3, {2, "step"}, kStart + 500ms);
+  watch.heard(3, {101, "step"}, kStart + 500ms);
   EXPECT_EQ(watch.overdue(kStart + 2600ms), (std::vector<core::RankNumber>{0, 1, 2})) << "of a scheduler's nodes alone";
 }
 
 TEST(LostNodes, OneRankVouchedForMakesItASilentRank) {
   for (const auto word : {executors::Vouch::kAlive, executors::Vouch::kStopped, executors::Vouch::kGone}) {
     auto watch = on_nodes();
-    watch.note(3, word, kStart + 2600ms);
-    const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 2600ms);
+    stand(watch, {0, 1}, kStart + 10s);
+    watch.note(3, word, kStart + 10s);
+    const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 10s);
     ASSERT_TRUE(finding);
     EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding));
   }
@@ -304,21 +343,13 @@ TEST(LostNodes, OneRankVouchedForMakesItASilentRank) {
 // Somebody has stopped the whole step: as silent as a node without power, on a node that is well.
 TEST(LostNodes, OneThatAnswersHasSilentRanksAndOneThatIsBeingAskedIsWaitedFor) {
   auto watch = on_nodes();
-  EXPECT_FALSE(watch.judge(2, executors::Vouch::kAsking, kStart + 2600ms));
+  stand(watch, {0, 1}, kStart + 15s);
+  EXPECT_FALSE(watch.judge(2, executors::Vouch::kAsking, kStart + 15s));
   EXPECT_FALSE(watch.judge(2, executors::Vouch::kNodeAnswers, kStart + 14'900ms));
   const auto finding = watch.judge(2, executors::Vouch::kNodeAnswers, kStart + 15s);
   ASSERT_TRUE(finding);
   EXPECT_EQ(core::silent_text(std::get<core::RankSilent>(*finding)),
             "rank 2 silent for 15 s, and so is its muster-task; the node answers");
-  EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*watch.judge(0, executors::Vouch::kUnknown, kStart + 15s)));
-}
-
-TEST(LostNodes, WhetherOneAnswersSaysNothingOfARankWhoseNeighbourIsHeard) {
-  auto watch = on_nodes();
-  watch.heard(3, {2, "step"}, kStart + 2s);
-  const auto finding = watch.judge(2, executors::Vouch::kNodeAnswers, kStart + 2600ms);
-  ASSERT_TRUE(finding);
-  EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding)) << "at once";
 }
 
 TEST(LostNodes, ARankThatHasLeftSaysNothingOfItsNode) {
@@ -329,16 +360,59 @@ TEST(LostNodes, ARankThatHasLeftSaysNothingOfItsNode) {
   attempt.ranks.resize(4);
   attempt.ranks[3].state = core::RankState::kExited;
   watch.follow(attempt, kStart);
-  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 2600ms);
+  stand(watch, {0, 1}, kStart + 10s);
+  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 10s);
   ASSERT_TRUE(finding);
   EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*finding));
 }
 
 TEST(LostNodes, ThisMachineIsNever) {
   auto watch = on_nodes(false);
-  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 2600ms);
+  stand(watch, {0, 1}, kStart + 10s);
+  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 10s);
   ASSERT_TRUE(finding);
   EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding));
+}
+
+// Another rank has come: the controller can be reached, and the ranks wait for this one.
+TEST(Liveness, ARankThatNeverComesIsSilentOnceAnotherHasCome) {
+  for (const bool other : {true, false}) {
+    AttemptWatch watch({}, 2, 1, kStart);
+    for (core::Millis t{0}; other && t <= 2min; t += 500ms) watch.heard(0, {0, "init"}, kStart + t);
+    EXPECT_EQ(watch.judge(1, executors::Vouch::kUnknown, kStart + 2min).has_value(), other);
+  }
+}
+
+TEST(Suspicion, OfRanksThatAreNotHeardIsToldOnceAndTakenBackWhenTheyAreHeard) {
+  auto watch = on_nodes();
+  EXPECT_FALSE(watch.suspicion(kStart + 14'900ms, kStart + 14'900ms));
+  stand(watch, {0, 1}, kStart + 15s);
+  const auto told = watch.suspicion(kStart + 15s, kStart + 15s);
+  ASSERT_TRUE(told);
+  const auto& suspected = std::get<core::AttemptSuspected>(*told);
+  EXPECT_EQ(suspected.of, core::Suspicion::kUnheard);
+  EXPECT_EQ(suspected.node, "n2");
+  EXPECT_EQ(core::suspected_text(suspected),
+            "node n2 has not been heard for 15 s; the attempt goes on, and ends after 10 min of it unless another rank "
+            "makes progress");
+  EXPECT_FALSE(watch.looks_hung());
+  EXPECT_FALSE(watch.suspicion(kStart + 20s, kStart + 20s)) << "once";
+  watch.fresh_start(kStart + 30s);
+  EXPECT_FALSE(watch.suspicion(kStart + 30s, kStart + 30s)) << "a deaf controller has heard nobody";
+  stand(watch, {2}, kStart + 31s);
+  EXPECT_FALSE(watch.suspicion(kStart + 31s, kStart + 31s)) << "one of them";
+  stand(watch, {3}, kStart + 32s);
+  const auto over = watch.suspicion(kStart + 32s, kStart + 32s);
+  ASSERT_TRUE(over);
+  EXPECT_EQ(core::suspicion_over_text(std::get<core::SuspicionOver>(*over)), "all ranks are heard again, after 32 s");
+}
+
+TEST(Suspicion, NamesTheRanksOfSeveralNodesByTheirNumber) {
+  auto watch = on_nodes();
+  const auto told = watch.suspicion(kStart + 15s, kStart + 15s);
+  ASSERT_TRUE(told);
+  EXPECT_THAT(core::suspected_text(std::get<core::AttemptSuspected>(*told)),
+              ::testing::StartsWith("4 ranks have not been heard for 15 s; "));
 }
 
 /// The ranks of any program on a scheduler's nodes, by rank.
@@ -356,9 +430,9 @@ AttemptWatch of_command(const std::vector<std::string>& nodes) {
 TEST(LostNodes, OfAnyProgramsTasksToo) {
   auto watch = of_command({"n1"});
   watch.judge(0, executors::Vouch::kAlive, kStart);
-  EXPECT_FALSE(watch.judge(0, executors::Vouch::kAsking, kStart + 3s));
-  EXPECT_FALSE(watch.judge(0, executors::Vouch::kNodeAnswers, kStart + 14s));
-  const auto finding = watch.judge(0, executors::Vouch::kNodeAnswers, kStart + 15s);
+  EXPECT_FALSE(watch.judge(0, executors::Vouch::kAsking, kStart + 10min));
+  EXPECT_FALSE(watch.judge(0, executors::Vouch::kNodeAnswers, kStart + 10min - 1s));
+  const auto finding = watch.judge(0, executors::Vouch::kNodeAnswers, kStart + 10min);
   ASSERT_TRUE(finding);
   EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding));
 }
@@ -381,7 +455,7 @@ TEST(LostNodes, TheRanksOfACommandAreMissedOnceTheirTasksHaveSpoken) {
   const auto begun = kStart + 5min;
   ASSERT_TRUE(round(begun, {alive, alive, alive}).empty());
   std::optional<core::Millis> lost_at;
-  for (core::Millis t{0}; t < 1min; t += 100ms) {
+  for (core::Millis t{0}; t < 11min; t += 100ms) {
     for (const auto& fact : round(begun + t, {alive, unknown, unknown})) {
       EXPECT_FALSE(lost_at) << "told once, and n1 is there: one of its ranks is";
       EXPECT_EQ(std::get<core::NodeLost>(fact).node, "n2");
@@ -389,8 +463,8 @@ TEST(LostNodes, TheRanksOfACommandAreMissedOnceTheirTasksHaveSpoken) {
     }
   }
   ASSERT_TRUE(lost_at);
-  EXPECT_GE(*lost_at, 2500ms);
-  EXPECT_LE(*lost_at, 3200ms);
+  EXPECT_GE(*lost_at, 10min);
+  EXPECT_LE(*lost_at, 10min + 1s);
 }
 
 // Slurm stops a job's processes for hours, and lets them go on: nobody was silent, lost or hung.
@@ -400,7 +474,7 @@ TEST(Liveness, RanksThatAreSuspendedAreMissedByNobody) {
     for (const auto rank : recipe.overdue(kStart + t))
       ASSERT_FALSE(recipe.judge(rank, executors::Vouch::kSuspended, kStart + t));
   }
-  for (core::RankNumber r = 0; r < 4; ++r) recipe.heard(r, {1, "step"}, kStart + 2h);
+  stand(recipe, {0, 1, 2, 3}, kStart + 2h);
   EXPECT_TRUE(recipe.findings(kStart + 2h).empty());
   auto command = of_command({"n1"});
   command.note(0, executors::Vouch::kAlive, kStart);
@@ -412,13 +486,14 @@ TEST(Liveness, RanksThatAreSuspendedAreMissedByNobody) {
 
 /// When the time limit is told of one that runs for 20 s, is suspended for two hours, and then goes on.
 std::optional<core::Millis> limit_told(AttemptWatch watch, bool blind_now_and_then) {
+  watch.set_started(kStart);
   watch.set_time_limit(60s, true);
   for (core::Millis t{0}; t < 3h; t += 500ms) {
     const auto now = kStart + t;
     const bool suspended = t >= 20s && t < 2h;
     if (blind_now_and_then && t.count() % 60'000 == 0) watch.fresh_start(now);
     for (core::RankNumber r = 0; r < watch.world_size() && watch.rules().heartbeats && !suspended; ++r) {
-      watch.heard(r, {static_cast<core::Step>(t.count()), "step"}, now);
+      watch.heard(r, {100 + static_cast<core::Step>(t.count()), "step"}, now);
     }
     for (const auto rank : watch.overdue(now)) {
       EXPECT_FALSE(watch.judge(rank, suspended ? executors::Vouch::kSuspended : executors::Vouch::kAlive, now));
@@ -468,10 +543,13 @@ TEST(LostNodes, EveryoneIsAskedBeforeAnyoneIsJudged) {
     return rank == 1 ? executors::Vouch::kAlive : executors::Vouch::kUnknown;
   };
   std::vector<Watched::Fact> facts;
-  for (; now <= kStart + 3s && facts.empty(); now += 100ms)
-    facts = live_ranks.watch(round_at(now, false), second_alive).facts;
-  ASSERT_EQ(facts.size(), 1U);
-  EXPECT_EQ(std::get<core::RankSilent>(facts[0].body).rank, 0U);
+  for (; now <= kStart + 10min; now += 100ms) {
+    for (auto& fact : live_ranks.watch(round_at(now, false), second_alive).facts) {
+      if (!std::holds_alternative<core::AttemptSuspected>(fact.body)) facts.push_back(std::move(fact));
+    }
+  }
+  ASSERT_EQ(facts.size(), 2U);
+  EXPECT_EQ(std::get<core::RankSilent>(facts[0].body).rank, 0U) << "no lost node";
 }
 
 TEST(Liveness, InTheQueueNobodyIsWatchedAndAllBeginsWithTheStart) {

@@ -199,7 +199,7 @@ TEST_P(Restart, RanksGetTimeToFindTheNewController) {
   bench.crash();
   bench.clock.advance(60s);
   bench.start();
-  bench.executor().vouches_unknown = true;
+  for (core::RankNumber rank : {0U, 1U}) bench.executor().freeze({id, 1}, rank);
   bench.pass(9s);
   EXPECT_EQ(bench.attempt(id, 1).state(), "running");
   bench.pass(4s);

@@ -1,0 +1,80 @@
+// Goal: a hang is suspected, told and looked at before it ends an attempt, and what may be healthy goes on.
+// Method: the real controller without threads; ranks and clock of our own, logs and checkpoints in real folders.
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "controller/service/bench.h"
+
+namespace service::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class Hangs : public ::testing::Test {
+ protected:
+  /// A program that reports its steps has made a hundred of them.
+  core::JobId trained(const std::string& request = "a") {
+    const auto id = bench.submit(command_request(request));
+    for (core::Step step = 1; step <= 100; ++step) {
+      bench.pass(500ms, [&] { bench.heartbeat({id, 1}, 0, step); });
+    }
+    return id;
+  }
+  void stand(core::JobId id, core::Millis time) {
+    for (core::Millis gone{0}; gone < time; gone += 500ms) {
+      bench.clock.advance(400ms);
+      bench.heartbeat({id, 1}, 0, 100);
+      bench.pass(100ms);
+    }
+  }
+  void write(core::JobId id, const std::string& name) {
+    const auto file = bench.folder() / "jobs" / std::to_string(id) / name;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::app) << "10 %\n";
+  }
+
+  Bench bench;
+};
+
+TEST_F(Hangs, AreSuspectedShownAndTakenBack) {
+  const auto id = trained();
+  stand(id, 15s);
+  const auto job = bench.job(id);
+  EXPECT_EQ(job.status(), "running, suspected");
+  EXPECT_THAT(job.reason(), StartsWith("attempt 1: rank 0 has made no progress since "));
+  EXPECT_THAT(bench.why(id).action(), HasSubstr("liveness.hung_after"));
+  EXPECT_THAT(bench.why(id).action(), HasSubstr("section"));
+  EXPECT_EQ(bench.count_events(id, "attempt_suspected"), 1);
+  bench.heartbeat({id, 1}, 0, 101);
+  bench.tick();
+  EXPECT_EQ(bench.job(id).status(), "running");
+  EXPECT_EQ(bench.job(id).reason(), "attempt 1: running");
+  EXPECT_EQ(bench.count_events(id, "suspicion_over"), 1);
+}
+
+TEST_F(Hangs, EndWhenNothingHasComeOutForTenMinutes) {
+  const auto id = trained();
+  stand(id, 9min + 50s);
+  EXPECT_EQ(bench.state(id), "running");
+  stand(id, 30s);
+  EXPECT_EQ(bench.attempt(id, 1).cause(), "rank_hung");
+  EXPECT_THAT(bench.attempt(id, 1).reason(), StartsWith("rank 0 made no progress for 10 min"));
+}
+
+TEST_F(Hangs, DoNotEndWhatWritesItsLogOrItsCheckpoint) {
+  for (const char* name : {"attempt-1/logs/rank-0.log", "checkpoints/step-7/model.pt"}) {
+    const auto id = trained(name);
+    for (int i = 0; i < 8; ++i) {
+      stand(id, 5min);
+      ASSERT_EQ(bench.state(id), "running") << name << " " << i;
+      write(id, name);
+    }
+    stand(id, 10min + 10s);
+    EXPECT_EQ(bench.attempt(id, 1).cause(), "rank_hung") << name;
+  }
+}
+
+}  // namespace
+}  // namespace service::testing
