@@ -17,6 +17,8 @@ import threading
 import time
 from typing import Any, Deque, Dict, Optional, Union
 
+from . import _own
+
 MOST_LINE_BYTES = 64 * 1024  # with its newline; muster ignores a longer line
 # Of lines that the disk has not taken. Beyond, the oldest are lost and counted. Lines of steps are no text yet, so their
 # bytes are not known.
@@ -55,7 +57,7 @@ class ReportFile:
     def write(self, line: Dict[str, Any], may_wait: bool = False) -> None:
         """Takes a line. It is written at once, after all earlier ones. One that may wait is written within LOOK_SECONDS; it
         holds numbers alone and belongs to the file from now on. A line over 64 KiB is left out, with a warning."""
-        if self._closed or os.getpid() != self._pid:
+        if self._closed or not self.is_mine:
             return
         if may_wait:
             self._waiting.append(line)  # in one step, so without the lock
@@ -97,13 +99,18 @@ class ReportFile:
             self._lost += 1
 
     @property
+    def is_mine(self) -> bool:
+        """False in a forked child."""
+        return _own.is_mine(self._pid)
+
+    @property
     def lost(self) -> int:
         """Lines given up since the disk did not take them."""
         return self._lost
 
     def flush(self, patience: float = PATIENCE_AT_EXIT_SECONDS) -> bool:
         """Waits until all lines are in the file, at most `patience` seconds. False: some are not."""
-        if os.getpid() != self._pid:
+        if not self.is_mine:
             return True
         end = time.monotonic() + patience
         with self._news:
@@ -117,7 +124,7 @@ class ReportFile:
 
     def close(self) -> None:
         """Flushes and takes no further lines."""
-        if self._closed or os.getpid() != self._pid:
+        if self._closed or not self.is_mine:
             return
         if not self.flush():
             self._warn(f"{len(self._waiting)} lines are not in {self.path}: the disk takes none")

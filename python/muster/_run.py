@@ -10,6 +10,7 @@ import time
 import traceback
 from typing import Any, Callable, Dict, Iterator, Mapping, NoReturn, Optional, Union
 
+from . import _own
 from ._report import ReportFile, open_report
 from ._stop import Stop, StopWatch, stop_file
 
@@ -42,7 +43,7 @@ class Run:
     @property
     def is_active(self) -> bool:
         """Whether muster reads the reports of this process."""
-        return self._report is not None
+        return self._report is not None and self._report.is_mine
 
     @property
     def job_id(self) -> Optional[int]:
@@ -219,8 +220,13 @@ def init(total_steps: Optional[int] = None, config: Optional[Mapping[str, Any]] 
     total_steps: how many steps the training has in all; gives progress and time left.
     config: the settings of this run, shown with the job and compared between jobs.
     Under muster it reports an exception that nobody catches.
+
+    The run belongs to the process that calls init() first. In a forked child the run tells muster nothing and takes no
+    signal. A spawned child that imports the program gets a run that tells nothing, if it calls init() meanwhile.
     """
     global _current
+    if _own.is_import_by_a_child():
+        return Run(None, StopWatch(None))
     if _current is None:
         report = open_report(os.environ.get("MUSTER_REPORT"))
         watch = StopWatch(stop_file())
@@ -233,9 +239,10 @@ def init(total_steps: Optional[int] = None, config: Optional[Mapping[str, Any]] 
 
 def _report_uncaught(run: Run) -> None:
     earlier = sys.excepthook
+    pid = os.getpid()
 
     def hook(kind: Any, error: BaseException, trace: Any) -> None:
-        if not isinstance(error, KeyboardInterrupt):
+        if _own.is_mine(pid) and not isinstance(error, KeyboardInterrupt):
             with contextlib.suppress(Exception):
                 run.error(error)
         earlier(kind, error, trace)

@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from . import _own
+
 LOOK_EVERY_SECONDS = 0.1
 WAIT_FOR_FILE_SECONDS = 3.0
 
@@ -51,13 +53,14 @@ class StopWatch:
     """Looks for the stop file ten times a second at most, and takes SIGTERM where the program has no handler of its own.
 
     A SIGTERM without a stop file comes from somebody else, for example Slurm. A file may follow the signal within
-    moments, so the watch waits three seconds for one.
+    moments, so the watch waits three seconds for one. A forked child has no handler of the watch: SIGTERM ends it.
     """
 
     is_asked = False  # whether the program asks for stops: then it leaves by itself
 
     def __init__(self, path: Optional[str]) -> None:
         self._path = path
+        self._pid = os.getpid()
         self._stop: Optional[Stop] = None
         self._looked_at = float("-inf")
         self._signalled_at: Optional[float] = None
@@ -66,12 +69,12 @@ class StopWatch:
     def take_sigterm(self, from_others: bool = False) -> None:
         """Installs the handler if this is the main thread, muster names a stop file, and nobody else wants the signal.
         from_others: even if somebody does."""
-        if not self._path or self._takes_sigterm:
+        if not self._path or self._takes_sigterm or not _own.is_mine(self._pid):
             return
         self._takes_sigterm = True
         is_free = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
         if threading.current_thread() is threading.main_thread() and (is_free or from_others):
-            signal.signal(signal.SIGTERM, self._on_sigterm)
+            _own.take(signal.SIGTERM, self._on_sigterm)
 
     def _on_sigterm(self, number: int, frame: Any) -> None:
         if self._signalled_at is None:

@@ -1,6 +1,7 @@
 """What the tests submit. Jobs import this module as any user's: from the folder that PYTHONPATH has."""
 
 import atexit
+import multiprocessing
 import os
 import pathlib
 import shutil
@@ -119,6 +120,44 @@ class Tied(Counter):
         while not (self.folder / "saved-1").exists():
             time.sleep(0.005)
         raise ConnectionError("task 0 is gone")
+
+
+class WithWorkers(Counter):
+    """Counts beside two forked workers, as data loaders fork them."""
+
+    def __call__(self):
+        if not self.began:
+            context = multiprocessing.get_context("fork")
+            workers = [context.Process(target=time.sleep, args=(600,), daemon=True) for _ in range(2)]
+            for worker in workers:
+                worker.start()
+        return super().__call__()
+
+    def checkpoint(self):
+        with open(self.folder / "saves", "a") as file:
+            file.write(f"{os.getpid()} ")
+        return super().checkpoint()
+
+
+class EndsAWorker:
+    """multiprocessing ends its workers by SIGTERM, in good order."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+
+    def __call__(self):
+        context = multiprocessing.get_context("fork")
+        with context.Pool(2) as pool:
+            total = sum(pool.map(abs, [-1, -2]))
+        worker = context.Process(target=time.sleep, args=(600,))
+        worker.start()
+        worker.terminate()
+        worker.join(30)
+        return total, worker.exitcode
+
+    def checkpoint(self):
+        (self.folder / "saved").touch()
+        return submitit.helpers.DelayedSubmission(self)
 
 
 class Endless(Counter):

@@ -4,6 +4,7 @@ import asyncio
 import os
 import pathlib
 import pickle
+import signal
 import stat
 import subprocess
 import sys
@@ -296,6 +297,21 @@ class Stops(World):
         self.until_file(self.folder / "sleeping-0-1")
         self.muster("requeue", job.job_id)
         self.assertEqual(job.result(), "2")
+
+    def test_a_preempted_function_with_forked_workers_saves_once(self):
+        job = self.executor().submit(functions.WithWorkers(self.folder, 2000, 0.02, 0))
+        self.until_file(self.folder / "rank-0-counts-1")
+        job._interrupt()
+        reached, began = job.result()
+        self.assertEqual((reached, began), (2000, [(1, 0), (2, int((self.folder / "saved-1").read_text()))]))
+        self.assertEqual(len((self.folder / "saves").read_text().split()), 1, "a worker saved, too")
+        self.assertEqual(self.causes(job), ["requeued", "completed"])
+
+    def test_a_worker_that_is_ended_ends_alone(self):
+        job = self.executor().submit(functions.EndsAWorker(self.folder))
+        self.assertEqual(job.result(), (3, -signal.SIGTERM))
+        self.assertFalse((self.folder / "saved").exists(), "the end of a worker saved the job's state")
+        self.assertEqual(self.causes(job), ["completed"])
 
     def test_a_stop_after_the_result_runs_nothing_again(self):
         job = self.executor(muster_signal_delay_s=3).submit(functions.return_and_linger, self.folder)

@@ -14,7 +14,7 @@ from typing import Any, Optional, Sequence
 
 from submitit.core import job_environment, logger, utils
 
-from .. import _run, _stop
+from .. import _own, _run, _stop
 from .._run import REQUEUE_EXIT_CODE
 from .parameters import index_of
 from .paths import Array, MusterJobPaths
@@ -61,9 +61,9 @@ class MusterJobEnvironment(job_environment.JobEnvironment):
 
     def _handle_signals(self, paths: utils.JobPaths, submission: utils.DelayedSubmission) -> None:
         handler = StopHandler(self, paths, submission)
-        signal.signal(signal.SIGCONT, handler.bypass)
-        signal.signal(self._usr_sig(), handler.on_signal)
-        signal.signal(signal.SIGTERM, handler.on_signal)
+        _own.take(signal.SIGCONT, handler.bypass)
+        _own.take(self._usr_sig(), handler.on_signal)
+        _own.take(signal.SIGTERM, handler.on_signal)
 
     def _requeue(self, countdown: int) -> None:
         logger.get_logger().info(f"Job {self.job_id} leaves to be started again ({countdown} remaining timeouts)")
@@ -99,7 +99,8 @@ class Ending:
 
 class StopHandler(job_environment.SignalHandler):
     """submitit's own steps at a stop: rank 0 calls checkpoint(), replaces the pickle, and the job starts again. What differs:
-    muster says why the job is stopped, so no guess at the time tells timeouts from preemptions."""
+    muster says why the job is stopped, so no guess at the time tells timeouts from preemptions. And the handlers act in the
+    process alone that runs the function, not in its forked workers."""
 
     # Of the process: there is one job in it.
     is_stopping = False

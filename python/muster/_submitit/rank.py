@@ -19,6 +19,7 @@ import traceback
 from pathlib import Path
 from typing import Dict, List, Optional
 
+from .. import _own
 from .._run import REQUEUE_EXIT_CODE
 from .submission import TORCHRUN, Submission
 
@@ -74,9 +75,11 @@ def _copy_output(path: str, descriptor: int) -> int:
     return tee.pid
 
 
-def _finish_output(copies: List[int]) -> None:
+def _finish_output(copies: List[int], pid: int) -> None:
     """Waits until all output is in the log, where muster looks for the error. A process that the function has left behind
-    may hold the output open."""
+    may hold the output open. A forked child of the process `pid` waits for nothing."""
+    if not _own.is_mine(pid):
+        return
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -84,9 +87,9 @@ def _finish_output(copies: List[int]) -> None:
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
     end = time.monotonic() + OUTPUT_PATIENCE_SECONDS
-    for pid in copies:
+    for copy in copies:
         with contextlib.suppress(ChildProcessError):
-            while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < end:
+            while os.waitpid(copy, os.WNOHANG)[0] == 0 and time.monotonic() < end:
                 time.sleep(0.005)
 
 
@@ -113,7 +116,8 @@ def prepare(folder: str) -> None:
 def work(folder: str) -> int:
     """The second process image; the exit code."""
     copies = os.environ.pop(_COPIES).split()
-    atexit.register(_finish_output, [int(pid) for pid in copies])
+    rank = os.getpid()
+    atexit.register(_finish_output, [int(pid) for pid in copies], rank)
     from submitit.core.submission import process_job
 
     from .environment import Ending, MusterJobEnvironment, StopHandler, attempt_number
@@ -138,6 +142,8 @@ def work(folder: str) -> int:
             paths.result_pickle.unlink(missing_ok=True)
             return REQUEUE_EXIT_CODE
         code = NEVER_AGAIN_EXIT_CODE
+    if not _own.is_mine(rank):
+        return code  # a child that the function has forked, and that came here instead of ending
     StopHandler.exit_code = code
     StopHandler.note_end(paths, env.num_tasks)
     return code
