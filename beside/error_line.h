@@ -13,6 +13,10 @@ namespace beside {
 /// they stand within the last kNearEnd lines. What a launcher says of a child that failed counts only where the child
 /// itself said nothing.
 ///
+/// Of several ranks that write into one log the first cause is told: the error of the rank that torchelastic's block
+/// "Root Cause" names; without such a block the earliest last error of a rank. An error that says that another rank has
+/// gone (contract::is_of_a_survivor) counts only where there is no other.
+///
 /// Failing those, what a tool or a shell says of an error in the log's last line: "train.py: error: no --lr".
 ///
 /// Failing that, what need not be the error that the program ended with. It begins with words that say so: kLogged
@@ -23,6 +27,9 @@ namespace beside {
 /// Nothing is better than a line that is about something else: a program may print an error and go on.
 std::string error_line(std::string_view log);
 
+/// The same, but only an error of a runtime that the log ends with: at most kAfterError lines follow.
+std::string closing_error(std::string_view log);
+
 /// core::is_surely_an_error() knows them, too.
 inline constexpr std::string_view kLastLine = "last line: ";
 inline constexpr std::string_view kLogged = "logged: ";
@@ -32,5 +39,7 @@ std::string first_line(std::string_view text);
 
 inline constexpr std::size_t kNearEnd = 200;
 inline constexpr std::size_t kAtEnd = 20;
+/// Such as a warning of a library that is torn down.
+inline constexpr std::size_t kAfterError = 3;
 
 }  // namespace beside

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "beside/error_line.h"
+#include "contract/survivors.h"
 #include "schema/utf8.h"
 
 namespace beside {
@@ -49,6 +50,10 @@ bool may_have_words(const contract::ExitStatus& end) {
   return end.code != 0 && end.code != contract::kExitRequeue && end.code != contract::kExitFenced;
 }
 
+bool may_have_failed(const contract::ExitStatus& end) {
+  return end.signal == SIGTERM || end.signal == SIGKILL || may_have_words(end);
+}
+
 std::string fit_for_a_sentence(std::string_view text) {
   std::string words;
   while (!text.empty()) {
@@ -82,9 +87,19 @@ std::string words_of_error_file(std::string_view text) {
   return message->is_string() ? fit_for_a_sentence(first_line(message->get_ref<const std::string&>())) : std::string();
 }
 
-std::string read_last_words(const RankFiles& files) {
+std::string read_own_failure(const RankFiles& files) {
   auto words = words_of_error_file(read_end(files.error, kMostErrorFile));
-  return words.empty() ? words_of_log(read_end(files.log, kMostRead)) : words;
+  if (words.empty()) words = fit_for_a_sentence(closing_error(read_end(files.log, kMostRead)));
+  return contract::is_of_a_survivor(words) ? std::string() : words;
+}
+
+std::string read_last_words(const RankFiles& files) {
+  const auto words = words_of_error_file(read_end(files.error, kMostErrorFile));
+  if (!words.empty() && !contract::is_of_a_survivor(words)) return words;
+  // A launcher's error file may tell of a worker that only lost its connection. The log has all of them.
+  const auto log = read_end(files.log, kMostRead);
+  const auto of_log = words.empty() ? words_of_log(log) : fit_for_a_sentence(closing_error(log));
+  return of_log.empty() ? words : of_log;
 }
 
 }  // namespace beside

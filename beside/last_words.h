@@ -25,6 +25,12 @@ std::string fit_for_a_sentence(std::string_view text);
 /// regular files alone, and waits as long as their file system does.
 std::string read_last_words(const RankFiles& files);
 
+/// Whether a rank that muster has asked to leave may have failed by itself before.
+bool may_have_failed(const contract::ExitStatus& end);
+/// The error that a rank closes with which muster has asked to leave because another rank failed: its own failure may
+/// have come first. Only a sure error that nothing follows, and none that says that another rank has gone; else empty.
+std::string read_own_failure(const RankFiles& files);
+
 inline constexpr std::size_t kMostWords = 300;
 inline constexpr std::size_t kMostRead = 64 << 10;
 

@@ -4,8 +4,12 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace beside {
+
+/// StopNotice::why where another rank of the attempt has failed.
+inline constexpr std::string_view kPeerFailed = "peer_failed";
 
 /// Why a rank is asked to leave, for its program to read: the file that MUSTER_STOP names, written before the signal.
 /// A program that is asked to leave and finds no such file was asked by somebody else, Slurm for one, and should save.

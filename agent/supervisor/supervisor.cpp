@@ -130,6 +130,7 @@ class Supervisor {
   std::list<Client> clients_;
   os::OomWatch oom_;
   bool asked_to_leave_ = false;
+  bool peer_failed_ = false;  // why the ranks were asked
   std::filesystem::path log_folder_;
   bool files_answer_ = true;  // the file system of the ranks' logs has answered each time
   StopReader stops_;
@@ -307,6 +308,7 @@ void Supervisor::stop(const StopCommand& how) {
   constexpr milliseconds kLongest = std::chrono::hours(24 * 365);
   const auto at = Clock::now() + std::min(how.grace, kLongest);
   if (!asked_to_leave_) {
+    peer_failed_ = how.why == beside::kPeerFailed;
     tell_why(how);
     signal_living(SIGTERM);
   }
@@ -377,11 +379,14 @@ bool Supervisor::is_told(const Leaving& rank) {
   return Clock::now() - rank.since >= relay->second->patience();
 }
 
-/// A rank that was asked to leave is not asked why it left.
+/// A rank that was asked to leave is not asked why it left, unless it is asked because another rank has failed: its own
+/// failure may have been the first.
 std::string Supervisor::last_words(std::uint32_t rank, ExitStatus exit) {
-  if (asked_to_leave_ || !files_answer_ || !beside::may_have_words(exit)) return {};
+  if (!files_answer_ || (asked_to_leave_ && !peer_failed_)) return {};
+  if (!(peer_failed_ ? beside::may_have_failed(exit) : beside::may_have_words(exit))) return {};
+  const auto* const read = peer_failed_ ? beside::read_own_failure : beside::read_last_words;
   const auto words = os::ask_within<std::string>(
-      kWordsPatience, [files = beside::rank_files(log_folder_, rank)] { return beside::read_last_words(files); });
+      kWordsPatience, [read, files = beside::rank_files(log_folder_, rank)] { return read(files); });
   files_answer_ = words.has_value();
   return words.value_or("");
 }

@@ -261,6 +261,7 @@ void Task::take_directive() {
     answer = answer_;
   }
   if (said == v1::DIRECTIVE_STOP) {
+    peer_failed_ = !asked_ && answer.stop_why() == beside::kPeerFailed;
     tell_why(answer.stop_why(), false, kLeaveWithin);
     // muster-worker hears it too, and leaves on its own.
     if (launch_.is_command && !asked_) process_->signal(SIGTERM);
@@ -429,11 +430,14 @@ void Task::hear_late_signals() {
   }
 }
 
-// A program that was asked to leave is not asked why it left.
+// A program that was asked to leave is not asked why it left, unless it was asked because another rank has failed: its
+// own failure may have been the first.
 std::string Task::last_words() const {
-  if (asked_ || killed_ || !status_.signals_seen.empty() || !beside::may_have_words(status_.exit)) return {};
-  const auto words =
-      os::ask_within<std::string>(kWordsPatience, [files = files()] { return beside::read_last_words(files); });
+  const bool was_asked = asked_ || killed_ || !status_.signals_seen.empty();
+  if (was_asked && !peer_failed_) return {};
+  if (!(peer_failed_ ? beside::may_have_failed(status_.exit) : beside::may_have_words(status_.exit))) return {};
+  const auto* const read = peer_failed_ ? beside::read_own_failure : beside::read_last_words;
+  const auto words = os::ask_within<std::string>(kWordsPatience, [read, files = files()] { return read(files); });
   return words.value_or("");
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "contract/survivors.h"
 #include "core/requeue_policy.h"
 #include "core/text.h"
 #include "core/transitions.h"
@@ -293,6 +294,20 @@ void on(Applied& out, Attempt& attempt, Rank& rank, const RankJoined& e, Time at
   note_joined(out, attempt, at);
 }
 
+/// Notes the rank that decides the cause of the attempt's end.
+void note_failure(Attempt& attempt, const RankExited& e) {
+  attempt.error = plain_words(e.error);
+  attempt.trace = e.trace;
+  attempt.error_step = e.step;
+  attempt.newest_step = e.attempt_step;
+}
+
+/// True if this rank's error explains why the rank that ended first has lost its connection.
+bool is_first_cause(const Attempt& attempt, const RankExited& e) {
+  if (attempt.cause != Cause::kFailed || e.attempt_step < 0 || !contract::is_of_a_survivor(attempt.error)) return false;
+  return is_surely_an_error(e.error) && !contract::is_of_a_survivor(e.error);
+}
+
 void on(Applied& out, Attempt& attempt, Rank& rank, const RankExited& e, Time at) {
   begin(out, attempt, at);
   rank.state = RankState::kExited;
@@ -304,12 +319,17 @@ void on(Applied& out, Attempt& attempt, Rank& rank, const RankExited& e, Time at
   const Cause cause = cause_of_exit(e.exit, e.out_of_memory);
   out.text = exit_text(e);
   if (attempt.cause == Cause::kNone && cause != Cause::kCompleted) {
-    attempt.error = plain_words(e.error);
-    attempt.trace = e.trace;
-    attempt.error_step = e.step;
+    note_failure(attempt, e);
     const Verdict verdict{cause, exit_text(e), cause == Cause::kPreempted, e.rank, e.exit};
     if (left > 0) return drain(out, verdict);
     record(attempt, verdict);
+  } else if (is_first_cause(attempt, e)) {
+    // muster may have ended this rank before it could leave by itself.
+    const std::string reason = e.exit.signal == 0 ? exit_text(e) : failed_text(e);
+    note_failure(attempt, e);
+    record(attempt, {Cause::kFailed, reason, false, e.rank, e.exit});
+    out.job.reason = reason;
+    out.text += "; this is the first cause";
   }
   if (left > 0) return note_joined(out, attempt, at);
   if (attempt.cause == Cause::kNone) {

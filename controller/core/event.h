@@ -126,6 +126,9 @@ struct RankExited {
   std::uint64_t bad_lines = 0;      // lines of its report file that could not be read, or only in part
   std::string first_bad_line = {};  // what was wrong with the first of them
   std::string source_trouble = {};  // what was wrong first with what [report] of the job file names
+  /// The newest step that any rank of the attempt has told, without the step it went on from; 0: none. Negative: an
+  /// earlier muster stored this event, and its rules hold for it.
+  Step attempt_step = -1;
   bool operator==(const RankExited&) const = default;
 };
 struct RankSilent {

@@ -40,7 +40,8 @@ bool is_ended(JobState state);  // kSucceeded, kFailed, kCancelled
 ///   kQueued, kStarting, kRunning --cause known, ranks still there--> kDraining
 ///   any of them --no rank left--> kEnded
 ///
-/// The first cause wins. The exit codes and signals of draining ranks do not change it.
+/// The first cause wins. The exit codes and signals of draining ranks do not change it. One thing does: if the first
+/// rank to fail only says that another rank has gone, the error of a rank that tells another one is the first cause.
 enum class AttemptState { kQueued, kStarting, kRunning, kDraining, kEnded };
 std::string_view to_string(AttemptState state);
 std::optional<AttemptState> attempt_state_from_string(std::string_view text);
@@ -85,6 +86,7 @@ struct Attempt {
   std::optional<ExitStatus> culprit_exit;
   std::string error;               // the program's error, from the rank that decided the cause; empty: none found
   Step error_step = 0;             // the newest step that this rank had reported; 0: none
+  Step newest_step = -1;           // RankExited::attempt_step of that end
   std::string trace;               // what the program reported with that error; empty: none
   std::optional<Time> queued_at;   // when the scheduler took the attempt into its queue
   std::optional<Time> started_at;  // when its processes began

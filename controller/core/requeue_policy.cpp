@@ -66,11 +66,11 @@ bool is_word(char c) {
 }
 
 bool is_pid(std::string_view word) {
-  return word == "pid" || word == "PID" || word == "Pid";
+  return word == "pid" || word == "PID" || word == "Pid" || word == "port" || word == "Port";
 }
 
 /// Replaces every word of at least four characters that has a digit ("0x7f3a", "48213", "tmp8d_x1") by "#". Replaces a
-/// shorter number after "pid" too: process ids in a container are short.
+/// shorter number after "pid" or "port" too: process ids in a container are short.
 std::string without_numbers(std::string_view text) {
   constexpr std::size_t kShortest = 4;
   std::string result;
@@ -86,6 +86,57 @@ std::string without_numbers(std::string_view text) {
     if (text.empty()) break;
     result += text.front();
     text.remove_prefix(1);
+  }
+  return result;
+}
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+std::size_t digits_at(std::string_view text, std::size_t at) {
+  std::size_t end = at;
+  while (end < text.size() && is_digit(text[end])) ++end;
+  return end - at;
+}
+
+/// The length of "10.0.0.7"; 0: none begins here.
+std::size_t ipv4_at(std::string_view text, std::size_t at) {
+  std::size_t end = at;
+  for (int part = 0; part < 4; ++part) {
+    if (part > 0 && (end >= text.size() || text[end++] != '.')) return 0;
+    const auto digits = digits_at(text, end);
+    if (digits == 0 || digits > 3) return 0;
+    end += digits;
+  }
+  return end < text.size() && is_word(text[end]) ? 0 : end - at;
+}
+
+/// The length of "[::ffff:10.0.0.7]", "[fe80::1%eth0]"; 0: none begins here.
+std::size_t ipv6_at(std::string_view text, std::size_t at) {
+  const auto close = text.find(']', at);
+  if (text[at] != '[' || close == std::string_view::npos) return 0;
+  const auto inside = text.substr(at + 1, close - at - 1);
+  const auto address = inside.substr(0, inside.find('%'));
+  const auto fits = [](char c) {
+    return std::string_view("0123456789abcdefABCDEF:.").find(c) != std::string_view::npos;
+  };
+  return std::ranges::count(address, ':') >= 2 && std::ranges::all_of(address, fits) ? close + 1 - at : 0;
+}
+
+/// Replaces addresses of IP by "#", also in brackets, with the port behind them.
+std::string without_addresses(std::string_view text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    auto size = ipv6_at(text, at);
+    if (size == 0 && (at == 0 || !is_word(text[at - 1]))) size = ipv4_at(text, at);
+    if (size == 0) {
+      result += text[at++];
+      continue;
+    }
+    at += size;
+    result += '#';
+    const auto port = at + (text.substr(at).starts_with("]:") ? 2 : text.substr(at).starts_with(":") ? 1 : 0);
+    if (const auto digits = digits_at(text, port); port > at && digits > 0) at = port + digits;
   }
   return result;
 }
@@ -119,11 +170,19 @@ bool is_hasty(const Attempt& attempt, bool saved_anew, std::uint32_t in_a_row, T
 
 bool is_quick_failure(const Job& job, const Attempt& attempt, Time ended_at) {
   if (attempt.cause != Cause::kFailed || !is_surely_an_error(attempt.error) || !attempt.started_at) return false;
-  return !job.saved_anew && job.unseen_progress.empty() && ended_at - *attempt.started_at < kQuick;
+  if (job.saved_anew || !job.unseen_progress.empty()) return false;
+  if (ended_at - *attempt.started_at < kQuick || failed_while_starting(job, attempt)) return true;
+  return attempt.newest_step == 0 && !ran_healthily(job.policy, attempt, ended_at);
 }
 
-bool same_error(std::string_view a, std::string_view b) {
-  return without_numbers(a) == without_numbers(b);
+bool failed_while_starting(const Job& job, const Attempt& attempt) {
+  return job.reports() && attempt.newest_step == 0 && attempt.cause == Cause::kFailed &&
+         is_surely_an_error(attempt.error);
+}
+
+bool same_error(std::string_view a, std::string_view b, Step attempt_step) {
+  if (attempt_step < 0) return without_numbers(a) == without_numbers(b);
+  return without_numbers(without_addresses(a)) == without_numbers(without_addresses(b));
 }
 
 FilesWorth worth_of_files(const RequeuePolicy& policy, const Attempt& attempt, const CheckpointFolderSeen& seen,

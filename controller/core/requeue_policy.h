@@ -45,12 +45,17 @@ bool is_hasty(const Attempt& attempt, bool saved_anew, std::uint32_t in_a_row, T
 
 /// How soon after its start a failure is quick.
 inline constexpr Millis kQuick{60000};
-/// True if a rank failed with a sure error (see is_surely_an_error) within kQuick of the attempt's start, and the
-/// attempt saved nothing. The same error at the same step is likely to come again, so RequeuePolicy::max_same_error
-/// limits such ends in a row. Files of a short attempt are no save; see FilesWorth.
+/// True if a rank failed with a sure error (see is_surely_an_error) within kQuick of the attempt's start, or before any
+/// rank had told a step, and the attempt saved nothing. The same error at the same step is likely to come again, so
+/// RequeuePolicy::max_same_error limits such ends in a row. Files of a short attempt are no save; see FilesWorth.
 bool is_quick_failure(const Job& job, const Attempt& attempt, Time ended_at);
-/// True if two errors differ only in what differs in every run: addresses, process ids, temporary names.
-bool same_error(std::string_view a, std::string_view b);
+/// True if the program is known to tell its steps, and a rank failed with a sure error before the first of them. Then
+/// the attempt was still starting, however long it ran.
+bool failed_while_starting(const Job& job, const Attempt& attempt);
+/// What an error says, without what differs in every run: addresses, ports, process ids, temporary names.
+/// `attempt_step` as of RankExited: an earlier muster took ports below 1000 and the addresses of nodes for a
+/// difference.
+bool same_error(std::string_view a, std::string_view b, Step attempt_step = 0);
 
 /// What new files in the checkpoint folder count for, when the program reports nothing.
 enum class FilesWorth {

@@ -81,6 +81,10 @@ std::string exit_text(const RankExited& event) {
   return text + (is_surely_an_error(words) ? ": " : ", ") + words;
 }
 
+std::string failed_text(const RankExited& event) {
+  return "rank " + std::to_string(event.rank) + " failed: " + plain_words(event.error);
+}
+
 bool is_surely_an_error(std::string_view error) {
   return !error.empty() && !error.starts_with(kLastLine) && !error.starts_with(kLogged);
 }

@@ -29,6 +29,8 @@ std::string exit_text(const RankExited& event);
 /// last line of the log, or a line that a logger called an error.
 inline constexpr std::string_view kLastLine = "last line: ";
 inline constexpr std::string_view kLogged = "logged: ";
+/// "rank 1 failed: ValueError: no data", of a rank that muster ended after its failure.
+std::string failed_text(const RankExited& event);
 /// False if the error begins with kLastLine or kLogged, and if it is empty.
 bool is_surely_an_error(std::string_view error);
 /// The value of RankSilent::seen if the rank and its muster-task are silent, but their node answers.

@@ -59,13 +59,20 @@ struct Spent {
   std::string reason, text;
 };
 
+/// How soon the attempt failed; see is_quick_failure().
+std::string when_text(const Attempt& ended, Time at) {
+  const bool quick = ended.started_at && at - *ended.started_at < kQuick;
+  return quick ? "within a minute of its start" : "before its first step";
+}
+
 /// Compares the attempt's error with the one before. Says why the job is not tried again; empty: it is.
 Spent same_error_again(Job& job, const Attempt& ended, Time at) {
   if (!is_quick_failure(job, ended, at)) {
     forget_error(job);
     return {};
   }
-  const bool same = job.last_error_step == ended.error_step && same_error(job.last_error, ended.error);
+  const bool same =
+      job.last_error_step == ended.error_step && same_error(job.last_error, ended.error, ended.newest_step);
   job.same_errors = job.same_errors > 0 && same ? job.same_errors + 1 : 1;
   job.last_error = ended.error;
   job.last_error_step = ended.error_step;
@@ -74,13 +81,13 @@ Spent same_error_again(Job& job, const Attempt& ended, Time at) {
   const std::string limit_text = " (requeue.max_same_error is " + std::to_string(limit) + ")";
   const std::string last = "; not tried again";
   if (job.same_errors == 1) {
-    return {"not tried again" + limit_text, "it failed within a minute of its start" + last + limit_text};
+    return {"not tried again" + limit_text, "it failed " + when_text(ended, at) + last + limit_text};
   }
   const std::string times = job.same_errors == 2 ? "twice" : times_text(job.same_errors);
   const std::string where = ended.error_step > 0 ? " at step " + std::to_string(ended.error_step) : "";
-  return {"same error " + times + last, "the same error " + times + " in a row" + where +
-                                            ", each within a minute of its start" +
-                                            (job.reports() ? " without progress" : "") + last + limit_text};
+  return {"same error " + times + last, "the same error " + times + " in a row" + where + ", each " +
+                                            when_text(ended, at) + (job.reports() ? " without progress" : "") + last +
+                                            limit_text};
 }
 
 /// Counts the end against the budget of its cause. Starts the next attempt, or ends the job when the budget is spent.
@@ -174,7 +181,7 @@ void end_attempt(Applied& out, Time at) {
   attempt.suspicion.reset();
   attempt.ended_at = at;
   for (Rank& rank : attempt.ranks) rank.state = RankState::kExited;
-  if (ran_healthily(job.policy, attempt, at)) {
+  if (ran_healthily(job.policy, attempt, at) && !failed_while_starting(job, attempt)) {
     refill_budgets(job, attempt_text(attempt.number) + " ran for " + duration_text(job.policy.healthy_after));
   }
   // The next attempt is a new submission, which may have any limit.

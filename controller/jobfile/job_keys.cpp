@@ -158,8 +158,8 @@ constexpr auto kLast = std::to_array<Key>({
     budget("requeue.max_node_failed", "10", "New attempts after a machine was lost."),
     budget("requeue.max_out_of_memory", "1", "New attempts after a rank ran out of memory."),
     budget("requeue.max_same_error", "1",
-           "New attempts after a rank failed within a minute of the start with the same error at the same step as "
-           "before. A checkpoint in between restarts the count."),
+           "New attempts after a rank failed with the same error at the same step as before, within a minute of the "
+           "start or before the first step. A checkpoint in between restarts the count."),
     budget("requeue.max_controller_lost", "5", "New attempts after the controller found no trace of an attempt."),
     duration("requeue.backoff_initial", "1s", 0, kLongest,
              "Wait before the second attempt. It doubles with each attempt that ends without progress."),

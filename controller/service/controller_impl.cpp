@@ -253,6 +253,7 @@ class Impl final : public RunningController {
   std::vector<core::AttemptKey> attempts_that_are_over();
   void publish(const jobs::JobPtr& job, bool has_actions);
   void take_fact(core::JobId job, core::EventBody body);
+  core::Step newest_step(core::JobId job, const core::RankExited& exited) const;
   void watch();
   void leave(void (jobs::EventLog::*end_events)());
 
@@ -350,8 +351,27 @@ void Impl::take_fact(core::JobId job, core::EventBody body) {
       exited->step = told->step;
       if (told->program != nullptr) add_words(*told->program, *exited);
     }
+    exited->attempt_step = newest_step(job, *exited);
   }
   progress_.take(job, std::move(body));
+}
+
+// Of a rank that did not fail, and of one that told a step itself, the others need not be asked: thousands may end at
+// once.
+core::Step Impl::newest_step(core::JobId id, const core::RankExited& exited) const {
+  const auto job = event_log_.job(id);
+  const auto* const attempt = job == nullptr ? nullptr : job->current();
+  if (attempt == nullptr || attempt->number != exited.attempt) return 0;
+  const auto from = attempt->resumed_from_step.value_or(0);
+  if (exited.step > from) return exited.step;
+  if (exited.exit.code == 0 && exited.exit.signal == 0) return 0;
+  if (attempt->state == core::AttemptState::kDraining) return 0;
+  core::Step newest = 0;
+  for (core::RankNumber rank = 0; rank < attempt->ranks.size(); ++rank) {
+    const auto told = live_ranks_.view({id, exited.attempt}, rank);
+    if (told && told->step > from) newest = std::max(newest, told->step);
+  }
+  return newest;
 }
 
 void Impl::watch() {

@@ -39,7 +39,7 @@ BOOST_DESCRIBE_STRUCT(AttemptGone, (), (attempt, cause, reason))
 BOOST_DESCRIBE_STRUCT(RankJoined, (), (attempt, rank, node, pid))
 BOOST_DESCRIBE_STRUCT(RankExited, (),
                       (attempt, rank, exit, out_of_memory, last_words, error, step, trace, status, bad_lines,
-                       first_bad_line, source_trouble))
+                       first_bad_line, source_trouble, attempt_step))
 BOOST_DESCRIBE_STRUCT(RankSilent, (), (attempt, rank, silent_for, seen))
 BOOST_DESCRIBE_STRUCT(RankHung, (), (attempt, rank, section, no_progress_for, limit, learned_from, only_one_reports))
 BOOST_DESCRIBE_STRUCT(AttemptSuspected, (),

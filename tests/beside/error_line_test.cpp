@@ -255,6 +255,112 @@ TEST(ErrorLine, EveryRuntimesLastWordsAreFound) {
   for (const auto& [what, log, words] : kCases) EXPECT_EQ(error_line(log), words) << what;
 }
 
+/// What torchrun prints when worker 1 of two has failed. `more` stands in the block of the root cause.
+std::string torchrun_block(const std::string& exitcode, const std::string& more) {
+  return R"(E1128 07:00:12.077 4242 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 0
+Traceback (most recent call last):
+  File "/usr/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+worker.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-28_07:00:11
+  host      : n1
+  rank      : 0 (local_rank: 0)
+  exitcode  : 1 (pid: 4510)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-28_07:00:10
+  host      : n1
+  rank      : 1 (local_rank: 1)
+  exitcode  : )" +
+         exitcode + R"( (pid: 4511)
+  error_file: <N/A>
+  traceback : )" +
+         more + R"(
+============================================================
+)";
+}
+
+constexpr const char* kNoTraceback = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html";
+
+/// The lines of a rank that lost its connection to another rank, and those of that one.
+std::string survivor(const std::string& prefix) {
+  return prefix + "Traceback (most recent call last):\n" + prefix + "  File \"worker.py\", line 9, in <module>\n" +
+         prefix + "RuntimeError: [../gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:4516\n";
+}
+std::string culprit(const std::string& prefix) {
+  return prefix + "Traceback (most recent call last):\n" + prefix + "  File \"worker.py\", line 7, in <module>\n" +
+         prefix + "RuntimeError: loss is not finite at step 17\n";
+}
+constexpr const char* kCulprit = "RuntimeError: loss is not finite at step 17";
+
+TEST(FirstCause, TheRankThatTorchrunNamesIsBelieved) {
+  const auto block = torchrun_block("1", kNoTraceback);
+  EXPECT_EQ(error_line(culprit("[rank1]: ") + survivor("[rank0]: ") + block), kCulprit);
+  EXPECT_EQ(error_line(survivor("[rank0]: ") + culprit("[rank1]: ") + block), kCulprit);
+  // Rank 0 failed later by another error, and its lines come first.
+  const std::string other = "[rank0]: Traceback (most recent call last):\n[rank0]: KeyError: 'x'\n";
+  EXPECT_EQ(error_line(other + culprit("[rank1]: ") + block), kCulprit);
+  EXPECT_EQ(error_line(culprit("") + survivor("") + block), kCulprit) << "without ranks before the lines";
+}
+
+TEST(FirstCause, TheErrorFileOfAWorkerIsInTorchrunsWords) {
+  const std::string traceback =
+      "Traceback (most recent call last):\n    File \"errors/__init__.py\", line 346, in wrapper\n      return "
+      "f(*args)\n"
+      "    File \"worker.py\", line 7, in main\n      raise RuntimeError(\"x\")\n  RuntimeError: loss is not finite at "
+      "step 17";
+  EXPECT_EQ(error_line(survivor("") + torchrun_block("1", traceback)), kCulprit);
+}
+
+TEST(FirstCause, AWorkerThatWasKilledIsNamed) {
+  const auto block = torchrun_block("-9", "Signal 9 (SIGKILL) received by PID 4511");
+  EXPECT_EQ(error_line(survivor("[rank0]: ") + block), "rank 1 of the launcher was killed by SIGKILL");
+  EXPECT_EQ(error_line(block), "rank 1 of the launcher was killed by SIGKILL");
+  EXPECT_EQ(error_line(torchrun_block("3", kNoTraceback)), "rank 1 of the launcher exited with 3");
+}
+
+TEST(FirstCause, WithoutALaunchersWordTheEarliestErrorThatNoOtherExplainsIsTold) {
+  EXPECT_EQ(error_line(culprit("[rank1]: ") + survivor("[rank0]: ")), kCulprit);
+  EXPECT_EQ(error_line(survivor("[rank0]: ") + culprit("[rank1]: ")), kCulprit);
+  EXPECT_EQ(error_line(culprit("") + survivor("")), kCulprit);
+  EXPECT_EQ(error_line("1: step 9\n" + culprit("1: ") + "0: step 9\n" + survivor("0: ")), kCulprit);
+  const std::string other = "[rank0]: Traceback (most recent call last):\n[rank0]: KeyError: 'x'\n";
+  EXPECT_EQ(error_line(culprit("[rank1]: ") + other), kCulprit);
+  EXPECT_EQ(error_line(other + culprit("[rank1]: ")), "KeyError: 'x'");
+}
+
+TEST(FirstCause, LinesOfRanksThatWriteBetweenEachOtherAreToldApart) {
+  EXPECT_EQ(error_line("[rank1]: Traceback (most recent call last):\n[rank0]: Traceback (most recent call last):\n"
+                       "[rank1]:   File \"a.py\", line 1, in f\n[rank0]:   File \"a.py\", line 9, in g\n"
+                       "[rank0]: ConnectionResetError: [Errno 104] Connection reset by peer\n"
+                       "[rank1]: ValueError: bad batch\n"),
+            "ValueError: bad batch");
+}
+
+TEST(FirstCause, ALostConnectionThatNothingExplainsIsTheError) {
+  const std::string words =
+      "RuntimeError: [../gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:4516";
+  EXPECT_EQ(error_line(survivor("[rank0]: ")), words);
+  std::string long_ago = culprit("");
+  for (std::size_t step = 0; step <= kAtEnd; ++step) long_ago += "step " + std::to_string(step) + "\n";
+  EXPECT_EQ(error_line(long_ago + survivor("")), words) << "the program went on after the other error";
+}
+
+TEST(FirstCause, OfARankThatWasAskedToLeaveOnlyAnErrorAtItsEndCounts) {
+  EXPECT_EQ(closing_error("step 7\n" + culprit("")), kCulprit);
+  EXPECT_EQ(closing_error(culprit("") + "[W1128 ProcessGroupGloo.cpp:1] Warning: not destroyed\n"), kCulprit);
+  EXPECT_EQ(closing_error(culprit("") + "retry\nstep 8\nstep 9\nstep 10\n"), "") << "the program went on";
+  EXPECT_EQ(closing_error("step 7\nconfig file missing\n"), "") << "no sure error";
+}
+
 TEST(ErrorLine, AnErrorThatTheProgramOutlivedByFarIsNotItsLast) {
   const std::string error = "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nValueError: caught\n";
   std::string after;

@@ -63,6 +63,31 @@ TEST(LastWords, TheErrorFileComesFirstThenTheEndOfTheLog) {
   EXPECT_EQ(file_variables(files).at("MUSTER_STOP"), files.stop.string());
 }
 
+TEST(LastWords, AnErrorFileThatOnlyTellsOfALostConnectionGivesWayToTheLog) {
+  const test::TemporaryFolder folder;
+  const auto files = rank_files(folder.path(), 0);
+  std::ofstream(files.error)
+      << R"({"message": {"message": "RuntimeError: Connection closed by peer [10.0.0.7]:4516"}})";
+  EXPECT_EQ(read_last_words(files), "RuntimeError: Connection closed by peer [10.0.0.7]:4516");
+  std::ofstream(files.log) << "[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: bad batch\n";
+  EXPECT_EQ(read_last_words(files), "ValueError: bad batch");
+}
+
+TEST(LastWords, OfARankThatWasAskedToLeaveOnlyItsOwnFailureCounts) {
+  for (const contract::ExitStatus end : {contract::ExitStatus{1, 0}, {0, SIGTERM}, {0, SIGKILL}}) {
+    EXPECT_TRUE(may_have_failed(end)) << end.code << " " << end.signal;
+  }
+  for (const contract::ExitStatus end : {contract::ExitStatus{0, 0}, {99, 0}, {94, 0}}) {
+    EXPECT_FALSE(may_have_failed(end)) << end.code;
+  }
+  const test::TemporaryFolder folder;
+  const auto files = rank_files(folder.path(), 0);
+  std::ofstream(files.log) << "Traceback (most recent call last):\nConnectionResetError: [Errno 104]\n";
+  EXPECT_EQ(read_own_failure(files), "") << "it lost its connection to the rank that failed";
+  std::ofstream(files.log) << "Traceback (most recent call last):\nValueError: bad batch\n";
+  EXPECT_EQ(read_own_failure(files), "ValueError: bad batch");
+}
+
 TEST(LastWords, WhatIsNoFileIsNotWaitedFor) {
   const test::TemporaryFolder folder;
   const auto files = rank_files(folder.path(), 0);

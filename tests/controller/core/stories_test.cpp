@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+
+#include "core/requeue_policy.h"
 #include "core/story.h"
 #include "core/text.h"
 
@@ -549,6 +552,107 @@ TEST(Errors, TheSameErrorTwiceWithinAMinuteIsNotTriedAgain) {
   EXPECT_EQ(story.job.state, JobState::kWaiting) << "a person may still";
   fail_with(story, "OSError: no such file: /tmp/tmpk3_07/data at 0x7fdd0188 (pid 9921)");
   EXPECT_EQ(story.job.state, JobState::kWaiting) << "and then it counts anew";
+}
+
+/// As fail_with(); `newest` is the newest step that any rank has told.
+void fail_at(Story& story, const std::string& error, core::Millis time, core::Step newest) {
+  const auto number = static_cast<core::AttemptNumber>(story.job.attempts.size() + 1);
+  story.tell(core::AttemptLaunched{number, "h", "n1", {11}}).wait(time);
+  core::RankExited exit{number, 0, {1, 0}, false, "", error, 0};
+  exit.attempt_step = newest;
+  story.tell(exit);
+}
+
+TEST(Errors, TheSameErrorBeforeTheFirstStepIsNotTriedAgainHoweverSlowTheStart) {
+  Story slow = program();
+  fail_at(slow, "ModuleNotFoundError: No module named 'tokenise'", 62s, 0);
+  fail_at(slow, "ModuleNotFoundError: No module named 'tokenise'", 62s, 0);
+  EXPECT_EQ(slow.job.state, JobState::kFailed);
+  EXPECT_EQ(
+      slow.last.text,
+      "rank 0 exited with 1: ModuleNotFoundError: No module named 'tokenise'; the same error twice in a row, each "
+      "before its first step; not tried again (requeue.max_same_error is 1)");
+  Story reports = program();
+  reports.tell(core::AttemptLaunched{1, "h", "n1", {11}}).tell(core::RankJoined{1, 0, "n1", 11}).wait(20min);
+  core::RankExited exit{1, 0, {1, 0}, false, "", "OSError: no such file: data.bin", 0};
+  exit.attempt_step = 0;
+  reports.tell(exit);
+  fail_at(reports, "OSError: no such file: data.bin", 25min, 0);
+  EXPECT_EQ(reports.job.state, JobState::kFailed)
+      << "its attempts were longer than healthy_after, and all of it was start";
+}
+
+TEST(Errors, TheSameErrorAfterStepsInALongRunIsTriedAgain) {
+  Story steps = program();
+  for (int i = 0; i < 3; ++i) fail_at(steps, "RuntimeError: it", 62s, 40);
+  EXPECT_EQ(steps.job.state, JobState::kWaiting);
+  Story silent = program();
+  for (int i = 0; i < 9; ++i) fail_at(silent, "RuntimeError: it", 11min, 0);
+  EXPECT_EQ(silent.job.state, JobState::kWaiting) << "it never tells a step, and has run for healthy_after";
+}
+
+TEST(Errors, PortsAndAddressesMakeNoOtherError) {
+  const std::pair<std::string, std::string> same[] = {
+      {"RuntimeError: Connection closed by peer [127.0.0.1]:4516",
+       "RuntimeError: Connection closed by peer [127.0.0.1]:891"},
+      {"RuntimeError: Connection closed by peer [10.0.0.7]:80",
+       "RuntimeError: Connection closed by peer [10.1.12.118]:51"},
+      {"OSError: cannot bind 10.0.0.7:22", "OSError: cannot bind 10.0.0.8"},
+      {"OSError: no route to [fe80::1%eth0]:29500", "OSError: no route to [2001:db8::7]:81"},
+      {"OSError: the port 80 is taken", "OSError: the port 51 is taken"},
+  };
+  for (const auto& [one, other] : same) {
+    EXPECT_TRUE(core::same_error(one, other)) << one;
+    EXPECT_TRUE(core::same_error(other, one)) << one;
+  }
+  EXPECT_FALSE(core::same_error("KeyError: 5", "KeyError: 7"));
+  EXPECT_FALSE(core::same_error("wants torch 2.1.0", "wants torch 2.4.0")) << "a version is no address";
+  EXPECT_FALSE(core::same_error("x[1:2]", "x[1:3]"));
+  EXPECT_FALSE(core::same_error(same[2].first, same[2].second, -1)) << "by the rule of an earlier muster";
+}
+
+/// An attempt of two ranks. The first to leave says that its connection was closed.
+Story survivor_leaves() {
+  Story story;
+  story.tell(submitted(2));
+  story.run(1).wait(1s);
+  core::RankExited exit{1, 0, {1, 0}, false, "", "RuntimeError: Connection closed by peer [127.0.0.1]:4516", 17};
+  exit.attempt_step = 17;
+  return story.tell(exit);
+}
+
+core::RankExited other_leaves(core::ExitStatus exit, const std::string& error) {
+  core::RankExited out{1, 1, exit, false, "", error, 17};
+  out.attempt_step = 17;
+  return out;
+}
+
+TEST(Errors, TheFirstCauseIsToldThoughASurvivorWasQuicker) {
+  Story story = survivor_leaves();
+  EXPECT_EQ(story.attempt(1).culprit, 0U);
+  story.tell(other_leaves({1, 0}, "RuntimeError: loss is not finite"));
+  EXPECT_EQ(story.attempt(1).reason, "rank 1 exited with 1: RuntimeError: loss is not finite");
+  EXPECT_EQ(story.attempt(1).error, "RuntimeError: loss is not finite");
+  EXPECT_EQ(story.attempt(1).culprit, 1U);
+  EXPECT_EQ(story.job.state, JobState::kWaiting);
+  Story ended = survivor_leaves();
+  ended.tell(other_leaves({0, SIGTERM}, "RuntimeError: loss is not finite"));
+  EXPECT_EQ(ended.attempt(1).reason, "rank 1 failed: RuntimeError: loss is not finite") << "muster's signal ended it";
+}
+
+TEST(Errors, AnotherSurvivorOrUnsureWordsAreNoFirstCause) {
+  for (const std::string words : {"", "ConnectionResetError: [Errno 104] Connection reset by peer", "last line: bye"}) {
+    Story story = survivor_leaves();
+    story.tell(other_leaves({1, 0}, words));
+    EXPECT_EQ(story.attempt(1).culprit, 0U) << words;
+  }
+  Story own;
+  own.tell(submitted(2));
+  own.run(1);
+  core::RankExited exit{1, 0, {1, 0}, false, "", "ValueError: no data", 17};
+  exit.attempt_step = 17;
+  own.tell(exit).tell(other_leaves({1, 0}, "KeyError: 'x'"));
+  EXPECT_EQ(own.attempt(1).error, "ValueError: no data") << "the first cause wins";
 }
 
 TEST(Errors, WordsThatNeedNotBeTheErrorAreShownAndTriedAgain) {

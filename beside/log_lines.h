@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// The end of a program's log as lines, and what is asked of a line.
+namespace beside::log {
+
+inline constexpr int kNoRank = -1;
+
+struct Line {
+  std::string text;    // without colours and without the rank that a launcher puts before it
+  int rank = kNoRank;  // that rank
+};
+using Lines = std::vector<Line>;
+
+/// The last lines that are not blank, oldest first, `most` at most. "\r" ends a line, too, as progress bars use it.
+Lines last_lines(std::string_view log, std::size_t most);
+
+/// The line; with the next one where this one ends in a colon.
+std::string with_next(const Lines& lines, std::size_t i);
+
+bool is_digit(char c);
+bool contains(std::string_view text, std::string_view part);
+std::string_view trimmed(std::string_view text);
+bool equal_in_any_case(std::string_view a, std::string_view b);
+std::size_t find_in_any_case(std::string_view text, std::string_view part);
+bool contains_in_any_case(std::string_view text, std::string_view part);
+/// "0.31 at step 10", "12%".
+bool begins_with_digits(std::string_view text);
+
+}  // namespace beside::log
