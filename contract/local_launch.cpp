@@ -23,7 +23,8 @@ std::string to_text(const LocalLaunch& launch) {
                  {"master_port", launch.master_port},
                  {"is_command", launch.is_command},
                  {"open_files", launch.open_files},
-                 {"report", launch.report}};
+                 {"report", launch.report},
+                 {"own_launcher", launch.own_launcher}};
   if (launch.allowed_devices) object["allowed_devices"] = *launch.allowed_devices;
   try {
     return object.dump(2) + "\n";
@@ -53,6 +54,7 @@ LocalLaunch parse_local_launch(std::string_view text) {
     launch.is_command = object.value("is_command", launch.is_command);
     launch.open_files = object.value("open_files", std::uint64_t{0});
     launch.report = object.value("report", launch.report);
+    launch.own_launcher = object.value("own_launcher", false);
     return launch;
   } catch (const json::exception& error) {
     throw std::runtime_error(std::string(kLocalLaunchFile) + " makes no sense: " + error.what());

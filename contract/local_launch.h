@@ -34,14 +34,15 @@ struct LocalLaunch {
   bool is_command = true;        // any program, which may report by files; muster-worker speaks for itself
   std::uint64_t open_files = 0;  // the soft limit that ranks get; 0: as their supervisor has it
   ReportSources report = {};
+  bool own_launcher = false;  // the program starts its ranks itself, and is told of no rank
   bool operator==(const LocalLaunch&) const = default;
 };
 
 /// Throws std::invalid_argument when a text in it is not UTF-8.
 std::string to_text(const LocalLaunch& launch);
 
-/// Files of older versions have no base_env, no is_command, no open_files and no report. Throws std::runtime_error when
-/// the text makes no sense.
+/// Files of older versions have no base_env, no is_command, no open_files, no report and no own_launcher. Throws
+/// std::runtime_error when the text makes no sense.
 LocalLaunch parse_local_launch(std::string_view text);
 
 }  // namespace contract

@@ -23,6 +23,7 @@ std::string to_text(const TaskLaunch& launch) {
       {"time_limit_ms", launch.time_limit_ms},
       {"stop_grace_ms", launch.stop_grace_ms},
       {"report", launch.report},
+      {"own_launcher", launch.own_launcher},
   };
   return json.dump(2) + "\n";
 }
@@ -50,6 +51,7 @@ TaskLaunch read_task_launch(const std::filesystem::path& attempt_folder) {
     json.at("time_limit_ms").get_to(launch.time_limit_ms);
     json.at("stop_grace_ms").get_to(launch.stop_grace_ms);
     launch.report = json.value("report", launch.report);
+    launch.own_launcher = json.value("own_launcher", false);
     if (launch.argv.empty()) throw std::runtime_error(path.string() + ": argv is empty");
     return launch;
   } catch (const nlohmann::json::exception& error) {

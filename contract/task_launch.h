@@ -35,6 +35,7 @@ struct TaskLaunch {
   std::int64_t time_limit_ms = 0;  // of the Slurm job; 0: no limit
   std::int64_t stop_grace_ms = 0;  // how long ranks may take to save
   ReportSources report = {};
+  bool own_launcher = false;  // the program starts its ranks itself, and is told of no rank
   bool operator==(const TaskLaunch&) const = default;
 };
 

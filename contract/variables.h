@@ -21,6 +21,7 @@ inline constexpr const char* kRunFile = "MUSTER_RUN_FILE";  // of a recipe's job
 inline constexpr const char* kMetricsFile = "MUSTER_METRICS_FILE";
 
 // Set by the agent for each rank.
+inline constexpr const char* kLocalRank = "MUSTER_LOCAL_RANK";  // among the processes that muster starts on the node
 inline constexpr const char* kNodes = "MUSTER_NODES";
 inline constexpr const char* kNodeList = "MUSTER_NODELIST";
 inline constexpr const char* kStop = "MUSTER_STOP";      // the stop file, see beside/stop_file.h
@@ -28,6 +29,11 @@ inline constexpr const char* kReport = "MUSTER_REPORT";  // the report file, see
 inline constexpr const char* kErrorFile = "TORCHELASTIC_ERROR_FILE";
 inline constexpr const char* kMasterAddress = "MASTER_ADDR";
 inline constexpr const char* kMasterPort = "MASTER_PORT";
+// What torchrun takes for --master-addr and the others, if its command line has none.
+inline constexpr const char* kTorchrunAddress = "PET_MASTER_ADDR";
+inline constexpr const char* kTorchrunPort = "PET_MASTER_PORT";
+inline constexpr const char* kTorchrunNodes = "PET_NNODES";
+inline constexpr const char* kTorchrunNodeRank = "PET_NODE_RANK";
 inline constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
 
 // Set by the batch script for muster-task.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launch/environment.h"
@@ -20,8 +21,19 @@ struct RankPlace {
 };
 
 /// What a rank is told about its place, whatever starts it: RANK and the like as torchrun sets them for a worker, and
-/// MUSTER_NODES and MUSTER_NODELIST.
+/// MUSTER_NODES, MUSTER_NODELIST and MUSTER_LOCAL_RANK.
 Environment rank_variables(const RankPlace& place);
+
+/// What a command with launcher = "own" is told instead: on which of how many nodes it is, also by torchrun's names for
+/// its options. It is no rank, so it gets no RANK.
+Environment own_launcher_variables(const RankPlace& place);
+/// Whether a variable tells a program that it is one rank of several: RANK and the others of torchrun, and those by
+/// which programs find their place among srun's tasks. A command with launcher = "own" gets none of them.
+bool tells_of_a_rank(std::string_view name);
+
+/// Where rank 0 listens. torchrun meets there too, unless its command line says otherwise: the port that it takes else
+/// is the same in all jobs of a node.
+Environment meeting_variables(const std::string& address, const std::string& port);
 
 /// torchrun's variables about the run as a whole, for programs that are not muster-worker. `attempt` counts from 1.
 /// TORCHELASTIC_RUN_ID makes Lightning take the ranks as they are, on Slurm too, where it would else requeue the Slurm

@@ -24,14 +24,23 @@ launch::Environment rank_environment(const contract::LocalLaunch& launch, std::u
   launch::RankPlace place{.rank = rank, .world_size = launch.ranks, .local_rank = rank};
   place.local_world_size = launch.ranks;
   place.node_names = {node};
-  for (auto& [name, value] : launch::rank_variables(place)) result[name] = value;
-  result[variable::kMasterAddress] = launch.master_addr;
-  result[variable::kMasterPort] = std::to_string(launch.master_port);
+  if (launch.own_launcher) std::erase_if(result, [](const auto& one) { return launch::tells_of_a_rank(one.first); });
+  for (auto& [name, value] :
+       launch.own_launcher ? launch::own_launcher_variables(place) : launch::rank_variables(place)) {
+    result[name] = value;
+  }
+  const auto meeting = launch::meeting_variables(launch.master_addr, std::to_string(launch.master_port));
+  for (const auto& [name, value] : meeting) result[name] = value;
   add_devices(launch, rank, result);
   const auto files = beside::file_variables(beside::rank_files(launch.log_folder, rank));
   for (const auto& [name, value] : files) result[name] = value;
   for (const auto& [name, value] : launch.env) result[name] = value;
   return result;
+}
+
+launch::Environment agents_environment(contract::LocalLaunch launch, std::uint32_t rank, const std::string& node) {
+  launch.own_launcher = false;
+  return rank_environment(launch, rank, node);
 }
 
 }  // namespace agent::supervisor

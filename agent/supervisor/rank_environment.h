@@ -9,4 +9,7 @@ namespace agent::supervisor {
 /// environment] in launch/environment.h. `node` is this machine's name.
 launch::Environment rank_environment(const contract::LocalLaunch& launch, std::uint32_t rank, const std::string& node);
 
+/// The same with the variables of a rank, for the agent that speaks for it. A rank with a launcher of its own has none.
+launch::Environment agents_environment(contract::LocalLaunch launch, std::uint32_t rank, const std::string& node);
+
 }  // namespace agent::supervisor

@@ -207,7 +207,8 @@ void Supervisor::follow_reports(const LocalLaunch& launch, const std::string& no
     try {
       relays_[rank] = std::make_unique<report::Relay>(
           beside::rank_files(log_folder_, rank).report,
-          options_.connect(rank_environment(launch, rank, node), gang_->ranks()[rank].pid), std::move(sources_[rank]));
+          options_.connect(agents_environment(launch, rank, node), gang_->ranks()[rank].pid),
+          std::move(sources_[rank]));
     } catch (const std::system_error& error) {  // the rank runs on without
       relays_.erase(rank);
       std::fprintf(stderr, "muster-supervisor: nobody reads what rank %u reports: %s\n", rank, error.what());

@@ -70,10 +70,15 @@ launch::Environment rank_environment(const launch::Environment& inherited, const
                                      const worker::RankEnvironment& place,
                                      const std::optional<worker::Endpoint>& meeting_point) {
   auto all = base_of(inherited);
-  for (auto& [name, value] : launch::rank_variables(place_of(place, inherited))) all[name] = value;
+  const auto where = place_of(place, inherited);
+  if (launch.own_launcher) std::erase_if(all, [](const auto& one) { return launch::tells_of_a_rank(one.first); });
+  for (auto& [name, value] :
+       launch.own_launcher ? launch::own_launcher_variables(where) : launch::rank_variables(where)) {
+    all[name] = value;
+  }
   if (meeting_point) {
-    all[variable::kMasterAddress] = meeting_point->host;
-    all[variable::kMasterPort] = std::to_string(meeting_point->port);
+    const auto meeting = launch::meeting_variables(meeting_point->host, std::to_string(meeting_point->port));
+    for (const auto& [name, value] : meeting) all[name] = value;
   }
   const auto files = beside::rank_files(launch.log_folder, static_cast<std::uint32_t>(place.rank));
   for (const auto& [name, value] : beside::file_variables(files)) all[name] = value;

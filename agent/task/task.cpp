@@ -390,10 +390,21 @@ void Task::look_before_start(const launch::Environment& rank) {
 void Task::follow_report(const launch::Environment& rank) {
   if (!setup_.report || !launch_.is_command) return;
   try {
-    relay_ = std::make_unique<report::Relay>(files().report, setup_.report(rank, process_->pid()), std::move(sources_));
+    relay_ = std::make_unique<report::Relay>(files().report, setup_.report(agents_environment(rank), process_->pid()),
+                                             std::move(sources_));
   } catch (const std::system_error& error) {  // the rank runs on without
     std::fprintf(stderr, "muster-task: nobody reads what rank %d reports: %s\n", environment_.rank, error.what());
   }
+}
+
+// A rank with a launcher of its own has no variables of a rank; who reports for it says which rank it is.
+launch::Environment Task::agents_environment(const launch::Environment& rank) const {
+  if (!launch_.own_launcher) return rank;
+  auto all = rank;
+  auto with_rank = launch_;
+  with_rank.own_launcher = false;
+  for (auto& [name, value] : rank_environment(setup_.inherited, with_rank, environment_, {})) all.emplace(name, value);
+  return all;
 }
 
 void Task::watch_use(const launch::Environment& rank) {

@@ -71,6 +71,7 @@ class Task {
   void plan_save();
   void look_before_start(const launch::Environment& rank);
   void follow_report(const launch::Environment& rank);
+  launch::Environment agents_environment(const launch::Environment& rank) const;
   void tell_last_reports();
   void watch_use(const launch::Environment& rank);
 

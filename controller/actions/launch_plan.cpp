@@ -94,6 +94,7 @@ executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const c
   request.stop_grace = core::Millis(resources.stop_grace_ms());
   request.executor = spec.executor().empty() ? "auto" : spec.executor();
   request.is_command = spec.has_command();
+  request.own_launcher = spec.launcher() == "own";
   request.attempt_folder = settings.data.attempt(key).string();
   request.fence_folder = fence_folder(spec, key.job, settings.data).string();
   request.sweep = spec.sweep().sweep();
@@ -110,7 +111,7 @@ executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const c
   }
   request.base_env = launch::login_environment();
   for (const auto& [name, value] : spec.submitted_env()) request.base_env[name] = value;
-  if (spec.has_command()) {
+  if (spec.has_command() && !request.own_launcher) {
     request.env.merge(launch::torchelastic_variables(key.job, key.number, spec.requeue().max_failed()));
   }
   for (const auto& [name, value] : spec.env()) request.env[name] = value;

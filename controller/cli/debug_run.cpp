@@ -363,13 +363,16 @@ void add_of_this_shell(const muster::v1::Resources& resources, std::uint32_t ran
 launch::Environment debug_environment(const muster::v1::JobSpec& spec, const DebugPlace& place, std::uint32_t rank) {
   auto all = launch::login_environment();
   for (const auto& [name, value] : spec.submitted_env()) all[name] = value;
-  for (auto& [name, value] : launch::rank_variables(place_of(spec.resources(), rank))) all[name] = value;
+  const bool own = spec.launcher() == "own";
+  const auto where = place_of(spec.resources(), rank);
+  for (auto& [name, value] : own ? launch::own_launcher_variables(where) : launch::rank_variables(where)) {
+    all[name] = value;
+  }
   const auto files = beside::file_variables(beside::rank_files(place.folder / "logs", rank));
   for (const auto& [name, value] : files) all[name] = value;
-  all[names::kMasterAddress] = "127.0.0.1";
-  all[names::kMasterPort] = place.master_port;
+  for (auto& [name, value] : launch::meeting_variables("127.0.0.1", place.master_port)) all[name] = value;
   add_of_this_shell(spec.resources(), rank, all);
-  if (spec.has_command()) {
+  if (spec.has_command() && !own) {
     for (auto& [name, value] : launch::torchelastic_variables(0, 1, spec.requeue().max_failed())) all[name] = value;
   }
   for (const auto& [name, value] : spec.env()) all[name] = value;

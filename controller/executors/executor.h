@@ -46,6 +46,7 @@ struct LaunchRequest {
   core::Millis time_limit{0};
   core::Millis stop_grace{0};
   std::string executor;        // "auto", "local", "slurm"
+  bool own_launcher = false;   // the program starts its ranks itself: one process a node
   bool is_command = false;     // any program, rather than muster-worker
   std::string attempt_folder;  // absolute; exists
   std::string fence_folder;    // where this attempt's fence was raised; empty: nowhere

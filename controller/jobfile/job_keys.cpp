@@ -68,6 +68,13 @@ constexpr auto kFirst = std::to_array<Key>({
          "The base of the ranks' environment. clean: the variables of a fresh login. submit: the same, with PATH, "
          "VIRTUAL_ENV, CONDA_*, PYTHONPATH and LD_LIBRARY_PATH from where muster submit runs. [env] and --env "
          "override both."},
+    {.name = "launcher",
+     .kind = Kind::kChoice,
+     .standard = "muster",
+     .choices = "muster own",
+     .meaning = "Who starts the ranks of a command. muster: each rank is a process of the command. own: the command is "
+                "started once on each node and starts its ranks itself, as torchrun and accelerate launch do. It gets "
+                "no RANK and no WORLD_SIZE."},
     {.name = "executor",
      .kind = Kind::kChoice,
      .standard = "auto",

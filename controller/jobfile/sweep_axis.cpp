@@ -152,8 +152,8 @@ std::optional<std::string> scalar_text(const toml::node& node, const WrittenAt& 
 std::vector<std::string> sweepable_keys() {
   std::vector<std::string> keys;
   for (const auto& field : job_keys()) {
-    if (is_plain(field) && field.name != "name" && field.name != "executor" && field.name != "environment" &&
-        field.name != "hold") {
+    if (is_plain(field) && field.name != "name" && field.name != "executor" && field.name != "launcher" &&
+        field.name != "environment" && field.name != "hold") {
       keys.emplace_back(field.name);
     }
   }

@@ -149,6 +149,17 @@ void check_times(const JobSpec& spec, Findings& findings) {
   want_at_least("requeue.backoff_max", 1, "requeue.backoff_initial", "lengthen it, or leave it out");
 }
 
+void check_launcher(const JobSpec& spec, Findings& findings) {
+  if (spec.launcher() != "own") return;
+  if (spec.has_recipe()) {
+    return findings.add("launcher", "want muster: a recipe starts no ranks itself", "leave it out", {"train.recipe"});
+  }
+  if (spec.resources().ranks_per_node() == 1) return;
+  findings.add("launcher", "own starts the command once on each node; it starts its ranks itself",
+               "leave out resources.ranks_per_node, and tell the command how many ranks it is to start",
+               {"resources.ranks_per_node"});
+}
+
 void check_program(const JobSpec& spec, FileChecks checks, Findings& findings) {
   switch (spec.program_case()) {
     case JobSpec::kCommand:
@@ -174,6 +185,7 @@ std::vector<Problem> validate(const JobSpec& spec, FileChecks checks) {
                  "lower nodes or ranks_per_node", {"resources.ranks_per_node"});
   }
   check_program(spec, checks, findings);
+  check_launcher(spec, findings);
   check_folders(spec, checks, findings);
   check_variables(spec, findings);
   check_times(spec, findings);

@@ -175,5 +175,12 @@ class ReportFile:
 
 
 def open_report(path: Optional[str]) -> Optional[ReportFile]:
-    """The report file that muster named for this rank; None outside muster."""
+    """The report file that muster named for this rank; None outside muster.
+
+    torchrun and other launchers start several ranks where muster has started one process. They share one file, so the first
+    of them reports: the one whose LOCAL_RANK is that of the process that muster has started."""
+    of_muster = os.environ.get("MUSTER_LOCAL_RANK")
+    own = os.environ.get("LOCAL_RANK")
+    if of_muster is not None and own not in (None, of_muster):
+        return None
     return ReportFile(path) if path else None

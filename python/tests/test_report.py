@@ -115,6 +115,17 @@ class Lines(unittest.TestCase):
         del self.program.env["MUSTER_REPORT"], self.program.env["MUSTER_STOP"]
         self.program.run(text)
 
+    def test_of_ranks_that_share_a_file_the_first_reports(self):
+        text = "muster.init().log(int(__import__('os').environ.get('LOCAL_RANK', 5)), loss=1.0)"
+        for given, own, reports in (("0", "0", True), ("0", "1", False), ("0", None, True), ("1", "1", True), (None, "1", True)):
+            self.program.report.unlink(missing_ok=True)
+            for name, value in (("MUSTER_LOCAL_RANK", given), ("LOCAL_RANK", own)):
+                self.program.env.pop(name, None)
+                if value is not None:
+                    self.program.env[name] = value
+            self.program.run(text)
+            self.assertEqual(self.program.report.exists(), reports, (given, own))
+
     def test_outside_muster_nothing_happens(self):
         del self.program.env["MUSTER_REPORT"], self.program.env["MUSTER_STOP"]
         done = self.program.run("""

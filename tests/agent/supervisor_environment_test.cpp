@@ -42,6 +42,27 @@ TEST(RankEnvironment, TheJobsOwnSettingsWin) {
   for (const auto& [name, value] : launch.env) EXPECT_EQ(env.at(name), value) << name;
 }
 
+TEST(RankEnvironment, ALauncherOfItsOwnIsToldOfNoRank) {
+  contract::LocalLaunch launch;
+  launch.own_launcher = true;
+  launch.master_port = 12345;
+  launch.base_env = {{"RANK", "9"}, {"HOME", "/root"}};
+  launch.env = {{"MUSTER_JOB_ID", "3"}};
+  const auto env = rank_environment(launch, 0, "here");
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK"}) {
+    EXPECT_THAT(env, Not(Contains(Key(name)))) << name;
+  }
+  for (const auto& [name, value] : launch::Environment{{"HOME", "/root"},
+                                                       {"MASTER_PORT", "12345"},
+                                                       {"PET_MASTER_PORT", "12345"},
+                                                       {"PET_NNODES", "1"},
+                                                       {"NODE_RANK", "0"}}) {
+    EXPECT_THAT(env, Contains(Pair(name, value)));
+  }
+  EXPECT_THAT(env, Contains(Key("TORCHELASTIC_ERROR_FILE"))) << "torchrun writes the root cause there";
+  EXPECT_THAT(agents_environment(launch, 0, "here"), Contains(Pair("RANK", "0"))) << "the agent says which rank it is";
+}
+
 TEST(RankEnvironment, WithoutGpusARankSeesWhatTheAdministratorAllows) {
   contract::LocalLaunch launch;
   EXPECT_THAT(rank_environment(launch, 0, "here"), Not(Contains(Key("CUDA_VISIBLE_DEVICES"))));

@@ -64,6 +64,28 @@ TEST_F(TaskEnvironment, HasTheRanksPlaceAndWhereRankZeroListens) {
   }
 }
 
+TEST_F(TaskEnvironment, ALauncherOfItsOwnIsToldOfNoRankOfTorchrunsNorOfSruns) {
+  launch_.own_launcher = true;
+  inherited_["SLURM_NTASKS"] = "2";
+  inherited_["SLURM_PROCID"] = "1";
+  inherited_["SLURM_JOB_ID"] = "12";
+  place_.rank = place_.node_rank = 1;
+  place_.world_size = 2;
+  meeting_point_ = worker::Endpoint{"10.0.0.1", 1234};
+  const auto all = environment();
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_NTASKS", "SLURM_PROCID"}) {
+    EXPECT_THAT(all, Not(Contains(Key(name)))) << name;
+  }
+  for (const auto& [name, value] : launch::Environment{{"SLURM_JOB_ID", "12"},
+                                                       {"NODE_RANK", "1"},
+                                                       {"PET_NODE_RANK", "1"},
+                                                       {"PET_NNODES", "2"},
+                                                       {"PET_MASTER_ADDR", "10.0.0.1"},
+                                                       {"PET_MASTER_PORT", "1234"}}) {
+    EXPECT_THAT(all, Contains(Pair(name, value)));
+  }
+}
+
 TEST_F(TaskEnvironment, TheJobsOwnVariablesStandAboveAllOthers) {
   launch_.env = {{"HOME", "/job"}, {"RANK", "5"}, {"LD_PRELOAD", "/job.so"}};
   inherited_["MUSTER_RANK_LD_PRELOAD"] = "/ranks.so";

@@ -27,11 +27,41 @@ TEST(VisibleDevices, AreARanksSliceOfAll) {
 TEST(RankVariables, TellARankItsPlaceAsTorchrunDoes) {
   RankPlace place{.rank = 5, .world_size = 8, .local_rank = 1, .local_world_size = 4, .node_rank = 1, .nodes = 2};
   place.node_names = {"n7", "n3"};
-  const Environment expected{
-      {"RANK", "5"},      {"WORLD_SIZE", "8"},      {"LOCAL_RANK", "1"},       {"LOCAL_WORLD_SIZE", "4"},
-      {"NODE_RANK", "1"}, {"GROUP_RANK", "1"},      {"GROUP_WORLD_SIZE", "2"}, {"ROLE_NAME", "default"},
-      {"ROLE_RANK", "5"}, {"ROLE_WORLD_SIZE", "8"}, {"MUSTER_NODES", "2"},     {"MUSTER_NODELIST", "n7,n3"}};
+  const Environment expected{{"RANK", "5"},
+                             {"WORLD_SIZE", "8"},
+                             {"LOCAL_RANK", "1"},
+                             {"LOCAL_WORLD_SIZE", "4"},
+                             {"NODE_RANK", "1"},
+                             {"GROUP_RANK", "1"},
+                             {"GROUP_WORLD_SIZE", "2"},
+                             {"ROLE_NAME", "default"},
+                             {"ROLE_RANK", "5"},
+                             {"ROLE_WORLD_SIZE", "8"},
+                             {"MUSTER_NODES", "2"},
+                             {"MUSTER_NODELIST", "n7,n3"},
+                             {"MUSTER_LOCAL_RANK", "1"}};
   EXPECT_EQ(rank_variables(place), expected);
+}
+
+TEST(RankVariables, ACommandThatStartsItsRanksItselfIsToldOfNodesAlone) {
+  const RankPlace place{.rank = 1, .world_size = 2, .node_rank = 1, .nodes = 2, .node_names = {"n7", "n3"}};
+  const Environment expected{{"NODE_RANK", "1"},    {"PET_NODE_RANK", "1"},       {"PET_NNODES", "2"},
+                             {"MUSTER_NODES", "2"}, {"MUSTER_NODELIST", "n7,n3"}, {"MUSTER_LOCAL_RANK", "0"}};
+  EXPECT_EQ(own_launcher_variables(place), expected);
+  for (const auto& [name, value] : rank_variables(place)) {
+    EXPECT_EQ(tells_of_a_rank(name), !expected.contains(name)) << name;
+  }
+  for (const auto& [name, value] : torchelastic_variables(7, 1, 3)) EXPECT_TRUE(tells_of_a_rank(name)) << name;
+  EXPECT_TRUE(tells_of_a_rank("SLURM_NTASKS")) << "Lightning takes the program for one of srun's ranks";
+  EXPECT_FALSE(tells_of_a_rank("SLURM_JOB_ID"));
+}
+
+TEST(RankVariables, TorchrunMeetsWhereTheJobDoes) {
+  const Environment expected{{"MASTER_ADDR", "10.0.0.1"},
+                             {"MASTER_PORT", "1234"},
+                             {"PET_MASTER_ADDR", "10.0.0.1"},
+                             {"PET_MASTER_PORT", "1234"}};
+  EXPECT_EQ(meeting_variables("10.0.0.1", "1234"), expected);
 }
 
 TEST(RankVariables, NodesThatAreNotKnownAreNotNamed) {

@@ -51,7 +51,8 @@ LocalLaunch launch_of(const LaunchRequest& request, const std::string& program, 
           .master_port = port,
           .is_command = request.is_command,
           .open_files = open_files,
-          .report = request.report};
+          .report = request.report,
+          .own_launcher = request.own_launcher};
 }
 
 /// Ranks as processes of this machine: see make_local_executor().

@@ -86,7 +86,8 @@ void write_launch_file(const LaunchRequest& request, bool forward_signals) {
                                     .forward_signals = forward_signals,
                                     .time_limit_ms = request.time_limit.count(),
                                     .stop_grace_ms = request.stop_grace.count(),
-                                    .report = request.report};
+                                    .report = request.report,
+                                    .own_launcher = request.own_launcher};
   const std::filesystem::path folder = request.attempt_folder;
   os::make_folders(request.log_folder);
   os::make_folders(contract::rank_status_folder(folder));

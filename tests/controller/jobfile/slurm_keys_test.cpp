@@ -30,6 +30,21 @@ TEST(SlurmKeys, ASweepIsLimitedByMusterOrBySlurmAndNotByBoth) {
   EXPECT_THAT(parsed("[slurm]\narray_parallelism = 0\n").problems, ElementsAre(HasSubstr("array_parallelism")));
 }
 
+TEST(Launcher, OwnIsForOneProcessANodeOfACommand) {
+  EXPECT_THAT(parsed("launcher = \"own\"\n[resources]\nnodes = 2\n").problems, IsEmpty());
+  EXPECT_EQ(parsed("launcher = \"own\"\n").spec.launcher(), "own");
+  EXPECT_EQ(parsed("").spec.launcher(), "muster");
+  EXPECT_THAT(
+      parsed("launcher = \"own\"\n[resources]\nranks_per_node = 2\n").problems,
+      ElementsAre("job.toml:3:12: launcher \"own\": own starts the command once on each node; it starts its ranks "
+                  "itself; leave out resources.ranks_per_node, and tell the command how many ranks it is to "
+                  "start"));
+  const auto recipe = compose(JobSource::of_text("name = \"a\"\nlauncher = \"own\"\n[train]\n", "job.toml", "/tmp"), {},
+                              FileChecks::kSkip);
+  EXPECT_THAT(recipe.problems, ::testing::Contains(HasSubstr("want muster: a recipe starts no ranks itself")));
+  EXPECT_THAT(parsed("launcher = \"torchrun\"\n").problems, ElementsAre(HasSubstr("launcher")));
+}
+
 TEST(SlurmKeys, AllOfThemArrive) {
   const auto file = parsed(R"(
 executor = "slurm"

@@ -1,0 +1,70 @@
+"""Goal: a command that starts its ranks itself runs as it is: torchrun, accelerate launch, and Lightning's own launcher.
+
+Method: the released launchers in jobs of a real musterd, as local processes, two ranks each.
+Usage: MUSTER_BIN_FOLDER=... run.py, see tests/peers/run.py
+"""
+
+import json
+import os
+import pathlib
+import re
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "system"))
+from daemon import Musterd  # noqa: E402
+
+BIN = pathlib.Path(os.environ["MUSTER_BIN_FOLDER"])
+PROGRAM = str(HERE / "launched.py")
+TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2", PROGRAM]
+
+
+class Launchers(unittest.TestCase):
+    def setUp(self):
+        self.musterd = Musterd(self, BIN)
+
+    def submit(self, name, command, launcher="own"):
+        """The submitter's PYTHONPATH is the job's: it has the package."""
+        path = self.musterd.folder / f"{name}.toml"
+        path.write_text(f'name = "{name}"\nlauncher = "{launcher}"\ncommand = {json.dumps([sys.executable, *command])}\n'
+                        f'executor = "local"\n[env]\nOMP_NUM_THREADS = "1"\n')
+        done = self.musterd.muster("submit", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return re.search(r"\d+", done.stdout).group()
+
+    def end_of(self, job):
+        shown = self.musterd.until(job, lambda job: job["state"] in ("succeeded", "failed", "cancelled"))
+        return shown, self.musterd.muster("logs", job).stdout[-3000:]
+
+    def check(self, job):
+        shown, log = self.end_of(job)
+        self.assertEqual((shown["state"], len(shown["attempts"])), ("succeeded", 1), f"{shown['reason']}\n{log}")
+        rows = json.loads(self.musterd.muster("metrics", job, "--json").stdout)
+        self.assertEqual([(row["step"], row["series"]["ranks"]) for row in rows], [(step, 2) for step in range(1, 6)],
+                         "of the two ranks one reports")
+
+    def test_two_jobs_with_torchrun_run_beside_each_other(self):
+        jobs = [self.submit(f"torchrun-{number}", [*TORCHRUN, "torch"]) for number in range(2)]
+        for job in jobs:
+            self.check(job)
+
+    def test_torchrun_as_the_only_rank_of_a_job(self):
+        self.check(self.submit("torchrun", [*TORCHRUN, "torch"], launcher="muster"))
+
+    def test_the_reason_is_the_error_of_the_worker_that_failed_first(self):
+        shown, log = self.end_of(self.submit("fails", [*TORCHRUN, "fail"]))
+        self.assertEqual(shown["state"], "failed", log)
+        self.assertEqual({one["error"] for one in shown["attempts"]}, {"RuntimeError: loss is not finite at step 17"}, log)
+
+    def test_accelerate_launch(self):
+        self.check(self.submit("accelerate", ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2",
+                                              "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no",
+                                              PROGRAM, "torch"]))
+
+    def test_lightnings_own_launcher(self):
+        self.check(self.submit("lightning", [PROGRAM, "lightning"]))
+
+
+if __name__ == "__main__":
+    unittest.main()
