@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 extern "C" {  // glibc 2.36 forgot to say so in it
 #include <sys/pidfd.h>
 }
@@ -29,6 +30,25 @@ std::vector<ProcessStat> all_processes() {
     if (const auto stat = read_stat(pid)) all.push_back(*stat);
   }
   return all;
+}
+
+std::optional<std::string> variable_of_process(std::int64_t pid, std::string_view name) {
+  constexpr std::size_t kMost = 8 << 20;  // more than the kernel lets a program have
+  const Fd file(::open(("/proc/" + std::to_string(pid) + "/environ").c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return std::nullopt;
+  std::string all(1, '\0');
+  char part[16 << 10];
+  for (;;) {
+    const auto count = ::read(file.get(), part, sizeof part);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0 || all.size() > kMost) break;
+    all.append(part, static_cast<std::size_t>(count));
+  }
+  const auto start = std::string(1, '\0') + std::string(name) + "=";
+  const auto at = all.find(start);
+  if (at == std::string::npos) return std::nullopt;
+  const auto begin = at + start.size();
+  return all.substr(begin, all.find('\0', begin) - begin);
 }
 
 std::string boot_id() {

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "agent/process/gang.h"
+#include "agent/process/orphans.h"
 #include "agent/supervisor/attempt_folder.h"
 #include "agent/supervisor/client.h"
 #include "agent/supervisor/rank_environment.h"
@@ -53,7 +54,6 @@ constexpr std::size_t kMaxClients = 16;
 constexpr milliseconds kLookForRecord{20};         // once all ranks have ended
 constexpr std::chrono::hours kGiveUpRecording{1};  // after the last rank's end
 constexpr std::chrono::seconds kGiveUpKilling{5};  // processes that even SIGKILL does not end
-constexpr milliseconds kKillAgain{20};
 /// The longest that a file system that does not answer delays a stop, and the news of an end.
 constexpr milliseconds kFilePatience{500};
 /// What a relay takes at most ends: nothing was reported.
@@ -113,7 +113,6 @@ class Supervisor {
   std::string last_words(std::uint32_t rank, ExitStatus exit);
   void record_told_ends();
   bool is_told(const Leaving& rank);
-  void kill_the_rest();
 
   const SupervisorOptions& options_;
   Fd folder_, lock_, listener_, children_;
@@ -234,7 +233,7 @@ void Supervisor::watch_use(const LocalLaunch& launch, const std::string& node) {
 /// Until every rank has ended, nothing is left of them, and both are on disk.
 void Supervisor::run() {
   while (!living_.empty() || !leaving_.empty()) turn();
-  kill_the_rest();
+  end_children(kGiveUpKilling);
   record(Ended{});
   for (const auto give_up = Clock::now() + kGiveUpRecording; !writer_->recorded() && Clock::now() < give_up;) turn();
   for (auto& client : clients_) client.tell(facts_);
@@ -365,9 +364,11 @@ void Supervisor::rank_ended(std::uint32_t rank, ExitStatus exit) {
 }
 
 // The controller takes a rank's reports before it learns that the rank has ended: the attempt may be over then. It is
-// told of ends in the order in which they came, since the first to fail is the culprit.
+// told of ends in the order in which they came, since the first to fail is the culprit. With the last end the next
+// attempt may start, so what ranks have left behind in sessions of their own ends before.
 void Supervisor::record_told_ends() {
   while (!leaving_.empty() && is_told(leaving_.front())) {
+    if (living_.empty() && leaving_.size() == 1) end_children(kGiveUpKilling);
     record(leaving_.front().end);
     leaving_.pop_front();
     step("exited");
@@ -390,25 +391,6 @@ std::string Supervisor::last_words(std::uint32_t rank, ExitStatus exit) {
       kWordsPatience, [read, files = beside::rank_files(log_folder_, rank)] { return read(files); });
   files_answer_ = words.has_value();
   return words.value_or("");
-}
-
-/// Processes that left their rank's group were inherited by this one (it is their subreaper); their own children
-/// follow when they die.
-void Supervisor::kill_the_rest() {
-  for (const auto give_up = Clock::now() + kGiveUpKilling; Clock::now() < give_up;) {
-    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
-    }
-    if (::waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD) return;
-    try {
-      for (const auto& process : os::all_processes()) {
-        if (process.parent == ::getpid()) os::kill_exactly(process);
-      }
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "muster-supervisor: cannot look for what ranks left behind: %s\n", error.what());
-    }
-    pollfd died{children_.get(), POLLIN, 0};
-    if (::poll(&died, 1, static_cast<int>(kKillAgain.count())) > 0) reap();
-  }
 }
 
 /// Goes to the background: a child of nobody in a session of its own, unmoved by signals to a terminal or a service.

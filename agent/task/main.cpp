@@ -1,4 +1,6 @@
 // muster-task: what srun starts for each rank. See task.h.
+#include <sys/prctl.h>
+
 #include <charconv>
 #include <cstdio>
 #include <stdexcept>
@@ -62,6 +64,8 @@ int main(int argc, char** argv) {
   }
   try {
     const auto arguments = read_arguments(argc, argv);
+    // What its rank starts, in whatever session, becomes a child of this process, which ends it.
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     agent::task::Task task({.attempt_folder = arguments.attempt_folder,
                             .launch = contract::read_task_launch(arguments.attempt_folder),
                             .inherited = launch::own_environment(),

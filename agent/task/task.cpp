@@ -18,6 +18,7 @@
 #include <system_error>
 #include <utility>
 
+#include "agent/process/orphans.h"
 #include "agent/task/log_link.h"
 #include "agent/task/rank_environment.h"
 #include "beside/fence.h"
@@ -46,6 +47,8 @@ constexpr milliseconds kFencePatience{2'000};
 constexpr milliseconds kFilePatience{500};
 /// What a rank said at last is worth more: without it an error that comes twice is not known for the same.
 constexpr milliseconds kWordsPatience{2000};
+/// Processes that even SIGKILL does not end at once, such as those that wait for a disk.
+constexpr milliseconds kGiveUpKilling{5'000};
 /// A controller not heard for this long is away.
 constexpr milliseconds kAway{3'000};
 
@@ -99,6 +102,7 @@ int Task::run() {
     const auto planned = plan();
     environment = planned.ranks.front().environment;
     if (directive_ == v1::DIRECTIVE_STOP || is_fenced()) return finish_unstarted("its attempt is over already");
+    end_earlier();
     look_before_start(environment);
     process_.emplace(planned);
     link_log();
@@ -180,6 +184,16 @@ beside::RankFiles Task::files() const {
   return beside::rank_files(launch_.log_folder, static_cast<std::uint32_t>(environment_.rank));
 }
 
+/// A muster-task that was killed could not end what its rank had left in sessions of their own. Where Slurm has no
+/// cgroups, nobody else does.
+void Task::end_earlier() {
+  const auto folder = launch_.env.find(variable::kAttemptFolder);
+  if (folder == launch_.env.end() || end_earlier_attempts({folder->second, environment_.attempt}, kGiveUpKilling))
+    return;
+  std::fprintf(stderr, "muster-task: rank %d: a process of an earlier attempt does not end by SIGKILL\n",
+               environment_.rank);
+}
+
 /// A later attempt has the checkpoint folder. A controller that has forgotten this attempt, or is away, cannot say so.
 bool Task::is_fenced() const {
   if (launch_.fence_folder.empty() || environment_.attempt <= 0) return false;
@@ -232,12 +246,23 @@ void Task::watch() {
 void Task::take_signals() {
   read_signals();
   int code = 0;
-  if (::waitpid(process_->pid(), &code, WNOHANG) != process_->pid()) return;
+  if (!take_ends(code)) return;
   ended_ = true;
   status_.ended_at_ms = wall_ms();
   status_.exit.code = WIFEXITED(code) ? WEXITSTATUS(code) : 0;
   status_.exit.signal = WIFSIGNALED(code) ? WTERMSIG(code) : 0;
   status_.out_of_memory = may_be_for_memory() && oom_.killed_lately(Clock::now());
+}
+
+/// Whether the program has ended, and how. What it has left behind is a child of this process, which nobody else waits
+/// for.
+bool Task::take_ends(int& code) {
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return false;
+    const bool is_program = info.si_pid == process_->pid();
+    if (::waitpid(info.si_pid, &code, 0) == info.si_pid && is_program) return true;
+  }
 }
 
 void Task::read_signals() {
@@ -356,6 +381,11 @@ void Task::fill_request(v1::ProcessState state) {
 int Task::finish() {
   process_->signal(SIGKILL);  // what the program left behind in its group
   status_.error = last_words();
+  // And in sessions of its own, before the controller learns of the end and may start the next attempt.
+  if (!end_children(kGiveUpKilling)) {
+    std::fprintf(stderr, "muster-task: a process that rank %d left behind does not end by SIGKILL\n",
+                 environment_.rank);
+  }
   hear_late_signals();
   tell_last_reports();
   status_.state = step_lost_ ? contract::RankStatus::State::kStepLost : contract::RankStatus::State::kExited;

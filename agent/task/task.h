@@ -67,6 +67,7 @@ class Task {
   worker::Endpoint meeting_point();
   beside::RankFiles files() const;
   bool is_fenced() const;
+  void end_earlier();
   void link_log() const;
   void plan_save();
   void look_before_start(const launch::Environment& rank);
@@ -78,6 +79,7 @@ class Task {
   void watch();
   void take_signals();
   void read_signals();
+  bool take_ends(int& code);
   void take_directive();
   void look_at_parent();
   void look_at_limit();

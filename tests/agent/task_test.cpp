@@ -427,6 +427,48 @@ TEST_F(MusterTask, WhatTheProgramLeavesBehindInItsGroupEndsWithIt) {
   EXPECT_TRUE(eventually([&] { return is_gone(left); }));
 }
 
+// Slurm without cgroups does not find them: they have sessions of their own, and init would be their parent.
+TEST_F(MusterTask, WhatTheProgramLeavesBehindInSessionsOfItsOwnEndsWithIt) {
+  start(
+      "setsid sh -c 'trap \"\" TERM; echo $$ > worker; while :; do sleep 0.05; done' & "
+      "(setsid sh -c 'echo $$ > daemon; sleep 1000; true' &); "
+      "while [ ! -s worker ] || [ ! -s daemon ]; do sleep 0.01; done; kill -9 $$");
+  const auto worker = written_pid("worker"), daemon = written_pid("daemon");
+  EXPECT_TRUE(controller_.wait_until([](const FakeController& c) {
+    return !c.tasks.empty() && c.tasks.back().state() == muster::v1::PROCESS_EXITED;
+  }));
+  EXPECT_TRUE(is_gone(worker)) << "its end is told, and the next attempt may start";
+  EXPECT_TRUE(is_gone(daemon));
+  wait();
+}
+
+TEST_F(MusterTask, KilledItsSuccessorEndsWhatTheProgramLeftOnTheNode) {
+  const auto attempt = [&](const std::string& job, int number) {
+    return (folder_ / job).string() + "/attempt-" + std::to_string(number);
+  };
+  const auto leave = [&](const std::string& folder, int number, const std::string& file) {
+    const auto command = "cd " + folder_.string() + " && MUSTER_ATTEMPT=" + std::to_string(number) +
+                         " MUSTER_ATTEMPT_FOLDER=" + folder + " setsid sh -c 'echo $$ > " + file +
+                         "; exec sleep 1000' &";
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    return written_pid(file);
+  };
+  const auto old = leave(attempt("7", 1), 1, "old");
+  const auto later = leave(attempt("7", 3), 3, "later");
+  const auto other = leave(attempt("8", 1), 1, "other");
+  launch_["env"]["MUSTER_ATTEMPT"] = "2";
+  launch_["env"]["MUSTER_ATTEMPT_FOLDER"] = attempt("7", 2);
+  start(
+      "if [ ! -e /proc/$(cat old) ] || grep -q ') Z ' /proc/$(cat old)/stat; then echo alone > found; "
+      "else echo beside > found; fi");
+  EXPECT_EQ(written("found"), "alone\n");
+  EXPECT_TRUE(is_gone(old));
+  EXPECT_FALSE(is_gone(later)) << "of an attempt after this one";
+  EXPECT_FALSE(is_gone(other)) << "of another job";
+  for (const auto pid : {later, other}) ::kill(pid, SIGKILL);
+  wait();
+}
+
 TEST_F(MusterTask, ASignalIsToldAndHandedOnWhereSlurmReachesTheTaskAlone) {
   for (const bool forwards : {true, false}) {
     SCOPED_TRACE(forwards ? "handed on" : "told alone");

@@ -1,22 +1,26 @@
 #include "executors/local/follower.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/read_until.hpp>
+#include <iterator>
 #include <stdexcept>
 #include <system_error>
 
 #include "agent/supervisor/attempt_folder.h"
 #include "agent/supervisor/socket_path.h"
 #include "contract/supervisor_words.h"
+#include "contract/variables.h"
 #include "os/process_table.h"
 
 namespace executors::local {
 namespace {
 
 using namespace agent::supervisor;
+namespace variable = contract::variable;
 using contract::RankProcess;
 using contract::Started;
 using std::chrono::milliseconds;
@@ -24,11 +28,15 @@ constexpr std::size_t kMaxLineBytes = 1 << 20;
 
 }  // namespace
 
-std::vector<os::ProcessStat> leftovers(const Started& started) {
+std::vector<os::ProcessStat> leftovers(const Started& started, const std::string& attempt_folder) {
   if (started.boot_id != os::boot_id()) return {};
   std::uint64_t began = UINT64_MAX;
   for (const auto& rank : started.ranks) began = std::min(began, rank.start_time);
-  std::vector<os::ProcessStat> left;
+  std::vector<os::ProcessStat> left, others;
+  const auto has_mark = [&](const os::ProcessStat& process) {
+    return !attempt_folder.empty() && process.pid != ::getpid() && process.start_time >= began &&
+           os::variable_of_process(process.pid, variable::kAttemptFolder) == attempt_folder;
+  };
   for (const auto& process : os::all_processes()) {
     if (process.is_dead()) continue;
     const bool is_rank =
@@ -36,7 +44,13 @@ std::vector<os::ProcessStat> leftovers(const Started& started) {
     // A session's number is not given out again while one of its processes lives.
     const bool of_a_rank = process.session == started.session && process.start_time >= began &&
                            std::ranges::find(started.ranks, process.group, &RankProcess::pid) != started.ranks.end();
-    if (is_rank || of_a_rank) left.push_back(process);
+    (is_rank || of_a_rank || has_mark(process) ? left : others).push_back(process);
+  }
+  // Children of what was found come last, and theirs after them.
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    const auto is_child = [parent = left[i].pid](const os::ProcessStat& process) { return process.parent == parent; };
+    std::ranges::copy_if(others, std::back_inserter(left), is_child);
+    std::erase_if(others, is_child);
   }
   return left;
 }
@@ -166,9 +180,19 @@ void Follower::look() {
   bury();
 }
 
+/// The mark is what its ranks were given. A data folder that was moved has another path now.
+std::vector<os::ProcessStat> Follower::left_behind() {
+  if (!mark_) {
+    const auto launch = read_local_launch(folder_.get());
+    mark_.emplace();
+    if (launch && launch->env.contains(variable::kAttemptFolder)) mark_ = launch->env.at(variable::kAttemptFolder);
+  }
+  return leftovers(*status_.started, *mark_);
+}
+
 void Follower::bury() {
   try {
-    const auto left = leftovers(*status_.started);
+    const auto left = left_behind();
     if (left.empty()) {
       return status_.exits.size() >= status_.started->ranks.size() ? finish() : gone(why_gone());
     }
@@ -203,7 +227,7 @@ bool Follower::is_stuck() {
 
 void Follower::kill_all() {
   was_stuck_ = true;
-  for (const auto& process : leftovers(*status_.started)) os::kill_exactly(process);
+  for (const auto& process : left_behind()) os::kill_exactly(process);
   if (const auto supervisor = supervisor_of(*status_.started)) os::kill_exactly(*supervisor);
 }
 

@@ -21,9 +21,13 @@
 
 namespace executors::local {
 
-/// What is left of an attempt whose supervisor is gone: its ranks and whatever shares their session, dead ones not
-/// counted. Empty after a reboot.
-std::vector<os::ProcessStat> leftovers(const contract::Started& started);
+/// What is left of an attempt whose supervisor is gone: its ranks, whatever shares their session, whatever was started
+/// with `attempt_folder` in MUSTER_ATTEMPT_FOLDER, and the children of all these. Dead processes are not counted. Empty
+/// after a reboot.
+///
+/// torchrun's workers, and daemons, have sessions of their own, and init is their parent once the rank has died. Their
+/// environment still tells whose they are. An empty `attempt_folder` is no mark.
+std::vector<os::ProcessStat> leftovers(const contract::Started& started, const std::string& attempt_folder = {});
 
 /// Whether any rank itself (not what it started) still runs.
 bool any_alive(const contract::Started& started);
@@ -77,6 +81,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   void send_stop();
   void look();
   void bury();
+  std::vector<os::ProcessStat> left_behind();
   void look_after_supervisor();
   bool is_stuck();
   void kill_all();
@@ -100,6 +105,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   bool was_stuck_ = false;
   std::string input_;
   contract::Status status_;
+  std::optional<std::string> mark_;  // MUSTER_ATTEMPT_FOLDER of its ranks, once it was asked for
   std::chrono::milliseconds pause_ = kShortestPause;
   std::optional<Clock::time_point> kill_at_;  // of the shortest stop asked for
   StopRequest stop_;                          // the first

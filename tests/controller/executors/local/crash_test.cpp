@@ -2,6 +2,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <sstream>
+
 #include "world.h"
 
 // Goal: whatever is killed at whatever point, one set of ranks runs at most, and its end becomes known.
@@ -94,6 +96,33 @@ TEST_F(SupervisorCrash, LeavesNoGrandchildren) {
   EXPECT_EQ(facts_.of<core::AttemptGone>().size(), 1u);
   EXPECT_FALSE(is_alive(launched.pids.at(0)));
   EXPECT_FALSE(is_alive(child));
+}
+
+/// torchrun starts its workers in sessions of their own. So do daemons, whose parent has gone.
+constexpr const char* kInOwnSessions =
+    "setsid sh -c 'trap \"\" TERM HUP; echo $$ >> children; while :; do sleep 0.05; done' & "
+    "(setsid sh -c 'echo $$ >> children; sleep 1000; true' &) ; "
+    "while [ $(wc -l < children) -lt 2 ]; do sleep 0.01; done; echo ready > ready; ";
+
+TEST_F(SupervisorCrash, LeavesNothingInSessionsOfItsOwn) {
+  write_file(root_ / "work/children", "");
+  auto request = script_request(root_, 1, std::string(kInOwnSessions) + "wait", 1);
+  request.env["MUSTER_ATTEMPT_FOLDER"] = folder(1).string();
+  must_launch(request);
+  ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/ready") == 1; }));
+  ::kill(static_cast<pid_t>(supervisor_of(1)), SIGKILL);
+  ASSERT_TRUE(facts_.wait_for(1));
+  EXPECT_EQ(facts_.of<core::AttemptGone>().size(), 1u);
+  std::istringstream children(read_file(root_ / "work/children"));
+  for (std::int64_t child = 0; children >> child;) EXPECT_FALSE(is_alive(child)) << "beside the next attempt";
+}
+
+TEST_F(SupervisorCrash, NoCrashAndTheLastEndIsToldWhenNothingIsLeftInSessionsOfItsOwn) {
+  write_file(root_ / "work/children", "");
+  must_launch(1, std::string(kInOwnSessions) + "kill -9 $$");
+  ASSERT_TRUE(facts_.exit_of(0));
+  std::istringstream children(read_file(root_ / "work/children"));
+  for (std::int64_t child = 0; children >> child;) EXPECT_FALSE(is_alive(child)) << "beside the next attempt";
 }
 
 TEST_F(SupervisorCrash, WhileNobodyFollowsIsFoundOutByTheNextController) {

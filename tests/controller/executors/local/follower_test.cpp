@@ -1,11 +1,26 @@
 #include "executors/local/follower.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
 #include "os/process_table.h"
+#include "temporary_folder.h"
 
 namespace executors::local {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Field;
+using ::testing::Not;
 
 TEST(Leftovers, ALaterProcessWithTheSameIdIsNone) {
   const auto own = *os::read_stat(::getpid());
@@ -14,4 +29,41 @@ TEST(Leftovers, ALaterProcessWithTheSameIdIsNone) {
   EXPECT_TRUE(leftovers({"another boot", "", -1, {{own.pid, own.start_time}}}).empty());
 }
 
+/// A shell in a session of its own with the variable of an attempt, and its child, which has another environment.
+struct Stranger {
+  Stranger() {
+    const auto file = (folder / "child").string();
+    const auto script = "env -i sleep 1000 & echo $! > " + file + "; wait";
+    const char* const environment[] = {"PATH=/usr/bin:/bin", "MUSTER_ATTEMPT_FOLDER=/data/jobs/7/attempt-1", nullptr};
+    shell = ::fork();
+    if (shell == 0) {
+      ::setsid();
+      ::execle("/bin/sh", "sh", "-c", script.c_str(), nullptr, environment);
+      ::_exit(1);
+    }
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!(std::ifstream(file) >> child) && std::chrono::steady_clock::now() < until) ::usleep(1000);
+  }
+  ~Stranger() {
+    ::kill(-shell, SIGKILL);
+    ::waitpid(shell, nullptr, 0);
+  }
+  test::TemporaryFolder folder;
+  pid_t shell = 0;
+  std::int64_t child = 0;
+};
+
+TEST(Leftovers, WhatWasStartedForTheAttemptIsOneInWhateverSessionAndSoAreItsChildren) {
+  const auto own = *os::read_stat(::getpid());
+  const contract::Started started{os::boot_id(), "", -1, {{own.pid, own.start_time}}};
+  const Stranger stranger;
+  const auto is = [](std::int64_t pid) { return Field(&os::ProcessStat::pid, pid); };
+  EXPECT_THAT(leftovers(started, "/data/jobs/7/attempt-1"), Contains(is(stranger.shell)));
+  EXPECT_THAT(leftovers(started, "/data/jobs/7/attempt-1"), Contains(is(stranger.child)));
+  EXPECT_THAT(leftovers(started, "/data/jobs/7/attempt-11"), Not(Contains(is(stranger.shell))));
+  const contract::Started later{os::boot_id(), "", -1, {{own.pid, UINT64_MAX}}};
+  EXPECT_THAT(leftovers(later, "/data/jobs/7/attempt-1"), Not(Contains(is(stranger.shell)))) << "it began before";
+}
+
+}  // namespace
 }  // namespace executors::local
