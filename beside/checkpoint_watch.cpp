@@ -3,22 +3,34 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
-#include <cctype>
-#include <charconv>
 #include <set>
 #include <utility>
 
+#include "beside/checkpoint_name.h"
 #include "beside/folder_walk.h"
+#include "os/torn_save.h"
 
 namespace beside {
 namespace {
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
+constexpr const char* kRemedy =
+    "; if another number of the name is its step, put the wildcard of that number into brackets, such as step-(*)-7b";
+
+/// A program may log seldom: only so much beyond its newest step is far.
+bool is_far(std::int64_t step, std::int64_t told) {
+  return step / 2 > told + 50;
 }
-bool is_letter(char c) {
-  return std::isalpha(static_cast<unsigned char>(c)) != 0;
+
+/// The step of a match; nullopt: neither its group nor its name tells one.
+std::optional<NamedStep> step_of(const Wildcards::Match& match, bool has_group) {
+  if (!has_group) return step_in_name(match.name);
+  const auto step = step_of_digits(match.group);
+  return step ? std::optional(NamedStep{*step, NamedStep::By::kWord}) : std::nullopt;
+}
+
+std::int64_t order_of(const Wildcards::Match& match, bool has_group) {
+  const auto step = step_of(match, has_group);
+  return step ? step->step : -1;
 }
 
 bool is_good_order(const contract::ExitStatus& end) {
@@ -38,8 +50,8 @@ Found CheckpointWatch::look(const Moment& moment) {
   has_matched_ = has_matched_ || !matches.empty();
   if (moment.end && !has_matched_) complain("report.checkpoints: nothing has matched " + pattern_text_);
   // The newest names come last in most cases, and those are what changes. The old ones are left out of a crowd.
-  std::ranges::sort(matches, [](const auto& a, const auto& b) {
-    return std::pair(step_in_name(a.name), a.path) > std::pair(step_in_name(b.name), b.path);
+  std::ranges::sort(matches, [this](const auto& a, const auto& b) {
+    return std::pair(order_of(a, pattern_.has_group()), a.path) > std::pair(order_of(b, pattern_.has_group()), b.path);
   });
   std::set<std::string> there;
   for (const auto& match : matches) {
@@ -86,9 +98,14 @@ void CheckpointWatch::look_at(const Wildcards::Match& match, const Moment& momen
     return;
   }
   if (!is_new && budget == 0) return;  // not all of it was seen
-  auto step = step_in_name(match.name);
-  if (!step) step = moment.newest_step;
-  seen = {.shape = shape, .since = moment.now, .step = step, .told = is_first_look_};
+  const auto named = step_of(match, pattern_.has_group());
+  const bool by_program = !named || (named->by == NamedStep::By::kEpoch && moment.newest_step);
+  seen = {.shape = shape,
+          .since = moment.now,
+          .step = by_program ? moment.newest_step : named->step,
+          .is_guess = !by_program && named->by == NamedStep::By::kAlone,
+          .told_by_program = moment.newest_step,
+          .told = is_first_look_};
 }
 
 bool CheckpointWatch::is_complete(const Seen& seen, const Moment& moment) const {
@@ -99,45 +116,60 @@ bool CheckpointWatch::is_complete(const Seen& seen, const Moment& moment) const 
 
 void CheckpointWatch::take_complete(const Moment& moment, std::vector<Report>& out) {
   for (auto& [path, seen] : seen_) {
-    if (seen.told || !is_complete(seen, moment)) continue;
+    if (seen.told || !is_complete(seen, moment) || is_torn(path, seen, moment)) continue;
     seen.told = true;
     if (!seen.step) {
       complain("report.checkpoints: " + path + " has no number in its name, and no step was reported before it");
       continue;
     }
+    judge_name(path, seen, moment);
     Report report;
     report.checkpoint = ReportedCheckpoint{path.starts_with(base_) ? path.substr(base_.size()) : path, *seen.step,
                                            static_cast<std::int64_t>(seen.shape.bytes), std::nullopt};
     out.push_back(std::move(report));
   }
+  judge_far_step(moment);
   // musterd takes them in the order of their steps.
   std::ranges::stable_sort(out, {}, [](const Report& report) { return report.checkpoint->step; });
 }
 
-std::optional<std::int64_t> step_in_name(std::string_view name) {
-  const auto dot = name.rfind('.');
-  const bool has_extension = dot != std::string_view::npos && std::ranges::any_of(name.substr(dot), is_letter);
-  auto text = has_extension ? name.substr(0, dot) : name;
-  while (!text.empty() && !is_digit(text.back())) text.remove_suffix(1);
-  auto begin = text.size();
-  while (begin > 0 && is_digit(text[begin - 1])) --begin;
-  std::int64_t step = 0;
-  const auto digits = text.substr(begin);
-  const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  constexpr std::int64_t kLargestStep = 9'000'000'000'000'000;
-  if (error != std::errc() || step > kLargestStep) return std::nullopt;
-  return step;
+bool CheckpointWatch::is_torn(const std::string& path, Seen& seen, const Moment& moment) {
+  if (!seen.torn) seen.torn = os::why_torn(path, kMostEntries);
+  if (!seen.torn->empty() && moment.end) {
+    complain("report.checkpoints: the save of " + path + " was cut off, so it is no checkpoint: " + *seen.torn);
+  }
+  return !seen.torn->empty();
 }
 
-bool is_draft_name(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kWords{"tmp", "temp", "partial", "incomplete", "lock"};
-  for (std::size_t at = 0; at < name.size();) {
-    std::size_t end = at;
-    while (end < name.size() && is_letter(name[end])) ++end;
-    if (std::ranges::find(kWords, name.substr(at, end - at)) != kWords.end()) return true;
-    at = end + 1;
+/// Compares the step of a complete checkpoint with those of the program and of the one before.
+void CheckpointWatch::judge_name(const std::string& path, const Seen& seen, const Moment& moment) {
+  const Best now{*seen.step, seen.told_by_program, path};
+  if (far_) ++since_far_;
+  if (!far_ && moment.newest_step && is_far(now.step, *moment.newest_step)) {
+    far_ = now;
+    since_far_ = 0;
   }
-  return false;
+  if (best_ && seen.is_guess && now.step <= best_->step && path != best_->path) {
+    const bool went_on = now.told_by_program && best_->told_by_program < now.told_by_program;
+    if (went_on && *now.told_by_program > now.step) {
+      complain("report.checkpoints: " + path + " gives step " + std::to_string(now.step) +
+               " as its last number, and the "
+               "program has reported step " +
+               std::to_string(*now.told_by_program) + kRemedy);
+    }
+  }
+  if (!best_ || now.step >= best_->step) best_ = now;
+}
+
+/// The log is read apart from the checkpoints, so the program's own step may come later.
+void CheckpointWatch::judge_far_step(const Moment& moment) {
+  if (!far_ || !moment.newest_step) return;
+  if (!is_far(far_->step, *moment.newest_step)) return far_.reset();
+  if (!moment.end && since_far_ < 2) return;
+  complain("report.checkpoints: " + far_->path + " gives step " + std::to_string(far_->step) +
+           ", and the program has "
+           "reported step " +
+           std::to_string(*moment.newest_step) + kRemedy);
 }
 
 }  // namespace beside

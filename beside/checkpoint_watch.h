@@ -15,12 +15,18 @@ namespace beside {
 /// Reports the checkpoints of a program by the paths that match a pattern.
 ///
 /// What is there at the first look is old. A match that is new, or has changed since, is a checkpoint when it is
-/// complete: it holds something, and its files, sizes and times have stayed the same for kSettled over two looks. When
-/// the program has ended in good order, no more is awaited. When it has ended otherwise, two looks that saw the same
-/// must do, since the program may have died while it wrote. Names of drafts ("step-40.tmp") are no checkpoints.
+/// complete: it holds something, its files, sizes and times have stayed the same for kSettled over two looks, and
+/// nothing shows that it was cut off (os::why_torn). When the program has ended in good order, no more is awaited. When
+/// it has ended otherwise, two looks that saw the same must do, since the program may have died while it wrote. Names
+/// of drafts
+/// ("step-40.tmp") are no checkpoints.
 ///
-/// The step is the last number of the name that a wildcard matched, without its extension. Without such a number it is
-/// the newest step that the program has told by then; without that too, the match is no checkpoint.
+/// The step is what the pattern's group matched; else what step_in_name() finds in the name that the last wildcard
+/// matched. Without such a number, or with that of an epoch alone, it is the newest step that the program has told by
+/// then. Without that too the match is no checkpoint, but the epoch's number will do.
+///
+/// Names that do not fit what the program tells are told once: a step far beyond the program's own, or one that does
+/// not rise though the program goes on.
 class CheckpointWatch : public ReportSource {
  public:
   /// `pattern` as of Wildcards. Paths are told without `base` and a slash at their beginning.
@@ -46,26 +52,35 @@ class CheckpointWatch : public ReportSource {
     Shape shape;
     std::chrono::steady_clock::time_point since;
     std::optional<std::int64_t> step;
-    int looks = 1;      // that saw this shape
-    bool told = false;  // or old
+    bool is_guess = false;                        // the step is a number of the name that no word explains
+    std::optional<std::int64_t> told_by_program;  // the newest step by then
+    int looks = 1;                                // that saw this shape
+    std::optional<std::string> torn = {};         // why it is no whole one; empty: it is; nullopt: not looked at
+    bool told = false;                            // or old
   };
   static Shape shape_of(const std::string& path, std::size_t& budget);
   void look_at(const Wildcards::Match& match, const Moment& moment, std::size_t& budget);
   bool is_complete(const Seen& seen, const Moment& moment) const;
   void take_complete(const Moment& moment, std::vector<Report>& out);
+  bool is_torn(const std::string& path, Seen& seen, const Moment& moment);
+  void judge_name(const std::string& path, const Seen& seen, const Moment& moment);
+  void judge_far_step(const Moment& moment);
 
   const std::string pattern_text_;
   const Wildcards pattern_;
   const std::string base_;
   bool is_first_look_ = true, has_matched_ = false;
   std::map<std::string, Seen> seen_;
+  /// The newest checkpoint with the greatest step: that step, the program's own by then, and its path.
+  struct Best {
+    std::int64_t step = 0;
+    std::optional<std::int64_t> told_by_program;
+    std::string path;
+  };
+  std::optional<Best> best_;
+  std::optional<Best> far_;  // a step far beyond the program's own, unless the program comes there
+  int since_far_ = 0;        // complete checkpoints after it
   std::chrono::steady_clock::time_point next_look_{};
 };
-
-/// The last number of the name of a checkpoint without its extension; nullopt: it has none.
-std::optional<std::int64_t> step_in_name(std::string_view name);
-/// Whether the name is that of a file or folder that is being written: a word of it is tmp, temp, partial, incomplete
-/// or lock.
-bool is_draft_name(std::string_view name);
 
 }  // namespace beside

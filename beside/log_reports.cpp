@@ -1,53 +1,21 @@
 #include "beside/log_reports.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <limits>
 
 #include "beside/last_words.h"
+#include "beside/plain_number.h"
 
 namespace beside {
-namespace {
-
-constexpr double kLargestStep = 9e15;  // beyond, a double is no exact count
-
-std::string_view trimmed(std::string_view text) {
-  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
-  while (!text.empty() && (is_blank(text.front()) || text.front() == '+')) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
-
-/// NaN for the words that say so, and for infinity. A mark behind the number is no part of it.
-std::optional<double> number_of(std::string_view found) {
-  const auto text = trimmed(found);
-  double value = 0;
-  const auto* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc::result_out_of_range) return std::numeric_limits<double>::quiet_NaN();
-  if (error != std::errc() || std::string_view(stop, end).find_first_not_of(".,;:%") != std::string_view::npos) {
-    return std::nullopt;
-  }
-  return std::isfinite(value) ? value : std::numeric_limits<double>::quiet_NaN();
-}
-
-/// "1,200" and "1_200" are 1200.
-std::optional<std::int64_t> step_of(std::string_view found) {
-  std::string digits(found);
-  std::erase_if(digits, [](char c) { return c == ',' || c == '_'; });
-  const auto value = number_of(digits);
-  if (!value || !(*value >= 0 && *value <= kLargestStep && *value == std::floor(*value))) return std::nullopt;
-  return static_cast<std::int64_t>(*value);
-}
-
-}  // namespace
 
 LogReports::LogReports(const std::map<std::string, std::string>& patterns) {
   for (const auto& [name, pattern] : patterns) {
     unmatched_.insert(name);
     if (name == contract::kStepPattern) {
       step_pattern_.emplace(pattern);
+    } else if (name == contract::kResumedPattern) {
+      resumed_pattern_.emplace(pattern);
+    } else if (name == contract::kTotalPattern) {
+      total_pattern_.emplace(pattern);
     } else {
       patterns_.emplace_back(name, contract::LogPattern(pattern));
     }
@@ -55,6 +23,31 @@ LogReports::LogReports(const std::map<std::string, std::string>& patterns) {
 }
 
 std::optional<Report> LogReports::take(std::string_view line) {
+  Report report;
+  report.resumed = read_resumed(line);
+  report.total_steps = read_total(line);
+  report.step = read_values(line);
+  if (!report.resumed && !report.total_steps && !report.step) return std::nullopt;
+  return report;
+}
+
+/// Once: a program may say again what it had said at its start.
+std::optional<std::int64_t> LogReports::read_resumed(std::string_view line) {
+  if (!resumed_pattern_ || resumed_) return std::nullopt;
+  resumed_ = count_of(contract::kResumedPattern, *resumed_pattern_, line);
+  if (resumed_ && !step_pattern_ && !step_) begin_step(*resumed_);  // steps are counted on from there
+  return resumed_;
+}
+
+std::optional<std::int64_t> LogReports::read_total(std::string_view line) {
+  if (!total_pattern_) return std::nullopt;
+  const auto total = count_of(contract::kTotalPattern, *total_pattern_, line);
+  if (!total || total == total_) return std::nullopt;
+  total_ = total;
+  return total;
+}
+
+std::optional<ReportedStep> LogReports::read_values(std::string_view line) {
   const bool is_new_step = step_pattern_ && read_step(line);
   auto values = values_of(line);
   const auto is_told = [this](const auto& value) { return told_.contains(value.first); };
@@ -65,11 +58,10 @@ std::optional<Report> LogReports::take(std::string_view line) {
   std::erase_if(values, is_told);
   if (values.empty() && !is_new_step) return std::nullopt;
   for (const auto& [name, value] : values) told_.insert(name);
-  Report report;
-  report.step.emplace();
-  report.step->step = *step_;
-  report.step->values = std::move(values);
-  return report;
+  ReportedStep step;
+  step.step = *step_;
+  step.values = std::move(values);
+  return step;
 }
 
 LogReports::Values LogReports::values_of(std::string_view line) {
@@ -78,7 +70,7 @@ LogReports::Values LogReports::values_of(std::string_view line) {
     const auto found = pattern.find(line);
     if (!found) continue;
     if (!unmatched_.empty()) unmatched_.erase(name);
-    if (const auto value = number_of(*found)) {
+    if (const auto value = plain_number(*found)) {
       values.emplace_back(name, *value);
     } else {
       complain(name, *found);
@@ -89,19 +81,27 @@ LogReports::Values LogReports::values_of(std::string_view line) {
 
 /// True: the line begins another step.
 bool LogReports::read_step(std::string_view line) {
-  const auto found = step_pattern_->find(line);
-  if (!found) return false;
-  if (!unmatched_.empty()) unmatched_.erase(std::string(contract::kStepPattern));
-  const auto step = step_of(*found);
-  if (!step) complain(contract::kStepPattern, *found);
+  const auto step = count_of(contract::kStepPattern, *step_pattern_, line);
   if (!step || step == step_) return false;
   begin_step(*step);
   return true;
 }
 
+std::optional<std::int64_t> LogReports::count_of(std::string_view name, const contract::LogPattern& pattern,
+                                                 std::string_view line) {
+  const auto found = pattern.find(line);
+  if (!found) return std::nullopt;
+  if (!unmatched_.empty()) unmatched_.erase(std::string(name));
+  const auto count = plain_count(*found);
+  if (!count) complain(name, *found);
+  return count;
+}
+
 std::string LogReports::unmatched() const {
   std::string names;
-  for (const auto& name : unmatched_) names += (names.empty() ? "" : ", ") + name;
+  for (const auto& name : unmatched_) {
+    if (name != contract::kResumedPattern) names += (names.empty() ? "" : ", ") + name;
+  }
   return names;
 }
 
@@ -113,7 +113,7 @@ void LogReports::begin_step(std::int64_t step) {
 void LogReports::complain(std::string_view name, std::string_view found) {
   if (!complaint_.empty()) return;
   complaint_ = "report.log." + std::string(name) + " finds \"" + fit_for_a_sentence(found.substr(0, 60)) +
-               "\" in the log, which is no " + (name == contract::kStepPattern ? "whole number" : "number");
+               "\" in the log, which is no " + (contract::is_of_the_run(name) ? "whole number" : "number");
 }
 
 }  // namespace beside

@@ -28,9 +28,10 @@ Found LogWatch::look(const Moment& moment) {
   if (moment.end && !found.more) lines_.finish(take);
   if (!reports_.first_complaint().empty()) complain(reports_.first_complaint());
   if (moment.end && !found.more && !reports_.unmatched().empty()) {
-    complain("report.log: no line of the log matches the pattern of " + reports_.unmatched());
+    complain(std::string(contract::kNothingMatches) + reports_.unmatched());
   }
   set_times(found.reports, moment.wall_ms);
+  set_pace(found.reports, moment.wall_ms);
   last_look_ms_ = moment.wall_ms;
   return found;
 }
@@ -47,6 +48,18 @@ void LogWatch::set_times(std::vector<Report>& reports, std::int64_t now_ms) cons
   const auto count = static_cast<std::int64_t>(reports.size());
   for (std::int64_t i = 0; i < count; ++i) {
     reports[static_cast<std::size_t>(i)].at_ms = now_ms - since * (count - 1 - i) / count;
+  }
+}
+
+// The time between two lines of one look is no time of a step. Without a pace the time of a step is not known.
+void LogWatch::set_pace(std::vector<Report>& reports, std::int64_t now_ms) {
+  std::optional<std::int64_t> newest;
+  for (const auto& report : reports) {
+    if (report.step) newest = report.step->step;
+  }
+  const auto pace = pace_.look(now_ms, newest);
+  for (auto& report : reports) {
+    if (report.step) report.step->step_ms = pace;
   }
 }
 

@@ -8,6 +8,7 @@
 #include "beside/log_reports.h"
 #include "beside/plain_lines.h"
 #include "beside/report_source.h"
+#include "beside/step_pace.h"
 
 namespace beside {
 
@@ -26,10 +27,12 @@ class LogWatch : public ReportSource {
  private:
   void skip_to(std::uint64_t offset);
   void set_times(std::vector<Report>& reports, std::int64_t now_ms) const;
+  void set_pace(std::vector<Report>& reports, std::int64_t now_ms);
 
   const std::filesystem::path file_;
   PlainLines lines_;
   LogReports reports_;
+  StepPace pace_;
   std::uint64_t offset_ = 0;
   std::int64_t last_look_ms_ = 0;  // 0: there was none
 };

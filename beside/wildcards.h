@@ -1,17 +1,21 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace beside {
 
-/// A path whose names may have the wildcards of a shell: *, ? and [...]. A "\" makes the next character plain.
+/// A path whose names may have the wildcards of a shell: *, ? and [...]. A "\" makes the next character plain. One part
+/// of one name may stand in brackets, as a group: "step-(*)-7b". Brackets without a wildcard between them are plain.
 class Wildcards {
  public:
   struct Match {
     std::string path;
-    std::string name;  // what the last name with a wildcard matched; empty: no name has one
+    std::string name;   // what the last name with a wildcard matched; empty: no name has one
+    std::string group;  // the digits that the group matched; empty: none, or there is no group
   };
 
   /// `pattern` is absolute.
@@ -24,15 +28,20 @@ class Wildcards {
   /// `text` as a pattern that matches it alone.
   static std::string plain(const std::string& text);
 
+  bool has_group() const { return has_group_; }
+
  private:
   struct Name {
     std::string text;  // the pattern, or the plain name
     bool is_pattern = false;
+    /// Of a name with a group: the patterns before it, of it, and behind it.
+    std::optional<std::array<std::string, 3>> parts = {};
   };
-  void search(const std::string& folder, std::size_t depth, const std::string& matched, std::size_t& budget,
-              std::vector<Match>& out) const;
+  void find_group(Name& name);
+  void search(const Match& so_far, std::size_t depth, std::size_t& budget, std::vector<Match>& out) const;
 
   std::vector<Name> names_;
+  bool has_group_ = false;
 };
 
 }  // namespace beside

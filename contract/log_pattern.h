@@ -14,6 +14,14 @@ namespace contract {
 
 /// The name that [report] log has for a step's number.
 inline constexpr std::string_view kStepPattern = "step";
+/// The names for the step from which an attempt goes on, and for how many steps the training has in all.
+inline constexpr std::string_view kResumedPattern = "resumed", kTotalPattern = "total";
+/// Whether the name stands for a number of the run, and for no series.
+inline constexpr bool is_of_the_run(std::string_view name) {
+  return name == kStepPattern || name == kResumedPattern || name == kTotalPattern;
+}
+/// How an agent begins to say that patterns have found nothing in its rank's log. Their names follow, with commas.
+inline constexpr std::string_view kNothingMatches = "report.log: no line of the log matches the pattern of ";
 inline constexpr std::size_t kLongestPattern = 256;
 inline constexpr std::size_t kMostPatterns = 32;
 

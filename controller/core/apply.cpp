@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "contract/log_pattern.h"
 #include "contract/survivors.h"
 #include "core/requeue_policy.h"
 #include "core/text.h"
@@ -23,6 +24,7 @@ Attempt& add_attempt(Job& job, AttemptNumber number) {
   job.program.bad_lines = 0;
   job.program.first_bad_line.clear();
   job.program.source_trouble.clear();
+  job.program.unmatched.reset();
   return attempt;
 }
 
@@ -62,10 +64,38 @@ void note_report(Job& job, Attempt& attempt, RankNumber rank) {
   if (rank < attempt.ranks.size()) attempt.ranks[rank].reports = true;
 }
 
+bool says_nothing_matches(const RankExited& e) {
+  return e.source_trouble.starts_with(contract::kNothingMatches);
+}
+
+/// In most programs one rank alone prints. So a pattern that finds nothing in the log of a rank is worth a note only
+/// where it has found nothing in those of the other ranks.
+void note_unmatched(ProgramFacts& program, const RankExited& e) {
+  std::set<std::string> own;
+  const auto names =
+      says_nothing_matches(e) ? plain_words(e.source_trouble).substr(contract::kNothingMatches.size()) : std::string();
+  for (std::size_t at = 0; at < names.size();) {
+    const auto end = std::min(names.find(", ", at), names.size());
+    own.insert(names.substr(at, end - at));
+    at = end + 2;
+  }
+  if (program.unmatched) std::erase_if(own, [&](const auto& name) { return !program.unmatched->contains(name); });
+  program.unmatched = std::move(own);
+}
+
+/// At the end of an attempt, if nothing else was wrong with what [report] names.
+void tell_unmatched(ProgramFacts& program) {
+  if (!program.source_trouble.empty() || !program.unmatched || program.unmatched->empty()) return;
+  std::string names;
+  for (const auto& name : *program.unmatched) names += (names.empty() ? "" : ", ") + name;
+  program.source_trouble = std::string(contract::kNothingMatches) + names;
+}
+
 /// What the report file of a rank that has ended leaves behind.
 void note_last_report(ProgramFacts& program, const RankExited& e) {
   if (e.rank == 0) program.status = plain_words(e.status);
-  if (program.source_trouble.empty() && !e.source_trouble.empty()) {
+  note_unmatched(program, e);
+  if (program.source_trouble.empty() && !e.source_trouble.empty() && !says_nothing_matches(e)) {
     program.source_trouble = "rank " + std::to_string(e.rank) + ": " + plain_words(e.source_trouble);
   }
   if (e.bad_lines == 0) return;
@@ -332,6 +362,7 @@ void on(Applied& out, Attempt& attempt, Rank& rank, const RankExited& e, Time at
     out.text += "; this is the first cause";
   }
   if (left > 0) return note_joined(out, attempt, at);
+  tell_unmatched(out.job.program);
   if (attempt.cause == Cause::kNone) {
     attempt.cause = Cause::kCompleted;
     attempt.reason = "every rank exited with 0";

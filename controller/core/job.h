@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -159,6 +160,9 @@ struct ProgramFacts {
   std::uint64_t bad_lines = 0;                  // of all ranks that have ended, in the newest attempt
   std::string first_bad_line;                   // "rank 1, line 3: ..."
   std::string source_trouble;                   // "rank 0: report.checkpoints: ...", in the newest attempt
+  /// Patterns of report.log that have matched no line of any rank that has ended, in the newest attempt; nullopt: no
+  /// rank has ended yet.
+  std::optional<std::set<std::string>> unmatched;
   bool operator==(const ProgramFacts&) const = default;
 };
 

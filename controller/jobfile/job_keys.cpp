@@ -201,16 +201,19 @@ constexpr auto kLast = std::to_array<Key>({
     {.name = "report.checkpoints",
      .meaning = "For a program that does not report: its checkpoints, a path whose names may have the wildcards of a "
                 "shell, such as \"ckpt/step-*\". A new or changed match that is complete counts as a checkpoint. Its "
-                "step is the last number of the name. A path may hold variables of the rank, such as "
+                "step is the number behind a word such as step or checkpoint, or the one that brackets mark: "
+                "\"step-(*)-7b\". A path may hold variables of the rank, such as "
                 "$MUSTER_CHECKPOINT_FOLDER. A relative path starts at working_folder."},
     {.name = "report.tensorboard",
      .meaning = "A folder into which the program writes TensorBoard's event files. Their scalars become series. A path "
                 "as for checkpoints, without wildcards."},
     {.name = "report.log",
      .kind = Kind::kPatterns,
-     .meaning = "Regular expressions (RE2) over the lines of each rank's log, by the names of their series: loss = "
-                "'loss ([\\d.]+)'. The first group is the value. step = 'step (\\d+)' is the step of its line and of "
-                "those that follow. Without it a step ends where a series comes again."},
+     .meaning =
+         "Regular expressions (RE2) over the lines of each rank's log, by the names of their series: loss = "
+         "'loss ([\\d.]+)'. The first group is the value. step = 'step (\\d+)' is the step of its line and of "
+         "those that follow. Without it a step ends where a series comes again. resumed = 'from step (\\d+)' is the "
+         "step from which an attempt goes on, and total = '/(\\d+)' the number of steps in all."},
 
     {.name = "sweep",
      .kind = Kind::kSweep,

@@ -70,7 +70,7 @@ void check_tensorboard(const std::string& path, Findings& findings) {
 
 void check_pattern(const std::string& name, const std::string& text, Findings& findings) {
   const auto key = std::string(kLog) + "." + name;
-  if (name != contract::kStepPattern && contract::is_report_key(name)) {
+  if (!contract::is_of_the_run(name) && contract::is_report_key(name)) {
     return findings.add_value(key, text, "want the name of a series; this name has a meaning of its own in reports",
                               "choose another name");
   }

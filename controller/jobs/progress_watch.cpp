@@ -8,6 +8,7 @@
 #include "jobs/checkpoint_files.h"
 #include "os/durable_file.h"
 #include "os/patience.h"
+#include "os/torn_save.h"
 
 namespace jobs {
 namespace {
@@ -23,7 +24,14 @@ std::optional<core::CheckpointFolderSeen> what_is_new(const fs::path& folder, co
     before.emplace();
     before->trouble = "what was in " + folder.string() + " before is not known";
   }
-  return compare(attempt, *before, before->trouble.empty() ? look_into(folder) : FolderContents{});
+  auto after = before->trouble.empty() ? look_into(folder) : FolderContents{};
+  // A save that was cut off is no progress.
+  std::erase_if(after.entries, [&](const auto& entry) {
+    const auto old = before->entries.find(entry.first);
+    const bool is_new = old == before->entries.end() || old->second != entry.second;
+    return is_new && !os::why_torn((folder / entry.first).string()).empty();
+  });
+  return compare(attempt, *before, after);
 }
 
 }  // namespace

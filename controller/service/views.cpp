@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "actions/launch_plan.h"
+#include "contract/log_pattern.h"
 #include "core/apply.h"
 #include "jobfile/job_keys.h"
 #include "jobfile/secrets.h"
@@ -344,7 +345,8 @@ std::vector<std::string> Views::notes(const core::Job& job, const v1::JobSpec& s
     const auto live = parts_.live_ranks.view({job.id, attempt->number}, rank);
     if (!live || live->program == nullptr) continue;
     const auto& words = *live->program;
-    if (trouble.empty() && !words.source_trouble().empty()) {
+    const bool is_for_the_end = words.source_trouble().starts_with(contract::kNothingMatches);
+    if (trouble.empty() && !words.source_trouble().empty() && !is_for_the_end) {
       trouble = "rank " + std::to_string(rank) + ": " + words.source_trouble();
     }
     if (words.bad_lines() == 0) continue;

@@ -2,12 +2,15 @@
 // Method: files and folders that a test writes as a program would; the time is the test's.
 #include "beside/checkpoint_watch.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
+#include "beside/checkpoint_name.h"
 #include "temporary_folder.h"
 
 namespace beside {
@@ -17,21 +20,44 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 using Told = std::vector<std::string>;
 
-TEST(CheckpointNames, TheStepIsTheLastNumberWithoutTheExtension) {
+TEST(CheckpointNames, TheStepIsTheNumberThatAWordExplainsElseTheLastOneByItself) {
+  using enum NamedStep::By;
   struct {
     const char* name;
-    std::optional<std::int64_t> step;
-  } const cases[] = {{"step-40", 40},
-                     {"checkpoint-500", 500},
-                     {"epoch=3-step=1200.ckpt", 1200},
-                     {"ckpt_00040.pt", 40},
-                     {"weights.12.h5", 12},
-                     {"model-7.safetensors", 7},
-                     {"last.ckpt", std::nullopt},
-                     {"model.h5", std::nullopt},
-                     {"", std::nullopt},
-                     {"run-99999999999999999999", std::nullopt}};
-  for (const auto& one : cases) EXPECT_EQ(step_in_name(one.name), one.step) << one.name;
+    std::int64_t step;
+    NamedStep::By by;
+  } const cases[] = {{"step-40", 40, kWord},
+                     {"checkpoint-500", 500, kWord},
+                     {"epoch=3-step=1200.ckpt", 1200, kWord},
+                     {"epoch=1-step=100-v1.ckpt", 100, kWord},
+                     {"ckpt_00040.pt", 40, kWord},
+                     {"iter_0000400", 400, kWord},
+                     {"global_step400", 400, kWord},
+                     {"step_100_bf16.pt", 100, kWord},
+                     {"step100-of-4000.pt", 100, kWord},
+                     {"step_100_rank_0.pt", 100, kWord},
+                     {"step-100-llama-7b", 100, kWord},
+                     {"step100-20260101-120000.pt", 100, kWord},
+                     {"ep0-ba1000-rank0.pt", 1000, kWord},
+                     {"model_iter_400_epoch_3.pth", 400, kWord},
+                     {"weights.12.h5", 12, kWord},
+                     {"model-7.safetensors", 7, kWord},
+                     {"7b-sft-900", 900, kAlone},
+                     {"400-20260101-120000.pt", 400, kAlone},
+                     {"100-of-4000.pt", 100, kAlone},
+                     {"run1-lr0.001-0300.pt", 300, kAlone},
+                     {"epoch=01-val_loss=0.80.ckpt", 1, kEpoch},
+                     {"Epoch_12.pt", 12, kEpoch}};
+  for (const auto& one : cases) {
+    const auto found = step_in_name(one.name);
+    ASSERT_TRUE(found) << one.name;
+    EXPECT_EQ(found->step, one.step) << one.name;
+    EXPECT_EQ(found->by, one.by) << one.name;
+  }
+  for (const auto* name : {"last.ckpt", "model.h5", "", "run-99999999999999999999", "llama-7b",
+                           "best-val_loss=0.80.ckpt", "20260101.pt", "bf16-rank0"}) {
+    EXPECT_EQ(step_in_name(name), std::nullopt) << name;
+  }
 }
 
 TEST(CheckpointNames, DraftsAreKnownByAWord) {
@@ -64,6 +90,20 @@ TEST(WildcardsOfAPath, MatchNamesAndNothingElse) {
   EXPECT_EQ(found(root + "/a/other/"), (Told{"a/other "}));
   EXPECT_EQ(found(root + "/" + Wildcards::plain("w[1]*") + "/*"), (Told{"w[1]*/step-5 step-5"}));
   EXPECT_EQ(found(root + "/none/*"), Told{});
+  const auto group = [&](const std::string& pattern) {
+    std::size_t entries = 1'000;
+    const auto matches = Wildcards(root + pattern).find(entries);
+    return matches.size() == 1 ? matches[0].group : "-";
+  };
+  fs::create_directories(folder.path() / "g/8-step-40-of-900");
+  EXPECT_EQ(group("/g/*-step-(*)-of-*"), "40");
+  EXPECT_EQ(group("/g/*-of-(*)"), "900");
+  EXPECT_EQ(group("/g/(*)-step-*"), "8");
+  EXPECT_EQ(group("/g/8-(*)-of-900"), "") << "it matches no digits alone";
+  EXPECT_EQ(group("/g/8-step-*"), "");
+  fs::create_directories(folder.path() / "p/best (1)-40");
+  EXPECT_EQ(group("/p/best (1)-(*)"), "40") << "brackets without a wildcard are those of the name";
+  EXPECT_EQ(group("/" + Wildcards::plain("p") + "/best \\(1)-*"), "");
   std::size_t budget = 2;
   Wildcards(root + "/a/*").find(budget);
   EXPECT_EQ(budget, 0u) << "and no more entries are read";
@@ -162,6 +202,96 @@ TEST_F(Checkpoints, AnEndWithAnErrorMayHaveTornTheLast) {
     write("ckpt/step-20", "ha");
     EXPECT_EQ(look(*checkpoints, 200ms, end), Told{"ckpt/step-10 10 5"}) << "two looks have seen it as it is";
   }
+}
+
+/// A zip archive, as torch.save writes it, without or with its end.
+std::string archive(bool whole) {
+  return std::string("PK\3\4", 4) + std::string(60, 'w') +
+         (whole ? std::string("PK\5\6", 4) + std::string(18, '\0') : "");
+}
+
+TEST_F(Checkpoints, ASaveThatWasCutOffIsNone) {
+  const auto checkpoints = watch();
+  write("ckpt/step-10/model.pt", archive(true));
+  write("ckpt/step-20/model.pt", archive(false));
+  look(*checkpoints);
+  EXPECT_EQ(look(*checkpoints), Told{"ckpt/step-10 10 86"}) << "the other one stood still for a second, too";
+  EXPECT_EQ(look(*checkpoints), Told{});
+  write("ckpt/step-20/model.pt", archive(true));
+  look(*checkpoints);
+  EXPECT_EQ(look(*checkpoints), Told{"ckpt/step-20 20 86"}) << "it was still being written";
+  write("ckpt/step-30/model.pt", archive(false));
+  look(*checkpoints);
+  const auto end = contract::ExitStatus{0, 9};
+  EXPECT_EQ(look(*checkpoints, 1s, end), Told{});
+  EXPECT_THAT(checkpoints->take_complaint(),
+              testing::EndsWith("ckpt/step-30 was cut off, so it is no checkpoint: model.pt has no end"));
+}
+
+TEST_F(Checkpoints, AGroupOfThePatternSaysTheStep) {
+  const auto checkpoints = watch("ckpt/*-(*)-7b");
+  write("ckpt/20260101-40-7b", "x");
+  look(*checkpoints);
+  EXPECT_EQ(look(*checkpoints), Told{"ckpt/20260101-40-7b 40 1"});
+}
+
+TEST_F(Checkpoints, ANameWithAnEpochAloneHasTheNewestStepThatWasTold) {
+  const auto checkpoints = watch("ckpt/*.ckpt");
+  write("ckpt/epoch=01-val_loss=0.80.ckpt", "x");
+  look(*checkpoints);
+  EXPECT_EQ(look(*checkpoints), Told{"ckpt/epoch=01-val_loss=0.80.ckpt 1 1"}) << "nobody tells steps";
+  newest_step_ = 70;
+  write("ckpt/epoch=02-val_loss=0.70.ckpt", "x");
+  look(*checkpoints);
+  EXPECT_EQ(look(*checkpoints), Told{"ckpt/epoch=02-val_loss=0.70.ckpt 70 1"});
+}
+
+/// Checkpoints of the form "<before><number><behind>" at the program's steps 100, 200, ... What is said of their names.
+class Names : public Checkpoints {
+ protected:
+  std::string said(const std::function<std::string(int)>& name_of, bool ends = true) {
+    const auto checkpoints = watch("ckpt/*");
+    for (int i = 1; i <= 4; ++i) {
+      write("ckpt/" + name_of(i), std::to_string(i));
+      newest_step_ = 100 * i;
+      look(*checkpoints);
+      look(*checkpoints);
+    }
+    if (ends) look(*checkpoints, 1s, contract::ExitStatus{});
+    return checkpoints->take_complaint();
+  }
+};
+
+TEST_F(Names, ThatFitWhatTheProgramReportsNeedNoWord) {
+  EXPECT_EQ(said([](int i) { return "step-" + std::to_string(100 * i); }), "");
+  EXPECT_EQ(said([](int i) { return std::to_string(100 * i) + ".bin"; }), "");
+  EXPECT_EQ(said([](int i) { return "e" + std::to_string(i) + "-last.bin"; }), "") << "no number";
+}
+
+TEST_F(Names, WhoseNumberIsFarBeyondTheProgramsStepsAreTold) {
+  const auto words = said([](int i) { return std::to_string(90'000 + i) + "-a.bin"; }, false);
+  EXPECT_THAT(words,
+              testing::HasSubstr("ckpt/90001-a.bin gives step 90001, and the program has reported step 300; if "
+                                 "another number of the name is its step, put the wildcard of that number into"));
+}
+
+TEST_F(Names, WhoseNumberDoesNotRiseThoughTheProgramGoesOnAreTold) {
+  const auto words = said([](int i) { return std::to_string(100 * i) + "-lr-5.bin"; });
+  EXPECT_THAT(words,
+              testing::HasSubstr("ckpt/200-lr-5.bin gives step 5 as its last number, and the program has reported "
+                                 "step 200; if"));
+}
+
+TEST_F(Names, OfAProgramThatLogsSeldomAreNotSuspected) {
+  const auto checkpoints = watch();
+  newest_step_ = 1;
+  write("ckpt/step-500", "x");
+  look(*checkpoints);
+  look(*checkpoints);
+  newest_step_ = 1'000;
+  look(*checkpoints, 1s, contract::ExitStatus{});
+  look(*checkpoints, 1s, contract::ExitStatus{});
+  EXPECT_EQ(checkpoints->take_complaint(), "");
 }
 
 TEST_F(Checkpoints, ACrowdOfFilesIsLookedAtInPartAndTheNewestFirst) {

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <fstream>
 
+#include "beside/plain_number.h"
+#include "beside/step_pace.h"
 #include "temporary_folder.h"
 
 namespace beside {
@@ -103,6 +105,68 @@ TEST(LogReportsOfLines, NumbersAreReadAsPeopleAndProgramsWriteThem) {
             (Lines{"1200", "1201", "1202"}));
 }
 
+TEST(LogReportsOfLines, NumbersOfPeoplesTrainersAreRead) {
+  struct {
+    const char* text;
+    double number;
+  } const cases[] = {{"2.3100,", 2.31},
+                     {"tensor(2.3100,", 2.31},
+                     {"tensor([0.5])", 0.5},
+                     {"[0.25]", 0.25},
+                     {"'1.5'", 1.5},
+                     {"1,234.5", 1234.5},
+                     {"1,234,567", 1234567},
+                     {"12_000", 12000},
+                     {"1.2k", 1200},
+                     {"350M", 3.5e8},
+                     {"2.3G", 2.3e9},
+                     {"85.2%)", 85.2},
+                     {"\xe2\x88\x92"
+                      "0.5",
+                      -0.5},
+                     {"-1,234", -1234},
+                     {"1E-04", 1e-4},
+                     {"2.", 2}};
+  for (const auto& one : cases) {
+    const auto found = plain_number(one.text);
+    ASSERT_TRUE(found) << one.text;
+    EXPECT_DOUBLE_EQ(*found, one.number) << one.text;
+  }
+  for (const auto* text : {"2,31", "0,310", "1,23,456", "12,3456", "1-2", "0.3s", "3ms", "512B", "", "loss", "1.2.3"}) {
+    EXPECT_FALSE(plain_number(text)) << text << " has another meaning, or may have";
+  }
+  EXPECT_EQ(plain_count("120/9000"), 120);
+  EXPECT_EQ(plain_count("[120/9000]"), 120);
+  EXPECT_EQ(plain_count("10k"), 10000);
+  EXPECT_EQ(plain_count("1.5"), std::nullopt);
+  EXPECT_EQ(plain_count("-3"), std::nullopt);
+}
+
+TEST(LogReportsOfLines, AResumeAndTheNumberOfStepsAreTold) {
+  LogReports reader({{"resumed", R"(resuming from step (\d+))"},
+                     {"total", R"(/([\d,]+))"},
+                     {"step", R"(step (\d+))"},
+                     {"loss", R"(loss (\S+))"}});
+  const auto resumed = reader.take("resuming from step 20");
+  ASSERT_TRUE(resumed);
+  EXPECT_EQ(resumed->resumed, 20);
+  const auto first = reader.take("step 21/9,000 loss 2");
+  ASSERT_TRUE(first && first->step);
+  EXPECT_EQ(first->total_steps, 9000);
+  EXPECT_EQ(first->step->step, 21);
+  const auto again = reader.take("step 22/9,000 loss 1, resuming from step 7");
+  ASSERT_TRUE(again && again->step);
+  EXPECT_FALSE(again->resumed || again->total_steps) << "once";
+  EXPECT_EQ(reader.unmatched(), "");
+}
+
+TEST(LogReportsOfLines, StepsThatAreCountedGoOnFromAResume) {
+  LogReports reader({{"resumed", R"(from (\d+))"}, {"loss", R"(loss (\S+))"}, {"total", R"(of (\d+))"}});
+  EXPECT_EQ(reader.unmatched(), "loss, total") << "a first attempt says nothing of a resume";
+  reader.take("from 20");
+  EXPECT_EQ(reader.take("loss 2")->step->step, 21);
+}
+
 TEST(LogReportsOfLines, WhatIsNoNumberIsToldOnce) {
   LogReports reader({{"loss", R"(loss (\S+))"}, {"step", R"(step (\S+))"}});
   EXPECT_FALSE(reader.take("loss function: cross entropy"));
@@ -151,6 +215,43 @@ TEST_F(Log, StepsThatCameBetweenTwoLooksAreSpreadOverTheTimeBetween) {
   const auto reports = look(watch, 12'000).reports;
   ASSERT_EQ(reports.size(), 4u);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(reports[static_cast<std::size_t>(i)].at_ms, 10'500 + 500 * i);
+}
+
+/// The pace that is told while a step takes `step_ms` and a look comes every `look_ms`.
+std::vector<double> paces(int step_ms, int look_ms, int looks) {
+  StepPace pace;
+  std::vector<double> told;
+  std::int64_t last = 0;
+  for (int look = 1; look <= looks; ++look) {
+    const auto now = std::int64_t{look} * look_ms;
+    const auto newest = now / step_ms;
+    const bool is_new = std::exchange(last, newest) != newest;
+    told.push_back(pace.look(1'000'000 + now, is_new ? std::optional(newest) : std::nullopt));
+  }
+  return told;
+}
+
+TEST(StepPaces, AreThoseOfManyStepsAndNothingBelowALookIsTold) {
+  const auto quick = paces(160, 200, 200);
+  EXPECT_EQ(quick[5], 0) << "one look is longer than a step";
+  for (std::size_t look = 50; look < quick.size(); ++look) EXPECT_NEAR(quick[look], 160, 10) << look;
+  const auto slow = paces(9'000, 2'000, 200);
+  EXPECT_EQ(slow[10], 0);
+  for (std::size_t look = 60; look < slow.size(); ++look) EXPECT_NEAR(slow[look], 9'000, 900) << look;
+  const auto many = paces(2, 100, 100);
+  for (std::size_t look = 40; look < many.size(); ++look) EXPECT_NEAR(many[look], 2, 0.1) << look;
+}
+
+TEST_F(Log, TheTimeOfAStepIsToldOnlyWhenItIsKnown) {
+  LogWatch watch(file_, kStepAndLoss);
+  append("step 1 loss 9\nstep 2 loss 8\n");
+  for (const auto& report : look(watch, 10'000).reports) EXPECT_EQ(report.step->step_ms, 0);
+  for (int i = 0; i < 30; ++i) {
+    append("step " + std::to_string(3 + i) + " loss 1\n");
+    const auto reports = look(watch, 10'200 + 200 * i).reports;
+    ASSERT_EQ(reports.size(), 1u);
+    if (i > 20) EXPECT_NEAR(*reports[0].step->step_ms, 200, 1);
+  }
 }
 
 TEST_F(Log, AFloodIsReadInBoundedPiecesAndItsMiddleIsLeftOut) {

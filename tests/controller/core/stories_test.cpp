@@ -554,6 +554,30 @@ TEST(Errors, TheSameErrorTwiceWithinAMinuteIsNotTriedAgain) {
   EXPECT_EQ(story.job.state, JobState::kWaiting) << "and then it counts anew";
 }
 
+/// A program of two ranks ends; each rank says this of its sources.
+std::string note_of(const std::string& rank0, const std::string& rank1) {
+  auto command = submitted(2);
+  command.is_command = true;
+  Story story;
+  story.tell(command).tell(core::AttemptLaunched{1, "h", "n1", {11, 12}});
+  for (core::RankNumber rank = 0; rank < 2; ++rank) {
+    core::RankExited exit{1, rank, {0, 0}, false, ""};
+    exit.source_trouble = rank == 0 ? rank0 : rank1;
+    story.tell(exit);
+  }
+  return story.job.program.source_trouble;
+}
+
+TEST(Notes, APatternIsAmissOnlyWhereItMatchesNothingOfAnyRank) {
+  const std::string nothing = "report.log: no line of the log matches the pattern of ";
+  EXPECT_EQ(note_of("", nothing + "loss, step"), "") << "rank 0 alone prints";
+  EXPECT_EQ(note_of(nothing + "loss, step", ""), "") << "the last rank alone prints";
+  EXPECT_EQ(note_of(nothing + "acc", nothing + "acc, loss, step"), nothing + "acc");
+  EXPECT_EQ(note_of(nothing + "acc, loss", nothing + "step"), "");
+  EXPECT_EQ(note_of("report.checkpoints: nothing has matched x", nothing + "loss"),
+            "rank 0: report.checkpoints: nothing has matched x");
+}
+
 /// As fail_with(); `newest` is the newest step that any rank has told.
 void fail_at(Story& story, const std::string& error, core::Millis time, core::Step newest) {
   const auto number = static_cast<core::AttemptNumber>(story.job.attempts.size() + 1);

@@ -1,0 +1,97 @@
+// Goal: a save that was cut off is known for one, and a whole one never is.
+// Method: files as torch.save, safetensors, torch.distributed.checkpoint and the Trainer of transformers write them,
+// cut at every length.
+#include "os/torn_save.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <fstream>
+
+#include "temporary_folder.h"
+
+namespace os {
+namespace {
+
+/// A zip archive of one stored entry, with a comment as long as said.
+std::string zip(std::size_t comment = 0) {
+  std::string end("PK\5\6", 4);
+  end.append(16, '\0');
+  end += static_cast<char>(comment & 0xFF);
+  end += static_cast<char>(comment >> 8);
+  return std::string("PK\3\4", 4) + std::string(200, 'w') + std::string("PK\1\2", 4) + std::string(42, 'd') + end +
+         std::string(comment, 'c');
+}
+
+std::string safetensors() {
+  const std::string header = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                             R"("b":{"dtype":"F32","shape":[4],"data_offsets":[8,24]}})";
+  const std::uint64_t bytes = header.size();
+  return std::string(reinterpret_cast<const char*>(&bytes), sizeof bytes) + header + std::string(24, 'x');
+}
+
+class TornSave : public testing::Test {
+ protected:
+  std::string write(const std::string& name, const std::string& bytes) {
+    const auto path = folder_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path.string();
+  }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(TornSave, AFileIsKnownByItsEndHoweverMuchIsMissing) {
+  for (const auto& [name, bytes] :
+       {std::pair<std::string, std::string>{"a.pt", zip()}, {"b.ckpt", zip(300)}, {"c.safetensors", safetensors()}}) {
+    EXPECT_EQ(why_torn(write(name, bytes)), "") << name;
+    for (std::size_t size = 4; size < bytes.size(); ++size) {
+      EXPECT_NE(why_torn(write(name, bytes.substr(0, size))), "") << name << " cut to " << size << " bytes";
+    }
+  }
+  EXPECT_EQ(why_torn(write("c.safetensors", safetensors().substr(0, 120))), "c.safetensors has 120 of 140 bytes");
+  EXPECT_EQ(why_torn(write("a.pt", zip().substr(0, 100))), "a.pt has no end");
+}
+
+TEST_F(TornSave, WhatHasNoKnownEndIsTakenForWhole) {
+  EXPECT_EQ(why_torn(write("state.bin", "anything")), "");
+  EXPECT_EQ(why_torn(write("empty.pt", "")), "") << "an empty file is no checkpoint in any case";
+  EXPECT_EQ(why_torn((folder_ / "none").string()), "");
+}
+
+TEST_F(TornSave, AFolderIsTornByAnyFileBelowIt) {
+  write("step-40/a/model.pt", zip());
+  const auto path = (folder_ / "step-40").string();
+  EXPECT_EQ(why_torn(path), "");
+  write("step-40/a/optimizer.pt", zip().substr(0, 60));
+  EXPECT_EQ(why_torn(path), "optimizer.pt has no end");
+}
+
+TEST_F(TornSave, WhatIsWrittenLastMustBeThere) {
+  const auto path = (folder_ / "dcp").string();
+  write("dcp/__0_0.distcp", "x");
+  EXPECT_EQ(why_torn(path), "there is no .metadata, which is written last");
+  write("dcp/.metadata", "x");
+  EXPECT_EQ(why_torn(path), "");
+  const auto trainer = (folder_ / "checkpoint-500").string();
+  write("checkpoint-500/training_args.bin", zip());
+  EXPECT_EQ(why_torn(trainer), "") << "a Trainer may save the model alone";
+  write("checkpoint-500/optimizer.pt", zip());
+  EXPECT_EQ(why_torn(trainer), "there is no trainer_state.json, which is written last");
+  write("checkpoint-500/trainer_state.json", "{}");
+  EXPECT_EQ(why_torn(trainer), "");
+}
+
+TEST_F(TornSave, AllPartsMustBeThere) {
+  const auto path = (folder_ / "s").string();
+  write("s/model-00001-of-00003.safetensors", safetensors());
+  write("s/model-00003-of-00003.safetensors", safetensors());
+  EXPECT_EQ(why_torn(path), "2 of 3 parts are there");
+  write("s/model-00002-of-00003.safetensors", safetensors());
+  EXPECT_EQ(why_torn(path), "");
+  write("s/best-of-breed.txt", "x");
+  EXPECT_EQ(why_torn(path), "");
+}
+
+}  // namespace
+}  // namespace os
