@@ -10,6 +10,8 @@
 #include "cli/command.h"
 #include "cli/follow.h"
 #include "cli/list.h"
+#include "cli/output.h"
+#include "cli/terminal_text.h"
 #include "cli/text.h"
 #include "wire/logs.h"
 
@@ -49,6 +51,7 @@ class LogPrinter {
       : options_(options),
         name_ranks_(name_ranks),
         out_(out),
+        on_terminal_(!options.json && (&out == &std::cerr ? stderr_is_terminal() : stdout_is_terminal())),
         rows_(options.follow ? JsonRows::Form::kLines : JsonRows::Form::kArray) {}
 
   void take(const LogChunk& chunk) {
@@ -72,6 +75,7 @@ class LogPrinter {
   void end() {
     flush_all();
     if (options_.json) rows_.end();
+    for (auto& [key, log] : logs_) out_ << log.shown.reset();
     out_ << std::flush;
   }
   /// True if no text has come.
@@ -95,6 +99,7 @@ class LogPrinter {
     std::uint64_t next_offset = 0;  // offset in the file
     std::string held = {};          // the beginning of a line
     bool continues = false;         // a piece of this line was printed already
+    TerminalText shown = {};
   };
 
   void announce(std::uint32_t attempt) {
@@ -123,16 +128,20 @@ class LogPrinter {
     const auto name = "[rank " + std::to_string(log.rank) + "]";
     print_stamp(log);
     if (name_ranks_ && !log.continues && !line.starts_with(name)) out_ << name << " ";
-    out_ << line << "\n";
+    out_ << fit(log, line) << "\n";
+    log.shown.end_line();
     log.continues = false;
   }
+
+  /// A pipe and a file get every byte of the log.
+  std::string fit(Log& log, const std::string& text) const { return on_terminal_ ? log.shown.pass(text) : text; }
 
   /// Prints the beginning of a long line. With the log of one rank the line is not broken. With several ranks it is,
   /// since other lines may follow.
   void print_piece(Log& log) {
     if (options_.json || name_ranks_) return print_line(log);
     print_stamp(log);
-    out_ << std::exchange(log.held, {});
+    out_ << fit(log, std::exchange(log.held, {}));
     log.continues = true;
   }
 
@@ -145,6 +154,7 @@ class LogPrinter {
   const LogOptions& options_;
   bool name_ranks_;
   std::ostream& out_;
+  const bool on_terminal_;
   JsonRows rows_;
   bool nothing_ = true;
   std::int64_t seen_at_ms_ = 0;      // when the text that is being printed was seen

@@ -327,6 +327,12 @@ void define_submit(CLI::App& app, Session& session) {
   app.add_option("--name", options->name, "Name of the job, in place of the job file's")->type_name("NAME");
   app.add_option("--executor", options->executor, "What starts the ranks, in place of the job file's")
       ->check(CLI::IsMember({"auto", "slurm", "local", "debug"}));
+  app.add_option("--partition", options->partition, "slurm.partition, in place of the job file's")->type_name("NAME");
+  app.add_option("--nodes", options->nodes, "resources.nodes, in place of the job file's")->type_name("N");
+  app.add_option("--gpus", options->gpus, "GPUs of the whole job, which its ranks share out evenly, as for sbatch")
+      ->type_name("N");
+  app.add_option("--time", options->time, "resources.time_limit: 12h, or as for sbatch 30 (minutes), 2-00:00:00")
+      ->type_name("TIME");
   add_texts("--after", options->after, "JOB",
             "Start after this job succeeded; failed:JOB, ended:JOB: after it failed, ended; may be repeated");
   app.add_flag("--hold", options->hold, "Submit the job held: it starts after muster release");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -9,6 +10,7 @@
 #include "cli/submit.h"
 #include "cli/text.h"
 #include "jobfile/job_file.h"
+#include "jobfile/sbatch_words.h"
 #include "jobfile/toml_value.h"
 #include "launch/submitter.h"
 #include "schema/utf8.h"
@@ -72,6 +74,12 @@ Overrides overrides_of(const SubmitOptions& options, const launch::Environment& 
   if (!options.name.empty()) all.push_back({"--name " + options.name, "name", options.name});
   if (!options.executor.empty()) all.push_back({"--executor " + options.executor, "executor", options.executor});
   if (options.hold) all.push_back({"--hold", "hold", "true"});
+  const auto add = [&](const char* option, const char* key, const std::string& typed, const std::string& value) {
+    if (!typed.empty()) all.push_back({std::string(option) + " " + jobfile::shown(typed), key, value});
+  };
+  add("--partition", "slurm.partition", options.partition, options.partition);
+  add("--nodes", "resources.nodes", options.nodes, options.nodes);
+  add("--time", "resources.time_limit", options.time, jobfile::as_duration(options.time));
   add_arguments(arguments, out);
   if (options.after.empty()) return out;
   std::string typed, array;
@@ -86,6 +94,26 @@ Overrides overrides_of(const SubmitOptions& options, const launch::Environment& 
   }
   all.push_back({typed, "after", "[" + array + "]"});
   return out;
+}
+
+/// The GPUs of all ranks together, as sbatch counts them, become those of each rank.
+void add_gpus(const std::string& text, const muster::v1::JobSpec& spec, Overrides& to) {
+  const auto option = "--gpus " + jobfile::shown(text);
+  std::uint64_t gpus = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), gpus);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    to.problems.push_back(option + ": want a number of GPUs for the whole job; each rank gets the same number of them");
+    return;
+  }
+  const auto& resources = spec.resources();
+  const auto ranks = std::max<std::uint64_t>(std::uint64_t{resources.nodes()} * resources.ranks_per_node(), 1);
+  if (gpus % ranks == 0) {
+    to.all.push_back({option, "resources.gpus_per_rank", std::to_string(gpus / ranks)});
+    return;
+  }
+  to.problems.push_back(option + ": the job has " + std::to_string(ranks) +
+                        " ranks, and each gets the same number of GPUs; want a multiple of " + std::to_string(ranks) +
+                        ", or --set resources.gpus_per_rank=1");
 }
 
 std::nullopt_t tell(const SubmitOptions& options, const std::vector<std::string>& problems) {
@@ -181,8 +209,12 @@ void check_parallel(std::uint32_t parallel, jobfile::Sweep& sweep) {
 std::optional<Request> read_request(Session& session, const SubmitOptions& options) {
   check_options(options);
   const auto own = launch::own_environment();
-  auto [overrides, problems] = overrides_of(options, own, session.arguments);
-  const auto [source, place] = wish_of(session, options, {overrides, {}}, own);
+  auto wanted = overrides_of(options, own, session.arguments);
+  const auto [source, place] = wish_of(session, options, wanted, own);
+  if (!options.gpus.empty()) {
+    add_gpus(options.gpus, jobfile::compose(source, wanted.all, jobfile::FileChecks::kSkip).spec, wanted);
+  }
+  auto& [overrides, problems] = wanted;
   auto axes = axes_of(options, problems);
   const bool here = is_loopback(session.config().address.value);
   auto checks = here ? jobfile::FileChecks::kLook : jobfile::FileChecks::kSkip;

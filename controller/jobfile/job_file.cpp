@@ -5,7 +5,9 @@
 #include <map>
 #include <set>
 
+#include "jobfile/findings.h"
 #include "jobfile/job_keys.h"
+#include "jobfile/sbatch_words.h"
 #include "jobfile/toml_value.h"
 #include "launch/submitter.h"
 
@@ -40,6 +42,7 @@ class Reader {
 
  private:
   void apply(toml::table& root, const Override& override);
+  static void forget_sbatchs_name(toml::table& root, const std::string& key);
   void append_words(toml::table& root, const Override& override, const Place& place);
   void choose_program(const toml::table& root);
   void read_table(const toml::table& table, const std::string& prefix);
@@ -60,6 +63,7 @@ class Reader {
   void refuse(const std::string& path, const Place& place, const std::optional<std::string>& value,
               const std::string& message);
   void refuse_unknown(const std::string& path, const Place& place);
+  void read_as_sbatch(const std::string& path, const Key& field, const toml::node& node);
   Place start_of_file() const { return {false, 0, source_.start(), source_.name(), ""}; }
   WrittenAt written_at() const {
     return [this](const toml::source_region& place) { return source_.text_of(place); };
@@ -96,7 +100,22 @@ void Reader::refuse_unknown(const std::string& path, const Place& place) {
     return refuse("\"" + shown(path) + "\"", place, std::nullopt,
                   "unknown key; write it without quotes, or " + leaf_of(path) + " below [" + table_of(path) + "]");
   }
-  refuse(shown(path), place, std::nullopt, unknown_key(path));
+  const auto instead = table_of(path) == "slurm" ? instead_of_slurm_option(leaf_of(path)) : std::string();
+  refuse(shown(path), place, std::nullopt, instead.empty() ? unknown_key(path) : "unknown key; " + instead);
+}
+
+/// Reads a key of [slurm] by sbatch's name, such as slurm.time. All of sbatch's forms are meant there.
+void Reader::read_as_sbatch(const std::string& path, const Key& field, const toml::node& node) {
+  const auto place = place_of(path, node.source());
+  const std::string name(field.name);
+  if (given_.contains(name)) {
+    return refuse(path, place, std::nullopt, "this key means " + name + ", which is given, too; remove one of them");
+  }
+  given_[name] = place;
+  const auto* text = node.as_string();
+  if (field.kind != Kind::kDuration || (text == nullptr && !node.is_integer())) return read_field(field, node);
+  const toml::value<std::string> duration(as_duration(text != nullptr ? text->get() : shown(node)));
+  read_field(field, duration);
 }
 
 Place Reader::place_of(const std::string& path, const toml::source_region& source) const {
@@ -125,6 +144,12 @@ void Reader::apply(toml::table& root, const Override& override) {
   const Place place{true, 0, {1, 1}, override.option, override.key};
   const auto no = [&](const std::string& message) { refuse(override.key, place, std::nullopt, message); };
   if (!override.problem.empty()) return no(override.problem);
+  if (const auto meant = key_of_sbatch(override.key); !meant.empty()) {
+    auto ours = override;
+    ours.key = meant;
+    if (ours.value && find_key(meant)->kind == Kind::kDuration) ours.value = as_duration(*ours.value);
+    return apply(root, ours);
+  }
   if (!override.append.empty()) return append_words(root, override, place);
   if (!override.value) return no("want key=value");
   const auto* field = find_key(override.key);
@@ -141,10 +166,22 @@ void Reader::apply(toml::table& root, const Override& override) {
     at = end + 1;
   }
   if (table == nullptr) return;  // the file has a value where a table should be; read_node() refuses it
+  forget_sbatchs_name(root, override.key);
   static constexpr Key kAnyText{.name = "env", .kind = Kind::kText};
   overridden_[override.key] = place;
   const bool takes_any = parent == "env" || parent == "report.log";
   insert_text(*table, leaf, takes_any ? &kAnyText : field, *override.value);
+}
+
+/// An option stands above the file's value of the same key, also where the file has it by sbatch's name.
+void Reader::forget_sbatchs_name(toml::table& root, const std::string& key) {
+  auto* const slurm = root["slurm"].as_table();
+  if (slurm == nullptr) return;
+  std::vector<std::string> names;
+  for (const auto& [name, node] : *slurm) {
+    if (key_of_sbatch("slurm." + std::string(name.str())) == key) names.emplace_back(name.str());
+  }
+  for (const auto& name : names) slurm->erase(name);
 }
 
 /// If the file's command is no array, read_node() refuses it, so nothing is said here.
@@ -191,6 +228,8 @@ void Reader::read_node(const std::string& path, const toml::key& key, const toml
     if (const auto* inner = node.as_table()) return read_table(*inner, path + ".");
     refuse(path, place_of(path, node.source()), shown(node), "want a table: [" + path + "] and its keys below");
     broken_.insert("");
+  } else if (const auto meant = key_of_sbatch(path); !meant.empty()) {
+    read_as_sbatch(path, *find_key(meant), node);
   } else {
     refuse_unknown(path, place_of(path, key.source()));
   }
@@ -214,8 +253,10 @@ void Reader::read_field(const Key& field, const toml::node& node) {
   }
   const std::string path(field.name);
   auto value = value_of(field, node);
+  const auto* written = node.as_string();
+  if (!value && written != nullptr) value = sbatch_value(field, written->get());
   if (!value || !allowed(field, *value)) {
-    std::string remedy;
+    std::string remedy = sbatch_remedy(field, written != nullptr ? written->get() : shown(node));
     const bool unquoted = field.kind == Kind::kWhole || field.kind == Kind::kReal || field.kind == Kind::kFlag;
     if (const auto* text = node.as_string(); text != nullptr && unquoted) {
       const auto bare = parse(field, text->get());

@@ -209,6 +209,13 @@ void check_debug(const JobSpec& spec, Findings& findings) {
 
 }  // namespace
 
+std::string instead_of_slurm_option(std::string_view name) {
+  std::string dashed(name);
+  std::ranges::replace(dashed, '_', '-');
+  const auto* const found = std::ranges::find(kOwned, dashed, &Owned::option);
+  return found == kOwned.end() ? std::string() : std::string(found->instead);
+}
+
 std::string refuse_slurm_option(std::string_view name) {
   if (name.starts_with("-")) {
     name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));

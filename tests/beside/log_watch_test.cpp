@@ -8,6 +8,8 @@
 
 #include <cmath>
 #include <fstream>
+#include <optional>
+#include <utility>
 
 #include "beside/plain_number.h"
 #include "beside/step_pace.h"

@@ -507,6 +507,20 @@ TEST(Read, ATerminalGetsColourAndItsOwnWidth) {
   EXPECT_LE(widest_line(narrow), 41U) << narrow;
 }
 
+TEST(Read, ALogReachesATerminalWithItsColoursAndWithoutAnythingElseThatActsOnIt) {
+  FakeController fake;
+  add_job(fake, "running");
+  const std::string log = "\x1b[31mred\x1b[0m \x1b]0;title\a\x1b[2J\x1b[Hgone\n";
+  fake.with([&](FakeState& state) {
+    state.logs.emplace_back().set_attempt(1);
+    state.logs.back().set_data(log);
+  });
+  const auto shown = on_terminal(fake, {"logs", "1"}, 80, false);
+  EXPECT_THAT(shown, HasSubstr("\x1b[31mred\x1b[0m gone"));
+  EXPECT_THAT(shown, AllOf(Not(HasSubstr("title")), Not(HasSubstr("\x1b[2J"))));
+  EXPECT_EQ(fake.muster({"logs", "1"}).out, log) << "a pipe gets every byte";
+}
+
 TEST(Help, SaysHowManyJobsACommandTakesInWordsOfPeople) {
   const auto help = [](const char* command) { return run({MUSTER_PROGRAM, command, "--help"}, {}, 10s).out; };
   EXPECT_THAT(help("list"), AllOf(HasSubstr("[JOB...]"), Not(HasSubstr("(0x)"))));

@@ -89,6 +89,27 @@ TEST_F(SubmitWays, WhatFollowsTwoDashesIsAddedToTheCommand) {
   EXPECT_THAT(without.err, HasSubstr("there is no option --lr"));
 }
 
+TEST_F(SubmitWays, TheWordsOfSbatchAreUnderstood) {
+  const auto path = file(std::string(kTrain) + "[resources]\nranks_per_node = 2\n");
+  const auto done = submit({path, "--partition", "gpu", "--nodes", "2", "--gpus", "8", "--time", "2-00:00:00"});
+  ASSERT_EQ(done.exit, 0) << done.err;
+  const auto spec = newest();
+  EXPECT_EQ(spec.slurm().partition(), "gpu");
+  EXPECT_EQ(spec.resources().nodes(), 2U);
+  EXPECT_EQ(spec.resources().gpus_per_rank(), 2U) << "8 of the whole job are 2 of each of its 4 ranks";
+  EXPECT_EQ(spec.resources().time_limit_ms(), 172'800'000);
+  ASSERT_EQ(submit({path, "--time", "30"}).exit, 0);
+  EXPECT_EQ(newest().resources().time_limit_ms(), 1'800'000) << "minutes";
+  ASSERT_EQ(submit({path, "--time", "12h"}).exit, 0);
+  EXPECT_EQ(newest().resources().time_limit_ms(), 43'200'000);
+  const auto uneven = submit({path, "--gpus", "3"});
+  EXPECT_EQ(uneven.exit, 2);
+  EXPECT_THAT(uneven.err, HasSubstr("--gpus 3: the job has 2 ranks, and each gets the same number of GPUs; want a "
+                                    "multiple of 2, or --set resources.gpus_per_rank=1\n"));
+  EXPECT_THAT(submit({path, "--gpus", "a100:2"}).err, HasSubstr("--gpus a100:2: want a number of GPUs"));
+  EXPECT_THAT(submit({path, "--time", "soon"}).err, HasSubstr("--time soon: want a duration"));
+}
+
 TEST_F(SubmitWays, AJobFileMayComeFromStandardInput) {
   const auto done = shell(
       "printf 'name = \"piped\"\\ncommand = [\"true\"]\\nworking_folder = \"sub\"\\n' > in.toml && mkdir "

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cli/key_help.h"
+#include "cli/terminal_text.h"
 #include "jobfile/job_keys.h"
 
 namespace cli {
@@ -17,6 +18,66 @@ TEST(Text, IsCutByCharactersAndCannotMoveTheCursor) {
   EXPECT_EQ(cut("abcdef", 5), "ab...");
   EXPECT_EQ(cut("äöüäöü", 5), "äö...");
   EXPECT_EQ(cut("a\rb\x1b[2Jc", 20), "a b [2Jc");
+}
+
+/// What reaches a terminal of these pieces of one line.
+std::string passed(const std::vector<std::string>& pieces) {
+  TerminalText text;
+  std::string out;
+  for (const auto& piece : pieces) out += text.pass(piece);
+  return out;
+}
+
+TEST(TerminalText, KeepsColoursAndRemovesAllElseThatActsOnATerminal) {
+  EXPECT_EQ(passed({"\x1b[1;38;5;196mred\x1b[0m \x1b[4:3mwavy\x1b[m"}),
+            "\x1b[1;38;5;196mred\x1b[0m \x1b[4:3mwavy\x1b[m");
+  EXPECT_EQ(passed({"50%|##  |\r51%|##  |\tä → 你"}), "50%|##  |\r51%|##  |\tä → 你");
+  const std::string hostile[] = {
+      "\x1b]0;title\a",
+      "\x1b]52;c;ZXZpbA==\x1b\\",   // the clipboard
+      "\x1b]8;;http://evil\x1b\\",  // a link
+      "\x1b[2J",
+      "\x1b[10A",
+      "\x1b[?1049h",
+      "\x1b[>0m",  // sets how keys are sent, and ends with m
+      "\x1b[6n",   // asks the terminal to type
+      "\x1bc",
+      "\x1b(0",
+      "\x1bP+q544e\x1b\\",
+      "\x1b_Gi=1\x1b\\",
+      "\x07",
+      "\b\b",
+      "\x0e",
+      "\x7f",
+      "\x1b\x1b[2J",
+  };
+  for (const auto& bytes : hostile) EXPECT_EQ(passed({"a" + bytes + "b"}), "ab") << testing::PrintToString(bytes);
+  EXPECT_EQ(passed({"a\xc2\x9b"
+                    "2Jb"}),
+            "a 2Jb")
+      << "a control character of 8 bits";
+  EXPECT_EQ(passed({"a\x9b"
+                    "2Jb"}),
+            "a?2Jb");
+  EXPECT_EQ(passed({"a\u202eb"}), "a b") << "the direction of writing";
+}
+
+TEST(TerminalText, MayBeCutAnywhere) {
+  const std::string text = "ä\x1b[31m→\x1b]0;t\x1b\\\x1b[2J你\x1b[0m!";
+  for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+    EXPECT_EQ(passed({text.substr(0, cut), text.substr(cut)}), "ä\x1b[31m→你\x1b[0m!") << cut;
+  }
+}
+
+TEST(TerminalText, ASequenceThatNeverEndsEndsWithItsLineAndOpenColoursAreReset) {
+  TerminalText text;
+  EXPECT_EQ(text.pass("a\x1b]0;never"), "a");
+  text.end_line();
+  EXPECT_EQ(text.pass("next \x1b[31mred"), "next \x1b[31mred");
+  EXPECT_EQ(text.reset(), "\x1b[0m");
+  EXPECT_EQ(text.reset(), "");
+  text.pass("\x1b[31mred\x1b[0m");
+  EXPECT_EQ(text.reset(), "");
 }
 
 TEST(Text, IsWrappedAtSpaces) {

@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
              "from 1s to 10000d"}},
         Refusal{command("[resources]\ntime_limit = 3600"),
                 {"job.toml:4:14: resources.time_limit \"3600\": want a duration such as 12h, 30m, 90s, 500ms or 1h30m, "
-                 "from 1s to 10000d"}},
+                 "from 1s to 10000d; sbatch reads minutes: write \"2d12h\""}},
         Refusal{recipe("[data]\nmax_bytes = \"16MB\""),
                 {"job.toml:4:13: data.max_bytes \"16MB\": want a size such as 16MiB, from 1KiB to 1TiB"}},
         Refusal{recipe("[data]\nvalidation_fraction = 0.95"),

@@ -45,6 +45,72 @@ TEST(Launcher, OwnIsForOneProcessANodeOfACommand) {
   EXPECT_THAT(parsed("launcher = \"torchrun\"\n").problems, ElementsAre(HasSubstr("launcher")));
 }
 
+TEST(SbatchsWords, ValuesWithOneMeaningAreUnderstood) {
+  const auto memory = [](const std::string& text) {
+    return parsed("[slurm]\nmem = \"" + text + "\"\n").spec.slurm().mem_bytes();
+  };
+  constexpr std::int64_t kGiB = 1 << 30;
+  EXPECT_EQ(memory("120G"), 120 * kGiB);
+  EXPECT_EQ(memory("48g"), 48 * kGiB);
+  EXPECT_EQ(memory("400GB"), 400 * kGiB);
+  EXPECT_EQ(memory("64000M"), 64000 * (kGiB >> 10));
+  EXPECT_EQ(memory("120GiB"), 120 * kGiB) << "our own form";
+  EXPECT_EQ(parsed("", {"slurm.mem_per_gpu=80G"}).spec.slurm().mem_per_gpu_bytes(), 80 * kGiB);
+  const auto limit = [](const std::string& text) {
+    return parsed("[resources]\ntime_limit = \"" + text + "\"\n").spec.resources().time_limit_ms() / 60'000;
+  };
+  EXPECT_EQ(limit("2-00:00:00"), 2 * 24 * 60);
+  EXPECT_EQ(limit("1-12"), 36 * 60);
+  EXPECT_EQ(limit("1-12:30"), 36 * 60 + 30);
+  EXPECT_EQ(limit("12:30:00"), 12 * 60 + 30);
+  EXPECT_EQ(limit("12h30m"), 12 * 60 + 30) << "our own form";
+}
+
+TEST(SbatchsWords, ValuesWithTwoMeaningsAreAnsweredWithOurForm) {
+  const auto time = [](const std::string& text) { return parsed("[resources]\ntime_limit = " + text + "\n").problems; };
+  EXPECT_THAT(time("4320"), ElementsAre(testing::EndsWith("; sbatch reads minutes: write \"3d\"")));
+  EXPECT_THAT(time("\"90\""), ElementsAre(testing::EndsWith("; sbatch reads minutes: write \"1h30m\"")));
+  EXPECT_THAT(time("\"90:00\""), ElementsAre(testing::EndsWith("; sbatch reads minutes and seconds: write \"1h30m\"")));
+  EXPECT_THAT(time("\"UNLIMITED\""), ElementsAre(testing::EndsWith("; leave it out for no limit")));
+  EXPECT_THAT(time("\"2-00:00:00:00\""), ElementsAre(HasSubstr("want a duration")));
+  const auto memory = [](const std::string& text) { return parsed("[slurm]\nmem = " + text + "\n").problems; };
+  EXPECT_THAT(memory("\"64000\""), ElementsAre(testing::EndsWith("; sbatch reads MiB: write \"64000MiB\"")));
+  EXPECT_THAT(memory("64000"), ElementsAre(testing::EndsWith("; sbatch reads MiB: write \"64000MiB\"")));
+  EXPECT_THAT(memory("\"0\""), ElementsAre(testing::EndsWith("leave it out, and set slurm.exclusive = true")));
+  EXPECT_THAT(memory("\"12X\""), ElementsAre(HasSubstr("want a size")));
+}
+
+TEST(SbatchsWords, ItsNamesInTheTableSlurmMeanOurKeys) {
+  const auto file = parsed(
+      "[slurm]\ntime = 90\nnodes = 2\nntasks-per-node = 4\ncpus_per_task = 8\ngpus-per-task = 1\npartition = "
+      "\"gpu\"\n");
+  EXPECT_THAT(file.problems, IsEmpty());
+  EXPECT_EQ(file.spec.resources().time_limit_ms(), 90 * 60'000) << "all of sbatch's forms are meant there";
+  EXPECT_EQ(file.spec.resources().nodes(), 2U);
+  EXPECT_EQ(file.spec.resources().ranks_per_node(), 4U);
+  EXPECT_EQ(file.spec.resources().cpus_per_rank(), 8U);
+  EXPECT_EQ(file.spec.resources().gpus_per_rank(), 1U);
+  EXPECT_EQ(parsed("[slurm]\ntime = \"12h\"\n").spec.resources().time_limit_ms(), 12 * 3'600'000);
+  EXPECT_EQ(parsed("", {"slurm.time=1:30"}).spec.resources().time_limit_ms(), 90'000);
+  EXPECT_EQ(parsed("[slurm]\ntime = 5\n", {"resources.time_limit=2h"}).spec.resources().time_limit_ms(), 7'200'000)
+      << "the option stands above the file";
+  EXPECT_THAT(
+      parsed("[resources]\nnodes = 2\n[slurm]\nnodes = 3\n").problems,
+      ElementsAre("job.toml:6:9: slurm.nodes: this key means resources.nodes, which is given, too; remove one of "
+                  "them"));
+  EXPECT_THAT(parsed("[slurm]\ntime = \"soon\"\n").problems,
+              ElementsAre(StartsWith("job.toml:4:8: resources.time_limit \"soon\": want a duration")));
+}
+
+TEST(SbatchsWords, OtherNamesSayWhatToUse) {
+  EXPECT_THAT(parsed("[slurm]\nsignal = \"USR1@60\"\n").problems,
+              ElementsAre("job.toml:4:1: slurm.signal: unknown key; use resources.stop_grace"));
+  EXPECT_THAT(parsed("[slurm]\ngpus = 8\nerror = \"x\"\n").problems,
+              ElementsAre("job.toml:4:1: slurm.gpus: unknown key; use resources.gpus_per_rank",
+                          "job.toml:5:1: slurm.error: unknown key; a rank's log holds both: use slurm.output"));
+  EXPECT_THAT(parsed("[slurm]\npartitoin = \"x\"\n").problems, ElementsAre(HasSubstr("did you mean slurm.partition")));
+}
+
 TEST(SlurmKeys, AllOfThemArrive) {
   const auto file = parsed(R"(
 executor = "slurm"
