@@ -31,11 +31,10 @@ std::optional<Report> LogReports::take(std::string_view line) {
   return report;
 }
 
-/// Once: a program may say again what it had said at its start.
+/// Once: a program may say again what it had said at its start. Steps that are counted go on from there.
 std::optional<std::int64_t> LogReports::read_resumed(std::string_view line) {
   if (!resumed_pattern_ || resumed_) return std::nullopt;
   resumed_ = count_of(contract::kResumedPattern, *resumed_pattern_, line);
-  if (resumed_ && !step_pattern_ && !step_) begin_step(*resumed_);  // steps are counted on from there
   return resumed_;
 }
 
@@ -52,7 +51,7 @@ std::optional<ReportedStep> LogReports::read_values(std::string_view line) {
   auto values = values_of(line);
   const auto is_told = [this](const auto& value) { return told_.contains(value.first); };
   if (!step_pattern_ && !values.empty() && (!step_ || std::ranges::any_of(values, is_told))) {
-    begin_step(step_.value_or(0) + 1);
+    begin_step(step_.value_or(resumed_.value_or(0)) + 1);
   }
   if (!step_) return std::nullopt;
   std::erase_if(values, is_told);

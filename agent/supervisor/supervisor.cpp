@@ -386,7 +386,7 @@ bool Supervisor::is_told(const Leaving& rank) {
 std::string Supervisor::last_words(std::uint32_t rank, ExitStatus exit) {
   if (!files_answer_ || (asked_to_leave_ && !peer_failed_)) return {};
   if (!(peer_failed_ ? beside::may_have_failed(exit) : beside::may_have_words(exit))) return {};
-  const auto* const read = peer_failed_ ? beside::read_own_failure : beside::read_last_words;
+  auto* const read = peer_failed_ ? beside::read_own_failure : beside::read_last_words;
   const auto words = os::ask_within<std::string>(
       kWordsPatience, [read, files = beside::rank_files(log_folder_, rank)] { return read(files); });
   files_answer_ = words.has_value();

@@ -477,7 +477,7 @@ std::string Task::last_words() const {
   const bool was_asked = asked_ || killed_ || !status_.signals_seen.empty();
   if (was_asked && !peer_failed_) return {};
   if (!(peer_failed_ ? beside::may_have_failed(status_.exit) : beside::may_have_words(status_.exit))) return {};
-  const auto* const read = peer_failed_ ? beside::read_own_failure : beside::read_last_words;
+  auto* const read = peer_failed_ ? beside::read_own_failure : beside::read_last_words;
   const auto words = os::ask_within<std::string>(kWordsPatience, [read, files = files()] { return read(files); });
   return words.value_or("");
 }

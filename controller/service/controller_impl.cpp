@@ -7,6 +7,7 @@
 #include "base/hearing.h"
 #include "base/loop.h"
 #include "base/tokens.h"
+#include "contract/survivors.h"
 #include "core/text.h"
 #include "jobs/dependencies.h"
 #include "jobs/job_remover.h"
@@ -33,7 +34,8 @@ constexpr core::Millis kProbeReading{500};
 constexpr std::size_t kMostTrace = 8'000;
 
 /// What the program of a rank that has ended told of itself. Its own word on an error says more than the guess from the
-/// end of its log.
+/// end of its log. But of ranks that share a log, as those of torchrun, one alone reports: what it says of a lost
+/// connection gives way to the first cause in the log.
 void add_words(const v1::ProgramWords& words, core::RankExited& exited) {
   exited.status = words.status();
   exited.bad_lines = words.bad_lines();
@@ -42,7 +44,10 @@ void add_words(const v1::ProgramWords& words, core::RankExited& exited) {
   const bool failed = exited.exit.code != 0 || exited.exit.signal != 0;
   if (!failed || !words.has_error()) return;
   const auto& error = words.error();
-  exited.error = core::error_text(error.type(), error.message());
+  const auto told = core::error_text(error.type(), error.message());
+  const bool log_knows = core::is_surely_an_error(exited.error) && !contract::is_of_a_survivor(exited.error);
+  if (contract::is_of_a_survivor(told) && log_knows) return;
+  exited.error = told;
   exited.trace = error.trace().substr(0, kMostTrace);
 }
 

@@ -13,6 +13,8 @@ import sys
 import threading
 from typing import Any, Callable, Dict
 
+AGAIN_SECONDS = 0.01  # until a signal that came in the middle of a fork is sent again
+
 _installed: Dict[int, "_Handler"] = {}  # by the signal's number, of this process
 
 
@@ -40,8 +42,11 @@ class _Handler:
             self.give_back(number)
             os.kill(os.getpid(), number)
         elif _fork.is_under_way:
-            # Python ignores exceptions in the functions around a fork, and the handler may end the program by one.
-            threading.Thread(target=os.kill, args=(self._pid, number), daemon=True).start()
+            # Python ignores exceptions in the functions around a fork, and the handler may end the program by one. So the
+            # signal comes again a moment later.
+            again = threading.Timer(AGAIN_SECONDS, os.kill, (self._pid, number))
+            again.daemon = True
+            again.start()
         else:
             self._act(number, frame)
 

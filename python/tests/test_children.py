@@ -144,7 +144,7 @@ class Signals(unittest.TestCase):
 
     def test_an_exception_of_a_handler_is_not_lost_in_a_fork(self):
         """submitit's handler ends the program by SystemExit. The signal comes while the parent is in fork()."""
-        done = self.program.start("""
+        done = subprocess.Popen([sys.executable, "-c", textwrap.dedent("""
             import os, signal, sys, time
             # Hooks of the parent run in the order of their registration: this one before those of the package.
             os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGUSR1))
@@ -152,7 +152,7 @@ class Signals(unittest.TestCase):
             _own.take(signal.SIGUSR1, lambda *_: sys.exit(5))
             if os.fork() == 0: os._exit(0)
             time.sleep(20)
-        """)
+        """)], env=self.program.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(lambda: done.poll() is None and done.kill())
         out, err = done.communicate(timeout=30)
         self.assertEqual((done.returncode, err), (5, ""))

@@ -216,6 +216,13 @@ TEST_F(RankTask, AsksACommandToSaveAndTellsItWhy) {
   EXPECT_THAT(log(), testing::HasSubstr(R"({"why":"preempted","save":true,)"));
 }
 
+TEST_F(RankTask, StoppedForAnotherRanksFailureItTellsTheErrorThatItsProgramClosesWith) {
+  ask_when_ready(muster::v1::DIRECTIVE_STOP, "peer_failed");
+  EXPECT_EQ(run("printf 'Traceback (most recent call last):\\nValueError: bad batch\\n'; echo > gate; exec sleep 1000"),
+            128 + SIGTERM);
+  EXPECT_EQ(status().error, "ValueError: bad batch");
+}
+
 TEST_F(RankTask, KillsAProgramThatDoesNotObeyAStop) {
   ask_when_ready(muster::v1::DIRECTIVE_STOP, "cancelled");
   EXPECT_EQ(run("trap '' TERM; echo > gate; while :; do sleep 0.02; done"), 128 + SIGKILL);

@@ -252,7 +252,9 @@ TEST_F(Log, TheTimeOfAStepIsToldOnlyWhenItIsKnown) {
     append("step " + std::to_string(3 + i) + " loss 1\n");
     const auto reports = look(watch, 10'200 + 200 * i).reports;
     ASSERT_EQ(reports.size(), 1u);
-    if (i > 20) EXPECT_NEAR(*reports[0].step->step_ms, 200, 1);
+    if (i > 20) {
+      EXPECT_NEAR(*reports[0].step->step_ms, 200, 1);
+    }
   }
 }
 

@@ -58,7 +58,7 @@ class Launchers(unittest.TestCase):
         self.assertEqual({one["error"] for one in shown["attempts"]}, {"RuntimeError: loss is not finite at step 17"}, log)
 
     def test_accelerate_launch(self):
-        self.check(self.submit("accelerate", ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2",
+        self.check(self.submit("accelerate", ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
                                               "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no",
                                               PROGRAM, "torch"]))
 

@@ -29,6 +29,53 @@ void until_saved(World& world, const std::string& job, int step) {
   world.until(job, [&](const Json& view) { return view.at("last_checkpoint_step") == step; });
 }
 
+// Each attempt dies while it writes the archive of a new step, as torch.save writes one. New files are no progress.
+TEST(ReportSources, AProgramThatAlwaysDiesWhileItSavesIsEndedByItsBudget) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(shell_job(
+      R"sh(mkdir -p ckpt/step-$((MUSTER_ATTEMPT * 10)); echo "step $((MUSTER_ATTEMPT * 10))"
+printf 'PK\003\004half of the weights' > ckpt/step-$((MUSTER_ATTEMPT * 10))/model.pt
+sleep 3; kill -KILL $$)sh",
+      R"(max_failed = 1
+[report]
+checkpoints = "ckpt/step-*"
+log = {step = 'step (\d+)'}
+)"));
+  const auto done = world.until_state(job, "failed");
+  EXPECT_EQ(done.at("attempts").size(), 2u) << done;
+  EXPECT_EQ(done.at("last_checkpoint_step"), 0);
+  EXPECT_NE(done.at("notes").dump().find("was cut off, so it is no checkpoint: model.pt has no end"), std::string::npos)
+      << done.at("notes");
+}
+
+TEST(ReportSources, AResumeAndTheTotalAreReadFromTheLog) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(shell_job(
+      R"(start=0; if [ -e ckpt/step-10/model ]; then start=10; echo "resuming from step 10"; fi
+for i in $(seq $((start + 1)) 20); do
+  echo "step $i/20 loss $i.5"
+  if [ $i = 10 ]; then
+    mkdir -p ckpt/step-10; echo weights > ckpt/step-10/model
+    while [ ! -e go ]; do sleep 0.02; done; kill -KILL $$
+  fi
+done)",
+      R"(max_failed = 2
+[report]
+checkpoints = "ckpt/step-*"
+log = {loss = 'loss ([\d.]+)', step = 'step (\d+)/', total = '/(\d+)', resumed = 'resuming from step (\d+)'}
+)"));
+  const auto folder = std::filesystem::path(world.show(job).at("spec").at("working_folder").get<std::string>());
+  until_saved(world, job, 10);
+  write_file(folder / "go", "");
+  const auto done = world.until_state(job, "succeeded");
+  ASSERT_EQ(done.at("attempts").size(), 2u) << done;
+  EXPECT_EQ(done.at("attempts")[0].at("resumed_from_step"), nullptr);
+  EXPECT_EQ(done.at("attempts")[1].at("resumed_from_step"), 10);
+  EXPECT_EQ(done.at("steps_total"), 20);
+}
+
 // Attempt 1 is killed after the checkpoint of step 10 and attempt 2 after that of step 20. One new attempt is allowed,
 // so attempt 3 needs a budget that was refilled.
 TEST(ReportSources, AProgramThatOnlyPrintsAndSavesComesBackWithItsBudgetRefilled) {

@@ -518,7 +518,7 @@ TEST(Read, ALogReachesATerminalWithItsColoursAndWithoutAnythingElseThatActsOnIt)
   const auto shown = on_terminal(fake, {"logs", "1"}, 80, false);
   EXPECT_THAT(shown, HasSubstr("\x1b[31mred\x1b[0m gone"));
   EXPECT_THAT(shown, AllOf(Not(HasSubstr("title")), Not(HasSubstr("\x1b[2J"))));
-  EXPECT_EQ(fake.muster({"logs", "1"}).out, log) << "a pipe gets every byte";
+  EXPECT_EQ(fake.muster({"logs", "1"}).out, "[rank 0] " + log) << "a pipe gets every byte";
 }
 
 TEST(Help, SaysHowManyJobsACommandTakesInWordsOfPeople) {

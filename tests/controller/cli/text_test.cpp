@@ -41,8 +41,10 @@ TEST(TerminalText, KeepsColoursAndRemovesAllElseThatActsOnATerminal) {
       "\x1b[?1049h",
       "\x1b[>0m",  // sets how keys are sent, and ends with m
       "\x1b[6n",   // asks the terminal to type
-      "\x1bc",
-      "\x1b(0",
+      "\x1b"
+      "c",
+      "\x1b"
+      "(0",
       "\x1bP+q544e\x1b\\",
       "\x1b_Gi=1\x1b\\",
       "\x07",

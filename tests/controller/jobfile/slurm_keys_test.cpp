@@ -193,8 +193,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "job.toml:4:13: slurm.partition \"a #SBATCH --uid=0\": want a text of one line"},
         Refusal{"[slurm]\nhealth_check = \"a\\u0000b\"",
                 "job.toml:4:16: slurm.health_check \"a b\": want a text of one line"},
-        Refusal{"[slurm]\nmem = \"16GB\"",
-                "job.toml:4:7: slurm.mem \"16GB\": want a size such as 16MiB, from 1MiB to 1024TiB"},
+        Refusal{"[slurm]\nmem = \"16 gigabytes\"",
+                "job.toml:4:7: slurm.mem \"16 gigabytes\": want a size such as 16MiB, from 1MiB to 1024TiB"},
         Refusal{"[slurm]\nmem = \"16GiB\"\nmem_per_gpu = \"8GiB\"",
                 "job.toml:5:15: slurm.mem_per_gpu \"8GiB\": want at most one of mem, mem_per_cpu and mem_per_gpu; "
                 "remove it, or slurm.mem"},

@@ -225,6 +225,43 @@ TEST_P(Progress, WhatAProgramSaysOfItselfIsShownAndStays) {
   EXPECT_THAT(job.notes(), ElementsAre()) << "the second attempt has no bad line yet";
 }
 
+// Of ranks that share a log, as those of torchrun, rank 0 alone reports, and rank 0 may have lost its connection.
+TEST_P(Progress, ALostConnectionThatAProgramTellsGivesWayToTheErrorInTheLog) {
+  const auto id = bench.submit(command_request("a"));
+  const auto fails = [&](const std::string& told, const std::string& in_log) {
+    const auto number = newest(id);
+    auto beat = words_of(id, number, 12);
+    beat.mutable_program()->mutable_error()->set_type("RuntimeError");
+    beat.mutable_program()->mutable_error()->set_message(told);
+    ASSERT_TRUE(bench.send(beat).ok());
+    bench.executor().tell(id, core::RankExited{number, 0, {1, 0}, false, "", in_log});
+    bench.tick();
+    bench.pass(10s);
+  };
+  fails("Connection closed by peer [127.0.0.1]:4516", "RuntimeError: loss is not finite");
+  EXPECT_EQ(bench.attempt(id, 1).reason(), "rank 0 exited with 1: RuntimeError: loss is not finite");
+  fails("the disk is full", "RuntimeError: loss is not finite");
+  EXPECT_EQ(bench.attempt(id, 2).reason(), "rank 0 exited with 1: RuntimeError: the disk is full");
+}
+
+TEST_P(Progress, TheSameErrorCountsBeforeAnyRankHasToldAStepAndNotAfter) {
+  for (const bool rank_0_tells : {false, true}) {
+    const auto id = bench.submit(command_request(rank_0_tells ? "told" : "untold", 2));
+    for (int i = 0; i < 2; ++i) {
+      const auto number = newest(id);
+      bench.pass(61s, [&] {
+        if (rank_0_tells) bench.heartbeat({id, number}, 0, 12 + i);
+      });
+      core::RankExited exit{number, 1, {1, 0}, false, "", "OSError: no such file: data.bin"};
+      bench.executor().tell(id, exit);
+      bench.executor().tell(id, core::RankExited{number, 0, {0, 15}, false, ""});
+      bench.tick();
+      bench.pass(10s);
+    }
+    EXPECT_EQ(bench.state(id), rank_0_tells ? "running" : "failed") << bench.job(id).reason();
+  }
+}
+
 // A heartbeat tells of the newest step before all rows could be sent, and the agent may end in between.
 TEST_P(Progress, RowsThatAnAgentCouldNotSendAreReadFromTheReportFile) {
   const auto id = bench.submit(command_request("a"));

@@ -59,6 +59,22 @@ TEST_F(RankFacts, OfOneThatWasAskedToLeaveNobodyAsksWhyItDid) {
 }
 
 // What hostile programs may put where their error is looked for.
+// It may have failed first, and be slow to end. A rank that only lost its connection is not the cause.
+TEST_F(RankFacts, OneThatIsStoppedForAnotherRanksFailureTellsTheErrorThatItClosesWith) {
+  must_launch(1,
+              "echo 'Traceback (most recent call last):'; "
+              "[ $RANK = 0 ] && echo 'ConnectionResetError: [Errno 104] Connection reset by peer' || "
+              "echo 'ValueError: bad batch'; "
+              "echo $RANK >> ready; exec sleep 1000",
+              2);
+  ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/ready") == 2; }));
+  executor_->stop({1, 1}, {2s, false, "peer_failed"});
+  ASSERT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
+  EXPECT_EQ(facts_.exit_of(0)->error, "");
+  EXPECT_EQ(facts_.exit_of(1)->error, "ValueError: bad batch");
+  EXPECT_EQ(facts_.exit_of(1)->exit.signal, SIGTERM);
+}
+
 TEST_F(RankFacts, WhatIsNoErrorFileHoldsNothingUp) {
   must_launch(
       1,

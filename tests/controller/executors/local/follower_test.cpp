@@ -55,7 +55,7 @@ struct Stranger {
 
 TEST(Leftovers, WhatWasStartedForTheAttemptIsOneInWhateverSessionAndSoAreItsChildren) {
   const auto own = *os::read_stat(::getpid());
-  const contract::Started started{os::boot_id(), "", -1, {{own.pid, own.start_time}}};
+  const contract::Started started{os::boot_id(), "", -1, {{0, own.start_time}}};  // this process is no rank
   const Stranger stranger;
   const auto is = [](std::int64_t pid) { return Field(&os::ProcessStat::pid, pid); };
   EXPECT_THAT(leftovers(started, "/data/jobs/7/attempt-1"), Contains(is(stranger.shell)));

@@ -75,11 +75,11 @@ TEST_F(Launch, NothingOfTheControllersOwnEnvironmentReachesARank) {
   ::unsetenv("SECRET_OF_THE_DAEMON");
   std::set<std::string> names;
   for (const auto& [name, value] : environment_of(0)) names.insert(name);
-  EXPECT_THAT(names, testing::UnorderedElementsAre("HOME", "PATH", "ROOT", "RANK", "LOCAL_RANK", "NODE_RANK",
-                                                   "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
-                                                   "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "MASTER_ADDR",
-                                                   "MASTER_PORT", "MUSTER_NODES", "MUSTER_NODELIST", "MUSTER_REPORT",
-                                                   "MUSTER_STOP", "TORCHELASTIC_ERROR_FILE", "PWD"))
+  EXPECT_THAT(names, testing::UnorderedElementsAre(
+                         "HOME", "PATH", "ROOT", "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+                         "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "MASTER_ADDR",
+                         "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT", "MUSTER_LOCAL_RANK", "MUSTER_NODES",
+                         "MUSTER_NODELIST", "MUSTER_REPORT", "MUSTER_STOP", "TORCHELASTIC_ERROR_FILE", "PWD"))
       << "PWD is the shell's own";
 }
 
