@@ -6,6 +6,7 @@
 
 #include "muster_tokenizers.h"
 #include "tokens/special_tokens.h"
+#include "tokens/tokenizer_config.h"
 
 namespace tokens {
 namespace {
@@ -159,12 +160,20 @@ class JsonTokenizer final : public Tokenizer {
     Crate crate(source);
     if (crate.vocabulary() == 0) crate.refuse("an empty vocabulary; is it the right file?");
     Around added = find_around(crate);
-    Facts facts{
-        .kind = source.kind,
-        .sha256 = source.sha256,
-        .special = special_tokens(source.file.parent_path(), [&](std::string_view piece) { return crate.find(piece); }),
-        .prefix = std::move(added.prefix),
-        .suffix = std::move(added.suffix)};
+    const auto find = [&](std::string_view piece) { return crate.find(piece); };
+    const fs::path folder = source.file.parent_path();
+    Facts facts{.kind = source.kind,
+                .sha256 = source.sha256,
+                .special = special_tokens(folder, find),
+                .prefix = std::move(added.prefix),
+                .suffix = std::move(added.suffix)};
+    if (source.kind == "tokenizer.json") {
+      check_tokenizer_config(
+          folder, {.text = source.text, .special = facts.special, .prefix = facts.prefix, .suffix = facts.suffix},
+          find);
+    } else {
+      check_known_members(folder);
+    }
     return std::make_shared<JsonTokenizer>(std::move(crate), std::move(facts));
   }
 
