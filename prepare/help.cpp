@@ -46,6 +46,8 @@ Every source
   --validation SHARE   share of the records for the split "validation", 0 to 0.9 (0.05)
   --seed N             of the validation split, and of what is drawn or played (1)
   --jobs N             threads (one a core)
+  --skip-damaged       jsonl, images: leave out lines and files that cannot be read, name the first ones on
+                       stderr, and tell how many there were
 
 Texts
   --tokenizer PATH     bytes, a folder with tokenizer.json or tokenizer.model, or one of these files (bytes)
@@ -64,7 +66,6 @@ Images
   --size N             images: the shorter side is shrunk to N pixels (256);
                        shapes, glyphs, textures: pixels a side, 8 to 1024 (48)
   --count N            shapes, glyphs, textures (4096)
-  --skip-damaged       images: leave out files that cannot be decoded, and name them on stderr
 
   muster data prepare --from jsonl train.jsonl --to data --tokenizer models/t5 --fields input=article,target=title
   muster data prepare --from chess --count 100000 --to games --tokenizer models/codellama --jobs 8

@@ -69,8 +69,11 @@ int run(const prepare::PrepareOptions& options) {
   set_threads(job.jobs);
   if (!images) job.tokenizer = tokens::open_tokenizer(options.tokenizer);
   prepare::Progress* printer = nullptr;
-  job.records =
-      prepare::open_records(options, job.tokenizer, [&printer](const std::string& line) { printer->say(line); });
+  prepare::LeftOut left_out([&printer](const std::string& line) {
+    if (printer != nullptr) return printer->say(line);
+    std::fprintf(stderr, "muster data prepare: %s\n", line.c_str());
+  });
+  job.records = prepare::open_records(options, job.tokenizer, left_out);
   job.splits = {options.validation, static_cast<std::uint64_t>(options.seed)};
   job.folder = options.to;
   job.tokenizer_path = options.tokenizer;
@@ -94,6 +97,10 @@ int run(const prepare::PrepareOptions& options) {
   if (!options.cache.empty()) std::cout << job.folder.native() << "\n";
   const bool was_done = ended == Ended::kWasDone;
   const std::string here = job.folder.native();
+  if (left_out.count() > 0) {
+    progress.say("left out " + prepare::grouped(left_out.count()) +
+                 (left_out.count() == 1 ? " record that cannot be read" : " records that cannot be read"));
+  }
   progress.say(was_done ? here + " is finished already; muster data check " + here + " reads all of it"
                         : result_text(job, progress.counts(), unit));
   return kDone;

@@ -50,7 +50,7 @@ GeneratedOptions generated_options(const PrepareOptions& options) {
   return out;
 }
 
-ImageSource open_image_source(const PrepareOptions& options, std::function<void(const std::string&)> say) {
+ImageSource open_image_source(const PrepareOptions& options, LeftOut& left_out) {
   if (options.from == From::kShapes) return open_shapes(generated_options(options));
   if (options.from == From::kGlyphs) return open_glyphs(generated_options(options));
   if (options.from == From::kTextures) return open_textures(generated_options(options));
@@ -58,24 +58,30 @@ ImageSource open_image_source(const PrepareOptions& options, std::function<void(
   folder.folder = options.sources.at(0);
   folder.shorter_side = static_cast<int>(options.size > 0 ? options.size : kShorterSide);
   if (options.skip_damaged)
-    folder.on_damaged = [say = std::move(say)](const auto& error) { say("left out: " + error); };
+    folder.on_damaged = [&left_out](const std::string& error) { left_out.add([&] { return error; }); };
   return open_image_folder(folder);
 }
 
-TextSource open_text_source(const PrepareOptions& options) {
+JsonlOptions jsonl_options(const PrepareOptions& options, LeftOut& left_out) {
+  JsonlOptions out{.files = options.sources,
+                   .kind = options.kind,
+                   .text_key = options.first_key,
+                   .target_key = options.second_key,
+                   .label_key = options.second_key,
+                   .labels = options.labels,
+                   .part_bytes = options.part_bytes,
+                   .most_bytes = options.max_bytes};
+  if (options.skip_damaged) out.on_damaged = [&left_out](const auto& text) { left_out.add(text); };
+  return out;
+}
+
+TextSource open_text_source(const PrepareOptions& options, LeftOut& left_out) {
   switch (options.from) {
     case From::kText:
       return open_text_files(
           {.paths = options.sources, .most_bytes = options.max_bytes, .part_bytes = options.part_bytes});
     case From::kJsonl:
-      return open_jsonl({.files = options.sources,
-                         .kind = options.kind,
-                         .text_key = options.first_key,
-                         .target_key = options.second_key,
-                         .label_key = options.second_key,
-                         .labels = options.labels,
-                         .part_bytes = options.part_bytes,
-                         .most_bytes = options.max_bytes});
+      return open_jsonl(jsonl_options(options, left_out));
     case From::kMan:
       return open_man_text({.folder = man_folder_of(options), .most_bytes = options.max_bytes});
     case From::kManPairs:
@@ -113,12 +119,12 @@ bool has_images(From from) {
 }
 
 Records open_records(const PrepareOptions& options, std::shared_ptr<const tokens::Tokenizer> tokenizer,
-                     std::function<void(const std::string&)> say) {
+                     LeftOut& left_out) {
   check_apart(options);
   if (has_images(options.from)) {
-    return pictures(open_image_source(options, std::move(say)), name_of_images(options));
+    return pictures(open_image_source(options, left_out), name_of_images(options));
   }
-  return tokenized(open_text_source(options), std::move(tokenizer), options.prefix);
+  return tokenized(open_text_source(options, left_out), std::move(tokenizer), options.prefix);
 }
 
 }  // namespace prepare

@@ -1,9 +1,8 @@
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <string>
 
+#include "prepare/left_out.h"
 #include "prepare/options.h"
 #include "prepare/records.h"
 #include "tokens/tokenizer.h"
@@ -13,9 +12,9 @@ namespace prepare {
 /// Whether the source gives images, which have no tokenizer.
 bool has_images(From from);
 
-/// Opens the source that the options describe. `tokenizer`: null for images. `say` gets a line for each damaged image
-/// that is left out; several threads may call it. Throws std::runtime_error naming option or path, finding and remedy.
+/// Opens the source that the options describe. `tokenizer`: null for images. `left_out` gets what --skip-damaged leaves
+/// out, and must outlive the records. Throws std::runtime_error naming option or path, finding and remedy.
 Records open_records(const PrepareOptions& options, std::shared_ptr<const tokens::Tokenizer> tokenizer,
-                     std::function<void(const std::string& line)> say);
+                     LeftOut& left_out);
 
 }  // namespace prepare

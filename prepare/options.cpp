@@ -137,7 +137,8 @@ constexpr auto kOptionRows = std::to_array<OptionRow>({
      [](auto& out, auto& option, auto& value) { out.plies = number_of(option, value, 1, 1'000); }},
     {"--size", kImageSources,
      [](auto& out, auto& option, auto& value) { out.size = number_of(option, value, 1, 16'384); }},
-    {"--skip-damaged", sources(From::kImages), [](auto& out, auto&, auto&) { out.skip_damaged = true; }, true},
+    {"--skip-damaged", sources(From::kImages, From::kJsonl), [](auto& out, auto&, auto&) { out.skip_damaged = true; },
+     true},
 });
 
 /// A command line after its command: positional words, and options with their values.

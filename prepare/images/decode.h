@@ -19,7 +19,7 @@ struct DecodeLimits {
 ///
 /// - Gray becomes RGB of three equal values. Palettes become their colors.
 /// - 16 bits become 8 by rounding. A PNG without gamma is taken for sRGB; one with gamma is converted to sRGB.
-/// - Transparent pixels are laid over white.
+/// - Transparency is dropped, and pixels keep their colors, as Pillow's convert("RGB") does.
 /// - CMYK of JPEG becomes RGB by (1 - C)(1 - K), without a color profile. Profiles and Exif rotation are ignored.
 /// - A JPEG with harmless extra bytes between markers is decoded. Any other damage is an error.
 ///

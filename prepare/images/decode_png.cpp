@@ -1,5 +1,7 @@
 #include <png.h>
 
+#include <algorithm>
+
 #include "prepare/images/formats.h"
 
 namespace prepare::formats {
@@ -41,13 +43,18 @@ Picture decode_png(std::string_view bytes, const std::string& name, const Decode
   if (png_image_begin_read_from_memory(&png.image, bytes.data(), bytes.size()) == 0) refuse(name, damage(png.image));
   check_size(name, png.image.width, png.image.height, limits);
   if (!has_end(bytes)) refuse(name, "is not a whole PNG (its last chunk, IEND, is missing); replace or remove it");
-  png.image.format = PNG_FORMAT_RGB;
+  // Colors are kept as they are where there is transparency, as Pillow's convert("RGB") does.
+  const bool has_alpha = (png.image.format & PNG_FORMAT_FLAG_ALPHA) != 0;
+  png.image.format = has_alpha ? PNG_FORMAT_RGBA : PNG_FORMAT_RGB;
   png.image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // without gamma, libpng takes 16 bits for linear light
   Picture out = empty_picture(static_cast<int>(png.image.height), static_cast<int>(png.image.width));
-  const png_color white{255, 255, 255};
-  if (png_image_finish_read(&png.image, &white, out.rgb.data(), 3 * out.width, nullptr) == 0) {
+  const std::size_t pixels = out.rgb.size() / 3;
+  if (has_alpha) out.rgb.resize(4 * pixels);
+  if (png_image_finish_read(&png.image, nullptr, out.rgb.data(), (has_alpha ? 4 : 3) * out.width, nullptr) == 0) {
     refuse(name, damage(png.image));
   }
+  for (std::size_t i = 0; has_alpha && i < pixels; ++i) std::copy_n(&out.rgb[4 * i], 3, &out.rgb[3 * i]);
+  out.rgb.resize(3 * pixels);
   return out;
 }
 

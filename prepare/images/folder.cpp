@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <system_error>
@@ -44,8 +45,10 @@ struct stat status_of(const fs::path& path) {
   refuse(path, std::string("cannot be read: ") + std::strerror(errno) + "; make it readable, or remove it");
 }
 
-/// The entries of a folder but hidden ones, sorted by name.
-std::vector<Found> entries_of(const fs::path& folder) {
+using OnDamaged = std::function<void(const std::string& error)>;
+
+/// The entries of a folder but hidden ones, sorted by name. `on_damaged`: as in ImageFolderOptions.
+std::vector<Found> entries_of(const fs::path& folder, const OnDamaged& on_damaged) {
   std::error_code error;
   std::vector<Found> found;
   fs::directory_iterator in(folder, error);
@@ -56,14 +59,25 @@ std::vector<Found> entries_of(const fs::path& folder) {
   if (error) refuse(folder, "cannot be read: " + error.message() + "; make the folder readable");
   std::sort(found.begin(), found.end(),
             [](const Found& a, const Found& b) { return a.path.native() < b.path.native(); });
-  for (auto& entry : found) entry.status = status_of(entry.path);
-  return found;
+  std::vector<Found> whole;
+  for (auto& entry : found) {
+    try {
+      entry.status = status_of(entry.path);
+    } catch (const std::runtime_error& damage) {
+      if (!on_damaged) throw;
+      on_damaged(damage.what());
+      continue;
+    }
+    whole.push_back(std::move(entry));
+  }
+  return whole;
 }
 
 /// Lists the files below a folder, and knows the folders above the one that it lists.
 class Lister {
  public:
-  explicit Lister(ImageFolder& out, const fs::path& root) : out_(out), root_(root) {
+  Lister(ImageFolder& out, const fs::path& root, const OnDamaged& on_damaged)
+      : out_(out), root_(root), on_damaged_(on_damaged) {
     const auto status = status_of(root);
     above_.push_back({{status.st_dev, status.st_ino}, root});
   }
@@ -74,7 +88,10 @@ class Lister {
 
   void file(const Found& entry, std::int32_t label) {
     if (!has_picture_name(entry.path)) return other(entry.path);
-    if (!S_ISREG(entry.status.st_mode)) refuse(entry.path, "is not a regular file; remove it");
+    if (!S_ISREG(entry.status.st_mode)) {
+      if (!on_damaged_) refuse(entry.path, "is not a regular file; remove it");
+      return on_damaged_(entry.path.native() + ": is not a regular file");
+    }
     if (out_.entries.size() >= kMostFiles) {
       refuse(root_, "holds more than " + std::to_string(kMostFiles) + " images; prepare it in several folders");
     }
@@ -93,7 +110,7 @@ class Lister {
       refuse(folder.path, "lies more than " + std::to_string(kMostLevels) + " folders deep; move it up");
     }
     above_.emplace_back(id, folder.path);
-    for (const auto& entry : entries_of(folder.path)) {
+    for (const auto& entry : entries_of(folder.path, on_damaged_)) {
       if (S_ISDIR(entry.status.st_mode)) {
         this->folder(entry, label);
       } else {
@@ -108,18 +125,19 @@ class Lister {
  private:
   ImageFolder& out_;
   const fs::path& root_;
+  const OnDamaged& on_damaged_;
   std::vector<std::pair<FolderId, fs::path>> above_;
   os::Checksum sum_;
 };
 
 }  // namespace
 
-ImageFolder list_image_folder(const fs::path& folder) {
+ImageFolder list_image_folder(const fs::path& folder, const OnDamaged& on_damaged) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) refuse(folder, "is not a folder; want a folder of images");
   ImageFolder out;
-  Lister lister(out, folder);
-  const auto top = entries_of(folder);
+  Lister lister(out, folder, on_damaged);
+  const auto top = entries_of(folder, on_damaged);
   const bool has_classes =
       std::any_of(top.begin(), top.end(), [](const Found& entry) { return S_ISDIR(entry.status.st_mode); });
   for (const auto& entry : top) {
@@ -148,7 +166,7 @@ ImageSource open_image_folder(const ImageFolderOptions& options) {
     throw std::runtime_error("size = " + std::to_string(options.shorter_side) + ": want 1 to " +
                              std::to_string(kMostSide) + " pixels");
   }
-  const auto listed = std::make_shared<const ImageFolder>(list_image_folder(options.folder));
+  const auto listed = std::make_shared<const ImageFolder>(list_image_folder(options.folder, options.on_damaged));
   const auto images = static_cast<std::int64_t>(listed->entries.size());
   std::string description = "images " + fs::absolute(options.folder).lexically_normal().native() +
                             " size=" + std::to_string(options.shorter_side) + " files=" + std::to_string(images) + " " +
@@ -161,6 +179,8 @@ ImageSource open_image_folder(const ImageFolderOptions& options) {
               Picture picture;
               try {
                 picture = read_picture(entry.file, options.limits);
+              } catch (const std::system_error&) {
+                throw;  // the next try may succeed
               } catch (const std::runtime_error& damage) {
                 if (!options.on_damaged) throw;
                 options.on_damaged(damage.what());

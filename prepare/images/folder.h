@@ -30,14 +30,18 @@ struct ImageFolder {
 ///
 /// Throws std::runtime_error naming the path and the remedy: a folder that does not exist or cannot be read, a class
 /// without images, a link that leads nowhere or to a folder above it, more than 20,000,000 files, more than 32 levels.
-ImageFolder list_image_folder(const std::filesystem::path& folder);
+///
+/// `on_damaged`: called with the error of an entry that cannot be looked at, such as a link that leads nowhere; the
+/// entry is then left out. Empty: such an entry is an error.
+ImageFolder list_image_folder(const std::filesystem::path& folder,
+                              const std::function<void(const std::string& error)>& on_damaged = {});
 
 struct ImageFolderOptions {
   std::filesystem::path folder = {};
   int shorter_side = 256;  // images are shrunk to it; shrink()
   DecodeLimits limits = {};
-  /// Called with the error of an image that cannot be decoded; the image is then left out. Several threads may call it.
-  /// Empty: such an image is an error of read().
+  /// Called with the error of an image that cannot be read, whatever is wrong with it; the image is then left out.
+  /// Several threads may call it. Empty: such an image is an error.
   std::function<void(const std::string& error)> on_damaged = {};
 };
 

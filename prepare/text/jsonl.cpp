@@ -1,7 +1,10 @@
 #include "prepare/text/jsonl.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -42,24 +45,55 @@ std::int64_t line_number(const InputFile& file, std::int64_t offset) {
   return lines;
 }
 
+/// What is wrong with a line.
+struct Damage {
+  std::string finding;
+};
+
 /// Where in the files a line is, for errors.
 struct Place {
   const fs::path& path;
   const InputFile& file;
   std::int64_t offset;
 
-  [[noreturn]] void refuse(const std::string& finding) const {
-    throw std::runtime_error(path.native() + ":" + std::to_string(line_number(file, offset)) + ": " + finding);
+  [[noreturn]] void refuse(const std::string& finding) const { throw Damage{finding}; }
+  std::string told(const std::string& finding) const {
+    return path.native() + ":" + std::to_string(line_number(file, offset)) + ": " + finding;
   }
 };
+
+using OnDamaged = std::function<void(const std::function<std::string()>& text)>;
+
+/// What `work` makes of a line. nullopt: the line is damaged and has been told to `on_damaged`. Without that it throws
+/// std::runtime_error that names the line.
+template <class Work>
+auto unless_damaged(const Place& place, const OnDamaged& on_damaged, const Work& work)
+    -> std::optional<decltype(work())> {
+  try {
+    return work();
+  } catch (const Damage& damage) {
+    const auto text = [&] { return place.told(damage.finding); };
+    if (!on_damaged) throw std::runtime_error(text());
+    on_damaged(text);
+    return std::nullopt;
+  }
+}
 
 bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r") == std::string_view::npos;
 }
 
-/// Calls `take(line, place)` for each line that starts in [begin, end), without its line end.
+/// Calls `take(line, place)` for each line that starts in [begin, end), without its line end. A line that is too long
+/// is damaged.
 template <class Take>
-void for_lines(const fs::path& path, std::int64_t begin, std::int64_t end, const Take& take) {
+void for_lines(const fs::path& path, std::int64_t begin, std::int64_t end, const OnDamaged& on_damaged,
+               const Take& take) {
+  const auto too_long = [&](const Place& place) {
+    unless_damaged(place, on_damaged, [&]() -> bool {
+      place.refuse("the line has more than " + std::to_string(kMostLineBytes >> 20) +
+                   " MiB; want one JSON object a line: split it");
+    });
+  };
   const InputFile file(path);
   // The byte before the range tells whether a line starts at `begin`.
   std::int64_t at = begin == 0 ? 0 : begin - 1;
@@ -73,8 +107,10 @@ void for_lines(const fs::path& path, std::int64_t begin, std::int64_t end, const
         at += static_cast<std::int64_t>(held.size());
         held.clear();
       } else if (held.size() > kMostLineBytes) {
-        Place{path, file, at}.refuse("the line has more than " + std::to_string(kMostLineBytes >> 20) +
-                                     " MiB; want one JSON object a line: split it");
+        if (at >= end) return;
+        too_long(Place{path, file, at});
+        in_earlier_line = true;
+        continue;
       }
       searched = held.size();
       if (at >= end) return;
@@ -93,10 +129,10 @@ void for_lines(const fs::path& path, std::int64_t begin, std::int64_t end, const
       if (!std::exchange(in_earlier_line, false)) {
         if (line_at >= end) return;
         if (line.size() > kMostLineBytes) {
-          Place{path, file, line_at}.refuse("the line has more than " + std::to_string(kMostLineBytes >> 20) +
-                                            " MiB; want one JSON object a line: split it");
+          too_long(Place{path, file, line_at});
+        } else if (!is_blank(line)) {
+          take(line, Place{path, file, line_at});
         }
-        if (!is_blank(line)) take(line, Place{path, file, line_at});
       }
       used = stop + 1;
     }
@@ -106,13 +142,45 @@ void for_lines(const fs::path& path, std::int64_t begin, std::int64_t end, const
   }
 }
 
+/// The line with other numbers instead of NaN, Infinity and -Infinity, which are not JSON. No label is such a number,
+/// and nothing else reads one. The length stays, so that the place of a mistake is right.
+std::string without_nan(std::string_view line) {
+  static constexpr std::array<std::string_view, 3> kWords{"-Infinity", "Infinity", "NaN"};
+  constexpr std::string_view kNumber = "0.5";
+  std::string out(line);
+  bool is_inside = false;  // of a string
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (is_inside && out[i] == '\\')
+      ++i;
+    else if (out[i] == '"')
+      is_inside = !is_inside;
+    if (is_inside) continue;
+    for (const auto word : kWords) {
+      if (!std::string_view(out).substr(i).starts_with(word)) continue;
+      std::fill_n(out.begin() + static_cast<std::ptrdiff_t>(i), word.size(), ' ');
+      std::copy(kNumber.begin(), kNumber.end(), out.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  return out;
+}
+
+Json parsed(std::string_view line) {
+  try {
+    return Json::parse(line);
+  } catch (const Json::parse_error&) {
+    return Json::parse(without_nan(line));
+  }
+}
+
 Json parse(std::string_view line, const Place& place) {
   Json json;
   try {
-    json = Json::parse(line);
+    json = parsed(line);
   } catch (const Json::parse_error& error) {
     place.refuse("is not JSON from byte " + std::to_string(error.byte) +
                  " of the line on; want one JSON object of UTF-8 a line");
+  } catch (const Json::exception& error) {  // a number that no double holds
+    place.refuse(std::string("cannot be read (") + error.what() + "); correct the line");
   }
   if (!json.is_object()) place.refuse(std::string("is a JSON ") + json.type_name() + "; want an object {...} a line");
   return json;
@@ -161,6 +229,11 @@ std::string label_of(const Json& object, const std::string& key, const Place& pl
   const auto& value = need(object, key, place);
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_integer() || value.is_boolean()) return value.dump();
+  // pandas writes whole numbers so when one of a column is missing.
+  constexpr double kMostWhole = 9007199254740992.0;  // 2^53: larger ones have neighbours that are equal as doubles
+  if (const auto number = value.is_number() ? value.get<double>() : 0.5;
+      number == std::floor(number) && std::abs(number) <= kMostWhole)
+    return std::to_string(static_cast<std::int64_t>(number));
   place.refuse("the key \"" + key + "\" is a JSON " + value.type_name() +
                "; want a label: a string, a whole number, true or false");
 }
@@ -175,12 +248,17 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
 /// Every label of the files, sorted.
 std::vector<std::string> labels_of(const JsonlOptions& options) {
   std::set<std::string> found;
+  // The records tell what is damaged, so that nothing is told twice.
+  const OnDamaged on_damaged = options.on_damaged ? OnDamaged([](const auto&) {}) : OnDamaged();
   for (const auto& path : options.files) {
-    for_lines(path, 0, INT64_MAX, [&](std::string_view line, const Place& place) {
-      found.insert(label_of(parse(line, place), options.label_key, place));
+    for_lines(path, 0, INT64_MAX, on_damaged, [&](std::string_view line, const Place& place) {
+      auto label =
+          unless_damaged(place, on_damaged, [&] { return label_of(parse(line, place), options.label_key, place); });
+      if (label) found.insert(*std::move(label));
       if (found.size() > kMostLabels) {
-        place.refuse("the files have more than " + std::to_string(kMostLabels) + " labels in the key \"" +
-                     options.label_key + "\"; name the key of the label");
+        throw std::runtime_error(place.told("the files have more than " + std::to_string(kMostLabels) +
+                                            " labels in the key \"" + options.label_key +
+                                            "\"; name the key of the label"));
       }
     });
   }
@@ -232,13 +310,18 @@ class Reader {
   }
 
   void read(const Range& range, const RecordSink& sink) const {
-    for_lines(options_.files[range.file], range.begin, range.end, [&](std::string_view line, const Place& place) {
-      const auto json = parse(line, place);
-      TextRecord record{text_of(json, options_.text_key, place)};
-      if (options_.kind == RecordKind::kPair) record.target = text_of(json, options_.target_key, place);
-      if (options_.kind == RecordKind::kLabelled) record.label = number_of(json, place);
-      sink(record);
-    });
+    const auto take = [&](std::string_view line, const Place& place) {
+      Json json;  // the record's texts lie in it
+      const auto record = unless_damaged(place, options_.on_damaged, [&] {
+        json = parse(line, place);
+        TextRecord out{text_of(json, options_.text_key, place)};
+        if (options_.kind == RecordKind::kPair) out.target = text_of(json, options_.target_key, place);
+        if (options_.kind == RecordKind::kLabelled) out.label = number_of(json, place);
+        return out;
+      });
+      if (record) sink(*record);
+    };
+    for_lines(options_.files[range.file], range.begin, range.end, options_.on_damaged, take);
   }
 
  private:

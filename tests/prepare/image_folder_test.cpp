@@ -121,6 +121,12 @@ TEST_F(ImageFolders, ADamagedImageIsAnErrorOrToldAndLeftOut) {
   EXPECT_THAT(values({.folder = folder_.path(), .on_damaged = on_damaged}),
               ElementsAre(std::pair(1, -1), std::pair(3, -1)));
   EXPECT_THAT(told, ElementsAre(HasSubstr("b.png: is not a whole PNG")));
+  told.clear();
+  fs::create_symlink(folder_ / "gone.pgm", folder_ / "d.pgm");
+  EXPECT_THROW(values({folder_.path()}), std::runtime_error);
+  EXPECT_THAT(values({.folder = folder_.path(), .on_damaged = on_damaged}),
+              ElementsAre(std::pair(1, -1), std::pair(3, -1)));
+  EXPECT_THAT(told, ElementsAre(HasSubstr("d.pgm: is a link that leads nowhere"), HasSubstr("b.png: ")));
 }
 
 }  // namespace

@@ -128,6 +128,62 @@ TEST_F(Jsonl, MistakesAreNamedWithFileLineKeyAndRemedy) {
   EXPECT_THAT(refusal(good + "{}", {.part_bytes = 3}), HasSubstr("x.jsonl:3: there is no key \"text\" (keys: none)"));
 }
 
+TEST_F(Jsonl, NumbersThatPythonWritesAreRead) {
+  const auto file = write("a.jsonl",
+                          "{\"text\": \"NaN \\\"NaN\", \"score\": NaN, \"label\": 1.0}\n"
+                          "{\"text\": \"b\", \"more\": [Infinity, {\"x\": -Infinity}], \"label\": 0.0}\n");
+  EXPECT_THAT(read_all({.files = {file}, .kind = RecordKind::kLabelled}), ElementsAre("NaN \"NaN = 1", "b = 0"));
+  EXPECT_THAT(refusal("{\"text\": NaN}"), HasSubstr("x.jsonl:1: the key \"text\" is a JSON number; want a string"));
+  for (const char* label : {"NaN", "-Infinity", "0.25", "1e300"}) {
+    EXPECT_THAT(refusal("{\"text\": \"a\", \"label\": " + std::string(label) + "}", {.kind = RecordKind::kLabelled}),
+                HasSubstr("x.jsonl:1: the key \"label\" is a JSON number"))
+        << label;
+  }
+  EXPECT_THAT(refusal("{\"text\": \"a\", \"x\": NaN, \"y\": nan}"), HasSubstr("is not JSON from byte 31 of the line"))
+      << "the place of the mistake";
+}
+
+TEST_F(Jsonl, DamagedLinesAreLeftOutWhateverIsWrongWithThem) {
+  const std::string good = "{\"text\": \"good\", \"label\": \"a\"}\n";
+  std::vector<std::string> damaged = {R"({"text": null, "label": "a"})",
+                                      R"({"label": "a"})",
+                                      R"({"text": "half \ud83d", "label": "a"})",
+                                      "{\"text\": \"caf\xe9\", \"label\": \"a\"}",
+                                      R"({"text": "a", "label": 1.5})",
+                                      R"({"text": "a", "label": "b"})",
+                                      "[1, 2]",
+                                      R"({"text": "cut)",
+                                      R"({"text": "a", "label": "a", "n": 1e999})"};
+  const auto check = [&](std::int64_t part_bytes) {
+    std::string text = good;
+    for (const auto& line : damaged) text += line + "\n" + good;
+    std::vector<std::string> told;
+    JsonlOptions options{
+        .files = {write("a.jsonl", text)}, .kind = RecordKind::kLabelled, .labels = {"a"}, .part_bytes = part_bytes};
+    options.on_damaged = [&](const auto& damage) { told.push_back(damage()); };
+    EXPECT_EQ(read_all(options), std::vector<std::string>(damaged.size() + 1, "good = a"));
+    ASSERT_EQ(told.size(), damaged.size());
+    for (std::size_t i = 0; i < told.size(); ++i)
+      EXPECT_THAT(told[i], HasSubstr("a.jsonl:" + std::to_string(2 * i + 2) + ": ")) << damaged[i].substr(0, 60);
+  };
+  check(1 << 20);
+  check(7);
+  damaged = {"{\"text\": \"" + std::string(65 << 20, 'x') + "\"}", "no JSON"};
+  check(1 << 20);
+  check(std::int64_t{1} << 30);
+}
+
+TEST_F(Jsonl, DamagedLinesGiveNoLabelsAndAreToldOnce) {
+  const auto file = write("a.jsonl",
+                          "{\"text\": \"x\", \"label\": \"b\"}\nno JSON\n{\"text\": 1, \"label\": \"b\"}\n"
+                          "{\"text\": \"y\", \"label\": \"a\"}\n");
+  int told = 0;
+  JsonlOptions options{.files = {file}, .kind = RecordKind::kLabelled};
+  options.on_damaged = [&](const auto&) { ++told; };
+  EXPECT_THAT(read_all(options), ElementsAre("x = b", "y = a"));
+  EXPECT_EQ(told, 2);
+}
+
 TEST_F(Jsonl, WhatIsNoFileOfLinesIsNamed) {
   EXPECT_THAT(refusal("\x1f\x8b\x08rest"), HasSubstr("x.jsonl: is packed with gzip; unpack it first"));
   EXPECT_THAT(refusal_of({.files = {folder_ / "none"}}), HasSubstr("none: cannot be opened"));

@@ -55,6 +55,7 @@ TEST(PrepareOptions, OfEachSource) {
   EXPECT_EQ(prepare_of("--from chess --to x --count 5 --notation uci --plies 7").notation, chess::Notation::kUci);
   EXPECT_EQ(prepare_of("--from packages --to x --sections 0").sections, 0);
   EXPECT_TRUE(prepare_of("--from images photos --to x --size 64 --skip-damaged").skip_damaged);
+  EXPECT_TRUE(prepare_of("--from jsonl rows --to x --skip-damaged").skip_damaged);
   EXPECT_EQ(prepare_of("--from glyphs --to x --size 32 --count 72").count, 72);
   EXPECT_EQ(prepare_of("--from man --to x").sources.size(), 0U);
   EXPECT_THAT(prepare_of("--from jsonl f --to x --fields text,label=kind --labels a,b").labels, ElementsAre("a", "b"));

@@ -152,13 +152,29 @@ TEST_F(DataProgram, PreparesImagesShapesAndGlyphs) {
   EXPECT_THAT(refused.err, HasSubstr("3.png: "));
   const auto skipped = data({"prepare", "--from", "images", at("in"), "--to", at("skipped"), "--skip-damaged"});
   EXPECT_EQ(skipped.exit, 0);
-  EXPECT_THAT(skipped.err, AllOf(HasSubstr("left out: "), HasSubstr("3.png: "), HasSubstr(": 3 records, ")));
+  EXPECT_THAT(skipped.err, AllOf(HasSubstr("left out: "), HasSubstr("3.png: "), HasSubstr(": 3 records, "),
+                                 HasSubstr("left out 1 record that cannot be read")));
 
   train = prepared_of("shapes", {"--from", "shapes", "--count", "40", "--size", "16"});
   EXPECT_EQ(train.image(0).height, 16);
   EXPECT_EQ(train.description().labels.size(), 8U);
   train = prepared_of("glyphs", {"--from", "glyphs", "--count", "40", "--size", "16"});
   EXPECT_EQ(train.description().labels.size(), 36U);
+}
+
+TEST_F(DataProgram, LeavesDamagedLinesOutAndCountsThem) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += i % 3 == 0 ? "{\"text\": null}\n" : "{\"text\": \"ab\", \"score\": NaN}\n";
+  ::test::write_file(folder_ / "x.jsonl", text);
+  const auto refused = data({"prepare", "--from", "jsonl", at("x.jsonl"), "--to", at("refused")});
+  EXPECT_EQ(refused.exit, 2);
+  EXPECT_THAT(refused.err, HasSubstr("x.jsonl:1: the key \"text\" is a JSON null; want a string"));
+  const auto skipped =
+      data({"prepare", "--from", "jsonl", at("x.jsonl"), "--to", at("out"), "--skip-damaged", "--validation", "0"});
+  EXPECT_EQ(skipped.exit, 0) << skipped.err;
+  EXPECT_THAT(skipped.err, AllOf(HasSubstr("left out: " + at("x.jsonl") + ":1: "), HasSubstr(":58: "),
+                                 Not(HasSubstr(":61: ")), HasSubstr("further ones are counted"),
+                                 HasSubstr("left out 34 records that cannot be read"), HasSubstr(": 66 records, ")));
 }
 
 TEST_F(DataProgram, PreparesWhatIsBuiltIn) {
