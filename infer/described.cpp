@@ -98,7 +98,8 @@ Described described_by_extra(const Json& extra, const fs::path& path, const fs::
   const Json* run = given(extra, "run");
   Described out;
   if (config != nullptr) {
-    out = described_by_config(*config);
+    const Json* generation = given(*model, worker::kGenerationOfExtra);
+    out = described_by_files({.config = *config, .generation = generation == nullptr ? Json() : *generation});
   } else if (run != nullptr && run->is_object()) {
     out = described_by_model(nested_model(*run), text_of(*run, schema::recipe_key().name));
   } else {
@@ -128,16 +129,16 @@ std::string text_of(const Json& object, std::string_view name) {
   return member != nullptr && member->is_string() ? member->as_string() : std::string();
 }
 
-Described described_by_config(Json config) {
-  const std::string type = text_of(config, "model_type");
+Described described_by_files(const worker::ModelFiles& files) {
+  const std::string type = text_of(files.config, "model_type");
   if (type.empty()) {
     throw std::invalid_argument(std::string(worker::kModelConfigFile) +
                                 " has no model_type; give a folder that save_pretrained() of transformers has written");
   }
   Described out;
   out.family = &worker::family_of_type(type);
-  out.values = out.family->read(config);
-  out.config = std::move(config);
+  out.values = worker::read_model(*out.family, files);
+  out.config = files.config;
   return out;
 }
 

@@ -20,8 +20,9 @@ struct Described {
   std::string data_tokenizer;  // data.tokenizer of a training; empty: none, or not known
 };
 
-/// Of a config.json. Throws std::invalid_argument that names a member, or the families that there are.
-Described described_by_config(fsdp::Json config);
+/// Of the files of a model of transformers. Throws std::invalid_argument that names a file and a member, or the
+/// families that there are.
+Described described_by_files(const worker::ModelFiles& files);
 
 /// Of the model of a run file: its "model" has the sizes, and rows that it leaves out have their defaults. Throws
 /// std::invalid_argument that names a key.

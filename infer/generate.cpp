@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,8 @@
 #include "infer/encode.h"
 #include "infer/model.h"
 #include "infer/text_stream.h"
+#include "models/config_json.h"
+#include "models/generation_json.h"
 #include "rank/errors.h"
 #include "tokens/utf8.h"
 
@@ -36,6 +39,19 @@ std::int64_t room_behind(const TokenIds& prompt, const std::string& text, std::i
   throw worker::UsageError("the text " + beginning_of(text) + " has " + std::to_string(prompt.size()) +
                            " tokens, and the model takes " + std::to_string(most_positions) +
                            " with what is new; give a shorter one");
+}
+
+/// transformers reads generation_config.json, and without it the same members of config.json.
+void check_generation_files(const Source& source) {
+  try {
+    if (source.generation.is_null()) {
+      worker::check_generation(source.config, worker::kModelConfigFile, /*is_whole=*/false);
+    } else {
+      worker::check_generation(source.generation, worker::kGenerationConfigFile, /*is_whole=*/true);
+    }
+  } catch (const std::invalid_argument& refused) {
+    throw worker::UsageError(source.name() + ": " + refused.what());
+  }
 }
 
 class Generation {
@@ -114,6 +130,7 @@ class Generation {
 
 void run_generate(const Options& options, const Source& source, const std::vector<std::string>& texts,
                   const Console& console) {
+  check_generation_files(source);
   Generation generation(options, source, console);
   const auto batch = static_cast<std::size_t>(options.batch);
   for (std::size_t begin = 0; begin < texts.size(); begin += batch)

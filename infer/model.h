@@ -43,7 +43,7 @@ class ImageEmbedder {
  public:
   virtual ~ImageEmbedder() = default;
   virtual Pool usual_pool() const = 0;
-  /// `pixels` is fp32 [images, 3, side, side] on the CPU, normalised; see worker::middle_crop(). Returns [images,
+  /// `pixels` is fp32 [images, 3, side, side] on the CPU, normalised; see pixels_of(). Returns [images,
   /// hidden] in fp32 on the CPU. Gradients are off.
   virtual at::Tensor embed(const at::Tensor& pixels, Pool pool) = 0;
 };

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "files/model_tensors.h"
 #include "infer/described.h"
 #include "models/config_json.h"
 #include "os/sha256.h"
@@ -192,6 +193,13 @@ Json generation_of(const Source& source) {
   return is_file(file) ? read_json_object(file) : Json();
 }
 
+worker::ModelFiles files_of(const fs::path& folder) {
+  const fs::path generation = folder / worker::kGenerationConfigFile;
+  return {.config = read_json_object(folder / worker::kModelConfigFile),
+          .generation = is_file(generation) ? read_json_object(generation) : Json(),
+          .tensors = worker::tensor_names(folder)};
+}
+
 void describe(Described described, Source& source) {
   source.family = described.family;
   source.values = std::move(described.values);
@@ -228,7 +236,7 @@ Source open_source(const Options& options) {
         throw UsageError(folder.native() + " is no folder of checkpoints; leave --step and --best out");
       source.folder = folder;
       if (is_peft) source.adapters = adapters_in(folder);
-      described = described_by_config(read_json_object(model_files(source) / worker::kModelConfigFile));
+      described = described_by_files(files_of(model_files(source)));
       if (is_peft) described.pretrained = source.adapters->base.native();
     } else if (is_file(folder / kManifest) || has_steps(folder)) {
       source.checkpoint = is_file(folder / kManifest) ? at_path(folder, options) : chosen(folder, options);

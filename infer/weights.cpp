@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "adapters/low_rank.h"
+#include "files/model_tensors.h"
 #include "fsdp/checkpoint.h"
 #include "fsdp/meta_device.h"
 #include "fsdp/tensor_files.h"
@@ -104,15 +105,16 @@ void LoadedModel::load_model_files(const Source& source, const std::filesystem::
     for (const auto& segment : unit->segments())
       for (const auto& parameter : segment->layout().parameters()) names.insert(parameter.name);
   const worker::FileNames& of_family = source.family->names;
-  const auto parameter_of = [&](const std::string& in_file) {
-    return worker::parameter_in(of_family, in_file, [&](const auto& name) { return names.contains(name); });
+  const fsdp::TensorFiles files(folder);
+  worker::check_equal_tensors(of_family, source.values, files);
+  fsdp::LoadNames load =
+      worker::load_names(of_family, source.values, files, [&](const auto& name) { return names.contains(name); });
+  load.may_ignore = [&of_family, usual = load.may_ignore,
+                     parameter_of = load.parameter_of](const std::string& in_file) {
+    return usual(in_file) || of_family.may_lack(parameter_of(in_file));
   };
-  const auto may_ignore = [&](const std::string& in_file) {
-    return of_family.may_ignore(in_file, source.values) || of_family.may_lack(parameter_of(in_file));
-  };
-  // Adapters come from elsewhere.
-  fsdp::load_tensors(*sharded_, fsdp::TensorFiles(folder),
-                     {.parameter_of = parameter_of, .may_ignore = may_ignore, .may_lack = worker::is_of_adapter});
+  load.may_lack = worker::is_of_adapter;  // adapters come from elsewhere
+  fsdp::load_tensors(*sharded_, files, load);
 }
 
 void LoadedModel::load_base(const Source& source) {

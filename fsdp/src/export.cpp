@@ -30,13 +30,10 @@ at::ScalarType exported_dtype(const Segment& segment, const ExportOptions& optio
   return options.dtype.value_or(segment.shard().scalar_type());
 }
 
-std::optional<std::string> exported_name(const ParameterInfo& parameter, const ExportOptions& options) {
-  return options.name_of ? options.name_of(parameter.name) : parameter.name;
-}
-
 bool is_exported(const Segment& segment, const ExportOptions& options) {
   const auto& all = segment.layout().parameters();
-  return std::any_of(all.begin(), all.end(), [&](const auto& one) { return exported_name(one, options).has_value(); });
+  return std::any_of(all.begin(), all.end(),
+                     [&](const auto& one) { return !exported_names(one.name, options).empty(); });
 }
 
 /// The files in the order in which units are gathered.
@@ -48,18 +45,18 @@ std::vector<PlannedFile> plan_files(const ShardedModel& model, const ExportOptio
     for (const auto& segment : unit->segments()) {
       const at::ScalarType dtype = exported_dtype(*segment, options);
       for (const ParameterInfo& parameter : segment->layout().parameters()) {
-        const std::optional<std::string> name = exported_name(parameter, options);
-        if (!name) continue;
-        TORCH_CHECK(names.insert(*name).second, "export: name_of gives parameter ", parameter.name, " the name ", *name,
-                    ", which another parameter has already");
-        const auto size = parameter.numel * static_cast<std::int64_t>(c10::elementSize(dtype));
-        if (files.empty() || (in_file > 0 && in_file + size > options.max_file_bytes)) {
-          files.emplace_back();
-          in_file = 0;
+        for (const std::string& name : exported_names(parameter.name, options)) {
+          TORCH_CHECK(names.insert(name).second, "export: name_of gives parameter ", parameter.name, " the name ", name,
+                      ", which another parameter has already");
+          const auto size = parameter.numel * static_cast<std::int64_t>(c10::elementSize(dtype));
+          if (files.empty() || (in_file > 0 && in_file + size > options.max_file_bytes)) {
+            files.emplace_back();
+            in_file = 0;
+          }
+          files.back().tensors.push_back({name, dtype, parameter.shape});
+          in_file += size;
+          bytes += size;
         }
-        files.back().tensors.push_back({*name, dtype, parameter.shape});
-        in_file += size;
-        bytes += size;
       }
     }
   }
@@ -165,7 +162,8 @@ struct Gathered {
 
 void write_segment(const Gathered& gathered, const ExportOptions& options, Files& files) {
   for (const ParameterInfo& parameter : gathered.segment.layout().parameters())
-    if (exported_name(parameter, options)) files.append(gathered.whole(parameter));
+    for (std::size_t i = exported_names(parameter.name, options).size(); i > 0; --i)
+      files.append(gathered.whole(parameter));
 }
 
 /// Writes what value_of makes of a unit's parameters.
@@ -180,12 +178,13 @@ void write_unit(const std::string& unit, const std::vector<Gathered>& segments, 
   };
   for (const Gathered& gathered : segments) {
     for (const ParameterInfo& parameter : gathered.segment.layout().parameters()) {
-      if (!exported_name(parameter, options)) continue;
+      const std::size_t times = exported_names(parameter.name, options).size();
+      if (times == 0) continue;
       const at::Tensor value = options.value_of(parameter.name, gathered.whole(parameter).to(at::kFloat), of_unit);
       TORCH_CHECK(value.defined() && value.sizes() == at::IntArrayRef(parameter.shape), "value_of gives ",
                   value.defined() ? c10::str(value.sizes()) : "nothing", " for parameter ", parameter.name, " ",
                   at::IntArrayRef(parameter.shape));
-      files.append(value.to(exported_dtype(gathered.segment, options)));
+      for (std::size_t i = 0; i < times; ++i) files.append(value.to(exported_dtype(gathered.segment, options)));
     }
   }
 }
@@ -213,6 +212,15 @@ void write_texts(const fs::path& folder, const ExportOptions& options, const std
 }
 
 }  // namespace
+
+std::vector<std::string> exported_names(const std::string& parameter, const ExportOptions& options) {
+  const std::optional<std::string> name = options.name_of ? options.name_of(parameter) : parameter;
+  if (!name) return {};
+  std::vector<std::string> all{*name};
+  if (!options.more_names_of) return all;
+  for (std::string& more : options.more_names_of(parameter)) all.push_back(std::move(more));
+  return all;
+}
 
 void check_export_folder(const fs::path& folder) {
   std::error_code error;

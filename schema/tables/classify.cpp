@@ -15,6 +15,15 @@ constexpr auto kClassifyKeys = std::to_array<Key>({
      .meaning = "Whether only the head trains: the classifier and the pooler below it. The embeddings and the blocks "
                 "keep their values.",
      .assign = into<&Classify::freeze_encoder>},
+    {.name = "train.head",
+     .kind = Kind::kChoice,
+     .standard = "by_name",
+     .choices = "by_name by_number new",
+     .meaning =
+         "What becomes of the last layer of a pretrained classifier. by_name: its rows belong to the labels that "
+         "config.json names, which must be the data's; by_number: its rows are in the order of the data's "
+         "labels; new: it is drawn, as for other labels or another number of them.",
+     .assign = into<&Classify::head>},
     {.name = "train.class_weights",
      .kind = Kind::kText,
      .standard = "none",

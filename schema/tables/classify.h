@@ -9,9 +9,17 @@
 
 namespace schema {
 
+/// What becomes of the last layer of a pretrained classifier.
+enum class ClassHead {
+  kByName,    ///< its rows are those of the labels that config.json names
+  kByNumber,  ///< its rows are in the order of the data's labels
+  kNew        ///< it is drawn
+};
+
 /// What a training of a classifier has of its own.
 struct Classify {
   bool freeze_encoder = false;
+  ClassHead head = ClassHead::kByName;
   std::string class_weights;  // "none", "balanced", or a number for each class
 };
 

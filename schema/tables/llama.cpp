@@ -1,6 +1,7 @@
 #include "schema/tables/llama.h"
 
 #include <array>
+#include <utility>
 
 #include "schema/limits.h"
 #include "schema/tables/model_rules.h"
@@ -159,11 +160,27 @@ constexpr auto kKeys = std::to_array<Key>({
      .assign = into<&Llama::pretrained>},
 });
 
+/// What Llama 3.1 has, for the types of rope that read it. Exports and checkpoints write the rows, so a default that
+/// stood in the struct alone would be lost.
+void derive_scaling(Values& values) {
+  const auto type = values.text("model.rope_type");
+  const auto set = [&](const char* key, Value value) {
+    if (!values.has(key)) values.set(key, std::move(value));
+  };
+  const Llama usual;
+  if (type == "linear" || type == "llama3") set("model.rope_factor", usual.rope_factor);
+  if (type != "llama3") return;
+  set("model.rope_low_freq_factor", usual.rope_low_freq_factor);
+  set("model.rope_high_freq_factor", usual.rope_high_freq_factor);
+  set("model.rope_original_max_position_embeddings", usual.rope_original_max_position_embeddings);
+}
+
 void derive(Values& values, std::uint64_t /*ranks*/) {
   if (!values.has("model.num_key_value_heads")) {
     values.set("model.num_key_value_heads", values.whole("model.num_attention_heads"));
   }
   derive_positions(values, kPositions);
+  derive_scaling(values);
 }
 
 /// Keys without effect are mistakes.

@@ -109,6 +109,12 @@ constexpr auto kT5Keys = std::to_array<Key>({
      .standard = "true",
      .meaning = "Whether input and output embeddings share one table.",
      .assign = into<&T5::tie_word_embeddings>},
+    {.name = "model.scale_decoder_outputs",
+     .kind = Kind::kFlag,
+     .standard = "true",
+     .meaning = "Whether a shared table of embeddings reads the decoder's output divided by the root of d_model, as T5 "
+                "has it. An output table of its own never does.",
+     .assign = into<&T5::scale_decoder_outputs>},
     {.name = "model.pad_token_id",
      .kind = Kind::kWhole,
      .standard = "0",

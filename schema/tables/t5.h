@@ -23,6 +23,7 @@ struct T5 {
   double initializer_factor = 0;
   std::string feed_forward_proj;
   bool tie_word_embeddings = true;
+  bool scale_decoder_outputs = true;  // of a tied head
   std::int64_t pad_token_id = 0;
   std::int64_t eos_token_id = 0;
   std::int64_t decoder_start_token_id = 0;
@@ -31,6 +32,8 @@ struct T5 {
   /// Width of all heads together.
   std::int64_t inner_size() const { return num_heads * d_kv; }
   bool is_gated() const { return feed_forward_proj.starts_with("gated-"); }
+  /// Whether the head reads the decoder's output divided by the root of d_model. A head of its own never does.
+  bool scales_head() const { return tie_word_embeddings && scale_decoder_outputs; }
   /// The nonlinear function by its Hugging Face name. "gated-gelu" means GELU by tanh, "gelu" the one by erf.
   std::string activation() const;
 };

@@ -7,6 +7,7 @@
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "infer/model.h"
@@ -105,6 +106,52 @@ TEST_F(InferCommands, GenerateStopsWhereTheModelHasNoMorePositions) {
     ADD_FAILURE() << "nothing was thrown";
   } catch (const worker::UsageError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("has 60 tokens, and the model takes 48"), HasSubstr("a shorter one")));
+  }
+}
+
+TEST_F(InferCommands, GenerateRefusesWhatWouldChooseOtherTokens) {
+  const auto refusal = [&] {
+    try {
+      return printed(options(Command::kGenerate), {"abc"}).out;
+    } catch (const worker::UsageError& error) {
+      return std::string(error.what());
+    }
+  };
+  const std::string plain = refusal();
+  test::write_file(folder_ / "model/generation_config.json",
+                   R"({"do_sample": true, "temperature": 0.6, "top_p": 0.9})");
+  EXPECT_EQ(refusal(), plain) << "the options say how text is drawn";
+  test::write_file(folder_ / "model/generation_config.json", R"({"repetition_penalty": 1.3})");
+  EXPECT_THAT(refusal(),
+              AllOf(HasSubstr("generation_config.json has repetition_penalty = 1.3, and muster generate does"),
+                    HasSubstr("remove the member to get the text without it")));
+  EXPECT_NO_THROW(printed(options(Command::kEmbed), {"abc"})) << "vectors are made without it";
+  std::filesystem::remove(folder_ / "model/generation_config.json");
+  Json config = small_config();
+  config["repetition_penalty"] = 1.3;
+  write_model(folder_ / "model", config, tensors_of(*model_));
+  EXPECT_THAT(refusal(), HasSubstr("config.json has repetition_penalty = 1.3"));
+  config["repetition_penalty"] = 1.0;
+  write_model(folder_ / "model", config, tensors_of(*model_));
+  EXPECT_EQ(refusal(), plain);
+}
+
+TEST_F(InferCommands, ATiedModelWithAnotherHeadInItsFileIsRefused) {
+  Json config = small_config();
+  config["tie_word_embeddings"] = true;
+  const auto tied = drawn(config);
+  auto tensors = tensors_of(*tied);
+  const auto table = std::ranges::find(tensors, "model.embed_tokens.weight", &Tensors::value_type::first)->second;
+  tensors.emplace_back("lm_head.weight", table.clone());
+  write_model(folder_ / "model", config, tensors);
+  EXPECT_NO_THROW(printed(options(Command::kGenerate), {"abc"}));
+  tensors.back().second = table + 1;
+  write_model(folder_ / "model", config, tensors);
+  try {
+    printed(options(Command::kGenerate), {"abc"});
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const worker::UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("lm_head.weight has other values than model.embed_tokens.weight"));
   }
 }
 

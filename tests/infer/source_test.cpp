@@ -269,6 +269,9 @@ TEST_F(InferAdapters, OfPeftAreUsedWithTheModelTheyName) {
               AllOf(HasSubstr("adapter_config.json: base_model_name_or_path is \"someone/model\""),
                     HasSubstr("write the folder of the model there")));
   EXPECT_THAT(refused("use_dora", Json(true)), HasSubstr("use_dora is true, and only false is supported"));
+  EXPECT_THAT(refused("peft_type", Json("LOHA")), HasSubstr("peft_type is \"LOHA\", and only \"LORA\" is supported"));
+  EXPECT_THAT(refused("layer_replication", Json(Json::Array{Json(1)})),
+              HasSubstr("layer_replication is [1], and this program does not know whether that changes"));
   EXPECT_THAT(refused("target_modules", Json("all-linear")), HasSubstr("want the names of layers"));
   EXPECT_THAT(refused("r", Json(0)), HasSubstr("r is 0; want a whole number above 0"));
   Json::Array fewer{Json("q_proj")};

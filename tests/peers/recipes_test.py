@@ -156,7 +156,7 @@ class Exports(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def train(self, recipe, model, tokenizer, rows, steps, fields=()):
+    def train(self, recipe, model, tokenizer, rows, steps, fields=(), **train):
         """Trains `model` on rows of JSON with its tokenizer, and returns what AutoTokenizer finds in the export."""
         model.save_pretrained(self.first)
         tokenizer.save_pretrained(self.first)
@@ -168,7 +168,7 @@ class Exports(unittest.TestCase):
                "model": {"family": model.config.model_type, "pretrained": str(self.first)},
                "data": {"prepared": str(self.folder / "data"), "sequence_length": 32},
                "train": {**recipes.TRAIN, "learning_rate": 5e-3, "weight_decay": 0, "batch_size": 8, "steps": steps,
-                         "export_folder": str(self.export)},
+                         "export_folder": str(self.export), **train},
                "checkpoint": {"every_steps": 0, "folder": str(self.folder / "checkpoints")}}
         (self.folder / "run.json").write_text(json.dumps(run))
         recipes.run_ranks([self.bin / "muster-worker", "--run-file", self.folder / "run.json"], self.folder, "train")
@@ -231,7 +231,7 @@ class Exports(unittest.TestCase):
             **SIZES, **recipes.NO_DROPOUT, vocab_size=len(tokenizer), num_labels=4))
         rows = [{"text": line, "label": label} for line, label in zip(LINES, labels, strict=True)] * 16
         tokenizer = self.train("classify", model, tokenizer, rows, steps=6,
-                               fields=["--fields", "text,label", "--labels", ",".join(labels)])
+                               fields=["--fields", "text,label", "--labels", ",".join(labels)], head="by_number")
         model = self.loaded(transformers.AutoModelForSequenceClassification)
         for line in LINES:
             with torch.no_grad():

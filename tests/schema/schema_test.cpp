@@ -306,5 +306,21 @@ TEST(Keys, AChoiceIsAWholeWordOfItsList) {
   }
 }
 
+// A default that stood in the struct alone was written into exports as 0.
+TEST(Llama, RowsOfAScaledRopeHaveDefaultsWhereTheTypeReadsThem) {
+  const Table* table = &llama();
+  for (const auto& [type, factor, low, high, original] :
+       {std::tuple{"default", 0.0, 0.0, 0.0, 0}, {"linear", 8.0, 0.0, 0.0, 0}, {"llama3", 8.0, 1.0, 4.0, 8192}}) {
+    Values values;
+    values.set("model.rope_type", std::string(type));
+    fill_defaults(values, {&table, 1}, 1);
+    EXPECT_EQ(values.real("model.rope_factor"), factor) << type;
+    EXPECT_EQ(values.real("model.rope_low_freq_factor"), low) << type;
+    EXPECT_EQ(values.real("model.rope_high_freq_factor"), high) << type;
+    EXPECT_EQ(values.whole("model.rope_original_max_position_embeddings"), original) << type;
+    EXPECT_THAT(conflicts_of(values, {&table, 1}, 1), IsEmpty()) << type;
+  }
+}
+
 }  // namespace
 }  // namespace schema

@@ -221,6 +221,15 @@ TEST(Dinov2Config, RefusesWhatItLacksByName) {
   EXPECT_THAT(error_of(R"({"hidden_act": "selu"})"), HasSubstr("hidden_act = \"selu\": want"));
 }
 
+TEST(Dinov2Config, WritesAWholeRatioAsTransformers5WantsIt) {
+  for (const auto& [text, want] :
+       {std::pair{"{}", "4"}, {R"({"mlp_ratio": 4.0})", "4"}, {R"({"mlp_ratio": 2.5})", "2.5"}}) {
+    Json config = Json::parse(text);
+    dinov2_family().write(dinov2_family().read(config), "Dinov2Model", config);
+    EXPECT_EQ(config.at("mlp_ratio").dump(), want) << text;
+  }
+}
+
 TEST(Dinov2Config, WritesTheTypeThatHasRegisters) {
   Json config = Json::parse(R"({"model_type": "dinov2_with_registers", "image_size": [28, 28], "out_features": ["stem"],
                                 "num_register_tokens": 2, "architectures": ["Dinov2WithRegistersBackbone"]})");

@@ -1,5 +1,5 @@
-// Goal: config.json is read as transformers means it, and written without losing what we do not know. Method: texts of
-// both transformers 4 and 5, for every family.
+// Goal: config.json is read as transformers means it, each member of it, and written without losing one. Method: texts
+// of both transformers 4 and 5, for every family.
 #include "models/family.h"
 
 #include <gmock/gmock.h>
@@ -14,6 +14,7 @@
 #include "fsdp/meta_device.h"
 #include "models/bert/model.h"
 #include "models/config_json.h"
+#include "models/generation_json.h"
 #include "models/llama/hf.h"
 #include "models/llama/model.h"
 #include "models/t5/model.h"
@@ -153,8 +154,9 @@ TEST(LlamaConfig, RefusesWhatItLacksByName) {
   EXPECT_THAT(error_of_reading(R"({"num_hidden_layers": -1})"), HasSubstr("num_hidden_layers = -1: want"));
 }
 
-TEST(LlamaConfig, WritingKeepsWhatItDoesNotKnow) {
-  Json config = Json::parse(R"({"rms_norm_eps": 1e-5, "hidden_size": 64, "quantization": {"a": [1]}, "eos_token_id": 2,
+TEST(LlamaConfig, WritingKeepsWhatHasNoEffect) {
+  Json config =
+      Json::parse(R"({"rms_norm_eps": 1e-5, "hidden_size": 64, "task_specific_params": {"a": [1]}, "eos_token_id": 2,
                                 "dtype": "float32", "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}})");
   auto values = llama_family().read(config);
   values.set("model.hidden_size", std::int64_t{128});
@@ -163,7 +165,7 @@ TEST(LlamaConfig, WritingKeepsWhatItDoesNotKnow) {
   llama_family().write(values, "LlamaForCausalLM", config);
   write_dtype(config, at::kBFloat16);
   EXPECT_EQ(config.at("hidden_size").as_int(), 128);
-  EXPECT_EQ(config.at("quantization").dump(), R"({"a":[1]})");
+  EXPECT_EQ(config.at("task_specific_params").dump(), R"({"a":[1]})");
   EXPECT_EQ(config.at("eos_token_id").as_int(), 2);
   EXPECT_TRUE(config.at("bos_token_id").is_null());
   EXPECT_EQ(config.at("dtype").as_string(), "bfloat16");
@@ -172,6 +174,77 @@ TEST(LlamaConfig, WritingKeepsWhatItDoesNotKnow) {
     EXPECT_EQ(config.at(rope).at("rope_type").as_string(), "linear") << rope;
     EXPECT_EQ(config.at(rope).at("factor").as_double(), 4) << rope;
   }
+}
+
+/// What a family says of its config.json with one more member.
+std::string error_of_member(const Family& family, const std::string& member) {
+  try {
+    family.read(Json::parse("{" + member + "}"));
+    return "no error";
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+}
+
+TEST(ConfigMembers, OneThatNobodyKnowsIsRefusedByNameAndValue) {
+  for (const auto* family : families()) {
+    SCOPED_TRACE(family->name);
+    EXPECT_THAT(error_of_member(*family, R"("logit_scale": [0.5, 2])"),
+                AllOf(HasSubstr("config.json has logit_scale = [0.5,2], and this program does not know"),
+                      HasSubstr("remove the member if it changes nothing, or choose another model")));
+    EXPECT_THAT(error_of_member(*family, R"("quantization_config": {"bits": 4})"),
+                HasSubstr("quantization_config = {\"bits\":4}, which this program does not have; choose the model "
+                          "without quantization"));
+    EXPECT_THAT(error_of_member(*family, R"("pruned_heads": {"1": [0]})"), HasSubstr("has pruned_heads"));
+    for (const char* fine : {R"("logit_scale": null)", R"("_commit_hash": "1a2b")", R"("transformers_version": "5.1")",
+                             R"("pruned_heads": {})", R"("torch_dtype": "float16")", R"("repetition_penalty": 1.1)"}) {
+      EXPECT_EQ(error_of_member(*family, fine), "no error") << fine;
+    }
+  }
+}
+
+TEST(ConfigMembers, ALongValueIsCutInItsMessage) {
+  const std::string long_text(200, 'x');
+  const auto error = error_of_member(llama_family(), R"("note": ")" + long_text + "\"");
+  EXPECT_THAT(error, HasSubstr("config.json has note = \"xxx"));
+  EXPECT_LT(error.size(), 260U);
+}
+
+TEST(ConfigMembers, OfRopeAreKnownToo) {
+  EXPECT_THAT(error_of_reading(R"({"rope_scaling": {"rope_type": "linear", "factor": 2, "attention_factor": 1.5}})"),
+              HasSubstr("config.json's rope_scaling has attention_factor = 1.5, and this program does not know"));
+  EXPECT_THAT(error_of_reading(R"({"rope_parameters": {"rope_theta": 5e5, "partial_rotary_factor": 0.5}})"),
+              HasSubstr("partial_rotary_factor = 0.5"));
+  const auto& neox = family("gpt_neox");
+  EXPECT_EQ(error_of_member(neox, R"("rotary_pct": 0.5, "partial_rotary_factor": 0.5, "rope_theta": 10000)"),
+            "no error")
+      << "as transformers 4 writes them twice";
+  EXPECT_THAT(error_of_member(neox, R"("rotary_pct": 0.5, "partial_rotary_factor": 0.25)"),
+              HasSubstr("partial_rotary_factor = 0.25, and this model has 0.5 only"));
+}
+
+TEST(GenerationMembers, ThatWouldChooseOtherTokensAreRefused) {
+  const auto error_of = [](const char* text, bool is_whole) -> std::string {
+    try {
+      check_generation(Json::parse(text), "generation_config.json", is_whole);
+      return "no error";
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+  };
+  for (const char* text : {R"({"repetition_penalty": 1.1})", R"({"suppress_tokens": [3]})", R"({"min_length": 4})",
+                           R"({"forced_bos_token_id": 0})", R"({"no_repeat_ngram_size": 3})",
+                           R"({"bad_words_ids": [[5]]})", R"({"stop_strings": ["end"]})"}) {
+    EXPECT_THAT(error_of(text, true), AllOf(HasSubstr("generation_config.json has "),
+                                            HasSubstr("muster generate does not do that; remove the member")))
+        << text;
+  }
+  EXPECT_EQ(error_of(R"({"repetition_penalty": 1.0, "min_length": 0, "bad_words_ids": null, "do_sample": true,
+                         "temperature": 0.6, "num_beams": 4, "eos_token_id": [1, 2], "_from_model_config": true})",
+                     true),
+            "no error");
+  EXPECT_THAT(error_of(R"({"some_penalty": 1})", true), HasSubstr("has some_penalty = 1, and this program does not"));
+  EXPECT_EQ(error_of(R"({"hidden_size": 1})", false), "no error") << "a member of the model";
 }
 
 TEST(FileNames, ABasePrefixIsAddedOrRemoved) {

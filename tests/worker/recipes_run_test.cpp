@@ -3,9 +3,14 @@
 // one.
 #include <gmock/gmock.h>
 
+#include <ATen/ops/allclose.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "fsdp/safetensors.h"
 #include "image_folder.h"
@@ -59,6 +64,78 @@ TEST(Classify, LearnsTheClassesOfTextsAndTellsThem) {
   const auto json = fsdp::Json::parse(read_file(folder / "out/config.json"));
   EXPECT_EQ(json.at("id2label").at("1").as_string(), "games");
   EXPECT_EQ(json.at("architectures").as_array().at(0).as_string(), "BertForSequenceClassification");
+}
+
+/// The logits' rows of an export by the names of their labels.
+std::map<std::string, at::Tensor> rows_by_label(const std::filesystem::path& folder) {
+  const auto labels = fsdp::Json::parse(read_file(folder / "config.json")).at("id2label");
+  const fsdp::SafetensorsReader reader(folder / "model.safetensors");
+  std::map<std::string, at::Tensor> out;
+  for (const auto& [number, name] : labels.as_object())
+    out[name.as_string()] = reader.tensor("classifier.weight")[std::stoll(number)].clone();
+  return out;
+}
+
+// The labels of data are sorted, and those of a model need not be.
+TEST(Classify, KeepsTheRowsOfAPretrainedClassifierWithTheirLabels) {
+  const TemporaryFolder folder;
+  const auto with_labels = [](std::vector<std::string> labels) {
+    return [labels = std::move(labels)](prepared::Description& description) {
+      description.vocabulary = 130;
+      description.labels = labels;
+    };
+  };
+  const auto train_on = [&](const PreparedFolder& data, const std::string& model, const std::string& more,
+                            const std::string& name) {
+    RunConfig config = run("classify", model, data.path(), folder / (name + "-run"), R"(,"steps":1)" + more);
+    config.train.learning_rate = config.train.min_learning_rate = 1e-12;
+    config.exports.folder = (folder / name).native();
+    std::vector<Listener> one(1);
+    std::string error;
+    one[0].on_failure = [&](const std::string& text) { error = text; };
+    train(config, one);
+    return error;
+  };
+  const PreparedFolder first(Kind::kLabelled, {{"train", labelled(24, 3)}}, with_labels({"up", "down", "even"}));
+  const PreparedFolder sorted(Kind::kLabelled, {{"train", labelled(24, 3)}}, with_labels({"down", "even", "up"}));
+  const PreparedFolder others(Kind::kLabelled, {{"train", labelled(24, 3)}}, with_labels({"a", "b", "c", "d"}));
+  EXPECT_EQ(train_on(first, kBert, "", "first"), "");
+  const std::string pretrained = R"("pretrained":")" + (folder / "first").native() + "\"";
+  EXPECT_EQ(train_on(sorted, pretrained, "", "second"), "");
+  const auto before = rows_by_label(folder / "first"), after = rows_by_label(folder / "second");
+  ASSERT_EQ(after.size(), 3U);
+  for (const auto& [label, row] : before) EXPECT_TRUE(at::allclose(after.at(label), row, 0, 1e-8)) << label;
+
+  EXPECT_THAT(
+      train_on(others, pretrained, "", "third"),
+      AllOf(HasSubstr("its classifier has the labels \"up\", \"down\", \"even\""), HasSubstr("train.head = \"new\"")));
+  EXPECT_EQ(train_on(others, pretrained, R"(,"head":"new")", "fourth"), "");
+  EXPECT_EQ(rows_by_label(folder / "fourth").size(), 4U);
+  const fsdp::SafetensorsReader encoder(folder / "first/model.safetensors"), kept(folder / "fourth/model.safetensors");
+  EXPECT_TRUE(
+      at::allclose(encoder.tensor("bert.pooler.dense.weight"), kept.tensor("bert.pooler.dense.weight"), 0, 1e-8))
+      << "the rest begins from the files";
+}
+
+// transformers 5 reads the bias of a decoder that is not tied under a name of its own.
+TEST(MaskedLm, WithAnUntiedDecoderExportsItsBiasUnderBothNames) {
+  const PreparedFolder data(Kind::kTokens, {{"train", texts({Ids(30, 40), Ids(30, 50)})}},
+                            [](prepared::Description& description) { description.vocabulary = 100; });
+  for (const bool tied : {true, false}) {
+    const TemporaryFolder folder;
+    RunConfig config = run("masked_lm", kBert + (tied ? "" : R"(,"tie_word_embeddings":false)"), data.path(),
+                           folder.path(), R"(,"steps":1)");
+    config.exports.folder = (folder / "out").native();
+    config.exports.full_state_file = (folder / "state.safetensors").native();
+    std::vector<Listener> ranks(2);
+    train(config, ranks);
+    for (const auto& file : {folder / "out/model.safetensors", folder / "state.safetensors"}) {
+      const fsdp::SafetensorsReader reader(file);
+      ASSERT_EQ(reader.contains("cls.predictions.decoder.bias"), !tied) << file;
+      if (tied) continue;
+      EXPECT_TRUE(reader.tensor("cls.predictions.bias").equal(reader.tensor("cls.predictions.decoder.bias")));
+    }
+  }
 }
 
 TEST(MaskedLm, LearnsToFillInTokens) {

@@ -1,7 +1,10 @@
 // Goal: T5's config.json is read and written as transformers means it, and files may name tensors as old ones do.
 #include <gmock/gmock.h>
 
+#include <memory>
+#include <set>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "models/config_json.h"
@@ -63,6 +66,65 @@ TEST(T5Config, RefusesWhatItLacksByName) {
     } catch (const std::invalid_argument& error) {
       EXPECT_THAT(error.what(), HasSubstr(says));
     }
+  }
+}
+
+/// The rows of a T5 whose files are these.
+schema::T5 t5_of(const char* config, const char* generation = "null", std::set<std::string, std::less<>> tensors = {}) {
+  const ModelFiles files{.config = Json::parse(config),
+                         .generation = Json::parse(generation),
+                         .tensors = std::make_shared<const std::set<std::string, std::less<>>>(std::move(tensors))};
+  return schema::bind<schema::T5>(schema::t5(), read_model(t5_family(), files));
+}
+
+TEST(T5Config, AHeadIsOfItsOwnAsEitherTransformersSaysIt) {
+  const char* const kOfFive = R"({"tie_word_embeddings": true, "scale_decoder_outputs": false})";
+  const auto own_of_four = t5_of(R"({"tie_word_embeddings": false})", "null", {"lm_head.weight"});
+  const auto own_of_five = t5_of(kOfFive, "null", {"lm_head.weight"});
+  for (const auto& model : {own_of_four, own_of_five}) {
+    EXPECT_FALSE(model.tie_word_embeddings);
+    EXPECT_FALSE(model.scales_head());
+  }
+  const auto shared_unscaled = t5_of(kOfFive, "null", {"shared.weight"});
+  EXPECT_TRUE(shared_unscaled.tie_word_embeddings);
+  EXPECT_FALSE(shared_unscaled.scales_head());
+  for (const char* usual : {"{}", R"({"tie_word_embeddings": true, "scale_decoder_outputs": true})"}) {
+    EXPECT_TRUE(t5_of(usual).tie_word_embeddings);
+    EXPECT_TRUE(t5_of(usual).scales_head());
+  }
+  EXPECT_THROW(t5_of(R"({"tie_word_embeddings": false, "scale_decoder_outputs": true})"), std::invalid_argument);
+}
+
+TEST(T5Config, WhatIsWrittenIsReadAlikeWithoutTheFiles) {
+  for (const char* text : {R"({"tie_word_embeddings": true, "scale_decoder_outputs": false})",
+                           R"({"tie_word_embeddings": false})", "{}"}) {
+    for (const bool has_head : {true, false}) {
+      ModelFiles files{.config = Json::parse(text)};
+      std::set<std::string, std::less<>> tensors;
+      if (has_head) tensors.insert("lm_head.weight");
+      files.tensors = std::make_shared<const std::set<std::string, std::less<>>>(tensors);
+      const auto values = read_model(t5_family(), files);
+      Json written = files.config;
+      t5_family().write(values, kT5Architecture, written);
+      const auto again = read_model(t5_family(), {.config = written});
+      const auto want = schema::bind<schema::T5>(schema::t5(), values),
+                 got = schema::bind<schema::T5>(schema::t5(), again);
+      EXPECT_EQ(got.tie_word_embeddings, want.tie_word_embeddings) << text << has_head;
+      EXPECT_EQ(got.scales_head(), want.scales_head()) << text << has_head;
+    }
+  }
+}
+
+TEST(T5Config, TheFirstTokenOfADecoderIsThatOfGenerationConfig) {
+  EXPECT_EQ(t5_of(R"({"pad_token_id": 3})", R"({"decoder_start_token_id": 5})").decoder_start_token_id, 5);
+  EXPECT_EQ(t5_of(R"({"pad_token_id": 3})", R"({"eos_token_id": 1})").decoder_start_token_id, 3);
+  EXPECT_EQ(t5_of(R"({"decoder_start_token_id": 4})", R"({"decoder_start_token_id": 4})").decoder_start_token_id, 4);
+  try {
+    t5_of(R"({"decoder_start_token_id": 0})", R"({"decoder_start_token_id": 5})");
+    ADD_FAILURE();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("generation_config.json has decoder_start_token_id = 5, and config.json has 0"));
   }
 }
 

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <set>
 #include <sstream>
+#include <string_view>
 
 #include "fsdp/tensor_files.h"
 #include "models/config_json.h"
+#include "models/config_members.h"
 #include "models/layers/linear.h"
 #include "os/sha256.h"
 #include "rank/errors.h"
@@ -24,14 +26,26 @@ struct Variant {
 };
 
 const auto& variants() {
-  static const std::array<Variant, 6> kAll{{{"use_dora", Json(false)},
-                                            {"use_rslora", Json(false)},
-                                            {"fan_in_fan_out", Json(false)},
-                                            {"bias", Json("none")},
-                                            {"rank_pattern", Json(Json::Object())},
-                                            {"alpha_pattern", Json(Json::Object())}}};
+  static const std::array<Variant, 11> kAll{{{"peft_type", Json("LORA")},
+                                             {"use_dora", Json(false)},
+                                             {"use_rslora", Json(false)},
+                                             {"use_qalora", Json(false)},
+                                             {"lora_bias", Json(false)},
+                                             {"ensure_weight_tying", Json(false)},
+                                             {"fan_in_fan_out", Json(false)},
+                                             {"bias", Json("none")},
+                                             {"rank_pattern", Json(Json::Object())},
+                                             {"alpha_pattern", Json(Json::Object())},
+                                             {"loftq_config", Json(Json::Object())}}};
   return kAll;
 }
+
+/// Members that are read, or that change nothing once the adapters are trained. Any other one that is not null is
+/// refused: [Note: members of configuration files].
+constexpr auto kKnownMembers = std::to_array<std::string_view>(
+    {"r", "lora_alpha", "target_modules", "init_lora_weights", "base_model_name_or_path", "task_type", "lora_dropout",
+     "inference_mode", "auto_mapping", "revision", "peft_version", "megatron_core", "qalora_group_size",
+     "runtime_config"});
 
 [[noreturn]] void refuse(const std::string& place, const std::string& why) {
   throw UsageError(place + ": " + why);
@@ -93,6 +107,13 @@ LowRank read_adapters(const Json& json, const std::string& place) {
     const Json* found = given(json, name);
     if (found != nullptr && !(*found == plain))
       refuse(place, std::string(name) + " is " + found->dump() + ", and only " + plain.dump() + " is supported");
+  }
+  for (const auto& [name, value] : json.is_object() ? json.as_object() : Json::Object()) {
+    const bool is_variant = std::ranges::any_of(variants(), [&](const auto& one) { return one.member == name; });
+    if (value.is_null() || is_variant || std::ranges::find(kKnownMembers, name) != kKnownMembers.end()) continue;
+    refuse(place, name + " is " + shown_value(value) +
+                      ", and this program does not know whether that changes what the adapters compute; remove the "
+                      "member if it changes nothing");
   }
   // These begin from a changed base, which the folder of the base does not have.
   const Json* first = given(json, "init_lora_weights");

@@ -52,7 +52,7 @@ class LabelledTexts : public BatchSource {
       const auto ids = split_->ids(sample, 0);
       rows.push_back(framed(frame_, ids, 0, std::min(ids.size, room_)));
       const auto label = split_->label(sample);
-      labels.push_back(label);
+      labels.push_back(options_.row_of.empty() ? label : options_.row_of[static_cast<std::size_t>(label)]);
       batch.weight += options_.class_weights.empty() ? 1 : options_.class_weights[static_cast<std::size_t>(label)];
     }
     const auto length = padded_length(rows, options_.length);

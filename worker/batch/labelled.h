@@ -13,6 +13,8 @@ struct LabelledOptions {
   std::int64_t length = 0;  ///< tokens of a row, special ones included; longer texts are cut
   /// By label: how much a sample of this label counts. Empty: each counts 1.
   std::vector<double> class_weights = {};
+  /// By label: its number in the tensor `labels`, such as a row of the classifier. Empty: the label's own.
+  std::vector<std::int64_t> row_of = {};
 };
 
 /// Texts of a split of kind labelled, for a classifier. A record is a sample. The tokenizer's special tokens are around

@@ -7,6 +7,8 @@
 #include <utility>
 #include <variant>
 
+#include "models/config_members.h"
+
 namespace worker {
 namespace {
 
@@ -39,6 +41,22 @@ void want_member(const Json& config, std::string_view name, const Json& wanted) 
   if (found == nullptr || equal_members(*found, wanted)) return;
   throw std::invalid_argument(std::string(kModelConfigFile) + " has " + std::string(name) + " = " + found->dump() +
                               ", and this model has " + wanted.dump() + " only; choose another model");
+}
+
+const Json* given_object(const Json& config, std::string_view name) {
+  const Json* object = given(config, name);
+  if (object == nullptr || object->is_object()) return object;
+  throw std::invalid_argument(std::string(kModelConfigFile) + "'s " + std::string(name) + " = " + object->dump() +
+                              ": want an object");
+}
+
+void want_known_members(const Json& object, const std::string& where, std::span<const std::string_view> known) {
+  for (const auto& [member, value] : object.as_object()) {
+    if (value.is_null() || std::ranges::find(known, member) != known.end()) continue;
+    throw std::invalid_argument(where + " has " + member + " = " + shown_value(value) +
+                                ", and this program does not know whether that changes what the model computes; remove "
+                                "the member if it changes nothing, or choose another model");
+  }
 }
 
 void want_family(const Json& config, std::string_view model_type, std::span<const std::string_view> architectures) {
@@ -90,6 +108,11 @@ void write_members(Json& config, const schema::Values& values, std::span<const s
   for (const auto row : rows) {
     if (const auto* value = values.find(row)) write_member(config, leaf_of_row(row), *value);
   }
+}
+
+void write_whole(Json& config, std::string_view name, double value) {
+  const auto whole = static_cast<std::int64_t>(value);
+  if (static_cast<double>(whole) == value) config[name] = whole;
 }
 
 void write_dtype(Json& config, at::ScalarType dtype) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "fsdp/json.h"
@@ -28,6 +29,12 @@ const fsdp::Json* given(const fsdp::Json& object, std::string_view name);
 /// A given member must be equal to `wanted`, the only value that the model has. Numbers compare as numbers.
 void want_member(const fsdp::Json& config, std::string_view name, const fsdp::Json& wanted);
 
+/// A member that is an object, or null where it is absent. Throws for another type.
+const fsdp::Json* given_object(const fsdp::Json& config, std::string_view name);
+
+/// The members of an object in config.json must be among `known`. `where` names the object in errors.
+void want_known_members(const fsdp::Json& object, const std::string& where, std::span<const std::string_view> known);
+
 /// config.json must be an object with this model_type and, where it names one, one of these architectures.
 void want_family(const fsdp::Json& config, std::string_view model_type,
                  std::span<const std::string_view> architectures);
@@ -47,6 +54,10 @@ void write_member(fsdp::Json& config, std::string_view name, const schema::Value
 
 /// Writes the values of these rows under their last names.
 void write_members(fsdp::Json& config, const schema::Values& values, std::span<const std::string_view> rows);
+
+/// Writes a number as a whole one if it is one: 4 and not 4.0, which transformers 5 refuses where it wants a whole
+/// number.
+void write_whole(fsdp::Json& config, std::string_view name, double value);
 
 /// Sets the dtype of the weights, under the name that the file has for it: "dtype", or "torch_dtype" (transformers 4).
 void write_dtype(fsdp::Json& config, at::ScalarType dtype);

@@ -31,6 +31,12 @@ std::span<const Family* const> families() {
   return registered_families();
 }
 
+schema::Values read_model(const Family& family, const ModelFiles& files) {
+  schema::Values values = family.read(files.config);
+  if (family.complete != nullptr) family.complete(files, values);
+  return values;
+}
+
 const Family& family(std::string_view name) {
   const auto found = std::ranges::find(families(), name, &Family::name);
   if (found == families().end()) refuse_family(name);

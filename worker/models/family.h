@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,17 @@
 #include "schema/table.h"
 
 namespace worker {
+
+/// The files that describe a model of transformers.
+struct ModelFiles {
+  fsdp::Json config;           ///< config.json
+  fsdp::Json generation = {};  ///< generation_config.json; null: there is none
+  /// The names of the tensors in the files of weights. Null: not known, and config.json alone decides, as in a
+  /// checkpoint, whose config.json a family has written.
+  std::shared_ptr<const std::set<std::string, std::less<>>> tensors = nullptr;
+
+  bool has(std::string_view tensor) const { return tensors != nullptr && tensors->contains(tensor); }
+};
 
 /// A family of models: its config.json, the names in its files, its first values, and what programs must know of it. A
 /// new family is a folder with such a row and one line in family.cpp; see docs/new-recipe.md.
@@ -29,8 +41,11 @@ struct Family {
   /// The rows that config.json gives, and what transformers takes for those that it lacks. Throws std::invalid_argument
   /// that names a member of the file that this family does not have here.
   schema::Values (*read)(const fsdp::Json& config);
-  /// Writes the values into config.json. Only what differs is changed, so a file that was read keeps members that we do
-  /// not know.
+  /// Completes the rows by what other files say, such as the token that a decoder begins with. Throws
+  /// std::invalid_argument naming the files where they contradict each other. Null: no other file says anything.
+  void (*complete)(const ModelFiles& files, schema::Values& values) = nullptr;
+  /// Writes the values into config.json. Only what differs is changed, so a file that was read keeps its members
+  /// without effect.
   void (*write)(const schema::Values& values, std::string_view architecture, fsdp::Json& config);
   FileNames names;
   /// The table of token embeddings among the parameters, whose rows are the vocabulary. Empty: the model reads no
@@ -48,6 +63,9 @@ struct Family {
   /// when the sizes contradict each other.
   std::shared_ptr<CausalModel> (*make_causal)(const schema::Values& values);
 };
+
+/// The rows that the files of a model give: what `read` and `complete` make of them.
+schema::Values read_model(const Family& family, const ModelFiles& files);
 
 /// The family of this name. Throws std::invalid_argument that lists the families.
 const Family& family(std::string_view name);

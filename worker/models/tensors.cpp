@@ -2,6 +2,10 @@
 
 namespace worker {
 
+std::string no_tensor(std::string_view, const schema::Values&) {
+  return {};
+}
+
 std::string parameter_in(const FileNames& names, std::string_view in_file,
                          const std::function<bool(const std::string& name)>& is_parameter) {
   std::string plain = names.parameter_of(in_file);

@@ -8,6 +8,9 @@
 
 namespace worker {
 
+/// No tensor, for FileNames.
+std::string no_tensor(std::string_view in_file, const schema::Values& model);
+
 /// How the tensors in a family's files belong to the parameters of its models. No member is null.
 struct FileNames {
   /// The prefix that the base model's parameters have inside of a model with a head: "bert.". Files of the base model
@@ -20,6 +23,11 @@ struct FileNames {
   bool (*may_ignore)(std::string_view in_file, const schema::Values& model);
   /// Whether training may draw that parameter where the files lack it, such as a head.
   bool (*may_lack)(std::string_view parameter);
+  /// The tensor to which one must be equal, because the model has one parameter for both: the table of embeddings for a
+  /// tied head. transformers 4 takes the table for both, and transformers 5 keeps a head that differs. Empty: none.
+  std::string (*equal_to)(std::string_view in_file, const schema::Values& model) = no_tensor;
+  /// The tensor that counts instead of one where the files have both. Empty: none.
+  std::string (*replaced_by)(std::string_view in_file, const schema::Values& model) = no_tensor;
 };
 
 /// The parameter that a tensor in a file gives its values to. Tries the name as it is, then with the base prefix

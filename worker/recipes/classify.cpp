@@ -16,6 +16,7 @@
 #include "models/class_loss.h"
 #include "models/config_json.h"
 #include "rank/errors.h"
+#include "recipes/class_rows.h"
 #include "recipes/folder_of_run.h"
 #include "schema/tables/bert.h"
 #include "schema/tables/classify.h"
@@ -36,7 +37,8 @@ class Classify : public Recipe {
         options_(schema::bind<schema::Classify>(schema::classify(), config.values)),
         length_(schema::bind<schema::Sequence>(schema::sequence(), config.values).sequence_length),
         folder_(config, prepared::Kind::kLabelled),
-        chosen_(choose_model(config, folder_.vocabulary())) {}
+        chosen_(choose_model(config, folder_.vocabulary())),
+        rows_(class_rows(chosen_, labels_of_data(), options_.head)) {}
 
   std::string data_source() const override { return folder_.source(); }
 
@@ -47,7 +49,7 @@ class Classify : public Recipe {
     weights_ = options_.class_weights == "balanced"
                    ? balanced_weights(*folder_.data().train)
                    : schema::class_weight_numbers(options_.class_weights).value_or(std::vector<double>());
-    const LabelledOptions options{.length = length_, .class_weights = weights_};
+    const LabelledOptions options{.length = length_, .class_weights = weights_, .row_of = rows_.row_of};
     train_ = labelled_texts(folder_.data().train, options);
     if (folder_.data().validation) validation_ = labelled_texts(folder_.data().validation, options);
     return out;
@@ -83,11 +85,13 @@ class Classify : public Recipe {
   void attach(Parts& parts) override {
     if (weights_.empty()) return;
     const auto on_device = at::TensorOptions(at::kFloat).device(parts.mesh().device());
-    class_weights_ = at::tensor(at::ArrayRef<double>(weights_), at::kDouble).to(on_device);
+    class_weights_ = at::tensor(at::ArrayRef<double>(rows_.by_row(weights_)), at::kDouble).to(on_device);
   }
 
   std::string first_values(Parts& parts) override {
-    return start_weights(chosen_, config_.train.seed, parts.trained());
+    StartOptions options;
+    if (rows_.is_drawn) options.is_redrawn = [](const std::string& name) { return name.starts_with("classifier."); };
+    return start_weights(chosen_, config_.train.seed, parts.trained(), options);
   }
 
   Losses loss(const Batch& batch) override {
@@ -118,25 +122,25 @@ class Classify : public Recipe {
   void save(fsdp::Json& extra) const override {
     note_model(chosen_, kBertClassifier, extra);
     folder_.note_tokenizer(extra);
-    write_bert_labels(folder_.description()->labels, extra["model"]["config"]);
+    write_bert_labels(rows_.labels, extra["model"]["config"]);
   }
 
   fsdp::ShardedModel& exported(Parts& parts, fsdp::ExportOptions& options) override {
     auto config = fsdp::Json::parse(config_text(chosen_, kBertClassifier, *options.dtype));
-    write_bert_labels(folder_.description()->labels, config);
+    write_bert_labels(rows_.labels, config);
     options.texts[kModelConfigFile] = config.dump(2) + "\n";
     options.copies = folder_.tokenizer_files();
     return parts.trained();
   }
 
  private:
-  /// Two where the data cannot be read, as for a plan on another machine, and where they are of another kind, which
+  /// None where the data cannot be read, as for a plan on another machine, and where they are of another kind, which
   /// open_data() tells.
-  std::int64_t classes() const {
+  std::vector<std::string> labels_of_data() const {
     const auto* description = folder_.description();
-    const auto labels = description == nullptr ? 0 : description->labels.size();
-    return std::max<std::int64_t>(static_cast<std::int64_t>(labels), 2);
+    return description == nullptr ? std::vector<std::string>() : description->labels;
   }
+  std::int64_t classes() const { return std::max<std::int64_t>(static_cast<std::int64_t>(rows_.labels.size()), 2); }
 
   static BertRows rows_of(const Batch& batch) {
     return {batch.at("input_ids"), batch.at("attention_mask"), batch.at("token_type_ids")};
@@ -144,7 +148,7 @@ class Classify : public Recipe {
 
   void say(const Confusion& confusion) const {
     const RankLog log(0);
-    std::istringstream lines(confusion.table(folder_.description()->labels));
+    std::istringstream lines(confusion.table(rows_.labels));
     for (std::string line; std::getline(lines, line);) log.say(line);
   }
 
@@ -153,6 +157,7 @@ class Classify : public Recipe {
   const std::int64_t length_;
   FolderOfRun folder_;
   const ChosenModel chosen_;
+  const ClassRows rows_;
   std::shared_ptr<const BatchSource> train_, validation_;
   std::vector<double> weights_;  // by class; empty: all alike
   at::Tensor class_weights_;

@@ -90,6 +90,7 @@ class MaskedLm : public Recipe {
   fsdp::ShardedModel& exported(Parts& parts, fsdp::ExportOptions& options) override {
     options.texts[kModelConfigFile] = config_text(chosen_, kBertForMaskedLm, *options.dtype);
     options.copies = folder_.tokenizer_files();
+    if (!chosen_.values.flag("model.tie_word_embeddings")) options.more_names_of = second_bert_names;
     return parts.trained();
   }
 

@@ -106,10 +106,9 @@ std::vector<std::pair<std::string, at::Tensor>> exported_weights(const fsdp::Sha
   for (const auto& unit : model.units()) {
     for (const auto& segment : unit->segments()) {
       for (const fsdp::ParameterInfo& parameter : segment->layout().parameters()) {
-        const auto name = options.name_of ? options.name_of(parameter.name) : parameter.name;
-        if (!name) continue;
         const at::Tensor& value = state.at(parameter.name);
-        out.emplace_back(*name, options.value_of ? options.value_of(parameter.name, value, whole) : value);
+        for (const auto& name : fsdp::exported_names(parameter.name, options))
+          out.emplace_back(name, options.value_of ? options.value_of(parameter.name, value, whole) : value);
       }
     }
   }

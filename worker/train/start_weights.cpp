@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "files/model_tensors.h"
 #include "fsdp/checkpoint.h"
 #include "fsdp/initialize.h"
 #include "fsdp/tensor_files.h"
@@ -68,17 +69,18 @@ Json saved_model(const fs::path& checkpoints) {
 
 void read_files(const RunConfig& config, ChosenModel& model) {
   const Json saved = saved_model(config.checkpoint.folder);
-  model.config = saved.is_null() ? read_config(model.pretrained) : saved.at("config");
+  model.files.config = saved.is_null() ? read_config(model.pretrained) : saved.at("config");
+  if (saved.is_null()) model.files.tensors = tensor_names(model.pretrained);
   const Json* generation = saved.is_null() ? nullptr : given(saved, kGenerationOfExtra);
   if (generation != nullptr) {
-    model.generation = *generation;
+    model.files.generation = *generation;
   } else if (has_file(model.pretrained, kGenerationConfigFile)) {
-    model.generation = read_object(model.pretrained, kGenerationConfigFile);
+    model.files.generation = read_object(model.pretrained, kGenerationConfigFile);
   }
 }
 
 Json config_of(const ChosenModel& model, std::string_view architecture, at::ScalarType dtype) {
-  Json config = model.config;
+  Json config = model.files.config;
   model.family->write(model.values, architecture, config);
   write_dtype(config, dtype);
   return config;
@@ -99,7 +101,7 @@ std::string shown(const schema::Key& key, const schema::Value& value) {
 void add_config(ChosenModel& model) {
   schema::Values there;
   try {
-    there = model.family->read(model.config);
+    there = read_model(*model.family, model.files);
   } catch (const std::invalid_argument& error) {
     refuse_folder(model.pretrained, error.what());
   }
@@ -223,16 +225,23 @@ std::string start_weights(const ChosenModel& model, std::int64_t seed, fsdp::Sha
       }
     }
   }
-  fsdp::LoadNames load;
-  load.parameter_of = [&](const std::string& in_file) {
-    return options.prefix + parameter_in(names, in_file, [&](const std::string& name) {
-             return parameters.contains(options.prefix + name);
-           });
-  };
-  load.may_ignore = [&](const std::string& in_file) { return names.may_ignore(in_file, model.values); };
-  load.may_lack = [&](const std::string& name) { return is_own(name) || names.may_lack(name.substr(prefix)); };
+  const auto is_redrawn = [&](const std::string& name) { return options.is_redrawn && options.is_redrawn(name); };
   try {
     const fsdp::TensorFiles files(model.pretrained);
+    check_equal_tensors(names, model.values, files);
+    fsdp::LoadNames load = load_names(
+        names, model.values, files,
+        [&](const std::string& name) { return parameters.contains(name) && !is_redrawn(name); }, options.prefix);
+    load.parameter_of = [&is_redrawn, usual = load.parameter_of](const std::string& in_file) {
+      std::string name = usual(in_file);
+      return is_redrawn(name) ? "(drawn anew) " + name : name;
+    };
+    load.may_ignore = [&is_redrawn, usual = load.may_ignore](const std::string& in_file) {
+      return is_redrawn(in_file) || usual(in_file);
+    };
+    load.may_lack = [&](const std::string& name) {
+      return is_own(name) || is_redrawn(name) || names.may_lack(name.substr(prefix));
+    };
     const auto lacked = fsdp::load_tensors(sharded, files, load);
     if (!lacked.empty()) {
       const std::set<std::string, std::less<>> drawn(lacked.begin(), lacked.end());
@@ -250,7 +259,7 @@ std::string start_weights(const ChosenModel& model, std::int64_t seed, fsdp::Sha
 void note_model(const ChosenModel& model, std::string_view architecture, Json& extra) {
   extra["model"]["family"] = model.family->name;
   extra["model"]["config"] = config_of(model, architecture, at::kFloat);
-  if (!model.generation.is_null()) extra["model"][kGenerationOfExtra] = model.generation;
+  if (!model.files.generation.is_null()) extra["model"][kGenerationOfExtra] = model.files.generation;
 }
 
 std::string config_text(const ChosenModel& model, std::string_view architecture, at::ScalarType dtype) {
@@ -259,7 +268,7 @@ std::string config_text(const ChosenModel& model, std::string_view architecture,
 
 void describe_model(const ChosenModel& model, std::string_view architecture, fsdp::ExportOptions& options) {
   options.texts[kModelConfigFile] = config_text(model, architecture, *options.dtype);
-  if (!model.generation.is_null()) options.texts[kGenerationConfigFile] = model.generation.dump(2) + "\n";
+  if (!model.files.generation.is_null()) options.texts[kGenerationConfigFile] = model.files.generation.dump(2) + "\n";
 }
 
 }  // namespace worker

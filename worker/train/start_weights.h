@@ -22,8 +22,7 @@ struct ChosenModel {
   const Family* family = nullptr;
   schema::Values values;             ///< all rows of the run, with those of the family that config.json gives
   std::filesystem::path pretrained;  ///< model.pretrained; empty: drawn weights
-  fsdp::Json config;                 ///< the config.json that it came with; null for drawn weights
-  fsdp::Json generation;             ///< the generation_config.json beside it; null: there was none
+  ModelFiles files;                  ///< what it came with; null members for drawn weights
 };
 
 /// Reads the config.json of model.pretrained, which gives the rows that the run file leaves out, and the
@@ -49,7 +48,9 @@ struct StartOptions {
   std::string prefix;
   /// Whether a parameter is the recipe's own, such as a head or an adapter. No file has to have it. Null: none is.
   std::function<bool(const std::string& parameter)> is_own;
-  /// Draws first values for elements of such a parameter.
+  /// Whether a parameter is drawn although the files have it. Null: none is.
+  std::function<bool(const std::string& parameter)> is_redrawn;
+  /// Draws first values for elements of a parameter of the recipe's own.
   std::function<void(const std::string& parameter, const at::Tensor& values, at::Generator& random)> draw_own;
 };
 

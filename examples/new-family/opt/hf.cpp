@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "models/config_json.h"
+#include "models/config_members.h"
 #include "models/first_values.h"
 #include "opt/model.h"
 #include "opt/table.h"
@@ -23,14 +24,22 @@ constexpr auto kOptMembers = std::to_array<std::string_view>(
     {"model.vocab_size", "model.hidden_size", "model.ffn_dim", "model.num_hidden_layers", "model.num_attention_heads",
      "model.max_position_embeddings", "model.dropout", "model.init_std"});
 
+/// Members of config.json beside the rows. One that no list has is refused.
+constexpr auto kOptRead = std::to_array<std::string_view>({"word_embed_proj_dim"});
+constexpr auto kOptOnly = std::to_array<OnlyValue>({{"do_layer_norm_before", "true"},
+                                                    {"enable_bias", "true"},
+                                                    {"layer_norm_elementwise_affine", "true"},
+                                                    {"activation_function", "\"relu\""},
+                                                    {"attention_dropout", "0"},
+                                                    {"layerdrop", "0"},
+                                                    {"tie_word_embeddings", "true"},
+                                                    {"_remove_final_layer_norm", "false"},
+                                                    {"is_encoder_decoder", "false"}});
+constexpr auto kOptNoEffect = std::to_array<std::string_view>({"is_decoder", "cross_attention_hidden_size"});
+
 Values read_opt(const Json& config) {
   want_family(config, "opt", kOptArchitectures);
-  for (const char* member : {"do_layer_norm_before", "enable_bias", "layer_norm_elementwise_affine"})
-    want_member(config, member, true);
-  want_member(config, "activation_function", "relu");
-  want_member(config, "attention_dropout", 0);
-  want_member(config, "tie_word_embeddings", true);
-  want_member(config, "_remove_final_layer_norm", false);
+  check_config(config, schema::opt(), {kOptRead, kOptOnly, kOptNoEffect});
   Values values = values_of_config(schema::opt(), config);
   set_absent(values, "model.vocab_size", std::int64_t{50272});
   set_absent(values, "model.hidden_size", std::int64_t{768});

@@ -32,6 +32,9 @@ struct ExportOptions {
   /// The name that a parameter (ParameterInfo::name) has in the files. nullopt leaves it out. Must answer alike on
   /// every rank. Null: its own name.
   std::function<std::optional<std::string>(const std::string& parameter)> name_of;
+  /// Further names under which the values of a parameter are written again, for readers that look for a tied parameter
+  /// under its second name. Must answer alike on every rank. Null: none.
+  std::function<std::vector<std::string>(const std::string& parameter)> more_names_of;
   /// The whole values of another parameter of the same unit, fp32 on the model's device. Not to be changed in place.
   /// Throws c10::Error for one that the unit does not have.
   using OfUnit = std::function<at::Tensor(const std::string& parameter)>;
@@ -40,6 +43,9 @@ struct ExportOptions {
   /// gathered unit in the shards' dtypes, and rank 0 a few tensors in fp32. Null: its own values.
   std::function<at::Tensor(const std::string& parameter, const at::Tensor& value, const OfUnit& of_unit)> value_of;
 };
+
+/// The names that a parameter has in the files of an export, its own first; empty: it is left out.
+std::vector<std::string> exported_names(const std::string& parameter, const ExportOptions& options);
 
 struct ExportedModel {
   std::int64_t bytes = 0;  // of the tensors

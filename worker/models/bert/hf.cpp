@@ -7,6 +7,7 @@
 
 #include "models/bert/model.h"
 #include "models/config_json.h"
+#include "models/config_members.h"
 #include "models/first_values.h"
 #include "schema/tables/bert.h"
 
@@ -32,12 +33,18 @@ constexpr auto kBertMembers = std::to_array<std::string_view>(
      "model.hidden_dropout_prob", "model.attention_probs_dropout_prob", "model.classifier_dropout",
      "model.layer_norm_eps", "model.initializer_range", "model.pad_token_id", "model.tie_word_embeddings"});
 
+/// Members of config.json beside the rows; see [Note: members of configuration files]. bert_labels() reads the labels.
+constexpr auto kBertOnly = std::to_array<OnlyValue>({{"position_embedding_type", "\"absolute\""},
+                                                     {"is_decoder", "false"},
+                                                     {"is_encoder_decoder", "false"},
+                                                     {"problem_type", "\"single_label_classification\""}});
+constexpr auto kBertNoEffect = std::to_array<std::string_view>(
+    {"cross_attention_hidden_size", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
+     "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"});
+
 Values read_bert(const Json& config) {
   want_family(config, "bert", kBertArchitectures);
-  want_member(config, "position_embedding_type", "absolute");
-  want_member(config, "is_decoder", false);
-  want_member(config, "add_cross_attention", false);
-  want_member(config, "problem_type", kBertProblem);
+  check_config(config, schema::bert(), {{}, kBertOnly, kBertNoEffect});
   Values values = values_of_config(schema::bert(), config);
   set_absent(values, "model.vocab_size", std::int64_t{30522});
   set_absent(values, "model.hidden_size", std::int64_t{768});
@@ -75,6 +82,21 @@ std::string bert_parameter(std::string_view in_file) {
   return name;
 }
 
+constexpr std::string_view kBertBias = "cls.predictions.bias", kBertDecoderBias = "cls.predictions.decoder.bias";
+
+/// Tied weights have two names in files.
+std::string bert_equal_to(std::string_view in_file, const Values& model) {
+  if (!model.flag("model.tie_word_embeddings")) return {};
+  if (in_file == "cls.predictions.decoder.weight") return "bert.embeddings.word_embeddings.weight";
+  return in_file == kBertDecoderBias ? std::string(kBertBias) : std::string();
+}
+
+/// transformers 5 has two biases where the weights are not tied, and adds the decoder's.
+std::string bert_replaced_by(std::string_view in_file, const Values& model) {
+  const bool has_two = in_file == kBertBias && !model.flag("model.tie_word_embeddings");
+  return has_two ? std::string(kBertDecoderBias) : std::string();
+}
+
 /// A model takes the heads that it has, and leaves the others.
 bool may_ignore_in_bert(std::string_view in_file, const Values& /*model*/) {
   const std::string_view plain = in_file.starts_with(kBertBase) ? in_file.substr(kBertBase.size()) : in_file;
@@ -105,6 +127,11 @@ std::invalid_argument bert_label_error(const std::string& member, const Json& fo
 }
 
 }  // namespace
+
+std::vector<std::string> second_bert_names(const std::string& parameter) {
+  if (parameter != kBertBias) return {};
+  return {std::string(kBertDecoderBias)};
+}
 
 std::vector<std::string> bert_labels(const Json& config) {
   const Json* names = given(config, "id2label");
@@ -157,7 +184,9 @@ const Family& bert_family() {
       .names = {.base = kBertBase,
                 .parameter_of = bert_parameter,
                 .may_ignore = may_ignore_in_bert,
-                .may_lack = bert_may_lack},
+                .may_lack = bert_may_lack,
+                .equal_to = bert_equal_to,
+                .replaced_by = bert_replaced_by},
       .token_embedding = "bert.embeddings.word_embeddings.weight",
       .draw = [](const Values& values, const std::string& name, const at::Tensor& into,
                  at::Generator& random) { draw_normal(name, into, values.real("model.initializer_range"), random); },

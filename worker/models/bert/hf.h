@@ -18,6 +18,10 @@ const Family& bert_family();
 inline constexpr std::string_view kBertForMaskedLm = "BertForMaskedLM";
 inline constexpr std::string_view kBertClassifier = "BertForSequenceClassification";
 
+/// The further names that a file of a BERT without tied weights has for a parameter: transformers 5 adds the decoder's
+/// bias under a name of its own, and transformers 4 takes the other name.
+std::vector<std::string> second_bert_names(const std::string& parameter);
+
 /// The names of a classifier's labels in config.json, by number: `id2label`, else `num_labels` names "LABEL_0",
 /// "LABEL_1", .., else two, as transformers has it. Throws std::invalid_argument that names the member and the remedy
 /// when the numbers are not 0, 1, .. or a name is no text.

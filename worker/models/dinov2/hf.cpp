@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "models/config_json.h"
+#include "models/config_members.h"
 #include "models/dinov2/heads.h"
 #include "models/first_values.h"
 #include "schema/tables/dinov2.h"
@@ -33,6 +34,15 @@ constexpr auto kDinov2Members = std::to_array<std::string_view>(
 /// Sides, which config.json may give as [height, width].
 constexpr auto kDinov2Sides = std::to_array<std::string_view>({"image_size", "patch_size"});
 
+/// The values of a real row that transformers 5 takes as a whole number alone.
+constexpr std::string_view kDinov2WholeRatio = "model.mlp_ratio";
+
+/// Members of config.json beside the rows; see [Note: members of configuration files].
+constexpr auto kDinov2Only = std::to_array<OnlyValue>({{"is_encoder_decoder", "false"}});
+constexpr auto kDinov2NoEffect = std::to_array<std::string_view>(
+    {"is_decoder", "cross_attention_hidden_size", "tie_word_embeddings", "out_features", "out_indices", "_out_features",
+     "_out_indices", "stage_names", "apply_layernorm", "reshape_hidden_states"});
+
 bool has_registers(const Json& config) {
   const Json* type = given(config, "model_type");
   return type != nullptr && *type == Json(kWithRegisters);
@@ -55,6 +65,7 @@ Values read_dinov2(const Json& config) {
   } else {
     want_family(config, kDinov2, kDinov2Architectures);
   }
+  check_config(config, schema::dinov2(), {kDinov2Sides, kDinov2Only, kDinov2NoEffect});
   Json plain = config;
   for (const auto side : kDinov2Sides) plain[side] = dinov2_side(config, side);
   Values values = values_of_config(schema::dinov2(), plain);
@@ -94,6 +105,7 @@ void write_dinov2(const Values& values, std::string_view architecture, Json& con
   config["architectures"] = Json::Array{Json(registers ? kRegisterArchitectures.front() : architecture)};
   config["model_type"] = registers ? kWithRegisters : kDinov2;
   write_members(config, values, kDinov2Members);
+  if (const auto* ratio = values.find(kDinov2WholeRatio)) write_whole(config, "mlp_ratio", std::get<double>(*ratio));
   for (const auto side : kDinov2Sides) {
     const auto* value = values.find("model." + std::string(side));
     if (value != nullptr && !(dinov2_side(config, side) == Json(std::get<std::int64_t>(*value))))

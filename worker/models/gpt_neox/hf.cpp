@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "models/config_json.h"
+#include "models/config_members.h"
 #include "models/first_values.h"
 #include "models/gpt_neox/model.h"
 #include "schema/recipes.h"
@@ -34,18 +35,28 @@ struct GptNeoXRope {
 constexpr auto kGptNeoXRope = std::to_array<GptNeoXRope>(
     {{"model.rotary_emb_base", "rope_theta"}, {"model.rotary_pct", "partial_rotary_factor"}});
 
+/// Members of config.json beside the rows; see [Note: members of configuration files].
+constexpr auto kGptNeoXRead =
+    std::to_array<std::string_view>({"rope_scaling", "rope_parameters", "rope_theta", "partial_rotary_factor"});
+constexpr auto kGptNeoXOnly = std::to_array<OnlyValue>({{"is_encoder_decoder", "false"}});
+constexpr auto kGptNeoXNoEffect =
+    std::to_array<std::string_view>({"is_decoder", "cross_attention_hidden_size", "classifier_dropout"});
+/// The members of both objects of rope.
+constexpr auto kGptNeoXRopeMembers =
+    std::to_array<std::string_view>({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor"});
+
 void read_gpt_neox_rope(const Json& config, Values& values) {
   for (const char* member : {"rope_scaling", "rope_parameters"}) {
-    const Json* rope = given(config, member);
+    const Json* rope = given_object(config, member);
     if (rope == nullptr) continue;
     const std::string where = std::string(kModelConfigFile) + "'s " + member;
-    if (!rope->is_object()) throw std::invalid_argument(where + " = " + rope->dump() + ": want an object");
     const Json* type = given(*rope, "rope_type");
     if (type == nullptr) type = given(*rope, "type");
     if (type != nullptr && !(*type == Json("default"))) {
       throw std::invalid_argument(where + " is of type " + type->dump() +
                                   ", and this GPT-NeoX has default only; choose another model");
     }
+    want_known_members(*rope, where, kGptNeoXRopeMembers);
     const schema::Table* table = &schema::gpt_neox();
     for (const auto& [row, leaf] : kGptNeoXRope) {
       const Json* found = given(*rope, leaf);
@@ -57,6 +68,7 @@ void read_gpt_neox_rope(const Json& config, Values& values) {
 
 Values read_gpt_neox(const Json& config) {
   want_family(config, "gpt_neox", kGptNeoXArchitectures);
+  check_config(config, schema::gpt_neox(), {kGptNeoXRead, kGptNeoXOnly, kGptNeoXNoEffect});
   Values values = values_of_config(schema::gpt_neox(), config);
   read_gpt_neox_rope(config, values);
   set_absent(values, "model.vocab_size", std::int64_t{50432});
@@ -75,6 +87,8 @@ Values read_gpt_neox(const Json& config) {
   set_absent(values, "model.attention_dropout", 0.0);
   set_absent(values, "model.hidden_dropout", 0.0);
   set_absent(values, "model.initializer_range", 0.02);
+  // transformers 4 writes these two beside rotary_emb_base and rotary_pct, and then reads both of each pair.
+  for (const auto& [row, leaf] : kGptNeoXRope) want_member(config, leaf, values.real(row));
   return values;
 }
 
@@ -100,6 +114,10 @@ bool may_ignore_in_gpt_neox(std::string_view in_file, const Values& model) {
          (in_file == "embed_out.weight" && model.flag("model.tie_word_embeddings"));
 }
 
+std::string gpt_neox_equal_to(std::string_view in_file, const Values& model) {
+  return in_file == "embed_out.weight" && model.flag("model.tie_word_embeddings") ? "gpt_neox.embed_in.weight" : "";
+}
+
 int gpt_neox_layers_above(const Values& values, const std::string& parameter) {
   static constexpr std::string_view kLayers = "gpt_neox.layers.";
   const auto layers = static_cast<int>(values.whole("model.num_hidden_layers"));
@@ -119,7 +137,8 @@ const Family& gpt_neox_family() {
       .names = {.base = "gpt_neox.",
                 .parameter_of = same_name,
                 .may_ignore = may_ignore_in_gpt_neox,
-                .may_lack = [](std::string_view) { return false; }},
+                .may_lack = [](std::string_view) { return false; },
+                .equal_to = gpt_neox_equal_to},
       .token_embedding = "gpt_neox.embed_in.weight",
       .lora_layers = "query_key_value",
       .draw = [](const Values& values, const std::string& name, const at::Tensor& into,

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "models/config_json.h"
+#include "models/config_members.h"
 #include "models/first_values.h"
 #include "models/llama/model.h"
 #include "schema/recipes.h"
@@ -35,6 +36,20 @@ constexpr auto kLlama3Members =
                                   {"model.rope_high_freq_factor", "high_freq_factor"},
                                   {"model.rope_original_max_position_embeddings", "original_max_position_embeddings"}});
 
+/// Members of config.json beside the rows; see [Note: members of configuration files].
+constexpr auto kLlamaRead = std::to_array<std::string_view>({"rope_scaling", "rope_parameters"});
+constexpr auto kLlamaOnly = std::to_array<OnlyValue>({{"hidden_act", "\"silu\""},
+                                                      {"pretraining_tp", "1"},
+                                                      {"is_encoder_decoder", "false"},
+                                                      {"partial_rotary_factor", "1"},
+                                                      {"rope_interleaved", "false"}});
+constexpr auto kLlamaNoEffect = std::to_array<std::string_view>(
+    {"is_decoder", "cross_attention_hidden_size", "max_sequence_length", "is_llama_config"});
+/// The members of both objects of rope.
+constexpr auto kLlamaRopeMembers =
+    std::to_array<std::string_view>({"rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
+                                     "original_max_position_embeddings", "partial_rotary_factor"});
+
 void read_llama_scaling(const Json& rope, const std::string& where, ScalingMember from, Values& values) {
   const Json* member = given(rope, from.member);
   const std::string name = where + "." + std::string(from.member);
@@ -47,10 +62,9 @@ void read_llama_scaling(const Json& rope, const std::string& where, ScalingMembe
 void read_llama_rope(const Json& config, Values& values) {
   values.set("model.rope_type", std::string("default"));
   for (const char* member : {"rope_scaling", "rope_parameters"}) {
-    const Json* rope = given(config, member);
+    const Json* rope = given_object(config, member);
     if (rope == nullptr) continue;
     const std::string where = std::string(kModelConfigFile) + "'s " + member;
-    if (!rope->is_object()) throw std::invalid_argument(where + " = " + rope->dump() + ": want an object");
     if (given(*rope, "rope_theta") != nullptr) {
       const schema::Table* table = &schema::llama();
       values.set("model.rope_theta", value_of_member(*schema::find_key({&table, 1}, "model.rope_theta"),
@@ -58,11 +72,14 @@ void read_llama_rope(const Json& config, Values& values) {
     }
     const Json* type = given(*rope, "rope_type");
     if (type == nullptr) type = given(*rope, "type");
-    if (type == nullptr || *type == Json("default")) continue;
-    if (!(*type == Json("linear")) && !(*type == Json("llama3"))) {
+    const bool is_plain = type == nullptr || *type == Json("default");
+    if (!is_plain && !(*type == Json("linear")) && !(*type == Json("llama3"))) {
       throw std::invalid_argument(where + " is of type " + type->dump() +
                                   ", and this Llama has default, linear and llama3 only; choose another model");
     }
+    want_known_members(*rope, where, kLlamaRopeMembers);
+    want_member(*rope, "partial_rotary_factor", 1);
+    if (is_plain) continue;
     values.set("model.rope_type", type->as_string());
     read_llama_scaling(*rope, where, kLlamaFactor, values);
     if (type->as_string() != "llama3") continue;
@@ -72,8 +89,7 @@ void read_llama_rope(const Json& config, Values& values) {
 
 Values read_llama(const Json& config) {
   want_family(config, "llama", kLlamaArchitectures);
-  want_member(config, "hidden_act", "silu");
-  want_member(config, "pretraining_tp", 1);
+  check_config(config, schema::llama(), {kLlamaRead, kLlamaOnly, kLlamaNoEffect});
   Values values = values_of_config(schema::llama(), config);
   set_absent(values, "model.vocab_size", std::int64_t{32000});
   set_absent(values, "model.hidden_size", std::int64_t{4096});
@@ -130,6 +146,10 @@ bool may_ignore_in_llama(std::string_view in_file, const Values& model) {
          (in_file == "lm_head.weight" && model.flag("model.tie_word_embeddings"));
 }
 
+std::string llama_equal_to(std::string_view in_file, const Values& model) {
+  return in_file == "lm_head.weight" && model.flag("model.tie_word_embeddings") ? "model.embed_tokens.weight" : "";
+}
+
 }  // namespace
 
 int llama_layers_above(int layers, const std::string& parameter) {
@@ -148,7 +168,8 @@ const Family& llama_family() {
       .names = {.base = "model.",
                 .parameter_of = same_name,
                 .may_ignore = may_ignore_in_llama,
-                .may_lack = [](std::string_view) { return false; }},
+                .may_lack = [](std::string_view) { return false; },
+                .equal_to = llama_equal_to},
       .token_embedding = "model.embed_tokens.weight",
       .lora_layers = "q_proj v_proj",
       .draw = [](const Values& values, const std::string& name, const at::Tensor& into,

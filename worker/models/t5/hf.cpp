@@ -3,10 +3,13 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "models/config_json.h"
+#include "models/config_members.h"
+#include "schema/recipes.h"
 #include "schema/tables/t5.h"
 
 namespace worker {
@@ -27,14 +30,22 @@ constexpr auto kT5Members = std::to_array<std::string_view>(
      "model.dropout_rate", "model.layer_norm_epsilon", "model.initializer_factor", "model.feed_forward_proj",
      "model.tie_word_embeddings", "model.pad_token_id", "model.eos_token_id", "model.decoder_start_token_id"});
 
+/// Members of config.json beside the rows; see [Note: members of configuration files].
+constexpr auto kT5Read = std::to_array<std::string_view>({"dense_act_fn", "is_gated_act"});
+constexpr auto kT5Only = std::to_array<OnlyValue>({{"is_encoder_decoder", "true"}, {"is_decoder", "false"}});
+constexpr auto kT5NoEffect =
+    std::to_array<std::string_view>({"n_positions", "classifier_dropout", "cross_attention_hidden_size"});
+
+constexpr std::string_view kT5Head = "lm_head.weight";
+constexpr const char *kT5Scaled = "scale_decoder_outputs", *kT5Start = "decoder_start_token_id";
+
 schema::T5 t5_of(const Values& values) {
   return schema::bind<schema::T5>(schema::t5(), values);
 }
 
 Values read_t5(const Json& config) {
   want_family(config, "t5", kT5Architectures);
-  want_member(config, "is_encoder_decoder", true);
-  want_member(config, "tie_encoder_decoder", false);
+  check_config(config, schema::t5(), {kT5Read, kT5Only, kT5NoEffect});
   Values values = values_of_config(schema::t5(), config);
   set_absent(values, "model.vocab_size", std::int64_t{32128});
   set_absent(values, "model.d_model", std::int64_t{512});
@@ -50,6 +61,8 @@ Values read_t5(const Json& config) {
   set_absent(values, "model.initializer_factor", 1.0);
   set_absent(values, "model.feed_forward_proj", std::string("relu"));
   set_absent(values, "model.tie_word_embeddings", true);
+  if (!values.flag("model.tie_word_embeddings")) want_member(config, kT5Scaled, false);
+  set_absent(values, "model.scale_decoder_outputs", true);
   set_absent(values, "model.pad_token_id", std::int64_t{0});
   set_absent(values, "model.eos_token_id", std::int64_t{1});
   set_absent(values, "model.decoder_start_token_id", values.whole("model.pad_token_id"));
@@ -60,6 +73,30 @@ Values read_t5(const Json& config) {
   return values;
 }
 
+/// A T5 with a head of its own that transformers 5 has saved says tie_word_embeddings = true, and in
+/// scale_decoder_outputs what tie_word_embeddings meant before. So the files tell whether the head is shared.
+void complete_t5(const ModelFiles& files, Values& values) {
+  if (values.flag("model.tie_word_embeddings") && !values.flag("model.scale_decoder_outputs") && files.has(kT5Head))
+    values.set("model.tie_word_embeddings", false);
+  const Json *of_config = given(files.config, kT5Start), *of_generation = given(files.generation, kT5Start);
+  if (of_generation == nullptr) return;
+  if (of_config != nullptr && !(*of_config == *of_generation)) {
+    throw std::invalid_argument(std::string(kGenerationConfigFile) + " has " + kT5Start + " = " +
+                                of_generation->dump() + ", and " + kModelConfigFile + " has " + of_config->dump() +
+                                ", with which the model is trained; make them equal");
+  }
+  const schema::Table* table = &schema::t5();
+  const auto* const row = schema::find_key({&table, 1}, "model.decoder_start_token_id");
+  values.set(row->name, value_of_member(*row, *of_generation, std::string(kGenerationConfigFile) + "'s " + kT5Start));
+}
+
+/// transformers 4 knows tie_word_embeddings alone, and transformers 5 takes it for scale_decoder_outputs where the file
+/// lacks that.
+void write_t5_head(const schema::T5& model, Json& config) {
+  const bool differs = model.tie_word_embeddings && !model.scale_decoder_outputs;
+  if (differs || config.contains(kT5Scaled)) config[kT5Scaled] = model.scales_head();
+}
+
 void write_t5(const Values& values, std::string_view architecture, Json& config) {
   config["architectures"] = Json::Array{Json(architecture)};
   config["model_type"] = "t5";
@@ -68,6 +105,7 @@ void write_t5(const Values& values, std::string_view architecture, Json& config)
   const schema::T5 model = t5_of(values);
   if (config.contains("dense_act_fn")) config["dense_act_fn"] = model.activation();
   if (config.contains("is_gated_act")) config["is_gated_act"] = model.is_gated();
+  write_t5_head(model, config);
 }
 
 bool is_t5_embedding(std::string_view in_file) {
@@ -83,14 +121,20 @@ std::string t5_parameter_of(std::string_view in_file) {
 bool may_ignore_in_t5(std::string_view in_file, const Values& model) {
   return is_t5_embedding(in_file) ||
          in_file == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight" ||
-         (in_file == "lm_head.weight" && model.flag("model.tie_word_embeddings"));
+         (in_file == kT5Head && model.flag("model.tie_word_embeddings"));
+}
+
+std::string t5_equal_to(std::string_view in_file, const Values& model) {
+  return is_t5_embedding(in_file) || (in_file == kT5Head && model.flag("model.tie_word_embeddings"))
+             ? std::string(kT5Embedding)
+             : std::string();
 }
 
 /// The standard deviation of the first values of a matrix, for initializer_factor 1, as in transformers, which has it
 /// from Mesh TensorFlow.
 double t5_deviation(const schema::T5& model, std::string_view name) {
   const auto inverse_root = [](std::int64_t size) { return std::pow(static_cast<double>(size), -0.5); };
-  if (name == kT5Embedding || name == "lm_head.weight") return 1;
+  if (name == kT5Embedding || name == kT5Head) return 1;
   if (name.ends_with(".q.weight")) return inverse_root(model.d_model * model.d_kv);
   if (name.ends_with(".o.weight")) return inverse_root(model.inner_size());
   if (name.ends_with(".wo.weight")) return inverse_root(model.d_ff);
@@ -128,11 +172,13 @@ const Family& t5_family() {
                           .table = schema::t5(),
                           .architectures = kT5Architectures,
                           .read = read_t5,
+                          .complete = complete_t5,
                           .write = write_t5,
                           .names = {.base = "",
                                     .parameter_of = t5_parameter_of,
                                     .may_ignore = may_ignore_in_t5,
-                                    .may_lack = [](std::string_view) { return false; }},
+                                    .may_lack = [](std::string_view) { return false; },
+                                    .equal_to = t5_equal_to},
                           .token_embedding = kT5Embedding,
                           .draw = draw_t5,
                           .layers_above = t5_layers_above,

@@ -305,7 +305,7 @@ at::Tensor T5ForConditionalGeneration::decoded_of(const at::Tensor& decoder_ids,
   if (attention_mask.defined()) context.cross = padding_mask(attention_mask);
   const at::Tensor out = decoder_->forward(x, encoded, context, cache);
   // A tied head reads smaller numbers, because the table has those of an input.
-  return lm_head_ ? out : out * std::pow(static_cast<double>(config_.d_model), -0.5);
+  return !config_.scales_head() ? out : out * std::pow(static_cast<double>(config_.d_model), -0.5);
 }
 
 }  // namespace worker

@@ -1,0 +1,89 @@
+// Goal: a picture is seen as the model's own processor shows it, and a preprocessor_config.json that asks for something
+// else is refused. tests/peers/infer_test.py compares the pixels with transformers.
+#include "infer/image_view.h"
+
+#include <gmock/gmock.h>
+
+#include "models/dinov2/hf.h"
+#include "rank/errors.h"
+#include "schema/tables/dinov2.h"
+#include "temporary_folder.h"
+
+namespace infer {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ImageViews : public ::testing::Test {
+ protected:
+  ImageViews() {
+    source_.folder = folder_.path();
+    source_.family = &worker::dinov2_family();
+    source_.values = worker::dinov2_family().read(fsdp::Json::parse(R"({"image_size": 56})"));
+  }
+
+  /// What is said of a file with one member more, or "56 of 64".
+  std::string seen(const std::string& member) {
+    ::test::write_file(folder_ / worker::kPreprocessorFile,
+                       R"({"size": {"shortest_edge": 64}, "crop_size": {"height": 56, "width": 56})" + member + "}");
+    try {
+      const ImageView view = image_view(source_);
+      return std::to_string(view.side) + " of " + std::to_string(view.shortest_edge);
+    } catch (const worker::UsageError& error) {
+      return error.what();
+    }
+  }
+
+  ::test::TemporaryFolder folder_;
+  Source source_;
+};
+
+TEST_F(ImageViews, ReadWhatTransformersWrites) {
+  EXPECT_EQ(seen(""), "56 of 64");
+  EXPECT_EQ(seen(R"(,"image_processor_type": "BitImageProcessorFast", "do_convert_rgb": true, "resample": 3,
+                     "rescale_factor": 0.00392156862745098, "do_resize": true, "data_format": "channels_first",
+                     "input_data_format": null, "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225])"),
+            "56 of 64");
+  ::test::write_file(folder_ / worker::kPreprocessorFile, R"({"size": 64, "crop_size": 56})");
+  EXPECT_EQ(image_view(source_).shortest_edge, 64) << "as old files have it";
+  std::filesystem::remove(folder_ / worker::kPreprocessorFile);
+  EXPECT_EQ(image_view(source_).shortest_edge, 64) << "as an export has it";
+}
+
+TEST_F(ImageViews, RefuseEveryOtherMemberByName) {
+  EXPECT_THAT(seen(R"(,"resample": 2)"), AllOf(HasSubstr("preprocessor_config.json: resample = 2; want 3")));
+  EXPECT_THAT(seen(R"(,"do_resize": false)"), HasSubstr("do_resize = false; want true"));
+  EXPECT_THAT(seen(R"(,"image_mean": [0.5, 0.5, 0.5])"), HasSubstr("image_mean = [0.5,0.5,0.5]; want"));
+  EXPECT_THAT(seen(R"(,"image_processor_type": "ViTImageProcessor")"), HasSubstr("want \"BitImageProcessor\""));
+  EXPECT_THAT(seen(R"(,"do_pad": true)"), HasSubstr("do_pad = true; want false"));
+  EXPECT_THAT(
+      seen(R"(,"crop_pct": 0.9)"),
+      HasSubstr("crop_pct = 0.9; this program does not know whether that changes the picture; remove the member"));
+}
+
+/// A picture whose pixels are their column and row.
+prepare::Picture squares(int height, int width) {
+  prepare::Picture out{height, width, {}};
+  for (int y = 0; y < height; ++y)
+    for (int x = 0; x < width; ++x)
+      out.rgb.insert(out.rgb.end(), {static_cast<std::uint8_t>(x), static_cast<std::uint8_t>(y), 7});
+  return out;
+}
+
+TEST(Viewed, WholePixelsAreCutOutOfTheMiddle) {
+  const auto seen = viewed(squares(4, 9), {.shortest_edge = 4, .side = 2});
+  EXPECT_EQ(seen.height, 2);
+  // Of 9 columns 3 lie before the square, and of 4 rows 1.
+  EXPECT_THAT(seen.rgb, ElementsAre(3, 1, 7, 4, 1, 7, 3, 2, 7, 4, 2, 7));
+}
+
+TEST(Viewed, TheLongerSideIsRoundedDown) {
+  EXPECT_EQ(viewed(squares(30, 20), {.shortest_edge = 7, .side = 7}).width, 7);  // 10.5 rows
+  EXPECT_EQ(viewed(squares(2, 3), {.shortest_edge = 8, .side = 8}).height, 8) << "made larger";
+  EXPECT_THROW(viewed(squares(1, 200), {.shortest_edge = 100, .side = 100}), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace infer
