@@ -10,6 +10,10 @@ nvcc_list=${MUSTER_NVCC_LIST:-deps/nvcc.txt}
 nvcc_folder="$deps_folder/nvcc"
 peers_list=${MUSTER_PEERS_LIST:-deps/peers.txt}
 peers_folder="$deps_folder/peers"
+# Beside a list of somebody's own there is no second one.
+newest_peers_list=${MUSTER_NEWEST_PEERS_LIST:-${MUSTER_PEERS_LIST:+none}}
+newest_peers_list=${newest_peers_list:-deps/peers-newest.txt}
+newest_peers_folder="$deps_folder/peers-newest"
 crates_lock=tokens/tokenizers/Cargo.lock
 crates_folder="$deps_folder/crates"
 cargo_needed=1.85  # rust-version in Cargo.toml beside the lock file
@@ -215,8 +219,17 @@ setup_crates() {
 # A Python with PyTorch and transformers. It shares the CUDA libraries, because PyTorch looks for them next to itself.
 peers_site="$peers_folder/lib/python3.11/site-packages"
 
-has_peers() {
+has_first_peers() {
   is_complete "$peers_list" "$peers_folder" && [ -e "$peers_folder/bin/python" ] && [ -e "$peers_site/nvidia" ]
+}
+
+# The newest transformers, in a folder that tests put before the packages of the first list.
+has_newest_peers() {
+  [ "$newest_peers_list" = none ] || is_complete "$newest_peers_list" "$newest_peers_folder"
+}
+
+has_peers() {
+  has_first_peers && has_newest_peers
 }
 
 agree_on_peers() {
@@ -227,6 +240,27 @@ agree_on_peers() {
 }
 
 install_peers() {
+  has_first_peers || install_first_peers
+  has_newest_peers || install_newest_peers
+}
+
+install_newest_peers() {
+  local log
+  log=$(mktemp)
+  rm -rf "$newest_peers_folder"
+  if ! "$peers_folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
+    --only-binary :all: --target "$newest_peers_folder" -r "$newest_peers_list" > "$log" 2>&1; then
+    rm -rf "$newest_peers_folder"
+    die "installing $newest_peers_list failed (log: $log): $(grep -m1 -iE 'do not match|no space left|no matching|hash' "$log" || tail -n 1 "$log")"
+  fi
+  env -u PYTHONDONTWRITEBYTECODE PYTHONPATH="$newest_peers_folder" "$peers_folder/bin/python" -c \
+    'from transformers import AutoTokenizer, BertForMaskedLM, Dinov2Model, GPTNeoXForCausalLM, LlamaForCausalLM, T5ForConditionalGeneration' > "$log" 2>&1 ||
+    die "what is installed in $newest_peers_folder can't be imported (log: $log): $(tail -n 1 "$log")"
+  wheel_stamp "$newest_peers_list" > "$newest_peers_folder/.complete"
+  rm -f "$log"
+}
+
+install_first_peers() {
   local log
   has_cuda || install_cuda
   need_space "$deps_folder" 2500 "PyTorch"

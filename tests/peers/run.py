@@ -3,7 +3,8 @@
 Usage: run.py PEERS_FOLDER PACKAGE_FOLDER MODULES TEST.py [ARGUMENT]...
 
 MODULES: what the test imports, with commas. With `muster` among them the test sees muster's own package as pip installs it; it is
-installed once for all tests, below PACKAGE_FOLDER. The Python is MUSTER_PEER_PYTHON, the one that ./dev test installs into
+installed once for all tests, below PACKAGE_FOLDER. With `newest` among them the test sees the packages of PEERS_FOLDER-newest, such
+as the newest transformers, before all others; without it a test finds that folder in MUSTER_NEWEST_PEERS. The Python is MUSTER_PEER_PYTHON, the one that ./dev test installs into
 PEERS_FOLDER, or python3. Without one that has the modules the exit status is 77: skipped.
 """
 
@@ -72,8 +73,13 @@ def install(python, files, folder):
 def main():
     peers_folder, package_folder, words, test, *arguments = sys.argv[1:]
     modules = words.split(",")
-    wants_package = "muster" in modules
-    python = find_python(peers_folder, [*(name for name in modules if name != "muster"), *(["setuptools"] if wants_package else [])])
+    wants_package, wants_newest = "muster" in modules, "newest" in modules
+    newest = pathlib.Path(f"{peers_folder}-newest")
+    if wants_newest and not (newest / ".complete").exists():
+        print(f"skipped: {newest} is not installed; ./dev setup --peers installs it", file=sys.stderr)
+        return SKIPPED
+    found = [name for name in modules if name not in ("muster", "newest")]
+    python = find_python(peers_folder, [*found, *(["setuptools"] if wants_package else [])])
     if python is None:
         print(f"skipped: no Python with {words}; ./dev setup --peers installs one", file=sys.stderr)
         return SKIPPED
@@ -81,6 +87,9 @@ def main():
     env.pop("PYTHONPATH", None)
     if wants_package:
         env["PYTHONPATH"] = str(installed(python, pathlib.Path(package_folder)))
+    env["MUSTER_NEWEST_PEERS"] = str(newest)
+    if wants_newest:
+        env["PYTHONPATH"] = os.pathsep.join([str(newest), *filter(None, [env.get("PYTHONPATH")])])
     return subprocess.run([python, test, *arguments], env=env).returncode
 
 

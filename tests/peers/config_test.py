@@ -1,0 +1,498 @@
+"""Goal: every member of the files that transformers writes is read as transformers means it, or refused by name; and what muster
+writes is a model that transformers loads without a word.
+
+Method: the same tests with transformers 4.57 and with the newest one (run.py, `newest`). Models are tiny and random, with weights
+large enough that no two logits are close. A training has one step with a rate so small that no weight moves, so that an export must
+be the model that it began from.
+Usage: MUSTER_BIN_FOLDER=... run.py, see run.py
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+# Pillow is beside the newest transformers alone. The packages of this Python come first.
+sys.path.append(os.environ.get("MUSTER_NEWEST_PEERS", ""))
+
+import transformers  # noqa: E402
+from transformers import (  # noqa: E402
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    Dinov2Config,
+    Dinov2Model,
+    Dinov2WithRegistersConfig,
+    Dinov2WithRegistersModel,
+    GenerationConfig,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+BIN = pathlib.Path(os.environ["MUSTER_BIN_FOLDER"])
+IS_5 = int(transformers.__version__.partition(".")[0]) >= 5
+TEXTS = ["muster trains", "a checkpoint of a step, and then", "naïve café", "1. e4 e5 2. Nf3"]
+CORPUS = ["muster trains models of any size", "a checkpoint holds the state of a step", "games begin with 1. e4 e5 2. Nf3",
+          "naïve café, 25 €, and a smile 🙂"] * 4
+DECODER = dict(vocab_size=384, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=128,
+               bos_token_id=0, eos_token_id=1)
+T5 = dict(vocab_size=384, d_model=32, d_kv=8, d_ff=56, num_layers=2, num_heads=4, decoder_start_token_id=0, pad_token_id=0,
+          eos_token_id=1, dropout_rate=0.0)
+BERT = dict(vocab_size=384, hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4,
+            max_position_embeddings=64, pad_token_id=0, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+DINO = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, patch_size=7, image_size=28)
+
+
+def scrambled(model, seed=1):
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * (0.3 if parameter.dim() > 1 else 0.1) + (parameter.dim() == 1))
+    return model.eval()
+
+
+def byte_level(template="<s> $A", normalizer=None):
+    tokenizer = Tokenizer(models.BPE())
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(
+        vocab_size=330, special_tokens=["<s>", "</s>"], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer.post_processor = processors.TemplateProcessing(single=template, special_tokens=[("<s>", 0), ("</s>", 1)])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
+
+
+def word_piece(lowercase=True):
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(CORPUS + [text.upper() for text in CORPUS], trainers.WordPieceTrainer(
+        vocab_size=200, special_tokens=names, show_progress=False))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    return tokenizer
+
+
+def change(file, **members):
+    """Sets members of a JSON file; None removes one."""
+    json_of = json.loads(file.read_text()) if file.exists() else {}
+    json_of |= members
+    file.write_text(json.dumps({name: value for name, value in json_of.items() if value is not None}))
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        torch.set_num_threads(1)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.first, self.export = self.folder / "model", self.folder / "export"
+
+    def infer(self, *words, fails=False):
+        done = subprocess.run([BIN / "muster-infer", *map(str, words)], capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 2 if fails else 0, done.stderr)
+        return done.stderr if fails else done.stdout
+
+    def greedy(self, folder):
+        lines = self.infer("generate", folder, "--json", "--device", "cpu", "--max-new-tokens", 20, "--", *TEXTS).splitlines()
+        return [json.loads(line)["tokens"] for line in lines]
+
+    def check_greedy(self, folder, model, tokenizer, answers=False):
+        """`answers`: of an encoder-decoder, whose answer begins with its first token."""
+        want = []
+        for text in TEXTS:
+            ids = tokenizer(text, return_tensors="pt").input_ids
+            with torch.no_grad():
+                made = model.generate(ids, do_sample=False, num_beams=1, max_new_tokens=20, use_cache=False,
+                                      attention_mask=torch.ones_like(ids))[0].tolist()
+            want.append(made[1 if answers else ids.shape[1]:])
+        self.assertEqual(self.greedy(folder), want)
+
+    def prepare(self, *words):
+        done = subprocess.run([BIN / "muster-data", "prepare", *map(str, words), "--to", self.folder / "data", "--validation", "0"],
+                              capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def rows(self, rows):
+        file = self.folder / "rows.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return file
+
+    def train(self, recipe, model, fails=False, data=None, **train):
+        """One step on one rank that moves no weight, and its export. Returns what the rank says."""
+        run = {"format": 1, "name": "small", "recipe": recipe, "model": model,
+               "data": {"prepared": str(self.folder / "data"), **({"sequence_length": 32} if data is None else data)},
+               "train": {"learning_rate": 1e-12, "schedule": "constant", "warmup_steps": 0, "weight_decay": 0, "batch_size": 2, "steps": 1,
+                         "validation_every_steps": 0, "export_folder": str(self.export), **train},
+               "checkpoint": {"every_steps": 0, "folder": str(self.folder / "checkpoints")}}
+        (self.folder / "run.json").write_text(json.dumps(run))
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        env = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
+        env |= {"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "MUSTER_METRICS_FILE": str(self.folder / "metrics.jsonl")}
+        done = subprocess.run([BIN / "muster-worker", "--run-file", self.folder / "run.json"], capture_output=True, text=True,
+                              timeout=120, env=env)
+        self.assertEqual(done.returncode != 0, fails, done.stderr)
+        return done.stderr
+
+    def loaded(self, kind, folder):
+        """A model of transformers with nothing missing, unexpected or drawn."""
+        model, info = kind.from_pretrained(folder, output_loading_info=True)
+        for what in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
+            self.assertFalse(info.get(what), what)
+        return model.float().eval()
+
+
+class Members(Folder):
+    """Members that save_pretrained() writes, and all others that a configuration object has."""
+
+    def check(self, model, use):
+        """`use` returns what muster makes of the folder. It must be the same with all members."""
+        model.save_pretrained(self.first)
+        before = use()
+        config = self.first / "config.json"
+        plain = json.loads(config.read_text())
+        every = json.loads(AutoConfig.from_pretrained(self.first).to_json_string(use_diff=False))
+        config.write_text(json.dumps({**every, **plain}))
+        self.assertEqual(use(), before)
+        config.write_text(json.dumps(plain))
+        change(config, logit_scale=0.5)
+        self.assertIn("config.json has logit_scale = 0.5", self.infer(*self.command, fails=True))
+
+    def of_decoder(self, model):
+        byte_level().save_pretrained(self.first)
+        self.command = ["generate", self.first, "--device", "cpu", "a"]
+        self.check(model, lambda: self.greedy(self.first))
+        change(self.first / "config.json", logit_scale=None)
+        want = self.greedy(self.first)
+        (self.first / "generation_config.json").write_text(GenerationConfig(bos_token_id=0, eos_token_id=1).to_json_string(use_diff=False))
+        self.assertEqual(self.greedy(self.first), want)
+        change(self.first / "generation_config.json", repetition_penalty=1.2)
+        self.assertIn("repetition_penalty = 1.2", self.infer(*self.command, fails=True))
+
+    def of_encoder(self, model):
+        byte_level("<s> $A </s>").save_pretrained(self.first)
+        self.command = ["embed", self.first, "--device", "cpu", "a"]
+        self.check(model, lambda: self.infer(*self.command))
+
+    def of_images(self, model):
+        image = self.folder / "a.ppm"
+        image.write_bytes(b"P6 40 32 255\n" + bytes(range(256)) * 15)
+        self.command = ["embed", self.first, "--device", "cpu", image]
+        self.check(model, lambda: self.infer(*self.command))
+
+    def test_of_llama(self):
+        self.of_decoder(scrambled(LlamaForCausalLM(LlamaConfig(**DECODER, intermediate_size=56, num_key_value_heads=2))))
+
+    def test_of_gpt_neox(self):
+        self.of_decoder(scrambled(GPTNeoXForCausalLM(GPTNeoXConfig(**DECODER, intermediate_size=72))))
+
+    def test_of_t5(self):
+        self.of_decoder(scrambled(T5ForConditionalGeneration(T5Config(**T5))))
+
+    def test_of_bert(self):
+        self.of_encoder(scrambled(BertForMaskedLM(BertConfig(**BERT))))
+
+    def test_of_a_classifying_bert(self):
+        self.of_encoder(scrambled(BertForSequenceClassification(BertConfig(**BERT, num_labels=3))))
+
+    def test_of_dinov2(self):
+        self.of_images(scrambled(Dinov2Model(Dinov2Config(**DINO))))
+
+    def test_of_dinov2_with_registers(self):
+        self.of_images(scrambled(Dinov2WithRegistersModel(Dinov2WithRegistersConfig(**DINO))))
+
+
+class Heads(Folder):
+    def test_t5_with_a_head_of_its_own_as_this_version_saves_it(self):
+        tokenizer = byte_level("$A </s>")
+        for more in ({}, {"tie_word_embeddings": False}, {"tie_word_embeddings": False, "feed_forward_proj": "gated-gelu"}):
+            with self.subTest(**more):
+                made = scrambled(T5ForConditionalGeneration(T5Config(**T5, **more)))
+                made.save_pretrained(self.first)
+                tokenizer.save_pretrained(self.first)
+                if more:  # the format of google/t5-v1_1, which both versions read
+                    tensors = load_file(self.first / "model.safetensors")
+                    torch.manual_seed(7)
+                    tensors["lm_head.weight"] = torch.randn(384, 32) * 0.3
+                    save_file(tensors, self.first / "model.safetensors", metadata={"format": "pt"})
+                    change(self.first / "config.json", tie_word_embeddings=False, scale_decoder_outputs=None)
+                model = self.loaded(AutoModelForSeq2SeqLM, self.first)
+                self.check_greedy(self.first, model, tokenizer, answers=True)
+                again = self.folder / "again"
+                model.save_pretrained(again)
+                tokenizer.save_pretrained(again)
+                if IS_5 and more:
+                    self.assertEqual(json.loads((again / "config.json").read_text())["scale_decoder_outputs"], False)
+                self.check_greedy(again, model, tokenizer, answers=True)
+
+    def test_t5_whose_shared_table_is_not_scaled(self):
+        if not IS_5:
+            self.skipTest("transformers 4 has no such model")
+        tokenizer = byte_level("$A </s>")
+        model = scrambled(T5ForConditionalGeneration(T5Config(**T5, tie_word_embeddings=False)))
+        model.lm_head.weight = model.shared.weight
+        model.save_pretrained(self.first)
+        tokenizer.save_pretrained(self.first)
+        model = AutoModelForSeq2SeqLM.from_pretrained(self.first).eval()
+        self.assertFalse(model.config.scale_decoder_outputs)
+        self.check_greedy(self.first, model, tokenizer, answers=True)
+
+    def test_t5_goes_through_a_training_in_either_format(self):
+        tokenizer = byte_level("$A </s>")
+        tokenizer.save_pretrained(self.first)
+        for more in ({}, {"tie_word_embeddings": False}):
+            with self.subTest(**more):
+                scrambled(T5ForConditionalGeneration(T5Config(**T5, **more))).save_pretrained(self.first)
+                if more:
+                    tensors = load_file(self.first / "model.safetensors")
+                    tensors["lm_head.weight"] = torch.randn(384, 32)
+                    save_file(tensors, self.first / "model.safetensors", metadata={"format": "pt"})
+                    change(self.first / "config.json", tie_word_embeddings=False, scale_decoder_outputs=None)
+                    AutoModelForSeq2SeqLM.from_pretrained(self.first).save_pretrained(self.first)
+                model = AutoModelForSeq2SeqLM.from_pretrained(self.first).eval()
+                self.check_greedy(self.first, model, tokenizer, answers=True)
+                if not (self.folder / "data").exists():
+                    self.prepare("--from", "jsonl", self.rows([{"input": text, "target": "a"} for text in TEXTS]),
+                                 "--fields", "input,target", "--tokenizer", self.first)
+                shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+                self.train("seq2seq", {"family": "t5", "pretrained": str(self.first)},
+                           data={"sequence_length": 32, "target_length": 16})
+                self.check_greedy(self.export, self.loaded(AutoModelForSeq2SeqLM, self.export), tokenizer, answers=True)
+                self.check_greedy(self.export, model, tokenizer, answers=True)
+                self.assertEqual(self.greedy(self.folder / "checkpoints"), self.greedy(self.export))
+
+    def test_a_tied_head_beside_another_one_is_refused(self):
+        for name, model, head in (
+                ("llama", LlamaForCausalLM(LlamaConfig(**DECODER, intermediate_size=56, tie_word_embeddings=True)), "lm_head.weight"),
+                ("gpt_neox", GPTNeoXForCausalLM(GPTNeoXConfig(**DECODER, intermediate_size=72, tie_word_embeddings=True)), "embed_out.weight"),
+                ("t5", T5ForConditionalGeneration(T5Config(**T5)), "lm_head.weight")):
+            with self.subTest(name):
+                scrambled(model).save_pretrained(self.first)
+                byte_level().save_pretrained(self.first)
+                tensors = load_file(self.first / "model.safetensors")
+                tensors[head] = torch.randn(384, 32)
+                save_file(tensors, self.first / "model.safetensors", metadata={"format": "pt"})
+                self.assertIn(f"{head} has other values than", self.infer("generate", self.first, "--device", "cpu", "a", fails=True))
+
+    def test_the_first_token_of_answers_may_be_in_generation_config(self):
+        tokenizer = byte_level("$A </s>")
+        scrambled(T5ForConditionalGeneration(T5Config(**T5))).save_pretrained(self.first)
+        tokenizer.save_pretrained(self.first)
+        change(self.first / "config.json", decoder_start_token_id=None)
+        (self.first / "generation_config.json").write_text(json.dumps({"decoder_start_token_id": 5, "eos_token_id": 1, "pad_token_id": 0}))
+        model = AutoModelForSeq2SeqLM.from_pretrained(self.first).eval()
+        self.check_greedy(self.first, model, tokenizer, answers=True)
+        change(self.first / "config.json", decoder_start_token_id=0)
+        self.assertIn("decoder_start_token_id = 5, and config.json has 0",
+                      self.infer("generate", self.first, "--device", "cpu", "a", fails=True))
+
+
+class Berts(Folder):
+    @staticmethod
+    def logits(model):
+        ids = torch.arange(5, 17).unsqueeze(0)
+        with torch.no_grad():
+            return model(ids).logits
+
+    def test_labels_keep_their_rows(self):
+        labels = {0: "positive", 1: "negative", 2: "neutral"}
+        model = scrambled(BertForSequenceClassification(BertConfig(**BERT, id2label=labels, label2id={b: a for a, b in labels.items()})))
+        model.save_pretrained(self.first)
+        byte_level("<s> $A </s>").save_pretrained(self.first)
+        rows = [{"text": text, "label": label} for text, label in zip(TEXTS, ["neutral", "positive", "negative", "neutral"])]
+        self.prepare("--from", "jsonl", self.rows(rows), "--fields", "text,label", "--tokenizer", self.first)
+        self.train("classify", {"family": "bert", "pretrained": str(self.first)})
+        kept = self.loaded(AutoModelForSequenceClassification, self.export)
+        self.assertEqual(kept.config.id2label, labels)
+        torch.testing.assert_close(self.logits(kept), self.logits(model), rtol=1e-5, atol=1e-5)
+        want = self.infer("classify", self.first, "--device", "cpu", "--json", "--", *TEXTS)
+        self.assertEqual(want, self.infer("classify", self.folder / "checkpoints", "--device", "cpu", "--json", "--", *TEXTS))
+
+    def test_the_bias_of_an_untied_decoder(self):
+        model = scrambled(BertForMaskedLM(BertConfig(**BERT, tie_word_embeddings=False)))
+        model.save_pretrained(self.first)
+        model = AutoModelForMaskedLM.from_pretrained(self.first).eval()
+        byte_level("<s> $A </s>").save_pretrained(self.first)
+        if IS_5:
+            tensors = load_file(self.first / "model.safetensors")
+            self.assertFalse(torch.equal(tensors["cls.predictions.bias"], tensors["cls.predictions.decoder.bias"]))
+        self.prepare("--from", "jsonl", self.rows([{"text": text} for text in TEXTS]), "--tokenizer", self.first)
+        self.train("masked_lm", {"family": "bert", "pretrained": str(self.first)})
+        kept = self.loaded(AutoModelForMaskedLM, self.export)
+        torch.testing.assert_close(self.logits(kept), self.logits(model), rtol=1e-5, atol=1e-5)
+
+
+class Exports(Folder):
+    """Models that begin from scratch."""
+
+    def test_a_scaled_rope_has_its_factors(self):
+        self.prepare("--from", "fixture")
+        for kind, members in (("linear", {"factor": 8.0}),
+                              ("llama3", {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})):
+            with self.subTest(kind):
+                shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+                self.train("causal_lm", {"family": "llama", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1,
+                                         "num_attention_heads": 2, "rope_type": kind})
+                rope = json.loads((self.export / "config.json").read_text())["rope_scaling"]
+                self.assertEqual({name: rope[name] for name in members}, members)
+                model = self.loaded(AutoModelForCausalLM, self.export)
+                ids = [ord(letter) for letter in "muster trains"]
+                with torch.no_grad():
+                    want = model.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=8, attention_mask=torch.ones(1, len(ids)))[0, len(ids):].tolist()
+                line = json.loads(self.infer("generate", self.export, "muster trains", "--json", "--device", "cpu", "--max-new-tokens", 8))
+                self.assertEqual(line["tokens"][:len(want)], want[:len(line["tokens"])])
+
+    def test_a_dinov2_loads(self):
+        self.prepare("--from", "shapes", "--count", 24, "--size", 28)
+        self.train("dino", {"family": "dinov2", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 28,
+                            "patch_size": 7}, data={"local_crops": 0}, prototypes=16, head_hidden_size=24, head_bottleneck_size=8)
+        self.assertEqual(json.loads((self.export / "config.json").read_text())["mlp_ratio"], 4)
+        self.loaded(AutoModel, self.export)
+
+
+class Tokenizers(Folder):
+    """Members beside a tokenizer.json: equal ids, or a refusal that names the member. What one version applies and the other one
+    passes over is refused, or has the meaning that it was written with."""
+
+    TEXTS = ["muster trains", "A Checkpoint é", "</s> a <s> b", "step<tool>step"]
+
+    def muster_ids(self):
+        asked = json.dumps([text.encode().hex() for text in self.TEXTS]) + "\n"
+        done = subprocess.run([BIN / "peers_tokenize", self.first], input=asked, capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            return done.stderr
+        return [row["with_special"] for row in json.loads(done.stdout.splitlines()[1])]
+
+    def check(self, refused=None, **members):
+        """`refused`: the member that must be named. Without it ids must be equal."""
+        file = self.first / "tokenizer_config.json"
+        before = file.read_text()
+        change(file, **members)
+        with self.subTest(**members):
+            got = self.muster_ids()
+            if refused is None:
+                self.assertEqual(got, AutoTokenizer.from_pretrained(self.first)(self.TEXTS).input_ids)
+            else:
+                self.assertIn(refused, str(got))
+                self.assertIn("tokenizer_config.json: ", str(got))
+        file.write_text(before)
+
+    def test_a_tokenizer_as_it_is_saved(self):
+        for tokenizer in (byte_level(), byte_level("$A </s>"), byte_level("$A")):
+            tokenizer.save_pretrained(self.first)
+            self.check()
+            self.check(model_max_length=16, padding_side="left", clean_up_tokenization_spaces=True)
+            self.check(split_special_tokens=True, refused="split_special_tokens")
+            self.check(remove_space=True, refused="remove_space")
+            self.check(added_tokens_decoder={"400": {"content": "<tool>", "special": True}}, refused="added_tokens_decoder.400")
+            self.check(additional_special_tokens=["<tool>"], refused="additional_special_tokens")
+            self.check(extra_special_tokens=["<tool>"], refused="extra_special_tokens")
+
+    def test_of_llama(self):
+        byte_level().save_pretrained(self.first)
+        self.check(add_bos_token=True, add_eos_token=True)
+        self.check(add_bos_token=False)
+        self.check(tokenizer_class="LlamaTokenizer", add_eos_token=True, refused="add_eos_token")
+        if not IS_5:  # there the class makes a pre-tokenizer of its own
+            self.check(tokenizer_class="LlamaTokenizerFast")
+            self.check(tokenizer_class="LlamaTokenizerFast", add_bos_token=False, refused="add_bos_token")
+
+    def test_of_gpt_neox(self):
+        byte_level("$A", normalizers.NFC()).save_pretrained(self.first)
+        self.check(tokenizer_class="GPTNeoXTokenizer" + ("" if IS_5 else "Fast"))
+        self.check(tokenizer_class="GPTNeoXTokenizer", add_bos_token=True, refused="add_bos_token")
+        byte_level("<s> $A", normalizers.NFC()).save_pretrained(self.first)
+        self.check(tokenizer_class="GPTNeoXTokenizer", refused="add_bos_token")
+        if not IS_5:  # that passes the member over
+            self.check(tokenizer_class="GPTNeoXTokenizerFast", add_bos_token=True)
+
+    def test_of_bert(self):
+        for lowercase in (True, False):
+            tokenizer = transformers.BertTokenizerFast(tokenizer_object=word_piece(lowercase), do_lower_case=lowercase) if not IS_5 else \
+                PreTrainedTokenizerFast(tokenizer_object=word_piece(lowercase), unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]",
+                                        sep_token="[SEP]", mask_token="[MASK]")
+            tokenizer.save_pretrained(self.first)
+            name = "BertTokenizer" + ("" if IS_5 else "Fast")
+            self.check(tokenizer_class=name, do_lower_case=lowercase)
+            self.check(tokenizer_class=name, do_lower_case=not lowercase, refused="do_lower_case")
+            self.check(tokenizer_class=name, do_lower_case=lowercase, strip_accents=not lowercase, refused="strip_accents")
+
+    def test_what_a_training_exports_is_the_same_tokenizer(self):
+        tokenizer = byte_level("<s> $A </s>")
+        tokenizer.save_pretrained(self.first)
+        model = scrambled(BertForMaskedLM(BertConfig(**BERT)))
+        model.save_pretrained(self.first)
+        self.prepare("--from", "jsonl", self.rows([{"text": text} for text in TEXTS]), "--tokenizer", self.first)
+        self.train("masked_lm", {"family": "bert", "pretrained": str(self.first)})
+        self.assertEqual(AutoTokenizer.from_pretrained(self.export)(self.TEXTS).input_ids, tokenizer(self.TEXTS).input_ids)
+
+
+class Images(Folder):
+    """Pictures that must be resized, against the processor of transformers. Of pictures that Pillow 13 resizes along columns first,
+    such as one of 90 x 301, some values are one apart."""
+
+    def test_vectors_are_those_of_the_models_own_processor(self):
+        try:
+            from PIL import Image
+        except ImportError:
+            self.skipTest("no Pillow; ./dev setup --peers installs it beside the newest transformers")
+        model = scrambled(Dinov2Model(Dinov2Config(**{**DINO, "image_size": 56})))
+        model.save_pretrained(self.first)
+        mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+        settings = dict(size={"shortest_edge": 64}, crop_size={"height": 56, "width": 56}, image_mean=mean, image_std=deviation)
+        from transformers import BitImageProcessor
+        try:
+            processor = BitImageProcessor(**settings)
+        except ImportError:  # the fast one, which wants torchvision, has the name of the other one
+            from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
+            processor = BitImageProcessorPil(**settings)
+        processor.save_pretrained(self.first)
+        torch.manual_seed(3)
+        pictures = {"smooth": Image.linear_gradient("L").resize((640, 480)).convert("RGB"),
+                    "tall": Image.effect_noise((90, 180), 60).convert("RGB"), "wide": Image.effect_noise((333, 70), 90).convert("RGB"),
+                    "small": Image.effect_noise((40, 31), 60).convert("RGB"), "same": Image.effect_noise((64, 64), 60).convert("RGB")}
+        gradient = Image.linear_gradient("L")
+        pictures["alpha"] = Image.merge("RGBA", [gradient, gradient.rotate(90), gradient.rotate(180), Image.effect_noise((256, 256), 90)])
+        pictures["gray_alpha"] = Image.merge("LA", [gradient, gradient.rotate(90)])
+        files = []
+        for name, picture in pictures.items():
+            files.append(self.folder / f"{name}.png")
+            picture.save(files[-1])
+        vectors = self.folder / "vectors"
+        self.infer("embed", self.first, *files, "--device", "cpu", "--to", vectors)
+        got = load_file(vectors)["embeddings"]
+        for row, (name, picture) in enumerate(pictures.items()):
+            with self.subTest(name), torch.no_grad():
+                pixels = processor(Image.open(files[row]).convert("RGB"), return_tensors="pt")["pixel_values"].float()
+                want = model(pixels).last_hidden_state[0, 0]
+                torch.testing.assert_close(got[row], want, rtol=1e-4, atol=1e-4)
+
+
+if __name__ == "__main__":
+    unittest.main()
