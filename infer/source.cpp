@@ -49,6 +49,7 @@ fsdp::CheckpointList checkpoints_of(const fs::path& folder) {
   if (!list.valid.empty()) return list;
   std::string why;
   for (const auto& reason : list.ignored) why += (why.empty() ? "" : "; ") + reason;
+  for (const auto& newer : list.too_new) why += (why.empty() ? "" : "; ") + newer.problem;
   throw UsageError(folder.native() + " has no whole checkpoint (" + (why.empty() ? "it has none at all" : why) +
                    "); give another folder");
 }
@@ -60,9 +61,19 @@ const fsdp::CheckpointInfo& of_step(const fsdp::CheckpointList& list, std::int64
   throw UsageError(what + ": " + folder.native() + " has no whole checkpoint of that step; it has " + steps_text(list));
 }
 
+/// The newest checkpoint that this program can read must not stand for a newer one.
+void refuse_newer(const fsdp::CheckpointList& list, const std::string& remedy) {
+  try {
+    list.refuse_newer_than(list.valid.front().step);
+  } catch (const fsdp::CheckpointTooNew& error) {
+    throw UsageError(error.what() + ("; or " + remedy));
+  }
+}
+
 fsdp::CheckpointInfo chosen(const fs::path& folder, const Options& options) {
   const auto list = checkpoints_of(folder);
   if (options.step) return of_step(list, *options.step, folder, "--step " + std::to_string(*options.step));
+  refuse_newer(list, "give an older one by --step");
   if (!options.best) return list.valid.front();
   const Json* extra = list.valid.front().manifest.find("extra");
   const Json* best = extra == nullptr ? nullptr : given(*extra, "best");
@@ -84,6 +95,8 @@ fsdp::CheckpointInfo at_path(const fs::path& folder, const Options& options) {
     if (one.path.filename() == plain.filename()) return one;
   for (const auto& reason : list.ignored)
     if (reason.starts_with(plain.filename().native() + ":")) throw UsageError(plain.parent_path() / reason);
+  for (const auto& newer : list.too_new)
+    if (newer.problem.starts_with(plain.native() + " ")) throw UsageError(newer.problem);
   throw UsageError(plain.native() + " is no checkpoint: its name is not step-N; give it the name that it had");
 }
 

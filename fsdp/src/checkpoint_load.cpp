@@ -241,16 +241,23 @@ std::optional<LoadedCheckpoint> Checkpointer::load_latest(std::vector<std::strin
   found["ignored"] = Json::Array(list.ignored.begin(), list.ignored.end());
   found["steps"] = Json::Array();
   for (const CheckpointInfo& info : list.valid) found["steps"].push_back(info.step);
+  found["too_new"] = Json::Array();
+  for (const auto& [step, problem] : list.too_new) found["too_new"].push_back(Json::Array{step, problem});
   found = Json::parse(ranks.broadcast(found.dump()));
 
   std::vector<std::string> passed_over;
   for (const Json& reason : found.at("ignored").as_array()) passed_over.push_back(reason.as_string());
+  list.too_new.clear();
+  for (const Json& one : found.at("too_new").as_array())
+    list.too_new.push_back({one.as_array().at(0).as_int(), one.as_array().at(1).as_string()});
   std::optional<LoadedCheckpoint> loaded;
   for (const Json& step : found.at("steps").as_array()) {
+    list.refuse_newer_than(step.as_int());
     const std::string name = step_name(step.as_int());
     loaded = try_load(options_.folder / name, step.as_int(), passed_over);
     if (loaded) break;
   }
+  if (!loaded) list.refuse_newer_than(-1);
   if (loaded) loaded->ignored = passed_over;
   if (ignored != nullptr) *ignored = std::move(passed_over);
   return loaded;

@@ -5,6 +5,7 @@
 
 #include "checkpoint_folder.h"
 #include "error_text.h"
+#include "summed_text.h"
 
 namespace fsdp {
 
@@ -13,7 +14,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "muster-checkpoint";
-constexpr std::int64_t kFirstVersion = 1, kFirstOfParts = 2, kFirstOfBlocks = 3, kVersion = 3;
+constexpr std::int64_t kFirstVersion = 1, kFirstOfParts = 2, kFirstOfBlocks = 3, kFirstOfSums = 4, kVersion = 4;
 constexpr std::int64_t kMaxManifestBytes = 256 << 20;
 constexpr std::int64_t kMostRanks = 1 << 20;
 constexpr std::int64_t kMostBlockBytes = std::int64_t{1} << 40;
@@ -125,6 +126,20 @@ Json json_of(const CheckpointPart& part) {
   return json;
 }
 
+/// A text whose checksum is right says the version that it was saved with. Only then a version that is too high means a
+/// later program, and not damage. Texts of versions 1 to 3 have no checksum, and neither may those of a far later one.
+void check_version(const fs::path& path, std::int64_t version, bool summed) {
+  if (version > kVersion)
+    throw CheckpointTooNew(path.string() + " has format version " + std::to_string(version) +
+                           ", and this program reads versions " + std::to_string(kFirstVersion) + " to " +
+                           std::to_string(kVersion) +
+                           ": a later program has saved it; run that program again, or move the folder away to go on "
+                           "from the checkpoint before it");
+  if (version < kFirstVersion) fail("manifest is of format version " + std::to_string(version));
+  if (version >= kFirstOfSums && !summed)
+    fail(std::string(kManifest) + " is corrupt: it does not begin with the checksum of its text");
+}
+
 }  // namespace
 
 std::map<std::string, SavedPart> parse_parts(const Json& manifest) {
@@ -194,13 +209,13 @@ CheckpointInfo inspect(const fs::path& path, std::int64_t step) {
   CheckpointInfo info;
   info.path = path;
   info.step = step;
-  info.manifest = Json::parse(read_text(path / kManifest, kMaxManifestBytes));
+  const std::string text = read_text(path / kManifest, kMaxManifestBytes);
+  const bool summed = has_own_sum(text, kManifest);
+  info.manifest = Json::parse(text);
+  if (summed) info.manifest.as_object().erase(kOwnSum);
   const Json& manifest = info.manifest;
   if (manifest.at("format").as_string() != kFormat) fail("manifest is of another format");
-  const std::int64_t version = manifest.at("version").as_int();
-  if (version < kFirstVersion || version > kVersion)
-    fail("format version " + std::to_string(version) + ", this program reads " + std::to_string(kFirstVersion) +
-         " to " + std::to_string(kVersion));
+  check_version(path, manifest.at("version").as_int(), summed);
   if (manifest.at("step").as_int() != step) fail("manifest is of step " + manifest.at("step").dump());
   const std::int64_t ranks = manifest.at("world_size").as_int();
   if (ranks < 1 || ranks > kMostRanks) fail("manifest is of " + std::to_string(ranks) + " ranks");
@@ -240,14 +255,25 @@ CheckpointList list_checkpoints(const fs::path& folder) {
     fail("cannot list the checkpoints in " + folder.string() + ": " + error.message());
   std::sort(found.rbegin(), found.rend());
   for (const auto& [step, path] : found) {
-    const std::string problem = failure_of([&] { list.valid.push_back(inspect(path, step)); });
+    const std::string problem = failure_of([&, step = step, &path = path] {
+      try {
+        list.valid.push_back(inspect(path, step));
+      } catch (const CheckpointTooNew& newer) {
+        list.too_new.push_back({step, newer.what()});
+      }
+    });
     if (!problem.empty()) list.ignored.push_back(path.filename().string() + ": " + problem);
   }
   return list;
 }
 
+void CheckpointList::refuse_newer_than(std::int64_t step) const {
+  if (!too_new.empty() && too_new.front().step > step) throw CheckpointTooNew(too_new.front().problem);
+}
+
 std::optional<CheckpointInfo> latest_valid(const fs::path& folder) {
   CheckpointList list = list_checkpoints(folder);
+  list.refuse_newer_than(list.valid.empty() ? -1 : list.valid.front().step);
   if (list.valid.empty()) return {};
   return std::move(list.valid.front());
 }

@@ -12,6 +12,7 @@
 #include "fsdp/checkpoint.h"
 #include "fsdp/safetensors.h"
 #include "snapshot.h"
+#include "summed_text.h"
 
 namespace fsdp {
 
@@ -251,7 +252,7 @@ Checkpointer::Committed Checkpointer::commit(const fs::path& from, const fs::pat
   std::string refusal;
   std::optional<Identity> own;  // set right before the publication
   const std::string problem = failure_of([&] {
-    write_text(from / kManifest, manifest.dump(1) + "\n");
+    write_text(from / kManifest, summed_text(manifest));
     sync_path(from, O_RDONLY | O_DIRECTORY);
     if (options_.may_commit) refusal = options_.may_commit();
     if (!refusal.empty()) return;

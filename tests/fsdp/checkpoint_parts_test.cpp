@@ -143,8 +143,8 @@ TEST_F(Checkpoint, RefusesNamesOfPartsThatCannotBeToldApart) {
   });
 }
 
-/// The model of tests/fsdp/checkpoint_v1 and checkpoint_v2. Two ranks of the program of that version trained it for two
-/// steps.
+/// The model of tests/fsdp/checkpoint_v1 to checkpoint_v3. Two ranks of the programs of versions 1 and 2 trained it for
+/// two steps. checkpoint_v3 has the files of version 2, and a manifest as version 3 writes it.
 struct Earlier : torch::nn::Module {
   Earlier() {
     matrix = register_parameter("matrix", at::arange(1, 7, at::kFloat).reshape({2, 3}) / 4);
@@ -158,7 +158,7 @@ struct Earlier : torch::nn::Module {
 };
 
 class CheckpointOfVersion : public Checkpoint, public ::testing::WithParamInterface<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Earlier, CheckpointOfVersion, ::testing::Values("v1", "v2"),
+INSTANTIATE_TEST_SUITE_P(Earlier, CheckpointOfVersion, ::testing::Values("v1", "v2", "v3"),
                          [](const auto& param) { return std::string(param.param); });
 
 TEST_P(CheckpointOfVersion, LoadsAndGoesOn) {

@@ -8,6 +8,7 @@
 #include "checkpoint_fixture.h"
 #include "error_of.h"
 #include "fsdp/gradient_norm.h"
+#include "summed_text.h"
 
 namespace {
 
@@ -150,7 +151,7 @@ TEST_F(Checkpoint, WithoutStepsOfEachParameterGoesByThoseOfTheOptimizer) {
   save_steps(2, {3});
   fsdp::Json manifest = fsdp::latest_valid(options().folder)->manifest;
   for (auto& [name, tensor] : manifest["parts"]["model"]["tensors"].as_object()) tensor.as_object().erase("steps");
-  std::ofstream(step_path(3) / "manifest.json") << manifest.dump();
+  std::ofstream(step_path(3) / "manifest.json") << fsdp::summed_text(manifest);
   run_ranks(2, [&](fsdp::DeviceMesh& mesh) {
     Trainer trainer(mesh);
     ASSERT_TRUE(Checkpointer(trainer.sharded, *trainer.optimizer, options()).load_latest());
@@ -235,7 +236,7 @@ TEST_F(Checkpoint, WithAHostileManifestIsPassedOver) {
   const auto attack = [&](const auto& change) {
     fsdp::Json hostile = manifest;
     change(hostile);
-    std::ofstream(step_path(1) / "manifest.json") << hostile.dump();
+    std::ofstream(step_path(1) / "manifest.json") << fsdp::summed_text(hostile);
     const auto [step, ignored] = load(2);
     EXPECT_EQ(step, -1) << hostile.dump();
     EXPECT_EQ(ignored.size(), 1u);

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <functional>
 
+#include "../manifest_text.h"
 #include "adapters/low_rank.h"
 #include "fsdp/fully_shard.h"
 #include "infer/described.h"
@@ -292,6 +293,25 @@ TEST_F(InferSource, ADamagedCheckpointIsNamed) {
   one.model = model_ / "step-00000003";
   EXPECT_THAT(refusal_of(one), HasSubstr("rank-00001-of-00002"));
   EXPECT_THAT(printed(of_model_, {"a"}).notes, HasSubstr("step 2 of")) << "the newest whole one";
+}
+
+TEST_F(InferSource, ACheckpointOfALaterProgramIsToldAndNotPassedOver) {
+  Json extra;
+  extra["model"]["config"] = small_config();
+  train(model_, small_config(), extra);
+  const fs::path newest = model_ / "step-00000003";
+  std::string manifest = test::read_file(newest / "manifest.json");
+  const std::string version = "\"version\": ";
+  manifest.replace(manifest.find(version) + version.size(), 1, "9");
+  test::write_manifest(newest / "manifest.json", manifest);
+  const auto told = HasSubstr(newest.native() + " has format version 9, and this program reads versions 1 to ");
+  EXPECT_THAT(refusal_of(of_model_), AllOf(told, HasSubstr("give an older one by --step")));
+  Options one = of_model_;
+  one.model = newest;
+  EXPECT_THAT(refusal_of(one), told);
+  Options older = of_model_;
+  older.step = 2;
+  EXPECT_THAT(printed(older, {"a"}).notes, HasSubstr("step 2 of"));
 }
 
 TEST_F(InferSource, AFolderThatIsNoModelIsNamed) {

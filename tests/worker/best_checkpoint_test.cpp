@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "../manifest_text.h"
 #include "fsdp/checkpoint.h"
 #include "rank/errors.h"
 #include "temporary_folder.h"
@@ -131,10 +132,10 @@ std::int64_t best_step_in(const fs::path& folder) {
 }
 
 void tell_best(const fs::path& checkpoint, std::int64_t step, double value) {
-  auto manifest = fsdp::Json::parse(read_file(checkpoint / "manifest.json"));
+  auto manifest = fsdp::latest_valid(checkpoint.parent_path())->manifest;
   manifest["extra"]["best"]["step"] = step;
   manifest["extra"]["best"]["value"] = value;
-  write_file(checkpoint / "manifest.json", manifest.dump());
+  test::write_manifest(checkpoint / "manifest.json", manifest.dump());
 }
 
 /// Runs an earlier attempt that leaves steps 1 and 2 on disk.

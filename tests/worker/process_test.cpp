@@ -8,6 +8,7 @@
 #include <thread>
 #include <tuple>
 
+#include "../manifest_text.h"
 #include "temporary_folder.h"
 #include "worker_process.h"
 
@@ -284,13 +285,13 @@ TEST(Worker, ATornCheckpointIsPassedOver) {
   EXPECT_THAT(third.log(0), HasSubstr("can be read (step-00000008: no manifest.json); restore one, or move them away"));
 }
 
-/// Replaces `from`, which occurs once in the file.
+/// Replaces `from`, which occurs once in the manifest, whose checksum stays right.
 void edit(const std::filesystem::path& path, const std::string& from, const std::string& to) {
   std::string text = read_file(path);
   const auto at = text.find(from);
   ASSERT_NE(at, std::string::npos) << from;
   EXPECT_EQ(text.find(from, at + 1), std::string::npos) << from;
-  write_file(path, text.replace(at, from.size(), to));
+  test::write_manifest(path, text.replace(at, from.size(), to));
 }
 
 // Goal: a whole checkpoint that training cannot continue from ends the job with a remedy, not with endless attempts.
@@ -319,6 +320,22 @@ TEST(Worker, ACheckpointThatDoesNotSayWhereToGoOnIsNeverRequeued) {
   Ranks again(folder.path(), run.json(folder), {.label = "again"});
   ASSERT_THAT(again.wait(), Each(0)) << again.log(0);
   EXPECT_THAT(values(again.lines(0, "resumed"), "resumed"), ElementsAre("4"));
+}
+
+// Goal: after the program was set back, the job does not lose the steps that the newer program has saved.
+TEST(Worker, ACheckpointOfALaterProgramEndsTheRunAndIsNotPassedOver) {
+  const TemporaryFolder folder;
+  const TinyRun run{.steps = 8, .every_steps = 4};
+  ASSERT_THAT(Ranks(folder.path(), run.json(folder), {.label = "first"}).wait(), Each(0));
+  const auto newest = folder / "checkpoints" / step_folder(8);
+  edit(newest / "manifest.json", "\"version\": 4", "\"version\": 5");
+  Ranks ranks(folder.path(), run.json(folder), {.label = "again"});
+  EXPECT_THAT(ranks.wait(), Each(93)) << ranks.log(0);
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(ranks.log(rank), HasSubstr(newest.native() + " has format version 5, and this program reads versions 1 "
+                                                             "to 4: a later program has saved it; run that program"));
+  }
+  EXPECT_TRUE(ranks.lines(0, "step").empty());
 }
 
 /// A text of `lines` lines, the same every time.

@@ -93,6 +93,8 @@ std::optional<fsdp::LoadedCheckpoint> Resume::load_newest() {
   std::optional<fsdp::LoadedCheckpoint> loaded;
   try {
     loaded = checkpointer_->load_latest(&ignored);
+  } catch (const fsdp::CheckpointTooNew& error) {
+    throw UsageError(error.what());
   } catch (const fsdp::CheckpointMismatch& error) {
     const std::string changes = changes_text(setup_.config, setup_.split, setup_.newest);
     throw UsageError(std::string(error.what()) + (changes.empty() ? "" : " (set otherwise: " + changes + ")") +

@@ -24,9 +24,13 @@ namespace fsdp {
 // The file of a rank holds the rank's slices as 1-D fp32 tensors "<part>/parameter/<name>" and "<part>/<state>/<name>",
 // such as "model/exp_avg/norm", and its own tensors "rank/<key>". A part may leave out parameters; the manifest then
 // says how many ("left_out"), and an earlier program that loads it names one that is missing. The manifest is of format
-// version 3, which has a checksum for each block of a file and one for its header. Versions 1 and 2 had one for a whole
-// file. Version 1 had one part, "model", whose keys began without it and whose optimizer was AdamW. Checkpoints of all
-// versions load.
+// version 4, which has a checksum for each block of a file, one for its header, and one for the manifest's own text.
+// Version 3 had none for the manifest. Versions 1 and 2 had one for a whole file. Version 1 had one part, "model",
+// whose keys began without it and whose optimizer was AdamW. Checkpoints of all versions load. A later version begins
+// in the same way, so that a program can tell it from damage: see CheckpointTooNew.
+//
+// [Note: sums] What a load reads has a checksum that the load compares. So each byte that changes is named, and none is
+// loaded. A new file in a checkpoint needs one, too (src/summed_text.h for a small one).
 //
 // [Note: commit] A save goes through these steps:
 //   1. Rank 0 asks may_write.
@@ -59,6 +63,13 @@ class CheckpointMismatch : public CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
+/// A later program has saved the newest checkpoint, in a format that this one does not read. Going on from an older one
+/// would lose steps, and later replace the newer ones. The text names the folder, both versions and the remedy.
+class CheckpointTooNew : public CheckpointMismatch {
+ public:
+  using CheckpointMismatch::CheckpointMismatch;
+};
+
 /// One model of a checkpoint, such as the trained one or the teacher beside it.
 struct CheckpointPart {
   /// Without "/", and not "rank".
@@ -83,7 +94,7 @@ struct CheckpointOptions {
   std::int64_t attempt = 1;
   /// How many of the newest checkpoints stay after a save; at least 1.
   int keep = 3;
-  /// Compare checksums when loading.
+  /// Compare checksums of the files of ranks when loading. That of the manifest is always compared.
   bool verify_checksums = true;
   /// Load the parts of this run though the checkpoint has more, such as the teacher alone. A save throws c10::Error,
   /// because it would lose the others.
@@ -122,20 +133,29 @@ struct CheckpointInfo {
   int world_size = 0;  // ranks along "shard", one file each
   std::int64_t attempt = 0;
   std::int64_t bytes = 0;  // of all files but the manifest
-  Json manifest;
+  Json manifest;           // without its checksum
 };
 
 /// The checkpoints of a folder, newest first. `ignored` lists the broken ones with the reason ("step-00000100: no
-/// manifest.json").
+/// manifest.json"). `too_new` lists those that a later program has saved; see CheckpointTooNew.
 struct CheckpointList {
+  struct TooNew {
+    std::int64_t step = 0;
+    std::string problem;
+  };
   std::vector<CheckpointInfo> valid;
   std::vector<std::string> ignored;
+  std::vector<TooNew> too_new;
+
+  /// Throws CheckpointTooNew when a later program has saved a checkpoint after `step`.
+  void refuse_newer_than(std::int64_t step) const;
 };
 
-/// Lists the checkpoints of `folder`. Parses manifests and compares file sizes, but not checksums. A missing folder has
-/// no checkpoints. Throws CheckpointError for a folder that cannot be read, because it may hold checkpoints.
+/// Lists the checkpoints of `folder`. Compares the checksums of manifests, and the sizes of other files. A missing
+/// folder has no checkpoints. Throws CheckpointError for a folder that cannot be read, because it may hold checkpoints.
 CheckpointList list_checkpoints(const std::filesystem::path& folder);
-/// The newest valid checkpoint of `folder`. Throws as list_checkpoints().
+/// The newest valid checkpoint of `folder`. Throws as list_checkpoints(), and CheckpointTooNew when a later program has
+/// saved a newer one.
 std::optional<CheckpointInfo> latest_valid(const std::filesystem::path& folder);
 
 /// Compares every block of every file with its checksum. Throws CheckpointError naming the first damaged file, its
@@ -216,9 +236,10 @@ class Checkpointer {
   /// the units may differ from those of the run that wrote the checkpoint: each rank reads the slices that overlap its
   /// own, and compares the checksums of the blocks that hold them. Returns nullopt, fills `ignored` if given, and
   /// leaves the model unchanged when no checkpoint is whole. Throws CheckpointMismatch when the newest whole checkpoint
-  /// has other parts, another model (names, shapes) or another optimizer (name, states), and CheckpointError when the
-  /// folder cannot be read. A part without an optimizer takes the weights of a part that was saved with one. Frozen
-  /// parameters take the values in the dtype that they are kept in.
+  /// has other parts, another model (names, shapes) or another optimizer (name, states), CheckpointTooNew when a later
+  /// program has saved one that is newer than the newest whole one, and CheckpointError when the folder cannot be read.
+  /// A part without an optimizer takes the weights of a part that was saved with one. Frozen parameters take the values
+  /// in the dtype that they are kept in.
   std::optional<LoadedCheckpoint> load_latest(std::vector<std::string>* ignored = nullptr);
   /// The same for this very checkpoint, in any folder. Rank 0's `info` counts for all ranks. Throws CheckpointError
   /// when the checkpoint is not whole on every rank.
