@@ -35,8 +35,8 @@ at::Tensor GradScaler::scale(const at::Tensor& loss) const {
   return (loss * scale_.clone().reshape({})).to(loss.scalar_type());
 }
 
-GradientNorm GradScaler::gradient_norm(ShardedModel& model, double max_norm, NormType type) const {
-  return fsdp::gradient_norm(model, max_norm, type, scale_);
+GradientNorm GradScaler::gradient_norm(ShardedModel& model, double max_norm, double order) const {
+  return fsdp::gradient_norm(model, max_norm, order, scale_);
 }
 
 void GradScaler::update(const at::Tensor& found_inf) {

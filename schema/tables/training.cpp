@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 
 #include "schema/limits.h"
 
@@ -100,12 +102,11 @@ constexpr auto kKeys = std::to_array<Key>({
      .meaning = "Largest norm of the gradients; larger gradients are scaled down; 0: no limit.",
      .assign = into<&Training::clip_norm>},
     {.name = "train.clip_norm_type",
-     .kind = Kind::kChoice,
+     .kind = Kind::kText,
      .standard = "2",
-     .choices = "2 1 inf",
      .meaning =
-         "Which norm clip_norm limits and grad_norm reports: the Euclidean one, the sum of absolute values, or the "
-         "largest one.",
+         "Order of the norm that clip_norm limits and grad_norm reports: \"2\" is the Euclidean one, \"1\" the sum "
+         "of absolute values, \"inf\" the largest one; any other number above 0 is taken, too.",
      .assign = into<&Training::clip_norm_type>},
     {.name = "train.seed",
      .kind = Kind::kWhole,
@@ -278,6 +279,10 @@ void check_batch(const Training& train, std::int64_t ranks, std::vector<Conflict
 void check(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) {
   const auto train = bind<Training>(training(), values);
   if (ranks <= kMostChecked) check_batch(train, static_cast<std::int64_t>(ranks), conflicts);
+  if (norm_order(train.clip_norm_type) == 0) {
+    conflicts.push_back(
+        {"train.clip_norm_type", "want a number above 0, or \"inf\"", "\"2\" is the Euclidean norm", {}});
+  }
   if (train.min_learning_rate > train.learning_rate) {
     conflicts.push_back({"train.min_learning_rate",
                          "want at most learning_rate = " + print({.kind = Kind::kReal}, train.learning_rate),
@@ -317,6 +322,13 @@ void check(const Values& values, std::uint64_t ranks, std::vector<Conflict>& con
 }
 
 }  // namespace
+
+double norm_order(std::string_view text) {
+  if (text == "inf") return std::numeric_limits<double>::infinity();
+  const auto number = parse({.kind = Kind::kReal}, text);
+  const double order = number ? std::get<double>(*number) : 0;
+  return std::isfinite(order) && order > 0 ? order : 0;
+}
 
 const Table& training() {
   static const Table table{"training", kKeys, derive, check};

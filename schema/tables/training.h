@@ -1,13 +1,13 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "schema/table.h"
 
 namespace schema {
 
 enum class LearningRateSchedule { kCosine, kLinear, kConstant, kStep };
-enum class ClipNorm { kTwo, kOne, kInf };
 enum class Precision { kFp32, kBf16, kFp16 };
 
 /// Options of the training loop, the same for every recipe.
@@ -23,7 +23,7 @@ struct Training {
   std::int64_t step_size = 0;  // of kStep: steps between two drops
   double gamma = 0;            // of kStep: factor of a drop
   double clip_norm = 0;        // 0: no clipping
-  ClipNorm clip_norm_type = ClipNorm::kTwo;
+  std::string clip_norm_type;  // see norm_order()
   std::int64_t seed = 0;
   Precision precision = Precision::kFp32;
   bool deterministic = false;               // equal runs on GPUs have equal bits
@@ -40,6 +40,9 @@ struct Training {
   std::int64_t trace_steps = 0;             // how many are recorded
   std::int64_t step_delay_ms = 0;           // delay added to each step, for demonstrations and tests
 };
+
+/// The order of a norm, as train.clip_norm_type has it: a number above 0, or infinity for "inf". 0 for any other text.
+double norm_order(std::string_view text);
 
 /// The rows of Training.
 const Table& training();

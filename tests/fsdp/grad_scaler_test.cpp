@@ -110,15 +110,15 @@ TEST(GradScaler, ChangesNoBitOfATrainingInFp32) {
 }
 
 TEST(GradScaler, MeasuresAndClipsTheGradientsWithoutTheScale) {
-  for (const auto type : {fsdp::NormType::kOne, fsdp::NormType::kTwo, fsdp::NormType::kInf}) {
+  for (const double order : {1.0, 2.0, 3.0, fsdp::kLargestNorm}) {
     run_thread_ranks(2, [&](fsdp::DeviceMesh& mesh) {
       Trainer trainer(mesh);
       trainer.accumulate(tokens_of(0));
-      const double plain = fsdp::gradient_norm(trainer.sharded, 0, type).norm.item<double>();
+      const double plain = fsdp::gradient_norm(trainer.sharded, 0, order).norm.item<double>();
       trainer.sharded.zero_grad();
       const GradScaler scaler(mesh.device(), {.init_scale = 4096});
       trainer.accumulate(tokens_of(0), 4096);
-      const auto norm = scaler.gradient_norm(trainer.sharded, plain / 2, type);
+      const auto norm = scaler.gradient_norm(trainer.sharded, plain / 2, order);
       EXPECT_EQ(norm.norm.item<double>(), plain);
       EXPECT_THAT(relative(norm.grad_scale.item<double>(), 2 * 4096), Le(1e-5));
     });

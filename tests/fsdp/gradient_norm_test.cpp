@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "error_of.h"
 #include "fsdp/gradient_norm.h"
 #include "ranks.h"
 #include "small_model.h"
@@ -14,12 +15,15 @@
 
 namespace {
 
-using fsdp::NormType;
+using ::testing::HasSubstr;
 using ::testing::Le;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::pair<NormType, double> kNorms[] = {
-    {NormType::kOne, 1}, {NormType::kTwo, 2}, {NormType::kInf, kInfinity}};
+constexpr double kOrders[] = {1, 2, kInfinity, 0.5, 3, 7.25};
+
+bool is_common(double order) {
+  return order == 1 || order == 2 || std::isinf(order);
+}
 
 // AdamW divides by the size of a gradient, which hides a scale. A large epsilon shows it.
 fsdp::AdamWOptions strong_epsilon() {
@@ -30,22 +34,22 @@ fsdp::AdamWOptions strong_epsilon() {
 
 TEST(GradientNorm, IsThatOfTheWholeModelAfterOneReduction) {
   for (const int world_size : kWorldSizes) {
-    for (const auto& [type, order] : kNorms) {
+    for (const double order : kOrders) {
       Reference reference;
       reference.accumulate(tokens_of(0));
       const double norm = torch::nn::utils::clip_grad_norm_(reference.parameters, kInfinity, order);
-      run_thread_ranks(world_size, [&, type = type](fsdp::DeviceMesh& mesh) {
+      run_thread_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
         Trainer trainer(mesh);
         trainer.accumulate(tokens_of(0));
         const auto before = trainer.sharded.gather_full_gradients();
         const std::int64_t collectives = mesh.shard().collectives();
-        const auto got = fsdp::gradient_norm(trainer.sharded, norm / 3, type);
-        EXPECT_EQ(mesh.shard().collectives() - collectives, mesh.world_size() == 1 ? 0 : 1);
+        const auto got = fsdp::gradient_norm(trainer.sharded, norm / 3, order);
+        EXPECT_EQ(mesh.shard().collectives() - collectives, mesh.world_size() == 1 ? 0 : is_common(order) ? 1 : 2);
         EXPECT_THAT(relative(got.norm.item<double>(), norm), Le(2e-6));
         EXPECT_THAT(relative(got.grad_scale.item<double>(), 3), Le(1e-5));
         EXPECT_EQ(got.found_inf.item<float>(), 0);
-        EXPECT_EQ(fsdp::gradient_norm(trainer.sharded, norm * 2, type).grad_scale.item<float>(), 1);
-        EXPECT_FALSE(fsdp::gradient_norm(trainer.sharded, 0, type).grad_scale.defined());
+        EXPECT_EQ(fsdp::gradient_norm(trainer.sharded, norm * 2, order).grad_scale.item<float>(), 1);
+        EXPECT_FALSE(fsdp::gradient_norm(trainer.sharded, 0, order).grad_scale.defined());
         for (const auto& [name, gradient] : trainer.sharded.gather_full_gradients())
           EXPECT_TRUE(at::equal(gradient, before.at(name))) << name << " is scaled by the optimizer alone";
       });
@@ -55,7 +59,7 @@ TEST(GradientNorm, IsThatOfTheWholeModelAfterOneReduction) {
 
 TEST(GradientNorm, ClipsLikeTorch) {
   for (const int world_size : kWorldSizes) {
-    for (const auto& [type, order] : kNorms) {
+    for (const double order : kOrders) {
       constexpr int kClippedSteps = 6;
       constexpr double kMost = 0.2;
       Reference reference;
@@ -65,11 +69,11 @@ TEST(GradientNorm, ClipsLikeTorch) {
         EXPECT_GT(torch::nn::utils::clip_grad_norm_(reference.parameters, kMost, order), kMost * 0.2);
         reference.update(1e-2, strong_epsilon());
       }
-      run_thread_ranks(world_size, [&, type = type](fsdp::DeviceMesh& mesh) {
+      run_thread_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
         Trainer trainer(mesh, {}, 7, maker<fsdp::AdamW>(strong_epsilon()));
         for (int step = 0; step < kClippedSteps; ++step) {
           EXPECT_THAT(relative(trainer.accumulate(tokens_of(step)), truth[step]), Le(1e-5)) << step;
-          const auto norm = fsdp::gradient_norm(trainer.sharded, kMost, type);
+          const auto norm = fsdp::gradient_norm(trainer.sharded, kMost, order);
           trainer.optimizer->step(1e-2, norm.grad_scale, norm.found_inf);
           trainer.sharded.zero_grad();
         }
@@ -85,13 +89,13 @@ TEST(GradientNorm, ClipsLikeTorch) {
 TEST(GradientNorm, FindsWhatIsNotFiniteOnAnyRank) {
   for (const int world_size : kWorldSizes) {
     for (const double bad : {std::nan(""), kInfinity, -kInfinity}) {
-      for (const auto& [type, order] : kNorms) {
-        run_ranks(world_size, [&, type = type](fsdp::DeviceMesh& mesh) {
+      for (const double order : kOrders) {
+        run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
           Trainer trainer(mesh);
           trainer.accumulate(tokens_of(0));
           if (mesh.rank() == mesh.world_size() - 1)
             trainable_part(*trainer.sharded.units()[0]).gradient_shard()[0] = bad;
-          const auto norm = fsdp::gradient_norm(trainer.sharded, 1, type);
+          const auto norm = fsdp::gradient_norm(trainer.sharded, 1, order);
           EXPECT_FALSE(std::isfinite(norm.norm.item<double>()));
           EXPECT_EQ(norm.found_inf.item<float>(), 1);
           trainer.optimizer->step(1e-2, norm.grad_scale, norm.found_inf);
@@ -106,8 +110,41 @@ TEST(GradientNorm, FindsWhatIsNotFiniteOnAnyRank) {
 TEST(GradientNorm, OfNoGradientsIsZero) {
   run_thread_ranks(2, [](fsdp::DeviceMesh& mesh) {
     Trainer trainer(mesh);
-    for (const auto& [type, order] : kNorms)
-      EXPECT_EQ(fsdp::gradient_norm(trainer.sharded, 1, type).norm.item<double>(), 0);
+    for (const double order : kOrders) EXPECT_EQ(fsdp::gradient_norm(trainer.sharded, 1, order).norm.item<double>(), 0);
+  });
+}
+
+// Powers of a gradient leave the range of fp32, and even that of fp64, long before the norm does.
+TEST(GradientNorm, OfAHighOrderNeitherVanishesNorOverflows) {
+  run_thread_ranks(2, [](fsdp::DeviceMesh& mesh) {
+    for (const double size : {1e-20, 1.0, 1e20}) {
+      for (const double order : {0.25, 9.0, 60.0}) {
+        Trainer trainer(mesh);
+        trainer.accumulate(tokens_of(0));
+        double count = 0;
+        for (const auto& unit : trainer.sharded.units()) {
+          for (const auto& segment : unit->segments()) {
+            if (!segment->gradient_shard().defined()) continue;
+            segment->gradient_shard().fill_(size);
+            count += static_cast<double>(segment->gradient_shard().numel());
+          }
+        }
+        count = mesh.shard().all_reduce(count);
+        const auto norm = fsdp::gradient_norm(trainer.sharded, 0, order);
+        EXPECT_THAT(relative(norm.norm.item<double>(), size * std::pow(count, 1 / order)), Le(1e-5))
+            << size << " of order " << order;
+        EXPECT_EQ(norm.found_inf.item<float>(), 0);
+      }
+    }
+  });
+}
+
+TEST(GradientNorm, OfAnOrderThatIsNoneIsAnErrorThatNamesIt) {
+  run_thread_ranks(1, [](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    for (const double order : {0.0, -1.0, std::nan("")})
+      EXPECT_THAT(error_of([&] { fsdp::gradient_norm(trainer.sharded, 1, order); }),
+                  HasSubstr("of the norm: want a number above 0, or infinity"));
   });
 }
 

@@ -76,6 +76,7 @@ std::string other_value(const Key& key) {
                                                                 {"data.global_scale_high", "0.75"},
                                                                 {"train.mask_share_high", "0.25"},
                                                                 {"train.span_length", "2"},
+                                                                {"train.clip_norm_type", "\"3\""},
                                                                 {"train.class_weights", "\"balanced\""}};
   if (const auto found = kFitting.find(key.name); found != kFitting.end()) return found->second;
   if (key.name == "model.hidden_size") return "512";

@@ -77,7 +77,7 @@ TEST(RunFile, EveryKeyArrives) {
   EXPECT_EQ(c.optimizer.final_weight_decay, 0.3);
   EXPECT_EQ(c.optimizer.layer_decay, 0.75);
   EXPECT_EQ(c.train.clip_norm, 2);
-  EXPECT_EQ(c.train.clip_norm_type, schema::ClipNorm::kInf);
+  EXPECT_EQ(c.train.clip_norm_type, "inf");
   EXPECT_EQ(c.train.seed, 7);
   EXPECT_EQ(c.train.precision, schema::Precision::kBf16);
   EXPECT_EQ(c.train.validation_every_steps, 10);
@@ -153,7 +153,8 @@ TEST(RunFile, WrongTypesAndImpossibleValuesNameKeyValueAndRemedy) {
       {R"(,"train":{"final_weight_decay":0.5})",
        "train.final_weight_decay = 0.5: want weight_decay = 0.1 with weight_decay_schedule = \"constant\""},
       {R"(,"train":{"layer_decay":0})", "train.layer_decay = 0: want a number above 0, at most 1"},
-      {R"(,"train":{"clip_norm_type":"3"})", R"(train.clip_norm_type = "3": want one of "2", "1", "inf")"},
+      {R"(,"train":{"clip_norm_type":"0"})", R"(train.clip_norm_type = "0": want a number above 0, or "inf")"},
+      {R"(,"train":{"clip_norm_type":"max"})", R"(train.clip_norm_type = "max": want a number above 0, or "inf")"},
       {R"(,"train":{"precision":"fp8"})", R"(want one of "fp32", "bf16", "fp16")"},
       {R"(,"train":[])", "train = []: want an object"},
       {R"(,"model":{"vocab_size":256})", "model.vocab_size = 256: want at least 257"},

@@ -5,18 +5,6 @@ namespace {
 
 constexpr const char* kMember = "grad_scaler";
 
-fsdp::NormType norm_type(schema::ClipNorm type) {
-  switch (type) {
-    case schema::ClipNorm::kOne:
-      return fsdp::NormType::kOne;
-    case schema::ClipNorm::kInf:
-      return fsdp::NormType::kInf;
-    case schema::ClipNorm::kTwo:
-      break;
-  }
-  return fsdp::NormType::kTwo;
-}
-
 }  // namespace
 
 LossScale::LossScale(const schema::Training& train, at::Device device) : train_(train) {
@@ -31,9 +19,9 @@ at::Tensor LossScale::scaled(const at::Tensor& loss) const {
 }
 
 fsdp::GradientNorm LossScale::gradient_norm(fsdp::ShardedModel& sharded) const {
-  const auto type = norm_type(train_.clip_norm_type);
-  return scaler_ ? scaler_->gradient_norm(sharded, train_.clip_norm, type)
-                 : fsdp::gradient_norm(sharded, train_.clip_norm, type);
+  const double order = schema::norm_order(train_.clip_norm_type);
+  return scaler_ ? scaler_->gradient_norm(sharded, train_.clip_norm, order)
+                 : fsdp::gradient_norm(sharded, train_.clip_norm, order);
 }
 
 std::optional<at::Tensor> LossScale::value() const {

@@ -46,8 +46,8 @@ class GradScaler {
   const at::Tensor& scale() const { return scale_; }
 
   /// fsdp::gradient_norm() of the gradients divided by the scale, without changing them. Its grad_scale divides by the
-  /// scale and clips, and its found_inf is agreed upon by all ranks. Collective: one all-reduce.
-  GradientNorm gradient_norm(ShardedModel& model, double max_norm = 0, NormType type = NormType::kTwo) const;
+  /// scale and clips, and its found_inf is agreed upon by all ranks. Collective, as that.
+  GradientNorm gradient_norm(ShardedModel& model, double max_norm = 0, double order = kEuclideanNorm) const;
 
   /// Ends a step: the rule of torch.amp.GradScaler.update(). `found_inf` is fp32, one element, equal on all ranks. With
   /// several optimizers pass their maximum.
