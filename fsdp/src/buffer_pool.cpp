@@ -152,25 +152,4 @@ void BufferPool::mark_free_slots() {
   slots_->mark_free_slots();
 }
 
-at::Tensor without_memory(std::int64_t numel, const at::TensorOptions& options) {
-  const at::Tensor tensor = at::empty({0}, options);
-  tensor.unsafeGetTensorImpl()->set_sizes_contiguous({numel});
-  fill_storage(tensor, c10::DataPtr(nullptr, tensor.device()), numel * tensor.element_size());
-  return tensor;
-}
-
-void fill_storage(const at::Tensor& tensor, c10::DataPtr memory, std::int64_t bytes) {
-  const c10::Storage& storage = tensor.storage();
-  storage.set_data_ptr_noswap(std::move(memory));
-  storage.set_nbytes(static_cast<std::size_t>(bytes));
-}
-
-void free_storage(const at::Tensor& tensor) {
-  fill_storage(tensor, c10::DataPtr(nullptr, tensor.device()), 0);
-}
-
-std::int64_t storage_bytes(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<std::int64_t>(tensor.storage().nbytes()) : 0;
-}
-
 }  // namespace fsdp

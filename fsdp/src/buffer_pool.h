@@ -71,14 +71,4 @@ class BufferPool {
   std::shared_ptr<Slots> slots_;
 };
 
-/// A contiguous tensor [numel] that believes to have memory and has none: views of it can be made, not read. Fill or
-/// free its storage before use.
-at::Tensor without_memory(std::int64_t numel, const at::TensorOptions& options);
-/// Points the storage of `tensor` at `memory`. Tensors that share the storage follow, and their versions stay.
-void fill_storage(const at::Tensor& tensor, c10::DataPtr memory, std::int64_t bytes);
-/// Leaves 0 bytes to the storage of `tensor`.
-void free_storage(const at::Tensor& tensor);
-/// Bytes in the storage of a tensor, which may be undefined.
-std::int64_t storage_bytes(const at::Tensor& tensor);
-
 }  // namespace fsdp

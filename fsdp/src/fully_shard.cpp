@@ -144,6 +144,7 @@ void ShardedModel::complete_gradients(const char* what) const {
   schedule_->settle();
   schedule_->check_whole(what);
   schedule_->participation().finish();
+  schedule_->check_gradients(what);
   await_copies();
 }
 

@@ -88,7 +88,7 @@ void Optimizer::update_all(const std::function<void(const ParameterGroup&, Updat
   const at::NoGradGuard no_grad;
   const auto at_home = [this](const at::Tensor& given) { return given.defined() ? given.to(counts_.device()) : given; };
   const at::Tensor grad_scale = at_home(scale_anywhere), found_inf = at_home(found_inf_anywhere);
-  if (!lists_are_current()) make_lists();
+  if (!active_.defined() || !lists_are_current()) make_lists();
   ++steps_;
   if (found_inf.defined()) {
     counts_.add_(active_.mul(at::rsub(found_inf, 1)));

@@ -202,6 +202,18 @@ void Schedule::check_whole(const char* what) const {
               "zero_grad() and begin the step again");
 }
 
+void Schedule::follow_gradients() {
+  if (!backward_.expired()) return;
+  for (Unit* unit : units_) unit->follow_gradients();
+}
+
+void Schedule::check_gradients(const char* what) {
+  for (Unit* unit : units_) {
+    unit->follow_gradients();
+    unit->check_step(what);
+  }
+}
+
 void Schedule::count_gathered(std::int64_t bytes) {
   gathered_now_ += bytes;
   gathered_peak_ = std::max(gathered_peak_, gathered_now_);

@@ -85,6 +85,12 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   /// Gives back the memory that tight units and their reductions do not need now.
   void trim();
 
+  /// Before a backward: looks at what the user has done to gradients; see Unit::follow_gradients(). Does nothing while
+  /// a backward is under way.
+  void follow_gradients();
+  /// Before what needs whole gradients, such as a step. Throws c10::Error where some are not reduced, or were replaced.
+  /// `what` is the call that needs them.
+  void check_gradients(const char* what);
   /// Notices a backward that has failed although its object still lives, as on the threads of a GPU.
   void settle();
   /// Throws c10::Error when a backward has failed since start_over(): the gradients are incomplete then. `what` is the

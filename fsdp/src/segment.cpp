@@ -9,9 +9,15 @@
 
 #include "buffer_pool.h"
 #include "gradient_place.h"
+#include "storage.h"
 
 namespace fsdp {
 namespace {
+
+/// Tensors of inference mode have no versions.
+std::int64_t version_of(const at::Tensor& parameter) {
+  return parameter.is_inference() ? 0 : parameter._version();
+}
 
 /// Gives new memory to `flat`, which has none or is undefined. Optimizers keep slices of a gradient shard. So the
 /// tensor stays while its memory comes and goes, as tight units do it.
@@ -40,6 +46,7 @@ Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> para
       divide_(divide_factors(key.reduce_dtype,
                              ranks.gather->world_size() * (ranks.replicas ? ranks.replicas->world_size() : 1),
                              key.gradient_divide_factor)),
+      shown_(parameters_.size()),
       used_here_(parameters_.size()),
       used_anywhere_(parameters_.size()) {
   const auto on_device = at::TensorOptions().device(ranks_.gather->device());
@@ -59,6 +66,82 @@ Segment::Segment(SegmentKey key, UnitLayout layout, std::vector<at::Tensor> para
   }
   add_gap(layout_.padded_numel());
   free_storage(gradients_);
+}
+
+void Segment::name_closed_storages() const {
+  if (!shard_is_parameter())
+    name_storage(gathered_,
+                 "unit " + whose_ +
+                     ": a parameter, or a view of one, was used outside of the unit's run(), while this rank "
+                     "holds a shard alone; use parameters inside of run(), read them whole by "
+                     "ShardedModel::gather_full_state(), set them by load_full_state(), and choose dtypes by "
+                     "ShardOptions::precision");
+  if (key_.trainable)
+    name_storage(gradients_, "unit " + whose_ +
+                                 ": a parameter's gradient was used after it was reduced, and this rank holds a shard "
+                                 "of it alone; update by an fsdp::Optimizer (torch::optim has no shards), clip by "
+                                 "fsdp::gradient_norm(), drop gradients by ShardedModel::zero_grad(), and read them "
+                                 "whole by gather_full_gradients()");
+}
+
+void Segment::check_owned() const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    TORCH_CHECK(share_storage(parameters_[i], gathered_), "unit ", whose_, ": parameter ", layout_.parameters()[i].name,
+                " has other memory than the engine gave it, such as after module->to() or set_data(), and would not "
+                "train; choose dtypes by ShardOptions::precision, and set values by ShardedModel::load_full_state()");
+}
+
+void Segment::note_versions() {
+  noted_.resize(parameters_.size());
+  for (std::size_t i = 0; i < parameters_.size(); ++i) noted_[i] = version_of(parameters_[i]);
+}
+
+void Segment::check_unchanged() const {
+  for (std::size_t i = 0; i < noted_.size(); ++i)
+    TORCH_CHECK(version_of(parameters_[i]) == noted_[i], "unit ", whose_, ": parameter ", layout_.parameters()[i].name,
+                " was changed in place while the unit computed (in run(), in backward, or between the two), and the "
+                "shards of the ranks would not have the change; compute with a changed copy, or set values between "
+                "steps by ShardedModel::load_full_state()");
+}
+
+bool Segment::shows(std::size_t parameter) const {
+  return shown_[parameter] == Shows::kGradient && parameters_[parameter].grad().is_same(views_[parameter]);
+}
+
+void Segment::hide_gradients() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i].mutable_grad() = at::Tensor();
+    if (shown_[i] == Shows::kGradient) shown_[i] = Shows::kHidden;
+  }
+}
+
+void Segment::show_gradients() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (shown_[i] != Shows::kHidden) continue;
+    parameters_[i].mutable_grad() = views_[i];
+    shown_[i] = Shows::kGradient;
+  }
+}
+
+void Segment::find_shown(Shown& shown) const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (shown_[i] != Shows::kGradient) continue;
+    const ParameterInfo& parameter = layout_.parameters()[i];
+    at::Tensor& gradient = parameters_[i].mutable_grad();
+    if (!gradient.defined()) {
+      shown.gone = &parameter;
+      continue;
+    }
+    shown.kept = &parameter;
+    if (gradient.is_same(views_[i])) continue;
+    // module->zero_grad(false) and detach_() leave another tensor of the same memory.
+    TORCH_CHECK(share_storage(gradient, views_[i]) && gradient.sizes() == views_[i].sizes() &&
+                    gradient.storage_offset() == views_[i].storage_offset(),
+                "unit ", whose_, ": the gradient of ", parameter.name,
+                " was replaced after backward, where the engine would not see it; change it in a hook of the parameter "
+                "during backward, or divide all gradients by grad_scale of Optimizer::step()");
+    gradient = views_[i];
+  }
 }
 
 at::TensorOptions Segment::at_home(at::ScalarType dtype) const {
@@ -103,6 +186,7 @@ void Segment::take_over_parameters() {
       parameters_[i].set_data(view);
     }
   }
+  name_closed_storages();
   if (!shard_is_parameter()) free_storage(gathered_);
   for (std::size_t i = 0; i < views_.size(); ++i) {
     places_.push_back(std::make_shared<GradientPlace>(GradientPlace{views_[i]}));
@@ -162,6 +246,7 @@ void Segment::lay_gradients(c10::DataPtr memory) {
     for (const at::Tensor& gap : gaps_) gap.zero_();
     has_gradients_ = true;
   }
+  is_unreduced_ = true;
   laid_.assign(parameters_.size(), -1);
   for (std::size_t i = 0; i < parameters_.size(); ++i) lay_gradient(i, is_first);
 }
@@ -183,6 +268,7 @@ void Segment::lay_gradient(std::size_t parameter, bool is_first) {
 void Segment::fold_gradients() {
   for (std::size_t i = 0; i < laid_.size(); ++i) {
     if (laid_[i] < 0) continue;
+    shown_[i] = Shows::kGradient;
     at::Tensor& gradient = parameters_[i].mutable_grad();
     if (places_[i] && places_[i]->is_fresh && !places_[i]->is_filled && !gradient.defined()) {
       views_[i].zero_();
@@ -209,11 +295,12 @@ void Segment::close_places() {
 }
 
 void Segment::start_reduce(BufferPool& scratch) {
+  is_unreduced_ = false;
   if (gradient_shard_is_buffer()) {
     gradient_shard_ = gradients_;
     return;
   }
-  for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
+  hide_gradients();
   laid_.clear();
   if (storage_bytes(gradient_shard_memory_) == 0) renew(gradient_shard_memory_, layout_.chunk(), at_home(at::kFloat));
   if (layout_.world_size() == 1) {
@@ -258,7 +345,7 @@ void Segment::finish_reduce() {
 }
 
 void Segment::free_gradients() {
-  has_gradients_ = false;
+  has_gradients_ = is_unreduced_ = false;
   close_places();
   if (key_.trainable) free_storage(gradients_);
 }
@@ -272,6 +359,7 @@ void Segment::discard_reduction() {
 
 void Segment::drop_gradients(bool with_memory) {
   for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
+  std::fill(shown_.begin(), shown_.end(), Shows::kNothing);
   free_gradients();
   gradient_shard_ = at::Tensor();
   if (with_memory && gradient_shard_memory_.defined()) free_storage(gradient_shard_memory_);

@@ -11,6 +11,7 @@
 #include "buffer_pool.h"
 #include "recorded_run.h"
 #include "schedule.h"
+#include "storage.h"
 
 namespace fsdp {
 namespace {
@@ -74,6 +75,7 @@ std::vector<at::Tensor> Unit::run_list(std::vector<at::Tensor> inputs,
   const Tracer::Scope span(&schedule_->tracer(), recompute ? "recompute" : "forward", name_);
   if (running_ == 1 && !in_backward_ && !recompute) follow_requires_grad();
   gather_with(schedule_->enter_forward(*this));
+  if (running_ == 1) note_versions(/*resident_only=*/true);
   if (options_.precision.cast_inputs) cast(inputs, options_.precision.param_dtype);
   c10::intrusive_ptr<RecordedRun> recorded;
   if (at::GradMode::is_enabled()) {
@@ -81,6 +83,7 @@ std::vector<at::Tensor> Unit::run_list(std::vector<at::Tensor> inputs,
     RecordedRun::link_inputs(recorded, inputs);
   }
   std::vector<at::Tensor> outputs = forward(std::move(inputs));
+  check_unchanged(/*resident_too=*/true);
   check_outputs(outputs);
   if (options_.precision.output_dtype) cast(outputs, *options_.precision.output_dtype);
   bool backward_will_come = false;
@@ -98,7 +101,7 @@ std::vector<at::Tensor> Unit::run_list(std::vector<at::Tensor> inputs,
 /// Frees the gathered parameters after a run.
 void Unit::leave_gathered(bool backward_will_come) {
   if (backward_will_come && options_.reshard_to_ranks > 0) keep_part();
-  reshard();
+  free_gathered();
 }
 
 void Unit::keep_part() {
@@ -122,7 +125,7 @@ void Unit::check_outputs(const std::vector<at::Tensor>& outputs) const {
     const at::Tensor& output = outputs[i];
     if (!output.defined() || !output.has_storage()) continue;
     for (const auto& segment : segments_)
-      TORCH_CHECK(!output.is_alias_of(segment->gathered_), "unit ", name_, ": output ", i,
+      TORCH_CHECK(!share_storage(output, segment->gathered_), "unit ", name_, ": output ", i,
                   " of run() is a parameter or a view of one, and parameters are freed after the run; return a copy, "
                   "such as parameter.clone()");
   }
@@ -162,9 +165,11 @@ void Unit::enter_run(RecordedRun& run) {
               "requires_grad); run the forward again after the change");
   await_runs(run);
   if (in_backward_) return;
+  schedule_->follow_gradients();
   in_backward_ = true;
   schedule_->tracer().open("backward", name_);
   gather_with(schedule_->enter_backward(*this));
+  note_versions(/*resident_only=*/true);
   lay_gradients();
 }
 
@@ -208,6 +213,7 @@ void Unit::leave_run(RecordedRun& run) {
 
 void Unit::leave_backward() {
   if (!in_backward_) return;
+  check_unchanged(/*resident_too=*/true);
   in_backward_ = ends_unseen_ = false;
   awaited_ = 0;
   awaiting_task_ = -1;
@@ -224,6 +230,36 @@ bool Unit::has_unreduced() const {
   return std::any_of(segments_.begin(), segments_.end(), [](const auto& s) { return s->has_gradients_; });
 }
 
+void Unit::follow_gradients() {
+  Segment::Shown shown;
+  for (const auto& segment : segments_) segment->find_shown(shown);
+  if (shown.gone == nullptr) return;
+  TORCH_CHECK(shown.kept == nullptr, "unit ", name_, ": the gradient of ", shown.gone->name,
+              " was removed after backward, and that of ", shown.kept == nullptr ? "" : shown.kept->name,
+              " was not; drop all by zero_grad(), or leave a parameter out by ParameterGroup::skip");
+  schedule_->participation().finish();  // it refers to the gradients
+  zero_grad();
+}
+
+void Unit::check_step(const char* what) const {
+  for (const auto& segment : segments_)
+    TORCH_CHECK(!segment->is_unreduced_, what, ": unit ", name_,
+                " has gradients that no backward has reduced; make the last backward of a step after "
+                "set_requires_gradient_sync(true), or drop the gradients by zero_grad()");
+  // With one rank users may change parameters between steps, and the shard has the change.
+  if (state_ == State::kUnsharded) check_unchanged(/*resident_too=*/false);
+}
+
+void Unit::note_versions(bool resident_only) {
+  for (const auto& segment : segments_)
+    if (!resident_only || segment->shard_is_parameter()) segment->note_versions();
+}
+
+void Unit::check_unchanged(bool resident_too) const {
+  for (const auto& segment : segments_)
+    if (resident_too || !segment->shard_is_parameter()) segment->check_unchanged();
+}
+
 bool Unit::has_gradient() const {
   return std::any_of(segments_.begin(), segments_.end(), [](const auto& s) { return s->gradient_shard_.defined(); });
 }
@@ -238,14 +274,15 @@ void Unit::end_backward() {
   if (options_.reshard_after_backward) release();
   for (const auto& segment : segments_)
     for (std::size_t i = 0; i < segment->parameters_.size() && !segment->has_gradients_; ++i)
-      TORCH_CHECK(!segment->parameters_[i].grad().defined(), "unit ", name_, ": the gradient of ",
+      TORCH_CHECK(!segment->parameters_[i].grad().defined() || segment->shows(i), "unit ", name_, ": the gradient of ",
                   segment->layout().parameters()[i].name,
                   " came after the unit's backward had ended; use the parameter only inside the unit's run()");
+  for (const auto& segment : segments_) segment->show_gradients();
 }
 
 /// Frees the gathered parameters unless a run or a backward needs them.
 void Unit::release() {
-  if (running_ == 0 && !in_backward_) reshard();
+  if (running_ == 0 && !in_backward_) free_gathered();
 }
 
 /// release() after a failure, which may have broken the all-gather.
@@ -305,9 +342,17 @@ void Unit::wait_unsharded() {
   schedule_->gather_stream().wait_for(gather_begun_);
   for (const auto& segment : segments_) segment->wait_unsharded();
   state_ = State::kUnsharded;
+  note_versions(/*resident_only=*/false);
 }
 
 void Unit::reshard() {
+  if (state_ == State::kSharded) return;
+  wait_unsharded();
+  check_unchanged(/*resident_too=*/false);
+  free_gathered();
+}
+
+void Unit::free_gathered() {
   if (state_ == State::kSharded) return;
   wait_unsharded();
   const std::int64_t bytes = gathered_bytes_now();
@@ -329,7 +374,7 @@ void Unit::shard_changed(const std::vector<std::size_t>& parameters) {
   for (const std::size_t index : parameters) has_values_[index] = true;
   ++parameter_version_;
   schedule_->gather_stream().mark(values_ready_);
-  reshard();
+  free_gathered();
   drop_part();
 }
 

@@ -103,6 +103,7 @@ void Unit::follow_requires_grad() {
   bool changed = false;
   const ParameterInfo* unfrozen = nullptr;
   for (const auto& segment : segments_) {
+    segment->check_owned();
     for (std::size_t i = 0; i < segment->parameters_.size(); ++i) {
       const bool trainable = segment->parameters_[i].requires_grad();
       if (trainable == segment->key().trainable) continue;
@@ -111,6 +112,7 @@ void Unit::follow_requires_grad() {
     }
   }
   if (!changed) return;
+  follow_gradients();
   if (has_gradient() || has_unreduced()) {
     TORCH_CHECK(unfrozen == nullptr || !at::GradMode::is_enabled(), "unit ", name_, ": requires_grad of ",
                 unfrozen->name,
@@ -120,7 +122,7 @@ void Unit::follow_requires_grad() {
   const at::NoGradGuard no_grad;
   schedule_->participation().finish();  // it refers to the segments
   const std::vector<Whole> values = gather_values();
-  reshard();
+  free_gathered();
   make_segments(values);
   ++parameter_version_;
 }

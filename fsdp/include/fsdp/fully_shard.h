@@ -29,7 +29,9 @@ struct MemoryUse {
 };
 
 /// A module whose parameters are sharded over a mesh. Holds the units in the order they were made, and offers what
-/// concerns all of them. The caller keeps the module and its tensors; the units take over the tensors' storage.
+/// concerns all of them. The caller keeps the module and its tensors; the units take over the tensors' storage. What
+/// the caller then does to the module's parameters and their gradients either works or throws c10::Error, with any
+/// number of ranks: see [Note: what users see] in segment.h.
 ///
 ///   fsdp::ShardedModel sharded(model, mesh);
 ///   for (auto& block : model->blocks) block->wrap = wrapper(sharded.fully_shard(block, options));
@@ -64,7 +66,7 @@ class ShardedModel {
   /// micro-batches of a step but the last.
   void set_requires_gradient_sync(bool sync);
 
-  /// Drops all gradients.
+  /// Drops all gradients. module->zero_grad() does the same at the next backward or step.
   void zero_grad();
 
   /// Gives up the current step after a forward or backward that threw: parameters that are still gathered, collectives
@@ -73,7 +75,8 @@ class ShardedModel {
   /// dropped the gradients; until abandon_step() or zero_grad() the next backward, gradient_norm() and step() throw.
   void abandon_step();
   /// Waits until Segment::used() is known. An optimizer calls it first. Throws c10::Error when a backward of this step
-  /// threw. `what` names the caller.
+  /// threw, when gradients wait for a reduction (set_requires_gradient_sync), and when a parameter's grad() was
+  /// replaced after backward. `what` names the caller.
   void complete_gradients(const char* what) const;
 
   /// Where shards, reduced gradients and the optimizer's states live: the mesh's device, or the CPU with

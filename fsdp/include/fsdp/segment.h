@@ -52,6 +52,14 @@ struct SegmentRanks {
 ///
 /// The owning unit says when a segment gathers, lays and reduces. All tensors of size [chunk] have one layout, so
 /// layout().own(info) is the place of a parameter's slice in shard, gradient shard and states alike.
+///
+/// [Note: what users see] Between gathers a parameter has no memory, and between backward and step its gradient has
+/// none: both are closed (see src/storage.h), so whoever reads or writes them is told the unit and the remedy. The
+/// parameter's grad() stays defined until the gradient is dropped. So the engine sees what a user does to it: cleared
+/// gradients of a whole unit, as by module->zero_grad(), are dropped; a gradient that was replaced or removed is an
+/// error. Parameters have versions, so a change in place that the shard would not have is an error, too. With one rank
+/// parameters and gradients may have memory all the time (shard_is_parameter(), gradient_shard_is_buffer()). Then
+/// torch::optim works on them as on any module, and the same changes are errors.
 class Segment {
  public:
   /// `parameters` correspond to layout.parameters(). `whose` names the unit. Use fully_shard() instead.
@@ -97,6 +105,26 @@ class Segment {
   bool gradient_shard_is_buffer() const;
   /// Makes the parameters views of the gathered buffer.
   void take_over_parameters();
+  /// What is said of tensors without memory.
+  void name_closed_storages() const;
+  /// Throws c10::Error when a parameter is no view of the gathered buffer any more.
+  void check_owned() const;
+  /// Remembers how often parameters were changed in place.
+  void note_versions();
+  /// Throws c10::Error when a parameter has been changed in place since note_versions().
+  void check_unchanged() const;
+  /// Finds parameters whose gradients lie in the engine's memory and whose grad() is still there, and those whose
+  /// grad() the user has cleared. Throws c10::Error for a grad() that the user has replaced.
+  struct Shown {
+    const ParameterInfo* kept = nullptr;  // one whose grad() is still there
+    const ParameterInfo* gone = nullptr;  // one whose grad() was cleared
+  };
+  void find_shown(Shown& shown) const;
+  bool shows(std::size_t parameter) const;
+  /// While a reduction reads the gradients, parameters have none: a late one would change what is sent. The end of the
+  /// backward finds it in their place, and shows the others again.
+  void hide_gradients();
+  void show_gradients();
 
   at::TensorOptions at_home(at::ScalarType dtype) const;
 
@@ -147,6 +175,10 @@ class Segment {
   std::vector<at::Tensor> gaps_;                        // of gradients_, between those and behind them
   std::vector<std::shared_ptr<GradientPlace>> places_;  // one a parameter; null: autograd adds to zeros
   bool has_gradients_ = false;
+  bool is_unreduced_ = false;  // a backward has given gradients that no reduction has taken
+  enum class Shows : std::uint8_t { kNothing, kGradient, kHidden };
+  std::vector<Shows> shown_;         // one a parameter: whether its grad() is its part of gradients_, closed or not
+  std::vector<std::int64_t> noted_;  // the parameters' versions; see note_versions()
   // The versions of views_ when the parameters' gradients were laid, or their places; -1 for those that were not.
   std::vector<std::int64_t> laid_;
   at::Tensor reduced_;  // [chunk] in reduce_dtype; defined during a reduction

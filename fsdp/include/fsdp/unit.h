@@ -53,8 +53,9 @@ class Schedule;
 /// Parameters gathered and reduced together: one FSDP unit.
 ///
 /// States: kSharded -> kGathering -> kUnsharded -> kSharded.
-///   kSharded     this rank holds only its chunk. The parameters' storage has 0 bytes; reading a parameter crashes, as
-///                in PyTorch.
+///   kSharded     this rank holds only its chunk. The parameters' storage has 0 bytes; reading or writing a parameter
+///   is
+///                a c10::Error that names the unit. See [Note: what users see] in segment.h.
 ///   kGathering   the all-gather has been started.
 ///   kUnsharded   the parameters are views of gathered buffers.
 /// From forward to backward a kSharded unit may also hold a part for its neighbours; see
@@ -78,7 +79,7 @@ class Schedule;
 /// again) are fine. A forward or backward that throws leaves nothing gathered; see ShardedModel::abandon_step().
 ///
 /// Gradients of backward passes without synchronisation stay unsharded, in reduce_dtype. The first backward with
-/// synchronisation reduces them once, even in units that it does not reach.
+/// synchronisation reduces them once, even in units that it does not reach. A step() before that is an error.
 ///
 /// Not thread-safe. All ranks must make the same calls in the same order, or the collectives hang.
 class Unit : public std::enable_shared_from_this<Unit> {
@@ -97,7 +98,8 @@ class Unit : public std::enable_shared_from_this<Unit> {
   /// model:
   ///   block->wrap = [unit](at::Tensor x, const auto& forward) { return unit->run(x, forward); };
   /// The wrapper may outlive the ShardedModel. Throws c10::Error when an output shares memory with a parameter of the
-  /// unit, because the parameters are freed.
+  /// unit, because the parameters are freed, and when `forward` changes a parameter in place, because the shards would
+  /// not have the change. On one rank in fp32 the weights do have it then.
   /// Backward throws c10::Error when the parameters have changed since the run (step, load).
   at::Tensor run(at::Tensor input, const std::function<at::Tensor(at::Tensor)>& forward);
   /// run() for several inputs and outputs. Undefined tensors pass through.
@@ -114,8 +116,8 @@ class Unit : public std::enable_shared_from_this<Unit> {
   void unshard();
   /// Finishes the all-gather. The unit is kUnsharded afterwards.
   void wait_unsharded();
-  /// Frees the gathered parameters. Changes to the gathered parameters are lost, because the shard holds the values.
-  /// With one rank in fp32 the call does nothing.
+  /// Frees the gathered parameters. Throws c10::Error when one was changed in place since they were gathered, because
+  /// the shard holds the values. With one rank in fp32 the call does nothing.
   void reshard();
 
   /// "root", or the module's path in the root.
@@ -166,6 +168,15 @@ class Unit : public std::enable_shared_from_this<Unit> {
   std::vector<Whole> gather_values();
   void take_parameters();
   void follow_requires_grad();
+  /// Drops the gradients when the user has cleared grad() of all parameters, as module->zero_grad() does. Throws
+  /// c10::Error for one that was replaced, or removed alone.
+  void follow_gradients();
+  /// Throws c10::Error when gradients wait for a reduction, or when gathered parameters were changed in place. `what`
+  /// needs whole gradients.
+  void check_step(const char* what) const;
+  void note_versions(bool resident_only);
+  void check_unchanged(bool resident_too) const;
+  void free_gathered();
   void gather_with(const std::vector<Unit*>& next);
   void check_outputs(const std::vector<at::Tensor>& outputs) const;
   void await_runs(const RecordedRun& reached);
