@@ -8,7 +8,6 @@
 #include <exception>
 #include <memory>
 #include <new>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -37,7 +36,7 @@ One rank of a training run. musterd starts it; by hand, start one process a rank
   --plan            print as JSON what a rank needs of memory and network, and train nothing
   --memory BYTES    of a plan: what a rank may use; then the plan says whether it fits, and what would
   --memory-of TEXT  of a plan: where that number comes from, for people
-  --gpu             of a plan: that memory is a GPU's
+  --gpu             of a plan: each rank has a GPU, and --memory is a GPU's
   --help            this text
 
 Environment
@@ -98,8 +97,7 @@ Arguments parse_arguments(int argc, char** argv, const std::string& from_environ
 }
 
 void print_plan(const Arguments& arguments, const worker::RankEnvironment& environment) {
-  const auto limit = arguments.limit.bytes > 0 ? std::optional(arguments.limit) : std::nullopt;
-  std::puts(worker::plan_report(worker::read_run_config(arguments.file), environment, limit).dump().c_str());
+  std::puts(worker::plan_report(worker::read_run_config(arguments.file), environment, arguments.limit).dump().c_str());
 }
 
 /// Divides the node's cores evenly among its ranks. OMP_NUM_THREADS overrides the division.

@@ -212,10 +212,10 @@ Json plan_of(const muster::v1::JobSpec& spec, const std::optional<RankMemory>& m
                   "build");
   }
   os::Command command{.argv = {worker, "--run-file", "/dev/stdin", "--plan"}};
+  if (memory ? memory->of_gpu : spec.resources().gpus_per_rank() > 0) command.argv.emplace_back("--gpu");
   if (memory) {
     const std::vector<std::string> of_memory{"--memory", std::to_string(memory->bytes), "--memory-of", memory->of};
     command.argv.insert(command.argv.end(), of_memory.begin(), of_memory.end());
-    if (memory->of_gpu) command.argv.emplace_back("--gpu");
   }
   command.input = jobfile::run_file(spec, "checkpoints", "cache").dump();
   command.time_limit = kPlanLimit;

@@ -197,7 +197,7 @@ TEST(Fit, TheReportHasEveryNumberAndTheVerdict) {
   const TemporaryFolder folder;
   const RunConfig config = config_of(folder, {.train = kTrain});
   const RankPlan plan = plan_rank(config, place_of(2));
-  const fsdp::Json alone = plan_report(config, place_of(2), std::nullopt);
+  const fsdp::Json alone = plan_report(config, place_of(2), Limit{});
   EXPECT_EQ(alone.at("tensor_bytes").as_int(), plan.tensor_bytes());
   EXPECT_EQ(alone.at("parameter_bytes").as_int() + alone.at("gradient_bytes").as_int() +
                 alone.at("state_bytes").as_int() + alone.at("pool_bytes").as_int() +

@@ -12,6 +12,7 @@
 
 #include "fsdp/tensor_bytes.h"
 #include "os/process_memory.h"
+#include "plan/command.h"
 #include "plan_settings.h"
 #include "rank/errors.h"
 #include "temporary_folder.h"
@@ -163,6 +164,34 @@ TEST(Plan, OfALargeModelNeedsNoMemory) {
   // bf16 gathered twice a micro-batch, and fp32 gradients reduced once a step.
   const double wire = kParameters * (2 * 2 * 4 + 4) * 63 / 64;
   EXPECT_NEAR(static_cast<double>(plan.wire_bytes), wire, 0.03 * wire);
+}
+
+// NCCL's buffers are no tensors. The parts of peers that sockets receive were 63/64 of the root's gradients.
+TEST(Plan, OfGpusCountsNoBuffersOfCollectives) {
+  const TemporaryFolder folder;
+  const RunConfig config = large(folder);
+  const auto pool = [&](const RankEnvironment& place, PlanFor ranks) {
+    const std::int64_t bytes = plan_rank(config, place, ranks).pool_bytes;
+    EXPECT_EQ(plan_memory(config, place, ranks).pool_bytes, bytes);
+    return static_cast<double>(bytes);
+  };
+  const double one_node = pool(place_of(8), PlanFor::kGpus), eight_nodes = pool(place_of(64, 8), PlanFor::kGpus);
+  EXPECT_NEAR(eight_nodes, one_node, 0.001 * one_node) << "gathered units and gradients, whatever the number of ranks";
+  const double over_sockets = pool(place_of(64, 8), PlanFor::kCpus);
+  const double largest_unit = 4.0 * 2 * 32000 * 4096;  // embedding and head, in fp32
+  EXPECT_NEAR(over_sockets - eight_nodes, largest_unit * 63 / 64, 0.01 * largest_unit);
+}
+
+// What fits a GPU is planned for GPUs, and so is each remedy.
+TEST(Plan, AgainstTheMemoryOfAGpuIsOneForGpus) {
+  const TemporaryFolder folder;
+  const RunConfig config = large(folder);
+  const RankEnvironment place = place_of(64, 8);
+  const RankPlan of_gpus = plan_memory(config, place, PlanFor::kGpus);
+  const Limit of_gpu{of_gpus.tensor_bytes(), /*of_gpu=*/true, "a test"};
+  EXPECT_TRUE(plan_report(config, place, of_gpu).at("fits").as_bool());
+  EXPECT_EQ(plan_report(config, place, Limit{0, true, {}}).at("pool_bytes").as_int(), of_gpus.pool_bytes);
+  EXPECT_FALSE(plan_report(config, place, {of_gpu.bytes, false, "a test"}).at("fits").as_bool());
 }
 
 TEST(Plan, CountsMicroBatchesBeyondThoseItMakes) {

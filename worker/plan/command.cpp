@@ -11,9 +11,9 @@
 
 namespace worker {
 
-fsdp::Json plan_report(const RunConfig& given, const RankEnvironment& environment, const std::optional<Limit>& limit) {
+fsdp::Json plan_report(const RunConfig& given, const RankEnvironment& environment, const Limit& limit) {
   const auto [config, note] = assume_config(given);
-  const RankPlan plan = plan_rank(config, environment);
+  const RankPlan plan = plan_rank(config, environment, limit.ranks());
   fsdp::Json out;
   out["note"] = note;
   out["ranks"] = plan.ranks;
@@ -37,12 +37,12 @@ fsdp::Json plan_report(const RunConfig& given, const RankEnvironment& environmen
   for (const int factor : kEstimateFactors) out["estimates"][std::to_string(factor)] = plan.estimate(factor);
   out["limit_bytes"] = out["needed_bytes"] = out["fits"] = out["misfit"] = nullptr;
   out["remedies"] = fsdp::Json::Array();
-  if (!limit) return out;
-  out["limit_bytes"] = limit->bytes;
-  out["needed_bytes"] = bytes_against(plan, *limit);
-  out["fits"] = fits(plan, *limit);
-  if (fits(plan, *limit)) return out;
-  const auto found = remedies(config, environment, *limit);
+  if (limit.bytes == 0) return out;
+  out["limit_bytes"] = limit.bytes;
+  out["needed_bytes"] = bytes_against(plan, limit);
+  out["fits"] = fits(plan, limit);
+  if (fits(plan, limit)) return out;
+  const auto found = remedies(config, environment, limit);
   fsdp::Json::Array list;
   for (const Remedy& remedy : found) {
     fsdp::Json one;
@@ -53,7 +53,7 @@ fsdp::Json plan_report(const RunConfig& given, const RankEnvironment& environmen
     list.push_back(std::move(one));
   }
   out["remedies"] = std::move(list);
-  out["misfit"] = misfit_text(plan, *limit, found);
+  out["misfit"] = misfit_text(plan, limit, found);
   return out;
 }
 
@@ -74,7 +74,7 @@ void check_memory(const RunConfig& config, const RankEnvironment& environment, c
   if (!limit || !config.fsdp.check_memory) return;
   std::optional<RankPlan> plan;
   try {
-    plan = plan_memory(config, environment);
+    plan = plan_memory(config, environment, limit->ranks());
   } catch (const c10::Error&) {
     return;  // an operation of the model has no known sizes, or this process may not reserve so many addresses
   }

@@ -9,9 +9,9 @@
 namespace worker {
 
 /// What `muster-worker --plan` prints: the plan of a rank, what it assumes (see assume_config()), the estimates, and
-/// with a limit whether the run fits, why not and what would. Bytes are whole numbers. Throws as plan_rank() and
-/// assume_config().
-fsdp::Json plan_report(const RunConfig& config, const RankEnvironment& environment, const std::optional<Limit>& limit);
+/// with a limit whether the run fits, why not and what would. A limit of 0 bytes is none, but still says what the ranks
+/// compute on. Bytes are whole numbers. Throws as plan_rank() and assume_config().
+fsdp::Json plan_report(const RunConfig& config, const RankEnvironment& environment, const Limit& limit);
 
 /// What this rank may use here: the memory of its GPU, or its part of the memory of this machine or cgroup. Nothing
 /// where that is not known.

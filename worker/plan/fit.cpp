@@ -141,7 +141,7 @@ std::optional<Remedy> fitted(const Variant& asked, const std::vector<std::vector
     run.remedy.price += (run.remedy.price.empty() ? "" : ", ") + std::string(change.price);
   }
   try {
-    run.remedy.bytes = bytes_against(plan_memory(run.config, run.environment), limit);
+    run.remedy.bytes = bytes_against(plan_memory(run.config, run.environment, limit.ranks()), limit);
   } catch (const UsageError&) {
     return std::nullopt;
   }

@@ -16,6 +16,8 @@ struct Limit {
   std::int64_t bytes = 0;
   bool of_gpu = false;  ///< a GPU holds the tensors, and the host what is offloaded or copied for a checkpoint
   std::string what;     ///< where the number comes from: "GPU 0 has 80 GiB"
+
+  PlanFor ranks() const { return of_gpu ? PlanFor::kGpus : PlanFor::kCpus; }
 };
 
 /// What of the plan counts against the limit.

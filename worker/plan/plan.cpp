@@ -51,9 +51,10 @@ class WithoutData : public BatchSource {
   const Recipe& recipe_;
 };
 
-/// Ranks of one node exchange through shared memory. Those of all groups but "replicate" are neighbours.
+/// CPU ranks of one node exchange through shared memory. Those of all groups but "replicate" are neighbours.
 fsdp::StillBuffers buffers_of(const fsdp::MeshGroup& group, const schema::Sharding& sharding,
-                              const RankEnvironment& environment) {
+                              const RankEnvironment& environment, PlanFor ranks) {
+  if (ranks == PlanFor::kGpus) return fsdp::StillBuffers::kNone;
   const int local = environment.local_world_size;
   const bool one_node = environment.world_size == local || (group.axis != "replicate" && local % group.size == 0);
   return one_node && sharding.shared_memory ? fsdp::StillBuffers::kSharedMemory : fsdp::StillBuffers::kSockets;
@@ -66,14 +67,15 @@ class DryTraining {
     std::int64_t wire_bytes = 0, collectives = 0;
   };
 
-  DryTraining(const RunConfig& config, const RankEnvironment& environment, const MakeRecipe& make)
+  DryTraining(const RunConfig& config, const RankEnvironment& environment, PlanFor ranks, const MakeRecipe& make)
       : config_(config),
         environment_(environment),
         recipe_(make(config)),
         mesh_(
             environment.rank, environment.world_size,
             [&](const fsdp::MeshGroup& group) {
-              return fsdp::make_still_transport(group.rank, group.size, buffers_of(group, config.fsdp, environment));
+              return fsdp::make_still_transport(group.rank, group.size,
+                                                buffers_of(group, config.fsdp, environment, ranks));
             },
             mesh_options(config.fsdp, environment)),
         loader_(std::make_shared<WithoutData>(*recipe_), Order({.samples = kSamples}), environment.rank,
@@ -127,7 +129,8 @@ class DryTraining {
   std::optional<Parts> parts_;
 };
 
-RankPlan plan(const RunConfig& given, const RankEnvironment& environment, const MakeRecipe& make, bool traffic) {
+RankPlan plan(const RunConfig& given, const RankEnvironment& environment, PlanFor ranks, const MakeRecipe& make,
+              bool traffic) {
   RunConfig config = given;
   config.train.step_delay_ms = 0;
   // The data tell how many steps train.epochs are. No memory depends on that number, but the rate of a step does.
@@ -139,7 +142,7 @@ RankPlan plan(const RunConfig& given, const RankEnvironment& environment, const 
 
   const auto bytes = std::make_shared<fsdp::TensorBytes>();
   const fsdp::CountTensorBytes counts(bytes);
-  DryTraining training(config, environment, make);
+  DryTraining training(config, environment, ranks, make);
   BatchSplit split = out.split;
   split.accumulation = std::min(split.accumulation, kMostMicroBatches);
   const DryTraining::Step step = training.make(split);
@@ -171,12 +174,12 @@ RankPlan plan(const RunConfig& given, const RankEnvironment& environment, const 
 
 }  // namespace
 
-RankPlan plan_rank(const RunConfig& config, const RankEnvironment& environment, const MakeRecipe& make) {
-  return plan(config, environment, make, /*traffic=*/true);
+RankPlan plan_rank(const RunConfig& config, const RankEnvironment& environment, PlanFor ranks, const MakeRecipe& make) {
+  return plan(config, environment, ranks, make, /*traffic=*/true);
 }
 
-RankPlan plan_memory(const RunConfig& config, const RankEnvironment& environment) {
-  return plan(config, environment, make_recipe, /*traffic=*/false);
+RankPlan plan_memory(const RunConfig& config, const RankEnvironment& environment, PlanFor ranks) {
+  return plan(config, environment, ranks, make_recipe, /*traffic=*/false);
 }
 
 }  // namespace worker

@@ -36,6 +36,10 @@ struct RankPlan {
   std::int64_t estimate(int factor) const { return factor * parameter_count / ranks; }
 };
 
+/// What the ranks compute on. Collectives of CPU ranks have buffers that are tensors. Those of GPUs are NCCL's, which
+/// allocates beside LibTorch, or the host's where ranks share a GPU.
+enum class PlanFor { kCpus, kGpus };
+
 /// The estimate's factors: 16 for Adam with fp32 masters, 8 and 6 for states in bf16.
 inline constexpr int kEstimateFactors[] = {6, 8, 16};
 
@@ -44,16 +48,16 @@ inline constexpr int kEstimateFactors[] = {6, 8, 16};
 /// of micro-batches after the second, of which each adds the same. Takes milliseconds a layer and no memory to speak
 /// of.
 ///
-/// Buffers of collectives are those of shared memory within a node, and of sockets between nodes. Bytes are those on
-/// the CPU. On a GPU the model's kernels keep less for backward, and the head holds up to 256 MiB of
-/// logits more. Not in it: the program itself (about 300 MiB), fragments, and NCCL's buffers.
+/// Buffers of collectives are those of shared memory within a node, and of sockets between nodes; for GPUs there are
+/// none. Bytes are those on the CPU. On a GPU the model's kernels keep less for backward, and the head holds up to 256
+/// MiB of logits more. Not in it: the program itself (about 300 MiB), fragments, and NCCL's buffers.
 ///
 /// `environment` gives the rank and the numbers of ranks. Not collective. Throws UsageError for a split that the ranks
 /// do not allow, and c10::Error for a model whose operations have no known sizes.
-RankPlan plan_rank(const RunConfig& config, const RankEnvironment& environment,
+RankPlan plan_rank(const RunConfig& config, const RankEnvironment& environment, PlanFor ranks = PlanFor::kCpus,
                    const MakeRecipe& make_recipe = worker::make_recipe);
 
 /// The bytes of that plan alone, in less time. wire_bytes and collectives are those of two micro-batches at most.
-RankPlan plan_memory(const RunConfig& config, const RankEnvironment& environment);
+RankPlan plan_memory(const RunConfig& config, const RankEnvironment& environment, PlanFor ranks);
 
 }  // namespace worker
