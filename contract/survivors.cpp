@@ -7,7 +7,8 @@ namespace contract {
 namespace {
 
 /// As Gloo, NCCL, c10d's store, sockets of the system and torchelastic say it.
-constexpr std::array<std::string_view, 19> kParts{
+constexpr std::array<std::string_view, 20> kParts{
+    "the peer has closed the connection",  // the engine of muster-worker
     "Connection closed by peer",
     "Connection reset by peer",
     "Connection refused",

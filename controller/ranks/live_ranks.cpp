@@ -284,14 +284,22 @@ std::string LiveRanks::endpoint(const core::AttemptKey& key) const {
   return live == nullptr || live->ended ? std::string() : live->endpoint;
 }
 
+core::Millis LiveRanks::heard_until(const AttemptWatch& watch, const Round& round) {
+  return std::min(round.now, round.read_until) - round.grace(watch.rules().silent_after);
+}
+
+std::optional<core::EventBody> LiveRanks::lost_node(const core::AttemptKey& key, const Round& round) {
+  std::lock_guard lock(mutex_);
+  auto* live = find(key);
+  if (live == nullptr || live->ended) return std::nullopt;
+  return live->watch.lost_node(heard_until(live->watch, round));
+}
+
 Watched LiveRanks::watch(const Round& round,
                          const std::function<executors::Vouch(const core::AttemptKey&, core::RankNumber)>& vouch) {
   Watched out;
   const auto now = round.now;
-  // A moment of the past: until then this rank would have been heard, however late heartbeats are read and sent.
-  const auto heard_until = [&](const AttemptWatch& watch) {
-    return std::min(now, round.read_until) - round.grace(watch.rules().silent_after);
-  };
+  const auto heard_until = [&](const AttemptWatch& watch) { return LiveRanks::heard_until(watch, round); };
   std::vector<std::pair<core::AttemptKey, core::RankNumber>> overdue;
   {
     std::lock_guard lock(mutex_);

@@ -160,6 +160,8 @@ class LiveRanks {
     /// How much longer than its `silent_after` a rank may be unheard, see Pace.
     std::function<core::Millis(core::Millis silent_after)> grace;
   };
+  /// As AttemptWatch::lost_node().
+  std::optional<core::EventBody> lost_node(const core::AttemptKey& key, const Round& round);
   /// One round over every attempt. Asks `vouch` without holding a lock.
   Watched watch(const Round& round,
                 const std::function<executors::Vouch(const core::AttemptKey&, core::RankNumber)>& vouch);
@@ -175,6 +177,8 @@ class LiveRanks {
     std::optional<std::optional<core::Step>> leave_step = {};
     bool ended = false;
   };
+  /// A moment of the past: until then a rank would have been heard, however late heartbeats are read and sent.
+  static core::Millis heard_until(const AttemptWatch& watch, const Round& round);
   Live* find(const core::AttemptKey& key);
   const Live* find(const core::AttemptKey& key) const;
   void end(const core::AttemptKey& key, Live& live);

@@ -169,6 +169,7 @@ void AttemptWatch::note(core::RankNumber rank, executors::Vouch vouch, core::Mil
     go_on(now);
   }
   r.asked_at = now;
+  r.word = vouch;
   if (tells_of_process(vouch)) r.vouched_at = now;
   if (vouch == executors::Vouch::kStopped) {
     r.stopped_since = r.stopped_since.value_or(now);
@@ -281,6 +282,18 @@ void AttemptWatch::move_to(core::RankNumber rank, const std::string& node) {
   if (!own.empty()) std::erase(by_node_[own], rank);
   own = node;
   by_node_[node].push_back(rank);
+}
+
+std::optional<core::EventBody> AttemptWatch::lost_node(core::Millis now) {
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const auto& rank = ranks_[i];
+    const bool may_follow = (watched(rank) && rank.joined) || (watched_by_node(rank) && rank.vouched_at);
+    const bool is_missed = may_follow && passed(rules_.silent_after, rank.heard_at, now);
+    const auto number = static_cast<core::RankNumber>(i);
+    if (!is_missed || rank.word != executors::Vouch::kUnknown || !node_is_silent(number, now)) continue;
+    return lose_node(number, now);
+  }
+  return std::nullopt;
 }
 
 core::NodeLost AttemptWatch::lose_node(core::RankNumber rank, core::Millis now) {

@@ -39,13 +39,14 @@ struct RankWatch {
   core::Millis progress_at{0};
   /// The rank was heard without a gap since progress_at: the time until its next progress teaches.
   bool may_teach = false;
-  std::uint64_t moves = 0;                    // how often its step was seen to grow in this attempt
-  core::Millis told_at{0};                    // it was last heard itself, and its step was known
-  core::Millis moved_at{0};                   // it last told of progress; fresh time changes nothing here
-  std::optional<core::Millis> vouched_at;     // its node last knew anything of it
-  std::optional<core::Millis> asked_at;       // its node was last asked
-  std::optional<core::Millis> stopped_since;  // its node says so, each time it is asked
-  std::optional<core::Millis> gone_since;     // its node says the process is gone, but its end has not arrived
+  std::uint64_t moves = 0;                            // how often its step was seen to grow in this attempt
+  core::Millis told_at{0};                            // it was last heard itself, and its step was known
+  core::Millis moved_at{0};                           // it last told of progress; fresh time changes nothing here
+  std::optional<core::Millis> vouched_at;             // its node last knew anything of it
+  std::optional<core::Millis> asked_at;               // its node was last asked
+  executors::Vouch word = executors::Vouch::kAsking;  // and said so
+  std::optional<core::Millis> stopped_since;          // its node says so, each time it is asked
+  std::optional<core::Millis> gone_since;             // its node says the process is gone, but its end has not arrived
   std::string section = "init";
   core::Step step = 0;
   std::string node;
@@ -140,6 +141,9 @@ class AttemptWatch {
   void note(core::RankNumber rank, executors::Vouch vouch, core::Millis now);
   /// What follows from the node's word on an overdue rank, if anything.
   std::optional<core::EventBody> judge(core::RankNumber rank, executors::Vouch vouch, core::Millis now);
+  /// A rank has ended because its connection to another one was lost: the node that is silent, if one is. The rank is
+  /// the witness that the work stands, so nobody else's word is waited for.
+  std::optional<core::EventBody> lost_node(core::Millis now);
   /// Hung ranks and the time limit.
   std::vector<core::EventBody> findings(core::Millis now);
   /// What is suspected, or is no longer: each told once. `heard_until`: as for judge().

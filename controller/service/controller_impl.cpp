@@ -259,6 +259,7 @@ class Impl final : public RunningController {
   void publish(const jobs::JobPtr& job, bool has_actions);
   void take_fact(core::JobId job, core::EventBody body);
   core::Step newest_step(core::JobId job, const core::RankExited& exited) const;
+  ranks::LiveRanks::Round round(bool deaf);
   void watch();
   void leave(void (jobs::EventLog::*end_events)());
 
@@ -356,6 +357,11 @@ void Impl::take_fact(core::JobId job, core::EventBody body) {
       exited->step = told->step;
       if (told->program != nullptr) add_words(*told->program, *exited);
     }
+    // The lost node is the first cause, and what a rank on another node says of its connection follows from it.
+    if (contract::is_of_a_survivor(exited->error) || contract::is_of_a_survivor(exited->last_words)) {
+      if (auto lost = live_ranks_.lost_node({job, exited->attempt}, round(false)))
+        progress_.take(job, std::move(*lost));
+    }
     exited->attempt_step = newest_step(job, *exited);
   }
   progress_.take(job, std::move(body));
@@ -379,6 +385,11 @@ core::Step Impl::newest_step(core::JobId id, const core::RankExited& exited) con
   return newest;
 }
 
+ranks::LiveRanks::Round Impl::round(bool deaf) {
+  return {clock_.monotonic(), deaf, reading_.read_until(),
+          [this](core::Millis silent_after) { return pace_.grace(silent_after); }};
+}
+
 void Impl::watch() {
   if (!started_) return;
   const auto now = clock_.monotonic();
@@ -386,12 +397,9 @@ void Impl::watch() {
   pace_.note(lag, now);
   const bool deaf = hearing_.was_deaf() || lag > base::Hearing::kLate;
   if (deaf) executor_.was_deaf();
-  const auto read_until = reading_.read_until();
-  executor_.tasks_read(read_until, pace_.grace(core::Millis(0)));
-  const ranks::LiveRanks::Round round{now, deaf, read_until,
-                                      [this](core::Millis silent_after) { return pace_.grace(silent_after); }};
+  executor_.tasks_read(reading_.read_until(), pace_.grace(core::Millis(0)));
   auto found = live_ranks_.watch(
-      round, [this](const core::AttemptKey& key, core::RankNumber rank) { return executor_.vouch(key, rank); });
+      round(deaf), [this](const core::AttemptKey& key, core::RankNumber rank) { return executor_.vouch(key, rank); });
   // What is concluded of it is concluded a second later; until then this tells of a disk that stands still.
   if (found.somebody_is_missed) probe_.ask();
   if (found.somebody_is_missed || reading_.asked_ago().value_or(kProbeReading) >= kProbeReading) reading_.ask();

@@ -276,6 +276,20 @@ TEST(LostNodes, AreFoundWhenNobodyOnThemIsHeardAndTheOthersStandStill) {
   EXPECT_FALSE(watch.judge(3, executors::Vouch::kUnknown, kStart + 10s)) << "said once for the whole node";
 }
 
+// A rank on another node has ended because its connection was lost.
+TEST(LostNodes, AWitnessMakesWaitingUnnecessary) {
+  auto watch = on_nodes();
+  for (core::RankNumber r : {0U, 1U}) watch.heard(r, {101, "step"}, kStart + 500ms);
+  for (core::RankNumber r : {2U, 3U}) watch.note(r, executors::Vouch::kNodeAnswers, kStart + 2600ms);
+  EXPECT_FALSE(watch.lost_node(kStart + 2600ms)) << "the node answers";
+  for (core::RankNumber r : {2U, 3U}) watch.note(r, executors::Vouch::kUnknown, kStart + 2600ms);
+  EXPECT_FALSE(watch.lost_node(kStart + 2400ms)) << "not missed yet";
+  const auto lost = watch.lost_node(kStart + 2600ms);
+  ASSERT_TRUE(lost);
+  EXPECT_EQ(std::get<core::NodeLost>(*lost).node, "n2");
+  EXPECT_FALSE(watch.lost_node(kStart + 2700ms)) << "told once";
+}
+
 // The network is cut between the controller and one node. Its ranks work on with the others.
 TEST(LostNodes, AreNotFoundWhileTheOthersGoOn) {
   auto watch = on_nodes();
