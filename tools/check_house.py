@@ -47,7 +47,7 @@ ALLOWED = {
     "worker/train": {"contract", "os", "fsdp", "fsdp/include/fsdp/json.h", "libtorch", "prepared", "schema", "worker/files", "worker/models", "worker/batch", "worker/data", "worker/rank", "tokens/tokenizer_files.h"},
     "worker/recipes": {"worker/adapters", "chess", "contract", "fsdp", "os", "prepared", "tokens", "tokens/tokenizer_files.h", "worker/generate", "worker/metrics", "fsdp/include/fsdp/json.h", "libtorch", "schema", "worker/batch", "worker/data", "worker/models", "worker/rank", "worker/train"},
     "worker/plan": {"contract", "os", "fsdp", "fsdp/include/fsdp/json.h", "libtorch", "schema", "worker/batch", "worker/recipes", "worker/train", "worker/data", "worker/rank"},
-    "worker/main.cpp": {"contract", "fsdp", "libtorch", "schema", "worker/plan", "worker/recipes", "worker/train", "worker/rank", "worker/data", "worker/models"},
+    "worker/main.cpp": {"contract", "fsdp", "libtorch", "os", "schema", "worker/plan", "worker/recipes", "worker/train", "worker/rank", "worker/data", "worker/models"},
     "infer": {"worker/adapters", "fsdp", "fsdp/include/fsdp/json.h", "infer/flags.h", "libtorch", "os", "prepare/images", "schema", "tokens", "worker/batch", "worker/files", "worker/generate", "worker/models", "worker/rank"},
     # The options of muster-infer, which muster has, too.
     "infer/flags.h": set(),

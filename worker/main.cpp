@@ -15,6 +15,7 @@
 
 #include "contract/exit_codes.h"
 #include "fsdp/checkpoint.h"
+#include "os/open_files.h"
 #include "plan/command.h"
 #include "rank/environment.h"
 #include "rank/errors.h"
@@ -157,6 +158,8 @@ worker::Outcome explain_failure() {
 int main(int argc, char** argv) {
   worker::set_up_gpus();
   worker::install_stop_signals();
+  // A rank has connections to all others, several times. Only muster-data is started later, which may have as many.
+  os::raise_open_files_limit();
   worker::RankEnvironment environment;
   worker::RunConfig config;
   std::unique_ptr<worker::Reporter> reporter;

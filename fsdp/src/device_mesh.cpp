@@ -14,6 +14,9 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "fsdp/transport.h"
+#include "watch/late_word.h"
+#include "watch/meeting_store.h"
+#include "watch/watcher.h"
 
 #ifdef MUSTER_WITH_CUDA
 #include <c10/cuda/CUDAFunctions.h>
@@ -153,7 +156,10 @@ ListeningStore listen_store(const std::string& host, std::uint16_t port, std::ch
 }
 
 c10::intrusive_ptr<c10d::Store> connect_store(const std::string& host, std::uint16_t port,
-                                              std::chrono::milliseconds timeout) {
+                                              std::chrono::milliseconds timeout, const OnLate& on_late,
+                                              std::chrono::milliseconds late_after) {
+  std::optional<watch::LateWord> word;
+  if (on_late) word.emplace(late_after, on_late, "rank 0", "it serves no rendezvous store at " + place(host, port));
   c10d::TCPStoreOptions options;
   options.port = port;
   options.waitWorkers = false;
@@ -184,27 +190,36 @@ DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int worl
               " is not served by this build; use cpu, or build with MUSTER_WITH_CUDA");
 #endif
   TORCH_CHECK(world_size == 1 || store, "mesh: ", world_size, " ranks need a rendezvous store");
-  const auto transport_of = [options, store](const MeshGroup& group, bool shares_gpus) {
-    auto own_keys = c10::make_intrusive<c10d::PrefixStore>(
-        options.key_prefix + "/" + group.axis + "-" + std::to_string(group.number), store);
-    const TransportOptions wanted{group.rank, group.size, options.timeout, options.interface_address};
+  if (world_size > 1 && options.watch_patience.count() > 0)
+    make_watcher(*c10::make_intrusive<c10d::PrefixStore>(options.key_prefix + "/watcher", store));
+  const std::weak_ptr<watch::Watcher> watcher = watcher_;
+  const auto transport_of = [options, store, watcher](const MeshGroup& group, bool shares_gpus) {
+    auto own_keys = c10::make_intrusive<watch::MeetingStore>(
+        options.key_prefix + "/" + group.axis + "-" + std::to_string(group.number), store, watcher);
+    const TransportOptions wanted{group.rank, group.size, options.timeout, options.interface_address,
+                                  [own_keys] { own_keys->check_all_here(); }};
     return options.device.is_cpu() || group.axis == kControl
                ? make_cpu_transport(own_keys, options.shared_memory, wanted)
                : make_device_transport(own_keys, options.device, wanted, shares_gpus);
   };
-  // control() comes first, because the ranks tell each other their GPUs over it.
-  const auto first = std::make_shared<std::unique_ptr<Transport>>();
-  if (world_size > 1) {
-    *first = transport_of({kControl, 0, rank, world_size}, false);
-    shares_gpus_ = any_share_a_gpu(**first, rank, world_size, options.device);
+  try {
+    // control() comes first, because the ranks tell each other their GPUs over it.
+    const auto first = std::make_shared<std::unique_ptr<Transport>>();
+    if (world_size > 1) {
+      *first = transport_of({kControl, 0, rank, world_size}, false);
+      shares_gpus_ = any_share_a_gpu(**first, rank, world_size, options.device);
+    }
+    if (!options_.separate_reductions) options_.separate_reductions = options.device.is_cuda() && !shares_gpus_;
+    make_ = [transport_of, first, shares_gpus = shares_gpus_](const MeshGroup& group) {
+      return group.axis == kControl && *first ? std::move(*first) : transport_of(group, shares_gpus);
+    };
+    connect();
+  } catch (const std::exception&) {
+    // The end of a rank shows in its peers' connections first, where it has no name.
+    if (watcher_) watcher_->check_all_here(2 * options.watch_patience);
+    throw;
   }
-  if (!options_.separate_reductions) options_.separate_reductions = options.device.is_cuda() && !shares_gpus_;
-  make_ = [transport_of, first, shares_gpus = shares_gpus_](const MeshGroup& group) {
-    return group.axis == kControl && *first ? std::move(*first) : transport_of(group, shares_gpus);
-  };
-  connect();
-  if (world_size > 1 && options.watch_patience.count() > 0)
-    watch(c10::make_intrusive<c10d::PrefixStore>(options.key_prefix + "/watcher", store));
+  if (watcher_) watch_groups();
 }
 
 DeviceMesh::DeviceMesh(int rank, int world_size, const MakeTransport& make, const MeshOptions& options)

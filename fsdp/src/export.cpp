@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <set>
+#include <string_view>
 
 #include "buffer_pool.h"
 #include "durable.h"
@@ -20,6 +23,9 @@ namespace fsdp {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// What mkdtemp() replaces by letters and digits.
+constexpr std::string_view kDrawn = "XXXXXX";
 
 struct PlannedFile {
   std::string name;
@@ -84,7 +90,7 @@ class ExportFolder {
     check_export_folder(target_);
     fs::create_directories(target_.parent_path());
     remove_leftovers();
-    std::string pattern = (target_.parent_path() / (prefix() + "XXXXXX")).native();
+    std::string pattern = (target_.parent_path() / (prefix() + std::string(kDrawn))).native();
     TORCH_CHECK(::mkdtemp(pattern.data()) != nullptr, "cannot create a folder beside ", target_.string());
     path_ = pattern;
     fs::permissions(path_,
@@ -111,12 +117,17 @@ class ExportFolder {
  private:
   std::string prefix() const { return kTemporaryPrefix + std::string("export-") + target_.filename().string() + "-"; }
 
+  /// Those of this target. A folder "out-2" beside "out" may be exported at this moment, so the ending counts, too.
   void remove_leftovers() const {
     std::vector<fs::path> leftovers;
     for (const auto& entry : fs::directory_iterator(target_.parent_path())) {
       const std::string name = entry.path().filename().string();
       const std::string replaced = kTemporaryPrefix + std::string("replaced") + prefix();
-      if (name.rfind(prefix(), 0) == 0 || name.rfind(replaced, 0) == 0) leftovers.push_back(entry.path());
+      const auto is_left_over = [&](const std::string& beginning) {
+        return name.starts_with(beginning) && name.size() == beginning.size() + kDrawn.size() &&
+               name.find('-', beginning.size()) == std::string::npos;
+      };
+      if (is_left_over(prefix()) || is_left_over(replaced)) leftovers.push_back(entry.path());
     }
     for (const fs::path& path : leftovers) fs::remove_all(path);
   }
@@ -208,6 +219,7 @@ void write_texts(const fs::path& folder, const ExportOptions& options, const std
   Json mark;
   mark["format"] = "muster-export";
   mark["tensor_bytes"] = bytes;
+  if (!options.origin.empty()) mark["origin"] = options.origin;
   write_text(folder / kExportMark, mark.dump(2) + "\n");
 }
 
@@ -220,6 +232,16 @@ std::vector<std::string> exported_names(const std::string& parameter, const Expo
   if (!options.more_names_of) return all;
   for (std::string& more : options.more_names_of(parameter)) all.push_back(std::move(more));
   return all;
+}
+
+std::string export_origin(const fs::path& folder) {
+  std::string origin;
+  (void)failure_of([&] {
+    std::ifstream in(folder / kExportMark);
+    const Json mark = Json::parse(std::string(std::istreambuf_iterator<char>(in), {}));
+    if (const Json* found = mark.find("origin")) origin = found->as_string();
+  });
+  return origin;
 }
 
 void check_export_folder(const fs::path& folder) {

@@ -131,6 +131,26 @@ TEST(Export, ReplacesAnEarlierExportOnly) {
   EXPECT_EQ(entries_in(folder.path()), (std::set<std::string>{"empty", "foreign"}));
 }
 
+// Two jobs that export to "out" and "out-2" at one time had removed each other's files.
+TEST(Export, RemovesWhatAKilledExportHasLeftAndNothingOfANeighbour) {
+  const TemporaryFolder folder;
+  for (const char* name : {".tmp-export-out-a1B2c3", ".tmp-replaced.tmp-export-out-a1B2c3", ".tmp-export-out-2-a1B2c3",
+                           ".tmp-export-out-claim"})
+    std::filesystem::create_directories(folder / name);
+  run_thread_ranks(1, [&](fsdp::DeviceMesh& mesh) {
+    Trainer trainer(mesh);
+    fsdp::ExportOptions options = to(folder / "out");
+    EXPECT_EQ(fsdp::export_origin(folder / "out"), "") << "there is none";
+    fsdp::export_model(trainer.sharded, options);
+    EXPECT_EQ(fsdp::export_origin(folder / "out"), "") << "it does not say";
+    options.origin = "job 7";
+    fsdp::export_model(trainer.sharded, options);
+    EXPECT_EQ(fsdp::export_origin(folder / "out"), "job 7");
+  });
+  EXPECT_EQ(entries_in(folder.path()),
+            (std::set<std::string>{"out", ".tmp-export-out-2-a1B2c3", ".tmp-export-out-claim"}));
+}
+
 TEST(Export, ThatFailsOnRankZeroFailsOnAllAndLeavesTheEarlierOne) {
   const TemporaryFolder folder;
   run_thread_ranks(2, [&](fsdp::DeviceMesh& mesh) {

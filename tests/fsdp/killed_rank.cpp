@@ -1,7 +1,7 @@
 // One rank of killed_rank_test.cpp. Rank KILLED ends by SIGKILL at its third call of a collective.
-//   fsdp_killed_rank shared|sockets COLLECTIVE before|between KILLED RANK RANKS STORE
-// "between" is after the start and before the wait. The others print the error of the call that fails, how long it
-// took, and what the ranks that are left can do then.
+//   fsdp_killed_rank shared|sockets COLLECTIVE before|between|meeting KILLED RANK RANKS STORE
+// "between" is after the start and before the wait, and "meeting" before the mesh stands. The others print the error of
+// the call that fails, how long it took, and what the ranks that are left can do then.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <signal.h>
@@ -55,6 +55,29 @@ const std::map<std::string, Collective>& collectives() {
   return all;
 }
 
+/// A store whose rank ends at the first key of a transport. It has come to rank 0's watcher then.
+struct DeadlyStore : c10d::FileStore {
+  using FileStore::FileStore;
+  void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
+    if (key.find("control-0") != std::string::npos) ::raise(SIGKILL);
+    FileStore::set(key, value);
+  }
+};
+
+/// The error with which no mesh stands.
+int fail_to_meet(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks, const fsdp::MeshOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    const fsdp::DeviceMesh mesh(store, rank, ranks, options);
+  } catch (const c10::Error& error) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    std::printf("%.3f s: %s\n", seconds, error.what_without_backtrace());
+    return 0;
+  }
+  std::printf("the mesh stands\n");
+  return 1;
+}
+
 int mapped_files() {
   std::ifstream maps("/proc/self/maps");
   int found = 0;
@@ -90,10 +113,13 @@ int main(int argc, char** argv) {
   const int killed = std::stoi(argv[4]), rank = std::stoi(argv[5]), ranks = std::stoi(argv[6]);
   at::set_num_threads(1);
   try {
-    const auto store = c10::make_intrusive<c10d::FileStore>(argv[7], ranks);
+    const bool meets = std::string(argv[3]) != "meeting";
+    c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::FileStore>(argv[7], ranks);
+    if (!meets && rank == killed) store = c10::make_intrusive<DeadlyStore>(argv[7], ranks);
     fsdp::MeshOptions options;
     options.timeout = std::chrono::seconds(30);
     options.shared_memory = is_shared;
+    if (!meets) return fail_to_meet(store, rank, ranks, options);
     std::optional<fsdp::DeviceMesh> mesh(std::in_place, store, rank, ranks, options);
     TORCH_CHECK((mesh->shard().peer_memory() != nullptr) == is_shared, "another transport");
     double seconds = 0;

@@ -1,5 +1,5 @@
-// Goal: when a rank is killed in a collective, each other rank soon gets an error that names it, nothing of the killed
-// rank is left, and the next mesh works.
+// Goal: when a rank is killed in a collective, or while ranks meet, each other rank soon gets an error that names it,
+// nothing of the killed rank is left, and the next mesh works.
 // Method: three processes that share memory or have sockets, one of which ends by SIGKILL. Their timeout is half a
 // minute, so an error within two seconds is due to the death.
 #include <gmock/gmock.h>
@@ -83,6 +83,20 @@ TEST(KilledRank, InAnAllReduce) {
   expect_told("large-all-reduce", "all-reduce of unit", "before");
   expect_told("large-all-reduce", "all-reduce('s gather)? of unit", "between");
   expect_told("maximum", "all-reduce's maximum", "before");
+}
+
+// What waited for five minutes, without a word.
+TEST(KilledRank, WhileTheRanksMeet) {
+  for (const std::string how : {"shared", "sockets"}) {
+    for (const int killed : {0, 1, 2}) {
+      for (const std::string& output : outputs(how + " - meeting", killed)) {
+        SCOPED_TRACE(how + ", rank " + std::to_string(killed) + ": " + output);
+        EXPECT_THAT(output, ContainsRegex("^[0-9]\\.[0-9]+ s: meeting of the ranks: rank [012] is gone: "));
+        if (killed != 0) continue;
+        EXPECT_THAT(output, ContainsRegex("rank 0 is gone: process [0-9]+ on .* has ended"));
+      }
+    }
+  }
 }
 
 TEST(KilledRank, InABroadcastOrABarrier) {

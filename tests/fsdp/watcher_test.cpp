@@ -141,6 +141,7 @@ TEST_P(WatchedTransports, WaitForARankThatIsLateAndSayItsName) {
   std::atomic<int> ranks = 0;
   thread_local static bool has_told = false;
   options.on_late = [&](const std::string& text) {
+    if (text.find(" in call ") == std::string::npos) return;  // on a busy machine, of the meeting
     const std::lock_guard<std::mutex> lock(mutex);
     texts.push_back(text);
     if (!std::exchange(has_told, true)) told.count_down();  // once on each of the two that wait

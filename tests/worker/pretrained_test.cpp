@@ -223,7 +223,10 @@ TEST(FullState, AFailureOfRankZeroIsToldByAllRanks) {
   std::vector<std::string> errors(2);
   for (std::size_t rank = 0; rank < 2; ++rank)
     listeners[rank].on_failure = [&errors, rank](const std::string& text) { errors[rank] = text; };
-  listeners[0].on_step = [&] { write_file(folder / "state", "in the way"); };
+  listeners[0].on_step = [&] {
+    std::filesystem::remove_all(folder / "state");
+    write_file(folder / "state", "in the way");
+  };
   train(config, listeners);
   EXPECT_THAT(errors[0], AllOf(HasSubstr("train.full_state_file: "), HasSubstr((folder / "state").native())));
   EXPECT_EQ(errors[1], errors[0]);

@@ -1,9 +1,13 @@
 // Real muster-worker processes over sockets, on the text built into muster-data.
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/resource.h>
 
+#include <chrono>
 #include <cmath>
 #include <functional>
+#include <map>
+#include <memory>
 #include <sstream>
 #include <thread>
 #include <tuple>
@@ -283,6 +287,57 @@ TEST(Worker, ATornCheckpointIsPassedOver) {
   EXPECT_THAT(third.wait(), Each(93)) << third.log(0);
   EXPECT_TRUE(third.lines(0, "step").empty());
   EXPECT_THAT(third.log(0), HasSubstr("can be read (step-00000008: no manifest.json); restore one, or move them away"));
+}
+
+// Goal: a rank that died before the ranks had met is known to those that wait, though nothing but they could tell.
+TEST(Worker, WithoutAControllerNamesTheRankThatDoesNotCome) {
+  const TemporaryFolder folder;
+  write_file(folder / "run.json", TinyRun{}.json(folder));
+  const test::ClaimedPort first_port, second_port;
+  const auto start = [&](int rank, const test::ClaimedPort& port) {
+    const auto number = std::to_string(rank);
+    return std::make_unique<Process>(
+        MUSTER_WORKER, std::vector<std::string>{"--run-file", (folder / "run.json").native()},
+        std::map<std::string, std::string>{{"RANK", number},
+                                           {"LOCAL_RANK", number},
+                                           {"NODE_RANK", "0"},
+                                           {"WORLD_SIZE", "2"},
+                                           {"LOCAL_WORLD_SIZE", "2"},
+                                           {"MASTER_ADDR", "127.0.0.1"},
+                                           {"MASTER_PORT", std::to_string(port.number())},
+                                           {"MUSTER_METRICS_FILE", (folder / (number + ".jsonl")).native()}},
+        folder / (number + ".log"));
+  };
+  // Two runs: in one rank 1 does not come, in the other rank 0.
+  const auto zero = start(0, first_port), one = start(1, second_port);
+  const auto says = [&](int rank, const std::string& text) {
+    const auto limit = std::chrono::steady_clock::now() + 60s;
+    const auto log = folder / (std::to_string(rank) + ".log");
+    while (read_file(log).find(text) == std::string::npos && std::chrono::steady_clock::now() < limit)
+      std::this_thread::sleep_for(20ms);
+    EXPECT_THAT(read_file(log), HasSubstr(text));
+  };
+  says(0, "[rank 0] waiting: rank 1 has not come for 1");
+  says(1, "[rank 1] waiting: rank 0 has not come for 10 s: it serves no rendezvous store at 127.0.0.1:" +
+              std::to_string(second_port.number()));
+}
+
+// A rank of 512 has some 1,500 connections, and Slurm's usual limit is 1,024.
+TEST(Worker, RaisesItsLimitOfOpenFilesAsFarAsItMay) {
+  const TemporaryFolder folder;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit low{64, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  Ranks ranks(folder.path(), TinyRun{.steps = 1000, .step_delay_ms = 20}.json(folder), {.world_size = 1});
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(ranks.reached(0, 1)) << ranks.log(0);
+  rlimit of_rank{};
+  ASSERT_EQ(::prlimit(ranks.rank(0).id(), RLIMIT_NOFILE, nullptr, &of_rank), 0);
+  EXPECT_EQ(of_rank.rlim_cur, before.rlim_max);
+  EXPECT_EQ(of_rank.rlim_max, before.rlim_max);
+  ranks.rank(0).signal(SIGKILL);
+  ranks.wait();
 }
 
 /// Replaces `from`, which occurs once in the manifest, whose checksum stays right.

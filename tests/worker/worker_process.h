@@ -28,6 +28,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  pid_t id() const { return pid_; }
   void signal(int number) const;
   /// Sends the signal and returns once the process has received it or is gone. So a second signal is not merged with
   /// the first.

@@ -151,6 +151,24 @@ TEST_F(GrpcReporter, TellsWhatAProgramSaysOfItselfOnceAStream) {
   });
 }
 
+// A recipe has no [report], so musterd shows the note where it shows what is wrong with that.
+TEST_F(GrpcReporter, TellsTheNoteOfARecipeUnlessASourceIsInTrouble) {
+  const auto reporter = this->reporter();
+  const auto told = [&](const std::string& note) {
+    return controller_.wait_until([&](const FakeController& c) {
+      const auto found = c.last_program.find(0);
+      return found != c.last_program.end() && found->second.source_trouble() == note;
+    });
+  };
+  worker::ProgramWords words;
+  words.note = "goes on from step 2 with other settings: train.batch_size = 16 (8 until then)";
+  reporter->program(words);
+  EXPECT_TRUE(told(words.note));
+  words.source_trouble = "no such log";
+  reporter->program(words);
+  EXPECT_TRUE(told("no such log"));
+}
+
 TEST_F(GrpcReporter, SaysWhenItHasNotResumedYet) {
   const auto reporter = this->reporter();
   ASSERT_TRUE(heard());

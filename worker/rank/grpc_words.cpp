@@ -84,7 +84,8 @@ v1::ProgramWords wire(const ProgramWords& words) {
   }
   out.set_bad_lines(words.bad_lines);
   out.set_first_bad_line(fit(words.first_bad_line, kMaxStatus));
-  out.set_source_trouble(fit(words.source_trouble, kMaxStatus));
+  // A recipe has no [report], so its note has that place.
+  out.set_source_trouble(fit(words.source_trouble.empty() ? words.note : words.source_trouble, kMaxStatus));
   return out;
 }
 

@@ -48,6 +48,7 @@ struct ProgramWords {
   std::uint64_t bad_lines = 0;   ///< lines of its report file that could not be read, or only in part
   std::string first_bad_line;    ///< what was wrong with the first of them
   std::string source_trouble;    ///< what was wrong first with a source that [report] names; empty: nothing
+  std::string note;              ///< what people should know of this attempt of a recipe; empty: nothing
   bool blind = false;            ///< its report file cannot be read now
   bool operator==(const ProgramWords&) const = default;
 };

@@ -31,7 +31,7 @@ at::ScalarType exported_dtype(const RunConfig& config) {
 }
 
 /// The metadata that tell a file of a full state from others.
-constexpr const char *kWrittenBy = "muster", *kFullState = "full_state";
+constexpr const char *kWrittenBy = "muster", *kFullState = "full_state", *kOrigin = "origin";
 
 /// Where the file of a full state is until it is whole.
 fs::path unfinished(const fs::path& file) {
@@ -129,7 +129,8 @@ std::optional<std::string> write_full_state(const std::string& path, fsdp::Shard
       const auto weights = exported_weights(model, state, options);
       std::vector<fsdp::TensorPlan> plan;
       for (const auto& [name, value] : weights) plan.push_back({name, *options.dtype, value.sizes().vec()});
-      fsdp::SafetensorsWriter writer(unfinished(file), plan, {{"format", "pt"}, {kWrittenBy, kFullState}});
+      fsdp::SafetensorsWriter writer(unfinished(file), plan,
+                                     {{"format", "pt"}, {kWrittenBy, kFullState}, {kOrigin, options.origin}});
       for (const auto& [name, value] : weights) writer.append(value.to(*options.dtype));
       bytes = writer.finish().bytes;
       fs::rename(unfinished(file), file);
@@ -155,12 +156,24 @@ void check_export(const RunConfig& config) {
   if (!config.exports.folder.empty()) check_export_folder(config);
 }
 
-std::vector<std::string> export_trained(const RunConfig& config, Recipe& recipe, Parts& parts) {
+std::string full_state_origin(const std::string& path) {
+  try {
+    const auto& metadata = fsdp::SafetensorsReader(path).metadata();
+    const auto origin = metadata.find(kOrigin);
+    return origin == metadata.end() ? std::string() : origin->second;
+  } catch (const c10::Error&) {
+    return {};
+  }
+}
+
+std::vector<std::string> export_trained(const RunConfig& config, Recipe& recipe, Parts& parts,
+                                        const std::string& owner) {
   std::vector<std::string> lines;
   if (!exports_anything(config)) return lines;
   const schema::Exports& asked = config.exports;
   fsdp::ExportOptions options;
   options.folder = asked.folder;
+  options.origin = owner;
   options.max_file_bytes = asked.file_bytes;
   options.dtype = exported_dtype(config);
   AveragedWeights averaged(parts.optimizer());

@@ -160,7 +160,16 @@ void Loop::export_model() {
   if (!exports_anything(run_.config)) return;
   state_.check_not_fenced();
   run_.reporter.section(Section::kCheckpoint);
-  for (const std::string& line : export_trained(run_.config, *run_.recipe, *run_.parts)) run_.log.say(line);
+  std::string owner;
+  if (run_.export_claims) {
+    owner = run_.export_claims->owner();
+    for (const std::string& text : run_.export_claims->news()) {
+      run_.log.say("warning: " + text);
+      run_.note(text);
+    }
+  }
+  for (const std::string& line : export_trained(run_.config, *run_.recipe, *run_.parts, owner)) run_.log.say(line);
+  if (run_.export_claims) run_.export_claims->withdraw();
 }
 
 fsdp::CheckpointState Loop::checkpoint_state() const {

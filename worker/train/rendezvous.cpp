@@ -13,6 +13,9 @@
 namespace worker {
 namespace {
 
+/// How long ranks try to reach rank 0's store. Their starts may be minutes apart.
+constexpr std::chrono::minutes kStorePatience{5};
+
 /// The store that rank 0 serves. Sets `mine` to its address.
 fsdp::ListeningStore listen(const RankEnvironment& environment, const Reporter& reporter, Endpoint& mine) {
   if (!reporter.assigns_rendezvous()) {
@@ -48,6 +51,10 @@ std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Repor
   options.device = fsdp::device_of_rank(environment.local_rank);
   refuse_cpu_instead_of_gpus(options.device);
   if (environment.world_size == 1) return std::make_unique<fsdp::DeviceMesh>(nullptr, 0, 1, options);
+  options.on_late = [rank = environment.rank](const std::string& text) {
+    std::printf("[rank %d] waiting: %s\n", rank, text.c_str());
+    std::fflush(stdout);
+  };
   c10::intrusive_ptr<c10d::Store> store;
   Endpoint at;
   if (environment.rank == 0) {
@@ -56,13 +63,9 @@ std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Repor
     at = reporter.rendezvous(mine);
   } else {
     at = reporter.rendezvous(std::nullopt);
-    store = fsdp::connect_store(at.host, at.port);
+    store = fsdp::connect_store(at.host, at.port, kStorePatience, options.on_late);
   }
   if (environment.local_world_size != environment.world_size) options.interface_address = own_address_towards(at);
-  options.on_late = [rank = environment.rank](const std::string& text) {
-    std::printf("[rank %d] waiting: %s\n", rank, text.c_str());
-    std::fflush(stdout);
-  };
   options.key_prefix = "attempt-" + std::to_string(environment.attempt);
   check_same_device(*store, options.key_prefix, environment.rank, options.device.is_cuda());
   return std::make_unique<fsdp::DeviceMesh>(std::move(store), environment.rank, environment.world_size, options);

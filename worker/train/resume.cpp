@@ -144,6 +144,8 @@ void Resume::restore_state(const fsdp::CheckpointState& state, const std::filesy
   setup_.log.say("resumed from step %lld (%s)", static_cast<long long>(step), path.c_str());
   for (const auto& change : changed_settings(setup_.config, setup_.split, extra))
     setup_.log.say("set otherwise than before step %lld: %s", static_cast<long long>(step), change.c_str());
+  if (const auto changes = changes_text(setup_.config, setup_.split, extra); !changes.empty())
+    setup_.note("goes on from step " + std::to_string(step) + " with other settings: " + changes);
 }
 
 /// Restores the best checkpoint that the newest one names, if it still exists.

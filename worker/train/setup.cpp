@@ -45,6 +45,7 @@ Setup::Setup(RunConfig& given, const RankEnvironment& of_rank, Reporter& to, con
   check_same_on_all_ranks();
   check_best();
   together(ranks(), [&] { check_export(config); });
+  announce_exports();
   reporter.section(Section::kInit);
   deal();
   count_steps();
@@ -150,9 +151,24 @@ void Setup::count_steps() {
     set_steps(config, static_cast<std::int64_t>(std::ceil(config.train.epochs / epochs_a_step())));
     log.say("%g epochs are %lld steps", config.train.epochs, static_cast<long long>(config.train.steps));
   }
-  ProgramWords words;
-  words.total_steps = config.train.steps;
-  reporter.program(words);
+  words_.total_steps = config.train.steps;
+  reporter.program(words_);
+}
+
+void Setup::note(const std::string& text) {
+  if (environment.rank != 0) return;
+  words_.note += (words_.note.empty() ? "" : "; ") + text;
+  reporter.program(words_);
+}
+
+/// Two jobs may export to one place, and then the later one wins. People hear of that before the hours are spent.
+void Setup::announce_exports() {
+  if (environment.rank != 0 || !exports_anything(config)) return;
+  export_claims.emplace(config, environment);
+  for (const std::string& text : export_claims->announce()) {
+    log.say("warning: " + text);
+    note(text);
+  }
 }
 
 void Setup::say_what_is_trained() {

@@ -4,12 +4,14 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "batch/loader.h"
 #include "fsdp/device_mesh.h"
 #include "rank/environment.h"
 #include "rank/reporter.h"
 #include "train/config.h"
+#include "train/export_claim.h"
 #include "train/loss_scale.h"
 #include "train/parts.h"
 #include "train/rank_log.h"
@@ -33,6 +35,10 @@ class Setup {
   /// train/resume_checks.h.
   void check_same_run(const fsdp::Json& extra, const std::filesystem::path& path) const;
 
+  /// Lets people know something of this attempt: as a note of the job where there is a controller (`muster show`). Rank
+  /// 0 tells it; other ranks tell nothing.
+  void note(const std::string& text);
+
   fsdp::Communicator& ranks() { return mesh->control(); }
   /// Passes over the training data that a step makes.
   double epochs_a_step() const { return static_cast<double>(split.batch_size) / static_cast<double>(order.samples); }
@@ -52,6 +58,7 @@ class Setup {
   std::optional<Loader> loader;
   std::unique_ptr<Parts> parts;
   std::optional<LossScale> loss_scale;
+  std::optional<ExportClaims> export_claims;  ///< on rank 0, where the run exports anything
 
  private:
   void open_data();
@@ -61,6 +68,9 @@ class Setup {
   void check_best() const;
   void deal();
   void say_what_is_trained();
+  void announce_exports();
+
+  ProgramWords words_;
 };
 
 }  // namespace worker

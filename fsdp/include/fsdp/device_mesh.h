@@ -34,9 +34,15 @@ struct ListeningStore {
 ListeningStore listen_store(const std::string& host, std::uint16_t port = 0,
                             std::chrono::milliseconds timeout = std::chrono::minutes(5));
 
-/// Connects to rank 0's store and retries until `timeout` has passed. Throws c10::Error naming host and port.
+/// Hears, on another thread, who is waited for.
+using OnLate = std::function<void(const std::string& text)>;
+
+/// Connects to rank 0's store and retries until `timeout` has passed. Meanwhile `on_late` hears that rank 0 has not
+/// come, after `late_after` and again after twice the time; null: nobody does. Throws c10::Error naming host and port.
 c10::intrusive_ptr<c10d::Store> connect_store(const std::string& host, std::uint16_t port,
-                                              std::chrono::milliseconds timeout = std::chrono::minutes(5));
+                                              std::chrono::milliseconds timeout = std::chrono::minutes(5),
+                                              const OnLate& on_late = {},
+                                              std::chrono::milliseconds late_after = std::chrono::seconds(10));
 
 /// The device of the rank with this number on its node. Builds with MUSTER_WITH_CUDA give GPU `local_rank` modulo the
 /// number of GPUs that this process sees. All other builds, and processes that see no GPU, give the CPU.
@@ -75,9 +81,9 @@ struct MeshOptions {
   /// How long a collective may stand before this rank asks the others what they call; see [Note: watcher] in
   /// src/watch/watcher.h. 0: nobody watches, and only the timeout ends a collective that cannot end.
   std::chrono::milliseconds watch_patience{500};
-  /// Hears, on another thread, of ranks that others have waited for since `late_after`. That is no error. Null: the
-  /// text goes to standard error.
-  std::function<void(const std::string& text)> on_late;
+  /// Hears, on another thread, of ranks that others have waited for since `late_after`, in a collective or where the
+  /// ranks meet. That is no error. Null: the text goes to standard error.
+  OnLate on_late;
   std::chrono::milliseconds late_after = std::chrono::seconds(10);
 };
 
@@ -100,8 +106,9 @@ using MakeTransport = std::function<std::unique_ptr<Transport>(const MeshGroup& 
 class DeviceMesh {
  public:
   /// Collective: every rank of `world_size` must construct its mesh on the same store. `store` may be null when
-  /// `world_size` is 1. Throws c10::Error for a rank outside the world, for a device that this build cannot serve, and
-  /// for peers that do not come within the timeout.
+  /// `world_size` is 1. Throws c10::Error for a rank outside the world, for a device that this build cannot serve, for
+  /// peers that do not come within the timeout, and, unless watch_patience is 0, at once for one whose process ends
+  /// before all have met. on_late hears meanwhile which ranks have not come.
   DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const MeshOptions& options = {});
 
   /// A mesh over given transports, such as those of a test. `make` is called for each axis in their order, then for
@@ -168,6 +175,8 @@ class DeviceMesh {
 
   void check() const;
   void connect();
+  void make_watcher(c10d::Store& store);
+  void watch_groups() const;
   std::vector<Communicator*> of_device() const;
   std::vector<int> ranks_along(const Axis& axis) const;
   void watch_group(Communicator& group, const std::string& name, std::vector<int> ranks) const;

@@ -29,6 +29,8 @@ struct ExportOptions {
   /// The files of tensors are <file_stem>.safetensors, <file_stem>-0000k-of-0000n.safetensors and
   /// <file_stem>.safetensors.index.json.
   std::string file_stem = "model";
+  /// Who exports, for people, such as "job 7". The mark of the export holds it. Read on rank 0 only.
+  std::string origin = {};
   /// The name that a parameter (ParameterInfo::name) has in the files. nullopt leaves it out. Must answer alike on
   /// every rank. Null: its own name.
   std::function<std::optional<std::string>(const std::string& parameter)> name_of;
@@ -51,6 +53,9 @@ struct ExportedModel {
   std::int64_t bytes = 0;  // of the tensors
   std::vector<std::string> files;
 };
+
+/// ExportOptions::origin of the export in this folder. Empty: it has none, or there is no export that can be read.
+std::string export_origin(const std::filesystem::path& folder);
 
 /// Throws c10::Error unless export_model() may write to this folder: it is absent, empty, or an earlier export. The
 /// text has the remedy.

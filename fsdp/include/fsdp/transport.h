@@ -3,6 +3,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -54,6 +55,9 @@ struct TransportOptions {
   int world_size = 1;
   std::chrono::milliseconds timeout{};
   std::string interface_address;
+  /// Asked a few times a second while the constructor waits for peers. Throws where one cannot come any more. Null:
+  /// only the timeout ends such a wait.
+  std::function<void()> check_peers = {};
 };
 
 /// For CPU ranks on any nodes. Collective. Throws c10::Error for ranks that do not come within the timeout.

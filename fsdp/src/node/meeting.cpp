@@ -4,6 +4,8 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "error_text.h"
+
 namespace fsdp::node {
 namespace {
 
@@ -24,7 +26,7 @@ class Meeting {
       return {value.begin(), value.end()};
     } catch (const std::exception& error) {
       TORCH_CHECK(false, "shared memory on rank ", options_.rank, " of ", options_.world_size, ": no \"", key,
-                  "\" in the rendezvous store (did a rank die?): ", error.what());
+                  "\" in the rendezvous store (did a rank die?): ", text_of(error));
     }
   }
 

@@ -37,12 +37,16 @@ int left_ms(Deadline deadline) {
   return static_cast<int>(std::clamp<long long>(left, 0, 1 << 30));
 }
 
-void await(int fd, short events, Deadline deadline, const char* what) {
+bool is_ready(int fd, short events, Deadline deadline) {
   pollfd one{fd, events, 0};
   int ready = 0;
   do ready = ::poll(&one, 1, left_ms(deadline));
   while (ready < 0 && errno == EINTR);
-  TORCH_CHECK(ready > 0, "connections of ranks: ", what, ": nobody within the timeout");
+  return ready > 0;
+}
+
+void await(int fd, short events, Deadline deadline, const char* what) {
+  TORCH_CHECK(is_ready(fd, events, deadline), "connections of ranks: ", what, ": nobody within the timeout");
 }
 
 std::string port_of(int fd) {

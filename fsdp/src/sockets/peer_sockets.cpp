@@ -24,6 +24,7 @@ using Clock = std::chrono::steady_clock;
 /// computes.
 constexpr std::int64_t kWrittenAtOnce = 64 << 10;
 constexpr std::chrono::seconds kHelloPatience{10};
+constexpr std::chrono::milliseconds kLook{200};
 
 /// What a rank says first on a new connection.
 struct Hello {
@@ -49,10 +50,10 @@ bool read_hello(int fd, Hello& hello) {
 }  // namespace
 
 PeerSockets::PeerSockets(c10d::Store& store, int rank, int world_size, const std::string& address,
-                         std::chrono::milliseconds timeout)
+                         std::chrono::milliseconds timeout, const std::function<void()>& check_peers)
     : rank_(rank), timeout_(timeout), peers_(static_cast<std::size_t>(world_size)) {
   try {
-    meet(store, address);
+    meet(store, address, check_peers);
     wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     TORCH_CHECK(wake_fd_ >= 0, "connections of ranks: eventfd: ", std::strerror(errno));
   } catch (...) {
@@ -78,14 +79,14 @@ PeerSockets::~PeerSockets() {
 }
 
 /// A rank connects to those before it, and accepts those after it. They know its secret from the store.
-void PeerSockets::meet(c10d::Store& store, const std::string& address) {
+void PeerSockets::meet(c10d::Store& store, const std::string& address, const std::function<void()>& check_peers) {
   const net::Socket listening = net::listen_at(address);
   std::random_device random;
   const std::uint64_t secret = std::uint64_t{random()} << 32 | random();
   const std::string mine = std::to_string(secret) + " " + net::port_of(listening.get()) + " " + address;
   store.set("peer-" + std::to_string(rank_), std::vector<std::uint8_t>(mine.begin(), mine.end()));
   connect_before(store);
-  accept_after(listening.get(), secret);
+  accept_after(listening.get(), secret, check_peers);
   for (const Peer& peer : peers_) {
     if (peer.fd >= 0) net::set_options(peer.fd);
   }
@@ -105,9 +106,12 @@ void PeerSockets::connect_before(c10d::Store& store) {
   }
 }
 
-void PeerSockets::accept_after(int listening, std::uint64_t secret) {
+void PeerSockets::accept_after(int listening, std::uint64_t secret, const std::function<void()>& check_peers) {
   const auto deadline = Clock::now() + timeout_;
   for (auto missing = static_cast<int>(peers_.size()) - rank_ - 1; missing > 0;) {
+    while (check_peers && !net::is_ready(listening, POLLIN, std::min(deadline, Clock::now() + kLook)) &&
+           Clock::now() < deadline)
+      check_peers();
     net::await(listening, POLLIN, deadline, "waiting for later ranks");
     net::Socket socket{::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC)};
     Hello hello;

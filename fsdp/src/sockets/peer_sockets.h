@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -33,9 +34,10 @@ namespace fsdp {
 class PeerSockets {
  public:
   /// Collective. `store` has keys for this group alone. Peers connect to `address`, a name or address of this machine.
-  /// Throws c10::Error when a peer does not come within the timeout.
+  /// Throws c10::Error when a peer does not come within the timeout, and what `check_peers` throws, which is asked a
+  /// few times a second while the constructor waits; null: it is not.
   PeerSockets(c10d::Store& store, int rank, int world_size, const std::string& address,
-              std::chrono::milliseconds timeout);
+              std::chrono::milliseconds timeout, const std::function<void()>& check_peers = {});
   ~PeerSockets();
   PeerSockets(const PeerSockets&) = delete;
   PeerSockets& operator=(const PeerSockets&) = delete;
@@ -79,9 +81,9 @@ class PeerSockets {
     bool is_parked = false;  // the header has arrived, and no receive fits it
   };
 
-  void meet(c10d::Store& store, const std::string& address);
+  void meet(c10d::Store& store, const std::string& address, const std::function<void()>& check_peers);
   void connect_before(c10d::Store& store);
-  void accept_after(int listening, std::uint64_t secret);
+  void accept_after(int listening, std::uint64_t secret, const std::function<void()>& check_peers);
   Pending post(int peer, std::uint64_t tag, const at::Tensor& tensor);
   void run();
   void wake();

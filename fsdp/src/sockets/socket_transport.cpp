@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "buffer_pool.h"
+#include "error_text.h"
 #include "fnv1a.h"
 #include "fsdp/transport.h"
 #include "sockets/peer_sockets.h"
@@ -151,10 +152,11 @@ class SocketTransport : public Transport {
       : store_(store), rank_(options.rank), world_size_(options.world_size) {
     const std::string address = options.interface_address.empty() ? "127.0.0.1" : options.interface_address;
     try {
-      sockets_ = std::make_shared<PeerSockets>(*store, rank_, world_size_, address, options.timeout);
+      sockets_ =
+          std::make_shared<PeerSockets>(*store, rank_, world_size_, address, options.timeout, options.check_peers);
     } catch (const std::exception& error) {
       TORCH_CHECK(false, "sockets on rank ", rank_, " of ", world_size_, ", address ", address,
-                  ": no connection to all ranks: ", error.what());
+                  ": no connection to all ranks: ", text_of(error));
     }
   }
 

@@ -15,8 +15,8 @@ namespace fsdp::watch {
 ///
 /// Messages of ranks: {"ask": group, "ranks": [its ranks]}, {"answer": group, ...}, {"verdict": text}, {"bye": {group:
 /// calls}}. Messages to ranks: {"query": group}, {"late": text, "group": group}, {"verdict": text}, {"gone": rank,
-/// "why": text}, and that with "made": {group: calls} of a rank that has said goodbye. No clock and no sockets of its
-/// own. Not thread-safe.
+/// "why": text}, and that with "made": {group: calls} of a rank that has said goodbye. The watcher of rank 0 itself
+/// sends {"roll": text} while ranks have not come. No clock and no sockets of its own. Not thread-safe.
 class Hub {
  public:
   using Clock = std::chrono::steady_clock;

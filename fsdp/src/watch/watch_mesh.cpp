@@ -7,10 +7,18 @@ namespace fsdp {
 
 void DeviceMesh::watch(const c10::intrusive_ptr<c10d::Store>& store) {
   if (world_size_ == 1) return;
+  make_watcher(*store);
+  watch_groups();
+}
+
+void DeviceMesh::make_watcher(c10d::Store& store) {
   watcher_ = std::make_shared<watch::Watcher>(
-      *store, rank_, world_size_,
+      store, rank_, world_size_,
       watch::WatchOptions{options_.watch_patience, options_.late_after, options_.on_late, options_.timeout,
                           options_.interface_address});
+}
+
+void DeviceMesh::watch_groups() const {
   for (const Axis& axis : axes_) watch_group(*axis.communicator, axis.name, ranks_along(axis));
   for (const Axis& axis : axes_)
     if (axis.communicator == shard_ && reduce_ != shard_) watch_group(*reduce_, "reduce", ranks_along(axis));

@@ -14,6 +14,10 @@
 #include <sstream>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "error_text.h"
+#include "watch/judge.h"
+#include "watch/late_word.h"
+
 namespace fsdp::watch {
 namespace {
 
@@ -22,6 +26,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kShortestTick{5}, kLongestTick{250};
 constexpr int kMostGaps = 16;  // the longest time between two questions, in patiences
 constexpr milliseconds kGoodbyePatience{500};
+constexpr const char* kMeeting = "meeting of the ranks: ";
+constexpr const char* kGivenUp = "given up";  // the key of why rank 0 has left before all had come
 
 std::string call_named(const Calls& calls, const std::string& group, std::uint64_t number) {
   for (const Call& call : calls.last())
@@ -39,9 +45,12 @@ std::string Watcher::who_am_i() {
 
 Watcher::Watcher(c10d::Store& store, int rank, int world_size, WatchOptions options)
     : rank_(rank),
+      world_size_(world_size),
       options_(std::move(options)),
       tick_(std::clamp(options_.patience / 4, kShortestTick, kLongestTick)),
-      now_(Clock::now()) {
+      now_(Clock::now()),
+      began_(now_),
+      next_roll_(now_ + options_.late_after) {
   TORCH_CHECK(world_size > 1, "watcher: a world of one rank has nobody to wait for");
   wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   TORCH_CHECK(wake_fd_ >= 0, "watcher: eventfd: ", std::strerror(errno));
@@ -49,24 +58,78 @@ Watcher::Watcher(c10d::Store& store, int rank, int world_size, WatchOptions opti
     meet(store);
   } catch (const std::exception& error) {
     ::close(wake_fd_);
-    TORCH_CHECK(false, "watcher of rank ", rank, ": no connection to rank 0: ", error.what());
+    const std::string why = text_of(error);
+    TORCH_CHECK(!why.starts_with(kMeeting), why);
+    TORCH_CHECK(false, kMeeting, "rank ", rank, " has no connection to rank 0: ", why);
   }
   thread_ = std::thread([this] { run(); });
-  if (rank == 0) await_all(world_size);
+  if (rank > 0) return;
+  try {
+    await_all();
+  } catch (const c10::Error& error) {
+    const std::string why = text_of(error);
+    store.set(kGivenUp, std::vector<std::uint8_t>(why.begin(), why.end()));  // for those that come too late
+    throw;
+  }
 }
 
 /// So that nobody finds rank 0's socket closed again. The others need not wait for one another.
-void Watcher::await_all(int world_size) {
+void Watcher::await_all() {
   std::unique_lock<std::mutex> lock(mutex_);
-  if (changed_.wait_for(lock, options_.timeout, [&] { return came_ == world_size - 1; })) return;
-  const int came = came_;
+  const auto is_over = [this] { return static_cast<int>(here_.size()) == world_size_ - 1 || !absent_.empty(); };
+  if (changed_.wait_for(lock, options_.timeout, is_over) && absent_.empty()) return;
+  std::string why = absent_;
+  if (why.empty())
+    why = names_of(missing()) + " did not come within " + std::to_string(options_.timeout.count()) + " ms";
   ends_ = true;
   lock.unlock();
   wake();
   thread_.join();
   ::close(wake_fd_);
-  TORCH_CHECK(false, "watcher: ", came, " of ", world_size - 1, " other ranks came to rank 0 within ",
-              options_.timeout.count(), " ms");
+  TORCH_CHECK(false, kMeeting, why);
+}
+
+/// The ranks that have not come to rank 0. The caller holds the mutex.
+std::vector<int> Watcher::missing() const {
+  std::vector<int> ranks;
+  for (int rank = 1; rank < world_size_; ++rank)
+    if (!here_.contains(rank)) ranks.push_back(rank);
+  return ranks;
+}
+
+/// On rank 0, until all have come: names the others in the logs of those that have.
+void Watcher::call_the_roll() {
+  if (!hub_ || now_ < next_roll_) return;
+  std::vector<int> late;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    late = missing();
+  }
+  if (late.empty()) return;
+  const auto waited = std::chrono::duration_cast<std::chrono::seconds>(now_ - began_);
+  next_roll_ = now_ + 2 * (now_ - began_);
+  const std::string text = names_of(late) + (late.size() == 1 ? " has" : " have") + " not come for " +
+                           std::to_string(waited.count()) + " s to where the ranks meet, at rank 0, " + who_am_i();
+  say(text);
+  Json message;
+  message["roll"] = text;
+  for (Guest& guest : guests_)
+    if (guest.rank >= 0) guest.line.put(message.dump());
+}
+
+void Watcher::note_gone(int rank, Gone gone) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (absent_.empty()) absent_ = "rank " + std::to_string(rank) + " is gone: " + gone.why;
+  }
+  changed_.notify_all();
+  gone_.try_emplace(rank, std::move(gone));
+}
+
+void Watcher::check_all_here(milliseconds patience) const {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_for(lock, patience, [this] { return !absent_.empty(); });
+  TORCH_CHECK(absent_.empty(), kMeeting, absent_);
 }
 
 /// Rank 0 listens, and the others connect. They know its secret from the store.
@@ -83,12 +146,25 @@ void Watcher::meet(c10d::Store& store) {
     hub_->came(0);
     return;
   }
-  const auto bytes = store.get(key);
+  std::vector<std::uint8_t> bytes;
+  {
+    const LateWord word(
+        options_.late_after, [this](const std::string& text) { say(text); }, "rank 0",
+        "it has not opened the place where the ranks meet");
+    bytes = store.get(key);
+  }
   std::istringstream card(std::string(bytes.begin(), bytes.end()));
   std::string port, host;
   card >> secret_ >> port >> host;
   std::getline(card >> std::ws, who_hub_);
-  net::Socket socket = net::connect_to(host, port, options_.timeout);
+  net::Socket socket;
+  try {
+    socket = net::connect_to(host, port, options_.timeout);
+  } catch (const c10::Error&) {
+    if (!store.check({kGivenUp})) throw;
+    const auto why = store.get(kGivenUp);
+    TORCH_CHECK(false, std::string(why.begin(), why.end()));
+  }
   net::set_options(socket.get());
   to_hub_.emplace(std::move(socket));
   Json hello;
@@ -159,6 +235,7 @@ void Watcher::run() {
     deliver();
     look();
     deliver();
+    call_the_roll();
   }
   say_goodbye();
 }
@@ -196,7 +273,7 @@ void Watcher::hear_hub() {
   for (const std::string& line : to_hub_->take()) heard(Json::parse(line));
   if (!to_hub_->is_gone()) return;
   to_hub_.reset();
-  gone_.try_emplace(0, Gone{who_hub_ + " has ended", std::nullopt});
+  note_gone(0, Gone{who_hub_ + " has ended", std::nullopt});
 }
 
 void Watcher::hear_guests() {
@@ -229,7 +306,7 @@ void Watcher::hear_guest(Guest& guest, const std::string& text) {
   hub_->came(guest.rank);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    ++came_;
+    here_.insert(guest.rank);
   }
   changed_.notify_all();
 }
@@ -271,6 +348,8 @@ void Watcher::heard(const Json& message) {
     for (Entry& entry : entries_)
       if (entry.watched.group == message.at("group").as_string())
         entry.late = late_[entry.calls.get()] = late->as_string();
+  } else if (const Json* roll = message.find("roll")) {
+    say(roll->as_string());
   } else if (const Json* rank = message.find("gone")) {
     Gone gone{message.at("why").as_string(), std::nullopt};
     if (const Json* made = message.find("made")) {
@@ -278,7 +357,7 @@ void Watcher::heard(const Json& message) {
       for (const auto& [name, count] : made->as_object())
         gone.made->emplace(name, static_cast<std::uint64_t>(count.as_int()));
     }
-    gone_.try_emplace(static_cast<int>(rank->as_int()), std::move(gone));
+    note_gone(static_cast<int>(rank->as_int()), std::move(gone));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -54,10 +55,16 @@ struct WatchOptions {
 /// after twice the time, the ranks that wait say so in their log.
 /// Where nothing is heard nothing is concluded: a process that is stopped, or a node without power, is told as late.
 ///
+/// [Note: meeting] A mesh makes its watcher first, before any rank waits for another one. Rank 0 calls the roll: ranks
+/// that have not come are named in the logs of all that have, after `late_after`, and again after twice the time. A
+/// rank whose process ends before the mesh stands closes its connection to rank 0. Then the constructors of all meshes
+/// throw, with its name: rank 0 in the roll, the others where they wait for keys and connections (MeetingStore).
+///
 /// Thread-safe.
 class Watcher {
  public:
-  /// Collective. `store` has keys for this watcher alone. Throws c10::Error when rank 0 is not reached in time.
+  /// Collective. `store` has keys for this watcher alone. Rank 0 waits until all have come; the others wait for rank 0.
+  /// Throws c10::Error that names the ranks when some have not come in time, or have come and are gone.
   Watcher(c10d::Store& store, int rank, int world_size, WatchOptions options);
   /// Says goodbye, so that the others don't take this rank for dead.
   ~Watcher();
@@ -67,6 +74,10 @@ class Watcher {
   /// Watches `calls` until forget(). All ranks of the group make the same communicators in the same order.
   void watch(std::shared_ptr<Calls> calls, Watched watched);
   void forget(const Calls& calls);
+
+  /// While ranks meet: throws c10::Error naming a rank whose process has ended, or that has given up its mesh. With
+  /// `patience` it waits for that long, for the case that the news are on their way.
+  void check_all_here(std::chrono::milliseconds patience = {}) const;
 
   /// Whether there is a verdict: each collective fails from now on. Costs one load.
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
@@ -99,7 +110,10 @@ class Watcher {
   };
 
   void meet(c10d::Store& store);
-  void await_all(int world_size);
+  void await_all();
+  std::vector<int> missing() const;
+  void call_the_roll();
+  void note_gone(int rank, Gone gone);
   void run();
   void sleep();
   void hear();
@@ -120,17 +134,18 @@ class Watcher {
   void say_goodbye();
   void wake();
 
-  const int rank_;
+  const int rank_, world_size_;
   const WatchOptions options_;
   const Clock::duration tick_;
 
   mutable std::mutex mutex_;  // of what follows
-  std::condition_variable changed_;
+  mutable std::condition_variable changed_;
   std::string verdict_;
   std::map<const Calls*, int> failing_;  // how many threads wait in explain()
   std::map<const Calls*, std::string> late_;
   bool ends_ = false;
-  int came_ = 0;  // ranks, to rank 0
+  std::set<int> here_;  // ranks that have come to rank 0, on rank 0 alone
+  std::string absent_;  // the first rank that is gone, and why
   std::atomic<bool> failed_{false};
 
   std::mutex entries_mutex_;  // held while collectives are aborted, so that none is destroyed meanwhile
@@ -138,7 +153,7 @@ class Watcher {
   std::map<std::string, std::uint64_t, std::less<>> forgotten_;  // calls made in groups that are not watched any more
 
   // Of the watcher's thread.
-  Clock::time_point now_;
+  Clock::time_point now_, began_, next_roll_;
   std::map<int, Gone> gone_;
   std::optional<Line> to_hub_;  // not on rank 0
   std::string who_hub_;
