@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fsdp/safetensors.h"
@@ -77,41 +79,64 @@ std::map<std::string, at::Tensor> rows_by_label(const std::filesystem::path& fol
 }
 
 // The labels of data are sorted, and those of a model need not be.
-TEST(Classify, KeepsTheRowsOfAPretrainedClassifierWithTheirLabels) {
-  const TemporaryFolder folder;
-  const auto with_labels = [](std::vector<std::string> labels) {
+class PretrainedClassifier : public ::testing::Test {
+ protected:
+  static std::function<void(prepared::Description&)> with_labels(std::vector<std::string> labels) {
     return [labels = std::move(labels)](prepared::Description& description) {
       description.vocabulary = 130;
       description.labels = labels;
     };
-  };
-  const auto train_on = [&](const PreparedFolder& data, const std::string& model, const std::string& more,
-                            const std::string& name) {
-    RunConfig config = run("classify", model, data.path(), folder / (name + "-run"), R"(,"steps":1)" + more);
-    config.train.learning_rate = config.train.min_learning_rate = 1e-12;
-    config.exports.folder = (folder / name).native();
+  }
+
+  /// The same texts with their labels under other numbers.
+  static Records renumbered(Records records, const std::vector<std::int32_t>& numbers) {
+    for (auto& record : records) record.label = numbers[static_cast<std::size_t>(record.label)];
+    return records;
+  }
+
+  /// Trains and exports. Returns the loss of the last step, and notes what a refused run says.
+  double train_on(const PreparedFolder& data, const std::string& model, const std::string& more,
+                  const std::string& name, double rate = 1e-12) {
+    RunConfig config = run("classify", model, data.path(), folder_ / (name + "-run"), more);
+    config.train.learning_rate = config.train.min_learning_rate = rate;
+    config.exports.folder = (folder_ / name).native();
     std::vector<Listener> one(1);
-    std::string error;
-    one[0].on_failure = [&](const std::string& text) { error = text; };
+    error_.clear();
+    one[0].on_failure = [&](const std::string& text) { error_ = text; };
     train(config, one);
-    return error;
-  };
+    return one[0].steps.empty() ? -1 : values(one[0].steps, "loss").back();
+  }
+
+  const TemporaryFolder folder_;
+  const std::string pretrained_ = R"("pretrained":")" + (folder_ / "first").native() + "\"";
+  std::string error_;
+};
+
+TEST_F(PretrainedClassifier, KeepsItsRowsWithTheirLabels) {
   const PreparedFolder first(Kind::kLabelled, {{"train", labelled(24, 3)}}, with_labels({"up", "down", "even"}));
-  const PreparedFolder sorted(Kind::kLabelled, {{"train", labelled(24, 3)}}, with_labels({"down", "even", "up"}));
-  const PreparedFolder others(Kind::kLabelled, {{"train", labelled(24, 3)}}, with_labels({"a", "b", "c", "d"}));
-  EXPECT_EQ(train_on(first, kBert, "", "first"), "");
-  const std::string pretrained = R"("pretrained":")" + (folder / "first").native() + "\"";
-  EXPECT_EQ(train_on(sorted, pretrained, "", "second"), "");
-  const auto before = rows_by_label(folder / "first"), after = rows_by_label(folder / "second");
+  const PreparedFolder sorted(Kind::kLabelled, {{"train", renumbered(labelled(24, 3), {2, 0, 1})}},
+                              with_labels({"down", "even", "up"}));
+  const double learned = train_on(first, kBert, R"(,"steps":40)", "first", 0.005);
+  EXPECT_LT(learned, 0.3);
+  const double again = train_on(sorted, pretrained_, R"(,"steps":1)", "second");
+  EXPECT_EQ(error_, "");
+  EXPECT_LT(again, 0.4) << "each text has the row of its own label";
+  const auto before = rows_by_label(folder_ / "first"), after = rows_by_label(folder_ / "second");
   ASSERT_EQ(after.size(), 3U);
   for (const auto& [label, row] : before) EXPECT_TRUE(at::allclose(after.at(label), row, 0, 1e-8)) << label;
+}
 
-  EXPECT_THAT(
-      train_on(others, pretrained, "", "third"),
-      AllOf(HasSubstr("its classifier has the labels \"up\", \"down\", \"even\""), HasSubstr("train.head = \"new\"")));
-  EXPECT_EQ(train_on(others, pretrained, R"(,"head":"new")", "fourth"), "");
-  EXPECT_EQ(rows_by_label(folder / "fourth").size(), 4U);
-  const fsdp::SafetensorsReader encoder(folder / "first/model.safetensors"), kept(folder / "fourth/model.safetensors");
+TEST_F(PretrainedClassifier, OfOtherLabelsIsRefusedOrGetsANewHead) {
+  const PreparedFolder first(Kind::kLabelled, {{"train", labelled(24, 3)}}, with_labels({"up", "down", "even"}));
+  const PreparedFolder others(Kind::kLabelled, {{"train", labelled(24, 3)}}, with_labels({"a", "b", "c", "d"}));
+  train_on(first, kBert, R"(,"steps":1)", "first");
+  train_on(others, pretrained_, R"(,"steps":1)", "refused");
+  EXPECT_THAT(error_, AllOf(HasSubstr("its classifier has the labels \"up\", \"down\", \"even\""),
+                            HasSubstr("train.head = \"new\"")));
+  train_on(others, pretrained_, R"(,"steps":1,"head":"new")", "drawn");
+  EXPECT_EQ(error_, "");
+  EXPECT_EQ(rows_by_label(folder_ / "drawn").size(), 4U);
+  const fsdp::SafetensorsReader encoder(folder_ / "first/model.safetensors"), kept(folder_ / "drawn/model.safetensors");
   EXPECT_TRUE(
       at::allclose(encoder.tensor("bert.pooler.dense.weight"), kept.tensor("bert.pooler.dense.weight"), 0, 1e-8))
       << "the rest begins from the files";

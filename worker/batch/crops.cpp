@@ -113,10 +113,10 @@ Crops crops_of(const prepared::Image& image, const CropOptions& options, std::ui
           .masks = random_masks(options, seed)};
 }
 
-at::Tensor middle_crop(const prepared::Image& image, std::int64_t size, double share) {
+at::Tensor middle_crop(const prepared::Image& image, std::int64_t size) {
   // The part of the image that the middle of the resized one shows.
   const double shorter = std::min(image.height, image.width);
-  const auto side = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::nearbyint(shorter * share)));
+  const auto side = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::nearbyint(shorter * kMiddleShare)));
   return normalised(resized_part(
       image, {.top = (image.height - side) / 2, .left = (image.width - side) / 2, .height = side, .width = side}, size,
       size));

@@ -44,8 +44,8 @@ Crops crops_of(const prepared::Image& image, const CropOptions& options, std::ui
 /// The share of an image's shorter side that evaluations look at, as those of ImageNet do.
 inline constexpr double kMiddleShare = 224.0 / 256;
 
-/// The image without anything random, for evaluations: the square in its middle whose side is `share` of the image's
-/// shorter side, resized to fp32 [3, size, size] and normalised. Throws as crops_of().
-at::Tensor middle_crop(const prepared::Image& image, std::int64_t size, double share = kMiddleShare);
+/// The image without anything random, for evaluations: the square in its middle whose side is kMiddleShare of the
+/// image's shorter side, resized to fp32 [3, size, size] and normalised. Throws as crops_of().
+at::Tensor middle_crop(const prepared::Image& image, std::int64_t size);
 
 }  // namespace worker

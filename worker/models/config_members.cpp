@@ -50,6 +50,10 @@ constexpr auto kNoEffectAnywhere = std::to_array<std::string_view>({
     "processor_class",
     "auto_map",
     "finetuning_task",
+    // Notes of other programs.
+    "transformers.js_config",
+    "unsloth_version",
+    "unsloth_fixed",
     // Of pipelines in Python.
     "prefix",
     "task_specific_params",
