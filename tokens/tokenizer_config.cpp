@@ -74,8 +74,7 @@ bool names_a_token(const std::string& member) {
 void check_names(const JsonObject& config) {
   for (const auto& [name, value] : config.members.items()) {
     if (value.is_null() || names_a_token(name)) continue;
-    const auto* const only =
-        std::find_if(kOnly.begin(), kOnly.end(), [&](const auto& one) { return one.member == name; });
+    const auto* const only = std::ranges::find(kOnly, std::string_view(name), &OnlyOne::member);
     if (only != kOnly.end()) {
       if (value != Json::parse(only->json))
         refuse(config, name, value,

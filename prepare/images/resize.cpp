@@ -31,8 +31,8 @@ std::vector<Taps> taps_of(int from, int to) {
   std::vector<Taps> out(static_cast<std::size_t>(to));
   for (int at = 0; at < to; ++at) {
     const double center = (at + 0.5) * scale;
-    const int first = std::max(0, static_cast<int>(center - reach + 0.5));
-    const int last = std::min(from, static_cast<int>(center + reach + 0.5));
+    const int first = std::max(0, static_cast<int>(std::lround(center - reach)));
+    const int last = std::min(from, static_cast<int>(std::lround(center + reach)));
     std::vector<double> weights;
     double sum = 0;
     for (int x = first; x < last; ++x) {

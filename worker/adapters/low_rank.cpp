@@ -21,7 +21,7 @@ using fsdp::Json;
 
 /// Members of adapter_config.json that would change what the adapters compute, with the values under which they do not.
 struct Variant {
-  const char* member;
+  std::string_view member;
   Json plain;
 };
 
@@ -109,7 +109,7 @@ LowRank read_adapters(const Json& json, const std::string& place) {
       refuse(place, std::string(name) + " is " + found->dump() + ", and only " + plain.dump() + " is supported");
   }
   for (const auto& [name, value] : json.is_object() ? json.as_object() : Json::Object()) {
-    const bool is_variant = std::ranges::any_of(variants(), [&](const auto& one) { return one.member == name; });
+    const bool is_variant = std::ranges::find(variants(), std::string_view(name), &Variant::member) != variants().end();
     if (value.is_null() || is_variant || std::ranges::find(kKnownMembers, name) != kKnownMembers.end()) continue;
     refuse(place, name + " is " + shown_value(value) +
                       ", and this program does not know whether that changes what the adapters compute; remove the "
