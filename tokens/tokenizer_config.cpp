@@ -149,9 +149,10 @@ void check_end(const JsonObject& config, const std::string& class_name, const En
 }
 
 /// transformers 4 makes the post-processor of these classes anew, and transformers 5 that of GPT-NeoX. For all other
-/// classes both take that of tokenizer.json.
+/// classes both take that of tokenizer.json. A Llama's that transformers 5 has saved is read as it means it.
 void check_around(const JsonObject& config, const std::string& class_name, const JsonTokenizerFacts& facts) {
-  const bool is_llama = class_name == "LlamaTokenizer" || class_name == "CodeLlamaTokenizer";
+  const bool is_of_five = given(config.members, "backend") != nullptr;
+  const bool is_llama = !is_of_five && (class_name == "LlamaTokenizer" || class_name == "CodeLlamaTokenizer");
   if (!is_llama && class_name != "GPTNeoXTokenizer") return;
   check_end(config, class_name, {"add_bos_token", "before", facts.special.bos, is_llama, facts.prefix});
   check_end(config, class_name, {"add_eos_token", "after", facts.special.eos, false, facts.suffix});

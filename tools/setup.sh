@@ -236,6 +236,10 @@ agree_on_peers() {
   python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' ||
     die "the packages of $peers_list are for Python 3.11, and python3 is $(python3 --version 2>&1)"
   has_cuda || agree_on_cuda
+  if has_first_peers; then
+    confirm "setup: will download the newest transformers (30 MB) from PyPI and install it into $newest_peers_folder"
+    return 0
+  fi
   confirm "setup: will download PyTorch 2.11.0 and transformers (560 MB) from PyPI and install them into $peers_folder"
 }
 
@@ -246,6 +250,7 @@ install_peers() {
 
 install_newest_peers() {
   local log
+  need_space "$deps_folder" 300 "the newest transformers"
   log=$(mktemp)
   rm -rf "$newest_peers_folder"
   if ! "$peers_folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \

@@ -98,6 +98,39 @@ def word_piece(lowercase=True):
     return tokenizer
 
 
+MARK = "\u2581"  # sentencepiece's space
+
+
+def marked(model, trainer):
+    """Pieces of words with sentencepiece's spaces."""
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=False)
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer
+
+
+def of_classes():
+    """Tokenizers of the classes that families have: the name of the class and a tokenizer of it."""
+    bpe = marked(models.BPE(unk_token="<unk>"), trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["<unk>", "<s>", "</s>"], show_progress=False))
+    unigram = marked(models.Unigram(), trainers.UnigramTrainer(
+        vocab_size=200, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False))
+    unigram.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    neox = byte_level("$A", normalizers.NFC()).backend_tokenizer
+    named = {"LlamaTokenizer": (bpe, {}), "T5Tokenizer": (unigram, {"extra_ids": 4}),
+             "GPTNeoXTokenizer": (neox, {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "</s>", "pad_token": "</s>"}),
+             "BertTokenizer": (word_piece(), {})}
+    for name, (tokenizer, more) in named.items():
+        if IS_5:
+            model = json.loads(tokenizer.to_str())["model"]
+            vocab = [tuple(piece) for piece in model["vocab"]] if name == "T5Tokenizer" else model["vocab"]
+            merges = {"merges": [tuple(pair) for pair in model["merges"]]} if "merges" in model else {}
+            yield name, getattr(transformers, name)(vocab=vocab, **merges, **more)
+        else:
+            yield name, getattr(transformers, name + "Fast")(tokenizer_object=tokenizer, **more)
+
+
 def change(file, **members):
     """Sets members of a JSON file; None removes one."""
     json_of = json.loads(file.read_text()) if file.exists() else {}
@@ -414,11 +447,19 @@ class Tokenizers(Folder):
             self.check(additional_special_tokens=["<tool>"], refused="additional_special_tokens")
             self.check(extra_special_tokens=["<tool>"], refused="extra_special_tokens")
 
+    def test_of_each_class_as_it_is_saved(self):
+        for name, tokenizer in of_classes():
+            with self.subTest(name):
+                shutil.rmtree(self.first, ignore_errors=True)
+                tokenizer.save_pretrained(self.first)
+                self.check()
+                self.check(remove_space=True, refused="remove_space")
+
     def test_of_llama(self):
         byte_level().save_pretrained(self.first)
         self.check(add_bos_token=True, add_eos_token=True)
         self.check(add_bos_token=False)
-        self.check(tokenizer_class="LlamaTokenizer", add_eos_token=True, refused="add_eos_token")
+        self.check(tokenizer_class="LlamaTokenizer", add_eos_token=True, backend=None, refused="add_eos_token")
         if not IS_5:  # there the class makes a pre-tokenizer of its own
             self.check(tokenizer_class="LlamaTokenizerFast")
             self.check(tokenizer_class="LlamaTokenizerFast", add_bos_token=False, refused="add_bos_token")

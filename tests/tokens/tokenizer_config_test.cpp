@@ -71,6 +71,7 @@ TEST_F(TokenizerConfig, TokensAroundATextAreThoseOfTheFile) {
   EXPECT_EQ(with({{"add_bos_token", true}, {"add_eos_token", true}}), "");
   EXPECT_EQ(with({{"tokenizer_class", "PreTrainedTokenizerFast"}, {"add_bos_token", false}}), "")
       << "both transformers take what tokenizer.json does";
+  EXPECT_EQ(with({{"backend", "tokenizers"}, {"add_bos_token", false}}), "") << "as transformers 5 means its own file";
   EXPECT_THAT(with({{"add_bos_token", false}, {"add_eos_token", true}}),
               HasSubstr("add_bos_token is false, and tokenizer.json adds the token 1 before a text; load and save"));
   EXPECT_THAT(
