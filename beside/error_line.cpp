@@ -16,7 +16,6 @@
 namespace beside {
 namespace {
 
-using log::Line;
 using log::Lines;
 
 /// The lines of one rank, in the order of the log. Ranks that write into one log write between each other's lines.

@@ -259,6 +259,35 @@ TEST_F(SlurmRanks, AStoppedCommandIsSilentAndSurvivorsAreToldNotToSave) {
   EXPECT_EQ(told.at("save"), false);
 }
 
+// Goal: without cgroups, too, no process of attempt 1 runs beside attempt 2, in whatever session it is.
+// Method: a worker and a daemon in sessions of their own write the time down while they live. Then the rank is killed,
+// in the second job its muster-task.
+TEST_F(SlurmRanks, WhatARankHasStartedInSessionsOfItsOwnNeverRunsBesideTheNextAttempt) {
+  const std::string script =
+      "cd $MUSTER_CHECKPOINT_FOLDER\n"
+      "live() { setsid bash -c 'trap \"\" TERM HUP; while :; do date +%s%N >> '$1'; sleep 0.05; done'; }\n"
+      "if [ $MUSTER_ATTEMPT = 2 ]; then date +%s%N > began; sleep 1; exit 0; fi\n"
+      "live worker.log & (live daemon.log &)\n"
+      "while [ ! -s worker.log ] || [ ! -s daemon.log ]; do sleep 0.02; done; touch ready\n";
+  for (const std::string killed : {"rank", "muster-task"}) {
+    const auto job = muster().submit(shell({.script = script + (killed == "rank" ? "kill -9 $$" : "sleep 600")}));
+    const auto folder = muster().data() / "jobs" / job / "checkpoints";
+    if (killed == "muster-task") {
+      ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(folder / "ready"); }, 60s));
+      const auto task = stage().pid_of_task(job, 1, 0);
+      ASSERT_GT(task, 1);
+      ::kill(task, SIGKILL);
+    }
+    muster().until_state(job, "succeeded");
+    const auto began = std::stoll(test::read_file(folder / "began"));
+    for (const char* file : {"worker.log", "daemon.log"}) {
+      const auto lines = test::read_file(folder / file);
+      const auto end = lines.find_last_not_of('\n');
+      EXPECT_LT(std::stoll(lines.substr(lines.rfind('\n', end) + 1)), began) << killed << ": " << file;
+    }
+  }
+}
+
 TEST_F(SlurmRanks, AFlakyCommandThatSavesComesBackUntilItIsDone) {
   const auto job = muster().submit(
       shell({.script = "cd $MUSTER_CHECKPOINT_FOLDER; step=$(ls | grep -c step-); step=$((step * 10 + 10)); "
