@@ -27,4 +27,8 @@ bool write_stop_file(const std::filesystem::path& file, const StopNotice& notice
   return written && ::rename(draft.c_str(), file.c_str()) == 0;
 }
 
+bool looks_for(const std::filesystem::path& stop_file) {
+  return ::access((stop_file.string() + kAsked).c_str(), F_OK) == 0;
+}
+
 }  // namespace beside

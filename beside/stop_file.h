@@ -27,4 +27,9 @@ std::string to_text(const StopNotice& notice);
 /// Whole or not at all, for whoever reads it meanwhile. False: the file system refuses it.
 bool write_stop_file(const std::filesystem::path& file, const StopNotice& notice);
 
+/// Whether the rank's program looks for the stop file by itself: then it has made a file of that name with kAsked
+/// behind it. Such a program needs no signal. One would reach its data loaders too, and end them before it has saved.
+bool looks_for(const std::filesystem::path& stop_file);
+inline constexpr const char* kAsked = ".asked";
+
 }  // namespace beside

@@ -106,7 +106,7 @@ class Supervisor {
   void obey(const std::string& line);
   void tell_use();
   void stop(const StopCommand& how);
-  void tell_why(const StopCommand& how);
+  std::set<std::uint32_t> tell_why(const StopCommand& how);
   void signal_living(int number);
   void reap();
   void rank_ended(std::uint32_t rank, ExitStatus exit);
@@ -309,22 +309,30 @@ void Supervisor::stop(const StopCommand& how) {
   const auto at = Clock::now() + std::min(how.grace, kLongest);
   if (!asked_to_leave_) {
     peer_failed_ = how.why == beside::kPeerFailed;
-    tell_why(how);
-    signal_living(SIGTERM);
+    const auto know = tell_why(how);
+    for (const auto rank : living_) {
+      if (!know.contains(rank)) gang_->signal(rank, SIGTERM);
+    }
   }
   asked_to_leave_ = true;
   if (!killed_) kill_at_ = kill_at_ ? std::min(*kill_at_, at) : at;
 }
 
-/// What a rank finds in the file that MUSTER_STOP names when the signal arrives.
-void Supervisor::tell_why(const StopCommand& how) {
-  if (how.why.empty()) return;
+/// What a rank finds in the file that MUSTER_STOP names when the signal arrives. Returns the ranks whose programs look
+/// for that file by themselves, and need no signal.
+std::set<std::uint32_t> Supervisor::tell_why(const StopCommand& how) {
+  if (how.why.empty()) return {};
   const beside::StopNotice notice{how.why, how.save, wall_ms() + how.grace.count(), how.at_step};
-  std::vector<std::filesystem::path> files;
-  for (const auto rank : living_) files.push_back(beside::rank_files(log_folder_, rank).stop);
-  os::run_within(kFilePatience, [files, notice] {
-    for (const auto& file : files) beside::write_stop_file(file, notice);
+  std::map<std::uint32_t, std::filesystem::path> files;
+  for (const auto rank : living_) files[rank] = beside::rank_files(log_folder_, rank).stop;
+  const auto know = os::ask_within<std::set<std::uint32_t>>(kFilePatience, [files, notice] {
+    std::set<std::uint32_t> ranks;
+    for (const auto& [rank, file] : files) {
+      if (beside::write_stop_file(file, notice) && beside::looks_for(file)) ranks.insert(rank);
+    }
+    return ranks;
   });
+  return know.value_or(std::set<std::uint32_t>());
 }
 
 void Supervisor::signal_living(int number) {

@@ -287,17 +287,17 @@ void Task::take_directive() {
   }
   if (said == v1::DIRECTIVE_STOP) {
     peer_failed_ = !asked_ && answer.stop_why() == beside::kPeerFailed;
-    tell_why(answer.stop_why(), false, kLeaveWithin);
+    const bool knows = tell_why(answer.stop_why(), false, kLeaveWithin);
     // muster-worker hears it too, and leaves on its own.
-    if (launch_.is_command && !asked_) process_->signal(SIGTERM);
+    if (launch_.is_command && !asked_ && !knows) process_->signal(SIGTERM);
     asked_ = true;
     if (!kill_at_) kill_at_ = Clock::now() + kLeaveWithin;
   } else if (said == v1::DIRECTIVE_SAVE_AND_LEAVE && launch_.is_command && !asked_) {
     // Slurm's own SIGTERM has reached the program as well: asking twice would mean "at once".
     asked_ = true;
     const auto at_step = answer.has_stop_at_step() ? std::optional(answer.stop_at_step()) : std::nullopt;
-    tell_why(answer.stop_why(), true, milliseconds(answer.stop_grace_ms()), at_step);
-    if (status_.signals_seen.empty()) process_->signal(SIGTERM);
+    const bool knows = tell_why(answer.stop_why(), true, milliseconds(answer.stop_grace_ms()), at_step);
+    if (status_.signals_seen.empty() && !knows) process_->signal(SIGTERM);
   }
 }
 
@@ -317,8 +317,8 @@ void Task::look_at_limit() {
   if (link_->unheard_for() < kAway) return;
   asked_ = true;
   status_.signals_seen.push_back(SIGUSR2);
-  tell_why("time_limit", true, std::chrono::duration_cast<milliseconds>(limit_at_ - Clock::now()));
-  process_->signal(launch_.is_command ? SIGTERM : SIGUSR2);
+  const bool knows = tell_why("time_limit", true, std::chrono::duration_cast<milliseconds>(limit_at_ - Clock::now()));
+  if (!launch_.is_command || !knows) process_->signal(launch_.is_command ? SIGTERM : SIGUSR2);
   tell(told_.state());
 }
 
@@ -352,11 +352,15 @@ bool Task::may_be_for_memory() const {
   return counts_alone_ && status_.exit.code != 0 && !asked_ && status_.signals_seen.empty();
 }
 
-/// What the program finds in the file that MUSTER_STOP names; once.
-void Task::tell_why(const std::string& why, bool save, milliseconds until_kill, std::optional<std::int64_t> at_step) {
-  if (why.empty() || std::exchange(told_why_, true)) return;
+/// What the program finds in the file that MUSTER_STOP names; once. True: the program looks for the file by itself, and
+/// needs no signal.
+bool Task::tell_why(const std::string& why, bool save, milliseconds until_kill, std::optional<std::int64_t> at_step) {
+  if (why.empty() || std::exchange(told_why_, true)) return false;
   const beside::StopNotice notice{why, save, wall_ms() + until_kill.count(), at_step};
-  os::run_within(kFilePatience, [file = files().stop, notice] { beside::write_stop_file(file, notice); });
+  const auto knows = os::ask_within<bool>(kFilePatience, [file = files().stop, notice] {
+    return beside::write_stop_file(file, notice) && beside::looks_for(file);
+  });
+  return knows.value_or(false);
 }
 
 void Task::tell(v1::ProcessState state) {

@@ -86,7 +86,7 @@ class Task {
   void look_at_use();
   void kill();
   bool may_be_for_memory() const;
-  void tell_why(const std::string& why, bool save, Millis until_kill, std::optional<std::int64_t> at_step = {});
+  bool tell_why(const std::string& why, bool save, Millis until_kill, std::optional<std::int64_t> at_step = {});
 
   void tell(muster::v1::ProcessState state);
   void fill_request(muster::v1::ProcessState state);

@@ -5,6 +5,7 @@ muster writes the file before SIGTERM. docs/report.md is the contract.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from . import _own
 
 LOOK_EVERY_SECONDS = 0.1
 WAIT_FOR_FILE_SECONDS = 3.0
+ASKED = ".asked"  # behind the stop file's name: the file by which a program says that it looks for the stop file itself
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,15 @@ class StopWatch:
         is_free = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
         if threading.current_thread() is threading.main_thread() and (is_free or from_others):
             _own.take(signal.SIGTERM, self._on_sigterm)
+            self._tell_that_it_asks()
+
+    def _tell_that_it_asks(self) -> None:
+        """muster sends no SIGTERM then: it would reach data loaders too, and end them before the program has saved. A
+        function of submitit needs the signal for its checkpoint()."""
+        if "SUBMITIT_MUSTER_SUBMISSION" in os.environ:
+            return
+        with contextlib.suppress(OSError):
+            os.close(os.open(f"{self._path}{ASKED}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
     def _on_sigterm(self, number: int, frame: Any) -> None:
         if self._signalled_at is None:

@@ -85,6 +85,19 @@ class Stops(unittest.TestCase):
             assert signal.getsignal(signal.SIGTERM) is mine
         """)
 
+    def test_a_program_that_asks_says_so_and_needs_no_signal(self):
+        asked = self.program.folder / (self.program.stop.name + ".asked")
+        self.program.run("run = muster.init(); run.log(1, loss=1.0)")
+        self.assertFalse(asked.exists(), "it has not asked")
+        self.program.run("""
+            import signal
+            signal.signal(signal.SIGTERM, lambda *_: None)
+            muster.init().should_stop(1)
+        """)
+        self.assertFalse(asked.exists(), "a handler of its own waits for the signal")
+        self.program.run("muster.init().should_stop(1)")
+        self.assertTrue(asked.exists())
+
     def test_a_program_that_never_asks_is_ended_by_the_signal(self):
         process = self.program.start("""
             import time

@@ -223,6 +223,13 @@ TEST_F(RankTask, StoppedForAnotherRanksFailureItTellsTheErrorThatItsProgramClose
   EXPECT_EQ(status().error, "ValueError: bad batch");
 }
 
+TEST_F(RankTask, AProgramThatLooksForTheStopFileByItselfGetsNoSignal) {
+  ask_when_ready(muster::v1::DIRECTIVE_SAVE_AND_LEAVE, "preempted");
+  EXPECT_EQ(run("touch $MUSTER_STOP.asked; trap 'exit 98' TERM; echo > gate; "
+                "while [ ! -e $MUSTER_STOP ]; do sleep 0.02; done; sleep 0.3; exit 99"),
+            99);
+}
+
 TEST_F(RankTask, KillsAProgramThatDoesNotObeyAStop) {
   ask_when_ready(muster::v1::DIRECTIVE_STOP, "cancelled");
   EXPECT_EQ(run("trap '' TERM; echo > gate; while :; do sleep 0.02; done"), 128 + SIGKILL);

@@ -1,7 +1,8 @@
-"""A training as people write it for torchrun, accelerate launch, or Lightning's own launcher: launched.py torch|fail|lightning"""
+"""A training as people write it for torchrun, accelerate launch, or Lightning's own launcher: launched.py torch|fail|lightning|loaders"""
 
 import os
 import sys
+import time
 
 import muster
 
@@ -19,6 +20,36 @@ def with_torch(fails):
         raise RuntimeError("loss is not finite at step 17")
     dist.barrier()
     dist.destroy_process_group()
+
+
+class Slow:
+    """A data set for forked loaders."""
+
+    def __len__(self):
+        return 100_000
+
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        return float(index)
+
+
+def with_loaders():
+    """A training with two forked data loaders that saves when it is asked to leave."""
+    import torch
+    run = muster.init(total_steps=2_000)
+    saved = os.path.join(os.environ["MUSTER_CHECKPOINT_FOLDER"], "step")
+    step = run.resume(int(open(saved).read()) if os.path.exists(saved) else 0)
+    for _ in torch.utils.data.DataLoader(Slow(), batch_size=4, num_workers=2):
+        step += 1
+        run.log(step, loss=1.0 / step)
+        if run.should_stop(step):
+            with open(saved, "w") as file:
+                file.write(str(step))
+            run.checkpoint(saved, step)
+            run.leave()
+        if run.attempt == 2:
+            return
+        time.sleep(0.02)
 
 
 def with_lightning():
@@ -46,4 +77,9 @@ def with_lightning():
 
 
 if __name__ == "__main__":
-    with_lightning() if sys.argv[1] == "lightning" else with_torch(sys.argv[1] == "fail")
+    if sys.argv[1] == "lightning":
+        with_lightning()
+    elif sys.argv[1] == "loaders":
+        with_loaders()
+    else:
+        with_torch(sys.argv[1] == "fail")

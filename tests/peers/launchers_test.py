@@ -57,6 +57,14 @@ class Launchers(unittest.TestCase):
         self.assertEqual(shown["state"], "failed", log)
         self.assertEqual({one["error"] for one in shown["attempts"]}, {"RuntimeError: loss is not finite at step 17"}, log)
 
+    def test_a_training_with_forked_data_loaders_saves_when_it_is_asked_to_leave(self):
+        job = self.submit("loaders", [PROGRAM, "loaders"], launcher="muster")
+        self.musterd.until(job, lambda job: (job["step"] or 0) > 20)
+        self.assertEqual(self.musterd.muster("requeue", job).returncode, 0)
+        shown, log = self.end_of(job)
+        self.assertEqual((shown["state"], len(shown["attempts"])), ("succeeded", 2), log)
+        self.assertGreater(shown["attempts"][1]["resumed_from_step"], 20, log)
+
     def test_accelerate_launch(self):
         self.check(self.submit("accelerate", ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
                                               "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no",

@@ -72,6 +72,19 @@ TEST_F(Stop, EveryRankFindsWhyItIsAskedToLeave) {
   }
 }
 
+// The signal would reach its data loaders, too, and end them before it has saved.
+TEST_F(Stop, AProgramThatLooksForTheFileByItselfGetsNoSignal) {
+  launch_ready(1,
+               "[ $RANK = 0 ] && touch $MUSTER_STOP.asked; trap 'echo term-$RANK >> terms; exit 98' TERM; "
+               "echo ready >> ready; while [ ! -e $MUSTER_STOP ] || [ $RANK = 1 ]; do sleep 0.02; done; exit 99",
+               2);
+  executor_->stop({1, 1}, {60s, true, "requeued"});
+  ASSERT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
+  EXPECT_EQ(facts_.exit_of(0)->exit.code, 99);
+  EXPECT_EQ(facts_.exit_of(1)->exit.code, 98);
+  EXPECT_EQ(read_file(root_ / "work/terms"), "term-1\n");
+}
+
 TEST_F(Stop, ASurvivorIsToldNotToSave) {
   launch_ready(1, "trap 'cat $MUSTER_STOP > stop; exit 1' TERM; echo ready >> ready; while :; do sleep 0.05; done");
   executor_->stop({1, 1}, {2s, false, "peer_failed"});
