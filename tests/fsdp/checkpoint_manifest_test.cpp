@@ -25,6 +25,7 @@ class CheckpointManifest : public Checkpoint {
   fs::path manifest(std::int64_t step) const { return step_path(step) / "manifest.json"; }
   std::string text(std::int64_t step) const { return test::read_file(manifest(step)); }
   void write(std::int64_t step, const std::string& changed) const {
+    fs::remove(manifest(step));  // ext4 writes a file to disk at once that replaces its own bytes
     std::ofstream(manifest(step), std::ios::binary) << changed;
   }
   /// Whether the only checkpoint of the folder is refused, and named.

@@ -305,6 +305,7 @@ class Stops(World):
         reached, began = job.result()
         self.assertEqual((reached, began), (2000, [(1, 0), (2, int((self.folder / "saved-1").read_text()))]))
         self.assertEqual(len((self.folder / "saves").read_text().split()), 1, "a worker saved, too")
+        self.assertEqual(self.until_over(job)["state"], "succeeded")
         self.assertEqual(self.causes(job), ["requeued", "completed"])
 
     def test_a_worker_that_is_ended_ends_alone(self):

@@ -156,7 +156,10 @@ raise ValueError("the data is gone")
   });
   EXPECT_EQ(live.at("program_status"), "evaluates the model") << live;
   EXPECT_EQ(live.at("steps_total"), 80);
-  EXPECT_EQ(live.at("hang_limit"), "30 min until 20 stays are timed, then learned from them, in section evaluate");
+  EXPECT_EQ(
+      live.at("hang_limit"),
+      "30 min until 20 stays are timed, then learned from them, in section evaluate; a hang ends the attempt after "
+      "30 min without output");
   world.kill_daemon();
   world.start_daemon();
   std::ofstream(world.folder() / "go-on") << "1";
