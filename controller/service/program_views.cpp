@@ -57,7 +57,8 @@ std::string no_progress_note(const ranks::LeastProgress& least, core::Millis now
   const auto waited = now - least.since;
   if (waited < least.limit.time / 2) return {};
   return "rank " + std::to_string(least.rank) + ": no progress for " + core::duration_text(waited) + " in section " +
-         least.section + "; its limit is " + ranks::hang_limit_text(least.limit, least.section, least.is_set);
+         least.section + (least.is_set ? "; its limit is " : "; usual is at most ") +
+         ranks::hang_limit_text(least.limit, least.section, least.is_set);
 }
 
 }  // namespace service

@@ -68,8 +68,7 @@ std::string after_suspicion(const core::Job& job) {
            "to tell later. liveness.lost_after sets how long they may be unheard";
   }
   return "Look at its log: muster logs " + id +
-         " --tail 50. A pause that is meant needs no end: name it in the program "
-         "as a section, or set liveness.hung_after";
+         " --tail 50. If the pause is meant, let the program name it as a section, or set a longer liveness.hung_after";
 }
 
 /// Of one that runs: whether its scheduler has stopped it, and whether that can be asked at all.

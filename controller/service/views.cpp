@@ -355,7 +355,9 @@ std::vector<std::string> Views::notes(const core::Job& job, const v1::JobSpec& s
   }
   if (auto note = bad_lines_note(lines, first); !note.empty()) notes.push_back(std::move(note));
   if (!trouble.empty()) notes.push_back(std::move(trouble));
-  if (const auto least = least_progress(job)) {
+  // A suspicion is the job's reason already.
+  const bool is_suspected = attempt != nullptr && attempt->suspicion;
+  if (const auto least = is_suspected ? std::nullopt : least_progress(job)) {
     if (auto note = no_progress_note(*least, parts_.clock.monotonic()); !note.empty()) notes.push_back(std::move(note));
   }
   return notes;

@@ -40,7 +40,12 @@ class Hangs : public ::testing::Test {
 
 TEST_F(Hangs, AreSuspectedShownAndTakenBack) {
   const auto id = trained();
-  stand(id, 15s);
+  stand(id, 7s);
+  ASSERT_EQ(bench.why(id).notes_size(), 1);
+  EXPECT_THAT(bench.why(id).notes(0),
+              StartsWith("rank 0: no progress for 7.4 s in section step; usual is at most 10 s, "));
+  stand(id, 8s);
+  EXPECT_EQ(bench.why(id).notes_size(), 0) << "the reason says it";
   const auto job = bench.job(id);
   EXPECT_EQ(job.status(), "running, suspected");
   EXPECT_THAT(job.reason(), StartsWith("attempt 1: rank 0 has made no progress since "));
