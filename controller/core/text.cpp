@@ -104,9 +104,10 @@ std::string in_section(std::string_view section) {
   return words.empty() ? words : " in section " + words;
 }
 
-/// Nothing is known of the ranks that do not report, so nothing is said of them.
-std::string only_reporter(RankNumber rank) {
-  return "no rank is known to go on; only rank " + std::to_string(rank) + " reports, and ";
+/// Whose progress is missed. Nothing is known of ranks that do not report, so nothing is said of them.
+std::string who_stands(RankNumber number, bool only_one_reports) {
+  const std::string rank = "rank " + std::to_string(number);
+  return only_one_reports ? "no rank is known to go on; only " + rank + " reports, and it" : rank;
 }
 
 /// "node n2", "rank 3", "4 ranks".
@@ -119,10 +120,8 @@ std::string who_is_unheard(const AttemptSuspected& event) {
 }  // namespace
 
 std::string hung_text(const RankHung& event) {
-  const std::string rank =
-      event.only_one_reports ? only_reporter(event.rank) + "it" : "rank " + std::to_string(event.rank);
-  const std::string text =
-      rank + " made no progress for " + duration_text(event.no_progress_for) + in_section(event.section);
+  const std::string text = who_stands(event.rank, event.only_one_reports) + " made no progress for " +
+                           duration_text(event.no_progress_for) + in_section(event.section);
   if (event.learned_from == 0) return text;
   return text + "; its limit is " + duration_text(event.limit) + ", learned from " +
          lessons_text(event.learned_from, event.section);
@@ -136,9 +135,8 @@ std::string suspected_text(const AttemptSuspected& event, std::optional<Time> at
     return who_is_unheard(event) + (one ? " has" : " have") + " not been heard " + lasts +
            "; the attempt goes on, and ends after " + ends + " of it unless another rank makes progress";
   }
-  const std::string rank =
-      event.only_one_reports ? only_reporter(event.first_rank) + "it" : "rank " + std::to_string(event.first_rank);
-  std::string text = rank + " has made no progress " + lasts + in_section(event.section);
+  std::string text = who_stands(event.first_rank, event.only_one_reports) + " has made no progress " + lasts +
+                     in_section(event.section);
   if (event.learned_from > 0) {
     text += ", longer than the usual " + duration_text(event.limit) + " (learned from " +
             lessons_text(event.learned_from, event.section) + ")";

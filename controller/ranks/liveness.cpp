@@ -287,9 +287,8 @@ void AttemptWatch::move_to(core::RankNumber rank, const std::string& node) {
 std::optional<core::EventBody> AttemptWatch::lost_node(core::Millis now) {
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const auto& rank = ranks_[i];
-    const bool may_follow = (watched(rank) && rank.joined) || (watched_by_node(rank) && rank.vouched_at);
-    const bool is_missed = may_follow && passed(rules_.silent_after, rank.heard_at, now);
     const auto number = static_cast<core::RankNumber>(i);
+    const bool is_missed = is_unheard(rank, rules_.silent_after, now);
     if (!is_missed || rank.word != executors::Vouch::kUnknown || !node_is_silent(number, now)) continue;
     return lose_node(number, now);
   }
@@ -360,8 +359,9 @@ std::optional<core::EventBody> AttemptWatch::suspicion(core::Millis now, core::M
 
 std::optional<core::AttemptSuspected> AttemptWatch::suspect(core::Millis now, core::Millis heard_until) {
   doubted_.clear();
+  const auto told_after = std::max(rules_.silent_after, rules_.silent_after_vouched);
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    if (is_unheard(ranks_[i], heard_until)) doubted_.push_back(static_cast<core::RankNumber>(i));
+    if (is_unheard(ranks_[i], told_after, heard_until)) doubted_.push_back(static_cast<core::RankNumber>(i));
   }
   core::AttemptSuspected out{.attempt = number_};
   if (!doubted_.empty()) {
@@ -399,9 +399,9 @@ std::optional<core::AttemptSuspected> AttemptWatch::suspect(core::Millis now, co
   return out;
 }
 
-bool AttemptWatch::is_unheard(const RankWatch& rank, core::Millis heard_until) const {
-  const bool may_follow = (watched(rank) && rank.joined) || (watched_by_node(rank) && scheduled_ && rank.vouched_at);
-  return may_follow && passed(std::max(rules_.silent_after, rules_.silent_after_vouched), rank.heard_at, heard_until);
+bool AttemptWatch::is_unheard(const RankWatch& rank, core::Millis limit, core::Millis now) const {
+  const bool was_heard = (watched(rank) && rank.joined) || (watched_by_node(rank) && scheduled_ && rank.vouched_at);
+  return was_heard && passed(limit, rank.heard_at, now);
 }
 
 // Fresh time after a deaf moment refutes nothing: what counts is a word that came after the suspicion.

@@ -78,8 +78,7 @@ struct LeastProgress {
 ///
 /// A rank that is not heard is silent, which ends the attempt, in these cases:
 ///  - its node says "stopped", after silent_after;
-///  - its node says "gone", kGonePatience later. Executors report ends themselves, with the exit status, and that is
-///  the
+///  - its node says "gone", kGonePatience later. Executors report ends themselves, with the exit status, which is the
 ///    better news. So a rank whose node says "ended" is never silent, and none that is suspended;
 ///  - other ranks are heard, and all of them have stood still for longer than usual, after silent_after, or
 ///    silent_after_vouched if its node answers or sees its process;
@@ -186,7 +185,8 @@ class AttemptWatch {
     bool any_moves = false;  // has made progress within lost_after
   };
   Heard who_is_heard(core::Millis now);
-  bool is_unheard(const RankWatch& rank, core::Millis heard_until) const;
+  /// It was heard before, itself or through the task beside it, and has not been for so long.
+  bool is_unheard(const RankWatch& rank, core::Millis limit, core::Millis now) const;
   bool may_hang(const RankWatch& rank) const;
   HangLimit own_limit(const RankWatch& rank) const;
   /// Of the sections that ranks are in, the longest usual time without progress.
