@@ -62,7 +62,8 @@ class World(unittest.TestCase):
         return self.daemon.show(job.job_id)
 
     def causes(self, job):
-        return [attempt["cause"] for attempt in self.job(job)["attempts"]]
+        """Of all attempts of a job, once the job is over: an attempt has a cause only then, and submitit may know the result before."""
+        return [attempt["cause"] for attempt in self.until_over(job)["attempts"]]
 
     def until(self, condition, what="", limit_s=LIMIT_S):
         self.assertTrue(eventually(condition, limit_s), f"{what}\n{self.daemon.log.read_text()[-3000:]}")
