@@ -3,6 +3,7 @@
 Method: the real runner and the real ctest in a folder of their own, with programs that print what GoogleTest prints.
 """
 
+import ctypes
 import os
 import pathlib
 import signal
@@ -183,7 +184,12 @@ class AnyTest(Runner):
             with self.subTest(number):
                 self.end_by(number)
 
-    def end_by(self, number):
+    def test_a_signal_that_another_thread_takes_ends_what_runs(self):
+        self.end_by(signal.SIGTERM, thread=lambda pid: next(int(task.name) for task in pathlib.Path(f"/proc/{pid}/task").iterdir()
+                                                            if int(task.name) != pid))
+
+    def end_by(self, number, thread=lambda pid: pid):
+        """`thread`: which thread of this process takes the signal, a kernel's id."""
         self.text = ""
         (self.folder / "pid").unlink(missing_ok=True)
         self.add("Long", "sh", "-c", f"echo \\$\\$ > {self.folder}/pid; exec sleep 1000")
@@ -191,8 +197,8 @@ class AnyTest(Runner):
         run = subprocess.Popen([sys.executable, "-B", TOOLS / "run.py", self.folder], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self.addCleanup(run.kill)
         pid = until(lambda: (self.folder / "pid").read_text())
-        run.send_signal(number)
-        self.assertNotEqual(run.wait(30), 0)
+        self.assertEqual(ctypes.CDLL(None).tgkill(run.pid, thread(run.pid), number), 0)
+        self.assertNotEqual(run.wait(60), 0)
         self.assertIn(b"ended by a signal", run.stderr.read())
         run.stderr.close()
         self.assertFalse(alive(int(pid)))

@@ -31,6 +31,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 COSTS = ROOT / "tests" / "costs.tsv"
 MOST_SHOWN = 200_000  # bytes of a failed test's output on the screen
 MOST_KEPT = 16 << 20  # in the file of results
+SIGNALS_EVERY_S = 0.5  # a look at signals
 MOST_STARTS_IN_A_ROW = 3  # of a program that ends before its first case does
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -176,7 +177,7 @@ class Run:
                 while job := self._schedule.next():
                     going += 1
                     threading.Thread(target=self._do, args=(job,), daemon=True).start()
-                job, outcomes, ends = self._ended.get()
+                job, outcomes, ends = self._next_end()
                 going -= 1
                 self._schedule.ended(job)
                 self._tell(job, outcomes, ends)
@@ -184,6 +185,15 @@ class Run:
             self._running.stop()
             raise
         return self.outcomes
+
+    def _next_end(self):
+        # A signal does not interrupt get() if another thread takes the signal, or if it comes just before get() blocks.
+        # Python looks at signals between two get()s.
+        while True:
+            try:
+                return self._ended.get(timeout=SIGNALS_EVERY_S)
+            except queue.Empty:
+                pass
 
     def _tell(self, job, outcomes, ends):
         self.outcomes += outcomes
