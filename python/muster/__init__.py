@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from ._run import REQUEUE_EXIT_CODE, Run, init
 from ._stop import Stop
+from ._worker import worker_init
 
 if TYPE_CHECKING:
     from ._client import Job, JobFailed, JobStatus, Sweep, jobs, submit, submit_sweep
     from ._controller import MusterError
 
 __all__ = ["REQUEUE_EXIT_CODE", "Job", "JobFailed", "JobStatus", "MusterError", "Run", "Stop", "Sweep", "init", "jobs",
-           "submit", "submit_sweep"]
+           "submit", "submit_sweep", "worker_init"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict
 
 AGAIN_SECONDS = 0.01  # until a signal that came in the middle of a fork is sent again
 
-_installed: Dict[int, "_Handler"] = {}  # by the signal's number, of this process
+_installed: Dict[int, "Handler"] = {}  # by the signal's number, of this process
 
 
 class _Fork(threading.local):
@@ -28,7 +28,7 @@ class _Fork(threading.local):
 _fork = _Fork()
 
 
-class _Handler:
+class Handler:
     """A handler that acts in the process that has installed it."""
 
     def __init__(self, act: Callable[[int, Any], None], earlier: Any) -> None:
@@ -60,9 +60,9 @@ class _Handler:
 def take(number: int, act: Callable[[int, Any], None]) -> None:
     """Installs `act` as the handler of a signal in this process. Only the main thread may call it."""
     earlier = signal.getsignal(number)
-    if isinstance(earlier, _Handler):
+    if isinstance(earlier, Handler):
         earlier = earlier.earlier
-    _installed[number] = _Handler(act, earlier)
+    _installed[number] = Handler(act, earlier)
     signal.signal(number, _installed[number])
 
 

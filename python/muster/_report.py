@@ -20,10 +20,12 @@ from typing import Any, Deque, Dict, Optional, Union
 from . import _own
 
 MOST_LINE_BYTES = 64 * 1024  # with its newline; muster ignores a longer line
-# Of lines that the disk has not taken. Beyond, the oldest are lost and counted. Lines of steps are no text yet, so their
-# bytes are not known.
+# Of lines that the disk has not taken. Beyond, the program waits until half of them are written. A disk that has taken
+# nothing for STANDS_SECONDS holds nobody up: the oldest are lost and counted. Lines of steps are no text yet, so their bytes
+# are not known.
 MOST_WAITING_LINES = 65536
 MOST_WAITING_BYTES = 16 * 1024 * 1024
+STANDS_SECONDS = 1.0
 RETRY_SECONDS = 1.0
 LOOK_SECONDS = 0.1  # between two looks for lines that may wait
 IDLE_LOOKS = 20  # without a line; after them the thread sleeps until a line comes
@@ -33,7 +35,8 @@ _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circu
 
 
 class ReportFile:
-    """Appends lines to `path`. No method blocks on the disk except flush(), and none raises for the disk's sake.
+    """Appends lines to `path`. No method raises for the disk's sake. A program that reports faster than the disk takes is
+    slowed; but for that no method blocks on the disk except flush().
 
     A forked child of the program writes nothing: the lines are those of the rank.
     """
@@ -43,6 +46,8 @@ class ReportFile:
         self._waiting: Deque[Union[bytes, Dict[str, Any]]] = collections.deque()
         self._waiting_bytes = 0  # of those that are text
         self._lost = 0
+        self._written = 0
+        self._stands = False  # the disk has taken nothing for STANDS_SECONDS, and not since
         self._news = threading.Condition()
         self._closed = False
         self._pid = os.getpid()
@@ -63,8 +68,8 @@ class ReportFile:
             self._waiting.append(line)  # in one step, so without the lock
             if self._idle_looks >= IDLE_LOOKS or len(self._waiting) > MOST_WAITING_LINES:
                 with self._news:
-                    self._forget_the_oldest()
                     self._news.notify_all()
+                    self._make_room()
             return
         data = self._encode(line)
         if data is None:
@@ -74,8 +79,8 @@ class ReportFile:
                 return
             self._waiting.append(data)
             self._waiting_bytes += len(data)
-            self._forget_the_oldest()
             self._news.notify_all()
+            self._make_room()
 
     def _encode(self, line: Dict[str, Any]) -> Optional[bytes]:
         data = _dumps(line).encode(errors="replace") + b"\n"  # a lone surrogate is no UTF-8
@@ -92,9 +97,18 @@ class ReportFile:
             self._waiting_bytes -= len(line)
         return line
 
-    def _forget_the_oldest(self) -> None:
-        """Needs the lock."""
-        while self._waiting_bytes > MOST_WAITING_BYTES or len(self._waiting) > MOST_WAITING_LINES:
+    def _is_over(self, part: int = 1) -> bool:
+        return self._waiting_bytes > MOST_WAITING_BYTES // part or len(self._waiting) > MOST_WAITING_LINES // part
+
+    def _make_room(self) -> None:
+        """Needs the lock, which is released while the disk takes lines."""
+        if not self._is_over():
+            return
+        while not self._stands and not self._closed and self._is_over(2):
+            written = self._written
+            self._news.wait_for(lambda: not self._is_over(2) or self._closed, STANDS_SECONDS)
+            self._stands = self._written == written
+        while self._is_over():
             self._take()
             self._lost += 1
 
@@ -158,6 +172,8 @@ class ReportFile:
             finally:
                 with self._news:
                     self._is_writing = False
+                    self._written += 1
+                    self._stands = False
                     self._news.notify_all()
 
     def _write_whole(self, line: bytes) -> None:

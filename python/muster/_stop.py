@@ -77,15 +77,9 @@ class StopWatch:
         is_free = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
         if threading.current_thread() is threading.main_thread() and (is_free or from_others):
             _own.take(signal.SIGTERM, self._on_sigterm)
-            self._tell_that_it_asks()
-
-    def _tell_that_it_asks(self) -> None:
-        """muster sends no SIGTERM then: it would reach data loaders too, and end them before the program has saved. A
-        function of submitit needs the signal for its checkpoint()."""
-        if "SUBMITIT_MUSTER_SUBMISSION" in os.environ:
-            return
-        with contextlib.suppress(OSError):
-            os.close(os.open(f"{self._path}{ASKED}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            tell_that_it_asks(self._path)
+        elif "SUBMITIT_MUSTER_SUBMISSION" in os.environ:
+            tell_that_it_asks(self._path)  # the handler there is muster's too, and hands the signal on to this watch
 
     def _on_sigterm(self, number: int, frame: Any) -> None:
         if self._signalled_at is None:
@@ -109,6 +103,12 @@ class StopWatch:
         StopWatch.is_asked = True
         stop = self.look()
         return stop is not None and (stop.at_step is None or step >= stop.at_step)
+
+
+def tell_that_it_asks(path: str) -> None:
+    """muster sends no SIGTERM then: it would reach data loaders too, and end them before the program has saved."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(f"{path}{ASKED}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
 
 def stop_file() -> Optional[str]:

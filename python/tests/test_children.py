@@ -50,6 +50,37 @@ class Signals(unittest.TestCase):
                 self.assertEqual(said, ["3"])
                 self.assertLess(time.monotonic() - began, 30)
 
+    def test_a_worker_outlives_a_stop_that_its_parent_has_not_sent(self):
+        for method in ("fork", "spawn", "forkserver"):
+            with self.subTest(method):
+                script = self.program.folder / "workers.py"
+                script.write_text(textwrap.dedent(f"""
+                    import multiprocessing as mp, os, subprocess, sys, time
+                    import muster
+
+                    def work(ready):
+                        muster.worker_init(0)
+                        ready.set()
+                        time.sleep(60)
+
+                    if __name__ == "__main__":
+                        context = mp.get_context("{method}")
+                        ready = context.Event()
+                        worker = context.Process(target=work, args=(ready,))
+                        worker.start()
+                        ready.wait(30)
+                        subprocess.run(["kill", "-TERM", str(worker.pid)])  # as Slurm does
+                        time.sleep(0.3)
+                        outlived = worker.is_alive()
+                        worker.terminate()
+                        worker.join(30)
+                        with context.Pool(2, initializer=muster.worker_init) as pool:
+                            total = sum(pool.map(abs, [-1, -2]))
+                        print(outlived, worker.exitcode, total)
+                """))
+                done = subprocess.run([sys.executable, script], env=self.program.env, capture_output=True, text=True, timeout=60)
+                self.assertEqual(done.stdout.split(), ["True", str(-signal.SIGTERM), "3"], done.stderr)
+
     def test_a_signal_at_the_childs_first_moment_ends_it(self):
         said = self.run_program("""
             ballast = [bytes(1000) for _ in range(100_000)]  # a larger process forks more slowly

@@ -251,6 +251,7 @@ class Disk(unittest.TestCase):
             from muster import _report
             _report.MOST_WAITING_LINES = 200
             _report.MOST_WAITING_BYTES = 10_000
+            _report.STANDS_SECONDS = 0.05
             run = muster.init()
             report = run._report
             for step in range(1000): run.log(step, loss=1.0)
@@ -261,6 +262,16 @@ class Disk(unittest.TestCase):
             assert sum(map(len, texts)) <= 10_000 and report.lost > 1700, report.lost
             assert b'999"' in report._waiting[-1]
         """)
+
+    def test_a_burst_slows_the_program_and_costs_no_line(self):
+        self.program.run("""
+            from muster import _report
+            _report.MOST_WAITING_LINES = 200
+            run = muster.init()
+            for step in range(1, 20_001): run.log(step, loss=1.0)
+            assert run._report.lost == 0, run._report.lost
+        """)
+        self.assertEqual([line["step"] for line in self.program.lines() if "step" in line], list(range(1, 20_001)))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pathlib
 import shutil
+import signal
 import sys
 import time
 
@@ -25,6 +26,15 @@ def fail_on(value, bad):
     if value == bad:
         raise ValueError(f"{value} is bad")
     return value
+
+
+def submit_further(folder, number):
+    """A job that submits jobs, and an array of jobs, to the controller of its submitter."""
+    executor = submitit.AutoExecutor(folder, cluster="muster")
+    executor.update_parameters(timeout_min=2, muster_signal_delay_s=10)
+    jobs = [executor.submit(add, number, more) for more in (1, 2)]
+    array = executor.map_array(add, [number, number], [10, 10])
+    return [job.result() for job in jobs], [job.result() for job in array]
 
 
 def variables(*names):
@@ -122,20 +132,34 @@ class Tied(Counter):
         raise ConnectionError("task 0 is gone")
 
 
+WORKERS = []
+
+
+def raise_for_a_worker(*_):
+    """As PyTorch's own handler of SIGCHLD does while a DataLoader has workers."""
+    for worker in WORKERS:
+        if worker.exitcode not in (None, 0):
+            raise RuntimeError(f"DataLoader worker (pid {worker.pid}) is killed by signal: Terminated.")
+
+
 class WithWorkers(Counter):
     """Counts beside two forked workers, as data loaders fork them."""
 
     def __call__(self):
         if not self.began:
             context = multiprocessing.get_context("fork")
-            workers = [context.Process(target=time.sleep, args=(600,), daemon=True) for _ in range(2)]
-            for worker in workers:
+            WORKERS.extend(context.Process(target=time.sleep, args=(600,), daemon=True) for _ in range(2))
+            for worker in WORKERS:
                 worker.start()
+            signal.signal(signal.SIGCHLD, raise_for_a_worker)
         return super().__call__()
 
     def checkpoint(self):
+        time.sleep(0.3)  # a save takes its time
         with open(self.folder / "saves", "a") as file:
             file.write(f"{os.getpid()} ")
+        with open(self.folder / "workers-at-save", "a") as file:
+            file.write(f"{sum(worker.is_alive() for worker in WORKERS)}")
         return super().checkpoint()
 
 

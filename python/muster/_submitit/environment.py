@@ -8,9 +8,10 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import types
 from pathlib import Path
-from typing import Any, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 from submitit.core import job_environment, logger, utils
 
@@ -22,6 +23,8 @@ from .submission import Submission
 
 LOOK_EVERY_SECONDS = 0.1
 EXIT_PATIENCE_SECONDS = 30.0  # where muster names no deadline
+SIGNAL_PATIENCE_SECONDS = 1.0  # how much later Slurm's signal may reach this process than one of its children
+WORKER_PATIENCE_SECONDS = 5.0  # the same, where the function fails with words of a worker; muster may know of the stop by then
 BEFORE_DEADLINE_SECONDS = 1.0
 
 
@@ -64,6 +67,10 @@ class MusterJobEnvironment(job_environment.JobEnvironment):
         _own.take(signal.SIGCONT, handler.bypass)
         _own.take(self._usr_sig(), handler.on_signal)
         _own.take(signal.SIGTERM, handler.on_signal)
+        if hasattr(submission.function, "checkpoint"):
+            handler.look_for_stops()
+        if "SLURM_JOB_ID" in os.environ:
+            submission.result = handler.patient(submission.result)  # type: ignore[method-assign]
 
     def _requeue(self, countdown: int) -> None:
         logger.get_logger().info(f"Job {self.job_id} leaves to be started again ({countdown} remaining timeouts)")
@@ -111,6 +118,40 @@ class StopHandler(job_environment.SignalHandler):
         self._ending = Ending(paths)
         self._stop: Optional[_stop.Stop] = None
 
+    def look_for_stops(self) -> None:
+        """A signal of muster reaches all processes of the rank, also data loaders, which end by it. Then the function may
+        fail before it has saved. So a thread looks for muster's stop file, and sends the signal to this process alone."""
+        path = _stop.stop_file()
+        if path is None:
+            return
+        threading.Thread(target=self._look_for_stops, args=(path, os.getpid()), name="muster-stop", daemon=True).start()
+        _stop.tell_that_it_asks(path)
+
+    @staticmethod
+    def _look_for_stops(path: str, pid: int) -> None:
+        while not StopHandler.is_stopping:
+            if _stop.read_stop(path) is not None:
+                os.kill(pid, signal.SIGTERM)
+                return
+            time.sleep(LOOK_EVERY_SECONDS)
+
+    def patient(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        """Slurm's own signal, before a preemption, reaches all processes of the job one after the other. A function that
+        fails because a data loader has ended by it is about to get the signal, too, or has failed in the middle of
+        on_signal(). Then on_signal() has the word."""
+        def result() -> Any:
+            try:
+                return call()
+            except Exception as error:
+                leave_children_alone()
+                if was_in_a_handler(error):
+                    self.on_signal(signal.SIGTERM)
+                end = time.monotonic() + (WORKER_PATIENCE_SECONDS if may_come_of_a_worker(error) else SIGNAL_PATIENCE_SECONDS)
+                while not StopHandler.is_stopping and time.monotonic() < end:
+                    time.sleep(LOOK_EVERY_SECONDS / 2)
+                raise
+        return result
+
     def has_timed_out(self) -> bool:
         assert self._stop is not None
         return self._stop.why == "time_limit" or take_simulated_timeout(self._job_paths)
@@ -122,11 +163,14 @@ class StopHandler(job_environment.SignalHandler):
             StopHandler.is_stopping = True
             self.note_end(self._job_paths, self.env.num_tasks)
             return
+        of_children = leave_children_alone()
         self._stop = wait_for_stop()
         if _stop.StopWatch.is_asked and not hasattr(self._delayed.function, "checkpoint"):
             self._logger.info("The function asks muster.Run.should_stop() itself, so the function decides how it leaves.")
             if _run._current is not None:
                 _run._current._watch._on_sigterm(signum, frame)
+            if of_children is not None:
+                signal.signal(signal.SIGCHLD, of_children)
             return
         StopHandler.is_stopping = True
         self._logger.info(f"muster asks this job to leave: {self._stop.why}")
@@ -170,6 +214,28 @@ class StopHandler(job_environment.SignalHandler):
         timer = threading.Timer(max(patience, BEFORE_DEADLINE_SECONDS), leave_now)
         timer.daemon = True
         timer.start()
+
+
+def leave_children_alone() -> Any:
+    """PyTorch's handler raises wherever the process is just then, in checkpoint() too, when a data loader has ended. Returns
+    the handler; None: there was none in Python."""
+    handler = signal.getsignal(signal.SIGCHLD)
+    if not callable(handler):
+        return None
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    return handler
+
+
+def was_in_a_handler(error: BaseException) -> bool:
+    """Whether the error was raised while a handler of muster had begun, whose signal does not come again."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(frame.f_code in (_own.Handler.__call__.__code__, StopHandler.on_signal.__code__) for frame in frames)
+
+
+def may_come_of_a_worker(error: BaseException) -> bool:
+    words = ("worker", "killed by signal", "BrokenProcessPool", "Broken pipe", "Connection reset", "EOFError")
+    text = f"{type(error).__name__}: {error}"
+    return any(word in text for word in words)
 
 
 def result_of(paths: utils.JobPaths, task: int) -> Path:
