@@ -10,7 +10,7 @@ import time
 import traceback
 from typing import Any, Callable, Dict, Iterator, Mapping, NoReturn, Optional, Union
 
-from . import _own
+from . import _own, _stack
 from ._report import ReportFile, open_report
 from ._stop import Stop, StopWatch, stop_file
 
@@ -219,7 +219,7 @@ def init(total_steps: Optional[int] = None, config: Optional[Mapping[str, Any]] 
 
     total_steps: how many steps the training has in all; gives progress and time left.
     config: the settings of this run, shown with the job and compared between jobs.
-    Under muster it reports an exception that nobody catches.
+    Under muster it reports an exception that nobody catches, and `muster stacks` can ask this process where it stands.
 
     The run belongs to the process that calls init() first. In a forked child the run tells muster nothing and takes no
     signal. A spawned child that imports the program gets a run that tells nothing, if it calls init() meanwhile.
@@ -231,6 +231,7 @@ def init(total_steps: Optional[int] = None, config: Optional[Mapping[str, Any]] 
         report = open_report(os.environ.get("MUSTER_REPORT"))
         watch = StopWatch(stop_file())
         _current = Run(report, watch)
+        _stack.offer()
         if report is not None:
             _report_uncaught(_current)
     _current.begin(total_steps, config)

@@ -1,0 +1,67 @@
+"""Lets muster see where this process stands: `muster stacks`.
+
+The agent beside a rank asks a process for its stack by SIGURG, which nobody else sends and which does no harm where there is
+no handler. The answer is written into a file in memory, whose name holds the process's number. contract/stacks.h of muster's
+sources describes this. The handler is that of faulthandler: it runs even where the interpreter's lock is held, writes the
+frames of all threads, and returns.
+
+Only the process that calls offer() answers. A forked child has neither the handler nor the file.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import fcntl
+import os
+import signal
+from typing import Optional
+
+SIGNAL = signal.SIGURG
+MEMORY = "muster-stack-"
+
+_memory: Optional[int] = None  # the descriptor of the file in memory
+
+
+def offer() -> bool:
+    """Takes the signal in this process, once. False: the program has a handler of its own for it, this is no job of muster,
+    or the system refuses."""
+    global _memory
+    if _memory is not None:
+        return True
+    if not os.environ.get("MUSTER_ATTEMPT_FOLDER") or _is_taken():
+        return False
+    try:
+        memory = os.memfd_create(f"{MEMORY}{os.getpid()}", os.MFD_CLOEXEC)
+    except (AttributeError, OSError):
+        return False
+    try:
+        # The agent empties the file, and what comes then is to begin at its start.
+        fcntl.fcntl(memory, fcntl.F_SETFL, os.O_APPEND)
+        faulthandler.register(SIGNAL, file=memory, all_threads=True, chain=False)
+    except (AttributeError, OSError, RuntimeError, ValueError):
+        os.close(memory)
+        return False
+    _memory = memory
+    return True
+
+
+def _is_taken() -> bool:
+    """Whether a handler for the signal is there, also one that Python does not know of."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            caught = next((line.split()[1] for line in file if line.startswith("SigCgt:")), "0")
+    except OSError:
+        return True
+    return bool(int(caught, 16) >> (SIGNAL - 1) & 1)
+
+
+def _after_fork_in_child() -> None:
+    global _memory
+    if _memory is None:
+        return
+    memory, _memory = _memory, None
+    faulthandler.unregister(SIGNAL)
+    os.close(memory)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

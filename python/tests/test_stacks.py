@@ -1,0 +1,140 @@
+"""What the agent beside a rank finds when it asks a program for its stack. The agent's side is in tests/agent/stacks."""
+
+import textwrap
+import unittest
+
+from test_report import Program
+
+BEGIN = """
+    import ctypes, glob, os, signal, sys, threading, time
+    os.environ["MUSTER_ATTEMPT_FOLDER"] = "/some/attempt"
+
+    def memories(pid):
+        found = []
+        for path in glob.glob(f"/proc/{pid}/fd/*"):
+            try:
+                if (target := os.readlink(path)).startswith("/memfd:muster-stack-"): found.append((path, target))
+            except OSError:
+                pass
+        return found
+
+    def caught(pid):
+        line = next(line for line in open(f"/proc/{pid}/status") if line.startswith("SigCgt:"))
+        return bool(int(line.split()[1], 16) >> (signal.SIGURG - 1) & 1)
+
+    def text(within=10):
+        path, _ = memories("self")[0]
+        end = time.monotonic() + within
+        while time.monotonic() < end and os.stat(path).st_size == 0: time.sleep(0.01)
+        return open(path).read()
+"""
+
+
+class Stacks(unittest.TestCase):
+    def setUp(self):
+        self.program = Program(self)
+
+    def run_program(self, text):
+        done = self.program.run(textwrap.dedent(BEGIN) + textwrap.dedent(text))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_a_program_writes_the_frames_of_all_threads_into_memory(self):
+        said = self.run_program("""
+            def evaluates(): time.sleep(60)
+            threading.Thread(target=evaluates, daemon=True).start()
+            run = muster.init()
+            (path, target), = memories("self")
+            assert target == f"/memfd:muster-stack-{os.getpid()} (deleted)", target
+            def trains(): os.kill(os.getpid(), signal.SIGURG); print(text())
+            trains()
+        """)
+        self.assertRegex(said, r"Current thread 0x[0-9a-f]+ \(most recent call first\):\n  File \".*\", line \d+ in trains\n")
+        self.assertIn(" in evaluates\n", said)
+
+    def test_what_comes_after_the_file_was_emptied_begins_at_its_start(self):
+        said = self.run_program("""
+            muster.init()
+            os.kill(os.getpid(), signal.SIGURG)
+            assert text()
+            os.truncate(memories("self")[0][0], 0)
+            os.kill(os.getpid(), signal.SIGURG)
+            print(text())
+        """)
+        self.assertRegex(said, r"^(Current t|T)hread 0x")
+
+    def test_a_lock_of_the_interpreter_that_is_held_holds_nothing_up(self):
+        said = self.run_program("""
+            muster.init()
+            pid = os.getpid()
+            if os.fork() == 0:  # the agent
+                time.sleep(0.5)
+                os.kill(pid, signal.SIGURG)
+                os._exit(0)
+            def stands(): ctypes.PyDLL(None).sleep(2)
+            stands()
+            print(text())
+        """)
+        self.assertIn(" in stands\n", said)
+
+    def test_a_forked_child_has_no_handler_and_no_file(self):
+        said = self.run_program("""
+            muster.init()
+            ready, told = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.write(told, b"x")
+                time.sleep(60)
+                os._exit(7)
+            os.read(ready, 1)
+            assert not caught(child) and memories(child) == [], memories(child)
+            os.kill(child, signal.SIGURG)
+            time.sleep(0.2)
+            assert os.waitpid(child, os.WNOHANG) == (0, 0), "the signal has ended it"
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            assert os.stat(memories("self")[0][0]).st_size == 0, "the child has written"
+            assert caught("self")
+            print("fine")
+        """)
+        self.assertEqual(said, "fine\n")
+
+    def test_a_child_of_a_library_in_c_has_a_file_of_another_number_so_that_nobody_asks_it(self):
+        said = self.run_program("""
+            muster.init()
+            child = ctypes.PyDLL(None).fork()  # no hook of Python runs
+            if child == 0:
+                while True: time.sleep(0.01)
+            (_, target), = memories(child)
+            assert target.split()[0] == f"/memfd:muster-stack-{os.getpid()}", target
+            os.kill(child, signal.SIGURG)
+            time.sleep(0.2)
+            assert os.waitpid(child, os.WNOHANG) == (0, 0), "the signal has ended it"
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            print("fine")
+        """)
+        self.assertEqual(said, "fine\n")
+
+    def test_a_program_with_a_handler_of_its_own_keeps_it(self):
+        said = self.run_program("""
+            signal.signal(signal.SIGURG, lambda *_: print("mine"))
+            muster.init()
+            assert memories("self") == []
+            os.kill(os.getpid(), signal.SIGURG)
+            time.sleep(0.1)
+        """)
+        self.assertEqual(said, "mine\n")
+
+    def test_outside_muster_nothing_is_taken(self):
+        said = self.run_program("""
+            del os.environ["MUSTER_ATTEMPT_FOLDER"]
+            muster.init()
+            assert memories("self") == [] and not caught("self")
+            print("fine")
+        """)
+        self.assertEqual(said, "fine\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
