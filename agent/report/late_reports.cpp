@@ -80,14 +80,24 @@ bool read_reports_late(const std::filesystem::path& file, const muster::v1::Rank
   const auto size = std::filesystem::file_size(file, none);
   if (none) return true;
   beside::ReportTail tail(file);
-  if (size > kMostReadLate) tail.skip_to(size - kMostReadLate);
+  std::string left_out;
+  if (size > kMostReadLate) {
+    tail.skip_to(size - kMostReadLate);
+    left_out = "musterd read the last " + std::to_string(kMostReadLate >> 20) + " MiB of this rank's report file, of " +
+               std::to_string(size >> 20) + " MiB, since nobody had told the rest; older steps may be missing";
+  }
   Teller teller;
   Heartbeats heartbeats(key, first_step);
   for (bool more = true; more;) {
     const auto found = tail.read(true);
     more = found.more;
-    for (const auto& report : found.reports) teller.tell(report, heartbeats);
+    for (const auto& report : found.reports) {
+      // What comes before it was told already.
+      if (report.step && report.step->step <= first_step + 1) left_out.clear();
+      teller.tell(report, heartbeats);
+    }
     auto words = teller.words();
+    words.source_trouble = left_out;
     words.bad_lines = tail.bad_lines();
     words.first_bad_line = tail.first_complaint().value_or("");
     for (const auto& request : heartbeats.take(words)) {

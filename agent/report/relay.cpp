@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -35,13 +36,38 @@ Relay::~Relay() {
 
 void Relay::ended(contract::ExitStatus exit) {
   const std::lock_guard lock(mutex_);
+  if (!exit_) ended_at_ = Clock::now();
   if (!exit_) exit_ = exit;
   wake_.notify_all();
 }
 
-bool Relay::wait(std::chrono::steady_clock::time_point until) {
+bool Relay::wait(Clock::time_point until) {
   Lock lock(mutex_);
   return wake_.wait_until(lock, until, [this] { return done_; });
+}
+
+bool Relay::wait_before_end(Clock::time_point until) {
+  Lock lock(mutex_);
+  while (!done_) {
+    const auto now = Clock::now();
+    const auto due = end_is_due();
+    if (now >= due) return true;
+    if (now >= until) return false;
+    // What is taken meanwhile makes it later.
+    wake_.wait_until(lock, std::min(due, until));
+  }
+  return true;
+}
+
+Relay::Clock::time_point Relay::end_is_due() const {
+  const auto first = ended_at_ + (has_told_ ? kTellingEnd : kQuietEnd);
+  return std::max(first, std::min(stands_at(), ended_at_ + kLongestEnd));
+}
+
+// Nothing of it is known before the rank's end.
+Relay::Clock::time_point Relay::stands_at() const {
+  const bool success = exit_ && exit_->code == 0 && exit_->signal == 0;
+  return taken_at_ <= ended_at_ ? ended_at_ : taken_at_ + (success ? kStandsAtSuccess : kStands);
 }
 
 void Relay::run() {
@@ -59,8 +85,8 @@ void Relay::run() {
     }
     lock.lock();
     if (told_all) break;
-    if (exit && has_news_) continue;
-    next_look = has_news_ ? kLook : std::min(next_look * 2, kLookAtMost);
+    if (exit && has_news_ && !waits_for_room_) continue;
+    next_look = waits_for_room_ ? kLookForRoom : has_news_ ? kLook : std::min(next_look * 2, kLookAtMost);
     wake_.wait_for(lock, next_look, [&] { return quit_ || (exit_ && !exit); });
   }
   lock.unlock();
@@ -72,23 +98,48 @@ void Relay::run() {
 }
 
 bool Relay::look(const std::optional<contract::ExitStatus>& exit) {
+  note_taken();
   sources_.start(exit, teller_.newest_step());
-  const auto until = Sources::Clock::now() + kDiskPatience;
-  const auto own = read(exit.has_value());
-  if (own && !own->reports.empty()) tell(own->reports);
-  const auto found = sources_.take(until);
-  if (!found.reports.empty()) tell(found.reports);
-  has_news_ = (own && own->more) || found.more || !found.reports.empty();
+  const auto until = Clock::now() + kDiskPatience;
+  waits_for_room_ = !tell({});
+  if (waits_for_room_) return false;
+  auto own = read(exit.has_value());
+  const bool blind = !own, own_more = own && own->more;
+  bool told = true, found_more = false;
   if (own) {
     bad_lines_ = tail_->bad_lines();
     first_bad_line_ = tail_->first_complaint().value_or("");
+    told = tell(std::move(own->reports));
   }
-  tell_words(!own);
-  if (!own || has_news_ || !reading_began_ended_ || !sources_.is_done()) return false;
+  if (told) {
+    auto found = sources_.take(until);
+    found_more = found.more || !found.reports.empty();
+    told = tell(std::move(found.reports));
+  }
+  has_news_ = own_more || found_more;
+  waits_for_room_ = !told;
+  tell_words(blind);
+  if (blind || has_news_ || waits_for_room_ || !reading_began_ended_ || !sources_.is_done()) return false;
+  if (!reporter_) return true;
+  // The reporter offers its last reports for a short time. More than that are waited for while they are taken.
+  if (reporter_->backlog().is_long) {
+    const std::lock_guard lock(mutex_);
+    waits_for_room_ = Clock::now() < end_is_due();
+    if (waits_for_room_) return false;
+  }
   // A rank that was killed is waited for, so its end is not to look like one in good order, for which the reporter
   // takes its time.
-  if (reporter_) reporter_->leaving(exit->signal != 0 ? 128 + exit->signal : exit->code, "");
+  reporter_->leaving(exit->signal != 0 ? 128 + exit->signal : exit->code, "");
   return true;
+}
+
+void Relay::note_taken() {
+  if (!reporter_) return;
+  const auto reports = reporter_->backlog().reports;
+  // Some of what it was told a turn ago is no longer there.
+  if (std::exchange(backlog_, reports) <= reports) return;
+  const std::lock_guard lock(mutex_);
+  taken_at_ = Clock::now();
 }
 
 std::optional<beside::Found> Relay::read(bool ended) {
@@ -116,10 +167,20 @@ void Relay::complain_once() {
                tail_->first_complaint()->c_str());
 }
 
-void Relay::tell(const std::vector<beside::Report>& reports) {
+bool Relay::tell(std::vector<beside::Report> reports) {
+  std::ranges::move(reports, std::back_inserter(untold_));
+  if (untold_.empty()) return true;
+  connect_once();
+  for (; !untold_.empty() && !reporter_->backlog().is_full; untold_.pop_front()) {
+    teller_.tell(untold_.front(), *reporter_);
+  }
+  backlog_ = reporter_->backlog().reports;
+  return untold_.empty();
+}
+
+void Relay::connect_once() {
   has_told_ = true;
   if (!reporter_) reporter_ = connect_();
-  for (const auto& report : reports) teller_.tell(report, *reporter_);
 }
 
 void Relay::tell_words(bool blind) {
@@ -130,8 +191,7 @@ void Relay::tell_words(bool blind) {
   words.source_trouble = sources_.trouble();
   const bool is_worth_a_call = words.bad_lines > 0 || !words.source_trouble.empty();
   if (words == told_words_ || (!reporter_ && !is_worth_a_call)) return;
-  has_told_ = true;
-  if (!reporter_) reporter_ = connect_();
+  connect_once();
   reporter_->program(words);
   told_words_ = std::move(words);
 }

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <future>
@@ -29,12 +31,23 @@ using Connect = std::function<std::unique_ptr<worker::Reporter>()>;
 /// says, with the rank's heartbeats. A program that writes no report is never heard of here. Lines that cannot be read
 /// are counted, and the first is quoted.
 ///
+/// What the controller has not taken yet stays in the files: no more is read before what was read is told, and nothing
+/// is told that would cost the reporter an older report. So a burst of any size is told whole, and costs bounded
+/// memory.
+///
 /// A thread of its own reads and tells, so neither a disk nor the controller ever holds up who owns the relay. A read
 /// that the disk holds up goes on by itself; what it brings is told when it comes.
 class Relay {
  public:
   /// Between two looks at the file: at first and after news, and at most.
   static constexpr std::chrono::milliseconds kLook{200}, kLookAtMost{2'000};
+  /// And while the reporter has no room.
+  static constexpr std::chrono::milliseconds kLookForRoom{20};
+  /// How long the last reports delay the news of the rank's end: those of a program that has reported nothing, and of
+  /// one that has reported; and the longest while the controller takes them. It does as long as it has taken some
+  /// within kStands, or kStandsAtSuccess after exit code 0, when no other rank hangs because of this one.
+  static constexpr std::chrono::milliseconds kQuietEnd{500}, kTellingEnd{900}, kStands{900}, kStandsAtSuccess{5'000};
+  static constexpr std::chrono::minutes kLongestEnd{2};
 
   /// Throws std::system_error if no thread can be started.
   Relay(std::filesystem::path file, Connect connect, Sources sources = {});
@@ -47,19 +60,26 @@ class Relay {
   void ended(contract::ExitStatus exit);
   /// Waits until that is done, at most until `until`. False: it is not.
   bool wait(std::chrono::steady_clock::time_point until);
-  /// The longest that the last reports delay the news of the rank's end. Of a program that has reported nothing, no
-  /// more than a look at the file.
-  std::chrono::milliseconds patience() const { return std::chrono::milliseconds(has_told_ ? 900 : 500); }
+  /// Waits as wait() does, and no longer than the news of the rank's end may be held back for it. True: tell that news.
+  bool wait_before_end(std::chrono::steady_clock::time_point until);
 
  private:
+  using Clock = std::chrono::steady_clock;
   using Lock = std::unique_lock<std::mutex>;
   void run();
+  /// Until then the news of the end is held back, as far as is known now.
+  Clock::time_point end_is_due() const;
+  Clock::time_point stands_at() const;
   /// What the disk has brought by now; nullopt: it has not answered yet.
   std::optional<beside::Found> read(bool ended);
   /// One look at the file. True: all is told that the program has written before its end.
   bool look(const std::optional<contract::ExitStatus>& exit);
   void complain_once();
-  void tell(const std::vector<beside::Report>& reports);
+  /// Adds to what was read, and tells of it what the reporter has room for. True: all.
+  bool tell(std::vector<beside::Report> reports);
+  void connect_once();
+  /// Notes whether the controller has taken reports since the last turn.
+  void note_taken();
   void tell_words(bool blind);
 
   const Connect connect_;
@@ -67,7 +87,9 @@ class Relay {
   std::future<beside::Found> reading_;
   bool reading_began_ended_ = false;  // the program had ended when reading_ began
   Sources sources_;
-  bool has_news_ = false, complained_ = false;
+  bool has_news_ = false, waits_for_room_ = false, complained_ = false;
+  std::deque<beside::Report> untold_;  // read, and not told yet
+  std::size_t backlog_ = 0;            // the reporter's, a turn ago
   std::unique_ptr<worker::Reporter> reporter_;
   Teller teller_;
   std::uint64_t bad_lines_ = 0;
@@ -79,6 +101,7 @@ class Relay {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::optional<contract::ExitStatus> exit_;
+  Clock::time_point ended_at_{}, taken_at_{};  // the rank's end; when the controller was last known to take reports
   bool quit_ = false, done_ = false;
   std::thread thread_;
 };

@@ -87,12 +87,6 @@ class Supervisor {
   void run();
 
  private:
-  /// A rank that has ended, and whose last reports may be on their way.
-  struct Leaving {
-    Exited end;
-    Clock::time_point since;
-  };
-
   void step(std::string_view name) const {
     if (options_.on_step) options_.on_step(name);
   }
@@ -112,7 +106,7 @@ class Supervisor {
   void rank_ended(std::uint32_t rank, ExitStatus exit);
   std::string last_words(std::uint32_t rank, ExitStatus exit);
   void record_told_ends();
-  bool is_told(const Leaving& rank);
+  bool is_told(const Exited& end);
 
   const SupervisorOptions& options_;
   Fd folder_, lock_, listener_, children_;
@@ -124,8 +118,8 @@ class Supervisor {
   std::map<std::uint32_t, report::Sources> sources_;  // until the ranks run
   std::map<std::uint32_t, std::unique_ptr<report::Relay>> relays_;
   std::optional<use::Sampler> sampler_;
-  std::string used_;  // the newest line that tells what ranks use
-  std::list<Leaving> leaving_;
+  std::string used_;           // the newest line that tells what ranks use
+  std::list<Exited> leaving_;  // whose last reports may be on their way
   std::list<Client> clients_;
   os::OomWatch oom_;
   bool asked_to_leave_ = false;
@@ -365,8 +359,7 @@ void Supervisor::rank_ended(std::uint32_t rank, ExitStatus exit) {
   const auto ended_at = wall_ms();
   const auto relay = relays_.find(rank);
   if (relay != relays_.end()) relay->second->ended(exit);
-  leaving_.push_back(
-      {{rank, exit, by_others && oom_.killed_lately(Clock::now()), ended_at, last_words(rank, exit)}, Clock::now()});
+  leaving_.push_back({rank, exit, by_others && oom_.killed_lately(Clock::now()), ended_at, last_words(rank, exit)});
   if (relay != relays_.end()) relay->second->wait(Clock::now() + kQuickRelay);
   record_told_ends();
 }
@@ -377,16 +370,15 @@ void Supervisor::rank_ended(std::uint32_t rank, ExitStatus exit) {
 void Supervisor::record_told_ends() {
   while (!leaving_.empty() && is_told(leaving_.front())) {
     if (living_.empty() && leaving_.size() == 1) end_children(kGiveUpKilling);
-    record(leaving_.front().end);
+    record(leaving_.front());
     leaving_.pop_front();
     step("exited");
   }
 }
 
-bool Supervisor::is_told(const Leaving& rank) {
-  const auto relay = relays_.find(rank.end.rank);
-  if (relay == relays_.end() || relay->second->wait(Clock::now())) return true;
-  return Clock::now() - rank.since >= relay->second->patience();
+bool Supervisor::is_told(const Exited& end) {
+  const auto relay = relays_.find(end.rank);
+  return relay == relays_.end() || relay->second->wait_before_end(Clock::now());
 }
 
 /// A rank that was asked to leave is not asked why it left, unless it is asked because another rank has failed: its own

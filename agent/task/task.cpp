@@ -458,9 +458,7 @@ void Task::tell_last_reports() {
   if (!relay_) return;
   link_->hold();
   relay_->ended(status_.exit);
-  const auto since = Clock::now();
-  // Its patience grows when it has found something to tell.
-  if (!relay_->wait(since + relay_->patience())) relay_->wait(since + relay_->patience());
+  relay_->wait_before_end(Clock::now() + report::Relay::kLongestEnd);
 }
 
 // A command that leaves in good order when it is asked to would pass for one that is done. muster-worker says by its

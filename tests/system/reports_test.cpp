@@ -308,6 +308,36 @@ for step in range(1, 41):
   EXPECT_EQ(series(world.metrics(other), "loss").size(), 40u) << "the other job lost nothing";
 }
 
+/// More steps at once than an agent keeps in memory, and the end of the program right behind them.
+void expect_every_step_of_a_burst(int steps, std::chrono::milliseconds limit) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(python_job("steps = " + std::to_string(steps) + R"(
+import os
+lines = b"".join(b'{"step":%d,"loss":%d}\n' % (step, step) for step in range(1, steps + 1))
+file = os.open(os.environ["MUSTER_REPORT"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+while lines: lines = lines[os.write(file, lines):]
+)"));
+  const auto done = world.until_state(job, "succeeded", limit);
+  EXPECT_EQ(done.at("step"), steps);
+  EXPECT_EQ(done.at("notes").dump().find("older steps"), std::string::npos) << done.at("notes");
+  const auto csv = world.cli({"metrics", job, "--csv", "--series", "loss"}, 120s);
+  std::istringstream rows(csv.out);
+  std::string row;
+  std::getline(rows, row);
+  int count = 0;
+  while (std::getline(rows, row)) ++count;
+  EXPECT_EQ(count, steps) << csv.err;
+}
+
+TEST(Reports, ABurstIsStoredWhole) {
+  expect_every_step_of_a_burst(150'000, 120s);
+}
+
+TEST(Reports, AMillionLinesAtOnceAreStoredWhole) {
+  expect_every_step_of_a_burst(1'000'000, 400s);
+}
+
 TEST(Reports, ASilentProgramIsWatchedAsBeforeAndKeysWithoutEffectAreNamed) {
   World world;
   world.start_daemon();

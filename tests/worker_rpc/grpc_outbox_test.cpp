@@ -60,6 +60,18 @@ TEST(Outbox, HandsOutTheOldestUntilTheyAreAcknowledged) {
   EXPECT_EQ(steps_of(rest), (std::vector<std::int64_t>{3, 4}));
 }
 
+TEST(Outbox, IsFullBeforeItLosesAnything) {
+  GrpcOutbox small, wide;
+  std::size_t steps = 0;
+  for (; !small.is_full(); ++steps) small.add(step(1));
+  EXPECT_EQ(steps, GrpcOutbox::kMaxSteps);
+  while (!wide.is_full()) wide.add(wide_step(1, schema::kMostSeries));
+  EXPECT_EQ(small.lost() + wide.lost(), 0u);
+  muster::v1::HeartbeatRequest request;
+  wide.acknowledge(wide.fill(request), 10, 0);
+  EXPECT_FALSE(wide.is_full());
+}
+
 TEST(Outbox, AStepTravelsWithAllItsNumbers) {
   StepReport report;
   report.step = 7;

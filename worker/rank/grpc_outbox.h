@@ -20,6 +20,8 @@ class GrpcOutbox {
  public:
   static constexpr std::size_t kMaxSteps = 100'000;
   static constexpr std::size_t kMaxBytes = 112 << 20;
+  static constexpr std::size_t kMostStepBytes =
+      sizeof(StepReport) + schema::kMostSeries * (sizeof(SeriesValue) + schema::kLongestSeries);
   static constexpr std::size_t kMaxCheckpoints = 1'000;
   /// Of each kind in one heartbeat.
   static constexpr std::size_t kBatch = 512;
@@ -59,6 +61,10 @@ class GrpcOutbox {
            first_checkpoint_ >= batch.first_checkpoint + batch.checkpoints;
   }
 
+  /// One more step, of whatever size, or one more checkpoint costs the oldest.
+  bool is_full() const {
+    return steps_.size() >= kMaxSteps || bytes_ + kMostStepBytes > kMaxBytes || checkpoints_.size() >= kMaxCheckpoints;
+  }
   std::size_t waiting() const { return steps_.size() + checkpoints_.size(); }
   /// True if one heartbeat holds all.
   bool fits_one_batch() const {

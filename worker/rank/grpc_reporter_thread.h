@@ -44,10 +44,12 @@ class GrpcReporter final : public Reporter {
     news_.step = report.step;
     news_.step_ms = report.step_ms;
     outbox_.add(report);
-    if (outbox_.lost() > 0 && !told_loss_) {
-      told_loss_ = true;
-      say("warning: the controller has been away for too long: the oldest metrics are being lost");
-    }
+    if (outbox_.lost() > 0 && !std::exchange(told_loss_, true)) say(loss());
+  }
+
+  Backlog backlog() const override {
+    std::lock_guard lock(mutex_);
+    return {outbox_.is_full(), !outbox_.fits_one_batch(), outbox_.waiting()};
   }
 
   void resumed_from(std::int64_t step) override {
@@ -130,6 +132,8 @@ class GrpcReporter final : public Reporter {
   }
   std::chrono::milliseconds call_limit() const;
   Sent failed(const grpc::Status& status);
+  /// Why reports are lost, in one sentence.
+  std::string loss() const;
   void heard(muster::v1::Directive directive, std::int64_t interval_ms);
   void follow(muster::v1::Directive directive);
   void wait_fenced(Lock& lock);

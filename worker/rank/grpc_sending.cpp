@@ -229,6 +229,14 @@ bool GrpcReporter::keep_unsent() {
   return files_->keep(outbox_, news);
 }
 
+std::string GrpcReporter::loss() const {
+  const auto* const why = away_      ? "which does not take reports now"
+                          : untaken_ ? "whose store takes nothing now"
+                                     : "which takes them more slowly than they come";
+  return "warning: the oldest metrics are being lost: " + std::to_string(outbox_.waiting()) +
+         " reports wait for the controller, " + why;
+}
+
 void GrpcReporter::heard(v1::Directive directive, std::int64_t interval_ms) {
   backoff_.reset();
   if (interval_ms > 0) interval_ = std::clamp(milliseconds(interval_ms), kLeastInterval, kMostInterval);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -71,6 +72,13 @@ struct TraceReport {
   bool over = false;
 };
 
+/// What a reporter has been told and the controller has not acknowledged.
+struct Backlog {
+  bool is_full = false;  ///< one more step or checkpoint costs the oldest
+  bool is_long = false;  ///< more than one heartbeat carries
+  std::size_t reports = 0;
+};
+
 /// What the rank has been asked to do. Ordered: a later one wins over an earlier one.
 enum class StopKind {
   kNone,
@@ -110,6 +118,10 @@ class Reporter {
 
   /// What a program of its own says of itself; each call replaces the former. muster-worker says nothing here.
   virtual void program(const ProgramWords& /*words*/) {}
+
+  /// For whoever reads reports from a file, which can wait there until the controller has taken those before. A
+  /// training does not wait, and does not ask.
+  virtual Backlog backlog() const { return {}; }
 
   /// What the controller asks for. Signals are not included: see rank/signals.h. Cheap; asked at every step.
   virtual StopKind stop_requested() const = 0;

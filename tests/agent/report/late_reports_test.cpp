@@ -90,6 +90,15 @@ TEST_F(LateReports, OfALargeFileTheEndIsRead) {
   const auto all = read();
   EXPECT_EQ(steps(all), std::vector<std::int64_t>{2});
   EXPECT_EQ(all.back().program().bad_lines(), 0u) << "the line that was cut is none";
+  const auto trouble = [](const Heartbeats& told) {
+    std::string newest;
+    for (const auto& one : told) {
+      if (one.has_program()) newest = one.program().source_trouble();
+    }
+    return newest;
+  };
+  EXPECT_NE(trouble(all).find("older steps may be missing"), std::string::npos);
+  EXPECT_EQ(trouble(read(1)), "") << "the steps before were told already";
 }
 
 TEST_F(LateReports, EndWhenTheReaderHasHeardEnough) {

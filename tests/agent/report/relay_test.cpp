@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "temporary_folder.h"
@@ -19,6 +20,33 @@ using Clock = std::chrono::steady_clock;
 /// What a controller was told, as lines.
 class Told {
  public:
+  /// A controller that has taken so many reports, and no more for now. Of those that wait, so many have room.
+  void let_take(std::size_t reports, std::size_t room) {
+    const std::lock_guard lock(mutex_);
+    taken_ = reports;
+    room_ = room;
+  }
+  void add_report() {
+    const std::lock_guard lock(mutex_);
+    ++reports_;
+    news_.notify_all();
+    EXPECT_LE(reports_, taken_ + room_) << "the oldest would be lost";
+  }
+  std::size_t reports() {
+    const std::lock_guard lock(mutex_);
+    return reports_;
+  }
+  bool wait_for_reports(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    return news_.wait_for(lock, 10s, [&] { return reports_ >= count; });
+  }
+  worker::Backlog backlog() {
+    const std::lock_guard lock(mutex_);
+    const auto waiting = reports_ - std::min(reports_, taken_);
+    return {waiting >= room_, waiting > kOneHeartbeat, waiting};
+  }
+  static constexpr std::size_t kOneHeartbeat = 5;
+
   void add(const std::string& line) {
     const std::lock_guard lock(mutex_);
     lines_.push_back(line);
@@ -54,6 +82,7 @@ class Told {
  private:
   std::mutex mutex_;
   std::condition_variable news_;
+  std::size_t reports_ = 0, taken_ = 1'000'000, room_ = 1'000'000;
   std::string path_;
   worker::ProgramWords words_;
   std::vector<std::string> lines_;
@@ -68,7 +97,9 @@ class FakeReporter : public worker::Reporter {
     for (const auto& one : series) line += " " + one.name;
     told_.add(line);
   }
+  worker::Backlog backlog() const override { return told_.backlog(); }
   void step(const worker::StepReport& report) override {
+    told_.add_report();
     std::string line = "step " + std::to_string(report.step);
     for (const auto& value : report.values) line += " " + value.series + "=" + std::to_string(value.value);
     told_.add(line + " in " + std::to_string(report.step_ms));
@@ -185,6 +216,56 @@ TEST_F(RelayTest, AnErrorAfterWhichTheProgramWentOnIsForgotten) {
   EXPECT_EQ(*words.error, (worker::ProgramWords::Error{"ValueError", "no", "t"}));
   append("{\"step\":1,\"loss\":2}\n");
   told_.words([](const auto& now) { return !now.error; });
+}
+
+std::string steps(int first, int last) {
+  std::string lines;
+  for (int step = first; step <= last; ++step) lines += "{\"step\":" + std::to_string(step) + ",\"step_ms\":5}\n";
+  return lines;
+}
+
+// The file keeps what a controller has not taken yet.
+TEST_F(RelayTest, ABurstIsToldWholeAsFastAsItIsTaken) {
+  constexpr std::size_t kSteps = 3'000, kRoom = 500;
+  told_.let_take(0, kRoom);
+  Relay relay(file_, connect());
+  append(steps(1, kSteps));
+  relay.ended({.code = 0, .signal = 0});
+  for (std::size_t wanted = kRoom; wanted <= kSteps; wanted += kRoom) {
+    ASSERT_TRUE(told_.wait_for_reports(wanted));
+    told_.let_take(wanted, kRoom);
+  }
+  ASSERT_TRUE(relay.wait(Clock::now() + 10s));
+  EXPECT_EQ(told_.reports(), kSteps);
+  EXPECT_EQ(told_.lines(0).back(), "leaving 0");
+}
+
+TEST_F(RelayTest, TheNewsOfAnEndWaitsAsLongAsReportsAreTaken) {
+  told_.let_take(0, 100);
+  Relay relay(file_, connect());
+  append(steps(1, 100));
+  ASSERT_TRUE(told_.wait_for_reports(100));
+  relay.ended({.code = 0, .signal = 0});
+  for (std::size_t taken = 1; taken <= 30; ++taken) {
+    told_.let_take(taken, 100);
+    ASSERT_FALSE(relay.wait_before_end(Clock::now() + 50ms)) << taken;
+  }
+  told_.let_take(100, 100);
+  const auto all_taken = Clock::now();
+  ASSERT_TRUE(relay.wait_before_end(Clock::now() + 10s));
+  EXPECT_LT(Clock::now() - all_taken, Relay::kStandsAtSuccess);
+  EXPECT_TRUE(relay.wait(Clock::now())) << "and nothing more is to be told";
+}
+
+TEST_F(RelayTest, TheNewsOfAnEndDoesNotWaitForAControllerThatTakesNothing) {
+  told_.let_take(0, 100);
+  Relay relay(file_, connect());
+  append(steps(1, 100));
+  ASSERT_TRUE(told_.wait_for_reports(100));
+  const auto ended = Clock::now();
+  relay.ended({.code = 0, .signal = 0});
+  ASSERT_TRUE(relay.wait_before_end(Clock::now() + 10s));
+  EXPECT_LT(Clock::now() - ended, 3s);
 }
 
 TEST_F(RelayTest, AControllerThatCannotBeReachedForGoodEndsTheRelayAlone) {
