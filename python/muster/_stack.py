@@ -2,10 +2,14 @@
 
 The agent beside a rank asks a process for its stack by SIGURG, which nobody else sends and which does no harm where there is
 no handler. The answer is written into a file in memory, whose name holds the process's number. contract/stacks.h of muster's
-sources describes this. The handler is that of faulthandler: it runs even where the interpreter's lock is held, writes the
-frames of all threads, and returns.
+sources describes this.
 
-Only the process that calls offer() answers. A forked child has neither the handler nor the file.
+A thread of its own waits for the signal. The thread that calls offer(), and all that it starts later, do not take it: the
+signal interrupts no system call of the program. With the interpreter's lock the thread writes the frames of all threads.
+Where another thread keeps the lock, as a library that waits for a collective may, the agent asks again, and the handler of
+faulthandler writes the frames without the lock, in the thread that waits for it.
+
+Only the process that calls offer() answers. A forked child has neither the handler nor the thread nor the file.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import faulthandler
 import fcntl
 import os
 import signal
+import threading
 from typing import Optional
 
 SIGNAL = signal.SIGURG
@@ -41,8 +46,21 @@ def offer() -> bool:
     except (AttributeError, OSError, RuntimeError, ValueError):
         os.close(memory)
         return False
+    signal.pthread_sigmask(signal.SIG_BLOCK, {SIGNAL})
+    try:
+        threading.Thread(target=_answer, args=(memory,), name="muster-stacks", daemon=True).start()
+    except RuntimeError:  # no thread can be started: then whoever gets the signal writes
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {SIGNAL})
     _memory = memory
     return True
+
+
+def _answer(memory: int) -> None:
+    # Not blocked here: while this thread waits for the interpreter's lock, the handler runs in it.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {SIGNAL})
+    while True:
+        signal.sigwait({SIGNAL})
+        faulthandler.dump_traceback(file=memory, all_threads=True)
 
 
 def _is_taken() -> bool:
@@ -61,6 +79,7 @@ def _after_fork_in_child() -> None:
         return
     memory, _memory = _memory, None
     faulthandler.unregister(SIGNAL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {SIGNAL})
     os.close(memory)
 
 

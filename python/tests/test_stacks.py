@@ -25,7 +25,10 @@ BEGIN = """
     def text(within=10):
         path, _ = memories("self")[0]
         end = time.monotonic() + within
-        while time.monotonic() < end and os.stat(path).st_size == 0: time.sleep(0.01)
+        size = 0
+        while time.monotonic() < end and (size == 0 or os.stat(path).st_size != size):
+            size = os.stat(path).st_size
+            time.sleep(0.1)
         return open(path).read()
 """
 
@@ -49,8 +52,9 @@ class Stacks(unittest.TestCase):
             def trains(): os.kill(os.getpid(), signal.SIGURG); print(text())
             trains()
         """)
-        self.assertRegex(said, r"Current thread 0x[0-9a-f]+ \(most recent call first\):\n  File \".*\", line \d+ in trains\n")
-        self.assertIn(" in evaluates\n", said)
+        self.assertRegex(said, r"[Tt]hread 0x[0-9a-f]+ \(most recent call first\):\n  File \".*\", line \d+ in evaluates\n")
+        main = said.split("most recent call first")[-1]
+        self.assertRegex(main, r"^\):\n(  File .*\n)*  File \".*\", line \d+ in trains\n", "the main thread comes last")
 
     def test_what_comes_after_the_file_was_emptied_begins_at_its_start(self):
         said = self.run_program("""
@@ -67,15 +71,45 @@ class Stacks(unittest.TestCase):
         said = self.run_program("""
             muster.init()
             pid = os.getpid()
-            if os.fork() == 0:  # the agent
-                time.sleep(0.5)
-                os.kill(pid, signal.SIGURG)
+            if os.fork() == 0:  # the agent, which asks once more
+                for _ in range(2):
+                    time.sleep(0.5)
+                    os.kill(pid, signal.SIGURG)
                 os._exit(0)
-            def stands(): ctypes.PyDLL(None).sleep(2)
+            def stands(): ctypes.PyDLL(None).sleep(3)
+            began = time.monotonic()
             stands()
-            print(text())
+            first = open(memories("self")[0][0]).read()
+            assert time.monotonic() - began > 2.9, "the call was not interrupted"
+            assert " in stands" in first, first
+            print(first)
         """)
         self.assertIn(" in stands\n", said)
+
+    def test_no_system_call_of_the_program_is_interrupted(self):
+        said = self.run_program("""
+            import select, socket
+            muster.init()
+            here, there = socket.socketpair()
+            pid = os.getpid()
+            if os.fork() == 0:
+                there.send(b"1")
+                for _ in range(5):
+                    time.sleep(0.1)
+                    os.kill(pid, signal.SIGURG)
+                there.send(b"2")
+                os._exit(0)
+            assert here.recv(2, socket.MSG_WAITALL) == b"12", "a signal cuts such a call short"
+            class Timespec(ctypes.Structure): _fields_ = [("s", ctypes.c_long), ("ns", ctypes.c_long)]
+            if os.fork() == 0:
+                for _ in range(5):
+                    time.sleep(0.1)
+                    os.kill(pid, signal.SIGURG)
+                os._exit(0)
+            assert ctypes.CDLL(None).nanosleep(ctypes.byref(Timespec(1, 0)), None) == 0
+            print(bool(text()))
+        """)
+        self.assertEqual(said, "True\n")
 
     def test_a_forked_child_has_no_handler_and_no_file(self):
         said = self.run_program("""
