@@ -344,6 +344,10 @@ void define_submit(CLI::App& app, Session& session) {
   auto* script =
       app.add_flag("--print-script", options->print_script, "Submit nothing, and print the script for sbatch");
   auto* check =
+  app.add_option("--sweep-settings", options->sweep_settings,
+                 "Show these settings of the jobs of a sweep, in place of the keys that vary: a JSON array with an "
+                 "object for each job. For programs that make sweeps")
+      ->type_name("FILE");
       app.add_flag("--check", options->check, "Submit nothing, and ask Slurm whether and when the job would start");
   auto* wait = app.add_flag("--wait", options->wait, "Return when the job has ended, with its result");
   auto* follow = app.add_flag("--follow", options->follow, "As --wait, and show progress or output on stderr");

@@ -16,7 +16,7 @@ struct SubmitOptions {
   std::string file;                // "-": standard input
   std::int64_t like = 0;
   std::vector<std::string> set, env, after, sweep;
-  std::string name, executor;
+  std::string name, executor, sweep_settings;
   std::string partition, nodes, gpus, time;  // as sbatch has them
   std::uint32_t parallel = 0;
   bool hold = false;

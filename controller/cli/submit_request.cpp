@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "cli/submit.h"
+#include "cli/sweep_settings.h"
 #include "cli/text.h"
 #include "jobfile/job_file.h"
 #include "jobfile/sbatch_words.h"
@@ -224,6 +225,7 @@ std::optional<Request> read_request(Session& session, const SubmitOptions& optio
     auto sweep = jobfile::compose_sweep(source, overrides, std::move(axes), checks);
     if (options.parallel > 0 && sweep.problems.empty()) check_parallel(options.parallel, sweep);
     if (!sweep.problems.empty()) return tell(options, sweep.problems);
+    if (!options.sweep_settings.empty()) take_settings(options.sweep_settings, sweep.specs);
     for (auto& spec : sweep.specs) spec.set_job_file(place);
     const auto parallel = options.parallel > 0 ? options.parallel : sweep.parallel;
     return Request{std::move(sweep.specs), true, parallel, options.like};
@@ -234,6 +236,7 @@ std::optional<Request> read_request(Session& session, const SubmitOptions& optio
   problems.insert(problems.end(), file.problems.begin(), file.problems.end());
   if (!problems.empty()) return tell(options, problems);
   if (options.parallel > 0) throw Failure(kUsage, "--parallel is for sweeps; add --sweep, or leave it out");
+  if (!options.sweep_settings.empty()) throw Failure(kUsage, "--sweep-settings is for sweeps; leave it out");
   file.spec.set_job_file(place);
   return Request{{std::move(file.spec)}, false, 0, options.like};
 }

@@ -11,5 +11,8 @@ submitit finds these classes by the package's entry points. docs/submitit.md has
 from ._submitit.environment import MusterJobEnvironment
 from ._submitit.executor import MusterExecutor
 from ._submitit.job import MusterJob
+from ._submitit.slurm_names import hand_over
+
+hand_over()
 
 __all__ = ["MusterExecutor", "MusterJob", "MusterJobEnvironment"]

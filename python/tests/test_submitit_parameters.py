@@ -1,5 +1,6 @@
 """submitit's parameters as job files, without submitit."""
 
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -37,7 +38,17 @@ class JobFile(unittest.TestCase):
         job = self.job(variables={"WORD": text}, set={"env.OTHER": text}, setup=["echo '" + "x" * 3 + "'"])
         self.assertEqual(job["env"], {"WORD": text, "OTHER": text})
         self.assertEqual(job["slurm"]["setup"], ["echo 'xxx'"])
-        self.assertEqual(job["command"][-3:], ["python3", "-m", "x"])
+        self.assertEqual(job["command"], ["python3", "-m", "x"])
+
+    def test_setup_lines_are_one_script_for_local_processes_too(self):
+        lines = ["if true; then", "  export WORD=yes", "fi", "function say() {", "  echo $1 \\", "    more", "}", "false", "say hello"]
+        local = tomllib.loads(job_file({"setup": lines}, ["python3", "-c", "import os; print(os.environ['WORD'])"], "/work", {}, 1,
+                                       0, on_slurm=False))
+        self.assertNotIn("slurm", local)
+        done = subprocess.run(local["command"], capture_output=True, text=True)
+        self.assertEqual((done.stdout, done.stderr), ("hello more\nyes\n", ""))
+        on_slurm = tomllib.loads(job_file({"setup": lines}, ["true"], "/work", {}, 1, 0, on_slurm=True))
+        self.assertEqual((on_slurm["slurm"]["setup"], on_slurm["command"]), (lines, ["true"]))
 
     def test_names_fit_muster(self):
         self.assertEqual(self.job(job_name="lr=0.1, seed 3")["name"], "lr-0.1-seed-3")
@@ -48,6 +59,10 @@ class JobFile(unittest.TestCase):
         self.assertEqual(self.job(gpus_per_node=8)["slurm"]["gres"], "gpu:8")
         self.assertEqual(self.job(gpus_per_node=2, gres="license:1")["slurm"]["gres"], "license:1,gpu:2")
         self.assertNotIn("slurm", self.job(gpus_per_node=0))
+        here = tomllib.loads(job_file({"gpus_per_node": 3, "ntasks_per_node": 2}, ["true"], "/work", {}, 1, 0, on_slurm=False))
+        self.assertEqual(here["resources"]["gpus_per_rank"], 2)
+        self.assertEqual(here["env"]["SUBMITIT_MUSTER_GPUS"], "3")
+        self.assertNotIn("slurm", here)
         self.assertNotIn("gpus_per_rank", self.job(gpus_per_node=8)["resources"])
         self.assertEqual(self.job(gpus_per_task=1)["resources"]["gpus_per_rank"], 1)
 

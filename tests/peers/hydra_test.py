@@ -66,6 +66,13 @@ class Hydra(World):
             self.assertIn(f"job.id: '{job['id']}'".split(".")[1], (folder / ".hydra" / "hydra.yaml").read_text())
             self.assertIn(f"x: {number + 1}", self.muster("logs", str(job["id"])))
             self.assertIn(f"#{number} : +x={number + 1} (job {job['id']})", out)
+            self.assertEqual(job["sweep"]["settings"], {"x": str(number + 1)})
+            self.assertEqual(job["config"], {"x": str(number + 1)})
+        sweep = jobs[0]["sweep"]["sweep"]
+        self.assertEqual(self.muster("list", "--sweep", sweep).count("x="), 3)
+        results = json.loads(self.muster("results", "--sweep", sweep, "--metric", "objective", "--best", "min", "--json"))
+        self.assertEqual({str(one["job_id"]): one["value"] for one in results},
+                         {str(job["id"]): 2.0 * (number + 1) for number, job in enumerate(jobs)})
 
     def test_one_that_fails_and_one_that_is_preempted_cost_no_other_result(self):
         kept = self.folder / "kept.json"

@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 import unittest
+import warnings
 
 import submitit_functions as functions
 from private_slurm import PrivateSlurm, missing
@@ -41,6 +42,38 @@ class Slurm(World):
         self.assertEqual(self.until_over(job)["state"], "succeeded")
         self.assertEqual(self.causes(job), ["preempted", "completed"])
         self.assertIn("this job is preempted", job.task(0).stdout())
+
+    def test_a_preempted_function_with_forked_workers_goes_on(self):
+        # Slurm's signal ends the workers, before or after it reaches the function.
+        jobs = [self.executor(timeout_min=10, muster_partition="low", name="workers", muster_signal_delay_s=15).submit(
+            functions.WithWorkers(folder, 100, 0.05, 0)) for folder in self.folders(4)]
+        for folder in self.folders(4):
+            self.until_file(folder / "rank-0-counts-1")
+        self.slurm.run("sbatch", "--partition=high", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
+        for job, folder in zip(jobs, self.folders(4)):
+            saved = int((folder / "saved-1").read_text()) if job.result() else 0
+            self.assertEqual(job.result(), (100, [(1, 0), (2, saved)]))
+            self.assertEqual(len((folder / "saves").read_text().split()), 1)
+            self.assertEqual(self.causes(job), ["preempted", "completed"])
+
+    def folders(self, count):
+        all_of_them = [self.folder / str(number) for number in range(count)]
+        for folder in all_of_them:
+            folder.mkdir(exist_ok=True)
+        return all_of_them
+
+    def test_parameters_for_slurm_are_those_of_submitit(self):
+        executor = self.executor(timeout_min=10, slurm_partition="low", slurm_time=3, slurm_setup=["if true; then", "export SET_UP=yes",
+                                                                                                   "fi"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            job = executor.submit(functions.variables, "SET_UP", "SLURM_JOB_PARTITION")
+        self.assertEqual(job.result(), ["yes", "low"])
+        self.assertIn('time_limit = "3m"', self.muster("spec", job.job_id))
+
+    def test_a_job_on_a_node_submits_further_jobs(self):
+        job = self.executor(timeout_min=2).submit(functions.submit_further, self.folder / "inner", 5)
+        self.assertEqual(job.result(), ([6, 7], [15, 15]))
 
     def test_tasks_know_their_nodes_and_share_their_gpus(self):
         executor = self.executor(nodes=2, tasks_per_node=2, gpus_per_node=2, muster_setup=["export SET_UP=yes"],

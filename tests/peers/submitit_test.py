@@ -10,9 +10,11 @@ import subprocess
 import sys
 import time
 import unittest
+import warnings
 
 import submitit
 import submitit_functions as functions
+from muster._submitit import slurm_names
 from submitit.core.utils import FailedJobError, UncompletedJobError
 from submitit_world import World
 
@@ -109,10 +111,41 @@ class Parameters(World):
         with self.assertRaisesRegex(ValueError, "parameter dependency is \"after:x\""):
             self.executor(muster_dependency="after:x")
 
-    def test_other_clusters_parameters_are_ignored(self):
-        executor = self.executor(timeout_min=3, slurm_partition="gpu", muster_timeout_min=4)
-        self.assertEqual(executor._executor.parameters["time"], 4)
-        self.assertNotIn("partition", executor._executor.parameters)
+    def test_parameters_for_slurm_have_no_effect_on_local_processes_and_one_warning(self):
+        slurm_names.warn_once.cache_clear()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                job = self.executor(timeout_min=3, slurm_partition="gpu", slurm_time=7).submit(functions.add, 1, 2)
+        texts = [str(one.message) for one in told if "slurm_partition" in str(one.message)]
+        self.assertEqual(texts, ["muster runs these jobs as local processes, so parameters for Slurm have no effect: "
+                                 "slurm_partition, slurm_time"])
+        self.assertEqual(job.result(), 3)
+        spec = self.muster("spec", job.job_id)
+        self.assertIn('time_limit = "3m"', spec)
+        self.assertNotIn("partition", spec)
+
+    def test_parameters_for_slurm_mean_the_same_where_jobs_go_there(self):
+        # Nobody submits: the job file is enough.
+        executor = submitit.AutoExecutor(self.folder / "log", cluster="muster", slurm_max_num_timeout=30)
+        executor.update_parameters(timeout_min=3, nodes=2, slurm_partition="gpu", slurm_time=7, slurm_gpus_per_node=8,
+                                   slurm_mem_gb=3.5, slurm_signal_delay_s=120, slurm_constraint="a100", slurm_use_srun=True,
+                                   muster_executor="slurm", muster_constraint="h100")
+        text = executor._executor._make_submission_file_text("true", "")
+        for line in ('partition = "gpu"', 'time_limit = "420000ms"', "nodes = 2", 'gres = "gpu:8"', 'mem = "3584MiB"',
+                     'stop_grace = "120s"', 'constraint = "h100"', "max_timed_out = 30"):
+            self.assertIn(line, text)
+        with self.assertRaisesRegex(NameError, "Unknown argument 'colour' for executor 'slurm'"):
+            executor.update_parameters(slurm_colour="red")
+        with self.assertRaisesRegex(ValueError, "parameter setup is 'a': want a list of texts"):
+            executor.update_parameters(slurm_setup="a")
+        slurm_names.warn_once.cache_clear()
+        with self.assertWarnsRegex(UserWarning, "slurm_comment has no effect: muster keeps its own mark"):
+            executor.update_parameters(slurm_comment="mine")
+
+    def test_a_job_submits_further_jobs(self):
+        job = self.executor().submit(functions.submit_further, self.folder / "inner", 5)
+        self.assertEqual(job.result(), ([6, 7], [15, 15]))
 
     def test_what_muster_refuses_is_an_error_with_its_words(self):
         with self.assertRaisesRegex(FailedJobError, "resources.nodes"):
@@ -136,8 +169,10 @@ class Parameters(World):
         os.environ["OF_THE_SUBMITTER"] = "word ä"
         self.addCleanup(os.environ.pop, "OF_THE_SUBMITTER")
         job = self.executor().submit(functions.variables, "OF_THE_SUBMITTER", "MUSTER_TOKEN")
-        self.assertEqual(job.result(), ["word ä", None])
-        self.assertNotIn("OF_THE_SUBMITTER", self.muster("spec", job.job_id, "--secrets"))
+        self.assertEqual(job.result(), ["word ä", self.daemon.token])
+        spec = self.muster("spec", job.job_id, "--secrets")
+        self.assertNotIn("OF_THE_SUBMITTER", spec)
+        self.assertNotIn(self.daemon.token, spec)
         [kept] = (self.folder / "log").glob(".submission_*.env.json")
         self.assertEqual(stat.S_IMODE(kept.stat().st_mode), 0o600)
         self.assertEqual(self.executor(muster_environment="submit").submit(functions.variables, "OF_THE_SUBMITTER").result(),
@@ -146,8 +181,9 @@ class Parameters(World):
     def test_setup_lines_come_first(self):
         executor = self.executor(muster_setup=["export SET_UP=yes", "# a remark"])
         self.assertEqual(executor.submit(functions.variables, "SET_UP").result(), ["yes"])
-        job = self.executor(muster_setup=["false"]).submit(functions.variables, "SET_UP")
+        job = self.executor(muster_setup=["if true; then", "  exit 3", "fi"]).submit(functions.variables, "SET_UP")
         self.assertEqual(self.until_over(job)["state"], "failed")
+        self.assertEqual(self.executor(muster_setup=["false"]).submit(functions.add, 1, 2).result(), 3, "as in a script of sbatch")
 
     def test_dependencies_are_kept(self):
         first = self.executor().submit(functions.sleep, self.folder, 2)
@@ -305,6 +341,7 @@ class Stops(World):
         reached, began = job.result()
         self.assertEqual((reached, began), (2000, [(1, 0), (2, int((self.folder / "saved-1").read_text()))]))
         self.assertEqual(len((self.folder / "saves").read_text().split()), 1, "a worker saved, too")
+        self.assertEqual((self.folder / "workers-at-save").read_text(), "2", "muster's signal reached the workers")
         self.assertEqual(self.until_over(job)["state"], "succeeded")
         self.assertEqual(self.causes(job), ["requeued", "completed"])
 
@@ -437,7 +474,10 @@ class Stops(World):
         self.assertFalse(job.done())
         began = time.monotonic()
         job.cancel()
-        self.until(lambda: job.done(force_check=True), "not cancelled")
+        began = time.monotonic()
+        with self.assertRaisesRegex(UncompletedJobError, "cancelled"):
+            job.result()
+        self.assertLess(time.monotonic() - began, 2)
         self.assertLess(time.monotonic() - began, 30, "the job waited for the end of its grace")
         self.assertEqual(job.state, "CANCELLED")
         self.assertIsInstance(job.exception(), UncompletedJobError)

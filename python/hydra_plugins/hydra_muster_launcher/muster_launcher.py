@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus, filter_overrides, run_job, setup_globals
@@ -17,6 +17,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from .config import OF_THE_LAUNCHER, SHARED
+from .told import OwnReport, settings_of
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class Element:
         self.overrides = overrides
         self.number = number
         self.singletons = singletons
+        self.muster_settings: Mapping[str, str] = {}  # what muster shows of the job beside those of the same multirun
 
     def __call__(self) -> JobReturn:
         import submitit
@@ -44,6 +46,7 @@ class Element:
         with open_dict(config.hydra.job):
             config.hydra.job.id = submitit.JobEnvironment().job_id
             config.hydra.job.num = self.number
+        report = OwnReport(filter_overrides(self.overrides))
         done = run_job(hydra_context=self.context, task_function=self.task, config=config, job_dir_key="hydra.sweep.dir",
                        job_subdir_key="hydra.sweep.subdir")
         if done.status == JobStatus.FAILED:
@@ -51,6 +54,8 @@ class Element:
             fail_after_result()
             error = done._return_value
             traceback.print_exception(type(error), error, error.__traceback__, file=sys.stderr)
+        else:
+            report.tell_result(done.return_value, _direction(config))
         return done
 
     def checkpoint(self) -> Any:
@@ -85,6 +90,8 @@ class MusterLauncher(Launcher):
                     Singleton.get_state())
             for index, overrides in enumerate(job_overrides)
         ]
+        for element, settings in zip(elements, settings_of([filter_overrides(element.overrides) for element in elements])):
+            element.muster_settings = settings
         jobs = self._executor().submit_array(elements)
         log.info(f"muster runs {len(jobs)} jobs; output: {sweep_dir}")
         for element, job in zip(elements, jobs):
@@ -111,6 +118,12 @@ class MusterLauncher(Launcher):
             if None in returns:
                 time.sleep(LOOK_EVERY_SECONDS)
         return returns  # type: ignore[return-value]
+
+
+def _direction(config: DictConfig) -> str:
+    """Of a sweeper that optimizes what the function returns, such as Optuna's; empty: not told."""
+    direction = OmegaConf.select(config, "hydra.sweeper.direction")
+    return str(getattr(direction, "name", direction)) if isinstance(direction, str) or hasattr(direction, "name") else ""
 
 
 def _text(element: Element) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
@@ -14,6 +15,7 @@ from submitit.core import core, logger, utils
 from .environment import simulated_timeout_file
 from .paths import Array, MusterJobPaths
 
+LOOK_EVERY_SECONDS = 0.25
 MOST_NAMED_JOBS = 1000  # of one muster list
 NOT_ALLOWED_EXIT_CODE = 2
 NOT_FOUND_EXIT_CODE = 3
@@ -114,7 +116,7 @@ class MusterInfoWatcher(core.InfoWatcher):
 class MusterJob(core.Job[core.R]):
     """A job of muster. job_id is its number there: `muster show`, `muster why` and the dashboard know it."""
 
-    watcher = MusterInfoWatcher(delay_s=2)
+    watcher = MusterInfoWatcher(delay_s=1)
 
     def __init__(self, folder: Union[Path, str], job_id: str, tasks: Sequence[int] = (0,)) -> None:
         super().__init__(folder, job_id, tasks)
@@ -125,8 +127,12 @@ class MusterJob(core.Job[core.R]):
         """How long a result may be on its way after the job's end. A local process has written it before it ended; another
         node's file can come late, and submitit's own patience holds."""
         info = self.watcher.get_info(self.job_id, mode="cache")
-        never_on_slurm = info.get("SlurmJobID") == ""
-        return 0 if never_on_slurm else core.Job._results_timeout_s
+        has_none = info.get("SlurmJobID") == "" or info.get("State") == "CANCELLED"
+        return 0 if has_none else core.Job._results_timeout_s
+
+    def wait(self) -> None:
+        while not self.done():
+            time.sleep(LOOK_EVERY_SECONDS)
 
     def _get_outcome_and_result(self) -> Tuple[str, Any]:
         """Raises submitit's error for a job without a result, with muster's reason."""
@@ -144,6 +150,7 @@ class MusterJob(core.Job[core.R]):
                               encoding="utf-8", check=False)
         if done.returncode == NOT_ALLOWED_EXIT_CODE and self.watcher.is_done(self.job_id, mode="force"):
             return
+        self.watcher._last_status_check = float("-inf")  # whoever waits for the job learns of its end at once
         if check and done.returncode != 0:
             raise subprocess.CalledProcessError(done.returncode, done.args, done.stdout, done.stderr)
 

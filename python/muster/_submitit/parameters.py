@@ -141,15 +141,18 @@ def tasks_of(parameters: Mapping[str, Any]) -> int:
 
 
 def job_file(parameters: Mapping[str, Any], command: Sequence[str], working_folder: str, variables: Mapping[str, str],
-             count: int, max_num_timeout: int) -> str:
+             count: int, max_num_timeout: int, on_slurm: Optional[bool] = None) -> str:
     """The job file of `count` jobs that differ only in their pickles. Beyond one they are to be submitted as a sweep.
 
     max_num_timeout: how often a job comes back after its time limit.
+    on_slurm: whether the jobs go to Slurm; None: not known. Setup lines need to know.
     """
     values = checked(parameters)
+    if values.get("setup") and on_slurm is False:
+        command = after_setup(values.pop("setup"), command)
     job: Job = {
         "name": _job_name(values.get("job_name", "submitit")),
-        "command": _with_setup(values, command),
+        "command": list(command),
         "working_folder": working_folder,
         "executor": values.get("executor", "auto"),
         "environment": "clean" if values.get("environment") == "clean" else "submit",
@@ -157,6 +160,12 @@ def job_file(parameters: Mapping[str, Any], command: Sequence[str], working_fold
     if "dependency" in values:
         job["after"] = dependencies(values["dependency"])
     job["resources"] = _resources(values)
+    if on_slurm is False and "gpus_per_node" in values:
+        # muster gives local GPUs by rank. Together the tasks get as many as were asked for, and each sees all of them.
+        gpus = values.pop("gpus_per_node")
+        if gpus is not None:
+            job["resources"].setdefault("gpus_per_rank", -(-gpus // job["resources"]["ranks_per_node"]))
+            variables = {**variables, "SUBMITIT_MUSTER_GPUS": str(gpus)}
     job["slurm"] = _slurm(values)
     # submitit's rules: no second try after a crash or for lack of memory, any number of tries after a preemption.
     # Timeouts count over the whole life of a job, so that a long run does not refill their budget.
@@ -197,14 +206,11 @@ def _job_name(name: str) -> str:
     return plain if re.search(r"[A-Za-z0-9]", plain) else "submitit"
 
 
-def _with_setup(values: Mapping[str, Any], command: Sequence[str]) -> List[str]:
-    """On Slurm the batch script runs the setup lines. Local processes have no such script, so each runs the lines itself."""
-    setup = values.get("setup")
-    if not setup:
-        return list(command)
-    lines = "\n".join(f"{line} || exit 1" if line.strip() and not line.lstrip().startswith("#") else line for line in setup)
-    script = f'if [ -z "$SLURM_JOB_ID" ]; then\n{lines}\nfi\nexec "$@"'
-    return ["bash", "-c", script, "setup", *command]
+def after_setup(lines: Sequence[str], command: Sequence[str]) -> List[str]:
+    """A command that runs the setup lines and then `command`. Slurm's batch script runs the lines itself. Local processes
+    have no such script, so each task runs the lines: as one script, as they are, so that they mean the same there."""
+    text = "\n".join(lines)
+    return ["bash", "-c", f'{text}\nexec "$@"', "setup", *command]
 
 
 def _resources(values: Mapping[str, Any]) -> Job:

@@ -39,6 +39,8 @@ def fail_after_result() -> None:
 def task_environment(given: Dict[str, str], submitter: Dict[str, str], on_slurm: bool) -> Dict[str, str]:
     """The environment of the function. What muster, Slurm and setup lines have set wins over the submitter's."""
     out = {**submitter, **given}
+    if on_slurm and _is_loopback(out.get("MUSTER_ADDRESS", "")) and "MUSTER_CONTROLLER" in given:
+        out["MUSTER_ADDRESS"] = given["MUSTER_CONTROLLER"]  # the submitter's machine is another one
     for name in TORCHRUN:
         if name in out:
             out["SUBMITIT_MUSTER_" + name] = out[name]
@@ -49,10 +51,13 @@ def task_environment(given: Dict[str, str], submitter: Dict[str, str], on_slurm:
     gpus = out.get("SUBMITIT_MUSTER_GPUS")
     if gpus is not None and not on_slurm:
         # As in submitit, every local task sees all GPUs of the job.
-        allowed = given.get("CUDA_VISIBLE_DEVICES")
-        names = allowed.split(",") if allowed else [str(number) for number in range(int(gpus))]
+        names = given["MUSTER_GPUS"].split(",") if "MUSTER_GPUS" in given else [str(number) for number in range(int(gpus))]
         out["CUDA_VISIBLE_DEVICES"] = ",".join(names[:int(gpus)])
     return out
+
+
+def _is_loopback(address: str) -> bool:
+    return address.rsplit(":", 1)[0] in ("localhost", "[::1]") or address.startswith("127.")
 
 
 _TORCHELASTIC = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS")

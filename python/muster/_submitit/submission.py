@@ -6,7 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Dict, Mapping
+from typing import Dict, Mapping, Optional, Sequence
 
 PATIENCE_SECONDS = 60  # submitit's, for the pickle
 
@@ -14,6 +14,15 @@ PATIENCE_SECONDS = 60  # submitit's, for the pickle
 _KEPT_PREFIXES = ("MUSTER_", "SUBMITIT_", "SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "TORCHELASTIC_", "ROLE_", "GROUP_")
 TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
 _KEPT = {*TORCHRUN, "_", "PWD", "OLDPWD", "SHLVL", "HOSTNAME"}
+# A job that submits further jobs finds the controller as its submitter did.
+_LEADING = ("MUSTER_ADDRESS", "MUSTER_HTTP_ADDRESS", "MUSTER_TOKEN", "MUSTER_TOKEN_FILE", "MUSTER_DATA_FOLDER", "MUSTER_PROGRAM")
+_LEADING_PATHS = ("MUSTER_TOKEN_FILE", "MUSTER_DATA_FOLDER")
+
+
+def leading(variables: Mapping[str, str]) -> Dict[str, str]:
+    """The variables that lead to the controller, with paths that mean the same in every folder."""
+    return {name: os.path.abspath(variables[name]) if name in _LEADING_PATHS else variables[name]
+            for name in _LEADING if variables.get(name)}
 
 
 class Submission:
@@ -22,10 +31,12 @@ class Submission:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def write_environment(self, variables: Mapping[str, str]) -> None:
-        """For its owner's eyes: an environment holds secrets."""
-        kept = {name: value for name, value in variables.items()
-                if name not in _KEPT and not name.startswith(_KEPT_PREFIXES)}
+    def write_environment(self, variables: Mapping[str, str], with_all: bool = True) -> None:
+        """For its owner's eyes: an environment holds secrets. Without `with_all` only what leads to the controller."""
+        kept = leading(variables)
+        if with_all:
+            kept.update({name: value for name, value in variables.items()
+                         if name not in _KEPT and not name.startswith(_KEPT_PREFIXES)})
         with open(os.open(self.path + ".env.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w",
                   encoding="utf-8", errors="surrogateescape") as file:
             json.dump(kept, file, ensure_ascii=False)
@@ -38,9 +49,19 @@ class Submission:
         except FileNotFoundError:
             return {}
 
+    def write_settings(self, settings: Sequence[Optional[Mapping[str, str]]]) -> str:
+        """What is shown of each job of a sweep; the file's name."""
+        file = Path(self.path + ".settings.json")
+        file.write_text(json.dumps(settings), encoding="utf-8")
+        return str(file)
+
     def remove(self) -> None:
         """For a submission that was refused."""
         Path(self.path + ".env.json").unlink(missing_ok=True)
+
+    def remove_settings(self) -> None:
+        """muster has them now."""
+        Path(self.path + ".settings.json").unlink(missing_ok=True)
 
     def write_array(self, name: str) -> None:
         Path(self.path + ".array.new").write_text(name, encoding="utf-8")

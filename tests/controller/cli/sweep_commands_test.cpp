@@ -58,6 +58,39 @@ TEST(SubmitSweep, ATableInTheJobFileIsEnough) {
   });
 }
 
+// A program that makes a sweep knows better than its keys what the jobs differ in.
+TEST(SubmitSweep, TheSettingsThatPeopleSeeMayBeGiven) {
+  FakeController fake;
+  const auto settings = fake.folder().path() / "settings.json";
+  const auto submit = [&](const std::string& text) {
+    write_file(settings, text);
+    return fake.muster({"submit", "--sweep", "seed=0,1", "--sweep-settings", settings, write_tuning(fake)});
+  };
+  const auto done = submit(R"([{"lr": "0.1", "layers": "[8, 8]"}, {"lr": 3e-4, "wide": true}])");
+  EXPECT_EQ(done.exit, 0) << done.err;
+  fake.with([](FakeState& s) {
+    const auto shown = [&](int job) {
+      const auto& all = s.swept.at(0).specs(job).sweep().settings();
+      return std::map<std::string, std::string>(all.begin(), all.end());
+    };
+    EXPECT_EQ(shown(0), (std::map<std::string, std::string>{{"lr", "0.1"}, {"layers", "[8, 8]"}}));
+    EXPECT_EQ(shown(1), (std::map<std::string, std::string>{{"lr", "0.0003"}, {"wide", "true"}}));
+    EXPECT_EQ(whole(s.swept[0].specs(1), "train.seed"), 1) << "the job itself is the same";
+  });
+  const std::pair<const char*, const char*> bad[] = {
+      {"lr", "want a JSON array with an object for each job"},
+      {R"([{"lr": 1}])", "has settings of 1 jobs, and the sweep has 2"},
+      {R"([{"lr": 1}, {"lr": [1]}])", "job 1: \"lr\" is array; want a text, a number, true or false"},
+      {R"([{"": 1}, {}])", "job 0: want names of 1 to 128 bytes"}};
+  for (const auto& [text, says] : bad) {
+    const auto refused = submit(text);
+    EXPECT_EQ(refused.exit, 2) << text;
+    EXPECT_THAT(refused.err, HasSubstr(says));
+  }
+  const auto single = fake.muster({"submit", "--sweep-settings", settings, write_tuning(fake)});
+  EXPECT_THAT(single.err, HasSubstr("--sweep-settings is for sweeps"));
+}
+
 TEST(SubmitSweep, NothingIsSentUnlessAllOfItIsRight) {
   FakeController fake;
   struct Case {
