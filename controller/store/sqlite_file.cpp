@@ -45,16 +45,40 @@ std::string owner(int descriptor) {
   return pid > 0 ? "process " + std::to_string(pid) : "another process";
 }
 
-/// Takes the lock. Returns 0 or the errno. If the musterd before was killed between fork and exec, its child holds the
-/// lock for a moment longer, so this waits up to kPatience.
-int take_lock(int descriptor) {
+/// Takes a lock by `try_it`, which returns 0 if it has it. Returns 0 or the errno. If the musterd before was killed
+/// between fork and exec, its child holds the lock for a moment longer, so this waits up to kPatience.
+template <typename Try>
+int take_lock(Try try_it) {
   using Clock = std::chrono::steady_clock;
   const auto until = Clock::now() + kPatience;
-  while (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EINTR && (errno != EWOULDBLOCK || Clock::now() >= until)) return errno;
+  while (try_it() != 0) {
+    const bool is_held = errno == EWOULDBLOCK || errno == EACCES;
+    if (errno != EINTR && (!is_held || Clock::now() >= until)) return is_held ? EWOULDBLOCK : errno;
     std::this_thread::sleep_for(kPause);
   }
   return 0;
+}
+
+/// No database is so large; SQLite's own locks are at 1 GiB.
+constexpr off_t kLockedByte = off_t{1} << 62;
+
+int lock_byte(int descriptor) {
+  struct flock one {};
+  one.l_type = F_WRLCK;
+  one.l_whence = SEEK_SET;
+  one.l_start = kLockedByte;
+  one.l_len = 1;
+  return ::fcntl(descriptor, F_OFD_SETLK, &one);
+}
+
+/// Opens the file, and makes it if there is none.
+os::Fd open_private(const fs::path& file) {
+  os::Fd opened(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (opened) return opened;
+  throw Error(Error::Kind::kFull, is_full(errno)
+                                      ? "the disk is full: " + file.string() + " cannot be created; free space"
+                                      : file.string() + " cannot be written (" + std::strerror(errno) +
+                                            "): make it writable for this user");
 }
 
 Error cannot_open(const fs::path& file, int error) {
@@ -111,7 +135,7 @@ bool is_failed_write(int extended) {
 FileLock::FileLock(const fs::path& file, const fs::path& what)
     : lock_(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
   if (!lock_) throw cannot_open(file, errno);
-  if (const int error = take_lock(lock_.get()); error != 0) {
+  if (const int error = take_lock([&] { return flock(lock_.get(), LOCK_EX | LOCK_NB); }); error != 0) {
     if (error == EWOULDBLOCK) {
       throw Error(Error::Kind::kInUse, what.string() + " is in use by " + owner(lock_.get()) +
                                            ": stop that musterd first, or use another data folder");
@@ -122,6 +146,12 @@ FileLock::FileLock(const fs::path& file, const fs::path& what)
   // The pid is only for messages. If the disk is full and the pid cannot be written, the lock still holds.
   const std::string pid = std::to_string(getpid()) + "\n";
   if (ftruncate(lock_.get(), 0) != 0 || pwrite(lock_.get(), pid.data(), pid.size(), 0) < 0) return;
+}
+
+DatabaseLock::DatabaseLock(const fs::path& file) : lock_(open_private(file)) {
+  if (take_lock([&] { return lock_byte(lock_.get()); }) != EWOULDBLOCK) return;
+  throw Error(Error::Kind::kInUse, file.string() + " is in use by another musterd, whose lock file " + file.string() +
+                                       ".lock was moved away or removed: stop that musterd first");
 }
 
 CleanEnd::CleanEnd(fs::path database) : database_(std::move(database)), mark_(database_.string() + ".clean") {}
@@ -145,14 +175,6 @@ CleanEnd::~CleanEnd() {
   if (!mark) return;
   const bool whole = ::write(mark.get(), state.data(), state.size()) == static_cast<ssize_t>(state.size());
   if (!whole) ::unlink(mark_.c_str());
-}
-
-void create_private(const fs::path& file) {
-  if (const os::Fd created(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)); created) return;
-  throw Error(Error::Kind::kFull, is_full(errno)
-                                      ? "the disk is full: " + file.string() + " cannot be created; free space"
-                                      : file.string() + " cannot be written (" + std::strerror(errno) +
-                                            "): make it writable for this user");
 }
 
 void check_header(const std::string& file) {

@@ -27,6 +27,20 @@ class FileLock {
   os::Fd lock_;
 };
 
+/// An exclusive lock on a database file itself, so that a lock file that was moved away or removed lets no second
+/// musterd write. It is a lock of an open file description on one byte beyond all that SQLite locks and writes, so it
+/// is nothing to SQLite, and no close() of another descriptor lets go of it. Of a file system without such locks
+/// nothing is asked.
+class DatabaseLock {
+ public:
+  /// Creates the file with mode 0600, since it holds the secret. SQLite would let others read it. Throws Error: kInUse,
+  /// or kFull if the file cannot be written.
+  explicit DatabaseLock(const std::filesystem::path& file);
+
+ private:
+  os::Fd lock_;
+};
+
 /// Remembers that a database was closed cleanly, so that the next start need not check the whole file.
 ///
 /// The mark is the file `<database>.clean`. It holds the size, inode and modification time of the closed database. Any
@@ -51,9 +65,6 @@ class CleanEnd {
   std::filesystem::path database_, mark_;
   bool begun_ = false, doubted_ = false;
 };
-
-/// Creates the file with mode 0600, since it holds the secret. SQLite would let others read it. Throws Error kFull.
-void create_private(const std::filesystem::path& file);
 
 /// Checks that the file begins as a SQLite database does. SQLite itself takes a very short file of garbage for an empty
 /// database. An empty or missing file passes. Throws Error kCorrupt.

@@ -115,7 +115,11 @@ void write_partition_change(Connection& connection, const AuditRow& change) {
 class SqliteStore final : public Store {
  public:
   explicit SqliteStore(const fs::path& file)
-      : file_(file.string()), lock_(file.string() + ".lock", file), end_(file), writer_(make_connection(file)) {
+      : file_(file.string()),
+        lock_(file.string() + ".lock", file),
+        database_lock_(file),
+        end_(file),
+        writer_(make_connection()) {
     translating(writer_, [&] { prepare_writer(); });
     reader_.emplace(file_);
     translating(*reader_, [&] { reader_->database().exec("PRAGMA query_only = ON"); });
@@ -209,8 +213,7 @@ class SqliteStore final : public Store {
   }
 
  private:
-  Connection make_connection(const fs::path& file) {
-    create_private(file);
+  Connection make_connection() {
     check_header(file_);
     try {
       return Connection(file_);
@@ -301,6 +304,7 @@ class SqliteStore final : public Store {
 
   const std::string file_;
   FileLock lock_;
+  DatabaseLock database_lock_;
   CleanEnd end_;  // declared before the connections, so that it is destroyed after them
   std::mutex writer_mutex_;
   Connection writer_;

@@ -92,6 +92,20 @@ TEST_F(SqliteOpen, ASecondOpenNamesTheProcessThatHoldsIt) {
   EXPECT_EQ(store->next_job_id(), 1) << "the first one goes on";
 }
 
+// An admin cleans up, or a lock on a network folder was lost.
+TEST_F(SqliteOpen, ALockFileThatWasRemovedLetsNoSecondOneIn) {
+  const auto store = store::open_sqlite_store(file_);
+  fs::rename(file_.string() + ".lock", file_.string() + ".lock.old");
+  Saga saga(*store, "r");
+  saga.tell(submitted());
+  const auto error = error_of([&] { store::open_sqlite_store(file_); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), Kind::kInUse);
+  EXPECT_THAT(error->what(), HasSubstr(file_.string() + ".lock was moved away or removed"));
+  saga.run(1);
+  EXPECT_EQ(store->next_job_id(), 2) << "the first one goes on";
+}
+
 // A child of a killed musterd holds the lock between its fork and its exec.
 TEST_F(SqliteOpen, ALockThatIsLetGoInAMomentIsWaitedFor) {
   auto store = store::open_sqlite_store(file_);
