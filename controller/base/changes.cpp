@@ -21,7 +21,7 @@ void Changes::bump(core::JobId job) {
 
 std::uint64_t Changes::wait(core::JobId job, std::uint64_t seen, core::Millis timeout) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, timeout, [&] { return closed_ || newest(job) > seen; });
+  changed_.wait_for(lock, timeout, [&] { return closed_ || newest_locked(job) > seen; });
   return count_;
 }
 
@@ -34,6 +34,11 @@ void Changes::close() {
 }
 
 std::uint64_t Changes::newest(core::JobId job) const {
+  const std::lock_guard lock(mutex_);
+  return newest_locked(job);
+}
+
+std::uint64_t Changes::newest_locked(core::JobId job) const {
   if (job == 0) return count_;
   const auto found = jobs_.find(job);
   return found == jobs_.end() ? forgotten_ : found->second;

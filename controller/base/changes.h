@@ -19,11 +19,13 @@ class Changes {
   void bump(core::JobId job);
   /// Waits until `job` (0: any) changed after `seen`, at most `timeout`; returns the newest count.
   std::uint64_t wait(core::JobId job, std::uint64_t seen, core::Millis timeout);
+  /// The count at the newest change of `job`; 0: of any.
+  std::uint64_t newest(core::JobId job) const;
   /// Lets every waiter go, now and later.
   void close();
 
  private:
-  std::uint64_t newest(core::JobId job) const;
+  std::uint64_t newest_locked(core::JobId job) const;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,8 +1,13 @@
 #include "cli/client.h"
 
+#include <grpcpp/generic/generic_stub.h>
+
 #include <algorithm>
 #include <iostream>
+#include <thread>
+#include <utility>
 
+#include "cli/command.h"
 #include "cli/text.h"
 #include "net/listen_address.h"
 #include "net/self_probe.h"
@@ -11,7 +16,7 @@ namespace cli {
 namespace {
 
 constexpr int kFirstReconnectMs = 100;
-constexpr int kSlowestReconnectMs = 1000;
+constexpr int kSlowestReconnectMs = 400;
 constexpr int kMostAnswerBytes = 64 << 20;
 constexpr std::chrono::seconds kProbePatience{1};
 
@@ -24,6 +29,7 @@ std::shared_ptr<grpc::Channel> open_channel(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
+constexpr std::chrono::milliseconds kBetweenKnocks{10};
 constexpr std::chrono::milliseconds kFirstWait{200};
 constexpr std::chrono::milliseconds kLongestWait{2000};
 
@@ -37,11 +43,12 @@ Client::Client(const Config& config)
 
 bool Client::connect() {
   const auto deadline = std::chrono::system_clock::now() + kCallLimit;
-  auto state = channel_->GetState(true);
-  while (state != GRPC_CHANNEL_READY) {
-    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) return false;
+  bool is_there = false;  // somebody listens, so a failure is one of a crowd, and another try may work
+  for (auto state = channel_->GetState(true); state != GRPC_CHANNEL_READY; state = channel_->GetState(true)) {
+    const bool failed = state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN;
+    if (failed && !is_there) is_there = is_listening() && !is_wrong_port();
+    if (failed && !is_there) return false;
     if (!channel_->WaitForStateChange(state, deadline)) return false;
-    state = channel_->GetState(true);
   }
   return true;
 }
@@ -49,11 +56,43 @@ bool Client::connect() {
 void Client::must_connect() {
   if (!connect()) throw unreachable();
   token_ = read_token(config_);
+  knock();
+}
+
+// In a crowd a connection may be turned away before its first call is read, and gRPC does not tell whether a call was
+// read. So the first call is one that may be repeated: of a method that there is not. Once it has an answer, the
+// controller keeps the connection.
+void Client::knock() {
+  const auto deadline = std::chrono::system_clock::now() + kCallLimit;
+  grpc::GenericStub stub(channel_);
+  const grpc::Slice nothing;
+  const grpc::ByteBuffer request(&nothing, 1);
+  while (true) {
+    grpc::ClientContext context;
+    authorize(context);
+    context.set_deadline(deadline);
+    grpc::CompletionQueue queue;
+    const auto call = stub.PrepareUnaryCall(&context, "/muster.v1.AdminService/Knock", request, &queue);
+    call->StartCall();
+    grpc::ByteBuffer answer;
+    grpc::Status status;
+    call->Finish(&answer, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    const bool was_turned_away = status.error_code() == grpc::StatusCode::UNAVAILABLE;
+    if (!was_turned_away || std::chrono::system_clock::now() >= deadline) return;
+    std::this_thread::sleep_for(kBetweenKnocks);
+    if (!connect()) throw unreachable();
+  }
 }
 
 void Client::authorize(grpc::ClientContext& context) {
   if (token_.empty()) token_ = read_token(config_);
   context.AddMetadata("authorization", "Bearer " + token_);
+  // A name that HTTP cannot carry is left out. The controller then goes by the address.
+  const auto user = user_name();
+  if (std::ranges::all_of(user, [](char c) { return c > ' ' && c <= '~'; })) context.AddMetadata("muster-user", user);
 }
 
 grpc::Status Client::told_in_time(const grpc::Status& status, std::chrono::seconds limit) {
@@ -61,14 +100,24 @@ grpc::Status Client::told_in_time(const grpc::Status& status, std::chrono::secon
   return {status.error_code(), duration_text(std::chrono::milliseconds(limit).count())};
 }
 
-bool Client::is_wrong_port() const {
+bool Client::answers(const std::function<net::ProbedPort(const std::string& host, int port)>& as) const {
   if (address().starts_with("unix:")) return false;
   try {
     const auto where = net::parse_listen_address(address());
-    return net::why_silent(net::http_port(where.host, where.port, {}), kProbePatience, true).empty();
+    return net::why_silent(as(where.host, where.port), kProbePatience, true).empty();
   } catch (const std::invalid_argument&) {
     return false;
   }
+}
+
+bool Client::is_wrong_port() const {
+  return answers([](const std::string& host, int port) { return net::http_port(host, port, {}); });
+}
+
+bool Client::is_listening() const {
+  return answers([](const std::string& host, int port) {
+    return net::ProbedPort{"", host, port, "", [](const auto&) { return net::ProbedPort::Answer::kRight; }, {}, {}};
+  });
 }
 
 Failure Client::unreachable() const {
@@ -128,6 +177,12 @@ bool is_overloaded(const grpc::Status& status) {
          status.error_message() == "Server Threadpool Exhausted";
 }
 
+bool has_to_wait(const grpc::Status& status) {
+  const auto& text = status.error_message();
+  return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
+         (text.starts_with("max_streams") || text.starts_with("max_connections"));
+}
+
 bool is_unchanged(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::ABORTED;
 }
@@ -146,6 +201,10 @@ Contact::Contact(Client& client, std::optional<Clock::time_point> deadline)
 
 bool Contact::settle(const grpc::Status& status) {
   if (status.ok()) return true;
+  if (has_to_wait(status)) {
+    if (!std::exchange(waits_, true)) std::cerr << "muster: " << status.error_message() << "; waiting for a turn\n";
+    return pause();
+  }
   if (!is_lost_contact(status)) throw client_.failure(status);
   if (!lost_) {
     std::cerr << "muster: lost contact with the controller at " << client_.address()
@@ -168,6 +227,7 @@ bool Contact::pause() {
 void Contact::regained() {
   if (lost_) std::cerr << "muster: the controller is back\n";
   lost_ = false;
+  waits_ = false;
   wait_ = kFirstWait;
 }
 

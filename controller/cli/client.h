@@ -13,6 +13,7 @@
 #include "cli/interrupts.h"
 #include "muster/v1/admin_service.grpc.pb.h"
 #include "muster/v1/job_service.grpc.pb.h"
+#include "net/self_probe.h"
 
 namespace cli {
 
@@ -26,7 +27,8 @@ class Client {
 
   explicit Client(const Config& config);
 
-  /// Connects, and waits at most ten seconds. Returns false if the controller cannot be reached.
+  /// Connects, and waits at most ten seconds. Where somebody listens it tries again, since a crowd may be there.
+  /// Returns false if the controller cannot be reached.
   bool connect();
   /// Connects, and reads the token. Throws a Failure with a remedy if that is not possible.
   void must_connect();
@@ -67,6 +69,11 @@ class Client {
  private:
   /// The status. If the deadline passed, its text tells the limit in place of gRPC's words.
   static grpc::Status told_in_time(const grpc::Status& status, std::chrono::seconds limit);
+  /// Calls until there is an answer, at most ten seconds.
+  void knock();
+  bool is_listening() const;
+  /// Whether the probe that `as` makes for the address finds what it looks for.
+  bool answers(const std::function<net::ProbedPort(const std::string& host, int port)>& as) const;
   template <typename Stub>
   Stub& stub() {
     if constexpr (std::is_same_v<Stub, JobStub>) {
@@ -91,6 +98,8 @@ muster::v1::GetRequest of_job(std::int64_t id);
 bool is_lost_contact(const grpc::Status& status);
 /// True if the controller could not store the change, and has changed nothing. The caller may repeat the call.
 bool is_unchanged(const grpc::Status& status);
+/// True if too many follow, or are connected, already. It passes, and whoever follows waits for it.
+bool has_to_wait(const grpc::Status& status);
 /// True if the controller refused the call unread, because too many calls are running.
 bool is_overloaded(const grpc::Status& status);
 
@@ -151,7 +160,7 @@ class Contact {
 
   /// Waits a moment before the next try. Returns false if it was interrupted or the deadline has passed.
   bool pause();
-  /// Handles a failed try. Returns true to try again. Throws errors other than a lost connection.
+  /// Handles a failed try. Returns true to try again. Throws errors other than a lost connection and a full controller.
   bool settle(const grpc::Status& status);
   /// Notes that the connection works again.
   void regained();
@@ -165,6 +174,7 @@ class Contact {
   std::optional<Clock::time_point> deadline_;
   std::chrono::milliseconds wait_;
   bool lost_ = false;
+  bool waits_ = false;  // for a turn, and has said so
 };
 
 }  // namespace cli

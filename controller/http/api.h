@@ -25,7 +25,8 @@ inline constexpr std::uint32_t kMaxTailLines = 10000;
 /// is reached, 503 not possible now.
 class Api {
  public:
-  Api(service::Controller& controller, Access& access) : controller_(controller), access_(access) {}
+  Api(service::Controller& controller, Access& access, std::shared_ptr<net::Connections> connections)
+      : controller_(controller), access_(access), metrics_page_(std::move(connections)) {}
 
   Response answer(const Request& request);
   MetricsPage& metrics_page() { return metrics_page_; }

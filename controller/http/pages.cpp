@@ -114,6 +114,14 @@ std::string MetricsPage::text(service::Controller& controller) {
       single("muster_heartbeat_lag_seconds", "Between the arrival of a heartbeat and its reading, as measured last.",
              MetricType::Gauge, static_cast<double>(status.heartbeat_lag_ms()) / 1000),
       single("muster_heartbeat_floor_seconds",
+  const auto open = connections_->open();
+  const std::map<std::string, std::size_t> connected = {
+      {"stranger", open.strangers + open.waiting}, {"person", open.people}, {"rank", open.ranks}};
+  std::map<std::string, std::uint64_t> turned_away, crowds;
+  for (const auto port : net::kAllPorts) {
+    turned_away[net::name_of(port)] = connections_->crowd().total(port);
+    crowds[net::name_of(port)] = connections_->crowd().is_at(port, net::Connections::Clock::now()) ? 1 : 0;
+  }
              "No rank is asked for heartbeats more often than this; 0: as often as the jobs say.", MetricType::Gauge,
              static_cast<double>(status.heartbeat_floor_ms()) / 1000),
       single("muster_rank_streams", "Ranks that are connected.", MetricType::Gauge,
@@ -128,3 +136,9 @@ std::string MetricsPage::text(service::Controller& controller) {
 }
 
 }  // namespace http
+      family("muster_connections", "Open connections, by who has shown a token on them.", MetricType::Gauge, "party",
+             connected),
+      family("muster_connections_turned_away_total",
+             "Connections without a token that were turned away for want of a place, since musterd started.",
+             MetricType::Counter, "port", turned_away),
+      family("muster_crowd", "1 while strangers crowd at the port.", MetricType::Gauge, "port", crowds),

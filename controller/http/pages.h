@@ -3,10 +3,12 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "net/connections.h"
 #include "service/controller.h"
 
 namespace http {
@@ -57,12 +59,16 @@ inline constexpr std::uint32_t kMaxEventsAScrape = 20000;
 /// they survive a restart of musterd. Thread-safe.
 class MetricsPage {
  public:
+  /// `connections`: those of all ports.
+  explicit MetricsPage(std::shared_ptr<net::Connections> connections) : connections_(std::move(connections)) {}
+
   std::string text(service::Controller& controller);
 
   std::atomic<std::uint64_t> requests{0};
   std::atomic<std::int64_t> streams{0};
 
  private:
+  const std::shared_ptr<net::Connections> connections_;
   std::mutex mutex_;
   std::int64_t read_up_to_ = 0;
   std::map<std::string, std::uint64_t> events_by_type_;

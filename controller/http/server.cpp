@@ -80,7 +80,7 @@ struct Service {
   Service(service::Controller& controller, const std::string& host, int port,
           std::shared_ptr<net::Connections> all_connections)
       : access(controller, host, port),
-        api(controller, access),
+        api(controller, access, all_connections),
         feed(std::make_unique<Feed>(controller)),
         whose(std::move(all_connections)) {}
 

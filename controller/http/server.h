@@ -16,7 +16,7 @@ class Controller;
 namespace http {
 
 /// The most event streams that are open at once. A browser needs one for all its tabs.
-inline constexpr std::size_t kMaxStreams = 64;
+inline constexpr std::size_t kMaxStreams = 256;
 /// The largest request line with headers (above: 431), and the largest body (above: 413).
 inline constexpr std::size_t kMaxHeaderBytes = 16 * 1024;
 inline constexpr std::size_t kMaxBodyBytes = 64 * 1024;

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/tcp.h>
-#include <netinet/in.h>
 #include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -11,7 +10,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 
 #include "os/open_files.h"
 
@@ -26,26 +24,9 @@ constexpr std::chrono::minutes kTellEvery{1};
 constexpr std::uint64_t kFewestOwn = 40, kMostOwn = 2048;
 // More descriptors would not help: memory runs out first.
 constexpr std::uint64_t kMostDescriptors = 262'144;
-constexpr std::uint64_t kFewestStrangers = 6, kMostStrangers = 512;
+constexpr std::uint64_t kFewestStrangers = 3, kMostStrangers = 128;
+constexpr std::uint64_t kFewestWaiting = 6, kMostWaiting = 768;
 constexpr std::uint64_t kFewestPeople = 4, kMostPeople = 512;
-
-/// What `read` (getpeername or getsockname) tells: the address as IPv6, where an IPv4 address is "::ffff:a.b.c.d", and
-/// the port. nullopt: the peer is gone already.
-std::optional<std::pair<Address, std::uint16_t>> end_of(int socket, int (*read)(int, sockaddr*, socklen_t*)) {
-  sockaddr_storage end{};
-  socklen_t size = sizeof end;
-  if (read(socket, reinterpret_cast<sockaddr*>(&end), &size) != 0) return std::nullopt;
-  Address address{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
-  if (end.ss_family == AF_INET6) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(end);
-    std::memcpy(address.data(), &v6.sin6_addr, address.size());
-    return std::pair(address, ntohs(v6.sin6_port));
-  }
-  if (end.ss_family != AF_INET) return std::nullopt;
-  const auto& v4 = reinterpret_cast<const sockaddr_in&>(end);
-  std::memcpy(address.data() + 12, &v4.sin_addr, 4);
-  return std::pair(address, ntohs(v4.sin_port));
-}
 
 const char* name_of(Party party) {
   return party == Party::kPerson ? "people" : "ranks";
@@ -57,8 +38,9 @@ Shares shares_of(std::uint64_t descriptors) {
   const auto all = std::clamp(descriptors, kFewestDescriptors, kMostDescriptors);
   const auto left = all - std::clamp(all / 4, kFewestOwn, kMostOwn);
   const auto strangers = std::clamp(left / 16, kFewestStrangers, kMostStrangers);
+  const auto waiting = std::clamp(left / 8, kFewestWaiting, kMostWaiting);
   const auto people = std::clamp(left / 8, kFewestPeople, kMostPeople);
-  return {strangers, people, left - 2 * strangers - people};
+  return {strangers, waiting, people, left - 2 * strangers - waiting - people};
 }
 
 /// The kernel's number for this socket, which no other socket ever gets; 0: not an open socket.
@@ -69,9 +51,9 @@ Connections::Id Connections::cookie_of(int socket) {
 }
 
 std::optional<Connections::Ends> Connections::ends_of(int socket) {
-  const auto peer = end_of(socket, ::getpeername), here = end_of(socket, ::getsockname);
+  const auto peer = peer_of(socket), here = here_of(socket);
   if (!peer || !here) return std::nullopt;
-  return Ends{peer->first, peer->second, here->second};
+  return Ends{peer->address, peer->port, here->port};
 }
 
 std::optional<Connections::Ends> Connections::ends_of(std::uint16_t local_port, std::string_view peer) {
@@ -115,7 +97,10 @@ void Connections::see_off(Time now, std::size_t waiting) {
     --wanted;
   }
   for (const auto id : closed) forget(id);
-  for (const auto id : late) shut_down(id);
+  for (const auto id : late) {
+    crowd_.turned_away(Port::kDashboard, std::get<Address>(entries_.at(id).ends), now);
+    shut_down(id);
+  }
 }
 
 bool Connections::had_its_time(Entry& entry, Time now, bool crowd) const {
@@ -135,18 +120,60 @@ bool Connections::had_its_time(Entry& entry, Time now, bool crowd) const {
   return now - entry.quiet_since >= patience;
 }
 
-void Connections::enter(int socket, Time now) {
+std::optional<std::pair<Connections::Id, Connections::Entry>> Connections::entry_of(int socket, Time now) const {
   const auto id = cookie_of(socket);
   const auto ends = ends_of(socket);
-  if (id == 0 || !ends) return;  // the peer is gone already
+  if (id == 0 || !ends) return std::nullopt;
   Entry entry;
   entry.socket = socket;
   entry.ends = *ends;
   entry.since = entry.quiet_since = now;
-  const std::lock_guard lock(mutex_);
+  return std::pair(id, entry);
+}
+
+void Connections::add(Id id, Entry entry) {
   entry.place = strangers_.insert(strangers_.end(), id);
   by_ends_[entry.ends] = id;
-  entries_[id] = entry;
+  if (!entry.whose.empty()) ++persons_[entry.whose];
+  entries_[id] = std::move(entry);
+}
+
+void Connections::enter(int socket, Time now) {
+  const auto entry = entry_of(socket, now);
+  if (!entry) return;
+  const std::lock_guard lock(mutex_);
+  add(entry->first, entry->second);
+}
+
+std::string Connections::why_full(Party party) const {
+  return "max_connections: all " + std::to_string(share(party)) + " connections reserved for " + name_of(party) +
+         " are open; raise musterd's limit of open files (LimitNOFILE, ulimit -n), or try again";
+}
+
+std::string Connections::admit(int socket, Party party, const std::string& whose, Time now) {
+  auto entry = entry_of(socket, now);
+  if (!entry) return "the connection is closed";
+  const std::lock_guard lock(mutex_);
+  if (party == Party::kPerson) {
+    entry->second.whose = whose;
+    const auto most = std::max<std::size_t>(share(party) / 2, 1);
+    const auto is_full = [&] { return persons_.contains(whose) && persons_.at(whose) >= most; };
+    if (is_full() && now - swept_ >= kSweepEvery) forget_closed(now);
+    if (is_full()) {
+      return "max_connections_of_user: " + whose + " has " + std::to_string(most) +
+             " connections open, the most of one user; end some of them, or try again";
+    }
+  }
+  const auto id = entry->first;
+  add(id, entry->second);
+  promote(id, entries_.at(id), party, now);
+  if (strangers_.size() <= shares_.strangers) return "";
+  // Its party's share is used up. It takes turns with those that have been quiet.
+  forget_shut_down();
+  if (closing_.size() < shares_.strangers) see_off(now, 1);
+  if (strangers_.size() <= shares_.strangers || !entries_.contains(id)) return "";
+  forget(id);
+  return why_full(party);
 }
 
 void Connections::know(int socket, Party party, Time now) {
@@ -223,6 +250,9 @@ void Connections::forget(Id id) {
   } else {
     --count(entry.party);
   }
+  if (const auto person = persons_.find(entry.whose); person != persons_.end() && --person->second == 0) {
+    persons_.erase(person);
+  }
   const auto ends = by_ends_.find(entry.ends);
   if (ends != by_ends_.end() && ends->second == id) by_ends_.erase(ends);
   entries_.erase(found);
@@ -245,6 +275,7 @@ void Connections::tidy(Time now) {
   const std::lock_guard lock(mutex_);
   if (now - tidied_ < kTidyEvery) return;
   tidied_ = now;
+  crowd_.look(now);
   forget_shut_down();
   forget_closed(now);
   std::vector<Id> late;
@@ -257,7 +288,7 @@ void Connections::tidy(Time now) {
 
 Connections::Counts Connections::open() const {
   const std::lock_guard lock(mutex_);
-  return {strangers_.size(), people_, ranks_, closing_.size()};
+  return {strangers_.size(), waiting_, people_, ranks_, closing_.size()};
 }
 
 std::shared_ptr<Connections> connections_of_this_process() {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 
@@ -21,6 +22,7 @@ namespace net {
 namespace {
 
 using boost::asio::ip::tcp;
+using Clock = std::chrono::steady_clock;
 
 constexpr int kBacklog = 4096;
 constexpr int kTurnMs = 1000;
@@ -98,8 +100,7 @@ bool passes(int error) {
 
 }  // namespace
 
-Listener::Listener(const std::string& address, std::shared_ptr<Connections> connections)
-    : connections_(std::move(connections)) {
+Listener::Listener(const std::string& address, std::shared_ptr<Door> door) : door_(std::move(door)) {
   const auto fail = [&](const std::string& why) {
     return std::runtime_error("cannot listen on " + address + ": " + why);
   };
@@ -185,10 +186,13 @@ void Listener::run() {
   while (!stopping_) {
     watched.assign(1, {wake_.get(), POLLIN, 0});
     for (const auto& socket : sockets_) watched.push_back({socket.get(), POLLIN, 0});  // poll() ignores -1
+    watched.push_back({door_->events(), POLLIN, 0});
     ::poll(watched.data(), watched.size(), kTurnMs);
     std::uint64_t ignored = 0;
     [[maybe_unused]] const auto got = ::read(wake_.get(), &ignored, sizeof ignored);
-    connections_->tidy(Connections::Clock::now());
+    door_->tidy(Clock::now());
+    // Who is in already comes before who wants to come in.
+    if (watched.back().revents != 0) door_->work(Clock::now());
     for (std::size_t place = 0; place < sockets_.size() && !stopping_; ++place) {
       if (watched[place + 1].revents != 0) accept_from(place);
     }
@@ -198,7 +202,7 @@ void Listener::run() {
 
 void Listener::accept_from(std::size_t place) {
   for (int taken = 0; taken < kMostATurn && !stopping_ && !broken_; ++taken) {
-    if (!connections_->make_room(Connections::Clock::now(), waiting_at(sockets_[place].get()))) return rest(kCrowdedMs);
+    if (!door_->make_room(Clock::now(), waiting_at(sockets_[place].get()))) return rest(kCrowdedMs);
     const int socket = ::accept4(sockets_[place].get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     const int error = errno;
     if (socket >= 0) {
@@ -217,8 +221,8 @@ void Listener::accept_from(std::size_t place) {
 void Listener::take_in(int socket) {
   const int yes = 1;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  connections_->enter(socket, Connections::Clock::now());
-  take_(socket);
+  door_->enter(socket, Clock::now());
+  if (take_) take_(socket);
 }
 
 // Closing the connection tells the client at once. Otherwise it would wait for a server that cannot accept it.
@@ -228,7 +232,7 @@ void Listener::turn_away(std::size_t place, int error) {
     const os::Fd turned_away(::accept4(sockets_[place].get(), nullptr, nullptr, SOCK_CLOEXEC));
   }
   if (!spare_) spare_ = open_spare();
-  if (const auto now = Connections::Clock::now(); now - told_ >= kTellEvery) {
+  if (const auto now = Clock::now(); now - told_ >= kTellEvery) {
     told_ = now;
     spdlog::error(
         "port {}: a connection was turned away: {} (limit {}); raise musterd's limit of open files "
@@ -246,7 +250,7 @@ void Listener::open_again() {
     if (sockets_[place]) continue;
     const int error = errno;
     all = false;
-    const auto now = Connections::Clock::now();
+    const auto now = Clock::now();
     if (now - told_ < kTellEvery) continue;
     told_ = now;
     spdlog::error("port {} cannot be opened again: {}; trying again", port_, std::strerror(error));

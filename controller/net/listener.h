@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "net/connections.h"
+#include "net/door.h"
 #include "net/listen_address.h"
 #include "os/fd.h"
 
@@ -16,7 +16,7 @@ namespace net {
 
 /// A listening port that survives overload and errors of its sockets.
 ///
-/// One thread accepts connections, adds each to `Connections` and hands it to the server. If the process has no
+/// One thread accepts connections, shows each to its door and hands it to the server. If the process has no
 /// descriptor left, the thread frees a spare one to accept and close the connection, so that the client is told at
 /// once. After any other error of a listening socket the port is opened again.
 ///
@@ -26,7 +26,7 @@ class Listener {
  public:
   /// Binds every address that the host of "host:port" resolves to. With port 0 the system chooses a port. Throws
   /// std::runtime_error with address, cause and remedy. An address in use is an error; the port is never shared.
-  Listener(const std::string& address, std::shared_ptr<Connections> connections);
+  Listener(const std::string& address, std::shared_ptr<Door> door);
   ~Listener() { stop(); }
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -35,8 +35,8 @@ class Listener {
   /// The host as it was given, without brackets.
   const std::string& host() const { return host_; }
   /// Starts to accept. `take` gets a non-blocking socket and must close it. It runs in the listener's thread and must
-  /// not throw.
-  void start(std::function<void(int)> take);
+  /// not throw. Leave it out where the door owns the sockets.
+  void start(std::function<void(int)> take = {});
   /// Closes the port. A second call is a no-op.
   void stop();
   /// Lets the listener's thread close the listening sockets and open them again.
@@ -53,13 +53,13 @@ class Listener {
   /// Sleeps until wake(), at most this long.
   void rest(int milliseconds) const;
 
-  std::shared_ptr<Connections> connections_;
+  const std::shared_ptr<Door> door_;
   std::string host_;
   std::uint16_t port_ = 0;
   std::vector<boost::asio::ip::tcp::endpoint> addresses_;
   std::vector<os::Fd> sockets_;  // sockets_[i] listens on addresses_[i]; none: could not be opened again yet
   os::Fd wake_, spare_;
-  Connections::Time told_{};
+  Door::Time told_{};
   std::function<void(int)> take_;
   std::atomic<bool> stopping_ = false, broken_ = false;
   std::thread thread_;

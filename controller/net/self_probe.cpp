@@ -12,6 +12,7 @@
 #include <memory>
 #include <thread>
 
+#include "net/http2_answers.h"
 #include "os/fd.h"
 
 namespace net {
@@ -24,13 +25,6 @@ constexpr std::chrono::milliseconds kPause{50};  // between two connections of o
 std::string reached_at(const std::string& host) {
   if (host == "0.0.0.0") return "127.0.0.1";
   return host == "::" ? "::1" : host;
-}
-
-bool begins_with(const std::string& text, const std::string& wanted) {
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (i >= text.size() || (wanted[i] != '?' && wanted[i] != text[i])) return false;
-  }
-  return true;
 }
 
 /// Waits for `events`; false at the deadline.
@@ -58,7 +52,8 @@ std::string try_once(const addrinfo& to, const ProbedPort& port, Clock::time_poi
     return std::strerror(errno);
   }
   std::string got;
-  while (got.size() < port.answer.size()) {
+  for (auto answer = port.judge(got); answer != ProbedPort::Answer::kRight; answer = port.judge(got)) {
+    if (answer == ProbedPort::Answer::kWrong) return "the answer is not the expected one";
     if (!wait_for(fd, POLLIN, deadline)) return "no answer in time";
     std::array<char, 512> buffer;
     const auto count = ::recv(fd, buffer.data(), buffer.size(), 0);
@@ -66,19 +61,36 @@ std::string try_once(const addrinfo& to, const ProbedPort& port, Clock::time_poi
     if (count < 0) return std::strerror(errno);
     got.append(buffer.data(), static_cast<std::size_t>(count));
   }
-  return begins_with(got, port.answer) ? "" : "the answer is not the expected one";
+  return "";
 }
 
 }  // namespace
 
-ProbedPort grpc_port(std::string host, int port, std::function<void()> reopen) {
-  // The HTTP/2 preface and an empty SETTINGS frame. The answer is a SETTINGS frame of any length.
-  const std::string settings("\0\0\0\4\0\0\0\0\0", 9);
-  return {"gRPC", std::move(host), port, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings, "\?\?\?\4", std::move(reopen)};
+ProbedPort grpc_port(std::string host, int port, const std::string& token, std::function<void()> reopen) {
+  using Answer = ProbedPort::Answer;
+  const auto judge = [](const std::string& got) {
+    switch (http2_answer_in(got)) {
+      case Http2Answer::kMore:
+        return Answer::kMore;
+      case Http2Answer::kHeaders:
+        return Answer::kRight;
+      case Http2Answer::kNone:
+        break;
+    }
+    return Answer::kWrong;
+  };
+  return {"gRPC", std::move(host),   port, http2_call("/muster.v1.AdminService/Probe", token),
+          judge,  std::move(reopen), {}};
 }
 
 ProbedPort http_port(std::string host, int port, std::function<void()> reopen) {
-  return {"dashboard", std::move(host), port, "GET\r\n\r\n", "HTTP/1.1 ", std::move(reopen)};
+  using Answer = ProbedPort::Answer;
+  const auto judge = [](const std::string& got) {
+    static const std::string kWanted = "HTTP/1.1 ";
+    if (got.compare(0, kWanted.size(), kWanted, 0, got.size()) != 0) return Answer::kWrong;
+    return got.size() < kWanted.size() ? Answer::kMore : Answer::kRight;
+  };
+  return {"dashboard", std::move(host), port, "GET\r\n\r\n", judge, std::move(reopen), {}};
 }
 
 std::string why_silent(const ProbedPort& port, std::chrono::milliseconds patience, bool once) {
@@ -114,6 +126,12 @@ std::optional<core::Millis> SelfProbe::step() {
     const auto why = why_silent(port, times_.patience);
     if (why.empty()) {
       if (failures_[i] > 0) spdlog::warn("the {} port {} answers again", port.name, port.port);
+      failures_[i] = 0;
+      continue;
+    }
+    if (port.is_crowded && port.is_crowded()) {
+      spdlog::warn("the {} port {} was not reached in a crowd of strangers ({}); left as it is", port.name, port.port,
+                   why);
       failures_[i] = 0;
       continue;
     }

@@ -12,17 +12,21 @@ namespace net {
 
 /// How to probe one port.
 struct ProbedPort {
+  enum class Answer { kMore, kRight, kWrong };
+
   std::string name;  // "gRPC"
   std::string host;  // the address it listens on
   int port = 0;
-  std::string hello;   // the first bytes that the probe sends
-  std::string answer;  // the first bytes of a right answer; '?' is any byte
+  std::string hello;                                    // the first bytes that the probe sends
+  std::function<Answer(const std::string& got)> judge;  // what the bytes that came so far are
   std::function<void()> reopen;
+  /// True while strangers crowd at the port. Then nothing follows from a probe that comes to nothing. Empty: never.
+  std::function<bool()> is_crowded;
 };
 
-/// Sends the greeting of an HTTP/2 client and expects the server's SETTINGS. gRPC answers by itself, so an answer tells
-/// only that connections are accepted and served. A hanging store or disk does not matter.
-ProbedPort grpc_port(std::string host, int port, std::function<void()> reopen);
+/// Makes a call with people's token to a method that there is not. The call passes the gate like one of people's, and
+/// gRPC answers it by itself, so a hanging store or disk does not matter.
+ProbedPort grpc_port(std::string host, int port, const std::string& token, std::function<void()> reopen);
 /// Sends a malformed request. The HTTP parser refuses it, so a hanging store or disk does not matter.
 ProbedPort http_port(std::string host, int port, std::function<void()> reopen);
 
@@ -36,6 +40,7 @@ struct ProbeTimes {
 };
 
 /// Connects to musterd's own ports from time to time, as a client would. A port that does not answer is opened again.
+/// In a crowd of strangers it is left as it is: the port works, and whoever is connected would notice.
 /// If a port fails kMostFailures times in a row, `give_up` is called once with the reason. The process should then end,
 /// so that its supervisor starts it again.
 class SelfProbe {

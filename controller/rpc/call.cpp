@@ -65,20 +65,27 @@ grpc::Status guarded(const std::function<grpc::Status()>& body) {
   }
 }
 
+std::optional<base::Refusal> refuse_person(const service::Controller& controller, const std::string& token) {
+  constexpr auto kKind = base::Refusal::Kind::kUnauthenticated;
+  if (token.empty()) {
+    return base::Refusal{
+        kKind, "no token: send `authorization: Bearer <token>` with the token from the controller's token file"};
+  }
+  if (controller.is_people_token(token)) return std::nullopt;
+  return base::Refusal{kKind, "this token is not the controller's: read it again from the controller's token file"};
+}
+
+grpc::Status Callers::check_person(const grpc::ServerContextBase& context) const {
+  const auto refusal = refuse_person(controller_, bearer_token(context));
+  connections_.know(port_, context.peer(), net::Party::kPerson, net::Connections::Clock::now(),
+                    [&] { return !refusal; });
+  return refusal ? failure(*refusal) : grpc::Status::OK;
+}
+
 grpc::Status Callers::for_people(const grpc::ServerContextBase& context,
                                  const std::function<grpc::Status()>& body) const {
-  const auto token = bearer_token(context);
-  const bool valid = !token.empty() && controller_.is_people_token(token);
-  connections_.know(port_, context.peer(), net::Party::kPerson, net::Connections::Clock::now(), [=] { return valid; });
-  if (token.empty()) {
-    return failure(grpc::StatusCode::UNAUTHENTICATED,
-                   "no token: send `authorization: Bearer <token>` with the token from the controller's token file");
-  }
-  if (!valid) {
-    return failure(grpc::StatusCode::UNAUTHENTICATED,
-                   "this token is not the controller's: read it again from the controller's token file");
-  }
-  return guarded(body);
+  auto status = check_person(context);
+  return status.ok() ? guarded(body) : status;
 }
 
 const muster::v1::Attempt* find_attempt(const muster::v1::Job& job, core::AttemptNumber number) {
@@ -87,11 +94,11 @@ const muster::v1::Attempt* find_attempt(const muster::v1::Job& job, core::Attemp
   return found == job.attempts().end() ? nullptr : &*found;
 }
 
-grpc::Status check_attempt(const muster::v1::Job& job, core::AttemptNumber asked) {
-  if (asked == 0 || find_attempt(job, asked) != nullptr) return grpc::Status::OK;
-  return failure(grpc::StatusCode::NOT_FOUND, "job " + std::to_string(job.id()) + " has no attempt " +
-                                                  std::to_string(asked) + "; it has " +
-                                                  std::to_string(job.attempts_size()) + ", see muster show");
+std::optional<base::Refusal> missing_attempt(const muster::v1::Job& job, core::AttemptNumber asked) {
+  if (asked == 0 || find_attempt(job, asked) != nullptr) return std::nullopt;
+  return base::Refusal{base::Refusal::Kind::kNotFound, "job " + std::to_string(job.id()) + " has no attempt " +
+                                                           std::to_string(asked) + "; it has " +
+                                                           std::to_string(job.attempts_size()) + ", see muster show"};
 }
 
 void Callers::note_rank(const grpc::ServerContextBase& context, const core::AttemptKey& attempt) const {

@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "muster/v1/job.pb.h"
@@ -18,6 +19,9 @@ grpc::Status failure(const base::Refusal& refusal);
 /// The token in the metadata `authorization: Bearer <token>`; empty: none.
 std::string bearer_token(const grpc::ServerContextBase& context);
 
+/// Says that `token` is not the people's; nullopt: it is.
+std::optional<base::Refusal> refuse_person(const service::Controller& controller, const std::string& token);
+
 /// Runs `body`. An exception, such as a full store, becomes UNAVAILABLE with the exception's text.
 grpc::Status guarded(const std::function<grpc::Status()>& body);
 
@@ -28,7 +32,9 @@ class Callers {
   Callers(const service::Controller& controller, net::Connections& connections, int port)
       : controller_(controller), connections_(connections), port_(static_cast<std::uint16_t>(port)) {}
 
-  /// Runs `body` as guarded() does. Without the people's token `body` does not run, and the call is UNAUTHENTICATED.
+  /// UNAUTHENTICATED unless the call shows the people's token.
+  grpc::Status check_person(const grpc::ServerContextBase& context) const;
+  /// Runs `body` as guarded() does, after check_person().
   grpc::Status for_people(const grpc::ServerContextBase& context, const std::function<grpc::Status()>& body) const;
   /// Notes that the connection is a rank's, if the token is right. The controller decides whether the call is allowed.
   void note_rank(const grpc::ServerContextBase& context, const core::AttemptKey& attempt) const;
@@ -49,8 +55,8 @@ grpc::Status answer(base::Outcome<T> outcome, T* into) {
 
 /// The job's attempt with this number; null: there is none.
 const muster::v1::Attempt* find_attempt(const muster::v1::Job& job, core::AttemptNumber number);
-/// NOT_FOUND if the job has no attempt with the number `asked`. 0 means no particular attempt.
-grpc::Status check_attempt(const muster::v1::Job& job, core::AttemptNumber asked);
+/// Says that the job has no attempt with the number `asked`; nullopt: it has. 0 means no particular attempt.
+std::optional<base::Refusal> missing_attempt(const muster::v1::Job& job, core::AttemptNumber asked);
 
 /// True for the states that a job does not leave by itself.
 bool is_ended_job(const std::string& state);

@@ -11,7 +11,7 @@
 
 namespace rpc {
 
-/// Counts the open streams of a server and ends them all. Thread-safe.
+/// Counts the open streams that hold a thread, and ends them all. Thread-safe.
 class Streams {
  public:
   explicit Streams(int most) : most_(most) {}
@@ -59,14 +59,5 @@ class Follow {
   core::JobId job_;
   std::uint64_t seen_;
 };
-
-/// Sends the log of a job's ranks, see LogsRequest. `send` returns false when the client is gone.
-///
-/// With `follow` the stream waits for an attempt or a file that does not exist yet. If the request names no attempt,
-/// the stream goes on to the next attempt. It ends when no process writes any more and everything was sent. If the
-/// request asks for the last lines, the stream begins with an empty chunk for each rank, so that a client that loses
-/// the connection knows where these lines began. Uses one chunk of 64 KiB of memory.
-grpc::Status stream_logs(service::Controller& controller, Follow& follow, const muster::v1::LogsRequest& request,
-                         const std::function<bool(const muster::v1::LogChunk&)>& send);
 
 }  // namespace rpc

@@ -6,13 +6,11 @@
 
 #include "logs/log_tail.h"
 #include "rpc/call.h"
-#include "rpc/follow.h"
+#include "rpc/sources.h"
 #include "wire/logs.h"
 
 namespace rpc {
 namespace {
-
-using Send = std::function<bool(const muster::v1::LogChunk&)>;
 
 /// How many chunks of one rank are sent in a row, so that a rank with a long log does not delay the others.
 constexpr int kChunksATurn = 16;
@@ -78,50 +76,53 @@ class AttemptLogs {
     }
   }
 
-  /// Sends an empty chunk with the first offset of each log.
-  bool send_beginnings(const Send& send) const {
-    return std::ranges::all_of(logs_, [&](const RankLog& log) { return send(chunk_of(log, {})); });
-  }
-
-  /// Sends everything that can be read now. `finished`: no process writes any more. `live`: the text was written since
-  /// the last call. Returns false if the stream must end.
-  bool send_all(bool finished, bool live, const Follow& follow, const Send& send) {
-    live_ = live;
-    bool more = true;
-    while (more) {
-      more = false;
-      for (auto& log : logs_) {
-        if (!follow.alive() || !send_some(log, finished, send, more)) return false;
-      }
-    }
+  /// The next empty chunk with the first offset of a log; false: there is one of each log.
+  bool next_beginning(muster::v1::LogChunk& chunk) {
+    if (beginnings_ == logs_.size()) return false;
+    chunk = chunk_of(logs_[beginnings_++], {}, false);
     return true;
   }
 
+  /// The next piece of what can be read now; false: all of it was read. `finished`: no process writes any more. `live`:
+  /// the text was written since this returned false.
+  bool next(bool finished, bool live, muster::v1::LogChunk& chunk) {
+    while (at_ < logs_.size()) {
+      auto& log = logs_[at_];
+      if (chunks_ < kChunksATurn && log.offset < log.end) {
+        auto piece = logs::read_from(log.path, log.offset, logs::kChunkBytes, finished);
+        if (!piece.text.empty()) {
+          log.offset = piece.next_offset;
+          ++chunks_;
+          more_ = true;
+          chunk = chunk_of(log, std::move(piece.text), live);
+          return true;
+        }
+      }
+      chunks_ = 0;
+      // Once more over all of them, until none has anything new.
+      if (++at_ == logs_.size() && std::exchange(more_, false)) at_ = 0;
+    }
+    at_ = 0;
+    return false;
+  }
+
  private:
-  muster::v1::LogChunk chunk_of(const RankLog& log, std::string text) const {
+  muster::v1::LogChunk chunk_of(const RankLog& log, std::string text, bool live) const {
     muster::v1::LogChunk chunk;
     chunk.set_attempt(attempt_);
     chunk.set_rank(log.rank);
     chunk.set_data(std::move(text));
     chunk.set_next_offset(log.offset);
-    if (live_) chunk.set_seen_at_ms(now_ms());
+    if (live) chunk.set_seen_at_ms(now_ms());
     return chunk;
   }
 
-  bool send_some(RankLog& log, bool finished, const Send& send, bool& more) const {
-    for (int i = 0; i < kChunksATurn && log.offset < log.end; ++i) {
-      auto piece = logs::read_from(log.path, log.offset, logs::kChunkBytes, finished);
-      if (piece.text.empty()) return true;
-      log.offset = piece.next_offset;
-      if (!send(chunk_of(log, std::move(piece.text)))) return false;
-      more = true;
-    }
-    return true;
-  }
-
   core::AttemptNumber attempt_;
-  bool live_ = false;
   std::vector<RankLog> logs_;
+  std::size_t beginnings_ = 0;  // how many were told
+  std::size_t at_ = 0;          // whose turn it is
+  int chunks_ = 0;              // of its turn
+  bool more_ = false;           // some log had more in this round
 };
 
 /// Checks a request for the scheduler's log.
@@ -135,7 +136,7 @@ grpc::Status check_scheduler(const muster::v1::Job& job, const muster::v1::LogsR
 
 grpc::Status check_request(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
   const auto name = "job " + std::to_string(job.id());
-  if (const auto status = check_attempt(job, request.attempt()); !status.ok()) return status;
+  if (const auto missing = missing_attempt(job, request.attempt())) return failure(*missing);
   if (request.rank() == proto::kSchedulerLog) return check_scheduler(job, request);
   if (request.has_rank() && request.rank() >= world_size(job)) {
     return failure(grpc::StatusCode::INVALID_ARGUMENT, name + " has no rank " + std::to_string(request.rank()) +
@@ -145,46 +146,78 @@ grpc::Status check_request(const muster::v1::Job& job, const muster::v1::LogsReq
   return grpc::Status::OK;
 }
 
-}  // namespace
+class LogsSource final : public Source<muster::v1::LogChunk> {
+ public:
+  LogsSource(service::Controller& controller, const muster::v1::LogsRequest& request)
+      : controller_(controller),
+        request_(request),
+        attempt_(request.attempt()),
+        says_beginnings_(request.follow() && request.tail_lines() > 0) {}
 
-grpc::Status stream_logs(service::Controller& controller, Follow& follow, const muster::v1::LogsRequest& request,
-                         const Send& send) {
-  std::optional<AttemptLogs> logs;
-  core::AttemptNumber attempt = request.attempt();
-  bool live = false;  // all older text was sent, so text that is found now is new
-  bool first = true, say_beginnings = request.follow() && request.tail_lines() > 0;
-  while (true) {
-    // The state is read before the files. So if the attempt has ended, everything it wrote is read below.
-    const auto job = controller.get(request.job_id());
-    if (!job.ok()) return failure(job.refusal());
-    if (first) {
-      if (const auto status = check_request(job.value(), request); !status.ok()) return status;
-      attempt = first_attempt(job.value(), request);
-    }
-    // Null before the first attempt exists.
-    const auto* now = find_attempt(job.value(), attempt == 0 ? 1 : attempt);
-    const bool job_ended = is_ended_job(job.value().state());
-    if (now != nullptr) {
-      attempt = now->number();
-      const bool finished = job_ended || now->state() == "ended";
-      if (!logs) {
-        logs.emplace(controller, job.value(), attempt, request, first);
-        if (std::exchange(say_beginnings, false) && !logs->send_beginnings(send)) return follow.status();
+  Turn next(muster::v1::LogChunk& chunk) override {
+    while (true) {
+      if (!is_reading_) {
+        const auto status = look();
+        if (!status.ok()) return Turn::end(status);
       }
-      if (!logs->send_all(finished || !request.follow(), live, follow, send)) return follow.status();
-      if (!request.follow() || (finished && request.attempt() != 0)) return grpc::Status::OK;
-      if (finished && find_attempt(job.value(), attempt + 1) != nullptr) {
-        ++attempt;
-        logs.reset();
-        first = false;
+      if (logs_) {
+        if (says_beginnings_ && logs_->next_beginning(chunk)) return Turn::message();
+        says_beginnings_ = false;
+        if (logs_->next(finished_ || !request_.follow(), live_, chunk)) return Turn::message();
+      }
+      is_reading_ = false;
+      if (!request_.follow() || (logs_ && finished_ && request_.attempt() != 0)) return Turn::end();
+      if (logs_ && finished_ && has_next_) {
+        ++attempt_;
+        logs_.reset();
         continue;
       }
+      if (job_ended_) return Turn::end();
+      live_ = true;
+      return Turn::wait();
     }
-    if (!request.follow() || job_ended) return grpc::Status::OK;
-    first = false;
-    if (!follow.next()) return follow.status();
-    live = true;
   }
+
+ private:
+  /// Reads the job's state, and then may read files: if the attempt has ended, everything that it wrote is in them.
+  grpc::Status look() {
+    const auto found = controller_.get(request_.job_id());
+    if (!found.ok()) return failure(found.refusal());
+    const auto& job = found.value();
+    const bool is_first = std::exchange(is_first_, false);
+    if (is_first) {
+      if (auto status = check_request(job, request_); !status.ok()) return status;
+      attempt_ = first_attempt(job, request_);
+    }
+    is_reading_ = true;
+    job_ended_ = is_ended_job(job.state());
+    // Null before the first attempt exists.
+    const auto* now = find_attempt(job, attempt_ == 0 ? 1 : attempt_);
+    if (now == nullptr) return grpc::Status::OK;
+    attempt_ = now->number();
+    finished_ = job_ended_ || now->state() == "ended";
+    has_next_ = find_attempt(job, attempt_ + 1) != nullptr;
+    if (!logs_) logs_.emplace(controller_, job, attempt_, request_, is_first);
+    return grpc::Status::OK;
+  }
+
+  service::Controller& controller_;
+  const muster::v1::LogsRequest& request_;
+  core::AttemptNumber attempt_;
+  std::optional<AttemptLogs> logs_;
+  bool is_first_ = true;
+  bool is_reading_ = false;  // not everything was read that was there at the last look
+  bool live_ = false;        // all older text was sent, so text that is found now is new
+  bool says_beginnings_;
+  // As of the last look.
+  bool job_ended_ = false, finished_ = false, has_next_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Source<muster::v1::LogChunk>> logs_source(service::Controller& controller,
+                                                          const muster::v1::LogsRequest& request) {
+  return std::make_unique<LogsSource>(controller, request);
 }
 
 }  // namespace rpc

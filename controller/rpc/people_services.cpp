@@ -3,6 +3,7 @@
 #include "muster/v1/admin_service.grpc.pb.h"
 #include "muster/v1/job_service.grpc.pb.h"
 #include "rpc/services.h"
+#include "rpc/sources.h"
 
 namespace rpc {
 namespace {
@@ -12,8 +13,6 @@ namespace v1 = muster::v1;
 constexpr std::size_t kMaxRequestId = 64;
 constexpr std::size_t kMaxUser = 256;
 constexpr std::uint32_t kMaxList = 1000;
-constexpr std::uint32_t kEventsAPage = 500;
-constexpr std::uint32_t kMetricsAPage = 1000;
 
 grpc::Status too_long(const char* field, std::size_t size, std::size_t most) {
   return failure(grpc::StatusCode::INVALID_ARGUMENT, std::string(field) + " has " + std::to_string(size) +
@@ -21,55 +20,19 @@ grpc::Status too_long(const char* field, std::size_t size, std::size_t most) {
                                                          " are allowed");
 }
 
-/// The job as bytes, without the ages of heartbeats, which change all the time. A watcher gets the job again when its
-/// fingerprint changes.
-std::string fingerprint(v1::Job job) {
-  job.clear_spec();
-  for (auto& rank : *job.mutable_ranks()) rank.clear_last_heartbeat_ms();
-  return job.SerializeAsString();
-}
+/// Logs grow without a change of the job, so they are looked at more often.
+constexpr core::Millis kLongestRestOfLogs{250};
 
-/// True once `job` has ended. Everything that a stream will ever send can then be read. Job 0 means all jobs and never
-/// ends.
-base::Outcome<bool> has_ended(service::Controller& controller, core::JobId job) {
-  if (job == 0) return false;
-  const auto now = controller.get(job);
-  if (!now.ok()) return now.refusal();
-  return is_ended_job(now.value().state());
-}
+/// Streams that follow wait without a thread, see Followers.
+template <typename Service>
+using WithFollowers = v1::JobService::WithCallbackMethod_Watch<
+    v1::JobService::WithCallbackMethod_Trace<v1::JobService::WithCallbackMethod_Events<
+        v1::JobService::WithCallbackMethod_Metrics<v1::JobService::WithCallbackMethod_Logs<Service>>>>>;
 
-/// As has_ended(), and also true for a removed job, whose events can still be read.
-base::Outcome<bool> has_ended_or_is_removed(service::Controller& controller, core::JobId job) {
-  auto ended = has_ended(controller, job);
-  const bool unknown = !ended.ok() && ended.refusal().kind == base::Refusal::Kind::kNotFound;
-  if (unknown && !controller.events(job, 0, 1).empty()) return true;
-  return ended;
-}
-
-using HasEnded = base::Outcome<bool>(service::Controller& controller, core::JobId job);
-
-/// Sends pages until one is empty. With `follow`, then waits for more until the job has ended. `send_page` returns the
-/// number of entries that it sent, or nullopt if the client is gone.
-grpc::Status send_pages(service::Controller& controller, core::JobId job, bool follow, Follow& life,
-                        const std::function<std::optional<std::size_t>()>& send_page,
-                        HasEnded* has_ended_now = has_ended) {
-  while (true) {
-    const auto ended = has_ended_now(controller, job);
-    if (!ended.ok()) return failure(ended.refusal());
-    for (std::size_t sent = 1; sent > 0;) {
-      const auto page = life.alive() ? send_page() : std::nullopt;
-      if (!page) return life.status();
-      sent = *page;
-    }
-    if (!follow || ended.value()) return grpc::Status::OK;
-    if (!life.next()) return life.status();
-  }
-}
-
-class JobService final : public v1::JobService::Service {
+class JobService final : public WithFollowers<v1::JobService::Service> {
  public:
-  JobService(service::Controller& controller, const Callers& callers, Streams& streams)
-      : controller_(controller), callers_(callers), streams_(streams) {}
+  JobService(service::Controller& controller, const Callers& callers, Streams& streams, Followers& followers)
+      : controller_(controller), callers_(callers), streams_(streams), followers_(followers) {}
 
   grpc::Status Submit(grpc::ServerContext* context, const v1::SubmitRequest* request,
                       v1::SubmitResponse* response) override {
@@ -132,82 +95,33 @@ class JobService final : public v1::JobService::Service {
     return callers_.for_people(*context, [&] { return answer(controller_.why(request->job_id()), response); });
   }
 
-  grpc::Status Watch(grpc::ServerContext* context, const v1::GetRequest* request,
-                     grpc::ServerWriter<v1::Job>* writer) override {
-    return stream(context, request->job_id(), [&](Follow& life) {
-      std::string shown;
-      while (true) {
-        const auto job = controller_.get(request->job_id());
-        if (!job.ok()) return failure(job.refusal());
-        auto print = fingerprint(job.value());
-        if (print != shown && !writer->Write(job.value())) return life.status();
-        if (is_ended_job(job.value().state())) return grpc::Status::OK;
-        shown = std::move(print);
-        if (!life.next()) return life.status();
-      }
-    });
+  grpc::ServerWriteReactor<v1::Job>* Watch(grpc::CallbackServerContext* context,
+                                           const v1::GetRequest* request) override {
+    return follow<v1::Job>(*context, {.job = request->job_id()}, watch_source(controller_, *request));
   }
-  grpc::Status Trace(grpc::ServerContext* context, const v1::TraceRequest* request,
-                     grpc::ServerWriter<v1::TraceView>* writer) override {
-    return stream(context, request->job_id(), [&](Follow& life) {
-      if (request->user().size() > kMaxUser) return too_long("user", request->user().size(), kMaxUser);
-      std::string shown;
-      while (true) {
-        // Asked again and again: the same number is one request.
-        const auto now = controller_.trace(*request);
-        if (!now.ok()) return failure(now.refusal());
-        auto print = now.value().SerializeAsString();
-        if (print != shown && !writer->Write(now.value())) return life.status();
-        if (!request->follow() || now.value().state() == "over") return grpc::Status::OK;
-        shown = std::move(print);
-        if (!life.next()) return life.status();
-      }
-    });
+  grpc::ServerWriteReactor<v1::TraceView>* Trace(grpc::CallbackServerContext* context,
+                                                 const v1::TraceRequest* request) override {
+    if (request->user().size() > kMaxUser) {
+      return new RefusedFollower<v1::TraceView>(
+          first_of(callers_.check_person(*context), too_long("user", request->user().size(), kMaxUser)));
+    }
+    return follow<v1::TraceView>(*context, {.job = request->job_id(), .follows = request->follow()},
+                                 trace_source(controller_, *request));
   }
-  grpc::Status Events(grpc::ServerContext* context, const v1::EventsRequest* request,
-                      grpc::ServerWriter<v1::Event>* writer) override {
-    return stream(context, request->job_id(), [&](Follow& life) {
-      std::int64_t after = request->after_id();
-      return send_pages(
-          controller_, request->job_id(), request->follow(), life,
-          [&]() -> std::optional<std::size_t> {
-            const auto page = controller_.events(request->job_id(), after, kEventsAPage);
-            for (const auto& event : page) {
-              if (!writer->Write(event)) return std::nullopt;
-              after = event.id();
-            }
-            return page.size();
-          },
-          has_ended_or_is_removed);
-    });
+  grpc::ServerWriteReactor<v1::Event>* Events(grpc::CallbackServerContext* context,
+                                              const v1::EventsRequest* request) override {
+    return follow<v1::Event>(*context, {.job = request->job_id(), .follows = request->follow()},
+                             events_source(controller_, *request));
   }
-  grpc::Status Metrics(grpc::ServerContext* context, const v1::MetricsRequest* request,
-                       grpc::ServerWriter<v1::Metric>* writer) override {
-    return stream(context, request->job_id(), [&](Follow& life) {
-      if (request->attempt() != 0) {
-        const auto job = controller_.get(request->job_id());
-        if (!job.ok()) return failure(job.refusal());
-        if (const auto status = check_attempt(job.value(), request->attempt()); !status.ok()) return status;
-      }
-      core::AttemptNumber after_attempt = 0;
-      core::Step after_step = 0;
-      return send_pages(controller_, request->job_id(), request->follow(), life, [&]() -> std::optional<std::size_t> {
-        const auto page =
-            controller_.metrics(request->job_id(), request->attempt(), after_attempt, after_step, kMetricsAPage);
-        for (const auto& metric : page) {
-          if (!writer->Write(metric)) return std::nullopt;
-          after_attempt = metric.attempt();
-          after_step = metric.step();
-        }
-        return page.size();
-      });
-    });
+  grpc::ServerWriteReactor<v1::Metric>* Metrics(grpc::CallbackServerContext* context,
+                                                const v1::MetricsRequest* request) override {
+    return follow<v1::Metric>(*context, {.job = request->job_id(), .follows = request->follow()},
+                              metrics_source(controller_, *request));
   }
-  grpc::Status Logs(grpc::ServerContext* context, const v1::LogsRequest* request,
-                    grpc::ServerWriter<v1::LogChunk>* writer) override {
-    return stream(context, request->job_id(), [&](Follow& life) {
-      return stream_logs(controller_, life, *request, [&](const v1::LogChunk& chunk) { return writer->Write(chunk); });
-    });
+  grpc::ServerWriteReactor<v1::LogChunk>* Logs(grpc::CallbackServerContext* context,
+                                               const v1::LogsRequest* request) override {
+    const Rest rest{.job = request->job_id(), .longest = kLongestRestOfLogs, .follows = request->follow()};
+    return follow<v1::LogChunk>(*context, rest, logs_source(controller_, *request));
   }
 
  private:
@@ -235,6 +149,17 @@ class JobService final : public v1::JobService::Service {
     return as_user(context, request.user(),
                    [&] { return answer((controller_.*how)(request.job_id(), request.user()), response); });
   }
+  static grpc::Status first_of(grpc::Status first, grpc::Status second) {
+    return first.ok() ? std::move(second) : std::move(first);
+  }
+  /// Checks the token, and begins to tell what `source` says.
+  template <typename Message>
+  grpc::ServerWriteReactor<Message>* follow(const grpc::CallbackServerContext& context, Rest rest,
+                                            std::unique_ptr<Source<Message>> source) {
+    const auto status = callers_.check_person(context);
+    if (!status.ok()) return new RefusedFollower<Message>(status);
+    return followers_.begin(context, rest, std::move(source));
+  }
   /// Checks the token and runs `body` as one of the streams.
   grpc::Status stream(grpc::ServerContext* context, core::JobId job, const std::function<grpc::Status(Follow&)>& body) {
     return callers_.for_people(*context, [&] {
@@ -248,6 +173,7 @@ class JobService final : public v1::JobService::Service {
   service::Controller& controller_;
   const Callers& callers_;
   Streams& streams_;
+  Followers& followers_;
 };
 
 class AdminService final : public v1::AdminService::Service {
@@ -292,8 +218,8 @@ class AdminService final : public v1::AdminService::Service {
 }  // namespace
 
 std::unique_ptr<grpc::Service> make_job_service(service::Controller& controller, const Callers& callers,
-                                                Streams& streams) {
-  return std::make_unique<JobService>(controller, callers, streams);
+                                                Streams& streams, Followers& followers) {
+  return std::make_unique<JobService>(controller, callers, streams, followers);
 }
 
 std::unique_ptr<grpc::Service> make_admin_service(service::Controller& controller, const Callers& callers) {

@@ -8,6 +8,49 @@ namespace {
 
 constexpr int kMaxSignals = 64;
 
+/// The first text that is too long; OK: none is.
+class Texts {
+ public:
+  Texts& check(const char* field, const std::string& text, std::size_t most) {
+    if (status_.ok() && text.size() > most) {
+      status_ =
+          invalid(std::string(field) + ": " + std::to_string(text.size()) + " bytes; at most " + std::to_string(most));
+    }
+    return *this;
+  }
+  const grpc::Status& status() const { return status_; }
+
+ private:
+  grpc::Status status_;
+};
+
+grpc::Status check_texts(const muster::v1::HeartbeatRequest& request) {
+  const auto& program = request.program();
+  const auto& error = program.error();
+  Texts texts;
+  texts.check("leaving_reason", request.leaving_reason(), kMaxText)
+      .check("section_name", request.section_name(), kMaxName)
+      .check("program.status", program.status(), kMaxText)
+      .check("program.config", program.config(), kMaxConfig)
+      .check("program.first_bad_line", program.first_bad_line(), kMaxText)
+      .check("program.source_trouble", program.source_trouble(), kMaxText)
+      .check("program.error.type", error.type(), kMaxName)
+      .check("program.error.message", error.message(), kMaxText)
+      .check("program.error.trace", error.trace(), kMaxTrace)
+      .check("trace.problem", request.trace().problem(), kMaxText);
+  for (const auto& checkpoint : request.checkpoints()) texts.check("checkpoints.path", checkpoint.path(), kMaxText);
+  for (const auto& series : request.series()) {
+    texts.check("series.name", series.name(), kMaxName)
+        .check("series.unit", series.unit(), kMaxName)
+        .check("series.better", series.better(), kMaxName)
+        .check("series.over_ranks", series.over_ranks(), kMaxName);
+  }
+  for (const auto& metric : request.metrics()) {
+    for (const auto& value : metric.values()) texts.check("metrics.values.series", value.series(), kMaxText);
+  }
+  return texts.status();
+}
+
 }  // namespace
 
 grpc::Status invalid(const std::string& text) {
@@ -43,14 +86,21 @@ grpc::Status check(const muster::v1::HeartbeatRequest& request) {
     return invalid("step " + std::to_string(metric.step()) + " with " + std::to_string(metric.values_size()) +
                    " values; a job has at most " + std::to_string(schema::kMostSeries) + " series");
   }
-  if (request.leaving_reason().size() > kMaxText) return invalid("leaving_reason: at most 4096 characters");
-  return grpc::Status::OK;
+  if (request.trace().steps_written_size() > kMaxStepsWritten) {
+    return invalid("trace.steps_written: " + std::to_string(request.trace().steps_written_size()) + " steps; at most " +
+                   std::to_string(kMaxStepsWritten));
+  }
+  return check_texts(request);
 }
 
 grpc::Status check(const muster::v1::TaskRequest& request) {
-  if (request.node().size() > kMaxText) return invalid("node: at most 4096 characters");
   if (request.signals_seen_size() > kMaxSignals) return invalid("signals_seen: at most 64");
-  return grpc::Status::OK;
+  Texts texts;
+  texts.check("node", request.node(), kMaxText)
+      .check("slurm_job", request.slurm_job(), kMaxName)
+      .check("trouble", request.trouble(), kMaxText)
+      .check("error", request.error(), kMaxTrace);
+  return texts.status();
 }
 
 }  // namespace rpc

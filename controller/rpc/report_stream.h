@@ -3,11 +3,13 @@
 #include <grpcpp/grpcpp.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,8 +20,17 @@
 
 namespace rpc {
 
-/// The longest text of a rank or a task: last words, node names, endpoints.
+// The bounds of each field. muster's own programs send less, so what is longer is no rank's.
+/// Last words, node names, endpoints, paths of checkpoints, notes about lines, errors of one line.
 inline constexpr std::size_t kMaxText = 4096;
+/// Names of sections, types of errors.
+inline constexpr std::size_t kMaxName = 512;
+/// The stack in a program's error.
+inline constexpr std::size_t kMaxTrace = 64 * 1024;
+/// The settings of a program's run.
+inline constexpr std::size_t kMaxConfig = 64 * 1024;
+/// Steps of a trace, see contract::kMostTraceSteps.
+inline constexpr int kMaxStepsWritten = 10'000;
 
 grpc::Status invalid(const std::string& text);
 /// Too many calls of ranks wait.
@@ -30,7 +41,8 @@ grpc::Status check(const muster::v1::RegisterRequest& request);
 grpc::Status check(const muster::v1::HeartbeatRequest& request);
 grpc::Status check(const muster::v1::TaskRequest& request);
 
-/// All streams of one kind that are open, and what they share. Thread-safe.
+/// All streams of one kind that are open, and what they share. A rank has one: a newer one, which has shown the token,
+/// ends the older one. Thread-safe.
 template <typename Request, typename Response>
 class ReportStreams {
  public:
@@ -68,6 +80,9 @@ class ReportStreams {
 
  private:
   /// The stream of one rank, or of the task beside it, from its opening to its end.
+  using Rank = std::tuple<std::int64_t, std::uint32_t, std::uint32_t>;  // job, attempt, rank
+  static Rank rank_of(const muster::v1::RankKey& key) { return {key.job_id(), key.attempt(), key.rank()}; }
+
   ///
   /// States: kFirst -> kOpening -> kReading -> kEnding. The thread that reads a request notes it: no other thread takes
   /// part, unless something must be written. Opening and writing go through the pool. One answer is under way at a
@@ -113,6 +128,9 @@ class ReportStreams {
       const std::lock_guard lock(streams_.mutex_);
       streams_.open_.erase(self);
     }
+      if (!rank_) return;
+      const auto newest = streams_.of_rank_.find(*rank_);
+      if (newest != streams_.of_rank_.end() && newest->second == self) streams_.of_rank_.erase(newest);
 
    private:
     // A thread that may wait. Nothing is read meanwhile.
@@ -125,10 +143,14 @@ class ReportStreams {
       if (!status.ok()) return end(status);
       {
         const std::lock_guard lock(mutex_);
-        if (!ending_) taker_ = taker;
+        if (!ending_) {
+          taker_ = taker;
+          rank_ = rank_of(request_.key());
+        }
       }
       if (taker_ == nullptr) return taker->close();
       take();
+      if (const auto older = streams_.put(*rank_, this->shared_from_this())) older->end(replaced());
     }
     void take() {
       if (auto status = check(request_); !status.ok()) return end(std::move(status));
@@ -167,6 +189,7 @@ class ReportStreams {
     std::shared_ptr<ranks::StreamOf<Request>> taker_;  // of the reading thread, once it is open
     Request request_;
 
+    std::optional<Rank> rank_;  // once it is open
     std::mutex mutex_;
     bool is_writing_ = false;
     bool is_finished_ = false;
@@ -176,6 +199,15 @@ class ReportStreams {
   };
 
   static grpc::Status leaving() {
+  /// Notes the newest stream of a rank. Returns the one before; null: there is none.
+  std::shared_ptr<Stream> put(const Rank& rank, std::shared_ptr<Stream> stream) {
+    const std::lock_guard lock(mutex_);
+    if (!open_.contains(stream)) return nullptr;  // it has ended meanwhile
+    return std::exchange(of_rank_[rank], std::move(stream));
+  }
+  static grpc::Status replaced() {
+    return failure(grpc::StatusCode::ABORTED, "the rank has opened another stream, which replaces this one");
+  }
     return failure(grpc::StatusCode::UNAVAILABLE, "musterd is leaving; open the stream again when it is back");
   }
 
@@ -185,6 +217,7 @@ class ReportStreams {
   std::mutex mutex_;
   std::set<std::shared_ptr<Stream>> open_;
   bool stopping_ = false;
+  std::map<Rank, std::shared_ptr<Stream>> of_rank_;
 };
 
 }  // namespace rpc

@@ -5,9 +5,13 @@
 #include <grpcpp/resource_quota.h>
 
 #include <mutex>
+#include <optional>
 #include <stdexcept>
+#include <vector>
 
+#include "net/gate.h"
 #include "net/listener.h"
+#include "rpc/gatekeeper.h"
 #include "rpc/services.h"
 
 namespace rpc {
@@ -19,61 +23,39 @@ constexpr int kKeepaliveTimeoutMs = 10'000;
 /// A client that pings more often than this is cut off. Ranks ping every 10 s.
 constexpr int kLeastPingIntervalMs = 5'000;
 
-class GrpcServer final : public Server {
+/// A server of gRPC without a port: it serves the connections that it is given.
+class Half {
  public:
-  GrpcServer(service::Controller& controller, const std::string& address, std::shared_ptr<net::Connections> connections)
-      : listener_(address, connections),
-        callers_(controller, *connections, listener_.port()),
-        streams_(kMaxStreams),
-        jobs_(make_job_service(controller, callers_, streams_)),
-        admin_(make_admin_service(controller, callers_)) {
-    if (auto* reading = controller.reading()) {
-      probe_ = std::make_unique<ReadingProbe>(*reading, [this](int socket) { hand_over(socket); });
-    }
-    ranks_ = make_rank_service(controller, callers_, probe_.get());
+  Half(const std::vector<grpc::Service*>& services, int most_request_bytes) {
     grpc::ServerBuilder builder;
-    limit(builder);
-    // gRPC's own listener closes a port for ever once the process has run out of descriptors.
-    connections_to_grpc_ = builder.experimental().AddExternalConnectionAcceptor(
+    limit(builder, most_request_bytes);
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
-    for (auto* service : {jobs_.get(), admin_.get(), ranks_.calls.get()}) builder.RegisterService(service);
+    for (auto* service : services) builder.RegisterService(service);
     server_ = builder.BuildAndStart();
-    if (!server_) throw std::runtime_error("cannot serve gRPC on " + address + ": see the lines above");
-  }
-  ~GrpcServer() override { shutdown(); }
-
-  /// If it throws, the destructor stops what has begun: the probe must not hand over to an acceptor that is gone.
-  void start() {
-    if (probe_) probe_->start();
-    listener_.start([this](int socket) { hand_over(socket); });
+    if (!server_) throw std::runtime_error("cannot serve gRPC: see the lines above");
   }
 
-  int port() const override { return listener_.port(); }
-  void reopen() override { listener_.reopen(); }
-  std::size_t open_streams() const override { return streams_.open(); }
-
-  void shutdown() override {
-    std::lock_guard lock(shutdown_mutex_);
-    if (!server_) return;
-    listener_.stop();
-    streams_.stop();
-    if (probe_) probe_->stop();
-    ranks_.stop();
-    server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+  /// `said`: what was read from the socket already.
+  void take(int socket, const std::string& said) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = socket;
+    if (!said.empty()) {
+      const grpc::Slice slice(said);
+      connection.read_buffer = grpc::ByteBuffer(&slice, 1);
+    }
+    acceptor_->HandleNewConnection(&connection);
+  }
+  void shutdown(std::chrono::system_clock::time_point deadline) {
+    server_->Shutdown(deadline);
     server_->Wait();
-    server_.reset();
   }
 
  private:
-  void hand_over(int socket) {
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-    connection.fd = socket;
-    connections_to_grpc_->HandleNewConnection(&connection);
-  }
-
-  static void limit(grpc::ServerBuilder& builder) {
+  static void limit(grpc::ServerBuilder& builder, int most_request_bytes) {
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
-    builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsOfConnection);
+    builder.SetMaxReceiveMessageSize(most_request_bytes);
     grpc::ResourceQuota quota("musterd");
     quota.SetMaxThreads(kMaxStreams + kMaxPeopleCalls);
     builder.SetResourceQuota(quota);
@@ -87,15 +69,74 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kLeastPingIntervalMs);
   }
 
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+/// Two servers behind one gate, since gRPC bounds messages for each server alone: people send sweeps, ranks send
+/// little. gRPC's own listener is not used: it closes a port for ever once the process has run out of descriptors.
+class GrpcServer final : public Server {
+ public:
+  GrpcServer(service::Controller& controller, const std::string& address, std::shared_ptr<net::Connections> connections)
+      : gate_(std::make_shared<net::Gate>(
+            connections,
+            net::Gate::Rules{kRankCalls, [&controller](const net::FirstCall& call) { return judge(controller, call); },
+                             [this](int socket, const std::string& said, net::Party party) {
+                               (party == net::Party::kRank ? *of_ranks_ : *of_people_).take(socket, said);
+                             }})),
+        listener_(address, gate_),
+        callers_(controller, *connections, listener_.port()),
+        streams_(kMaxStreams),
+        followers_(controller),
+        jobs_(make_job_service(controller, callers_, streams_, followers_)),
+        admin_(make_admin_service(controller, callers_)) {
+    if (auto* reading = controller.reading()) {
+      // musterd's own words go the way of the ranks.
+      probe_ = std::make_unique<ReadingProbe>(*reading, [this](int socket) { of_ranks_->take(socket, ""); });
+    }
+    ranks_ = make_rank_service(controller, callers_, probe_.get());
+    of_people_.emplace(std::vector<grpc::Service*>{jobs_.get(), admin_.get()}, kMaxRequestBytes);
+    of_ranks_.emplace(std::vector<grpc::Service*>{ranks_.calls.get()}, kMaxRankRequestBytes);
+  }
+  ~GrpcServer() override { shutdown(); }
+
+  /// If it throws, the destructor stops what has begun: the probe must not hand over to an acceptor that is gone.
+  void start() {
+    if (probe_) probe_->start();
+    listener_.start();
+  }
+
+  int port() const override { return listener_.port(); }
+  void reopen() override { listener_.reopen(); }
+  std::size_t open_streams() const override { return streams_.open() + followers_.open(); }
+
+  void shutdown() override {
+    std::lock_guard lock(shutdown_mutex_);
+    if (!of_people_) return;
+    listener_.stop();
+    gate_->close_all();
+    streams_.stop();
+    followers_.stop();
+    if (probe_) probe_->stop();
+    ranks_.stop();
+    const auto deadline = std::chrono::system_clock::now() + kShutdownGrace;
+    of_people_->shutdown(deadline);
+    of_ranks_->shutdown(deadline);
+    of_people_.reset();
+    of_ranks_.reset();
+  }
+
+ private:
+  const std::shared_ptr<net::Gate> gate_;
   net::Listener listener_;
   Callers callers_;
   Streams streams_;
+  Followers followers_;
   std::unique_ptr<ReadingProbe> probe_;
   const std::unique_ptr<grpc::Service> jobs_, admin_;
   RankService ranks_;
   std::mutex shutdown_mutex_;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_to_grpc_;
-  std::unique_ptr<grpc::Server> server_;
+  std::optional<Half> of_people_, of_ranks_;
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ class Controller;
 
 namespace rpc {
 
-/// The most streams (Watch, Events, Metrics, Logs) that are open at once. Each holds a thread.
+/// The most streams that are open at once and hold a thread (SweepMetrics, Stacks). See Followers for the others.
 inline constexpr int kMaxStreams = 64;
 /// The most unary calls of people that run at once, besides the streams.
 inline constexpr int kMaxPeopleCalls = 192;
@@ -24,8 +24,12 @@ inline constexpr int kRankThreads = 32;
 inline constexpr int kMaxRankCalls = 8192;
 /// A client must send its HTTP/2 greeting within this time.
 inline constexpr int kHandshakeMs = 10'000;
-/// The largest request.
+/// The largest request of people: a sweep of 10,000 jobs. Nobody reaches gRPC without a token, see net::Gate.
 inline constexpr int kMaxRequestBytes = 32 * 1024 * 1024;
+/// The largest request of a rank: GrpcOutbox::kBatchBytes of steps, as many checkpoints, and its program's settings.
+inline constexpr int kMaxRankRequestBytes = 4 * 1024 * 1024;
+/// The most calls that one connection may have open.
+inline constexpr int kMaxCallsOfConnection = 128;
 /// The most metrics of one heartbeat, and the most checkpoints.
 inline constexpr int kMaxMetricsAHeartbeat = 512;
 
@@ -37,7 +41,7 @@ class Server {
   virtual int port() const = 0;
   /// Lets the listener's thread close the port and open it again.
   virtual void reopen() = 0;
-  /// How many streams are open now.
+  /// How many streams of people are open now, including followers.
   virtual std::size_t open_streams() const = 0;
   /// Takes no new calls, and ends streams and waiting ranks with UNAVAILABLE. Other calls get one second, then they are
   /// cancelled. Returns when all calls have ended. A second call is a no-op; the destructor calls it too. Call it

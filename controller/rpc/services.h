@@ -7,14 +7,15 @@
 
 #include "rpc/call.h"
 #include "rpc/follow.h"
+#include "rpc/followers.h"
 #include "rpc/reading_probe.h"
 
 namespace rpc {
 
 /// The calls of people, see job_service.proto and admin_service.proto. They are synchronous, since people make few
-/// calls and the number of streams is limited.
+/// calls. Those that follow are not, since thousands may wait.
 std::unique_ptr<grpc::Service> make_job_service(service::Controller& controller, const Callers& callers,
-                                                Streams& streams);
+                                                Streams& streams, Followers& followers);
 std::unique_ptr<grpc::Service> make_admin_service(service::Controller& controller, const Callers& callers);
 
 /// What ranks and their tasks tell: thousands of them, a heartbeat a second each. Heartbeats come on streams

@@ -82,6 +82,8 @@ class Controller {
   virtual base::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
                                                                  const std::string& token) = 0;
   /// The heartbeats of one rank, on one stream. `tell` is called from any thread.
+  /// The change count at the newest change of `job` (0: of any), or a later one if it isn't remembered. Never waits.
+  virtual std::uint64_t newest_change(core::JobId job) { return wait_change(job, 0, core::Millis(0)); }
   virtual base::Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const muster::v1::RankKey& key,
                                                                         const std::string& token,
                                                                         ranks::TellRank tell) = 0;

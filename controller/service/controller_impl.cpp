@@ -249,6 +249,7 @@ class Impl final : public RunningController {
     return !options_.people_token.empty() && base::same_secret(token, options_.people_token);
   }
   bool is_rank_token(const core::AttemptKey& attempt, const std::string& token) const override {
+  std::uint64_t newest_change(core::JobId job) override { return changes_.newest(job); }
     return base::same_secret(token, base::rank_token(secret_, attempt.job, attempt.number));
   }
 

@@ -88,10 +88,18 @@ class Musterd:
             self.process.wait()
             raise
 
-    def muster(self, *arguments, limit_s=60):
+    def client_environment(self):
         own = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
-        own |= {"MUSTER_ADDRESS": f"127.0.0.1:{self.grpc}", "MUSTER_TOKEN": self.token}
-        return subprocess.run([self.bin / "muster", *arguments], capture_output=True, text=True, env=own, timeout=limit_s)
+        return own | {"MUSTER_ADDRESS": f"127.0.0.1:{self.grpc}", "MUSTER_TOKEN": self.token}
+
+    def muster(self, *arguments, limit_s=60):
+        return subprocess.run([self.bin / "muster", *arguments], capture_output=True, text=True, env=self.client_environment(),
+                              timeout=limit_s)
+
+    def start(self, *arguments, stderr):
+        """The command line as a process of its own, which the caller ends."""
+        return subprocess.Popen([self.bin / "muster", *arguments], env=self.client_environment(), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=stderr)
 
     def lists_at_once(self, when):
         before = time.monotonic()

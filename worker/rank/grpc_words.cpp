@@ -56,7 +56,7 @@ void write(const RankNews& news, v1::HeartbeatRequest& to) {
   to.set_step(news.step);
   to.set_step_ms(news.step_ms);
   to.set_section(wire(news.section));
-  to.set_section_name(news.words.section.empty() ? wire_name(news.section) : news.words.section);
+  to.set_section_name(news.words.section.empty() ? wire_name(news.section) : fit(news.words.section, kMaxStatus));
   to.set_blind(news.words.blind);
   if (news.resumed_from) to.set_resumed_from_step(*news.resumed_from);
 }

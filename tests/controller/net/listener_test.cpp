@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "controller/net/loopback.h"
+#include "net/connections.h"
 #include "no_descriptors.h"
 
 namespace net {
@@ -70,7 +71,7 @@ int listening_socket(int port) {
 }
 
 struct Opened {
-  explicit Opened(Shares shares = {16, 16, 16})
+  explicit Opened(Shares shares = {16, 16, 16, 16})
       : connections(std::make_shared<Connections>(shares)), listener("127.0.0.1:0", connections) {
     listener.start([this](int socket) { taken.add(socket); });
   }
@@ -141,7 +142,7 @@ TEST(Listener, StrangersNeverShutPeopleOut) {
 }
 
 TEST(Listener, NamesTheAddressAndTheRemedy) {
-  const auto connections = std::make_shared<Connections>(Shares{4, 4, 4});
+  const auto connections = std::make_shared<Connections>(Shares{4, 4, 4, 4});
   const auto refusal = [&](const std::string& address) -> std::string {
     try {
       const Listener listener(address, connections);

@@ -53,32 +53,36 @@ class Server {
   std::thread thread_;
 };
 
-const std::string kSettings("\0\0\0\4\0\0\0\0\0", 9);
+/// A greeting, and the beginning of an answer.
+const std::string kAnswer(
+    "\0\0\0\4\0\0\0\0\0"
+    "\0\0\1\1\5\0\0\0\1\x88",
+    19);
 
 TEST(SelfProbe, KnowsAnAnswerFromSilence) {
-  const Server grpc(kSettings), http("HTTP/1.1 400 Bad Request\r\n\r\n"), closing(""), silent("..."), odd("SSH-2.0-x");
-  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", grpc.port(), {}), 5s), "");
-  EXPECT_EQ(why_silent(grpc_port("0.0.0.0", grpc.port(), {}), 5s), "");
+  const Server grpc(kAnswer), http("HTTP/1.1 400 Bad Request\r\n\r\n"), closing(""), silent("..."), odd("SSH-2.0-x");
+  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", grpc.port(), "token", {}), 5s), "");
+  EXPECT_EQ(why_silent(grpc_port("0.0.0.0", grpc.port(), "token", {}), 5s), "");
   EXPECT_EQ(why_silent(http_port("127.0.0.1", http.port(), {}), 5s), "");
   EXPECT_EQ(why_silent(http_port("127.0.0.1", silent.port(), {}), 100ms), "no answer in time");
   EXPECT_EQ(why_silent(http_port("127.0.0.1", closing.port(), {}), 100ms),
             "the connection was closed without an answer");
-  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", odd.port(), {}), 100ms), "the answer is not the expected one");
+  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", odd.port(), "token", {}), 100ms), "the answer is not the expected one");
   int nobody = 0;
   {
     const Server gone("");
     nobody = gone.port();
   }
-  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", nobody, {}), 100ms), "Connection refused");
+  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", nobody, "token", {}), 100ms), "Connection refused");
 }
 
 TEST(SelfProbe, SaysThatItHasNoDescriptorAndLeavesNoneOpen) {
-  const Server grpc(kSettings);
+  const Server grpc(kAnswer);
   for (int i = 0; i < 3; ++i) {
     const test::NoDescriptors left;
-    EXPECT_EQ(why_silent(grpc_port("127.0.0.1", grpc.port(), {}), 100ms, true), "Too many open files");
+    EXPECT_EQ(why_silent(grpc_port("127.0.0.1", grpc.port(), "token", {}), 100ms, true), "Too many open files");
   }
-  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", grpc.port(), {}), 5s), "");
+  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", grpc.port(), "token", {}), 5s), "");
 }
 
 TEST(SelfProbe, OpensAnewWhatIsSilentAndGivesUpAfterThreeTimes) {
@@ -93,9 +97,31 @@ TEST(SelfProbe, OpensAnewWhatIsSilentAndGivesUpAfterThreeTimes) {
   EXPECT_EQ(reopened, 2);
 }
 
+TEST(SelfProbe, AGreetingAloneIsNoAnswer) {
+  const Server greets(kAnswer.substr(0, 9));
+  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", greets.port(), "token", {}), 100ms),
+            "the connection was closed without an answer");
+  const Server leaves(kAnswer.substr(0, 9) + std::string("\0\0\0\7\0\0\0\0\0", 9));
+  EXPECT_EQ(why_silent(grpc_port("127.0.0.1", leaves.port(), "token", {}), 100ms),
+            "the answer is not the expected one");
+}
+
+TEST(SelfProbe, ConcludesNothingFromSilenceInACrowd) {
+  const Server silent("...");
+  std::atomic<int> asked = 0;
+  auto port = http_port("127.0.0.1", silent.port(), [] { ADD_FAILURE() << "opened again"; });
+  port.is_crowded = [&] { return ++asked > 0; };
+  const SelfProbe probe({port}, {.every = 5ms, .again = 5ms, .patience = 20ms},
+                        [](const std::string& text) { ADD_FAILURE() << text; });
+  const auto until = std::chrono::steady_clock::now() + 10s;
+  while (asked <= 2 * SelfProbe::kMostFailures && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(5ms);
+  EXPECT_GT(asked, 2 * SelfProbe::kMostFailures);
+}
+
 TEST(SelfProbe, IsContentWithWhatAnswers) {
-  const Server grpc(kSettings);
-  const SelfProbe probe({grpc_port("127.0.0.1", grpc.port(), [] { ADD_FAILURE() << "opened again"; })},
+  const Server grpc(kAnswer);
+  const SelfProbe probe({grpc_port("127.0.0.1", grpc.port(), "token", [] { ADD_FAILURE() << "opened again"; })},
                         {.every = 5ms, .again = 5ms, .patience = 5s},
                         [](const std::string& text) { ADD_FAILURE() << text; });
   std::this_thread::sleep_for(100ms);

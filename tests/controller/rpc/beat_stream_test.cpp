@@ -1,4 +1,5 @@
 // Goal: heartbeats go over one stream a rank, which is opened once with the attempt's token, and is told why it ends.
+#include <functional>
 #include <thread>
 
 #include "controller/rpc/harness.h"
@@ -59,6 +60,65 @@ TEST_F(Beats, AreRefusedWithTheReason) {
   EXPECT_EQ(end_of(FakeController::kRankToken, large), StatusCode::INVALID_ARGUMENT);
   controller_.set_rank_refusal(base::Refusal{base::Refusal::Kind::kNotFound, "no job 1"});
   EXPECT_EQ(end_of(FakeController::kRankToken, beat(0, 1)), StatusCode::NOT_FOUND);
+}
+
+TEST_F(Beats, OfOneRankComeOnItsNewestStream) {
+  Call first(FakeController::kRankToken), second(FakeController::kRankToken), other(FakeController::kRankToken);
+  const auto older = ranks_->Beat(&first), newer = ranks_->Beat(&second), neighbour = ranks_->Beat(&other);
+  BeatResponse answer;
+  ASSERT_TRUE(older->Write(beat(0, 1)) && older->Read(&answer));
+  ASSERT_TRUE(neighbour->Write(beat(1, 1)) && neighbour->Read(&answer));
+  ASSERT_TRUE(newer->Write(beat(0, 2)) && newer->Read(&answer));
+  while (older->Read(&answer)) {
+  }
+  EXPECT_EQ(older->Finish().error_code(), StatusCode::ABORTED) << "the newer one replaces it";
+  ASSERT_TRUE(newer->Write(beat(0, 3)) && newer->Read(&answer));
+  ASSERT_TRUE(neighbour->Write(beat(1, 2)) && neighbour->Read(&answer));
+}
+
+// Goal: each field that a rank fills is bounded by its name. Method: one field too long at a time.
+TEST_F(Beats, OfWhichOneFieldIsTooLongAreRefusedByItsName) {
+  const auto refused = [&](const std::function<void(HeartbeatRequest&)>& fill, const std::string& field) {
+    auto request = beat(0, 1);
+    fill(request);
+    Call call(FakeController::kRankToken);
+    const auto stream = ranks_->Beat(&call);
+    stream->Write(request);
+    BeatResponse answer;
+    while (stream->Read(&answer)) {
+    }
+    const auto status = stream->Finish();
+    EXPECT_EQ(status.error_code(), StatusCode::INVALID_ARGUMENT) << field;
+    EXPECT_TRUE(status.error_message().starts_with(field + ": ")) << status.error_message();
+  };
+  const std::string name(513, 'n'), text(4097, 't'), trace((64 << 10) + 1, 's');
+  refused([&](auto& r) { r.set_section_name(name); }, "section_name");
+  refused([&](auto& r) { r.set_leaving_reason(text); }, "leaving_reason");
+  refused([&](auto& r) { r.add_checkpoints()->set_path(text); }, "checkpoints.path");
+  refused([&](auto& r) { r.add_series()->set_name(name); }, "series.name");
+  refused([&](auto& r) { r.add_series()->set_unit(name); }, "series.unit");
+  refused([&](auto& r) { r.add_metrics()->add_values()->set_series(text); }, "metrics.values.series");
+  refused([&](auto& r) { r.mutable_program()->set_status(text); }, "program.status");
+  refused([&](auto& r) { r.mutable_program()->set_config(trace); }, "program.config");
+  refused([&](auto& r) { r.mutable_program()->set_first_bad_line(text); }, "program.first_bad_line");
+  refused([&](auto& r) { r.mutable_program()->set_source_trouble(text); }, "program.source_trouble");
+  refused([&](auto& r) { r.mutable_program()->mutable_error()->set_type(name); }, "program.error.type");
+  refused([&](auto& r) { r.mutable_program()->mutable_error()->set_message(text); }, "program.error.message");
+  refused([&](auto& r) { r.mutable_program()->mutable_error()->set_trace(trace); }, "program.error.trace");
+  refused([&](auto& r) { r.mutable_trace()->set_problem(text); }, "trace.problem");
+  refused(
+      [](auto& r) {
+        for (int step = 0; step <= 10'000; ++step) r.mutable_trace()->add_steps_written(step);
+      },
+      "trace.steps_written");
+  Call huge(FakeController::kRankToken);
+  auto request = beat(0, 1);
+  request.set_section_name(std::string(5 << 20, 'x'));
+  const auto stream = ranks_->Beat(&huge);
+  stream->Write(request);
+  BeatResponse answer;
+  EXPECT_FALSE(stream->Read(&answer));
+  EXPECT_EQ(stream->Finish().error_code(), StatusCode::RESOURCE_EXHAUSTED) << "not even read";
 }
 
 TEST_F(Beats, EndWithTheServer) {

@@ -41,7 +41,8 @@ class Rpc : public ::testing::Test {
   std::shared_ptr<grpc::Channel> channel_ = connect(server_->port());
   std::unique_ptr<muster::v1::JobService::Stub> jobs_ = muster::v1::JobService::NewStub(channel_);
   std::unique_ptr<muster::v1::AdminService::Stub> admin_ = muster::v1::AdminService::NewStub(channel_);
-  std::unique_ptr<muster::v1::RankService::Stub> ranks_ = muster::v1::RankService::NewStub(channel_);
+  /// A connection is a person's or a rank's.
+  std::unique_ptr<muster::v1::RankService::Stub> ranks_ = muster::v1::RankService::NewStub(connect(server_->port()));
 
   /// Waits until `count` streams are open.
   bool streams_become(std::size_t count) const {

@@ -27,11 +27,17 @@ TEST_F(Rpc, RanksShowTheirAttemptsTokenToTheController) {
   muster::v1::HeartbeatRequest request;
   *request.mutable_key() = key(0);
   muster::v1::HeartbeatResponse response;
-  Call people;
-  EXPECT_EQ(ranks_->Heartbeat(&people, request, &response).error_code(), StatusCode::UNAUTHENTICATED);
+  Call stranger("nonsense");
+  const auto refused = ranks_->Heartbeat(&stranger, request, &response);
+  EXPECT_EQ(refused.error_code(), StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(refused.error_message(), "this is not the token of job 1 attempt 1");
+  EXPECT_TRUE(controller_.rank_tokens.empty()) << "the gate refuses the first call of a connection";
   Call rank(FakeController::kRankToken);
   EXPECT_TRUE(ranks_->Heartbeat(&rank, request, &response).ok());
-  EXPECT_EQ(controller_.rank_tokens, (std::set<std::string>{FakeController::kPeopleToken, FakeController::kRankToken}));
+  Call people;
+  EXPECT_EQ(ranks_->Heartbeat(&people, request, &response).error_code(), StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(controller_.rank_tokens, (std::set<std::string>{FakeController::kPeopleToken, FakeController::kRankToken}))
+      << "later calls are the controller's to judge";
 }
 
 TEST_F(Rpc, HeartbeatsHaveLimits) {
@@ -78,6 +84,14 @@ TEST_F(Rpc, WhatStandsBesideARankReportsWithTheSameTokenAndLimits) {
   auto wordy = request;
   wordy.set_node(std::string(4097, 'n'));
   EXPECT_EQ(code(wordy), StatusCode::INVALID_ARGUMENT);
+  for (const auto& set : std::initializer_list<void (*)(muster::v1::TaskRequest&)>{
+           [](auto& bad) { bad.set_trouble(std::string(4097, 't')); },
+           [](auto& bad) { bad.set_slurm_job(std::string(513, '7')); },
+           [](auto& bad) { bad.set_error(std::string((64 << 10) + 1, 'e')); }}) {
+    auto bad = request;
+    set(bad);
+    EXPECT_EQ(code(bad), StatusCode::INVALID_ARGUMENT);
+  }
   EXPECT_EQ(code({}), StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(controller_.tasks.size(), 1U);
 }

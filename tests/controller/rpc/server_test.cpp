@@ -64,7 +64,8 @@ TEST(Listening, ItsSocketIsNotShared) {
 TEST(Connections, AreThoseOfWhoShowedAValidTokenOnThem) {
   FakeController controller;
   controller.put_running(7);
-  const auto connections = std::make_shared<net::Connections>(net::Shares{.strangers = 4, .people = 4, .ranks = 4});
+  const auto connections =
+      std::make_shared<net::Connections>(net::Shares{.strangers = 4, .waiting = 4, .people = 4, .ranks = 4});
   const auto server = rpc::serve(controller, "127.0.0.1:0", connections);
   const auto channel = connect(server->port());
   const auto jobs = muster::v1::JobService::NewStub(channel);
@@ -72,11 +73,10 @@ TEST(Connections, AreThoseOfWhoShowedAValidTokenOnThem) {
   muster::v1::GetRequest seven;
   seven.set_job_id(7);
   Call stranger(""), wrong("nonsense"), right;
-  jobs->Get(&stranger, seven, &job);
-  jobs->Get(&wrong, seven, &job);
-  EXPECT_EQ(connections->open().strangers, 1U);
-  EXPECT_TRUE(jobs->Get(&right, seven, &job).ok());
-  EXPECT_EQ(connections->open().strangers, 0U);
+  EXPECT_EQ(jobs->Get(&stranger, seven, &job).error_code(), StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(jobs->Get(&wrong, seven, &job).error_code(), StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(connections->open().people, 0U);
+  EXPECT_TRUE(jobs->Get(&right, seven, &job).ok()) << "on the same channel";
   EXPECT_EQ(connections->open().people, 1U);
 
   const auto of_rank = connect(server->port());
@@ -84,10 +84,28 @@ TEST(Connections, AreThoseOfWhoShowedAValidTokenOnThem) {
   muster::v1::HeartbeatRequest beat;
   muster::v1::HeartbeatResponse answer;
   Call foreign("nonsense"), own(FakeController::kRankToken);
-  ranks->Heartbeat(&foreign, beat, &answer);
-  EXPECT_EQ(connections->open().strangers, 1U);
+  EXPECT_EQ(ranks->Heartbeat(&foreign, beat, &answer).error_code(), StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(connections->open().ranks, 0U);
   ranks->Heartbeat(&own, beat, &answer);  // the key is wrong, but the token is right
   EXPECT_EQ(connections->open().ranks, 1U);
+}
+
+TEST(Connections, OfARankServeNoCallsOfPeopleAndTheOtherWayRound) {
+  FakeController controller;
+  controller.put_running(7);
+  const auto server = rpc::serve(controller, "127.0.0.1:0");
+  const auto channel = connect(server->port());
+  muster::v1::HeartbeatRequest beat;
+  muster::v1::HeartbeatResponse answer;
+  beat.mutable_key()->set_job_id(7);
+  beat.mutable_key()->set_attempt(1);
+  Call own(FakeController::kRankToken), person;
+  ASSERT_TRUE(muster::v1::RankService::NewStub(channel)->Heartbeat(&own, beat, &answer).ok());
+  muster::v1::GetRequest seven;
+  seven.set_job_id(7);
+  muster::v1::Job job;
+  EXPECT_EQ(muster::v1::JobService::NewStub(channel)->Get(&person, seven, &job).error_code(),
+            StatusCode::UNIMPLEMENTED);
 }
 
 TEST_F(Rpc, PeopleNeedTheToken) {

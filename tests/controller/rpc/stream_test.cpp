@@ -1,6 +1,8 @@
+#include <filesystem>
 #include <thread>
 
 #include "controller/rpc/harness.h"
+#include "rpc/followers.h"
 
 namespace {
 
@@ -208,25 +210,81 @@ TEST_F(Rpc, ShutdownEndsStreamsInsteadOfWaitingForThem) {
   EXPECT_EQ(status.error_message(), "musterd is shutting down; follow again when it is back");
 }
 
-TEST_F(Rpc, TooManyStreamsAreRefusedByNameAndLeaveRoomForOtherCalls) {
+/// A call that names its user.
+struct UsersCall : Call {
+  explicit UsersCall(const std::string& user) { AddMetadata("muster-user", user); }
+};
+
+TEST_F(Rpc, OneUserHasSixteenFollowersAndLocksNobodyElseOut) {
   controller_.put_running(1);
+  controller_.add_event(1, 1);
   std::vector<std::unique_ptr<Call>> calls;
   std::vector<std::unique_ptr<grpc::ClientReader<muster::v1::Job>>> watches;
   muster::v1::Job job;
-  for (int i = 0; i < rpc::kMaxStreams; ++i) {
-    calls.push_back(std::make_unique<Call>());
+  for (std::size_t i = 0; i < rpc::Followers::kMostOfUser; ++i) {
+    calls.push_back(std::make_unique<UsersCall>("ben"));
     watches.push_back(jobs_->Watch(calls.back().get(), job_request(1)));
     ASSERT_TRUE(watches.back()->Read(&job));
   }
-  Call one_more;
+  UsersCall one_more("ben");
   auto refused = jobs_->Watch(&one_more, job_request(1));
   EXPECT_FALSE(refused->Read(&job));
   const auto status = refused->Finish();
   EXPECT_EQ(status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_TRUE(status.error_message().starts_with("max_streams: 64 streams are open"));
+  EXPECT_TRUE(status.error_message().starts_with("max_streams_of_user: ben has 16 followers open"))
+      << status.error_message();
 
+  UsersCall reads("ben");
+  muster::v1::EventsRequest request;
+  request.set_job_id(1);
+  muster::v1::Event event;
+  EXPECT_TRUE(jobs_->Events(&reads, request)->Read(&event)) << "what does not follow ends by itself";
+  UsersCall other("eva");
+  EXPECT_TRUE(jobs_->Watch(&other, job_request(1))->Read(&job));
+  other.TryCancel();
+  calls.front()->TryCancel();
+  const auto until = Clock::now() + 10s;
+  bool in = false;
+  while (!in && Clock::now() < until) {
+    UsersCall again("ben");
+    in = jobs_->Watch(&again, job_request(1))->Read(&job);
+    again.TryCancel();
+  }
+  EXPECT_TRUE(in) << "a place comes free";
+  for (auto& call : calls) call->TryCancel();
+  EXPECT_TRUE(streams_become(0));
+}
+
+// Goal: followers cost no threads. Method: 1,024 of them from 64 users, on a few connections.
+TEST_F(Rpc, AThousandFollowersHearOfAChangeAndHoldNoThread) {
+  controller_.put_running(1);
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+  };
+  constexpr std::size_t kFollowers = 1024, kConnections = 16;
+  std::vector<std::unique_ptr<muster::v1::JobService::Stub>> stubs;
+  for (std::size_t i = 0; i < kConnections; ++i) {
+    stubs.push_back(muster::v1::JobService::NewStub(connect(server_->port())));
+  }
+  muster::v1::Job job;
+  std::vector<std::unique_ptr<Call>> calls;
+  std::vector<std::unique_ptr<grpc::ClientReader<muster::v1::Job>>> watches;
+  std::ptrdiff_t before = 0;
+  for (std::size_t i = 0; i < kFollowers; ++i) {
+    calls.push_back(std::make_unique<UsersCall>("user" + std::to_string(i / rpc::Followers::kMostOfUser)));
+    watches.push_back(stubs[i % kConnections]->Watch(calls.back().get(), job_request(1)));
+    ASSERT_TRUE(watches.back()->Read(&job)) << i;
+    if (i == 64) before = threads();
+  }
+  EXPECT_LE(threads(), before + 16);
+  EXPECT_EQ(server_->open_streams(), kFollowers);
   Call unary;
   EXPECT_TRUE(jobs_->Get(&unary, job_request(1), &job).ok());
+  controller_.update(1, [](muster::v1::Job& changed) { changed.set_step(5); });
+  for (auto& watch : watches) {
+    ASSERT_TRUE(watch->Read(&job));
+    EXPECT_EQ(job.step(), 5);
+  }
   for (auto& call : calls) call->TryCancel();
   EXPECT_TRUE(streams_become(0));
 }

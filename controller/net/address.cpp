@@ -1,0 +1,64 @@
+#include "net/address.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace net {
+namespace {
+
+constexpr std::size_t kIpv4Prefix = 12;
+constexpr Address kIpv4{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
+
+bool is_ipv4(const Address& address) {
+  return std::equal(address.begin(), address.begin() + kIpv4Prefix, kIpv4.begin());
+}
+
+std::optional<End> end_of(int socket, int (*read)(int, sockaddr*, socklen_t*)) {
+  sockaddr_storage end{};
+  socklen_t size = sizeof end;
+  if (read(socket, reinterpret_cast<sockaddr*>(&end), &size) != 0) return std::nullopt;
+  Address address = kIpv4;
+  if (end.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(end);
+    std::memcpy(address.data(), &v6.sin6_addr, address.size());
+    return End{address, ntohs(v6.sin6_port)};
+  }
+  if (end.ss_family != AF_INET) return std::nullopt;
+  const auto& v4 = reinterpret_cast<const sockaddr_in&>(end);
+  std::memcpy(address.data() + kIpv4Prefix, &v4.sin_addr, 4);
+  return End{address, ntohs(v4.sin_port)};
+}
+
+}  // namespace
+
+std::optional<End> peer_of(int socket) {
+  return end_of(socket, ::getpeername);
+}
+
+std::optional<End> here_of(int socket) {
+  return end_of(socket, ::getsockname);
+}
+
+std::string text_of(const Address& address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (is_ipv4(address)) {
+    ::inet_ntop(AF_INET, address.data() + kIpv4Prefix, text, sizeof text);
+  } else {
+    ::inet_ntop(AF_INET6, address.data(), text, sizeof text);
+  }
+  return text;
+}
+
+Address network_of(const Address& address) {
+  constexpr std::ptrdiff_t kNetwork = 8;
+  if (is_ipv4(address)) return address;
+  Address network{};
+  std::copy_n(address.begin(), kNetwork, network.begin());
+  return network;
+}
+
+}  // namespace net

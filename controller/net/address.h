@@ -1,0 +1,29 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace net {
+
+/// An address as IPv6. An IPv4 address is "::ffff:a.b.c.d".
+using Address = std::array<std::uint8_t, 16>;
+
+/// One end of a connection.
+struct End {
+  Address address{};
+  std::uint16_t port = 0;
+};
+
+/// The other end, and this end, of an open socket; nullopt: the peer is gone already.
+std::optional<End> peer_of(int socket);
+std::optional<End> here_of(int socket);
+
+/// "10.0.0.7" or "fe80::1".
+std::string text_of(const Address& address);
+
+/// Who belongs together: one IPv4 address, or an IPv6 network of 64 bits, since one machine may have all of it.
+Address network_of(const Address& address);
+
+}  // namespace net

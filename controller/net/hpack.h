@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace net {
+
+/// Reads the header blocks of one HTTP/2 connection (HPACK, RFC 7541). Blocks must come in the order of the connection,
+/// since a block may refer to headers of earlier ones. Not thread-safe.
+///
+/// Memory: the dynamic table holds at most kTableBytes, as both sides of a connection begin with. The caller bounds the
+/// size of a block. A decoded text has at most 8/5 of the block's bytes.
+class HpackReader {
+ public:
+  static constexpr std::size_t kTableBytes = 4096;
+  /// What one entry of the table costs besides its text.
+  static constexpr std::size_t kEntryBytes = 32;
+
+  using Take = std::function<void(std::string_view name, std::string_view value)>;
+
+  /// Calls `take` for each header of a whole block. False: the block is malformed, or its headers are longer than
+  /// `most_bytes` together. A block that was refused leaves the table in an undefined state.
+  bool read(std::string_view block, std::size_t most_bytes, const Take& take);
+
+ private:
+  using Header = std::pair<std::string, std::string>;
+
+  bool find(std::uint64_t index, Header& header) const;
+  void keep(const Header& header);
+  void shrink_to(std::size_t bytes);
+
+  std::deque<Header> table_;  // newest first
+  std::size_t bytes_ = 0, most_ = kTableBytes;
+};
+
+/// A text in the Huffman code of HPACK; nullopt: it is malformed.
+std::optional<std::string> read_huffman(std::string_view coded);
+
+}  // namespace net

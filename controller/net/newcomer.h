@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "net/hpack.h"
+
+namespace net {
+
+/// What the first call of a connection says of its caller.
+struct FirstCall {
+  std::uint32_t stream = 0;
+  std::string path;     // "/muster.v1.JobService/List"
+  std::string token;    // of "authorization: Bearer <token>"; empty: none
+  std::string user;     // of "muster-user"; empty: none
+  std::string message;  // the first bytes of its message, at most kMessageBytes; empty: they were not asked for
+};
+
+/// What one connection to the gRPC port has said before its first call was judged: HTTP/2 with a budget.
+///
+/// Bytes come in as the socket gave them, in pieces of any size. They are kept, since gRPC gets them once the call is
+/// accepted. Frames are parsed as far as a call needs: its headers, and the beginning of its message where the path
+/// begins with `message_of`. A pure parser: no clock, no I/O. Not thread-safe.
+///
+/// States: kSilent -> kWaits -> kCalls or kMisbehaves. The last two are final.
+class Newcomer {
+ public:
+  /// The budget. A gRPC client needs some 600 bytes and five frames up to its first call.
+  static constexpr std::size_t kMostBytes = 24 * 1024;
+  static constexpr std::size_t kMostHeaderBytes = 8 * 1024;
+  static constexpr int kMostFrames = 64;
+  static constexpr std::size_t kMostCalls = 4;
+  static constexpr std::size_t kMessageBytes = 64;
+
+  enum class State { kSilent, kWaits, kCalls, kMisbehaves };
+
+  /// Of calls whose path begins with `message_of` the beginning of the message is read, too. Empty: of none.
+  explicit Newcomer(std::string_view message_of = "") : message_of_(message_of) {}
+
+  /// Takes what was read; at most room() bytes.
+  State take(std::string_view bytes);
+  State state() const { return state_; }
+  /// How many bytes may still be taken.
+  std::size_t room() const { return kMostBytes - said_.size(); }
+  /// Everything that was taken.
+  const std::string& said() const { return said_; }
+  /// The call that is complete, once the state is kCalls.
+  const FirstCall& call() const { return call_; }
+  /// What was wrong, once the state is kMisbehaves.
+  const std::string& fault() const { return fault_; }
+
+ private:
+  struct Frame {
+    std::size_t size = 0;  // of the payload
+    std::uint8_t kind = 0, flags = 0;
+    std::uint32_t stream = 0;
+    std::string_view payload;  // as much of it as is there
+    bool is_whole() const { return payload.size() == size; }
+  };
+  /// A call whose message is not there yet.
+  struct Open {
+    FirstCall call;
+    std::string message;  // with gRPC's prefix of five bytes
+  };
+
+  void parse();
+  bool next(Frame& frame) const;
+  void judge(const Frame& frame);
+  void take_headers(const Frame& frame);
+  void take_fragment(const Frame& frame, std::string_view fragment);
+  void end_headers(std::uint32_t stream);
+  void take_data(const Frame& frame);
+  void calls(FirstCall call);
+  void misbehaves(std::string why);
+  bool is_done() const { return state_ == State::kCalls || state_ == State::kMisbehaves; }
+
+  const std::string message_of_;
+  State state_ = State::kSilent;
+  std::string said_;
+  std::size_t at_ = 0;  // what of it was parsed
+  int frames_ = 0;
+  HpackReader hpack_;
+  std::uint32_t last_stream_ = 0, headers_of_ = 0;  // headers_of_: its block goes on in the next frame; 0: none does
+  bool headers_end_stream_ = false;
+  std::string block_;
+  std::vector<Open> open_;
+  FirstCall call_;
+  std::string fault_;
+};
+
+}  // namespace net

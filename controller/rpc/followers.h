@@ -1,0 +1,191 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/loop.h"
+#include "rpc/call.h"
+#include "rpc/pool.h"
+#include "service/controller.h"
+
+namespace rpc {
+
+/// What a source does when it is asked for its next message.
+struct Turn {
+  enum class Kind { kMessage, kWait, kEnd };
+  Kind kind = Kind::kWait;
+  grpc::Status status;  // of the end
+
+  static Turn message() { return {Kind::kMessage, {}}; }
+  /// There is nothing now. It is asked again after a change of its job, or a little later.
+  static Turn wait() { return {Kind::kWait, {}}; }
+  static Turn end(grpc::Status status = grpc::Status::OK) { return {Kind::kEnd, std::move(status)}; }
+};
+
+/// What one follower is told, one message after the other. It never waits. For one thread at a time.
+template <typename Message>
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual Turn next(Message& message) = 0;
+};
+
+/// How long a follower rests once it has been told everything. At least kLeast, so that a busy job does not keep its
+/// followers busy; until a change of its job; at most `longest`, or a millisecond a follower if that is longer.
+struct Rest {
+  static constexpr core::Millis kLeast{100};
+  core::JobId job = 0;  // 0: of any job
+  core::Millis longest{1000};
+  /// False: the call ends by itself once everything was told, and does not count among the followers of its user.
+  bool follows = true;
+};
+
+/// Everybody who follows jobs, logs, events and metrics: thousands at once, since a follower that waits holds no
+/// thread. kThreads threads ask the sources, and one looks who is to be asked again. Thread-safe.
+class Followers {
+ public:
+  static constexpr std::size_t kMost = 4096;
+  static constexpr std::size_t kMostOfUser = 16;
+  static constexpr int kThreads = 8;
+
+  explicit Followers(service::Controller& controller);
+  ~Followers() { stop(); }
+
+  /// Begins to tell what `source` says. Returns the call's reactor, which ends the call with RESOURCE_EXHAUSTED if
+  /// there are too many followers, of all or of this user.
+  template <typename Message>
+  grpc::ServerWriteReactor<Message>* begin(const grpc::CallbackServerContext& context, Rest rest,
+                                           std::unique_ptr<Source<Message>> source);
+
+  /// How many follow now.
+  std::size_t open() const;
+  /// Ends all with UNAVAILABLE, and every later one at once.
+  void stop();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// A follower as the registry sees it.
+  class Waiter {
+   public:
+    virtual ~Waiter() = default;
+    /// Runs in a thread of the pool.
+    virtual void turn() = 0;
+    virtual bool is_cancelled() const = 0;
+  };
+  template <typename Message>
+  class Follower;
+
+  struct Waiting {
+    std::shared_ptr<Waiter> who;
+    Rest rest;
+    std::uint64_t seen = 0;  // the newest change before it was told everything
+    Clock::time_point since{};
+  };
+
+  /// Why this user may not follow; OK: it is counted.
+  grpc::Status enter(const std::string& user, bool follows);
+  void leave(const std::string& user, bool follows);
+  void run(std::shared_ptr<Waiter> who);
+  void wait(std::shared_ptr<Waiter> who, const Rest& rest, std::uint64_t seen);
+  bool is_stopping() const;
+  static grpc::Status leaving();
+  std::optional<core::Millis> look();
+
+  service::Controller& controller_;
+  mutable std::mutex mutex_;
+  bool stopping_ = false;
+  std::size_t open_ = 0;
+  std::map<std::string, std::size_t> users_;
+  std::list<Waiting> waiting_;
+  Pool pool_{kThreads, 2 * kMost};
+  base::Loop loop_;
+};
+
+/// The user that a call names in its metadata `muster-user`; if it names none, the address that it comes from.
+std::string caller_of(const grpc::ServerContextBase& context);
+
+/// One call that follows, from its begin to its end. One thing is under way at a time: a turn, a write, or a wait.
+template <typename Message>
+class Followers::Follower final : public grpc::ServerWriteReactor<Message>,
+                                  public Waiter,
+                                  public std::enable_shared_from_this<Follower<Message>> {
+ public:
+  Follower(Followers& all, std::string user, Rest rest, std::unique_ptr<Source<Message>> source)
+      : all_(all), user_(std::move(user)), rest_(rest), source_(std::move(source)) {}
+
+  /// `self` keeps this alive until gRPC is done with it.
+  void begin(std::shared_ptr<Follower> self) {
+    self_ = std::move(self);
+    all_.run(self_);
+  }
+  void turn() override {
+    if (all_.is_stopping()) return this->Finish(leaving());
+    if (is_cancelled()) return this->Finish(failure(grpc::StatusCode::CANCELLED, "the client left"));
+    const auto seen = all_.controller_.newest_change(rest_.job);
+    Turn turn;
+    const auto status = guarded([&] {
+      turn = source_->next(message_);
+      return grpc::Status::OK;
+    });
+    if (!status.ok()) turn = Turn::end(status);
+    switch (turn.kind) {
+      case Turn::Kind::kMessage:
+        return this->StartWrite(&message_);
+      case Turn::Kind::kWait:
+        return all_.wait(this->shared_from_this(), rest_, seen);
+      case Turn::Kind::kEnd:
+        return this->Finish(turn.status);
+    }
+  }
+  bool is_cancelled() const override { return cancelled_; }
+
+  void OnWriteDone(bool ok) override {
+    if (!ok) cancelled_ = true;
+    all_.run(this->shared_from_this());
+  }
+  void OnCancel() override { cancelled_ = true; }
+  void OnDone() override {
+    const auto self = std::move(self_);
+    all_.leave(user_, rest_.follows);
+  }
+
+ private:
+  Followers& all_;
+  const std::string user_;
+  const Rest rest_;
+  const std::unique_ptr<Source<Message>> source_;
+  std::shared_ptr<Follower> self_;
+  std::atomic<bool> cancelled_{false};
+  Message message_;
+};
+
+/// Ends a call at once.
+template <typename Message>
+class RefusedFollower final : public grpc::ServerWriteReactor<Message> {
+ public:
+  explicit RefusedFollower(const grpc::Status& status) { this->Finish(status); }
+  void OnDone() override { delete this; }
+};
+
+template <typename Message>
+grpc::ServerWriteReactor<Message>* Followers::begin(const grpc::CallbackServerContext& context, Rest rest,
+                                                    std::unique_ptr<Source<Message>> source) {
+  auto user = caller_of(context);
+  if (const auto status = enter(user, rest.follows); !status.ok()) return new RefusedFollower<Message>(status);
+  auto follower = std::make_shared<Follower<Message>>(*this, std::move(user), rest, std::move(source));
+  auto* reactor = follower.get();
+  follower->begin(follower);
+  return reactor;
+}
+
+}  // namespace rpc

@@ -1,0 +1,38 @@
+#include "rpc/gatekeeper.h"
+
+#include "muster/v1/rank_service.pb.h"
+#include "rpc/call.h"
+
+namespace rpc {
+namespace {
+
+/// The key that a request of a rank begins with: every request has it as its first field. Without one, no attempt's.
+muster::v1::RankKey key_of(const std::string& message) {
+  constexpr char kTag = 1 << 3 | 2;  // field 1, a message
+  muster::v1::RankKey key;
+  const auto size = message.size() < 2 ? 0 : static_cast<std::size_t>(static_cast<unsigned char>(message[1]));
+  const bool is_there = size > 0 && size < 128 && message[0] == kTag && message.size() >= 2 + size;
+  if (!is_there || !key.ParseFromArray(message.data() + 2, static_cast<int>(size))) key.Clear();
+  return key;
+}
+
+net::Gate::Verdict refused(const base::Refusal& refusal) {
+  const auto status = failure(refusal);
+  return {std::nullopt, "", status.error_code(), status.error_message()};
+}
+
+}  // namespace
+
+net::Gate::Verdict judge(const service::Controller& controller, const net::FirstCall& call) {
+  if (!call.path.starts_with(kRankCalls)) {
+    if (const auto refusal = refuse_person(controller, call.token)) return refused(*refusal);
+    return {net::Party::kPerson, call.user, 0, ""};
+  }
+  const auto key = key_of(call.message);
+  if (controller.is_rank_token({key.job_id(), key.attempt()}, call.token)) return {net::Party::kRank, "", 0, ""};
+  return refused(
+      {base::Refusal::Kind::kUnauthenticated,
+       "this is not the token of job " + std::to_string(key.job_id()) + " attempt " + std::to_string(key.attempt())});
+}
+
+}  // namespace rpc

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "net/gate.h"
+#include "service/controller.h"
+
+namespace rpc {
+
+/// The calls whose message names the rank: its token is good for one attempt alone.
+inline constexpr const char* kRankCalls = "/muster.v1.RankService/";
+
+/// Who makes this call, or why it is refused. Only computes. The controller checks each call again, since a connection
+/// may carry calls of several callers.
+net::Gate::Verdict judge(const service::Controller& controller, const net::FirstCall& call);
+
+}  // namespace rpc

@@ -1,0 +1,338 @@
+"""Attackers of musterd's ports, each with connections and frames of its own, byte for byte. Loopback alone.
+
+Usage: attackers.py ATTACK PORT SECONDS [TOKEN JOB ATTEMPT]
+Runs one attack as a process of its own, for so many seconds at most, and prints what it did as JSON. Each attack has a bound of
+connections, and MOST_NEW_A_S bounds how often one connects anew. TOKEN, JOB and ATTEMPT are of a rank, for the attacks of
+somebody who has one.
+"""
+
+import json
+import pathlib
+import select
+import socket
+import struct
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from strangers import DATA, END_HEADERS, END_STREAM, HELLO, HEADERS, PING, SETTINGS, call, frame, rank_key, text  # noqa: E402
+
+RESET, WINDOW_UPDATE, CONTINUATION = 3, 8, 9
+LIST = "/muster.v1.JobService/List"
+SUBMIT = "/muster.v1.JobService/Submit"
+BEAT = "/muster.v1.RankService/Beat"
+MOST_NEW_A_S = 5000
+MOST_WAITING = 256 * 1024  # bytes that one connection has for a server that does not read
+
+
+def block(method, token=None):
+    return (b"\x83\x86\x04" + text(method) + b"\x01" + text("muster") + b"\x0f\x10" + text("application/grpc") +
+            b"\x00" + text("te") + text("trailers") + (b"\x0f\x08" + text("Bearer " + token) if token else b""))
+
+
+def headers(stream, method, token=None, flags=END_HEADERS):
+    return frame(HEADERS, flags, stream, block(method, token))
+
+
+def update(stream=0):
+    return frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", 1))
+
+
+def message(stream, body):
+    """A whole message on a stream that stays open."""
+    return frame(DATA, 0, stream, b"\x00" + struct.pack(">I", len(body)) + body)
+
+
+def field(number, body):
+    out = b""
+    size = len(body)
+    while size > 127:
+        out += bytes([size & 127 | 128])
+        size >>= 7
+    return bytes([number << 3 | 2]) + out + bytes([size]) + body
+
+
+class Attack:
+    """`count` connections. Each says `first()`, then `more(n)` every `period_s`, and comes again `again` or not."""
+
+    count = 1
+    period_s = 0.01
+    again = True
+    dashboard = False
+
+    def __init__(self, token="", job=0, attempt=0):
+        self.token, self.job, self.attempt = token, job, attempt
+
+    def first(self):
+        return HELLO
+
+    def more(self, n):
+        return b""
+
+
+class Talkers(Attack):
+    """200 that send a frame each 10 ms."""
+    count = 200
+
+    def first(self):
+        return HELLO + 20 * update()
+
+    def more(self, n):
+        return update()
+
+
+class Silent(Attack):
+    """150 that say 300 bytes, and come again when they are cut."""
+    count = 150
+
+    def first(self):
+        return HELLO + 20 * update()
+
+
+class Resets(Attack):
+    """Three that open streams and reset them."""
+    count = 3
+    period_s = 0.004
+
+    def more(self, n):
+        first = 200 * n + 1
+        return b"".join(headers(first + 2 * i, LIST) + frame(RESET, 0, first + 2 * i, b"\0\0\0\x08") for i in range(100))
+
+
+class CrowdWithResets(Attack):
+    """120, of which two reset streams."""
+    count = 120
+
+    def first(self):
+        return HELLO + headers(1, LIST, flags=0)
+
+    def more(self, n):
+        return frame(CONTINUATION, 0, 1, b"") if n % 60 else frame(RESET, 0, 1, b"\0\0\0\x08")
+
+
+class Unfinished(Attack):
+    """60 streams whose message of 31 MB never ends."""
+    count = 1
+    period_s = 0.001
+
+    def first(self):
+        begin = b"\x00" + struct.pack(">I", 31 << 20)
+        return HELLO + b"".join(headers(2 * i + 1, SUBMIT) + frame(DATA, 0, 2 * i + 1, begin) for i in range(60))
+
+    def more(self, n):
+        return b"".join(update(2 * i + 1) + frame(DATA, 0, 2 * i + 1, bytes(16384)) for i in range(0, 60, 6))
+
+
+class Endless(Attack):
+    """A header block that never ends."""
+    count = 1
+    period_s = 0.001
+
+    def first(self):
+        return HELLO + frame(HEADERS, 0, 1, b"")
+
+    def more(self, n):
+        return 4 * frame(CONTINUATION, 0, 1, b"\x00" + text("x" * 100) + text("y" * 100))
+
+
+class Bombs(Attack):
+    """Header blocks that grow: an entry of 3,900 bytes in the table, and references to it, a byte each."""
+    count = 20
+
+    def first(self):
+        entry = b"\x40" + text("bomb") + b"\x7f" + bytes([(3900 - 127) & 127 | 128, (3900 - 127) >> 7]) + b"b" * 3900
+        return HELLO + frame(HEADERS, 0, 1, entry) + frame(CONTINUATION, END_HEADERS, 1, b"\xbe" * 4000)
+
+
+class Pings(Attack):
+    """50 that ask and set, over and over."""
+    count = 50
+
+    def more(self, n):
+        return 10 * (frame(PING, 0, 0, b"pingpong") + frame(SETTINGS, 0, 0))
+
+
+class Churn(Attack):
+    """As many as can: each connects, greets and leaves."""
+    count = 100
+    period_s = 0.0
+
+    def more(self, n):
+        return None
+
+
+class WrongTokens(Attack):
+    """Whole calls with a wrong token, over and over."""
+    count = 100
+
+    def first(self):
+        return HELLO + call(LIST, "x" * 43, b"")
+
+
+class Slow(Attack):
+    """400 that send a byte each 50 ms."""
+    count = 400
+    period_s = 0.05
+
+    def first(self):
+        return b""
+
+    def more(self, n):
+        said = HELLO + headers(1, LIST)
+        return said[n:n + 1]
+
+
+class WrongRanks(Attack):
+    """Streams of ranks that do not exist, whose first message never comes."""
+    count = 150
+
+    def first(self):
+        return HELLO + b"".join(headers(2 * i + 1, BEAT, "0" * 64) for i in range(4))
+
+
+class Dashboards(Attack):
+    """300 half requests at the dashboard's port."""
+    count = 300
+    period_s = 0.1
+    dashboard = True
+
+    def first(self):
+        return b"GET / HTTP/1.1\r\nHost: loc"
+
+    def more(self, n):
+        return b"a"
+
+
+class ManyStreams(Attack):
+    """With a token: one rank that opens streams without end, 100 a connection."""
+    count = 20
+
+    def key(self):
+        return rank_key(self.job, self.attempt, 0)
+
+    def first(self):
+        return HELLO + b"".join(
+            headers(2 * i + 1, BEAT, self.token) + message(2 * i + 1, self.key()) for i in range(100))
+
+
+class LongWords(ManyStreams):
+    """With a token: a rank whose status, section and stack have megabytes."""
+    count = 8
+
+    def first(self):
+        program = field(1, b"s" * 100_000) + field(4, field(3, b"t" * 900_000))
+        body = self.key() + field(17, b"n" * 200_000) + field(18, program)
+        sent = b"\x00" + struct.pack(">I", len(body)) + body
+        parts = [frame(DATA, 0, 1, sent[at:at + 16384]) for at in range(0, len(sent), 16384)]
+        return HELLO + headers(1, BEAT, self.token) + b"".join(parts)
+
+
+ATTACKS = {one.__name__: one for one in (Talkers, Silent, Resets, CrowdWithResets, Unfinished, Endless, Bombs, Pings, Churn,
+                                         WrongTokens, Slow, WrongRanks, Dashboards, ManyStreams, LongWords)}
+WITH_A_TOKEN = ("ManyStreams", "LongWords")
+
+
+class Connection:
+    def __init__(self, socket_):
+        self.socket = socket_
+        self.waiting = b""
+        self.turns = 0
+        self.is_open = False
+
+
+class Attacker:
+    """Runs one attack in one thread."""
+
+    def __init__(self, attack, port):
+        self.attack, self.port = attack, port
+        self.poll = select.epoll()
+        self.connections = {}
+        self.did = {"connections": 0, "bytes": 0, "cut": 0}
+
+    def connect(self):
+        one = socket.socket()
+        one.setblocking(False)
+        one.connect_ex(("127.0.0.1", self.port))
+        self.connections[one.fileno()] = Connection(one)
+        self.poll.register(one, select.EPOLLIN | select.EPOLLOUT)
+        self.did["connections"] += 1
+
+    def close(self, number):
+        connection = self.connections.pop(number)
+        self.poll.unregister(number)
+        connection.socket.close()
+
+    def send(self, number):
+        connection = self.connections[number]
+        try:
+            sent = connection.socket.send(connection.waiting[:65536])
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self.did["bytes"] += sent
+        connection.waiting = connection.waiting[sent:]
+        self.poll.modify(number, select.EPOLLIN | (select.EPOLLOUT if connection.waiting else 0))
+        return True
+
+    def heard(self, number, events):
+        """False: the connection is over."""
+        connection = self.connections[number]
+        if events & select.EPOLLOUT:
+            if not connection.is_open:
+                connection.is_open = True
+                connection.waiting += self.attack.first()
+            if not self.send(number):
+                return False
+        if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR):
+            try:
+                return bool(connection.socket.recv(65536))
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+        return True
+
+    def turn(self):
+        """Everybody says more. False: one has nothing more to say and leaves."""
+        for number, connection in list(self.connections.items()):
+            if not connection.is_open or len(connection.waiting) > MOST_WAITING:
+                continue
+            more = self.attack.more(connection.turns)
+            connection.turns += 1
+            if more is None:
+                if not connection.waiting:
+                    self.close(number)
+            elif more:
+                connection.waiting += more
+                if not self.send(number):
+                    self.did["cut"] += 1
+                    self.close(number)
+
+    def run(self, seconds):
+        begun = time.monotonic()
+        next_turn = begun
+        while (now := time.monotonic()) < begun + seconds:
+            most = self.attack.count + (now - begun) * MOST_NEW_A_S if self.attack.again else self.attack.count
+            while len(self.connections) < self.attack.count and self.did["connections"] < most:
+                self.connect()
+            for number, events in self.poll.poll(max(0.001, min(0.01, next_turn - now)), 256):
+                if number in self.connections and not self.heard(number, events):
+                    self.did["cut"] += 1
+                    self.close(number)
+            if time.monotonic() >= next_turn:
+                self.turn()
+                next_turn = time.monotonic() + self.attack.period_s
+        for number in list(self.connections):
+            self.close(number)
+        return self.did
+
+
+def main():
+    name, port, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    token, job, attempt = (sys.argv[4], int(sys.argv[5]), int(sys.argv[6])) if len(sys.argv) > 4 else ("", 0, 0)
+    print(json.dumps(Attacker(ATTACKS[name](token, job, attempt), port).run(seconds)))
+
+
+if __name__ == "__main__":
+    main()
