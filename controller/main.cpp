@@ -235,6 +235,7 @@ int serve(const Flags& flags) {
   musterd::Executors executors(
       {data, store->secret(), flags.supervisor, flags.task, flags.slurm, core::Millis(flags.slurm_poll_ms), open_files},
       clock);
+  const auto connections = net::connections_of_this_process();
   service::ControllerOptions options;
   options.data_folder = data;
   options.worker_program = musterd::program(flags.worker, "muster-worker");
@@ -246,6 +247,9 @@ int serve(const Flags& flags) {
   options.problems = [&] {
     auto all = executors.problems();
     if (auto open = base::DataFolder(data).open_to_others(); !open.empty()) all.push_back(std::move(open));
+    if (auto crowd = connections->crowd().text(net::Connections::Clock::now()); !crowd.empty()) {
+      all.push_back(std::move(crowd));
+    }
     return all;
   };
   for (const auto& problem : options.problems()) spdlog::warn(problem);
@@ -253,10 +257,9 @@ int serve(const Flags& flags) {
   if (!flags.partitions.empty()) options.partitions_file = fs::absolute(flags.partitions);
   const auto controller = service::make_controller(*store, executors.get(), clock, options);
 
-  const auto connections = net::connections_of_this_process();
   const auto shares = connections->shares();
   spdlog::info("{} files may be open: {} connections of ranks, {} of people, {} of strangers",
-               os::open_files_limit().soft, shares.ranks, shares.people, shares.strangers);
+               os::open_files_limit().soft, shares.ranks, shares.people, shares.strangers + shares.waiting);
   RememberedPorts ports(data / "ports.json");
   const auto grpc = ports.serve(
       "grpc", grpc_address, [&](const std::string& address) { return rpc::serve(*controller, address, connections); });
@@ -270,9 +273,16 @@ int serve(const Flags& flags) {
     const ReadyFile ready(data / "musterd.json", grpc_address, http_address);
     spdlog::info("musterd {} is ready: gRPC {}, dashboard {}, data {}", MUSTER_VERSION, grpc_address.text(), dashboard,
                  data.string());
-    const net::SelfProbe probe({net::grpc_port(grpc_address.host, grpc_address.port, [&] { grpc->reopen(); }),
-                                net::http_port(http_address.host, http_address.port, [&] { http->reopen(); })},
-                               probe_times(core::Millis(flags.probe_ms)), leave_for_a_dead_port);
+    const auto probed = [&](net::ProbedPort port, net::Port which) {
+      port.is_crowded = [&connections, which] {
+        return connections->crowd().is_at(which, net::Connections::Clock::now());
+      };
+      return port;
+    };
+    const net::SelfProbe probe(
+        {probed(net::grpc_port(grpc_address.host, grpc_address.port, token, [&] { grpc->reopen(); }), net::Port::kGrpc),
+         probed(net::http_port(http_address.host, http_address.port, [&] { http->reopen(); }), net::Port::kDashboard)},
+        probe_times(core::Millis(flags.probe_ms)), leave_for_a_dead_port);
     signal = wait_for_signal();
   }
   if (signal != kPortIsDead) {
