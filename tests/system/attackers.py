@@ -204,20 +204,29 @@ class Dashboards(Attack):
 
 
 class ManyStreams(Attack):
-    """With a token: one rank that opens streams without end, 100 a connection."""
-    count = 20
+    """With a token: one rank that opens streams without end, a thousand a second on each connection."""
+    count = 4
+    period_s = 0.1
 
     def key(self):
         return rank_key(self.job, self.attempt, 0)
 
+    def streams(self, first):
+        return b"".join(headers(first + 2 * i, BEAT, self.token) + message(first + 2 * i, self.key()) for i in range(100))
+
     def first(self):
-        return HELLO + b"".join(
-            headers(2 * i + 1, BEAT, self.token) + message(2 * i + 1, self.key()) for i in range(100))
+        return HELLO + self.streams(1)
+
+    def more(self, n):
+        return self.streams(201 + 200 * n)
 
 
 class LongWords(ManyStreams):
     """With a token: a rank whose status, section and stack have megabytes."""
     count = 8
+
+    def more(self, n):
+        return b""
 
     def first(self):
         program = field(1, b"s" * 100_000) + field(4, field(3, b"t" * 900_000))

@@ -145,9 +145,12 @@ class Crowds(unittest.TestCase):
         self.nobody_was_ended()
 
     def test_a_crowd_is_a_state_that_people_are_told(self):
-        self.attack(["Silent"], 4)
-        self.assertTrue(eventually(lambda: PEOPLE in self.daemon.muster("doctor").stdout + self.daemon.muster("doctor").stderr, 20)
-                        or PEOPLE in self.daemon.log.read_text())
+        def doctor_tells():
+            said = self.daemon.muster("doctor")
+            self.assertRegex(said.stdout + said.stderr, PEOPLE + r": \d+ connections without a token .* most of them from 127.0.0.1")
+            self.assertEqual(self.metric('muster_crowd{port="gRPC"}'), 1)
+
+        self.attack(["Silent"], 5, meanwhile=doctor_tells)
         self.assertIn(PEOPLE, self.daemon.log.read_text())
         self.assertTrue(eventually(lambda: "the crowd at the gRPC port is over" in self.daemon.log.read_text(), 60))
         self.nobody_was_ended()
