@@ -237,13 +237,27 @@ std::optional<Submitter::Outcome> Submitter::look_for(const std::filesystem::pat
   return std::nullopt;
 }
 
+// Anybody may write the comment of an attempt, while nobody else submits in its folder. A data folder that was moved
+// keeps the last two names. A listing does not tell folders, so Slurm is asked for the job. Where it does not answer,
+// or tells no folder, the comment has to do.
+bool Submitter::is_submitted_in(const std::filesystem::path& folder, std::uint64_t number) {
+  const auto shown = scheduler_.find(number);
+  if (!shown || shown->empty()) return true;
+  return std::ranges::any_of(*shown, [&](const ::slurm::ListedJob& job) {
+    const std::filesystem::path there = job.work_folder;
+    const bool is_same =
+        there.filename() == folder.filename() && there.parent_path().filename() == folder.parent_path().filename();
+    return there.empty() || is_same;
+  });
+}
+
 // The number of the listed job, which is also written into the record.
 std::optional<::slurm::JobId> Submitter::listed(const Listing& listing, const std::filesystem::path& folder,
                                                 SubmissionRecord& record) {
   // If several jobs have the comment, a job that is not over counts: it would run unseen.
   const ::slurm::ListedJob* found = nullptr;
   for (const auto& job : *listing.jobs) {
-    if (job.comment != record.comment) continue;
+    if (job.comment != record.comment || !is_submitted_in(folder, job.id.job)) continue;
     const bool is_over = ::slurm::classify(job.state.state) == ::slurm::JobPhase::kEnded;
     if (found == nullptr || !is_over) found = &job;
     if (!is_over) break;

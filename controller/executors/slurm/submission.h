@@ -86,6 +86,7 @@ class Submitter {
   std::shared_ptr<const Listing> listing_since(std::int64_t ended_at_ms);
   std::optional<Outcome> look_for(const std::filesystem::path& folder, SubmissionRecord& record);
   Outcome look_beside_sbatch(const std::filesystem::path& folder);
+  bool is_submitted_in(const std::filesystem::path& folder, std::uint64_t number);
   std::optional<::slurm::JobId> listed(const Listing& listing, const std::filesystem::path& folder,
                                        SubmissionRecord& record);
   core::Millis pause_unreached(const std::filesystem::path& folder, bool again);

@@ -227,8 +227,9 @@ TEST(Submitter, AStrangersJobIsNeverTaken) {
   s.slurm.submits = Submits::kTakes;
   s.slurm.take("#SBATCH --comment=muster:other:7.1\n");
   s.slurm.take("#SBATCH --comment=muster:s:7.10\n");
+  s.slurm.take("#SBATCH --comment=muster:s:7.1\n#SBATCH --chdir=/home/ada\n");
   EXPECT_TRUE(s.later(s.submit(kNow + 1000)));
-  EXPECT_EQ(s.id(s.submit(kNow + 6000)), 3U);
+  EXPECT_EQ(s.id(s.submit(kNow + 6000)), 4U);
 }
 
 TEST(Submitter, AnSbatchThatOutlivedItsCallerIsWaitedFor) {
