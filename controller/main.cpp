@@ -16,6 +16,7 @@
 
 #include "base/data_folder.h"
 #include "base/tokens.h"
+#include "daemon/advertised.h"
 #include "daemon/environment.h"
 #include "daemon/executors.h"
 #include "daemon/place.h"
@@ -42,6 +43,9 @@ using net::ListenAddress;
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 constexpr unsigned kLeavingLimitS = 30;
+constexpr const char* kRunsAsRoot =
+    "musterd runs as root, and so does every job, whoever submits it: let a user of its own run musterd "
+    "(deploy/ADMIN.md)";
 
 struct Flags {
   std::string data_folder;
@@ -223,9 +227,11 @@ int serve(const Flags& flags) {
   auto http_address = checked_address("--http", flags.http, flags.insecure_listen);
   const auto open_files = take_all_descriptors();
   catch_signals();
+  base::RealClock clock;
+  musterd::Advertised advertised(clock);
+  if (!flags.advertise.empty()) advertised.set(flags.advertise);
   const auto data = prepare_data_folder(flags.data_folder);
   const auto store = store::open_sqlite_store(data / "muster.db");
-  base::RealClock clock;
   const auto relocation = flags.fork    ? musterd::Relocation::kFork
                           : flags.moved ? musterd::Relocation::kMoved
                                         : musterd::Relocation::kNone;
@@ -247,12 +253,16 @@ int serve(const Flags& flags) {
   options.problems = [&] {
     auto all = executors.problems();
     if (auto open = base::DataFolder(data).open_to_others(); !open.empty()) all.push_back(std::move(open));
+    if (auto unknown = advertised.problem(); !unknown.empty()) all.push_back(std::move(unknown));
     if (auto crowd = connections->crowd().text(net::Connections::Clock::now()); !crowd.empty()) {
       all.push_back(std::move(crowd));
     }
     return all;
   };
+  if (::geteuid() == 0) options.notes.emplace_back(kRunsAsRoot);
+  options.advertised = [&] { return std::pair(advertised.address(), advertised.problem()); };
   for (const auto& problem : options.problems()) spdlog::warn(problem);
+  for (const auto& note : options.notes) spdlog::warn(note);
   options.excluded_for = std::chrono::seconds(flags.exclusion_s);
   if (!flags.partitions.empty()) options.partitions_file = fs::absolute(flags.partitions);
   const auto controller = service::make_controller(*store, executors.get(), clock, options);
@@ -267,7 +277,8 @@ int serve(const Flags& flags) {
       "http", http_address, [&](const std::string& address) { return http::serve(*controller, address, connections); });
   ports.save();
   const auto dashboard = "http://" + http_address.text() + "/";
-  controller->start({flags.advertise.empty() ? grpc_address.text() : flags.advertise, dashboard});
+  if (flags.advertise.empty()) advertised.set(grpc_address.text());
+  controller->start({advertised.address(), dashboard});
   char signal = 0;
   {
     const ReadyFile ready(data / "musterd.json", grpc_address, http_address);

@@ -1,8 +1,10 @@
 #include "agent/task/task_reporter.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
+#include "os/host_name.h"
 #include "os/signals_blocked.h"
 
 namespace agent::task {
@@ -19,6 +21,8 @@ constexpr milliseconds kBackoffMost{1'000};
 constexpr milliseconds kAskAfter{2'000};
 /// The controller answers a stream every five seconds at the least.
 constexpr milliseconds kUnansweredLimit{15'000};
+/// Then the task's log says that the controller has never been reached.
+constexpr milliseconds kSayUnreachedAfter{10'000};
 constexpr std::int64_t kIntervalLeastMs = 50;
 constexpr std::int64_t kIntervalMostMs = 10'000;
 
@@ -26,7 +30,8 @@ constexpr std::int64_t kIntervalMostMs = 10'000;
 
 TaskReporter::TaskReporter(const worker::Endpoint& controller, const std::string& token, muster::v1::TaskRequest first,
                            OnDirective on_directive)
-    : client_(controller, token),
+    : controller_(controller),
+      client_(controller, token),
       on_directive_(std::move(on_directive)),
       request_(std::move(first)),
       backoff_(kBackoffFirst, kBackoffMost) {
@@ -101,6 +106,7 @@ void TaskReporter::run() {
     wake_.wait(lock, [&] { return closed_ || !holds_; });
     const auto version = version_;
     const bool told = (!calls_ && send(lock)) || (calls_ && call(lock));
+    say_unreached();
     const auto stream_ended = [&] { return told && stream_ && stream_->end(); };
     wake_.wait_for(lock, told ? interval_ : backoff_.next(),
                    [&] { return closed_ || version_ != version || stream_ended(); });
@@ -117,6 +123,15 @@ bool TaskReporter::call(Lock& lock) {
   lock.lock();
   if (heard) backoff_.reset();
   return heard;
+}
+
+// In the log of the Slurm job: a name that this node does not know is told nowhere else.
+void TaskReporter::say_unreached() {
+  const bool is_due = !was_answered_ && Clock::now() - began_at_ > kSayUnreachedAfter;
+  if (!is_due || std::exchange(said_unreached_, true)) return;
+  std::fprintf(stderr, "muster-task: musterd at %s does not answer on %s (%s)\n",
+               worker::to_string(controller_).c_str(), os::node_name().c_str(),
+               error_.empty() ? "no answer" : error_.c_str());
 }
 
 // What is new is asked about, so that flush() learns that it was heard.
@@ -154,6 +169,7 @@ void TaskReporter::close_stream(Lock& lock) {
   lock.unlock();
   const auto end = stream_->end();
   calls_ = end && end->error_code() == grpc::StatusCode::UNIMPLEMENTED;
+  if (end && !end->ok()) error_ = end->error_message();
   stream_.reset();
   lock.lock();
 }
@@ -168,7 +184,7 @@ void TaskReporter::answered(const muster::v1::TaskResponse& answer, std::uint64_
   if (std::exchange(said_, answer.directive()) != answer.directive()) on_directive_(answer);
   std::lock_guard lock(mutex_);
   answered_at_ = Clock::now();
-  is_answered_ = true;
+  is_answered_ = was_answered_ = true;
   interval_ = milliseconds(std::clamp(answer.interval_ms(), kIntervalLeastMs, kIntervalMostMs));
   if (owes_since_) owes_since_ = answered_at_;
   if (requests_heard < asked_number_) return;

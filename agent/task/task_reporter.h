@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "agent/task/controller_link.h"
@@ -43,10 +44,12 @@ class TaskReporter : public ControllerLink {
   void open_stream();
   void close_stream(Lock& lock);
   bool stream_is_broken() const;
+  void say_unreached();
   /// Notes that an answer is asked for.
   void ask(std::uint64_t number);
   void answered(const muster::v1::TaskResponse& answer, std::uint64_t requests_heard);
 
+  const worker::Endpoint controller_;
   worker::GrpcClient client_;
   const OnDirective on_directive_;
   mutable std::mutex mutex_;
@@ -57,6 +60,7 @@ class TaskReporter : public ControllerLink {
   std::optional<Clock::time_point> owes_since_ = Clock::now();  // the controller an answer
   Clock::time_point answered_at_ = Clock::now();                // on this stream; or the stream was opened then
   bool is_answered_ = false;                                    // this stream
+  bool was_answered_ = false;                                   // some stream or call
   std::chrono::milliseconds interval_{500};
   bool closed_ = false, holds_ = false;
 
@@ -64,6 +68,9 @@ class TaskReporter : public ControllerLink {
   // Of the thread that tells.
   worker::Backoff backoff_;
   bool calls_ = false;  // the controller knows no stream
+  const Clock::time_point began_at_ = Clock::now();
+  bool said_unreached_ = false;
+  std::string error_;  // with which the newest stream ended
   std::unique_ptr<worker::TaskStream> stream_;
   std::thread thread_;
 };

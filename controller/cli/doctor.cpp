@@ -139,6 +139,7 @@ void check_status(Client& client, const muster::v1::StatusResponse& status, std:
                             "; running jobs go on, new ones wait: run scontrol ping on the controller's machine"});
   }
   for (const auto& problem : status.problems()) findings.push_back({"musterd", kBad, problem});
+  for (const auto& note : status.notes()) findings.push_back({"musterd", kNote, note});
   for (const auto& problem : status.partition_problems()) findings.push_back({"partitions", kBad, problem});
   findings.push_back({"store", status.store_problem().empty() ? kFine : kBad,
                       status.store_problem().empty() ? "writable, " + std::to_string(status.events_total()) + " events"

@@ -115,6 +115,7 @@ struct QueueWord {
   std::string sentence, action;  // for people
   std::optional<core::Time> expected_start;
   std::optional<core::Time> suspended_since = {};  // of one that runs: the scheduler has stopped it
+  std::optional<core::Millis> unheard_for = {};    // of one that runs: no task of it has ever been heard
 };
 
 /// What a scheduler says of a job before it is submitted.

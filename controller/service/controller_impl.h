@@ -28,6 +28,10 @@ struct ControllerOptions {
   std::string why_no_slurm = {};
   /// What is wrong with musterd's own files, each with its remedy; asked whenever people ask for the status.
   std::function<std::vector<std::string>()> problems = {};
+  /// What admins should know besides, each with its remedy.
+  std::vector<std::string> notes = {};
+  /// Where ranks look for musterd, and what is wrong with that address; empty: nothing is known to be.
+  std::function<std::pair<std::string, std::string>()> advertised = {};
   /// How long a lost node is left out.
   core::Millis excluded_for = executors::kExcludedFor;
   /// false: no threads at all. Calls do their work in the caller's thread and everything that is due happens in

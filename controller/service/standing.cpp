@@ -1,5 +1,7 @@
 #include "service/standing.h"
 
+#include <cctype>
+
 #include "core/apply.h"
 #include "core/text.h"
 
@@ -71,6 +73,24 @@ std::string after_suspicion(const core::Job& job) {
          " --tail 50. If the pause is meant, let the program name it as a section, or set a longer liveness.hung_after";
 }
 
+/// Ranks that have begun are heard within a few seconds.
+constexpr core::Millis kUnheard{20'000}, kUnheardAtBadAddress{3'000};
+
+/// Ranks that run and cannot find musterd look like ranks that train in silence.
+void explain_unheard(const StandingFacts& facts, Standing& out) {
+  const auto limit = facts.address_problem.empty() ? kUnheard : kUnheardAtBadAddress;
+  if (facts.queue->unheard_for.value_or(core::Millis(0)) < limit || facts.musterd_at.empty()) return;
+  out.reason += "; none of its ranks has been heard in " + core::duration_text(*facts.queue->unheard_for);
+  if (!facts.address_problem.empty()) {
+    out.action = facts.address_problem;
+    out.action[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(out.action[0])));
+    return;
+  }
+  out.action = "Ranks look for musterd at " + facts.musterd_at +
+               ". Does each node know that name, and reach that port? If the nodes know this machine by another one, "
+               "start musterd with --advertise HOST:PORT";
+}
+
 /// Of one that runs: whether its scheduler has stopped it, and whether that can be asked at all.
 void explain_run(const StandingFacts& facts, Standing& out) {
   if (facts.queue && facts.queue->suspended_since) {
@@ -79,7 +99,11 @@ void explain_run(const StandingFacts& facts, Standing& out) {
   }
   // Local processes have no scheduler to lose.
   const auto* attempt = facts.job.current();
-  if (attempt != nullptr && attempt->suspicion) out.action = after_suspicion(facts.job);
+  if (attempt != nullptr && attempt->suspicion) {
+    out.action = after_suspicion(facts.job);
+  } else if (facts.queue && !facts.queue->suspended_since) {
+    explain_unheard(facts, out);
+  }
   if (facts.trouble && attempt != nullptr && attempt->queued_at) {
     out.reason += "; " + executors::trouble_text(*facts.trouble);
     out.action = kNothingIsLost;

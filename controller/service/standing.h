@@ -30,6 +30,8 @@ struct StandingFacts {
   std::optional<executors::QueueWord> queue = std::nullopt;  // of the executor
   std::optional<executors::Trouble> trouble = std::nullopt;  // the scheduler can't be asked
   std::optional<base::Wait> wait = std::nullopt;             // why it may not start now
+  std::string musterd_at = {};                               // where ranks look for musterd; empty: not known
+  std::string address_problem = {};  // what is wrong with that address; empty: nothing is known to be
 };
 
 Standing standing_of(const StandingFacts& facts);

@@ -61,6 +61,7 @@ v1::StatusResponse StatusPage::get() {
     out.set_data_free_bytes(counted_.free_bytes);
     for (const auto& text : counted_.problems) out.add_problems(text);
   }
+  for (const auto& text : parts_.options.notes) out.add_notes(text);
   out.set_overload(watched_.pace.problem());
   out.set_heartbeat_floor_ms(watched_.pace.floor().count());
   out.set_heartbeat_lag_ms(watched_.reading.lag().count());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <tuple>
 
 #include "actions/launch_plan.h"
 #include "contract/log_pattern.h"
@@ -205,6 +206,9 @@ Standing Views::standing(const core::Job& job) {
   const auto number = static_cast<core::AttemptNumber>(job.attempts.size() + (between ? 1 : 0));
   facts.trouble = parts_.executor.trouble();
   facts.queue = parts_.executor.queue_word({job.id, number});
+  if (facts.queue && facts.queue->unheard_for && parts_.options.advertised) {
+    std::tie(facts.musterd_at, facts.address_problem) = parts_.options.advertised();
+  }
   if (auto& word = facts.queue; word && word->expected_start && !is_foreseen(*word->expected_start, facts.now)) {
     word->expected_start.reset();
     if (!word->sentence.empty())

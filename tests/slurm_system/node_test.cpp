@@ -85,5 +85,38 @@ TEST_F(SlurmNode, SetupLinesThatEndTheScriptAreTheReason) {
   }
 }
 
+struct Astray;
+class SlurmAstray : public Story<Astray> {
+ public:
+  static void SetUpTestSuite() { set_up({.nodes = 1}, {"--advertise", "no-such-host.invalid:7600"}); }
+};
+
+// They would wait for half an hour, and to Slurm the job runs.
+TEST_F(SlurmAstray, RanksThatCannotFindMusterdAreToldWithTheRemedy) {
+  EXPECT_THAT(muster().daemon_log(), HasSubstr("this machine knows no \"no-such-host.invalid\""));
+  const auto findings = Json::parse(muster().cli({"doctor", "--json"}).out).dump();
+  EXPECT_THAT(findings, HasSubstr("--advertise HOST:PORT"));
+  EXPECT_EQ(findings.find("musterd runs as root") != std::string::npos, acting_user().empty() && ::geteuid() == 0);
+  const auto job = muster().submit(shell({.script = "true", .ranks_per_node = 2}));
+  stage().until_running(job, 1);
+  Json why;
+  EXPECT_TRUE(test::eventually(
+      [&] {
+        why = muster().json({"why", job});
+        return text(why, "reason").find("none of its ranks has been heard in ") != std::string::npos;
+      },
+      30s))
+      << why.dump(1);
+  EXPECT_THAT(text(why, "action"), HasSubstr("Ranks look for musterd at no-such-host.invalid:7600"));
+  EXPECT_TRUE(test::eventually(
+      [&] {
+        return muster().cli({"logs", job, "--slurm"}).out.find("no-such-host.invalid:7600 does not answer on node1") !=
+               std::string::npos;
+      },
+      30s));
+  muster().cli({"cancel", job});
+  muster().until_state(job, "cancelled");
+}
+
 }  // namespace
 }  // namespace story

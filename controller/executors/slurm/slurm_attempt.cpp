@@ -317,6 +317,11 @@ bool SlurmAttempt::is_heard(core::Millis now) const {
   return ranks_.any([&](const Rank& r) { return !r.told && r.heard_within(patience(kLostAfter, now), now); });
 }
 
+std::optional<core::Millis> SlurmAttempt::unheard_for(core::Millis now) const {
+  if (!begun_by_ || ended_at_ || is<Ended>() || !never_heard()) return std::nullopt;
+  return now - std::max(*begun_by_, since_);
+}
+
 std::string SlurmAttempt::node_of_missed(core::RankNumber number, core::Millis now) const {
   if (number >= ranks_.size() || number >= nodes_.size() || ended_at_) return {};
   const auto& rank = ranks_[number];

@@ -104,6 +104,8 @@ class SlurmAttempt {
   bool suspended() const;
   /// No task has spoken, and none has left a word.
   bool never_heard() const { return ranks_.never_heard(); }
+  /// How long the attempt is known to run without a word of any task; nullopt: it does not run, or one was heard.
+  std::optional<core::Millis> unheard_for(core::Millis now) const;
 
   Vouch vouch(core::RankNumber rank, core::Millis now) const;
   /// The task was heard, and is not any more: before its node is called lost, its status file is to be read.

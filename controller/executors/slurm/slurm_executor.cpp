@@ -176,6 +176,7 @@ class SlurmExecutor : public Executor {
   std::optional<Trouble> trouble() const override { return poller_.trouble(); }
   std::optional<QueueWord> queue_word(const core::AttemptKey& key) const override {
     const auto slurm_clock = poller_.slurm_clock();
+    const auto now = clock_.monotonic();
     return table_.locked([&](const AttemptTable::State& state) -> std::optional<QueueWord> {
       const auto found = state.attempts.find(key);
       QueueWord word;
@@ -189,6 +190,7 @@ class SlurmExecutor : public Executor {
       }
       word.scheduler_job = ::slurm::to_string(found->second.job.id);
       word.suspended_since = found->second.suspended_since;
+      word.unheard_for = found->second.attempt.unheard_for(now);
       if (!found->second.listed) return word;
       const auto& job = *found->second.listed;
       if (::slurm::classify(job.state.state) != ::slurm::JobPhase::kQueued) return word;

@@ -217,6 +217,7 @@ class Bench {
     options.people_token = "people";
     options.version = "test";
     options.threads = false;
+    options.advertised = [this] { return advertised; };
     controller_ = make_controller(*store_, *executor_, clock, options);
     controller_->start({"127.0.0.1:7600", "http://127.0.0.1:7601/"});
   }
@@ -313,6 +314,7 @@ class Bench {
   CrashPoint point;
   std::map<core::JobId, int> unreadable;  // how often the job's spec cannot be read yet
   base::ManualClock clock;
+  std::pair<std::string, std::string> advertised{"head1:7600", ""};  // musterd's address, and what is wrong with it
   std::shared_ptr<Machine> machine = std::make_shared<Machine>();
 
  private:

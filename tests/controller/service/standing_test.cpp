@@ -148,6 +148,24 @@ TEST_F(Told, RunningAndSuspendedOrOutOfTheSchedulersReach) {
   EXPECT_EQ(told(id).action(), "");
 }
 
+TEST_F(Told, RunningAndNeverHeard) {
+  const auto id = queued();
+  bench.executor().tell(id, core::AttemptStarted{1, {"n1"}});
+  bench.tick();
+  executors::QueueWord word;
+  word.unheard_for = 19s;
+  bench.machine->word = word;
+  EXPECT_EQ(told(id).reason(), "attempt 1: waiting for 2 ranks to join");
+  bench.machine->word->unheard_for = 42s;
+  EXPECT_EQ(told(id).reason(), "attempt 1: waiting for 2 ranks to join; none of its ranks has been heard in 42 s");
+  EXPECT_EQ(told(id).action(),
+            "Ranks look for musterd at head1:7600. Does each node know that name, and reach that port? If the nodes "
+            "know this machine by another one, start musterd with --advertise HOST:PORT");
+  bench.advertised.second = "this machine knows no head1";
+  bench.machine->word->unheard_for = 5s;
+  EXPECT_EQ(told(id).action(), "This machine knows no head1") << "it is known to be the reason, so it is told sooner";
+}
+
 TEST_F(Told, Failed) {
   auto request = command_request("a");
   request.mutable_spec()->mutable_requeue()->set_max_failed(0);

@@ -18,6 +18,16 @@ TEST(SlurmAttempt, TellsTheStartOnceWithEachRanksNode) {
   EXPECT_THAT(f.facts(), ElementsAre("started node1 node1 node2 node2"));
 }
 
+TEST(SlurmAttempt, KnowsForHowLongItRunsWithoutAWordOfItsTasks) {
+  Following f;
+  f.slurm_says("PENDING").after(60s);
+  EXPECT_EQ(f.attempt.unheard_for(f.now), std::nullopt) << "it waits";
+  f.slurm_says("RUNNING").after(20s);
+  EXPECT_EQ(f.attempt.unheard_for(f.now), 20s);
+  f.task(1, running("node2")).after(60s);
+  EXPECT_EQ(f.attempt.unheard_for(f.now), std::nullopt) << "one was heard, and who is missed since is told otherwise";
+}
+
 // Its tasks are stopped with it, so Slurm alone can speak for them, and a moment longer than it says so.
 TEST(SlurmAttempt, RanksOfASuspendedJobAreVouchedForBySlurm) {
   Following f;
