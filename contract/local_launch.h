@@ -28,7 +28,7 @@ struct LocalLaunch {
   std::string log_folder;
   std::uint32_t ranks = 1;
   std::uint32_t gpus_per_rank = 0;
-  std::optional<std::string> allowed_devices = {};  // musterd's own CUDA_VISIBLE_DEVICES
+  std::optional<std::string> allowed_devices = {};  // what the attempt may see, as CUDA_VISIBLE_DEVICES has it
   std::string master_addr = "127.0.0.1";
   std::uint16_t master_port = 0;
   bool is_command = true;        // any program, which may report by files; muster-worker speaks for itself

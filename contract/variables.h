@@ -35,6 +35,8 @@ inline constexpr const char* kTorchrunPort = "PET_MASTER_PORT";
 inline constexpr const char* kTorchrunNodes = "PET_NNODES";
 inline constexpr const char* kTorchrunNodeRank = "PET_NODE_RANK";
 inline constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
+/// On musterd's own machine: what the whole attempt was given, as CUDA_VISIBLE_DEVICES names it. A rank sees its part.
+inline constexpr const char* kGpus = "MUSTER_GPUS";
 
 // Set by the batch script for muster-task.
 inline constexpr const char* kStartedAt = "MUSTER_STARTED_AT";  // of the Slurm job, seconds since 1970

@@ -19,6 +19,7 @@
 #include "daemon/advertised.h"
 #include "daemon/environment.h"
 #include "daemon/executors.h"
+#include "daemon/own_machine.h"
 #include "daemon/place.h"
 #include "daemon/usage_error.h"
 #include "executors/slurm/submission.h"
@@ -53,6 +54,7 @@ struct Flags {
   std::string http = "127.0.0.1:7601";
   std::string worker, supervisor, task, advertise, partitions;
   std::string slurm = "auto";
+  std::string gpus, gpu_library, cores = "auto";
   std::string log_level = "info";
   bool insecure_listen = false;
   bool moved = false, fork = false;
@@ -238,9 +240,12 @@ int serve(const Flags& flags) {
   musterd::settle(*store, data, relocation, clock.wall());
   const auto token = base::load_or_create_token(data / "token");
 
-  musterd::Executors executors(
-      {data, store->secret(), flags.supervisor, flags.task, flags.slurm, core::Millis(flags.slurm_poll_ms), open_files},
-      clock);
+  const auto machine =
+      musterd::find_own_machine({.gpus = flags.gpus, .cores = flags.cores, .library = flags.gpu_library});
+  spdlog::info(musterd::own_machine_text(machine));
+  musterd::Executors executors({data, store->secret(), flags.supervisor, flags.task, flags.slurm,
+                                core::Millis(flags.slurm_poll_ms), open_files, machine},
+                               clock);
   const auto connections = net::connections_of_this_process();
   service::ControllerOptions options;
   options.data_folder = data;
@@ -340,6 +345,13 @@ int main(int argc, char** argv) {
       "does "
       "not start without a usable Slurm")
       ->check(CLI::IsMember({"auto", "yes", "no"}));
+  add("--local-gpus", flags.gpus, "LIST",
+      "the GPUs that jobs on this machine may have, by number or UUID with commas between them, or none (default: "
+      "$CUDA_VISIBLE_DEVICES, else all that the driver lists); each goes to one attempt at a time");
+  add("--local-cores", flags.cores, "COUNT",
+      "the cores that jobs on this machine may ask for with cpus_per_rank; auto: those that musterd may use; off: "
+      "cores are not counted");
+  app.add_option("--gpu-library", flags.gpu_library)->group("");
   app.add_option("--slurm-poll-ms", flags.slurm_poll_ms)->check(CLI::Range(10, 600'000))->group("");
   app.add_option("--probe-ms", flags.probe_ms)->check(CLI::Range(10, 600'000))->group("");
   add("--node-exclusion-s", flags.exclusion_s, "SECONDS",

@@ -1,6 +1,7 @@
 #include "os/gpus.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <sstream>
 #include <system_error>
@@ -8,10 +9,25 @@
 namespace os {
 namespace {
 
-const GpuLook* gpu_named(const std::vector<GpuLook>& gpus, const std::string& name) {
+std::optional<std::size_t> number_of(const std::string& name) {
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error == std::errc() && end == name.data() + name.size()) return number < gpus.size() ? &gpus[number] : nullptr;
+  return error == std::errc() && end == name.data() + name.size() ? std::optional(number) : std::nullopt;
+}
+
+/// The names of "0, GPU-5b1b", without spaces.
+std::vector<std::string> names_in(const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream list(text);
+  for (std::string name; std::getline(list, name, ',');) {
+    std::erase(name, ' ');
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+const GpuLook* gpu_named(const std::vector<GpuLook>& gpus, const std::string& name) {
+  if (const auto number = number_of(name)) return *number < gpus.size() ? &gpus[*number] : nullptr;
   const auto found =
       std::ranges::find_if(gpus, [&](const auto& gpu) { return !name.empty() && gpu.uuid.starts_with(name); });
   return found == gpus.end() ? nullptr : &*found;
@@ -19,9 +35,7 @@ const GpuLook* gpu_named(const std::vector<GpuLook>& gpus, const std::string& na
 
 std::vector<const GpuLook*> gpus_named(const std::vector<GpuLook>& gpus, const std::string& names) {
   std::vector<const GpuLook*> found;
-  std::istringstream list(names);
-  for (std::string name; std::getline(list, name, ',');) {
-    std::erase(name, ' ');
+  for (const auto& name : names_in(names)) {
     const auto* gpu = gpu_named(gpus, name);
     if (gpu == nullptr) break;  // as CUDA does
     if (std::ranges::find(found, gpu) == found.end()) found.push_back(gpu);
@@ -39,6 +53,31 @@ std::vector<const GpuLook*> gpus_used(const std::vector<GpuLook>& gpus, const st
 }
 
 }  // namespace
+
+bool has_gpu_device(const std::filesystem::path& devices) {
+  return std::ranges::any_of(std::array{"nvidiactl", "nvidia0", "kfd", "dxg"}, [&](const char* name) {
+    std::error_code ignored;
+    return std::filesystem::exists(devices / name, ignored);
+  });
+}
+
+std::vector<GpuDevice> devices_named(const std::vector<GpuDevice>& devices, const std::string& names,
+                                     std::string* unknown) {
+  std::vector<GpuDevice> found;
+  for (const auto& name : names_in(names)) {
+    const auto number = number_of(name);
+    const auto is_meant = [&](const GpuDevice& one) {
+      return number ? one.number == *number : !name.empty() && (one.id.starts_with(name) || one.gpu.starts_with(name));
+    };
+    const auto device = std::ranges::find_if(devices, is_meant);
+    if (device == devices.end()) {
+      if (unknown != nullptr) *unknown = name;
+      break;
+    }
+    if (std::ranges::find(found, *device) == found.end()) found.push_back(*device);
+  }
+  return found;
+}
 
 std::optional<GpuUse> use_of(const std::vector<GpuLook>& gpus, const std::optional<std::string>& visible_devices,
                              const std::vector<std::int64_t>& pids) {

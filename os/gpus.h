@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,10 +18,21 @@ struct GpuLook {
   std::vector<std::int64_t> pids;            // of those programs
 };
 
+/// What a program can be given by CUDA_VISIBLE_DEVICES: a GPU, or a part of one that is divided (MIG).
+struct GpuDevice {
+  std::uint32_t number = 0;  // of the GPU, from 0, in the order of PCI; its parts have the same
+  std::string id;            // "GPU-5b1b...", of a part "MIG-77aa..."
+  std::string gpu;           // the UUID of the GPU
+  std::string name;          // "NVIDIA H100 80GB HBM3"; empty: not known
+  bool operator==(const GpuDevice&) const = default;
+};
+
 /// Asks the GPUs of this machine.
 class Gpus {
  public:
   virtual ~Gpus() = default;
+  /// In the order of their numbers. One that does not answer is left out, and so is a divided one without parts.
+  virtual std::vector<GpuDevice> devices() { return {}; }
   /// In the order of their numbers. May take as long as the driver does.
   virtual std::vector<GpuLook> look() = 0;
 };
@@ -28,6 +40,15 @@ class Gpus {
 /// NVIDIA's own library, which its driver brings, loaded at run time. Null where there is none, or no GPU that it
 /// knows.
 std::unique_ptr<Gpus> open_nvml(const char* library = "libnvidia-ml.so.1");
+
+/// Whether `devices` shows a GPU of any maker: NVIDIA's, AMD's, or Windows' behind WSL.
+bool has_gpu_device(const std::filesystem::path& devices = "/dev");
+
+/// Those that `names` names, in that order, each once: as CUDA_VISIBLE_DEVICES does, by number or by (the beginning of)
+/// a UUID, up to the first name that is unknown. That name is put into `unknown`. A divided GPU stands for its first
+/// part.
+std::vector<GpuDevice> devices_named(const std::vector<GpuDevice>& devices, const std::string& names,
+                                     std::string* unknown = nullptr);
 
 /// What the GPUs of one program do together: the mean of their busy_percent, and the sum of their memory.
 struct GpuUse {

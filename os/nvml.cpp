@@ -23,7 +23,7 @@ struct Process {
   unsigned gpu_instance = 0, compute_instance = 0;
 };
 constexpr int kSuccess = 0;
-constexpr unsigned kMostProcesses = 256, kMostGpus = 64;
+constexpr unsigned kMostProcesses = 256, kMostGpus = 64, kMostParts = 64;
 
 class Library {
  public:
@@ -57,6 +57,10 @@ class Nvml : public Gpus {
     library_.find("nvmlDeviceGetUtilizationRates", utilization_);
     library_.find("nvmlDeviceGetMemoryInfo", memory_);
     library_.find("nvmlDeviceGetComputeRunningProcesses_v3", processes_);
+    library_.find("nvmlDeviceGetName", name_);
+    library_.find("nvmlDeviceGetMigMode", mig_mode_);
+    library_.find("nvmlDeviceGetMaxMigDeviceCount", most_parts_);
+    library_.find("nvmlDeviceGetMigDeviceHandleByIndex", part_at_);
     is_open_ = begin() == kSuccess;
   }
   ~Nvml() override {
@@ -70,6 +74,24 @@ class Nvml : public Gpus {
     return is_open_ && count_(&count) == kSuccess ? std::min(count, kMostGpus) : 0;
   }
 
+  std::vector<GpuDevice> devices() override {
+    std::vector<GpuDevice> all;
+    for (unsigned index = 0, end = count(); index < end; ++index) {
+      Device device = nullptr;
+      if (device_at_(index, &device) != kSuccess) continue;
+      const GpuDevice gpu{.number = index, .id = uuid_of(device), .gpu = uuid_of(device), .name = name_of(device)};
+      if (gpu.id.empty()) continue;
+      if (!is_divided(device)) {
+        all.push_back(gpu);
+        continue;
+      }
+      for (auto& part : parts_of(device)) {
+        all.push_back({.number = index, .id = std::move(part), .gpu = gpu.id, .name = gpu.name});
+      }
+    }
+    return all;
+  }
+
   std::vector<GpuLook> look() override {
     std::vector<GpuLook> all;
     for (unsigned index = 0, end = count(); index < end; ++index) all.push_back(look_at(index));
@@ -77,13 +99,36 @@ class Nvml : public Gpus {
   }
 
  private:
+  std::string uuid_of(Device device) const {
+    std::array<char, 96> text{};
+    return uuid_(device, text.data(), text.size() - 1) == kSuccess ? text.data() : std::string();
+  }
+  std::string name_of(Device device) const {
+    std::array<char, 96> text{};
+    const bool known = name_ != nullptr && name_(device, text.data(), text.size() - 1) == kSuccess;
+    return known ? text.data() : std::string();
+  }
+  bool is_divided(Device device) const {
+    unsigned now = 0, later = 0;
+    return mig_mode_ != nullptr && mig_mode_(device, &now, &later) == kSuccess && now != 0;
+  }
+  std::vector<std::string> parts_of(Device device) const {
+    std::vector<std::string> parts;
+    unsigned most = 0;
+    if (most_parts_ == nullptr || part_at_ == nullptr || most_parts_(device, &most) != kSuccess) return parts;
+    for (unsigned index = 0; index < std::min(most, kMostParts); ++index) {
+      Device part = nullptr;
+      if (part_at_(device, index, &part) != kSuccess) continue;
+      if (auto uuid = uuid_of(part); !uuid.empty()) parts.push_back(std::move(uuid));
+    }
+    return parts;
+  }
   /// One that does not answer keeps its place: the numbers of the others count.
   GpuLook look_at(unsigned index) const {
     GpuLook look;
     Device device = nullptr;
     if (device_at_(index, &device) != kSuccess) return look;
-    std::array<char, 96> uuid{};
-    if (uuid_(device, uuid.data(), uuid.size() - 1) == kSuccess) look.uuid = uuid.data();
+    look.uuid = uuid_of(device);
     Utilization utilization;
     if (utilization_ != nullptr && utilization_(device, &utilization) == kSuccess) look.busy_percent = utilization.gpu;
     Memory memory;
@@ -107,6 +152,10 @@ class Nvml : public Gpus {
   int (*utilization_)(Device, Utilization*) = nullptr;
   int (*memory_)(Device, Memory*) = nullptr;
   int (*processes_)(Device, unsigned*, Process*) = nullptr;
+  int (*name_)(Device, char*, unsigned) = nullptr;
+  int (*mig_mode_)(Device, unsigned*, unsigned*) = nullptr;
+  int (*most_parts_)(Device, unsigned*) = nullptr;
+  int (*part_at_)(Device, unsigned, Device*) = nullptr;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace variable = contract::variable;
 void add_devices(const contract::LocalLaunch& launch, std::uint32_t rank, launch::Environment& to) {
   if (launch.allowed_devices) to[variable::kVisibleDevices] = *launch.allowed_devices;
   if (launch.gpus_per_rank == 0) return;
+  if (launch.allowed_devices) to[variable::kGpus] = *launch.allowed_devices;
   auto& devices = to[variable::kVisibleDevices];
   devices = launch::visible_devices(devices, launch.gpus_per_rank, rank).value_or(devices);
 }

@@ -69,10 +69,15 @@ void ActionRunner::take_over() {
     const auto* start = std::get_if<core::StartAttempt>(&row.action);
     if (start == nullptr || row.state != store::ActionState::kLaunching) continue;
     if (core::is_upcoming(*job, start->attempt) || start->attempt > job->attempts.size())
-      parts_.admission.keep_slots(*job);
+      parts_.admission.keep_slots(*job, row.share);
   }
   for (const auto& job : parts_.event_log.open_jobs()) {
     if (is_parked(*job, holds[job->id])) parts_.admission.park(*job);
+    try {
+      parts_.admission.keep_first(*job);
+    } catch (const std::exception& e) {
+      spdlog::warn("job {}: what it uses of this machine cannot be read: {}", job->id, e.what());
+    }
   }
 }
 
@@ -289,7 +294,7 @@ bool ActionRunner::hold_attempt(const Row& row) {
   }
   if (!action.hold && row.state != store::ActionState::kLaunching) {
     try {
-      outbox_.set_launching({row.id});
+      outbox_.set_launching({{row.id}});
     } catch (...) {
       give_back(*job);
       throw;

@@ -57,6 +57,10 @@ void Launches::prepare(Launch& launch) {
   const auto job = parts_.event_log.job(key.job);
   const bool upcoming = job != nullptr && core::is_upcoming(*job, key.number);
   if (job == nullptr || (!upcoming && key.number <= job->attempts.size())) return;
+  if (was_stopped(key)) {
+    if (is_left(key)) launch.answer = executors::LaunchLater{.why = {}, .unsure = true};
+    return;
+  }
   if (!upcoming || job->held) {
     if (launch.may_be_there()) launch.answer = look(key);
   } else if (!parts_.admission.has_slots(key.job)) {
@@ -99,6 +103,7 @@ void Launches::plan(const core::Job& job, Launch& launch) {
   }
   launch.request = launch_request(*spec, key, settings_);
   launch.request->time_limit = job.time_limit;  // people may have changed it
+  launch.request->share = parts_.admission.share(job.id);
   launch.request->sweep = parts_.admission.limits(job).empty() ? job.sweep.sweep : std::string();
   parts_.partitions.equip(*launch.request);
 }
@@ -126,17 +131,18 @@ std::optional<executors::LaunchAnswer> Launches::look(const core::AttemptKey& ke
 void Launches::ask(std::vector<Launch>& launches) {
   std::vector<Launch*> asked;
   std::vector<executors::LaunchRequest> requests;
-  Outbox::Ids ids;
+  std::vector<store::LaunchingAction> rows;
   for (auto& each : launches) {
     if (!each.request) continue;
     asked.push_back(&each);
     requests.push_back(*std::exchange(each.request, std::nullopt));
-    if (!each.may_be_there()) ids.push_back(each.row.id);
+    const auto& share = requests.back().share;
+    if (!each.may_be_there() || each.row.share != share) rows.push_back({each.row.id, share});
   }
   if (asked.empty()) return;
   try {
     leave_out_lost_nodes(requests);
-    outbox_.set_launching(ids);
+    outbox_.set_launching(rows);
   } catch (const std::exception& e) {
     for (auto* each : asked) each->answer = executors::LaunchLater{.why = e.what(), .unsure = each->may_be_there()};
     return;
@@ -161,6 +167,7 @@ void Launches::keep(std::vector<Launch>& launches) {
     }
     auto* fact = std::get_if<core::AttemptLaunched>(&*each.answer);
     each.later = executors::LaunchLater{.why = {}, .unsure = fact != nullptr};  // unless it is kept
+    if (fact != nullptr) fact->share = parts_.admission.share(each.key.job);
     facts.emplace_back(each.key.job, fact != nullptr
                                          ? core::EventBody(std::move(*fact))
                                          : core::EventBody(std::get<core::AttemptLaunchFailed>(*each.answer)));
@@ -169,17 +176,30 @@ void Launches::keep(std::vector<Launch>& launches) {
   const auto kept = parts_.event_log.keep_and_wait(std::move(facts));
   for (std::size_t i = 0; i < kept.size(); ++i) {
     if (!kept[i]) continue;
-    if (of_facts[i]->later->unsure) stop_unwanted(of_facts[i]->key);
+    if (of_facts[i]->later->unsure && stop_unwanted(of_facts[i]->key)) continue;
     of_facts[i]->later.reset();
   }
 }
 
 // Its slots are free next. What stops it otherwise comes after those who may take them.
-void Launches::stop_unwanted(const core::AttemptKey& key) {
+bool Launches::stop_unwanted(const core::AttemptKey& key) {
   const auto job = parts_.event_log.job(key.job);
   const auto spec = parts_.specs.get(key.job);
-  if (job == nullptr || spec == nullptr || key.number <= job->attempts.size()) return;
+  if (job == nullptr || spec == nullptr || key.number <= job->attempts.size()) return false;
   parts_.executor.stop(key, {jobs::stop_grace(*spec, false)});
+  return is_left(key);
+}
+
+bool Launches::was_stopped(const core::AttemptKey& key) const {
+  const std::lock_guard lock(mutex_);
+  return stopping_.contains(key);
+}
+
+bool Launches::is_left(const core::AttemptKey& key) {
+  const bool is_there = parts_.executor.is_there(key);
+  const std::lock_guard lock(mutex_);
+  is_there ? void(stopping_.insert(key)) : void(stopping_.erase(key));
+  return is_there;
 }
 
 void Launches::finish(const std::vector<Launch>& launches) {

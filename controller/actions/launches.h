@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "actions/launch_plan.h"
@@ -17,8 +19,10 @@ namespace actions {
 /// Launches attempts that may start: from their rows in the outbox to what executors answer.
 ///
 /// A row is `launching`, durably, before an executor is asked. It is done when the answer is durable, and pending again
-/// when there is surely no attempt. While it is launching the attempt may be there, so its job keeps its slots, and
-/// where the job is not to start any more its executor is asked whether there is something to follow or to stop.
+/// when there is surely no attempt. While it is launching the attempt may be there, so its job keeps its slots and its
+/// share of the machine, and where the job is not to start any more its executor is asked whether there is something to
+/// follow or to stop. The row says what the attempt is given before the executor is asked, so a share is known after
+/// any crash.
 class Launches {
  public:
   struct Parts {
@@ -62,15 +66,22 @@ class Launches {
   std::optional<core::JobId> owner_of_folder(const muster::v1::JobSpec& spec, core::JobId job) const;
   /// Of a launch that may have happened and is not to happen any more: what there is; nullopt: surely nothing.
   std::optional<executors::LaunchAnswer> look(const core::AttemptKey& key);
+  /// Whether it must not run and was stopped.
+  bool was_stopped(const core::AttemptKey& key) const;
+  /// Of such an attempt: whether something of it is still there.
+  bool is_left(const core::AttemptKey& key);
   void ask(std::vector<Launch>& launches);
   /// Keeps what executors answered.
   void keep(std::vector<Launch>& launches);
-  void stop_unwanted(const core::AttemptKey& key);
+  /// Stops an attempt that must not run. True: something of it may still be there, so what it was given is not free.
+  bool stop_unwanted(const core::AttemptKey& key);
   void finish(const std::vector<Launch>& launches);
 
   Outbox& outbox_;
   const Parts parts_;
   LaunchSettings settings_;
+  mutable std::mutex mutex_;
+  std::set<core::AttemptKey> stopping_;  // attempts that must not run, were stopped, and are still there
 };
 
 }  // namespace actions

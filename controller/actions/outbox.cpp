@@ -71,6 +71,7 @@ bool Outbox::begin(Row& row) {
   if (entry == nullptr || entry->under_way || is_busy(row)) return false;
   entry->under_way = true;
   row.state = entry->row.state;
+  row.share = entry->row.share;
   if (is_start(row)) starting_.insert(row.job);
   return true;
 }
@@ -81,14 +82,17 @@ void Outbox::end(const Row& row) {
   if (is_start(row)) starting_.erase(row.job);
 }
 
-void Outbox::set_state(const Ids& ids, store::ActionState state) {
-  if (ids.empty()) return;
-  store_.set_actions(ids, state);
+void Outbox::set_launching(const std::vector<store::LaunchingAction>& rows) {
+  if (rows.empty()) return;
+  store_.set_launching(rows);
   std::lock_guard lock(mutex_);
-  for (const auto id : ids) {
-    if (auto* entry = find(id)) entry->row.state = state;
+  for (const auto& [id, share] : rows) {
+    auto* entry = find(id);
+    if (entry == nullptr) continue;
+    entry->row.state = store::ActionState::kLaunching;
+    entry->row.share = share;
   }
-  if (state == store::ActionState::kLaunching) spread_launching();
+  spread_launching();
 }
 
 bool Outbox::set_pending(Ids ids) {
@@ -99,8 +103,13 @@ bool Outbox::set_pending(Ids ids) {
       return entry == nullptr || entry->row.state == store::ActionState::kPending;
     });
   }
+  if (ids.empty()) return true;
   try {
-    set_state(ids, store::ActionState::kPending);
+    store_.set_actions(ids, store::ActionState::kPending);
+    std::lock_guard lock(mutex_);
+    for (const auto id : ids) {
+      if (auto* entry = find(id)) entry->row.state = store::ActionState::kPending;
+    }
     return true;
   } catch (const std::exception& error) {
     spdlog::warn("launches that did not happen cannot be written down yet: {}", error.what());

@@ -37,8 +37,9 @@ class Outbox {
   /// on another start of the same job already.
   bool begin(Row& row);
   void end(const Row& row);
-  /// An executor is asked next: durable when it returns. Throws store::Error; then nothing is.
-  void set_launching(const Ids& ids) { set_state(ids, store::ActionState::kLaunching); }
+  /// An executor is asked next: durable when it returns, with what the attempts were given. Throws store::Error; then
+  /// nothing is.
+  void set_launching(const std::vector<store::LaunchingAction>& rows);
   /// It was asked, and surely has nothing of it. False: the store did not take that, so they stay as they are.
   bool set_pending(Ids ids);
   /// What came of them is durable. One that the store does not take now is not carried out again in this run.
@@ -57,7 +58,6 @@ class Outbox {
   };
   bool is_busy(const Row& row) const;
   Entry* find(std::int64_t id);
-  void set_state(const Ids& ids, store::ActionState state);
   /// Forgets them once the store has. False: it does not take that now.
   bool tick_off(const Ids& ids, const std::string& what);
   void spread_launching();

@@ -36,24 +36,66 @@ std::optional<base::Wait> Admission::why_not(const core::Job& job, core::Time no
   // Neither has limits that are worth reading.
   const bool decided = job.held || !job.dependencies_met();
   const auto limits = decided ? std::vector<Limit>{} : this->limits(job);
+  const auto need = decided ? executors::MachineNeed{} : this->need(job.id);
   std::lock_guard lock(mutex_);
-  return first_wait(job, now, limits, false);
+  if (auto wait = wait_before_machine(job, now, limits)) return wait;
+  if (!room(job, need)) return machine_.why(need, place(job.id));
+  return retry(job.id, false);
 }
 
 std::optional<base::Wait> Admission::enter(const core::Job& job, const std::vector<Limit>& limits) {
+  const auto need = this->need(job.id);
   std::lock_guard lock(mutex_);
-  auto wait = first_wait(job, parts_.clock.wall(), limits, true);
-  if (!wait) ledger_.enter(job);
-  return wait;
+  auto wait = wait_before_machine(job, parts_.clock.wall(), limits);
+  // Only a job that waits for nothing else has a place in the queue.
+  machine_.step_back(job.id);
+  if (wait) return wait;
+  auto share = room(job, need);
+  if (!share) {
+    machine_.line_up(job.id, need, place(job.id));
+    return machine_.why(need, place(job.id));
+  }
+  if ((wait = retry(job.id, true))) return wait;
+  ledger_.enter(job);
+  machine_.enter(job, std::move(*share));
+  return std::nullopt;
 }
 
-std::optional<base::Wait> Admission::first_wait(const core::Job& job, core::Time now, const std::vector<Limit>& limits,
-                                                bool entering) const {
+std::optional<base::Wait> Admission::wait_before_machine(const core::Job& job, core::Time now,
+                                                         const std::vector<Limit>& limits) const {
   if (auto wait = wait_for_release(job)) return wait;
   if (auto wait = after(job)) return wait;
   if (auto wait = backoff(job, now)) return wait;
-  if (auto wait = full(job, limits)) return wait;
-  return retry(job.id, entering);
+  return full(job, limits);
+}
+
+executors::MachineNeed Admission::need(core::JobId job) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto start = starts_.find(job);
+    if (start != starts_.end() && start->second.need) return *start->second.need;
+  }
+  const auto spec = parts_.specs.get(job);
+  if (spec == nullptr || is_for_slurm(*spec)) return {};
+  const auto& resources = spec->resources();
+  const auto found = executors::need_of(machine_.machine(), {.ranks = resources.ranks_per_node(),
+                                                             .cpus_per_rank = resources.cpus_per_rank(),
+                                                             .gpus_per_rank = resources.gpus_per_rank(),
+                                                             .chooses_gpus = executors::chooses_gpus(spec->env())});
+  std::lock_guard lock(mutex_);
+  if (const auto start = starts_.find(job); start != starts_.end()) start->second.need = found;
+  return found;
+}
+
+MachineLedger::Place Admission::place(core::JobId job) const {
+  const auto start = starts_.find(job);
+  return start == starts_.end() ? MachineLedger::kLast : start->second.place;
+}
+
+std::optional<core::MachineShare> Admission::room(const core::Job& job, const executors::MachineNeed& need) const {
+  if (need.empty()) return core::MachineShare{};
+  if (auto has = machine_.share_of(job.id)) return has;
+  return machine_.choose(need, place(job.id));
 }
 
 // The runner's clock cannot be set. Until the runner has seen that the attempt is to start, the job's own word counts.
@@ -116,19 +158,32 @@ bool Admission::has_slots(core::JobId job) const {
   return ledger_.has_slots(job);
 }
 
+std::optional<core::MachineShare> Admission::share(core::JobId job) const {
+  std::lock_guard lock(mutex_);
+  return machine_.share_of(job);
+}
+
 void Admission::follow(const core::Job& job) {
   std::lock_guard lock(mutex_);
   ledger_.follow(job);
+  machine_.follow(job);
 }
 
 void Admission::expect(core::JobId job, core::Millis due) {
   std::lock_guard lock(mutex_);
-  starts_[job] = {due, std::nullopt};
+  auto& start = starts_[job];
+  // Of several starts of one attempt the first has the place.
+  start.place = std::min(start.place, next_place_++);
+  start.due = due;
+  start.later.reset();
+  start.again = core::Millis(0);
 }
 
-void Admission::keep_slots(const core::Job& job) {
+void Admission::keep_slots(const core::Job& job, const std::optional<core::MachineShare>& share) {
   std::lock_guard lock(mutex_);
   ledger_.enter(job);
+  // Of several starts of one attempt one has the share.
+  if (share) machine_.enter(job, *share);
 }
 
 void Admission::park(const core::Job& job) {
@@ -144,17 +199,21 @@ void Admission::put_off(core::JobId job, const executors::LaunchLater& later) {
     spdlog::warn("job {}: not started yet, and tried again: {}", job, later.why);
   }
   start.later = later;
+  machine_.step_back(job);
   start.again = parts_.clock.monotonic() + later.pause;
 }
 
 void Admission::settle(core::JobId job) {
   std::lock_guard lock(mutex_);
   ledger_.settle(job);
+  machine_.settle(job);
 }
 
 void Admission::forget(core::JobId job) {
   std::lock_guard lock(mutex_);
   ledger_.settle(job);
+  machine_.settle(job);
+  machine_.step_back(job);
   starts_.erase(job);
 }
 
@@ -163,6 +222,21 @@ Count Admission::count(const std::string& partition, const std::string& user) {
   std::lock_guard lock(mutex_);
   const auto key = partition_key(partition, user);
   return user.empty() ? Count{.open = ledger_.open_below(key)} : ledger_.count(key);
+}
+
+void Admission::keep_first(const core::Job& job) {
+  const auto* attempt = job.current();
+  const bool is_older = attempt != nullptr && attempt->state != core::AttemptState::kEnded && attempt->started_at &&
+                        !attempt->scheduler_job && !attempt->share;
+  if (!is_older) return;
+  const auto need = this->need(job.id);
+  std::lock_guard lock(mutex_);
+  machine_.keep_first(job, need);
+}
+
+muster::v1::MachineView Admission::machine() const {
+  std::lock_guard lock(mutex_);
+  return machine_.view();
 }
 
 }  // namespace admission

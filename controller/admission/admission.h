@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "admission/ledger.h"
+#include "admission/machine_ledger.h"
 #include "base/clock.h"
 #include "base/wait.h"
 #include "executors/executor.h"
@@ -22,12 +23,13 @@ std::optional<base::Wait> wait_for_release(const core::Job& job);
 base::Wait wait_for_backoff(const core::Job& job);
 
 /// The one answer to "may this job start now?". The reasons, in the order in which they are looked at: a person holds
-/// the job; it waits for other jobs; its backoff; a limit without a free slot; its last launch was put off. The first
-/// that holds is the answer, for the runner and for `muster why`.
+/// the job; it waits for other jobs; its backoff; a limit without a free slot; GPUs or cores of musterd's own machine
+/// that others have; its last launch was put off. The first that holds is the answer, for the runner and for
+/// `muster why`.
 ///
-/// An attempt takes the slots of its limits before its launch (or before its scheduler is asked to let it go, where a
-/// person held it), and gives them back when it has ended: see Ledger. Thread-safe; nothing is read under the lock,
-/// which the writer of events takes, too.
+/// An attempt takes the slots of its limits, and its share of the machine, before its launch (or before its scheduler
+/// is asked to let it go, where a person held it), and gives them back when it has ended: see Ledger and MachineLedger.
+/// Thread-safe; nothing is read under the lock, which the writer of events takes, too.
 class Admission {
  public:
   struct Parts {
@@ -36,7 +38,7 @@ class Admission {
     const executors::Executor& executor;
     std::function<std::shared_ptr<const partitions::PartitionPolicies>()> policies;
   };
-  explicit Admission(Parts parts) : parts_(std::move(parts)) {}
+  explicit Admission(Parts parts) : parts_(std::move(parts)), machine_(parts_.executor.own_machine()) {}
 
   /// The first reason that keeps the job's next attempt, or a released one, from starting; nullopt: there is none, or
   /// the job neither waits nor is to start. Throws where limits() does.
@@ -44,18 +46,21 @@ class Admission {
 
   /// Throws store::Error, or std::runtime_error, if what limits the job cannot be read now.
   std::vector<Limit> limits(const core::Job& job);
-  /// why_not() with the limits of the job; if nothing keeps it, it takes its slots. One that has them keeps them.
+  /// why_not() with the limits of the job; if nothing keeps it, it takes its slots and its share of the machine. One
+  /// that has them keeps them. Throws where limits() does.
   std::optional<base::Wait> enter(const core::Job& job, const std::vector<Limit>& limits);
 
   bool has_slots(core::JobId job) const;
+  /// What enter() gave to the launch that is under way; nullopt: nothing of musterd's own machine.
+  std::optional<core::MachineShare> share(core::JobId job) const;
 
   // What the store says, and what became of launches.
 
   void follow(const core::Job& job);
   /// An attempt is to start, not before this moment of the monotonic clock.
   void expect(core::JobId job, core::Millis due);
-  /// After a restart: the job's launch is under way, and its attempt may be there already.
-  void keep_slots(const core::Job& job);
+  /// After a restart: the job's launch is under way, and its attempt may be there already, with this share.
+  void keep_slots(const core::Job& job, const std::optional<core::MachineShare>& share);
   /// The queue of the job's attempt holds it for a person: its slots are free.
   void park(const core::Job& job);
   /// The launch is not to be tried again before its pause is over. `later` says why, where its executor does not.
@@ -67,15 +72,29 @@ class Admission {
 
   /// Jobs of this user (empty: of all, and only those that are open are counted) that go to this partition.
   Count count(const std::string& partition, const std::string& user);
+  /// Who has what of musterd's own machine.
+  muster::v1::MachineView machine() const;
+  const executors::OwnMachine& own_machine() const { return machine_.machine(); }
+  /// After a restart: an attempt without a share that asks for GPUs was started by a muster that gave none, and sees
+  /// the machine's first ones. They are kept for it until it has ended. Throws where limits() does.
+  void keep_first(const core::Job& job);
 
  private:
   struct Start {
     core::Millis due{0};  // monotonic
+    MachineLedger::Place place = MachineLedger::kLast;
+    std::optional<executors::MachineNeed> need;  // nullopt: not read yet
     std::optional<executors::LaunchLater> later;
     core::Millis again{0};  // monotonic
   };
-  std::optional<base::Wait> first_wait(const core::Job& job, core::Time now, const std::vector<Limit>& limits,
-                                       bool entering) const;
+  /// The first reason before those of the machine.
+  std::optional<base::Wait> wait_before_machine(const core::Job& job, core::Time now,
+                                                const std::vector<Limit>& limits) const;
+  /// Throws store::Error, or std::runtime_error, if the spec cannot be read now.
+  executors::MachineNeed need(core::JobId job);
+  MachineLedger::Place place(core::JobId job) const;
+  /// What the job has of the machine already, or may have now; nullopt: it must wait.
+  std::optional<core::MachineShare> room(const core::Job& job, const executors::MachineNeed& need) const;
   std::optional<base::Wait> backoff(const core::Job& job, core::Time now) const;
   std::optional<base::Wait> full(const core::Job& job, const std::vector<Limit>& limits) const;
   std::optional<base::Wait> retry(core::JobId job, bool entering) const;
@@ -86,6 +105,8 @@ class Admission {
   const Parts parts_;
   mutable std::mutex mutex_;
   Ledger ledger_;
+  MachineLedger machine_;
+  MachineLedger::Place next_place_ = 0;
   std::map<core::JobId, Start> starts_;
 };
 

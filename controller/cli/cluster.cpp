@@ -1,10 +1,11 @@
-// Commands about Slurm's partitions and nodes: partitions, nodes, admin.
+// Commands about partitions and nodes: partitions, nodes, admin.
 #include <iostream>
 #include <map>
 #include <ranges>
 
 #include "cli/command.h"
 #include "cli/text.h"
+#include "core/text.h"
 #include "jobfile/partition_keys.h"
 #include "schema/units.h"
 
@@ -12,6 +13,8 @@ namespace cli {
 namespace {
 
 using muster::v1::ListPartitionsResponse;
+using muster::v1::MachineGpu;
+using muster::v1::MachineView;
 using muster::v1::NodeView;
 using muster::v1::PartitionPolicy;
 using muster::v1::PartitionView;
@@ -134,9 +137,39 @@ std::string remark(const NodeView& node) {
   return text;
 }
 
-void print(const muster::v1::ListNodesResponse& listed) {
+/// "8 of 16 cores taken: job 1 has 6, job 4 has 2".
+std::string cores_taken_text(const MachineView& machine) {
+  std::string by;
+  for (const auto& holder : machine.holders()) {
+    if (holder.cores() == 0) continue;
+    append(by, "job " + std::to_string(holder.job_id()) + " has " + std::to_string(holder.cores()));
+  }
+  return std::to_string(machine.cores_taken()) + " of " + core::count_text(machine.cores(), "core") + " taken" +
+         (by.empty() ? "" : ": " + by);
+}
+
+/// Who has what of musterd's own machine.
+void print(const MachineView& machine) {
   Table table;
-  const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), listed.nodes(), text_of); };
+  const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), machine.gpus(), text_of); };
+  add({"GPU", true}, [](const MachineGpu& gpu) { return std::to_string(gpu.number()); });
+  add({"JOB", true}, [](const MachineGpu& gpu) { return gpu.job_id() == 0 ? "-" : std::to_string(gpu.job_id()); });
+  add({"ATT", true}, [](const MachineGpu& gpu) { return gpu.job_id() == 0 ? "-" : std::to_string(gpu.attempt()); });
+  add({"KIND", false, 8}, [](const MachineGpu& gpu) { return or_dash(gpu.name()); });
+  add({"ID", false, 12}, &MachineGpu::id);
+  const auto from = machine.gpus_from().empty() ? "" : " (" + machine.gpus_from() + ")";
+  std::string facts = machine.gpus().empty() ? "no GPU" + from : core::count_text(machine.gpus_size(), "GPU") + from;
+  if (machine.cores() > 0) append(facts, cores_taken_text(machine), "; ");
+  std::cout << harmless(machine.name() + ", where local jobs run: " + facts) << "\n" << table.text();
+  if (machine.waiting().empty()) return;
+  std::string waiting;
+  for (const auto job : machine.waiting()) append(waiting, "job " + std::to_string(job));
+  std::cout << "waiting, the next one first: " << waiting << "\n";
+}
+
+void print(const google::protobuf::RepeatedPtrField<NodeView>& nodes) {
+  Table table;
+  const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), nodes, text_of); };
   add({"NAME"}, &NodeView::name);
   add({"STATE", false, 8}, [](const NodeView& node) { return node.state().empty() ? "unknown" : node.state(); });
   add({"CPUS", true}, [](const NodeView& node) { return used_text(node.cpus_used(), node.cpus()); });
@@ -150,7 +183,21 @@ void print(const muster::v1::ListNodesResponse& listed) {
 
 int run_nodes(Session& session, const JsonOption& options) {
   const auto listed = session.client().call(&AdminStub::ListNodes, muster::v1::ListNodesRequest());
-  options.json ? print_json_array(listed.nodes()) : print(listed);
+  const auto& machine = listed.machine();
+  // Where there is Slurm, few care for the machine of musterd.
+  const bool tells_machine =
+      listed.has_machine() && (listed.nodes().empty() || !machine.gpus().empty() || !machine.holders().empty());
+  if (options.json) {
+    JsonRows rows(JsonRows::Form::kArray);
+    for (const auto& node : listed.nodes()) rows.add(json_of(node));
+    if (tells_machine) rows.add(json_of(machine));
+    rows.end();
+  } else {
+    if (!listed.nodes().empty()) print(listed.nodes());
+    if (!listed.nodes().empty() && tells_machine) std::cout << "\n";
+    if (tells_machine) print(machine);
+    std::cout << std::flush;
+  }
   tell_slurm_problem(listed.slurm_problem());
   return kSuccess;
 }
@@ -383,8 +430,10 @@ void define_partitions(CLI::App& app, Session& session) {
 
 void define_nodes(CLI::App& app, Session& session) {
   auto options = add_action<JsonOption>(app, session, run_nodes);
-  app.add_flag("--json", options->json,
-               "An array of nodes: state, reason, cpus, memory_bytes, gres, partitions, lost_at, excluded_until");
+  app.add_flag(
+      "--json", options->json,
+      "An array of nodes: state, reason, cpus, memory_bytes, gres, partitions, lost_at, excluded_until; the last "
+      "is musterd's own machine: gpus, cores, holders, waiting");
 }
 
 void define_admin(CLI::App& app, Session& session) {

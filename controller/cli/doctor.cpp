@@ -157,11 +157,11 @@ void check_status(Client& client, const muster::v1::StatusResponse& status, std:
   }
 }
 
-/// Asks why the controller has no Slurm. Its answer to a question about nodes has the reason.
+/// Asks why the controller has no Slurm. Its answer to a question about partitions has the reason.
 std::string why_no_slurm(Client& client, const muster::v1::StatusResponse& status) {
   if (std::ranges::find(status.executors(), "slurm") != status.executors().end()) return {};
-  muster::v1::ListNodesResponse nodes;
-  const auto answer = client.try_call(&AdminStub::ListNodes, muster::v1::ListNodesRequest(), &nodes);
+  muster::v1::ListPartitionsResponse partitions;
+  const auto answer = client.try_call(&AdminStub::ListPartitions, muster::v1::ListPartitionsRequest(), &partitions);
   return answer.error_code() == grpc::StatusCode::FAILED_PRECONDITION ? answer.error_message() : "";
 }
 

@@ -406,11 +406,14 @@ std::span<const Command> commands() {
        "  muster partitions\n"
        "  muster partitions --json | jq '.[] | select(.may_use) | .name'",
        define_partitions},
-      {"nodes", "Show Slurm's nodes, and which of them muster avoids",
-       "A node that was lost under a job, or that failed its partition's health check, gets no rank for ten minutes.\n"
-       "A node that failed a job's own health check gets no rank of that job.\n\n"
+      {"nodes", "Show which job has which GPU of this machine, and Slurm's nodes",
+       "Of the controller's own machine, where local jobs run: its GPUs and cores, who has them, and who waits.\n"
+       "Of Slurm: its nodes, and which of them muster avoids. A node that was lost under a job, or that failed its\n"
+       "partition's health check, gets no rank for ten minutes. A node that failed a job's own health check gets\n"
+       "no rank of that job.\n\n"
        "  muster nodes\n"
-       "  muster nodes --json | jq '.[] | select(.excluded_until) | .name'",
+       "  muster nodes --json | jq '.[] | select(.excluded_until) | .name'\n"
+       "  muster nodes --json | jq '.[-1].gpus[] | select(.job_id == 0) | .number'",
        define_nodes},
       {"admin", "Manage partitions: who may use them, limits, defaults, and who changed them",
        "Everybody who has the controller's token is an admin.\n\n"

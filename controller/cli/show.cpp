@@ -231,6 +231,9 @@ void print_ranks(const Job& job) {
       [&](const Rank& rank) { return known(rank.has_last_heartbeat_ms(), duration_text(rank.last_heartbeat_ms())); });
   add({"CORES", true}, cores_text);
   add({"MEMORY", true}, memory_text);
+  if (std::ranges::any_of(job.ranks(), [](const Rank& rank) { return !rank.gpus().empty(); })) {
+    add({"GPUS", true}, gpus_text);
+  }
   if (std::ranges::any_of(job.ranks(), has_gpu)) {
     add({"GPU%", true}, gpu_text);
     add({"GPU MEM", true}, gpu_memory_text);

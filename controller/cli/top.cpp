@@ -74,6 +74,9 @@ std::string table_of(const std::vector<Line>& lines) {
   add_use("CORES", cores_text);
   add_use("MEMORY", memory_text);
   add_use("PEAK", memory_peak_text);
+  if (std::ranges::any_of(lines, [](const Line& line) { return !line.rank->gpus().empty(); })) {
+    add_use("GPUS", gpus_text);
+  }
   add_use("GPU%", gpu_text);
   add_use("GPU MEM", gpu_memory_text);
   add({"AGE", true}, [](const Line& line) {
@@ -98,6 +101,7 @@ nlohmann::ordered_json json_of_line(const Line& line) {
                        {"memory_bytes", known(use.has_memory_bytes(), use.memory_bytes())},
                        {"memory_peak_bytes", known(use.has_memory_peak_bytes(), use.memory_peak_bytes())},
                        {"processes", known(use.has_memory_bytes(), use.processes())},
+                       {"gpus", rank.gpus()},
                        {"gpu_percent", known(use.has_gpu_percent(), use.gpu_percent())},
                        {"gpu_memory_bytes", known(use.has_gpu_memory_bytes(), use.gpu_memory_bytes())},
                        {"age_ms", known(use.has_age_ms(), use.age_ms())}});

@@ -44,6 +44,10 @@ std::string gpu_memory_text(const Rank& rank) {
   return rank.use().has_gpu_memory_bytes() ? bytes_text(rank.use().gpu_memory_bytes()) : "-";
 }
 
+std::string gpus_text(const Rank& rank) {
+  return or_dash(rank.gpus());
+}
+
 bool has_gpu(const Rank& rank) {
   return rank.use().has_gpu_percent() || rank.use().has_gpu_memory_bytes();
 }

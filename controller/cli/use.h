@@ -16,6 +16,8 @@ std::string memory_peak_text(const muster::v1::Rank& rank);
 /// How busy its GPUs are, in percent.
 std::string gpu_text(const muster::v1::Rank& rank);
 std::string gpu_memory_text(const muster::v1::Rank& rank);
+/// The numbers of its GPUs on musterd's own machine.
+std::string gpus_text(const muster::v1::Rank& rank);
 /// True if the rank has a GPU that says what it does.
 bool has_gpu(const muster::v1::Rank& rank);
 

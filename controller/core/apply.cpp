@@ -146,6 +146,7 @@ void on(Applied& out, const AttemptLaunched& e, Time at) {
   Attempt& attempt = add_attempt(job, e.attempt);
   attempt.handle = e.handle;
   attempt.scheduler_job = e.scheduler_job;
+  attempt.share = e.share;
   place_ranks(job, attempt, e);
   if (e.queued) {
     attempt.state = AttemptState::kQueued;

@@ -35,6 +35,7 @@ struct AttemptLaunched {
   bool queued = false;             // the attempt waits in a scheduler's queue; AttemptStarted follows
   Millis time_limit{-1};           // the limit given to the scheduler; 0: none; negative: not told
   std::optional<SchedulerJob> scheduler_job = {};
+  std::optional<MachineShare> share = {};  // of an attempt on musterd's own machine that asked for GPUs or cores
   bool operator==(const AttemptLaunched&) const = default;
 };
 /// The scheduler gave a queued attempt its nodes.

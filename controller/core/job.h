@@ -96,6 +96,7 @@ struct Attempt {
   std::optional<Step> resumed_from_step;      // reported by the ranks; 0 is the beginning
   std::string handle;                         // the executor's name for the attempt: its folder, or "Slurm job 1234"
   std::optional<SchedulerJob> scheduler_job;  // of an attempt that an executor with a queue runs
+  std::optional<MachineShare> share;          // its own until it has ended
   std::vector<Rank> ranks;
   bool operator==(const Attempt&) const = default;
 };

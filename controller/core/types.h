@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "contract/exit_codes.h"
 
@@ -29,6 +30,13 @@ struct AttemptKey {
 
 /// Why an attempt ended. Each cause has its own budget in RequeuePolicy; see requeue_policy.h.
 enum class Cause {
+/// What an attempt was given of the machine that musterd runs on. No other attempt has it meanwhile.
+struct MachineShare {
+  std::vector<std::string> gpus;  // by the names that CUDA_VISIBLE_DEVICES knows, those of rank 0 first
+  std::uint32_t cores = 0;        // 0: not counted
+  bool operator==(const MachineShare&) const = default;
+};
+
   kNone,            // not decided yet
   kCompleted,       // every rank exited with 0
   kFailed,          // a rank exited with another code or by a signal

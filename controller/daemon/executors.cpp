@@ -53,6 +53,7 @@ executors::local::LocalOptions local_options(const ExecutorSettings& settings, c
   options.root = settings.data;
   options.supervisor_program = supervisor;
   options.open_files = settings.open_files;
+  options.machine = settings.machine;
   return options;
 }
 
@@ -134,6 +135,7 @@ std::vector<std::string> Executors::problems() const {
   std::vector<std::string> all;
   if (!can_run(supervisor_))
     all.push_back("no job can run on this machine: " + missing(supervisor_, "muster-supervisor"));
+  if (auto problem = local_->own_machine().problem; !problem.empty()) all.push_back(std::move(problem));
   if (task_is_missing_) all.push_back("no job can go to Slurm: " + why_no_slurm_);
   if (slurm_ && !can_run(task_)) all.push_back("no job can run on Slurm: " + missing(task_, "muster-task"));
   return all;

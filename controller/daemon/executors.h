@@ -24,6 +24,7 @@ struct ExecutorSettings {
   std::string slurm = "auto";    // "auto", "yes" or "no"
   core::Millis slurm_poll{1000};
   std::uint64_t open_files = 0;  // the soft limit of open files for programs that musterd starts
+  executors::OwnMachine machine = {};
 };
 
 /// The executor of local processes and, if Slurm can be used, the one of Slurm. Throws UsageError if --slurm is "yes"

@@ -12,6 +12,7 @@
 #include "contract/report_sources.h"
 #include "core/apply.h"
 #include "executors/cluster_facts.h"
+#include "executors/own_machine.h"
 #include "launch/environment.h"
 
 namespace executors {
@@ -54,6 +55,7 @@ struct LaunchRequest {
   std::vector<std::string> exclude_nodes;  // lost lately
   SlurmWishes slurm;
   contract::ReportSources report;
+  std::optional<core::MachineShare> share = {};  // what it was given of musterd's own machine
 };
 
 /// What could not be carried out is tried again after this, unless somebody says otherwise.
@@ -213,6 +215,9 @@ class Executor {
   /// The attempt, which launch() was asked for, is not to start any more. The answer of that launch() where there is,
   /// or may be, an attempt already; nullopt: there surely is none. Nothing is started.
   virtual std::optional<LaunchAnswer> withdraw(const LaunchRequest&) { return std::nullopt; }
+  /// Whether something of an attempt that is not to run may still do so, after a stop. Where a scheduler ends it, the
+  /// attempt has nothing of musterd's own machine, and the answer is no.
+  virtual bool is_there(const core::AttemptKey&) { return false; }
   virtual void adopt(const core::AttemptKey& key, const core::Attempt& attempt) = 0;
   virtual void stop(const core::AttemptKey& key, const StopRequest& how) = 0;
   virtual Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) = 0;
@@ -236,6 +241,8 @@ class Executor {
   virtual std::vector<std::string> scripts(const std::vector<LaunchRequest>&) { return {}; }
   /// What the scheduler says of one of these scripts.
   virtual ScriptCheck check_script(const std::string&) { return {}; }
+  /// What its attempts on musterd's own machine share. The same in every call.
+  virtual OwnMachine own_machine() const { return {}; }
   /// What a job file may name: "local", "slurm"; the first is what "auto" means.
   virtual std::vector<std::string> names() const { return {name()}; }
   virtual std::optional<Trouble> trouble() const { return std::nullopt; }

@@ -82,6 +82,11 @@ class RoutingExecutor : public Executor {
   void task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) override {
     if (Executor* owner = of(key)) owner->task(key, rank, report);
   }
+  bool is_there(const core::AttemptKey& key) override {
+    Executor* owner = of(key);
+    return owner == nullptr ? local_.is_there(key) : owner->is_there(key);
+  }
+  OwnMachine own_machine() const override { return local_.own_machine(); }
   void was_deaf() override { both(&Executor::was_deaf); }
   void tasks_read(core::Millis read_until, core::Millis missed_after) override {
     slurm_.tasks_read(read_until, missed_after);

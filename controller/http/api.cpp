@@ -68,6 +68,9 @@ Response log_in(const Call& call) {
 Response log_out(const Call& call) {
   return call.access.log_out(call.request);
 }
+Response machine(const Call& call) {
+  return as_json(proto::to_json(call.controller.machine()));
+}
 Response status(const Call& call) {
   return as_json(proto::to_json(call.controller.status()));
 }

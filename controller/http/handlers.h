@@ -40,5 +40,6 @@ Response status(const Call& call);
 Response openapi(const Call& call);
 Response health(const Call& call);
 Response scrape(const Call& call);
+Response machine(const Call& call);
 
 }  // namespace http

@@ -37,6 +37,7 @@ constexpr Route kRoutes[] = {
     {"/api/v1/sweeps/{sweep}/release", release_sweep, verb::post},
     {"/api/v1/status", status, verb::get},
     {"/api/v1/stream", nullptr, verb::get, false, false, "after"},
+    {"/api/v1/machine", machine, verb::get},
     {"/api/v1/openapi.json", openapi, verb::get},
     {"/healthz", health, verb::get, true},
     {"/metrics", scrape, verb::get},

@@ -95,8 +95,9 @@ constexpr auto kFirst = std::to_array<Key>({
     number("resources.nodes", "1", 1, 4096, "Number of machines."),
     number("resources.ranks_per_node", "1", 1, 4096,
            "Processes on each machine. nodes x ranks_per_node is the world size, at most 4096."),
-    derived(number("resources.cpus_per_rank", "", 1, 4096, "CPU cores of each rank."), "no limit"),
-    derived(number("resources.gpus_per_rank", "", 0, 64, "GPUs of each rank."), "none"),
+    derived(number("resources.cpus_per_rank", "", 1, 4096, "CPU cores of each rank. A local job waits until they are free; without this key its cores "
+                   "are not counted."), "no limit"),
+    derived(number("resources.gpus_per_rank", "", 0, 64, "GPUs of each rank. A local job waits until they are free, and sees no others."), "none"),
     derived(duration("resources.time_limit", "", 1000, kLongest,
                      "Longest time of one attempt. After it the ranks save and leave, and the job is requeued "
                      "(requeue.max_timed_out)."),

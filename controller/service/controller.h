@@ -10,6 +10,7 @@
 #include "muster/v1/admin_service.pb.h"
 #include "muster/v1/job.pb.h"
 #include "muster/v1/job_service.pb.h"
+#include "muster/v1/machine.pb.h"
 #include "muster/v1/rank_service.pb.h"
 #include "ranks/streams.h"
 #include "store/store.h"
@@ -58,6 +59,8 @@ class Controller {
 
   /// Oldest first; `job` 0: all. At most `limit`.
   virtual std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) = 0;
+  /// What musterd's own machine has, and which attempts have it.
+  virtual muster::v1::MachineView machine() = 0;
   virtual std::int64_t last_event_id() = 0;
   virtual store::Totals totals(std::int64_t after_event, std::uint32_t most_events) = 0;
   /// Steps after (after_attempt, after_step), in order. `attempt` 0: all.

@@ -193,7 +193,16 @@ class Impl final : public RunningController {
   Outcome<v1::RemovePartitionResponse> remove_partition(const v1::RemovePartitionRequest& request) override {
     return partitions_.remove(request);
   }
-  Outcome<v1::ListNodesResponse> list_nodes() override { return partitions_.nodes(); }
+  Outcome<v1::ListNodesResponse> list_nodes() override {
+    auto nodes = partitions_.nodes();
+    const auto names = executor_.names();
+    const bool has_slurm = std::ranges::find(names, "slurm") != names.end();
+    if (!nodes.ok() && has_slurm) return nodes;
+    v1::ListNodesResponse response = nodes.ok() ? nodes.value() : v1::ListNodesResponse();
+    *response.mutable_machine() = machine();
+    return response;
+  }
+  v1::MachineView machine() override { return admission_.machine(); }
   v1::ListAuditResponse list_audit(const v1::ListAuditRequest& request) override { return partitions_.audit(request); }
   std::vector<v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override {
     std::vector<v1::Event> out;

@@ -12,6 +12,7 @@
 #include "jobfile/secrets.h"
 #include "jobfile/spec.h"
 #include "schema/series.h"
+#include "service/machine_views.h"
 #include "service/program_views.h"
 
 namespace service {
@@ -344,6 +345,9 @@ std::vector<std::string> Views::notes(const core::Job& job, const v1::JobSpec& s
   auto lines = job.program.bad_lines;
   auto first = job.program.first_bad_line;
   auto trouble = job.program.source_trouble;
+  if (is_local) {
+    if (auto note = gpu_note(spec, parts_.admission.own_machine()); !note.empty()) notes.push_back(std::move(note));
+  }
   for (core::RankNumber rank = 0; attempt != nullptr && rank < attempt->ranks.size(); ++rank) {
     if (attempt->ranks[rank].state == core::RankState::kExited) continue;
     const auto live = parts_.live_ranks.view({job.id, attempt->number}, rank);
@@ -424,6 +428,7 @@ jobs::JobPtr Views::with_attempt(core::JobId id, core::AttemptNumber attempt) {
   auto job = parts_.event_log.job(id);
   const bool is_there = job != nullptr && !job->removed_at && attempt >= 1 && attempt <= job->attempts.size();
   return is_there ? job : nullptr;
+    out.mutable_ranks()->rbegin()->set_gpus(gpus_of_rank(*attempt, rank, parts_.admission.own_machine()));
 }
 
 std::string Views::log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) {

@@ -30,7 +30,8 @@ BOOST_DESCRIBE_STRUCT(SweepElement, (), (sweep, index, parallel))
 
 BOOST_DESCRIBE_STRUCT(JobSubmitted, (), (name, user, is_command, world_size, time_limit, policy, held, after, sweep))
 BOOST_DESCRIBE_STRUCT(SchedulerJob, (), (number, element))
-BOOST_DESCRIBE_STRUCT(AttemptLaunched, (), (attempt, handle, node, pids, queued, time_limit, scheduler_job))
+BOOST_DESCRIBE_STRUCT(MachineShare, (), (gpus, cores))
+BOOST_DESCRIBE_STRUCT(AttemptLaunched, (), (attempt, handle, node, pids, queued, time_limit, scheduler_job, share))
 BOOST_DESCRIBE_STRUCT(AttemptLaunchFailed, (), (attempt, reason, retryable))
 BOOST_DESCRIBE_STRUCT(AttemptStarted, (), (attempt, nodes, seen_there))
 BOOST_DESCRIBE_STRUCT(AttemptStopping, (), (attempt, cause, reason, save))
@@ -239,6 +240,16 @@ core::Action decode_action(std::string_view kind, std::string_view payload) {
     std::visit([&](auto& fields) { from_stored(json, fields); }, action);
   });
   return action;
+}
+
+std::string encode_share(const core::MachineShare& share) {
+  return to_stored(share).dump();
+}
+
+core::MachineShare decode_share(std::string_view payload) {
+  core::MachineShare share;
+  read_stored(payload, {"share of the machine", ""}, [&](const nlohmann::json& json) { from_stored(json, share); });
+  return share;
 }
 
 }  // namespace store

@@ -20,4 +20,7 @@ std::string_view action_kind(const core::Action& action);
 std::string encode_action(const core::Action& action);
 core::Action decode_action(std::string_view kind, std::string_view payload);
 
+std::string encode_share(const core::MachineShare& share);
+core::MachineShare decode_share(std::string_view payload);
+
 }  // namespace store

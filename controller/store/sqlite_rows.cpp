@@ -197,13 +197,16 @@ Totals read_totals(Connection& connection, std::int64_t after_event, std::uint32
 }
 
 std::vector<PendingAction> read_pending_actions(Connection& connection) {
-  return connection.query("SELECT id, job_id, kind, payload, state FROM actions WHERE state <> 'done' ORDER BY id")
+  return connection.query("SELECT id, job_id, kind, payload, state, share FROM actions WHERE state <> 'done' ORDER BY id")
       .all([](const Query& row) {
         PendingAction action;
         std::string kind, payload, state;
-        row.get_to(0, action.id, action.job, kind, payload, state);
+        std::optional<std::string> share;
+        row.get_to(0, action.id, action.job, kind, payload, state, share);
         action.action = decode_action(kind, payload);
-        if (state == to_string(ActionState::kLaunching)) action.state = ActionState::kLaunching;
+        if (state != to_string(ActionState::kLaunching)) return action;
+        action.state = ActionState::kLaunching;
+        if (share) action.share = decode_share(*share);
         return action;
       });
 }

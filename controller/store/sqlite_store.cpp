@@ -144,6 +144,16 @@ class SqliteStore final : public Store {
       }
     });
   }
+  void set_launching(std::span<const LaunchingAction> actions) override {
+    if (actions.empty()) return;
+    writing([&] {
+      for (const auto& action : actions) {
+        const auto share = action.share ? std::optional(encode_share(*action.share)) : std::nullopt;
+        writer_.run("UPDATE actions SET state = ?, share = ? WHERE id = ? AND state <> 'done'", ActionState::kLaunching,
+                    share, action.id);
+      }
+    });
+  }
   void add_metrics(std::span<const MetricRow> rows, std::span<const DeclaredSeries> declared) override {
     if (rows.empty() && declared.empty()) return;
     writing_metrics([&] { write_metrics(writer_, known_series_, buckets_, rows, declared); });

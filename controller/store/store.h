@@ -70,6 +70,13 @@ struct PendingAction {
   core::JobId job = 0;
   core::Action action;
   ActionState state = ActionState::kPending;
+  std::optional<core::MachineShare> share = {};  // of a start that is launching: what its attempt was given
+};
+
+/// A start whose executor is asked next, and what its attempt was given of musterd's own machine.
+struct LaunchingAction {
+  std::int64_t id = 0;
+  std::optional<core::MachineShare> share = {};
 };
 
 /// A row of the jobs table, for lists: no ranks, no history.
@@ -168,6 +175,8 @@ class Store {
   virtual std::vector<PendingAction> pending_actions() = 0;
   /// Sets the state of all of these actions, in one transaction. An action that is done is ignored.
   virtual void set_actions(std::span<const std::int64_t> action_ids, ActionState state) = 0;
+  /// Sets these actions to kLaunching, each with its share, in one transaction. An action that is done is ignored.
+  virtual void set_launching(std::span<const LaunchingAction> actions) = 0;
   void complete_actions(std::span<const std::int64_t> action_ids) { set_actions(action_ids, ActionState::kDone); }
   void complete_action(std::int64_t action_id) { complete_actions({&action_id, 1}); }
 

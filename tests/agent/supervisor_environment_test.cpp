@@ -28,6 +28,7 @@ TEST(RankEnvironment, PutsTheRanksPlaceAndItsDevicesAboveTheBase) {
                                                        {"MASTER_PORT", "12345"},
                                                        {"MUSTER_NODES", "1"},
                                                        {"MUSTER_NODELIST", "here"},
+                                                       {"MUSTER_GPUS", "1,2,3,4"},
                                                        {"CUDA_VISIBLE_DEVICES", "3,4"}}) {
     EXPECT_THAT(env, Contains(Pair(name, value)));
   }

@@ -29,6 +29,7 @@ class UnscriptedController : public service::Controller {
     return base::no_slurm({});
   }
   Outcome<v1::ListNodesResponse> list_nodes() override { return base::no_slurm({}); }
+  v1::MachineView machine() override { return {}; }
   v1::ListAuditResponse list_audit(const v1::ListAuditRequest&) override { return {}; }
   store::Thinned thinned(const store::ThinRequest&) override { return {}; }
   std::string scheduler_log_path(core::JobId, core::AttemptNumber) override { return {}; }

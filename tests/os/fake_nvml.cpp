@@ -1,4 +1,6 @@
 // A library with the functions of NVML that os/nvml.cpp calls, written after NVIDIA's nvml.h.
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 extern "C" {
@@ -29,8 +31,27 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t* device) {
   *device = reinterpret_cast<nvmlDevice_t>(0x1000);
   return index == 0 ? 0 : 15;  // NVML_ERROR_GPU_IS_LOST
 }
-int nvmlDeviceGetUUID(nvmlDevice_t, char* uuid, unsigned length) {
-  std::strncpy(uuid, "GPU-fake", length);
+int nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned length) {
+  const auto part = reinterpret_cast<std::uintptr_t>(device) - 0x1000;
+  std::strncpy(uuid, part == 0 ? "GPU-fake" : part == 1 ? "MIG-0" : "MIG-2", length);
+  return 0;
+}
+int nvmlDeviceGetName(nvmlDevice_t, char* name, unsigned length) {
+  std::strncpy(name, "A GPU", length);
+  return 0;
+}
+// Divided into parts 0 and 2 where MUSTER_FAKE_MIG is set.
+int nvmlDeviceGetMigMode(nvmlDevice_t, unsigned* now, unsigned* later) {
+  *now = *later = std::getenv("MUSTER_FAKE_MIG") != nullptr ? 1 : 0;
+  return 0;
+}
+int nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t, unsigned* count) {
+  *count = 3;
+  return 0;
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t, unsigned index, nvmlDevice_t* part) {
+  if (index == 1) return 6;  // NVML_ERROR_NOT_FOUND
+  *part = reinterpret_cast<nvmlDevice_t>(0x1001 + index);
   return 0;
 }
 int nvmlDeviceGetUtilizationRates(nvmlDevice_t, nvmlUtilization_t* utilization) {

@@ -51,5 +51,40 @@ TEST(Nvml, IsReadThroughTheFunctionsOfItsLibrary) {
   EXPECT_FALSE(gpus[1].memory_bytes);
 }
 
+const std::vector<GpuDevice> kDevices{{0, "GPU-aa11", "GPU-aa11", "big"},
+                                      {1, "MIG-11", "GPU-bb22", "big"},
+                                      {1, "MIG-22", "GPU-bb22", "big"},
+                                      {3, "GPU-dd44", "GPU-dd44", "small"}};
+
+std::vector<std::string> named(const std::string& names, std::string* unknown = nullptr) {
+  std::vector<std::string> ids;
+  for (const auto& device : devices_named(kDevices, names, unknown)) ids.push_back(device.id);
+  return ids;
+}
+
+TEST(NamedDevices, AreFoundByNumberOrUuidUpToTheFirstUnknownName) {
+  using Ids = std::vector<std::string>;
+  EXPECT_EQ(named("3, 0,3"), (Ids{"GPU-dd44", "GPU-aa11"}));
+  EXPECT_EQ(named("GPU-dd,MIG-22"), (Ids{"GPU-dd44", "MIG-22"}));
+  EXPECT_EQ(named("1"), (Ids{"MIG-11"})) << "the first part of a divided GPU";
+  EXPECT_EQ(named("GPU-bb"), (Ids{"MIG-11"}));
+  std::string unknown;
+  EXPECT_EQ(named("0,2,3", &unknown), (Ids{"GPU-aa11"})) << "GPU 2 does not answer";
+  EXPECT_EQ(unknown, "2");
+  EXPECT_EQ(named(""), Ids{});
+  EXPECT_EQ(named("-1,0", &unknown), Ids{});
+  EXPECT_EQ(unknown, "-1");
+}
+
+TEST(Nvml, ListsWhatProgramsCanBeGiven) {
+  const auto nvml = open_nvml(MUSTER_FAKE_NVML);
+  ASSERT_NE(nvml, nullptr);
+  EXPECT_EQ(nvml->devices(), (std::vector<GpuDevice>{{0, "GPU-fake", "GPU-fake", "A GPU"}})) << "the other is lost";
+  ::setenv("MUSTER_FAKE_MIG", "1", 1);
+  EXPECT_EQ(nvml->devices(),
+            (std::vector<GpuDevice>{{0, "MIG-0", "GPU-fake", "A GPU"}, {0, "MIG-2", "GPU-fake", "A GPU"}}));
+  ::unsetenv("MUSTER_FAKE_MIG");
+}
+
 }  // namespace
 }  // namespace os

@@ -3,6 +3,7 @@ import { get, type ApiError } from "./api";
 import { between, formatCount, formatDuration, formatNumber, formatSettings, withLocalTimes } from "./format";
 import { asApiError, useLive, useNow, useThrottled } from "./hooks";
 import { Link } from "./link";
+import { MachinePanel } from "./machine";
 import { Empty, ErrorNotice, LaterError } from "./notice";
 import { StateOf, tone } from "./state";
 import { Changes, merge, MOST_ROWS, NOTHING, PAGE, type Answer, type Stretch } from "./pages";
@@ -175,6 +176,7 @@ export function Jobs() {
           </select>
         </label>
       </div>
+      <MachinePanel />
       {jobs ? <LaterError error={error} /> : error && <ErrorNotice error={error} />}
       {!jobs && !error && <p class="muted">Loading…</p>}
       {jobs && jobs.length === 0 && (

@@ -57,7 +57,8 @@ function Row({ rank, age, index, gpus }: { rank: Rank; age: string; index: numbe
       <td class="num" data-label="peak">{formatBytes(Math.max(use?.memory_peak_bytes ?? 0, rank.memory_peak_bytes))}</td>
       {gpus && <td class="num" data-label="GPU">{use?.gpu_percent == null ? "–" : `${use.gpu_percent.toFixed(0)} %`}</td>}
       {gpus && <td class="num" data-label="GPU memory">{use?.gpu_memory_bytes == null ? "–" : formatBytes(use.gpu_memory_bytes)}</td>}
-      <td data-label="process">{rank.node || "–"}{rank.pid ? <span class="muted num"> {rank.pid}</span> : null}</td>
+      <td data-label="process">{rank.node || "–"}{rank.pid ? <span class="muted num"> {rank.pid}</span> : null}
+        {rank.gpus && <span class="muted"> GPU {rank.gpus}</span>}</td>
     </tr>
   );
 }

@@ -25,6 +25,16 @@ export interface Attempt {
   nodes?: string[];
 }
 
+/// The machine of the controller, where local jobs run.
+export interface Machine {
+  name: string;
+  gpus: { number: number; id: string; name: string; job_id: number; attempt: number }[]; // job_id 0: nobody has it
+  cores: number; // 0: cores are not counted
+  cores_taken: number;
+  holders: { job_id: number; attempt: number; gpus: string[]; cores: number }[];
+  waiting: number[]; // jobs, the next one first
+}
+
 /// What the processes of a rank use, sampled from outside.
 export interface RankUse {
   cores: number | null;
@@ -51,6 +61,7 @@ export interface Rank {
   signal: number | null;
   stopped_by_muster: boolean;
   use?: RankUse | null;
+  gpus?: string; // "0,1": those that it was given of the controller's machine
 }
 
 /// A part of the ranks of the newest attempt.

@@ -392,6 +392,25 @@ test("jobs of a sweep show their settings and lead to the sweep; a sweep without
   });
 });
 
+test("above the jobs is told which of them has which GPU, and who waits; without GPUs nothing is", async () => {
+  await on("/", async (page) => {
+    await row(page, "llama-70m-manpages").waitFor();
+    assert.equal(await page.locator(".machine").count(), 0);
+  });
+  await on("/", async (page) => {
+    const panel = page.getByRole("region", { name: "GPUs and cores of tower" });
+    await panel.waitFor();
+    assert.deepEqual(await panel.locator("li").allInnerTexts(), ["GPU 0 job 2", "GPU 1 free", "6 of 16 cores job 2 6"]);
+    assert.match(await panel.innerText(), /2 jobs wait for them; the next is job 7\./);
+    assert.deepEqual(await axeViolations(page), []);
+    await panel.getByRole("link", { name: "job 2" }).first().click();
+    assert.ok(page.url().endsWith("/jobs/2"));
+  }, { prepare: (page) => page.route("**/api/v1/machine", (route) => route.fulfill({ json: {
+    name: "tower", gpus_from: "", cores: 16, cores_taken: 6, waiting: [7, 8],
+    gpus: [{ number: 0, id: "GPU-a", name: "NVIDIA H100", job_id: 2, attempt: 1 }, { number: 1, id: "GPU-b", name: "", job_id: 0, attempt: 0 }],
+    holders: [{ job_id: 2, attempt: 1, gpus: ["GPU-a"], cores: 6 }] } })) });
+});
+
 test("what is wrong with Slurm, the store or a partition is told above every page", () =>
   on("/nope", async (page) => {
     await page.getByText(/^Slurm has been unreachable since 2026-03-01 \d\d:10:00: no answer\. What runs goes on, and nothing is lost\.$/).waitFor();

@@ -17,6 +17,7 @@
 #include "base/wait.h"
 #include "contract/local_launch.h"
 #include "contract/supervisor_facts.h"
+#include "contract/variables.h"
 #include "executors/local/follower.h"
 #include "executors/local/port_picker.h"
 #include "executors/local/start.h"
@@ -35,7 +36,7 @@ constexpr std::chrono::milliseconds kLookAgain{5};
 constexpr std::chrono::seconds kLaunchLimit{30};
 
 LocalLaunch launch_of(const LaunchRequest& request, const std::string& program, std::uint16_t port,
-                      std::uint64_t open_files) {
+                      const LocalOptions& options) {
   return {.job = request.key.job,
           .attempt = request.key.number,
           .job_name = request.job_name,
@@ -47,10 +48,10 @@ LocalLaunch launch_of(const LaunchRequest& request, const std::string& program, 
           .log_folder = request.log_folder,
           .ranks = request.ranks_per_node,
           .gpus_per_rank = request.gpus_per_rank,
-          .allowed_devices = allowed_devices(),
+          .allowed_devices = allowed_devices(request, options.machine),
           .master_port = port,
           .is_command = request.is_command,
-          .open_files = open_files,
+          .open_files = options.open_files,
           .report = request.report,
           .own_launcher = request.own_launcher};
 }
@@ -71,8 +72,9 @@ class LocalExecutor : public Executor {
   void shutdown() override { close(); }
 
   std::vector<Unfit> unfit(const LaunchRequest& request) const override {
-    return unfit_for_local(request, options_.devices);
+    return unfit_for_local(request, options_.machine, options_.devices);
   }
+  OwnMachine own_machine() const override { return options_.machine; }
   LaunchAnswer launch(const LaunchRequest& request) override {
     const auto failed = [&](const std::string& reason, bool retryable) {
       return core::AttemptLaunchFailed{request.key.number, reason, retryable};
@@ -104,6 +106,23 @@ class LocalExecutor : public Executor {
       return LaunchLater{.why = "an earlier launch of it is still under way", .unsure = true};
     } catch (const std::exception& error) {
       return LaunchLater{.why = error.what(), .unsure = true};
+    }
+  }
+  bool is_there(const core::AttemptKey& key) override {
+    try {
+      const auto path = folder_of(key);
+      if (!std::filesystem::exists(path)) return false;
+      const auto folder = open_folder(path);
+      const auto lock = try_lock(folder.get());
+      if (!lock) return true;
+      const auto status = read_status(folder.get());
+      if (!status.started || status.ended) return false;
+      const auto launch = read_local_launch(folder.get());
+      const auto* mark = contract::variable::kAttemptFolder;
+      const bool has_mark = launch && launch->env.contains(mark);
+      return !leftovers(*status.started, has_mark ? launch->env.at(mark) : std::string()).empty();
+    } catch (const std::exception&) {  // asked again
+      return true;
     }
   }
   void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override {
@@ -200,7 +219,7 @@ class LocalExecutor : public Executor {
     const auto port = ports_.take(key);
     StartAnswer answer;
     try {
-      const auto launch = launch_of(request, program, port, options_.open_files);
+      const auto launch = launch_of(request, program, port, options_);
       os::replace_file_at(folder, contract::kLocalLaunchFile, std::string(contract::kLocalLaunchFile) + ".tmp",
                           to_text(launch));
       step("written");

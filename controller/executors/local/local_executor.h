@@ -24,6 +24,8 @@ struct LocalOptions {
   std::uint64_t open_files = 0;
   /// Where GPUs show.
   std::filesystem::path devices = "/dev";
+  /// What attempts share. Without GPUs in it, ranks see those that musterd itself may see.
+  OwnMachine machine = {};
 };
 
 /// Ranks as processes of this machine. Each attempt has a supervisor process of its own that outlives the controller,

@@ -18,8 +18,8 @@
 
 #include "agent/supervisor/attempt_folder.h"
 #include "contract/supervisor_words.h"
-#include "launch/visible_devices.h"
 #include "os/fd.h"
+#include "os/gpus.h"
 #include "os/room.h"
 
 namespace executors::local {
@@ -68,25 +68,6 @@ void check_working_folder(const std::string& folder) {
   if (::access(folder.c_str(), X_OK) != 0) {
     throw Impossible("working folder " + folder + ": " + std::strerror(errno) + "; let this user enter it");
   }
-}
-
-void check_devices(const LaunchRequest& request) {
-  if (request.gpus_per_rank == 0 || request.env.contains("CUDA_VISIBLE_DEVICES")) return;
-  const auto allowed = allowed_devices();
-  if (!allowed) return;
-  if (!launch::visible_devices(*allowed, request.gpus_per_rank, request.ranks_per_node - 1)) {
-    throw Impossible("job asks for " + std::to_string(request.ranks_per_node) + " ranks with " +
-                     std::to_string(request.gpus_per_rank) + " GPUs each; CUDA_VISIBLE_DEVICES=" + *allowed +
-                     " of this machine's muster allows fewer");
-  }
-}
-
-/// NVIDIA's, AMD's, or Windows' behind WSL.
-bool has_gpu(const std::filesystem::path& devices) {
-  return std::ranges::any_of(std::array{"nvidiactl", "nvidia0", "kfd", "dxg"}, [&](const char* name) {
-    std::error_code ignored;
-    return std::filesystem::exists(devices / name, ignored);
-  });
 }
 
 enum class Found { kNothing, kFolder, kNotExecutable, kProgram };
@@ -222,12 +203,18 @@ void kill_supervisor(pid_t launcher, int words, std::string& text) {
 
 }  // namespace
 
-std::optional<std::string> allowed_devices() {
-  const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+std::optional<std::string> allowed_devices(const LaunchRequest& request, const OwnMachine& machine) {
+  if (machine.gpus.empty()) {
+    const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  }
+  std::string given;
+  for (const auto& gpu : request.share.value_or(core::MachineShare{}).gpus) given += (given.empty() ? "" : ",") + gpu;
+  return given;
 }
 
-std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const std::filesystem::path& devices) {
+std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const OwnMachine& machine,
+                                   const std::filesystem::path& devices) {
   std::vector<Unfit> found;
   if (request.executor == "slurm") {
     found.push_back({"executor", "slurm", "want auto or local: this musterd has no Slurm",
@@ -237,9 +224,16 @@ std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const std::file
     found.push_back({"resources.nodes", std::to_string(request.nodes),
                      "want 1: local processes run on this machine alone", "set nodes = 1, or run it on Slurm"});
   }
-  if (request.gpus_per_rank > 0 && !has_gpu(devices)) {
+  const bool chooses = chooses_gpus(request.env);
+  if (chooses && request.gpus_per_rank > 0 && machine.gpus.empty() && !os::has_gpu_device(devices)) {
     found.push_back({"resources.gpus_per_rank", std::to_string(request.gpus_per_rank),
                      "want 0: this machine has no GPU", "set gpus_per_rank = 0, or run it on Slurm"});
+  }
+  for (auto& unfit : unfit_for(machine, {.ranks = request.ranks_per_node,
+                                        .cpus_per_rank = request.cpus_per_rank,
+                                        .gpus_per_rank = request.gpus_per_rank,
+                                        .chooses_gpus = chooses})) {
+    found.push_back(std::move(unfit));
   }
   return found;
 }
@@ -248,7 +242,6 @@ std::string check_launch(const LaunchRequest& request) {
   check_ranks(request);
   check_texts(request);
   check_working_folder(request.working_folder);
-  check_devices(request);
   return find_program(request);
 }
 

@@ -23,12 +23,14 @@ struct Impossible : std::runtime_error {
 
 inline constexpr std::uint32_t kMaxRanks = 1024;
 
-/// The GPUs that this machine's administrator lets jobs see: CUDA_VISIBLE_DEVICES of this process; nothing: all.
-std::optional<std::string> allowed_devices();
+/// The GPUs that an attempt may see, as CUDA_VISIBLE_DEVICES has them: those that it was given. Where the machine has
+/// no list of GPUs: CUDA_VISIBLE_DEVICES of this process; nothing: all.
+std::optional<std::string> allowed_devices(const LaunchRequest& request, const OwnMachine& machine);
 
-/// What local processes can never be, whatever the machine does: on several nodes, on Slurm, with GPUs where `devices`
-/// (/dev) has none.
-std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const std::filesystem::path& devices);
+/// What local processes can never be, whatever the machine does: on several nodes, on Slurm, with more GPUs or cores
+/// than there are. A job that chooses GPUs by itself needs some in `devices` (/dev).
+std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const OwnMachine& machine,
+                                   const std::filesystem::path& devices);
 
 /// Looks at everything that can be known before a process is started. Returns the program to execute: argv[0] if it
 /// holds a slash, else the first executable of that name in the PATH of the job's env, or of its base environment.

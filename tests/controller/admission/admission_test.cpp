@@ -19,6 +19,7 @@ class AdmissionTest : public ::testing::Test {
   core::Job submitted() {
     muster::v1::JobSpec spec = service::testing::command_request("").spec();
     spec.mutable_slurm()->set_partition("main");
+    spec.mutable_resources()->MergeFrom(wished);
     core::JobSubmitted body = jobs::job_submitted(spec, "ann");
     body.sweep = {"s1", 0, 1};
     core::Job blank;
@@ -35,6 +36,7 @@ class AdmissionTest : public ::testing::Test {
     return wait ? wait->why : "";
   }
 
+  muster::v1::Resources wished;
   base::ManualClock clock;
   service::testing::CrashPoint never;
   std::map<core::JobId, int> unreadable;
@@ -77,6 +79,29 @@ TEST_F(AdmissionTest, TheFirstReasonInTheListHasTheWord) {
   EXPECT_FALSE(enter(job)) << "but it is tried again";
   admission.forget(job.id);
   EXPECT_EQ(why(job), "");
+}
+
+TEST_F(AdmissionTest, TheMachineHasTheWordAfterLimitsAndBeforeALaunchThatWasPutOff) {
+  executor.machine().own.gpus = {{0, "GPU-a"}};
+  Admission here{{clock, specs, executor, [this] { return policies; }}};
+  wished.set_gpus_per_rank(1);
+  auto first = submitted(), second = submitted(), third = submitted();
+  for (auto* job : {&first, &second, &third}) {
+    job->sweep = {};
+    here.expect(job->id, clock.monotonic());
+  }
+  EXPECT_FALSE(here.enter(first, {}));
+  EXPECT_EQ(here.share(first.id), (core::MachineShare{{"GPU-a"}, 0}));
+  const Limit none{"sweep:none", 0, "no slot", ""};
+  EXPECT_EQ(here.enter(second, {none})->why, "no slot");
+  EXPECT_TRUE(here.machine().waiting().empty()) << "one that waits for a slot is in nobody's way";
+  here.put_off(second.id, executors::LaunchLater{.why = "no room", .pause = 60s});
+  EXPECT_EQ(here.enter(second, {})->why, "waits for 1 GPU: job 1 has them");
+  EXPECT_EQ(here.why_not(third, clock.wall())->why, "waits for 1 GPU: job 1 has them");
+  here.settle(first.id);
+  EXPECT_EQ(here.enter(second, {})->why, "Not started yet: no room");
+  EXPECT_FALSE(here.enter(third, {})) << "what is put off is in nobody's way either";
+  EXPECT_FALSE(here.share(second.id));
 }
 
 // It may have been wrong when the backoff was stored.

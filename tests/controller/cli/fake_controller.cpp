@@ -426,14 +426,15 @@ class Admin final : public AdminService::Service {
   grpc::Status ListNodes(ServerContext* context, const ListNodesRequest*, ListNodesResponse* response) override {
     if (!allowed(*context)) return refused();
     std::lock_guard lock(shared_.mutex);
-    if (!shared_.state.no_slurm.empty()) return {StatusCode::FAILED_PRECONDITION, shared_.state.no_slurm};
     response->set_slurm_problem(shared_.state.slurm_problem);
+    if (!shared_.state.machine.name().empty()) *response->mutable_machine() = shared_.state.machine;
     return grpc::Status::OK;
   }
   grpc::Status ListPartitions(ServerContext* context, const ListPartitionsRequest*,
                               ListPartitionsResponse* response) override {
     if (!allowed(*context)) return refused();
     std::lock_guard lock(shared_.mutex);
+    if (!shared_.state.no_slurm.empty()) return {StatusCode::FAILED_PRECONDITION, shared_.state.no_slurm};
     response->set_slurm_problem(shared_.state.slurm_problem);
     return grpc::Status::OK;
   }

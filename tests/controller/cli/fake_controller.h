@@ -32,8 +32,9 @@ struct FakeState {
   bool full = false;                       // List answers RESOURCE_EXHAUSTED
   std::string store_problem;
   std::string scheduler_problem;
-  std::string no_slurm;       // why there is no Slurm; empty: there is
-  std::string slurm_problem;  // the problem in answers about partitions and nodes
+  std::string no_slurm;             // why there is no Slurm; empty: there is
+  muster::v1::MachineView machine;  // without a name: musterd tells of none
+  std::string slurm_problem;        // the problem in answers about partitions and nodes
   muster::v1::RemovePartitionResponse removed;
   std::vector<muster::v1::AuditEntry> audit;  // the newest first
   std::vector<muster::v1::TraceView> traces;  // what a request for a trace is answered, one after the other

@@ -69,6 +69,48 @@ TEST(Top, HasALineForEachRankOfTheJobsThatRun) {
   EXPECT_THAT(asked.states(), ElementsAre("running", "stopping"));
 }
 
+TEST(Top, ShowsWhichGpusOfTheMachineARankHas) {
+  FakeController fake;
+  add_jobs_in_use(fake);
+  EXPECT_THAT(fake.muster({"top"}).out, Not(HasSubstr("GPUS")));
+  fake.with([](FakeState& s) {
+    for (auto& job : s.jobs) {
+      if (job.id() == 1) job.mutable_ranks(0)->set_gpus("2,3");
+    }
+  });
+  EXPECT_THAT(fake.muster({"top"}).out, AllOf(HasSubstr("GPUS"), HasSubstr(" 2,3 ")));
+  EXPECT_EQ(nlohmann::json::parse(fake.muster({"top", "--json"}).out)[0].at("gpus"), "2,3");
+}
+
+TEST(Nodes, ShowWhoHasWhatOfTheMachineOfMusterd) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    s.machine.set_name("box");
+    s.machine.set_gpus_from("--local-gpus");
+    s.machine.set_cores(16);
+    s.machine.set_cores_taken(6);
+    for (unsigned number : {0U, 1U}) {
+      auto& gpu = *s.machine.add_gpus();
+      gpu.set_number(number);
+      gpu.set_id("GPU-" + std::to_string(number));
+      gpu.set_name("NVIDIA H100");
+    }
+    s.machine.mutable_gpus(1)->set_job_id(4);
+    s.machine.mutable_gpus(1)->set_attempt(2);
+    auto& holder = *s.machine.add_holders();
+    holder.set_job_id(4);
+    holder.set_cores(6);
+    for (const int job : {7, 8}) s.machine.add_waiting(job);
+  });
+  const auto out = fake.muster({"nodes"}).out;
+  EXPECT_THAT(out, HasSubstr("box, where local jobs run: 2 GPUs (--local-gpus); 6 of 16 cores taken: job 4 has 6\n"));
+  EXPECT_THAT(rows_of(out.substr(out.find('\n') + 1)), ElementsAre("0 - - NVIDIA H100 GPU-0", "1 4 2 NVIDIA H100 GPU-1",
+                                                                   "waiting, the next one first: job 7, job 8"));
+  const auto rows = nlohmann::json::parse(fake.muster({"nodes", "--json"}).out);
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].at("gpus")[1].at("job_id"), 4);
+}
+
 TEST(Top, PutsTheMostFirstAndTheUnknownLast) {
   FakeController fake;
   add_jobs_in_use(fake);

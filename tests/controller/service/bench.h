@@ -69,6 +69,12 @@ class CrashingStore : public store::Store {
     inner_.set_actions(ids, state);
     point_.step();
   }
+  void set_launching(std::span<const store::LaunchingAction> actions) override {
+    if (actions.empty()) return;
+    point_.step();
+    inner_.set_launching(actions);
+    point_.step();
+  }
   void add_metrics(std::span<const store::MetricRow> rows,
                    std::span<const store::DeclaredSeries> declared = {}) override {
     point_.step();

@@ -88,6 +88,7 @@ class WatchedStore : public CrashingStore {
   void set_actions(std::span<const std::int64_t> ids, store::ActionState state) override {
     inner_.set_actions(ids, state);
   }
+  void set_launching(std::span<const store::LaunchingAction> actions) override { inner_.set_launching(actions); }
   void add_metrics(std::span<const store::MetricRow> rows, std::span<const store::DeclaredSeries> declared) override {
     rows_given += rows.size();
     inner_.add_metrics(rows, declared);

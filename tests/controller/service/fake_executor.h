@@ -59,6 +59,9 @@ struct Machine {
   /// asked for, and when stop() is.
   std::function<void(const core::AttemptKey&)> on_start, on_stop;
   std::function<executors::HoldAnswer(const core::AttemptKey&, bool)> on_hold;
+  executors::OwnMachine own;  // what attempts share; read when a controller starts
+  /// Whether something of a stopped attempt is left; unset: nothing ever is.
+  std::function<bool(const core::AttemptKey&)> on_is_there;
 
   bool has(const core::AttemptKey& key) {
     std::lock_guard lock(mutex);
@@ -135,6 +138,8 @@ class FakeExecutor : public executors::Executor {
     std::lock_guard lock(machine_->mutex);
     machine_->failing.emplace_back(key, rank);
   }
+  executors::OwnMachine own_machine() const override { return machine_->own; }
+  bool is_there(const core::AttemptKey& key) override { return machine_->on_is_there && machine_->on_is_there(key); }
   bool has_queue(const std::string& executor) const override { return machine_->queue && executor != "local"; }
   std::optional<executors::Trouble> trouble() const override { return machine_->trouble; }
   std::optional<executors::QueueWord> queue_word(const core::AttemptKey&) const override { return machine_->word; }

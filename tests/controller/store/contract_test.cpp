@@ -248,6 +248,39 @@ TYPED_TEST(StoreContract, AnActionSaysHowFarItIs) {
   EXPECT_EQ(states().size(), 1U);
 }
 
+TYPED_TEST(StoreContract, AStartThatIsLaunchingSaysWhatItsAttemptWasGiven) {
+  auto& store = this->store();
+  using store::ActionState;
+  Saga first(store), second(store);
+  first.tell(submitted());
+  second.tell(submitted());
+  std::vector<std::int64_t> ids;
+  for (const auto& action : store.pending_actions()) ids.push_back(action.id);
+  const core::MachineShare share{{"GPU-a", "MIG-b"}, 4};
+  const std::vector<store::LaunchingAction> launching{{ids[0], share}, {ids[1]}};
+  store.set_launching(launching);
+  EXPECT_EQ(store.pending_actions()[0].state, ActionState::kLaunching);
+  EXPECT_EQ(store.pending_actions()[0].share, share);
+  EXPECT_EQ(store.pending_actions()[1].state, ActionState::kLaunching);
+  EXPECT_EQ(store.pending_actions()[1].share, std::nullopt);
+  store.set_actions({&ids[0], 1}, ActionState::kPending);
+  EXPECT_EQ(store.pending_actions()[0].share, std::nullopt) << "no attempt is there, so it has nothing";
+  store.complete_action(ids[1]);
+  store.set_launching(launching);
+  EXPECT_EQ(store.pending_actions().size(), 1U) << "what is done stays done";
+  store.set_launching({});
+}
+
+TYPED_TEST(StoreContract, AnAttemptKeepsItsShareOfTheMachine) {
+  auto& store = this->store();
+  Saga saga(store);
+  saga.tell(submitted());
+  core::AttemptLaunched launched{1, "/data/jobs/1/attempt-1", "here", {17}};
+  launched.share = core::MachineShare{{"GPU-a"}, 2};
+  saga.tell(launched);
+  EXPECT_EQ(store.load_open().front().attempts.front().share, launched.share);
+}
+
 TYPED_TEST(StoreContract, ListsGoFromTheNewestAndFilterByState) {
   auto& store = this->store();
   std::vector<Saga> sagas;

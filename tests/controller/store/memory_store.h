@@ -38,6 +38,7 @@ class MemoryStore final : public Store {
   std::vector<SeriesRow> series(core::JobId job) override;
   std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) override;
   std::optional<MetricRow> newest_metric(core::JobId job) override;
+  void set_launching(std::span<const LaunchingAction> actions) override;
   std::vector<PartitionRow> partitions() override;
   void change_partitions(std::span<const AuditRow> changes) override;
   std::vector<AuditRow> audit(std::int64_t before_id, const std::string& partition, std::uint32_t limit) override;

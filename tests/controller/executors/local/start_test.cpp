@@ -72,9 +72,10 @@ TEST_F(LaunchCheck, RefusesMoreThanOneNode) {
 }
 
 TEST_F(LaunchCheck, WhatLocalProcessesCanNeverBeIsKnownBeforeTheyAreStarted) {
+  OwnMachine machine;
   const auto found = [&] {
     std::vector<std::string> out;
-    for (const auto& unfit : unfit_for_local(request_, path_)) {
+    for (const auto& unfit : unfit_for_local(request_, machine, path_)) {
       EXPECT_FALSE(unfit.remedy.empty());
       out.push_back(unfit.field + " " + unfit.value + ": " + unfit.wanted);
     }
@@ -90,8 +91,20 @@ TEST_F(LaunchCheck, WhatLocalProcessesCanNeverBeIsKnownBeforeTheyAreStarted) {
   request_.nodes = 1;
   request_.gpus_per_rank = 2;
   EXPECT_THAT(found(), ElementsAre("resources.gpus_per_rank 2: want 0: this machine has no GPU"));
-  file("nvidia0", perms::owner_all);
+  machine.gpus = {{0, "GPU-a"}, {1, "GPU-b"}};
   EXPECT_THAT(found(), testing::IsEmpty());
+  request_.ranks_per_node = 2;
+  EXPECT_THAT(found(),
+              ElementsAre("resources.gpus_per_rank 2: want fewer: it asks for 4 GPUs with its 2 ranks, and this "
+                          "machine has 2"));
+}
+
+TEST_F(LaunchCheck, AJobThatChoosesItsGpusNeedsAnyThere) {
+  request_.gpus_per_rank = 2;
+  request_.env["CUDA_VISIBLE_DEVICES"] = "0,1";
+  EXPECT_EQ(unfit_for_local(request_, {}, path_).size(), 1U);
+  file("nvidia0", perms::owner_all);
+  EXPECT_TRUE(unfit_for_local(request_, {}, path_).empty());
 }
 
 TEST_F(LaunchCheck, NamesWhatIsWrongWithTheProgram) {
@@ -134,14 +147,16 @@ TEST_F(LaunchCheck, RefusesWhatNoProcessCanBeGiven) {
   EXPECT_EQ(refusal(), "ranks_per_node = 0: want 1 to 1024");
 }
 
-TEST_F(LaunchCheck, RefusesMoreDevicesThanTheMachineAllows) {
+TEST_F(LaunchCheck, RanksSeeTheGpusThatTheirAttemptWasGiven) {
   ::setenv("CUDA_VISIBLE_DEVICES", "4,5", 1);
-  request_.ranks_per_node = 3;
-  request_.gpus_per_rank = 1;
-  EXPECT_THAT(refusal(), testing::HasSubstr("CUDA_VISIBLE_DEVICES=4,5"));
-  request_.ranks_per_node = 2;
-  EXPECT_EQ(refusal(), "");
+  EXPECT_EQ(allowed_devices(request_, {}), "4,5") << "nobody knows which GPUs there are";
   ::unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(allowed_devices(request_, {}), std::nullopt);
+  OwnMachine machine;
+  machine.gpus = {{0, "GPU-a"}, {1, "GPU-b"}, {2, "GPU-c"}};
+  EXPECT_EQ(allowed_devices(request_, machine), "") << "GPUs go to those who ask for them";
+  request_.share = core::MachineShare{{"GPU-c", "GPU-a"}, 0};
+  EXPECT_EQ(allowed_devices(request_, machine), "GPU-c,GPU-a");
 }
 
 }  // namespace executors::local

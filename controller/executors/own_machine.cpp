@@ -1,0 +1,56 @@
+#include "executors/own_machine.h"
+
+#include <algorithm>
+
+#include "core/text.h"
+#include "executors/executor.h"
+
+namespace executors {
+
+MachineNeed need_of(const OwnMachine& machine, const MachineWish& wish) {
+  MachineNeed need;
+  if (!wish.chooses_gpus) need.gpus = wish.ranks * wish.gpus_per_rank;
+  if (machine.cores > 0) need.cores = wish.ranks * wish.cpus_per_rank;
+  need.whole_gpus = need.gpus > 0 && wish.gpus_per_rank > 1;
+  return need;
+}
+
+std::uint32_t most_gpus(const OwnMachine& machine, const MachineNeed& need) {
+  return static_cast<std::uint32_t>(
+      std::ranges::count_if(machine.gpus, [&](const auto& gpu) { return need.takes(gpu); }));
+}
+
+std::vector<Unfit> unfit_for(const OwnMachine& machine, const MachineWish& wish) {
+  std::vector<Unfit> found;
+  const auto need = need_of(machine, wish);
+  const auto with_ranks = " with its " + core::count_text(wish.ranks, "rank");
+  const auto remedy = [&](const std::string& first) {
+    return first + ", or run it on Slurm" + (machine.gpus_remedy.empty() ? "" : "; " + machine.gpus_remedy);
+  };
+  const std::string from = machine.gpus_from.empty() ? "" : " (" + machine.gpus_from + ")";
+  const auto most = most_gpus(machine, need);
+  if (need.gpus > most && machine.gpus.empty()) {
+    found.push_back({"resources.gpus_per_rank", std::to_string(wish.gpus_per_rank),
+                     "want 0: this machine has no GPU" + from, remedy("set gpus_per_rank = 0")});
+  } else if (need.gpus > most) {
+    const auto parts = machine.gpus.size() - most;
+    const std::string besides =
+        parts == 0 ? ""
+                   : ", besides " + core::count_text(parts, "part") + " of GPUs (MIG), of which a rank can use one";
+    found.push_back({"resources.gpus_per_rank", std::to_string(wish.gpus_per_rank),
+                     "want fewer: it asks for " + core::count_text(need.gpus, "GPU") + with_ranks +
+                         ", and this machine has " + std::to_string(most) + from + besides,
+                     remedy("ask for fewer GPUs or ranks")});
+  }
+  if (need.cores > machine.cores) {
+    found.push_back(
+        {"resources.cpus_per_rank", std::to_string(wish.cpus_per_rank),
+         "want fewer: it asks for " + core::count_text(need.cores, "core") + with_ranks + ", and this machine has " +
+             std::to_string(machine.cores),
+         "ask for fewer, or leave cpus_per_rank out: the job's cores are not counted then; or start musterd "
+         "with --local-cores off"});
+  }
+  return found;
+}
+
+}  // namespace executors

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace executors {
+
+struct Unfit;
+
+/// A GPU of musterd's own machine, or a part of one (MIG), as a program can be given it.
+struct OwnGpu {
+  std::uint32_t number = 0;  // its place in the list of the driver, or of --local-gpus
+  std::string id;            // as CUDA_VISIBLE_DEVICES names it: "GPU-5b1b...", "MIG-..."
+  std::string name = {};     // of its kind; empty: not known
+  bool is_part() const { return id.starts_with("MIG-"); }
+  bool operator==(const OwnGpu&) const = default;
+};
+
+/// What attempts on musterd's own machine share.
+struct OwnMachine {
+  std::string name = {};  // the host's
+  std::vector<OwnGpu> gpus = {};
+  std::string gpus_from = {};    // where that list is from, or why it is empty; for people
+  std::string gpus_remedy = {};  // what would make it longer
+  std::string problem = {};      // why jobs get no GPU though the machine has some, with the remedy; empty: they do
+  std::uint32_t cores = 0;       // that jobs may ask for; 0: cores are not counted
+};
+
+/// What a job asks of musterd's own machine.
+struct MachineWish {
+  std::uint32_t ranks = 1;
+  std::uint32_t cpus_per_rank = 0;  // 0: not said, so its cores are not counted
+  std::uint32_t gpus_per_rank = 0;
+  bool chooses_gpus = false;  // its own CUDA_VISIBLE_DEVICES says which GPUs it uses, so muster gives it none
+};
+
+/// What an attempt must be given before it starts.
+struct MachineNeed {
+  std::uint32_t gpus = 0;
+  std::uint32_t cores = 0;
+  bool whole_gpus = false;  // a rank wants several, and a process can use one part of a GPU at most
+  bool empty() const { return gpus == 0 && cores == 0; }
+  bool takes(const OwnGpu& gpu) const { return !whole_gpus || !gpu.is_part(); }
+  bool operator==(const MachineNeed&) const = default;
+};
+
+/// Whether a job's own variables say which GPUs it uses. `env`: a map by name.
+template <typename Variables>
+bool chooses_gpus(const Variables& env) {
+  return env.find("CUDA_VISIBLE_DEVICES") != env.end();
+}
+/// Pure.
+MachineNeed need_of(const OwnMachine& machine, const MachineWish& wish);
+/// How many of the machine's GPUs such a job could ever get.
+std::uint32_t most_gpus(const OwnMachine& machine, const MachineNeed& need);
+/// What the machine can never give, each with its remedy. Pure.
+std::vector<Unfit> unfit_for(const OwnMachine& machine, const MachineWish& wish);
+
+}  // namespace executors
