@@ -8,7 +8,7 @@ namespace contract {
 namespace {
 
 constexpr std::string_view kPid = "pid ", kRunning = "running", kFailed = "failed ";
-constexpr std::string_view kStop = "stop ", kWhy = "why ", kSave = " save", kAt = "at ";
+constexpr std::string_view kStop = "stop ", kWhy = "why ", kSave = " save", kAt = "at ", kStacks = "stacks ";
 
 std::optional<std::int64_t> number(std::string_view text) {
   std::int64_t value = 0;
@@ -56,6 +56,16 @@ std::string to_lines(const StopCommand& command) {
   if (command.at_step) lines = std::string(kAt) + std::to_string(*command.at_step) + "\n";
   if (!command.why.empty()) lines += std::string(kWhy) + command.why + (command.save ? std::string(kSave) : "") + "\n";
   return lines + std::string(kStop) + std::to_string(command.grace.count()) + "\n";
+}
+
+std::string stacks_line(std::uint64_t stacks_number) {
+  return std::string(kStacks) + std::to_string(stacks_number) + "\n";
+}
+
+std::optional<std::uint64_t> parse_stacks_line(std::string_view line) {
+  if (!line.starts_with(kStacks)) return std::nullopt;
+  const auto value = number(line.substr(kStacks.size()));
+  return value && *value > 0 ? std::optional(static_cast<std::uint64_t>(*value)) : std::nullopt;
 }
 
 std::optional<StopCommand> StopReader::take(std::string_view line) {

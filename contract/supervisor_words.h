@@ -49,6 +49,10 @@ struct StopCommand {
 /// supervisor that does not know the first ones understands the last.
 std::string to_lines(const StopCommand& command);
 
+/// "stacks <number>": the stack of each living rank is to be taken (contract/stacks.h). A number is answered once.
+std::string stacks_line(std::uint64_t number);
+std::optional<std::uint64_t> parse_stacks_line(std::string_view line);
+
 /// Gathers a command from its lines.
 class StopReader {
  public:

@@ -21,6 +21,7 @@
 #include "rank/errors.h"
 #include "rank/reporter.h"
 #include "rank/signals.h"
+#include "rank/stacks.h"
 #include "recipes/registry.h"
 #include "schema/whole_number.h"
 #include "train/config.h"
@@ -176,6 +177,7 @@ int main(int argc, char** argv) {
       print_plan(arguments, environment);
       return contract::kExitDone;
     }
+    worker::offer_stacks();
     reporter = worker::make_reporter(environment);
     reporter->section(worker::Section::kInit);
     config = worker::read_run_config(arguments.file);

@@ -25,6 +25,7 @@
 
 #include "agent/process/gang.h"
 #include "agent/process/orphans.h"
+#include "agent/stacks/taker.h"
 #include "agent/supervisor/attempt_folder.h"
 #include "agent/supervisor/client.h"
 #include "agent/supervisor/rank_environment.h"
@@ -34,8 +35,10 @@
 #include "agent/use/sampler.h"
 #include "beside/last_words.h"
 #include "beside/stop_file.h"
+#include "contract/stacks.h"
 #include "contract/supervisor_words.h"
 #include "contract/variables.h"
+#include "os/durable_file.h"
 #include "os/host_name.h"
 #include "os/oom_watch.h"
 #include "os/patience.h"
@@ -79,6 +82,16 @@ GangPlan plan_of(const LocalLaunch& launch, const std::string& node) {
   return plan;
 }
 
+/// Whole or not at all, for whoever looks into the folder meanwhile.
+void keep_stack(const std::filesystem::path& file, const std::string& text) {
+  try {
+    os::make_folders(file.parent_path());
+    os::write_file_durably(file, text);
+  } catch (const std::system_error& error) {
+    std::fprintf(stderr, "muster-supervisor: a stack is not kept: %s\n", error.what());
+  }
+}
+
 class Supervisor {
  public:
   explicit Supervisor(const SupervisorOptions& options);
@@ -99,6 +112,7 @@ class Supervisor {
   void accept_client();
   void obey(const std::string& line);
   void tell_use();
+  void ask_stacks(std::uint64_t number);
   void stop(const StopCommand& how);
   std::set<std::uint32_t> tell_why(const StopCommand& how);
   void signal_living(int number);
@@ -129,10 +143,16 @@ class Supervisor {
   StopReader stops_;
   bool killed_ = false;
   std::optional<Clock::time_point> kill_at_;
+  stacks::Taker stacks_;
 };
 
 Supervisor::Supervisor(const SupervisorOptions& options)
-    : options_(options), folder_(open_folder(options.folder)), oom_(os::OomWatch::best_counter_file(), Clock::now()) {
+    : options_(options),
+      folder_(open_folder(options.folder)),
+      oom_(os::OomWatch::best_counter_file(), Clock::now()),
+      stacks_([folder = std::filesystem::absolute(options.folder)](auto number, auto rank, const auto& text) {
+        keep_stack(contract::stack_folder(folder, number) / contract::stack_file_name(rank), text);
+      }) {
   if (options.started_by_executor) {
     lock_ = Fd(kLockFd);
   } else if (auto lock = try_lock(folder_.get())) {
@@ -290,12 +310,19 @@ void Supervisor::accept_client() {
 }
 
 void Supervisor::obey(const std::string& line) {
+  if (const auto number = contract::parse_stacks_line(line)) return ask_stacks(*number);
   if (const auto command = stops_.take(line)) stop(*command);
 }
 
 void Supervisor::tell_use() {
   used_ = to_line(Used{sampler_->newest()});
   for (auto& client : clients_) client.tell_use(facts_, used_);
+}
+
+void Supervisor::ask_stacks(std::uint64_t number) {
+  std::vector<stacks::Rank> ranks;
+  for (const auto rank : living_) ranks.push_back({rank, static_cast<pid_t>(gang_->ranks()[rank].pid)});
+  stacks_.ask(number, std::move(ranks));
 }
 
 void Supervisor::stop(const StopCommand& how) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,9 +30,11 @@ class ControllerLink {
   /// Where rank 0 listens: rank 0 offers `mine`, the others ask with an empty text. Blocks until the answer is known,
   /// as long as there is patience. Empty if it is not, or if the attempt is over.
   virtual std::string meet(const std::string& mine, worker::MeetingPatience patience) = 0;
+  /// Gives the controller the rank's stack. Blocks for a few seconds at most; false if the controller has not taken it.
+  virtual bool give_stack(std::uint64_t number, const std::string& text) = 0;
 };
 
-/// Called from a thread of the link, whenever the controller wants something else than before.
+/// Called from a thread of the link, whenever the controller wants something else than before, or another stack.
 using OnDirective = std::function<void(const muster::v1::TaskResponse&)>;
 
 using ConnectToController = std::function<std::unique_ptr<ControllerLink>(

@@ -145,6 +145,7 @@ void Task::start_reporting() {
   fill_request(v1::PROCESS_STARTING);
   link_ = setup_.connect(*environment_.controller, environment_.token, told_,
                          [this](const v1::TaskResponse& answer) { heard(answer); });
+  stacks_.emplace([this](auto number, auto /*rank*/, const auto& text) { link_->give_stack(number, text); });
 }
 
 // In the link's thread.
@@ -284,6 +285,9 @@ void Task::take_directive() {
   {
     const std::lock_guard lock(answer_mutex_);
     answer = answer_;
+  }
+  if (answer.stacks() != 0) {
+    stacks_->ask(answer.stacks(), {{static_cast<std::uint32_t>(environment_.rank), process_->pid()}});
   }
   if (said == v1::DIRECTIVE_STOP) {
     peer_failed_ = !asked_ && answer.stop_why() == beside::kPeerFailed;

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "agent/report/relay.h"
+#include "agent/stacks/taker.h"
 #include "agent/task/controller_link.h"
 #include "agent/task/rank_process.h"
 #include "agent/task/status_file_writer.h"
@@ -117,7 +118,8 @@ class Task {
   report::Sources sources_;  // until the program runs
   std::unique_ptr<report::Relay> relay_;
   std::optional<use::Sampler> sampler_;
-  std::unique_ptr<ControllerLink> link_;  // last: its thread uses the others
+  std::unique_ptr<ControllerLink> link_;  // its thread uses the others
+  std::optional<stacks::Taker> stacks_;   // last: its thread uses the link
 };
 
 }  // namespace agent::task

@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kCallLimit{2000};
 constexpr milliseconds kMeetLimit{5000};
 constexpr milliseconds kAgain{200};
+constexpr milliseconds kStackLimit{2000};
 constexpr milliseconds kBackoffFirst{100};
 constexpr milliseconds kBackoffMost{1'000};
 /// A controller that has not answered for so long is asked to.
@@ -100,6 +101,18 @@ std::string TaskReporter::meet(const std::string& mine, worker::MeetingPatience 
   return {};
 }
 
+bool TaskReporter::give_stack(std::uint64_t number, const std::string& text) {
+  muster::v1::KeepStackRequest request;
+  {
+    std::lock_guard lock(mutex_);
+    *request.mutable_key() = request_.key();
+  }
+  request.set_number(number);
+  request.set_text(text);
+  muster::v1::KeepStackResponse response;
+  return client_.call(request, response, kStackLimit).ok();
+}
+
 void TaskReporter::run() {
   std::unique_lock lock(mutex_);
   while (!closed_) {
@@ -181,7 +194,9 @@ void TaskReporter::ask(std::uint64_t number) {
 }
 
 void TaskReporter::answered(const muster::v1::TaskResponse& answer, std::uint64_t requests_heard) {
-  if (std::exchange(said_, answer.directive()) != answer.directive()) on_directive_(answer);
+  const bool wants_another = std::exchange(said_, answer.directive()) != answer.directive();
+  const bool wants_stacks = std::exchange(stacks_, answer.stacks()) != answer.stacks();
+  if (wants_another || wants_stacks) on_directive_(answer);
   std::lock_guard lock(mutex_);
   answered_at_ = Clock::now();
   is_answered_ = was_answered_ = true;

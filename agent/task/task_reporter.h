@@ -32,6 +32,7 @@ class TaskReporter : public ControllerLink {
   bool flush(std::chrono::milliseconds patience) override;
   std::chrono::milliseconds unheard_for() const override;
   std::string meet(const std::string& mine, worker::MeetingPatience patience) override;
+  bool give_stack(std::uint64_t number, const std::string& text) override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -64,7 +65,9 @@ class TaskReporter : public ControllerLink {
   std::chrono::milliseconds interval_{500};
   bool closed_ = false, holds_ = false;
 
-  muster::v1::Directive said_ = muster::v1::DIRECTIVE_CONTINUE;  // of the thread that hears
+  // Of the thread that hears.
+  muster::v1::Directive said_ = muster::v1::DIRECTIVE_CONTINUE;
+  std::uint64_t stacks_ = 0;
   // Of the thread that tells.
   worker::Backoff backoff_;
   bool calls_ = false;  // the controller knows no stream

@@ -58,6 +58,7 @@ void define_events(CLI::App& app, Session& session);      // show.cpp
 void define_logs(CLI::App& app, Session& session);        // log_view.cpp
 void define_metrics(CLI::App& app, Session& session);     // metrics.cpp
 void define_trace(CLI::App& app, Session& session);       // trace.cpp
+void define_stacks(CLI::App& app, Session& session);      // stacks.cpp
 void define_results(CLI::App& app, Session& session);     // results.cpp
 void define_wait(CLI::App& app, Session& session);        // follow.cpp
 void define_cancel(CLI::App& app, Session& session);      // control.cpp

@@ -309,6 +309,22 @@ std::span<const Command> commands() {
        "  muster trace 7 --steps 3 --at 1000 --timeout 10m\n"
        "  muster trace 7 --json | jq -r '.files[]'",
        define_trace},
+      {"stacks", "Show where each rank of a job stands: the stacks of its processes",
+       "muster asks the agents beside the ranks, and waits a few seconds. Frames of Python come from programs that "
+       "call\n"
+       "muster.init(), or from py-spy where it is installed; frames of muster-worker from itself. Of every thread "
+       "comes\n"
+       "what the kernel tells: state, system call, wait channel. A rank that is stopped gives that alone. Ranks go "
+       "on.\n"
+       "The last lines say which rank stands elsewhere than the others.\n"
+       "muster takes stacks by itself when an attempt is suspected, and before it ends by a hang. They are kept with "
+       "the\n"
+       "job. Of an attempt that has ended, muster shows the newest.\n"
+       "Exit code 1: no rank has given one, or none are kept.\n\n"
+       "  muster stacks 7\n"
+       "  muster stacks 7 --attempt 2 --rank 3\n"
+       "  muster stacks 7 --json | jq -r .summary",
+       define_stacks},
       {"wait", "Wait until a job has ended, and return its result",
        "Exit code 0: succeeded; 1: failed or cancelled; 124: --timeout passed, and the job goes on. If the controller\n"
        "cannot be reached, muster says so once and keeps waiting.\n\n"

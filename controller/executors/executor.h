@@ -227,6 +227,9 @@ class Executor {
   /// before it is unheard for `missed_after`, see Pace.
   virtual void tasks_read(core::Millis /*read_until*/, core::Millis /*missed_after*/) {}
   /// Keeps a queued attempt from starting, or lets it start.
+  /// Asks the agents beside the attempt's ranks for their stacks (contract/stacks.h). One on this machine writes them
+  /// as files. Tasks hear of it with the answers to what they say. False: nobody can be asked. Returns at once.
+  virtual bool ask_stacks(const core::AttemptKey&, std::uint64_t /*number*/) { return false; }
   virtual HoldAnswer hold(const core::AttemptKey&, bool) { return HoldAnswer::kDone; }
   /// The attempt is to have this time limit; 0: none.
   virtual LimitAnswer limit(const core::AttemptKey&, core::Millis) { return {}; }

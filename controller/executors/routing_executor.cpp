@@ -87,6 +87,10 @@ class RoutingExecutor : public Executor {
     return owner == nullptr ? local_.is_there(key) : owner->is_there(key);
   }
   OwnMachine own_machine() const override { return local_.own_machine(); }
+  bool ask_stacks(const core::AttemptKey& key, std::uint64_t number) override {
+    Executor* owner = of(key);
+    return owner != nullptr && owner->ask_stacks(key, number);
+  }
   void was_deaf() override { both(&Executor::was_deaf); }
   void tasks_read(core::Millis read_until, core::Millis missed_after) override {
     slurm_.tasks_read(read_until, missed_after);

@@ -17,6 +17,9 @@ Response job_logs(const Call& call);
 Response job_ranks(const Call& call);
 Response job_why(const Call& call);
 
+// stack_pages.cpp
+Response job_stacks(const Call& call);
+
 // job_changes.cpp
 Response cancel_job(const Call& call);
 Response requeue_job(const Call& call);
@@ -24,6 +27,7 @@ Response hold_job(const Call& call);
 Response release_job(const Call& call);
 Response limit_job(const Call& call);
 Response remove_job(const Call& call);
+Response ask_stacks(const Call& call);
 Response cancel_sweep(const Call& call);
 Response requeue_sweep(const Call& call);
 Response hold_sweep(const Call& call);

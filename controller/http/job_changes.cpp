@@ -70,6 +70,15 @@ Response limit_job(const Call& call) {
   return outcome(call.controller.set_time_limit(call.job, core::Millis(limit->get<std::int64_t>()), body["user"]));
 }
 
+// Answered at once; the stacks come within seconds.
+Response ask_stacks(const Call& call) {
+  muster::v1::StacksRequest request;
+  request.set_job_id(call.job);
+  request.set_user(change_of(call)["user"].get<std::string>());
+  request.set_ask(true);
+  return outcome(call.controller.stacks(request));
+}
+
 Response remove_job(const Call& call) {
   const auto body = change_of(call, {"dry_run"});
   const auto dry_run = body.find("dry_run");

@@ -23,6 +23,8 @@ constexpr Route kRoutes[] = {
     {"/api/v1/jobs/{id}/events", job_events, verb::get, false, false, "after_id, limit"},
     {"/api/v1/jobs/{id}/logs", job_logs, verb::get, false, false, "attempt, rank, tail, offset"},
     {"/api/v1/jobs/{id}/ranks", job_ranks, verb::get, false, false, "from, limit, show"},
+    {"/api/v1/jobs/{id}/stacks", job_stacks, verb::get, false, false, "attempt, number, from, limit"},
+    {"/api/v1/jobs/{id}/stacks", ask_stacks, verb::post},
     {"/api/v1/jobs/{id}/why", job_why, verb::get},
     {"/api/v1/jobs/{id}/cancel", cancel_job, verb::post},
     {"/api/v1/jobs/{id}/requeue", requeue_job, verb::post},

@@ -273,6 +273,20 @@ LiveRanks::TraceAnswer LiveRanks::ask_trace(const core::AttemptKey& key, const T
   return {*live->traces.find(wish.number), {}, {}};
 }
 
+bool LiveRanks::ask_stacks(const core::AttemptKey& key, std::uint64_t number) {
+  std::lock_guard lock(mutex_);
+  auto* live = find(key);
+  if (live == nullptr || live->ended) return false;
+  live->stacks = std::max(live->stacks, number);
+  return true;
+}
+
+std::uint64_t LiveRanks::stacks_asked(const core::AttemptKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto* live = find(key);
+  return live == nullptr || live->ended ? 0 : live->stacks;
+}
+
 void LiveRanks::set_endpoint(const core::AttemptKey& key, const std::string& endpoint) {
   std::lock_guard lock(mutex_);
   if (auto* live = find(key)) live->endpoint = endpoint;

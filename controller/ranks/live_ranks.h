@@ -147,6 +147,11 @@ class LiveRanks {
   };
   TraceAnswer ask_trace(const core::AttemptKey& key, const TraceWish& wish, const std::string& user);
 
+  /// The agents of its ranks are to give their stacks, by this number. False: the attempt has ended.
+  bool ask_stacks(const core::AttemptKey& key, std::uint64_t number);
+  /// The newest such number; 0: nobody has asked.
+  std::uint64_t stacks_asked(const core::AttemptKey& key) const;
+
   void set_endpoint(const core::AttemptKey& key, const std::string& endpoint);
   /// Empty if it is not known or the attempt has ended.
   std::string endpoint(const core::AttemptKey& key) const;
@@ -172,6 +177,7 @@ class LiveRanks {
     std::vector<RankView> ranks;
     Stragglers stragglers;
     StepTraces traces;
+    std::uint64_t stacks = 0;
     std::string endpoint = {};
     std::optional<core::Step> checkpoint_told = {};
     std::optional<std::optional<core::Step>> leave_step = {};

@@ -81,6 +81,12 @@ void RankSessions::place(Caller& caller) {
 }
 
 Outcome<v1::RegisterResponse> RankSessions::register_rank(const v1::RegisterRequest& request,
+Outcome<bool> RankSessions::is_there(const v1::RankKey& key, const std::string& token) {
+  const auto found = identify(key, token);
+  if (!found.ok()) return found.refusal();
+  return found.value().current || found.value().upcoming;
+}
+
                                                           const std::string& token) {
   auto found = identify(request.key(), token);
   if (!found.ok()) return found.refusal();

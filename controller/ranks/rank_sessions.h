@@ -55,6 +55,10 @@ class RankSessions {
   }
   /// The ranks of this attempt are asked for another trace.
   void tell_trace(const core::AttemptKey& key) { streams_.tell_trace(key); }
+  /// The tasks of this attempt are asked for other stacks.
+  void tell_stacks(const core::AttemptKey& key) { tasks_.tell_stacks(key); }
+  /// A refusal, unless the token is this rank's and its job is there. The answer: the attempt has not ended.
+  base::Outcome<bool> is_there(const muster::v1::RankKey& key, const std::string& token);
   /// Answers at once, with an empty endpoint while it is not known.
   base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
                                                            const std::string& token);

@@ -251,11 +251,13 @@ class TaskStreams::Stream : public AnsweringStream<v1::TaskRequest, v1::TaskResp
     const auto now = all_.parts_.clock.monotonic();
     const auto standing = attempt_->now();
     const auto interval = all_.parts_.pace.interval(rank_.interval);
-    const bool is_told = standing == told_standing_ && interval == told_interval_;
+    const auto stacks = all_.parts_.live_ranks.stacks_asked(key_);
+    const bool is_told = standing == told_standing_ && interval == told_interval_ && stacks == told_stacks_;
     if (!tell_ || (is_told && !answer_soon_ && !has_long_said_nothing(now))) return;
     answered_at_ = now;
     told_standing_ = standing;
     told_interval_ = interval;
+    told_stacks_ = stacks;
     answer_soon_ = false;
     auto answer = all_.answer(rank_, standing);
     answer.set_requests_heard(heard_);
@@ -264,7 +266,9 @@ class TaskStreams::Stream : public AnsweringStream<v1::TaskRequest, v1::TaskResp
 
   TaskStreams& all_;
   const Rank rank_;
-  AttemptStanding told_standing_;  // with the newest answer
+  // With the newest answer.
+  AttemptStanding told_standing_;
+  std::uint64_t told_stacks_ = 0;
 };
 
 void TaskStreams::note(const core::AttemptKey& attempt, core::RankNumber rank, const v1::TaskRequest& request) const {
@@ -279,6 +283,7 @@ v1::TaskResponse TaskStreams::answer(const Rank& rank, const AttemptStanding& st
   v1::TaskResponse response;
   response.set_directive(standing.directive);
   response.set_interval_ms(parts_.pace.interval(rank.interval).count());
+  response.set_stacks(parts_.live_ranks.stacks_asked(rank.attempt));
   if (standing.directive == v1::DIRECTIVE_CONTINUE) return response;
   const bool save = standing.directive == v1::DIRECTIVE_SAVE_AND_LEAVE;
   response.set_stop_why(executors::stop_word(standing.cause));

@@ -76,8 +76,8 @@ class RankStreams {
 /// The streams of all tasks that stand beside ranks.
 ///
 /// A request is given to the executor by the thread that read it: an executor notes it in memory. An answer goes out
-/// when there is something to tell: the attempt stands elsewhere, the interval has changed, the task waits for the
-/// answer, or AttemptStreams::kAnswerEvery has passed. Thread-safe.
+/// when there is something to tell: the attempt stands elsewhere, the interval has changed, stacks are asked for, the
+/// task waits for the answer, or AttemptStreams::kAnswerEvery has passed. Thread-safe.
 class TaskStreams {
  public:
   struct Parts {
@@ -106,6 +106,8 @@ class TaskStreams {
   std::shared_ptr<TaskStream> open(const Rank& rank, TellTask tell, const std::function<AttemptStanding()>& standing);
   /// The job's history has gone on: tells tasks what has changed for them.
   void follow(const core::Job& job) { attempts_.follow(job); }
+  /// The tasks of this attempt are asked for other stacks.
+  void tell_stacks(const core::AttemptKey& key) { attempts_.news_for(key); }
   std::size_t open_now() const { return attempts_.open_now(); }
 
  private:

@@ -12,6 +12,8 @@ namespace v1 = muster::v1;
 
 constexpr std::size_t kMaxRequestId = 64;
 constexpr std::size_t kMaxUser = 256;
+constexpr std::size_t kStacksBytesAMessage = std::size_t{512} << 10;
+constexpr int kStacksAMessage = 256;
 constexpr std::uint32_t kMaxList = 1000;
 
 grpc::Status too_long(const char* field, std::size_t size, std::size_t most) {
@@ -108,6 +110,23 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
     return follow<v1::TraceView>(*context, {.job = request->job_id(), .follows = request->follow()},
                                  trace_source(controller_, *request));
   }
+  grpc::Status Stacks(grpc::ServerContext* context, const v1::StacksRequest* request,
+                      grpc::ServerWriter<v1::StacksView>* writer) override {
+    return stream(context, request->job_id(), [&](Follow& life) {
+      if (request->user().size() > kMaxUser) return too_long("user", request->user().size(), kMaxUser);
+      auto wanted = *request;
+      while (true) {
+        auto view = controller_.stacks(wanted);
+        if (!view.ok()) return failure(view.refusal());
+        if (!view.value().has_shown() || view.value().shown().over()) return send_stacks(view.value(), life, *writer);
+        // What was asked for is waited for, and not asked for again.
+        wanted.set_ask(false);
+        wanted.set_attempt(view.value().attempt());
+        wanted.set_number(view.value().shown().number());
+        if (!life.next()) return life.status();
+      }
+    });
+  }
   grpc::ServerWriteReactor<v1::Event>* Events(grpc::CallbackServerContext* context,
                                               const v1::EventsRequest* request) override {
     return follow<v1::Event>(*context, {.job = request->job_id(), .follows = request->follow()},
@@ -159,6 +178,26 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
     const auto status = callers_.check_person(context);
     if (!status.ok()) return new RefusedFollower<Message>(status);
     return followers_.begin(context, rest, std::move(source));
+  }
+  /// All but the texts first, then the ranks with their texts, in messages of moderate size.
+  grpc::Status send_stacks(v1::StacksView& view, const Follow& life, grpc::ServerWriter<v1::StacksView>& writer) {
+    google::protobuf::RepeatedPtrField<v1::RankStack> ranks;
+    ranks.Swap(view.mutable_ranks());
+    if (!writer.Write(view)) return life.status();
+    const core::AttemptKey key{view.job_id(), view.attempt()};
+    v1::StacksView part;
+    std::size_t bytes = 0;
+    for (auto& rank : ranks) {
+      if (rank.problem().empty()) rank.set_text(controller_.stack_text(key, view.shown().number(), rank.rank()));
+      bytes += rank.text().size() + rank.problem().size();
+      part.add_ranks()->Swap(&rank);
+      if (bytes < kStacksBytesAMessage && part.ranks_size() < kStacksAMessage) continue;
+      if (!life.alive() || !writer.Write(part)) return life.status();
+      part.Clear();
+      bytes = 0;
+    }
+    if (part.ranks_size() > 0 && !writer.Write(part)) return life.status();
+    return grpc::Status::OK;
   }
   /// Checks the token and runs `body` as one of the streams.
   grpc::Status stream(grpc::ServerContext* context, core::JobId job, const std::function<grpc::Status(Follow&)>& body) {

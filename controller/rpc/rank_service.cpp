@@ -116,6 +116,10 @@ class RankCalls final : public v1::RankService::CallbackService {
                                  v1::TaskResponse* response) override {
     return run(context, request, response, &service::Controller::task);
   }
+  grpc::ServerUnaryReactor* KeepStack(grpc::CallbackServerContext* context, const v1::KeepStackRequest* request,
+                                      v1::KeepStackResponse* response) override {
+    return run(context, request, response, &service::Controller::keep_stack);
+  }
   grpc::ServerBidiReactor<v1::HeartbeatRequest, v1::BeatResponse>* Beat(grpc::CallbackServerContext* context) override {
     return beats_.open(*context);
   }

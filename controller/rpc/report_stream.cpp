@@ -103,4 +103,9 @@ grpc::Status check(const muster::v1::TaskRequest& request) {
   return texts.status();
 }
 
+// The controller bounds the text: it keeps it.
+grpc::Status check(const muster::v1::KeepStackRequest& request) {
+  return request.number() == 0 ? invalid("number: want the number that was asked for") : grpc::Status::OK;
+}
+
 }  // namespace rpc

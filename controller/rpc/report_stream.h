@@ -40,6 +40,7 @@ grpc::Status check_key(bool has_key, const muster::v1::RankKey& key);
 grpc::Status check(const muster::v1::RegisterRequest& request);
 grpc::Status check(const muster::v1::HeartbeatRequest& request);
 grpc::Status check(const muster::v1::TaskRequest& request);
+grpc::Status check(const muster::v1::KeepStackRequest& request);
 
 /// All streams of one kind that are open, and what they share. A rank has one: a newer one, which has shown the token,
 /// ends the older one. Thread-safe.

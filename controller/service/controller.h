@@ -44,6 +44,10 @@ class Controller {
   virtual base::Outcome<muster::v1::WhyResponse> why(core::JobId id) = 0;
   /// Asks the ranks of a running training to record steps, or tells of an earlier request with the same number.
   virtual base::Outcome<muster::v1::TraceView> trace(const muster::v1::TraceRequest& request) = 0;
+  /// Asks the ranks of a running attempt for their stacks, or tells of those that were kept. Ranks come without texts.
+  virtual base::Outcome<muster::v1::StacksView> stacks(const muster::v1::StacksRequest& request) = 0;
+  /// The stack of one rank; empty: it gave none, or there is no such job.
+  virtual std::string stack_text(const core::AttemptKey& attempt, std::uint64_t number, core::RankNumber rank) = 0;
   /// The script the job's first attempt would be submitted with, and what Slurm says about it; nothing is stored.
   virtual base::Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest& request) = 0;
   virtual base::Outcome<muster::v1::CheckScriptResponse> check_script(const muster::v1::PlanScriptRequest& request) = 0;
@@ -104,6 +108,9 @@ class Controller {
   /// One request of muster-task as a call.
   virtual base::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request,
                                                        const std::string& token) = 0;
+  /// The stack of a rank from the muster-task beside it.
+  virtual base::Outcome<muster::v1::KeepStackResponse> keep_stack(const muster::v1::KeepStackRequest& request,
+                                                                  const std::string& token) = 0;
 
   /// True if `token` is the one people must show.
   virtual bool is_people_token(const std::string& token) const = 0;

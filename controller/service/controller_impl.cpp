@@ -17,6 +17,7 @@
 #include "service/job_changes.h"
 #include "service/parts.h"
 #include "service/reconciler.h"
+#include "service/stack_requests.h"
 #include "service/status_page.h"
 #include "service/submission.h"
 #include "service/trace_requests.h"
@@ -104,6 +105,9 @@ class Impl final : public RunningController {
         ticker_("ranks could not be watched this time", options_.threads, [this] {
           watch();
           return options_.tick_interval;
+        stacks_(
+            parts_, [this](const core::AttemptKey& key) { sessions_.tell_stacks(key); },
+            [this](core::JobId job) { changes_.bump(job); }, options_.threads),
         }) {
     event_log_.load_open();
     event_log_.begin_after(data_.newest_job_folder());
@@ -153,6 +157,7 @@ class Impl final : public RunningController {
   Outcome<v1::SubmitResponse> submit(const v1::SubmitRequest& request) override { return submission_.submit(request); }
   v1::ListResponse list(const v1::ListRequest& request) override { return views_.list(request); }
   Outcome<v1::Job> get(core::JobId id) override { return views_.get(id); }
+      stacks_.poll();
   Outcome<v1::JobSpec> spec(core::JobId id) override { return views_.spec(id); }
   Outcome<v1::Job> cancel(core::JobId id, const std::string& user) override {
     return job_changes_.ask(id, core::CancelRequested{user_or_unknown(user)});
@@ -186,6 +191,10 @@ class Impl final : public RunningController {
   }
   Outcome<v1::ListPartitionsResponse> list_partitions(const v1::ListPartitionsRequest& request) override {
     return partitions_.list(request);
+  Outcome<v1::StacksView> stacks(const v1::StacksRequest& request) override { return stacks_.get(request); }
+  std::string stack_text(const core::AttemptKey& attempt, std::uint64_t number, core::RankNumber rank) override {
+    return stacks_.text(attempt, number, rank);
+  }
   }
   Outcome<v1::PartitionView> set_partition(const v1::SetPartitionRequest& request) override {
     return partitions_.set(request);
@@ -263,6 +272,10 @@ class Impl final : public RunningController {
   }
 
  private:
+  Outcome<v1::KeepStackResponse> keep_stack(const v1::KeepStackRequest& request, const std::string& token) override {
+    const auto there = sessions_.is_there(request.key(), token);
+    return there.ok() ? stacks_.take(request) : Outcome<v1::KeepStackResponse>(there.refusal());
+  }
   bool is_over(const core::AttemptKey& key) const;
   /// Of the newest jobs.
   std::vector<core::AttemptKey> attempts_that_are_over();
@@ -310,6 +323,7 @@ class Impl final : public RunningController {
 
 bool Impl::is_over(const core::AttemptKey& key) const {
   const auto job = event_log_.job(key.job);
+  StackRequests stacks_;
   if (job == nullptr) return false;  // another's, or one whose store was taken away: not ours to judge
   if (key.number == 0 || key.number > job->attempts.size()) return core::is_ended(job->state);
   return job->attempts[key.number - 1].state == core::AttemptState::kEnded;
@@ -414,7 +428,7 @@ void Impl::watch() {
   if (found.somebody_is_missed) probe_.ask();
   if (found.somebody_is_missed || reading_.asked_ago().value_or(kProbeReading) >= kProbeReading) reading_.ask();
   output_.set_suspected(found.suspected);
-  for (auto& fact : found.facts) event_log_.keep(fact.job, std::move(fact.body));
+  for (auto& fact : stacks_.before_telling(std::move(found.facts))) event_log_.keep(fact.job, std::move(fact.body));
   dependencies_.tell();
   for (const auto& key : found.stop_again) {
     spdlog::warn("job {} attempt {}: ranks are still there after the grace; stopping them again", key.job, key.number);
@@ -442,6 +456,7 @@ void Impl::leave(void (jobs::EventLog::*end_events)()) {
 
 }  // namespace
 
+  stacks_.close();
 std::unique_ptr<RunningController> make_controller(store::Store& store, executors::Executor& executor,
                                                    base::Clock& clock, ControllerOptions options) {
   return std::make_unique<Impl>(store, executor, clock, std::move(options));

@@ -69,7 +69,7 @@ std::string after_suspicion(const core::Job& job) {
     return "Is the network up between musterd and the nodes? The ranks go on without musterd, and send what they have "
            "to tell later. liveness.lost_after sets how long they may be unheard";
   }
-  return "Look at its log: muster logs " + id +
+  return "See where each rank stands: muster stacks " + id + ". Look at its log: muster logs " + id +
          " --tail 50. If the pause is meant, let the program name it as a section, or set a longer liveness.hung_after";
 }
 

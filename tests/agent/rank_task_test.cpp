@@ -8,6 +8,8 @@
 
 #include <atomic>
 #include <fstream>
+#include <map>
+#include <mutex>
 
 #include "temporary_folder.h"
 
@@ -29,6 +31,14 @@ struct Controller {
   std::vector<std::string> offers;
   // The thread of the reports asks for these two.
   std::atomic<bool> is_held = false, exit_is_told = false;
+  // By the number that was asked for; another thread of the task gives them.
+  std::mutex stacks_mutex;
+  std::map<std::uint64_t, std::string> stacks;
+
+  void take_stack(std::uint64_t number, const std::string& text) {
+    const std::lock_guard lock(stacks_mutex);
+    stacks[number] = text;
+  }
 
   void ask(muster::v1::Directive directive, const std::string& why = "") const {
     TaskResponse response;
@@ -54,6 +64,10 @@ class Link : public ControllerLink {
   std::string meet(const std::string& mine, worker::MeetingPatience) override {
     controller_.offers.push_back(mine);
     return controller_.meeting_point;
+  }
+  bool give_stack(std::uint64_t number, const std::string& text) override {
+    controller_.take_stack(number, text);
+    return true;
   }
 
  private:
@@ -234,6 +248,19 @@ TEST_F(RankTask, KillsAProgramThatDoesNotObeyAStop) {
   ask_when_ready(muster::v1::DIRECTIVE_STOP, "cancelled");
   EXPECT_EQ(run("trap '' TERM; echo > gate; while :; do sleep 0.02; done"), 128 + SIGKILL);
   EXPECT_FALSE(status().out_of_memory);
+}
+
+TEST_F(RankTask, GivesTheStackOfItsRankWhenItIsAsked) {
+  controller_.on_tell = [this](const TaskRequest& request) {
+    if (request.state() != muster::v1::PROCESS_RUNNING) return;
+    TaskResponse response;
+    response.set_stacks(41);
+    controller_.on_directive(response);
+  };
+  EXPECT_EQ(run("sleep 1; exit 0"), 0);
+  const std::lock_guard lock(controller_.stacks_mutex);
+  ASSERT_TRUE(controller_.stacks.contains(41));
+  EXPECT_THAT(controller_.stacks.at(41), testing::HasSubstr(") == state of each thread, by the kernel\nthread "));
 }
 
 TEST_F(RankTask, RankZeroOffersWhereItsProgramMayListen) {

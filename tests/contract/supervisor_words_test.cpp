@@ -38,6 +38,15 @@ TEST(StopCommand, TheFirstReasonStaysAndGarbageIsPassedOver) {
             (std::vector{StopCommand{9ms, "a", true}, StopCommand{0ms, "a", true}}));
 }
 
+TEST(StacksLine, ComesBackAsItWasAndIsNoPartOfAStop) {
+  EXPECT_EQ(stacks_line(41), "stacks 41\n");
+  EXPECT_EQ(parse_stacks_line("stacks 41"), 41U);
+  for (const char* other : {"stacks ", "stacks 0", "stacks -1", "stacks 4x", "stop 41", ""}) {
+    EXPECT_FALSE(parse_stacks_line(other)) << other;
+  }
+  EXPECT_EQ(commands_in("at 7\nstacks 41\nwhy a save\nstop 9\n"), (std::vector{StopCommand{9ms, "a", true, 7}}));
+}
+
 TEST(StartReport, ComesBackAsItWas) {
   const auto running = parse_start_report(pid_line(42) + running_line());
   EXPECT_EQ(running.pid, 42);

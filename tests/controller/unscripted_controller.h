@@ -51,6 +51,11 @@ class UnscriptedController : public service::Controller {
   Outcome<v1::RendezvousResponse> rendezvous(const v1::RendezvousRequest&, const std::string&) override {
     return unscripted();
   }
+  Outcome<v1::StacksView> stacks(const v1::StacksRequest&) override { return unscripted(); }
+  std::string stack_text(const core::AttemptKey&, std::uint64_t, core::RankNumber) override { return {}; }
+  Outcome<v1::KeepStackResponse> keep_stack(const v1::KeepStackRequest&, const std::string&) override {
+    return unscripted();
+  }
   Outcome<v1::TaskResponse> task(const v1::TaskRequest&, const std::string&) override { return unscripted(); }
 
  private:

@@ -14,6 +14,7 @@ import { Checkpoints, Configuration, Trace } from "./program";
 import { look, NOTHING_FOUND, tellsOfTheModel, titleOf, unknownNames } from "./quantities";
 import { Ranks } from "./ranks";
 import { Settings } from "./settings";
+import { Stacks } from "./stacks";
 import { StateOf, tone } from "./state";
 import { Timeline } from "./timeline";
 import { useCurves } from "./use_curves";
@@ -213,6 +214,7 @@ export function JobPage({ id }: { id: number }) {
       {begun && <section><h2>Training</h2><Plots curves={curves} found={found} job={job} view={view} onView={setView} /></section>}
       <Configuration job={job} />
       {begun && <section><h2>Ranks</h2><Ranks job={job} /></section>}
+      {begun && <Stacks job={job} />}
       <Checkpoints job={job} />
       <div class={begun ? "two" : ""}>
         {begun && <section><h2>Attempts</h2><Timeline job={job} /></section>}

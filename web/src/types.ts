@@ -73,6 +73,31 @@ export interface RankPage {
   ranks: Rank[];
 }
 
+/// Stacks of the ranks of an attempt that were taken at one moment.
+export interface StackSet {
+  number: number;
+  at_ms: number;
+  why: string; // "suspected", "before_end", "asked"
+  user: string; // who has asked; "": muster
+  given: number; // how many of the ranks have given one
+  ranks: number;
+  over: boolean; // no rank is waited for any more
+}
+export interface RankStack {
+  rank: number;
+  text: string;
+  problem: string; // why there is none
+}
+export interface StacksView {
+  job_id: number;
+  attempt: number;
+  sets: StackSet[]; // oldest first
+  shown: StackSet | null; // null: there is none
+  summary: string;
+  groups: { ranks: number[]; parts_at: string; innermost: string }[]; // the largest first
+  ranks: RankStack[]; // a part of them
+}
+
 /// Why each request is refused (empty: it is not), and what it would do.
 export interface Controls {
   cancel_refusal: string;

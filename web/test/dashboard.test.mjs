@@ -935,3 +935,40 @@ test("an address that is nothing gets a page that says so", () =>
     await page.getByRole("link", { name: "All jobs" }).click();
     await page.getByRole("heading", { name: "Jobs" }).waitFor();
   }));
+
+test("a job that hangs shows where its ranks stand, the one that differs first, and ranks can be asked", async () => {
+  const set = { number: 1795474243500, at_ms: 1795474243500, why: "suspected", user: "", given: 2, ranks: 3, over: true };
+  const before = { ...set, number: 1795474303500, at_ms: 1795474303500, why: "before_end" };
+  await server.tell({ do: "job", job: job(52, "running", { name: "hangs", status: "running, suspected",
+    reason: "rank 1 has made no progress since a minute", attempts: [attempt(1, { state: "running" })], ranks: [rank(0), rank(1), rank(2)] }) });
+  await server.tell({ do: "stacks", view: { job_id: 52, attempt: 1, sets: [set, before], shown: before,
+    summary: "rank 1 stands at next_batch (train.py:7); rank 0 stands at all_reduce (c10d.py:9)",
+    groups: [{ ranks: [0], parts_at: "train (train.py:9)", innermost: "all_reduce (c10d.py:9)" },
+      { ranks: [1], parts_at: "train (train.py:7)", innermost: "next_batch (train.py:7)" }],
+    ranks: [{ rank: 0, text: "in all_reduce\n" }, { rank: 1, text: "in next_batch\n<b>no markup</b>\n" }, { rank: 2, problem: "the rank has ended" }] } });
+  for (const width of [1280, 390]) {
+    await on("/jobs/52", async (page) => {
+      const stacks = page.locator(".stacks");
+      await stacks.getByText("before it ended by a hang.").waitFor();
+      assert.match(await stacks.locator("tbody tr").first().innerText(), /rank 1\s+train \(train\.py:7\)\s+next_batch/);
+      assert.equal(await stacks.getByLabel("Stack of rank 1").innerText(), "in next_batch\n<b>no markup</b>\n");
+      assert.equal(await stacks.getByLabel("Stack of rank 0").isVisible(), false, "those that wait are closed");
+      await stacks.getByText("rank 0", { exact: true }).last().click();
+      assert.match(await stacks.getByLabel("Stack of rank 0").innerText(), /all_reduce/);
+      await stacks.getByText("Rank 2 gave none: the rank has ended.").waitFor();
+      assert.equal(await stacks.getByLabel("Taken").locator("option").count(), 2);
+      const asked = page.waitForResponse((answer) => answer.request().method() === "POST" && answer.url().endsWith("/jobs/52/stacks"));
+      await stacks.getByRole("button", { name: "Ask where the ranks stand" }).click();
+      assert.equal((await asked).status(), 200);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "no sideways scrolling");
+      assert.deepEqual(await axeViolations(page), []);
+    }, { width });
+  }
+});
+
+test("a job that has ended and of which no stacks are kept has no section of them", () =>
+  on("/jobs/3", async (page) => {
+    await page.locator(".facts").waitFor();
+    await page.getByRole("heading", { name: "Attempts" }).waitFor();
+    assert.equal(await page.locator(".stacks").count(), 0);
+  }));

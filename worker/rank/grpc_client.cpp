@@ -68,6 +68,10 @@ grpc::Status GrpcClient::call(const muster::v1::TaskRequest& request, muster::v1
                               Millis limit) {
   return run(limit, [&](grpc::ClientContext* context) { return stub_->Task(context, request, &response); });
 }
+grpc::Status GrpcClient::call(const muster::v1::KeepStackRequest& request, muster::v1::KeepStackResponse& response,
+                              Millis limit) {
+  return run(limit, [&](grpc::ClientContext* context) { return stub_->KeepStack(context, request, &response); });
+}
 
 void GrpcClient::begin_stream(grpc::ClientContext& context, grpc::CompletionQueue& queue,
                               std::unique_ptr<BeatCall>& call) {

@@ -25,6 +25,7 @@ class GrpcClient {
   grpc::Status call(const muster::v1::RendezvousRequest& request, muster::v1::RendezvousResponse& response,
                     Millis limit);
   grpc::Status call(const muster::v1::TaskRequest& request, muster::v1::TaskResponse& response, Millis limit);
+  grpc::Status call(const muster::v1::KeepStackRequest& request, muster::v1::KeepStackResponse& response, Millis limit);
 
   using BeatCall = grpc::ClientAsyncReaderWriter<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>;
   using TaskCall = grpc::ClientAsyncReaderWriter<muster::v1::TaskRequest, muster::v1::TaskResponse>;

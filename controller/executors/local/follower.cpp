@@ -95,6 +95,11 @@ void Follower::stop(const StopRequest& how) {
   if (socket_.is_open()) send_stop();
 }
 
+void Follower::ask_stacks(std::uint64_t number) {
+  stacks_ = number;
+  if (socket_.is_open()) send(contract::stacks_line(stacks_));
+}
+
 void Follower::was_deaf() {
   rounds_after_grace_ = rounds_without_ranks_ = 0;
 }
@@ -122,6 +127,8 @@ void Follower::connect() {
   if (failed) return later(&Follower::connect);
   fd.release();
   if (kill_at_) send_stop();
+  // A supervisor answers a number once.
+  if (stacks_ > 0) send(contract::stacks_line(stacks_));
   input_.clear();
   read();
 }
@@ -148,7 +155,10 @@ void Follower::read() {
 
 void Follower::send_stop() {
   const auto left = std::chrono::ceil<milliseconds>(*kill_at_ - Clock::now());
-  const auto command = contract::to_lines({std::max(left, milliseconds(0)), stop_.why, stop_.save, stop_.at_step});
+  send(contract::to_lines({std::max(left, milliseconds(0)), stop_.why, stop_.save, stop_.at_step}));
+}
+
+void Follower::send(const std::string& command) {
   // Never split: it is short, and the socket's buffer has room or takes nothing. A supervisor that does not read gets
   // it at the next connection.
   ::send(socket_.native_handle(), command.data(), command.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -4,6 +4,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -68,6 +69,8 @@ class Follower : public std::enable_shared_from_this<Follower> {
   void begin(std::chrono::milliseconds look_every = kLookEvery);
   /// Passed on at once, or as soon as the supervisor answers.
   void stop(const StopRequest& how);
+  /// The stacks of its ranks are to be taken. Passed on at once, or as soon as the supervisor answers.
+  void ask_stacks(std::uint64_t number);
   /// The supervisor could not be heard until now, or not do its work: what it did not do counts from here on.
   void was_deaf();
   /// Calls nothing any more.
@@ -79,6 +82,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   void connect();
   void read();
   void send_stop();
+  void send(const std::string& command);
   void look();
   void bury();
   std::vector<os::ProcessStat> left_behind();
@@ -109,6 +113,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   std::chrono::milliseconds pause_ = kShortestPause;
   std::optional<Clock::time_point> kill_at_;  // of the shortest stop asked for
   StopRequest stop_;                          // the first
+  std::uint64_t stacks_ = 0;                  // the newest number asked for
   bool closed_ = false;
 };
 

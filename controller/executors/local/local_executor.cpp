@@ -170,6 +170,13 @@ class LocalExecutor : public Executor {
       return Vouch::kUnknown;
     }
   }
+  bool ask_stacks(const core::AttemptKey& key, std::uint64_t number) override {
+    boost::asio::post(io_, [this, key, number] {
+      const auto follower = followers_.find(key);
+      if (follower != followers_.end()) follower->second->ask_stacks(number);
+    });
+    return true;
+  }
   void was_deaf() override {
     // One is enough, however long its turn takes to come.
     if (told_deaf_.exchange(true)) return;

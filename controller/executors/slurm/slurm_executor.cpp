@@ -115,6 +115,12 @@ class SlurmExecutor : public Executor {
     table_.with(key, [&](Tracked& tracked) { tracked.attempt.failing(rank); });
   }
   void was_deaf() override {
+  // Tasks hear of it with the answers to what they say.
+  bool ask_stacks(const core::AttemptKey& key, std::uint64_t) override {
+    bool known = false;
+    table_.locked([&](AttemptTable::State& state) { known = state.attempts.contains(key); });
+    return known;
+  }
     table_.locked([&](AttemptTable::State& state) {
       for (auto& [key, tracked] : state.attempts) tracked.attempt.was_deaf(clock_.monotonic());
     });

@@ -51,8 +51,8 @@ TEST(Completion, EveryShellKnowsEveryCommand) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const auto script = script_of(shell);
     for (const char* command :
-         {"submit", "list", "show", "logs", "events", "metrics", "wait", "cancel", "requeue", "hold", "release",
-          "limit", "why", "results", "trace", "data", "doctor", "completion", "version"}) {
+         {"submit",  "list",  "show", "logs",    "events", "metrics", "wait", "cancel", "requeue",    "hold",
+          "release", "limit", "why",  "results", "trace",  "stacks",  "data", "doctor", "completion", "version"}) {
       EXPECT_THAT(script, HasSubstr(command)) << shell;
     }
     EXPECT_THAT(script, HasSubstr("follow")) << shell;

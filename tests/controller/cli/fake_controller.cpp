@@ -290,6 +290,20 @@ class Jobs final : public JobService::Service {
 
   Status Events(ServerContext* context, const EventsRequest* request, ServerWriter<Event>* writer) override {
     with([&](FakeState& state) { state.event_requests.push_back(*request); });
+  Status Stacks(ServerContext* context, const StacksRequest* request, ServerWriter<StacksView>* writer) override {
+    if (!allowed(*context)) return refused();
+    std::vector<StacksView> views;
+    std::string refusal;
+    with([&](FakeState& state) {
+      state.stacks_requests.push_back(*request);
+      views = state.stacks;
+      refusal = state.stacks_refusal;
+    });
+    if (!refusal.empty()) return {StatusCode::FAILED_PRECONDITION, refusal};
+    for (const auto& view : views) writer->Write(view);
+    return Status::OK;
+  }
+
     auto after = request->after_id();
     return stream<Event>(*context, request->job_id(), request->follow(), writer, [&](FakeState& state) {
       std::vector<Event> news;

@@ -36,9 +36,11 @@ struct FakeState {
   muster::v1::MachineView machine;  // without a name: musterd tells of none
   std::string slurm_problem;        // the problem in answers about partitions and nodes
   muster::v1::RemovePartitionResponse removed;
-  std::vector<muster::v1::AuditEntry> audit;  // the newest first
-  std::vector<muster::v1::TraceView> traces;  // what a request for a trace is answered, one after the other
-  std::string trace_refusal;                  // empty: requests are taken
+  std::vector<muster::v1::AuditEntry> audit;   // the newest first
+  std::vector<muster::v1::TraceView> traces;   // what a request for a trace is answered, one after the other
+  std::string trace_refusal;                   // empty: requests are taken
+  std::vector<muster::v1::StacksView> stacks;  // the messages of an answer about stacks
+  std::string stacks_refusal;                  // empty: requests are taken
   muster::v1::WhyResponse why;
   muster::v1::PlanScriptResponse plan;
   muster::v1::PlanScriptRequest planned;  // the newest request
@@ -57,6 +59,7 @@ struct FakeState {
   std::vector<muster::v1::MetricsRequest> metrics_requests;
   std::vector<muster::v1::ListRequest> list_requests;
   std::vector<muster::v1::TraceRequest> trace_requests;
+  std::vector<muster::v1::StacksRequest> stacks_requests;
 };
 
 /// A real gRPC server with the JobService and AdminService of a scripted controller. A stream that follows a job ends

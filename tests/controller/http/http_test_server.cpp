@@ -40,6 +40,10 @@ class TestServer {
         proto::from_json(json, metric);
         controller_.add_metric(command.at("job_id"), metric);
       }
+    } else if (what == "stacks") {
+      muster::v1::StacksView view;
+      proto::from_json(command.at("view"), view);
+      controller_.put_stacks(view);
     } else if (what == "log") {
       controller_.append_log(command.at("job_id"), command.at("attempt"), command.at("rank"), command.at("text"));
     } else if (what == "down") {

@@ -182,6 +182,8 @@ class OpenApi : public HttpTest {
         {"get /api/v1/jobs/{id}/events", {{"/api/v1/jobs/1/events"}}},
         {"get /api/v1/jobs/{id}/logs", {{"/api/v1/jobs/1/logs"}, {"/api/v1/jobs/1/logs?rank=7"}}},
         {"get /api/v1/jobs/{id}/ranks", {{"/api/v1/jobs/1/ranks"}}},
+        {"get /api/v1/jobs/{id}/stacks", {{"/api/v1/jobs/1/stacks?from=1"}, {"/api/v1/jobs/2/stacks"}}},
+        {"post /api/v1/jobs/{id}/stacks", {{"/api/v1/jobs/1/stacks"}}},
         {"get /api/v1/jobs/{id}/why", {{"/api/v1/jobs/1/why"}}},
         {"post /api/v1/jobs/{id}/hold", {{"/api/v1/jobs/1/hold"}}},
         {"post /api/v1/jobs/{id}/release", {{"/api/v1/jobs/1/release"}}},
@@ -238,6 +240,12 @@ class OpenApi : public HttpTest {
       controller_.add_metric(1, one);
     }
     controller_.add_event(1, "rank_joined", "rank 0 joined");
+    muster::v1::StacksView stacks;
+    stacks.set_job_id(1);
+    stacks.mutable_shown()->set_number(5);
+    stacks.add_groups()->add_ranks(0);
+    for (std::uint32_t rank = 0; rank < 2; ++rank) stacks.add_ranks()->set_text("of a rank");
+    controller_.put_stacks(stacks);
     controller_.append_log(1, 1, 0, "one\n");
   }
 };

@@ -318,6 +318,31 @@ Outcome<v1::Job> ScriptedController::release(core::JobId id, const std::string& 
   return explained(found->second);
 }
 
+void ScriptedController::put_stacks(const v1::StacksView& view) {
+  const auto held = lock();
+  stacks_[view.job_id()] = view;
+}
+
+Outcome<v1::StacksView> ScriptedController::stacks(const v1::StacksRequest& request) {
+  const auto held = lock();
+  const auto job = jobs_.find(request.job_id());
+  if (job == jobs_.end()) return no_such_job(request.job_id());
+  if (request.ask() && job->second.state() != "running") return Refusal::wrong_state("no rank can give its stack");
+  v1::StacksView view;
+  view.set_job_id(request.job_id());
+  view.set_attempt(request.attempt());
+  if (const auto found = stacks_.find(request.job_id()); found != stacks_.end()) view = found->second;
+  for (auto& rank : *view.mutable_ranks()) rank.clear_text();
+  return view;
+}
+
+std::string ScriptedController::stack_text(const core::AttemptKey& attempt, std::uint64_t, core::RankNumber rank) {
+  const auto held = lock();
+  const auto found = stacks_.find(attempt.job);
+  const bool known = found != stacks_.end() && rank < static_cast<core::RankNumber>(found->second.ranks_size());
+  return known ? found->second.ranks(static_cast<int>(rank)).text() : std::string();
+}
+
 Outcome<v1::WhyResponse> ScriptedController::why(core::JobId id) {
   const auto held = lock();
   const auto found = jobs_.find(id);

@@ -24,6 +24,10 @@ class ScriptedController : public test::UnscriptedController {
   std::int64_t add_event(core::JobId job, const std::string& type, const std::string& text);
   void add_metric(core::JobId job, const muster::v1::Metric& metric);
   void append_log(core::JobId job, core::AttemptNumber attempt, core::RankNumber rank, const std::string& text);
+  /// Stacks of a job, with the texts of its ranks. Whoever asks for new ones gets these.
+  void put_stacks(const muster::v1::StacksView& view);
+  /// What the status tells of the store and of the scheduler; empty: all is well.
+  void set_problems(const std::string& store, const std::string& scheduler);
   /// From now on every call waits until it is let go, as with a disk that hangs.
   void hang();
   void let_go();
@@ -44,6 +48,8 @@ class ScriptedController : public test::UnscriptedController {
   base::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) override;
   base::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) override;
   base::Outcome<muster::v1::WhyResponse> why(core::JobId id) override;
+  base::Outcome<muster::v1::StacksView> stacks(const muster::v1::StacksRequest& request) override;
+  std::string stack_text(const core::AttemptKey& attempt, std::uint64_t number, core::RankNumber rank) override;
   std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override;
   std::int64_t last_event_id() override;
   store::Totals totals(std::int64_t after_event, std::uint32_t most_events) override;
@@ -72,6 +78,7 @@ class ScriptedController : public test::UnscriptedController {
   std::map<core::JobId, muster::v1::Job> jobs_;
   std::map<core::JobId, std::vector<muster::v1::Metric>> metrics_;
   store::MemoryStore curves_;  // the same steps
+  std::map<core::JobId, muster::v1::StacksView> stacks_;
   std::vector<muster::v1::Event> events_;
   std::vector<muster::v1::SubmitSweepRequest> submissions_;
   std::map<std::string, core::JobId> requests_;

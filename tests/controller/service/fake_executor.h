@@ -45,6 +45,8 @@ struct Machine {
   std::vector<std::pair<core::AttemptKey, core::Millis>> limits;
   std::vector<std::pair<core::AttemptKey, executors::TaskReport>> tasks;
   core::Millis tasks_read_until{0}, task_missed_after{0};
+  bool gives_stacks = false;  // ranks can be asked for their stacks
+  std::vector<std::pair<core::AttemptKey, std::uint64_t>> stacks_asked;
   std::vector<std::pair<core::AttemptKey, core::RankNumber>> failing;
   bool answers = true;                     // false: hold() and limit() can't be carried out now
   std::set<core::AttemptKey> beyond_hold;  // the queue has started them
@@ -128,6 +130,11 @@ class FakeExecutor : public executors::Executor {
   void task(const core::AttemptKey& key, core::RankNumber, const executors::TaskReport& report) override {
     std::lock_guard lock(machine_->mutex);
     machine_->tasks.emplace_back(key, report);
+  }
+  bool ask_stacks(const core::AttemptKey& key, std::uint64_t number) override {
+    std::lock_guard lock(machine_->mutex);
+    if (machine_->gives_stacks) machine_->stacks_asked.emplace_back(key, number);
+    return machine_->gives_stacks;
   }
   void tasks_read(core::Millis read_until, core::Millis missed_after) override {
     std::lock_guard lock(machine_->mutex);

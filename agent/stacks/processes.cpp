@@ -1,0 +1,102 @@
+#include "agent/stacks/processes.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <system_error>
+
+#include "contract/stacks.h"
+#include "os/fd.h"
+
+namespace agent::stacks {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path proc(pid_t pid, const char* name) {
+  return fs::path("/proc") / std::to_string(pid) / name;
+}
+
+/// The number that the process has for itself, which differs in a container, and the signals that it has handlers for.
+struct Status {
+  std::string own_pid;
+  std::uint64_t caught = 0;
+};
+
+Status status_of(pid_t pid) {
+  Status out;
+  std::ifstream file(proc(pid, "status"));
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string name, word;
+    words >> name;
+    if (name == "NSpid:") {
+      while (words >> word) out.own_pid = word;
+    } else if (name == "SigCgt:" && words >> word) {
+      std::from_chars(word.data(), word.data() + word.size(), out.caught, 16);
+    }
+  }
+  if (out.own_pid.empty()) out.own_pid = std::to_string(pid);
+  return out;
+}
+
+}  // namespace
+
+std::vector<os::ProcessStat> with_descendants(pid_t pid, const std::vector<os::ProcessStat>& all) {
+  std::vector<os::ProcessStat> found;
+  const auto first = std::ranges::find(all, pid, &os::ProcessStat::pid);
+  if (first == all.end() || first->is_dead()) return found;
+  found.push_back(*first);
+  for (std::size_t i = 0; i < found.size() && found.size() < kMostProcesses; ++i) {
+    std::ranges::copy_if(all, std::back_inserter(found), [parent = found[i].pid](const os::ProcessStat& process) {
+      return process.parent == parent && !process.is_dead();
+    });
+  }
+  if (found.size() > kMostProcesses) found.resize(kMostProcesses);
+  return found;
+}
+
+std::string command_of(pid_t pid) {
+  constexpr std::size_t kMost = 200;
+  const os::Fd file(::open(proc(pid, "cmdline").c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, kMost> text;
+  const auto count = file ? ::read(file.get(), text.data(), text.size()) : -1;
+  std::string out(text.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
+  while (!out.empty() && out.back() == '\0') out.pop_back();
+  for (auto& each : out) {
+    // Section heads are lines.
+    if (static_cast<unsigned char>(each) < ' ') each = ' ';
+  }
+  if (!out.empty()) return out;
+  std::ifstream name(proc(pid, "comm"));
+  std::getline(name, out);
+  return out.empty() ? "a process" : out;
+}
+
+bool is_python(pid_t pid) {
+  std::error_code error;
+  return fs::read_symlink(proc(pid, "exe"), error).filename().string().starts_with("python");
+}
+
+std::optional<std::string> stack_memory(pid_t pid) {
+  const auto status = status_of(pid);
+  if ((status.caught >> (contract::kStackSignal - 1) & 1) == 0) return std::nullopt;
+  const auto wanted = std::string("/memfd:") + contract::kStackMemory + status.own_pid;
+  std::error_code error;
+  for (fs::directory_iterator entry(proc(pid, "fd"), error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code unreadable;
+    const auto target = fs::read_symlink(entry->path(), unreadable).string();
+    if (target == wanted || target == wanted + " (deleted)") return entry->path().string();
+  }
+  return std::nullopt;
+}
+
+}  // namespace agent::stacks

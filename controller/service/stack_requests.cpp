@@ -1,0 +1,201 @@
+#include "service/stack_requests.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <variant>
+
+#include "contract/stacks.h"
+#include "core/text.h"
+#include "schema/utf8.h"
+#include "service/standing.h"
+#include "stacks/compare.h"
+
+namespace service {
+namespace {
+
+namespace v1 = muster::v1;
+using base::Outcome;
+using base::Refusal;
+
+/// What of a rank's text is compared with the others'.
+constexpr std::size_t kComparedBytes = std::size_t{64} << 10;
+
+void fill(const stacks::StackSet& set, v1::StackSet& out) {
+  out.set_number(set.number);
+  out.set_at_ms(set.at_ms);
+  out.set_why(set.why);
+  out.set_user(set.user);
+  out.set_given(static_cast<std::uint32_t>(set.given.size()));
+  out.set_ranks(set.ranks);
+  out.set_over(set.over);
+}
+
+bool runs(const core::Attempt& attempt) {
+  using State = core::AttemptState;
+  return attempt.state == State::kRunning || attempt.state == State::kStarting || attempt.state == State::kDraining;
+}
+
+}  // namespace
+
+StackRequests::StackRequests(const Parts& parts, std::function<void(const core::AttemptKey&)> tell,
+                             std::function<void(core::JobId)> changed, bool threads)
+    : parts_(parts),
+      tell_(std::move(tell)),
+      keeper_({parts.clock, parts.data,
+               [this](const core::AttemptKey& key, std::uint64_t number) {
+                 if (!parts_.live_ranks.ask_stacks(key, number)) return false;
+                 if (!parts_.executor.ask_stacks(key, number)) return false;
+                 tell_(key);
+                 return true;
+               },
+               [this](const core::AttemptKey& key, core::RankNumber rank) { return why_none(key, rank); },
+               [changed = std::move(changed)](const core::AttemptKey& key) { changed(key.job); }},
+              threads) {}
+
+Outcome<v1::StacksView> StackRequests::get(const v1::StacksRequest& request) {
+  try {
+    const auto job = parts_.event_log.job(request.job_id());
+    if (job == nullptr || job->removed_at) return Refusal::no_job(request.job_id());
+    return get_of(*job, request);
+  } catch (const std::exception& error) {
+    return Refusal::unavailable(error.what());
+  }
+}
+
+Outcome<v1::StacksView> StackRequests::get_of(const core::Job& job, const v1::StacksRequest& request) {
+  const auto name = "job " + std::to_string(job.id);
+  if (job.attempts.empty()) {
+    return Refusal::wrong_state(name + " is " + status_word(job) +
+                                ": it has no attempt yet, and no stacks; ask again when it runs");
+  }
+  const auto newest = static_cast<core::AttemptNumber>(job.attempts.size());
+  const auto number = request.attempt() == 0 ? newest : request.attempt();
+  if (number > newest) {
+    return Refusal::not_found(name + " has no attempt " + std::to_string(number) + "; its newest is " +
+                              std::to_string(newest));
+  }
+  const core::AttemptKey key{job.id, number};
+  if (!request.ask()) return view(key, request.number());
+  if (number != newest || !runs(job.attempts.back())) {
+    const bool ended = job.attempts[number - 1].state == core::AttemptState::kEnded;
+    return Refusal::wrong_state("attempt " + std::to_string(number) + " of " + name +
+                                (ended ? " has ended" : " does not run yet") + ", so no rank can give its stack; " +
+                                (ended ? "muster stacks " + std::to_string(job.id) + " --attempt " +
+                                             std::to_string(number) + " shows what was kept of it"
+                                       : "ask again when it runs"));
+  }
+  const auto user = user_or_unknown(request.user());
+  const auto asked = ask(key, "asked", user);
+  if (asked == 0) return Refusal::wrong_state(name + " has no agents that can be asked now; ask again when it runs");
+  spdlog::info("job {} attempt {}: {} asks for the stacks of its ranks", job.id, number, user);
+  return view(key, asked);
+}
+
+std::uint64_t StackRequests::ask(const core::AttemptKey& key, const std::string& why, const std::string& user) {
+  const auto job = parts_.event_log.job(key.job);
+  return job == nullptr ? 0 : keeper_.ask(key, why, user, job->world_size);
+}
+
+v1::StacksView StackRequests::view(const core::AttemptKey& key, std::uint64_t number) const {
+  v1::StacksView out;
+  out.set_job_id(key.job);
+  out.set_attempt(key.number);
+  const auto sets = keeper_.sets(key);
+  for (const auto& set : sets) fill(set, *out.add_sets());
+  const auto shown =
+      number == 0 && !sets.empty() ? std::prev(sets.end()) : std::ranges::find(sets, number, &stacks::StackSet::number);
+  if (shown == sets.end()) return out;
+  fill(*shown, *out.mutable_shown());
+  std::map<core::RankNumber, stacks::Place> places;
+  for (core::RankNumber rank = 0; rank < shown->ranks; ++rank) {
+    auto& told = *out.add_ranks();
+    told.set_rank(rank);
+    if (const auto none = shown->none.find(rank); none != shown->none.end()) told.set_problem(none->second);
+    if (shown->over && shown->given.contains(rank)) {
+      places.emplace(rank, stacks::place_of(keeper_.text(key, shown->number, rank, kComparedBytes)));
+    }
+  }
+  const auto groups = stacks::compare(places);
+  out.set_summary(schema::valid_utf8(stacks::summary_of(groups)));
+  for (const auto& group : groups) {
+    auto& told = *out.add_groups();
+    told.mutable_ranks()->Assign(group.ranks.begin(), group.ranks.end());
+    told.set_parts_at(schema::valid_utf8(group.parts_at));
+    told.set_innermost(schema::valid_utf8(group.innermost));
+  }
+  return out;
+}
+
+std::string StackRequests::text(const core::AttemptKey& attempt, std::uint64_t number, core::RankNumber rank) {
+  try {
+    return schema::valid_utf8(keeper_.text(attempt, number, rank));
+  } catch (const std::exception& error) {
+    spdlog::warn("job {} attempt {}: the stack of rank {} can't be read: {}", attempt.job, attempt.number, rank,
+                 error.what());
+    return "";
+  }
+}
+
+Outcome<v1::KeepStackResponse> StackRequests::take(const v1::KeepStackRequest& request) {
+  if (request.text().size() > contract::kMostStackBytes) {
+    return Refusal::invalid("text has " + std::to_string(request.text().size()) + " bytes; at most " +
+                            std::to_string(contract::kMostStackBytes) + " are taken");
+  }
+  keeper_.take({request.key().job_id(), request.key().attempt()}, request.number(), request.key().rank(),
+               request.text());
+  return v1::KeepStackResponse();
+}
+
+void StackRequests::suspect(const core::AttemptKey& key) {
+  const auto now = parts_.clock.monotonic();
+  std::erase_if(suspected_at_, [now](const auto& each) { return now - each.second >= kBetweenSuspicions; });
+  if (suspected_at_.emplace(key, now).second) ask(key, "suspected", "");
+}
+
+std::vector<ranks::Watched::Fact> StackRequests::before_telling(std::vector<ranks::Watched::Fact> found) {
+  std::vector<ranks::Watched::Fact> now;
+  for (auto& fact : found) {
+    if (const auto* suspected = std::get_if<core::AttemptSuspected>(&fact.body)) {
+      suspect({fact.job, suspected->attempt});
+    }
+    const auto* hung = std::get_if<core::RankHung>(&fact.body);
+    if (hung == nullptr) {
+      now.push_back(std::move(fact));
+      continue;
+    }
+    const core::AttemptKey key{fact.job, hung->attempt};
+    const bool waits = ask(key, "before_end", "") > 0;
+    const auto until = parts_.clock.monotonic() + (waits ? kBeforeEnd : core::Millis(0));
+    held_.push_back({key, std::move(fact), until});
+  }
+  // In their order: the first that is told is the culprit.
+  std::erase_if(held_, [&](Held& held) {
+    if (parts_.clock.monotonic() < held.until && !keeper_.is_over(held.key)) return false;
+    now.push_back(std::move(held.fact));
+    return true;
+  });
+  return now;
+}
+
+std::string StackRequests::why_none(const core::AttemptKey& key, core::RankNumber rank) const {
+  const auto job = parts_.event_log.job(key.job);
+  const auto* attempt = job == nullptr || key.number > job->attempts.size() ? nullptr : &job->attempts[key.number - 1];
+  if (attempt == nullptr || attempt->state == core::AttemptState::kEnded) return "the attempt has ended meanwhile";
+  if (rank < attempt->ranks.size() && attempt->ranks[rank].state == core::RankState::kExited)
+    return "the rank has ended";
+  using executors::Vouch;
+  const auto word = parts_.executor.vouch(key, rank);
+  if (word == Vouch::kGone || word == Vouch::kEnded) return "the rank has ended";
+  const auto waited = core::duration_text(stacks::StackKeeper::kPatience);
+  if (word == Vouch::kAlive || word == Vouch::kStopped) {
+    return "the agent beside it has given none within " + waited +
+           ": it is of an earlier muster, or a disk or network holds it up";
+  }
+  if (word == Vouch::kSuspended) return "the scheduler has suspended it, and the agent beside it";
+  return "the agent beside it is not heard; what it gives later is kept";
+}
+
+}  // namespace service
