@@ -69,7 +69,7 @@ def with_lightning(evaluation_s, end_s):
         max_steps=STEPS, accelerator="cpu", devices=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
         strategy="ddp" if int(os.environ.get("WORLD_SIZE", "1")) > 1 else "auto",
         plugins=[muster.lightning.Environment()] if under_muster else [], callbacks=[muster.lightning.Callback()], logger=False,
-        enable_progress_bar=False, enable_checkpointing=False, max_epochs=-1, num_sanity_val_steps=0, val_check_interval=STEPS // 4,
+        enable_progress_bar=False, enable_checkpointing=False, max_epochs=-1, num_sanity_val_steps=0, val_check_interval=STEPS // 2,
         limit_val_batches=1)
     loader = torch.utils.data.DataLoader(rows, batch_size=8)
     trainer.fit(Model(), loader, loader)
