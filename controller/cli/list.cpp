@@ -30,6 +30,7 @@ grpc::Status read_pages(Client& client, const JobQuery& query, Listing* listing)
   request.set_sweep(query.sweep);
   request.mutable_job_ids()->Assign(query.ids.begin(), query.ids.end());
   request.set_with_ranks(query.with_ranks);
+  request.set_with_series(query.with_series);
   const auto page = query.with_ranks ? kPageWithRanks : kPage;
   while (listing->jobs.size() < query.limit) {
     request.set_limit(std::min<std::uint32_t>(page, query.limit - static_cast<std::uint32_t>(listing->jobs.size())));
@@ -215,7 +216,7 @@ Listing list_jobs(Client& client, const JobQuery& query) {
 }
 
 std::vector<Job> jobs_of_sweep(Client& client, const std::string& sweep) {
-  auto listing = list_jobs(client, {{}, sweep, jobfile::kMostSweepJobs});
+  auto listing = list_jobs(client, {.sweep = sweep, .limit = jobfile::kMostSweepJobs, .with_series = true});
   if (listing.jobs.empty()) throw no_such_sweep(sweep);
   std::ranges::sort(listing.jobs, [](const auto& a, const auto& b) { return a.id() < b.id(); });
   return std::move(listing.jobs);

@@ -11,11 +11,12 @@
 namespace cli {
 
 struct JobQuery {
-  std::vector<std::string> states;  // empty: all; "held": held jobs in any state
-  std::string sweep;                // empty: jobs of any sweep and of none
+  std::vector<std::string> states = {};  // empty: all; "held": held jobs in any state
+  std::string sweep = {};                // empty: jobs of any sweep and of none
   std::uint32_t limit = 100;
   std::vector<std::int64_t> ids = {};  // empty: any
   bool with_ranks = false;
+  bool with_series = false;
 };
 /// How many jobs one call may name.
 inline constexpr int kMostNamedJobs = 1000;
@@ -34,7 +35,8 @@ grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing);
 /// Reports jobs that were named and do not exist, as `muster COMMAND`. Returns the exit code.
 int tell_missing(const std::string& command, const Listing& listing, const JobQuery& query);
 
-/// The jobs of a sweep in the order of their index. Throws a Failure if there is none.
+/// The jobs of a sweep in the order of their index, with the series that each has reported. Throws a Failure if there
+/// is none.
 std::vector<muster::v1::Job> jobs_of_sweep(Client& client, const std::string& sweep);
 
 /// The jobs that `muster prune` chooses.

@@ -115,29 +115,31 @@ void sort_best_first(std::vector<Result>& results, Better better) {
   });
 }
 
-void read_values(Client& client, const Ranking& ranking, Result& result) {
-  muster::v1::MetricsRequest request;
-  request.set_job_id(result.job.id());
-  Curve curve(ranking.series);
-  Contact::read<muster::v1::Metric>(
-      client, false, [&](grpc::ClientContext* context) { return client.jobs().Metrics(context, request); },
-      [&](const muster::v1::Metric& metric) { curve.add(metric); });
-  result.last = curve.last();
-  result.best = curve.best(ranking.better);
-  result.ranked = ranking.by_best() ? result.best : curve.smoothed();
+/// Reads the series of all jobs in one answer.
+void read_values(Client& client, const std::string& sweep, const Ranking& ranking, std::vector<Result>& results) {
+  muster::v1::SweepMetricsRequest request;
+  request.set_sweep(sweep);
+  request.set_series(ranking.series);
+  std::map<std::int64_t, Curve> curves;
+  Contact::read<muster::v1::JobMetrics>(
+      client, false, [&](grpc::ClientContext* context) { return client.jobs().SweepMetrics(context, request); },
+      [&](const muster::v1::JobMetrics& some) {
+        auto& curve = curves.try_emplace(some.job_id(), ranking.series).first->second;
+        for (const auto& metric : some.metrics()) curve.add(metric);
+      });
+  for (auto& result : results) {
+    const auto found = curves.find(result.job.id());
+    if (found == curves.end()) continue;
+    const auto& curve = found->second;
+    result.last = curve.last();
+    result.best = curve.best(ranking.better);
+    result.ranked = ranking.by_best() ? result.best : curve.smoothed();
+  }
 }
 
-/// The series of the jobs that have run. Other jobs have reported nothing.
-Reported reported_by(Client& client, const std::vector<Result>& results) {
+Reported reported_by(const std::vector<Result>& results) {
   Reported reported;
-  for (const auto& result : results) {
-    if (result.job.attempts_size() == 0) continue;
-    muster::v1::Job job;
-    const auto status = client.try_call(&JobStub::Get, of_job(result.job.id()), &job);
-    if (status.error_code() == grpc::StatusCode::NOT_FOUND) continue;  // the job was removed in between
-    if (!status.ok()) throw client.failure(status);
-    reported.add(job);
-  }
+  for (const auto& result : results) reported.add(result.job);
   return reported;
 }
 
@@ -246,8 +248,9 @@ int run_results(Session& session, const ResultsOptions& options) {
   }
   std::vector<Result> results;
   for (auto& job : jobs_of_sweep(client, sweep)) results.push_back({std::move(job)});
-  const auto ranking = decide(options, reported_by(client, results));
-  for (auto& result : results) read_values(client, ranking, result);
+  const auto reported = reported_by(results);
+  const auto ranking = decide(options, reported);
+  if (reported.has(ranking.series)) read_values(client, sweep, ranking, results);
   sort_best_first(results, ranking.better);
   const auto all = results.size();
   if (options.top > 0 && options.top < all) results.resize(options.top);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iostream>
-#include <map>
 #include <random>
 
 #include "cli/command.h"
@@ -175,11 +174,15 @@ int wait_for_all(Client& client, const muster::v1::SubmitSweepResponse& response
 /// Moves the submitter's variables, which all jobs share, into one place of the call. With ten thousand jobs they would
 /// be most of its size.
 void share_submitted_env(muster::v1::SubmitSweepRequest& call) {
-  const auto texts = [](const muster::v1::JobSpec& spec) {
-    return std::map<std::string, std::string>(spec.submitted_env().begin(), spec.submitted_env().end());
+  const auto& first = call.specs(0).submitted_env();
+  const auto has_them = [&](const muster::v1::JobSpec& spec) {
+    const auto& own = spec.submitted_env();
+    return own.size() == first.size() && std::ranges::all_of(own, [&](const auto& variable) {
+             const auto found = first.find(variable.first);
+             return found != first.end() && found->second == variable.second;
+           });
   };
-  const auto first = texts(call.specs(0));
-  if (!std::ranges::all_of(call.specs(), [&](const auto& spec) { return texts(spec) == first; })) return;
+  if (!std::ranges::all_of(call.specs(), has_them)) return;
   *call.mutable_submitted_env() = call.specs(0).submitted_env();
   for (auto& spec : *call.mutable_specs()) spec.clear_submitted_env();
 }
@@ -341,13 +344,13 @@ void define_submit(CLI::App& app, Session& session) {
             "Submit a job for each value, such as train.seed=0..3; if repeated, for each combination");
   add_number(app, "--parallel", options->parallel, 1, static_cast<std::int64_t>(jobfile::kMostSweepJobs),
              "Let at most N jobs of a sweep run at once");
-  auto* script =
-      app.add_flag("--print-script", options->print_script, "Submit nothing, and print the script for sbatch");
-  auto* check =
   app.add_option("--sweep-settings", options->sweep_settings,
                  "Show these settings of the jobs of a sweep, in place of the keys that vary: a JSON array with an "
                  "object for each job. For programs that make sweeps")
       ->type_name("FILE");
+  auto* script =
+      app.add_flag("--print-script", options->print_script, "Submit nothing, and print the script for sbatch");
+  auto* check =
       app.add_flag("--check", options->check, "Submit nothing, and ask Slurm whether and when the job would start");
   auto* wait = app.add_flag("--wait", options->wait, "Return when the job has ended, with its result");
   auto* follow = app.add_flag("--follow", options->follow, "As --wait, and show progress or output on stderr");

@@ -13,6 +13,8 @@
 namespace core {
 
 using JobId = std::int64_t;
+/// The most jobs of one sweep. They have one number after the other.
+inline constexpr std::int64_t kMostSweepJobs = 10'000;
 using AttemptNumber = std::uint32_t;  // from 1
 using RankNumber = std::uint32_t;     // from 0
 using Step = std::int64_t;
@@ -28,8 +30,6 @@ struct AttemptKey {
   auto operator<=>(const AttemptKey&) const = default;
 };
 
-/// Why an attempt ended. Each cause has its own budget in RequeuePolicy; see requeue_policy.h.
-enum class Cause {
 /// What an attempt was given of the machine that musterd runs on. No other attempt has it meanwhile.
 struct MachineShare {
   std::vector<std::string> gpus;  // by the names that CUDA_VISIBLE_DEVICES knows, those of rank 0 first
@@ -37,6 +37,8 @@ struct MachineShare {
   bool operator==(const MachineShare&) const = default;
 };
 
+/// Why an attempt ended. Each cause has its own budget in RequeuePolicy; see requeue_policy.h.
+enum class Cause {
   kNone,            // not decided yet
   kCompleted,       // every rank exited with 0
   kFailed,          // a rank exited with another code or by a signal

@@ -9,7 +9,6 @@
 #include "jobfile/job_keys.h"
 #include "jobfile/sbatch_words.h"
 #include "jobfile/toml_value.h"
-#include "launch/submitter.h"
 
 namespace jobfile {
 namespace {
@@ -198,10 +197,7 @@ void Reader::append_words(toml::table& root, const Override& override, const Pla
 void Reader::choose_program(const toml::table& root) {
   for (const auto& [key, node] : root) {
     const std::string table(key.str());
-    const bool of_recipe = std::any_of(job_keys().begin(), job_keys().end(), [&](const Key& f) {
-      return is_recipe_key(f) && f.name.starts_with(table + ".");
-    });
-    if (!of_recipe) continue;
+    if (!is_recipe_table(table)) continue;
     spec_.mutable_recipe();
     if (root.contains("command") && !broken_.contains("command")) {
       refuse("command", place_of(table, key.source()), std::nullopt,
@@ -358,7 +354,7 @@ void Reader::read_sweep(const toml::node& node) {
 /// Takes the submitter's variables for environment = "submit", unless the job file has [submitted_env].
 void Reader::take_from_submitter() {
   if (!spec_.has_command() || spec_.environment() == "clean" || spec_.submitted_env_size() > 0) return;
-  for (const auto& [name, value] : launch::taken_from(source_.submitter())) {
+  for (const auto& [name, value] : source_.taken_from_submitter()) {
     (*spec_.mutable_submitted_env())[name] = value;
   }
 }
@@ -367,9 +363,10 @@ void Reader::take_from_submitter() {
 void Reader::judge(FileChecks checks) {
   const auto requeue = spec_.has_requeue() ? std::optional(spec_.requeue()) : std::nullopt;
   fill_defaults(spec_);
-  auto judged = spec_;
-  if (parallel_ > 0) judged.mutable_sweep()->set_parallel(parallel_);
-  for (const auto& problem : validate(judged, checks)) {
+  if (parallel_ > 0) spec_.mutable_sweep()->set_parallel(parallel_);
+  const auto problems = validate(spec_, checks);
+  spec_.clear_sweep();  // each job gets its own
+  for (const auto& problem : problems) {
     const auto broken = [&](const std::string& key) { return broken_.contains(key); };
     if (broken(problem.field) || std::any_of(problem.related.begin(), problem.related.end(), broken)) continue;
     auto place = start_of_file();

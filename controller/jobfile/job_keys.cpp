@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "schema/limits.h"
@@ -95,9 +98,13 @@ constexpr auto kFirst = std::to_array<Key>({
     number("resources.nodes", "1", 1, 4096, "Number of machines."),
     number("resources.ranks_per_node", "1", 1, 4096,
            "Processes on each machine. nodes x ranks_per_node is the world size, at most 4096."),
-    derived(number("resources.cpus_per_rank", "", 1, 4096, "CPU cores of each rank. A local job waits until they are free; without this key its cores "
-                   "are not counted."), "no limit"),
-    derived(number("resources.gpus_per_rank", "", 0, 64, "GPUs of each rank. A local job waits until they are free, and sees no others."), "none"),
+    derived(number("resources.cpus_per_rank", "", 1, 4096,
+                   "CPU cores of each rank. A local job waits until they are free; without this key its cores "
+                   "are not counted."),
+            "no limit"),
+    derived(number("resources.gpus_per_rank", "", 0, 64,
+                   "GPUs of each rank. A local job waits until they are free, and sees no others."),
+            "none"),
     derived(duration("resources.time_limit", "", 1000, kLongest,
                      "Longest time of one attempt. After it the ranks save and leave, and the job is requeued "
                      "(requeue.max_timed_out)."),
@@ -252,26 +259,82 @@ std::vector<Key> all_keys() {
   return keys;
 }
 
+/// The keys, and what is asked of them for each job of a sweep.
+struct Rows {
+  std::uint64_t version = schema::recipes_version();
+  std::vector<Key> keys = all_keys();
+  std::unordered_map<std::string_view, const Key*> by_name;
+  std::unordered_set<std::string_view> of_tables;  // names of rows in the tables of recipes
+  std::unordered_set<std::string_view> tables, recipe_tables;
+  std::vector<const Key*> of_jobs, paths;
+  std::vector<Standard> standards;
+
+  Rows() {
+    for (const auto* table : schema::recipe_tables()) {
+      for (const auto& key : table->keys) of_tables.insert(key.name);
+    }
+    for (const auto& key : keys) {
+      by_name.emplace(key.name, &key);
+      const bool of_table = of_tables.contains(key.name);
+      const auto table = key.name.substr(0, key.name.find('.'));
+      if (table != key.name) tables.insert(table);
+      if (table != key.name && is_of_recipe(key)) recipe_tables.insert(table);
+      if (!of_table) of_jobs.push_back(&key);
+      if (key.kind == Kind::kPath) paths.push_back(&key);
+      if (key.standard.empty() || of_tables.contains(key.name)) continue;
+      standards.push_back({&key, schema::parse(key, key.standard).value()});
+    }
+  }
+  bool is_of_recipe(const Key& key) const {
+    return key.name == schema::recipe_key().name || key.name == schema::family_key().name ||
+           of_tables.contains(key.name);
+  }
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
+};
+
+/// Those of the recipes as they are. Earlier ones are kept: tests change the recipes, and references stay good.
+const Rows& rows() {
+  static std::atomic<const Rows*> newest = nullptr;
+  const auto* known = newest.load();
+  if (known != nullptr && known->version == schema::recipes_version()) return *known;
+  static std::mutex mutex;
+  static std::map<std::uint64_t, Rows> by_version;
+  const std::lock_guard lock(mutex);
+  known = &by_version[schema::recipes_version()];
+  newest = known;
+  return *known;
+}
+
 }  // namespace
 
 std::span<const Key> job_keys() {
-  static std::mutex mutex;
-  static std::map<std::uint64_t, std::vector<Key>> by_version;
-  std::lock_guard lock(mutex);
-  auto& keys = by_version[schema::recipes_version()];
-  if (keys.empty()) keys = all_keys();
-  return keys;
+  return rows().keys;
+}
+
+std::span<const Key* const> keys_of_jobs() {
+  return rows().of_jobs;
+}
+
+std::span<const Key* const> path_keys() {
+  return rows().paths;
+}
+
+bool is_recipe_table(std::string_view name) {
+  return rows().recipe_tables.contains(name);
+}
+
+std::span<const Standard> plain_standards() {
+  return rows().standards;
 }
 
 const Key* find_key(std::string_view name) {
-  const auto keys = job_keys();
-  const auto found = std::ranges::find(keys, name, &Key::name);
-  return found == keys.end() ? nullptr : &*found;
+  const auto found = rows().by_name.find(name);
+  return found == rows().by_name.end() ? nullptr : found->second;
 }
 
 bool is_recipe_key(const Key& key) {
-  if (key.name == schema::recipe_key().name || key.name == schema::family_key().name) return true;
-  return schema::find_key(schema::recipe_tables(), key.name) != nullptr;
+  return rows().is_of_recipe(key);
 }
 
 std::string leaf_of(std::string_view key) {
@@ -284,9 +347,7 @@ std::string table_of(std::string_view key) {
 }
 
 bool is_table_name(std::string_view path) {
-  const auto start = std::string(path) + ".";
-  return path.find('.') == std::string_view::npos &&
-         std::ranges::any_of(job_keys(), [&](const Key& f) { return f.name.starts_with(start); });
+  return rows().tables.contains(path);
 }
 
 bool is_open_table(std::string_view path) {

@@ -19,6 +19,18 @@ using schema::Value;
 /// Every key of a job file, in the order of the help: the keys of jobs, and the keys of all recipes (schema/recipes.h).
 /// The parser, the validation, the defaults and the help come from these rows.
 std::span<const Key> job_keys();
+/// Those without the rows of the tables of recipes: the keys of any job, and the two that choose a recipe.
+std::span<const Key* const> keys_of_jobs();
+/// Those that are paths.
+std::span<const Key* const> path_keys();
+/// True for a table that has keys of recipes: "train".
+bool is_recipe_table(std::string_view name);
+/// The keys with a default that depends on no other key, without those of the tables of recipes.
+struct Standard {
+  const Key* key = nullptr;
+  Value value;
+};
+std::span<const Standard> plain_standards();
 /// Null: there is no such key.
 const Key* find_key(std::string_view name);
 /// True for keys of the tables model, data, train and fsdp. A job has either such keys or `command`.

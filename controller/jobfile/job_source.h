@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "jobfile/spec.h"
-#include "launch/environment.h"
+#include "launch/submitter.h"
 
 namespace jobfile {
 
@@ -32,9 +32,9 @@ class JobSource {
   /// value knows its file, line and column.
   toml::table merged() const;
 
-  /// The submitter's environment, from which a job may take variables. Empty before set_submitter().
-  const launch::Environment& submitter() const { return submitter_; }
-  void set_submitter(launch::Environment environment) { submitter_ = std::move(environment); }
+  /// The variables that a job takes of its submitter's environment. Empty before set_submitter().
+  const launch::Environment& taken_from_submitter() const { return taken_; }
+  void set_submitter(const launch::Environment& environment) { taken_ = launch::taken_from(environment); }
 
   const std::string& name() const { return name_; }
   /// Where the job file begins; 0:0 for a table.
@@ -66,7 +66,7 @@ class JobSource {
 
   std::string name_;
   std::filesystem::path folder_;
-  launch::Environment submitter_;
+  launch::Environment taken_;
   std::vector<File> files_;  // each extends the next
   std::vector<Finding> findings_;
 };

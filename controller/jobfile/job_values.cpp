@@ -2,11 +2,17 @@
 #include <google/protobuf/message.h>
 #include <google/protobuf/reflection.h>
 
+#include <map>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
 #include "jobfile/job_keys.h"
 
 namespace jobfile {
 namespace {
 
+using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
@@ -17,27 +23,47 @@ struct Place {
   const FieldDescriptor* field = nullptr;
 };
 
+/// The fields from a message of type `root` down to the key's.
+using Path = std::vector<const FieldDescriptor*>;
+
+Path look_up(const Descriptor& root, const Key& key) {
+  const auto whole_path = path_of(key);
+  std::string_view names = whole_path;
+  Path path;
+  for (const auto* type = &root;; type = path.back()->message_type()) {
+    const auto dot = names.find('.');
+    path.push_back(type->FindFieldByName(std::string(names.substr(0, dot))));
+    if (path.back() == nullptr) std::abort();  // a key names a field that the message lacks; every test fails then
+    if (dot == std::string_view::npos) return path;
+    names.remove_prefix(dot + 1);
+  }
+}
+
+/// The same, looked up once: a sweep asks for a hundred keys of each of its jobs. Two rows with one name and one root
+/// have one path.
+const Path& find_path(const Descriptor& root, const Key& key) {
+  thread_local std::map<const Descriptor*, std::unordered_map<std::string_view, Path>> known;
+  auto& paths = known[&root];
+  const auto found = paths.find(key.name);
+  return found != paths.end() ? found->second : paths.emplace(key.name, look_up(root, key)).first->second;
+}
+
 /// The place of the key in the message. Creates missing messages on the path if the message can be changed. Otherwise
 /// the place has no message if one is missing.
 template <typename Holder>
 Place<Holder> find_place(Holder& root, const Key& key) {
-  const auto whole_path = path_of(key);
-  std::string_view path = whole_path;
+  const auto& path = find_path(*root.GetDescriptor(), key);
   auto* message = &root;
-  for (;;) {
-    const auto dot = path.find('.');
-    const auto* field = message->GetDescriptor()->FindFieldByName(std::string(path.substr(0, dot)));
-    if (field == nullptr) std::abort();  // a key names a field that the message lacks; every test fails then
-    if (dot == std::string_view::npos) return {message, field};
+  for (std::size_t i = 0; i + 1 < path.size(); ++i) {
     const auto* reflection = message->GetReflection();
     if constexpr (!std::is_const_v<Holder>) {
-      message = reflection->MutableMessage(message, field);
+      message = reflection->MutableMessage(message, path[i]);
     } else {
-      if (!reflection->HasField(*message, field)) return {};
-      message = &reflection->GetMessage(*message, field);
+      if (!reflection->HasField(*message, path[i])) return {};
+      message = &reflection->GetMessage(*message, path[i]);
     }
-    path.remove_prefix(dot + 1);
   }
+  return {message, path.back()};
 }
 
 std::optional<Value> value_of(const muster::v1::Value& value) {

@@ -84,10 +84,9 @@ std::uint64_t world_size(const JobSpec& spec) {
 }
 
 void fill_defaults(JobSpec& spec) {
-  for (const auto& key : job_keys()) {
-    const bool of_family = is_recipe_key(key) && schema::find_key(schema::recipe_tables(), key.name) != nullptr;
-    if (key.standard.empty() || of_family || (is_recipe_key(key) && !spec.has_recipe()) || get(spec, key)) continue;
-    set(spec, key, parse(key, key.standard).value());
+  for (const auto& [key, value] : plain_standards()) {
+    if ((is_recipe_key(*key) && !spec.has_recipe()) || get(spec, *key)) continue;
+    set(spec, *key, value);
   }
   if (spec.environment().empty()) spec.set_environment(spec.has_recipe() ? "clean" : "submit");
   if (spec.has_recipe()) fill_recipe(spec);

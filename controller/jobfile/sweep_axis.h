@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/types.h"
+
 namespace jobfile {
 
 /// One key that a sweep varies.
@@ -24,7 +26,7 @@ struct ReadAxis {
   std::string problem;  // a line for people; empty: the axis is valid
 };
 
-inline constexpr std::size_t kMostSweepJobs = 10'000;
+inline constexpr std::size_t kMostSweepJobs = core::kMostSweepJobs;
 
 /// Reads the argument of --sweep: "train.learning_rate=1e-4,3e-4" or "seed=0..3". 0..3 means 0, 1, 2, 3. The last part
 /// of a key is enough if no other key ends in it.

@@ -18,10 +18,9 @@ constexpr int kMostArguments = 4096;
 
 /// All but the values of recipes, which check_recipe_values() compares with the rows of the job's own family.
 void check_ranges(const JobSpec& spec, Findings& findings) {
-  for (const auto& field : job_keys()) {
-    if (!is_plain(field)) continue;
-    const bool chooses = field.name == schema::recipe_key().name || field.name == schema::family_key().name;
-    if (is_recipe_key(field) && (!chooses || !spec.has_recipe())) continue;
+  for (const auto* key : keys_of_jobs()) {
+    const auto& field = *key;
+    if (!is_plain(field) || (is_recipe_key(field) && !spec.has_recipe())) continue;
     const auto value = get(spec, field);
     if (!value) {
       if (field.kind == Kind::kName) findings.add_value("name", "", "want " + wanted(field), "add name = \"my-job\"");
@@ -116,8 +115,8 @@ void check_folders(const JobSpec& spec, FileChecks checks, Findings& findings) {
       !fs::is_directory(checkpoints, error)) {
     findings.add("checkpoint.folder", "want a folder; this is a file", "choose another path");
   }
-  for (const auto& field : job_keys()) {
-    if (field.kind != Kind::kPath) continue;
+  for (const auto* key : path_keys()) {
+    const auto& field = *key;
     const auto value = get(spec, field);
     if (!value) continue;
     const auto& path = std::get<std::string>(*value);

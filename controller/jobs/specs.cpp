@@ -10,10 +10,29 @@ namespace {
 
 constexpr core::Millis kShortGrace{2000};
 
+std::runtime_error unreadable(core::JobId id, const std::exception& error) {
+  return std::runtime_error("the stored spec of job " + std::to_string(id) + " cannot be read: " + error.what());
+}
+
+std::int64_t steps_of(const muster::v1::Recipe& recipe) {
+  const auto steps = recipe.values().find("train.steps");
+  return steps == recipe.values().end() ? 0 : steps->second.whole();
+}
+
+/// What a stored spec does not have: see proto::from_json().
+void drop_empty(google::protobuf::Map<std::string, muster::v1::Value>& values) {
+  for (auto at = values.begin(); at != values.end();) {
+    const auto& value = at->second;
+    const bool is_empty =
+        value.kind_case() == muster::v1::Value::KIND_NOT_SET || (value.has_text() && value.text().empty());
+    at = is_empty ? values.erase(at) : std::next(at);
+  }
+}
+
 }  // namespace
 
 std::string spec_to_text(const muster::v1::JobSpec& spec) {
-  return proto::to_json(spec).dump();
+  return proto::to_compact_text(spec);
 }
 
 core::RequeuePolicy requeue_policy(const muster::v1::JobSpec& spec) {
@@ -61,23 +80,83 @@ std::filesystem::path checkpoint_folder(const muster::v1::JobSpec& spec, core::J
   return spec.checkpoint().folder().empty() ? data.checkpoints(job) : std::filesystem::path(spec.checkpoint().folder());
 }
 
-SpecPtr SpecCache::get(core::JobId id) {
-  {
-    std::lock_guard lock(mutex_);
-    if (const auto found = specs_.find(id); found != specs_.end()) return found->second;
+std::string_view object_in(std::string_view spec, const std::string& name) {
+  const auto mark = "\"" + name + "\":{";
+  const auto found = spec.find(mark);
+  if (found == std::string_view::npos) return {};
+  spec.remove_prefix(found + mark.size() - 1);
+  int depth = 0;
+  bool in_text = false;
+  for (std::size_t i = 0; i < spec.size(); ++i) {
+    const char c = spec[i];
+    if (in_text) {
+      if (c == '\\') ++i;
+      if (c == '"') in_text = false;
+    } else if (c == '"') {
+      in_text = true;
+    } else if (c == '{') {
+      ++depth;
+    } else if (c == '}' && --depth == 0) {
+      return spec.substr(0, i + 1);
+    }
   }
+  return {};
+}
+
+SpecPtr SpecCache::known(core::JobId id) {
+  std::lock_guard lock(mutex_);
+  const auto found = specs_.find(id);
+  return found == specs_.end() ? nullptr : found->second;
+}
+
+std::optional<SpecCache::Headline> SpecCache::headline(core::JobId id) {
+  Headline line;
+  if (const auto spec = known(id)) {
+    line.sweep = spec->sweep();
+    line.steps = steps_of(spec->recipe());
+    return line;
+  }
+  const auto text = store_.spec_json(id);
+  if (!text) return std::nullopt;
+  try {
+    if (const auto sweep = object_in(*text, "sweep"); !sweep.empty()) {
+      proto::from_json(nlohmann::ordered_json::parse(sweep), line.sweep);
+    }
+    if (const auto train = object_in(*text, "train"); !train.empty()) {
+      const auto values = nlohmann::json::parse(train);
+      const auto steps = values.find("steps");
+      if (steps != values.end() && steps->is_number_integer()) line.steps = steps->get<std::int64_t>();
+    }
+  } catch (const std::exception& e) {
+    throw unreadable(id, e);
+  }
+  return line;
+}
+
+SpecPtr SpecCache::get(core::JobId id) {
+  if (auto spec = known(id)) return spec;
   const auto text = store_.spec_json(id);
   if (!text) return nullptr;
   auto spec = std::make_shared<muster::v1::JobSpec>();
   try {
     proto::from_json(nlohmann::ordered_json::parse(*text), *spec);
   } catch (const std::exception& e) {
-    throw std::runtime_error("the stored spec of job " + std::to_string(id) + " cannot be read: " + e.what());
+    throw unreadable(id, e);
   }
-  std::lock_guard lock(mutex_);
-  if (specs_.emplace(id, spec).second && !open_.contains(id)) order_.push_back(id);
-  drop_some();
+  put(id, spec);
   return spec;
+}
+
+void SpecCache::keep(core::JobId id, muster::v1::JobSpec spec) {
+  if (spec.hold()) return;
+  if (spec.has_recipe()) drop_empty(*spec.mutable_recipe()->mutable_values());
+  put(id, std::make_shared<muster::v1::JobSpec>(std::move(spec)));
+}
+
+void SpecCache::put(core::JobId id, SpecPtr spec) {
+  std::lock_guard lock(mutex_);
+  if (specs_.emplace(id, std::move(spec)).second && !open_.contains(id)) order_.push_back(id);
+  drop_some();
 }
 
 void SpecCache::follow(const core::Job& job) {

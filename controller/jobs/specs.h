@@ -26,6 +26,10 @@ core::Millis stop_grace(const muster::v1::JobSpec& spec, bool save);
 /// The job's own checkpoint folder, or the one its spec names.
 std::filesystem::path checkpoint_folder(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data);
 
+/// The object `name` of a stored spec, as text; empty: there is none. Only one member of a spec is an object of that
+/// name, and a quote within a text is escaped, so the name is found without reading the rest.
+std::string_view object_in(std::string_view spec, const std::string& name);
+
 using SpecPtr = std::shared_ptr<const muster::v1::JobSpec>;
 
 /// Job specs as submitted (they never change): those of open jobs stay in memory once they were asked for, so that a
@@ -37,11 +41,22 @@ class SpecCache {
 
   /// Null if there is no such job. Throws store::Error, or std::runtime_error when the stored text cannot be read.
   SpecPtr get(core::JobId id);
+  /// What a list shows of a spec. Of a job whose spec is not in memory only these members are read, since a sweep has
+  /// ten thousand. nullopt: there is no such job. Throws as get().
+  struct Headline {
+    muster::v1::SweepElement sweep;
+    std::int64_t steps = 0;  // of a recipe; 0: not known
+  };
+  std::optional<Headline> headline(core::JobId id);
+  /// The spec of a job that has just been stored, so that nobody has to read it. One that starts later is read then.
+  void keep(core::JobId id, muster::v1::JobSpec spec);
   /// Tells which jobs are open, and forgets those that are removed: their specs may hold secrets.
   void follow(const core::Job& job);
 
  private:
   void drop_some();
+  void put(core::JobId id, SpecPtr spec);
+  SpecPtr known(core::JobId id);
 
   store::Store& store_;
   std::mutex mutex_;

@@ -12,9 +12,10 @@ namespace v1 = muster::v1;
 
 constexpr std::size_t kMaxRequestId = 64;
 constexpr std::size_t kMaxUser = 256;
+constexpr std::uint32_t kMaxList = 1000;
+constexpr std::uint32_t kMetricsAPage = 1000;
 constexpr std::size_t kStacksBytesAMessage = std::size_t{512} << 10;
 constexpr int kStacksAMessage = 256;
-constexpr std::uint32_t kMaxList = 1000;
 
 grpc::Status too_long(const char* field, std::size_t size, std::size_t most) {
   return failure(grpc::StatusCode::INVALID_ARGUMENT, std::string(field) + " has " + std::to_string(size) +
@@ -142,6 +143,26 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
     const Rest rest{.job = request->job_id(), .longest = kLongestRestOfLogs, .follows = request->follow()};
     return follow<v1::LogChunk>(*context, rest, logs_source(controller_, *request));
   }
+  grpc::Status SweepMetrics(grpc::ServerContext* context, const v1::SweepMetricsRequest* request,
+                            grpc::ServerWriter<v1::JobMetrics>* writer) override {
+    return stream(context, 0, [&](Follow& life) {
+      if (request->sweep().empty()) return failure(grpc::StatusCode::INVALID_ARGUMENT, "sweep: want a sweep's name");
+      v1::ListRequest wanted;
+      wanted.set_sweep(request->sweep());
+      wanted.set_with_series(true);
+      wanted.set_limit(kMaxList);
+      while (true) {
+        const auto jobs = controller_.list(wanted);
+        for (const auto& job : jobs.jobs()) {
+          if (has_reported(job, request->series()) && !send_series(job.id(), request->series(), life, *writer)) {
+            return life.status();
+          }
+        }
+        if (jobs.jobs_size() < static_cast<int>(kMaxList)) return grpc::Status::OK;
+        wanted.set_before_id(jobs.jobs().rbegin()->id());
+      }
+    });
+  }
 
  private:
   using Change = base::Outcome<v1::Job> (service::Controller::*)(core::JobId, const std::string& user);
@@ -168,16 +189,54 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
     return as_user(context, request.user(),
                    [&] { return answer((controller_.*how)(request.job_id(), request.user()), response); });
   }
-  static grpc::Status first_of(grpc::Status first, grpc::Status second) {
-    return first.ok() ? std::move(second) : std::move(first);
+  static bool has_reported(const v1::Job& job, const std::string& series) {
+    return std::ranges::any_of(job.series(), [&](const auto& one) { return one.name() == series; });
   }
-  /// Checks the token, and begins to tell what `source` says.
-  template <typename Message>
-  grpc::ServerWriteReactor<Message>* follow(const grpc::CallbackServerContext& context, Rest rest,
-                                            std::unique_ptr<Source<Message>> source) {
-    const auto status = callers_.check_person(context);
-    if (!status.ok()) return new RefusedFollower<Message>(status);
-    return followers_.begin(context, rest, std::move(source));
+  struct Value {
+    core::AttemptNumber attempt;
+    core::Step step;
+    double value;
+  };
+  static void add_value(v1::JobMetrics& sent, const Value& value, const std::string& series) {
+    auto& one = *sent.add_metrics();
+    one.set_attempt(value.attempt);
+    one.set_step(value.step);
+    (*one.mutable_series())[series] = value.value;
+  }
+  /// Adds what is left of the steps of an attempt before its first row: the lowest, the highest and the last value of
+  /// each bucket, so that the best value of all is among them.
+  void add_points(core::JobId job, const v1::Metric& first, const std::string& series, v1::JobMetrics& sent) {
+    const auto thinned = controller_.thinned({.job = job, .to = first.aged_before_step() - 1});
+    for (const auto& curve : thinned.series) {
+      if (curve.name != series) continue;
+      for (const auto& [attempt, spot, is_last] : curve.points) {
+        const bool is_aged = attempt == first.attempt() && spot.step < first.aged_before_step();
+        if (is_aged) add_value(sent, {attempt, spot.step, spot.value}, series);
+      }
+    }
+  }
+  /// Sends every value of the series of one job, a page a message; of steps whose rows have aged out, the points of its
+  /// curve. False: the client is gone, or the server stops.
+  bool send_series(core::JobId job, const std::string& series, const Follow& life,
+                   grpc::ServerWriter<v1::JobMetrics>& writer) {
+    core::AttemptNumber after_attempt = 0;
+    core::Step after_step = 0;
+    while (life.alive()) {
+      const auto page = controller_.metrics(job, 0, after_attempt, after_step, kMetricsAPage);
+      v1::JobMetrics sent;
+      sent.set_job_id(job);
+      for (const auto& metric : page) {
+        if (metric.has_aged_before_step()) add_points(job, metric, series, sent);
+        const auto value = metric.series().find(series);
+        if (value == metric.series().end()) continue;
+        add_value(sent, {metric.attempt(), metric.step(), value->second}, series);
+      }
+      if (sent.metrics_size() > 0 && !writer.Write(sent)) return false;
+      if (page.size() < kMetricsAPage) return true;
+      after_attempt = page.back().attempt();
+      after_step = page.back().step();
+    }
+    return false;
   }
   /// All but the texts first, then the ranks with their texts, in messages of moderate size.
   grpc::Status send_stacks(v1::StacksView& view, const Follow& life, grpc::ServerWriter<v1::StacksView>& writer) {
@@ -198,6 +257,17 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
     }
     if (part.ranks_size() > 0 && !writer.Write(part)) return life.status();
     return grpc::Status::OK;
+  }
+  static grpc::Status first_of(grpc::Status first, grpc::Status second) {
+    return first.ok() ? std::move(second) : std::move(first);
+  }
+  /// Checks the token, and begins to tell what `source` says.
+  template <typename Message>
+  grpc::ServerWriteReactor<Message>* follow(const grpc::CallbackServerContext& context, Rest rest,
+                                            std::unique_ptr<Source<Message>> source) {
+    const auto status = callers_.check_person(context);
+    if (!status.ok()) return new RefusedFollower<Message>(status);
+    return followers_.begin(context, rest, std::move(source));
   }
   /// Checks the token and runs `body` as one of the streams.
   grpc::Status stream(grpc::ServerContext* context, core::JobId job, const std::function<grpc::Status(Follow&)>& body) {

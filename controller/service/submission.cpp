@@ -20,7 +20,7 @@ constexpr std::size_t kMostRequestId = 64;
 constexpr const char* kLongRequestId = "request_id: want at most 64 characters";
 constexpr std::size_t kMostSpecBytes = 1 << 20;
 constexpr const char* kLargeSpec = "the job file is larger than 1 MiB";
-constexpr int kMostSweep = 10000;
+constexpr int kMostSweep = core::kMostSweepJobs;
 
 /// What a request without an id of its own is known by.
 std::string id_of(const std::string& request_id) {
@@ -53,6 +53,7 @@ Outcome<v1::SubmitResponse> Submission::submit(const v1::SubmitRequest& request)
   const auto outcome =
       parts_.event_log.submit({jobs::job_submitted(spec, user), id_of(request.request_id()), std::move(text)});
   if (!outcome.ok()) return outcome.refusal();
+  if (!outcome.value().already) parts_.specs.keep(outcome.value().id, std::move(spec));
   v1::SubmitResponse response;
   response.set_job_id(outcome.value().id);
   response.set_already_submitted(outcome.value().already);
@@ -82,13 +83,14 @@ std::string Submission::problems_of(v1::JobSpec& spec) const {
   std::string problems;
   const auto add = [&](const std::string& problem) { problems += (problems.empty() ? "" : "\n") + problem; };
   // What "auto" is here is known by now.
-  auto judged = spec;
-  if (spec.executor() == "auto") judged.set_executor(parts_.executor.has_queue("auto") ? "slurm" : "local");
+  const bool is_auto = spec.executor() == "auto";
+  if (is_auto) spec.set_executor(parts_.executor.has_queue("auto") ? "slurm" : "local");
   for (const auto& problem : jobfile::validate(
-           judged, parts_.options.check_folders ? jobfile::FileChecks::kLook : jobfile::FileChecks::kSkip)) {
+           spec, parts_.options.check_folders ? jobfile::FileChecks::kLook : jobfile::FileChecks::kSkip)) {
     add(jobfile::to_string(problem));
   }
-  for (auto& unfit : parts_.executor.unfit(actions::launch_request(spec, {}, {parts_.data, {}, {}, {}}))) {
+  if (is_auto) spec.set_executor("auto");
+  for (auto& unfit : parts_.executor.unfit(actions::asked_request(spec))) {
     add(jobfile::to_string({unfit.field, unfit.value, unfit.wanted, unfit.remedy, {}}));
   }
   if (spec.executor() == "debug") {
@@ -126,6 +128,7 @@ Outcome<v1::SubmitSweepResponse> Submission::submit_sweep(const v1::SubmitSweepR
   const auto id = id_of(request.request_id());
   const auto user = user_or_unknown(request.user());
   std::vector<jobs::EventLog::Submission> submissions;
+  std::vector<v1::JobSpec> specs;
   std::map<std::string, std::uint32_t> places;
   for (int i = 0; i < request.specs_size(); ++i) {
     v1::JobSpec spec = request.specs(i);
@@ -138,6 +141,7 @@ Outcome<v1::SubmitSweepResponse> Submission::submit_sweep(const v1::SubmitSweepR
     std::string text = jobs::spec_to_text(spec);
     if (text.size() > kMostSpecBytes) return Refusal::limit(kLargeSpec);
     submissions.push_back({jobs::job_submitted(spec, user), id, std::move(text)});
+    specs.push_back(std::move(spec));
   }
   auto turn = parts_.partitions.take_turn(places, user);
   if (const auto refusal = unless_known(std::move(turn.refusal), request.request_id())) return *refusal;
@@ -148,7 +152,10 @@ Outcome<v1::SubmitSweepResponse> Submission::submit_sweep(const v1::SubmitSweepR
   response.set_sweep(jobs::sweep_name(first));
   response.set_already_submitted(outcome.value().already);
   if (!outcome.value().already) {
-    for (int i = 0; i < request.specs_size(); ++i) response.add_job_ids(first + i);
+    for (int i = 0; i < request.specs_size(); ++i) {
+      parts_.specs.keep(first + i, std::move(specs[static_cast<std::size_t>(i)]));
+      response.add_job_ids(first + i);
+    }
     return response;
   }
   const auto job = parts_.event_log.job(first);

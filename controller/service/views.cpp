@@ -55,6 +55,7 @@ void fill_attempt(const core::Attempt& attempt, v1::Attempt& out) {
     const bool known = std::ranges::find(out.nodes(), rank.node) != out.nodes().end();
     if (!rank.node.empty() && !known) out.add_nodes(rank.node);
   }
+  fill_share(attempt, out);
 }
 
 std::string executor_of(const core::Attempt& attempt) {
@@ -276,6 +277,10 @@ v1::ListResponse Views::list(const v1::ListRequest& request) {
       auto& job = *response.add_jobs();
       job = line(row, open.get());
       if (open != nullptr) fill_open(*open, trouble, job);
+      // A job without an attempt has reported nothing.
+      if (request.with_series() && row.newest_attempt) {
+        for (const auto& series : parts_.newest.series(row.id)) fill_series(series, *job.add_series());
+      }
       if (const auto whole = request.with_ranks() ? parts_.event_log.job(row.id) : nullptr) {
         fill_ranks(*whole, parts_.newest.get(row.id), job);
       }
@@ -290,19 +295,21 @@ v1::ListResponse Views::list(const v1::ListRequest& request) {
 v1::Job Views::line(const store::JobRow& row, const core::Job* open) {
   auto out = begin_view(row, open != nullptr ? standing(*open) : standing_of({ended_job(row)}));
   out.set_started_at(base::time_text(row.started_at));
-  const auto spec = parts_.specs.get(row.id);
+  const auto spec = parts_.specs.headline(row.id);
   const auto& newest = row.newest_attempt;
   if (newest) fill_attempt(*newest, *out.add_attempts());
+  const auto* living = open != nullptr ? open->current() : nullptr;
+  if (living != nullptr && newest && living->number == newest->number) fill_share(*living, *out.mutable_attempts(0));
   if (newest) out.set_executor(executor_of(*newest));
   if (!row.sweep.empty()) {
-    if (spec != nullptr) *out.mutable_sweep() = spec->sweep();
+    if (spec) *out.mutable_sweep() = spec->sweep;
     out.mutable_sweep()->set_sweep(row.sweep);
     out.mutable_sweep()->set_index(row.sweep_index);
     jobfile::mask_secrets(*out.mutable_sweep());
   }
   const bool reports = !row.is_command || (newest && newest->resumed_from_step) || row.last_checkpoint_step > 0;
   fill_newest(newest ? parts_.newest.get(row.id) : std::nullopt, reports, newest ? &*newest : nullptr, out);
-  if (spec != nullptr) out.set_steps_total(jobfile::whole_of(spec->recipe(), "train.steps"));
+  if (spec) out.set_steps_total(spec->steps);
   if (out.steps_total() == 0) out.set_steps_total(row.total_steps);
   out.set_program_status(row.program_status);
   if (open != nullptr && newest) {
@@ -338,6 +345,9 @@ std::vector<std::string> Views::notes(const core::Job& job, const v1::JobSpec& s
   const auto wanted = spec.executor().empty() ? "auto" : spec.executor();
   const bool is_local = ran_on.empty() ? !parts_.executor.has_queue(wanted) : ran_on == "local";
   auto notes = jobfile::idle_keys(spec, job.reports() || parts_.newest.get(job.id), is_local);
+  if (is_local) {
+    if (auto note = gpu_note(spec, parts_.admission.own_machine()); !note.empty()) notes.push_back(std::move(note));
+  }
   if (parts_.newest.series(job.id).size() >= schema::kMostSeries) {
     notes.push_back("This job reports " + std::to_string(schema::kMostSeries) +
                     " series, as many as are kept of a job; values of further ones are left out.");
@@ -345,9 +355,6 @@ std::vector<std::string> Views::notes(const core::Job& job, const v1::JobSpec& s
   auto lines = job.program.bad_lines;
   auto first = job.program.first_bad_line;
   auto trouble = job.program.source_trouble;
-  if (is_local) {
-    if (auto note = gpu_note(spec, parts_.admission.own_machine()); !note.empty()) notes.push_back(std::move(note));
-  }
   for (core::RankNumber rank = 0; attempt != nullptr && rank < attempt->ranks.size(); ++rank) {
     if (attempt->ranks[rank].state == core::RankState::kExited) continue;
     const auto live = parts_.live_ranks.view({job.id, attempt->number}, rank);
@@ -421,6 +428,7 @@ void Views::fill_ranks(const core::Job& job, const std::optional<store::MetricRo
   for (core::RankNumber rank = 0; rank < attempt->ranks.size(); ++rank) {
     const auto live = parts_.live_ranks.view({job.id, attempt->number}, rank);
     fill_rank(job, *attempt, rank, live, newest, now, *out.add_ranks());
+    out.mutable_ranks()->rbegin()->set_gpus(gpus_of_rank(*attempt, rank, parts_.admission.own_machine()));
   }
 }
 
@@ -428,7 +436,6 @@ jobs::JobPtr Views::with_attempt(core::JobId id, core::AttemptNumber attempt) {
   auto job = parts_.event_log.job(id);
   const bool is_there = job != nullptr && !job->removed_at && attempt >= 1 && attempt <= job->attempts.size();
   return is_there ? job : nullptr;
-    out.mutable_ranks()->rbegin()->set_gpus(gpus_of_rank(*attempt, rank, parts_.admission.own_machine()));
 }
 
 std::string Views::log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) {
@@ -469,6 +476,7 @@ v1::Metric metric_view(const store::StepRow& step) {
   if (row.bytes_communicated) out.set_bytes_communicated(*row.bytes_communicated);
   for (const auto& value : row.values) (*out.mutable_series())[value.series] = value.value;
   out.set_at_ms(row.at_ms);
+  if (step.aged_before) out.set_aged_before_step(*step.aged_before);
   return out;
 }
 

@@ -3,10 +3,12 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "muster/v1/job.pb.h"
 
@@ -22,10 +24,14 @@ using nlohmann::ordered_json;
 constexpr int kSingular = -1;
 
 std::string valid_utf8(const std::string& text) {
+  // Nearly every text is plain, and a sweep has a million of them.
+  if (std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; })) return text;
   // dump() with `replace` lets the JSON library repair bad bytes.
   const auto dumped = nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return nlohmann::json::parse(dumped).get<std::string>();
 }
+
+void write(const Message& message, std::string& out);
 
 ordered_json value_to_json(const Message& message, const FieldDescriptor* field, int index) {
   const Reflection* r = message.GetReflection();
@@ -100,6 +106,88 @@ ordered_json recipe_to_json(const muster::v1::Recipe& recipe) {
     }
   }
   return out;
+}
+
+/// A text as JSON has it.
+void write_text(const std::string& text, std::string& out) {
+  const bool is_plain = std::ranges::all_of(text, [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte >= 0x20 && byte < 0x7F && c != '"' && c != '\\';
+  });
+  out += is_plain ? '"' + text + '"' : nlohmann::json(valid_utf8(text)).dump();
+}
+
+void write_value(const Message& message, const FieldDescriptor* field, int index, std::string& out) {
+  const Reflection* r = message.GetReflection();
+  const bool one = index == kSingular;
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT64:
+      out += std::to_string(one ? r->GetInt64(message, field) : r->GetRepeatedInt64(message, field, index));
+      return;
+    case FieldDescriptor::CPPTYPE_UINT32:
+      out += std::to_string(one ? r->GetUInt32(message, field) : r->GetRepeatedUInt32(message, field, index));
+      return;
+    case FieldDescriptor::CPPTYPE_BOOL:
+      out += (one ? r->GetBool(message, field) : r->GetRepeatedBool(message, field, index)) ? "true" : "false";
+      return;
+    case FieldDescriptor::CPPTYPE_STRING: {
+      std::string buffer;
+      return write_text(one ? r->GetStringReference(message, field, &buffer)
+                            : r->GetRepeatedStringReference(message, field, index, &buffer),
+                        out);
+    }
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return write(one ? r->GetMessage(message, field) : r->GetRepeatedMessage(message, field, index), out);
+    default:
+      out += value_to_json(message, field, index).dump();
+  }
+}
+
+void write_map(const Message& message, const FieldDescriptor* field, std::string& out) {
+  const Reflection* r = message.GetReflection();
+  std::map<std::string, const Message*> sorted;
+  for (int i = 0; i < r->FieldSize(message, field); ++i) {
+    const Message& entry = r->GetRepeatedMessage(message, field, i);
+    sorted[entry.GetReflection()->GetString(entry, entry.GetDescriptor()->map_key())] = &entry;
+  }
+  out += '{';
+  for (const auto& [key, entry] : sorted) {
+    if (out.back() != '{') out += ',';
+    write_text(key, out);
+    out += ':';
+    write_value(*entry, entry->GetDescriptor()->map_value(), kSingular, out);
+  }
+  out += '}';
+}
+
+void write(const Message& message, std::string& out) {
+  if (const auto* recipe = google::protobuf::DynamicCastToGenerated<muster::v1::Recipe>(&message)) {
+    out += recipe_to_json(*recipe).dump();
+    return;
+  }
+  const Reflection* r = message.GetReflection();
+  const auto* type = message.GetDescriptor();
+  out += '{';
+  bool is_first = true;
+  for (int i = 0; i < type->field_count(); ++i) {
+    const FieldDescriptor* field = type->field(i);
+    if (field->is_repeated() ? r->FieldSize(message, field) == 0 : !r->HasField(message, field)) continue;
+    if (!std::exchange(is_first, false)) out += ',';
+    out += '"' + field->name() + "\":";
+    if (field->is_map()) {
+      write_map(message, field, out);
+    } else if (field->is_repeated()) {
+      out += '[';
+      for (int k = 0; k < r->FieldSize(message, field); ++k) {
+        if (k > 0) out += ',';
+        write_value(message, field, k, out);
+      }
+      out += ']';
+    } else {
+      write_value(message, field, kSingular, out);
+    }
+  }
+  out += '}';
 }
 
 [[noreturn]] void fail(const std::string& path, const std::string& wanted, const ordered_json& got) {
@@ -268,6 +356,12 @@ ordered_json to_json(const Message& message) {
     }
   }
   return out;
+}
+
+std::string to_compact_text(const Message& message) {
+  std::string text;
+  write(message, text);
+  return text;
 }
 
 void from_json(const ordered_json& json, Message& message) {

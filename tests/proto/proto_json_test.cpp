@@ -3,6 +3,9 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <random>
+#include <vector>
+
 #include "muster/v1/job.pb.h"
 #include "recipe_values.h"
 
@@ -101,6 +104,66 @@ TEST(ProtoJson, TextThatIsNotUtf8IsRepairedForReaders) {
   Job job;
   job.set_reason("bad \xff byte");
   EXPECT_EQ(to_json(job)["reason"], "bad \xEF\xBF\xBD byte");
+}
+
+/// Fills fields by chance, also with texts that JSON must escape.
+void fill_by_chance(google::protobuf::Message& message, std::mt19937_64& random, int depth) {
+  using google::protobuf::FieldDescriptor;
+  static const std::vector<std::string> kTexts{"", "plain", "a \"b\" \\", "\n\t\x01\x7f", "\xc3\xa9", "{}[],:", "0"};
+  const auto text = [&] { return kTexts[random() % kTexts.size()]; };
+  const auto* reflection = message.GetReflection();
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const auto* field = message.GetDescriptor()->field(i);
+    if (random() % 3 == 0) continue;
+    const int times = field->is_repeated() ? static_cast<int>(random() % 3) : 1;
+    for (int k = 0; k < times; ++k) {
+      if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+        if (depth == 0) continue;
+        auto* part = field->is_repeated() ? reflection->AddMessage(&message, field)
+                                          : reflection->MutableMessage(&message, field);
+        fill_by_chance(*part, random, depth - 1);
+      } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+        field->is_repeated() ? reflection->AddString(&message, field, text())
+                             : reflection->SetString(&message, field, text());
+      } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
+        const auto value = static_cast<std::int64_t>(random());
+        field->is_repeated() ? reflection->AddInt64(&message, field, value)
+                             : reflection->SetInt64(&message, field, value);
+      } else if (!field->is_repeated() && field->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
+        reflection->SetDouble(&message, field, random() % 4 == 0 ? 1.0 : 1.0 / static_cast<double>(random() % 9));
+      } else if (!field->is_repeated() && field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
+        reflection->SetBool(&message, field, random() % 2 == 0);
+      } else if (!field->is_repeated() && field->cpp_type() == FieldDescriptor::CPPTYPE_UINT32) {
+        reflection->SetUInt32(&message, field, static_cast<std::uint32_t>(random()));
+      } else if (!field->is_repeated() && field->cpp_type() == FieldDescriptor::CPPTYPE_INT32) {
+        reflection->SetInt32(&message, field, static_cast<std::int32_t>(random()));
+      }
+    }
+  }
+}
+
+TEST(ProtoJson, ACompactTextComesBackAsItWent) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    std::mt19937_64 random(seed);
+    JobSpec spec, again;
+    fill_by_chance(spec, random, 3);
+    if (spec.has_recipe()) spec.mutable_recipe()->clear_values();
+    const auto text = to_compact_text(spec);
+    from_json(ordered_json::parse(text), again);
+    ASSERT_EQ(to_json(again), to_json(spec)) << seed << "\n" << text;
+    EXPECT_LT(text.size(), to_json(spec).dump().size());
+  }
+}
+
+// What is absent and what is zero are two things; a part without a field of its own is there.
+TEST(ProtoJson, ACompactTextLeavesOutWhatHasItsDefault) {
+  JobSpec spec;
+  EXPECT_EQ(to_compact_text(spec), "{}");
+  spec.mutable_slurm()->set_nice(0);
+  spec.mutable_command();
+  EXPECT_EQ(to_compact_text(spec), R"({"command":{},"slurm":{"nice":0}})");
+  spec.set_name("bad \xff byte");
+  EXPECT_EQ(ordered_json::parse(to_compact_text(spec))["name"], "bad \xEF\xBF\xBD byte");
 }
 
 }  // namespace

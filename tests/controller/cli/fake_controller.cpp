@@ -222,7 +222,9 @@ class Jobs final : public JobService::Service {
       if (!ids.empty() && std::ranges::find(ids, job->id()) == ids.end()) continue;
       ++fitting;
       if (request->before_id() != 0 && job->id() >= request->before_id()) continue;
-      if (static_cast<std::uint32_t>(response->jobs_size()) < request->limit()) *response->add_jobs() = *job;
+      if (static_cast<std::uint32_t>(response->jobs_size()) >= request->limit()) continue;
+      *response->add_jobs() = *job;
+      if (request->with_series()) add_series(*response->mutable_jobs()->rbegin());
     }
     response->set_total(fitting);
     return Status::OK;
@@ -288,8 +290,6 @@ class Jobs final : public JobService::Service {
     return {StatusCode::UNAVAILABLE, "shutting down"};
   }
 
-  Status Events(ServerContext* context, const EventsRequest* request, ServerWriter<Event>* writer) override {
-    with([&](FakeState& state) { state.event_requests.push_back(*request); });
   Status Stacks(ServerContext* context, const StacksRequest* request, ServerWriter<StacksView>* writer) override {
     if (!allowed(*context)) return refused();
     std::vector<StacksView> views;
@@ -304,6 +304,8 @@ class Jobs final : public JobService::Service {
     return Status::OK;
   }
 
+  Status Events(ServerContext* context, const EventsRequest* request, ServerWriter<Event>* writer) override {
+    with([&](FakeState& state) { state.event_requests.push_back(*request); });
     auto after = request->after_id();
     return stream<Event>(*context, request->job_id(), request->follow(), writer, [&](FakeState& state) {
       std::vector<Event> news;
@@ -319,12 +321,33 @@ class Jobs final : public JobService::Service {
     with([&](FakeState& state) { state.metrics_requests.push_back(*request); });
     std::size_t sent = 0;
     return stream<Metric>(*context, request->job_id(), request->follow(), writer, [&](FakeState& state) {
-      const auto own = state.metrics_of.find(request->job_id());
-      const auto& all = own == state.metrics_of.end() ? state.metrics : own->second;
+      const auto& all = metrics_of(state, request->job_id());
       std::vector<Metric> news(all.begin() + static_cast<std::ptrdiff_t>(sent), all.end());
       sent = all.size();
       return news;
     });
+  }
+
+  Status SweepMetrics(ServerContext* context, const SweepMetricsRequest* request,
+                      ServerWriter<JobMetrics>* writer) override {
+    if (!allowed(*context)) return refused();
+    std::lock_guard lock(shared_.mutex);
+    shared_.state.asked.push_back("metrics of " + request->sweep());
+    for (const auto& job : shared_.state.jobs) {
+      if (job.sweep().sweep() != request->sweep()) continue;
+      JobMetrics some;
+      some.set_job_id(job.id());
+      for (const auto& metric : metrics_of(shared_.state, job.id())) {
+        const auto value = metric.series().find(request->series());
+        if (value == metric.series().end()) continue;
+        auto& one = *some.add_metrics();
+        one.set_attempt(metric.attempt());
+        one.set_step(metric.step());
+        (*one.mutable_series())[request->series()] = value->second;
+      }
+      if (some.metrics_size() > 0) writer->Write(some);
+    }
+    return Status::OK;
   }
 
   Status Logs(ServerContext* context, const LogsRequest* request, ServerWriter<LogChunk>* writer) override {
@@ -355,6 +378,15 @@ class Jobs final : public JobService::Service {
   }
 
  private:
+  static const std::vector<Metric>& metrics_of(const FakeState& state, std::int64_t job) {
+    const auto own = state.metrics_of.find(job);
+    return own == state.metrics_of.end() ? state.metrics : own->second;
+  }
+  /// What the job's metrics have, unless the test has said it. Under the lock.
+  void add_series(Job& job) {
+    if (job.series_size() > 0) return;
+    for (const auto& metric : metrics_of(shared_.state, job.id())) note_series(job, metric);
+  }
   void with(const std::function<void(FakeState&)>& change) {
     std::lock_guard lock(shared_.mutex);
     change(shared_.state);
@@ -367,11 +399,7 @@ class Jobs final : public JobService::Service {
     for (const auto& job : shared_.state.jobs) {
       if (job.id() == id) *response = job;
     }
-    if (response->id() == id && response->series_size() == 0) {
-      const auto own = shared_.state.metrics_of.find(id);
-      const auto& metrics = own == shared_.state.metrics_of.end() ? shared_.state.metrics : own->second;
-      for (const auto& metric : metrics) note_series(*response, metric);
-    }
+    if (response->id() == id) add_series(*response);
     return response->id() == id ? Status::OK : Status(StatusCode::NOT_FOUND, "no job " + std::to_string(id));
   }
 

@@ -108,6 +108,30 @@ TEST(Results, AreSortedBestFirstAndWhatFailedComesLast) {
       << "of throughput, much is good";
 }
 
+// Ten thousand jobs are asked for in eleven calls, not in ten thousand.
+TEST(Results, AskOnceForTheWholeSweep) {
+  FakeController fake;
+  add_sweep(fake);
+  ASSERT_EQ(fake.muster({"results", "--sweep", "s2", "--json"}).exit, 0);
+  fake.with([](FakeState& s) {
+    ASSERT_EQ(s.list_requests.size(), 1U);
+    EXPECT_TRUE(s.list_requests.front().with_series());
+    EXPECT_TRUE(s.metrics_requests.empty());
+    EXPECT_THAT(s.asked, ElementsAre("metrics of s2"));
+  });
+}
+
+TEST(Results, OfJobsThatNeverRanAskForNoValues) {
+  FakeController fake;
+  fake.with([](FakeState& s) {
+    s.jobs.push_back(sample_job(1, "pending"));
+    s.jobs.back().mutable_sweep()->set_sweep("s1");
+    s.metrics_of[1] = {};
+  });
+  EXPECT_THAT(fake.muster({"results", "--sweep", "s1"}).err, HasSubstr("sorted by the mean loss"));
+  fake.with([](FakeState& s) { EXPECT_TRUE(s.asked.empty()); });
+}
+
 TEST(Results, ComeAsTableAndCsvOfTheNewestSweep) {
   FakeController fake;
   EXPECT_EQ(fake.muster({"results", "--json"}).out, "[]\n");

@@ -49,12 +49,21 @@ class FakeController : public test::UnscriptedController {
       events_.push_back(event);
     });
   }
-  void add_metric(std::uint32_t attempt, std::int64_t step) {
+  void add_metric(std::uint32_t attempt, std::int64_t step, const std::map<std::string, double>& series = {}) {
     change([&] {
       muster::v1::Metric metric;
       metric.set_attempt(attempt);
       metric.set_step(step);
+      metric.mutable_series()->insert(series.begin(), series.end());
       metrics_.push_back(metric);
+    });
+  }
+  /// The steps before this one have aged out, and `points` is left of all.
+  void let_age(core::Step before, store::Thinned points) {
+    change([&] {
+      std::erase_if(metrics_, [&](const auto& metric) { return metric.step() < before; });
+      metrics_.front().set_aged_before_step(before);
+      left_ = std::move(points);
     });
   }
   void touch() {
@@ -132,6 +141,13 @@ class FakeController : public test::UnscriptedController {
   muster::v1::ListResponse list(const muster::v1::ListRequest& request) override {
     muster::v1::ListResponse response;
     response.set_total(request.limit());
+    if (request.sweep().empty()) return response;
+    std::lock_guard lock(mutex_);
+    for (auto job = jobs_.rbegin(); job != jobs_.rend(); ++job) {
+      const bool older = request.before_id() == 0 || job->first < request.before_id();
+      if (older && job->second.sweep().sweep() == request.sweep()) *response.add_jobs() = job->second;
+      if (response.jobs_size() == static_cast<int>(request.limit())) break;
+    }
     return response;
   }
   base::Outcome<muster::v1::JobSpec> spec(core::JobId id) override {
@@ -219,6 +235,10 @@ class FakeController : public test::UnscriptedController {
       if (later && (attempt == 0 || m.attempt() == attempt) && page.size() < limit) page.push_back(m);
     }
     return page;
+  }
+  store::Thinned thinned(const store::ThinRequest&) override {
+    std::lock_guard lock(mutex_);
+    return left_;
   }
   std::string log_path(core::JobId, core::AttemptNumber attempt, core::RankNumber rank) override {
     return log_folder_ / ("attempt-" + std::to_string(attempt) + "-rank-" + std::to_string(rank) + ".log");
@@ -411,6 +431,7 @@ class FakeController : public test::UnscriptedController {
   std::map<core::JobId, muster::v1::Job> jobs_;
   std::vector<muster::v1::Event> events_;
   std::vector<muster::v1::Metric> metrics_;
+  store::Thinned left_;
   std::filesystem::path log_folder_;
   std::map<core::AttemptKey, std::string> endpoints_;
   std::map<const void*, ranks::TellTask> task_tellers_;

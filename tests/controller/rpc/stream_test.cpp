@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <map>
 #include <thread>
 
 #include "controller/rpc/harness.h"
@@ -163,6 +164,64 @@ TEST_F(Rpc, MetricsRewindAtAResumeAndFollow) {
   EXPECT_EQ(metric.step(), 1002);
   EXPECT_FALSE(metrics->Read(&metric));
   EXPECT_TRUE(metrics->Finish().ok());
+}
+
+// A sweep of two pages, of which the two oldest jobs have reported the series. Each has two pages of steps.
+TEST_F(Rpc, MetricsOfASweepAreThoseOfItsJobsThatReportedTheSeries) {
+  for (int id = 1; id <= 1100; ++id) {
+    controller_.put_running(id);
+    controller_.update(id, [&](muster::v1::Job& job) {
+      job.mutable_sweep()->set_sweep("s1");
+      if (id <= 2) job.add_series()->set_name("loss");
+    });
+  }
+  for (int step = 1; step <= 1500; ++step) controller_.add_metric(1, step, {{"loss", step}, {"other", 1}});
+  controller_.add_metric(1, 1501);
+  muster::v1::SweepMetricsRequest request;
+  request.set_sweep("s1");
+  request.set_series("loss");
+  Call call;
+  auto metrics = jobs_->SweepMetrics(&call, request);
+  std::map<std::int64_t, int> steps;
+  for (muster::v1::JobMetrics some; metrics->Read(&some);) {
+    for (const auto& metric : some.metrics()) {
+      ASSERT_EQ(metric.step(), ++steps[some.job_id()]);
+      ASSERT_EQ(metric.series_size(), 1);
+      ASSERT_EQ(metric.series().at("loss"), metric.step());
+    }
+  }
+  EXPECT_TRUE(metrics->Finish().ok());
+  EXPECT_EQ(steps, (std::map<std::int64_t, int>{{1, 1500}, {2, 1500}}));
+}
+
+// Results rank jobs by their best value, which may have aged out as a step. It is a point of the curve.
+TEST_F(Rpc, MetricsOfASweepGoOnFromThePointsOfStepsThatHaveAgedOut) {
+  controller_.put_running(1);
+  controller_.update(1, [](muster::v1::Job& job) {
+    job.mutable_sweep()->set_sweep("s1");
+    job.add_series()->set_name("loss");
+  });
+  for (int step = 1; step <= 100; ++step) controller_.add_metric(1, step, {{"loss", step == 40 ? 0.5 : 9}});
+  store::Curve curve, other;
+  curve.name = "loss";
+  other.name = "other";
+  curve.points = {{1, {32, 0, 9}}, {1, {40, 0, 0.5}}, {1, {63, 0, 9}}, {1, {99, 0, 9}}};
+  store::Thinned points;
+  points.attempts = {{1, 1, 100, 64}};
+  points.series = {other, curve};
+  controller_.let_age(64, points);
+  muster::v1::SweepMetricsRequest request;
+  request.set_sweep("s1");
+  request.set_series("loss");
+  Call call;
+  auto metrics = jobs_->SweepMetrics(&call, request);
+  std::vector<std::int64_t> steps;
+  for (muster::v1::JobMetrics some; metrics->Read(&some);) {
+    for (const auto& metric : some.metrics()) steps.push_back(metric.step());
+  }
+  EXPECT_TRUE(metrics->Finish().ok());
+  ASSERT_EQ(steps.size(), 3U + 37U);
+  EXPECT_EQ(std::vector(steps.begin(), steps.begin() + 4), (std::vector<std::int64_t>{32, 40, 63, 64}));
 }
 
 TEST_F(Rpc, MetricsOfAnAttemptThatIsNotThereAreNotFound) {
