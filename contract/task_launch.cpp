@@ -4,12 +4,13 @@
 #include <stdexcept>
 
 #include "contract/json_file.h"
+#include "contract/task_launch_json.h"
 #include "contract/variables.h"
 
 namespace contract {
 
-std::string to_text(const TaskLaunch& launch) {
-  const nlohmann::ordered_json json = {
+nlohmann::ordered_json json_of(const TaskLaunch& launch) {
+  nlohmann::ordered_json json = {
       {"format", kFormat},
       {"argv", launch.argv},
       {"env", launch.env},
@@ -25,7 +26,15 @@ std::string to_text(const TaskLaunch& launch) {
       {"report", launch.report},
       {"own_launcher", launch.own_launcher},
   };
-  return json.dump(2) + "\n";
+  if (launch.unprepared) json["unprepared"] = true;
+  // As JSON, of which the elements of a sweep share most.
+  if (!launch.run_file.empty()) json["run_file"] = nlohmann::ordered_json::parse(launch.run_file);
+  if (!launch.cache_folder.empty()) json["cache_folder"] = launch.cache_folder;
+  return json;
+}
+
+std::string to_text(const TaskLaunch& launch) {
+  return json_of(launch).dump(2) + "\n";
 }
 
 TaskLaunch read_task_launch(const std::filesystem::path& attempt_folder) {
@@ -34,7 +43,10 @@ TaskLaunch read_task_launch(const std::filesystem::path& attempt_folder) {
   if (std::error_code ignored; !std::filesystem::exists(path, ignored) && std::filesystem::exists(former, ignored)) {
     path = former;
   }
-  const auto json = read_json_file(path);
+  return launch_of_json(read_json_file(path), path.string());
+}
+
+TaskLaunch launch_of_json(const nlohmann::ordered_json& json, const std::string& place) {
   try {
     TaskLaunch launch;
     json.at("argv").get_to(launch.argv);
@@ -52,10 +64,13 @@ TaskLaunch read_task_launch(const std::filesystem::path& attempt_folder) {
     json.at("stop_grace_ms").get_to(launch.stop_grace_ms);
     launch.report = json.value("report", launch.report);
     launch.own_launcher = json.value("own_launcher", false);
-    if (launch.argv.empty()) throw std::runtime_error(path.string() + ": argv is empty");
+    launch.unprepared = json.value("unprepared", false);
+    if (json.contains("run_file")) launch.run_file = json["run_file"].dump(2) + "\n";
+    launch.cache_folder = json.value("cache_folder", "");
+    if (launch.argv.empty()) throw std::runtime_error(place + ": argv is empty");
     return launch;
   } catch (const nlohmann::json::exception& error) {
-    throw std::runtime_error(path.string() + ": " + error.what());
+    throw std::runtime_error(place + ": " + error.what());
   }
 }
 

@@ -36,6 +36,11 @@ struct TaskLaunch {
   std::int64_t stop_grace_ms = 0;  // how long ranks may take to save
   ReportSources report = {};
   bool own_launcher = false;  // the program starts its ranks itself, and is told of no rank
+  /// musterd has left it to the start of the attempt to make the folders, to raise the fence and to write the run file:
+  /// see beside/attempt_start.h. Else it has done so.
+  bool unprepared = false;
+  std::string run_file = {};      // the text of the file that MUSTER_RUN_FILE names: JSON; empty: there is none
+  std::string cache_folder = {};  // of prepared text; empty: there is none
   bool operator==(const TaskLaunch&) const = default;
 };
 

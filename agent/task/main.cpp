@@ -2,13 +2,16 @@
 #include <sys/prctl.h>
 
 #include <charconv>
+#include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
 
 #include "agent/report/connect.h"
+#include "agent/task/prepare.h"
 #include "agent/task/task.h"
 #include "agent/task/task_reporter.h"
 #include "contract/attempt_set.h"
@@ -20,22 +23,29 @@ namespace {
 
 constexpr const char* kHelp = R"(muster-task --attempt FOLDER
 muster-task --set FILE --index N
+muster-task --prepare --set FILE --index N
 
 Starts one rank of an attempt inside a Slurm step. musterd writes the folder; srun starts one muster-task a rank.
+
+--prepare: makes the folder of an element of an array, which musterd has left to the batch script. Starts no rank.
 
 --oom-counter FILE: where the kernel counts what it kills for memory ("oom_kill N"), instead of where it does here.
 )";
 
 struct Arguments {
   std::filesystem::path attempt_folder;
+  std::string set;  // of an element of an array
+  std::uint32_t index = 0;
+  bool prepares = false;
   std::filesystem::path oom_counter = os::OomWatch::best_counter_file();
 };
 
 Arguments read_arguments(int argc, char** argv) {
   Arguments arguments;
-  std::string set;
-  std::optional<std::size_t> index;
-  for (int i = 1; i + 1 < argc; i += 2) {
+  auto& set = arguments.set;
+  std::optional<std::uint32_t> index;
+  arguments.prepares = argc > 1 && std::string_view(argv[1]) == "--prepare";
+  for (int i = arguments.prepares ? 2 : 1; i + 1 < argc; i += 2) {
     const std::string_view name = argv[i], value = argv[i + 1];
     if (name == "--attempt") {
       arguments.attempt_folder = value;
@@ -44,13 +54,14 @@ Arguments read_arguments(int argc, char** argv) {
     } else if (name == "--set") {
       set = value;
     } else if (name == "--index") {
-      std::size_t number = 0;
+      std::uint32_t number = 0;
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
       if (error == std::errc() && end == value.data() + value.size()) index = number;
     }
   }
   if (!arguments.attempt_folder.empty()) return arguments;
   if (set.empty() || !index) throw std::runtime_error("want --attempt FOLDER, or --set FILE and --index N");
+  arguments.index = *index;
   arguments.attempt_folder = contract::attempt_of_set(set, *index);
   return arguments;
 }
@@ -64,6 +75,10 @@ int main(int argc, char** argv) {
   }
   try {
     const auto arguments = read_arguments(argc, argv);
+    if (arguments.prepares) {
+      agent::task::prepare_element(arguments.set, arguments.index, arguments.attempt_folder);
+      return 0;
+    }
     // What its rank starts, in whatever session, becomes a child of this process, which ends it.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     agent::task::Task task({.attempt_folder = arguments.attempt_folder,

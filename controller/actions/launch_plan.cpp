@@ -1,15 +1,10 @@
 #include "actions/launch_plan.h"
 
-#include <fcntl.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
 
-#include <cerrno>
-#include <system_error>
-#include <thread>
+#include <utility>
 
 #include "base/tokens.h"
-#include "contract/fence_file.h"
 #include "contract/variables.h"
 #include "jobfile/run_file.h"
 #include "jobfile/spec.h"
@@ -17,24 +12,21 @@
 #include "jobs/specs.h"
 #include "launch/login_environment.h"
 #include "launch/rank_variables.h"
-#include "os/durable_file.h"
-#include "os/fd.h"
 
 namespace actions {
 namespace {
 
 namespace variable = contract::variable;
 
-constexpr core::Millis kFencePatience{5000};
+/// The text of the run file; empty: the job is no recipe.
+std::string run_text(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data) {
+  return spec.has_recipe() ? run_file(spec, job, data).dump(2) + "\n" : std::string();
+}
 
-// flock has no time limit of its own.
-bool lock_within(int fd, core::Millis patience) {
-  const auto until = std::chrono::steady_clock::now() + patience;
-  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if (std::chrono::steady_clock::now() >= until) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return true;
+/// The folder of prepared text that muster makes; empty: the job names its own, or needs none.
+std::string cache_folder(const muster::v1::JobSpec& spec, const base::DataFolder& data) {
+  const bool makes = spec.has_recipe() && !spec.recipe().values().contains("data.cache_folder");
+  return makes ? data.cache().string() : std::string();
 }
 
 }  // namespace
@@ -80,11 +72,9 @@ contract::ReportSources report_sources(const muster::v1::ReportSources& from) {
   return {from.checkpoints(), {from.log().begin(), from.log().end()}, from.tensorboard()};
 }
 
-executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
-                                        const LaunchSettings& settings) {
+executors::LaunchRequest asked_request(const muster::v1::JobSpec& spec) {
   const auto& resources = spec.resources();
   executors::LaunchRequest request;
-  request.key = key;
   request.job_name = spec.name();
   request.nodes = resources.nodes();
   request.ranks_per_node = resources.ranks_per_node();
@@ -95,10 +85,19 @@ executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const c
   request.executor = spec.executor().empty() ? "auto" : spec.executor();
   request.is_command = spec.has_command();
   request.own_launcher = spec.launcher() == "own";
+  request.slurm = slurm_wishes(spec.slurm());
+  for (const auto& [name, value] : spec.env()) request.env[name] = value;
+  return request;
+}
+
+executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
+                                        const LaunchSettings& settings) {
+  auto request = asked_request(spec);
+  const auto of_user = std::exchange(request.env, {});  // set last
+  request.key = key;
   request.attempt_folder = settings.data.attempt(key).string();
   request.fence_folder = fence_folder(spec, key.job, settings.data).string();
   request.sweep = spec.sweep().sweep();
-  request.slurm = slurm_wishes(spec.slurm());
   request.report = report_sources(spec.report());
   request.working_folder = spec.working_folder().empty() ? settings.data.job(key.job).string() : spec.working_folder();
   request.log_folder = settings.data.logs(key).string();
@@ -114,7 +113,7 @@ executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const c
   if (spec.has_command() && !request.own_launcher) {
     request.env.merge(launch::torchelastic_variables(key.job, key.number, spec.requeue().max_failed()));
   }
-  for (const auto& [name, value] : spec.env()) request.env[name] = value;
+  for (const auto& [name, value] : of_user) request.env[name] = value;
   request.env[variable::kController] = settings.controller_address;
   request.env[variable::kRankToken] = base::rank_token(settings.secret, key.job, key.number);
   request.env[variable::kJobId] = std::to_string(key.job);
@@ -125,34 +124,32 @@ executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const c
 }
 
 void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& key, const LaunchSettings& settings) {
-  os::make_private_folder(settings.data.attempt(key));
-  os::make_folders(settings.data.logs(key));
-  if (const auto folder = fence_folder(spec, key.job, settings.data); !folder.empty()) {
-    if (!raise_fence(folder, key, kFencePatience)) {
-      spdlog::warn(
-          "job {} attempt {}: a rank of an older attempt holds the checkpoint folder {}; it was fenced all the "
-          "same",
-          key.job, key.number, folder.string());
-    }
+  const auto& data = settings.data;
+  const auto folder = fence_folder(spec, key.job, data);
+  const auto fencing = beside::make_start({{key.job, key.number},
+                                           data.attempt(key),
+                                           data.logs(key),
+                                           folder,
+                                           data.run_file(key),
+                                           run_text(spec, key.job, data),
+                                           cache_folder(spec, data)});
+  if (fencing == beside::Fencing::kRaisedAgain) {
+    spdlog::warn(
+        "job {} attempt {}: a rank of an older attempt holds the checkpoint folder {}; it was fenced all the "
+        "same",
+        key.job, key.number, folder.string());
   }
-  if (spec.has_command())
-    jobs::note_checkpoint_files(jobs::checkpoint_folder(spec, key.job, settings.data), key, settings.data);
-  if (!spec.has_recipe()) return;
-  if (!spec.recipe().values().contains("data.cache_folder")) os::make_private_folder(settings.data.cache());
-  os::write_file_durably(settings.data.run_file(key), run_file(spec, key.job, settings.data).dump(2) + "\n");
+  if (spec.has_command()) jobs::note_checkpoint_files(spec, key, data);
 }
 
-bool raise_fence(const std::filesystem::path& folder, const core::AttemptKey& key, core::Millis patience) {
-  os::make_folders(folder);
-  const auto lock_path = folder / contract::kFenceLock;
-  const os::Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock) throw std::system_error(errno, std::generic_category(), "cannot open " + lock_path.string());
-  const bool locked = lock_within(lock.get(), patience);
-  const auto fence = read_fence(folder);
-  if (!fence || fence->job != key.job || fence->attempt < key.number) {
-    os::write_file_durably(folder / contract::kFenceFile, contract::fence_text({key.job, key.number}));
-  }
-  return locked;
+bool may_prepare_later(const muster::v1::JobSpec& spec, const core::AttemptKey& key) {
+  return key.number == 1 && spec.checkpoint().folder().empty();
+}
+
+void prepare_later(const muster::v1::JobSpec& spec, const LaunchSettings& settings, executors::LaunchRequest& request) {
+  request.prepared = false;
+  request.run_file = run_text(spec, request.key.job, settings.data);
+  request.cache_folder = cache_folder(spec, settings.data);
 }
 
 }  // namespace actions

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/data_folder.h"
+#include "beside/attempt_start.h"
 #include "beside/fence.h"
 #include "contract/report_sources.h"
 #include "core/job.h"
@@ -28,26 +29,27 @@ nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job
 executors::SlurmWishes slurm_wishes(const muster::v1::Slurm& from);
 contract::ReportSources report_sources(const muster::v1::ReportSources& from);
 
+/// Pure: what a job asks for, for Executor::unfit(): executor, resources, the scheduler's wishes and the user's own
+/// variables. A sweep asks for it ten thousand times.
+executors::LaunchRequest asked_request(const muster::v1::JobSpec& spec);
+
 /// Pure: the same for the same attempt, however often it is asked for.
 executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
                                         const LaunchSettings& settings);
 
-/// Everything that must lie on disk before ranks start: folders, the raised fence, run.json. May be repeated. Throws
-/// std::system_error.
+/// Makes everything that must lie on disk before ranks start: folders, the raised fence, run.json. May be repeated.
+/// Throws std::system_error.
 void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& key, const LaunchSettings& settings);
+
+/// Whether that may wait until the attempt starts: for a first attempt whose checkpoint folder is its job's own. Nobody
+/// else can write there. A folder that a job file names may be another job's, which the fence must tell before it
+/// starts (Launches::owner_of_folder); and an older attempt must be fenced before the next one is handed over.
+bool may_prepare_later(const muster::v1::JobSpec& spec, const core::AttemptKey& key);
+/// Leaves it to the executor.
+void prepare_later(const muster::v1::JobSpec& spec, const LaunchSettings& settings, executors::LaunchRequest& request);
 
 /// Where the fence of a job is raised; empty for a checkpoint folder that a command names itself.
 std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data);
-
-/// A checkpoint folder belongs to the attempt that `<folder>/FENCE` names ("job 7 attempt 3\n"). Ranks of an older one,
-/// and of another job, find that out before they make a checkpoint valid, under a shared flock on
-/// `<folder>/FENCE.lock`.
-///
-/// Raises it to `key`, never to an older attempt of the same job, under an exclusive flock waited for at most
-/// `patience`: an old rank that hangs inside its save must not keep the next attempt from starting. Creates the folder.
-/// Returns false if the lock was not to be had. The fence is raised all the same: that rank looks at it again when it
-/// has published, and withdraws what it has. Throws std::system_error when the folder takes no writes.
-bool raise_fence(const std::filesystem::path& folder, const core::AttemptKey& key, core::Millis patience);
 
 using beside::read_fence;
 

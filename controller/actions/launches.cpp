@@ -90,8 +90,14 @@ void Launches::plan(const core::Job& job, Launch& launch) {
         launch.may_be_there()};
     return;
   }
+  auto request = launch_request(*spec, key, settings_);
+  request.time_limit = job.time_limit;  // people may have changed it
+  request.share = parts_.admission.share(job.id);
+  request.sweep = parts_.admission.limits(job).empty() ? job.sweep.sweep : std::string();
+  parts_.partitions.equip(request);
+  const bool may_wait = !request.sweep.empty() && may_prepare_later(*spec, key) && parts_.executor.prepares(request);
   try {
-    prepare_folders(*spec, key, settings_);
+    may_wait ? prepare_later(*spec, settings_, request) : prepare_folders(*spec, key, settings_);
   } catch (const std::system_error& e) {
     const int error = e.code().value();
     if (os::lacks_room(error)) {
@@ -101,11 +107,7 @@ void Launches::plan(const core::Job& job, Launch& launch) {
     }
     return;
   }
-  launch.request = launch_request(*spec, key, settings_);
-  launch.request->time_limit = job.time_limit;  // people may have changed it
-  launch.request->share = parts_.admission.share(job.id);
-  launch.request->sweep = parts_.admission.limits(job).empty() ? job.sweep.sweep : std::string();
-  parts_.partitions.equip(*launch.request);
+  launch.request = std::move(request);
 }
 
 std::optional<core::JobId> Launches::owner_of_folder(const muster::v1::JobSpec& spec, core::JobId job) const {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <system_error>
 
+#include "os/durable_file.h"
 #include "os/patience.h"
 #include "schema/whole_number.h"
 
@@ -22,6 +23,35 @@ std::optional<core::JobId> job_below(const fs::path& jobs, const fs::path& path)
   return place.empty() ? std::nullopt : schema::whole_number<core::JobId>(place.begin()->native());
 }
 
+/// The highest number in the text of an array's set.json, which names the folders of its attempts.
+core::JobId newest_in(std::string_view text) {
+  constexpr std::string_view kJobs = "/jobs/";
+  core::JobId newest = 0;
+  for (auto at = text.find(kJobs); at != std::string_view::npos; at = text.find(kJobs, at + 1)) {
+    const auto number = text.substr(at + kJobs.size(), text.find('/', at + kJobs.size()) - at - kJobs.size());
+    newest = std::max(newest, schema::whole_number<core::JobId>(number).value_or(0));
+  }
+  return newest;
+}
+
+/// The highest number in the arrays for Slurm; 0: none is above `known`. A waiting element has no folder of its own. An
+/// array is read only if it may have a higher number: it is named after its first job, and no sweep has more than
+/// core::kMostSweepJobs.
+core::JobId newest_in_arrays(const fs::path& folder, core::JobId known) {
+  constexpr std::string_view kSet = "set-";
+  constexpr std::size_t kMostSetFile = 1 << 20;
+  core::JobId newest = 0;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const auto name = at->path().filename().native();
+    if (!name.starts_with(kSet)) continue;
+    const auto first = schema::whole_number<core::JobId>(name.substr(kSet.size(), name.find('.') - kSet.size()));
+    if (!first || *first + core::kMostSweepJobs <= known) continue;
+    newest = std::max(newest, newest_in(os::read_small_file(at->path() / "set.json", kMostSetFile)));
+  }
+  return newest;
+}
+
 }  // namespace
 
 core::JobId DataFolder::newest_job_folder() const {
@@ -31,7 +61,7 @@ core::JobId DataFolder::newest_job_folder() const {
     const auto id = schema::whole_number<core::JobId>(at->path().filename().native());
     newest = std::max(newest, id.value_or(0));
   }
-  return newest;
+  return std::max(newest, newest_in_arrays(root_ / "slurm", newest));
 }
 
 std::optional<core::JobId> DataFolder::job_of(const fs::path& path) const {

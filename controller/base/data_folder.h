@@ -38,8 +38,8 @@ class DataFolder {
   /// taken as it is written.
   std::optional<core::JobId> job_of(const std::filesystem::path& path) const;
   std::filesystem::path checkpoints(core::JobId id) const { return job(id) / "checkpoints"; }
-  /// The highest number that a job's folder has; 0: there is none. After a restored backup it may be higher than any
-  /// the store knows, and what lies there is another job's.
+  /// The highest number that a job's folder has, or a job that waits in an array; 0: there is none. After a restored
+  /// backup it may be higher than any the store knows, and what lies there is another job's.
   core::JobId newest_job_folder() const;
   /// Why others can look into it, with the remedy; empty: they can't.
   std::string open_to_others() const;

@@ -49,12 +49,15 @@ struct LaunchRequest {
   std::string executor;        // "auto", "local", "slurm"
   bool own_launcher = false;   // the program starts its ranks itself: one process a node
   bool is_command = false;     // any program, rather than muster-worker
-  std::string attempt_folder;  // absolute; exists
+  std::string attempt_folder;  // absolute; exists if `prepared`
   std::string fence_folder;    // where this attempt's fence was raised; empty: nowhere
   std::string sweep;           // empty: it goes alone. Attempts of one sweep may be handed to a scheduler together
   std::vector<std::string> exclude_nodes;  // lost lately
   SlurmWishes slurm;
   contract::ReportSources report;
+  bool prepared = true;      // what must lie on disk before the ranks start is there; see Executor::prepares()
+  std::string run_file;      // else: the text of the file that MUSTER_RUN_FILE names; empty: there is none
+  std::string cache_folder;  // else: the folder of prepared text; empty: none is needed
   std::optional<core::MachineShare> share = {};  // what it was given of musterd's own machine
 };
 
@@ -212,6 +215,9 @@ class Executor {
     for (const auto& request : requests) answers.push_back(launch(request));
     return answers;
   }
+  /// Whether launch_all() makes what must lie on disk before the ranks of this attempt start, where that is not done
+  /// yet (LaunchRequest::prepared): see beside/attempt_start.h. An attempt that waits for its turn then costs no files.
+  virtual bool prepares(const LaunchRequest&) const { return false; }
   /// The attempt, which launch() was asked for, is not to start any more. The answer of that launch() where there is,
   /// or may be, an attempt already; nullopt: there surely is none. Nothing is started.
   virtual std::optional<LaunchAnswer> withdraw(const LaunchRequest&) { return std::nullopt; }
@@ -221,15 +227,15 @@ class Executor {
   virtual void adopt(const core::AttemptKey& key, const core::Attempt& attempt) = 0;
   virtual void stop(const core::AttemptKey& key, const StopRequest& how) = 0;
   virtual Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) = 0;
+  /// Asks the agents beside the attempt's ranks for their stacks (contract/stacks.h). One on this machine writes them
+  /// as files. Tasks hear of it with the answers to what they say. False: nobody can be asked. Returns at once.
+  virtual bool ask_stacks(const core::AttemptKey&, std::uint64_t /*number*/) { return false; }
   /// The controller was deaf until now (see Hearing): nothing is to be concluded from what was not heard before.
   virtual void was_deaf() {}
   /// Call it often. What tasks sent before `read_until` (monotonic) has been read, see Reading. No task is missed
   /// before it is unheard for `missed_after`, see Pace.
   virtual void tasks_read(core::Millis /*read_until*/, core::Millis /*missed_after*/) {}
   /// Keeps a queued attempt from starting, or lets it start.
-  /// Asks the agents beside the attempt's ranks for their stacks (contract/stacks.h). One on this machine writes them
-  /// as files. Tasks hear of it with the answers to what they say. False: nobody can be asked. Returns at once.
-  virtual bool ask_stacks(const core::AttemptKey&, std::uint64_t /*number*/) { return false; }
   virtual HoldAnswer hold(const core::AttemptKey&, bool) { return HoldAnswer::kDone; }
   /// The attempt is to have this time limit; 0: none.
   virtual LimitAnswer limit(const core::AttemptKey&, core::Millis) { return {}; }

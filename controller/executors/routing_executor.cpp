@@ -47,6 +47,7 @@ class RoutingExecutor : public Executor {
     }
     return answers;
   }
+  bool prepares(const LaunchRequest& request) const override { return chosen(request.executor).prepares(request); }
   std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override {
     Executor& owner = chosen(request.executor);
     auto answer = owner.withdraw(request);

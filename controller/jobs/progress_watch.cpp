@@ -17,9 +17,16 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostBefore = 8 << 20;
 
+/// Nobody has written there before the attempt.
+bool begins_empty(const muster::v1::JobSpec& spec, const core::AttemptKey& key) {
+  return key.number == 1 && spec.checkpoint().folder().empty();
+}
+
+/// `before_file`: what the folder held, as note_checkpoint_files() has noted it.
 std::optional<core::CheckpointFolderSeen> what_is_new(const fs::path& folder, const fs::path& before_file,
-                                                      core::AttemptNumber attempt) {
+                                                      bool began_empty, core::AttemptNumber attempt) {
   auto before = contents_from_text(os::read_small_file(before_file, kMostBefore));
+  if (!before && began_empty) before.emplace();
   if (!before) {
     before.emplace();
     before->trouble = "what was in " + folder.string() + " before is not known";
@@ -37,11 +44,12 @@ std::optional<core::CheckpointFolderSeen> what_is_new(const fs::path& folder, co
 }  // namespace
 
 // Not flushed to the disk: what a machine's crash loses is told as not known.
-void note_checkpoint_files(const fs::path& folder, const core::AttemptKey& key, const base::DataFolder& data) {
+void note_checkpoint_files(const muster::v1::JobSpec& spec, const core::AttemptKey& key, const base::DataFolder& data) {
+  if (begins_empty(spec, key)) return;
   const auto file = data.checkpoints_before(key);
   std::error_code error;
   if (fs::exists(file, error)) return;  // its ranks may have saved since
-  const auto text = to_text(look_into_soon(folder));
+  const auto text = to_text(look_into_soon(checkpoint_folder(spec, key.job, data)));
   const auto draft = file.string() + ".tmp";
   std::ofstream(draft, std::ios::binary | std::ios::trunc) << text;
   fs::rename(draft, file, error);
@@ -134,9 +142,10 @@ void ProgressWatch::look(const core::AttemptKey& key) {
     if (spec == nullptr) return;
     using Seen = std::optional<core::CheckpointFolderSeen>;
     const auto folder = checkpoint_folder(*spec, key.job, data_);
-    const auto seen = os::ask_within<Seen>(
-        kFolderPatience, os::file_system_of(folder),
-        [folder, before = data_.checkpoints_before(key), key] { return what_is_new(folder, before, key.number); });
+    const auto seen =
+        os::ask_within<Seen>(kFolderPatience, os::file_system_of(folder),
+                             [folder, before = data_.checkpoints_before(key), began_empty = begins_empty(*spec, key),
+                              key] { return what_is_new(folder, before, began_empty, key.number); });
     if (!seen) {
       event_log_.keep(key.job, core::CheckpointFolderSeen{key.number, 0, "", folder.string() + " did not answer"});
     } else if (*seen) {

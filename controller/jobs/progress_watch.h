@@ -57,8 +57,8 @@ class ProgressWatch {
   base::Loop loop_;
 };
 
-/// Before the ranks of a program start: notes what its checkpoint folder holds, once an attempt.
-void note_checkpoint_files(const std::filesystem::path& folder, const core::AttemptKey& key,
-                           const base::DataFolder& data);
+/// Before the ranks of a program start: notes what its checkpoint folder holds, once an attempt. Notes nothing of a
+/// folder that is known to be empty: a first attempt's, where it is the job's own.
+void note_checkpoint_files(const muster::v1::JobSpec& spec, const core::AttemptKey& key, const base::DataFolder& data);
 
 }  // namespace jobs

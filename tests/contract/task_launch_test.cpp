@@ -90,5 +90,45 @@ TEST_F(TaskLaunchFile, OfAnArraysElementIsFoundByItsIndex) {
   EXPECT_THAT(parse_set("{"), testing::IsEmpty());
 }
 
+TEST_F(TaskLaunchFile, WithWhatIsMadeBeforeTheStartComesBackAsItWas) {
+  launch_.unprepared = true;
+  launch_.run_file = "{\n  \"name\": \"a\",\n  \"data\": {\n    \"files\": [\n      1\n    ]\n  }\n}\n";
+  launch_.cache_folder = "/cache";
+  write(kTaskLaunchFile, to_text(launch_));
+  EXPECT_EQ(read(), launch_);
+}
+
+// Elements that differ in every way a launch may: in a variable, in one that others lack, in words, and in a null of
+// the run file, which no patch can say.
+TEST_F(TaskLaunchFile, OfEachElementOfAnArrayComesBackFromOneFile) {
+  std::vector<TaskLaunch> all(5, launch_);
+  all[1].env = {{"A", "other"}, {"B", ""}};
+  all[2].env.clear();
+  all[2].argv = {"/bin/false"};
+  all[3].run_file = "{\n  \"value\": null\n}\n";
+  all[4].report.log["step"] = "step (\\d+)";
+  all[4].run_file = "{\n  \"value\": 1\n}\n";
+  write(kSetLaunchFile, to_set_launch_text(all));
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(launch_of_set(at(kSetLaunchFile), i), all[i]) << i;
+  EXPECT_THAT(refusal([this] { launch_of_set(at(kSetLaunchFile), 5); }), HasSubstr("element 5: there is no such"));
+  write(kSetLaunchFile, R"({"format": 1, "common": {}, "elements": [{}]})");
+  EXPECT_THAT(refusal([this] { launch_of_set(at(kSetLaunchFile), 0); }), HasSubstr("set_launch.json, element 0: "));
+}
+
+TEST_F(TaskLaunchFile, OfManyElementsIsSmall) {
+  std::vector<TaskLaunch> all(1000, launch_);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].env["MUSTER_JOB_ID"] = std::to_string(i);
+  EXPECT_LT(to_set_launch_text(all).size(), 1000 * 40 + 1000U);
+}
+
+TEST(ElementPlace, ComesBackAsItWas) {
+  const ElementPlace place{"/data/slurm/set-7.1", 12};
+  EXPECT_EQ(parse_element(to_text(place)), place);
+  for (const auto* text : {"", "{", "7", R"({"format": 1})", R"({"format": 1, "set_folder": 3, "index": 1})",
+                           R"({"format": 1, "set_folder": "/a", "index": -1})"}) {
+    EXPECT_EQ(parse_element(text), std::nullopt) << text;
+  }
+}
+
 }  // namespace
 }  // namespace contract

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <set>
 
+#include "beside/attempt_start.h"
 #include "contract/rank_status.h"
 #include "contract/task_launch.h"
-#include "executors/slurm/submission.h"
 #include "os/durable_file.h"
 #include "schema/whole_number.h"
 
@@ -41,10 +41,9 @@ core::AttemptKey attempt_of_folder(const std::filesystem::path& folder) {
 
 constexpr std::uintmax_t kMostRead = 16 * 1024;  // from the end of the log
 
-/// What the log of the attempt in this folder says at its end. Empty: there is no log, or it cannot be read.
-std::string end_of_log(const std::filesystem::path& attempt_folder) {
+/// What a log says at its end. Empty: there is no log, or it cannot be read.
+std::string end_of_log(const std::filesystem::path& log) {
   try {
-    const auto log = slurm_log_of(attempt_folder);
     std::error_code none;
     const auto size = std::filesystem::file_size(log, none);
     return none ? std::string() : os::read_small_file(log, kMostRead, size > kMostRead ? size - kMostRead : 0);
@@ -72,23 +71,31 @@ std::string ends_of(const std::filesystem::path& log) {
   return text + os::read_small_file(log, kMostLog, size - kMostLog);
 }
 
+contract::TaskLaunch task_launch_of(const LaunchRequest& request, bool forward_signals) {
+  return {.argv = request.argv,
+          .env = request.env,
+          .working_folder = request.working_folder,
+          .log_folder = request.log_folder,
+          .job_name = request.job_name,
+          .fence_folder = request.fence_folder,
+          .log_link = request.slurm.output,
+          .is_command = request.is_command,
+          .forward_signals = forward_signals,
+          .time_limit_ms = request.time_limit.count(),
+          .stop_grace_ms = request.stop_grace.count(),
+          .report = request.report,
+          .own_launcher = request.own_launcher,
+          .unprepared = !request.prepared,
+          .run_file = request.run_file,
+          .cache_folder = request.cache_folder};
+}
+
 }  // namespace
 
 void write_launch_file(const LaunchRequest& request, bool forward_signals) {
-  const contract::TaskLaunch launch{.argv = request.argv,
-                                    .env = request.env,
-                                    .working_folder = request.working_folder,
-                                    .log_folder = request.log_folder,
-                                    .job_name = request.job_name,
-                                    .fence_folder = request.fence_folder,
-                                    .log_link = request.slurm.output,
-                                    .is_command = request.is_command,
-                                    .forward_signals = forward_signals,
-                                    .time_limit_ms = request.time_limit.count(),
-                                    .stop_grace_ms = request.stop_grace.count(),
-                                    .report = request.report,
-                                    .own_launcher = request.own_launcher};
+  const auto launch = task_launch_of(request, forward_signals);
   const std::filesystem::path folder = request.attempt_folder;
+  if (!request.prepared) beside::make_start(beside::start_of(launch, folder));
   os::make_folders(request.log_folder);
   os::make_folders(contract::rank_status_folder(folder));
   os::write_file_durably(folder / contract::kTaskLaunchFile, to_text(launch), kOwnersOnly);
@@ -120,9 +127,21 @@ bool any_rank_status(const std::filesystem::path& attempt_folder) {
   return !ignored && entries != std::filesystem::directory_iterator();
 }
 
-void write_set_file(const std::filesystem::path& path, const std::vector<std::string>& attempt_folders) {
-  os::make_private_folder(path.parent_path());
-  os::write_file_durably(path, contract::to_set_text(attempt_folders));
+std::optional<contract::ElementPlace> element_place(const std::filesystem::path& attempt_folder) {
+  return contract::parse_element(os::read_small_file(attempt_folder / contract::kElementFile));
+}
+
+void write_set_files(const std::filesystem::path& set_folder, const std::vector<LaunchRequest>& members,
+                     bool forward_signals) {
+  std::vector<std::string> folders;
+  std::vector<contract::TaskLaunch> launches;
+  for (const auto& member : members) {
+    folders.push_back(member.attempt_folder);
+    launches.push_back(task_launch_of(member, forward_signals));
+  }
+  os::make_private_folder(set_folder);
+  os::write_file_durably(set_folder / contract::kSetLaunchFile, contract::to_set_launch_text(launches), kOwnersOnly);
+  os::write_file_durably(set_folder / kSetFile, contract::to_set_text(folders));
 }
 
 std::vector<core::AttemptKey> read_set_file(const std::filesystem::path& path) {
@@ -152,12 +171,12 @@ std::string telling_line(std::string_view log) {
   return text;
 }
 
-bool was_begun_already(const std::filesystem::path& attempt_folder) {
-  return telling_line(end_of_log(attempt_folder)).starts_with(kBegunAlready);
+bool was_begun_already(const std::filesystem::path& log) {
+  return telling_line(end_of_log(log)).starts_with(kBegunAlready);
 }
 
-std::string quote_of_log(const std::filesystem::path& attempt_folder) {
-  const auto line = telling_line(end_of_log(attempt_folder));
+std::string quote_of_log(const std::filesystem::path& log) {
+  const auto line = telling_line(end_of_log(log));
   return line.empty() ? std::string() : "; its Slurm log ends with: " + line;
 }
 
@@ -178,9 +197,9 @@ std::vector<core::EventBody> unfit_nodes(std::string_view log, core::AttemptNumb
   return facts;
 }
 
-std::vector<core::EventBody> unfit_nodes_of(const std::filesystem::path& attempt_folder, core::AttemptNumber attempt) {
+std::vector<core::EventBody> unfit_nodes_of(const std::filesystem::path& log, core::AttemptNumber attempt) {
   try {
-    return unfit_nodes(ends_of(slurm_log_of(attempt_folder)), attempt);
+    return unfit_nodes(ends_of(log), attempt);
   } catch (const std::exception& error) {
     spdlog::warn("which nodes failed their health check cannot be told: {}", error.what());
     return {};

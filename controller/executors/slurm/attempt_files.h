@@ -14,7 +14,8 @@ namespace executors::on_slurm {
 
 // musterd's side of the files that musterd and muster-task share in the attempt's folder; contract/ has their formats.
 
-/// <attempt>/task_launch.json, mode 0600: it holds the attempt's token. Throws std::system_error.
+/// <attempt>/task_launch.json, mode 0600: it holds the attempt's token. First makes what else must lie on disk before
+/// the ranks start, where that is not done yet. Throws std::system_error.
 void write_launch_file(const LaunchRequest& request, bool forward_signals);
 
 /// <attempt>/ranks/rank-<n>.json; nullopt: not there, or not readable now.
@@ -22,9 +23,14 @@ std::optional<TaskReport> read_rank_status(const std::filesystem::path& attempt_
 /// Some rank has started: the attempt did run.
 bool any_rank_status(const std::filesystem::path& attempt_folder);
 
+/// Where an element of an array has its log; nullopt: the attempt is no element, or has not begun.
+std::optional<contract::ElementPlace> element_place(const std::filesystem::path& attempt_folder);
+
 using contract::kSetFile;
-/// The attempt folders of an array by index. Throws std::system_error.
-void write_set_file(const std::filesystem::path& path, const std::vector<std::string>& attempt_folders);
+/// The files of an array, in its folder: the attempt folders by index, and the launch files of all attempts in one. See
+/// contract/attempt_set.h. Throws std::system_error.
+void write_set_files(const std::filesystem::path& set_folder, const std::vector<LaunchRequest>& members,
+                     bool forward_signals);
 /// The attempts of an array by index; a folder that is no attempt's is {}. Empty: there is no such file, or it is
 /// damaged. Throws std::system_error.
 std::vector<core::AttemptKey> read_set_file(const std::filesystem::path& path);
@@ -37,15 +43,15 @@ inline constexpr std::size_t kLongestQuote = 300;
 
 /// A run of the script writes this if its attempt has begun already: see claim_line() in script_plan.cpp.
 inline constexpr const char* kBegunAlready = "muster: this attempt has begun already, and Slurm does not know it";
-/// The newest run of the attempt in this folder has written kBegunAlready.
-bool was_begun_already(const std::filesystem::path& attempt_folder);
+/// The newest run of the attempt with this Slurm log has written kBegunAlready.
+bool was_begun_already(const std::filesystem::path& log);
 
-/// "; its Slurm log ends with: ..." for the attempt in this folder; empty if there is nothing to quote.
-std::string quote_of_log(const std::filesystem::path& attempt_folder);
+/// "; its Slurm log ends with: ..."; empty if there is nothing to quote.
+std::string quote_of_log(const std::filesystem::path& log);
 
 /// The nodes whose check failed, by the job's log, each once, as facts about the attempt.
 std::vector<core::EventBody> unfit_nodes(std::string_view log, core::AttemptNumber attempt);
-/// The same from the log of the attempt in this folder. A log that is missing or can't be read names no node.
-std::vector<core::EventBody> unfit_nodes_of(const std::filesystem::path& attempt_folder, core::AttemptNumber attempt);
+/// The same from a file. A log that is missing or can't be read names no node.
+std::vector<core::EventBody> unfit_nodes_of(const std::filesystem::path& log, core::AttemptNumber attempt);
 
 }  // namespace executors::on_slurm

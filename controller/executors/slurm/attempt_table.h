@@ -79,6 +79,7 @@ struct Tracked {
   SlurmAttempt attempt;
   JobIdentity job;
   std::filesystem::path folder;
+  std::filesystem::path log = {};  // Slurm's own, see slurm_log_of()
   core::Time submitted_after{}, submitted_before{};
   std::string exclude = {};                        // the nodes that the job file excludes
   std::vector<std::string> left_out = {};          // the nodes that the job does not get either while they are lost

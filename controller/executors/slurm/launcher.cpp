@@ -27,7 +27,7 @@ std::string key_text(const core::AttemptKey& key) {
   return std::to_string(key.job) + "." + std::to_string(key.number);
 }
 
-SubmissionRecord record_of(const LaunchRequest& request, const std::string& comment) {
+SubmissionRecord new_record(const LaunchRequest& request, const std::string& comment) {
   SubmissionRecord record;
   record.comment = comment;
   record.ranks_per_node = request.ranks_per_node;
@@ -63,7 +63,8 @@ Launcher::Launcher(::slurm::Scheduler& scheduler, base::Clock& clock, const Slur
       options_(options),
       prefix_("muster:" + options.store_name + ":"),
       task_{options.task_program.string(), options.task_libraries},
-      submitter_(scheduler, clock, std::move(list)) {}
+      submitter_(scheduler, clock, std::move(list)),
+      sets_(options.root / "slurm") {}
 
 std::string Launcher::comment_of(const core::AttemptKey& key) const {
   return prefix_ + key_text(key);
@@ -77,20 +78,52 @@ std::string Launcher::comment_of_set(const core::AttemptKey& first) const {
   return prefix_ + kSet + key_text(first);
 }
 
-std::filesystem::path Launcher::set_folder(const core::AttemptKey& first) const {
-  return options_.root / "slurm" / ("set-" + key_text(first));
-}
-
 std::optional<std::filesystem::path> Launcher::set_of(const std::string& comment) const {
   const auto first = key_after(prefix_ + kSet, comment);
-  return first ? std::optional(set_folder(*first)) : std::nullopt;
+  return first ? std::optional(sets_.folder_of(*first)) : std::nullopt;
+}
+
+std::optional<SubmissionRecord> Launcher::record_of(const core::AttemptKey& key,
+                                                    const std::filesystem::path& attempt_folder) {
+  // An earlier musterd has written one for each element of an array, too.
+  auto record = read_record(attempt_folder);
+  if (!record) record = sets_.record_of(key);
+  if (record) return record;
+  // An element that has begun tells so itself, also where its place in the array has been given to another.
+  const auto place = element_place(attempt_folder);
+  if (!place) return std::nullopt;
+  record = read_record(place->set_folder).value_or(SubmissionRecord{});
+  record->set_folder = place->set_folder;
+  record->index = place->index;
+  return record;
+}
+
+bool Launcher::may_be_submitted(const LaunchRequest& request) {
+  try {
+    return on_slurm::may_be_submitted(request.attempt_folder) ||
+           record_of(request.key, request.attempt_folder).has_value();
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
+// The same, and an array whose submission was never begun.
+std::optional<SubmissionRecord> Launcher::prepared(const core::AttemptKey& key,
+                                                   const std::filesystem::path& attempt_folder) {
+  auto record = record_of(key, attempt_folder);
+  const auto place = record ? std::nullopt : sets_.find(key);
+  if (!place) return record;
+  record.emplace();
+  record->set_folder = place->set_folder;
+  record->index = place->index;
+  return record;
 }
 
 std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>& requests) {
   Answers answers(requests.size(), LaunchLater{"not tried"});
   std::vector<std::size_t> of_sets;
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    const auto record = read_record(requests[i].attempt_folder);
+    const auto record = prepared(requests[i].key, requests[i].attempt_folder);
     if (record ? record->set_folder.empty() : requests.size() == 1) {
       answers[i] = answer(requests[i].key, submit({requests[i]}), std::nullopt);
     } else {
@@ -110,15 +143,15 @@ std::vector<LaunchAnswer> Launcher::launch_all(const std::vector<LaunchRequest>&
   return answers;
 }
 
-// Answers the requests whose array Slurm has, or may have. Returns the others, whose array is forgotten: it was
-// prepared for other elements, or for other wishes.
+// Answers the requests whose array Slurm has, or may have. Returns the others. An array that Slurm surely does not have
+// is forgotten: it was prepared for other elements, or for other wishes.
 std::vector<std::size_t> Launcher::look_for_sets(const std::vector<LaunchRequest>& requests,
                                                  const std::vector<std::size_t>& indices, Answers& answers) {
   std::vector<std::size_t> fresh;
   std::map<std::string, Known> known;  // by folder
   for (const auto i : indices) {
     const auto& request = requests[i];
-    const auto record = read_record(request.attempt_folder);
+    const auto record = prepared(request.key, request.attempt_folder);
     if (record && !known.contains(record->set_folder)) {
       known.emplace(record->set_folder, look_for_set(record->set_folder));
     }
@@ -128,6 +161,9 @@ std::vector<std::size_t> Launcher::look_for_sets(const std::vector<LaunchRequest
     }
     forget_record(request.attempt_folder);
     fresh.push_back(i);
+  }
+  for (const auto& [folder, set] : known) {
+    if (!set.outcome) sets_.forget(folder);
   }
   return fresh;
 }
@@ -147,7 +183,7 @@ std::optional<LaunchAnswer> Launcher::earlier(const LaunchRequest& request, cons
 }
 
 std::optional<LaunchAnswer> Launcher::withdraw(const LaunchRequest& request) {
-  const auto record = read_record(request.attempt_folder);
+  const auto record = prepared(request.key, request.attempt_folder);
   if (!record) return std::nullopt;
   if (record->set_folder.empty()) {
     const auto outcome = submitter_.look(request.attempt_folder);
@@ -197,16 +233,16 @@ Submitter::Outcome Launcher::submit_once(const std::vector<LaunchRequest>& membe
   const auto& first = members.front();
   if (members.size() == 1) {
     write_launch_file(first, forwards_signals());
-    return submitter_.submit(first.attempt_folder, record_of(first, comment_of(first.key)), ::slurm::render(script),
+    return submitter_.submit(first.attempt_folder, new_record(first, comment_of(first.key)), ::slurm::render(script),
                              first.base_env);
   }
-  prepare_set(members);
-  SubmissionRecord record;
-  record.comment = comment_of_set(first.key);
-  auto outcome = submitter_.submit(set_folder(first.key), record, ::slurm::render(script), first.base_env);
+  const auto folder = sets_.folder_of(first.key);
+  sets_.write(members, forwards_signals());
+  auto outcome =
+      submitter_.submit(folder, new_record(first, comment_of_set(first.key)), ::slurm::render(script), first.base_env);
   if (!std::holds_alternative<::slurm::Refused>(outcome)) return outcome;
   // Smaller arrays and single jobs need not look for this array.
-  for (const auto& member : members) forget_record(member.attempt_folder);
+  sets_.forget(folder);
   if (!is_refused(outcome, ::slurm::Refusal::kArray)) return outcome;
   forget_config();
   if (largest_array() >= members.size()) return outcome;
@@ -216,7 +252,7 @@ Submitter::Outcome Launcher::submit_once(const std::vector<LaunchRequest>& membe
 ::slurm::BatchScript Launcher::script_of(const std::vector<LaunchRequest>& members) const {
   const auto& first = members.front();
   if (members.size() == 1) return plan_script(first, task_, comment_of(first.key));
-  return plan_array(members, task_, comment_of_set(first.key), (set_folder(first.key) / kSetFile).string());
+  return plan_array(members, task_, comment_of_set(first.key), (sets_.folder_of(first.key) / kSetFile).string());
 }
 
 std::vector<std::string> Launcher::scripts(const std::vector<LaunchRequest>& requests) {
@@ -248,23 +284,6 @@ std::vector<Launcher::Set> Launcher::fresh_sets(const std::vector<LaunchRequest>
     }
   }
   return sets;
-}
-
-// Writes everything to disk before sbatch: the launch file and the record of each element, and the index of each.
-void Launcher::prepare_set(const std::vector<LaunchRequest>& members) {
-  const auto folder = set_folder(members.front().key);
-  std::vector<std::string> folders;
-  for (const auto& member : members) folders.push_back(member.attempt_folder);
-  write_set_file(folder / kSetFile, folders);
-  const auto comment = comment_of_set(members.front().key);
-  const bool forward = forwards_signals();
-  for (std::uint32_t i = 0; i < members.size(); ++i) {
-    write_launch_file(members[i], forward);
-    auto record = record_of(members[i], comment);
-    record.set_folder = folder.string();
-    record.index = i;
-    write_record(members[i].attempt_folder, record);
-  }
 }
 
 LaunchAnswer Launcher::answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,

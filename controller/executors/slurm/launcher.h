@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "executors/slurm/array_sets.h"
 #include "executors/slurm/script_plan.h"
 #include "executors/slurm/slurm_executor.h"
 #include "executors/slurm/submission.h"
@@ -26,6 +27,12 @@ class Launcher {
   std::optional<core::AttemptKey> key_of(const std::string& comment) const;
   /// The folder of the array that a comment names; nullopt: the comment is not this controller's, or names an attempt.
   std::optional<std::filesystem::path> set_of(const std::string& comment) const;
+  /// The record of an attempt's submission, alone or in an array; nullopt: there is none. Throws std::system_error.
+  std::optional<SubmissionRecord> record_of(const core::AttemptKey& key, const std::filesystem::path& attempt_folder);
+  /// Whether Slurm may have this attempt, or nobody can tell.
+  bool may_be_submitted(const LaunchRequest& request);
+  /// Nobody asks for this attempt again.
+  void over(const core::AttemptKey& key) { sets_.over(key); }
 
  private:
   /// The indices of requests that are submitted as one array, or of one request that is submitted alone.
@@ -38,13 +45,12 @@ class Launcher {
   using Answers = std::vector<LaunchAnswer>;
 
   std::string comment_of_set(const core::AttemptKey& first) const;
-  std::filesystem::path set_folder(const core::AttemptKey& first) const;
+  std::optional<SubmissionRecord> prepared(const core::AttemptKey& key, const std::filesystem::path& attempt_folder);
   std::vector<std::size_t> look_for_sets(const std::vector<LaunchRequest>& requests,
                                          const std::vector<std::size_t>& indices, Answers& answers);
   Known look_for_set(const std::filesystem::path& folder);
   std::optional<LaunchAnswer> earlier(const LaunchRequest& request, const SubmissionRecord& record, const Known& known);
   std::vector<Set> fresh_sets(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& fresh);
-  void prepare_set(const std::vector<LaunchRequest>& members);
   ::slurm::BatchScript script_of(const std::vector<LaunchRequest>& members) const;
   /// `full`: why no further request of this round is submitted.
   void submit_next(const std::vector<LaunchRequest>& requests, const Set& set, std::optional<LaunchLater>& full,
@@ -64,6 +70,7 @@ class Launcher {
   const std::string prefix_;  // of the comments of this controller
   const TaskProgram task_;
   Submitter submitter_;
+  ArraySets sets_;
   std::mutex sets_mutex_;  // held while arrays are looked for, made and handed over
   std::mutex config_mutex_;
   std::optional<::slurm::ClusterConfig> config_;

@@ -62,11 +62,10 @@ void Poller::tell_unfit_nodes(const Listing& listing) {
   const auto wanted = table_.pick([&](const core::AttemptKey& key, Tracked& tracked) {
     const auto* job = listing.row_of(tracked.job);
     const bool unfit = job != nullptr && job->exit && job->exit->code == ::slurm::kUnfitExit;
-    return unfit && !std::exchange(tracked.checked, true) ? std::optional(std::pair(key, tracked.folder))
-                                                          : std::nullopt;
+    return unfit && !std::exchange(tracked.checked, true) ? std::optional(std::pair(key, tracked.log)) : std::nullopt;
   });
-  for (const auto& [key, folder] : wanted) {
-    auto facts = unfit_nodes_of(folder, key.number);
+  for (const auto& [key, log] : wanted) {
+    auto facts = unfit_nodes_of(log, key.number);
     table_.with(key, [&](Tracked& tracked) { tracked.told = std::move(facts); });
   }
 }

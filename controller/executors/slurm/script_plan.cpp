@@ -91,6 +91,15 @@ std::vector<std::string> with_libraries(const TaskProgram& task, std::vector<std
   return words;
 }
 
+/// Makes the folders and files of an element, which cost nothing while it waited.
+std::string prepare_line(const TaskProgram& task, const std::string& set_file) {
+  std::string line;
+  for (const auto& word : with_libraries(task, {"--prepare", "--set", set_file, "--index"})) {
+    line += ::slurm::bash_quote(word) + " ";
+  }
+  return line + "\"$SLURM_ARRAY_TASK_ID\" || exit 1";
+}
+
 ::slurm::BatchScript plan(const LaunchRequest& request, const std::string& comment,
                           const std::filesystem::path& folder) {
   ::slurm::BatchScript script;
@@ -137,6 +146,8 @@ std::chrono::minutes slurm_minutes(core::Millis limit) {
   script.output = {(folder / ("slurm-" + std::string(kIndexMark) + ".log")).string(), true};
   script.index_mark = kIndexMark;
   script.launch.command = with_libraries(task, {"--set", set_file, "--index", kIndexMark});
+  // Before the setup lines: the working folder may be one that is made now.
+  script.steps.setup.insert(script.steps.setup.begin() + 1, prepare_line(task, set_file));
   ::slurm::ArrayTasks tasks;
   for (std::uint32_t i = 0; i < requests.size(); ++i) tasks.tasks.push_back(i);
   tasks.parallelism = requests.front().slurm.array_parallelism;

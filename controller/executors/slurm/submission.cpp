@@ -101,9 +101,16 @@ std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder)
 }
 
 std::filesystem::path slurm_log_of(const std::filesystem::path& attempt_folder) {
-  const auto record = read_record(attempt_folder);
-  if (!record || record->set_folder.empty()) return attempt_folder / "slurm.log";
-  return std::filesystem::path(record->set_folder) / ("slurm-" + std::to_string(record->index) + ".log");
+  // An earlier musterd has written a record for each element of an array.
+  if (const auto record = read_record(attempt_folder); record && !record->set_folder.empty()) {
+    return log_of_element({record->set_folder, record->index});
+  }
+  const auto place = element_place(attempt_folder);
+  return place ? log_of_element(*place) : attempt_folder / "slurm.log";
+}
+
+std::filesystem::path log_of_element(const contract::ElementPlace& place) {
+  return std::filesystem::path(place.set_folder) / ("slurm-" + std::to_string(place.index) + ".log");
 }
 
 bool may_be_submitted(const std::filesystem::path& folder) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "contract/attempt_set.h"
 #include "executors/executor.h"
 #include "launch/environment.h"
 #include "slurm/scheduler.h"
@@ -40,8 +41,10 @@ struct SubmissionRecord {
 
 /// nullopt: there is no record, or it is unreadable. Only Submitter may treat an unreadable record as none.
 std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder);
-/// The log that Slurm and the lines before the ranks write. The log of an element is in the folder of its array.
+/// The log that Slurm and the lines before the ranks write. The log of an element is in the folder of its array, once
+/// the element has begun; before, it has none.
 std::filesystem::path slurm_log_of(const std::filesystem::path& attempt_folder);
+std::filesystem::path log_of_element(const contract::ElementPlace& place);
 /// Whether there is a record, or nobody can tell. Without a record sbatch was not called, or Slurm refused the job.
 bool may_be_submitted(const std::filesystem::path& folder);
 /// Durable when it returns. Throws std::system_error.

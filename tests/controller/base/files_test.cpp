@@ -109,43 +109,59 @@ TEST(RankToken, IsTheAttemptsOwn) {
   EXPECT_FALSE(same_secret(token, ""));
 }
 
+// As after a restored backup: the numbers of jobs that were submitted since are not given again, also those of jobs
+// that still wait in an array, and have no folder.
+TEST(DataFolder, KnowsTheNewestJobByFoldersAndArrays) {
+  service::testing::TempFolder folder;
+  const DataFolder data(folder.path());
+  EXPECT_EQ(data.newest_job_folder(), 0);
+  for (const auto* job : {"7", "12", "not-one"}) os::make_folders(folder.path() / "jobs" / job);
+  EXPECT_EQ(data.newest_job_folder(), 12);
+  const auto array = folder.path() / "slurm" / "set-9.1";
+  os::make_folders(array);
+  EXPECT_EQ(data.newest_job_folder(), 12) << "it was not finished";
+  os::write_file_durably(array / "set.json",
+                         R"({"format":1,"attempts":["/d/jobs/9/attempt-1","/d/jobs/15/attempt-1","/jobs/x"]})");
+  EXPECT_EQ(data.newest_job_folder(), 15);
+}
+
 TEST(Fence, IsRaisedAndNeverLowered) {
   service::testing::TempFolder folder;
   const auto checkpoints = folder.path() / "deep" / "checkpoints";
-  EXPECT_EQ(actions::read_fence(checkpoints), std::nullopt);
-  EXPECT_TRUE(actions::raise_fence(checkpoints, {7, 2}, 1s));
-  EXPECT_EQ(os::read_small_file(checkpoints / "FENCE"), "job 7 attempt 2\n");
-  EXPECT_TRUE(actions::raise_fence(checkpoints, {7, 1}, 1s));
-  EXPECT_EQ(actions::read_fence(checkpoints), (contract::Fence{7, 2}));
-  EXPECT_TRUE(actions::raise_fence(checkpoints, {7, 3}, 1s));
-  EXPECT_EQ(actions::read_fence(checkpoints), (contract::Fence{7, 3}));
+  EXPECT_EQ(beside::read_fence(checkpoints), std::nullopt);
+  EXPECT_TRUE(beside::raise_fence(checkpoints, {7, 2}, 1s));
+  EXPECT_EQ(beside::read_fence(checkpoints), (contract::Fence{7, 2}));
+  EXPECT_TRUE(beside::raise_fence(checkpoints, {7, 1}, 1s));
+  EXPECT_EQ(beside::read_fence(checkpoints), (contract::Fence{7, 2}));
+  EXPECT_TRUE(beside::raise_fence(checkpoints, {7, 3}, 1s));
+  EXPECT_EQ(beside::read_fence(checkpoints), (contract::Fence{7, 3}));
 }
 
 TEST(Fence, GoesOverToAnotherJobWithTheJobsFirstAttempt) {
   service::testing::TempFolder folder;
   for (const auto* before : {"job 9 attempt 5\n", "attempt 5\n"}) {
     os::write_file_durably(folder.path() / "FENCE", before);
-    EXPECT_TRUE(actions::raise_fence(folder.path(), {8, 1}, 1s));
-    EXPECT_EQ(actions::read_fence(folder.path()), (contract::Fence{8, 1})) << before;
+    EXPECT_TRUE(beside::raise_fence(folder.path(), {8, 1}, 1s));
+    EXPECT_EQ(beside::read_fence(folder.path()), (contract::Fence{8, 1})) << before;
   }
 }
 
 TEST(Fence, IsRaisedEvenWhenAnOldRankHoldsTheLock) {
   service::testing::TempFolder folder;
-  ASSERT_TRUE(actions::raise_fence(folder.path(), {7, 1}, 1s));
+  ASSERT_TRUE(beside::raise_fence(folder.path(), {7, 1}, 1s));
   const int fd = ::open((folder.path() / "FENCE.lock").c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(::flock(fd, LOCK_SH), 0);
-  EXPECT_FALSE(actions::raise_fence(folder.path(), {7, 2}, 60ms));
-  EXPECT_EQ(actions::read_fence(folder.path()), (contract::Fence{7, 2}));
+  EXPECT_FALSE(beside::raise_fence(folder.path(), {7, 2}, 60ms));
+  EXPECT_EQ(beside::read_fence(folder.path()), (contract::Fence{7, 2}));
   ::close(fd);
 }
 
 TEST(Fence, ThatIsDamagedIsReplaced) {
   service::testing::TempFolder folder;
   os::write_file_durably(folder.path() / "FENCE", "garbage");
-  EXPECT_EQ(actions::read_fence(folder.path()), std::nullopt);
-  actions::raise_fence(folder.path(), {7, 4}, 1s);
-  EXPECT_EQ(actions::read_fence(folder.path()), (contract::Fence{7, 4}));
+  EXPECT_EQ(beside::read_fence(folder.path()), std::nullopt);
+  beside::raise_fence(folder.path(), {7, 4}, 1s);
+  EXPECT_EQ(beside::read_fence(folder.path()), (contract::Fence{7, 4}));
 }
 
 }  // namespace

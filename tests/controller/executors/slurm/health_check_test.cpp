@@ -43,12 +43,13 @@ TEST(HealthCheck, OfAnAttemptAloneIsReadFromItsOwnLog) {
   const service::testing::TempFolder folder;
   const auto log = folder.path() / "slurm.log";
   EXPECT_EQ(run_check(folder.path(), "true", "n1", log), 0);
-  EXPECT_THAT(unfit_nodes_of(folder.path(), 2), IsEmpty());
+  EXPECT_THAT(unfit_nodes_of(slurm_log_of(folder.path()), 2), IsEmpty());
   EXPECT_EQ(run_check(folder.path(), "echo broken; (exit 4)", "n3", log), 4) << "the check's own code";
   EXPECT_EQ(run_check(folder.path(), "exit 1", "n2", log), 1);
   EXPECT_EQ(run_check(folder.path(), "exit 1", "n3", log), 1);
-  EXPECT_THAT(lost(unfit_nodes_of(folder.path(), 2)), ElementsAre("n3: its health check failed with exit code 4",
-                                                                  "n2: its health check failed with exit code 1"))
+  EXPECT_THAT(
+      lost(unfit_nodes_of(slurm_log_of(folder.path()), 2)),
+      ElementsAre("n3: its health check failed with exit code 4", "n2: its health check failed with exit code 1"))
       << "each node once";
 }
 
@@ -63,9 +64,10 @@ TEST(HealthCheck, OfAnArraysElementIsReadFromTheElementsLogAlone) {
   write_record(attempt, record);
   run_check(folder.path(), "exit 5", "n1", set / "slurm-1.log");
   run_check(folder.path(), "exit 6", "n9", attempt / "slurm.log");
-  EXPECT_THAT(unfit_nodes_of(attempt, 2), IsEmpty()) << "those are others'";
+  EXPECT_THAT(unfit_nodes_of(slurm_log_of(attempt), 2), IsEmpty()) << "those are others'";
   run_check(folder.path(), "exit 7", "n4", set / "slurm-11.log");
-  EXPECT_THAT(lost(unfit_nodes_of(attempt, 2)), ElementsAre("n4: its health check failed with exit code 7"));
+  EXPECT_THAT(lost(unfit_nodes_of(slurm_log_of(attempt), 2)),
+              ElementsAre("n4: its health check failed with exit code 7"));
 }
 
 TEST(HealthCheck, IsFoundBehindAnyAmountOfSetupLines) {
@@ -78,8 +80,9 @@ TEST(HealthCheck, IsFoundBehindAnyAmountOfSetupLines) {
       for (std::size_t line = 0; line < mebibytes << 15; ++line) chatter << "a line of thirty-two characters\n";
     }
     run_check(folder.path(), "exit 1", "n25", log);
-    EXPECT_THAT(lost(unfit_nodes_of(folder.path(), 2)), ElementsAre("n1: its health check failed with exit code 1",
-                                                                    "n25: its health check failed with exit code 1"))
+    EXPECT_THAT(
+        lost(unfit_nodes_of(slurm_log_of(folder.path()), 2)),
+        ElementsAre("n1: its health check failed with exit code 1", "n25: its health check failed with exit code 1"))
         << mebibytes;
   }
 }
@@ -89,7 +92,7 @@ TEST(HealthCheck, OfTheJobFileConcernsItsJobAlone) {
   const auto log = folder.path() / "slurm.log";
   EXPECT_EQ(run_check(folder.path(), own_check("exit 7"), "n1", log), 7);
   EXPECT_EQ(run_check(folder.path(), "exit 7", "n2", log), 7);
-  const auto facts = unfit_nodes_of(folder.path(), 2);
+  const auto facts = unfit_nodes_of(slurm_log_of(folder.path()), 2);
   ASSERT_EQ(facts.size(), 2U);
   EXPECT_TRUE(std::get<core::NodeLost>(facts[0]).only_this_job);
   EXPECT_FALSE(std::get<core::NodeLost>(facts[1]).only_this_job);
@@ -103,14 +106,14 @@ TEST(HealthCheck, NoHalfANameIsTakenForANode) {
     log << std::string((1 << 20) - kUnfitMark.size() - 4, 'x') << "\n" << kUnfitMark << "n12345 with exit code 1\n";
     log << std::string(3 << 20, '\n');
   }
-  EXPECT_THAT(unfit_nodes_of(folder.path(), 2), IsEmpty());
+  EXPECT_THAT(unfit_nodes_of(slurm_log_of(folder.path()), 2), IsEmpty());
 }
 
 TEST(HealthCheck, ALogThatSaysNothingOfIt) {
   const service::testing::TempFolder folder;
-  EXPECT_THAT(unfit_nodes_of(folder.path(), 2), IsEmpty()) << "no log at all";
+  EXPECT_THAT(unfit_nodes_of(slurm_log_of(folder.path()), 2), IsEmpty()) << "no log at all";
   std::filesystem::create_directory(folder.path() / "slurm.log");
-  EXPECT_THAT(unfit_nodes_of(folder.path(), 2), IsEmpty()) << "one that can't be read";
+  EXPECT_THAT(unfit_nodes_of(slurm_log_of(folder.path()), 2), IsEmpty()) << "one that can't be read";
   EXPECT_THAT(unfit_nodes("muster: the health check failed on \n", 2), IsEmpty()) << "no node";
 }
 

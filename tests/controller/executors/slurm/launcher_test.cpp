@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "beside/fence.h"
+#include "contract/attempt_set.h"
 #include "controller/service/bench.h"
 #include "os/durable_file.h"
 #include "slurm/fake_scheduler.h"
@@ -174,6 +176,74 @@ TEST(Launcher, AnArrayThatNoScriptCanSayFailsBeforeSlurmIsAsked) {
   EXPECT_TRUE(l.slurm.scripts.empty());
 }
 
+std::size_t files_below(const std::filesystem::path& folder) {
+  const std::filesystem::recursive_directory_iterator all(folder);
+  return static_cast<std::size_t>(
+      std::ranges::count_if(all, [](const auto& entry) { return entry.is_regular_file(); }));
+}
+
+// Whatever waits in Slurm's queue: the array's three files and the lock of its sbatch.
+TEST(Launcher, AWaitingElementCostsNoFile) {
+  Launching l;
+  auto requests = l.sweep(500);
+  for (auto& request : requests) request.prepared = false;
+  l.launch(requests);
+  EXPECT_EQ(files_below(l.folder.path()), 4U);
+  EXPECT_FALSE(std::filesystem::exists(l.folder.path() / "jobs"));
+  const auto launches = l.folder.path() / "slurm" / "set-1.1" / "set_launch.json";
+  EXPECT_EQ(std::filesystem::status(launches).permissions(), std::filesystem::perms(0600));
+  EXPECT_TRUE(contract::launch_of_set(launches, 499).unprepared);
+  EXPECT_THAT(l.slurm.scripts.at(0), HasSubstr("--prepare --set "));
+}
+
+// It is submitted as a job of its own, whose script prepares nothing.
+TEST(Launcher, WhatGoesAloneIsPreparedWhenItIsHandedOver) {
+  Launching l;
+  auto request = l.sweep(1).front();
+  request.prepared = false;
+  request.fence_folder = (l.folder.path() / "checkpoints").string();
+  request.env = {{"MUSTER_JOB_ID", "1"}, {"MUSTER_ATTEMPT", "1"}, {"MUSTER_RUN_FILE", l.folder.path() / "run.json"}};
+  request.run_file = "{}\n";
+  EXPECT_EQ(l.launch({request}), "1");
+  EXPECT_EQ(beside::read_fence(request.fence_folder), (contract::Fence{1, 1}));
+  EXPECT_EQ(os::read_small_file(l.folder.path() / "run.json"), "{}\n");
+  EXPECT_THAT(l.slurm.scripts.at(0), ::testing::Not(HasSubstr("--prepare")));
+}
+
+// Two arrays of one sweep, of which only the second is looked for after a restart, by its last element.
+TEST(Launcher, AnAttemptIsFoundInItsArrayAfterARestart) {
+  Launching l;
+  auto requests = l.sweep(6);
+  for (const std::size_t i : {1, 3, 5}) requests[i].nodes = 2, requests[i].ranks_per_node = 4;
+  EXPECT_EQ(l.launch(requests), "1_0 2_0 1_1 2_1 1_2 2_2");
+  const auto record = l.launcher().record_of({6, 1}, requests[5].attempt_folder);
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->set_folder, l.folder.path().string() + "/slurm/set-2.1");
+  EXPECT_EQ(record->index, 2U);
+  EXPECT_EQ(record->comment, "muster:s:set.2.1");
+  EXPECT_EQ(record->ranks_per_node, 4U);
+  EXPECT_EQ(record->id, (::slurm::JobId{2, {}}));
+  EXPECT_FALSE(l.launcher().record_of({7, 1}, l.request(7).attempt_folder));
+  EXPECT_FALSE(l.launcher().record_of({6, 2}, l.request(6, 2).attempt_folder));
+}
+
+// The place of one that ran and was forgotten goes to another. It tells itself where it was.
+TEST(Launcher, AnElementThatHasBegunIsNotStartedAgainThoughItsPlaceIsAnothers) {
+  Launching l;
+  l.slurm.submits = Submits::kTakesSilently;
+  EXPECT_EQ(l.launch(l.sweep(3)), "later later later");
+  l.slurm.jobs.clear();
+  const std::filesystem::path folder = l.request(2).attempt_folder;
+  os::make_folders(folder / "ranks");
+  os::write_file_durably(folder / "ranks" / "rank-0.json", "{}");
+  os::write_file_durably(folder / contract::kElementFile,
+                         contract::to_text({(l.folder.path() / "slurm" / "set-1.1").string(), 1}));
+  l.slurm.submits = Submits::kTakes;
+  l.clock.advance(core::Millis(3'600'000));
+  EXPECT_EQ(l.launch({l.request(1), l.request(3)}), "2_0 2_1");
+  EXPECT_EQ(l.launch({l.request(2)}), "0");
+}
+
 TEST(Launcher, AfterADeathTheSameSetIsFoundAgain) {
   for (const auto mode : {Submits::kCrashesBefore, Submits::kCrashesAfter}) {
     Launching l;
@@ -195,12 +265,11 @@ TEST(Launcher, ElementsThatComeBackOneByOneFindTheSameArray) {
   EXPECT_EQ(l.slurm.scripts.size(), 1U);
 }
 
-// The death came while the elements' records were being written: nothing was submitted, whatever they say.
+// The death came before the submission was recorded: nothing was submitted, whatever the other files say.
 TEST(Launcher, ASetThatWasNotFinishedIsNone) {
   Launching l;
   l.slurm.submits = Submits::kCrashesBefore;
   EXPECT_THROW(l.launch(l.sweep(4)), testing::Crash);
-  for (const int job : {3, 4}) std::filesystem::remove(l.request(job).attempt_folder + "/slurm.json");
   std::filesystem::remove(l.folder.path() / "slurm" / "set-1.1" / "slurm.json");
   l.slurm.submits = Submits::kTakes;
   l.clock.advance(core::Millis(6000));
@@ -275,17 +344,20 @@ TEST(Launcher, WhatIsWithdrawnIsToldWhereSlurmMayHaveIt) {
   }
 }
 
-// The records of a set that was never finished name places that others have had since.
+// A place that an element once had is another's now: what an earlier musterd wrote for each element may say otherwise.
 TEST(Launcher, AnElementIsNotTakenForAnotherThatHasItsOldPlace) {
   Launching l;
   const auto all = l.sweep(4);
   l.slurm.submits = Submits::kIsAway;
   l.launch(all);
-  const auto record = std::filesystem::path(all[1].attempt_folder) / "slurm.json";
-  const auto before = os::read_small_file(record);
+  SubmissionRecord before;
+  before.comment = "muster:s:set.1.1";
+  before.set_folder = (l.folder.path() / "slurm" / "set-1.1").string();
+  before.index = 1;
   l.slurm.submits = Submits::kTakes;
   EXPECT_EQ(l.launch({all[0], all[2], all[3]}), "1_0 1_1 1_2");
-  os::write_file_durably(record, before);
+  os::make_folders(all[1].attempt_folder);
+  write_record(all[1].attempt_folder, before);
   EXPECT_EQ(l.launch({all[1]}), "2");
   EXPECT_EQ(l.launch(all), "1_0 2 1_1 1_2");
 }
@@ -329,7 +401,7 @@ TEST(Launcher, WhatALaunchLeavesOutIsOnDisk) {
   l.launch({requests[0], requests[1]});
   l.launch({requests[2]});
   for (const auto& request : requests) {
-    const auto record = read_record(request.attempt_folder);
+    const auto record = l.launcher().record_of(request.key, request.attempt_folder);
     ASSERT_TRUE(record);
     EXPECT_THAT(record->left_out, ::testing::ElementsAre("node1"));
     EXPECT_EQ(record->exclude, "node[7-8]");
@@ -361,7 +433,7 @@ TEST(Launcher, BetterANodeThatWasLostLatelyThanNone) {
   ASSERT_EQ(l.launch(requests), "2_0 2_1");
   requests.push_back(alone);
   for (const auto& request : requests) {
-    EXPECT_THAT(read_record(request.attempt_folder)->left_out, ::testing::IsEmpty());
+    EXPECT_THAT(l.launcher().record_of(request.key, request.attempt_folder)->left_out, ::testing::IsEmpty());
   }
 }
 
