@@ -60,6 +60,7 @@ struct Flags {
   bool moved = false, fork = false;
   std::int64_t slurm_poll_ms = 1000;
   std::int64_t probe_ms = net::ProbeTimes{}.every.count();
+  std::int64_t rank_metrics_days = 1, step_metrics_days = 30;
   std::int64_t exclusion_s = std::chrono::duration_cast<std::chrono::seconds>(executors::kExcludedFor).count();
 };
 
@@ -225,6 +226,11 @@ net::ProbeTimes probe_times(core::Millis every) {
 }
 
 int serve(const Flags& flags) {
+  if (flags.step_metrics_days < flags.rank_metrics_days) {
+    throw UsageError("--step-metrics-days " + std::to_string(flags.step_metrics_days) +
+                     " is less than --rank-metrics-days " + std::to_string(flags.rank_metrics_days) +
+                     ": one row a step is kept at least as long as the rows of its ranks");
+  }
   auto grpc_address = checked_address("--listen", flags.listen, flags.insecure_listen);
   auto http_address = checked_address("--http", flags.http, flags.insecure_listen);
   const auto open_files = take_all_descriptors();
@@ -233,7 +239,8 @@ int serve(const Flags& flags) {
   musterd::Advertised advertised(clock);
   if (!flags.advertise.empty()) advertised.set(flags.advertise);
   const auto data = prepare_data_folder(flags.data_folder);
-  const auto store = store::open_sqlite_store(data / "muster.db");
+  const auto tell = [](const std::string& text) { spdlog::warn(text); };
+  const auto store = store::open_sqlite_store(data / "muster.db", {.now = [&] { return clock.wall(); }, .tell = tell});
   const auto relocation = flags.fork    ? musterd::Relocation::kFork
                           : flags.moved ? musterd::Relocation::kMoved
                                         : musterd::Relocation::kNone;
@@ -269,6 +276,7 @@ int serve(const Flags& flags) {
   for (const auto& problem : options.problems()) spdlog::warn(problem);
   for (const auto& note : options.notes) spdlog::warn(note);
   options.excluded_for = std::chrono::seconds(flags.exclusion_s);
+  options.metrics_keep = {std::chrono::days(flags.rank_metrics_days), std::chrono::days(flags.step_metrics_days)};
   if (!flags.partitions.empty()) options.partitions_file = fs::absolute(flags.partitions);
   const auto controller = service::make_controller(*store, executors.get(), clock, options);
 
@@ -352,11 +360,22 @@ int main(int argc, char** argv) {
       "the cores that jobs on this machine may ask for with cpus_per_rank; auto: those that musterd may use; off: "
       "cores are not counted");
   app.add_option("--gpu-library", flags.gpu_library)->group("");
-  app.add_option("--slurm-poll-ms", flags.slurm_poll_ms)->check(CLI::Range(10, 600'000))->group("");
   app.add_option("--probe-ms", flags.probe_ms)->check(CLI::Range(10, 600'000))->group("");
+  add("--slurm-poll-ms", flags.slurm_poll_ms, "MS",
+      "the least time between two squeue, but for a few where something is urgent; five times as long while every job "
+      "waits or its ranks are heard, and at least twenty times what a squeue takes")
+      ->check(CLI::Range(10, 600'000));
   add("--node-exclusion-s", flags.exclusion_s, "SECONDS",
       "how long a lost or unfit node gets no ranks, if other nodes are available")
       ->check(CLI::Range(0, 30 * 24 * 3600));
+  add("--rank-metrics-days", flags.rank_metrics_days, "DAYS",
+      "how long the metrics of each rank are kept by themselves; after that one row a step is left, over all ranks")
+      ->check(CLI::Range(1, 36'500));
+  add("--step-metrics-days", flags.step_metrics_days, "DAYS",
+      "how long each step is kept; after that the lowest, the highest and the last value of every 32 steps are left, "
+      "for "
+      "ever")
+      ->check(CLI::Range(1, 36'500));
   add("--partitions", flags.partitions, "FILE",
       "TOML file with the policies of Slurm partitions: who may use them, and how; musterd reads it again when it "
       "changes");

@@ -121,6 +121,9 @@ void TaskReporter::run() {
     const bool told = (!calls_ && send(lock)) || (calls_ && call(lock));
     say_unreached();
     const auto stream_ended = [&] { return told && stream_ && stream_->end(); };
+    // A controller that has restarted may want to be told more often than the one before: its first answer says so.
+    const auto is_to_wait = [&] { return !closed_ && version_ == version && stream_ && !is_answered_; };
+    if (told && is_to_wait()) wake_.wait_for(lock, kCallLimit, [&] { return !is_to_wait() || stream_ended(); });
     wake_.wait_for(lock, told ? interval_ : backoff_.next(),
                    [&] { return closed_ || version_ != version || stream_ended(); });
   }
@@ -199,9 +202,11 @@ void TaskReporter::answered(const muster::v1::TaskResponse& answer, std::uint64_
   if (wants_another || wants_stacks) on_directive_(answer);
   std::lock_guard lock(mutex_);
   answered_at_ = Clock::now();
-  is_answered_ = was_answered_ = true;
+  const bool is_first = !std::exchange(is_answered_, true);
+  was_answered_ = true;
   interval_ = milliseconds(std::clamp(answer.interval_ms(), kIntervalLeastMs, kIntervalMostMs));
   if (owes_since_) owes_since_ = answered_at_;
+  if (is_first) wake_.notify_all();
   if (requests_heard < asked_number_) return;
   owes_since_.reset();
   heard_version_ = asked_version_;

@@ -112,26 +112,33 @@ std::optional<core::Millis> ActionRunner::look() {
   if (begin < rest_until_) return rest_until_ - begin;
   poll();
   const auto end = parts_.clock.monotonic();
-  const auto rest = std::min((end - begin) * kRestFactor, kMostRest);
+  const auto rest = std::min((end - begin - others_took_) * kRestFactor, kMostRest);
   rest_until_ = end + rest;
   std::lock_guard lock(mutex_);
-  return stale_ ? rest : rest + kOutboxInterval;
+  return stale_ || others_left_ ? rest : rest + kOutboxInterval;
 }
 
 std::optional<core::Millis> ActionRunner::launch_next() {
-  Batch batch;
+  std::optional<Turns<Batch>::Taken> next;
   {
     std::lock_guard lock(mutex_);
-    if (to_launch_.empty()) return std::nullopt;
-    batch = std::move(to_launch_.front());
-    to_launch_.pop_front();
+    next = to_launch_.take();
   }
-  launches_.perform(batch);
+  if (!next) return std::nullopt;
+  launches_.perform(next->work);
+  if (next->is_long) {
+    {
+      std::lock_guard lock(mutex_);
+      to_launch_.ended();
+    }
+    for (auto& launcher : launchers_) launcher.wake();  // another one may have waited for that
+  }
   wake();  // the job's next action may have waited for this one
   return core::Millis(0);
 }
 
 void ActionRunner::poll() {
+  others_took_ = core::Millis(0);
   try {
     read_outbox();
   } catch (const std::exception& e) {
@@ -140,18 +147,54 @@ void ActionRunner::poll() {
     stale_ = true;
     if (threads_) return;
   }
+  std::vector<Batch> others;
   for (auto& batch : take_due()) {
-    if (!threads_ || !Outbox::is_start(batch.front())) {
-      perform(batch);
-      continue;
+    if (Outbox::is_start(batch.front())) {
+      hand_on(std::move(batch));
+    } else {
+      others.push_back(std::move(batch));
     }
-    {
-      std::lock_guard lock(mutex_);
-      if (closed_) return;
-      to_launch_.push_back(std::move(batch));
-    }
-    for (auto& launcher : launchers_) launcher.wake();
   }
+  while (!threads_ && launch_next()) {
+  }
+  for (auto& launcher : launchers_) launcher.wake();
+  perform_others(std::move(others));
+}
+
+std::string ActionRunner::user_of(const Batch& batch) const {
+  const auto job = parts_.event_log.job(batch.front().job);
+  return job == nullptr ? std::string() : job->user;
+}
+
+void ActionRunner::hand_on(Batch batch) {
+  const auto user = user_of(batch);
+  const bool is_long = batch.size() > 1;
+  std::lock_guard lock(mutex_);
+  if (!closed_) to_launch_.push(user, is_long, std::move(batch));
+}
+
+// All stops go together, and at once. The others take turns, and those that are not reached stay in the outbox.
+void ActionRunner::perform_others(std::vector<Batch> batches) {
+  Turns<Batch> turns(batches.size());
+  for (auto& batch : batches) {
+    if (std::holds_alternative<core::StopAttempt>(batch.front().action)) {
+      perform(batch);
+    } else {
+      const auto user = user_of(batch);
+      turns.push(user, false, std::move(batch));
+    }
+  }
+  const auto begin = parts_.clock.monotonic();
+  others_left_ = false;
+  for (auto next = turns.take(); next; next = turns.take()) {
+    others_left_ = others_left_ || (threads_ && parts_.clock.monotonic() - begin >= kOthersFor);
+    if (others_left_) {
+      for (const auto& row : next->work) outbox_.end(row);
+    } else {
+      perform(next->work);
+    }
+  }
+  others_took_ = parts_.clock.monotonic() - begin;
 }
 
 void ActionRunner::read_outbox() {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "actions/launches.h"
+#include "actions/turns.h"
 #include "base/loop.h"
 
 namespace actions {
@@ -15,11 +16,17 @@ namespace actions {
 /// out again, which does no harm: executors find what was launched before, and actions that the job has outlived are
 /// skipped.
 ///
+/// Users take turns (Turns): a job of one user waits for one launch of each other user at most, and for the holds of
+/// kOthersFor. What one user wants is carried out in the order of its age.
+///
 /// Threads: one that reads the outbox, kLaunchers that launch, so that one slow launch does not hold up the rest.
 /// Without threads, poll() does it all.
 class ActionRunner {
  public:
   static constexpr int kLaunchers = 4;
+  /// So long are holds, releases and limits carried out before the outbox is looked at again. Each is a call of the
+  /// scheduler.
+  static constexpr core::Millis kOthersFor{500};
 
   using Parts = Launches::Parts;
   ActionRunner(Parts parts, bool threads);
@@ -57,6 +64,9 @@ class ActionRunner {
   void read_outbox();
   core::Millis backoff_left(const Row& row) const;
   std::vector<Batch> take_due();
+  std::string user_of(const Batch& batch) const;
+  void hand_on(Batch batch);
+  void perform_others(std::vector<Batch> batches);
   /// Which other actions it may be carried out with, by name (empty: it goes alone); nullopt: it must wait.
   std::optional<std::string> judge(const Row& row);
   std::optional<std::string> judge_start(const Row& row, const core::Job& job);
@@ -76,7 +86,10 @@ class ActionRunner {
   std::mutex mutex_;
   bool closed_ = false;
   bool stale_ = true;  // the outbox must be read again
-  std::deque<Batch> to_launch_;
+  Turns<Batch> to_launch_{kLaunchers - 1};
+  // Of the thread that reads the outbox: how long it carried out actions itself, and whether some are left for later.
+  core::Millis others_took_{0};
+  bool others_left_ = false;
   core::Millis rest_until_{0};  // monotonic; the outbox is not read before, whoever calls
   base::Loop outbox_loop_;
   std::deque<base::Loop> launchers_;

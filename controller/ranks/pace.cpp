@@ -20,6 +20,21 @@ std::string seconds_text(core::Millis time) {
 
 }  // namespace
 
+void Pace::restarted(core::Millis now) {
+  {
+    const std::lock_guard lock(mutex_);
+    restarted_at_ = now;
+  }
+  came_back(now);
+}
+
+void Pace::came_back(core::Millis now) {
+  const std::lock_guard lock(mutex_);
+  if (!restarted_at_ || now - *restarted_at_ >= kComeBack) return;
+  longest_ = kMostFloor;
+  longest_until_ = std::max(longest_until_, now + kFresh);
+}
+
 void Pace::note(core::Millis lag, core::Millis now) {
   const std::lock_guard lock(mutex_);
   lag_ = lag;
@@ -47,7 +62,7 @@ void Pace::grow(core::Millis now) {
 
 void Pace::shrink(core::Millis now) {
   // Each rank learns it with the answer to its next heartbeat.
-  longest_until_ = now + kMissedAfter * floor_;
+  longest_until_ = std::max(longest_until_, now + kMissedAfter * floor_);
   floor_ = floor_ > kLeastFloor ? floor_ / 2 : core::Millis(0);
   changed_at_ = shrunk_at_ = now;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "core/types.h"
@@ -28,6 +29,15 @@ class Pace {
 
   enum class State { kFine, kOverloaded, kSlowed };
 
+  /// A controller has begun, and takes ranks over that run. The one before may have asked them for one heartbeat in
+  /// kMostFloor, and they learn with their first answer that this one asks for more. So for a fresh time each rank may
+  /// be unheard as if it had been told the longest interval. The time begins again when a rank or its task comes back
+  /// (came_back()), for kComeBack after the start.
+  void restarted(core::Millis now);
+  void came_back(core::Millis now);
+  static constexpr core::Millis kFresh = kMostFloor * kMissedAfter;
+  static constexpr core::Millis kComeBack{120'000};
+
   /// Call it often. `lag`: see Reading.
   void note(core::Millis lag, core::Millis now);
   State state() const;
@@ -46,6 +56,7 @@ class Pace {
   mutable std::mutex mutex_;
   core::Millis lag_{0};
   core::Millis floor_{0};
+  std::optional<core::Millis> restarted_at_;
   core::Millis longest_{0};        // some rank may still send at this interval
   core::Millis longest_until_{0};  // until then, when it is longer than floor_
   core::Millis calm_{kCalm};

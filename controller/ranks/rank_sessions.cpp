@@ -27,6 +27,7 @@ RankSessions::RankSessions(Parts parts, base::DataFolder data, std::string secre
     : parts_(parts),
       data_(std::move(data)),
       secret_(std::move(secret)),
+      begun_at_(parts_.clock.wall()),
       errands_(threads),
       streams_({parts_.clock, parts_.live_ranks, parts_.metrics, parts_.changes, parts_.pace,
                 [this](const v1::HeartbeatRequest& request) { return write(request); }}),
@@ -80,13 +81,13 @@ void RankSessions::place(Caller& caller) {
   parts_.live_ranks.track(caller.key, liveness_rules(*caller.spec), caller.job->world_size, now, now);
 }
 
-Outcome<v1::RegisterResponse> RankSessions::register_rank(const v1::RegisterRequest& request,
 Outcome<bool> RankSessions::is_there(const v1::RankKey& key, const std::string& token) {
   const auto found = identify(key, token);
   if (!found.ok()) return found.refusal();
   return found.value().current || found.value().upcoming;
 }
 
+Outcome<v1::RegisterResponse> RankSessions::register_rank(const v1::RegisterRequest& request,
                                                           const std::string& token) {
   auto found = identify(request.key(), token);
   if (!found.ok()) return found.refusal();
@@ -130,8 +131,16 @@ Outcome<std::shared_ptr<RankStream>> RankSessions::open(const v1::RankKey& key, 
   if (!found.ok()) return found.refusal();
   auto& caller = found.value();
   parts_.live_ranks.registered(caller.key, caller.rank, parts_.clock.monotonic());
+  note_return(caller);
   const RankStreams::Rank rank{caller.key, caller.rank, interval_of_job(caller), keeps_rows(caller)};
   return streams_.open(rank, std::move(tell), [&] { return standing_now(caller); });
+}
+
+void RankSessions::note_return(const Caller& caller) {
+  const auto* attempt = caller.attempt();
+  if (attempt != nullptr && attempt->started_at && *attempt->started_at < begun_at_) {
+    parts_.pace.came_back(parts_.clock.monotonic());
+  }
 }
 
 AttemptStanding RankSessions::standing_now(Caller& caller) {
@@ -302,6 +311,7 @@ Outcome<std::shared_ptr<TaskStream>> RankSessions::open_task(const v1::RankKey& 
   auto found = identify(key, token);
   if (!found.ok()) return found.refusal();
   auto& caller = found.value();
+  note_return(caller);
   return tasks_.open(task_of(caller), std::move(tell), [&] { return standing_now(caller); });
 }
 

@@ -109,6 +109,8 @@ class RankSessions {
   }
   core::Millis interval_of(const Caller& caller) const;
   static TaskStreams::Rank task_of(const Caller& caller);
+  /// A rank that ran before this controller began is here again, or its task.
+  void note_return(const Caller& caller);
   static bool keeps_rows(const Caller& caller);
   RankStreams::Written write(const muster::v1::HeartbeatRequest& request);
   RankStreams::Written write(Caller& caller, const muster::v1::HeartbeatRequest& request);
@@ -130,6 +132,7 @@ class RankSessions {
   Parts parts_;
   const base::DataFolder data_;
   const std::string secret_;
+  const core::Time begun_at_;
   base::Errands errands_;
   RankStreams streams_;
   TaskStreams tasks_;

@@ -31,6 +31,10 @@ using base::Outcome;
 
 /// Between two words that tell how late heartbeats are read.
 constexpr core::Millis kProbeReading{500};
+/// Rows of metrics that one transaction lets age, and the pauses after it, so that other writes get their turn: when
+/// more is due, and when nothing is.
+constexpr std::uint32_t kRowsAgedAtOnce = 5000;
+constexpr core::Millis kMoreIsDue{20}, kNothingIsDue{60'000};
 /// The most of a reported trace that is kept.
 constexpr std::size_t kMostTrace = 8'000;
 
@@ -101,13 +105,16 @@ class Impl final : public RunningController {
                   sessions_.tell_trace(key);
                   changes_.bump(key.job);
                 }),
-        status_(parts_, {metrics_, hearing_, probe_, reading_, pace_, sessions_.streams()}),
-        ticker_("ranks could not be watched this time", options_.threads, [this] {
-          watch();
-          return options_.tick_interval;
         stacks_(
             parts_, [this](const core::AttemptKey& key) { sessions_.tell_stacks(key); },
             [this](core::JobId job) { changes_.bump(job); }, options_.threads),
+        status_(parts_, {metrics_, hearing_, probe_, reading_, pace_, sessions_.streams()}),
+        ageing_(
+            "old metrics could not be thinned out", options_.threads,
+            [this] { return store_.age_metrics(options_.metrics_keep, kRowsAgedAtOnce) ? kMoreIsDue : kNothingIsDue; }),
+        ticker_("ranks could not be watched this time", options_.threads, [this] {
+          watch();
+          return options_.tick_interval;
         }) {
     event_log_.load_open();
     event_log_.begin_after(data_.newest_job_folder());
@@ -134,10 +141,11 @@ class Impl final : public RunningController {
     started_ = true;
     status_.look_at_store();
     partitions_.start();
-    take_over_attempts(parts_);
+    if (take_over_attempts(parts_)) pace_.restarted(clock_.monotonic());
     sessions_.search_unsent(attempts_that_are_over());
     runner_.start({data_, options_.worker_program, addresses.grpc, secret_});
     remover_.start();
+    ageing_.start(kNothingIsDue);
     ticker_.start(options_.tick_interval);
   }
 
@@ -149,6 +157,7 @@ class Impl final : public RunningController {
       event_log_.pump();
       runner_.poll();
       remover_.poll();
+      stacks_.poll();
       if (round == 0) watch();
       if (round == 0) partitions_.poll();
     }
@@ -157,7 +166,6 @@ class Impl final : public RunningController {
   Outcome<v1::SubmitResponse> submit(const v1::SubmitRequest& request) override { return submission_.submit(request); }
   v1::ListResponse list(const v1::ListRequest& request) override { return views_.list(request); }
   Outcome<v1::Job> get(core::JobId id) override { return views_.get(id); }
-      stacks_.poll();
   Outcome<v1::JobSpec> spec(core::JobId id) override { return views_.spec(id); }
   Outcome<v1::Job> cancel(core::JobId id, const std::string& user) override {
     return job_changes_.ask(id, core::CancelRequested{user_or_unknown(user)});
@@ -183,6 +191,10 @@ class Impl final : public RunningController {
   Outcome<v1::RemoveResponse> remove(const v1::RemoveRequest& request) override { return job_changes_.remove(request); }
   Outcome<v1::WhyResponse> why(core::JobId id) override { return views_.why(id); }
   Outcome<v1::TraceView> trace(const v1::TraceRequest& request) override { return traces_.ask(request); }
+  Outcome<v1::StacksView> stacks(const v1::StacksRequest& request) override { return stacks_.get(request); }
+  std::string stack_text(const core::AttemptKey& attempt, std::uint64_t number, core::RankNumber rank) override {
+    return stacks_.text(attempt, number, rank);
+  }
   Outcome<v1::PlanScriptResponse> plan_script(const v1::PlanScriptRequest& request) override {
     return submission_.plan_script(request);
   }
@@ -191,10 +203,6 @@ class Impl final : public RunningController {
   }
   Outcome<v1::ListPartitionsResponse> list_partitions(const v1::ListPartitionsRequest& request) override {
     return partitions_.list(request);
-  Outcome<v1::StacksView> stacks(const v1::StacksRequest& request) override { return stacks_.get(request); }
-  std::string stack_text(const core::AttemptKey& attempt, std::uint64_t number, core::RankNumber rank) override {
-    return stacks_.text(attempt, number, rank);
-  }
   }
   Outcome<v1::PartitionView> set_partition(const v1::SetPartitionRequest& request) override {
     return partitions_.set(request);
@@ -241,6 +249,7 @@ class Impl final : public RunningController {
   std::uint64_t wait_change(core::JobId job, std::uint64_t seen, core::Millis timeout) override {
     return changes_.wait(job, seen, timeout);
   }
+  std::uint64_t newest_change(core::JobId job) override { return changes_.newest(job); }
 
   Outcome<v1::RegisterResponse> register_rank(const v1::RegisterRequest& request, const std::string& token) override {
     return sessions_.register_rank(request, token);
@@ -263,19 +272,18 @@ class Impl final : public RunningController {
   Outcome<v1::TaskResponse> task(const v1::TaskRequest& request, const std::string& token) override {
     return sessions_.task(request, token);
   }
-  bool is_people_token(const std::string& token) const override {
-    return !options_.people_token.empty() && base::same_secret(token, options_.people_token);
-  }
-  bool is_rank_token(const core::AttemptKey& attempt, const std::string& token) const override {
-  std::uint64_t newest_change(core::JobId job) override { return changes_.newest(job); }
-    return base::same_secret(token, base::rank_token(secret_, attempt.job, attempt.number));
-  }
-
- private:
   Outcome<v1::KeepStackResponse> keep_stack(const v1::KeepStackRequest& request, const std::string& token) override {
     const auto there = sessions_.is_there(request.key(), token);
     return there.ok() ? stacks_.take(request) : Outcome<v1::KeepStackResponse>(there.refusal());
   }
+  bool is_people_token(const std::string& token) const override {
+    return !options_.people_token.empty() && base::same_secret(token, options_.people_token);
+  }
+  bool is_rank_token(const core::AttemptKey& attempt, const std::string& token) const override {
+    return base::same_secret(token, base::rank_token(secret_, attempt.job, attempt.number));
+  }
+
+ private:
   bool is_over(const core::AttemptKey& key) const;
   /// Of the newest jobs.
   std::vector<core::AttemptKey> attempts_that_are_over();
@@ -315,15 +323,16 @@ class Impl final : public RunningController {
   Views views_;
   JobChanges job_changes_;
   TraceRequests traces_;
+  StackRequests stacks_;
   StatusPage status_;
 
   bool started_ = false;
+  base::Loop ageing_;
   base::Loop ticker_;
 };
 
 bool Impl::is_over(const core::AttemptKey& key) const {
   const auto job = event_log_.job(key.job);
-  StackRequests stacks_;
   if (job == nullptr) return false;  // another's, or one whose store was taken away: not ours to judge
   if (key.number == 0 || key.number > job->attempts.size()) return core::is_ended(job->state);
   return job->attempts[key.number - 1].state == core::AttemptState::kEnded;
@@ -440,12 +449,14 @@ void Impl::watch() {
 // First nothing new begins: no findings, no facts, no launches; watchers go home.
 void Impl::leave(void (jobs::EventLog::*end_events)()) {
   ticker_.close();
+  ageing_.close();
   runner_.stop_taking();
   remover_.stop_taking();
   partitions_.close();
   if (started_) executor_.shutdown();
   progress_.close();
   output_.close();
+  stacks_.close();
   started_ = false;
   changes_.close();
   (event_log_.*end_events)();
@@ -456,7 +467,6 @@ void Impl::leave(void (jobs::EventLog::*end_events)()) {
 
 }  // namespace
 
-  stacks_.close();
 std::unique_ptr<RunningController> make_controller(store::Store& store, executors::Executor& executor,
                                                    base::Clock& clock, ControllerOptions options) {
   return std::make_unique<Impl>(store, executor, clock, std::move(options));

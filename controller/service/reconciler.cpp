@@ -45,16 +45,19 @@ void take_over(const Parts& parts, const core::Job& job, const core::Attempt& at
 
 }  // namespace
 
-void take_over_attempts(const Parts& parts) {
+bool take_over_attempts(const Parts& parts) {
+  bool any_runs = false;
   for (const auto& job : parts.event_log.open_jobs()) {
     const auto* attempt = job->current();
     if (attempt == nullptr || attempt->state == core::AttemptState::kEnded) continue;
     try {
       take_over(parts, *job, *attempt);
+      any_runs = any_runs || attempt->started_at.has_value();
     } catch (const std::exception& e) {
       spdlog::error("job {} attempt {} cannot be taken over: {}", job->id, attempt->number, e.what());
     }
   }
+  return any_runs;
 }
 
 }  // namespace service

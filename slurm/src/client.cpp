@@ -184,7 +184,10 @@ Answer<StartEstimate> Client::test_only(const std::string& script) {
 
 Answer<std::vector<ListedJob>> Client::list(const std::string& user) {
   const auto separator = options_.separator.empty() ? fresh_separator() : options_.separator;
-  std::vector<std::string> arguments = {"-h", "-a", "-r", "-t", "all", "--noconvert", "-O", squeue_format(separator)};
+  // --local: this cluster's own jobs, so that squeue does not ask for the federation each time. With -a jobs in hidden
+  // partitions are there, too. squeue asks for the partitions in any case: two requests a listing.
+  std::vector<std::string> arguments = {
+      "-h", "-a", "--local", "-r", "-t", "all", "--noconvert", "-O", squeue_format(separator)};
   if (!user.empty()) arguments.insert(arguments.end(), {"-u", user});
   return ask("squeue", std::move(arguments), options_.list_limit).then([&](const std::string& said) {
     return read_answer("squeue", parse_squeue(said, separator));

@@ -64,6 +64,26 @@ class Reporter : public ::testing::Test {
   std::unique_ptr<TaskReporter> reporter_;
 };
 
+// The first controller was overloaded and asked to be told once in four seconds. The next one wants to hear more, and
+// misses a task that is silent for as long as that.
+TEST_F(Reporter, LearnsTheIntervalOfAControllerThatHasRestartedBeforeItWaits) {
+  controller_.set_interval(4s);
+  auto server = rpc::serve(controller_, port_.on("127.0.0.1"));
+  start(server->port());
+  ASSERT_TRUE(reporter_->flush(10s));
+  server->shutdown();
+  server.reset();
+  controller_.set_interval(50ms);
+  const auto before = heard_now();
+  server = rpc::serve(controller_, port_.on("127.0.0.1"));
+  ASSERT_TRUE(heard(before + 1));
+  const auto back = std::chrono::steady_clock::now();
+  ASSERT_TRUE(heard(before + 4));
+  EXPECT_LT(std::chrono::steady_clock::now() - back, 3s);
+  reporter_.reset();
+  server->shutdown();
+}
+
 TEST_F(Reporter, TellsOverOneStreamAndKnowsWhatIsHeard) {
   controller_.set_interval(50ms);
   const auto server = rpc::serve(controller_, port_.on("127.0.0.1"));

@@ -234,7 +234,7 @@ TEST_F(ClientTest, AListIsOneQueryFieldByField) {
   const auto jobs = client.list("alice");
   ASSERT_TRUE(jobs) << jobs.why();
   EXPECT_THAT(*jobs, SizeIs(0));
-  EXPECT_THAT(arguments(0), HasSubstr("squeue -h -a -r -t all --noconvert -O JobArrayID:~,State:~"));
+  EXPECT_THAT(arguments(0), HasSubstr("squeue -h -a --local -r -t all --noconvert -O JobArrayID:~,State:~"));
   EXPECT_THAT(arguments(0), HasSubstr("Comment:~ -u alice"));
   EXPECT_THAT(runner.commands, SizeIs(1));
 }

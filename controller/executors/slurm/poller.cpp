@@ -47,14 +47,15 @@ std::optional<::slurm::PastRun> run_of(const Tracked& tracked, const std::vector
 
 }  // namespace
 
-void Poller::poll() {
+bool Poller::poll() {
   ask_nodes();
   forget_cancelled();
   read_files();
   const auto asked_at = clock_.monotonic();
   const auto jobs = listings_.ask(asked_at);
   note(jobs.why());
-  if (!jobs) return;
+  if (!jobs) return false;
+  listed_at_ = clock_.monotonic();
   const Listing listing(*jobs);
   ask_clock();
   tell_unfit_nodes(listing);
@@ -64,6 +65,7 @@ void Poller::poll() {
   if (const auto why = cancel_wanted(); !why.empty()) note(why);
   if (const auto why = end_exclusions(); !why.empty()) note(why);
   if (is_over_) cancel_leftovers(*jobs);
+  return true;
 }
 
 std::optional<Trouble> Poller::trouble() const {
@@ -99,17 +101,17 @@ void Poller::forget_cancelled() {
 void Poller::read_files() {
   struct Wanted {
     core::AttemptKey key;
-    std::filesystem::path folder;
+    std::filesystem::path folder, log;
     std::uint32_t world_size;
     bool script_word;
   };
   const auto now = clock_.monotonic();
   const auto wanted = table_.pick([&](const core::AttemptKey& key, const Tracked& tracked) {
     const auto& attempt = tracked.attempt;
-    const Wanted found{key, tracked.folder, attempt.world_size(), attempt.wants_script_word()};
+    const Wanted found{key, tracked.folder, tracked.log, attempt.world_size(), attempt.wants_script_word()};
     return attempt.wants_files(now) ? std::optional(found) : std::nullopt;
   });
-  for (const auto& [key, folder, world_size, script_word] : wanted) {
+  for (const auto& [key, folder, log, world_size, script_word] : wanted) {
     // There is no file while setup lines or a prolog take their minutes.
     const bool any = any_rank_status(folder);
     for (core::RankNumber rank = 0; any && rank < world_size; ++rank) {
@@ -117,7 +119,7 @@ void Poller::read_files() {
       if (!report) continue;
       table_.with(key, [&](Tracked& tracked) { tracked.attempt.file(rank, &*report, clock_.monotonic()); });
     }
-    const bool second_run = script_word && !any && was_begun_already(folder);
+    const bool second_run = script_word && !any && was_begun_already(log);
     table_.with(key, [&](Tracked& tracked) {
       if (second_run) tracked.attempt.was_second_run();
       tracked.attempt.files_read(now);

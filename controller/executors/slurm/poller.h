@@ -30,7 +30,10 @@ class Poller {
   void set_history(std::function<bool(const core::AttemptKey&)> is_over) { is_over_ = std::move(is_over); }
   void set_lost_nodes(std::function<LostNodes()> lost) { lost_nodes_ = std::move(lost); }
 
-  void poll();
+  /// True: Slurm has answered with a listing that is to be believed.
+  bool poll();
+  /// When the newest one came (monotonic).
+  core::Millis listed_at() const { return listed_at_; }
 
   std::optional<Trouble> trouble() const;
   SlurmClock slurm_clock() const;
@@ -64,6 +67,7 @@ class Poller {
   const Launcher& launcher_;
   std::function<bool(const core::AttemptKey&)> is_over_;
   std::function<LostNodes()> lost_nodes_;
+  core::Millis listed_at_{0};
   std::map<::slurm::JobId, core::Millis> left_since_;  // jobs whose attempts are over
   /// The attempts of each array by its comment, read once while some of its elements wait or run.
   std::map<std::string, std::vector<core::AttemptKey>> sets_;

@@ -165,7 +165,9 @@ void SlurmAttempt::heard(core::RankNumber number, RankExits::News news, core::Mi
   if (news.exit && requeued_for_its_exit() && has_signal(report, SIGTERM)) {
     tell_why(Cause::kPreempted, kToldToLeave, false);
   }
-  wants_listing_ = wants_listing_ || news.signal || (news.exit && !explained_ && !rank.cleared);
+  // It runs before any listing has said so.
+  const bool starts = !begun_ && !ended_at_;
+  wants_listing_ = wants_listing_ || starts || news.signal || (news.exit && !explained_ && !rank.cleared);
   if (explained_) tell_exits(ranks_.take_held(what_.key.number));
   if (news.exit) settle(now);
 }
@@ -315,6 +317,14 @@ bool SlurmAttempt::had_started(core::Millis asked_at) const {
 
 bool SlurmAttempt::is_heard(core::Millis now) const {
   return ranks_.any([&](const Rank& r) { return !r.told && r.heard_within(patience(kLostAfter, now), now); });
+}
+
+bool SlurmAttempt::is_at_rest(core::Millis now) const {
+  if (!answered_ || explained_ || stop_at_ || ended_at_ || in_slurm_ != InSlurm::kRun) return false;
+  if (is<Queued>()) return !ranks_.any_begun();
+  return is<Running>() && !ranks_.any([&](const Rank& rank) {
+    return !rank.told && (rank.exited_at || !rank.heard_within(patience(kHeardWithin, now), now));
+  });
 }
 
 std::optional<core::Millis> SlurmAttempt::unheard_for(core::Millis now) const {

@@ -73,6 +73,9 @@ class SlurmAttempt {
 
   /// The next listing should not wait for its turn.
   bool wants_listing() const { return wants_listing_; }
+  /// Nothing is to be learned from listings soon: the attempt waits in Slurm's queue, or all its tasks are heard, which
+  /// tell what happens.
+  bool is_at_rest(core::Millis now) const;
   /// Accounting is to be asked.
   bool wants_history() const { return !accounting_answered_ && asked_accounting_at(); }
   /// Status files of ranks that have not told their end are to be read.
@@ -188,7 +191,7 @@ class SlurmAttempt {
   bool preempted_ = false;
   bool accounting_answered_ = false;
   // What is to be done, and has been.
-  bool wants_listing_ = true;
+  bool wants_listing_ = false;
   bool second_run_left_ = false;
   std::optional<core::Millis> stop_at_;  // the end of the grace of a stop
   std::optional<core::Millis> cancel_sent_at_, files_read_, deaf_until_;

@@ -8,6 +8,7 @@
 #include "base/loop.h"
 #include "executors/slurm/ask_cluster.h"
 #include "executors/slurm/attempt_files.h"
+#include "executors/slurm/poll_pace.h"
 #include "executors/slurm/poller.h"
 #include "executors/slurm/script_plan.h"
 #include "slurm/pending_reason.h"
@@ -16,8 +17,6 @@ namespace executors::on_slurm {
 namespace {
 
 constexpr core::Millis kTick{50};
-/// Without an attempt to follow, polls are this many intervals apart.
-constexpr int kIdleTimes = 10;
 
 class SlurmExecutor : public Executor {
  public:
@@ -28,6 +27,7 @@ class SlurmExecutor : public Executor {
         listings_(scheduler, clock, table_, options_.user),
         launcher_(scheduler, clock, options_, [this] { return listings_.ask(clock_.monotonic()); }),
         poller_(scheduler, clock, table_, listings_, launcher_),
+        poll_pace_(options_.poll_interval, options_.urgent_interval),
         polling_("Slurm's answer could not be used", true, [this] { return poll_if_due(); }),
         telling_("what was learned from Slurm could not be told", true, [this] { return tell(); }) {
     table_.on_change([this] {
@@ -61,12 +61,13 @@ class SlurmExecutor : public Executor {
     } catch (const std::exception& error) {
       answers.clear();
       for (const auto& request : requests) {
-        answers.emplace_back(LaunchLater{.why = error.what(), .unsure = may_be_submitted(request.attempt_folder)});
+        answers.emplace_back(LaunchLater{.why = error.what(), .unsure = launcher_.may_be_submitted(request)});
       }
     }
     for (std::size_t i = 0; i < requests.size(); ++i) take(requests[i], answers[i]);
     return answers;
   }
+  bool prepares(const LaunchRequest&) const override { return true; }
   std::optional<LaunchAnswer> withdraw(const LaunchRequest& request) override {
     std::optional<LaunchAnswer> answer;
     try {
@@ -83,7 +84,7 @@ class SlurmExecutor : public Executor {
   }
   void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override {
     const auto folder = base::DataFolder(options_.root).attempt(key);
-    const auto record = read_record(folder);
+    const auto record = launcher_.record_of(key, folder);
     const auto found = record.value_or(SubmissionRecord{});
     follow({key, static_cast<std::uint32_t>(attempt.ranks.size()), found.ranks_per_node, attempt.started_at.has_value(),
             attempt.state == core::AttemptState::kDraining, found.stop_grace},
@@ -114,13 +115,13 @@ class SlurmExecutor : public Executor {
   void failing(const core::AttemptKey& key, core::RankNumber rank) override {
     table_.with(key, [&](Tracked& tracked) { tracked.attempt.failing(rank); });
   }
-  void was_deaf() override {
   // Tasks hear of it with the answers to what they say.
   bool ask_stacks(const core::AttemptKey& key, std::uint64_t) override {
     bool known = false;
     table_.locked([&](AttemptTable::State& state) { known = state.attempts.contains(key); });
     return known;
   }
+  void was_deaf() override {
     table_.locked([&](AttemptTable::State& state) {
       for (auto& [key, tracked] : state.attempts) tracked.attempt.was_deaf(clock_.monotonic());
     });
@@ -219,7 +220,7 @@ class SlurmExecutor : public Executor {
   void take(const LaunchRequest& request, LaunchAnswer& answer) {
     try {
       if (auto* launched = std::get_if<core::AttemptLaunched>(&answer)) {
-        const auto record = read_record(request.attempt_folder);
+        const auto record = launcher_.record_of(request.key, request.attempt_folder);
         if (record) launched->time_limit = record->time_limit;
         follow({request.key, request.nodes * request.ranks_per_node, request.ranks_per_node, false, false,
                 request.stop_grace},
@@ -247,12 +248,14 @@ class SlurmExecutor : public Executor {
          record ? record->comment : launcher_.comment_of(key), in_array ? record->set_folder : folder.string()},
         folder};
     if (record) tracked.exclude = record->exclude, tracked.left_out = record->left_out;
-    // The record of the array says when the array was submitted.
-    if (in_array) record = read_record(record->set_folder);
+    tracked.log = in_array ? log_of_element({record->set_folder, record->index}) : folder / "slurm.log";
+    // The record of the array says when the array was submitted. An earlier musterd has one for each element, too.
+    if (in_array && record->tried_at_ms == 0) record = read_record(record->set_folder);
     tracked.submitted_after = core::Time(core::Millis(record ? record->tried_at_ms : 0));
     tracked.submitted_before = handed_over;
+    // Not urgent: its tasks tell that it runs.
     table_.locked([&](AttemptTable::State& state) { state.attempts.try_emplace(key, std::move(tracked)); });
-    table_.hurry();
+    table_.wake();
   }
   // The number, if the newest listing has this job under it. slurmctld gives numbers again that it has lost.
   std::optional<::slurm::JobId> id_of(const core::AttemptKey& key) const {
@@ -271,25 +274,33 @@ class SlurmExecutor : public Executor {
     if (!report) return;
     table_.with(key, [&](Tracked& tracked) { tracked.attempt.file(rank, &*report, clock_.monotonic()); });
   }
-  // Without an attempt to follow it is enough to notice now and then what an earlier controller has left.
   std::optional<core::Millis> poll_if_due() {
     const auto now = clock_.monotonic();
+    const bool in_trouble = poller_.trouble().has_value();
     const bool due = table_.locked([&](AttemptTable::State& state) {
-      const auto interval = state.attempts.empty() ? options_.poll_interval * kIdleTimes
-                            : state.urgent         ? options_.urgent_interval
-                                                   : options_.poll_interval;
-      if (polled_at_ && now - *polled_at_ < interval) return false;
+      // Whether all are at rest is asked only where that makes a difference.
+      auto need = state.attempts.empty() ? PollPace::Need::kIdle
+                  : state.urgent         ? PollPace::Need::kUrgent
+                                         : PollPace::Need::kUsual;
+      if (!poll_pace_.is_due(now, need)) return false;
+      if (need == PollPace::Need::kUsual && !in_trouble && is_at_rest(state, now)) need = PollPace::Need::kRest;
+      if (!poll_pace_.is_due(now, need)) return false;
       state.urgent = false;
       return true;
     });
     if (!due) return kTick;
-    polled_at_ = now;
-    poller_.poll();
+    poll_pace_.begin(now);
+    if (poller_.poll()) poll_pace_.answered(poller_.listed_at());
     return core::Millis(0);
+  }
+  static bool is_at_rest(const AttemptTable::State& state, core::Millis now) {
+    return std::ranges::all_of(state.attempts, [&](const auto& entry) {
+      return entry.second.attempt.is_at_rest(now) && !entry.second.doubt.raised();
+    });
   }
   std::optional<core::Millis> tell() {
     std::vector<std::pair<core::JobId, core::EventBody>> facts;
-    std::map<std::size_t, std::filesystem::path> unheard;  // the facts that end an attempt of which nobody was heard
+    std::map<std::size_t, std::filesystem::path> unheard;  // logs, by the facts that end an attempt of nobody heard
     std::vector<core::AttemptKey> over;
     const auto now = clock_.monotonic();
     table_.locked([&](AttemptTable::State& state) {
@@ -299,20 +310,21 @@ class SlurmExecutor : public Executor {
         for (auto& fact : tracked.attempt.take_facts()) {
           const auto* gone = std::get_if<core::AttemptGone>(&fact);
           const bool failed = gone != nullptr && gone->cause == core::Cause::kFailed;
-          if (failed && tracked.attempt.never_heard()) unheard.emplace(facts.size(), tracked.folder);
+          if (failed && tracked.attempt.never_heard()) unheard.emplace(facts.size(), tracked.log);
           facts.emplace_back(key.job, std::move(fact));
         }
         if (tracked.attempt.over()) over.push_back(key);
       }
     });
-    for (const auto& [place, folder] : unheard) {
-      std::get<core::AttemptGone>(facts[place].second).reason += quote_of_log(folder);
+    for (const auto& [place, log] : unheard) {
+      std::get<core::AttemptGone>(facts[place].second).reason += quote_of_log(log);
     }
     for (auto& [job, fact] : facts) sink_(job, std::move(fact));
     // Not before their end is told: liveness would call the ranks of an unknown attempt silent.
     table_.locked([&](AttemptTable::State& state) {
       for (const auto& key : over) state.attempts.erase(key);
     });
+    for (const auto& key : over) launcher_.over(key);
     return kTick;
   }
 
@@ -323,7 +335,7 @@ class SlurmExecutor : public Executor {
   Listings listings_;
   Launcher launcher_;
   Poller poller_;
-  std::optional<core::Millis> polled_at_;
+  PollPace poll_pace_;
   FactSink sink_;
   base::Loop polling_, telling_;
 };

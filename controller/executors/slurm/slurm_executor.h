@@ -22,8 +22,9 @@ struct SlurmOptions {
   std::string store_name;
   /// Whose jobs are listed: the user musterd submits as.
   std::string user;
+  /// Between listings; at rest five times as long. See PollPace.
   core::Millis poll_interval{1000};
-  /// Between listings that cannot wait.
+  /// Between listings that cannot wait, for a few in a row.
   core::Millis urgent_interval{100};
 };
 

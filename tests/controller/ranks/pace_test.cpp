@@ -55,6 +55,34 @@ TEST_F(PaceTest, ALongerIntervalGivesALongerSilence) {
   EXPECT_EQ(pace_.grace(2500ms), 9500ms);
 }
 
+// The controller before had asked for one heartbeat in four seconds, and was killed. A rank that waits that long once
+// after it has come back is healthy.
+TEST_F(PaceTest, AfterARestartRanksHaveTheLongestSilenceAnybodyMayHaveTold) {
+  pace_.restarted(now_);
+  EXPECT_EQ(pace_.interval(500ms), 500ms) << "they are asked for what their jobs say";
+  late(5ms, 11s);
+  EXPECT_EQ(pace_.grace(2500ms), 9500ms);
+  EXPECT_EQ(pace_.problem(), "");
+  late(5ms, 2s);
+  EXPECT_EQ(pace_.grace(2500ms), 0ms);
+}
+
+// A crowd takes its time to come back.
+TEST_F(PaceTest, TheFreshTimeBeginsAgainWithEachRankThatComesBack) {
+  pace_.came_back(now_);
+  EXPECT_EQ(pace_.grace(2500ms), 0ms) << "nobody has restarted";
+  pace_.restarted(now_);
+  late(5ms, 10s);
+  pace_.came_back(now_);
+  late(5ms, 11s);
+  EXPECT_EQ(pace_.grace(2500ms), 9500ms);
+  late(5ms, 2s);
+  EXPECT_EQ(pace_.grace(2500ms), 0ms);
+  late(5ms, Pace::kComeBack);
+  pace_.came_back(now_);
+  EXPECT_EQ(pace_.grace(2500ms), 0ms) << "its connection broke for another reason";
+}
+
 TEST_F(PaceTest, TheIntervalShrinksAfterACalmTime) {
   late(600ms, 4500ms);
   ASSERT_EQ(pace_.floor(), 2s);
