@@ -22,17 +22,21 @@ import fault_latency
 import heartbeats
 import host_cost
 import long_job
+import many_ranks
 import recipes
 import reports
+import slurm_crowd
 import slurm_latency
 import slurm_submit
 import soak
+import sweeps
 
 BENCHMARKS = {"checkpoint": checkpoint.measure, "collectives": collectives.measure, "demo": demo.measure,
               "engine": engine.measure, "engine_gpu": engine_gpu.measure, "fault_latency": fault_latency.measure,
               "heartbeats": heartbeats.measure, "host_cost": host_cost.measure, "long_job": long_job.measure,
+              "many_ranks": many_ranks.measure,
               "recipes": recipes.measure, "reports": reports.measure, "slurm_latency": slurm_latency.measure,
-              "slurm_submit": slurm_submit.measure, "soak": soak.measure}
+              "slurm_crowd": slurm_crowd.measure, "slurm_submit": slurm_submit.measure, "soak": soak.measure, "sweeps": sweeps.measure}
 HERE = pathlib.Path(__file__).resolve().parent
 
 

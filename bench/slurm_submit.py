@@ -21,10 +21,11 @@ def seconds(text):
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
-def accept_calls(controller, count):
-    """What submit_load measures for `count` jobs, each in a call of its own. Slurm is handed the accepted jobs meanwhile."""
-    file = controller.folder / "job.toml"
-    file.write_text(COMMAND)
+def accept_calls(controller, count, file=None):
+    """What submit_load measures for `count` jobs, each in a call of its own. They are handed over meanwhile."""
+    if file is None:
+        file = controller.folder / "job.toml"
+        file.write_text(COMMAND)
     done = subprocess.run(
         [controller.binaries / "submit_load", controller.environment["MUSTER_ADDRESS"], controller.environment["MUSTER_TOKEN_FILE"],
          file, str(count), "64"], capture_output=True, text=True, timeout=300)
