@@ -217,16 +217,11 @@ void MemoryStore::set_actions(std::span<const std::int64_t> action_ids, ActionSt
     const auto action = actions_.find(id);
     if (action == actions_.end()) continue;
     action->second.state = state;
+    if (state == ActionState::kPending) action->second.share.reset();
     if (state == ActionState::kDone) actions_.erase(action);
   }
 }
 
-SeriesRow* MemoryStore::series_of(core::JobId job, const schema::Series& series, bool declares) {
-    if (state == ActionState::kPending) action->second.share.reset();
-  auto& all = series_[job];
-  const auto found = std::ranges::find(all, series.name, [](const SeriesRow& row) { return row.series.name; });
-  if (found == all.end()) {
-    if (all.size() >= schema::kMostSeries) return nullptr;
 void MemoryStore::set_launching(std::span<const LaunchingAction> actions) {
   wait_while_held();
   std::lock_guard lock(mutex_);
@@ -239,6 +234,11 @@ void MemoryStore::set_launching(std::span<const LaunchingAction> actions) {
   }
 }
 
+SeriesRow* MemoryStore::series_of(core::JobId job, const schema::Series& series, bool declares) {
+  auto& all = series_[job];
+  const auto found = std::ranges::find(all, series.name, [](const SeriesRow& row) { return row.series.name; });
+  if (found == all.end()) {
+    if (all.size() >= schema::kMostSeries) return nullptr;
     return &all.emplace_back(SeriesRow{series, 0, -1, 0});
   }
   if (declares) found->series = series;

@@ -31,6 +31,7 @@ class MemoryStore final : public Store {
   Totals totals(std::int64_t after_event, std::uint32_t most) override;
   std::vector<PendingAction> pending_actions() override;
   void set_actions(std::span<const std::int64_t> action_ids, ActionState state) override;
+  void set_launching(std::span<const LaunchingAction> actions) override;
   void add_metrics(std::span<const MetricRow> rows, std::span<const DeclaredSeries> declared) override;
   std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                core::Step after_step, std::uint32_t limit) override;
@@ -38,7 +39,6 @@ class MemoryStore final : public Store {
   std::vector<SeriesRow> series(core::JobId job) override;
   std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) override;
   std::optional<MetricRow> newest_metric(core::JobId job) override;
-  void set_launching(std::span<const LaunchingAction> actions) override;
   std::vector<PartitionRow> partitions() override;
   void change_partitions(std::span<const AuditRow> changes) override;
   std::vector<AuditRow> audit(std::int64_t before_id, const std::string& partition, std::uint32_t limit) override;
