@@ -40,10 +40,10 @@ Response submit_sweep(const Call& call);
 // api.cpp
 Response log_in(const Call& call);
 Response log_out(const Call& call);
+Response machine(const Call& call);
 Response status(const Call& call);
 Response openapi(const Call& call);
 Response health(const Call& call);
 Response scrape(const Call& call);
-Response machine(const Call& call);
 
 }  // namespace http

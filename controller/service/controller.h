@@ -59,12 +59,12 @@ class Controller {
   virtual base::Outcome<muster::v1::RemovePartitionResponse> remove_partition(
       const muster::v1::RemovePartitionRequest& request) = 0;
   virtual base::Outcome<muster::v1::ListNodesResponse> list_nodes() = 0;
+  /// What musterd's own machine has, and which attempts have it.
+  virtual muster::v1::MachineView machine() = 0;
   virtual muster::v1::ListAuditResponse list_audit(const muster::v1::ListAuditRequest& request) = 0;
 
   /// Oldest first; `job` 0: all. At most `limit`.
   virtual std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) = 0;
-  /// What musterd's own machine has, and which attempts have it.
-  virtual muster::v1::MachineView machine() = 0;
   virtual std::int64_t last_event_id() = 0;
   virtual store::Totals totals(std::int64_t after_event, std::uint32_t most_events) = 0;
   /// Steps after (after_attempt, after_step), in order. `attempt` 0: all.
@@ -82,6 +82,8 @@ class Controller {
   /// Waits until anything about `job` (0: any job) changed since `seen`, at most `timeout`; returns the new change
   /// count. Changes are events, heartbeats that moved a step, and new metrics. First call: seen = 0.
   virtual std::uint64_t wait_change(core::JobId job, std::uint64_t seen, core::Millis timeout) = 0;
+  /// The change count at the newest change of `job` (0: of any), or a later one if it isn't remembered. Never waits.
+  virtual std::uint64_t newest_change(core::JobId job) { return wait_change(job, 0, core::Millis(0)); }
 
   // Ranks. `token` is the attempt's own.
   virtual base::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
@@ -89,8 +91,6 @@ class Controller {
   virtual base::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
                                                                  const std::string& token) = 0;
   /// The heartbeats of one rank, on one stream. `tell` is called from any thread.
-  /// The change count at the newest change of `job` (0: of any), or a later one if it isn't remembered. Never waits.
-  virtual std::uint64_t newest_change(core::JobId job) { return wait_change(job, 0, core::Millis(0)); }
   virtual base::Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const muster::v1::RankKey& key,
                                                                         const std::string& token,
                                                                         ranks::TellRank tell) = 0;

@@ -183,7 +183,8 @@ export interface Curve {
 
 /// The curves of a job, of a range of steps.
 export interface Curves {
-  attempts: { attempt: number; first_step: number; last_step: number }[]; // every attempt with steps, whatever the range
+  // Every attempt with steps, whatever the range. The rows of the steps before rows_from_step have aged out.
+  attempts: { attempt: number; first_step: number; last_step: number; rows_from_step: number }[];
   bucket_steps: number; // 1: every value is there
   series: Curve[];
   measures: Curve[];

@@ -196,9 +196,9 @@ class OpenApi : public HttpTest {
         {"post /api/v1/sweeps/{sweep}/release", {{"/api/v1/sweeps/s9/release"}}},
         {"post /api/v1/sweeps/{sweep}/requeue", {{"/api/v1/sweeps/s9/requeue"}}},
         {"post /api/v1/sweeps/{sweep}/cancel", {{"/api/v1/sweeps/s9/cancel"}}},
+        {"get /api/v1/machine", {{"/api/v1/machine"}}},
         {"get /api/v1/status", {{"/api/v1/status"}}},
         {"get /api/v1/stream", {}},  // stream_test.cpp reads it
-        {"get /api/v1/machine", {{"/api/v1/machine"}}},
         {"get /api/v1/openapi.json", {{"/api/v1/openapi.json"}}},
         {"get /healthz", {{"/healthz"}}},
         {"get /metrics", {{"/metrics"}}},
