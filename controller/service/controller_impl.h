@@ -34,6 +34,8 @@ struct ControllerOptions {
   std::function<std::pair<std::string, std::string>()> advertised = {};
   /// How long a lost node is left out.
   core::Millis excluded_for = executors::kExcludedFor;
+  /// How long metrics are kept in which detail.
+  store::MetricsKeep metrics_keep = {};
   /// false: no threads at all. Calls do their work in the caller's thread and everything that is due happens in
   /// tick(): for simulations, where any step may be the last one before a crash.
   bool threads = true;

@@ -8,17 +8,23 @@
 namespace store {
 namespace {
 
-/// Steps of one attempt. A later attempt repeated all of them or none.
+/// Steps of one attempt. A later attempt repeated all of them or none, and all of them or none have rows.
 struct Part {
   core::AttemptNumber attempt = 0;
   core::Step from = 0, end = 0;
+  bool has_rows = true;
 };
+
+core::Step rounded_down(core::Step step) {
+  return step / kWidths[0] * kWidths[0];
+}
 
 core::Step rounded_up(core::Step steps, core::Step unit) {
   return (steps + unit - 1) / unit * unit;
 }
 
-core::Step width_for(core::Step steps, core::Step points) {
+core::Step width_for(core::Step steps, core::Step points, bool has_rows) {
+  if (!has_rows) return std::max(kWidths[0], width_for(steps, points, true));
   if (steps <= points) return 1;
   const auto buckets = std::max<core::Step>(1, points / kPointsABucket);
   const auto exact = rounded_up(steps, buckets) / buckets;
@@ -27,6 +33,16 @@ core::Step width_for(core::Step steps, core::Step points) {
     if (stored <= exact) unit = stored;
   }
   return rounded_up(exact, unit);
+}
+
+/// Appends the part as one with rows, and one without before it, which is made of whole buckets. `is_begun`: the bucket
+/// of the first step has been told before, or belongs to the part before.
+void append_later_first(Part part, core::Step rows_from, bool is_begun, std::vector<Part>& parts) {
+  const auto first_with_rows = std::max(part.from, rows_from);
+  if (first_with_rows < part.end) parts.push_back({part.attempt, first_with_rows, part.end});
+  const auto from = is_begun ? rounded_up(part.from, kWidths[0]) : rounded_down(part.from);
+  const auto end = std::min(rounded_up(part.end, kWidths[0]), rows_from);
+  if (from < end) parts.push_back({part.attempt, from, end, false});
 }
 
 std::vector<Part> parts_of(std::span<const AttemptSteps> attempts, const ThinRequest& request) {
@@ -39,8 +55,11 @@ std::vector<Part> parts_of(std::span<const AttemptSteps> attempts, const ThinReq
     const auto from = std::max({core::Step{0}, attempt->first, request.from, partly ? request.after_step + 1 : 0});
     const auto end = std::min({attempt->last, request.to, kFarthestStep}) + 1;
     const auto cut = std::clamp(repeated_from, from, std::max(from, end));
-    if (!told && cut < end) parts.push_back({attempt->attempt, cut, end});
-    if (!told && from < cut) parts.push_back({attempt->attempt, from, cut});
+    const bool is_begun = partly && from == request.after_step + 1;
+    if (!told && cut < end) {
+      append_later_first({attempt->attempt, cut, end}, attempt->rows_from, from < cut || is_begun, parts);
+    }
+    if (!told && from < cut) append_later_first({attempt->attempt, from, cut}, attempt->rows_from, is_begun, parts);
     repeated_from = std::min(repeated_from, attempt->first);
   }
   std::ranges::reverse(parts);
@@ -51,8 +70,9 @@ std::vector<Part> parts_of(std::span<const AttemptSteps> attempts, const ThinReq
 void append_octaves(const Part& part, core::Step points, std::vector<Stretch>& stretches) {
   for (auto from = part.from; from < part.end;) {
     const auto octave = from < 2 ? core::Step{1} : static_cast<core::Step>(std::bit_floor(std::uint64_t(from)));
-    const auto end = std::min(part.end, octave * 2);
-    stretches.push_back({part.attempt, from, end, width_for(octave, points)});
+    // Buckets are whole: the stretch of the first steps without rows holds all octaves of the first bucket.
+    const auto end = std::min(part.end, std::max(octave * 2, part.has_rows ? 0 : kWidths[0]));
+    stretches.push_back({part.attempt, from, end, width_for(octave, points, part.has_rows)});
     from = end;
   }
 }
@@ -64,20 +84,25 @@ std::optional<double> value_of(const MetricRow& row, std::string_view series) {
   return found == row.values.end() ? std::nullopt : std::optional(found->value);
 }
 
-void OverRanks::add(core::RankNumber rank, double value) {
-  if (rule_ == schema::OverRanks::kRank0 && rank != 0) return;
-  ++count_;
-  if (rule_ == schema::OverRanks::kMax) {
-    // NaN wins over every number: it tells that something is wrong.
-    value_ = count_ == 1 || std::isnan(value) || value > value_ ? value : value_;
-  } else {
-    value_ += value;
-  }
+void RankValues::add(core::RankNumber rank, double value) {
+  add(RankValues{1, value, value, rank == 0 ? std::optional(value) : std::nullopt});
 }
 
-std::optional<double> OverRanks::value() const {
-  if (count_ == 0) return std::nullopt;
-  return rule_ == schema::OverRanks::kMean ? value_ / count_ : value_;
+void RankValues::add(const RankValues& others) {
+  if (others.count == 0) return;
+  // NaN wins over every number: it tells that something is wrong.
+  const bool is_more = std::isnan(others.most) || others.most > most;
+  if (count == 0 || is_more) most = others.most;
+  sum += others.sum;
+  count += others.count;
+  if (others.of_rank_0) of_rank_0 = others.of_rank_0;
+}
+
+std::optional<double> RankValues::over(schema::OverRanks rule) const {
+  if (rule == schema::OverRanks::kRank0) return of_rank_0;
+  if (count == 0) return std::nullopt;
+  if (rule == schema::OverRanks::kMax) return most;
+  return rule == schema::OverRanks::kMean ? sum / count : sum;
 }
 
 void Bucket::add(const Spot& spot) {
@@ -124,7 +149,7 @@ std::vector<Stretch> stretches_of(std::span<const AttemptSteps> attempts, const 
     if (request.logarithmic) {
       append_octaves(part, points / octaves, stretches);
     } else {
-      stretches.push_back({part.attempt, part.from, part.end, width_for(steps, points)});
+      stretches.push_back({part.attempt, part.from, part.end, width_for(steps, points, part.has_rows)});
     }
   }
   return stretches;

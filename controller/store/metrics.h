@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -47,6 +48,16 @@ std::optional<double> value_of(const MetricRow& row, std::string_view series);
 struct StepRow {
   MetricRow row;  // rank is 0
   std::uint32_t ranks = 0;
+  /// Set in the first row of an attempt whose rows of steps before this one have aged out, see MetricsKeep.
+  std::optional<core::Step> aged_before = std::nullopt;
+};
+
+/// How long metrics are kept in which detail, by the controller's clock. After `rank_rows` one row a step is left, that
+/// of all ranks together. After `step_rows` buckets of kWidths[0] steps are left, for ever. The newest steps of an
+/// attempt, which no bucket holds yet, keep their rows.
+struct MetricsKeep {
+  std::chrono::milliseconds rank_rows = std::chrono::hours(24);
+  std::chrono::milliseconds step_rows = std::chrono::hours(24 * 30);  // no less than rank_rows
 };
 
 /// A rank's declaration of a series.
@@ -63,18 +74,19 @@ struct SeriesRow {
   double value = 0;
 };
 
-/// Combines the values that ranks reported for one step of one series into one value.
-class OverRanks {
- public:
-  explicit OverRanks(schema::OverRanks rule) : rule_(rule) {}
-  void add(core::RankNumber rank, double value);
-  /// nullopt: no rank's value counts.
-  std::optional<double> value() const;
+/// The values that ranks reported for one step of one series. Holds enough for every rule, in a few numbers, so that a
+/// rule may change after the values of single ranks are gone.
+struct RankValues {
+  std::uint32_t count = 0;  // ranks with a value
+  double sum = 0, most = 0;
+  std::optional<double> of_rank_0 = std::nullopt;
 
- private:
-  schema::OverRanks rule_;
-  std::uint32_t count_ = 0;
-  double value_ = 0;
+  void add(core::RankNumber rank, double value);
+  /// Adds the values of other ranks.
+  void add(const RankValues& others);
+  /// nullopt: no rank's value counts.
+  std::optional<double> over(schema::OverRanks rule) const;
+  bool operator==(const RankValues&) const = default;
 };
 
 /// Reads a curve of a million steps as a few thousand points.
@@ -133,6 +145,9 @@ struct Curve {
 struct AttemptSteps {
   core::AttemptNumber attempt = 0;
   core::Step first = 0, last = 0;
+  /// The rows of earlier steps have aged out, and only buckets of kWidths[0] steps are left of them. A multiple of
+  /// kWidths[0].
+  core::Step rows_from = 0;
 };
 
 struct ThinRequest {
@@ -163,7 +178,9 @@ struct Stretch {
 };
 
 /// Cuts the requested steps into stretches. Steps that a later attempt repeated get their own stretches, so that no
-/// bucket mixes them with other steps. A width is a multiple of the largest stored width that is not above it.
+/// bucket mixes them with other steps. A width is a multiple of the largest stored width that is not above it. Steps
+/// whose rows have aged out are in stretches of whole stored buckets, so such a stretch may begin up to
+/// kWidths[0] - 1 steps before the requested ones and end as many after them.
 std::vector<Stretch> stretches_of(std::span<const AttemptSteps> attempts, const ThinRequest& request,
                                   std::size_t curves);
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <unordered_map>
 #include <vector>
@@ -42,6 +43,8 @@ class Query {
     }
   }
 
+  void bind_bytes(const std::string& bytes) { statement_.bind(++bound_, bytes.data(), static_cast<int>(bytes.size())); }
+
   bool next() { return statement_.executeStep(); }
   /// Runs a statement that returns no rows. Returns the rows changed.
   int run() { return statement_.exec(); }
@@ -63,6 +66,11 @@ class Query {
     } else {
       return statement_.getColumn(column).getString();
     }
+  }
+  /// The bytes of a blob, valid until the next row. A null has none.
+  std::string_view bytes(int column) const {
+    const auto blob = statement_.getColumn(column);
+    return {static_cast<const char*>(blob.getBlob()), static_cast<std::size_t>(blob.getBytes())};
   }
   /// Sets the values to those of the columns from `column` on.
   template <typename... Values>
@@ -110,6 +118,8 @@ class Connection {
   std::optional<T> first(const char* sql, const Values&... values) {
     return query(sql, values...).template first<T>();
   }
+  /// A statement that is kept may hold a database that is to be detached.
+  void forget_statements() { statements_.clear(); }
   /// Lets the last connection to close write the log file back into the database.
   void tidy_on_close();
   /// The errno that SQLite saw in the last failed call; 0: none.

@@ -75,8 +75,10 @@ void check_header(const std::string& file);
 /// and SQLite::Exception if the file cannot be read.
 void check_database(SQLite::Database& database, const std::string& file, std::size_t newest_version, bool is_known);
 
-/// The SQL of every migration: number n (from 1) brings a database of version n - 1 to version n.
+/// The SQL of every migration of the database of jobs: number n (from 1) brings a database of version n - 1 to version
+/// n. The metrics have their own.
 std::span<const std::string_view> migrations();
+std::span<const std::string_view> metrics_migrations();
 /// Brings the schema to the newest version. Each migration and its version number are one transaction, so that a crash
 /// leaves a complete version.
 void migrate(SQLite::Database& database, std::span<const std::string_view> migrations);

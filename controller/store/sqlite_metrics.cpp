@@ -29,26 +29,25 @@ KnownSeries::Entry* declare(Connection& connection, KnownSeries::Job& job, core:
   return &entry;
 }
 
-/// Returns true if a value was new.
-bool write_values(Connection& connection, KnownSeries::Job& job, const MetricRow& metric) {
-  int written = 0;
+/// Adds the values that are new to `total`.
+void write_values(Connection& connection, KnownSeries::Job& job, const MetricRow& metric, StepTotal& total) {
   for (const auto& value : metric.values) {
     const auto found = job.find(value.series);
     auto* entry = found != job.end() ? &found->second
                                      : declare(connection, job, metric.job, schema::undeclared_series(value.series));
     if (entry == nullptr) continue;
     if (entry->over_ranks == schema::OverRanks::kRank0 && metric.rank != 0) continue;
-    written += connection.run(
-        "INSERT INTO series_values (job_id, attempt, step, series, rank, value) "
-        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        metric.job, metric.attempt, metric.step, entry->id, metric.rank, value.value);
+    const bool is_new = connection.run(
+                            "INSERT INTO series_values (job_id, attempt, step, series, rank, value) "
+                            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                            metric.job, metric.attempt, metric.step, entry->id, metric.rank, value.value) > 0;
+    if (is_new) total.values[entry->id].add(metric.rank, value.value);
     if (std::pair(metric.attempt, metric.step) > std::pair(entry->attempt, entry->step)) {
       entry->attempt = metric.attempt;
       entry->step = metric.step;
       entry->moved = true;
     }
   }
-  return written > 0;
 }
 
 /// Returns true if the row was new.
@@ -83,38 +82,76 @@ std::map<std::int64_t, schema::Series> read_names(Connection& connection, core::
   return names;
 }
 
-/// Adds the values of its series to each step. `steps` are in order of (attempt, step).
-void read_values(Connection& connection, core::JobId job, std::vector<StepRow>& steps) {
-  if (steps.empty()) return;
-  const auto names = read_names(connection, job);
-  const auto &first = steps.front().row, &last = steps.back().row;
-  Query row = connection.query(
-      "SELECT attempt, step, series, rank, value FROM series_values WHERE job_id = ?1 AND (attempt, step) >= (?2, ?3) "
-      "AND (attempt, step) <= (?4, ?5) ORDER BY attempt, step, series, rank",
-      job, first.attempt, first.step, last.attempt, last.step);
-  auto at = steps.begin();
-  std::optional<OverRanks> values;
-  std::int64_t series = 0;
-  const auto finish = [&] {
-    const auto known = names.find(series);
-    const auto value = values && known != names.end() ? values->value() : std::nullopt;
-    if (value) at->row.values.push_back({known->second.name, *value});
-    values.reset();
-  };
-  while (row.next()) {
-    const auto place = std::pair(row.get<core::AttemptNumber>(0), row.get<core::Step>(1));
-    const auto id = row.get<std::int64_t>(2);
-    if (place != std::pair(at->row.attempt, at->row.step) || id != series) finish();
-    while (at != steps.end() && std::pair(at->row.attempt, at->row.step) < place) ++at;
-    if (at == steps.end()) break;
-    if (std::pair(at->row.attempt, at->row.step) != place) continue;  // rank 0 has not reported this step yet
-    series = id;
-    const auto known = names.find(series);
-    if (known == names.end()) continue;
-    if (!values) values.emplace(known->second.over_ranks);
-    values->add(row.get<core::RankNumber>(3), row.get<double>(4));
+/// The values of the series over the ranks, in the order of the series.
+std::vector<SeriesValue> values_of(const StepTotal& total, const std::map<std::int64_t, schema::Series>& names) {
+  std::vector<SeriesValue> values;
+  for (const auto& [id, of_ranks] : total.values) {
+    const auto known = names.find(id);
+    const auto value = known == names.end() ? std::nullopt : of_ranks.over(known->second.over_ranks);
+    if (value) values.push_back({known->second.name, *value});
   }
-  if (at != steps.end()) finish();
+  return values;
+}
+
+MetricRow step_row_of(const StepKey& key, const StepTotal& total, std::vector<SeriesValue> values) {
+  return {.job = key.job,
+          .attempt = key.attempt,
+          .step = key.step,
+          .step_ms = total.step_ms,
+          .memory_bytes = total.memory_bytes,
+          .memory_peak_bytes = total.memory_peak_bytes,
+          .bytes_communicated = total.bytes_communicated,
+          .at_ms = total.at_ms,
+          .values = std::move(values)};
+}
+
+/// The steps of this attempt before the result have aged out; nullopt: none has.
+std::optional<core::Step> aged_before(Connection& connection, core::JobId job, core::AttemptNumber attempt) {
+  return connection.first<core::Step>(
+      "SELECT step_rows_from FROM metric_attempts WHERE job_id = ? AND attempt = ? AND step_rows_from IS NOT NULL", job,
+      attempt);
+}
+
+/// The value over the ranks of the newest step of a series. If that step has aged out, its bucket knows the value.
+std::optional<double> read_newest_value(Connection& connection, const StepKey& key, std::int64_t series,
+                                        schema::OverRanks rule) {
+  {
+    Query row =
+        connection.query("SELECT " MUSTER_STEP_COLUMNS " FROM step_rows WHERE job_id = ? AND attempt = ? AND step = ?",
+                         key.job, key.attempt, key.step);
+    if (row.next()) {
+      const auto total = read_step_total(row, 0);
+      const auto found = total.values.find(series);
+      return found == total.values.end() ? std::nullopt : found->second.over(rule);
+    }
+  }
+  return connection.first<double>(
+      "SELECT last FROM metric_buckets WHERE job_id = ? AND attempt = ? AND level = 0 AND bucket = ? AND curve = ?",
+      key.job, key.attempt, key.step / kWidths[0], curve_of_series(series));
+}
+
+/// Rank 0's own row of its newest step. nullopt: it has aged out, or there is none.
+std::optional<MetricRow> read_row_of_rank_0(Connection& connection, const StepKey& key,
+                                            const std::map<std::int64_t, schema::Series>& names) {
+  MetricRow metric{.job = key.job, .attempt = key.attempt, .step = key.step};
+  {
+    Query row = connection.query(
+        "SELECT step_ms, memory_bytes, memory_peak_bytes, bytes_communicated, at_ms FROM rank_steps "
+        "WHERE job_id = ? AND attempt = ? AND step = ? AND rank = 0",
+        key.job, key.attempt, key.step);
+    if (!row.next()) return std::nullopt;
+    row.get_to(0, metric.step_ms, metric.memory_bytes, metric.memory_peak_bytes, metric.bytes_communicated,
+               metric.at_ms);
+  }
+  Query row = connection.query(
+      "SELECT series, value FROM series_values WHERE job_id = ? AND attempt = ? AND step = ? AND rank = 0 "
+      "ORDER BY series",
+      key.job, key.attempt, key.step);
+  while (row.next()) {
+    const auto known = names.find(row.get<std::int64_t>(0));
+    if (known != names.end()) metric.values.push_back({known->second.name, row.get<double>(1)});
+  }
+  return metric;
 }
 
 }  // namespace
@@ -134,7 +171,7 @@ KnownSeries::Job& KnownSeries::of(Connection& connection, core::JobId job) {
 }
 
 void write_metrics(Connection& connection, KnownSeries& known, MetricBuckets& buckets, std::span<const MetricRow> rows,
-                   std::span<const DeclaredSeries> declared) {
+                   std::span<const DeclaredSeries> declared, std::int64_t hour) {
   known.trim();
   buckets.trim();
   for (const auto& one : declared) {
@@ -145,81 +182,103 @@ void write_metrics(Connection& connection, KnownSeries& known, MetricBuckets& bu
     if (other_values) buckets.drop(connection, one.job);
   }
   std::set<core::JobId> with_values;
+  std::map<StepKey, StepTotal> totals;
   for (const auto& row : rows) {
-    bool is_new = write_measurements(connection, row);
-    if (!row.values.empty()) {
-      is_new |= write_values(connection, known.of(connection, row.job), row);
-      with_values.insert(row.job);
-    }
-    if (is_new) buckets.touch(connection, row.job, row.attempt, row.step);
+    if (!buckets.takes(connection, row)) continue;
+    auto& total = totals[{row.job, row.attempt, row.step}];
+    if (write_measurements(connection, row)) total.add(row);
+    if (row.values.empty()) continue;
+    write_values(connection, known.of(connection, row.job), row, total);
+    with_values.insert(row.job);
+  }
+  for (const auto& [key, total] : totals) {
+    if (total.empty()) continue;
+    add_to_step(connection, key, total);
+    buckets.touch(connection, key, hour);
   }
   for (const auto job : with_values) write_newest(connection, known.of(connection, job), job);
   buckets.settle(connection);
 }
 
 std::uint32_t erase_metrics(Connection& connection, core::JobId job, std::uint32_t most) {
+  auto erased = erase_metrics_after(connection, job, 0, most);
+  if (erased < most) {
+    erased += static_cast<std::uint32_t>(connection.run(
+        "DELETE FROM series WHERE (job_id, id) IN (SELECT job_id, id FROM series WHERE job_id = ? LIMIT ?)", job,
+        most - erased));
+  }
+  return erased;
+}
+
+std::uint32_t erase_metrics_after(Connection& connection, core::JobId job, core::AttemptNumber attempt,
+                                  std::uint32_t most) {
   std::uint32_t erased = 0;
   const auto erase = [&](const char* sql) {
     if (erased >= most) return;
-    erased += static_cast<std::uint32_t>(connection.run(sql, job, most - erased));
+    erased += static_cast<std::uint32_t>(connection.run(sql, job, attempt, most - erased));
   };
   erase(
       "DELETE FROM metric_buckets WHERE (job_id, attempt, level, bucket, curve) IN "
-      "(SELECT job_id, attempt, level, bucket, curve FROM metric_buckets WHERE job_id = ? LIMIT ?)");
+      "(SELECT job_id, attempt, level, bucket, curve FROM metric_buckets WHERE job_id = ? AND attempt > ? LIMIT ?)");
   erase(
       "DELETE FROM series_values WHERE (job_id, attempt, step, series, rank) IN "
-      "(SELECT job_id, attempt, step, series, rank FROM series_values WHERE job_id = ? LIMIT ?)");
+      "(SELECT job_id, attempt, step, series, rank FROM series_values WHERE job_id = ? AND attempt > ? LIMIT ?)");
   erase(
       "DELETE FROM rank_steps WHERE (job_id, attempt, step, rank) IN "
-      "(SELECT job_id, attempt, step, rank FROM rank_steps WHERE job_id = ? LIMIT ?)");
-  erase("DELETE FROM series WHERE (job_id, id) IN (SELECT job_id, id FROM series WHERE job_id = ? LIMIT ?)");
+      "(SELECT job_id, attempt, step, rank FROM rank_steps WHERE job_id = ? AND attempt > ? LIMIT ?)");
+  erase(
+      "DELETE FROM step_rows WHERE (job_id, attempt, step) IN "
+      "(SELECT job_id, attempt, step FROM step_rows WHERE job_id = ? AND attempt > ? LIMIT ?)");
+  erase(
+      "DELETE FROM metric_hours WHERE (job_id, attempt, hour) IN "
+      "(SELECT job_id, attempt, hour FROM metric_hours WHERE job_id = ? AND attempt > ? LIMIT ?)");
+  erase(
+      "DELETE FROM metric_attempts WHERE (job_id, attempt) IN "
+      "(SELECT job_id, attempt FROM metric_attempts WHERE job_id = ? AND attempt > ? LIMIT ?)");
   return erased;
 }
 
 std::vector<StepRow> read_metrics(Connection& connection, core::JobId job, core::AttemptNumber attempt,
                                   core::AttemptNumber after_attempt, core::Step after_step, std::uint32_t limit) {
   const SQLite::Transaction one_moment(connection.database());
+  const auto names = read_names(connection, job);
   // A step is shown once rank 0 has reported it.
-  auto steps = connection
-                   .query(
-                       "SELECT attempt, step, count(*), max(step_ms), max(memory_bytes), max(memory_peak_bytes), "
-                       "sum(bytes_communicated), max(CASE rank WHEN 0 THEN at_ms END) "
-                       "FROM rank_steps WHERE job_id = ?1 AND (attempt, step) > (?2, ?3) AND (?4 = 0 OR attempt = ?4) "
-                       "GROUP BY attempt, step HAVING min(rank) = 0 ORDER BY attempt, step LIMIT ?5",
-                       job, after_attempt, after_step, attempt, limit)
-                   .all([&](const Query& found) {
-                     StepRow step{{.job = job}};
-                     auto& row = step.row;
-                     found.get_to(0, row.attempt, row.step, step.ranks, row.step_ms, row.memory_bytes,
-                                  row.memory_peak_bytes, row.bytes_communicated, row.at_ms);
-                     return step;
-                   });
-  read_values(connection, job, steps);
+  auto steps =
+      connection
+          .query("SELECT attempt, step, " MUSTER_STEP_COLUMNS
+                 " FROM step_rows WHERE job_id = ?1 AND (attempt, step) > (?2, ?3) AND (?4 = 0 OR attempt = ?4)"
+                 " AND is_told = 1 ORDER BY attempt, step LIMIT ?5",
+                 job, after_attempt, after_step, attempt, limit)
+          .all([&](const Query& found) {
+            const StepKey key{job, found.get<core::AttemptNumber>(0), found.get<core::Step>(1)};
+            const auto total = read_step_total(found, 2);
+            return StepRow{step_row_of(key, total, values_of(total, names)), total.ranks};
+          });
+  core::AttemptNumber told = 0;
+  for (auto& [row, ranks, aged] : steps) {
+    if (std::exchange(told, row.attempt) == row.attempt) continue;
+    const auto before = aged_before(connection, job, row.attempt);
+    if (before && (row.attempt != after_attempt || after_step + 1 < *before)) aged = before;
+  }
   return steps;
 }
 
 std::optional<MetricRow> read_newest_metric(Connection& connection, core::JobId job) {
   const SQLite::Transaction one_moment(connection.database());
-  MetricRow metric{.job = job};
-  {
-    Query row = connection.query(
-        "SELECT attempt, step, step_ms, memory_bytes, memory_peak_bytes, bytes_communicated, at_ms "
-        "FROM rank_steps WHERE job_id = ? AND rank = 0 ORDER BY attempt DESC, step DESC LIMIT 1",
-        job);
-    if (!row.next()) return std::nullopt;
-    row.get_to(0, metric.attempt, metric.step, metric.step_ms, metric.memory_bytes, metric.memory_peak_bytes,
-               metric.bytes_communicated, metric.at_ms);
-  }
   const auto names = read_names(connection, job);
-  Query row = connection.query(
-      "SELECT series, value FROM series_values WHERE job_id = ? AND attempt = ? AND step = ? AND rank = 0 "
-      "ORDER BY series",
-      job, metric.attempt, metric.step);
-  while (row.next()) {
-    const auto known = names.find(row.get<std::int64_t>(0));
-    if (known != names.end()) metric.values.push_back({known->second.name, row.get<double>(1)});
+  StepKey key{.job = job};
+  StepTotal total;
+  {
+    Query row = connection.query("SELECT attempt, step, " MUSTER_STEP_COLUMNS
+                                 " FROM step_rows WHERE job_id = ? AND is_told = 1 ORDER BY attempt DESC, step DESC "
+                                 "LIMIT 1",
+                                 job);
+    if (!row.next()) return std::nullopt;
+    row.get_to(0, key.attempt, key.step);
+    total = read_step_total(row, 2);
   }
-  return metric;
+  if (auto own = read_row_of_rank_0(connection, key, names)) return own;
+  return step_row_of(key, total, values_of(total, names));
 }
 
 std::vector<SeriesRow> read_series(Connection& connection, core::JobId job) {
@@ -238,12 +297,9 @@ std::vector<SeriesRow> read_series(Connection& connection, core::JobId job) {
     }
   }
   for (std::size_t i = 0; i < found.size(); ++i) {
-    OverRanks value(found[i].series.over_ranks);
-    Query row = connection.query(
-        "SELECT rank, value FROM series_values WHERE job_id = ? AND attempt = ? AND step = ? AND series = ?", job,
-        found[i].attempt, found[i].step, ids[i]);
-    while (row.next()) value.add(row.get<core::RankNumber>(0), row.get<double>(1));
-    found[i].value = value.value().value_or(0);
+    found[i].value =
+        read_newest_value(connection, {job, found[i].attempt, found[i].step}, ids[i], found[i].series.over_ranks)
+            .value_or(0);
   }
   return found;
 }

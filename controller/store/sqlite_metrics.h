@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <set>
 #include <span>
@@ -11,8 +12,14 @@
 
 #include "store/metrics.h"
 #include "store/sqlite_connection.h"
+#include "store/sqlite_steps.h"
 
 namespace store {
+
+/// The curve of the series with this number.
+constexpr std::int64_t curve_of_series(std::int64_t id) {
+  return kFirstSeriesCurve - 1 + id;
+}
 
 /// The writing connection's copy of the table of series, so that writing a value costs one statement. Call clear()
 /// after a failed transaction: the copy may hold rows that were not stored.
@@ -41,7 +48,9 @@ class KnownSeries {
   std::map<core::JobId, Job> jobs_;
 };
 
-/// Writes the table metric_buckets, for the writing connection.
+/// What the writing connection knows of attempts that report: how far their buckets are written, what of them has aged
+/// out, and the newest hour in which rows were stored. It writes the tables metric_buckets, metric_attempts and
+/// metric_hours.
 ///
 /// A transaction that takes an attempt kLateSteps past a bucket writes the bucket, from the rows of its steps. A row
 /// that comes later writes its bucket again. Readers read steps without a bucket from their rows. Only the end of an
@@ -53,14 +62,32 @@ class MetricBuckets {
   /// The most steps that one transaction puts into buckets.
   static constexpr int kMostSteps = 32'768;
   static constexpr std::size_t kMostAttempts = 1024;
+  static constexpr core::Step kNothingAged = std::numeric_limits<core::Step>::min();
 
-  /// A row of this step has been written.
-  void touch(Connection& connection, core::JobId job, core::AttemptNumber attempt, core::Step step);
+  struct Progress {
+    core::Step newest = -1;
+    std::array<core::Step, kWidths.size()> settled{};  // buckets of this level hold all steps before
+    std::set<core::Step> late;  // the first steps of the narrowest buckets that must be written again
+    /// The first steps whose rows of ranks are there, and whose step rows are there. The second is never later.
+    core::Step rank_rows_from = kNothingAged, step_rows_from = kNothingAged;
+    std::int64_t hour = -1;  // the newest in which rows were stored
+    bool has_left_out = false;
+  };
+
+  Progress& of(Connection& connection, core::JobId job, core::AttemptNumber attempt);
+  /// False: rows of ranks of this step have aged out, so nobody knows whether this one came before.
+  bool takes(Connection& connection, const MetricRow& row);
+  /// A row of this step has been written, in this hour since 1970.
+  void touch(Connection& connection, const StepKey& key, std::int64_t hour);
   /// Writes the buckets that are due.
   void settle(Connection& connection);
-  /// Writes the buckets of an attempt of an older database. Returns false if another transaction must write the rest.
+  /// Writes the buckets of an attempt whose rows are there already. Returns false if another transaction must write the
+  /// rest.
   bool settle_stored(Connection& connection, core::JobId job, core::AttemptNumber attempt);
-  /// A series combines its ranks in another way now. The job's buckets are deleted, and its next rows write them again.
+  /// The rows of an attempt are as old as this hour at most.
+  void note_hour(Connection& connection, core::JobId job, core::AttemptNumber attempt, std::int64_t hour);
+  /// A series combines its ranks in another way now. The job's buckets are deleted, and its next rows write them again,
+  /// but for those whose steps have aged out.
   void drop(Connection& connection, core::JobId job);
   void forget(core::JobId job);
   void clear();
@@ -68,25 +95,26 @@ class MetricBuckets {
   void trim() {
     if (attempts_.size() >= kMostAttempts) clear();
   }
+  /// A sentence for each attempt of which rows were left out for the first time.
+  std::vector<std::string> take_words() { return std::exchange(words_, {}); }
 
  private:
   using Key = std::pair<core::JobId, core::AttemptNumber>;
-  struct Progress {
-    core::Step newest = -1;
-    std::array<core::Step, kWidths.size()> settled{};  // buckets of this level hold all steps before
-    std::set<core::Step> late;  // the first steps of the narrowest buckets that must be written again
-  };
-  Progress& of(Connection& connection, const Key& key);
   static bool settle_one(Connection& connection, const Key& key, Progress& progress);
 
   std::map<Key, Progress> attempts_;
   std::set<Key> touched_;
+  std::vector<std::string> words_;
 };
 
+/// `hour`: since 1970, of now.
 void write_metrics(Connection& connection, KnownSeries& known, MetricBuckets& buckets, std::span<const MetricRow> rows,
-                   std::span<const DeclaredSeries> declared);
+                   std::span<const DeclaredSeries> declared, std::int64_t hour);
 /// Deletes at most `most` rows of the job. Returns the number of deleted rows.
 std::uint32_t erase_metrics(Connection& connection, core::JobId job, std::uint32_t most);
+/// Deletes at most `most` rows of the attempts after this one. Returns the number of deleted rows.
+std::uint32_t erase_metrics_after(Connection& connection, core::JobId job, core::AttemptNumber attempt,
+                                  std::uint32_t most);
 
 std::vector<StepRow> read_metrics(Connection& connection, core::JobId job, core::AttemptNumber attempt,
                                   core::AttemptNumber after_attempt, core::Step after_step, std::uint32_t limit);
@@ -95,8 +123,5 @@ std::vector<SeriesRow> read_series(Connection& connection, core::JobId job);
 
 // sqlite_thinning.cpp
 Thinned read_thinned(Connection& connection, const ThinRequest& request);
-
-/// Writes the buckets of an older database that has none. A million steps take seconds.
-void settle_older(Connection& connection);
 
 }  // namespace store

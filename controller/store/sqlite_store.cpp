@@ -1,13 +1,13 @@
 #include "store/sqlite_store.h"
 
-#include <cerrno>
 #include <chrono>
-#include <mutex>
+#include <utility>
 
 #include "store/codec.h"
-#include "store/sqlite_connection.h"
-#include "store/sqlite_file.h"
+#include "store/sqlite_ageing.h"
+#include "store/sqlite_database.h"
 #include "store/sqlite_metrics.h"
+#include "store/sqlite_pair.h"
 #include "store/sqlite_rows.h"
 
 namespace store {
@@ -16,12 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The size to which SQLite truncates the log file after writing it back into the database.
-constexpr const char* kWalKeptBytes = "67108864";
-
-/// How long a read waits for the read before it, which may hang with the disk.
-constexpr std::chrono::seconds kReadPatience{15};
-constexpr const char* kReadStandsStill = " could not be read for 15 s: its disk does not respond; try again later";
+/// The readers of the two databases. Curves of a long job take tens of milliseconds, and a page of rows must not wait.
+constexpr std::size_t kOnlyReader = 0, kRowsReader = 0, kCurvesReader = 1;
 
 constexpr const char* kFindRequest = "SELECT id FROM jobs WHERE request_id = ?";
 
@@ -114,22 +110,32 @@ void write_partition_change(Connection& connection, const AuditRow& change) {
 
 class SqliteStore final : public Store {
  public:
-  explicit SqliteStore(const fs::path& file)
-      : file_(file.string()),
+  SqliteStore(const fs::path& file, SqliteOptions options)
+      : options_(std::move(options)),
         lock_(file.string() + ".lock", file),
-        database_lock_(file),
-        end_(file),
-        writer_(make_connection()) {
-    translating(writer_, [&] { prepare_writer(); });
-    reader_.emplace(file_);
-    translating(*reader_, [&] { reader_->database().exec("PRAGMA query_only = ON"); });
+        jobs_(file),
+        metrics_(metrics_file_of(file)) {
+    const bool are_known = jobs_.is_known() && metrics_.is_known();
+    jobs_.check(migrations().size());
+    metrics_.check(metrics_migrations().size());
+    // Nothing is written before both have passed their checks.
+    jobs_.begin(false);
+    metrics_.begin(true);
+    bring_up_to_date();
+    if (!are_known) remove_strange_metrics(jobs_, metrics_, options_.tell);
+    jobs_.writing([](Connection& writer) {
+      writer.run("INSERT INTO meta (key, value) VALUES ('secret', ?) ON CONFLICT DO NOTHING", random_secret());
+      read_secret(writer);  // throws if the database is damaged
+    });
+    jobs_.open_readers(1);
+    metrics_.open_readers(2);
   }
 
   std::vector<std::int64_t> append(std::span<const Commit> commits) override {
-    return writing([&] {
+    return jobs_.writing([&](Connection& writer) {
       std::vector<std::int64_t> ids;
       ids.reserve(commits.size());
-      for (const Commit& commit : commits) ids.push_back(write_commit(writer_, commit));
+      for (const Commit& commit : commits) ids.push_back(write_commit(writer, commit));
       return ids;
     });
   }
@@ -137,33 +143,41 @@ class SqliteStore final : public Store {
     if (action_ids.empty()) return;
     const auto now = std::chrono::floor<core::Millis>(std::chrono::system_clock::now());
     const auto done_at = state == ActionState::kDone ? std::optional<core::Time>(now) : std::nullopt;
-    writing([&] {
+    jobs_.writing([&](Connection& writer) {
       for (const auto id : action_ids) {
-        writer_.run("UPDATE actions SET state = ?, done_at_ms = ? WHERE id = ? AND state <> 'done'", state, done_at,
-                    id);
+        writer.run("UPDATE actions SET state = ?, done_at_ms = ? WHERE id = ? AND state <> 'done'", state, done_at, id);
       }
     });
   }
   void set_launching(std::span<const LaunchingAction> actions) override {
     if (actions.empty()) return;
-    writing([&] {
+    jobs_.writing([&](Connection& writer) {
       for (const auto& action : actions) {
         const auto share = action.share ? std::optional(encode_share(*action.share)) : std::nullopt;
-        writer_.run("UPDATE actions SET state = ?, share = ? WHERE id = ? AND state <> 'done'", ActionState::kLaunching,
-                    share, action.id);
+        writer.run("UPDATE actions SET state = ?, share = ? WHERE id = ? AND state <> 'done'", ActionState::kLaunching,
+                   share, action.id);
       }
     });
   }
   void add_metrics(std::span<const MetricRow> rows, std::span<const DeclaredSeries> declared) override {
     if (rows.empty() && declared.empty()) return;
-    writing_metrics([&] { write_metrics(writer_, known_series_, buckets_, rows, declared); });
+    const auto hour = hour_of(options_.now());
+    const auto words = writing_metrics([&](Connection& writer) {
+      write_metrics(writer, known_series_, buckets_, rows, declared, hour);
+      return buckets_.take_words();
+    });
+    for (const auto& word : words) options_.tell(word);
   }
-
   std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) override {
-    return writing_metrics([&] {
+    return writing_metrics([&](Connection& writer) {
       known_series_.forget(job);
       buckets_.forget(job);
-      return erase_metrics(writer_, job, most);
+      return erase_metrics(writer, job, most);
+    });
+  }
+  bool age_metrics(const MetricsKeep& keep, std::uint32_t most) override {
+    return writing_metrics([&](Connection& writer) {
+      return store::age_metrics(writer, buckets_, options_.now(), keep, most) || give_back_pages(writer);
     });
   }
 
@@ -193,16 +207,20 @@ class SqliteStore final : public Store {
   std::vector<PendingAction> pending_actions() override { return reading(read_pending_actions); }
   std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                core::Step after_step, std::uint32_t limit) override {
-    return reading(read_metrics, job, attempt, after_attempt, after_step, limit);
+    return metrics_.reading(kRowsReader, read_metrics, job, attempt, after_attempt, after_step, limit);
   }
-  Thinned thinned(const ThinRequest& request) override { return reading(read_thinned, request); }
-  std::optional<MetricRow> newest_metric(core::JobId job) override { return reading(read_newest_metric, job); }
-  std::vector<SeriesRow> series(core::JobId job) override { return reading(read_series, job); }
+  Thinned thinned(const ThinRequest& request) override {
+    return metrics_.reading(kCurvesReader, read_thinned, request);
+  }
+  std::optional<MetricRow> newest_metric(core::JobId job) override {
+    return metrics_.reading(kRowsReader, read_newest_metric, job);
+  }
+  std::vector<SeriesRow> series(core::JobId job) override { return metrics_.reading(kRowsReader, read_series, job); }
   std::vector<PartitionRow> partitions() override { return reading(read_partitions); }
   void change_partitions(std::span<const AuditRow> changes) override {
     if (changes.empty()) return;
-    writing([&] {
-      for (const AuditRow& change : changes) write_partition_change(writer_, change);
+    jobs_.writing([&](Connection& writer) {
+      for (const AuditRow& change : changes) write_partition_change(writer, change);
     });
   }
   std::vector<AuditRow> audit(std::int64_t before_id, const std::string& partition, std::uint32_t limit) override {
@@ -211,11 +229,11 @@ class SqliteStore final : public Store {
   std::string secret() override { return reading(read_secret); }
   std::string place() override { return first<std::string>("SELECT value FROM meta WHERE key = 'place'").value_or(""); }
   void settle(const std::string& place, bool new_secret) override {
-    writing([&] {
-      writer_.run(
+    jobs_.writing([&](Connection& writer) {
+      writer.run(
           "INSERT INTO meta (key, value) VALUES ('place', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
           place);
-      if (new_secret) writer_.run("UPDATE meta SET value = ? WHERE key = 'secret'", random_secret());
+      if (new_secret) writer.run("UPDATE meta SET value = ? WHERE key = 'secret'", random_secret());
     });
   }
   std::int64_t schema_version() override {
@@ -223,87 +241,60 @@ class SqliteStore final : public Store {
   }
 
  private:
-  Connection make_connection() {
-    check_header(file_);
-    try {
-      return Connection(file_);
-    } catch (const SQLite::Exception& error) {
-      throw translate(error, errno, file_);
-    }
+  void bring_up_to_date() {
+    const auto bring = [](Database& one, std::span<const std::string_view> all) {
+      one.translating(one.writer(), [&] { migrate(one.writer().database(), all); });
+    };
+    const auto version_of = [](Database& one) {
+      return one.translating(one.writer(), [&] { return stored_version(one.writer().database()); });
+    };
+    const bool holds_metrics = version_of(jobs_) <= static_cast<std::int64_t>(kLastVersionWithMetrics);
+    const bool are_missing = !holds_metrics && version_of(metrics_) == 0;
+    bring(jobs_, migrations().first(kLastVersionWithMetrics));
+    bring(metrics_, metrics_migrations());
+    pair_databases(jobs_, metrics_);
+    if (holds_metrics) take_over_metrics(jobs_, metrics_, hour_of(options_.now()), options_.tell);
+    bring(jobs_, migrations());
+    shrink(holds_metrics);
+    if (are_missing) tell_of_missing_metrics();
   }
 
-  /// Writes nothing before the file has passed the check.
-  void prepare_writer() {
-    auto& database = writer_.database();
-    check_database(database, file_, migrations().size(), end_.is_known());
-    end_.begin();
-    if (database.execAndGet("PRAGMA journal_mode = WAL").getString() != "wal") {
-      throw Error(Error::Kind::kOther,
-                  file_ + ": its file system cannot hold a write-ahead log; use a data folder on a local disk");
-    }
-    database.exec("PRAGMA synchronous = FULL");
-    database.exec("PRAGMA foreign_keys = ON");
-    database.exec(std::string("PRAGMA journal_size_limit = ") + kWalKeptBytes);
-    migrate(database, migrations());
-    settle_older(writer_);
-    writer_.run("INSERT INTO meta (key, value) VALUES ('secret', ?) ON CONFLICT DO NOTHING", random_secret());
-    read_secret(writer_);  // throws if the database is damaged
-    writer_.tidy_on_close();
-  }
-
-  template <typename Work>
-  auto translating(Connection& connection, Work work) -> decltype(work()) {
+  /// Gives the room of what a migration has dropped back to the disk. The store works without it.
+  void shrink(bool has_dropped) {
     try {
-      return work();
-    } catch (const SQLite::Exception& error) {
-      auto told = translate(error, connection.system_error(), file_);
-      if (told.kind() == Error::Kind::kCorrupt) end_.doubt();
-      throw told;
+      jobs_.translating(jobs_.writer(), [&] {
+        auto& database = jobs_.writer().database();
+        const auto free = database.execAndGet("PRAGMA freelist_count").getInt64();
+        const auto all = database.execAndGet("PRAGMA page_count").getInt64();
+        if (has_dropped || free > all / 2) database.exec("VACUUM");
+      });
     } catch (const Error& error) {
-      const bool names_file = std::string_view(error.what()).find(file_) != std::string_view::npos;
-      if (error.kind() == Error::Kind::kCorrupt) end_.doubt();
-      const bool about_file = error.kind() == Error::Kind::kCorrupt || error.kind() == Error::Kind::kNewer;
-      if (names_file || !about_file) throw;
-      throw Error(error.kind(), file_ + ": " + error.what());
+      options_.tell("the room of what was dropped is not given back to the disk yet: " + std::string(error.what()));
     }
   }
 
-  /// Runs the work in one transaction, which is durable when this returns. An exception rolls the transaction back.
+  void tell_of_missing_metrics() {
+    const auto any =
+        jobs_.writing([](Connection& writer) { return writer.first<int>("SELECT 1 FROM attempts LIMIT 1"); });
+    if (!any) return;
+    options_.tell(metrics_.file() +
+                  " was not there: the jobs are all there, and what they reported before is gone. If a backup of it is "
+                  "to be used, stop musterd and put it in its place");
+  }
+
+  /// As Database::writing(), of metrics.
   template <typename Work>
-  auto writing(Work work) -> decltype(work()) {
-    std::lock_guard lock(writer_mutex_);
-    return translating(writer_, [&] {
-      SQLite::Transaction transaction(writer_.database(), SQLite::TransactionBehavior::IMMEDIATE);
-      if constexpr (std::is_void_v<decltype(work())>) {
-        work();
-        transaction.commit();
-      } else {
-        auto result = work();
-        transaction.commit();
-        return result;
-      }
+  auto writing_metrics(Work work) -> decltype(work(std::declval<Connection&>())) {
+    return metrics_.writing(work, [this] {
+      known_series_.clear();
+      buckets_.clear();
     });
   }
 
-  /// As writing(). After a failed transaction known_series_ may hold rows that were not stored, so it is cleared.
-  template <typename Work>
-  auto writing_metrics(Work work) -> decltype(work()) {
-    try {
-      return writing(work);
-    } catch (...) {
-      std::lock_guard lock(writer_mutex_);
-      known_series_.clear();
-      buckets_.clear();
-      throw;
-    }
-  }
-
-  /// Returns read(connection, arguments...).
+  /// Returns read(connection, arguments...) of the database of jobs.
   template <typename Read, typename... Arguments>
   auto reading(Read read, const Arguments&... arguments) -> decltype(read(std::declval<Connection&>(), arguments...)) {
-    const std::unique_lock lock(reader_mutex_, kReadPatience);
-    if (!lock.owns_lock()) throw Error(Error::Kind::kOther, file_ + kReadStandsStill);
-    return translating(*reader_, [&] { return read(*reader_, arguments...); });
+    return jobs_.reading(kOnlyReader, read, arguments...);
   }
 
   /// The first column of the first row; nullopt: there is no row.
@@ -312,22 +303,17 @@ class SqliteStore final : public Store {
     return reading([&](Connection& connection) { return connection.first<T>(sql, values...); });
   }
 
-  const std::string file_;
+  const SqliteOptions options_;
   FileLock lock_;
-  DatabaseLock database_lock_;
-  CleanEnd end_;  // declared before the connections, so that it is destroyed after them
-  std::mutex writer_mutex_;
-  Connection writer_;
+  Database jobs_, metrics_;
   KnownSeries known_series_;
   MetricBuckets buckets_;
-  std::timed_mutex reader_mutex_;
-  std::optional<Connection> reader_;
 };
 
 }  // namespace
 
-std::unique_ptr<Store> open_sqlite_store(const fs::path& file) {
-  return std::make_unique<SqliteStore>(file);
+std::unique_ptr<Store> open_sqlite_store(const fs::path& file, SqliteOptions options) {
+  return std::make_unique<SqliteStore>(file, std::move(options));
 }
 
 }  // namespace store

@@ -13,10 +13,6 @@ namespace {
 using Key = std::pair<core::JobId, core::AttemptNumber>;
 using Rules = std::map<std::int64_t, schema::OverRanks>;  // by curve
 
-constexpr std::int64_t curve_of_series(std::int64_t id) {
-  return kFirstSeriesCurve - 1 + id;
-}
-
 Rules read_rules(Connection& connection, core::JobId job) {
   Query row = connection.query("SELECT id, over_ranks FROM series WHERE job_id = ?", job);
   Rules rules;
@@ -26,40 +22,28 @@ Rules read_rules(Connection& connection, core::JobId job) {
   return rules;
 }
 
-/// Adds the steps from `from` up to `end` to the sink, in order, from the rows of the ranks. Steps without a row of
-/// rank 0 are left out. `go_on(step)` is called before each step; false ends the reading.
+/// Adds the steps from `from` up to `end` to the sink, in order, from their rows. Steps that rank 0 has not told are
+/// left out. `go_on(step)` is called before each step; false ends the reading.
 template <typename Sink, typename GoOn>
 void read_rows(Connection& connection, const Key& key, const Rules& rules, core::Step from, core::Step end, Sink& sink,
                GoOn go_on) {
-  Query step = connection.query(
-      "SELECT step, max(CASE rank WHEN 0 THEN at_ms END), max(step_ms), max(memory_peak_bytes), "
-      "sum(bytes_communicated) FROM rank_steps WHERE job_id = ? AND attempt = ? AND step >= ? AND step < ? "
-      "GROUP BY step HAVING min(rank) = 0 ORDER BY step",
-      key.first, key.second, from, end);
-  Query value = connection.query(
-      "SELECT step, series, rank, value FROM series_values WHERE job_id = ? AND attempt = ? AND step >= ? AND step < ? "
-      "ORDER BY step, series, rank",
-      key.first, key.second, from, end);
-  bool more = value.next();
-  while (step.next()) {
-    const auto number = step.get<core::Step>(0), at_ms = step.get<std::int64_t>(1);
-    if (!go_on(number)) return;
-    sink.add(kStepsCurve, Spot{number, at_ms, static_cast<double>(number)});
-    for (const auto curve : {kStepTimeCurve, kPeakMemoryCurve, kBytesCurve}) {
-      const auto column = static_cast<int>(curve) + 1;
-      if (!step.is_null(column)) sink.add(curve, Spot{number, at_ms, step.get<double>(column)});
-    }
-    const auto is_at = [&](core::Step at) { return more && value.get<core::Step>(0) == at; };
-    const auto curve_there = [&] { return curve_of_series(value.get<std::int64_t>(1)); };
-    while (more && value.get<core::Step>(0) < number) more = value.next();
-    while (is_at(number)) {
-      const auto curve = curve_there();
-      const auto rule = rules.find(curve);
-      OverRanks over(rule == rules.end() ? schema::OverRanks::kMean : rule->second);
-      for (; is_at(number) && curve_there() == curve; more = value.next()) {
-        over.add(value.get<core::RankNumber>(2), value.get<double>(3));
-      }
-      if (const auto one = over.value()) sink.add(curve, Spot{number, at_ms, *one});
+  Query row = connection.query("SELECT step, " MUSTER_STEP_COLUMNS
+                               " FROM step_rows WHERE job_id = ? AND attempt = ? AND step >= ? AND step < ? AND "
+                               "is_told = 1 ORDER BY step",
+                               key.first, key.second, from, end);
+  while (row.next()) {
+    const auto step = row.get<core::Step>(0);
+    if (!go_on(step)) return;
+    const auto total = read_step_total(row, 1);
+    const auto add = [&](std::int64_t curve, double value) { sink.add(curve, Spot{step, total.at_ms, value}); };
+    add(kStepsCurve, static_cast<double>(step));
+    if (total.step_ms) add(kStepTimeCurve, *total.step_ms);
+    if (total.memory_peak_bytes) add(kPeakMemoryCurve, static_cast<double>(*total.memory_peak_bytes));
+    if (total.bytes_communicated) add(kBytesCurve, static_cast<double>(*total.bytes_communicated));
+    for (const auto& [series, of_ranks] : total.values) {
+      const auto rule = rules.find(curve_of_series(series));
+      const auto value = of_ranks.over(rule == rules.end() ? schema::OverRanks::kMean : rule->second);
+      if (value) add(curve_of_series(series), *value);
     }
   }
 }
@@ -167,19 +151,40 @@ core::Step write_level(Connection& connection, const Key& key, std::size_t level
 }
 
 std::vector<AttemptSteps> read_attempts(Connection& connection, core::JobId job) {
-  std::vector<AttemptSteps> attempts;
-  const auto end_of = [&](const char* sql, core::AttemptNumber attempt) {
-    return connection.first<std::int64_t>(sql, job, attempt);
+  struct Known {
+    core::AttemptNumber attempt;
+    std::optional<core::Step> rows_from;
   };
-  constexpr const char* kNext =
-      "SELECT attempt FROM rank_steps WHERE job_id = ? AND attempt > ? ORDER BY attempt LIMIT 1";
-  constexpr const char* kFirst =
-      "SELECT step FROM rank_steps WHERE job_id = ? AND attempt = ? AND rank = 0 ORDER BY step LIMIT 1";
-  constexpr const char* kLast =
-      "SELECT step FROM rank_steps WHERE job_id = ? AND attempt = ? AND rank = 0 ORDER BY step DESC LIMIT 1";
-  for (auto next = end_of(kNext, 0); next; next = end_of(kNext, static_cast<core::AttemptNumber>(*next))) {
-    const auto attempt = static_cast<core::AttemptNumber>(*next);
-    if (const auto first = end_of(kFirst, attempt)) attempts.push_back({attempt, *first, *end_of(kLast, attempt)});
+  const auto known =
+      connection.query("SELECT attempt, step_rows_from FROM metric_attempts WHERE job_id = ? ORDER BY attempt", job)
+          .all([](const Query& row) {
+            return Known{row.get<core::AttemptNumber>(0), row.get<std::optional<core::Step>>(1)};
+          });
+  std::vector<AttemptSteps> attempts;
+  for (const auto& [attempt, rows_from] : known) {
+    const auto first = connection.first<core::Step>(
+        "SELECT step FROM step_rows WHERE job_id = ? AND attempt = ? AND is_told = 1 ORDER BY step LIMIT 1", job,
+        attempt);
+    const auto last = connection.first<core::Step>(
+        "SELECT step FROM step_rows WHERE job_id = ? AND attempt = ? AND is_told = 1 ORDER BY step DESC LIMIT 1", job,
+        attempt);
+    if (!rows_from) {
+      if (first) attempts.push_back({attempt, *first, *last});
+      continue;
+    }
+    // The oldest steps are in buckets alone, the newest have rows.
+    const auto aged_first = connection.first<core::Step>(
+        "SELECT low_step FROM metric_buckets WHERE job_id = ? AND attempt = ? AND level = 0 AND curve = 0 ORDER BY "
+        "bucket LIMIT 1",
+        job, attempt);
+    const auto aged_last = connection.first<core::Step>(
+        "SELECT last_step FROM metric_buckets WHERE job_id = ? AND attempt = ? AND level = 0 AND curve = 0 ORDER BY "
+        "bucket DESC LIMIT 1",
+        job, attempt);
+    if (!first && !aged_first) continue;
+    constexpr auto kAny = std::numeric_limits<core::Step>::max();
+    attempts.push_back({attempt, std::min(first.value_or(kAny), aged_first.value_or(kAny)),
+                        std::max(last.value_or(-1), aged_last.value_or(-1)), *rows_from});
   }
   return attempts;
 }
@@ -204,27 +209,72 @@ void read_steps(Connection& connection, const Key& key, const Rules& rules, core
   read_narrower(last, end);
 }
 
-}  // namespace
-
-MetricBuckets::Progress& MetricBuckets::of(Connection& connection, const Key& key) {
-  const auto [found, is_new] = attempts_.try_emplace(key);
-  if (!is_new) return found->second;
-  for (std::size_t level = 0; level < kWidths.size(); ++level) {
-    found->second.settled[level] = read_settled(connection, key, level);
-  }
-  const auto newest = connection.first<core::Step>(
-      "SELECT step FROM rank_steps WHERE job_id = ? AND attempt = ? AND step <= ? ORDER BY step DESC LIMIT 1",
-      key.first, key.second, kFarthestStep);
-  if (newest) found->second.newest = *newest;
-  return found->second;
+/// Whether the step has no rank whose row has aged out, or this is rank 0's first word of it.
+bool may_be_added(Connection& connection, const MetricRow& row) {
+  Query step = connection.query(
+      "SELECT is_told, ranks, (SELECT count(*) FROM rank_steps WHERE job_id = ?1 AND attempt = ?2 AND step = ?3) "
+      "FROM step_rows WHERE job_id = ?1 AND attempt = ?2 AND step = ?3",
+      row.job, row.attempt, row.step);
+  if (!step.next()) return true;
+  const bool are_all_there = step.get<std::int64_t>(2) >= step.get<std::int64_t>(1);
+  return are_all_there || (!step.get<bool>(0) && row.rank == 0);
 }
 
-void MetricBuckets::touch(Connection& connection, core::JobId job, core::AttemptNumber attempt, core::Step step) {
-  if (step < 0 || step > kFarthestStep) return;
-  auto& progress = of(connection, {job, attempt});
-  if (step < progress.settled[0]) progress.late.insert(step / kWidths[0] * kWidths[0]);
-  progress.newest = std::max(progress.newest, step);
-  touched_.insert({job, attempt});
+}  // namespace
+
+MetricBuckets::Progress& MetricBuckets::of(Connection& connection, core::JobId job, core::AttemptNumber attempt) {
+  const auto [found, is_new] = attempts_.try_emplace({job, attempt});
+  auto& progress = found->second;
+  if (!is_new) return progress;
+  for (std::size_t level = 0; level < kWidths.size(); ++level) {
+    progress.settled[level] = read_settled(connection, found->first, level);
+  }
+  const auto newest = connection.first<core::Step>(
+      "SELECT step FROM step_rows WHERE job_id = ? AND attempt = ? AND step <= ? ORDER BY step DESC LIMIT 1", job,
+      attempt, kFarthestStep);
+  if (newest) progress.newest = *newest;
+  {
+    Query row = connection.query(
+        "SELECT ifnull(rank_rows_from, ?3), ifnull(step_rows_from, ?3) FROM metric_attempts WHERE job_id = ?1 AND "
+        "attempt = ?2",
+        job, attempt, kNothingAged);
+    if (row.next()) row.get_to(0, progress.rank_rows_from, progress.step_rows_from);
+  }
+  const auto hour = connection.first<std::int64_t>(
+      "SELECT hour FROM metric_hours WHERE job_id = ? AND attempt = ? ORDER BY hour DESC LIMIT 1", job, attempt);
+  if (hour) progress.hour = *hour;
+  return progress;
+}
+
+bool MetricBuckets::takes(Connection& connection, const MetricRow& row) {
+  auto& progress = of(connection, row.job, row.attempt);
+  if (row.step >= progress.rank_rows_from) return true;
+  if (row.step >= progress.step_rows_from && may_be_added(connection, row)) return true;
+  if (!std::exchange(progress.has_left_out, true)) {
+    words_.push_back("metrics of job " + std::to_string(row.job) + ", attempt " + std::to_string(row.attempt) +
+                     ", rank " + std::to_string(row.rank) + ", step " + std::to_string(row.step) +
+                     " came after the rows of their steps had aged out: they are left out");
+  }
+  return false;
+}
+
+void MetricBuckets::touch(Connection& connection, const StepKey& key, std::int64_t hour) {
+  auto& progress = of(connection, key.job, key.attempt);
+  note_hour(connection, key.job, key.attempt, hour);
+  if (key.step < 0 || key.step > kFarthestStep) return;
+  if (key.step < progress.settled[0]) progress.late.insert(key.step / kWidths[0] * kWidths[0]);
+  progress.newest = std::max(progress.newest, key.step);
+  touched_.insert({key.job, key.attempt});
+}
+
+void MetricBuckets::note_hour(Connection& connection, core::JobId job, core::AttemptNumber attempt, std::int64_t hour) {
+  auto& progress = of(connection, job, attempt);
+  if (hour <= progress.hour) return;
+  connection.run("INSERT INTO metric_attempts (job_id, attempt) VALUES (?, ?) ON CONFLICT DO NOTHING", job, attempt);
+  connection.run(
+      "INSERT INTO metric_hours (job_id, attempt, hour, after_step) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", job,
+      attempt, hour, progress.newest);
+  progress.hour = hour;
 }
 
 bool MetricBuckets::settle_one(Connection& connection, const Key& key, Progress& progress) {
@@ -253,11 +303,16 @@ void MetricBuckets::settle(Connection& connection) {
 }
 
 bool MetricBuckets::settle_stored(Connection& connection, core::JobId job, core::AttemptNumber attempt) {
-  return settle_one(connection, {job, attempt}, of(connection, {job, attempt}));
+  return settle_one(connection, {job, attempt}, of(connection, job, attempt));
 }
 
 void MetricBuckets::drop(Connection& connection, core::JobId job) {
-  connection.run("DELETE FROM metric_buckets WHERE job_id = ?", job);
+  connection.run(
+      "DELETE FROM metric_buckets WHERE job_id = ?1 AND (bucket + 1) * CASE level WHEN 0 THEN ?2 WHEN 1 THEN ?3 ELSE "
+      "?4 "
+      "END > ifnull((SELECT step_rows_from FROM metric_attempts a WHERE a.job_id = ?1 AND a.attempt = "
+      "metric_buckets.attempt), 0)",
+      job, kWidths[0], kWidths[1], kWidths[2]);
   forget(job);
 }
 
@@ -287,23 +342,6 @@ Thinned read_thinned(Connection& connection, const ThinRequest& request) {
                static_cast<std::size_t>(levels), thinner);
   }
   return std::move(thinner).finish(std::move(attempts), names);
-}
-
-void settle_older(Connection& connection) {
-  MetricBuckets buckets;
-  const auto next = [&]() -> std::optional<Key> {
-    Query row = connection.query("SELECT job_id, attempt FROM unsettled_attempts LIMIT 1");
-    if (!row.next()) return std::nullopt;
-    return Key{row.get<core::JobId>(0), row.get<core::AttemptNumber>(1)};
-  };
-  while (const auto key = next()) {
-    SQLite::Transaction transaction(connection.database(), SQLite::TransactionBehavior::IMMEDIATE);
-    if (buckets.settle_stored(connection, key->first, key->second)) {
-      connection.run("DELETE FROM unsettled_attempts WHERE job_id = ? AND attempt = ?", key->first, key->second);
-      buckets.clear();
-    }
-    transaction.commit();
-  }
 }
 
 }  // namespace store

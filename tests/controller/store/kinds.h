@@ -10,15 +10,31 @@
 
 namespace test {
 
-// The kinds of stores that must keep the contract of store/store.h.
+/// The hour in which the clocks of the stores below begin.
+inline constexpr core::Time kFirstHour{std::chrono::hours(500'000)};
+
+// The kinds of stores that must keep the contract of store/store.h. `now`: the time by which their metrics age.
 struct Memory {
-  store::MemoryStore store;
+  core::Time now = kFirstHour;
+  store::MemoryStore store{[this] { return now; }};
   store::Store& get() { return store; }
+  /// As a restart of musterd.
+  void open_again() {}
 };
 struct Sqlite {
+  core::Time now = kFirstHour;
   TemporaryFolder folder;
-  std::unique_ptr<store::Store> store = store::open_sqlite_store(folder.path() / "muster.db");
+  std::unique_ptr<store::Store> store = open();
   store::Store& get() { return *store; }
+  void open_again() {
+    store.reset();
+    store = open();
+  }
+
+ private:
+  std::unique_ptr<store::Store> open() {
+    return store::open_sqlite_store(folder.path() / "muster.db", {.now = [this] { return now; }});
+  }
 };
 using StoreKinds = testing::Types<Memory, Sqlite>;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "store/codec.h"
 #include "store/sqlite_file.h"
@@ -25,6 +26,10 @@ void merge(StepRow& step, const MetricRow& row) {
   combine(step.row.bytes_communicated, row.bytes_communicated, [](auto a, auto b) { return a + b; });
 }
 
+std::int64_t hour_since_1970(core::Time time) {
+  return std::chrono::floor<std::chrono::hours>(time.time_since_epoch()).count();
+}
+
 /// Adds one step with all its values to `sink`, which has add(curve, Spot). `curve_of` gives the number of a series by
 /// its name.
 template <typename Sink, typename CurveOf>
@@ -39,7 +44,7 @@ void add_step(Sink& sink, const MetricRow& row, CurveOf curve_of) {
 
 }  // namespace
 
-MemoryStore::MemoryStore() : secret_(random_secret()) {}
+MemoryStore::MemoryStore(std::function<core::Time()> now) : now_(std::move(now)), secret_(random_secret()) {}
 
 void MemoryStore::fail_writes(std::optional<Error> error) {
   std::lock_guard lock(mutex_);
@@ -264,11 +269,71 @@ void MemoryStore::add_metrics(std::span<const MetricRow> rows, std::span<const D
   if (failure_) throw *failure_;
   for (const auto& one : declared) series_of(one.job, one.series, true);
   for (const MetricRow& row : rows) {
+    if (!takes(row)) continue;
     auto measured = row;
     measured.values.clear();
-    const auto place = metrics_.try_emplace({row.job, row.attempt, row.step, row.rank}, std::move(measured)).first;
+    const auto [place, is_new] = metrics_.try_emplace({row.job, row.attempt, row.step, row.rank}, std::move(measured));
+    const auto values_before = place->second.values.size();
     add_values(place->second, row);
+    if (is_new || place->second.values.size() > values_before) note_hour(row);
   }
+}
+
+bool MemoryStore::takes(const MetricRow& row) {
+  const auto& ages = ages_[{row.job, row.attempt}];
+  if (row.step >= ages.rank_rows_from) return true;
+  if (row.step < ages.step_rows_from) return false;
+  bool has_aged = false;
+  for (auto at = metrics_.lower_bound({row.job, row.attempt, row.step, 0});
+       at != metrics_.end() && at->second.job == row.job && at->second.attempt == row.attempt &&
+       at->second.step == row.step;
+       ++at) {
+    has_aged = has_aged || aged_.contains(at->first);
+  }
+  return !has_aged || (row.rank == 0 && !metrics_.contains({row.job, row.attempt, row.step, 0}));
+}
+
+void MemoryStore::note_hour(const MetricRow& row) {
+  auto& ages = ages_[{row.job, row.attempt}];
+  const auto newest = ages.hours.empty() ? -1 : ages.hours.rbegin()->first;
+  const auto hour = hour_since_1970(now_());
+  if (hour > newest) ages.hours.emplace(hour, ages.newest);
+  ages.newest = std::max(ages.newest, row.step);
+}
+
+core::Step MemoryStore::last_step_of(const Ages& ages, std::int64_t hour) {
+  const auto next = ages.hours.upper_bound(hour);
+  return next == ages.hours.end() ? ages.newest : next->second;
+}
+
+bool MemoryStore::age_metrics(const MetricsKeep& keep, std::uint32_t /*most*/) {
+  constexpr core::Step kLateSteps = 128;  // as MetricBuckets::kLateSteps: these have no bucket yet
+  std::lock_guard lock(mutex_);
+  if (failure_) throw *failure_;
+  bool any = false;
+  for (auto& [attempt, ages] : ages_) {
+    for (auto hour = ages.hours.begin(); hour != ages.hours.end();) {
+      const auto last = last_step_of(ages, hour->first);
+      if (hour->first < hour_since_1970(now_() - keep.rank_rows) && ages.summed.insert(hour->first).second) {
+        ages.rank_rows_from = std::max(ages.rank_rows_from, last + 1);
+        for (const auto& [key, row] : metrics_) {
+          if (std::pair(row.job, row.attempt) == attempt && row.step <= last) aged_.insert(key);
+        }
+        any = true;
+      }
+      if (hour->first >= hour_since_1970(now_() - keep.step_rows)) {
+        ++hour;
+        continue;
+      }
+      const auto settled = std::max<core::Step>(0, ages.newest + 1 - kLateSteps);
+      const auto end = std::min(last + 1, settled) / kWidths[0] * kWidths[0];
+      if (end > 0) ages.step_rows_from = std::max(ages.step_rows_from, end);
+      ages.summed.erase(hour->first);
+      hour = ages.hours.erase(hour);
+      any = true;
+    }
+  }
+  return any;
 }
 
 /// Combines the values of all ranks' rows of this step, in the order of the job's series.
@@ -277,14 +342,14 @@ void MemoryStore::combine_values(StepRow& step) const {
   const auto all = series_.find(step.row.job);
   if (all == series_.end()) return;
   for (const auto& known : all->second) {
-    OverRanks over(known.series.over_ranks);
+    RankValues values;
     for (auto at = metrics_.lower_bound({step.row.job, step.row.attempt, step.row.step, 0});
          at != metrics_.end() && at->second.job == step.row.job && at->second.attempt == step.row.attempt &&
          at->second.step == step.row.step;
          ++at) {
-      if (const auto value = value_of(at->second, known.series.name)) over.add(at->second.rank, *value);
+      if (const auto value = value_of(at->second, known.series.name)) values.add(at->second.rank, *value);
     }
-    if (const auto value = over.value()) step.row.values.push_back({known.series.name, *value});
+    if (const auto value = values.over(known.series.over_ranks)) step.row.values.push_back({known.series.name, *value});
   }
 }
 
@@ -292,7 +357,16 @@ std::vector<StepRow> MemoryStore::metrics(core::JobId job, core::AttemptNumber a
                                           core::AttemptNumber after_attempt, core::Step after_step,
                                           std::uint32_t limit) {
   std::lock_guard lock(mutex_);
-  return steps_of(job, attempt, after_attempt, after_step, limit);
+  auto steps = steps_of(job, attempt, after_attempt, after_step, std::numeric_limits<std::uint32_t>::max());
+  const auto from = [&](const MetricRow& row) { return ages_[{job, row.attempt}].step_rows_from; };
+  std::erase_if(steps, [&](const StepRow& step) { return step.row.step < from(step.row); });
+  if (steps.size() > limit) steps.resize(limit);
+  core::AttemptNumber told = 0;
+  for (auto& [row, ranks, aged] : steps) {
+    if (std::exchange(told, row.attempt) == row.attempt || from(row) <= 0) continue;
+    if (row.attempt != after_attempt || after_step + 1 < from(row)) aged = from(row);
+  }
+  return steps;
 }
 
 std::vector<StepRow> MemoryStore::steps_of(core::JobId job, core::AttemptNumber attempt,
@@ -327,14 +401,17 @@ Thinned MemoryStore::thinned(const ThinRequest& request) {
   };
   const auto steps = steps_of(request.job, 0, 0, -1, std::numeric_limits<std::uint32_t>::max());
   std::vector<AttemptSteps> attempts;
-  for (const auto& [row, ranks] : steps) {
-    if (attempts.empty() || attempts.back().attempt != row.attempt) attempts.push_back({row.attempt, row.step, 0});
+  for (const auto& [row, ranks, aged] : steps) {
+    if (attempts.empty() || attempts.back().attempt != row.attempt) {
+      const auto rows_from = ages_[{row.job, row.attempt}].step_rows_from;
+      attempts.push_back({row.attempt, row.step, 0, std::max<core::Step>(0, rows_from)});
+    }
     attempts.back().last = row.step;
   }
   Thinner thinner;
   for (const auto& stretch : stretches_of(attempts, request, names.size())) {
     thinner.begin(stretch);
-    for (const auto& [row, ranks] : steps) {
+    for (const auto& [row, ranks, aged] : steps) {
       const bool inside = row.step >= stretch.from && row.step < stretch.end;
       if (row.attempt == stretch.attempt && inside) add_step(thinner, row, curve_of);
     }
@@ -351,7 +428,11 @@ std::uint32_t MemoryStore::remove_metrics(core::JobId job, std::uint32_t most) {
     at = metrics_.erase(at);
     ++removed;
   }
-  if (removed < most) series_.erase(job);
+  if (removed < most) {
+    series_.erase(job);
+    std::erase_if(ages_, [&](const auto& one) { return one.first.first == job; });
+    std::erase_if(aged_, [&](const auto& key) { return std::get<0>(key) == job; });
+  }
   return removed;
 }
 
@@ -360,7 +441,9 @@ std::optional<MetricRow> MemoryStore::newest_metric(core::JobId job) {
   for (auto after = metrics_.lower_bound({job + 1, 0, 0, 0}); after != metrics_.begin();) {
     const MetricRow& row = (--after)->second;
     if (row.job != job) break;
-    if (row.rank == 0) return row;
+    if (row.rank != 0) continue;
+    if (!aged_.contains({job, row.attempt, row.step, 0})) return row;
+    return steps_of(job, row.attempt, row.attempt, row.step - 1, 1).front().row;
   }
   return std::nullopt;
 }

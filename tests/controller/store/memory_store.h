@@ -1,9 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -15,7 +19,10 @@ namespace store {
 /// A Store without a file, for tests and simulations. Thread-safe.
 class MemoryStore final : public Store {
  public:
-  MemoryStore();
+  /// `now`: the clock by which metrics age.
+  explicit MemoryStore(std::function<core::Time()> now = [] {
+    return std::chrono::floor<core::Millis>(std::chrono::system_clock::now());
+  });
 
   std::vector<std::int64_t> append(std::span<const Commit> commits) override;
   std::optional<core::JobId> find_request(const std::string& request_id) override;
@@ -38,6 +45,7 @@ class MemoryStore final : public Store {
   Thinned thinned(const ThinRequest& request) override;
   std::vector<SeriesRow> series(core::JobId job) override;
   std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) override;
+  bool age_metrics(const MetricsKeep& keep, std::uint32_t most) override;
   std::optional<MetricRow> newest_metric(core::JobId job) override;
   std::vector<PartitionRow> partitions() override;
   void change_partitions(std::span<const AuditRow> changes) override;
@@ -58,10 +66,21 @@ class MemoryStore final : public Store {
     std::string spec_json;
   };
   using MetricKey = std::tuple<core::JobId, core::AttemptNumber, core::Step, core::RankNumber>;
+  /// What of an attempt has aged out. The rows stay here, and are left out of answers.
+  struct Ages {
+    core::Step newest = -1;
+    core::Step rank_rows_from = std::numeric_limits<core::Step>::min();
+    core::Step step_rows_from = std::numeric_limits<core::Step>::min();
+    std::map<std::int64_t, core::Step> hours = {};  // the newest step before each hour with rows
+    std::set<std::int64_t> summed = {};             // hours without rows of ranks
+  };
 
   SeriesRow* series_of(core::JobId job, const schema::Series& series, bool declares);
   void add_values(MetricRow& stored, const MetricRow& row);
   void combine_values(StepRow& step) const;
+  bool takes(const MetricRow& row);
+  void note_hour(const MetricRow& row);
+  static core::Step last_step_of(const Ages& ages, std::int64_t hour);
   std::vector<StepRow> steps_of(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
                                 core::Step after_step, std::uint32_t limit) const;
 
@@ -79,7 +98,10 @@ class MemoryStore final : public Store {
   std::vector<StoredEvent> events_;  // id is the index plus one
   std::map<std::int64_t, PendingAction> actions_;
   std::int64_t last_action_id_ = 0;
+  const std::function<core::Time()> now_;
   std::map<MetricKey, MetricRow> metrics_;
+  std::map<std::pair<core::JobId, core::AttemptNumber>, Ages> ages_;
+  std::set<MetricKey> aged_;                              // rows of ranks that have aged out
   std::map<core::JobId, std::vector<SeriesRow>> series_;  // attempt 0: no value yet
   std::map<std::string, std::string> partitions_;
   std::vector<AuditRow> audit_;  // id is the index plus one

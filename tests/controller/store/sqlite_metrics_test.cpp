@@ -66,7 +66,7 @@ TEST(SqliteMetrics, OfTheVersionBeforeNamedSeriesAreAllThere) {
   }
   ASSERT_EQ(after.size(), before.size());
   for (std::size_t i = 0; i < before.size(); ++i) {
-    const auto& [row, ranks] = after[i];
+    const auto& [row, ranks, aged] = after[i];
     const auto& old = before[i];
     EXPECT_EQ(ranks, old.ranks);
     EXPECT_EQ(std::tuple(row.job, row.attempt, row.step), std::tuple(old.job, old.attempt, old.step));

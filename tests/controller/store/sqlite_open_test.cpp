@@ -38,14 +38,15 @@ class SqliteOpen : public testing::Test {
     }
   }
   /// Expects that opening fails with this kind, names the file, and does not change it. Returns the message.
-  std::string refused(Kind kind) {
-    const std::string before = read_file(file_);
+  std::string refused(Kind kind) { return refused(kind, file_); }
+  std::string refused(Kind kind, const fs::path& file) {
+    const std::string before = read_file(file);
     const auto error = error_of([&] { store::open_sqlite_store(file_); });
     EXPECT_TRUE(error) << "it opened";
     if (!error) return "";
     EXPECT_EQ(error->kind(), kind) << error->what();
-    EXPECT_THAT(error->what(), HasSubstr(file_.string()));
-    EXPECT_TRUE(read_file(file_) == before) << "the file was changed";
+    EXPECT_THAT(error->what(), HasSubstr(file.string()));
+    EXPECT_TRUE(read_file(file) == before) << "the file was changed";
     return error->what();
   }
   void exec(const std::string& sql) { SQLite::Database(file_.string(), SQLite::OPEN_READWRITE).exec(sql); }
@@ -77,9 +78,10 @@ TEST_F(SqliteOpen, WhatWasWrittenIsThereAfterARestart) {
 TEST_F(SqliteOpen, OnlyTheOwnerMayReadIt) {
   const auto store = store::open_sqlite_store(file_);
   struct stat status {};
-  for (const char* suffix : {"", "-wal", "-shm", ".lock"}) {
-    ASSERT_EQ(stat((file_.string() + suffix).c_str(), &status), 0) << suffix;
-    EXPECT_EQ(status.st_mode & 0777, 0600U) << suffix;
+  for (const char* name : {"muster.db", "muster.db-wal", "muster.db-shm", "muster.db.lock", "metrics.db",
+                           "metrics.db-wal", "metrics.db-shm"}) {
+    ASSERT_EQ(stat((folder_.path() / name).c_str(), &status), 0) << name;
+    EXPECT_EQ(status.st_mode & 0777, 0600U) << name;
   }
 }
 
@@ -178,28 +180,30 @@ TEST_F(SqliteOpen, AllOfItIsReadAfterAnEndThatWasNotOrderlyAndOnlyThen) {
     for (core::Step step = 1; step <= 5000; ++step) rows.push_back({.job = 1, .attempt = 1, .step = step});
     store->add_metrics(rows);
   }
-  const fs::path mark = file_.string() + ".clean";
+  const fs::path file = folder_.path() / "metrics.db", mark = file.string() + ".clean";
   ASSERT_TRUE(fs::exists(mark));
   struct stat before {};
-  ASSERT_EQ(stat(file_.c_str(), &before), 0);
-  damage_the_last_page(file_);
-  const auto damaged = read_file(file_);
+  ASSERT_EQ(stat(file.c_str(), &before), 0);
+  damage_the_last_page(file);
+  const auto damaged = read_file(file);
   // Only the modification time tells of the change. With the old time, the database is not checked.
   const timespec times[] = {before.st_atim, before.st_mtim};
-  ASSERT_EQ(utimensat(AT_FDCWD, file_.c_str(), times, 0), 0);
+  ASSERT_EQ(utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
   EXPECT_NO_THROW(store::open_sqlite_store(file_));
-  write_file(file_, damaged);
-  refused(Kind::kCorrupt);
+  write_file(file, damaged);
+  refused(Kind::kCorrupt, file);
   fs::remove(mark);
-  refused(Kind::kCorrupt);
+  refused(Kind::kCorrupt, file);
 }
 
 TEST_F(SqliteOpen, WhoIsKilledLeavesNoWordOfAnOrderlyEnd) {
   fill(1);
-  const fs::path mark = file_.string() + ".clean";
+  const fs::path mark = file_.string() + ".clean", metrics_mark = folder_.path() / "metrics.db.clean";
   EXPECT_TRUE(fs::exists(mark));
+  EXPECT_TRUE(fs::exists(metrics_mark));
   const auto store = store::open_sqlite_store(file_);
   EXPECT_FALSE(fs::exists(mark));
+  EXPECT_FALSE(fs::exists(metrics_mark));
 }
 
 TEST_F(SqliteOpen, AnotherProgramsDatabaseIsRefusedAndLeftAlone) {

@@ -9,7 +9,9 @@
 #include <limits>
 #include <random>
 
+#include "store/curves.h"
 #include "store/kinds.h"
+#include "store/random_rows.h"
 
 namespace test {
 namespace {
@@ -29,25 +31,6 @@ class ThinnedMetrics : public testing::Test {
   Kind kind_;
 };
 TYPED_TEST_SUITE(ThinnedMetrics, StoreKinds);
-
-/// "1/5=2.5": attempt, step and value of each point.
-std::string text_of(const store::Curve& curve) {
-  std::string text;
-  for (const auto& [attempt, spot, is_last] : curve.points) {
-    const auto value = std::isnan(spot.value) ? "nan" : std::to_string(static_cast<int>(spot.value));
-    text += (text.empty() ? "" : " ") + std::to_string(attempt) + "/" + std::to_string(spot.step) + "=" + value;
-  }
-  return text;
-}
-
-const store::Curve& curve(const store::Thinned& thinned, const std::string& name) {
-  for (const auto* curves : {&thinned.series, &thinned.measures}) {
-    for (const auto& one : *curves) {
-      if (one.name == name) return one;
-    }
-  }
-  throw std::out_of_range("no curve " + name);
-}
 
 MetricRow loss(core::AttemptNumber attempt, core::Step step, double value) {
   return {.job = 1, .attempt = attempt, .step = step, .at_ms = 1000 + step, .values = {{"loss", value}}};
@@ -195,69 +178,6 @@ TYPED_TEST(ThinnedMetrics, ARemovedJobHasNone) {
   EXPECT_EQ(text_of(store.thinned({.job = 1, .points = 4}).series[0]), "1/2=5") << "nothing is left of the old ones";
 }
 
-/// Runs of four ranks that are resumed, with series of every kind; ranks report late, and some rows come twice.
-std::vector<MetricRow> random_rows(unsigned seed) {
-  std::mt19937 random(seed);
-  const auto number = [&](int most) { return static_cast<int>(random() % static_cast<unsigned>(most)); };
-  std::vector<std::pair<int, MetricRow>> rows;
-  int when = 0;
-  core::Step from = number(3);
-  for (core::AttemptNumber attempt = 1; attempt <= 3; ++attempt) {
-    const core::Step end = from + 900 + number(1500);
-    for (core::Step step = from; step < end; step += number(20) == 0 ? 1 + number(70) : 1) {
-      ++when;
-      for (core::RankNumber rank = 0; rank < 4; ++rank) {
-        MetricRow row{.job = 1, .attempt = attempt, .rank = rank, .step = step, .at_ms = 10 * when + rank};
-        row.step_ms = number(1000);
-        if (number(9) > 0) row.memory_peak_bytes = number(1 << 30);
-        row.bytes_communicated = number(1000);
-        for (const char* name : {"rate", "mean", "sum", "max"}) {
-          if (number(12) > 0) row.values.push_back({name, number(300) == 0 ? kNan : number(100000) / 7.0});
-        }
-        const int late = number(40) == 0 ? 600 : number(60);
-        rows.emplace_back(when + late, row);
-        if (number(30) == 0) rows.emplace_back(when + late + 300, row);
-      }
-    }
-    from = end - 1 - number(700);
-    when += 1000;
-  }
-  std::ranges::stable_sort(rows, {}, &std::pair<int, MetricRow>::first);
-  std::vector<MetricRow> ordered;
-  for (auto& [at, row] : rows) ordered.push_back(std::move(row));
-  return ordered;
-}
-
-const std::vector<store::DeclaredSeries> kDeclared{{1, {.name = "rate", .over_ranks = schema::OverRanks::kRank0}},
-                                                   {1, {.name = "mean", .over_ranks = schema::OverRanks::kMean}},
-                                                   {1, {.name = "sum", .over_ranks = schema::OverRanks::kSum}},
-                                                   {1, {.name = "max", .over_ranks = schema::OverRanks::kMax}}};
-
-std::vector<ThinRequest> requests() {
-  return {{.job = 1, .points = 4},
-          {.job = 1, .points = 40},
-          {.job = 1, .points = 400},
-          {.job = 1, .points = 20'000},
-          {.job = 1, .from = 777, .to = 2345, .points = 60},
-          {.job = 1, .after_attempt = 2, .after_step = 1600, .points = 50},
-          {.job = 1, .points = 300, .logarithmic = true}};
-}
-
-void expect_equal(const store::Thinned& one, const store::Thinned& other) {
-  EXPECT_EQ(one.bucket_steps, other.bucket_steps);
-  ASSERT_EQ(one.series.size(), other.series.size());
-  ASSERT_EQ(one.measures.size(), other.measures.size());
-  const auto compare = [](const store::Curve& a, const store::Curve& b) {
-    EXPECT_EQ(a.name, b.name);
-    EXPECT_EQ(a.values, b.values);
-    EXPECT_EQ(text_of(a), text_of(b)) << a.name;
-    ASSERT_EQ(a.points.size(), b.points.size());
-    for (std::size_t i = 0; i < a.points.size(); ++i) EXPECT_EQ(a.points[i].spot.at_ms, b.points[i].spot.at_ms);
-  };
-  for (std::size_t i = 0; i < one.series.size(); ++i) compare(one.series[i], other.series[i]);
-  for (std::size_t i = 0; i < one.measures.size(); ++i) compare(one.measures[i], other.measures[i]);
-}
-
 /// Every bucket of a curve against all steps of the job.
 void expect_nothing_hidden(store::Store& store, const ThinRequest& request) {
   const auto thinned = store.thinned(request);
@@ -271,7 +191,7 @@ void expect_nothing_hidden(store::Store& store, const ThinRequest& request) {
       return std::tuple(attempt, repeated, step / thinned.bucket_steps);
     };
     std::int64_t count = 0;
-    for (const auto& [row, ranks] : steps) {
+    for (const auto& [row, ranks, aged] : steps) {
       const auto value = std::string(name) == "step_ms" ? row.step_ms : store::value_of(row, name);
       if (!value || row.step < request.from || row.step > request.to) continue;
       if (std::pair(row.attempt, row.step) <= std::pair(request.after_attempt, request.after_step)) continue;
@@ -333,7 +253,7 @@ TEST(SqliteThinning, IsTheSameWithAndWithoutStoredBucketsAndAfterARestart) {
 }
 
 std::int64_t stored_buckets(const std::filesystem::path& file) {
-  SQLite::Database database(file.string(), SQLite::OPEN_READONLY);
+  SQLite::Database database((file.parent_path() / "metrics.db").string(), SQLite::OPEN_READONLY);
   return database.execAndGet("SELECT count(*) FROM metric_buckets").getInt64();
 }
 
@@ -354,30 +274,6 @@ TEST(SqliteThinning, ASeriesThatIsDeclaredAnewIsPutTogetherAnew) {
   const MetricRow next{.job = 1, .attempt = 3, .step = 9000, .values = {{"mean", 1}}};
   for (auto* store : {static_cast<store::Store*>(&memory), sqlite.get()}) store->add_metrics({&next, 1});
   EXPECT_GT(stored_buckets(file), 0);
-  for (const auto& request : requests()) expect_equal(memory.thinned(request), sqlite->thinned(request));
-}
-
-TEST(SqliteThinning, AJobOfAnOlderDatabaseIsPutIntoBucketsWhenItIsOpened) {
-  TemporaryFolder folder;
-  const auto file = folder.path() / "muster.db";
-  const auto rows = random_rows(5);
-  store::MemoryStore memory;
-  memory.add_metrics({}, kDeclared);
-  add(memory, rows, 500);
-  {
-    const auto sqlite = store::open_sqlite_store(file);
-    sqlite->add_metrics({}, kDeclared);
-    add(*sqlite, rows, 500);
-  }
-  const auto before = stored_buckets(file);
-  {
-    // An older database has no buckets, and each of its attempts needs them.
-    SQLite::Database database(file.string(), SQLite::OPEN_READWRITE);
-    database.exec("DELETE FROM metric_buckets");
-    database.exec("INSERT INTO unsettled_attempts SELECT DISTINCT job_id, attempt FROM rank_steps");
-  }
-  const auto sqlite = store::open_sqlite_store(file);
-  EXPECT_EQ(stored_buckets(file), before);
   for (const auto& request : requests()) expect_equal(memory.thinned(request), sqlite->thinned(request));
 }
 

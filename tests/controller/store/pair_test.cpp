@@ -1,0 +1,302 @@
+// Goal: muster.db and metrics.db are right together, wherever each of them comes from: an older muster that had one
+// file, a crash while it was taken over, a restore of one of the two, another store.
+// Method: databases of the older schema written by hand; a second process that is killed while it opens them.
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <random>
+
+#include "store/curves.h"
+#include "store/error_of.h"
+#include "store/memory_store.h"
+#include "store/random_rows.h"
+#include "store/saga.h"
+#include "store/sqlite_file.h"
+#include "store/sqlite_pair.h"
+#include "store/sqlite_steps.h"
+#include "store/sqlite_store.h"
+#include "temporary_folder.h"
+
+namespace test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using Kind = store::Error::Kind;
+
+class Pair : public testing::Test {
+ protected:
+  TemporaryFolder folder_;
+  const fs::path jobs_ = folder_.path() / "muster.db", metrics_ = folder_.path() / "metrics.db";
+  std::vector<std::string> told_;
+
+  std::unique_ptr<store::Store> open() {
+    return store::open_sqlite_store(jobs_, {.tell = [this](const auto& text) { told_.push_back(text); }});
+  }
+  /// Opens the store, adds a job with `attempts` attempts that each told ten steps, and closes it.
+  void add_job(core::AttemptNumber attempts = 1) {
+    const auto store = open();
+    Saga saga(*store, "request-" + std::to_string(store->next_job_id()));
+    saga.tell(submitted());
+    for (core::AttemptNumber number = 1; number <= attempts; ++number) {
+      if (number > 1) saga.at(1000 * number);
+      saga.run(number);
+      if (number < attempts) saga.tell(core::NodeLost{number, "node1", core::Millis{3000}});
+      std::vector<store::MetricRow> rows;
+      for (core::Step step = 1; step <= 10; ++step) {
+        rows.push_back(
+            {.job = saga.job().id, .attempt = number, .step = step, .values = {{"loss", 10.0 * number + step}}});
+      }
+      store->add_metrics(rows);
+    }
+  }
+  /// Copies both databases, which are closed, to files that end with `suffix`.
+  void back_up(const std::string& suffix) const {
+    for (const auto& file : {jobs_, metrics_}) fs::copy_file(file, file.string() + suffix);
+  }
+  static void restore(const fs::path& file, const std::string& suffix) {
+    fs::copy_file(file.string() + suffix, file, fs::copy_options::overwrite_existing);
+  }
+};
+
+/// A database of the last version that held metrics, with one job that has told `rows`.
+void write_single_file(const fs::path& file, const std::vector<store::MetricRow>& rows) {
+  SQLite::Database database(file.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  store::migrate(database, store::migrations().first(store::kLastVersionWithMetrics));
+  SQLite::Transaction transaction(database);
+  database.exec(R"(
+    INSERT INTO jobs (id, request_id, spec_json, name, user, is_command, state, reason, version, last_checkpoint_step,
+                      submitted_at_ms) VALUES (1, 'r1', '{}', 'chess', 'anna', 1, 'running', '', 1, 0, 10);
+    INSERT INTO events (job_id, version, at_ms, type, attempt, payload, state_after, text) VALUES
+      (1, 1, 10, 'job_submitted', 0, '{"v":1,"name":"chess","user":"anna","is_command":true}', 'pending', 'a');
+    INSERT INTO attempts (job_id, number, state, cause, reason, reason_started, resumed_from_step, handle) VALUES
+      (1, 3, 'running', 'none', '', '', -1, 'h');
+    INSERT INTO meta (key, value) VALUES ('secret', 'abc');
+    INSERT INTO series (job_id, id, name, unit, better, over_ranks) VALUES (1, 1, 'rate', '', 'neither', 'rank0'),
+      (1, 2, 'mean', '', 'neither', 'mean'), (1, 3, 'sum', '', 'neither', 'sum'), (1, 4, 'max', '', 'neither', 'max');
+  )");
+  SQLite::Statement step(database, "INSERT OR IGNORE INTO rank_steps VALUES (1, ?, ?, ?, ?, NULL, ?, ?, ?)");
+  SQLite::Statement value(database,
+                          "INSERT OR IGNORE INTO series_values VALUES (1, ?, ?, (SELECT id FROM series WHERE "
+                          "name = ?), ?, ?)");
+  const auto bind = [](SQLite::Statement& statement, int at, const auto& optional) {
+    optional ? statement.bind(at, *optional) : statement.bind(at);
+  };
+  for (const auto& row : rows) {
+    step.bind(1, row.attempt);
+    step.bind(2, row.step);
+    step.bind(3, row.rank);
+    bind(step, 4, row.step_ms);
+    bind(step, 5, row.memory_peak_bytes);
+    bind(step, 6, row.bytes_communicated);
+    step.bind(7, row.at_ms);
+    step.exec();
+    step.reset();
+    for (const auto& [series, number] : row.values) {
+      if (series == "rate" && row.rank != 0) continue;
+      value.bind(1, row.attempt);
+      value.bind(2, row.step);
+      value.bind(3, series);
+      value.bind(4, row.rank);
+      bind(value, 5, std::isnan(number) ? std::nullopt : std::optional(number));
+      value.exec();
+      value.reset();
+    }
+  }
+  database.exec(
+      "UPDATE series SET newest_attempt = 3, newest_step = (SELECT max(step) FROM series_values v WHERE "
+      "v.attempt = 3 AND v.series = series.id)");
+  transaction.commit();
+}
+
+void expect_taken_over(store::Store& store, const std::vector<store::MetricRow>& rows) {
+  store::MemoryStore memory;
+  memory.add_metrics({}, kDeclared);
+  memory.add_metrics(rows, {});
+  for (const auto& request : requests()) expect_equal(memory.thinned(request), store.thinned(request));
+  const auto expected = memory.metrics(1, 0, 0, -1, 1'000'000), found = store.metrics(1, 0, 0, -1, 1'000'000);
+  ASSERT_EQ(expected.size(), found.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_EQ(expected[i].ranks, found[i].ranks);
+    ASSERT_EQ(std::tuple(expected[i].row.attempt, expected[i].row.step, expected[i].row.at_ms, expected[i].row.step_ms),
+              std::tuple(found[i].row.attempt, found[i].row.step, found[i].row.at_ms, found[i].row.step_ms));
+    ASSERT_EQ(expected[i].row.values.size(), found[i].row.values.size());
+  }
+  ASSERT_EQ(store.series(1).size(), 4U);
+  EXPECT_EQ(store.secret(), "abc");
+  EXPECT_EQ(store.find_request("r1"), 1);
+}
+
+TEST_F(Pair, AnOlderSingleFileIsTakenOverWithAllItsMetrics) {
+  const auto rows = random_rows(21);
+  write_single_file(jobs_, rows);
+  const auto before = fs::file_size(jobs_);
+  {
+    const auto store = open();
+    expect_taken_over(*store, rows);
+    // Its ranks go on, and send again what was not acknowledged.
+    store->add_metrics(std::span(rows).last(200));
+    expect_taken_over(*store, rows);
+  }
+  EXPECT_LT(fs::file_size(jobs_), before / 4) << "the room is given back";
+  ASSERT_EQ(told_.size(), 1U);
+  EXPECT_THAT(told_[0], HasSubstr("move from " + jobs_.string() + " to " + metrics_.string()));
+  told_.clear();
+  expect_taken_over(*open(), rows);
+  EXPECT_TRUE(told_.empty());
+}
+
+TEST_F(Pair, TakingOverMayBeKilledAnywhere) {
+  const auto rows = random_rows(22);
+  write_single_file(jobs_, rows);
+  std::mt19937 random(5);
+  int killed = 0;
+  for (int round = 0; round < 40; ++round) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      store::open_sqlite_store(jobs_);
+      _exit(0);
+    }
+    usleep(static_cast<useconds_t>(random() % 30'000));  // the kill must fall at a random moment
+    kill(child, SIGKILL);
+    int status = 0;
+    waitpid(child, &status, 0);
+    killed += WIFSIGNALED(status) ? 1 : 0;
+  }
+  EXPECT_GT(killed, 3);
+  expect_taken_over(*open(), rows);
+}
+
+TEST_F(Pair, MetricsOfAnotherStoreAreRefusedAndLeftAlone) {
+  add_job();
+  const TemporaryFolder other;
+  store::open_sqlite_store(other.path() / "muster.db").reset();
+  fs::copy_file(other.path() / "muster.db", jobs_, fs::copy_options::overwrite_existing);
+  const auto error = error_of([&] { open(); });
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->what(), HasSubstr(metrics_.string() + " does not belong to " + jobs_.string()));
+  EXPECT_THAT(error->what(), HasSubstr("move " + metrics_.string() + " away"));
+  fs::remove(metrics_);
+  EXPECT_NE(open(), nullptr);
+}
+
+// A backup of an older muster, whose metrics are in it, beside the metrics of today.
+TEST_F(Pair, AnOlderSingleFileDoesNotTakeMetricsOfALaterTime) {
+  add_job();
+  fs::remove(jobs_);
+  write_single_file(jobs_, {});
+  const auto error = error_of([&] { open(); });
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->what(), HasSubstr("which may be an older backup"));
+}
+
+TEST_F(Pair, ALostFileOfMetricsIsToldAndTheJobsGoOn) {
+  add_job();
+  fs::remove(metrics_);
+  const auto store = open();
+  ASSERT_EQ(told_.size(), 1U);
+  EXPECT_THAT(told_[0], HasSubstr(metrics_.string() + " was not there"));
+  EXPECT_TRUE(store->metrics(1, 0, 0, 0, 10).empty());
+  const store::MetricRow row{.job = 1, .attempt = 1, .step = 11};
+  store->add_metrics({&row, 1});
+  EXPECT_EQ(store->metrics(1, 0, 0, 0, 10).size(), 1U);
+}
+
+TEST_F(Pair, MetricsOfJobsThatARestoreHasForgottenAreRemoved) {
+  add_job();
+  back_up(".before");
+  add_job();
+  restore(jobs_, ".before");
+  fs::remove(jobs_.string() + ".clean");
+  add_job();
+  ASSERT_EQ(told_.size(), 1U);
+  EXPECT_THAT(told_[0], HasSubstr("metrics of 1 jobs that " + jobs_.string() + " does not know"));
+  const auto store = open();
+  EXPECT_EQ(store->metrics(1, 0, 0, 0, 100).size(), 10U);
+  const auto steps = store->metrics(2, 0, 0, 0, 100);
+  ASSERT_EQ(steps.size(), 10U) << "of the new job with this number";
+  EXPECT_EQ(steps[0].row.at_ms, 0);
+}
+
+TEST_F(Pair, MetricsOfAttemptsThatARestoreHasForgottenAreRemoved) {
+  add_job();
+  back_up(".before");
+  fs::remove(jobs_);
+  fs::remove(metrics_);
+  add_job(3);
+  // Both pairs have one job; the second knows two more attempts of it. The names of the pairs are made equal.
+  std::string name;
+  {
+    SQLite::Database newer(metrics_.string(), SQLite::OPEN_READONLY);
+    name = newer.execAndGet("SELECT value FROM meta WHERE key = 'pair'").getString();
+  }
+  restore(jobs_, ".before");
+  SQLite::Database(jobs_.string(), SQLite::OPEN_READWRITE)
+      .exec("UPDATE meta SET value = '" + name + "' WHERE key = 'pair'");
+  const auto store = open();
+  ASSERT_EQ(told_.size(), 1U) << testing::PrintToString(told_);
+  const auto steps = store->metrics(1, 0, 0, 0, 100);
+  ASSERT_EQ(steps.size(), 10U);
+  EXPECT_EQ(steps.back().row.attempt, 1U);
+  const auto series = store->series(1);
+  ASSERT_EQ(series.size(), 1U);
+  EXPECT_EQ(std::tuple(series[0].attempt, series[0].step, series[0].value), std::tuple(1U, 10, 20.0));
+  EXPECT_EQ(store->newest_metric(1)->step, 10);
+}
+
+TEST_F(Pair, AnOlderFileOfMetricsIsTaken) {
+  add_job();
+  back_up(".before");
+  add_job();
+  restore(metrics_, ".before");
+  const auto store = open();
+  EXPECT_EQ(store->metrics(1, 0, 0, 0, 100).size(), 10U);
+  EXPECT_TRUE(store->metrics(2, 0, 0, 0, 100).empty());
+  EXPECT_TRUE(told_.empty());
+  const store::MetricRow row{.job = 2, .attempt = 1, .step = 11};
+  store->add_metrics({&row, 1});
+  EXPECT_EQ(store->metrics(2, 0, 0, 0, 100).size(), 1U);
+}
+
+TEST_F(Pair, DamagedMetricsAreRefusedByTheirNameAndNeitherFileIsChanged) {
+  add_job();
+  std::string garbage(5000, 'g');
+  write_file(metrics_, garbage);
+  const auto before = read_file(jobs_);
+  const auto error = error_of([&] { open(); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), Kind::kCorrupt);
+  EXPECT_THAT(error->what(), HasSubstr(metrics_.string() + " is damaged"));
+  EXPECT_TRUE(read_file(jobs_) == before);
+  EXPECT_EQ(read_file(metrics_), garbage);
+}
+
+TEST(StepTotals, ValuesAreReadAsTheyWereWritten) {
+  std::map<std::int64_t, store::RankValues> values;
+  values[1].add(0, 2.5);
+  values[2].add(3, std::nan(""));
+  for (core::RankNumber rank = 0; rank < 5000; ++rank) values[300].add(rank, rank * 0.1);
+  values[301].add(1, -1);
+  values[301].add(2, -2);
+  const auto bytes = store::encode_values(values);
+  const auto read = store::decode_values(bytes);
+  ASSERT_EQ(read.size(), values.size());
+  for (const std::int64_t series : {1, 300, 301}) EXPECT_EQ(read.at(series), values.at(series)) << series;
+  EXPECT_TRUE(std::isnan(read.at(2).sum));
+  EXPECT_EQ(read.at(2).count, 1U);
+  EXPECT_EQ(store::encode_values({{7, values[1]}}).size(), 10U);
+  for (std::size_t cut = 1; cut < bytes.size(); ++cut) {
+    if (const auto error = error_of([&] { store::decode_values(std::string_view(bytes).substr(0, cut)); })) {
+      EXPECT_EQ(error->kind(), Kind::kCorrupt);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace test
