@@ -197,6 +197,7 @@ class Printer {
     const auto at = std::pair(metric.attempt(), metric.step());
     if (at <= newest_) return;
     newest_ = at;
+    if (metric.has_aged_before_step()) tell_aged(metric);
     if (!columns_.wants(metric)) return;
     columns_.cut(metric);
     if (options_.json) {
@@ -227,6 +228,11 @@ class Printer {
   }
 
  private:
+  void tell_aged(const Metric& metric) const {
+    std::cerr << "muster: job " << options_.job << ", attempt " << metric.attempt() << ": the steps before "
+              << metric.aged_before_step()
+              << " have aged out; the dashboard has their curves, as points of every 32 steps and more\n";
+  }
   /// Prints a row. The first row is preceded by a line with the names of the columns.
   void csv(const Metric& metric) {
     if (!any_) {

@@ -77,8 +77,12 @@ Response status(const Call& call) {
 Response openapi(const Call&) {
   return response_of(std::string(openapi_text()));
 }
-Response health(const Call&) {
-  return as_json({{"ok", true}});
+Response health(const Call& call) {
+  const auto problems = call.health_page.problems(call.controller);
+  if (problems.empty()) return as_json({{"ok", true}});
+  auto response = as_json({{"ok", false}, {"problems", problems}});
+  response.result(503);
+  return response;
 }
 Response scrape(const Call& call) {
   return response_of(call.metrics_page.text(call.controller), "text/plain; version=0.0.4; charset=utf-8");
@@ -91,7 +95,7 @@ Response Api::answer_route(const Found& found, const Request& request) {
   if (found.allowed.empty()) return not_found(request.path);
   if (found.route == nullptr || found.route->answer == nullptr) return wrong_method(found.allowed);
   if (auto unknown = refuse_parameters(*found.route, request)) return *unknown;
-  Call call{controller_, access_, metrics_page_, request, 0, ""};
+  Call call{controller_, access_, metrics_page_, health_page_, request, 0, ""};
   if (const auto id = found.parts.find("id"); id != found.parts.end()) {
     const auto job = job_of(id->second);
     if (!job) return refuse(404, "'" + std::string(id->second) + "' is not a job's number", "the list of jobs is at /");

@@ -26,7 +26,7 @@ inline constexpr std::uint32_t kMaxTailLines = 10000;
 class Api {
  public:
   Api(service::Controller& controller, Access& access, std::shared_ptr<net::Connections> connections)
-      : controller_(controller), access_(access), metrics_page_(std::move(connections)) {}
+      : controller_(controller), access_(access), metrics_page_(controller.last_event_id(), std::move(connections)) {}
 
   Response answer(const Request& request);
   MetricsPage& metrics_page() { return metrics_page_; }
@@ -37,6 +37,7 @@ class Api {
   service::Controller& controller_;
   Access& access_;
   MetricsPage metrics_page_;
+  HealthPage health_page_;
 };
 
 }  // namespace http

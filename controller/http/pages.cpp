@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -57,12 +58,25 @@ MetricFamily single(const char* name, const char* help, MetricType type, double 
   return family<double>(name, help, type, nullptr, {{"", value}});
 }
 
+std::vector<std::string> problems_of(service::Controller& controller) {
+  std::vector<std::string> problems;
+  try {
+    const auto status = controller.status();
+    if (!status.store_problem().empty()) problems.emplace_back("the store takes no writes");
+    if (!status.scheduler_problem().empty()) problems.emplace_back("the scheduler does not answer");
+  } catch (const std::exception&) {
+    problems.emplace_back("the store cannot be read");
+  }
+  return problems;
+}
+
 }  // namespace
 
 ordered_json to_json(const store::Thinned& thinned) {
   ordered_json attempts = ordered_json::array();
-  for (const auto& [attempt, first, last] : thinned.attempts) {
-    attempts.push_back({{"attempt", attempt}, {"first_step", first}, {"last_step", last}});
+  for (const auto& [attempt, first, last, rows_from] : thinned.attempts) {
+    attempts.push_back(
+        {{"attempt", attempt}, {"first_step", first}, {"last_step", last}, {"rows_from_step", rows_from}});
   }
   return {{"attempts", std::move(attempts)},
           {"bucket_steps", thinned.bucket_steps},
@@ -100,9 +114,18 @@ std::string MetricsPage::text(service::Controller& controller) {
   for (const auto& [type, count] : totals.events) events_by_type_[type] += count;
   read_up_to_ = totals.last_event;
   const auto status = controller.status();
+  const auto open = connections_->open();
+  const std::map<std::string, std::size_t> connected = {
+      {"stranger", open.strangers + open.waiting}, {"person", open.people}, {"rank", open.ranks}};
+  std::map<std::string, std::uint64_t> turned_away, crowds;
+  for (const auto port : net::kAllPorts) {
+    turned_away[net::name_of(port)] = connections_->crowd().total(port);
+    crowds[net::name_of(port)] = connections_->crowd().is_at(port, net::Connections::Clock::now()) ? 1 : 0;
+  }
   const std::vector<MetricFamily> families = {
       family("muster_jobs", "Jobs by state.", MetricType::Gauge, "state", totals.jobs),
-      family("muster_events_total", "Events stored, by type.", MetricType::Counter, "type", events_by_type_),
+      family("muster_events_total", "Events stored since musterd started, by type.", MetricType::Counter, "type",
+             events_by_type_),
       family("muster_attempts_ended_total", "Attempts that ended, by cause.", MetricType::Counter, "cause",
              totals.attempts_ended),
       single("muster_store_writable", "1 if the store takes writes.", MetricType::Gauge,
@@ -114,20 +137,18 @@ std::string MetricsPage::text(service::Controller& controller) {
       single("muster_heartbeat_lag_seconds", "Between the arrival of a heartbeat and its reading, as measured last.",
              MetricType::Gauge, static_cast<double>(status.heartbeat_lag_ms()) / 1000),
       single("muster_heartbeat_floor_seconds",
-  const auto open = connections_->open();
-  const std::map<std::string, std::size_t> connected = {
-      {"stranger", open.strangers + open.waiting}, {"person", open.people}, {"rank", open.ranks}};
-  std::map<std::string, std::uint64_t> turned_away, crowds;
-  for (const auto port : net::kAllPorts) {
-    turned_away[net::name_of(port)] = connections_->crowd().total(port);
-    crowds[net::name_of(port)] = connections_->crowd().is_at(port, net::Connections::Clock::now()) ? 1 : 0;
-  }
              "No rank is asked for heartbeats more often than this; 0: as often as the jobs say.", MetricType::Gauge,
              static_cast<double>(status.heartbeat_floor_ms()) / 1000),
       single("muster_rank_streams", "Ranks that are connected.", MetricType::Gauge,
              static_cast<double>(status.rank_streams())),
       single("muster_heartbeats_total", "Heartbeats that came on streams since musterd started.", MetricType::Counter,
              static_cast<double>(status.stream_heartbeats_total())),
+      family("muster_connections", "Open connections, by who has shown a token on them.", MetricType::Gauge, "party",
+             connected),
+      family("muster_connections_turned_away_total",
+             "Connections without a token that were turned away for want of a place, since musterd started.",
+             MetricType::Counter, "port", turned_away),
+      family("muster_crowd", "1 while strangers crowd at the port.", MetricType::Gauge, "port", crowds),
       single("muster_http_requests_total", "HTTP requests answered since musterd started.", MetricType::Counter,
              static_cast<double>(requests.load())),
       single("muster_http_streams", "Event streams open now.", MetricType::Gauge, static_cast<double>(streams.load())),
@@ -135,10 +156,20 @@ std::string MetricsPage::text(service::Controller& controller) {
   return prometheus::TextSerializer().Serialize(families);
 }
 
+std::vector<std::string> HealthPage::problems(service::Controller& controller) {
+  constexpr std::chrono::seconds kKept{1}, kPatience{3};
+  std::unique_lock lock(mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  if (is_asking_ && now > *asked_ + kPatience) return {"musterd waits for its disk"};
+  if (is_asking_ || (asked_ && now < *asked_ + kKept)) return problems_;
+  is_asking_ = true;
+  asked_ = now;
+  lock.unlock();
+  auto found = problems_of(controller);
+  lock.lock();
+  is_asking_ = false;
+  problems_ = found;
+  return found;
+}
+
 }  // namespace http
-      family("muster_connections", "Open connections, by who has shown a token on them.", MetricType::Gauge, "party",
-             connected),
-      family("muster_connections_turned_away_total",
-             "Connections without a token that were turned away for want of a place, since musterd started.",
-             MetricType::Counter, "port", turned_away),
-      family("muster_crowd", "1 while strangers crowd at the port.", MetricType::Gauge, "port", crowds),

@@ -1,12 +1,15 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "net/connections.h"
 #include "service/controller.h"
@@ -23,7 +26,8 @@ namespace http {
 ///   spacing                      "linear" (the default), or "log": each power of two of the steps gets equally many
 ///   points
 ///
-///   {"attempts": [{"attempt": 1, "first_step": 1, "last_step": 900}, ...],   every attempt with steps
+///   {"attempts": [{"attempt": 1, "first_step": 1, "last_step": 900,           every attempt with steps
+///                  "rows_from_step": 0}, ...],    the rows of earlier steps have aged out: 32 of them are one bucket
 ///    "bucket_steps": 32,                                                     1: every value is here
 ///    "series":   [{"name": "loss", "values": 900, "steps": 900,
 ///                  "attempt": [1, ...], "step": [1, ...], "at_ms": [...], "value": [2.5, null, ...],
@@ -55,12 +59,13 @@ nlohmann::ordered_json rank_page(const muster::v1::Job& job, const RankRange& ra
 /// The most events that one scrape reads. The next scrape goes on after them.
 inline constexpr std::uint32_t kMaxEventsAScrape = 20000;
 
-/// The answer to /metrics, in Prometheus' text format. Counters of events start at the first event of the store, so
-/// they survive a restart of musterd. Thread-safe.
+/// The answer to /metrics, in Prometheus' text format. Counters of events begin at 0 with each start of musterd, so
+/// they never jump by what was stored before. Thread-safe.
 class MetricsPage {
  public:
-  /// `connections`: those of all ports.
-  explicit MetricsPage(std::shared_ptr<net::Connections> connections) : connections_(std::move(connections)) {}
+  /// `newest_event`: the newest one that was stored before musterd started. `connections`: those of all ports.
+  MetricsPage(std::int64_t newest_event, std::shared_ptr<net::Connections> connections)
+      : connections_(std::move(connections)), read_up_to_(newest_event) {}
 
   std::string text(service::Controller& controller);
 
@@ -70,8 +75,23 @@ class MetricsPage {
  private:
   const std::shared_ptr<net::Connections> connections_;
   std::mutex mutex_;
-  std::int64_t read_up_to_ = 0;
+  std::int64_t read_up_to_;
   std::map<std::string, std::uint64_t> events_by_type_;
+};
+
+/// The answer to /healthz: what keeps musterd from its work, in words that name no file, since nobody needs the token
+/// for them. One request a second at most asks the controller, which may wait for a disk. The others never wait.
+/// Thread-safe.
+class HealthPage {
+ public:
+  /// Empty: nothing does. "the store takes no writes", "the scheduler does not answer".
+  std::vector<std::string> problems(service::Controller& controller);
+
+ private:
+  std::mutex mutex_;
+  std::optional<std::chrono::steady_clock::time_point> asked_;
+  bool is_asking_ = false;
+  std::vector<std::string> problems_;
 };
 
 }  // namespace http

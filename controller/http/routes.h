@@ -22,6 +22,7 @@ struct Call {
   service::Controller& controller;
   Access& access;
   MetricsPage& metrics_page;
+  HealthPage& health_page;
   const Request& request;
   core::JobId job = 0;  // {id} of the path
   std::string sweep;    // {sweep} of the path

@@ -50,6 +50,7 @@ export function Plots({ curves, found, job, view, onView }: Props) {
     return job.kind === "command" ? <Empty title="This job runs a program that reports no steps."><HowToReport /></Empty>
       : <Empty title={ENDED.includes(job.state) ? "This job made no step." : "No steps yet."} />;
   const without = numberless(found);
+  const aged = curves.attempts.some((one) => one.rows_from_step > 0);
   const withoutNote = without.length > 0 && `Series without a number so far: ${listed(without)}.`;
   if (known.length === 0) return <Empty title="This job reports steps without a number to draw.">{withoutNote && <p>{withoutNote}</p>}</Empty>;
   const resumed = curves.attempts.length > 1;
@@ -96,8 +97,9 @@ export function Plots({ curves, found, job, view, onView }: Props) {
         {lines.some((line) => line.smoothed) && "Thick lines are smoothed. Thin lines show the reported values."}
         {lines.some((line) => !line.smoothed) && " Lines with dots show the reported values."}
         {resumed && " Each attempt has its own line. Dashed lines are steps that a later attempt repeated."}
-        {curves.bucket_steps > 1 && ` The lowest, the highest and the last value of ${view.log ? "up to" : "every"} ${formatCount(curves.bucket_steps)} steps are drawn. All values:`}
-        {curves.bucket_steps > 1 && <> <code>muster metrics {job.id} --csv</code>.</>}
+        {curves.bucket_steps > 1 && ` The lowest, the highest and the last value of ${view.log ? "up to" : "every"} ${formatCount(curves.bucket_steps)} steps are drawn.${aged ? "" : " All values:"}`}
+        {aged && " Values of single steps have aged out, but for the newest ones. Those that are left:"}
+        {(curves.bucket_steps > 1 || aged) && <> <code>muster metrics {job.id} --csv</code>.</>}
         {" Drag across a plot to see fewer steps; a double click shows the whole run."}
         {withoutNote && ` ${withoutNote}`}
       </p>

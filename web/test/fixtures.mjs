@@ -57,7 +57,7 @@ export function curvesOf(metrics) {
   const attempts = [];
   const known = { series: new Map(), measures: new Map() };
   metrics.forEach((row, i) => {
-    if (attempts.at(-1)?.attempt !== row.attempt) attempts.push({ attempt: row.attempt, first_step: row.step });
+    if (attempts.at(-1)?.attempt !== row.attempt) attempts.push({ attempt: row.attempt, first_step: row.step, rows_from_step: 0 });
     attempts.at(-1).last_step = row.step;
     const add = (kind, name, value) => {
       if (!known[kind].has(name)) known[kind].set(name, { name, values: 0, steps: metrics.length - i, attempt: [], step: [], at_ms: [], value: [], last: [] });

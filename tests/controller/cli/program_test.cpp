@@ -327,6 +327,11 @@ TEST(Read, MetricsComeAsJsonCsvAndTable) {
   EXPECT_EQ(fake.muster({"metrics", "1", "--csv", "--series", "validation/loss"}).out,
             "attempt,step,validation/loss\n1,3,1.75\n")
       << "only the steps that have it";
+  fake.with([](FakeState& s) { s.metrics[0].set_aged_before_step(96); });
+  const auto aged = fake.muster({"metrics", "1", "--csv", "--series", "validation/loss"});
+  EXPECT_EQ(aged.out, "attempt,step,validation/loss\n1,3,1.75\n") << "the rows are as they were";
+  EXPECT_THAT(aged.err, HasSubstr("job 1, attempt 1: the steps before 96 have aged out"));
+  EXPECT_EQ(Json::parse(fake.muster({"metrics", "1", "--json"}).out)[0].at("aged_before_step"), 96);
   const auto wrong = fake.muster({"metrics", "1", "--series", "validation_loss"});
   EXPECT_EQ(wrong.exit, 2);
   EXPECT_THAT(wrong.err, AllOf(HasSubstr("job 1: there is no series validation_loss, want one of loss, "),

@@ -101,7 +101,8 @@ TEST_F(Api, CurvesComeInAsManyPointsAsAreAskedForAndAZoomGetsEachStep) {
     controller_.add_metric(1, one);
   }
   const auto curves = get("/api/v1/jobs/1/metrics?points=16").json();
-  EXPECT_EQ(curves["attempts"], nlohmann::json::parse(R"([{"attempt":1,"first_step":1,"last_step":400}])"));
+  EXPECT_EQ(curves["attempts"],
+            nlohmann::json::parse(R"([{"attempt":1,"first_step":1,"last_step":400,"rows_from_step":0}])"));
   EXPECT_EQ(curves["bucket_steps"], 128);
   ASSERT_EQ(curves["series"].size(), 1u);
   const auto& loss = curves["series"][0];
@@ -248,6 +249,24 @@ TEST_F(Api, MetricsPageSpeaksPrometheus) {
                            "muster_events_total{type=\"rank_joined\"} 1\n",
                            "muster_attempts_ended_total{cause=\"failed\"} 1\n", "muster_store_writable 1\n"})
     EXPECT_NE(answer.body.find(line), std::string::npos) << line << answer.body;
+}
+
+TEST_F(Api, CountersOfEventsDoNotBeginWithWhatWasStoredBeforeMusterdStarted) {
+  controller_.add_event(1, "rank_joined", "rank 0 joined");
+  start();
+  controller_.add_event(2, "rank_exited", "rank 0 exited with 1");
+  const auto body = get("/metrics").body;
+  EXPECT_NE(body.find("muster_events_total{type=\"rank_exited\"} 1\n"), std::string::npos) << body;
+  EXPECT_EQ(body.find("rank_joined"), std::string::npos) << body;
+}
+
+TEST_F(Api, HealthSaysWhatKeepsMusterdFromItsWorkAndNamesNoFile) {
+  controller_.set_problems("the disk is full: nothing more can be written to /var/lib/muster/muster.db", "no answer");
+  const auto answer = Client(server_->port()).ask("GET", "/healthz");
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.body, R"({"ok":false,"problems":["the store takes no writes","the scheduler does not answer"]})");
+  controller_.set_problems("", "");
+  EXPECT_EQ(Client(server_->port()).ask("GET", "/healthz").status, 503) << "the controller is asked once a second";
 }
 
 TEST_F(Api, AssetsWithAHashInTheirNameAreImmutableAndTheRestIsRevalidated) {

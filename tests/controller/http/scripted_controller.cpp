@@ -426,6 +426,12 @@ std::string ScriptedController::log_path(core::JobId id, core::AttemptNumber att
   return logs_ / (std::to_string(id) + "-" + std::to_string(attempt) + "-" + std::to_string(rank));
 }
 
+void ScriptedController::set_problems(const std::string& store, const std::string& scheduler) {
+  const auto held = lock();
+  store_problem_ = store;
+  scheduler_problem_ = scheduler;
+}
+
 v1::StatusResponse ScriptedController::status() {
   const auto held = lock();
   v1::StatusResponse out;
@@ -438,6 +444,8 @@ v1::StatusResponse ScriptedController::status() {
   out.set_executor("local");
   out.set_jobs_total(static_cast<std::int64_t>(jobs_.size()));
   out.set_events_total(static_cast<std::int64_t>(events_.size()));
+  out.set_store_problem(store_problem_);
+  out.set_scheduler_problem(scheduler_problem_);
   return out;
 }
 

@@ -83,4 +83,5 @@ class ScriptedController : public test::UnscriptedController {
   std::vector<muster::v1::SubmitSweepRequest> submissions_;
   std::map<std::string, core::JobId> requests_;
   std::optional<base::Refusal> refusal_;
+  std::string store_problem_, scheduler_problem_;
 };

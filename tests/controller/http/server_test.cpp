@@ -66,7 +66,7 @@ TEST_F(Server, AnswersARunningRequestBeforeItShutsDown) {
   client.send("GET /api/v1/jobs/1 HTTP/1.1\r\nHost: localhost\r\n" + bearer_ + "\r\n\r\n");
   ASSERT_TRUE(eventually([&] { return server_->open_connections() == 1; }));
   // An answer to this second request shows that the first one has reached the controller.
-  EXPECT_EQ(Client(server_->port()).ask("GET", "/healthz").status, 200);
+  EXPECT_EQ(Client(server_->port()).ask("GET", "/").status, 200);
   std::thread ending([&] { server_->shutdown(); });
   controller_.let_go();
   EXPECT_EQ(client.receive().status, 200);
