@@ -60,7 +60,7 @@ def measure(binaries, quick):
         with open(os.devnull, "w") as nowhere:
             subprocess.run([binaries / "muster", "metrics", job, "--csv"], stdout=nowhere, env=controller.environment, check=True)
         csv = time.monotonic() - begun
-        stored = database.stat().st_size
+        stored = database.with_name("metrics.db").stat().st_size
     opened = statistics.median(page["drawn_ms"] for page in pages) / 1000
     heap = max(page["heap_bytes"] for page in pages)
 
@@ -72,7 +72,7 @@ def measure(binaries, quick):
         "Rank 0 reports four series at each step, a fifth at each thousandth, and three measures of its own. The run is resumed once.",
         "", "| what | measured |", "|---|---|",
         f"| steps written to the database, 512 in a transaction | {filled['rows'] / filled['seconds']:,.0f} a second |",
-        f"| the database | {stored / 2**20:.0f} MiB |",
+        f"| the database of metrics | {stored / 2**20:.0f} MiB |",
         f"| all curves in {POINTS} points each, the first time after the start of musterd | {first * 1000:.0f} ms, {size / 1024:.0f} KiB |",
         f"| ... again | {ms(whole)} |",
         f"| half of the steps, in {POINTS} points a curve | {ms(half)} |",
