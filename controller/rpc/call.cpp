@@ -101,9 +101,10 @@ std::optional<base::Refusal> missing_attempt(const muster::v1::Job& job, core::A
                                                            std::to_string(job.attempts_size()) + ", see muster show"};
 }
 
-void Callers::note_rank(const grpc::ServerContextBase& context, const core::AttemptKey& attempt) const {
-  connections_.know(port_, context.peer(), net::Party::kRank, net::Connections::Clock::now(),
-                    [&] { return controller_.is_rank_token(attempt, bearer_token(context)); });
+bool Callers::note_rank(const grpc::ServerContextBase& context, const core::AttemptKey& attempt) const {
+  const bool is_right = controller_.is_rank_token(attempt, bearer_token(context));
+  connections_.know(port_, context.peer(), net::Party::kRank, net::Connections::Clock::now(), [=] { return is_right; });
+  return is_right;
 }
 
 bool is_ended_job(const std::string& state) {

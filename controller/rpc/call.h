@@ -36,8 +36,9 @@ class Callers {
   grpc::Status check_person(const grpc::ServerContextBase& context) const;
   /// Runs `body` as guarded() does, after check_person().
   grpc::Status for_people(const grpc::ServerContextBase& context, const std::function<grpc::Status()>& body) const;
-  /// Notes that the connection is a rank's, if the token is right. The controller decides whether the call is allowed.
-  void note_rank(const grpc::ServerContextBase& context, const core::AttemptKey& attempt) const;
+  /// Notes that the connection is a rank's, if the token is right, and returns whether it is. The controller decides
+  /// whether the call is allowed.
+  bool note_rank(const grpc::ServerContextBase& context, const core::AttemptKey& attempt) const;
 
  private:
   const service::Controller& controller_;

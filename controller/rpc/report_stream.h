@@ -80,10 +80,10 @@ class ReportStreams {
   }
 
  private:
-  /// The stream of one rank, or of the task beside it, from its opening to its end.
   using Rank = std::tuple<std::int64_t, std::uint32_t, std::uint32_t>;  // job, attempt, rank
   static Rank rank_of(const muster::v1::RankKey& key) { return {key.job_id(), key.attempt(), key.rank()}; }
 
+  /// The stream of one rank, or of the task beside it, from its opening to its end.
   ///
   /// States: kFirst -> kOpening -> kReading -> kEnding. The thread that reads a request notes it: no other thread takes
   /// part, unless something must be written. Opening and writing go through the pool. One answer is under way at a
@@ -104,12 +104,26 @@ class ReportStreams {
       finish(lock);
     }
 
+    /// Ends the stream for a newer one of its rank, also if the client takes no answers: an answer that is under way is
+    /// not waited for.
+    void make_way() {
+      std::unique_lock lock(mutex_);
+      if (!ending_) ending_ = replaced();
+      // gRPC is not done with the call before the answer is, so the context is there.
+      if (is_writing_) context_.TryCancel();
+      finish(lock);
+    }
+
     // A thread that reads from all ranks.
     void OnReadDone(bool ok) override {
       if (!ok) return end(grpc::Status::OK);
       if (taker_ != nullptr) return take();
       if (auto status = check_key(request_.has_key(), request_.key()); !status.ok()) return end(std::move(status));
-      streams_.callers_.note_rank(context_, {request_.key().job_id(), request_.key().attempt()});
+      if (streams_.callers_.note_rank(context_, {request_.key().job_id(), request_.key().attempt()})) {
+        // Before it is opened: those that wait for that are bounded, too.
+        rank_ = rank_of(request_.key());
+        if (const auto older = streams_.put(*rank_, this->shared_from_this())) older->make_way();
+      }
       // The context is gone when stop() ends this stream while it opens.
       if (!streams_.pool_.post(
               [self = this->shared_from_this(), token = bearer_token(context_)] { self->open(token); })) {
@@ -128,14 +142,18 @@ class ReportStreams {
       if (taker_) taker_->close();
       const std::lock_guard lock(streams_.mutex_);
       streams_.open_.erase(self);
-    }
       if (!rank_) return;
       const auto newest = streams_.of_rank_.find(*rank_);
       if (newest != streams_.of_rank_.end() && newest->second == self) streams_.of_rank_.erase(newest);
+    }
 
    private:
     // A thread that may wait. Nothing is read meanwhile.
     void open(const std::string& token) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (ending_) return;  // a newer one has replaced it meanwhile
+      }
       std::shared_ptr<ranks::StreamOf<Request>> taker;
       const auto status = guarded([&] {
         return answer(streams_.open_taker_(request_.key(), token, [this](const Response& answer) { tell(answer); }),
@@ -144,14 +162,10 @@ class ReportStreams {
       if (!status.ok()) return end(status);
       {
         const std::lock_guard lock(mutex_);
-        if (!ending_) {
-          taker_ = taker;
-          rank_ = rank_of(request_.key());
-        }
+        if (!ending_) taker_ = taker;
       }
       if (taker_ == nullptr) return taker->close();
       take();
-      if (const auto older = streams_.put(*rank_, this->shared_from_this())) older->end(replaced());
     }
     void take() {
       if (auto status = check(request_); !status.ok()) return end(std::move(status));
@@ -189,8 +203,8 @@ class ReportStreams {
     std::shared_ptr<Stream> self_;
     std::shared_ptr<ranks::StreamOf<Request>> taker_;  // of the reading thread, once it is open
     Request request_;
+    std::optional<Rank> rank_;  // once its first request has shown the token
 
-    std::optional<Rank> rank_;  // once it is open
     std::mutex mutex_;
     bool is_writing_ = false;
     bool is_finished_ = false;
@@ -199,7 +213,6 @@ class ReportStreams {
     std::optional<grpc::Status> ending_;
   };
 
-  static grpc::Status leaving() {
   /// Notes the newest stream of a rank. Returns the one before; null: there is none.
   std::shared_ptr<Stream> put(const Rank& rank, std::shared_ptr<Stream> stream) {
     const std::lock_guard lock(mutex_);
@@ -209,6 +222,7 @@ class ReportStreams {
   static grpc::Status replaced() {
     return failure(grpc::StatusCode::ABORTED, "the rank has opened another stream, which replaces this one");
   }
+  static grpc::Status leaving() {
     return failure(grpc::StatusCode::UNAVAILABLE, "musterd is leaving; open the stream again when it is back");
   }
 
@@ -217,8 +231,8 @@ class ReportStreams {
   Pool& pool_;
   std::mutex mutex_;
   std::set<std::shared_ptr<Stream>> open_;
-  bool stopping_ = false;
   std::map<Rank, std::shared_ptr<Stream>> of_rank_;
+  bool stopping_ = false;
 };
 
 }  // namespace rpc

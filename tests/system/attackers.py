@@ -204,9 +204,10 @@ class Dashboards(Attack):
 
 
 class ManyStreams(Attack):
-    """With a token: one rank that opens streams without end, a thousand a second on each connection."""
-    count = 4
-    period_s = 0.1
+    """With a token: one rank that opens 5,000 streams a second on one connection, and takes no answers: it never lets the
+    server send more than the first 64 KiB."""
+    count = 1
+    period_s = 0.02
 
     def key(self):
         return rank_key(self.job, self.attempt, 0)

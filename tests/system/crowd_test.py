@@ -161,7 +161,7 @@ class Crowds(unittest.TestCase):
     def test_no_attack_of_a_rank_is_noticed(self):
         rank = self.token_of_a_rank()
         for name in attackers.WITH_A_TOKEN:
-            self.attack([name], 3, rank)
+            self.attack([name], 6, rank)
         self.nobody_was_ended()
 
     def test_a_restart_in_a_crowd_ends_nothing(self):

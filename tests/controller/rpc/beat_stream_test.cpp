@@ -74,6 +74,8 @@ TEST_F(Beats, OfOneRankComeOnItsNewestStream) {
   EXPECT_EQ(older->Finish().error_code(), StatusCode::ABORTED) << "the newer one replaces it";
   ASSERT_TRUE(newer->Write(beat(0, 3)) && newer->Read(&answer));
   ASSERT_TRUE(neighbour->Write(beat(1, 2)) && neighbour->Read(&answer));
+  EXPECT_EQ(end_of("another", beat(0, 4)), StatusCode::UNAUTHENTICATED);
+  ASSERT_TRUE(newer->Write(beat(0, 4)) && newer->Read(&answer)) << "a stranger replaces nobody";
 }
 
 // Goal: each field that a rank fills is bounded by its name. Method: one field too long at a time.
