@@ -184,8 +184,8 @@ void write_metrics(Connection& connection, KnownSeries& known, MetricBuckets& bu
   std::set<core::JobId> with_values;
   std::map<StepKey, StepTotal> totals;
   for (const auto& row : rows) {
-    if (!buckets.takes(connection, row)) continue;
     auto& total = totals[{row.job, row.attempt, row.step}];
+    if (!buckets.takes(connection, row, total)) continue;
     if (write_measurements(connection, row)) total.add(row);
     if (row.values.empty()) continue;
     write_values(connection, known.of(connection, row.job), row, total);

@@ -76,7 +76,8 @@ class MetricBuckets {
 
   Progress& of(Connection& connection, core::JobId job, core::AttemptNumber attempt);
   /// False: rows of ranks of this step have aged out, so nobody knows whether this one came before.
-  bool takes(Connection& connection, const MetricRow& row);
+  /// `pending`: what the transaction has stored of the step, and not yet added to its row.
+  bool takes(Connection& connection, const MetricRow& row, const StepTotal& pending);
   /// A row of this step has been written, in this hour since 1970.
   void touch(Connection& connection, const StepKey& key, std::int64_t hour);
   /// Writes the buckets that are due.

@@ -197,7 +197,8 @@ Totals read_totals(Connection& connection, std::int64_t after_event, std::uint32
 }
 
 std::vector<PendingAction> read_pending_actions(Connection& connection) {
-  return connection.query("SELECT id, job_id, kind, payload, state, share FROM actions WHERE state <> 'done' ORDER BY id")
+  return connection
+      .query("SELECT id, job_id, kind, payload, state, share FROM actions WHERE state <> 'done' ORDER BY id")
       .all([](const Query& row) {
         PendingAction action;
         std::string kind, payload, state;

@@ -210,14 +210,14 @@ void read_steps(Connection& connection, const Key& key, const Rules& rules, core
 }
 
 /// Whether the step has no rank whose row has aged out, or this is rank 0's first word of it.
-bool may_be_added(Connection& connection, const MetricRow& row) {
+bool may_be_added(Connection& connection, const MetricRow& row, const StepTotal& pending) {
   Query step = connection.query(
       "SELECT is_told, ranks, (SELECT count(*) FROM rank_steps WHERE job_id = ?1 AND attempt = ?2 AND step = ?3) "
       "FROM step_rows WHERE job_id = ?1 AND attempt = ?2 AND step = ?3",
       row.job, row.attempt, row.step);
   if (!step.next()) return true;
-  const bool are_all_there = step.get<std::int64_t>(2) >= step.get<std::int64_t>(1);
-  return are_all_there || (!step.get<bool>(0) && row.rank == 0);
+  const bool are_all_there = step.get<std::int64_t>(2) >= step.get<std::int64_t>(1) + pending.ranks;
+  return are_all_there || (!step.get<bool>(0) && !pending.is_told && row.rank == 0);
 }
 
 }  // namespace
@@ -246,10 +246,10 @@ MetricBuckets::Progress& MetricBuckets::of(Connection& connection, core::JobId j
   return progress;
 }
 
-bool MetricBuckets::takes(Connection& connection, const MetricRow& row) {
+bool MetricBuckets::takes(Connection& connection, const MetricRow& row, const StepTotal& pending) {
   auto& progress = of(connection, row.job, row.attempt);
   if (row.step >= progress.rank_rows_from) return true;
-  if (row.step >= progress.step_rows_from && may_be_added(connection, row)) return true;
+  if (row.step >= progress.step_rows_from && may_be_added(connection, row, pending)) return true;
   if (!std::exchange(progress.has_left_out, true)) {
     words_.push_back("metrics of job " + std::to_string(row.job) + ", attempt " + std::to_string(row.attempt) +
                      ", rank " + std::to_string(row.rank) + ", step " + std::to_string(row.step) +

@@ -255,6 +255,34 @@ TYPED_TEST(Ageing, ARemovedJobLeavesNothingThatAges) {
   EXPECT_EQ(this->age(), 0);
 }
 
+// The model puts the ranks together when it is asked. Ranks are late, rows come twice or never, attempts repeat steps.
+TEST(SqliteAgeing, IsThatOfTheModelWhateverComesInWhichOrder) {
+  for (const unsigned seed : {11U, 12U}) {
+    Memory memory;
+    Sqlite sqlite;
+    std::mt19937 random(seed);
+    const auto rows = random_rows(seed);
+    memory.get().add_metrics({}, kDeclared);
+    sqlite.get().add_metrics({}, kDeclared);
+    for (std::size_t from = 0; from < rows.size(); from += 50) {
+      const auto piece = std::span(rows).subspan(from, std::min<std::size_t>(50, rows.size() - from));
+      memory.get().add_metrics(piece, {});
+      sqlite.get().add_metrics(piece, {});
+      memory.now += random() % 2 == 0 ? core::Millis(0) : core::Millis(12h);
+      sqlite.now = memory.now;
+      if (random() % 40 == 0) sqlite.open_again();
+      if (random() % 10 != 0) continue;
+      while (memory.get().age_metrics(kKeep, 50)) continue;
+      while (sqlite.get().age_metrics(kKeep, 50)) continue;
+    }
+    const auto expected = rows_of(memory.get()), found = rows_of(sqlite.get());
+    ASSERT_EQ(expected.size(), found.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_EQ(expected[i], found[i]);
+    ASSERT_TRUE(sqlite.get().metrics(1, 0, 0, -1, 1)[0].aged_before) << "nothing has aged out";
+    for (const auto& request : requests()) expect_equal(memory.get().thinned(request), sqlite.get().thinned(request));
+  }
+}
+
 TEST(SqliteAgeing, TheRoomOfOldRowsIsUsedAgainOrGivenBack) {
   Sqlite sqlite;
   const auto file = sqlite.folder.path() / "metrics.db";
