@@ -101,9 +101,8 @@ TEST_F(Admin, NobodyRulesOrLooksWithoutThePeoplesToken) {
 }
 
 TEST_F(AdminWithoutSlurm, PartitionsAreRefusedWithTheRemedyAndTheOneNodeIsThisMachine) {
-  EXPECT_EQ(all("people"),
-            (std::vector<StatusCode>{StatusCode::FAILED_PRECONDITION, StatusCode::FAILED_PRECONDITION,
-                                     StatusCode::FAILED_PRECONDITION, StatusCode::OK, StatusCode::OK}));
+  EXPECT_EQ(all("people"), (std::vector<StatusCode>{StatusCode::FAILED_PRECONDITION, StatusCode::FAILED_PRECONDITION,
+                                                    StatusCode::FAILED_PRECONDITION, StatusCode::OK, StatusCode::OK}));
   EXPECT_THAT(set(request("low", true)).error_message(),
               HasSubstr("this controller has no Slurm: start musterd where sbatch is to be found"));
 }
