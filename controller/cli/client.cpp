@@ -54,15 +54,19 @@ bool Client::connect() {
 }
 
 void Client::must_connect() {
-  if (!connect()) throw unreachable();
+  if (!meet()) throw unreachable();
+}
+
+bool Client::meet() {
+  if (!connect()) return false;
   token_ = read_token(config_);
-  knock();
+  return knock();
 }
 
 // In a crowd a connection may be turned away before its first call is read, and gRPC does not tell whether a call was
 // read. So the first call is one that may be repeated: of a method that there is not. Once it has an answer, the
 // controller keeps the connection.
-void Client::knock() {
+bool Client::knock() {
   const auto deadline = std::chrono::system_clock::now() + kCallLimit;
   grpc::GenericStub stub(channel_);
   const grpc::Slice nothing;
@@ -81,9 +85,9 @@ void Client::knock() {
     bool ok = false;
     queue.Next(&tag, &ok);
     const bool was_turned_away = status.error_code() == grpc::StatusCode::UNAVAILABLE;
-    if (!was_turned_away || std::chrono::system_clock::now() >= deadline) return;
+    if (!was_turned_away || std::chrono::system_clock::now() >= deadline) return true;
     std::this_thread::sleep_for(kBetweenKnocks);
-    if (!connect()) throw unreachable();
+    if (!connect()) return false;
   }
 }
 

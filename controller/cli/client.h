@@ -30,7 +30,10 @@ class Client {
   /// Connects, and waits at most ten seconds. Where somebody listens it tries again, since a crowd may be there.
   /// Returns false if the controller cannot be reached.
   bool connect();
-  /// Connects, and reads the token. Throws a Failure with a remedy if that is not possible.
+  /// Connects, reads the token, and waits until the controller has answered a call. Returns false if the controller
+  /// cannot be reached, or is gone again. Throws a Failure with a remedy if there is no token.
+  bool meet();
+  /// meet(). Throws a Failure with a remedy if the controller cannot be reached.
   void must_connect();
 
   const std::string& address() const { return config_.address.value; }
@@ -69,8 +72,8 @@ class Client {
  private:
   /// The status. If the deadline passed, its text tells the limit in place of gRPC's words.
   static grpc::Status told_in_time(const grpc::Status& status, std::chrono::seconds limit);
-  /// Calls until there is an answer, at most ten seconds.
-  void knock();
+  /// Calls until there is an answer, at most ten seconds. Returns false if nobody listens any more.
+  bool knock();
   bool is_listening() const;
   /// Whether the probe that `as` makes for the address finds what it looks for.
   bool answers(const std::function<net::ProbedPort(const std::string& host, int port)>& as) const;

@@ -38,7 +38,7 @@ std::string fresh_request_id() {
 /// Says once on stderr that it waits.
 void connect_patiently(Client& client) {
   const auto deadline = Contact::Clock::now() + kPatience;
-  for (bool told = false; !client.connect();) {
+  for (bool told = false; !client.meet();) {
     if (Contact::Clock::now() >= deadline) throw client.unreachable();
     if (!told) {
       if (client.is_wrong_port()) throw client.unreachable();
@@ -48,7 +48,6 @@ void connect_patiently(Client& client) {
     told = true;
     Interrupts::instance().sleep(kPause);
   }
-  client.must_connect();
 }
 
 /// Repeats the call until there is an answer. The request id keeps a lost answer from becoming a second job. Each try

@@ -286,7 +286,7 @@ TEST_F(SlurmOutage, ASqueueThatHangsEndsNothingAndHoldsUpNoCancel) {
 
 // An answer without any row; then the answer of before: what waits there has started since, and a new job is missing.
 TEST_F(SlurmOutage, AListingThatContradictsWhatIsKnownEndsNothing) {
-  const Training what{.steps = 400, .every_steps = 0};
+  const Training what{.steps = 20'000, .every_steps = 0};  // more than are made while the test looks
   const auto trains = muster().submit(training(what));
   const auto running = muster().submit(shell({.script = waiting_for_go()}));
   until_begun(running);

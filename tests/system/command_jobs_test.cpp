@@ -316,13 +316,14 @@ TEST(WithoutSlurm, TheMissingPartIsNamed) {
        }) {
     World world(options);
     world.start_daemon();
-    for (const auto& arguments :
-         {std::vector<std::string>{"partitions"}, {"nodes"}, {"submit", "--print-script", file}}) {
+    for (const auto& arguments : {std::vector<std::string>{"partitions"}, {"submit", "--print-script", file}}) {
       const auto refused = world.cli(arguments);
       EXPECT_EQ(refused.exit, 2);
       EXPECT_NE(refused.err.find("this controller has no Slurm: " + says), std::string::npos) << refused.err;
     }
     EXPECT_NE(world.cli({"doctor", "--json"}).out.find(says), std::string::npos);
+    const auto nodes = world.cli({"nodes"});
+    EXPECT_EQ(nodes.exit, 0) << "this machine is listed: " << nodes.err;
     const auto local = world.cli({"submit", "--print-script", "--executor", "local", file});
     EXPECT_EQ(local.exit, 2);
     EXPECT_NE(local.err.find("executor \"local\": its ranks are started as processes"), std::string::npos) << local.err;

@@ -16,7 +16,8 @@ namespace executors::on_slurm {
 /// - Else one an interval: an attempt was just handed over, or its tasks are not heard, or it ends.
 /// - At once (kUrgent), where an end waits for Slurm's word or a stop for its number: kBurst times in a row, and then
 ///   one an interval like the others.
-/// - Never sooner than kShare times what the last listing took, though after kLongest at the latest.
+/// - Never sooner than kShare times what the last listing took, though after kLongest at the latest. While squeue fails
+///   at once (kAtOnce) Slurm makes no listing, and nothing is to be spared.
 ///
 /// Pure: times are passed in. For one thread.
 class PollPace {
@@ -28,6 +29,7 @@ class PollPace {
   static constexpr int kBurst = 4;
   static constexpr int kShare = 20;
   static constexpr core::Millis kLongest{20'000};
+  static constexpr core::Millis kAtOnce{1'000};
 
   /// `urgent`: between two listings of a burst.
   PollPace(core::Millis interval, core::Millis urgent) : interval_(interval), urgent_(urgent) {}
@@ -55,8 +57,12 @@ class PollPace {
     credit_ = std::max(credit(now) - interval_, core::Millis(0));
     begun_at_ = now;
   }
-  /// Slurm has answered. A command that gave up tells nothing of how long a listing takes.
+  /// Slurm has answered.
   void answered(core::Millis now) { took_ = now - *begun_at_; }
+  /// squeue has failed. One that gave up tells nothing of how long a listing takes.
+  void failed(core::Millis now) {
+    if (now - *begun_at_ < kAtOnce) took_ = core::Millis(0);
+  }
 
  private:
   core::Millis credit(core::Millis now) const {

@@ -290,7 +290,11 @@ class SlurmExecutor : public Executor {
     });
     if (!due) return kTick;
     poll_pace_.begin(now);
-    if (poller_.poll()) poll_pace_.answered(poller_.listed_at());
+    if (poller_.poll()) {
+      poll_pace_.answered(poller_.listed_at());
+    } else {
+      poll_pace_.failed(clock_.monotonic());
+    }
     return core::Millis(0);
   }
   static bool is_at_rest(const AttemptTable::State& state, core::Millis now) {

@@ -68,5 +68,20 @@ TEST(PollPace, DoesNotWaitLongerForASlurmThatDoesNotAnswer) {
   EXPECT_TRUE(pace.is_due(31s, Need::kUsual));
 }
 
+TEST(PollPace, SparesNothingWhileSqueueFailsAtOnce) {
+  PollPace pace(1000ms, 100ms);
+  pace.begin(0ms);
+  pace.answered(400ms);
+  EXPECT_FALSE(pace.is_due(7900ms, Need::kUsual));
+  pace.begin(8000ms);
+  pace.failed(8050ms);
+  EXPECT_TRUE(pace.is_due(9000ms, Need::kUsual));
+  pace.begin(9000ms);
+  pace.answered(9400ms);
+  pace.begin(17'000ms);
+  pace.failed(19'000ms);
+  EXPECT_FALSE(pace.is_due(24'900ms, Need::kUsual)) << "it gave up: Slurm is slow";
+}
+
 }  // namespace
 }  // namespace executors::on_slurm
