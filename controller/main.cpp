@@ -249,10 +249,10 @@ int serve(const Flags& flags) {
 
   const auto machine =
       musterd::find_own_machine({.gpus = flags.gpus, .cores = flags.cores, .library = flags.gpu_library});
-  spdlog::info(musterd::own_machine_text(machine));
   musterd::Executors executors({data, store->secret(), flags.supervisor, flags.task, flags.slurm,
                                 core::Millis(flags.slurm_poll_ms), open_files, machine},
                                clock);
+  spdlog::info(musterd::own_machine_text(machine));
   const auto connections = net::connections_of_this_process();
   service::ControllerOptions options;
   options.data_folder = data;
