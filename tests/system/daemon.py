@@ -13,6 +13,7 @@ import time
 
 START_LIMIT_S = 120
 STOP_LIMIT_S = 60
+OPEN_STATES = ("pending", "queued", "running", "stopping", "waiting", "held")
 AT_ONCE_S = 8  # a command on a busy machine; a port that is shut takes ten seconds to say so
 JOB_LIMIT_S = 180
 # A Llama of two ranks on the built-in text, a quarter of a second a step.
@@ -76,10 +77,10 @@ class Musterd:
 
     def stop(self):
         if self.process.poll() is None:
-            for job in json.loads(self.muster("list", "--json").stdout or "[]"):
-                if job["state"] not in ("succeeded", "failed", "cancelled"):
-                    self.muster("cancel", str(job["id"]))
-                    self.muster("wait", str(job["id"]), "--timeout", "40s")
+            states = [word for state in OPEN_STATES for word in ("--state", state)]
+            for job in json.loads(self.muster("list", "--json", "--limit", "1000", *states).stdout or "[]"):
+                self.muster("cancel", str(job["id"]))
+                self.muster("wait", str(job["id"]), "--timeout", "40s")
             self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(STOP_LIMIT_S)
