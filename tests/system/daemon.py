@@ -13,7 +13,8 @@ import time
 
 START_LIMIT_S = 120
 STOP_LIMIT_S = 60
-OPEN_STATES = ("pending", "queued", "running", "stopping", "waiting", "held")
+WITHOUT_RANKS = ("pending", "queued", "waiting", "held")
+WITH_RANKS = ("running", "stopping")
 AT_ONCE_S = 8  # a command on a busy machine; a port that is shut takes ten seconds to say so
 JOB_LIMIT_S = 180
 # A Llama of two ranks on the built-in text, a quarter of a second a step.
@@ -77,10 +78,11 @@ class Musterd:
 
     def stop(self):
         if self.process.poll() is None:
-            states = [word for state in OPEN_STATES for word in ("--state", state)]
-            for job in json.loads(self.muster("list", "--json", "--limit", "1000", *states).stdout or "[]"):
-                self.muster("cancel", str(job["id"]))
-                self.muster("wait", str(job["id"]), "--timeout", "40s")
+            if waiting := self.jobs_in(WITHOUT_RANKS):
+                self.muster("cancel", *waiting)
+            for job in self.jobs_in(WITH_RANKS):
+                self.muster("cancel", job)
+                self.muster("wait", job, "--timeout", "40s")
             self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(STOP_LIMIT_S)
@@ -88,6 +90,11 @@ class Musterd:
             self.process.kill()
             self.process.wait()
             raise
+
+    def jobs_in(self, states):
+        """The numbers of at most 1,000 jobs in these states."""
+        asked = [word for state in states for word in ("--state", state)]
+        return [str(job["id"]) for job in json.loads(self.muster("list", "--json", "--limit", "1000", *asked).stdout or "[]")]
 
     def client_environment(self):
         own = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
