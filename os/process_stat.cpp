@@ -21,10 +21,15 @@ ProcessStat parse_stat(std::string_view line) {
   }
   ProcessStat stat;
   std::from_chars(line.data(), line.data() + open, stat.pid);
+  stat.name = line.substr(open + 1, close - open - 1);
   std::istringstream rest{std::string(line.substr(close + 1))};
   rest >> stat.state >> stat.parent >> stat.group >> stat.session;  // fields 3 to 6
   std::string skipped;
-  for (int field = 7; field <= 21; ++field) rest >> skipped;
+  for (int field = 7; field <= 13; ++field) rest >> skipped;
+  std::uint64_t user = 0, system = 0;
+  rest >> user >> system;  // fields 14 and 15
+  stat.cpu_ticks = user + system;
+  for (int field = 16; field <= 21; ++field) rest >> skipped;
   rest >> stat.start_time;  // field 22
   if (!rest) throw std::runtime_error("/proc/<pid>/stat: too few fields in \"" + std::string(line) + "\"");
   return stat;

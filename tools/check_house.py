@@ -30,7 +30,7 @@ ALLOWED = {
     "agent/process": {"contract", "os"},
     "agent/report": {"beside", "contract", "launch", "os", "schema", "worker/rank", "worker/rank/grpc", "proto"},
     "agent/use": {"contract", "os"},
-    "agent/stacks": {"contract", "os"},
+    "agent/stacks": {"contract", "os", "schema"},
     "agent/supervisor": {"agent/process", "agent/report", "agent/stacks", "agent/use", "beside", "contract", "launch", "os"},
     "agent/task": {"agent/process", "agent/report", "agent/stacks", "agent/use", "beside", "contract", "launch", "os", "slurm", "worker/rank", "worker/rank/grpc", "proto", "grpc"},
     "prepare": {"chess", "json", "os", "prepare/images", "prepared", "schema", "tokens", "tokens/tokenizer_files.h", "worker/data"},

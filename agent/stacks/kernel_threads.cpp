@@ -1,11 +1,9 @@
 #include "agent/stacks/kernel_threads.h"
 
-#include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
@@ -14,7 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "os/fd.h"
+#include "agent/stacks/processes.h"
+#include "os/process_stat.h"
 
 namespace agent::stacks {
 namespace {
@@ -108,15 +107,12 @@ const Call* find_call(long number) {
   return found == std::end(kCalls) ? nullptr : found;
 }
 
-/// The beginning of a file below /proc; empty: it can't be read.
-std::string read_proc(const fs::path& path) {
+/// A file of a thread, without the newline at its end.
+std::string read_line(const fs::path& path) {
   constexpr std::size_t kMost = 4096;
-  const os::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, kMost> text;
-  const auto count = file ? ::read(file.get(), text.data(), text.size()) : -1;
-  std::string out(text.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
-  while (!out.empty() && out.back() == '\n') out.pop_back();
-  return out;
+  auto text = read_proc(path, kMost);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
 }
 
 std::string state_text(char state) {
@@ -139,26 +135,6 @@ std::string state_text(char state) {
   }
 }
 
-struct Stat {
-  std::string name;
-  char state = '?';
-  double cpu_s = 0;
-};
-
-Stat parse_stat(const std::string& line) {
-  Stat out;
-  const auto open = line.find('('), close = line.rfind(')');
-  if (open == std::string::npos || close == std::string::npos || close < open) return out;
-  out.name = line.substr(open + 1, close - open - 1);
-  std::istringstream rest(line.substr(close + 1));
-  rest >> out.state;
-  std::string skipped;
-  for (int field = 4; field <= 13; ++field) rest >> skipped;
-  double user = 0, system = 0;  // fields 14 and 15
-  if (rest >> user >> system) out.cpu_s = (user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
-  return out;
-}
-
 /// What a descriptor of the process leads to: "socket:[41]", a path; empty: not known.
 std::string target_of(pid_t pid, int descriptor) {
   std::error_code error;
@@ -168,27 +144,29 @@ std::string target_of(pid_t pid, int descriptor) {
 /// The functions of the kernel that the thread is in. Only root may read them.
 std::string kernel_frames(const fs::path& task) {
   constexpr int kMost = 12;
-  std::istringstream lines(read_proc(task / "stack"));
+  std::istringstream lines(read_line(task / "stack"));
   std::string out, line;
   for (int i = 0; i < kMost && std::getline(lines, line); ++i) out += "    " + line + "\n";
   return out;
 }
 
 std::string thread_line(pid_t pid, const std::string& tid, const fs::path& task) {
-  const auto stat = parse_stat(read_proc(task / "stat"));
-  if (stat.name.empty()) return "";
+  const auto known = read_line(task / "stat");
+  if (known.empty()) return "";  // it has ended
+  const auto stat = os::parse_stat(known);
   auto line = "thread " + tid + " " + stat.name + ": " + state_text(stat.state);
   int descriptor = -1;
-  auto call = syscall_text(read_proc(task / "syscall"), descriptor);
+  auto call = syscall_text(read_line(task / "syscall"), descriptor);
   if (stat.state != 'R' && !call.empty()) line += ", " + call;
   if (stat.state != 'R' && descriptor >= 0) {
     const auto target = target_of(pid, descriptor);
     if (!target.empty()) line += " (" + target + ")";
   }
-  const auto channel = read_proc(task / "wchan");
+  const auto channel = read_line(task / "wchan");
   if (!channel.empty() && channel != "0") line += ", wait channel " + channel;
   char used[40];
-  std::snprintf(used, sizeof used, ", %.2f s of CPU\n", stat.cpu_s);
+  std::snprintf(used, sizeof used, ", %.2f s of CPU\n",
+                static_cast<double>(stat.cpu_ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK)));
   return line + used + kernel_frames(task);
 }
 

@@ -1,10 +1,6 @@
 #include "agent/stacks/processes.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
@@ -14,7 +10,7 @@
 #include <system_error>
 
 #include "contract/stacks.h"
-#include "os/fd.h"
+#include "os/durable_file.h"
 
 namespace agent::stacks {
 namespace {
@@ -64,12 +60,17 @@ std::vector<os::ProcessStat> with_descendants(pid_t pid, const std::vector<os::P
   return found;
 }
 
+std::string read_proc(const fs::path& path, std::size_t most) {
+  try {
+    return os::read_small_file(path, most);
+  } catch (const std::system_error&) {
+    return {};
+  }
+}
+
 std::string command_of(pid_t pid) {
   constexpr std::size_t kMost = 200;
-  const os::Fd file(::open(proc(pid, "cmdline").c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<char, kMost> text;
-  const auto count = file ? ::read(file.get(), text.data(), text.size()) : -1;
-  std::string out(text.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
+  auto out = read_proc(proc(pid, "cmdline"), kMost);
   while (!out.empty() && out.back() == '\0') out.pop_back();
   for (auto& each : out) {
     // Section heads are lines.

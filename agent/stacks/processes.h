@@ -2,6 +2,8 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +17,9 @@ inline constexpr std::size_t kMostProcesses = 64;
 
 /// The process and all that descend from it in `all`, those nearest to it first. The dead are left out.
 std::vector<os::ProcessStat> with_descendants(pid_t pid, const std::vector<os::ProcessStat>& all);
+
+/// The first bytes of a file below /proc; empty: it can't be read.
+std::string read_proc(const std::filesystem::path& path, std::size_t most);
 
 /// The command line in one line of at most 200 bytes; the program's name of a process without one.
 std::string command_of(pid_t pid);

@@ -21,6 +21,7 @@ extern "C" {  // glibc 2.36 forgot to say so in it
 #include "contract/stacks.h"
 #include "os/child.h"
 #include "os/process_table.h"
+#include "schema/utf8.h"
 
 namespace agent::stacks {
 namespace {
@@ -80,19 +81,6 @@ bool has_written(Process& process, Clock::time_point now) {
   return process.bytes > 0 && now - process.grown_at >= kQuiet;
 }
 
-std::string read_all(const std::string& path, std::size_t most) {
-  const os::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string out;
-  char part[16 << 10];
-  while (file && out.size() < most) {
-    const auto count = ::read(file.get(), part, std::min(sizeof part, most - out.size()));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    out.append(part, static_cast<std::size_t>(count));
-  }
-  return out;
-}
-
 /// What processes write themselves, all at the same time.
 void take_own(std::vector<Process*> processes, milliseconds patience) {
   for (auto* process : processes) ask(*process);
@@ -111,7 +99,7 @@ void take_own(std::vector<Process*> processes, milliseconds patience) {
     }
   }
   for (auto* process : processes) {
-    process->frames = read_all(process->memory, contract::kMostStackBytes);
+    process->frames = read_proc(process->memory, contract::kMostStackBytes);
     process->by = process->python ? contract::kByFaulthandler : contract::kByWorker;
   }
 }
@@ -162,21 +150,16 @@ void take_by_py_spy(Process& process, Clock::time_point until) {
 std::string plain(const std::string& text) {
   std::string out;
   out.reserve(text.size());
-  for (std::size_t i = 0; i < text.size();) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const std::size_t size = byte < 0x80 ? 1 : byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC2 ? 2 : 0;
-    bool whole = size > 0 && byte < 0xF5 && i + size <= text.size();
-    for (std::size_t k = 1; whole && k < size; ++k) whole = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
-    const bool is_control = byte < ' ' && byte != '\n' && byte != '\t';
-    // Of three and four bytes some are no characters: those are rare enough to lose all of them.
-    const bool odd = whole && size >= 3 && (byte == 0xE0 || byte == 0xED || byte == 0xF0 || byte == 0xF4);
-    if (!whole || is_control || byte == 0x7F || odd) {
+  for (std::string_view left = text; !left.empty();) {
+    const auto size = schema::character_bytes(left);
+    const auto byte = static_cast<unsigned char>(left.front());
+    const bool is_control = (byte < ' ' && byte != '\n' && byte != '\t') || byte == 0x7F;
+    if (size == 0 || is_control) {
       out += '?';
-      i += whole ? size : 1;
     } else {
-      out.append(text, i, size);
-      i += size;
+      out.append(left.substr(0, size));
     }
+    left.remove_prefix(std::max<std::size_t>(size, 1));
   }
   return out;
 }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <future>
 #include <sstream>
 #include <thread>
 
@@ -15,6 +14,7 @@
 #include "daemon/usage_error.h"
 #include "os/gpus.h"
 #include "os/host_name.h"
+#include "os/patience.h"
 
 namespace musterd {
 namespace {
@@ -28,13 +28,11 @@ constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
 
 /// A driver that hangs keeps a thread, and musterd starts without its GPUs.
 std::vector<os::GpuDevice> ask_driver(const std::string& library) {
-  std::promise<std::vector<os::GpuDevice>> promise;
-  auto answer = promise.get_future();
-  std::thread([library, promise = std::move(promise)]() mutable {
+  auto devices = os::ask_within<std::vector<os::GpuDevice>>(kDriverPatience, [library] {
     const auto gpus = library.empty() ? os::open_nvml() : os::open_nvml(library.c_str());
-    promise.set_value(gpus == nullptr ? std::vector<os::GpuDevice>() : gpus->devices());
-  }).detach();
-  if (answer.wait_for(kDriverPatience) == std::future_status::ready) return answer.get();
+    return gpus == nullptr ? std::vector<os::GpuDevice>() : gpus->devices();
+  });
+  if (devices) return std::move(*devices);
   spdlog::warn(
       "the GPUs of this machine are not known: the driver did not answer within {} s; start musterd again when "
       "nvidia-smi answers",

@@ -6,22 +6,19 @@
 
 #include <map>
 #include <numeric>
-#include <random>
 #include <set>
 #include <utility>
 
-#include "controller/service/bench.h"
+#include "controller/admission/story_bench.h"
 
 namespace admission::testing {
 namespace {
 
-using namespace std::chrono_literals;
-
 constexpr std::uint32_t kGpus = 3, kCores = 6;
 
-class MachineStory {
+class MachineStory final : StoryBench {
  public:
-  explicit MachineStory(unsigned seed) : random_(seed) {
+  explicit MachineStory(unsigned seed) : StoryBench(seed) {
     auto& machine = *bench_.machine;
     for (std::uint32_t i = 0; i < kGpus; ++i) machine.own.gpus.push_back({i, "GPU-" + std::to_string(i)});
     machine.own.cores = kCores;
@@ -35,7 +32,7 @@ class MachineStory {
   }
 
   void something_happens() {
-    disturb();
+    disturb(4, 14);
     guarded([&] {
       ask();
       bench_.tick();
@@ -49,7 +46,7 @@ class MachineStory {
   /// Nobody does anything any more but the world, and the one who releases what is held.
   void finish() {
     calm();
-    for (core::JobId id = 1; id <= jobs_; ++id) bench_.controller().release(id, "ben");
+    release_all();
     for (int i = 0; i < 120 && !bench_.store().load_open().empty(); ++i) {
       dying_end();
       pass(11);  // longer than any backoff or pause
@@ -58,9 +55,7 @@ class MachineStory {
     }
     dying_end();
     pass(11);
-    EXPECT_TRUE(bench_.store().load_open().empty());
-    EXPECT_TRUE(bench_.store().pending_actions().empty());
-    for (const auto& [key, count] : bench_.machine->starts) EXPECT_LE(count, 1) << key.job << "." << key.number;
+    expect_all_is_over();
     const auto view = bench_.controller().machine();
     EXPECT_TRUE(view.holders().empty()) << view.ShortDebugString();
     EXPECT_TRUE(view.waiting().empty()) << view.ShortDebugString();
@@ -77,15 +72,6 @@ class MachineStory {
     bool is_dying = false;
   };
 
-  unsigned below(unsigned most) { return static_cast<unsigned>(random_() % most); }
-  bool one_of(unsigned many) { return below(many) == 0; }
-  void pass(unsigned seconds) {
-    for (; seconds > 0; --seconds) {
-      bench_.clock.advance(1s);
-      bench_.tick();
-    }
-  }
-
   void submit() {
     const auto ranks = 1 + below(3);
     auto request = service::testing::command_request("job-" + std::to_string(jobs_), ranks);
@@ -101,31 +87,6 @@ class MachineStory {
     const auto id = outcome.value().job_id();
     jobs_ = std::max(jobs_, id);
     needs_[id] = {ranks * resources.gpus_per_rank(), ranks * resources.cpus_per_rank()};
-  }
-
-  /// What goes wrong in the next tick.
-  void disturb() {
-    auto& machine = *bench_.machine;
-    machine.takes_silently = one_of(5);
-    if (machine.takes_silently || one_of(8)) machine.launch_later = "no answer";
-    if (one_of(12)) bench_.memory().fail_writes(store::Error(store::Error::Kind::kFull, "no space left"));
-    if (one_of(4)) bench_.point.at = bench_.point.steps + static_cast<int>(below(14));
-  }
-  void calm() {
-    bench_.machine->takes_silently = false;
-    bench_.machine->launch_later.clear();
-    bench_.memory().fail_writes(std::nullopt);
-    bench_.point.at = -1;
-  }
-  void guarded(const std::function<void()>& what) {
-    try {
-      what();
-    } catch (const service::testing::Crash&) {
-      calm();
-      // A job whose answer was lost is there all the same.
-      jobs_ = std::max(jobs_, bench_.memory().next_job_id() - 1);
-      bench_.restart();
-    }
   }
 
   void ask() {
@@ -227,9 +188,6 @@ class MachineStory {
     guarded([&] { bench_.executor().end_all(key, {code, signal.value_or(0)}); });
   }
 
-  service::testing::Bench bench_;
-  std::mt19937 random_;
-  core::JobId jobs_ = 0;
   std::map<core::JobId, Need> needs_;
   std::map<core::AttemptKey, There> there_;
 };

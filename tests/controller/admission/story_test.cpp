@@ -6,20 +6,17 @@
 #include <gmock/gmock.h>
 
 #include <map>
-#include <random>
 #include <set>
 #include <utility>
 
-#include "controller/service/bench.h"
+#include "controller/admission/story_bench.h"
 
 namespace admission::testing {
 namespace {
 
-using namespace std::chrono_literals;
-
-class Story {
+class Story final : StoryBench {
  public:
-  explicit Story(unsigned seed) : random_(seed) {
+  explicit Story(unsigned seed) : StoryBench(seed) {
     bench_.machine->queue = true;
     executors::ClusterFacts facts;
     auto& partition = facts.partitions.emplace_back();
@@ -35,7 +32,8 @@ class Story {
   }
 
   void something_happens() {
-    disturb();
+    answers_ = !one_of(4);
+    disturb(6, 12);
     guarded([&] {
       ask();
       bench_.tick();
@@ -47,7 +45,7 @@ class Story {
   /// Nobody does anything any more but the world, and the one who releases what is held.
   void finish() {
     calm();
-    for (core::JobId id = 1; id <= jobs_; ++id) bench_.controller().release(id, "ben");
+    release_all();
     for (int i = 0; i < 60 && !bench_.store().load_open().empty(); ++i) {
       tell_stopped();
       pass(11);  // longer than any backoff or pause
@@ -55,9 +53,7 @@ class Story {
       end_one();
     }
     pass(11);
-    EXPECT_TRUE(bench_.store().load_open().empty());
-    EXPECT_TRUE(bench_.store().pending_actions().empty());
-    for (const auto& [key, count] : bench_.machine->starts) EXPECT_LE(count, 1) << key.job << "." << key.number;
+    expect_all_is_over();
   }
 
  private:
@@ -67,15 +63,6 @@ class Story {
     bool in_slurm = true;
   };
   enum class Place { kQueued, kHeld, kRunning };
-
-  void pass(unsigned seconds) {
-    for (; seconds > 0; --seconds) {
-      bench_.clock.advance(1s);
-      bench_.tick();
-    }
-  }
-  unsigned below(unsigned most) { return static_cast<unsigned>(random_() % most); }
-  bool one_of(unsigned many) { return below(many) == 0; }
 
   void submit() {
     Sweep sweep{below(4), one_of(2) ? "ann" : "bob", !one_of(4)};
@@ -94,29 +81,9 @@ class Story {
     names_[jobs_ - count + 1] = jobs_;
   }
 
-  /// What goes wrong in the next tick.
-  void disturb() {
-    auto& machine = *bench_.machine;
-    answers_ = !one_of(4);
-    machine.takes_silently = one_of(5);
-    if (machine.takes_silently || one_of(8)) machine.launch_later = "no answer";
-    if (one_of(12)) bench_.memory().fail_writes(store::Error(store::Error::Kind::kFull, "no space left"));
-    if (one_of(6)) bench_.point.at = bench_.point.steps + static_cast<int>(below(12));
-  }
-  void calm() {
+  void calm() override {
     answers_ = true;
-    bench_.machine->takes_silently = false;
-    bench_.machine->launch_later.clear();
-    bench_.memory().fail_writes(std::nullopt);
-    bench_.point.at = -1;
-  }
-  void guarded(const std::function<void()>& what) {
-    try {
-      what();
-    } catch (const service::testing::Crash&) {
-      calm();
-      bench_.restart();
-    }
+    StoryBench::calm();
   }
 
   void ask() {
@@ -256,9 +223,6 @@ class Story {
     bench_.executor().end(key, 0, {key.job % 2 == 0 && key.number < 3 ? 1 : 0, 0});
   }
 
-  service::testing::Bench bench_;
-  std::mt19937 random_;
-  core::JobId jobs_ = 0;
   std::map<core::JobId, Sweep> sweeps_;
   std::map<core::JobId, core::JobId> names_;  // each sweep's first job and its last
   std::optional<std::uint32_t> limit_;        // of running jobs of a user
