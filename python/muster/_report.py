@@ -26,10 +26,12 @@ MOST_LINE_BYTES = 64 * 1024  # with its newline; muster ignores a longer line
 MOST_WAITING_LINES = 65536
 MOST_WAITING_BYTES = 16 * 1024 * 1024
 STANDS_SECONDS = 1.0
-RETRY_SECONDS = 1.0
+RETRY_SECONDS = 0.1  # less than STANDS_SECONDS: a disk that has room again takes lines before one is given up
 LOOK_SECONDS = 0.1  # between two looks for lines that may wait
 IDLE_LOOKS = 20  # without a line; after them the thread sleeps until a line comes
-PATIENCE_AT_EXIT_SECONDS = 3.0
+PATIENCE_AT_EXIT_SECONDS = 3.0  # without a line that the disk takes
+MOST_SECONDS_AT_EXIT = 120.0
+TELL_LOST_SECONDS = 10.0  # between two warnings that lines are lost
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
@@ -46,6 +48,8 @@ class ReportFile:
         self._waiting: Deque[Union[bytes, Dict[str, Any]]] = collections.deque()
         self._waiting_bytes = 0  # of those that are text
         self._lost = 0
+        self._lost_told = 0
+        self._tell_lost_at = 0.0
         self._written = 0
         self._stands = False  # the disk has taken nothing for STANDS_SECONDS, and not since
         self._news = threading.Condition()
@@ -81,6 +85,16 @@ class ReportFile:
             self._waiting_bytes += len(data)
             self._news.notify_all()
             self._make_room()
+
+    def _text_of(self, line: Union[bytes, Dict[str, Any]]) -> Optional[bytes]:
+        """What the thread writes for a line. The thread outlives a line that is no JSON."""
+        if isinstance(line, bytes):
+            return line
+        try:
+            return self._encode(line)
+        except (TypeError, ValueError, RecursionError) as error:
+            self._warn(f"a line is no JSON and was left out: {error}")
+            return None
 
     def _encode(self, line: Dict[str, Any]) -> Optional[bytes]:
         data = _dumps(line).encode(errors="replace") + b"\n"  # a lone surrogate is no UTF-8
@@ -124,33 +138,61 @@ class ReportFile:
 
     def flush(self, patience: float = PATIENCE_AT_EXIT_SECONDS) -> bool:
         """Waits until all lines are in the file, at most `patience` seconds. False: some are not."""
-        if not self.is_mine:
-            return True
-        end = time.monotonic() + patience
+        return not self.is_mine or self._wait_until_written(patience, patience)
+
+    def close(self) -> None:
+        """Flushes as long as the disk takes lines, and takes no further lines."""
+        if self._closed or not self.is_mine:
+            return
+        is_whole = self._wait_until_written(PATIENCE_AT_EXIT_SECONDS, MOST_SECONDS_AT_EXIT)
+        with self._news:
+            waiting = len(self._waiting) + self._is_writing
+            self._closed = True
+            self._news.notify_all()
+        if not is_whole:
+            self._warn(f"{waiting} lines are not in {self.path}: the disk takes none")
+        self._tell_lost(at_once=True)
+        atexit.unregister(self.close)
+
+    def _wait_until_written(self, patience: float, most: float) -> bool:
+        """False: the disk has taken no line for `patience` seconds, or `most` seconds are over."""
+        begin = progress = time.monotonic()
         with self._news:
             self._news.notify_all()
+            written = self._written
             while self._waiting or self._is_writing:
-                left = end - time.monotonic()
+                now = time.monotonic()
+                if self._written != written:
+                    written, progress = self._written, now
+                left = min(progress + patience, begin + most) - now
                 if left <= 0 or not self._thread.is_alive():
                     return False
                 self._news.wait(left)
         return True
 
-    def close(self) -> None:
-        """Flushes and takes no further lines."""
-        if self._closed or not self.is_mine:
+    def _tell_lost(self, at_once: bool = False) -> None:
+        lost, now = self._lost, time.monotonic()
+        if lost == self._lost_told or (not at_once and now < self._tell_lost_at):
             return
-        if not self.flush():
-            self._warn(f"{len(self._waiting)} lines are not in {self.path}: the disk takes none")
-        with self._news:
-            self._closed = True
-            self._news.notify_all()
-        atexit.unregister(self.close)
+        if self._print(f"{lost - self._lost_told} lines of reports are lost: the disk took none for a while, and "
+                       f"{self.path} lacks them"):
+            self._lost_told = lost
+            self._tell_lost_at = now + TELL_LOST_SECONDS
 
     def _warn(self, text: str) -> None:
-        if text not in self._told and len(self._told) < 10:
+        if text not in self._told and len(self._told) < 10 and self._print(text):
             self._told.add(text)
-            print(f"muster: {text}", file=sys.stderr)
+
+    @staticmethod
+    def _print(text: str) -> bool:
+        """False: the log takes nothing either. It may lie on the same disk, and a program may have closed it."""
+        try:
+            if sys.stderr is not None:
+                sys.stderr.write(f"muster: {text}\n")
+                sys.stderr.flush()
+            return True
+        except (OSError, ValueError):
+            return False
 
     def _run(self) -> None:
         while True:
@@ -166,7 +208,7 @@ class ReportFile:
                 line = self._take()
                 self._is_writing = True
             try:
-                data = line if isinstance(line, bytes) else self._encode(line)
+                data = self._text_of(line)
                 if data is not None:
                     self._write_whole(data)
             finally:
@@ -175,6 +217,9 @@ class ReportFile:
                     self._written += 1
                     self._stands = False
                     self._news.notify_all()
+                    is_closed = self._closed
+            if not is_closed:  # then close() tells it
+                self._tell_lost()
 
     def _write_whole(self, line: bytes) -> None:
         """Writes one line with one write. Where the disk takes a part, the rest follows, so that no line is torn."""
@@ -184,6 +229,11 @@ class ReportFile:
                     self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
                 line = line[os.write(self._fd, line):]
             except OSError as error:
+                if error.errno == errno.EBADF:  # the program has closed all of its files
+                    self._fd = -1
+                if error.errno == errno.ESTALE:
+                    os.close(self._fd)
+                    self._fd = -1
                 if error.errno != errno.EINTR:
                     self._warn(f"cannot write {self.path}: {error.strerror}; the reports wait")
                     with self._news:

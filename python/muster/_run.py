@@ -269,6 +269,8 @@ def _as_step(step: Any, what: str = "step") -> int:
 
 
 def _as_name(name: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a series is {name!r}; it must be a text")
     if name in RESERVED:
         raise ValueError(f'"{name}" cannot be the name of a series: muster uses it itself; choose another name')
     return name

@@ -1,9 +1,11 @@
 """The report file: what stands in it, and what a bad disk, a fork and an exception do to it."""
 
+import fcntl
 import json
 import math
 import os
 import re
+import select
 import subprocess
 import sys
 import tempfile
@@ -103,7 +105,7 @@ class Lines(unittest.TestCase):
             run = muster.init()
             for call, words in [
                 (lambda: run.log(1, loss="high"), "loss"), (lambda: run.log("x"), "'x'"), (lambda: run.log(-1), "-1"),
-                (lambda: run.log(1, step_ms=3), "step_ms"),
+                (lambda: run.log(1, step_ms=3), "step_ms"), (lambda: run.log(1, {("a", 1): 2.0}), "('a', 1)"),
                 (lambda: run.describe({"acc": {"better": "more"}}), "lower, higher, neither"),
                 (lambda: run.describe({"acc": {"color": "red"}}), "color"),
             ]:
@@ -262,6 +264,107 @@ class Disk(unittest.TestCase):
             assert sum(map(len, texts)) <= 10_000 and report.lost > 1700, report.lost
             assert b'999"' in report._waiting[-1]
         """)
+
+    def test_a_log_on_the_same_full_disk_costs_no_line(self):
+        log = self.program.folder / "log"
+        log.write_bytes(b"x" * 1000)
+        with log.open("a") as file:
+            done = subprocess.run([sys.executable, "-c", textwrap.dedent("""
+                import resource, signal, time
+                import muster
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
+                run = muster.init()
+                for step in range(100): run.log(step, loss=1.0)
+                assert not run.flush(0.5)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+                run.log(100, loss=1.0)
+                assert run.flush(10)
+            """)], env=self.program.env, stderr=file, timeout=60)
+        self.assertEqual(done.returncode, 0, log.read_text())
+        self.assertEqual([line["step"] for line in self.program.lines()], list(range(101)))
+
+    # The limit on the file's size is a disk that is full; a limited queue stands for a long time.
+    FULL = """
+        import resource, signal, threading, time
+        from muster import _report
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        def full(is_full): resource.setrlimit(resource.RLIMIT_FSIZE, (500 if is_full else soft, hard))
+        _report.MOST_WAITING_LINES = 200
+        run = muster.init()
+        full(True)
+    """
+
+    def test_lines_that_are_lost_while_the_disk_stands_are_counted_and_told(self):
+        done = self.program.run(textwrap.dedent(self.FULL) + textwrap.dedent("""
+            _report.STANDS_SECONDS = 0.2
+            for step in range(2000): run.log(step, loss=1.0)
+            lost = run._report.lost
+            assert lost > 1000, lost
+            full(False)
+            assert run.flush(10)
+            for step in range(2000, 9000): run.log(step, loss=1.0)
+            assert run._report.lost == lost, "lost on a disk that takes lines"
+            print(lost)
+        """))
+        lost = int(done.stdout)
+        self.assertIn(f"muster: {lost} lines of reports are lost: the disk took none for a while", done.stderr)
+        steps = [line["step"] for line in self.program.lines()]
+        self.assertEqual((len(steps), steps[-1]), (9000 - lost, 8999))
+
+    def test_lost_lines_are_told_at_the_end_if_the_disk_stands_until_then(self):
+        done = self.program.run(textwrap.dedent(self.FULL) + textwrap.dedent("""
+            _report.STANDS_SECONDS = 0.2
+            _report.PATIENCE_AT_EXIT_SECONDS = 0.2
+            for step in range(2000): run.log(step, loss=1.0)
+            print(run._report.lost, len(run._report._waiting) + 1)
+        """))
+        lost, waiting = done.stdout.split()
+        self.assertIn(f"muster: {lost} lines of reports are lost", done.stderr)
+        self.assertIn(f"muster: {waiting} lines are not in", done.stderr)
+
+    def test_a_disk_that_is_full_for_a_moment_costs_no_line(self):
+        self.program.run(textwrap.dedent(self.FULL) + textwrap.dedent("""
+            threading.Timer(0.6, full, (False,)).start()
+            for step in range(2000): run.log(step, loss=1.0)
+            assert run._report.lost == 0, run._report.lost
+        """))
+        self.assertEqual([line["step"] for line in self.program.lines()], list(range(2000)))
+
+    def test_the_end_waits_as_long_as_a_slow_disk_takes_lines(self):
+        os.mkfifo(self.program.report)
+        reader = os.open(self.program.report, os.O_RDONLY | os.O_NONBLOCK)
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+        os.set_blocking(reader, True)
+        process = self.program.start("""
+            from muster import _report
+            _report.PATIENCE_AT_EXIT_SECONDS = 0.5
+            run = muster.init()
+            for step in range(40): run.status(f"{step:0490}")
+        """)
+        texts = []
+        with open(reader, "rb", buffering=0) as file:
+            select.select([file], [], [], 30)
+            while piece := file.read(512):
+                texts.append(piece)
+                time.sleep(0.05)
+        process.communicate(timeout=30)
+        self.assertEqual([int(json.loads(line)["status"]) for line in b"".join(texts).splitlines()], list(range(40)))
+
+    def test_the_thread_outlives_a_line_that_is_no_json_and_closed_files(self):
+        done = self.program.run("""
+            import os
+            run = muster.init()
+            run.log(1, loss=1.0)
+            assert run.flush()
+            run._report.write({"loss": object()}, may_wait=True)
+            os.close(run._report._fd)
+            run.log(2, loss=1.0)
+        """)
+        self.assertIn("is no JSON and was left out", done.stderr)
+        self.assertEqual([line["step"] for line in self.program.lines()], [1, 2])
 
     def test_a_burst_slows_the_program_and_costs_no_line(self):
         self.program.run("""
