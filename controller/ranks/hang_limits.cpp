@@ -56,6 +56,10 @@ void HangLimits::note_hang(const std::string& section, core::Millis waited) {
   if (auto* known = find(section)) known->after_hang = std::max(known->after_hang, kAfterHang * waited);
 }
 
+void HangLimits::forget_hang(const std::string& section, core::Millis before) {
+  if (auto* known = find(section)) known->after_hang = before;
+}
+
 core::Millis HangLimits::after_hang(const std::string& section) const {
   const auto found = sections_.find(section);
   return found == sections_.end() ? core::Millis{0} : found->second.after_hang;

@@ -42,6 +42,8 @@ class HangLimits {
   void learn(const std::string& section, core::RankNumber rank, core::Millis took, core::Step steps);
   /// An attempt was ended after so long without progress in this section.
   void note_hang(const std::string& section, core::Millis waited);
+  /// It was not ended after all. `before`: what after_hang() was.
+  void forget_hang(const std::string& section, core::Millis before);
   HangLimit of(const std::string& section) const;
   /// The least time without progress that ends an attempt in this section, after an earlier end there; 0: none was.
   core::Millis after_hang(const std::string& section) const;

@@ -309,6 +309,11 @@ std::optional<core::EventBody> LiveRanks::lost_node(const core::AttemptKey& key,
   return live->watch.lost_node(heard_until(live->watch, round));
 }
 
+void LiveRanks::not_told(const core::AttemptKey& key, const core::EventBody& end) {
+  std::lock_guard lock(mutex_);
+  if (auto* live = find(key)) live->watch.not_told(end);
+}
+
 Watched LiveRanks::watch(const Round& round,
                          const std::function<executors::Vouch(const core::AttemptKey&, core::RankNumber)>& vouch) {
   Watched out;

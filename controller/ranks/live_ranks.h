@@ -167,6 +167,8 @@ class LiveRanks {
   };
   /// As AttemptWatch::lost_node().
   std::optional<core::EventBody> lost_node(const core::AttemptKey& key, const Round& round);
+  /// As AttemptWatch::not_told(), of an end that watch() has found.
+  void not_told(const core::AttemptKey& key, const core::EventBody& end);
   /// One round over every attempt. Asks `vouch` without holding a lock.
   Watched watch(const Round& round,
                 const std::function<executors::Vouch(const core::AttemptKey&, core::RankNumber)>& vouch);

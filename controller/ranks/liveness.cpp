@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 #include <string_view>
+#include <variant>
 
 #include "core/text.h"
 
@@ -318,6 +319,7 @@ std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
     }
     if (!found.empty() && !is_set) {
       const auto& first = ranks_[found.front()];
+      before_hang_ = {first.section, limits_.after_hang(first.section)};
       limits_.note_hang(first.section, now - first.progress_at);
     }
   }
@@ -327,6 +329,21 @@ std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
     out.emplace_back(core::TimeLimitReached{number_});
   }
   return out;
+}
+
+void AttemptWatch::not_told(const core::EventBody& end) {
+  if (const auto* hung = std::get_if<core::RankHung>(&end)) {
+    ranks_.at(hung->rank).reported = false;
+    if (before_hang_.first.empty()) return;
+    limits_.forget_hang(before_hang_.first, before_hang_.second);
+    before_hang_ = {};
+  } else if (const auto* silent = std::get_if<core::RankSilent>(&end)) {
+    ranks_.at(silent->rank).reported = false;
+  } else if (const auto* lost = std::get_if<core::NodeLost>(&end)) {
+    const auto there = by_node_.find(lost->node);
+    if (there == by_node_.end()) return;
+    for (const auto number : there->second) ranks_[number].reported = false;
+  }
 }
 
 // The rank that is behind the others comes first: they wait for it.

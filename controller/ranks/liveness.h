@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/event.h"
@@ -151,6 +152,9 @@ class AttemptWatch {
   bool looks_hung() const { return suspected_ && suspected_->of == core::Suspicion::kHung; }
   /// Its log, its report or its checkpoint folder has grown or changed.
   void came_out(core::Millis now) { came_out_at_ = now; }
+  /// An end that findings() or judge() has returned is not told now. It is judged anew from the next round on, as if
+  /// nobody had found it.
+  void not_told(const core::EventBody& end);
   /// True when the attempt should have left long ago and must be stopped again. Says so once every stop_grace + 10 s.
   bool must_stop_again(core::Millis now);
 
@@ -210,6 +214,7 @@ class AttemptWatch {
   std::vector<RankWatch> ranks_;
   HangLimits limits_;
   bool somebody_left_ = false, names_sections_ = false;
+  std::pair<std::string, core::Millis> before_hang_;  // what the section's limit was before the newest end by a hang
   core::Millis came_out_at_{0};
   std::optional<Heard> heard_;
   std::optional<core::AttemptSuspected> suspected_;
