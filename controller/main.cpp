@@ -19,6 +19,7 @@
 #include "daemon/advertised.h"
 #include "daemon/environment.h"
 #include "daemon/executors.h"
+#include "daemon/leaving.h"
 #include "daemon/own_machine.h"
 #include "daemon/place.h"
 #include "daemon/usage_error.h"
@@ -43,7 +44,6 @@ using net::ListenAddress;
 
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
-constexpr unsigned kLeavingLimitS = 30;
 constexpr const char* kRunsAsRoot =
     "musterd runs as root, and so does every job, whoever submits it: let a user of its own run musterd "
     "(deploy/ADMIN.md)";
@@ -59,6 +59,7 @@ struct Flags {
   bool insecure_listen = false;
   bool moved = false, fork = false;
   std::int64_t slurm_poll_ms = 1000;
+  std::int64_t leaving_limit_ms = 20'000;  // systemd kills after 90 s
   std::int64_t probe_ms = net::ProbeTimes{}.every.count();
   std::int64_t rank_metrics_days = 1, step_metrics_days = 30;
   std::int64_t exclusion_s = std::chrono::duration_cast<std::chrono::seconds>(executors::kExcludedFor).count();
@@ -134,7 +135,6 @@ char wait_for_signal() {
 // systemd starts musterd again ("Restart=on-failure"). Attempts go on meanwhile.
 void leave_for_a_dead_port(const std::string& why) {
   spdlog::critical("{}; musterd exits so that its service starts it again; running attempts go on", why);
-  ::alarm(kLeavingLimitS);  // the dead port may keep its server from ending
   [[maybe_unused]] const auto wrote = ::write(signal_pipe[1], &kPortIsDead, 1);
 }
 
@@ -293,6 +293,7 @@ int serve(const Flags& flags) {
   if (flags.advertise.empty()) advertised.set(grpc_address.text());
   controller->start({advertised.address(), dashboard});
   char signal = 0;
+  musterd::Leaving leaving{core::Millis(flags.leaving_limit_ms)};
   {
     const ReadyFile ready(data / "musterd.json", grpc_address, http_address);
     spdlog::info("musterd {} is ready: gRPC {}, dashboard {}, data {}", MUSTER_VERSION, grpc_address.text(), dashboard,
@@ -308,12 +309,19 @@ int serve(const Flags& flags) {
          probed(net::http_port(http_address.host, http_address.port, [&] { http->reopen(); }), net::Port::kDashboard)},
         probe_times(core::Millis(flags.probe_ms)), leave_for_a_dead_port);
     signal = wait_for_signal();
+    leaving.begin();
+    // While ports close, ranks cannot be heard. So nothing is judged any more, and nothing is begun.
+    controller->begin_to_leave();
+    leaving.now("ending the look at its own ports");
   }
   if (signal != kPortIsDead) {
     spdlog::info("{}: leaving; running attempts go on", signal == SIGINT ? "SIGINT" : "SIGTERM");
   }
+  leaving.now("closing the port of the dashboard");
   http->shutdown();
+  leaving.now("closing the port of gRPC");
   grpc->shutdown();
+  leaving.now("writing what is known into its database");
   controller->stop();
   return signal == kPortIsDead ? kExitFailed : 0;
 }
@@ -360,6 +368,7 @@ int main(int argc, char** argv) {
       "the cores that jobs on this machine may ask for with cpus_per_rank; auto: those that musterd may use; off: "
       "cores are not counted");
   app.add_option("--gpu-library", flags.gpu_library)->group("");
+  app.add_option("--leaving-limit-ms", flags.leaving_limit_ms)->check(CLI::Range(10, 600'000))->group("");
   app.add_option("--probe-ms", flags.probe_ms)->check(CLI::Range(10, 600'000))->group("");
   add("--slurm-poll-ms", flags.slurm_poll_ms, "MS",
       "the least time between two squeue, but for a few where something is urgent; five times as long while every job "

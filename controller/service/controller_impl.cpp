@@ -1,6 +1,7 @@
 #include "service/controller_impl.h"
 
 #include <spdlog/spdlog.h>
+#include <atomic>
 
 #include "base/changes.h"
 #include "base/disk_probe.h"
@@ -149,6 +150,13 @@ class Impl final : public RunningController {
     ticker_.start(options_.tick_interval);
   }
 
+  void begin_to_leave() override {
+    leaving_ = true;
+    ticker_.stop();
+    ageing_.stop();
+    runner_.stop_taking();
+    remover_.stop_taking();
+  }
   void stop() override { leave(&jobs::EventLog::drain); }
 
   void tick() override {
@@ -327,6 +335,7 @@ class Impl final : public RunningController {
   StatusPage status_;
 
   bool started_ = false;
+  std::atomic<bool> leaving_{false};
   base::Loop ageing_;
   base::Loop ticker_;
 };
@@ -424,7 +433,7 @@ ranks::LiveRanks::Round Impl::round(bool deaf) {
 }
 
 void Impl::watch() {
-  if (!started_) return;
+  if (!started_ || leaving_) return;
   const auto now = clock_.monotonic();
   const auto lag = reading_.lag();
   pace_.note(lag, now);

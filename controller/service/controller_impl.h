@@ -57,6 +57,9 @@ class RunningController : public Controller {
   /// Takes over what an earlier controller left, then follows and acts. Before it, calls of people and ranks are
   /// answered, but nothing is launched.
   virtual void start(const Addresses& addresses) = 0;
+  /// The first step of an orderly end. From here on no silence is judged and nothing is launched, held or stopped.
+  /// People and ranks are still answered, and what they say is written down. stop() follows.
+  virtual void begin_to_leave() = 0;
   /// Writes what is known, stops following. Attempts run on.
   virtual void stop() = 0;
   /// Everything due now, in this thread: only when made without threads.
