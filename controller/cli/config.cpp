@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/failure.h"
+#include "contract/variables.h"
 #include "jobfile/toml_value.h"
 #include "os/host_name.h"
 #include "schema/nearest.h"
@@ -99,6 +100,17 @@ Setting default_data_folder(const ConfigPlaces& places) {
   return {absolute("~/.local/share/muster", "/", places), "default"};
 }
 
+/// The data folder of the musterd that runs this process as a rank: three folders above that of its attempt
+/// (base::DataFolder). nullopt: this is no rank, or no musterd has started it.
+std::optional<fs::path> data_folder_of_own_job(const ConfigPlaces& places) {
+  const auto attempt = places.variable(contract::variable::kAttemptFolder);
+  if (!attempt) return std::nullopt;
+  const auto jobs = fs::path(*attempt).parent_path().parent_path();
+  std::error_code error;
+  if (jobs.filename() != "jobs" || !fs::exists(jobs.parent_path() / "token", error)) return std::nullopt;
+  return jobs.parent_path();
+}
+
 /// Refuses a malformed address here. Later it would only be "unreachable".
 void check_address(const Setting& address) {
   const auto& text = address.value;
@@ -182,6 +194,15 @@ Config load_config(const Flags& flags, const ConfigPlaces& places) {
   }
   const auto named_folder = places.variable("MUSTER_DATA_FOLDER");
   if (named_folder) take_folder(absolute(*named_folder, here, places), "MUSTER_DATA_FOLDER", true);
+  const auto job = named_folder ? std::nullopt : data_folder_of_own_job(places);
+  if (job) {
+    // The addresses in musterd.json are those on musterd's own machine.
+    const auto ready = read_ready_file(*job);
+    const bool is_here = ready && (ready->host.empty() || ready->host == os::host_name());
+    const auto told = places.variable(contract::variable::kController);
+    if (told && !is_here) take(config.address, *told, contract::variable::kController);
+    take_folder(job->native(), contract::variable::kAttemptFolder, true);
+  }
   for (const auto& file : places.files) {
     std::error_code error;
     if (!fs::is_regular_file(file, error)) continue;
@@ -196,7 +217,7 @@ Config load_config(const Flags& flags, const ConfigPlaces& places) {
       }
     }
   }
-  if (!named_folder) {
+  if (!named_folder && !job) {
     const auto folder = default_data_folder(places);
     take_folder(folder.value, folder.source, false);
   }

@@ -35,7 +35,7 @@ struct Config {
   std::vector<std::filesystem::path> files;  // the configuration files that exist
   /// Why `address` may be wrong, for the message that the controller does not answer; may be empty.
   std::string doubt;
-  /// The data folder on this machine: MUSTER_DATA_FOLDER, else musterd's default.
+  /// The data folder on this machine: MUSTER_DATA_FOLDER, else that of the own job, else musterd's default.
   std::filesystem::path data_folder;
 };
 
@@ -43,9 +43,10 @@ struct Config {
 ///   1. the flags
 ///   2. MUSTER_ADDRESS, MUSTER_TOKEN_FILE, MUSTER_TOKEN
 ///   3. MUSTER_DATA_FOLDER: the address in its musterd.json, and its token
-///   4. the configuration files, in their order
-///   5. the default data folder: the address in its musterd.json, and its token
-///   6. the address 127.0.0.1:7600
+///   4. in a rank: the controller of its job, by MUSTER_ATTEMPT_FOLDER, and on another machine by MUSTER_CONTROLLER
+///   5. the configuration files, in their order
+///   6. the default data folder: the address in its musterd.json, and its token
+///   7. the address 127.0.0.1:7600
 /// Throws a Failure with kUsage, line and column for a file with an unknown key, a wrong type or bad TOML, even if the
 /// setting is not used.
 Config load_config(const Flags& flags, const ConfigPlaces& places);

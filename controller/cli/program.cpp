@@ -17,10 +17,9 @@ namespace {
 constexpr const char* kProse =
     "The address of the controller and the token come from the first of: the options; MUSTER_ADDRESS, "
     "MUSTER_TOKEN_FILE\n"
-    "and MUSTER_TOKEN; MUSTER_DATA_FOLDER, with its musterd.json and token; ./muster.toml,\n"
-    "~/.config/muster/config.toml and /etc/muster/config.toml (keys: address, token_file); musterd's usual data "
-    "folder;\n"
-    "127.0.0.1:7600.\n\n"
+    "and MUSTER_TOKEN; MUSTER_DATA_FOLDER, with its musterd.json and token; in a rank the controller\n"
+    "of its job; ./muster.toml, ~/.config/muster/config.toml and /etc/muster/config.toml (keys: address, token_file);\n"
+    "musterd's usual data folder; 127.0.0.1:7600.\n\n"
     "Exit codes: 0 success; 1 the job failed or was cancelled; 2 wrong usage, job file or configuration, or the job's\n"
     "state does not allow it; 3 no such job or attempt; 4 controller unreachable, or it refuses the token; 5 a limit "
     "of the\n"

@@ -5,9 +5,11 @@ The settings are those of the `muster` command line (controller/cli/config.h), a
 1. the argument `address`
 2. MUSTER_HTTP_ADDRESS, MUSTER_ADDRESS, MUSTER_TOKEN_FILE, MUSTER_TOKEN
 3. MUSTER_DATA_FOLDER: the address in its musterd.json, and its token
-4. ./muster.toml, ~/.config/muster/config.toml, /etc/muster/config.toml: http_address, address, token_file
-5. the default data folder: the address in its musterd.json, and its token
-6. the address 127.0.0.1:7601
+4. in a rank: the controller of its job, by MUSTER_ATTEMPT_FOLDER; on another machine the host of MUSTER_CONTROLLER with
+   the HTTP port in that controller's musterd.json
+5. ./muster.toml, ~/.config/muster/config.toml, /etc/muster/config.toml: http_address, address, token_file
+6. the default data folder: the address in its musterd.json, and its token
+7. the address 127.0.0.1:7601
 
 MUSTER_ADDRESS and `address` name the port of gRPC. The musterd.json of the data folder tells the HTTP port beside it.
 """
@@ -79,10 +81,13 @@ def find(address: Optional[str] = None) -> Place:
     folder = _variable("MUSTER_DATA_FOLDER")
     if folder:
         settings.take_folder(os.path.abspath(folder), "MUSTER_DATA_FOLDER", True)
+    job = "" if folder else _data_folder_of_own_job()
+    if job:
+        settings.take_job(job)
     for file in ("muster.toml", os.path.expanduser("~/.config/muster/config.toml"), "/etc/muster/config.toml"):
         if os.path.isfile(file):
             settings.take_file(file)
-    if not folder:
+    if not folder and not job:
         settings.take_folder(_default_folder(), "the default data folder", False)
     settings.take_address(USUAL_ADDRESS, "default")
     return settings.place()
@@ -130,6 +135,15 @@ class _Settings:
                 self._doubt = f"there is no {file}, so no musterd runs on that folder ({source})"
         self.take_token_file(os.path.join(folder, "token"), source)
 
+    def take_job(self, folder: str) -> None:
+        """The addresses in musterd.json are those on musterd's own machine."""
+        ready = _ready(folder)
+        told = _variable("MUSTER_CONTROLLER").rsplit(":", 1)[0]
+        if ready and told and ready.get("host") not in (None, "", socket.gethostname()):
+            port = ready["http"].rsplit(":", 1)[1]
+            self.take_address(f"{told}:{port}", "MUSTER_CONTROLLER")
+        self.take_folder(folder, "MUSTER_ATTEMPT_FOLDER", True)
+
     def take_file(self, file: str) -> None:
         keys = _keys_of(file)
         if "http_address" in keys:
@@ -151,6 +165,13 @@ def _variable(name: str) -> str:
 
 def _default_folder() -> str:
     return os.path.join(_variable("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "muster")
+
+
+def _data_folder_of_own_job() -> str:
+    """The data folder of the musterd that runs this process as a rank: three folders above that of its attempt. Empty: this is no
+    rank, or no musterd has started it."""
+    jobs, _, _ = _variable("MUSTER_ATTEMPT_FOLDER").rpartition("/jobs/")
+    return jobs if jobs and os.path.exists(os.path.join(jobs, "token")) else ""
 
 
 def _read(file: str) -> str:

@@ -288,6 +288,21 @@ class Settings(WithoutSettings):
         self.assertEqual(self.found(), ("[::1]:6000", str(self.folder / "other")))
         self.assertEqual(self.found("host:1")[0], "host:1")
 
+    def test_a_rank_finds_the_controller_of_its_job(self):
+        data = self.folder / "jobs" / "data"
+        self.ready(data)
+        os.environ["MUSTER_ATTEMPT_FOLDER"] = str(data / "jobs/7/attempt-2")
+        os.environ["MUSTER_CONTROLLER"] = "head1:7600"
+        self.assertEqual(self.found()[0], "127.0.0.1:7601", "a folder without a token is nobody's")
+        (data / "token").write_text("secret")
+        (self.folder / "muster.toml").write_text('http_address = "here:1"')
+        self.assertEqual(self.found(), ("127.0.0.1:4001", str(data / "token")))
+        ready = json.loads((data / "musterd.json").read_text())
+        (data / "musterd.json").write_text(json.dumps({**ready, "host": "not-this-machine"}))
+        self.assertEqual(self.found(), ("head1:4001", str(data / "token")), "its host, and the port of the dashboard")
+        os.environ["MUSTER_HTTP_ADDRESS"] = "variable:1"
+        self.assertEqual(self.found()[0], "variable:1")
+
     def test_settings_that_make_no_sense_are_refused(self):
         for address in ("host", "host:0", "host:x", "http://a:1/b", "https://a:1", "a b:1"):
             self.refused(lambda: _controller.find(address), f'the argument address "{address}": want host:port')

@@ -275,6 +275,19 @@ TEST(CommandJobs, SurvivorsOfADeadRankAreToldNotToSaveAndACancelledRankIsTold) {
   EXPECT_EQ(cancelled.at("save"), true);
 }
 
+TEST(CommandJobs, AJobSubmitsAnotherToItsOwnController) {
+  World world;
+  world.start_daemon();
+  write_file(world.folder() / "inner.toml", "name = \"inner\"\ncommand = [\"true\"]\n");
+  // Nothing but the job itself leads to its controller: the usual places are empty, and no variable names one.
+  const auto outer = world.submit("name = \"outer\"\ncommand = [\"" + World::program("muster").native() +
+                                  "\", \"submit\", \"" + (world.folder() / "inner.toml").native() +
+                                  "\"]\n[env]\nHOME = \"/nowhere\"\nXDG_DATA_HOME = \"\"\n");
+  world.until_state(outer, "succeeded");
+  const auto inner = std::to_string(std::stoi(outer) + 1);
+  EXPECT_EQ(world.until_state(inner, "succeeded").at("name"), "inner");
+}
+
 TEST(CommandJobs, ALineOfTenMegabytesIsKeptWhole) {
   World world;
   world.start_daemon();

@@ -86,6 +86,37 @@ TEST(Configuration, ADataFolderTellsItsAddressBesideItsToken) {
   EXPECT_THAT(config.doubt, HasSubstr("there is no " + data.native() + "/musterd.json, so no musterd runs"));
 }
 
+TEST(Configuration, ARankFindsTheControllerOfItsJob) {
+  Places places;
+  const auto data = places.folder.path() / "jobs" / "data";  // the name of the folder of jobs may be above it, too
+  std::filesystem::create_directories(data);
+  const auto write = [&](const std::string& host) {
+    test::write_file(data / "musterd.json", R"({"pid":)" + std::to_string(::getpid()) + R"(,"host":")" + host +
+                                                R"(","grpc":"127.0.0.1:41234"})");
+  };
+  char own[256] = {};
+  ASSERT_EQ(gethostname(own, sizeof own - 1), 0);
+  write(own);
+  places.write("here.toml", "address = \"here:1\"");
+  places.variables["MUSTER_ATTEMPT_FOLDER"] = data / "jobs/7/attempt-2";
+  places.variables["MUSTER_CONTROLLER"] = "head1:7600";
+  EXPECT_EQ(places.load().address.value, "here:1") << "a folder without a token is nobody's";
+  test::write_file(data / "token", "secret\n");
+  auto config = places.load();
+  EXPECT_EQ(config.address.value, "127.0.0.1:41234")
+      << "stronger than a file, and true after musterd has changed its port";
+  EXPECT_EQ(config.token_file.value, (data / "token").native());
+  EXPECT_EQ(config.data_folder, data);
+  write("not-this-machine");
+  EXPECT_EQ(places.load().address.value, "head1:7600") << "the address for other machines";
+  EXPECT_EQ(places.load().token_file.value, (data / "token").native());
+  places.variables["MUSTER_ADDRESS"] = "variable:1";
+  EXPECT_EQ(places.load().address.value, "variable:1");
+  places.variables.erase("MUSTER_ADDRESS");
+  places.variables["MUSTER_DATA_FOLDER"] = "/srv/muster";
+  EXPECT_EQ(places.load().token_file.value, "/srv/muster/token") << "what a person names is stronger";
+}
+
 TEST(Configuration, ADataFolderThatAnotherHostsMusterdHoldsIsSaidToBeSo) {
   Places places;
   const auto file = places.folder.path() / "musterd.json";
