@@ -21,6 +21,18 @@ from daemon import Musterd  # noqa: E402
 from private_slurm import PrivateSlurm, missing  # noqa: E402
 
 BIN = pathlib.Path(os.environ["MUSTER_BIN_FOLDER"])
+# Python reads it at the start of each process. 400 steps take 2.4 s, so on a busy machine the job may be over before its rank
+# is killed. The first attempt therefore takes 50 ms a step.
+SLOW_FIRST_ATTEMPT = """
+import os, time
+if os.environ.get("MUSTER_ATTEMPT") == "1":
+    import muster.hf
+    at_once = muster.hf.Callback.on_step_end
+    def later(self, *arguments, **named):
+        time.sleep(0.05)
+        return at_once(self, *arguments, **named)
+    muster.hf.Callback.on_step_end = later
+"""
 PRINTED = re.compile(r"step (\d+) loss ([\d.]+)")
 
 
@@ -116,7 +128,9 @@ class Trainers(unittest.TestCase):
         self.check_curve(job, losses, begun, 2)
 
     def test_the_trainer_of_transformers(self):
-        job = self.submit("hf_trainer", "--env", "STEPS=400")
+        slow = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (slow / "sitecustomize.py").write_text(SLOW_FIRST_ATTEMPT)
+        job = self.submit("hf_trainer", "--env", "STEPS=400", "--env", f"PYTHONPATH={slow}:{SOURCE / 'python'}")
         saved = self.kill_a_rank(job, "hf_trainer")
         begun, losses = self.check_resumed(job, saved, 400)
         self.assertEqual(begun % 20, 0, "a checkpoint of its own rhythm")
