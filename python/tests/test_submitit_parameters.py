@@ -1,12 +1,18 @@
 """submitit's parameters as job files, without submitit."""
 
+import os
+import shlex
 import subprocess
 import sys
+import tempfile
+import textwrap
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+PACKAGE = str(Path(__file__).resolve().parent.parent)
+sys.path.insert(0, PACKAGE)
 from muster._submitit.parameters import READERS, SHARED, checked, dependencies, job_file, memory_text  # noqa: E402
+from muster._submitit.submission import Submission  # noqa: E402
 
 try:
     import tomllib
@@ -48,7 +54,59 @@ class JobFile(unittest.TestCase):
         done = subprocess.run(local["command"], capture_output=True, text=True)
         self.assertEqual((done.stdout, done.stderr), ("hello more\nyes\n", ""))
         on_slurm = tomllib.loads(job_file({"setup": lines}, ["true"], "/work", {}, 1, 0, on_slurm=True))
-        self.assertEqual((on_slurm["slurm"]["setup"], on_slurm["command"]), (lines, ["true"]))
+        self.assertEqual((on_slurm["slurm"]["setup"], on_slurm["command"]),
+                         ([*lines, 'export SUBMITIT_MUSTER_FOLDER="$PWD"'], ["true"]))
+
+    def run_both(self, lines, variables=None):
+        """What a task says after the setup lines: of local processes, and of a script as Slurm runs it."""
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        submission = Submission(str(folder / ".submission"))
+        submission.write_environment(variables or {})
+        script = submission.write_environment_script()
+        (folder / "task.py").write_text(textwrap.dedent("""
+            import os, sys
+            from muster._submitit import rank, submission
+            given = dict(os.environ)
+            rank.go_where_setup_went(given.pop("SUBMITIT_MUSTER_FOLDER", None))
+            in_shell = given.pop("SUBMITIT_MUSTER_IN_SHELL", None) == "1"
+            found = {**submission.Submission(sys.argv[1]).environment(in_shell), **given}
+            print(os.getcwd(), *(f"{name}={found.get(name)}" for name in ("A", "B", "C", "D E")))
+        """))
+        command = [sys.executable, "-B", str(folder / "task.py"), submission.path]
+        env = {"PATH": os.environ["PATH"], "C": "of muster", "PYTHONPATH": PACKAGE, "HOME": "/root"}
+        said = []
+        for on_slurm in (False, True):
+            job = tomllib.loads(job_file({"setup": lines}, command, "/", {}, 1, 0, on_slurm, script))
+            if on_slurm:  # srun starts the task, and the agent puts it into the working folder
+                script_file = folder / "batch.sh"
+                script_file.write_text("#!/bin/bash\n" + "\n".join(job["slurm"]["setup"]) + "\n" +
+                                       "env --chdir=/ " + shlex.join(job["command"]) + "\n")
+                run = ["bash", str(script_file)]
+            else:
+                run = job["command"]
+            done = subprocess.run(run, cwd="/", env=env, capture_output=True, text=True, timeout=60)
+            said.append((done.returncode, done.stdout.strip()))
+        return said
+
+    def test_setup_lines_do_the_same_locally_and_on_slurm(self):
+        inner = self.enterContext(tempfile.TemporaryDirectory())
+        Path(inner, "it's.sh").write_text('echo "$# given"; export B="${A}2"; sets() { export A=$1; }')
+        for lines, want in (
+            (["cd " + inner], (0, f"{inner} A=1 B=None C=of muster D E=6")),
+            (['. "' + inner + '/it\'s.sh"', "sets 'x y'"], (0, "0 given\n/ A=x y B=12 C=of muster D E=6")),
+            (["unset A", "set -- more words", "false"], (0, "/ A=None B=None C=of muster D E=6")),
+            (["set -e", "false", "echo never"], (1, "")),
+            (["set -euo pipefail", "true"], (0, "/ A=1 B=None C=of muster D E=6")),
+            (["exit 3"], (3, "")),
+        ):
+            with self.subTest(lines):
+                local, slurm = self.run_both(lines, {"A": "1", "C": "3", "D E": "6"})
+                self.assertEqual(local, want)
+                self.assertEqual(slurm, want)
+
+    def test_setup_lines_that_end_well_before_the_function_have_failed(self):
+        (code, _), _ = self.run_both(["exit 0"])
+        self.assertEqual(code, 1)
 
     def test_names_fit_muster(self):
         self.assertEqual(self.job(job_name="lr=0.1, seed 3")["name"], "lr-0.1-seed-3")

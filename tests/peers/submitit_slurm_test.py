@@ -71,6 +71,13 @@ class Slurm(World):
         self.assertEqual(job.result(), ["yes", "low"])
         self.assertIn('time_limit = "3m"', self.muster("spec", job.job_id))
 
+    def test_setup_lines_do_what_they_do_locally(self):
+        os.environ["OF_THE_SUBMITTER"] = "word"
+        self.addCleanup(os.environ.pop, "OF_THE_SUBMITTER")
+        executor = self.executor(muster_setup=["export LONGER=${OF_THE_SUBMITTER}s", "unset OF_THE_SUBMITTER", "cd /usr"])
+        self.assertEqual(executor.submit(functions.variables, "LONGER", "OF_THE_SUBMITTER").result(), ["words", None])
+        self.assertEqual(executor.submit(os.getcwd).result(), "/usr")
+
     def test_a_job_on_a_node_submits_further_jobs(self):
         job = self.executor(timeout_min=2).submit(functions.submit_further, self.folder / "inner", 5)
         self.assertEqual(job.result(), ([6, 7], [15, 15]))

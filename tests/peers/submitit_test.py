@@ -184,6 +184,15 @@ class Parameters(World):
         job = self.executor(muster_setup=["if true; then", "  exit 3", "fi"]).submit(functions.variables, "SET_UP")
         self.assertEqual(self.until_over(job)["state"], "failed")
         self.assertEqual(self.executor(muster_setup=["false"]).submit(functions.add, 1, 2).result(), 3, "as in a script of sbatch")
+        job = self.executor(muster_setup=["exit 0"]).submit(functions.add, 1, 2)
+        self.assertEqual(self.until_over(job)["state"], "failed")
+
+    def test_setup_lines_see_the_submitters_environment_and_lead_the_function(self):
+        os.environ["OF_THE_SUBMITTER"] = "word"
+        self.addCleanup(os.environ.pop, "OF_THE_SUBMITTER")
+        executor = self.executor(muster_setup=["export LONGER=${OF_THE_SUBMITTER}s", "unset OF_THE_SUBMITTER", "cd /usr"])
+        self.assertEqual(executor.submit(functions.variables, "LONGER", "OF_THE_SUBMITTER").result(), ["words", None])
+        self.assertEqual(executor.submit(os.getcwd).result(), "/usr")
 
     def test_dependencies_are_kept(self):
         first = self.executor().submit(functions.sleep, self.folder, 2)

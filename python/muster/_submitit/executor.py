@@ -147,9 +147,12 @@ class MusterExecutor(core.PicklingExecutor):
         if environment != "clean":
             submission.write_environment(os.environ, environment == "all")
         job_file = folder / f"submission_{uid}.toml"  # muster show names it, so the name lasts
-        on_slurm = self._goes_to_slurm() if parameters.get("setup") else None
+        on_slurm = script = None
+        if parameters.get("setup"):
+            on_slurm = self._goes_to_slurm()
+            script = submission.write_environment_script() if environment == "all" else None
         job_file.write_text(rules.job_file(parameters, command, os.getcwd(), variables, count,
-                                           self.max_num_timeout if can_save else 0, on_slurm), encoding="utf-8")
+                                           self.max_num_timeout if can_save else 0, on_slurm, script), encoding="utf-8")
         submit = self._make_submission_command(job_file)
         if count > 1 and settings and all(settings):
             submit += ["--sweep-settings", submission.write_settings(settings)]

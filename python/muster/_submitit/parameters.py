@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 # Parameters that submitit shares between its executors, under the names that its executor for Slurm has for them too.
@@ -28,6 +29,7 @@ MOST_NODES_LOST = 100  # Slurm's own number is without limit; here nothing refil
 MOST_NAME_CHARACTERS = 50  # muster allows 64 with the number of a sweep's element
 EXECUTORS = ("auto", "local", "slurm")
 ENVIRONMENTS = ("all", "submit", "clean")
+FOLDER = "SUBMITIT_MUSTER_FOLDER"  # where the setup lines have gone, for tasks that Slurm starts elsewhere
 
 Job = Dict[str, Any]  # a job file, as nested tables
 
@@ -141,15 +143,22 @@ def tasks_of(parameters: Mapping[str, Any]) -> int:
 
 
 def job_file(parameters: Mapping[str, Any], command: Sequence[str], working_folder: str, variables: Mapping[str, str],
-             count: int, max_num_timeout: int, on_slurm: Optional[bool] = None) -> str:
+             count: int, max_num_timeout: int, on_slurm: Optional[bool] = None, environment_script: Optional[str] = None) -> str:
     """The job file of `count` jobs that differ only in their pickles. Beyond one they are to be submitted as a sweep.
 
     max_num_timeout: how often a job comes back after its time limit.
     on_slurm: whether the jobs go to Slurm; None: not known. Setup lines need to know.
+    environment_script: a shell script that sets the submitter's variables before the setup lines.
     """
     values = checked(parameters)
-    if values.get("setup") and on_slurm is False:
-        command = after_setup(values.pop("setup"), command)
+    if values.get("setup"):
+        lines = [". " + shlex.quote(environment_script)] if environment_script else []
+        lines += values["setup"]
+        if on_slurm is False:
+            del values["setup"]
+            command = after_setup(lines, command)
+        else:
+            values["setup"] = [*lines, f'export {FOLDER}="$PWD"'] if on_slurm else lines
     job: Job = {
         "name": _job_name(values.get("job_name", "submitit")),
         "command": list(command),
@@ -208,9 +217,15 @@ def _job_name(name: str) -> str:
 
 def after_setup(lines: Sequence[str], command: Sequence[str]) -> List[str]:
     """A command that runs the setup lines and then `command`. Slurm's batch script runs the lines itself. Local processes
-    have no such script, so each task runs the lines: as one script, as they are, so that they mean the same there."""
+    have no such script, so each task runs the lines: as one script, as they are and without arguments, so that they mean
+    the same there. As on Slurm, a script that ends before the function has failed."""
     text = "\n".join(lines)
-    return ["bash", "-c", f'{text}\nexec "$@"', "setup", *command]
+    return ["bash", "-c", f"{_NOT_REACHED}\n{text}\ntrap - EXIT\nexec {shlex.join(command)}"]
+
+
+# Exit 0 of the setup lines would be the end of a job that is done.
+_NOT_REACHED = ("trap 'muster_setup=$?; echo \"muster: the setup lines ended the script before the function was started\" >&2; "
+                "[ \"$muster_setup\" != 0 ] || muster_setup=1; exit \"$muster_setup\"' EXIT")
 
 
 def _resources(values: Mapping[str, Any]) -> Job:

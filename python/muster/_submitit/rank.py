@@ -21,7 +21,8 @@ from typing import Dict, List, Optional
 
 from .. import _own
 from .._run import REQUEUE_EXIT_CODE
-from .submission import TORCHRUN, Submission
+from .parameters import FOLDER
+from .submission import IN_SHELL, TORCHRUN, Submission
 
 NEVER_AGAIN_EXIT_CODE = 93
 OUTPUT_PATIENCE_SECONDS = 2.0
@@ -98,11 +99,23 @@ def _finish_output(copies: List[int], pid: int) -> None:
                 time.sleep(0.005)
 
 
+def go_where_setup_went(folder: Optional[str]) -> None:
+    """A script of sbatch that has gone elsewhere starts its tasks there. muster starts them in the job's working folder."""
+    if folder is None or os.path.realpath(folder) == os.path.realpath(os.getcwd()):
+        return
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        print(f"muster: the setup lines went to {folder}, and this node cannot: {error.strerror}; the task stays in "
+              f"{os.getcwd()}", file=sys.stderr, flush=True)
+
+
 def prepare(folder: str) -> None:
     """The first process image. It ends in the second."""
     submission = Submission(os.environ["SUBMITIT_MUSTER_SUBMISSION"])
     given = dict(os.environ)
-    environment = task_environment(given, submission.environment(), "SLURM_JOB_ID" in given)
+    go_where_setup_went(given.pop(FOLDER, None))
+    environment = task_environment(given, submission.environment(given.pop(IN_SHELL, None) == "1"), "SLURM_JOB_ID" in given)
     environment["SUBMITIT_FOLDER"] = folder
     os.environ.clear()
     os.environ.update(environment)

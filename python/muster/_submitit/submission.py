@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import time
 from pathlib import Path
 from typing import Dict, Mapping, Optional, Sequence
@@ -17,6 +19,14 @@ _KEPT = {*TORCHRUN, "_", "PWD", "OLDPWD", "SHLVL", "HOSTNAME"}
 # A job that submits further jobs finds the controller as its submitter did.
 _LEADING = ("MUSTER_ADDRESS", "MUSTER_HTTP_ADDRESS", "MUSTER_TOKEN", "MUSTER_TOKEN_FILE", "MUSTER_DATA_FOLDER", "MUSTER_PROGRAM")
 _LEADING_PATHS = ("MUSTER_TOKEN_FILE", "MUSTER_DATA_FOLDER")
+
+
+IN_SHELL = "SUBMITIT_MUSTER_IN_SHELL"  # the setup lines had the submitter's environment
+
+
+def _is_of_shell(name: str) -> bool:
+    """Not exported functions, and not what leads to the controller: on Slurm muster sets its own variables anew."""
+    return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None and name not in _LEADING
 
 
 def leading(variables: Mapping[str, str]) -> Dict[str, str]:
@@ -41,13 +51,25 @@ class Submission:
                   encoding="utf-8", errors="surrogateescape") as file:
             json.dump(kept, file, ensure_ascii=False)
 
-    def environment(self) -> Dict[str, str]:
-        """Empty where the submitter left none."""
+    def write_environment_script(self) -> str:
+        """The same environment for setup lines, which see it as those of sbatch do; the file's name. A variable that is
+        there wins. For its owner's eyes."""
+        script = self.path + ".env.sh"
+        lines = [f"[ -n \"${{{name}+x}}\" ] || export {name}={shlex.quote(value)}\n"
+                 for name, value in self.environment().items() if _is_of_shell(name)]
+        with open(os.open(script, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8",
+                  errors="surrogateescape") as file:
+            file.writelines([*lines, f"export {IN_SHELL}=1\n"])
+        return script
+
+    def environment(self, is_in_shell: bool = False) -> Dict[str, str]:
+        """Empty where the submitter left none. is_in_shell: without what the setup lines have had, and may have unset."""
         try:
             with open(self.path + ".env.json", encoding="utf-8", errors="surrogateescape") as file:
-                return json.load(file)
+                kept: Dict[str, str] = json.load(file)
         except FileNotFoundError:
             return {}
+        return {name: value for name, value in kept.items() if not (is_in_shell and _is_of_shell(name))}
 
     def write_settings(self, settings: Sequence[Optional[Mapping[str, str]]]) -> str:
         """What is shown of each job of a sweep; the file's name."""
@@ -58,6 +80,7 @@ class Submission:
     def remove(self) -> None:
         """For a submission that was refused."""
         Path(self.path + ".env.json").unlink(missing_ok=True)
+        Path(self.path + ".env.sh").unlink(missing_ok=True)
 
     def remove_settings(self) -> None:
         """muster has them now."""
