@@ -66,6 +66,7 @@ void AttemptWatch::heard(core::RankNumber rank, const Progress& progress, core::
     const bool waited = !leaves && last_change_by_other(rank) >= r.progress_at;
     if (r.may_teach && r.moves > 0 && !waited) limits_.learn(r.section, rank, now - r.progress_at, steps);
     if (leaves) note_change(rank, now);
+    if (r.joined && !leaves && steps > 0) limits_.note_step_inside(r.section);
     if (r.joined && steps > 0) ++r.moves;
     r.may_teach = r.joined;
     r.progress_at = now;
@@ -79,7 +80,6 @@ void AttemptWatch::heard(core::RankNumber rank, const Progress& progress, core::
   r.gone_since.reset();
   r.step = progress.step;
   r.section = progress.section;
-  names_sections_ = names_sections_ || (progress.section != "init" && progress.section != "step");
   r.has_steps = r.has_steps || progress.step > 0;
   r.is_done = progress.done;
   if (progress.blind) begin_anew(r, now);
@@ -237,7 +237,7 @@ bool AttemptWatch::is_evident(core::RankNumber number, executors::Vouch vouch, c
 AttemptWatch::Heard AttemptWatch::who_is_heard(core::Millis now) {
   if (heard_ && heard_->at == now) return *heard_;
   Heard heard{.at = now};
-  const auto usual = longest_limit().time;
+  const auto usual = limits_now().usual.time;
   for (const auto& rank : ranks_) {
     const bool tells = rules_.heartbeats || rank.has_steps;
     const bool is_heard = rank.joined && !passed(rules_.silent_after, rank.heard_at, now);
@@ -304,8 +304,7 @@ core::NodeLost AttemptWatch::lose_node(core::RankNumber rank, core::Millis now) 
 
 std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
   std::vector<core::EventBody> out;
-  const auto usual = longest_limit();
-  const auto limit = end_limit(usual);
+  const auto [usual, limit] = limits_now();
   const bool is_set = rules_.hung_after.count() > 0;
   const bool was_told = looks_hung() && now - suspected_at_ >= limit / 2;
   // The user's word on steps holds whatever comes out.
@@ -399,8 +398,7 @@ std::optional<core::AttemptSuspected> AttemptWatch::suspect(core::Millis now, co
     out.ends_after = rules_.lost_after;
     return out;
   }
-  const auto usual = longest_limit();
-  const auto ends_after = end_limit(usual);
+  const auto [usual, ends_after] = limits_now();
   const auto limit = std::min(usual.time, ends_after / 2);
   doubted_ = hung(limit, now);
   if (doubted_.empty()) return std::nullopt;
@@ -437,21 +435,18 @@ bool AttemptWatch::may_hang(const RankWatch& rank) const {
          !somebody_left_;
 }
 
-core::Millis AttemptWatch::end_limit(const HangLimit& usual) const {
+core::Millis AttemptWatch::end_limit(const std::string& section, const HangLimit& usual) const {
   if (rules_.hung_after.count() > 0) return rules_.hung_after;
-  core::Millis limit = usual.learned_from > 0 ? kEndFactor * usual.time : usual.time;
-  const std::string* last = nullptr;
-  for (const auto& rank : ranks_) {
-    if (!may_hang(rank) || (last != nullptr && *last == rank.section)) continue;
-    last = &rank.section;
-    limit = std::max(limit, limits_.after_hang(rank.section));
-  }
-  return std::max(limit, names_sections() ? kEndAtLeast : kEndAtLeastUnnamed);
+  const auto limit = usual.learned_from > 0 ? kEndFactor * usual.time : usual.time;
+  const auto least = names_each_pause_in(section) ? kEndAtLeast : kEndAtLeastUnnamed;
+  return std::max({limit, least, limits_.after_hang(section)});
 }
 
-// A recipe names all that it does. Any other program that has never named a section may do anything between two steps.
-bool AttemptWatch::names_sections() const {
-  return rules_.heartbeats || names_sections_;
+// A recipe names all that it does. Any other program may do anything between two steps, whatever it has named: who names
+// "evaluate" may still save or download without a word.
+bool AttemptWatch::names_each_pause_in(const std::string& section) const {
+  if (rules_.heartbeats) return true;
+  return section != "init" && section != "step" && !limits_.holds_steps(section);
 }
 
 bool AttemptWatch::only_one_reports() const {
@@ -464,8 +459,8 @@ HangLimit AttemptWatch::own_limit(const RankWatch& rank) const {
   return limits_.of(rank.section);
 }
 
-HangLimit AttemptWatch::longest_limit() const {
-  HangLimit longest;
+AttemptWatch::Limits AttemptWatch::limits_now() const {
+  Limits longest;
   const RankWatch* last = nullptr;
   for (const auto& rank : ranks_) {
     const bool tells = rules_.heartbeats || rank.has_steps || rank.section != "init";
@@ -473,7 +468,8 @@ HangLimit AttemptWatch::longest_limit() const {
     if (last != nullptr && last->section == rank.section && std::min(last->moves, rank.moves) > 1) continue;
     last = &rank;
     const auto own = own_limit(rank);
-    if (own.time > longest.time) longest = own;
+    if (own.time > longest.usual.time) longest.usual = own;
+    longest.ends = std::max(longest.ends, end_limit(rank.section, own));
   }
   return longest;
 }
@@ -489,8 +485,7 @@ std::optional<LeastProgress> AttemptWatch::least_progress(core::Millis now) cons
   std::optional<LeastProgress> least;
   double most = -1;
   const bool is_set = rules_.hung_after.count() > 0;
-  const auto usual = longest_limit();
-  const auto ends_after = end_limit(usual);
+  const auto [usual, ends_after] = limits_now();
   const HangLimit limit = is_set ? HangLimit{ends_after, 0} : usual;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const auto& rank = ranks_[i];

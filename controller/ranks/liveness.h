@@ -100,9 +100,11 @@ struct LeastProgress {
 /// ends the attempt at the latest.
 ///
 /// A hang is suspected first, and ends the attempt later: after hung_after without progress, where the user has set it.
-/// Else it ends after kEndFactor times the usual time, kEndAtLeast at least, and kEndAtLeastUnnamed for programs that
-/// name no sections, if nothing came out of the attempt meanwhile either (came_out). No rank hangs that has made its
-/// last step or leaves, and none after the first rank's exit.
+/// Else it ends after kEndFactor times the usual time, and after kEndAtLeastUnnamed at the least, if nothing came out of
+/// the attempt meanwhile either (came_out). The least is kEndAtLeast where it is known that each pause has a name: in a
+/// recipe, and inside a section that the program has named and makes no steps in. Naming one section says nothing about
+/// what the program does elsewhere. No rank hangs that has made its last step or leaves, and none after the first rank's
+/// exit.
 ///
 /// The time limit is of the time that the attempt runs: from the first word that it is suspended to the first that it
 /// is not, its clock stands still, as the scheduler's does.
@@ -193,11 +195,15 @@ class AttemptWatch {
   bool is_unheard(const RankWatch& rank, core::Millis limit, core::Millis now) const;
   bool may_hang(const RankWatch& rank) const;
   HangLimit own_limit(const RankWatch& rank) const;
-  /// Of the sections that ranks are in, the longest usual time without progress.
-  HangLimit longest_limit() const;
-  /// The time without progress that ends the attempt.
-  core::Millis end_limit(const HangLimit& usual) const;
-  bool names_sections() const;
+  /// Times without progress.
+  struct Limits {
+    HangLimit usual;
+    core::Millis ends{0};  // the attempt
+  };
+  /// The longest of all sections that ranks are in, each for itself.
+  Limits limits_now() const;
+  core::Millis end_limit(const std::string& section, const HangLimit& usual) const;
+  bool names_each_pause_in(const std::string& section) const;
   bool only_one_reports() const;
   /// The ranks without progress for so long, the one that is behind the others first.
   std::vector<core::RankNumber> hung(core::Millis limit, core::Millis now) const;
@@ -213,7 +219,7 @@ class AttemptWatch {
   core::Millis started_at_;
   std::vector<RankWatch> ranks_;
   HangLimits limits_;
-  bool somebody_left_ = false, names_sections_ = false;
+  bool somebody_left_ = false;
   std::pair<std::string, core::Millis> before_hang_;  // what the section's limit was before the newest end by a hang
   core::Millis came_out_at_{0};
   std::optional<Heard> heard_;

@@ -121,16 +121,64 @@ TEST(HangLimits, AnEndComesAfterTenMinutesWithoutProgressAndOutput) {
   EXPECT_FALSE(gang.wait_for_end(1h)) << "told once";
 }
 
-TEST(HangLimits, AProgramThatNamesItsSectionsEndsSooner) {
+/// A program that evaluates for five seconds after every fortieth step, and names that.
+void train_and_evaluate(Gang& gang) {
+  for (int round = 0; round < 25; ++round) {
+    gang.train(40, 500ms);
+    gang.say(0, gang.said_[0].step, "evaluate");
+    ASSERT_FALSE(gang.pass(5s)) << round;
+  }
+}
+
+TEST(HangLimits, ANameForOnePauseSaysNothingOfTheOthers) {
+  for (const char* other : {"step", "save", "end"}) {
+    Gang gang;
+    train_and_evaluate(gang);
+    gang.train(40, 500ms);
+    gang.say(0, gang.said_[0].step, other);
+    EXPECT_FALSE(gang.wait_for_end(9min + 50s)) << other << ": it may save or download there";
+    EXPECT_EQ(gang.wait_for_end(20s).has_value(), other == std::string("step"))
+        << other << ": a section that is not known has 30 min";
+  }
+}
+
+TEST(HangLimits, ASectionThatTheProgramHasNamedEndsSoonerThanWhatHasNoName) {
   Gang gang;
-  gang.train(50, 500ms);
-  gang.say(0, 50, "evaluate");
-  ASSERT_FALSE(gang.pass(5s));
-  gang.train(50, 500ms);
+  train_and_evaluate(gang);
+  gang.train(40, 500ms);
+  gang.say(0, gang.said_[0].step, "evaluate");
   const auto hung = gang.wait_for_end(1h);
   ASSERT_TRUE(hung);
-  EXPECT_GE(hung->no_progress_for, 1min);
-  EXPECT_LE(hung->no_progress_for, 1min + 1s);
+  EXPECT_EQ(hung->section, "evaluate");
+  EXPECT_GE(hung->no_progress_for, 4min) << "four times the minute that is the least there";
+  EXPECT_LE(hung->no_progress_for, 4min + 1s);
+}
+
+// The others wait at a barrier of which no section tells, or do something of their own.
+TEST(HangLimits, RanksThatNameNothingGetTheLongTimeBesideOneThatEvaluates) {
+  Gang gang(2);
+  train_and_evaluate(gang);
+  gang.train(40, 500ms);
+  gang.say(0, gang.said_[0].step, "evaluate");
+  EXPECT_FALSE(gang.wait_for_end(9min + 50s));
+  EXPECT_TRUE(gang.wait_for_end(20s));
+}
+
+// "epoch" is no pause: the program loads, evaluates and saves inside it.
+TEST(HangLimits, ANameForAllThatAProgramDoesTellsOfNoPause) {
+  Gang gang;
+  core::Step step = 0;
+  for (int epoch = 0; epoch < 25; ++epoch) {
+    for (int i = 0; i < 40; ++i) {
+      gang.say(0, ++step, "epoch");
+      ASSERT_FALSE(gang.pass(500ms));
+    }
+    gang.say(0, step, "step");
+    ASSERT_FALSE(gang.pass(1s));
+  }
+  gang.say(0, step, "epoch");
+  EXPECT_FALSE(gang.wait_for_end(9min + 50s));
+  EXPECT_TRUE(gang.wait_for_end(20s));
 }
 
 TEST(HangLimits, WhatWritesIsNotEnded) {
@@ -359,6 +407,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Trainer{"Ddp", 10s, 200ms, 2s}, Trainer{"DdpAllRanksReport", 10s, 200ms, 2s, "", 0s, 0s, false, 4, 4},
         Trainer{"EvaluatesFor60s", 10s, 200ms, 60s}, Trainer{"EvaluatesFor400s", 10s, 200ms, 400s},
+        Trainer{"EvaluatesInASectionAndSavesInNone", 10s, 200ms, 20s, "evaluate", 0s, 9min},
         Trainer{"EvaluatesFor60sInASection", 10s, 200ms, 60s, "evaluate"},
         Trainer{"EvaluatesFor400sInASection", 10s, 200ms, 400s, "evaluate"},
         Trainer{"EvaluatesForAnHourAndPrints", 10s, 200ms, 1h, "", 30s},
