@@ -45,7 +45,7 @@ TEST_F(TornSave, AFileIsKnownByItsEndHoweverMuchIsMissing) {
   for (const auto& [name, bytes] :
        {std::pair<std::string, std::string>{"a.pt", zip()}, {"b.ckpt", zip(300)}, {"c.safetensors", safetensors()}}) {
     EXPECT_EQ(why_torn(write(name, bytes)), "") << name;
-    for (std::size_t size = 4; size < bytes.size(); ++size) {
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
       EXPECT_NE(why_torn(write(name, bytes.substr(0, size))), "") << name << " cut to " << size << " bytes";
     }
   }
@@ -53,9 +53,37 @@ TEST_F(TornSave, AFileIsKnownByItsEndHoweverMuchIsMissing) {
   EXPECT_EQ(why_torn(write("a.pt", zip().substr(0, 100))), "a.pt has no end");
 }
 
+TEST_F(TornSave, AnEmptyFileOfWeightsIsNone) {
+  EXPECT_EQ(why_torn(write("model.pt", "")), "model.pt is empty");
+  write("step-2/model.pt", zip());
+  EXPECT_EQ(why_torn((folder_ / "step-2").string()), "");
+  write("step-2/optimizer.bin", "");
+  EXPECT_EQ(why_torn((folder_ / "step-2").string()), "optimizer.bin is empty");
+}
+
+TEST_F(TornSave, APickleEndsWithItsStop) {
+  const std::string pickle(
+      "\x80\x04\x95\x05\x00\x00\x00\x00\x00\x00\x00\x8c\x01"
+      "a\x94.",
+      16);
+  for (const char* name : {"state.pkl", "model.PTH", "model.joblib"}) {
+    EXPECT_EQ(why_torn(write(name, pickle)), "") << name;
+    EXPECT_EQ(why_torn(write(name, pickle.substr(0, 9))), std::string(name) + " is a pickle without its end");
+  }
+  EXPECT_EQ(why_torn(write("data.bin", pickle.substr(0, 9))), "") << "nobody knows what a .bin ends with";
+}
+
 TEST_F(TornSave, WhatHasNoKnownEndIsTakenForWhole) {
   EXPECT_EQ(why_torn(write("state.bin", "anything")), "");
-  EXPECT_EQ(why_torn(write("empty.pt", "")), "") << "an empty file is no checkpoint in any case";
+  EXPECT_EQ(why_torn(write("step-1/_SUCCESS", "")), "it is empty");
+  write("step-1/model.pt", zip());
+  write("step-1/__1_0.distcp", "");
+  write("step-1/.metadata", "x");
+  EXPECT_EQ(why_torn((folder_ / "step-1").string()), "") << "marks, and ranks that have nothing to save";
+  EXPECT_EQ(why_torn(write(
+                "old.pt", std::string("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e", 15) + "weights")),
+            "")
+      << "torch.save without an archive ends with weights";
   EXPECT_EQ(why_torn((folder_ / "none").string()), "");
 }
 
@@ -91,6 +119,35 @@ TEST_F(TornSave, AllPartsMustBeThere) {
   EXPECT_EQ(why_torn(path), "");
   write("s/best-of-breed.txt", "x");
   EXPECT_EQ(why_torn(path), "");
+  write("s/rank-00000-of-00002.safetensors", safetensors());
+  EXPECT_EQ(why_torn(path), "1 of 2 parts are there");
+  write("s/rank-00001-of-00002.safetensors", safetensors());
+  EXPECT_EQ(why_torn(path), "") << "numbers from 0";
+  write("s/model-00001-of-00004.safetensors", safetensors());
+  EXPECT_EQ(why_torn(path), "") << "a part that is left of another save";
+}
+
+TEST_F(TornSave, AStepOfSoManyIsNoPart) {
+  for (const char* name : {"step100-of-4000.pt", "step100-of-400.pt", "step-00100-of-04000.pt", "epoch-1-of-3.pt",
+                           "100-of-4000.pt", "ckpt_1_of_9.pt", "model-1-of-9.pt", "model-00001-of-04000.pt"}) {
+    EXPECT_EQ(why_torn(write(std::string("out/") + name, zip())), "") << name;
+  }
+  EXPECT_EQ(why_torn((folder_ / "out").string()), "");
+}
+
+TEST_F(TornSave, AnIndexTellsThatFilesAreParts) {
+  const auto one = write("s/pytorch_model-1-of-3.bin", "x");
+  EXPECT_EQ(why_torn((folder_ / "s").string()), "");
+  write("s/pytorch_model.bin.index.json", "{}");
+  EXPECT_EQ(why_torn((folder_ / "s").string()), "1 of 3 parts are there");
+  EXPECT_EQ(why_torn(one), "1 of 3 parts are there") << "also by the name of one part";
+}
+
+TEST_F(TornSave, OnlyTheFilesThatAreNamedCount) {
+  write("r/step-1.pt", zip());
+  write("r/step-2.pt", zip().substr(0, 50));
+  EXPECT_EQ(why_torn(folder_ / "r", std::vector<std::string>{"step-1.pt"}), "");
+  EXPECT_EQ(why_torn(folder_ / "r", std::vector<std::string>{"step-2.pt"}), "step-2.pt has no end");
 }
 
 }  // namespace
