@@ -11,6 +11,7 @@ std::optional<worker::Section> section_of(const std::string& name) {
   if (name == "data") return worker::Section::kData;
   if (name == "step") return worker::Section::kStep;
   if (name == "checkpoint") return worker::Section::kCheckpoint;
+  if (name == "end") return worker::Section::kDone;
   return std::nullopt;
 }
 
@@ -47,12 +48,16 @@ void Teller::step(const beside::Report& report, worker::Reporter& to) {
   for (const auto& [name, value] : step.values) out.values.push_back({name, value});
   out.at_ms = report.at_ms.value_or(worker::now_ms());
   out.step_ms = step.step_ms.value_or(step_ms_since_last(step.step, out.at_ms));
+  const bool is_new = !last_step_ || step.step > last_step_->first;
   last_step_ = {step.step, out.at_ms};
   out.memory_bytes = step.memory_bytes.value_or(0);
   out.memory_peak_bytes = step.memory_peak_bytes.value_or(0);
   out.bytes_communicated = step.bytes_communicated.value_or(-1);
   to.step(out);
-  if (section_ == worker::Section::kInit) enter(worker::Section::kStep, to);
+  // After the end a program may tell more of its last step, or train once more.
+  if (section_ == worker::Section::kInit || (section_ == worker::Section::kDone && is_new)) {
+    enter(worker::Section::kStep, to);
+  }
 }
 
 void Teller::enter(worker::Section section, worker::Reporter& to) {

@@ -37,6 +37,7 @@ class Run:
         self._watch = watch
         self._last: Optional[tuple] = None  # the step of the last log() and the time after it
         self._apart = 0.0  # seconds in sections since then
+        self._at = ("step", 0.0)  # of callbacks: the section and when it began
 
     # Facts
 
@@ -156,6 +157,16 @@ class Run:
         finally:
             self._apart += time.time() - began
             self._write({"section": "step"})
+
+    def _go_to(self, name: str) -> None:
+        """For callbacks of trainers, whose sections begin and end in different calls, and do not nest."""
+        if name == self._at[0]:
+            return
+        now = time.time()
+        if self._at[0] != "step":
+            self._apart += now - self._at[1]
+        self._at = (name, now)
+        self._write({"section": name})
 
     def error(self, error: BaseException) -> None:
         """Reports why the program ends. init() does so for exceptions that nobody catches."""

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from typing import Any, Dict, Optional
@@ -37,13 +36,15 @@ def _is_whole(checkpoint: str) -> bool:
 
 class Callback(TrainerCallback):
     """Reports steps, logged numbers, evaluations and checkpoints. When muster asks the program to leave, the Trainer
-    saves, train() ends the program with code 99, and muster starts it again."""
+    saves, train() ends the program with code 99, and muster starts it again.
+
+    The sections are "step", "evaluate", "checkpoint" while the Trainer saves, and "end" from the end of training on."""
 
     def __init__(self) -> None:
         self._run: Optional[Run] = None
         self._leaves = False
         self._unlogged: Optional[int] = None  # a step that on_log has not reported
-        self._evaluation: Optional[contextlib.AbstractContextManager] = None
+        self._after = "step"  # the section when evaluation and save are over
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         config = {key: value for key, value in args.to_sanitized_dict().items() if value not in ("", None)}
@@ -51,9 +52,12 @@ class Callback(TrainerCallback):
         self._run.describe({"learning_rate": {"better": "neither"}, "loss": {"better": "lower"},
                             "validation/loss": {"better": "lower"}})
         self._run.resume(state.global_step)
+        self._after = "step"
+        self._go_to("step")
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         self._log_the_rest()
+        self._go_to("step")  # another callback may have called off what was announced
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         self._unlogged = state.global_step
@@ -62,6 +66,10 @@ class Callback(TrainerCallback):
             self._leaves = True
             control.should_save = stop is None or stop.save
             control.should_training_stop = True
+        self._announce(control)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        self._announce(control)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, Any]] = None, **more: Any) -> None:
         if self._run is None:
@@ -73,24 +81,35 @@ class Callback(TrainerCallback):
         })
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        if self._run is not None and self._evaluation is None:
-            self._evaluation = self._run.section("evaluate")
-            self._evaluation.__enter__()
+        self._go_to("evaluate")
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        if self._evaluation is not None:
-            self._evaluation.__exit__(None, None, None)
-            self._evaluation = None
+        self._go_to("checkpoint" if control.should_save else self._after)
+
+    def on_predict(self, args: Any, state: Any, control: Any, *more: Any, **named: Any) -> None:
+        self._go_to(self._after)
 
     def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         if self._run is not None:
             path = os.path.join(args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
             self._run.checkpoint(path, state.global_step)
+        self._go_to(self._after)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         self._log_the_rest()
+        self._after = "end"
+        self._go_to("end")
         if self._run is not None and self._leaves:
             self._run.leave()
+
+    def _announce(self, control: Any) -> None:
+        """The Trainer evaluates and saves after this, in this order. Its own callback has decided it before."""
+        self._after = "end" if control.should_training_stop else "step"
+        self._go_to("evaluate" if control.should_evaluate else "checkpoint" if control.should_save else self._after)
+
+    def _go_to(self, section: str) -> None:
+        if self._run is not None:
+            self._run._go_to(section)
 
     def _log_the_rest(self) -> None:
         if self._run is not None and self._unlogged is not None:

@@ -78,6 +78,9 @@ class Callback(_Callback):
     """Reports steps, logged numbers and checkpoints. When muster asks the program to leave, all ranks save after the
     same step and end with code 99, and muster starts the job again.
 
+    The sections are "step", "evaluate" (also of tests and predictions), "checkpoint" while Lightning saves, and "end" from
+    the end of training on.
+
     folder: where the checkpoint of a stop goes; the job's checkpoint folder unless given.
     """
 
@@ -87,7 +90,7 @@ class Callback(_Callback):
         self._step: Optional[int] = None
         self._saved: set = set()
         self._saved_step: Optional[int] = None  # of the newest checkpoint that training can go on from
-        self._section: Any = None
+        self._usual = "step"  # the section outside of evaluation and save
 
     @property
     def folder(self) -> str:
@@ -108,6 +111,14 @@ class Callback(_Callback):
         self._run.resume(trainer.global_step)
         self._step = trainer.global_step
         self._saved = self._checkpoints_of(trainer)
+        self._usual = "step"
+        self._go_to("step")
+
+    def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
+        self._go_to("step")
+
+    def on_train_batch_start(self, trainer: Any, module: Any, *more: Any) -> None:
+        self._go_to("step")
 
     def on_train_batch_end(self, trainer: Any, module: Any, *more: Any) -> None:
         step = trainer.global_step
@@ -120,27 +131,47 @@ class Callback(_Callback):
             self._leave(trainer, step)
 
     def on_validation_start(self, trainer: Any, module: Any) -> None:
-        if self._run is not None and not trainer.sanity_checking:
-            self._section = self._run.section("evaluate")
-            self._section.__enter__()
+        if not trainer.sanity_checking:
+            self._go_to("evaluate")
 
     def on_validation_end(self, trainer: Any, module: Any) -> None:
-        if self._section is not None:
-            self._section.__exit__(None, None, None)
-            self._section = None
+        if self._run is not None and self._run._at[0] == "evaluate":
+            self._go_to(self._usual)
             self._log(trainer, trainer.global_step)
+
+    def on_test_start(self, trainer: Any, module: Any) -> None:
+        self._go_to("evaluate")
+
+    def on_test_end(self, trainer: Any, module: Any) -> None:
+        self._go_to(self._usual)
+
+    def on_predict_start(self, trainer: Any, module: Any) -> None:
+        self._go_to("evaluate")
+
+    def on_predict_end(self, trainer: Any, module: Any) -> None:
+        self._go_to(self._usual)
 
     def on_save_checkpoint(self, trainer: Any, module: Any, checkpoint: Any) -> None:
         # Lightning saves after this callback's turn, so the step of a new file is not the step in which it is seen.
         self._saved_step = checkpoint["global_step"]
+        self._go_to("checkpoint")  # up to the next call of this callback; none tells that the file is written
+
+    def on_train_end(self, trainer: Any, module: Any) -> None:
+        self._usual = "end"
+        self._go_to("end")
 
     def on_fit_end(self, trainer: Any, module: Any) -> None:
         if self._run is not None:
             self._report_checkpoints(trainer)
+        self._go_to(self._usual)  # after what was saved at the end of training
 
     def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
         if self._run is not None and isinstance(exception, Exception):
             self._run.error(exception)
+
+    def _go_to(self, section: str) -> None:
+        if self._run is not None:
+            self._run._go_to(section)
 
     def _log(self, trainer: Any, step: int) -> None:
         assert self._run is not None

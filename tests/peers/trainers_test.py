@@ -10,8 +10,10 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import tempfile
+import textwrap
 import unittest
 from unittest import mock
 
@@ -168,6 +170,102 @@ class Files(unittest.TestCase):
             pathlib.Path(callback.folder, "step-200.ckpt").write_bytes(whole[:-1])
             pathlib.Path(callback.folder, "step-300.ckpt").write_bytes(b"")
             self.assertEqual(callback.newest_checkpoint(), f"{callback.folder}/step-100.ckpt")
+
+
+class Sections(unittest.TestCase):
+    """What the callbacks tell of where a trainer is, in the report file of a rank without muster."""
+
+    def run_program(self, text):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        report = pathlib.Path(folder, "rank-0.jsonl")
+        environment = {**os.environ, "MUSTER_REPORT": str(report), "MUSTER_CHECKPOINT_FOLDER": folder, "OMP_NUM_THREADS": "1",
+                       "PYTHONPATH": f"{SOURCE / 'python'}:{os.environ.get('PYTHONPATH', '')}"}
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], env=environment, capture_output=True, text=True,
+                              cwd=folder, timeout=240)
+        self.assertEqual(done.returncode, 0, done.stderr[-3000:])
+        told = []
+        for line in map(json.loads, report.read_text().splitlines()):
+            if "section" in line:
+                told.append(line["section"])
+            elif "checkpoint" in line:
+                told.append(f"saved {line['step']}")
+            elif "step" in line and told[-1:] != [line["step"]]:  # an evaluation logs its step once more
+                told.append(line["step"])
+            elif line.get("status"):
+                told.append(line["status"])
+        return told
+
+    def test_the_trainer_of_transformers_tells_its_sections(self):
+        told = self.run_program("""
+            import muster.hf, torch
+            from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+
+            class Characters(torch.utils.data.Dataset):
+                def __len__(self): return 64
+                def __getitem__(self, index): return {"input_ids": torch.arange(8), "labels": torch.arange(8)}
+
+            class Quiet(Trainer):
+                def evaluate(self, *arguments, **more):
+                    muster.init().status("prepares the evaluation")
+                    return super().evaluate(*arguments, **more)
+                def save_model(self, *arguments, **more):
+                    muster.init().status("writes")
+                    return super().save_model(*arguments, **more)
+
+            model = LlamaForCausalLM(LlamaConfig(vocab_size=16, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+                                                 num_attention_heads=2, max_position_embeddings=8))
+            args = TrainingArguments("out", max_steps=4, per_device_train_batch_size=2, logging_steps=1, save_strategy="steps",
+                                     save_steps=2, eval_strategy="steps", eval_steps=2, report_to=[], use_cpu=True,
+                                     disable_tqdm=True)
+            data = Characters()
+            trainer = Quiet(model, args, train_dataset=data, eval_dataset=torch.utils.data.Subset(data, range(4)),
+                            callbacks=[muster.hf.Callback()])
+            trainer.train()
+            muster.init().status("uploads")
+            trainer.evaluate()
+            trainer.predict(torch.utils.data.Subset(data, range(4)))
+            trainer.train()
+        """)
+        rounds = ["evaluate", 2, "prepares the evaluation", 2, "checkpoint", "writes", "saved 2", "step", 3, "evaluate", 4,
+                  "prepares the evaluation", 4, "checkpoint", "writes", "saved 4", "end"]
+        first = told.index("uploads")
+        self.assertEqual(told[:1 + len(rounds)], [1, *rounds])
+        self.assertEqual(set(told[1 + len(rounds):first]) - {4}, set(), "only numbers of the whole training, at its last step")
+        again = told.index("step", first)
+        self.assertEqual([one for one in told[first:again] if isinstance(one, str)],
+                         ["uploads", "prepares the evaluation", "evaluate", "end", "evaluate", "end"])
+
+    def test_lightning_tells_its_sections(self):
+        told = self.run_program("""
+            import muster.lightning, os, torch
+            from lightning.pytorch import LightningModule, Trainer
+            from lightning.pytorch.callbacks import ModelCheckpoint
+
+            class Model(LightningModule):
+                def __init__(self):
+                    super().__init__()
+                    self.layer = torch.nn.Linear(4, 1)
+                def training_step(self, batch, index): return self.layer(batch).pow(2).mean()
+                def validation_step(self, batch, index): muster.init().status("validates")
+                def test_step(self, batch, index): muster.init().status("tests")
+                def on_save_checkpoint(self, checkpoint): muster.init().status("writes")
+                def configure_optimizers(self): return torch.optim.SGD(self.parameters(), lr=0.01)
+
+            trainer = Trainer(max_steps=4, accelerator="cpu", devices=1, logger=False, enable_progress_bar=False,
+                              enable_model_summary=False, num_sanity_val_steps=0, val_check_interval=2, limit_val_batches=1,
+                              limit_test_batches=1, default_root_dir=os.environ["MUSTER_CHECKPOINT_FOLDER"], max_epochs=-1,
+                              callbacks=[muster.lightning.Callback(), ModelCheckpoint(every_n_train_steps=2, save_top_k=-1)])
+            loader = torch.utils.data.DataLoader(torch.randn(64, 4), batch_size=4)
+            model = Model()
+            trainer.fit(model, loader, loader)
+            muster.init().status("uploads")
+            trainer.test(model, loader)
+        """)
+        words = [one for one in told if not (isinstance(one, str) and one.startswith("saved"))]
+        self.assertEqual(words[:words.index("uploads")],
+                         [1, 2, "checkpoint", "writes", "evaluate", "validates", "step", 2, 3, 4, "checkpoint", "writes",
+                          "evaluate", "validates", "step", 4, "end"], told)
+        self.assertEqual(words[words.index("uploads"):], ["uploads", "evaluate", "tests", "end"])
 
 
 @unittest.skipIf(missing(), f"no Slurm here: {missing()}")

@@ -154,6 +154,18 @@ TEST_F(RelayTest, TellsEachFactInTheOrderOfTheFile) {
       << "500 ms for ten steps";
 }
 
+TEST_F(RelayTest, AToldEndLastsUntilTheProgramTrainsOn) {
+  Relay relay(file_, connect());
+  append(R"({"step":7,"step_ms":5}
+{"section":"end"}
+{"step":7,"train_loss":2,"step_ms":5}
+{"step":8,"step_ms":5}
+)");
+  EXPECT_EQ(told_.lines(6),
+            (std::vector<std::string>{"step 7 in 5.000000", "section 2", "section 4",
+                                      "step 7 train_loss=2.000000 in 5.000000", "step 8 in 5.000000", "section 2"}));
+}
+
 TEST_F(RelayTest, TellsTheLastLinesAndTheEndWhenTheProgramHasEnded) {
   Relay relay(file_, connect());
   append("{\"step\":1,\"step_ms\":5}\n");
