@@ -36,6 +36,8 @@ class ImageViews : public ::testing::Test {
     }
   }
 
+  std::string usual(const char* name) const { return worker::dinov2_preprocessor(source_.values).at(name).dump(); }
+
   ::test::TemporaryFolder folder_;
   Source source_;
 };
@@ -52,15 +54,83 @@ TEST_F(ImageViews, ReadWhatTransformersWrites) {
   EXPECT_EQ(image_view(source_).shortest_edge, 64) << "as an export has it";
 }
 
+TEST_F(ImageViews, AMemberThatIsAbsentIsThatOfBitImageProcessor) {
+  const auto view_of = [this](const char* text) {
+    ::test::write_file(folder_ / worker::kPreprocessorFile, text);
+    return image_view(source_);
+  };
+  for (const char* text : {"{}", R"({"image_processor_type": "BitImageProcessor"})",
+                           R"({"image_mean": null, "image_std": null, "size": null, "crop_size": null})"}) {
+    const ImageView view = view_of(text);
+    EXPECT_EQ(view.shortest_edge, 224) << text;
+    EXPECT_EQ(view.side, 224) << text;
+    EXPECT_THAT(view.mean, ElementsAre(0.48145466, 0.4578275, 0.40821073)) << text;
+    EXPECT_THAT(view.deviation, ElementsAre(0.26862954, 0.26130258, 0.27577711)) << text;
+  }
+  const ImageView view = view_of(R"({"image_mean": [0.5, 0, -1], "image_std": 0.5, "size": {"shortest_edge": 256}})");
+  EXPECT_THAT(view.mean, ElementsAre(0.5, 0, -1));
+  EXPECT_THAT(view.deviation, ElementsAre(0.5, 0.5, 0.5));
+  EXPECT_EQ(view.side, 224);
+  std::filesystem::remove(folder_ / worker::kPreprocessorFile);
+  EXPECT_EQ(image_view(source_).mean, schema::kImageNetMean) << "as an export has it";
+}
+
 TEST_F(ImageViews, RefuseEveryOtherMemberByName) {
   EXPECT_THAT(seen(R"(,"resample": 2)"), AllOf(HasSubstr("preprocessor_config.json: resample = 2; want 3")));
   EXPECT_THAT(seen(R"(,"do_resize": false)"), HasSubstr("do_resize = false; want true"));
-  EXPECT_THAT(seen(R"(,"image_mean": [0.5, 0.5, 0.5])"), HasSubstr("image_mean = [0.5,0.5,0.5]; want"));
-  EXPECT_THAT(seen(R"(,"image_processor_type": "ViTImageProcessor")"), HasSubstr("want \"BitImageProcessor\""));
+  for (const char* name : {"do_resize", "do_center_crop", "do_rescale", "do_normalize", "resample", "rescale_factor"}) {
+    EXPECT_THAT(
+        seen(std::string(",\"") + name + "\": null"),
+        HasSubstr(std::string(name) + " = null; want " + usual(name) + "; null is not the same in all versions"));
+  }
+  EXPECT_THAT(seen(R"(,"image_mean": [0.5, 0.5])"), HasSubstr("image_mean = [0.5,0.5]; want a number for each of red"));
+  EXPECT_THAT(seen(R"(,"image_std": [0.5, 0, 0.5])"), HasSubstr("image_std = [0.5,0,0.5]; want a number"));
+  EXPECT_THAT(seen(R"(,"image_processor_type": "ViTImageProcessor")"),
+              HasSubstr("image_processor_type = \"ViTImageProcessor\"; want \"BitImageProcessor\""));
+  EXPECT_THAT(seen(R"(,"feature_extractor_type": "ViTFeatureExtractor")"),
+              HasSubstr("feature_extractor_type = \"ViTFeatureExtractor\"; want \"BitImageProcessor\""));
+  EXPECT_EQ(seen(R"(,"feature_extractor_type": "ViTFeatureExtractor", "image_processor_type": "BitImageProcessor")"),
+            "56 of 64");
   EXPECT_THAT(seen(R"(,"do_pad": true)"), HasSubstr("do_pad = true; want false"));
+  EXPECT_THAT(seen(R"(,"default_to_square": true)"), HasSubstr("default_to_square = true; want false"));
+  EXPECT_THAT(seen(R"(,"data_format": "channels_last")"), HasSubstr("want \"channels_first\""));
   EXPECT_THAT(
       seen(R"(,"crop_pct": 0.9)"),
       HasSubstr("crop_pct = 0.9; this program does not know whether that changes the picture; remove the member"));
+}
+
+TEST_F(ImageViews, RefuseSizesOfAnotherForm) {
+  const auto error_of = [this](const std::string& text) -> std::string {
+    ::test::write_file(folder_ / worker::kPreprocessorFile, text);
+    try {
+      image_view(source_);
+    } catch (const worker::UsageError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  for (const char* size : {R"({"height":256,"width":256})", R"({"longest_edge":300,"shortest_edge":256})", "[256,256]",
+                           "0", "256.5", R"({"shortest_edge":20000})", R"({"shortest_edge":null})"}) {
+    EXPECT_THAT(error_of(std::string(R"({"size": )") + size + "}"),
+                HasSubstr(std::string("size = ") + size + "; want {\"shortest_edge\": N}"));
+  }
+  EXPECT_EQ(error_of(R"({"size": {"shortest_edge": 256, "longest_edge": null}})"), "accepted");
+  for (const char* size : {R"({"shortest_edge":224})", R"({"height":224,"width":192})", "257"}) {
+    EXPECT_THAT(error_of(std::string(R"({"size": 256, "crop_size": )") + size + "}"),
+                HasSubstr(std::string("crop_size = ") + size +
+                          "; want {\"height\": N, \"width\": N}, and N from 1 to size's shortest_edge = 256"));
+  }
+}
+
+TEST_F(ImageViews, AProcessorOfAnotherFileIsReadOrMustBeEqual) {
+  ::test::write_file(folder_ / "processor_config.json", R"({"image_processor": {"size": 250, "crop_size": 240}})");
+  EXPECT_EQ(image_view(source_).side, 240);
+  EXPECT_THAT(seen(""), HasSubstr("processor_config.json: image_processor differs from preprocessor_config.json"));
+  ::test::write_file(folder_ / "processor_config.json", R"({"image_processor": {"do_resize": false}})");
+  std::filesystem::remove(folder_ / worker::kPreprocessorFile);
+  EXPECT_THROW(image_view(source_), worker::UsageError);
+  ::test::write_file(folder_ / "processor_config.json", R"({"processor_class": "Other"})");
+  EXPECT_EQ(seen(""), "56 of 64");
 }
 
 /// A picture whose pixels are their column and row.

@@ -498,23 +498,41 @@ class Images(Folder):
     """Pictures that must be resized, against the processor of transformers. Of pictures that Pillow 13 resizes along columns first,
     such as one of 90 x 301, some values are one apart."""
 
-    def test_vectors_are_those_of_the_models_own_processor(self):
+    def setUp(self):
+        super().setUp()
         try:
             from PIL import Image
         except ImportError:
             self.skipTest("no Pillow; ./dev setup --peers installs it beside the newest transformers")
+        self.image = Image
+
+    @staticmethod
+    def processor(**settings):
+        from transformers import BitImageProcessor
+        try:
+            return BitImageProcessor(**settings)
+        except ImportError:  # the fast one, which wants torchvision, has the name of the other one
+            from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
+            return BitImageProcessorPil(**settings)
+
+    def check(self, model, processor, files):
+        vectors = self.folder / "vectors"
+        self.infer("embed", self.first, *files, "--device", "cpu", "--to", vectors)
+        got = load_file(vectors)["embeddings"]
+        for row, file in enumerate(files):
+            with self.subTest(file.name), torch.no_grad():
+                pixels = processor(self.image.open(file).convert("RGB"), return_tensors="pt")["pixel_values"].float()
+                want = model(pixels).last_hidden_state[0, 0]
+                torch.testing.assert_close(got[row], want, rtol=1e-4, atol=1e-4)
+
+    def test_vectors_are_those_of_the_models_own_processor(self):
         model = scrambled(Dinov2Model(Dinov2Config(**{**DINO, "image_size": 56})))
         model.save_pretrained(self.first)
         mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-        settings = dict(size={"shortest_edge": 64}, crop_size={"height": 56, "width": 56}, image_mean=mean, image_std=deviation)
-        from transformers import BitImageProcessor
-        try:
-            processor = BitImageProcessor(**settings)
-        except ImportError:  # the fast one, which wants torchvision, has the name of the other one
-            from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
-            processor = BitImageProcessorPil(**settings)
+        processor = self.processor(size={"shortest_edge": 64}, crop_size={"height": 56, "width": 56}, image_mean=mean, image_std=deviation)
         processor.save_pretrained(self.first)
         torch.manual_seed(3)
+        Image = self.image
         pictures = {"smooth": Image.linear_gradient("L").resize((640, 480)).convert("RGB"),
                     "tall": Image.effect_noise((90, 180), 60).convert("RGB"), "wide": Image.effect_noise((333, 70), 90).convert("RGB"),
                     "small": Image.effect_noise((40, 31), 60).convert("RGB"), "same": Image.effect_noise((64, 64), 60).convert("RGB")}
@@ -525,14 +543,38 @@ class Images(Folder):
         for name, picture in pictures.items():
             files.append(self.folder / f"{name}.png")
             picture.save(files[-1])
-        vectors = self.folder / "vectors"
-        self.infer("embed", self.first, *files, "--device", "cpu", "--to", vectors)
-        got = load_file(vectors)["embeddings"]
-        for row, (name, picture) in enumerate(pictures.items()):
-            with self.subTest(name), torch.no_grad():
-                pixels = processor(Image.open(files[row]).convert("RGB"), return_tensors="pt")["pixel_values"].float()
-                want = model(pixels).last_hidden_state[0, 0]
-                torch.testing.assert_close(got[row], want, rtol=1e-4, atol=1e-4)
+        self.check(model, processor, files)
+
+    def test_members_that_are_absent_or_have_another_value(self):
+        """Each member alone: the processor that transformers makes of the same file, or a refusal by name."""
+        model = scrambled(Dinov2Model(Dinov2Config(**{**DINO, "image_size": 56})))
+        model.save_pretrained(self.first)
+        picture = self.folder / "a.png"
+        self.image.merge("RGB", [self.image.linear_gradient("L").rotate(turn).resize((300, 260)) for turn in (0, 90, 180)]).save(picture)
+        file = self.first / "preprocessor_config.json"
+        command = ["embed", self.first, "--device", "cpu", picture]
+        small = {"size": {"shortest_edge": 64}, "crop_size": {"height": 56, "width": 56}}
+        for members in ({}, {"size": None, "crop_size": None, "image_mean": None, "image_std": None}, small,
+                        {**small, "image_mean": [0.1, 0.2, 0.3]}, {**small, "image_std": [0.1, 0.2, 0.3]}, {**small, "image_mean": 0.4, "image_std": 0.6},
+                        {"size": {"shortest_edge": 240}}, {"size": 230}, {"crop_size": 112}, {"do_convert_rgb": False}, {"do_convert_rgb": None}):
+            with self.subTest(**members):
+                file.write_text(json.dumps({"image_processor_type": "BitImageProcessor", **members}))
+                self.check(model, self.processor(**members), [picture])
+        every = json.loads(self.processor().to_json_string())
+        others = {"do_resize": False, "do_center_crop": False, "do_rescale": False, "do_normalize": False, "resample": 2, "rescale_factor": 0.5,
+                  "image_processor_type": "ViTImageProcessor", "size": {"height": 64, "width": 64}, "crop_size": {"height": 64, "width": 56},
+                  "do_pad": True, "default_to_square": True, "data_format": "channels_last", "size_divisor": 32}
+        silent = {"do_convert_rgb", "input_data_format", "device", "disable_grouping", "return_tensors", "image_seq_length", "pad_size",
+                  "image_mean", "image_std"}
+        self.assertLessEqual(set(every), set(others) | silent)
+        for name, value in others.items():
+            with self.subTest(name):
+                file.write_text(json.dumps({**every, name: value}))
+                self.assertIn(f"{name} = {json.dumps(value, separators=(',', ':'))}; ", self.infer(*command, fails=True))
+        for name in ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "resample", "rescale_factor"):
+            with self.subTest(name, value=None):
+                file.write_text(json.dumps({**every, name: None}))
+                self.assertIn(f"{name} = null; ", self.infer(*command, fails=True))
 
 
 if __name__ == "__main__":
