@@ -7,10 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "os/save_name.h"
+
 namespace beside {
 namespace {
 
 using By = NamedStep::By;
+using os::NumberWord;
 constexpr std::int64_t kLargestStep = 9'000'000'000'000'000;
 
 bool is_digit(char c) {
@@ -18,22 +21,6 @@ bool is_digit(char c) {
 }
 bool is_letter(char c) {
   return std::isalpha(static_cast<unsigned char>(c)) != 0;
-}
-
-/// What words before a number say of it.
-enum class Kind { kStep, kCheckpoint, kEpoch, kCount, kOther };
-
-Kind kind_of(std::string word) {
-  std::ranges::transform(word, word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  constexpr std::array<std::string_view, 11> kStep{"step",   "steps",   "iter", "iters",      "iteration", "iterations",
-                                                   "update", "updates", "ba",   "globalstep", "gs"};
-  constexpr std::array<std::string_view, 11> kCheckpoint{
-      "checkpoint", "checkpoints", "ckpt", "ckpts", "chkpt", "snapshot", "model", "weights", "weight", "state", "save"};
-  const auto is_one = [&](const auto& words) { return std::ranges::find(words, word) != words.end(); };
-  if (is_one(kStep)) return Kind::kStep;
-  if (is_one(kCheckpoint)) return Kind::kCheckpoint;
-  if (word == "epoch" || word == "epochs" || word == "ep") return Kind::kEpoch;
-  return word == "of" ? Kind::kCount : Kind::kOther;
 }
 
 /// A run of letters and digits of a name.
@@ -82,42 +69,66 @@ bool is_decimal(std::string_view name, const Run& run) {
 
 /// The numbers of a name, each kind's last one.
 struct Numbers {
-  std::optional<std::int64_t> step, checkpoint, alone, epoch;
-  void add(Kind kind, std::optional<std::int64_t> number) {
-    if (!number) return;
-    (kind == Kind::kStep         ? step
-     : kind == Kind::kCheckpoint ? checkpoint
-     : kind == Kind::kEpoch      ? epoch
-                                 : alone) = number;
+  std::optional<std::int64_t> step, checkpoint, model, alone, epoch;
+  void add(NumberWord word, std::int64_t number) {
+    switch (word) {
+      case NumberWord::kStep:
+        step = number;
+        break;
+      case NumberWord::kCheckpoint:
+        checkpoint = number;
+        break;
+      case NumberWord::kModel:
+        model = number;
+        break;
+      case NumberWord::kEpoch:
+        epoch = number;
+        break;
+      case NumberWord::kOther:
+        alone = number;
+        break;
+      case NumberWord::kOf:
+      case NumberWord::kPart:
+        break;
+    }
   }
 };
 
 Numbers numbers_of(std::string_view name) {
   Numbers found;
-  Kind before = Kind::kOther;  // what the run before says of a number behind it
+  auto before = NumberWord::kOther;  // what the run before says of a number behind it
   bool after_date = false;
+  const auto add = [&](std::string_view digits) {
+    if (const auto number = number_of(digits)) found.add(before, *number);
+  };
   for (const auto& run : runs_of(name)) {
     const auto& text = run.text;
     if (all_digits(text)) {
-      const bool date = is_date(text) && before == Kind::kOther;
+      const bool date = is_date(text) && before == NumberWord::kOther;
       const bool time = after_date && text.size() == 6;
-      const bool decimal = before != Kind::kStep && is_decimal(name, run);
-      if (!date && !time && !decimal && before != Kind::kCount) found.add(before, number_of(text));
-      before = Kind::kOther;
+      const bool decimal = before != NumberWord::kStep && is_decimal(name, run);
+      if (!date && !time && !decimal) add(text);
+      before = NumberWord::kOther;
       after_date = date;
       continue;
     }
     const auto letters = static_cast<std::size_t>(std::ranges::find_if_not(text, is_letter) - text.begin());
-    before = kind_of(std::string(text.substr(0, letters)));
+    before = os::number_word(text.substr(0, letters));
     after_date = false;
     if (letters == text.size()) continue;
     // "step100": digits that are joined to a word count only where the word says what they are.
     const auto digits = text.substr(letters);
-    const bool says = before == Kind::kStep || before == Kind::kCheckpoint || before == Kind::kEpoch;
-    if (says && all_digits(digits)) found.add(before, number_of(digits));
-    before = Kind::kOther;
+    if (before != NumberWord::kOther && all_digits(digits)) add(digits);
+    before = NumberWord::kOther;
   }
   return found;
+}
+
+/// Without the numbers of "-00001-of-00003", where those count parts.
+std::string without_part(std::string_view name) {
+  const auto of = os::number_of(name);
+  if (!of || of->is_part != os::NumberOf::IsPart::kYes) return std::string(name);
+  return of->before + of->after;
 }
 
 }  // namespace
@@ -129,9 +140,10 @@ std::optional<std::int64_t> step_of_digits(std::string_view digits) {
 std::optional<NamedStep> step_in_name(std::string_view name) {
   const auto dot = name.rfind('.');
   const bool has_extension = dot != std::string_view::npos && std::ranges::any_of(name.substr(dot), is_letter);
-  const auto found = numbers_of(has_extension ? name.substr(0, dot) : name);
-  if (found.step) return NamedStep{*found.step, By::kWord};
-  if (found.checkpoint) return NamedStep{*found.checkpoint, By::kWord};
+  const auto found = numbers_of(without_part(has_extension ? name.substr(0, dot) : name));
+  if (found.step) return NamedStep{*found.step, By::kStep};
+  if (found.checkpoint) return NamedStep{*found.checkpoint, By::kCheckpoint};
+  if (found.model) return NamedStep{*found.model, By::kModel};
   if (found.alone) return NamedStep{*found.alone, By::kAlone};
   if (found.epoch) return NamedStep{*found.epoch, By::kEpoch};
   return std::nullopt;

@@ -8,9 +8,9 @@ namespace beside {
 
 /// The step of a checkpoint by its name.
 struct NamedStep {
-  /// kWord: a word before the number says so ("step=1200"). kAlone: the number stands by itself ("weights.12.h5").
-  /// kEpoch: the name has no number but that of an epoch.
-  enum class By { kWord, kAlone, kEpoch };
+  /// What stands before the number: a word of a step ("step=1200"), of a checkpoint ("ckpt-1200"), or of what is saved
+  /// ("model_1200"). kAlone: no word ("1200.pt"). kEpoch: the name has no number but that of an epoch.
+  enum class By { kStep, kCheckpoint, kModel, kAlone, kEpoch };
   std::int64_t step = 0;
   By by = By::kAlone;
   bool operator==(const NamedStep&) const = default;
@@ -19,10 +19,11 @@ struct NamedStep {
 /// The step that a name tells, without its extension; nullopt: it tells none. The first of these counts, of several the
 /// last:
 /// 1. the number behind step, iter, iteration, update, batch ("ba") or their plurals: "iter_0000400", "global_step400"
-/// 2. the number behind checkpoint, ckpt, snapshot, model, weights or state: "checkpoint-500"
-/// 3. a number by itself. Digits within a word ("bf16", "7b", "rank0"), decimals ("0.80"), dates ("20261128"), and what
-///    stands behind "of" ("00001-of-00002") do not count
-/// 4. the number behind epoch
+/// 2. the number behind checkpoint, ckpt or snapshot: "checkpoint-500"
+/// 3. the number behind model, weights, state or save: "model_500"
+/// 4. a number by itself. Digits within a word ("bf16", "7b", "rank0"), decimals ("0.80"), dates ("20261128"), what
+///    stands behind "of", and numbers of parts ("rank_0", "model-00001-of-00002") do not count
+/// 5. the number behind epoch
 std::optional<NamedStep> step_in_name(std::string_view name);
 
 /// The step that digits tell; nullopt: they are no number, or none that a step can have.

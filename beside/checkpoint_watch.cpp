@@ -25,7 +25,7 @@ bool is_far(std::int64_t step, std::int64_t told) {
 std::optional<NamedStep> step_of(const Wildcards::Match& match, bool has_group) {
   if (!has_group) return step_in_name(match.name);
   const auto step = step_of_digits(match.group);
-  return step ? std::optional(NamedStep{*step, NamedStep::By::kWord}) : std::nullopt;
+  return step ? std::optional(NamedStep{*step, NamedStep::By::kStep}) : std::nullopt;
 }
 
 std::int64_t order_of(const Wildcards::Match& match, bool has_group) {

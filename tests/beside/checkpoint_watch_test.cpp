@@ -26,22 +26,24 @@ TEST(CheckpointNames, TheStepIsTheNumberThatAWordExplainsElseTheLastOneByItself)
     const char* name;
     std::int64_t step;
     NamedStep::By by;
-  } const cases[] = {{"step-40", 40, kWord},
-                     {"checkpoint-500", 500, kWord},
-                     {"epoch=3-step=1200.ckpt", 1200, kWord},
-                     {"epoch=1-step=100-v1.ckpt", 100, kWord},
-                     {"ckpt_00040.pt", 40, kWord},
-                     {"iter_0000400", 400, kWord},
-                     {"global_step400", 400, kWord},
-                     {"step_100_bf16.pt", 100, kWord},
-                     {"step100-of-4000.pt", 100, kWord},
-                     {"step_100_rank_0.pt", 100, kWord},
-                     {"step-100-llama-7b", 100, kWord},
-                     {"step100-20260101-120000.pt", 100, kWord},
-                     {"ep0-ba1000-rank0.pt", 1000, kWord},
-                     {"model_iter_400_epoch_3.pth", 400, kWord},
-                     {"weights.12.h5", 12, kWord},
-                     {"model-7.safetensors", 7, kWord},
+  } const cases[] = {{"step-40", 40, kStep},
+                     {"checkpoint-500", 500, kCheckpoint},
+                     {"epoch=3-step=1200.ckpt", 1200, kStep},
+                     {"epoch=1-step=100-v1.ckpt", 100, kStep},
+                     {"ckpt_00040.pt", 40, kCheckpoint},
+                     {"iter_0000400", 400, kStep},
+                     {"global_step400", 400, kStep},
+                     {"step_100_bf16.pt", 100, kStep},
+                     {"step100-of-4000.pt", 100, kStep},
+                     {"step_100_rank_0.pt", 100, kStep},
+                     {"step-100-llama-7b", 100, kStep},
+                     {"step100-20260101-120000.pt", 100, kStep},
+                     {"ep0-ba1000-rank0.pt", 1000, kStep},
+                     {"model_iter_400_epoch_3.pth", 400, kStep},
+                     {"weights.12.h5", 12, kModel},
+                     {"model-7.safetensors", 7, kModel},
+                     {"step-100-model-00001-of-00003.safetensors", 100, kStep},
+                     {"model-1-of-3.pt", 1, kModel},
                      {"7b-sft-900", 900, kAlone},
                      {"400-20260101-120000.pt", 400, kAlone},
                      {"100-of-4000.pt", 100, kAlone},
@@ -54,8 +56,9 @@ TEST(CheckpointNames, TheStepIsTheNumberThatAWordExplainsElseTheLastOneByItself)
     EXPECT_EQ(found->step, one.step) << one.name;
     EXPECT_EQ(found->by, one.by) << one.name;
   }
-  for (const auto* name : {"last.ckpt", "model.h5", "", "run-99999999999999999999", "llama-7b",
-                           "best-val_loss=0.80.ckpt", "20260101.pt", "bf16-rank0"}) {
+  for (const auto* name :
+       {"last.ckpt", "model.h5", "", "run-99999999999999999999", "llama-7b", "best-val_loss=0.80.ckpt", "20260101.pt",
+        "bf16-rank0", "mp_rank_00_model_states.pt", "model-00001-of-00003.safetensors", "rank_0.pt", "shard-3"}) {
     EXPECT_EQ(step_in_name(name), std::nullopt) << name;
   }
 }
