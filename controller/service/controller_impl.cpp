@@ -404,6 +404,10 @@ void Impl::take_fact(core::JobId job, core::EventBody body) {
       if (auto lost = live_ranks_.lost_node({job, exited->attempt}, round(false)))
         progress_.take(job, std::move(*lost));
     }
+    if (exited->exit.code != 0 || exited->exit.signal != 0) {
+      if (auto cause = stacks_.first_cause({job, exited->attempt}, exited->rank))
+        progress_.take(job, std::move(*cause));
+    }
     exited->attempt_step = newest_step(job, *exited);
   }
   progress_.take(job, std::move(body));

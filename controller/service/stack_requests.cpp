@@ -38,6 +38,14 @@ bool runs(const core::Attempt& attempt) {
   return attempt.state == State::kRunning || attempt.state == State::kStarting || attempt.state == State::kDraining;
 }
 
+/// The attempt that ends by it, if stacks are worth waiting for: one that fails by itself has said why.
+std::optional<core::AttemptNumber> ended_attempt(const core::EventBody& body) {
+  if (const auto* hung = std::get_if<core::RankHung>(&body)) return hung->attempt;
+  if (const auto* silent = std::get_if<core::RankSilent>(&body)) return silent->attempt;
+  if (const auto* lost = std::get_if<core::NodeLost>(&body)) return lost->attempt;
+  return std::nullopt;
+}
+
 }  // namespace
 
 StackRequests::StackRequests(const Parts& parts, std::function<void(const core::AttemptKey&)> tell,
@@ -156,28 +164,99 @@ void StackRequests::suspect(const core::AttemptKey& key) {
 }
 
 std::vector<ranks::Watched::Fact> StackRequests::before_telling(std::vector<ranks::Watched::Fact> found) {
-  std::vector<ranks::Watched::Fact> now;
+  const auto now = parts_.clock.monotonic();
+  std::vector<ranks::Watched::Fact> told;
+  std::map<core::AttemptKey, bool> may;  // the first end of an attempt decides for all of its round
   for (auto& fact : found) {
     if (const auto* suspected = std::get_if<core::AttemptSuspected>(&fact.body)) {
       suspect({fact.job, suspected->attempt});
     }
-    const auto* hung = std::get_if<core::RankHung>(&fact.body);
-    if (hung == nullptr) {
-      now.push_back(std::move(fact));
+    const auto attempt = ended_attempt(fact.body);
+    if (!attempt) {
+      told.push_back(std::move(fact));
       continue;
     }
-    const core::AttemptKey key{fact.job, hung->attempt};
-    const bool waits = ask(key, "before_end", "") > 0;
-    const auto until = parts_.clock.monotonic() + (waits ? kBeforeEnd : core::Millis(0));
-    held_.push_back({key, std::move(fact), until});
+    const core::AttemptKey key{fact.job, *attempt};
+    if (!may.contains(key)) may[key] = may_tell(key, fact.body, now);
+    if (may[key]) {
+      told.push_back(std::move(fact));
+    } else {
+      parts_.live_ranks.not_told(key, fact.body);
+    }
   }
-  // In their order: the first that is told is the culprit.
-  std::erase_if(held_, [&](Held& held) {
-    if (parts_.clock.monotonic() < held.until && !keeper_.is_over(held.key)) return false;
-    now.push_back(std::move(held.fact));
+  call_off(now);
+  return told;
+}
+
+// No lock is held while others are asked: an executor may be telling us something meanwhile.
+bool StackRequests::may_tell(const core::AttemptKey& key, const core::EventBody& end, core::Millis now) {
+  std::unique_lock lock(mutex_);
+  const auto known = held_.find(key);
+  if (known == held_.end()) {
+    lock.unlock();
+    if (!more_can_come(key, end, {}) || ask(key, "before_end", "") == 0) return true;
+    lock.lock();
+    held_.emplace(key, Held{end, now + kBeforeEnd, now});
+    return false;
+  }
+  auto& held = known->second;
+  held.found_at = now;
+  if (held.told != Held::Told::kNot) return held.told == Held::Told::kHere;
+  const auto until = held.until;
+  lock.unlock();
+  const auto given = keeper_.given(key);
+  if (now < until && given && more_can_come(key, end, *given)) return false;
+  lock.lock();
+  // An executor's thread may have told it meanwhile.
+  if (const auto still = held_.find(key); still != held_.end()) {
+    if (still->second.told == Held::Told::kAsFirstCause) return false;
+    still->second.told = Held::Told::kHere;
+  }
+  return true;
+}
+
+// Only those are waited for that somebody can ask: a lost rank would cost its attempt all of kBeforeEnd.
+bool StackRequests::more_can_come(const core::AttemptKey& key, const core::EventBody& end,
+                                  const std::set<core::RankNumber>& given) const {
+  using executors::Vouch;
+  const auto job = parts_.event_log.job(key.job);
+  if (job == nullptr || key.number == 0 || key.number > job->attempts.size()) return false;
+  const auto& ranks = job->attempts[key.number - 1].ranks;
+  const bool all_are_heard = std::holds_alternative<core::RankHung>(end);
+  for (core::RankNumber rank = 0; rank < job->world_size; ++rank) {
+    const bool has_ended = rank < ranks.size() && ranks[rank].state == core::RankState::kExited;
+    if (has_ended || given.contains(rank)) continue;
+    const auto word = parts_.executor.vouch(key, rank);
+    const bool is_lost = word == Vouch::kUnknown || word == Vouch::kNodeAnswers || word == Vouch::kAsking;
+    const bool is_gone = word == Vouch::kGone || word == Vouch::kEnded || word == Vouch::kSuspended;
+    if (!is_gone && (all_are_heard || !is_lost)) return true;
+  }
+  return false;
+}
+
+void StackRequests::call_off(core::Millis now) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(held_, [&](const auto& each) {
+    const auto& [key, held] = each;
+    if (now - held.found_at < kFoundAgain) return false;
+    if (held.told == Held::Told::kNot) {
+      spdlog::info("job {} attempt {}: what was about to end it is not so any more; it goes on", key.job, key.number);
+    }
     return true;
   });
-  return now;
+}
+
+std::optional<core::EventBody> StackRequests::first_cause(const core::AttemptKey& key, core::RankNumber failed) {
+  std::lock_guard lock(mutex_);
+  const auto known = held_.find(key);
+  if (known == held_.end() || known->second.told != Held::Told::kNot) return std::nullopt;
+  auto& held = known->second;
+  const auto* silent = std::get_if<core::RankSilent>(&held.end);
+  // Of the rank itself its own end says more, and a rank that hangs may wait for the one that has failed.
+  const bool is_first = silent != nullptr ? silent->rank != failed : std::holds_alternative<core::NodeLost>(held.end);
+  if (!is_first) return std::nullopt;
+  held.told = Held::Told::kAsFirstCause;
+  return held.end;
 }
 
 std::string StackRequests::why_none(const core::AttemptKey& key, core::RankNumber rank) const {

@@ -129,9 +129,10 @@ void StackKeeper::take(const core::AttemptKey& key, std::uint64_t number, core::
   loop_.wake();
 }
 
-bool StackKeeper::is_over(const core::AttemptKey& key) const {
+std::optional<std::set<core::RankNumber>> StackKeeper::given(const core::AttemptKey& key) const {
   std::lock_guard lock(mutex_);
-  return !under_way_.contains(key);
+  const auto request = under_way_.find(key);
+  return request == under_way_.end() ? std::nullopt : std::optional(request->second.set.given);
 }
 
 std::optional<core::Millis> StackKeeper::work() {
@@ -164,6 +165,7 @@ std::optional<core::Millis> StackKeeper::work() {
         under_way_.erase(key);
       } else if (place != under_way_.end()) {
         place->second.is_written = true;
+        place->second.set.given = set.given;
       }
       more = more || !over;
     }

@@ -65,8 +65,8 @@ class StackKeeper {
   std::uint64_t ask(const core::AttemptKey& key, const std::string& why, const std::string& user, std::uint32_t ranks);
   /// A rank's stack from the task beside it; of a set that is not known it is dropped.
   void take(const core::AttemptKey& key, std::uint64_t number, core::RankNumber rank, std::string text);
-  /// No request of the attempt is under way.
-  bool is_over(const core::AttemptKey& key) const;
+  /// Who has given one to the request of the attempt that is under way; nullopt: none is.
+  std::optional<std::set<core::RankNumber>> given(const core::AttemptKey& key) const;
 
   /// What is kept of the attempt, oldest first. Reads the disk.
   std::vector<StackSet> sets(const core::AttemptKey& key) const;

@@ -12,8 +12,8 @@ using namespace std::chrono_literals;
 
 constexpr core::Millis kBegin{100'000};
 
-/// Rank 0 of a recipe has made a hundred steps of half a second until kBegin, and stands since. Rounds until its hang is
-/// found; when that is.
+/// Rank 0 of a recipe has made a hundred steps of half a second until kBegin, and stands since. Rounds until its hang
+/// is found; when that is.
 core::Millis find_hang(AttemptWatch& watch, core::EventBody& end) {
   for (core::Step step = 1; step <= 100; ++step) watch.heard(0, {step, "step"}, kBegin - (100 - step) * 500ms);
   for (auto now = kBegin; now < kBegin + 5min; now += 100ms) {

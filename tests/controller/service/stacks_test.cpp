@@ -3,6 +3,8 @@
 // ranks, tasks and clock of our own, files in real folders.
 #include <gmock/gmock.h>
 
+#include <fstream>
+
 #include "contract/stacks.h"
 #include "controller/service/bench.h"
 
@@ -23,9 +25,9 @@ class StackStory : public ::testing::Test {
  protected:
   StackStory() { bench.machine->gives_stacks = true; }
   /// Two ranks that have made a hundred steps.
-  void train(const std::string& request = "a") {
+  void train(const std::string& request = "a", core::Millis hung_after = 20s) {
     auto wanted = recipe_request(request);
-    wanted.mutable_spec()->mutable_liveness()->set_hung_after_ms(20'000);
+    wanted.mutable_spec()->mutable_liveness()->set_hung_after_ms(hung_after.count());
     key = {bench.submit(wanted), 1};
     for (core::Step step = 1; step <= 100; ++step) {
       bench.pass(100ms, [&] { bench.heartbeats(key, 2, step); });
@@ -34,11 +36,19 @@ class StackStory : public ::testing::Test {
   void stand(core::Millis time, const std::function<void()>& each = {}) {
     for (core::Millis gone{0}; gone < time; gone += 100ms) {
       bench.clock.advance(100ms);
-      bench.heartbeats(key, 2, newest);
+      for (core::RankNumber rank = 0; rank < heard; ++rank) bench.heartbeat(key, rank, newest);
       if (each) each();
       bench.tick();
     }
   }
+  /// Until stacks are asked for that often.
+  void stand_until_asked(std::size_t times) {
+    for (int i = 0; asked().size() < times; ++i) {
+      ASSERT_LT(i, 1200);
+      stand(100ms);
+    }
+  }
+  std::string cause() { return bench.attempt(key.job, 1).cause(); }
   std::vector<std::uint64_t> asked() {
     std::lock_guard lock(bench.machine->mutex);
     std::vector<std::uint64_t> numbers;
@@ -73,6 +83,7 @@ class StackStory : public ::testing::Test {
   Bench bench;
   core::AttemptKey key;
   core::Step newest = 100;
+  core::RankNumber heard = 2;  // ranks below it
 };
 
 TEST_F(StackStory, ASuspicionAsksOnceAndTheEndOnceMore) {
@@ -111,6 +122,135 @@ TEST_F(StackStory, WhereNobodyCanBeAskedAnEndWaitsForNothing) {
   stand(20s + 500ms);
   EXPECT_EQ(bench.attempt(key.job, 1).cause(), "rank_hung");
   EXPECT_THAT(reasons(), IsEmpty());
+}
+
+TEST_F(StackStory, ARankThatGoesOnWhileItsEndWaitsIsNotEnded) {
+  train();
+  stand_until_asked(2);
+  stand(2s);
+  newest = 101;
+  stand(5s);
+  EXPECT_EQ(cause(), "");
+  EXPECT_EQ(bench.job(key.job).status(), "running");
+  EXPECT_EQ(bench.count_events(key.job, "suspicion_over"), 1);
+  stand(19s);
+  EXPECT_EQ(cause(), "") << "its time begins anew, and so does the wait for stacks";
+  stand(5s);
+  EXPECT_EQ(cause(), "rank_hung");
+  EXPECT_THAT(asked(), SizeIs(3)) << "a minute has not passed since the suspicion before";
+}
+
+TEST_F(StackStory, AnEndIsCalledOffByADeafMomentWhileItWaits) {
+  train();
+  stand_until_asked(2);
+  bench.clock.advance(5s);
+  bench.tick();
+  stand(15s);
+  EXPECT_EQ(cause(), "");
+  stand(10s);
+  EXPECT_EQ(cause(), "rank_hung");
+}
+
+// The limits are learned here: what the user has set holds whatever comes out.
+TEST_F(StackStory, AnEndIsCalledOffByOutputWhileItWaits) {
+  train("a", 0s);
+  stand_until_asked(2);
+  stand(1s);
+  const auto log = bench.folder() / "jobs" / std::to_string(key.job) / "attempt-1" / "logs" / "rank-0.log";
+  std::filesystem::create_directories(log.parent_path());
+  std::ofstream(log, std::ios::app) << "10 %\n";
+  stand(55s);
+  EXPECT_EQ(cause(), "");
+  EXPECT_EQ(bench.job(key.job).status(), "running, suspected") << "it stands still, and is asked about";
+  stand(10s);
+  EXPECT_EQ(cause(), "rank_hung");
+}
+
+TEST_F(StackStory, AHangWithLearnedLimitsIsSuspectedLookedAtAndEnded) {
+  train("a", 0s);
+  stand(10s + 500ms);
+  EXPECT_EQ(bench.job(key.job).status(), "running, suspected") << "steps of 100 ms have ten seconds";
+  EXPECT_THAT(asked(), SizeIs(1));
+  stand(49s);
+  EXPECT_THAT(asked(), SizeIs(1));
+  EXPECT_EQ(cause(), "");
+  stand(15s);
+  EXPECT_EQ(cause(), "rank_hung") << "a minute without output, and three seconds for the stacks";
+  EXPECT_THAT(reasons(), ElementsAre("suspected", "before_end"));
+  EXPECT_THAT(bench.attempt(key.job, 1).reason(), HasSubstr("learned from"));
+}
+
+TEST_F(StackStory, ASilentRankAndTheOthersAreAskedBeforeTheEnd) {
+  train();
+  bench.executor().freeze(key, 1);
+  heard = 1;
+  stand(2s + 400ms);
+  EXPECT_THAT(asked(), IsEmpty());
+  stand_until_asked(1);
+  stand(2s + 800ms);
+  EXPECT_EQ(cause(), "");
+  stand(400ms);
+  EXPECT_EQ(cause(), "rank_silent");
+}
+
+TEST_F(StackStory, ASilentRanksEndWaitsNoLongerThanTheStacks) {
+  train();
+  bench.executor().freeze(key, 1);
+  heard = 1;
+  stand_until_asked(1);
+  for (core::RankNumber rank = 0; rank < 2; ++rank) EXPECT_TRUE(give(rank, asked()[0], text_at("waits")).ok());
+  stand(200ms);
+  EXPECT_EQ(cause(), "rank_silent");
+  EXPECT_THAT(reasons(), ElementsAre("before_end"));
+  EXPECT_EQ(view().shown().given(), 2U);
+}
+
+TEST_F(StackStory, ASilentRankThatIsHeardAgainBeforeTheEndIsNotEnded) {
+  train();
+  bench.executor().freeze(key, 1);
+  heard = 1;
+  stand_until_asked(1);
+  stand(1s);
+  heard = 2;
+  for (int i = 0; i < 50; ++i) {
+    ++newest;
+    stand(100ms);
+  }
+  EXPECT_EQ(cause(), "");
+  EXPECT_EQ(bench.job(key.job).status(), "running");
+}
+
+TEST_F(StackStory, WhatFollowsFromASilentRankIsToldAfterIt) {
+  train();
+  bench.executor().freeze(key, 1);
+  heard = 1;
+  stand_until_asked(1);
+  heard = 0;
+  bench.executor().end(key, 0, {1, 0});
+  bench.tick();
+  EXPECT_EQ(cause(), "rank_silent");
+  EXPECT_EQ(bench.count_events(key.job, "rank_silent"), 1);
+}
+
+TEST_F(StackStory, OfARankThatIsLostTheOthersAloneAreWaitedFor) {
+  train();
+  bench.executor().end_silently(key, 1, {0, 9});
+  heard = 1;
+  stand_until_asked(1);
+  EXPECT_TRUE(give(0, asked()[0], text_at("waits")).ok());
+  stand(200ms);
+  EXPECT_EQ(cause(), "rank_silent");
+  const auto kept = view();
+  EXPECT_EQ(kept.shown().given(), 1U);
+}
+
+TEST_F(StackStory, WhereNobodyIsLeftNobodyIsAsked) {
+  train();
+  for (core::RankNumber rank = 0; rank < 2; ++rank) bench.executor().end_silently(key, rank, {0, 9});
+  heard = 0;
+  stand(5s);
+  EXPECT_EQ(cause(), "rank_silent");
+  EXPECT_THAT(asked(), IsEmpty());
 }
 
 TEST_F(StackStory, ASuspicionThatComesAgainAndAgainAsksOnceAMinute) {

@@ -52,12 +52,12 @@ class Keeper : public testing::Test {
 TEST_F(Keeper, KeepsWhatAgentsWriteAndWhatTasksBring) {
   const auto number = keeper_->ask(kKey, "asked", "ann", 2);
   EXPECT_THAT(asked_, ElementsAre(number));
-  EXPECT_FALSE(keeper_->is_over(kKey));
+  EXPECT_TRUE(keeper_->given(kKey));
   EXPECT_FALSE(keeper_->sets(kKey).back().over) << "before anything is on the disk";
   agent_writes(number, 0, "of rank 0");
   keeper_->take(kKey, number, 1, "of rank 1");
   keeper_->poll();
-  EXPECT_TRUE(keeper_->is_over(kKey));
+  EXPECT_FALSE(keeper_->given(kKey));
   EXPECT_THAT(changed_, ElementsAre(kKey));
   const auto sets = keeper_->sets(kKey);
   ASSERT_EQ(sets.size(), 1U);
@@ -77,10 +77,10 @@ TEST_F(Keeper, SaysWhyARankGaveNoneAndKeepsWhatComesLate) {
   keeper_->poll();
   clock_.advance(StackKeeper::kPatience - 1ms);
   keeper_->poll();
-  EXPECT_FALSE(keeper_->is_over(kKey));
+  EXPECT_THAT(keeper_->given(kKey), ::testing::Optional(ElementsAre(1)));
   clock_.advance(1ms);
   keeper_->poll();
-  EXPECT_TRUE(keeper_->is_over(kKey));
+  EXPECT_FALSE(keeper_->given(kKey));
   EXPECT_THAT(keeper_->sets(kKey).front().none, ElementsAre(Pair(0, "why 0"), Pair(2, "why 2")));
   keeper_->take(kKey, number, 2, "late");
   keeper_->poll();
@@ -101,7 +101,7 @@ TEST_F(Keeper, WithoutAnybodyToAskThereIsNoSet) {
   there_ = false;
   EXPECT_EQ(keeper_->ask(kKey, "asked", "ann", 1), 0U);
   keeper_->poll();
-  EXPECT_TRUE(keeper_->is_over(kKey));
+  EXPECT_FALSE(keeper_->given(kKey));
   EXPECT_THAT(keeper_->sets(kKey), IsEmpty());
 }
 
