@@ -61,8 +61,8 @@ Place place_of(std::string_view path) {
 }
 
 bool is_of_a_rank(std::string_view name) {
-  constexpr std::array<std::string_view, 8> kParts{"rank",      "shard",      "rng_state", "random_states",
-                                                   "optimizer", "scheduler_", "sampler_",  "scaler_"};
+  constexpr std::array<std::string_view, 9> kParts{"rank",       "shard",    "rng_state", "random_states", "optimizer",
+                                                   "scheduler_", "sampler_", "scaler_",   ".distcp"};
   if (std::ranges::none_of(name, [](unsigned char c) { return std::isdigit(c) != 0; })) return false;
   return std::ranges::any_of(kParts, [&](auto part) { return name.find(part) != std::string_view::npos; });
 }

@@ -61,7 +61,7 @@ ALLOWED = {
     "controller/executors": {"contract", "launch", "controller/base", "controller/core"},
     "controller/executors/local": {"contract", "agent/supervisor", "launch", "os", "controller/base", "controller/core", "controller/executors", "boost"},
     "controller/executors/slurm": {"beside", "contract", "launch", "os", "schema", "slurm", "controller/base", "controller/core", "controller/executors", "json", "grpc", "boost"},
-    "controller/jobs": {"contract", "os", "schema", "controller/base", "controller/core", "controller/store", "proto", "grpc", "json"},
+    "controller/jobs": {"beside", "contract", "os", "schema", "controller/base", "controller/core", "controller/store", "proto", "grpc", "json"},
     "controller/stacks": {"contract", "os", "controller/base", "controller/core", "json", "grpc"},
     "controller/ranks": {"agent/report", "beside", "contract", "os", "schema", "controller/base", "controller/core", "controller/executors", "controller/jobs", "controller/store", "proto", "grpc"},
     "controller/partitions": {"schema", "controller/base", "controller/core", "controller/executors", "controller/jobfile", "controller/jobs",

@@ -5,11 +5,16 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
+#include "beside/saves.h"
 #include "contract/fence_file.h"
 #include "os/patience.h"
+#include "os/torn_save.h"
 #include "schema/utf8.h"
 
 namespace jobs {
@@ -34,58 +39,148 @@ std::uint64_t digest_of(std::string_view text) {
   return hash;
 }
 
-void add_file(const fs::path& path, const std::string& name, FolderContents::Entry& entry) {
+/// Of one file; nothing for what is gone meanwhile, or is no file.
+FolderContents::Entry entry_of(const fs::path& path, const std::string& name) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return;  // gone meanwhile, or a link that leads nowhere
-  if (!S_ISREG(status.st_mode)) return;
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
   const std::int64_t at = status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec;
-  // Summed, for folders list their files in any order.
-  entry.digest += digest_of(name + "\n" + std::to_string(status.st_size) + "\n" + std::to_string(at));
-  entry.newest_ns = std::max(entry.newest_ns, at);
+  return {digest_of(name + "\n" + std::to_string(status.st_size) + "\n" + std::to_string(at)), at};
 }
+
+void add(const FolderContents::Entry& file, FolderContents::Entry& entry) {
+  entry.digest += file.digest;  // summed, for folders list their files in any order
+  entry.newest_ns = std::max(entry.newest_ns, file.newest_ns);
+}
+
+/// What torch.distributed.checkpoint writes last. It is no checkpoint, and one without it is none.
+bool is_metadata(std::string_view name) {
+  return name.ends_with(".metadata");
+}
+
+struct File {
+  std::string name;  // below the folder
+  std::string top;   // the name of its entry
+  FolderContents::Entry entry;
+};
 
 class Walk {
  public:
-  explicit Walk(FolderContents& contents) : contents_(contents) {}
-
   void into(const fs::path& folder, const std::string& name, int depth) {
     std::error_code error;
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
       if (++seen_ > kMostFiles) {
-        contents_.trouble = "more than " + std::to_string(kMostFiles) + " files are in it";
+        trouble_ = "more than " + std::to_string(kMostFiles) + " files are in it";
         return;
       }
       const auto own = entry->path().filename().string();
       std::error_code none;
       const bool is_folder = fs::is_directory(entry->symlink_status(none));
-      if (is_folder ? is_other_folder(own) : is_other_file(own)) continue;
+      if (is_folder ? is_other_folder(own) : is_other_file(own) && !is_metadata(own)) continue;
       // As it can be noted: names that differ in bytes that are no text share an entry, and a digest of both.
       if (depth == 0) top_ = schema::valid_utf8(own);
       if (is_folder) {
         if (depth + 1 < kDeepest) into(entry->path(), name + own + "/", depth + 1);
       } else {
-        add_file(entry->path(), name + own, contents_.entries[top_]);
+        files_.push_back({name + own, top_, is_other_file(own) ? Entry{} : entry_of(entry->path(), name + own)});
       }
-      if (!contents_.trouble.empty()) return;
+      if (!trouble_.empty()) return;
     }
     // One below it may be deleted while it is looked at.
-    if (error && (depth == 0 || error != std::errc::no_such_file_or_directory)) contents_.trouble = error.message();
-    if (depth == 0 && error == std::errc::no_such_file_or_directory) contents_.trouble.clear();
+    if (error && (depth == 0 || error != std::errc::no_such_file_or_directory)) trouble_ = error.message();
+    if (depth == 0 && error == std::errc::no_such_file_or_directory) trouble_.clear();
   }
 
+  const std::vector<File>& files() const { return files_; }
+  const std::string& trouble() const { return trouble_; }
+
  private:
-  FolderContents& contents_;
-  std::string top_;
+  using Entry = FolderContents::Entry;
+  std::vector<File> files_;
+  std::string trouble_, top_;
   std::size_t seen_ = 0;
+};
+
+/// The files of one save.
+struct Save {
+  std::set<std::string> tops;  // the names of its entries
+  std::vector<std::string> files;
+  bool has_step = false;
+};
+
+/// What a folder holds, and the files of its saves by their names.
+struct Looked {
+  FolderContents contents;
+  std::map<std::string, Save> saves;
+};
+
+void add_saves(const std::vector<File>& files, Looked& looked) {
+  std::vector<std::string> names;
+  names.reserve(files.size());
+  for (const auto& file : files) names.push_back(file.name);
+  const auto saves = beside::saves_of(names);
+  auto& noted = looked.contents.saves.emplace();
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const auto name = schema::valid_utf8(saves[i].name);
+    add(files[i].entry, noted[name]);
+    auto& save = looked.saves[name];
+    save.tops.insert(files[i].top);
+    save.files.push_back(files[i].name);
+    save.has_step = save.has_step || saves[i].has_step;
+  }
+}
+
+Looked look(const fs::path& folder) {
+  Walk walk;
+  walk.into(folder, "", 0);
+  Looked looked;
+  auto& contents = looked.contents;
+  for (const auto& file : walk.files()) add(file.entry, contents.entries[file.top]);
+  add_saves(walk.files(), looked);
+  const auto is_nothing = [](const auto& entry) { return entry.second == FolderContents::Entry{}; };
+  std::erase_if(contents.entries, is_nothing);
+  std::erase_if(*contents.saves, is_nothing);
+  if (!walk.trouble().empty()) contents.trouble = folder.string() + ": " + walk.trouble();
+  return looked;
+}
+
+bool is_as_before(const std::map<std::string, FolderContents::Entry>& before, const std::string& name,
+                  const FolderContents::Entry& entry) {
+  const auto old = before.find(name);
+  return old != before.end() && old->second == entry;
+}
+
+/// Of the saves of one entry that are new or have changed.
+struct Judged {
+  bool has_step = false, has_whole_step = false;  // a save that tells a step; a whole one
+  bool other_is_torn = false;
+  bool is_whole() const { return has_step ? has_whole_step : !other_is_torn; }
 };
 
 }  // namespace
 
 FolderContents look_into(const fs::path& folder) {
-  FolderContents contents;
-  Walk(contents).into(folder, "", 0);
-  std::erase_if(contents.entries, [](const auto& entry) { return entry.second == FolderContents::Entry{}; });
-  if (!contents.trouble.empty()) contents.trouble = folder.string() + ": " + contents.trouble;
+  return look(folder).contents;
+}
+
+FolderContents look_for_whole_saves(const fs::path& folder, const FolderContents& before) {
+  auto [contents, saves] = look(folder);
+  std::map<std::string, Judged> judged;  // by the names of entries
+  for (const auto& [name, entry] : *contents.saves) {
+    if (before.saves && is_as_before(*before.saves, name, entry)) continue;
+    const auto& save = saves.at(name);
+    const bool is_torn = !os::why_torn(folder, save.files).empty();
+    for (const auto& top : save.tops) {
+      auto& of_top = judged[top];
+      of_top.has_step = of_top.has_step || save.has_step;
+      of_top.has_whole_step = of_top.has_whole_step || (save.has_step && !is_torn);
+      of_top.other_is_torn = of_top.other_is_torn || (!save.has_step && is_torn);
+    }
+  }
+  std::erase_if(contents.entries, [&](const auto& entry) {
+    const auto found = judged.find(entry.first);
+    return !is_as_before(before.entries, entry.first, entry.second) && found != judged.end() &&
+           !found->second.is_whole();
+  });
   return contents;
 }
 
@@ -99,10 +194,13 @@ FolderContents look_into_soon(const fs::path& folder) {
 }
 
 std::string to_text(const FolderContents& contents) {
-  nlohmann::ordered_json json = {{"format", 1}, {"trouble", contents.trouble}, {"entries", nlohmann::json::array()}};
-  for (const auto& [name, entry] : contents.entries) {
-    json["entries"].push_back({name, entry.digest, entry.newest_ns});
-  }
+  nlohmann::ordered_json json = {{"format", 1}, {"trouble", contents.trouble}};
+  const auto write = [&json](const char* key, const std::map<std::string, FolderContents::Entry>& entries) {
+    json[key] = nlohmann::json::array();
+    for (const auto& [name, entry] : entries) json[key].push_back({name, entry.digest, entry.newest_ns});
+  };
+  write("entries", contents.entries);
+  if (contents.saves) write("saves", *contents.saves);
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -112,10 +210,13 @@ std::optional<FolderContents> contents_from_text(const std::string& text) {
   try {
     FolderContents contents;
     json.at("trouble").get_to(contents.trouble);
-    for (const auto& entry : json.at("entries")) {
-      contents.entries[entry.at(0).get<std::string>()] = {entry.at(1).get<std::uint64_t>(),
-                                                          entry.at(2).get<std::int64_t>()};
-    }
+    const auto read = [](const nlohmann::json& list, std::map<std::string, FolderContents::Entry>& entries) {
+      for (const auto& entry : list) {
+        entries[entry.at(0).get<std::string>()] = {entry.at(1).get<std::uint64_t>(), entry.at(2).get<std::int64_t>()};
+      }
+    };
+    read(json.at("entries"), contents.entries);
+    if (json.contains("saves")) read(json.at("saves"), contents.saves.emplace());
     return contents;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;

@@ -24,7 +24,9 @@ struct FolderContents {
     bool operator==(const Entry&) const = default;
   };
   std::map<std::string, Entry> entries;  // files and folders at the top that hold a file, by names in UTF-8
-  std::string trouble;                   // not empty: why it is not known what is there
+  /// The saves, by the names of beside::saves_of() in UTF-8; nullopt: an earlier musterd has not noted them.
+  std::optional<std::map<std::string, Entry>> saves;
+  std::string trouble;  // not empty: why it is not known what is there
   bool operator==(const FolderContents&) const = default;
 };
 
@@ -32,6 +34,13 @@ struct FolderContents {
 FolderContents look_into(const std::filesystem::path& folder);
 /// The same, which gives up after kFolderPatience.
 FolderContents look_into_soon(const std::filesystem::path& folder);
+
+/// The same as look_into(), without what only cut off saves have changed since `before`.
+///
+/// Judged is each save that is new or has changed. An entry is left out where none of its saves that tell a step is
+/// whole. Of an entry without such a save, all others must be whole. So an older complete checkpoint counts beside a
+/// newer one that was cut off, and a damaged file beside them hides nothing.
+FolderContents look_for_whole_saves(const std::filesystem::path& folder, const FolderContents& before);
 
 std::string to_text(const FolderContents& contents);
 /// What to_text() wrote; nothing for anything else.

@@ -8,7 +8,6 @@
 #include "jobs/checkpoint_files.h"
 #include "os/durable_file.h"
 #include "os/patience.h"
-#include "os/torn_save.h"
 
 namespace jobs {
 namespace {
@@ -26,18 +25,13 @@ bool begins_empty(const muster::v1::JobSpec& spec, const core::AttemptKey& key) 
 std::optional<core::CheckpointFolderSeen> what_is_new(const fs::path& folder, const fs::path& before_file,
                                                       bool began_empty, core::AttemptNumber attempt) {
   auto before = contents_from_text(os::read_small_file(before_file, kMostBefore));
-  if (!before && began_empty) before.emplace();
+  if (!before && began_empty) before.emplace().saves.emplace();
   if (!before) {
     before.emplace();
     before->trouble = "what was in " + folder.string() + " before is not known";
   }
-  auto after = before->trouble.empty() ? look_into(folder) : FolderContents{};
   // A save that was cut off is no progress.
-  std::erase_if(after.entries, [&](const auto& entry) {
-    const auto old = before->entries.find(entry.first);
-    const bool is_new = old == before->entries.end() || old->second != entry.second;
-    return is_new && !os::why_torn((folder / entry.first).string()).empty();
-  });
+  const auto after = before->trouble.empty() ? look_for_whole_saves(folder, *before) : FolderContents{};
   return compare(attempt, *before, after);
 }
 

@@ -48,9 +48,9 @@ TEST(Saves, WhatTellsNoStepBelongsToItsFolderAtTheTop) {
 }
 
 TEST(Saves, ANumberBesideFilesOfRanksIsARanks) {
-  EXPECT_EQ(saves({"last/model.safetensors", "last/model_1.safetensors", "last/random_states_1.pkl", "best/model_1.pt",
-                   "best/model_2.pt"}),
-            (Names{"last/ ?", "last/ ?", "last/ ?", "best/step 1", "best/step 2"}));
+  EXPECT_EQ(saves({"last/model.safetensors", "last/model_1.safetensors", "last/random_states_1.pkl", "dcp/__0_0.distcp",
+                   "dcp/.metadata", "best/model_1.pt", "best/model_2.pt"}),
+            (Names{"last/ ?", "last/ ?", "last/ ?", "dcp/ ?", "dcp/ ?", "best/step 1", "best/step 2"}));
 }
 
 }  // namespace

@@ -112,6 +112,87 @@ TEST_F(CheckpointFiles, ANameThatIsNoTextIsTheSameOneWhenItIsReadBack) {
   EXPECT_EQ(seen->fresh, 1U);
 }
 
+/// A zip archive, as torch.save writes it, and one that was cut off.
+const std::string kWhole =
+    std::string("PK\3\4", 4) + std::string(60, 'w') + std::string("PK\5\6", 4) + std::string(18, '\0');
+const std::string kTorn = kWhole.substr(0, 50);
+
+class TornSaves : public CheckpointFiles {
+ protected:
+  /// The newest entry that is new, and how many are, without those that only saves that were cut off have changed.
+  template <class Change>
+  std::string whole_after(Change change) {
+    const auto before = look();
+    change();
+    const auto seen = compare(1, before, look_for_whole_saves(folder_.path(), before));
+    return seen ? seen->newest + " " + std::to_string(seen->fresh) : "";
+  }
+};
+
+TEST_F(TornSaves, AnOlderWholeOneCountsBesideANewerThatWasCutOff) {
+  EXPECT_EQ(whole_after([&] { write("run/checkpoint-100/model.pt", kTorn); }), "");
+  EXPECT_EQ(whole_after([&] {
+              write("run/checkpoint-200/model.pt", kWhole);
+              write("run/checkpoint-300/model.pt", kTorn);
+            }),
+            "run 1");
+  EXPECT_EQ(whole_after([&] { write("run/checkpoint-400/model.pt", kTorn); }), "") << "those before are not new";
+  EXPECT_EQ(whole_after([&] {
+              write("logs/v0/checkpoints/epoch=1-step=100.ckpt", kWhole);
+              write("logs/v0/checkpoints/epoch=2-step=200.ckpt", kTorn);
+            }),
+            "logs 1");
+}
+
+TEST_F(TornSaves, AnotherFileNeitherHidesASaveNorStandsForOne) {
+  EXPECT_EQ(whole_after([&] {
+              write("run/step-100.pt", kWhole);
+              write("run/cache.npz", kTorn);
+            }),
+            "run 1");
+  EXPECT_EQ(whole_after([&] {
+              write("run/step-200.pt", kTorn);
+              write("run/config.yaml", "lr: 1");
+            }),
+            "");
+  EXPECT_EQ(whole_after([&] {
+              write("last/model.pt", kWhole);
+              write("last/optimizer.pt", kTorn);
+            }),
+            "")
+      << "without a step, all of a folder is one save";
+}
+
+TEST_F(TornSaves, PartsAtTheTopAreOneSave) {
+  EXPECT_EQ(whole_after([&] {
+              write("model-00001-of-00003.safetensors", "");
+              write("model-00002-of-00003.gguf", "x");
+            }),
+            "");
+  EXPECT_EQ(whole_after([&] {
+              write("model-00001-of-00003.gguf", "x");
+              write("model-00003-of-00003.gguf", "x");
+            }),
+            "model-00003-of-00003.gguf 2");
+}
+
+TEST_F(TornSaves, ADistributedCheckpointNeedsItsMetadata) {
+  EXPECT_EQ(whole_after([&] { write("dcp/__0_0.distcp", "x"); }), "");
+  write("dcp/.metadata", "x");
+  EXPECT_EQ(whole_after([&] { write("dcp/__0_0.distcp", "xx"); }), "dcp 1");
+}
+
+TEST_F(TornSaves, OfWhatAnEarlierMusterHasNotedAllSavesOfAChangedEntryAreJudged) {
+  write("run/checkpoint-100/model.pt", kWhole);
+  auto before = look();
+  before.saves.reset();
+  write("run/checkpoint-200/model.pt", kTorn);
+  const auto noted = contents_from_text(to_text(before));
+  ASSERT_TRUE(noted);
+  EXPECT_EQ(*noted, before);
+  EXPECT_TRUE(compare(1, *noted, look_for_whole_saves(folder_.path(), *noted)));
+}
+
 TEST_F(CheckpointFiles, AFolderOfEndlessFilesIsNotReadForEver) {
   for (std::size_t i = 0; i <= kMostFiles; ++i) {
     ASSERT_EQ(::mknod((folder_.path() / ("f" + std::to_string(i))).c_str(), S_IFREG | 0600, 0), 0);
