@@ -12,6 +12,7 @@ import collections
 import errno
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -32,8 +33,67 @@ IDLE_LOOKS = 20  # without a line; after them the thread sleeps until a line com
 PATIENCE_AT_EXIT_SECONDS = 3.0  # without a line that the disk takes
 MOST_SECONDS_AT_EXIT = 120.0
 TELL_LOST_SECONDS = 10.0  # between two warnings that lines are lost
+# Of a process that is not the first of those that share a file: how long it waits for a step of the first.
+TURN_SECONDS = 10.0
+LOOK_FOR_TURN_SECONDS = 0.5
+MOST_HELD_LINES = 10_000  # meanwhile; the newest stay
+MOST_SEARCHED_BYTES = 1024 * 1024  # of the file, for a step
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+
+
+class Turn:
+    """Which of several processes tells the steps of the rank whose file they share: the first of them. If that one tells none,
+    as where the last stage of a pipeline alone has a loss, the first other one that does. A small file beside the report file
+    then says who it is, also after a restart by the launcher."""
+
+    def __init__(self, path: str, local_rank: str, is_first: bool) -> None:
+        self._report = path
+        self._path = path + ".by"
+        self._local_rank = local_rank
+        self.is_first = is_first
+
+    def owner(self) -> str:
+        """LOCAL_RANK of the process that stands in for the first one; empty: there is none."""
+        try:
+            with open(self._path, encoding="ascii", errors="replace") as file:
+                return file.read()
+        except OSError:
+            return ""
+
+    def is_taken(self) -> bool:
+        """By another process."""
+        owner = self.owner()
+        return owner != self._local_rank if owner else not self.is_first and self._has_steps()
+
+    def take(self) -> bool:
+        """Stands in for the first process from now on. False: another one does, or the first one tells steps."""
+        if self.is_taken():
+            return False
+        draft = f"{self._path}-{os.getpid()}"
+        try:
+            with open(draft, "w", encoding="ascii", errors="replace") as file:
+                file.write(self._local_rank)
+            os.link(draft, self._path)
+        except OSError:  # also on a disk that takes nothing: then it is nobody's yet
+            return not self.is_taken()
+        finally:
+            try:
+                os.unlink(draft)
+            except OSError:
+                pass
+        return True
+
+    def _has_steps(self) -> bool:
+        try:
+            with open(self._report, "rb") as file:
+                text = file.read(MOST_SEARCHED_BYTES)
+        except OSError:
+            return False
+        return text.startswith(_STEP) or b"\n" + _STEP in text
+
+
+_STEP = b'{"step":'  # as log() writes it
 
 
 class ReportFile:
@@ -43,8 +103,12 @@ class ReportFile:
     A forked child of the program writes nothing: the lines are those of the rank.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, turn: Turn) -> None:
         self.path = path
+        self._turn: Optional[Turn] = turn  # until it is known
+        self._is_candidate = not turn.is_first
+        self._first_step_at: Optional[float] = None
+        self._closing = False
         self._waiting: Deque[Union[bytes, Dict[str, Any]]] = collections.deque()
         self._waiting_bytes = 0  # of those that are text
         self._lost = 0
@@ -68,6 +132,8 @@ class ReportFile:
         holds numbers alone and belongs to the file from now on. A line over 64 KiB is left out, with a warning."""
         if self._closed or not self.is_mine:
             return
+        if self._is_candidate:
+            return self._hold(line, may_wait)
         if may_wait:
             self._waiting.append(line)  # in one step, so without the lock
             if self._idle_looks >= IDLE_LOOKS or len(self._waiting) > MOST_WAITING_LINES:
@@ -85,6 +151,22 @@ class ReportFile:
             self._waiting_bytes += len(data)
             self._news.notify_all()
             self._make_room()
+
+    def _hold(self, line: Dict[str, Any], is_step: bool) -> None:
+        """What a process has told before its turn is known."""
+        data = line if is_step else self._encode(line)
+        if data is None:
+            return
+        with self._news:
+            if self._closed:
+                return
+            self._waiting.append(data)
+            self._waiting_bytes += len(data) if isinstance(data, bytes) else 0
+            while len(self._waiting) > MOST_HELD_LINES or self._waiting_bytes > MOST_WAITING_BYTES:
+                self._take()
+            if is_step and self._first_step_at is None:
+                self._first_step_at = time.monotonic()
+                self._news.notify_all()
 
     def _text_of(self, line: Union[bytes, Dict[str, Any]]) -> Optional[bytes]:
         """What the thread writes for a line. The thread outlives a line that is no JSON."""
@@ -132,18 +214,25 @@ class ReportFile:
         return _own.is_mine(self._pid)
 
     @property
+    def is_read(self) -> bool:
+        """Whether the reports of this process go into the file."""
+        return self.is_mine and not self._is_candidate and not self._closed
+
+    @property
     def lost(self) -> int:
         """Lines given up since the disk did not take them."""
         return self._lost
 
     def flush(self, patience: float = PATIENCE_AT_EXIT_SECONDS) -> bool:
         """Waits until all lines are in the file, at most `patience` seconds. False: some are not."""
-        return not self.is_mine or self._wait_until_written(patience, patience)
+        return not self.is_mine or self._is_candidate or self._wait_until_written(patience, patience)
 
     def close(self) -> None:
         """Flushes as long as the disk takes lines, and takes no further lines."""
         if self._closed or not self.is_mine:
             return
+        with self._news:
+            self._closing = True
         is_whole = self._wait_until_written(PATIENCE_AT_EXIT_SECONDS, MOST_SECONDS_AT_EXIT)
         with self._news:
             waiting = len(self._waiting) + self._is_writing
@@ -194,7 +283,48 @@ class ReportFile:
         except (OSError, ValueError):
             return False
 
+    def _has_the_turn(self) -> bool:
+        """Waits until it is known. False: another process tells the steps."""
+        assert self._turn is not None
+        closing_at: Optional[float] = None
+        while True:
+            with self._news:
+                begun = self._first_step_at
+                if begun is None and not self._closing:
+                    self._news.wait()
+                    continue
+                now = time.monotonic()
+                if self._closing and closing_at is None:
+                    closing_at = now + LOOK_FOR_TURN_SECONDS  # the first process may write its first step just now
+                is_due = begun is None or now >= begun + TURN_SECONDS or (closing_at is not None and now >= closing_at)
+            wins = begun is not None and is_due and self._turn.take()
+            with self._news:
+                if wins:
+                    self._is_candidate = False
+                    return True
+                if is_due or self._turn.is_taken():
+                    self._closed = True
+                    self._is_candidate = False
+                    self._waiting.clear()
+                    self._news.notify_all()
+                    return False
+                self._news.wait(LOOK_FOR_TURN_SECONDS)
+
+    def _keeps_the_turn(self) -> bool:
+        """Of the first process, at its first step. False: another one has told steps meanwhile."""
+        assert self._turn is not None
+        if self._turn.is_taken():
+            self._warn(f"the process with LOCAL_RANK {self._turn.owner()} tells the steps of this rank, since it told some "
+                       f"{TURN_SECONDS:.0f} s before this one; steps of this one are left out")
+            return False
+        self._turn = None
+        return True
+
     def _run(self) -> None:
+        if self._is_candidate:
+            if not self._has_the_turn():
+                return
+            self._turn = None
         while True:
             with self._news:
                 while not self._waiting:
@@ -208,7 +338,8 @@ class ReportFile:
                 line = self._take()
                 self._is_writing = True
             try:
-                data = self._text_of(line)
+                is_left_out = self._turn is not None and not isinstance(line, bytes) and not self._keeps_the_turn()
+                data = None if is_left_out else self._text_of(line)
                 if data is not None:
                     self._write_whole(data)
             finally:
@@ -243,10 +374,15 @@ class ReportFile:
 def open_report(path: Optional[str]) -> Optional[ReportFile]:
     """The report file that muster named for this rank; None outside muster.
 
-    torchrun and other launchers start several ranks where muster has started one process. They share one file, so the first
-    of them reports: the one whose LOCAL_RANK is that of the process that muster has started."""
+    torchrun and other launchers start several ranks where muster has started one process. They share one file, see Turn."""
+    if not path:
+        return None
     of_muster = os.environ.get("MUSTER_LOCAL_RANK")
     own = os.environ.get("LOCAL_RANK")
-    if of_muster is not None and own not in (None, of_muster):
-        return None
-    return ReportFile(path) if path else None
+    elastic = os.environ.get("TORCHELASTIC_RUN_ID")
+    # torchrun counts its workers from 0, whichever process of muster's has started it.
+    first = of_muster if elastic is None or _OF_MUSTER.fullmatch(elastic) else "0"
+    return ReportFile(path, Turn(path, own or "0", of_muster is None or own in (None, first)))
+
+
+_OF_MUSTER = re.compile(r"muster-\d+")  # TORCHELASTIC_RUN_ID of a process that muster itself has started

@@ -44,7 +44,7 @@ class Run:
     @property
     def is_active(self) -> bool:
         """Whether muster reads the reports of this process."""
-        return self._report is not None and self._report.is_mine
+        return self._report is not None and self._report.is_read
 
     @property
     def job_id(self) -> Optional[int]:

@@ -117,17 +117,6 @@ class Lines(unittest.TestCase):
         del self.program.env["MUSTER_REPORT"], self.program.env["MUSTER_STOP"]
         self.program.run(text)
 
-    def test_of_ranks_that_share_a_file_the_first_reports(self):
-        text = "muster.init().log(int(__import__('os').environ.get('LOCAL_RANK', 5)), loss=1.0)"
-        for given, own, reports in (("0", "0", True), ("0", "1", False), ("0", None, True), ("1", "1", True), (None, "1", True)):
-            self.program.report.unlink(missing_ok=True)
-            for name, value in (("MUSTER_LOCAL_RANK", given), ("LOCAL_RANK", own)):
-                self.program.env.pop(name, None)
-                if value is not None:
-                    self.program.env[name] = value
-            self.program.run(text)
-            self.assertEqual(self.program.report.exists(), reports, (given, own))
-
     def test_outside_muster_nothing_happens(self):
         del self.program.env["MUSTER_REPORT"], self.program.env["MUSTER_STOP"]
         done = self.program.run("""
@@ -154,6 +143,107 @@ class Lines(unittest.TestCase):
         """)
         self.assertEqual([line["step"] for line in self.program.lines()], [1])
         self.assertIn("over the limit of 65536 bytes", done.stderr)
+
+
+class Shared(unittest.TestCase):
+    """Processes of torchrun and the like, where muster has started one."""
+
+    LOGS = "run = muster.init(config={'a': 1})\nfor step in range(1, 4): run.log(step, of=run.rank)"
+
+    def setUp(self):
+        self.program = Program(self)
+
+    def as_worker(self, own, of_muster="0", elastic="none"):
+        for name, value in (("MUSTER_LOCAL_RANK", of_muster), ("LOCAL_RANK", own), ("RANK", own), ("TORCHELASTIC_RUN_ID", elastic)):
+            self.program.env.pop(name, None)
+            if value is not None:
+                self.program.env[name] = value
+
+    def told(self):
+        return [line["of"] for line in self.program.lines() if "of" in line]
+
+    def test_the_first_worker_reports_beside_another(self):
+        self.as_worker("1")
+        second = self.program.start("""
+            import sys, time
+            run = muster.init()
+            run.log(1, of=1)
+            assert not run.is_active
+            print("ready", flush=True)
+            sys.stdin.readline()
+            run.log(2, of=1)
+        """, stdin=subprocess.PIPE)
+        second.stdout.readline()
+        self.as_worker("0")
+        self.program.run(self.LOGS)
+        _, err = second.communicate("go on\n", timeout=30)
+        self.assertEqual((self.told(), second.returncode, err), ([0, 0, 0], 0, ""))
+
+    def test_of_torchrun_in_the_second_process_of_a_node_the_first_worker_reports(self):
+        self.as_worker("0", of_muster="1")
+        self.program.run("from muster import _report\n_report.TURN_SECONDS = 1e6\n" + self.LOGS)
+        self.assertEqual(self.told(), [0, 0, 0])
+        self.as_worker("1", of_muster="1")
+        self.program.run(self.LOGS)
+        self.assertEqual(self.told(), [0, 0, 0])
+
+    def test_a_process_of_muster_itself_reports(self):
+        for of_muster, own, elastic in (("1", "1", "muster-7"), ("0", None, None), (None, "1", None), ("1", "1", None)):
+            self.program.report.unlink(missing_ok=True)
+            self.as_worker(own, of_muster, elastic)
+            self.program.run(self.LOGS)
+            self.assertEqual(len(self.told()), 3, (of_muster, own, elastic))
+        self.assertEqual([path.name for path in self.program.folder.iterdir()], ["rank-0.jsonl"])
+
+    def test_a_child_with_another_local_rank_leaves_the_steps_to_its_sibling(self):
+        self.as_worker("0", elastic="muster-7")
+        self.program.run(self.LOGS + "\nrun.checkpoint('/ckpt', 3)")
+        self.as_worker("1", elastic="muster-7")
+        self.program.run(self.LOGS)
+        self.assertEqual(self.told(), [0, 0, 0])
+
+    def test_where_the_first_worker_tells_no_step_another_does(self):
+        """As with the last stage of a pipeline, which alone has a loss."""
+        self.as_worker("0")
+        first = self.program.start("""
+            import sys
+            run = muster.init(total_steps=9)
+            run.checkpoint("/ckpt", 0)
+            assert run.flush()
+            print("ready", flush=True)
+            sys.stdin.readline()
+            run.log(3, of=0)
+            run.status("still here")
+        """, stdin=subprocess.PIPE)
+        first.stdout.readline()
+        self.as_worker("1")
+        self.program.run("""
+            import time
+            from muster import _report
+            _report.TURN_SECONDS, _report.LOOK_FOR_TURN_SECONDS = 0.3, 0.05
+            run = muster.init()
+            run.log(1, of=1)
+            end = time.monotonic() + 30
+            while not run.is_active and time.monotonic() < end: time.sleep(0.01)
+            run.log(2, of=1)
+        """)
+        _, err = first.communicate("go on\n", timeout=30)
+        self.assertIn("the process with LOCAL_RANK 1 tells the steps of this rank", err)
+        self.assertEqual(self.told(), [1, 1])
+        self.assertEqual({key for line in self.program.without_times() for key in line},
+                         {"total_steps", "checkpoint", "step", "of", "status"})
+
+    def test_a_short_training_that_the_second_worker_alone_tells(self):
+        self.as_worker("1")
+        self.program.run(self.LOGS)
+        self.assertEqual(self.told(), [1, 1, 1])
+        self.program.run(self.LOGS)  # started again by the launcher
+        self.assertEqual(len(self.told()), 6)
+
+    def test_a_worker_that_tells_no_step_writes_nothing(self):
+        self.as_worker("1")
+        self.program.run("run = muster.init(config={'a': 1}); run.status('x'); run.flush()")
+        self.assertFalse(self.program.report.exists())
 
 
 class Ends(unittest.TestCase):
