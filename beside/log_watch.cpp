@@ -1,5 +1,6 @@
 #include "beside/log_watch.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "beside/regular_file.h"
@@ -11,19 +12,14 @@ LogWatch::LogWatch(std::filesystem::path file, const std::map<std::string, std::
 
 Found LogWatch::look(const Moment& moment) {
   auto part = read_part(file_, offset_, kMostAtOnce);
-  if (part.size < offset_) skip_to(0);  // somebody has emptied it
-  if (part.size > offset_ + kMostBehind) {
-    complain("the log grows too fast to be searched: " + std::to_string(part.size - kMostAtOnce - offset_) +
-             " bytes of it were left out, and perhaps more later");
-    skip_to(part.size - kMostAtOnce);
-    part = read_part(file_, offset_, kMostAtOnce);
-  }
+  if (part.size < offset_) begin_anew();  // somebody has emptied it
   Found found;
   const auto take = [&](std::string_view line) {
     if (auto report = reports_.take(line)) found.reports.push_back(std::move(*report));
   };
   lines_.feed(part.bytes, take);
   offset_ += part.bytes.size();
+  unread_bytes_ = part.size - std::min(part.size, offset_);
   found.more = !part.bytes.empty() && offset_ < part.size;
   if (moment.end && !found.more) lines_.finish(take);
   if (!reports_.first_complaint().empty()) complain(reports_.first_complaint());
@@ -36,10 +32,14 @@ Found LogWatch::look(const Moment& moment) {
   return found;
 }
 
-void LogWatch::skip_to(std::uint64_t offset) {
-  offset_ = offset;
-  lines_.skip();
-  if (offset == 0) lines_ = PlainLines();
+std::string LogWatch::unread() const {
+  const auto bytes = unread_bytes_.load();
+  return bytes == 0 ? std::string() : "the last " + std::to_string(bytes) + " bytes of the log";
+}
+
+void LogWatch::begin_anew() {
+  offset_ = 0;
+  lines_ = PlainLines();
 }
 
 // Lines have no time of their own. They were written since the last look, evenly as far as is known.

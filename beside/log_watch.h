@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -12,20 +13,19 @@
 
 namespace beside {
 
-/// Follows a rank's log and reports what patterns find in it. Of a log that grows faster than it is read, the middle is
-/// left out.
+/// Follows a rank's log and reports what patterns find in it. All of it is read, in pieces: what a look leaves waits in
+/// the file for the next one.
 class LogWatch : public ReportSource {
  public:
   LogWatch(std::filesystem::path file, const std::map<std::string, std::string>& patterns);
 
   Found look(const Moment& moment) override;
+  std::string unread() const override;
 
   static constexpr std::size_t kMostAtOnce = 512 << 10;
-  /// What may wait to be read. If more does, all but its last kMostAtOnce bytes are left out.
-  static constexpr std::uint64_t kMostBehind = 4 << 20;
 
  private:
-  void skip_to(std::uint64_t offset);
+  void begin_anew();
   void set_times(std::vector<Report>& reports, std::int64_t now_ms) const;
   void set_pace(std::vector<Report>& reports, std::int64_t now_ms);
 
@@ -34,6 +34,7 @@ class LogWatch : public ReportSource {
   LogReports reports_;
   StepPace pace_;
   std::uint64_t offset_ = 0;
+  std::atomic<std::uint64_t> unread_bytes_ = 0;
   std::int64_t last_look_ms_ = 0;  // 0: there was none
 };
 

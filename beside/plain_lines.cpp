@@ -55,15 +55,8 @@ void PlainLines::finish(const Take& take) {
   end_line(take);
 }
 
-void PlainLines::skip() {
-  line_.clear();
-  state_ = State::kText;
-  skips_ = true;
-}
-
 void PlainLines::end_line(const Take& take) {
-  if (!skips_ && !line_.empty()) take(line_);
-  skips_ = false;
+  if (!line_.empty()) take(line_);
   line_.clear();
 }
 

@@ -17,8 +17,6 @@ class PlainLines {
   void feed(std::string_view bytes, const Take& take);
   /// Hands out a last line without an end.
   void finish(const Take& take);
-  /// Bytes were left out, so what comes until the next end of a line is no whole line.
-  void skip();
 
   /// Of a longer line only so many bytes are kept.
   static constexpr std::size_t kLongest = 16 << 10;
@@ -31,7 +29,6 @@ class PlainLines {
   State state_ = State::kText;
   std::size_t command_bytes_ = 0;
   std::string line_;
-  bool skips_ = false;
 };
 
 }  // namespace beside

@@ -38,6 +38,10 @@ class ReportSource {
   /// What is new since the last look. After the program's end, a look that brings nothing and no more is the last one.
   virtual Found look(const Moment& moment) = 0;
 
+  /// What waits to be read, in a few words, as far as the last look knows; empty: nothing. Also while a look is under
+  /// way.
+  virtual std::string unread() const { return {}; }
+
   /// What is wrong with this source, in one sentence; empty: nothing, or it was taken before.
   std::string take_complaint() { return std::exchange(complaint_, {}); }
 

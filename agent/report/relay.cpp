@@ -86,10 +86,15 @@ void Relay::run() {
     lock.lock();
     if (told_all) break;
     if (exit && has_news_ && !waits_for_room_) continue;
-    next_look = waits_for_room_ ? kLookForRoom : has_news_ ? kLook : std::min(next_look * 2, kLookAtMost);
+    next_look = waits_for_room_ ? kLookForRoom
+                : has_more_     ? kLookForMore
+                : has_news_     ? kLook
+                                : std::min(next_look * 2, kLookAtMost);
     wake_.wait_for(lock, next_look, [&] { return quit_ || (exit_ && !exit); });
   }
+  const bool cut_short = exit_ && quit_;
   lock.unlock();
+  if (cut_short) give_up();
   // What it could not tell is in its file before the rank's end is known.
   reporter_.reset();
   lock.lock();
@@ -113,6 +118,7 @@ bool Relay::look(const std::optional<contract::ExitStatus>& exit) {
   }
   if (told) {
     auto found = sources_.take(until);
+    has_more_ = found.more;
     found_more = found.more || !found.reports.empty();
     told = tell(std::move(found.reports));
   }
@@ -181,6 +187,15 @@ bool Relay::tell(std::vector<beside::Report> reports) {
 void Relay::connect_once() {
   has_told_ = true;
   if (!reporter_) reporter_ = connect_();
+}
+
+void Relay::give_up() {
+  try {
+    sources_.give_up();
+    tell_words(told_words_.blind);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "muster: %s\n", error.what());
+  }
 }
 
 void Relay::tell_words(bool blind) {

@@ -41,8 +41,8 @@ class Relay {
  public:
   /// Between two looks at the file: at first and after news, and at most.
   static constexpr std::chrono::milliseconds kLook{200}, kLookAtMost{2'000};
-  /// And while the reporter has no room.
-  static constexpr std::chrono::milliseconds kLookForRoom{20};
+  /// And while the reporter has no room, and while a source is known to have more to read.
+  static constexpr std::chrono::milliseconds kLookForRoom{20}, kLookForMore{50};
   /// How long the last reports delay the news of the rank's end: those of a program that has reported nothing, and of
   /// one that has reported; and the longest while the controller takes them. It does as long as it has taken some
   /// within kStands, or kStandsAtSuccess after exit code 0, when no other rank hangs because of this one.
@@ -81,13 +81,15 @@ class Relay {
   /// Notes whether the controller has taken reports since the last turn.
   void note_taken();
   void tell_words(bool blind);
+  /// Tells that the sources were not read to their end.
+  void give_up();
 
   const Connect connect_;
   const std::shared_ptr<beside::ReportTail> tail_;  // shared with a read that the disk holds up
   std::future<beside::Found> reading_;
   bool reading_began_ended_ = false;  // the program had ended when reading_ began
   Sources sources_;
-  bool has_news_ = false, waits_for_room_ = false, complained_ = false;
+  bool has_news_ = false, has_more_ = false, waits_for_room_ = false, complained_ = false;
   std::deque<beside::Report> untold_;  // read, and not told yet
   std::size_t backlog_ = 0;            // the reporter's, a turn ago
   std::unique_ptr<worker::Reporter> reporter_;

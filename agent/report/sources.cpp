@@ -69,6 +69,14 @@ bool Sources::is_done() const {
   return true;
 }
 
+void Sources::give_up() {
+  for (const auto& one : all_) {
+    const auto unread = one.is_done ? std::string() : one.source->unread();
+    if (unread.empty()) continue;
+    complain("the controller took reports too slowly at the program's end, so " + unread + " were not searched");
+  }
+}
+
 Sources make_sources(const contract::ReportSources& wanted, const SourcesPlace& place) {
   using beside::Wildcards;
   std::vector<std::shared_ptr<beside::ReportSource>> sources;

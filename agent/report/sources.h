@@ -36,6 +36,8 @@ class Sources {
   beside::Found take(Clock::time_point until);
   /// After the program's end: all that it has written is taken.
   bool is_done() const;
+  /// Nothing more is read, though the program has written more: that is trouble().
+  void give_up();
   /// What was wrong first with one of them, in one sentence; empty: nothing.
   const std::string& trouble() const { return trouble_; }
 

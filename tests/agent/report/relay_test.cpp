@@ -280,6 +280,34 @@ TEST_F(RelayTest, TheNewsOfAnEndDoesNotWaitForAControllerThatTakesNothing) {
   EXPECT_LT(Clock::now() - ended, 3s);
 }
 
+/// A source whose next report waits until the one before was told.
+class Endless : public beside::ReportSource {
+ public:
+  beside::Found look(const beside::Moment&) override {
+    beside::Found found;
+    found.more = true;
+    found.reports.emplace_back().step.emplace().step = ++step_;
+    return found;
+  }
+  std::string unread() const override { return "the last 7 bytes of the log"; }
+
+ private:
+  std::int64_t step_ = 0;
+};
+
+TEST_F(RelayTest, WhatCouldNotBeReadBeforeTheEndIsSaid) {
+  told_.let_take(0, 3);
+  {
+    Relay relay(file_, connect(), Sources({std::make_shared<Endless>()}));
+    ASSERT_TRUE(told_.wait_for_reports(3));
+    relay.ended({.code = 1, .signal = 0});
+    ASSERT_TRUE(relay.wait_before_end(Clock::now() + 10s));
+  }
+  EXPECT_EQ(told_.words([](const auto& words) { return !words.source_trouble.empty(); }).source_trouble,
+            "the controller took reports too slowly at the program's end, so the last 7 bytes of the log were not "
+            "searched");
+}
+
 TEST_F(RelayTest, AControllerThatCannotBeReachedForGoodEndsTheRelayAlone) {
   append("{\"step\":1}\n");
   Relay relay(file_, []() -> std::unique_ptr<worker::Reporter> { throw std::invalid_argument("no controller"); });
