@@ -247,8 +247,9 @@ int serve(const Flags& flags) {
   musterd::settle(*store, data, relocation, clock.wall());
   const auto token = base::load_or_create_token(data / "token");
 
-  const auto machine =
-      musterd::find_own_machine({.gpus = flags.gpus, .cores = flags.cores, .library = flags.gpu_library});
+  const musterd::MachineSettings machine_settings{
+      .gpus = flags.gpus, .cores = flags.cores, .library = flags.gpu_library};
+  const auto machine = musterd::find_own_machine(machine_settings);
   musterd::Executors executors({data, store->secret(), flags.supervisor, flags.task, flags.slurm,
                                 core::Millis(flags.slurm_poll_ms), open_files, machine},
                                clock);
@@ -292,6 +293,9 @@ int serve(const Flags& flags) {
   const auto dashboard = "http://" + http_address.text() + "/";
   if (flags.advertise.empty()) advertised.set(grpc_address.text());
   controller->start({advertised.address(), dashboard});
+  musterd::MachineWatch watch(machine_settings, machine,
+                              [&](const executors::OwnMachine& found) { executors.get().learn(found); });
+  watch.start();
   char signal = 0;
   musterd::Leaving leaving{core::Millis(flags.leaving_limit_ms)};
   {
@@ -362,7 +366,8 @@ int main(int argc, char** argv) {
       "not start without a usable Slurm")
       ->check(CLI::IsMember({"auto", "yes", "no"}));
   add("--local-gpus", flags.gpus, "LIST",
-      "the GPUs that jobs on this machine may have, by number or UUID with commas between them, or none (default: "
+      "the GPUs that jobs on this machine may have, by number or UUID with commas between them; none; or open: "
+      "muster gives none away and hides none (default: "
       "$CUDA_VISIBLE_DEVICES, else all that the driver lists); each goes to one attempt at a time");
   add("--local-cores", flags.cores, "COUNT",
       "the cores that jobs on this machine may ask for with cpus_per_rank; auto: those that musterd may use; off: "

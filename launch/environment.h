@@ -13,9 +13,8 @@ namespace launch {
 /// 2. rank_variables(): where the rank stands.
 /// 3. The job's [env].
 /// 4. MUSTER_JOB_ID and the others that musterd sets for the attempt.
-/// Nothing of the environment of musterd itself reaches a rank. The one exception is CUDA_VISIBLE_DEVICES, where no
-/// driver lists the GPUs: it is how an administrator says which GPUs local jobs may see. Where GPUs are known, a local
-/// rank sees those that its attempt was given.
+/// Nothing of the environment of musterd itself reaches a rank. The one exception is CUDA_VISIBLE_DEVICES on a machine
+/// that shows no GPU, or with --local-gpus open. Elsewhere a local rank sees the GPUs that its attempt was given.
 using Environment = std::map<std::string, std::string>;
 
 }  // namespace launch

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <fstream>
 #include <sstream>
 #include <system_error>
 
@@ -52,6 +53,23 @@ std::vector<const GpuLook*> gpus_used(const std::vector<GpuLook>& gpus, const st
   return found;
 }
 
+std::string first_word(const std::filesystem::path& file) {
+  std::string word;
+  std::ifstream(file) >> word;
+  return word;
+}
+
+/// Displays and computing devices of NVIDIA, also without a driver.
+bool has_nvidia_on_pci(const std::filesystem::path& devices) {
+  std::error_code none;
+  for (std::filesystem::directory_iterator one(devices, none), end; !none && one != end; one.increment(none)) {
+    if (first_word(one->path() / "vendor") == "0x10de" && first_word(one->path() / "class").starts_with("0x03")) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 bool has_gpu_device(const std::filesystem::path& devices) {
@@ -59,6 +77,16 @@ bool has_gpu_device(const std::filesystem::path& devices) {
     std::error_code ignored;
     return std::filesystem::exists(devices / name, ignored);
   });
+}
+
+GpuSigns signs_of_gpus(const std::filesystem::path& root) {
+  GpuSigns signs;
+  signs.nvidia = std::ranges::any_of(std::array{"dev/nvidiactl", "dev/nvidia0", "proc/driver/nvidia"}, [&](auto name) {
+    std::error_code ignored;
+    return std::filesystem::exists(root / name, ignored);
+  });
+  signs.any = signs.nvidia || has_gpu_device(root / "dev") || has_nvidia_on_pci(root / "sys/bus/pci/devices");
+  return signs;
 }
 
 std::vector<GpuDevice> devices_named(const std::vector<GpuDevice>& devices, const std::string& names,

@@ -44,6 +44,15 @@ std::unique_ptr<Gpus> open_nvml(const char* library = "libnvidia-ml.so.1");
 /// Whether `devices` shows a GPU of any maker: NVIDIA's, AMD's, or Windows' behind WSL.
 bool has_gpu_device(const std::filesystem::path& devices = "/dev");
 
+/// What the kernel shows of GPUs, whatever their driver's library says.
+struct GpuSigns {
+  bool nvidia = false;  // NVIDIA's driver is loaded, or shows a GPU
+  bool any = false;     // there is a GPU, with a driver or without one
+  bool operator==(const GpuSigns&) const = default;
+};
+/// Reads dev, proc/driver/nvidia and sys/bus/pci below `root`.
+GpuSigns signs_of_gpus(const std::filesystem::path& root = "/");
+
 /// Those that `names` names, in that order, each once: as CUDA_VISIBLE_DEVICES does, by number or by (the beginning of)
 /// a UUID, up to the first name that is unknown. That name is put into `unknown`. A divided GPU stands for its first
 /// part.

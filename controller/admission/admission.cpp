@@ -18,6 +18,13 @@ std::optional<base::Wait> after(const core::Job& job) {
       job.reason, std::string(base::kStartsByItself) + " What it waits for: muster why " + std::to_string(other->job)};
 }
 
+/// Its attempt runs here, and was started by a muster that gave none a share, or asks for nothing.
+bool is_without_share(const core::Job& job) {
+  const auto* attempt = job.current();
+  return attempt != nullptr && attempt->state != core::AttemptState::kEnded && attempt->started_at &&
+         !attempt->scheduler_job && !attempt->share;
+}
+
 }  // namespace
 
 std::optional<base::Wait> wait_for_release(const core::Job& job) {
@@ -78,11 +85,11 @@ executors::MachineNeed Admission::need(core::JobId job) {
   const auto spec = parts_.specs.get(job);
   if (spec == nullptr || is_for_slurm(*spec)) return {};
   const auto& resources = spec->resources();
+  std::lock_guard lock(mutex_);
   const auto found = executors::need_of(machine_.machine(), {.ranks = resources.ranks_per_node(),
                                                              .cpus_per_rank = resources.cpus_per_rank(),
                                                              .gpus_per_rank = resources.gpus_per_rank(),
                                                              .chooses_gpus = executors::chooses_gpus(spec->env())});
-  std::lock_guard lock(mutex_);
   if (const auto start = starts_.find(job); start != starts_.end()) start->second.need = found;
   return found;
 }
@@ -167,6 +174,30 @@ void Admission::follow(const core::Job& job) {
   std::lock_guard lock(mutex_);
   ledger_.follow(job);
   machine_.follow(job);
+  tell_doubts();
+}
+
+void Admission::tell_doubts() {
+  for (const auto& [job, given] : machine_.in_doubt()) {
+    if (told_doubts_.insert(job).second) spdlog::warn("{}", machine_.doubt_text(job));
+  }
+}
+
+executors::OwnMachine Admission::own_machine() const {
+  std::lock_guard lock(mutex_);
+  return machine_.machine();
+}
+
+void Admission::look_at_machine(const std::vector<std::shared_ptr<const core::Job>>& open) {
+  auto machine = parts_.executor.own_machine();
+  std::vector<std::pair<std::shared_ptr<const core::Job>, executors::MachineNeed>> older;
+  for (const auto& job : open) {
+    if (is_without_share(*job)) older.emplace_back(job, need(job->id));
+  }
+  std::lock_guard lock(mutex_);
+  machine_.change(std::move(machine));
+  for (const auto& [job, need] : older) machine_.keep_first(*job, need);
+  tell_doubts();
 }
 
 void Admission::expect(core::JobId job, core::Millis due) {
@@ -184,6 +215,7 @@ void Admission::keep_slots(const core::Job& job, const std::optional<core::Machi
   ledger_.enter(job);
   // Of several starts of one attempt one has the share.
   if (share) machine_.enter(job, *share);
+  tell_doubts();
 }
 
 void Admission::park(const core::Job& job) {
@@ -225,10 +257,7 @@ Count Admission::count(const std::string& partition, const std::string& user) {
 }
 
 void Admission::keep_first(const core::Job& job) {
-  const auto* attempt = job.current();
-  const bool is_older = attempt != nullptr && attempt->state != core::AttemptState::kEnded && attempt->started_at &&
-                        !attempt->scheduler_job && !attempt->share;
-  if (!is_older) return;
+  if (!is_without_share(job)) return;
   const auto need = this->need(job.id);
   std::lock_guard lock(mutex_);
   machine_.keep_first(job, need);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -74,7 +75,10 @@ class Admission {
   Count count(const std::string& partition, const std::string& user);
   /// Who has what of musterd's own machine.
   muster::v1::MachineView machine() const;
-  const executors::OwnMachine& own_machine() const { return machine_.machine(); }
+  executors::OwnMachine own_machine() const;
+  /// What musterd knows of its own machine has changed. `open`: jobs that are not over, for keep_first(). Throws where
+  /// limits() does.
+  void look_at_machine(const std::vector<std::shared_ptr<const core::Job>>& open);
   /// After a restart: an attempt without a share that asks for GPUs was started by a muster that gave none, and sees
   /// the machine's first ones. They are kept for it until it has ended. Throws where limits() does.
   void keep_first(const core::Job& job);
@@ -98,6 +102,8 @@ class Admission {
   std::optional<base::Wait> backoff(const core::Job& job, core::Time now) const;
   std::optional<base::Wait> full(const core::Job& job, const std::vector<Limit>& limits) const;
   std::optional<base::Wait> retry(core::JobId job, bool entering) const;
+  /// Says once of each job that GPUs are held back for it. Under the lock.
+  void tell_doubts();
   bool is_for_slurm(const muster::v1::JobSpec& spec) const;
   /// Finds out where open jobs are counted; those whose spec cannot be read are asked for again.
   void find_partitions();
@@ -108,6 +114,7 @@ class Admission {
   MachineLedger machine_;
   MachineLedger::Place next_place_ = 0;
   std::map<core::JobId, Start> starts_;
+  std::set<core::JobId> told_doubts_;
 };
 
 }  // namespace admission

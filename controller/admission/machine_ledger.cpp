@@ -9,6 +9,7 @@ namespace admission {
 namespace {
 
 using executors::MachineNeed;
+using executors::Overlap;
 using executors::OwnGpu;
 
 constexpr std::size_t kMostNamed = 3;
@@ -40,6 +41,27 @@ std::string lacking(const std::string& what, std::size_t free, const std::vector
   return "waits for " + what + besides + ": " + names_of(takers) + (several ? " have " : " has ") + others;
 }
 
+void add_gpu(core::MachineShare& share, const OwnGpu& gpu) {
+  share.gpus.push_back(gpu.id);
+  share.known.push_back(gpu.known);
+}
+
+/// Whether the share has this GPU.
+Overlap overlap_of(const core::MachineShare& share, const OwnGpu& gpu) {
+  auto most = Overlap::kNone;
+  for (std::size_t i = 0; i < share.gpus.size(); ++i) {
+    const auto known = i < share.known.size() ? share.known[i] : core::GpuIdentity{};
+    most = std::max(most, executors::overlap(share.gpus[i], known, gpu.id, gpu.known));
+  }
+  return most;
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 constexpr const char* kWhenTheyEnd = "It starts by itself when enough is free; muster nodes shows who has what.";
 
 std::string in_turn(core::JobId before) {
@@ -52,10 +74,15 @@ std::string in_turn(core::JobId before) {
 
 // Thousands may wait while nothing changes, so what is free is counted once.
 void MachineLedger::count_free() {
-  const auto taken = takers();
   free_gpus_.clear();
+  takers_.clear();
+  in_doubt_.clear();
   for (const auto& gpu : machine_.gpus) {
-    if (!taken.contains(gpu.id)) free_gpus_.push_back(&gpu);
+    const auto& taker = takers_.emplace_back(taker_of(gpu));
+    if (taker.job == 0) free_gpus_.push_back(&gpu);
+    if (!taker.may_have) continue;
+    const auto& holding = holdings_.at(taker.job);
+    in_doubt_[taker.job] = listed((holding.launch ? holding.launch : holding.attempt)->gpus);
   }
   std::uint32_t cores = 0;
   for (const auto& [job, holding] : holdings_) {
@@ -63,6 +90,11 @@ void MachineLedger::count_free() {
     cores += std::max(of(holding.launch), of(holding.attempt));
   }
   free_cores_ = machine_.cores - std::min(machine_.cores, cores);
+}
+
+void MachineLedger::change(executors::OwnMachine machine) {
+  machine_ = std::move(machine);
+  count_free();
 }
 
 void MachineLedger::changed(core::JobId job) {
@@ -103,7 +135,7 @@ void MachineLedger::enter(const core::Job& job, core::MachineShare share) {
 void MachineLedger::keep_first(const core::Job& job, const MachineNeed& need) {
   core::MachineShare share{.gpus = {}, .cores = need.cores};
   for (const auto& gpu : machine_.gpus) {
-    if (share.gpus.size() < need.gpus && need.takes(gpu)) share.gpus.push_back(gpu.id);
+    if (share.gpus.size() < need.gpus && need.takes(gpu)) add_gpu(share, gpu);
   }
   if (is_nothing(share)) return;
   holdings_[job.id] = {std::nullopt, std::move(share), job.current()->number, true};
@@ -122,15 +154,16 @@ std::optional<core::MachineShare> MachineLedger::share_of(core::JobId job) const
   return found == holdings_.end() ? std::nullopt : found->second.launch;
 }
 
-std::map<std::string, core::JobId> MachineLedger::takers() const {
-  std::map<std::string, core::JobId> all;
+MachineLedger::Taker MachineLedger::taker_of(const OwnGpu& gpu) const {
+  Taker taker;
   for (const auto& [job, holding] : holdings_) {
     for (const auto* share : {&holding.launch, &holding.attempt}) {
-      if (!*share) continue;
-      for (const auto& gpu : (*share)->gpus) all.emplace(gpu, job);
+      const auto found = *share ? overlap_of(**share, gpu) : Overlap::kNone;
+      if (found == Overlap::kSame) return {job, false};
+      if (found == Overlap::kUnknown && taker.job == 0) taker = {job, true};
     }
   }
-  return all;
+  return taker;
 }
 
 // Every waiting job takes one at least, so this ends after as many jobs as there are free GPUs.
@@ -161,7 +194,7 @@ std::optional<core::MachineShare> MachineLedger::choose(const MachineNeed& need,
   if (need.gpus > 0) {
     const auto left = gpus_left(need, place);
     if (left.size() < need.gpus) return std::nullopt;
-    for (std::size_t i = 0; i < need.gpus; ++i) share.gpus.push_back(left[i]->id);
+    for (std::size_t i = 0; i < need.gpus; ++i) add_gpu(share, *left[i]);
   }
   if (need.cores > 0 && cores_left(need, place) < need.cores) return std::nullopt;
   share.cores = need.cores;
@@ -171,6 +204,12 @@ std::optional<core::MachineShare> MachineLedger::choose(const MachineNeed& need,
 base::Wait MachineLedger::why(const MachineNeed& need, Place place) const {
   if (!can_ever(need)) {
     const bool of_gpus = need.gpus > executors::most_gpus(machine_, need);
+    if (of_gpus && machine_.is_unsure) {
+      return {"waits for " + core::count_text(need.gpus, "GPU") + ": " + machine_.gpus_from,
+              "It starts by itself once the driver lists them, which musterd asks again and again. See whether "
+              "nvidia-smi answers, " +
+                  machine_.gpus_remedy};
+    }
     const auto asked = of_gpus ? core::count_text(need.gpus, "GPU") : core::count_text(need.cores, "core");
     const auto has = of_gpus ? executors::most_gpus(machine_, need) : machine_.cores;
     const std::string from = !of_gpus || machine_.gpus_from.empty() ? "" : " (" + machine_.gpus_from + ")";
@@ -186,13 +225,18 @@ base::Wait MachineLedger::why_gpus(const MachineNeed& need) const {
   std::erase_if(free, [&](const OwnGpu* gpu) { return !need.takes(*gpu); });
   const auto what = core::count_text(need.gpus, "GPU");
   if (free.size() < need.gpus) {
-    std::vector<core::JobId> jobs;
-    const auto taken = takers();
-    for (const auto& gpu : machine_.gpus) {
-      const auto taker = taken.find(gpu.id);
-      if (need.takes(gpu) && taker != taken.end()) jobs.push_back(taker->second);
+    std::vector<core::JobId> jobs, doubtful;
+    for (std::size_t i = 0; i < takers_.size(); ++i) {
+      if (!need.takes(machine_.gpus[i]) || takers_[i].job == 0) continue;
+      (takers_[i].may_have ? doubtful : jobs).push_back(takers_[i].job);
     }
-    return {lacking(what, free.size(), jobs), kWhenTheyEnd};
+    if (doubtful.empty()) return {lacking(what, free.size(), jobs), kWhenTheyEnd};
+    // One of several is enough to know what to do.
+    const auto job = doubtful.front();
+    return {"waits for " + what + ": " + doubt_text(job),
+            "It starts by itself when job " + std::to_string(job) +
+                " has ended. Or start musterd with the GPUs named as before (--local-gpus " + in_doubt_.at(job) +
+                "), or where nvidia-smi answers"};
   }
   const auto& before = for_gpus_.begin()->second;
   return {"waits for " + what + ": job " + std::to_string(before.job) + " has waited longer, for " +
@@ -217,6 +261,11 @@ base::Wait MachineLedger::why_cores(const MachineNeed& need) const {
           in_turn(before.job)};
 }
 
+std::string MachineLedger::doubt_text(core::JobId job) const {
+  return "nobody can tell which GPU job " + std::to_string(job) + " has: it was given " + in_doubt_.at(job) +
+         ", and now musterd knows GPUs by other names, so all that may be its own are held back";
+}
+
 void MachineLedger::line_up(core::JobId job, const MachineNeed& need, Place place) {
   step_back(job);
   if (!can_ever(need)) return;
@@ -239,16 +288,16 @@ muster::v1::MachineView MachineLedger::view() const {
   view.set_gpus_from(machine_.gpus_from);
   view.set_cores(machine_.cores);
   view.set_cores_taken(machine_.cores - free_cores_);
-  const auto taken = takers();
-  for (const auto& gpu : machine_.gpus) {
+  for (std::size_t i = 0; i < machine_.gpus.size(); ++i) {
+    const auto& gpu = machine_.gpus[i];
     auto& out = *view.add_gpus();
     out.set_number(gpu.number);
     out.set_id(gpu.id);
     out.set_name(gpu.name);
-    const auto taker = taken.find(gpu.id);
-    if (taker == taken.end()) continue;
-    out.set_job_id(taker->second);
-    out.set_attempt(holdings_.at(taker->second).number);
+    if (takers_[i].job == 0) continue;
+    out.set_job_id(takers_[i].job);
+    out.set_attempt(holdings_.at(takers_[i].job).number);
+    out.set_held_back(takers_[i].may_have);
   }
   for (const auto& [job, holding] : holdings_) {
     const auto& share = holding.launch ? *holding.launch : *holding.attempt;

@@ -23,6 +23,10 @@ namespace admission {
 /// Jobs get GPUs in the order of their places, and cores likewise. What a waiting job could take is set aside for it: a
 /// later job gets only what is left then. So a job that waits for many GPUs never starves behind small ones, and a job
 /// that can never get what it asks for keeps nobody waiting. Not thread-safe: see Admission.
+///
+/// A share tells what was known of its GPUs when it was given, since a musterd that is started again may name the same
+/// GPUs otherwise: by number, by UUID. A GPU of which nobody can tell whether an attempt has it is held back until that
+/// attempt has ended.
 class MachineLedger {
  public:
   /// Of a job in the queue, the smallest first. One of which no place is known comes last.
@@ -33,6 +37,12 @@ class MachineLedger {
   MachineLedger(const MachineLedger&) = delete;
   MachineLedger& operator=(const MachineLedger&) = delete;
   const executors::OwnMachine& machine() const { return machine_; }
+  /// Others have been found. What was given stays given.
+  void change(executors::OwnMachine machine);
+  /// Jobs that may have GPUs which are held back for them, with what they were given: "0, 1".
+  const std::map<core::JobId, std::string>& in_doubt() const { return in_doubt_; }
+  /// Why GPUs are held back for one of these, for people.
+  std::string doubt_text(core::JobId job) const;
 
   /// What the job's history says.
   void follow(const core::Job& job);
@@ -62,6 +72,11 @@ class MachineLedger {
     core::AttemptNumber number = 0;
     bool assumed = false;  // no event tells the share of the attempt
   };
+  /// Of one GPU of the machine.
+  struct Taker {
+    core::JobId job = 0;    // 0: nobody
+    bool may_have = false;  // and may not: nobody can tell
+  };
   struct Waiting {
     core::JobId job = 0;
     executors::MachineNeed need;
@@ -72,15 +87,17 @@ class MachineLedger {
   void changed(core::JobId job);
   void count_free();
   bool can_ever(const executors::MachineNeed& need) const;
-  /// Which GPU who has, by its name.
-  std::map<std::string, core::JobId> takers() const;
+  Taker taker_of(const executors::OwnGpu& gpu) const;
   std::vector<const executors::OwnGpu*> gpus_left(const executors::MachineNeed& need, Place place) const;
   std::uint32_t cores_left(const executors::MachineNeed& need, Place place) const;
   base::Wait why_gpus(const executors::MachineNeed& need) const;
   base::Wait why_cores(const executors::MachineNeed& need) const;
 
-  const executors::OwnMachine machine_;
+  executors::OwnMachine machine_;
   std::map<core::JobId, Holding> holdings_;
+  // These follow from the machine and what jobs have of it.
+  std::vector<Taker> takers_;  // of each GPU of the machine
+  std::map<core::JobId, std::string> in_doubt_;
   std::vector<const executors::OwnGpu*> free_gpus_;  // in the machine's order
   std::uint32_t free_cores_ = 0;
   Queue for_gpus_, for_cores_;

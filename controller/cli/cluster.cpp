@@ -153,7 +153,9 @@ void print(const MachineView& machine) {
   Table table;
   const auto add = [&](Table::Column column, auto text_of) { table.add(std::move(column), machine.gpus(), text_of); };
   add({"GPU", true}, [](const MachineGpu& gpu) { return std::to_string(gpu.number()); });
-  add({"JOB", true}, [](const MachineGpu& gpu) { return gpu.job_id() == 0 ? "-" : std::to_string(gpu.job_id()); });
+  add({"JOB", true}, [](const MachineGpu& gpu) {
+    return gpu.job_id() == 0 ? "-" : std::to_string(gpu.job_id()) + (gpu.held_back() ? "?" : "");
+  });
   add({"ATT", true}, [](const MachineGpu& gpu) { return gpu.job_id() == 0 ? "-" : std::to_string(gpu.attempt()); });
   add({"KIND", false, 8}, [](const MachineGpu& gpu) { return or_dash(gpu.name()); });
   add({"ID", false, 12}, &MachineGpu::id);
@@ -161,6 +163,9 @@ void print(const MachineView& machine) {
   std::string facts = machine.gpus().empty() ? "no GPU" + from : core::count_text(machine.gpus_size(), "GPU") + from;
   if (machine.cores() > 0) append(facts, cores_taken_text(machine), "; ");
   std::cout << harmless(machine.name() + ", where local jobs run: " + facts) << "\n" << table.text();
+  if (std::ranges::any_of(machine.gpus(), &MachineGpu::held_back)) {
+    std::cout << "JOB?: nobody can tell whether the job has this GPU, so it is held back: muster why tells more\n";
+  }
   if (machine.waiting().empty()) return;
   std::string waiting;
   for (const auto job : machine.waiting()) append(waiting, "job " + std::to_string(job));

@@ -30,10 +30,19 @@ struct AttemptKey {
   auto operator<=>(const AttemptKey&) const = default;
 };
 
+/// What was known of a GPU of musterd's own machine, besides its name, when an attempt was given it. A musterd that is
+/// started again may name the same GPU otherwise.
+struct GpuIdentity {
+  std::optional<std::uint32_t> number = {};  // of the whole GPU, in the order of PCI; nullopt: not known
+  std::string gpu = {};                      // UUID of the whole GPU; empty: not known
+  bool operator==(const GpuIdentity&) const = default;
+};
+
 /// What an attempt was given of the machine that musterd runs on. No other attempt has it meanwhile.
 struct MachineShare {
-  std::vector<std::string> gpus;  // by the names that CUDA_VISIBLE_DEVICES knows, those of rank 0 first
-  std::uint32_t cores = 0;        // 0: not counted
+  std::vector<std::string> gpus;        // by the names that CUDA_VISIBLE_DEVICES knows, those of rank 0 first
+  std::uint32_t cores = 0;              // 0: not counted
+  std::vector<GpuIdentity> known = {};  // of each of `gpus`; of one that is missing here only its name is known
   bool operator==(const MachineShare&) const = default;
 };
 

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <mutex>
+#include <optional>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "core/text.h"
 #include "daemon/environment.h"
@@ -22,27 +25,32 @@ namespace {
 using executors::OwnGpu;
 using executors::OwnMachine;
 
-constexpr std::chrono::seconds kDriverPatience{15};
 constexpr std::uint32_t kMostCores = 65536;
 constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
+constexpr const char *kNone = "none", *kOpen = "open";
+
+bool sees_none(const std::string& visible) {
+  return visible.empty() || visible == "-1";
+}
+
+std::vector<os::GpuDevice> devices_of(const std::string& library) {
+  const auto gpus = library.empty() ? os::open_nvml() : os::open_nvml(library.c_str());
+  return gpus == nullptr ? std::vector<os::GpuDevice>() : gpus->devices();
+}
 
 /// A driver that hangs keeps a thread, and musterd starts without its GPUs.
-std::vector<os::GpuDevice> ask_driver(const std::string& library) {
-  auto devices = os::ask_within<std::vector<os::GpuDevice>>(kDriverPatience, [library] {
-    const auto gpus = library.empty() ? os::open_nvml() : os::open_nvml(library.c_str());
-    return gpus == nullptr ? std::vector<os::GpuDevice>() : gpus->devices();
-  });
+std::vector<os::GpuDevice> ask_driver(const std::string& library, std::chrono::seconds patience) {
+  auto devices = os::ask_within<std::vector<os::GpuDevice>>(patience, [library] { return devices_of(library); });
   if (devices) return std::move(*devices);
-  spdlog::warn(
-      "the GPUs of this machine are not known: the driver did not answer within {} s; start musterd again when "
-      "nvidia-smi answers",
-      kDriverPatience.count());
+  spdlog::warn("the driver of this machine's GPUs did not answer within {} s", patience.count());
   return {};
 }
 
 std::vector<OwnGpu> own_gpus(const std::vector<os::GpuDevice>& devices) {
   std::vector<OwnGpu> gpus;
-  for (const auto& device : devices) gpus.push_back({device.number, device.id, device.name});
+  for (const auto& device : devices) {
+    gpus.push_back({device.number, device.id, device.name, {device.number, device.gpu}});
+  }
   return gpus;
 }
 
@@ -55,7 +63,8 @@ std::vector<OwnGpu> named_gpus(const std::string& text) {
     if (name.empty())
       throw UsageError("--local-gpus " + text + ": a name is empty; want names with commas between them");
     if (std::ranges::find(gpus, name, &OwnGpu::id) != gpus.end()) continue;
-    gpus.push_back({static_cast<std::uint32_t>(gpus.size()), name});
+    const auto known = executors::identity_by_name(name);
+    gpus.push_back({known.number.value_or(static_cast<std::uint32_t>(gpus.size())), name, {}, known});
   }
   return gpus;
 }
@@ -68,12 +77,30 @@ std::string listed(const std::vector<os::GpuDevice>& devices) {
   return text;
 }
 
-void find_gpus(const MachineSettings& settings, OwnMachine& machine) {
-  if (settings.gpus == "none") {
-    machine.gpus_from = "--local-gpus none";
+/// The kernel shows GPUs, and nobody lists them.
+void set_unlisted(const os::GpuSigns& signs, OwnMachine& machine) {
+  machine.hides_gpus = true;
+  machine.is_unsure = signs.nvidia;
+  machine.gpus_from = "this machine has GPUs, but no driver lists them";
+  machine.gpus_remedy = "or name them with musterd --local-gpus 0,1,...";
+  machine.problem = "no local job can have a GPU: " + machine.gpus_from + "; " +
+                    (signs.nvidia ? "see whether nvidia-smi answers, which musterd asks again every " +
+                                        std::to_string(MachineWatch::kEvery.count()) + " s, "
+                                  : "") +
+                    machine.gpus_remedy;
+}
+
+/// `ask` gives what the driver lists, and is called where that matters.
+void find_gpus(const MachineSettings& settings, const std::function<std::vector<os::GpuDevice>()>& ask,
+               OwnMachine& machine) {
+  if (settings.gpus == kNone || settings.gpus == kOpen) {
+    machine.gpus_from = "--local-gpus " + settings.gpus;
+    machine.gpus_remedy = "or start musterd without --local-gpus " + settings.gpus;
+    machine.hides_gpus = settings.gpus == kNone;
     return;
   }
-  const auto devices = ask_driver(settings.library);
+  const auto devices = ask();
+  const auto signs = os::signs_of_gpus(settings.root);
   std::string unknown;
   if (!settings.gpus.empty()) {
     machine.gpus_from = "--local-gpus";
@@ -85,6 +112,7 @@ void find_gpus(const MachineSettings& settings, OwnMachine& machine) {
   }
   if (const char* visible = std::getenv(kVisible); visible != nullptr) {
     machine.gpus = own_gpus(os::devices_named(devices, visible, &unknown));
+    if (devices.empty() && signs.any && !sees_none(visible)) return set_unlisted(signs, machine);
     machine.gpus_from = std::string(kVisible) + "=" + visible + " of musterd";
     machine.gpus_remedy = "or name more GPUs with musterd --local-gpus";
     if (!unknown.empty() && !devices.empty()) {
@@ -94,13 +122,7 @@ void find_gpus(const MachineSettings& settings, OwnMachine& machine) {
     return;
   }
   machine.gpus = own_gpus(devices);
-  if (!devices.empty() || !os::has_gpu_device(settings.devices)) return;
-  machine.gpus_from = "no driver lists its GPUs";
-  machine.gpus_remedy = "or name its GPUs with musterd --local-gpus 0,1,...";
-  machine.problem =
-      "no local job can have a GPU: this machine has some, but no driver lists them; start musterd again when "
-      "nvidia-smi "
-      "does, or name them with --local-gpus 0,1,...";
+  if (devices.empty() && signs.any) set_unlisted(signs, machine);
 }
 
 std::uint32_t usable_cores() {
@@ -124,14 +146,62 @@ std::uint32_t cores_of(const std::string& text) {
   throw UsageError("--local-cores " + text + ": want auto, off, or a number from 1 to " + std::to_string(kMostCores));
 }
 
-}  // namespace
-
-OwnMachine find_own_machine(const MachineSettings& settings) {
+OwnMachine find_by(const MachineSettings& settings, const std::function<std::vector<os::GpuDevice>()>& ask) {
   OwnMachine machine;
   machine.name = os::host_name();
   machine.cores = cores_of(settings.cores);
-  find_gpus(settings, machine);
+  find_gpus(settings, ask, machine);
   return machine;
+}
+
+}  // namespace
+
+OwnMachine find_own_machine(const MachineSettings& settings, std::chrono::seconds patience) {
+  return find_by(settings, [&] { return ask_driver(settings.library, patience); });
+}
+
+/// One look at the machine, which may outlive the watch.
+struct MachineWatch::Look {
+  std::mutex mutex;
+  std::optional<OwnMachine> found;
+};
+
+MachineWatch::MachineWatch(const MachineSettings& settings, OwnMachine now, Changed changed, Find find, bool threads)
+    : may_change_(settings.gpus.empty() && !(std::getenv(kVisible) != nullptr && sees_none(std::getenv(kVisible)))),
+      now_(std::move(now)),
+      changed_(std::move(changed)),
+      find_(find ? std::move(find)
+                 : [settings] { return find_by(settings, [&] { return devices_of(settings.library); }); }),
+      loop_("this machine's GPUs could not be looked for", threads, [this] { return step(); }) {}
+
+std::optional<core::Millis> MachineWatch::step() {
+  constexpr core::Millis kAnswersIn{200}, kLookWhetherAnswered{1000};
+  if (!may_change_ || !now_.gpus.empty()) return std::nullopt;
+  if (!look_) {
+    look_ = std::make_shared<Look>();
+    os::run_within(kAnswersIn, "the GPUs", [look = look_, find = find_] {
+      try {
+        auto machine = find();
+        const std::lock_guard lock(look->mutex);
+        look->found = std::move(machine);
+      } catch (const std::exception& error) {
+        spdlog::warn("this machine's GPUs could not be looked for: {}", error.what());
+      }
+    });
+  }
+  std::optional<OwnMachine> found;
+  {
+    const std::lock_guard lock(look_->mutex);
+    found = std::move(look_->found);
+  }
+  // The driver's thread is the only other one that knows of the look.
+  if (!found && look_.use_count() > 1) return kLookWhetherAnswered;
+  look_.reset();
+  if (!found || *found == now_) return kEvery;
+  now_ = std::move(*found);
+  spdlog::info("found later: {}", own_machine_text(now_));
+  changed_(now_);
+  return kEvery;
 }
 
 std::string own_machine_text(const OwnMachine& machine) {

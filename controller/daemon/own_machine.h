@@ -1,26 +1,59 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <string>
 
+#include "base/loop.h"
 #include "executors/own_machine.h"
 
 namespace musterd {
 
 struct MachineSettings {
-  std::string gpus = {};                   // --local-gpus; empty: not given
-  std::string cores = "auto";              // --local-cores: "auto", "off" or a number
-  std::string library = {};                // NVML; empty: the driver's
-  std::filesystem::path devices = "/dev";  // where GPUs show
+  std::string gpus = {};             // --local-gpus; empty: not given
+  std::string cores = "auto";        // --local-cores: "auto", "off" or a number
+  std::string library = {};          // NVML; empty: the driver's
+  std::filesystem::path root = "/";  // where the kernel shows GPUs: os::signs_of_gpus()
 };
 
 /// What attempts on this machine may have: the GPUs that --local-gpus names, else those of CUDA_VISIBLE_DEVICES, else
 /// all that the driver lists, and the cores on which musterd may run. Where no driver lists GPUs, the names of
-/// --local-gpus are taken as they are, and there are none without it. Waits a few seconds for the driver. Throws
+/// --local-gpus are taken as they are, and there are none without it. But a rank that is given no GPU sees none, unless
+/// the kernel shows no GPU either, or --local-gpus is "open". `patience`: how long the driver is waited for. Throws
 /// UsageError.
-executors::OwnMachine find_own_machine(const MachineSettings& settings);
+executors::OwnMachine find_own_machine(const MachineSettings& settings,
+                                       std::chrono::seconds patience = std::chrono::seconds(15));
 
 /// One line for the log: "local jobs share 2 GPUs (--local-gpus) and 16 cores".
 std::string own_machine_text(const executors::OwnMachine& machine);
+
+/// Asks again while no GPUs are known that nobody has named or ruled out: a driver may be silent at the start of a
+/// machine. One that does not answer is asked by one thread, which outlives the watch. Thread-safe.
+class MachineWatch {
+ public:
+  static constexpr std::chrono::seconds kEvery{30};
+  using Find = std::function<executors::OwnMachine()>;
+  using Changed = std::function<void(const executors::OwnMachine&)>;
+
+  /// `find`: as find_own_machine(), however long it takes. `changed` is called in the watch's thread.
+  MachineWatch(const MachineSettings& settings, executors::OwnMachine now, Changed changed, Find find = {},
+               bool threads = true);
+  void start() { loop_.start(kEvery); }
+  /// Only without threads.
+  void look() { loop_.step(); }
+
+ private:
+  struct Look;
+  std::optional<core::Millis> step();
+
+  const bool may_change_;
+  executors::OwnMachine now_;
+  const Changed changed_;
+  const Find find_;
+  std::shared_ptr<Look> look_;  // under way
+  base::Loop loop_;
+};
 
 }  // namespace musterd

@@ -202,6 +202,8 @@ class Executor {
   virtual void set_lost_nodes(std::function<LostNodes()>) {}
   /// Before start(): who takes what ranks use. Tasks tell it themselves.
   virtual void set_use_sink(UseSink) {}
+  /// `changed` is called after each change of own_machine(), in the thread that calls learn(). Before start().
+  virtual void set_machine_sink(std::function<void()> /*changed*/) {}
   /// Why such a job can never run here, known before anything is started or kept; empty: it may. Looks at `executor`,
   /// the resources and the scheduler's wishes alone.
   virtual std::vector<Unfit> unfit(const LaunchRequest&) const { return {}; }
@@ -250,8 +252,10 @@ class Executor {
   virtual std::vector<std::string> scripts(const std::vector<LaunchRequest>&) { return {}; }
   /// What the scheduler says of one of these scripts.
   virtual ScriptCheck check_script(const std::string&) { return {}; }
-  /// What its attempts on musterd's own machine share. The same in every call.
+  /// What its attempts on musterd's own machine share, as far as it is known now.
   virtual OwnMachine own_machine() const { return {}; }
+  /// More of musterd's own machine is known from now on.
+  virtual void learn(OwnMachine) {}
   /// What a job file may name: "local", "slurm"; the first is what "auto" means.
   virtual std::vector<std::string> names() const { return {name()}; }
   virtual std::optional<Trouble> trouble() const { return std::nullopt; }

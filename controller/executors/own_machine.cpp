@@ -1,11 +1,49 @@
 #include "executors/own_machine.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "core/text.h"
 #include "executors/executor.h"
 
 namespace executors {
+namespace {
+
+constexpr const char* kPart = "MIG-";
+
+/// UUIDs may be abbreviated.
+bool is_begin(const std::string& one, const std::string& other) {
+  return one.starts_with(other) || other.starts_with(one);
+}
+
+core::GpuIdentity completed(const std::string& name, core::GpuIdentity known) {
+  auto told = identity_by_name(name);
+  if (!known.number) known.number = told.number;
+  if (known.gpu.empty()) known.gpu = std::move(told.gpu);
+  return known;
+}
+
+}  // namespace
+
+core::GpuIdentity identity_by_name(const std::string& name) {
+  core::GpuIdentity known;
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error == std::errc() && end == name.data() + name.size()) known.number = number;
+  if (name.starts_with("GPU-")) known.gpu = name;
+  return known;
+}
+
+Overlap overlap(const std::string& name, const core::GpuIdentity& known, const std::string& other_name,
+                const core::GpuIdentity& other_known) {
+  const auto told = [](bool same) { return same ? Overlap::kSame : Overlap::kNone; };
+  if (name == other_name) return Overlap::kSame;
+  if (name.starts_with(kPart) && other_name.starts_with(kPart)) return told(is_begin(name, other_name));
+  const auto one = completed(name, known), other = completed(other_name, other_known);
+  if (!one.gpu.empty() && !other.gpu.empty()) return told(is_begin(one.gpu, other.gpu));
+  if (one.number && other.number) return told(*one.number == *other.number);
+  return Overlap::kUnknown;
+}
 
 MachineNeed need_of(const OwnMachine& machine, const MachineWish& wish) {
   MachineNeed need;
@@ -29,10 +67,11 @@ std::vector<Unfit> unfit_for(const OwnMachine& machine, const MachineWish& wish)
   };
   const std::string from = machine.gpus_from.empty() ? "" : " (" + machine.gpus_from + ")";
   const auto most = most_gpus(machine, need);
-  if (need.gpus > most && machine.gpus.empty()) {
+  const bool lacks = need.gpus > most && !machine.is_unsure;
+  if (lacks && machine.gpus.empty()) {
     found.push_back({"resources.gpus_per_rank", std::to_string(wish.gpus_per_rank),
                      "want 0: this machine has no GPU" + from, remedy("set gpus_per_rank = 0")});
-  } else if (need.gpus > most) {
+  } else if (lacks) {
     const auto parts = machine.gpus.size() - most;
     const std::string besides =
         parts == 0 ? ""

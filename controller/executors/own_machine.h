@@ -4,18 +4,30 @@
 #include <string>
 #include <vector>
 
+#include "core/types.h"
+
 namespace executors {
 
 struct Unfit;
 
 /// A GPU of musterd's own machine, or a part of one (MIG), as a program can be given it.
 struct OwnGpu {
-  std::uint32_t number = 0;  // its place in the list of the driver, or of --local-gpus
+  std::uint32_t number = 0;  // for people: the driver's, else what --local-gpus says, else the place in that list
   std::string id;            // as CUDA_VISIBLE_DEVICES names it: "GPU-5b1b...", "MIG-..."
   std::string name = {};     // of its kind; empty: not known
+  core::GpuIdentity known = {};
   bool is_part() const { return id.starts_with("MIG-"); }
   bool operator==(const OwnGpu&) const = default;
 };
+
+/// Whether two names mean the same GPU, or one that is a part of the other. kUnknown: they may.
+enum class Overlap { kNone, kUnknown, kSame };
+/// Pure. UUIDs decide where both are known, else numbers. A name counts for what it tells: "0" is a number, "GPU-5b1b"
+/// the beginning of a UUID.
+Overlap overlap(const std::string& name, const core::GpuIdentity& known, const std::string& other_name,
+                const core::GpuIdentity& other_known);
+/// What the name of a GPU alone tells of it.
+core::GpuIdentity identity_by_name(const std::string& name);
 
 /// What attempts on musterd's own machine share.
 struct OwnMachine {
@@ -25,6 +37,12 @@ struct OwnMachine {
   std::string gpus_remedy = {};  // what would make it longer
   std::string problem = {};      // why jobs get no GPU though the machine has some, with the remedy; empty: they do
   std::uint32_t cores = 0;       // that jobs may ask for; 0: cores are not counted
+  /// `gpus` is empty, and yet there are some, or nobody knows: a rank that is given none sees none. Otherwise ranks see
+  /// what musterd itself may see where `gpus` is empty.
+  bool hides_gpus = false;
+  /// There are GPUs that the driver does not list now: jobs wait for them, and musterd asks again.
+  bool is_unsure = false;
+  bool operator==(const OwnMachine&) const = default;
 };
 
 /// What a job asks of musterd's own machine.

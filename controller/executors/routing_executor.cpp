@@ -88,6 +88,8 @@ class RoutingExecutor : public Executor {
     return owner == nullptr ? local_.is_there(key) : owner->is_there(key);
   }
   OwnMachine own_machine() const override { return local_.own_machine(); }
+  void learn(OwnMachine machine) override { local_.learn(std::move(machine)); }
+  void set_machine_sink(std::function<void()> changed) override { local_.set_machine_sink(std::move(changed)); }
   bool ask_stacks(const core::AttemptKey& key, std::uint64_t number) override {
     Executor* owner = of(key);
     return owner != nullptr && owner->ask_stacks(key, number);

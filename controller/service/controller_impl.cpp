@@ -138,6 +138,7 @@ class Impl final : public RunningController {
       for (const auto& [rank, use] : ranks) news = live_ranks_.used(key, rank, use, now) || news;
       if (news) changes_.bump(key.job);
     });
+    executor_.set_machine_sink([this] { admission_.look_at_machine(event_log_.open_jobs()); });
     executor_.start([this](core::JobId job, core::EventBody body) { take_fact(job, std::move(body)); });
     started_ = true;
     status_.look_at_store();

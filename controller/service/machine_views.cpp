@@ -34,7 +34,7 @@ std::string gpus_of_rank(const core::Attempt& attempt, core::RankNumber rank, co
 }
 
 std::string gpu_note(const muster::v1::JobSpec& spec, const executors::OwnMachine& machine) {
-  if (machine.gpus.empty()) return {};
+  if (machine.gpus.empty() && !machine.hides_gpus) return {};
   const auto chosen = spec.env().find("CUDA_VISIBLE_DEVICES");
   if (chosen != spec.env().end()) {
     const bool sees_none = chosen->second.empty() || chosen->second == "-1";
@@ -44,7 +44,8 @@ std::string gpu_note(const muster::v1::JobSpec& spec, const executors::OwnMachin
                  "Leave the variable out, and set gpus_per_rank, to have GPUs alone";
   }
   if (spec.resources().gpus_per_rank() > 0) return {};
-  return "It asks for no GPU, so it sees none of the " + core::count_text(machine.gpus.size(), "GPU") +
+  const auto which = machine.gpus.empty() ? "GPUs" : core::count_text(machine.gpus.size(), "GPU");
+  return "It asks for no GPU, so it sees none of the " + which +
          " of this machine: set gpus_per_rank, if it is to use one";
 }
 

@@ -1,6 +1,10 @@
 #include "os/gpus.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 namespace os {
 namespace {
@@ -84,6 +88,37 @@ TEST(Nvml, ListsWhatProgramsCanBeGiven) {
   EXPECT_EQ(nvml->devices(),
             (std::vector<GpuDevice>{{0, "MIG-0", "GPU-fake", "A GPU"}, {0, "MIG-2", "GPU-fake", "A GPU"}}));
   ::unsetenv("MUSTER_FAKE_MIG");
+}
+
+// The kernel shows GPUs whose driver says nothing.
+TEST(SignsOfGpus, AreThoseOfNvidiasDriverOfDevicesAndOfPci) {
+  namespace fs = std::filesystem;
+  const auto root = fs::temp_directory_path() / ("muster-signs-" + std::to_string(::getpid()));
+  const auto write = [&](const fs::path& file, const std::string& text) {
+    fs::create_directories((root / file).parent_path());
+    std::ofstream(root / file) << text << "\n";
+  };
+  const auto alone = [&](const fs::path& file) {
+    fs::remove_all(root);
+    write(file, "");
+    return signs_of_gpus(root);
+  };
+  EXPECT_EQ(signs_of_gpus(root), GpuSigns{});
+  for (const auto* file : {"dev/nvidia0", "dev/nvidiactl", "proc/driver/nvidia/version"}) {
+    EXPECT_EQ(alone(file), (GpuSigns{true, true})) << file;
+  }
+  for (const auto* file : {"dev/kfd", "dev/dxg"}) EXPECT_EQ(alone(file), (GpuSigns{false, true})) << file;
+  EXPECT_EQ(alone("dev/null"), GpuSigns{});
+  const std::string card = "sys/bus/pci/devices/0000:01:00.0/";
+  write(card + "vendor", "0x10de");
+  write(card + "class", "0x030200");
+  EXPECT_EQ(signs_of_gpus(root), (GpuSigns{false, true})) << "no driver is loaded";
+  write(card + "class", "0x020000");
+  EXPECT_EQ(signs_of_gpus(root), GpuSigns{}) << "a network card";
+  write(card + "vendor", "0x1234");
+  write(card + "class", "0x030000");
+  EXPECT_EQ(signs_of_gpus(root), GpuSigns{}) << "a display of somebody else";
+  fs::remove_all(root);
 }
 
 }  // namespace

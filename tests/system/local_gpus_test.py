@@ -105,6 +105,21 @@ class LocalGpus(unittest.TestCase):
         self.expect_no_gpu_twice()
         self.assertEqual(self.machine()["holders"], [])
 
+    def test_gpus_that_have_other_names_after_a_restart_are_held_back_until_the_job_ends(self):
+        self.start("--local-gpus", "0,1")
+        one = self.musterd.submit(self.job())
+        self.expect(lambda: self.begun() == [one], "it begins")
+        self.flags = (*NO_DRIVER, "--local-gpus", ",".join(GPUS))
+        self.kill_and_start_again()
+        two = self.musterd.submit(self.job(seconds=0.1))
+        waits = f"waits for 1 GPU: nobody can tell which GPU job {one} has: it was given 0"
+        self.expect(lambda: self.why(two).startswith(waits), self.why(two))
+        self.assertIn(f"{one}?", self.musterd.muster("nodes").stdout)
+        self.assertIn(f"nobody can tell which GPU job {one} has", self.musterd.log.read_text())
+        self.end(one)
+        self.musterd.until(two, lambda shown: shown["state"] == "succeeded")
+        self.assertEqual([gpu for _, job, _, gpu in self.lines() if job == two], [GPUS[0]] * 2)
+
     def test_no_gpu_is_given_twice_wherever_musterd_dies(self):
         self.start("--local-gpus", ",".join(GPUS))
         chance = random.Random(7)

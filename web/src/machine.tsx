@@ -40,7 +40,7 @@ export function MachinePanel() {
       <ul>
         {machine.gpus.map((gpu) => (
           <li key={gpu.id} class={gpu.job_id ? "taken" : "free"} title={[gpu.name, gpu.id].filter(Boolean).join(", ")}>
-            <span class="num">GPU {gpu.number}</span> {gpu.job_id ? jobLink(gpu.job_id) : <span class="muted">free</span>}
+            <span class="num">GPU {gpu.number}</span> {gpu.job_id ? <>{jobLink(gpu.job_id)}{gpu.held_back && " may have it"}</> : <span class="muted">free</span>}
           </li>
         ))}
         {cores.length > 0 && (

@@ -28,7 +28,7 @@ export interface Attempt {
 /// The machine of the controller, where local jobs run.
 export interface Machine {
   name: string;
-  gpus: { number: number; id: string; name: string; job_id: number; attempt: number }[]; // job_id 0: nobody has it
+  gpus: { number: number; id: string; name: string; job_id: number; attempt: number; held_back?: boolean }[]; // job_id 0: nobody has it
   cores: number; // 0: cores are not counted
   cores_taken: number;
   holders: { job_id: number; attempt: number; gpus: string[]; cores: number }[];

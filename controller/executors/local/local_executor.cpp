@@ -1,5 +1,6 @@
 #include "executors/local/local_executor.h"
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -35,20 +36,27 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLookAgain{5};
 constexpr std::chrono::seconds kLaunchLimit{30};
 
+bool has_number(const core::MachineShare& share) {
+  return std::ranges::any_of(share.gpus, [](const auto& gpu) { return identity_by_name(gpu).number.has_value(); });
+}
+
 LocalLaunch launch_of(const LaunchRequest& request, const std::string& program, std::uint16_t port,
-                      const LocalOptions& options) {
+                      const LocalOptions& options, const OwnMachine& machine) {
+  auto base_env = request.base_env;
+  // A number means what nvidia-smi and musterd mean by it.
+  if (request.share && has_number(*request.share)) base_env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
   return {.job = request.key.job,
           .attempt = request.key.number,
           .job_name = request.job_name,
           .program = program,
           .argv = request.argv,
-          .base_env = request.base_env,
+          .base_env = std::move(base_env),
           .env = request.env,
           .working_folder = request.working_folder,
           .log_folder = request.log_folder,
           .ranks = request.ranks_per_node,
           .gpus_per_rank = request.gpus_per_rank,
-          .allowed_devices = allowed_devices(request, options.machine),
+          .allowed_devices = allowed_devices(request, machine),
           .master_port = port,
           .is_command = request.is_command,
           .open_files = options.open_files,
@@ -59,7 +67,8 @@ LocalLaunch launch_of(const LaunchRequest& request, const std::string& program, 
 /// Ranks as processes of this machine: see make_local_executor().
 class LocalExecutor : public Executor {
  public:
-  explicit LocalExecutor(LocalOptions options) : options_(std::move(options)), work_(io_.get_executor()) {}
+  explicit LocalExecutor(LocalOptions options)
+      : options_(std::move(options)), machine_(options_.machine), work_(io_.get_executor()) {}
   ~LocalExecutor() override { close(); }
 
   std::string name() const override { return "local"; }
@@ -72,9 +81,20 @@ class LocalExecutor : public Executor {
   void shutdown() override { close(); }
 
   std::vector<Unfit> unfit(const LaunchRequest& request) const override {
-    return unfit_for_local(request, options_.machine, options_.devices);
+    return unfit_for_local(request, own_machine(), options_.devices);
   }
-  OwnMachine own_machine() const override { return options_.machine; }
+  OwnMachine own_machine() const override {
+    const std::lock_guard lock(machine_mutex_);
+    return machine_;
+  }
+  void learn(OwnMachine machine) override {
+    {
+      const std::lock_guard lock(machine_mutex_);
+      machine_ = std::move(machine);
+    }
+    if (machine_sink_) machine_sink_();
+  }
+  void set_machine_sink(std::function<void()> changed) override { machine_sink_ = std::move(changed); }
   LaunchAnswer launch(const LaunchRequest& request) override {
     const auto failed = [&](const std::string& reason, bool retryable) {
       return core::AttemptLaunchFailed{request.key.number, reason, retryable};
@@ -226,7 +246,7 @@ class LocalExecutor : public Executor {
     const auto port = ports_.take(key);
     StartAnswer answer;
     try {
-      const auto launch = launch_of(request, program, port, options_);
+      const auto launch = launch_of(request, program, port, options_, own_machine());
       os::replace_file_at(folder, contract::kLocalLaunchFile, std::string(contract::kLocalLaunchFile) + ".tmp",
                           to_text(launch));
       step("written");
@@ -298,9 +318,12 @@ class LocalExecutor : public Executor {
   }
 
   const LocalOptions options_;
+  mutable std::mutex machine_mutex_;
+  OwnMachine machine_;
   PortPicker ports_{std::random_device{}()};
   FactSink sink_;
   UseSink use_sink_;
+  std::function<void()> machine_sink_;
   std::atomic<bool> told_deaf_ = false;
   boost::asio::io_context io_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;

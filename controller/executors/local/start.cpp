@@ -204,12 +204,13 @@ void kill_supervisor(pid_t launcher, int words, std::string& text) {
 }  // namespace
 
 std::optional<std::string> allowed_devices(const LaunchRequest& request, const OwnMachine& machine) {
-  if (machine.gpus.empty()) {
+  const auto share = request.share.value_or(core::MachineShare{});
+  if (machine.gpus.empty() && !machine.hides_gpus && share.gpus.empty()) {
     const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   }
   std::string given;
-  for (const auto& gpu : request.share.value_or(core::MachineShare{}).gpus) given += (given.empty() ? "" : ",") + gpu;
+  for (const auto& gpu : share.gpus) given += (given.empty() ? "" : ",") + gpu;
   return given;
 }
 

@@ -149,6 +149,76 @@ TEST_F(MachineLedgerTest, AnAttemptThatWasGivenNothingKeepsTheFirstOnes) {
   EXPECT_THAT(enter(3, {.gpus = 2})->gpus, ElementsAre("GPU-a", "GPU-b"));
 }
 
+// musterd may be started with numbers once, and with UUIDs another time.
+executors::OwnGpu listed_by_driver(std::uint32_t number, const std::string& id) {
+  return {number, id, "", {number, id}};
+}
+
+TEST(GpuNames, MeanTheSameByUuidElseByNumber) {
+  using executors::Overlap;
+  const core::GpuIdentity unknown, first{0, "GPU-aaaa"};
+  EXPECT_EQ(executors::overlap("0", unknown, "0", unknown), Overlap::kSame);
+  EXPECT_EQ(executors::overlap("0", unknown, "GPU-aaaa", first), Overlap::kSame);
+  EXPECT_EQ(executors::overlap("1", unknown, "GPU-aaaa", first), Overlap::kNone);
+  EXPECT_EQ(executors::overlap("0", unknown, "GPU-aaaa", unknown), Overlap::kUnknown);
+  EXPECT_EQ(executors::overlap("GPU-aa", unknown, "GPU-aaaa", first), Overlap::kSame) << "abbreviated";
+  EXPECT_EQ(executors::overlap("GPU-bbbb", {0}, "GPU-aaaa", first), Overlap::kNone) << "numbers were given anew";
+  EXPECT_EQ(executors::overlap("MIG-1", first, "0", unknown), Overlap::kSame) << "a part of it";
+  EXPECT_EQ(executors::overlap("MIG-1", first, "MIG-2", first), Overlap::kNone) << "other parts";
+  EXPECT_EQ(executors::overlap("MIG-1", unknown, "GPU-aaaa", first), Overlap::kUnknown);
+}
+
+TEST(MachineLedgerOfOtherNames, AGpuThatWasGivenByNumberIsNotGivenByUuid) {
+  executors::OwnMachine machine;
+  machine.gpus = {listed_by_driver(0, "GPU-a"), listed_by_driver(1, "GPU-b")};
+  MachineLedger ledger(machine);
+  ledger.follow(running(1, {.gpus = {"0"}}));
+  EXPECT_THAT(ledger.choose({.gpus = 1}, 2)->gpus, ElementsAre("GPU-b"));
+  EXPECT_FALSE(ledger.choose({.gpus = 2}, 2));
+  EXPECT_TRUE(ledger.in_doubt().empty());
+  EXPECT_EQ(ledger.why({.gpus = 2}, 2).why, "waits for 2 GPUs, of which 1 is free: job 1 has the others");
+}
+
+TEST(MachineLedgerOfOtherNames, AShareTellsWhatWasKnownWhenItWasGiven) {
+  executors::OwnMachine machine;
+  machine.gpus = {listed_by_driver(0, "GPU-a"), listed_by_driver(1, "GPU-b")};
+  const auto share = *MachineLedger(machine).choose({.gpus = 1}, 1);
+  EXPECT_THAT(share.known, ElementsAre(core::GpuIdentity{0, "GPU-a"}));
+  MachineLedger without_driver(machine_of({"0", "1"}));
+  without_driver.follow(running(1, share));
+  EXPECT_THAT(without_driver.choose({.gpus = 1}, 2)->gpus, ElementsAre("1"));
+}
+
+TEST(MachineLedgerOfOtherNames, WhatMayBeTakenIsHeldBackAndTold) {
+  MachineLedger ledger(machine_of({"GPU-a", "GPU-b"}));
+  ledger.follow(running(1, {.gpus = {"0"}}));
+  EXPECT_FALSE(ledger.choose({.gpus = 1}, 2));
+  const auto wait = ledger.why({.gpus = 1}, 2);
+  EXPECT_EQ(wait.why,
+            "waits for 1 GPU: nobody can tell which GPU job 1 has: it was given 0, and now musterd knows GPUs by other "
+            "names, so all that may be its own are held back");
+  EXPECT_THAT(wait.action, HasSubstr("--local-gpus 0"));
+  const auto view = ledger.view();
+  EXPECT_EQ(view.gpus(1).job_id(), 1);
+  EXPECT_TRUE(view.gpus(1).held_back());
+  auto over = job_of(1);
+  over.state = core::JobState::kSucceeded;
+  ledger.follow(over);
+  EXPECT_TRUE(ledger.choose({.gpus = 2}, 2));
+  EXPECT_TRUE(ledger.in_doubt().empty());
+}
+
+TEST(MachineLedgerOfOtherNames, GpusThatAreFoundLaterAreGivenFromThenOn) {
+  executors::OwnMachine machine{.gpus_from = "no driver lists them", .hides_gpus = true, .is_unsure = true};
+  MachineLedger ledger(machine);
+  EXPECT_FALSE(ledger.choose({.gpus = 1}, 1));
+  EXPECT_EQ(ledger.why({.gpus = 1}, 1).why, "waits for 1 GPU: no driver lists them");
+  EXPECT_TRUE(executors::unfit_for(machine, {.ranks = 1, .gpus_per_rank = 1}).empty()) << "nobody knows how many";
+  ledger.follow(running(7, {.gpus = {"GPU-b"}}));
+  ledger.change(machine_of({"GPU-a", "GPU-b"}));
+  EXPECT_THAT(ledger.choose({.gpus = 1}, 1)->gpus, ElementsAre("GPU-a"));
+}
+
 TEST_F(MachineLedgerTest, TheViewShowsWhoHasWhatAndWhoIsNext) {
   enter(1, {.gpus = 3, .cores = 2});
   enter(2, {.gpus = 2});

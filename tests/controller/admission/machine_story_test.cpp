@@ -1,9 +1,11 @@
 // Goal: no GPU is given to two attempts, no core twice, none is lost, and every job runs in the end, whatever people
-// submit, hold, release, cancel and requeue, whose answers get lost, which writes fail, and where the controller dies.
-// Method: the real controller without threads over a model of a machine. A stopped attempt stays there for a while, as
-// real ranks do. The model looks at every share at the very moment at which an attempt starts.
+// submit, hold, release, cancel and requeue, whose answers get lost, which writes fail, where the controller dies, and
+// by which names it knows the same GPUs when it is started again. Method: the real controller without threads over a
+// model of a machine. A stopped attempt stays there for a while, as real ranks do. The model looks at every share at
+// the very moment at which an attempt starts.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>
@@ -20,7 +22,7 @@ class MachineStory final : StoryBench {
  public:
   explicit MachineStory(unsigned seed) : StoryBench(seed) {
     auto& machine = *bench_.machine;
-    for (std::uint32_t i = 0; i < kGpus; ++i) machine.own.gpus.push_back({i, "GPU-" + std::to_string(i)});
+    name_gpus();
     machine.own.cores = kCores;
     machine.on_start = [this](const core::AttemptKey& key) { starts(key); };
     machine.on_stop = [this](const core::AttemptKey& key) {
@@ -55,6 +57,7 @@ class MachineStory final : StoryBench {
     }
     dying_end();
     pass(11);
+    restart();
     expect_all_is_over();
     const auto view = bench_.controller().machine();
     EXPECT_TRUE(view.holders().empty()) << view.ShortDebugString();
@@ -71,6 +74,28 @@ class MachineStory final : StoryBench {
     core::MachineShare share;
     bool is_dying = false;
   };
+
+  static std::string uuid(std::uint32_t gpu) { return "GPU-" + std::string(1, static_cast<char>('a' + gpu)); }
+  /// By UUIDs, as a driver lists them, by numbers or by UUIDs alone, in any order: as musterd may be started.
+  void name_gpus() {
+    auto& gpus = bench_.machine->own.gpus;
+    gpus.clear();
+    const auto naming = below(3);
+    for (std::uint32_t i = 0; i < kGpus; ++i) {
+      if (naming == 0) gpus.push_back({i, uuid(i), "", {i, uuid(i)}});
+      if (naming == 1) gpus.push_back({i, std::to_string(i), "", {i}});
+      if (naming == 2) gpus.push_back({i, uuid(i), "", {{}, uuid(i)}});
+    }
+    std::ranges::shuffle(gpus, random_);
+  }
+  void restart() override {
+    if (one_of(2)) name_gpus();
+    bench_.restart();
+  }
+  /// One name for each GPU, whatever it was called.
+  static std::string true_name(const std::string& name) {
+    return name.starts_with("GPU-") ? name : uuid(static_cast<std::uint32_t>(std::stoul(name)));
+  }
 
   void submit() {
     const auto ranks = 1 + below(3);
@@ -111,7 +136,7 @@ class MachineStory final : StoryBench {
         controller.requeue(id, "ben");
         break;
       case 7:
-        bench_.restart();
+        restart();
         break;
       default:
         break;
@@ -132,10 +157,10 @@ class MachineStory final : StoryBench {
     std::set<std::string> taken;
     for (const auto& [other, there] : there_) {
       cores += there.share.cores;
-      taken.insert(there.share.gpus.begin(), there.share.gpus.end());
+      for (const auto& gpu : there.share.gpus) taken.insert(true_name(gpu));
     }
     for (const auto& gpu : share.gpus) {
-      EXPECT_TRUE(taken.insert(gpu).second) << gpu << " is given twice, now to job " << key.job;
+      EXPECT_TRUE(taken.insert(true_name(gpu)).second) << gpu << " is given twice, now to job " << key.job;
     }
     EXPECT_LE(cores, kCores);
     there_[key] = {share};
@@ -148,7 +173,7 @@ class MachineStory final : StoryBench {
     }
     // The first in the queue waits only for what is not there.
     const auto view = bench_.controller().machine();
-    if (view.waiting().empty()) return;
+    if (view.waiting().empty() || std::ranges::any_of(view.gpus(), &muster::v1::MachineGpu::held_back)) return;
     const auto first = needs_.find(view.waiting(0));
     if (first == needs_.end()) return;
     EXPECT_TRUE(first->second.gpus > gpus || first->second.cores > cores)

@@ -43,6 +43,7 @@ class StoryBench {
     bench_.memory().fail_writes(std::nullopt);
     bench_.point.at = -1;
   }
+  virtual void restart() { bench_.restart(); }
   /// A controller that dies meanwhile is started again.
   void guarded(const std::function<void()>& what) {
     try {
@@ -51,7 +52,7 @@ class StoryBench {
       calm();
       // A job whose answer was lost is there all the same.
       jobs_ = std::max(jobs_, bench_.memory().next_job_id() - 1);
-      bench_.restart();
+      restart();
     }
   }
 

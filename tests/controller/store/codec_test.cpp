@@ -36,7 +36,7 @@ std::vector<core::EventBody> every_event() {
                             true,
                             90s,
                             core::SchedulerJob{12, 5},
-                            core::MachineShare{{"GPU-1", "GPU-2"}, 3}},
+                            core::MachineShare{{"GPU-1", "1"}, 3, {{0, "GPU-1"}, {1}}}},
       core::AttemptLaunchFailed{2, "no such program", false},
       core::RankJoined{2, 1, "node1", 102},
       core::AttemptResumed{2, 30},
