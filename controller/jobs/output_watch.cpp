@@ -1,13 +1,13 @@
 #include "jobs/output_watch.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
 
-#include <functional>
+#include <exception>
+#include <filesystem>
 #include <string>
-#include <system_error>
-#include <utility>
 
+#include "contract/rank_path.h"
+#include "contract/variables.h"
 #include "jobs/checkpoint_files.h"
 #include "os/patience.h"
 
@@ -16,35 +16,60 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::uint64_t hash_of(const std::string& text) {
-  return std::hash<std::string>{}(text);
-}
+/// Stands for the value of a variable that musterd does not know.
+constexpr char kAnyText = '*';
 
-/// Of the names, sizes and times of a folder's own files, as far as they can be seen.
-std::uint64_t digest_of_files(const fs::path& folder) {
-  std::uint64_t digest = 0;
-  std::size_t seen = 0;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    struct stat status {};
-    if (++seen > kMostFiles || ::stat(entry->path().c_str(), &status) != 0) continue;
-    const auto& at = status.st_mtim;
-    // Summed, for folders list their files in any order.
-    digest += hash_of(entry->path().filename().string() + "\n" + std::to_string(status.st_size) + "\n" +
-                      std::to_string(at.tv_sec) + "." + std::to_string(at.tv_nsec));
+/// The folder above the first name that is no plain text, and what that name begins with. `wild`: the characters that
+/// make a name a pattern.
+OutputPlace place_of(const fs::path& path, const std::string& wild) {
+  OutputPlace place;
+  for (const auto& part : path) {
+    const auto name = part.string();
+    const auto plain = name.find_first_of(wild);
+    if (plain != std::string::npos) {
+      place.part = name.substr(0, plain);
+      return place;
+    }
+    place.folder /= part;
   }
-  return digest;
+  return place;
 }
 
-/// The same for a checkpoint folder and what lies below it.
-std::uint64_t digest_of_checkpoints(const fs::path& folder) {
-  std::uint64_t digest = 0;
-  for (const auto& [name, entry] : look_into(folder).entries)
-    digest += hash_of(name + "\n" + std::to_string(entry.digest));
-  return digest;
+/// The path of [report] as rank 0 has it, with kAnyText for what the rank alone knows. nullopt: it may lie anywhere.
+std::optional<fs::path> rank_path(const std::string& text, const muster::v1::JobSpec& spec, const core::AttemptKey& key,
+                                  const base::DataFolder& data) {
+  const auto expanded = contract::expand_rank_path(text, [&](const std::string& name) -> std::optional<std::string> {
+    if (name == contract::variable::kJobId) return std::to_string(key.job);
+    if (name == contract::variable::kAttempt) return std::to_string(key.number);
+    if (name == contract::variable::kCheckpointFolder) return checkpoint_folder(spec, key.job, data).string();
+    for (const auto* variables : {&spec.env(), &spec.submitted_env()}) {
+      if (const auto set = variables->find(name); set != variables->end()) return set->second;
+    }
+    return std::string(1, kAnyText);
+  });
+  if (text.starts_with('$') && expanded.path.starts_with(kAnyText)) return std::nullopt;
+  const auto working_folder = spec.working_folder().empty() ? data.job(key.job) : fs::path(spec.working_folder());
+  return (working_folder / expanded.path).lexically_normal();
 }
 
 }  // namespace
+
+std::vector<OutputPlace> output_places(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
+                                       const base::DataFolder& data) {
+  std::vector<OutputPlace> places = {{data.logs(key), ""}, {checkpoint_folder(spec, key.job, data), ""}};
+  const auto& report = spec.report();
+  const auto path_of = [&](const std::string& text) {
+    return text.empty() ? std::nullopt : rank_path(text, spec, key, data);
+  };
+  if (const auto path = path_of(report.checkpoints())) {
+    auto place = place_of(*path, "*?[(\\");
+    // Without a wildcard: the file, or the folder, and the drafts beside it that become it.
+    if (place.folder == *path) place = {path->parent_path(), path->filename().string()};
+    places.push_back(std::move(place));
+  }
+  if (const auto path = path_of(report.tensorboard())) places.push_back(place_of(*path, std::string(1, kAnyText)));
+  return places;
+}
 
 OutputWatch::OutputWatch(SpecCache& specs, base::DataFolder data, std::function<void(const core::AttemptKey&)> came_out,
                          bool threads)
@@ -60,11 +85,11 @@ void OutputWatch::set_suspected(const std::vector<core::AttemptKey>& keys) {
   bool fresh = false;
   {
     std::lock_guard lock(mutex_);
-    std::map<core::AttemptKey, std::optional<std::uint64_t>> next;
+    std::map<core::AttemptKey, Scans> next;
     for (const auto& key : keys) {
       const auto known = suspected_.find(key);
       fresh = fresh || known == suspected_.end();
-      next.emplace(key, known == suspected_.end() ? std::nullopt : known->second);
+      next.emplace(key, known == suspected_.end() ? Scans() : std::move(known->second));
     }
     suspected_ = std::move(next);
   }
@@ -77,36 +102,50 @@ void OutputWatch::set_suspected(const std::vector<core::AttemptKey>& keys) {
 
 std::optional<core::Millis> OutputWatch::look() {
   std::unique_lock lock(mutex_);
-  const auto suspected = suspected_;
+  auto suspected = suspected_;
   lock.unlock();
   if (suspected.empty()) return std::nullopt;
-  for (const auto& [key, before] : suspected) {
-    const auto now = output_of(key);
-    if (!now || now != before) came_out_(key);
+  std::size_t walks = 0;
+  for (auto& [key, scans] : suspected) {
+    for (const auto& [place, scan] : scans) walks += scan != nullptr && scan->is_under_way() ? 1 : 0;
+  }
+  for (auto& [key, scans] : suspected) {
+    if (may_have_come_out(key, scans, walks)) came_out_(key);
     lock.lock();
-    if (const auto place = suspected_.find(key); place != suspected_.end()) place->second = now;
+    if (const auto place = suspected_.find(key); place != suspected_.end()) place->second = std::move(scans);
     lock.unlock();
   }
   return kBetweenLooks;
 }
 
-// nullopt: a file system does not answer. What musterd may not read is no reason to let a hang go on for ever.
-std::optional<std::uint64_t> OutputWatch::output_of(const core::AttemptKey& key) {
+// What musterd may not read is no reason to let a hang go on for ever. A file system that does not answer is.
+bool OutputWatch::may_have_come_out(const core::AttemptKey& key, Scans& scans, std::size_t& walks) {
   try {
-    const auto spec = specs_.get(key.job);
-    if (spec == nullptr) return std::nullopt;
-    const auto ask = [](const fs::path& folder, std::uint64_t (*digest)(const fs::path&)) {
-      return os::ask_within<std::uint64_t>(kFolderPatience, os::file_system_of(folder),
-                                           [folder, digest] { return digest(folder); });
-    };
-    const auto logs = ask(data_.logs(key), digest_of_files);
-    const auto checkpoints = ask(checkpoint_folder(*spec, key.job, data_), digest_of_checkpoints);
-    if (!logs || !checkpoints) return std::nullopt;
-    return *logs + *checkpoints;
+    if (scans.empty()) {
+      const auto spec = specs_.get(key.job);
+      if (spec == nullptr) return true;
+      for (auto& place : output_places(*spec, key, data_)) scans.emplace_back(std::move(place), nullptr);
+    }
   } catch (const std::exception& e) {
     spdlog::warn("job {} attempt {}: whether anything comes out of it is not known: {}", key.job, key.number, e.what());
-    return std::nullopt;
+    return true;
   }
+  bool came_out = false;
+  for (auto& [place, scan] : scans) {
+    if (scan == nullptr) scan = std::make_shared<OutputScan>(place);
+    const bool was_under_way = scan->is_under_way();
+    if (!was_under_way && walks >= kMostWalks) {
+      came_out = true;
+      continue;
+    }
+    const auto looked =
+        os::ask_within<bool>(kFolderPatience, os::file_system_of(place.folder), [scan = scan] { return scan->look(); });
+    came_out = came_out || looked.value_or(true);
+    walks -= was_under_way ? 1 : 0;
+    if (!looked) scan = nullptr;
+    walks += scan != nullptr && scan->is_under_way() ? 1 : 0;
+  }
+  return came_out;
 }
 
 }  // namespace jobs

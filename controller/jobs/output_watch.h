@@ -1,30 +1,37 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
+#include <cstddef>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/data_folder.h"
 #include "base/loop.h"
+#include "jobs/output_scan.h"
 #include "jobs/specs.h"
 
 namespace jobs {
 
-/// Sees whether anything comes out of attempts of which a hang is suspected: into the logs and reports of their ranks,
-/// or into their checkpoint folder. Names, sizes and times of files are compared with what they were at the look
-/// before, never with a clock.
-///
-/// The first look counts as output, for it cannot be known how old the files are. So does a look at a file system that
-/// does not answer: an attempt is not ended for what nobody could see.
+/// Where an attempt's output may grow: the logs and reports of its ranks, its checkpoint folder, and the places that
+/// [report] names. Of a path with wildcards, or with variables that musterd does not know, it is the folder above the
+/// first of them, and there the names that hold what stands before it.
+std::vector<OutputPlace> output_places(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
+                                       const base::DataFolder& data);
+
+/// Sees whether anything comes out of attempts of which a hang is suspected, at their output_places(). OutputScan has
+/// the rules. What counts as output, too, is a look at a file system that does not answer, and one that has to wait for
+/// others: an attempt is not ended for what nobody could see.
 ///
 /// Thread-safe; one thread of its own. Without threads, set_suspected() looks itself.
 class OutputWatch {
  public:
   static constexpr core::Millis kBetweenLooks{2000};
+  /// Walks that may be under way at once, for each holds open folders.
+  static constexpr std::size_t kMostWalks = 16;
 
   /// `came_out` is called from the thread of this object for each attempt of which something came out.
   OutputWatch(SpecCache& specs, base::DataFolder data, std::function<void(const core::AttemptKey&)> came_out,
@@ -36,15 +43,18 @@ class OutputWatch {
   void close() { loop_.close(); }
 
  private:
+  /// One for each place. A look that a file system holds up goes on by itself, so it shares the scan.
+  using Scans = std::vector<std::pair<OutputPlace, std::shared_ptr<OutputScan>>>;
+
   std::optional<core::Millis> look();
-  std::optional<std::uint64_t> output_of(const core::AttemptKey& key);
+  bool may_have_come_out(const core::AttemptKey& key, Scans& scans, std::size_t& walks);
 
   SpecCache& specs_;
   const base::DataFolder data_;
   const std::function<void(const core::AttemptKey&)> came_out_;
   const bool threads_;
   std::mutex mutex_;
-  std::map<core::AttemptKey, std::optional<std::uint64_t>> suspected_;  // with the digest of the look before
+  std::map<core::AttemptKey, Scans> suspected_;
   base::Loop loop_;
 };
 

@@ -15,8 +15,11 @@ using ::testing::StartsWith;
 class Hangs : public ::testing::Test {
  protected:
   /// A program that reports its steps has made a hundred of them.
-  core::JobId trained(const std::string& request = "a") {
-    const auto id = bench.submit(command_request(request));
+  core::JobId trained(const std::string& request = "a", const muster::v1::ReportSources& report = {}) {
+    auto wanted = command_request(request);
+    wanted.mutable_spec()->set_working_folder((bench.folder() / "work").string());
+    *wanted.mutable_spec()->mutable_report() = report;
+    const auto id = bench.submit(wanted);
     for (core::Step step = 1; step <= 100; ++step) {
       bench.pass(500ms, [&] { bench.heartbeat({id, 1}, 0, step); });
     }
@@ -29,8 +32,8 @@ class Hangs : public ::testing::Test {
       bench.pass(100ms);
     }
   }
-  void write(core::JobId id, const std::string& name) {
-    const auto file = bench.folder() / "jobs" / std::to_string(id) / name;
+  void write(core::JobId id, const std::string& name) { write(bench.folder() / "jobs" / std::to_string(id) / name); }
+  static void write(const std::filesystem::path& file) {
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file, std::ios::app) << "10 %\n";
   }
@@ -69,12 +72,28 @@ TEST_F(Hangs, EndWhenNothingHasComeOutForTenMinutes) {
 }
 
 TEST_F(Hangs, DoNotEndWhatWritesItsLogOrItsCheckpoint) {
-  for (const char* name : {"attempt-1/logs/rank-0.log", "checkpoints/step-7/model.pt"}) {
+  for (const char* name : {"attempt-1/logs/rank-0.log", "checkpoints/step-7/model.pt", "checkpoints/.step-8.tmp"}) {
     const auto id = trained(name);
     for (int i = 0; i < 8; ++i) {
       stand(id, 5min);
       ASSERT_EQ(bench.state(id), "running") << name << " " << i;
       write(id, name);
+    }
+    stand(id, 10min + 10s);
+    EXPECT_EQ(bench.attempt(id, 1).cause(), "rank_hung") << name;
+  }
+}
+
+TEST_F(Hangs, DoNotEndWhatWritesWhereReportLooks) {
+  muster::v1::ReportSources report;
+  report.set_tensorboard("runs");
+  report.set_checkpoints("saves/step-*");
+  for (const char* name : {"runs/events.out.tfevents.1", "saves/tmp-step-8/model.pt"}) {
+    const auto id = trained(name, report);
+    for (int i = 0; i < 4; ++i) {
+      stand(id, 5min);
+      ASSERT_EQ(bench.state(id), "running") << name << " " << i;
+      write(bench.folder() / "work" / name);
     }
     stand(id, 10min + 10s);
     EXPECT_EQ(bench.attempt(id, 1).cause(), "rank_hung") << name;
