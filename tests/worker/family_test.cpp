@@ -170,6 +170,9 @@ TEST(LlamaConfig, WritingKeepsWhatHasNoEffect) {
   EXPECT_TRUE(config.at("bos_token_id").is_null());
   EXPECT_EQ(config.at("dtype").as_string(), "bfloat16");
   EXPECT_FALSE(config.contains("torch_dtype"));
+  config["torch_dtype"] = "float32";
+  write_dtype(config, at::kHalf);
+  EXPECT_EQ(config.at("dtype"), config.at("torch_dtype")) << "as versions of transformers read either of them";
   for (const char* rope : {"rope_scaling", "rope_parameters"}) {
     EXPECT_EQ(config.at(rope).at("rope_type").as_string(), "linear") << rope;
     EXPECT_EQ(config.at(rope).at("factor").as_double(), 4) << rope;
@@ -203,6 +206,48 @@ TEST(ConfigMembers, OneThatNobodyKnowsIsRefusedByNameAndValue) {
   }
 }
 
+TEST(ConfigMembers, NullIsWhatItIsForEveryTransformersOrIsRefused) {
+  const auto says = [](const char* name, const std::string& member, const std::string& end) {
+    EXPECT_EQ(error_of_member(family(name), "\"" + member + "\": null"),
+              end.empty() ? "no error" : "config.json has " + member + " = null, " + end)
+        << name;
+  };
+  const std::string flag =
+      "which transformers 4 takes as false, and transformers 5 does not; write true or false, as the model was trained";
+  const std::string value = "and this program wants a value; write it, or remove the member to have the usual one";
+  for (const char* name : {"llama", "gpt_neox", "t5", "bert"}) {
+    says(name, "tie_word_embeddings", flag);
+    says(name, "vocab_size", value);
+    for (const char* fine : {"use_cache", "return_dict", "is_decoder", "pruned_heads", "id2label", "num_labels",
+                             "problem_type", "output_attentions", "torch_dtype", "eos_token_ids"})
+      says(name, fine, "");
+  }
+  for (const auto& [name, members] : std::initializer_list<std::pair<const char*, std::vector<const char*>>>{
+           {"llama", {"attention_bias", "mlp_bias"}},
+           {"gpt_neox", {"attention_bias", "use_parallel_residual"}},
+           {"t5", {"is_encoder_decoder", "scale_decoder_outputs"}},
+           {"dinov2", {"qkv_bias", "use_swiglu_ffn", "use_mask_token"}}})
+    for (const char* member : members) says(name, member, flag);
+  for (const auto& [name, members] : std::initializer_list<std::pair<const char*, std::vector<const char*>>>{
+           {"llama", {"hidden_act", "rope_theta", "rms_norm_eps", "max_position_embeddings"}},
+           {"gpt_neox", {"rotary_pct", "rotary_emb_base", "hidden_act", "attention_dropout"}},
+           {"t5", {"dense_act_fn", "feed_forward_proj", "pad_token_id", "eos_token_id", "layer_norm_epsilon"}},
+           {"bert", {"position_embedding_type", "hidden_act", "layer_norm_eps", "type_vocab_size"}},
+           {"dinov2", {"image_size", "patch_size", "mlp_ratio", "layerscale_value", "drop_path_rate"}}})
+    for (const char* member : members) says(name, member, value);
+  for (const auto& [name, members] : std::initializer_list<std::pair<const char*, std::vector<const char*>>>{
+           {"llama",
+            {"head_dim", "num_key_value_heads", "attention_dropout", "rope_scaling", "rope_parameters",
+             "pretraining_tp", "partial_rotary_factor", "is_encoder_decoder", "rope_interleaved"}},
+           {"gpt_neox", {"rope_scaling", "rope_parameters", "rope_theta", "partial_rotary_factor"}},
+           {"t5", {"num_decoder_layers", "decoder_start_token_id", "is_gated_act"}},
+           {"bert", {"classifier_dropout", "pad_token_id", "is_encoder_decoder"}},
+           {"dinov2", {"tie_word_embeddings", "out_features", "apply_layernorm"}}})
+    for (const char* member : members) says(name, member, "");
+  EXPECT_THAT(error_of_member(family("t5"), R"("feed_forward_proj": "gated-gelu", "is_gated_act": null)"),
+              HasSubstr("is_gated_act = false, and this model has true only"));
+}
+
 TEST(ConfigMembers, ALongValueIsCutInItsMessage) {
   const std::string long_text(200, 'x');
   const auto error = error_of_member(llama_family(), R"("note": ")" + long_text + "\"");
@@ -221,6 +266,47 @@ TEST(ConfigMembers, OfRopeAreKnownToo) {
       << "as transformers 4 writes them twice";
   EXPECT_THAT(error_of_member(neox, R"("rotary_pct": 0.5, "partial_rotary_factor": 0.25)"),
               HasSubstr("partial_rotary_factor = 0.25, and this model has 0.5 only"));
+}
+
+TEST(ConfigMembers, PlacesOfRopeThatDifferAreRefusedWithBothValues) {
+  constexpr const char* kDiffer = "write the one with which the model was trained into both";
+  // What transformers 4 makes of a file of transformers 5 that it saves again.
+  EXPECT_THAT(
+      error_of_reading(R"({"rope_theta": 10000.0, "rope_scaling": null,
+                                   "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}})"),
+      AllOf(HasSubstr("config.json has rope_parameters.rope_theta = 500000 and rope_theta = 10000 for a version"),
+            HasSubstr(kDiffer)));
+  EXPECT_THAT(error_of_reading(R"({"rope_scaling": {"type": "linear", "factor": 2, "rope_theta": 5e5}})"),
+              HasSubstr("has rope_scaling.rope_theta = 500000 and no rope_theta, which then is 10000 for a version"));
+  EXPECT_THAT(error_of_reading(R"({"rope_scaling": {"type": "linear", "factor": 2},
+                                   "rope_parameters": {"rope_type": "linear", "factor": 2, "rope_theta": 5e5}})"),
+              HasSubstr("has rope_parameters.rope_theta = 500000 and no rope_theta"));
+  EXPECT_THAT(error_of_reading(R"({"rope_scaling": {"rope_type": "linear", "factor": 2},
+                                   "rope_parameters": {"rope_type": "linear", "factor": 4}})"),
+              HasSubstr(R"(has rope_scaling = {"factor":2,"rope_type":"linear"} and rope_parameters = {"factor":4,)"));
+  EXPECT_THAT(error_of_reading(R"({"rope_scaling": {"rope_type": "default"},
+                                   "rope_parameters": {"rope_type": "linear", "factor": 4}})"),
+              HasSubstr("which differ; transformers passes the latter over; remove the one that is wrong"));
+  EXPECT_THAT(error_of_reading(R"({"rope_scaling": {"rope_type": "default", "type": "linear", "factor": 2}})"),
+              HasSubstr("rope_scaling has rope_type = \"default\" and type = \"linear\""));
+  for (const std::string member : {"rope_type", "type", "rope_theta", "partial_rotary_factor"})
+    EXPECT_THAT(error_of_reading(R"({"rope_parameters": {"factor": 2, ")" + member + "\": null}}"),
+                HasSubstr("rope_parameters." + member + " = null, which transformers refuses"));
+  for (const char* fine :
+       {R"({"rope_scaling": {}, "rope_parameters": {"rope_type": "linear", "factor": 2, "rope_theta": 5e5}})",
+        R"({"rope_theta": 5e5, "rope_scaling": {"type": "linear", "rope_type": "linear", "factor": 2},
+            "rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 500000}})"}) {
+    EXPECT_EQ(llama_family().read(Json::parse(fine)).real("model.rope_theta"), 5e5) << fine;
+    EXPECT_EQ(llama_family().read(Json::parse(fine)).text("model.rope_type"), "linear") << fine;
+  }
+  const auto& neox = family("gpt_neox");
+  EXPECT_THAT(error_of_member(neox, R"("rotary_emb_base": 10000, "rope_parameters": {"rope_theta": 20000})"),
+              HasSubstr("has rope_parameters.rope_theta = 20000 and rotary_emb_base = 10000 for a version"));
+  EXPECT_THAT(error_of_member(neox, R"("rope_scaling": {"rope_type": "default", "partial_rotary_factor": 0.5})"),
+              HasSubstr("has rope_scaling.partial_rotary_factor = 0.5 and no rotary_pct, which then is 0.25"));
+  EXPECT_EQ(error_of_member(neox, R"("rotary_pct": 0.5, "rope_scaling": {"type": "default"},
+                                     "rope_parameters": {"rope_theta": 10000, "partial_rotary_factor": 0.5})"),
+            "no error");
 }
 
 TEST(GenerationMembers, ThatWouldChooseOtherTokensAreRefused) {

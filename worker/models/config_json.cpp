@@ -117,7 +117,9 @@ void write_whole(Json& config, std::string_view name, double value) {
 
 void write_dtype(Json& config, at::ScalarType dtype) {
   const char* name = dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "float16" : "float32";
+  const bool has_both = config.contains("dtype") && config.contains("torch_dtype");
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = name;
+  if (has_both) config["torch_dtype"] = name;
 }
 
 }  // namespace worker

@@ -59,7 +59,7 @@ void write_members(fsdp::Json& config, const schema::Values& values, std::span<c
 /// number.
 void write_whole(fsdp::Json& config, std::string_view name, double value);
 
-/// Sets the dtype of the weights, under the name that the file has for it: "dtype", or "torch_dtype" (transformers 4).
+/// Sets the dtype of the weights, under the names that the file has for it: "dtype", or "torch_dtype" (transformers 4).
 void write_dtype(fsdp::Json& config, at::ScalarType dtype);
 
 }  // namespace worker

@@ -100,10 +100,27 @@ const OnlyValue* only_value(const ConfigMembers& members, std::string_view name)
   return nullptr;
 }
 
-bool is_row(const schema::Table& table, std::string_view member) {
-  return std::ranges::any_of(table.keys, [&](const schema::Key& key) {
+const schema::Key* row_of(const schema::Table& table, std::string_view member) {
+  const auto found = std::ranges::find_if(table.keys, [&](const schema::Key& key) {
     return key.kind != schema::Kind::kPath && key.name.substr(key.name.find('.') + 1) == member;
   });
+  return found == table.keys.end() ? nullptr : &*found;
+}
+
+/// Refuses null for a member that the model computes with, unless null means the same for every transformers.
+void check_null(std::string_view name, const schema::Table& table, const ConfigMembers& members) {
+  if (has(members.nullable, name) || has(members.no_effect, name)) return;
+  const auto* only = only_value(members, name);
+  const auto* row = row_of(table, name);
+  if (only == nullptr && row == nullptr && !has(members.read, name)) return;
+  if (only != nullptr && (only->json == "false" || only->json == "{}")) return;
+  const bool is_flag =
+      (row != nullptr && row->kind == schema::Kind::kFlag) || (only != nullptr && only->json == "true");
+  throw std::invalid_argument(std::string(kModelConfigFile) + " has " + std::string(name) +
+                              (is_flag ? " = null, which transformers 4 takes as false, and transformers 5 does not; "
+                                         "write true or false, as the model was trained"
+                                       : " = null, and this program wants a value; write it, or remove the member to "
+                                         "have the usual one"));
 }
 
 [[noreturn]] void refuse_member(std::string_view name, const Json& value) {
@@ -130,10 +147,11 @@ std::string shown_value(const Json& value) {
 
 void check_config(const Json& config, const schema::Table& table, const ConfigMembers& members) {
   for (const auto& [name, value] : config.as_object()) {
-    if (value.is_null()) continue;
-    if (const auto* only = only_value(members, name)) {
+    if (value.is_null()) {
+      check_null(name, table, members);
+    } else if (const auto* only = only_value(members, name)) {
       want_member(config, name, Json::parse(only->json));
-    } else if (!is_row(table, name) && !has(members.read, name) && !has(members.no_effect, name) &&
+    } else if (row_of(table, name) == nullptr && !has(members.read, name) && !has(members.no_effect, name) &&
                !has(kNoEffectAnywhere, name) && !is_of_generation(name)) {
       refuse_member(name, value);
     }

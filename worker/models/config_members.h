@@ -21,13 +21,17 @@ struct OnlyValue {
 /// The members of a family's config.json.
 struct ConfigMembers {
   std::span<const std::string_view> read;       ///< read by the family, beside the rows of its table
-  std::span<const OnlyValue> only;              ///< refused with another value; null counts as absent
+  std::span<const OnlyValue> only;              ///< refused with another value
   std::span<const std::string_view> no_effect;  ///< change nothing that is computed here
+  /// Members of the two lists above and rows for which null is the same as no member, in every version of transformers.
+  /// Another one of them that is null is refused: transformers 4 takes it as false, and transformers 5 mostly refuses
+  /// it. Null is false for a member that must be false or {}.
+  std::span<const std::string_view> nullable = {};
 };
 
 /// Throws std::invalid_argument naming file, member, value and remedy for a member that the family does not have. Known
 /// are the rows of `table` by the last part of their names, the lists of `members`, and those of all families. A member
-/// that is null is absent.
+/// without effect, or that nobody knows, may be null.
 void check_config(const fsdp::Json& config, const schema::Table& table, const ConfigMembers& members);
 
 /// A value as it stands in a message, at most some 60 bytes of it.

@@ -42,9 +42,11 @@ constexpr auto kBertNoEffect = std::to_array<std::string_view>(
     {"cross_attention_hidden_size", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
      "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"});
 
+constexpr auto kBertNullable = std::to_array<std::string_view>({"classifier_dropout", "pad_token_id", "problem_type"});
+
 Values read_bert(const Json& config) {
   want_family(config, "bert", kBertArchitectures);
-  check_config(config, schema::bert(), {{}, kBertOnly, kBertNoEffect});
+  check_config(config, schema::bert(), {{}, kBertOnly, kBertNoEffect, kBertNullable});
   Values values = values_of_config(schema::bert(), config);
   set_absent(values, "model.vocab_size", std::int64_t{30522});
   set_absent(values, "model.hidden_size", std::int64_t{768});

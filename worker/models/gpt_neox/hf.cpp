@@ -5,11 +5,13 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "models/config_json.h"
 #include "models/config_members.h"
 #include "models/first_values.h"
 #include "models/gpt_neox/model.h"
+#include "models/rope_members.h"
 #include "schema/recipes.h"
 #include "schema/tables/gpt_neox.h"
 
@@ -28,12 +30,9 @@ constexpr auto kGptNeoXMembers = std::to_array<std::string_view>(
      "model.rotary_emb_base", "model.layer_norm_eps", "model.use_parallel_residual", "model.tie_word_embeddings",
      "model.attention_bias", "model.attention_dropout", "model.hidden_dropout", "model.initializer_range"});
 
-/// transformers 5 has these rows in `rope_parameters`, under other names.
-struct GptNeoXRope {
-  std::string_view row, member;
-};
-constexpr auto kGptNeoXRope = std::to_array<GptNeoXRope>(
-    {{"model.rotary_emb_base", "rope_theta"}, {"model.rotary_pct", "partial_rotary_factor"}});
+constexpr auto kGptNeoXRope =
+    std::to_array<RopeNumber>({{"model.rotary_emb_base", "rope_theta", "rotary_emb_base", 10000},
+                               {"model.rotary_pct", "partial_rotary_factor", "rotary_pct", 0.25}});
 
 /// Members of config.json beside the rows; see [Note: members of configuration files].
 constexpr auto kGptNeoXRead =
@@ -41,34 +40,31 @@ constexpr auto kGptNeoXRead =
 constexpr auto kGptNeoXOnly = std::to_array<OnlyValue>({{"is_encoder_decoder", "false"}});
 constexpr auto kGptNeoXNoEffect =
     std::to_array<std::string_view>({"is_decoder", "cross_attention_hidden_size", "classifier_dropout"});
+constexpr auto kGptNeoXNullable =
+    std::to_array<std::string_view>({"rope_scaling", "rope_parameters", "rope_theta", "partial_rotary_factor"});
 /// The members of both objects of rope.
 constexpr auto kGptNeoXRopeMembers =
     std::to_array<std::string_view>({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor"});
 
+/// See [Note: rope in config.json].
 void read_gpt_neox_rope(const Json& config, Values& values) {
-  for (const char* member : {"rope_scaling", "rope_parameters"}) {
-    const Json* rope = given_object(config, member);
+  const RopeObjects objects = rope_objects(config);
+  for (const auto& [rope, name] :
+       {std::pair{objects.scaling, "rope_scaling"}, {objects.parameters, "rope_parameters"}}) {
     if (rope == nullptr) continue;
-    const std::string where = std::string(kModelConfigFile) + "'s " + member;
-    const Json* type = given(*rope, "rope_type");
-    if (type == nullptr) type = given(*rope, "type");
-    if (type != nullptr && !(*type == Json("default"))) {
-      throw std::invalid_argument(where + " is of type " + type->dump() +
-                                  ", and this GPT-NeoX has default only; choose another model");
+    const std::string where = std::string(kModelConfigFile) + "'s " + name;
+    if (const std::string type = rope_type_of(*rope, where); type != "default") {
+      throw std::invalid_argument(where + " is of type \"" + type +
+                                  "\", and this GPT-NeoX has default only; choose another model");
     }
     want_known_members(*rope, where, kGptNeoXRopeMembers);
-    const schema::Table* table = &schema::gpt_neox();
-    for (const auto& [row, leaf] : kGptNeoXRope) {
-      const Json* found = given(*rope, leaf);
-      if (found == nullptr) continue;
-      values.set(row, value_of_member(*schema::find_key({&table, 1}, row), *found, where + "." + std::string(leaf)));
-    }
   }
+  for (const auto& number : kGptNeoXRope) read_rope_number(config, schema::gpt_neox(), number, values);
 }
 
 Values read_gpt_neox(const Json& config) {
   want_family(config, "gpt_neox", kGptNeoXArchitectures);
-  check_config(config, schema::gpt_neox(), {kGptNeoXRead, kGptNeoXOnly, kGptNeoXNoEffect});
+  check_config(config, schema::gpt_neox(), {kGptNeoXRead, kGptNeoXOnly, kGptNeoXNoEffect, kGptNeoXNullable});
   Values values = values_of_config(schema::gpt_neox(), config);
   read_gpt_neox_rope(config, values);
   set_absent(values, "model.vocab_size", std::int64_t{50432});
@@ -78,8 +74,6 @@ Values read_gpt_neox(const Json& config) {
   set_absent(values, "model.num_attention_heads", std::int64_t{64});
   set_absent(values, "model.max_position_embeddings", std::int64_t{2048});
   set_absent(values, "model.hidden_act", std::string("gelu"));
-  set_absent(values, "model.rotary_pct", 0.25);
-  set_absent(values, "model.rotary_emb_base", 10000.0);
   set_absent(values, "model.layer_norm_eps", 1e-5);
   set_absent(values, "model.use_parallel_residual", true);
   set_absent(values, "model.tie_word_embeddings", false);
@@ -88,7 +82,7 @@ Values read_gpt_neox(const Json& config) {
   set_absent(values, "model.hidden_dropout", 0.0);
   set_absent(values, "model.initializer_range", 0.02);
   // transformers 4 writes these two beside rotary_emb_base and rotary_pct, and then reads both of each pair.
-  for (const auto& [row, leaf] : kGptNeoXRope) want_member(config, leaf, values.real(row));
+  for (const auto& number : kGptNeoXRope) want_member(config, number.member, values.real(number.row));
   return values;
 }
 
@@ -97,8 +91,8 @@ void write_gpt_neox(const Values& values, std::string_view architecture, Json& c
   config["model_type"] = "gpt_neox";
   write_members(config, values, kGptNeoXMembers);
   if (given(config, "rope_parameters") != nullptr) {
-    for (const auto& [row, leaf] : kGptNeoXRope) {
-      if (const auto* value = values.find(row)) write_member(config["rope_parameters"], leaf, *value);
+    for (const auto& number : kGptNeoXRope) {
+      if (const auto* value = values.find(number.row)) write_member(config["rope_parameters"], number.member, *value);
     }
   }
   // transformers would take ids of its own tokenizer for tokens that are absent here.

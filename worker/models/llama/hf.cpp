@@ -1,5 +1,6 @@
 #include "models/llama/hf.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <stdexcept>
@@ -9,6 +10,7 @@
 #include "models/config_members.h"
 #include "models/first_values.h"
 #include "models/llama/model.h"
+#include "models/rope_members.h"
 #include "schema/recipes.h"
 #include "schema/tables/llama.h"
 
@@ -45,6 +47,10 @@ constexpr auto kLlamaOnly = std::to_array<OnlyValue>({{"hidden_act", "\"silu\""}
                                                       {"rope_interleaved", "false"}});
 constexpr auto kLlamaNoEffect = std::to_array<std::string_view>(
     {"is_decoder", "cross_attention_hidden_size", "max_sequence_length", "is_llama_config"});
+constexpr auto kLlamaNullable =
+    std::to_array<std::string_view>({"num_key_value_heads", "head_dim", "attention_dropout", "pretraining_tp",
+                                     "partial_rotary_factor", "rope_scaling", "rope_parameters"});
+constexpr RopeNumber kLlamaTheta{"model.rope_theta", "rope_theta", "rope_theta", 10000};
 /// The members of both objects of rope.
 constexpr auto kLlamaRopeMembers =
     std::to_array<std::string_view>({"rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
@@ -58,38 +64,43 @@ void read_llama_scaling(const Json& rope, const std::string& where, ScalingMembe
   values.set(from.row, value_of_member(*schema::find_key({&table, 1}, from.row), *member, name));
 }
 
-/// transformers 4 has `rope_scaling` and beside it `rope_theta`; transformers 5 has `rope_parameters` with both.
-void read_llama_rope(const Json& config, Values& values) {
-  values.set("model.rope_type", std::string("default"));
-  for (const char* member : {"rope_scaling", "rope_parameters"}) {
-    const Json* rope = given_object(config, member);
-    if (rope == nullptr) continue;
-    const std::string where = std::string(kModelConfigFile) + "'s " + member;
-    if (given(*rope, "rope_theta") != nullptr) {
-      const schema::Table* table = &schema::llama();
-      values.set("model.rope_theta", value_of_member(*schema::find_key({&table, 1}, "model.rope_theta"),
-                                                     *given(*rope, "rope_theta"), where + ".rope_theta"));
-    }
-    const Json* type = given(*rope, "rope_type");
-    if (type == nullptr) type = given(*rope, "type");
-    const bool is_plain = type == nullptr || *type == Json("default");
-    if (!is_plain && !(*type == Json("linear")) && !(*type == Json("llama3"))) {
-      throw std::invalid_argument(where + " is of type " + type->dump() +
-                                  ", and this Llama has default, linear and llama3 only; choose another model");
-    }
-    want_known_members(*rope, where, kLlamaRopeMembers);
-    want_member(*rope, "partial_rotary_factor", 1);
-    if (is_plain) continue;
-    values.set("model.rope_type", type->as_string());
-    read_llama_scaling(*rope, where, kLlamaFactor, values);
-    if (type->as_string() != "llama3") continue;
-    for (const auto& from : kLlama3Members) read_llama_scaling(*rope, where, from, values);
+/// What one object says but the base.
+Values rope_of_llama(const Json& rope, const std::string& where) {
+  const std::string type = rope_type_of(rope, where);
+  if (type != "default" && type != "linear" && type != "llama3") {
+    throw std::invalid_argument(where + " is of type \"" + type +
+                                "\", and this Llama has default, linear and llama3 only; choose another model");
   }
+  want_known_members(rope, where, kLlamaRopeMembers);
+  want_member(rope, "partial_rotary_factor", 1);
+  Values values;
+  values.set("model.rope_type", type);
+  if (type == "default") return values;
+  read_llama_scaling(rope, where, kLlamaFactor, values);
+  if (type != "llama3") return values;
+  for (const auto& from : kLlama3Members) read_llama_scaling(rope, where, from, values);
+  return values;
+}
+
+/// See [Note: rope in config.json].
+void read_llama_rope(const Json& config, Values& values) {
+  const RopeObjects objects = rope_objects(config);
+  const std::string file = std::string(kModelConfigFile) + "'s ";
+  Values said;
+  said.set("model.rope_type", std::string("default"));
+  if (objects.parameters != nullptr) said = rope_of_llama(*objects.parameters, file + "rope_parameters");
+  if (objects.scaling != nullptr) {
+    const Values scaling = rope_of_llama(*objects.scaling, file + "rope_scaling");
+    if (objects.parameters != nullptr && !std::ranges::equal(scaling, said)) refuse_two_ropes(objects);
+    said = scaling;
+  }
+  for (const auto& [row, value] : said) values.set(row, value);
+  read_rope_number(config, schema::llama(), kLlamaTheta, values);
 }
 
 Values read_llama(const Json& config) {
   want_family(config, "llama", kLlamaArchitectures);
-  check_config(config, schema::llama(), {kLlamaRead, kLlamaOnly, kLlamaNoEffect});
+  check_config(config, schema::llama(), {kLlamaRead, kLlamaOnly, kLlamaNoEffect, kLlamaNullable});
   Values values = values_of_config(schema::llama(), config);
   set_absent(values, "model.vocab_size", std::int64_t{32000});
   set_absent(values, "model.hidden_size", std::int64_t{4096});
@@ -105,7 +116,6 @@ Values read_llama(const Json& config) {
   set_absent(values, "model.mlp_bias", false);
   set_absent(values, "model.attention_dropout", 0.0);
   read_llama_rope(config, values);
-  set_absent(values, "model.rope_theta", 10000.0);
   return values;
 }
 
@@ -113,7 +123,9 @@ Values read_llama(const Json& config) {
 void write_llama_rope(const Values& values, Json& config) {
   const std::string type = values.has("model.rope_type") ? values.text("model.rope_type") : "default";
   const auto write_into = [&](Json& rope) {
-    if (rope.contains("type") && !rope.contains("rope_type")) rope["type"] = type;  // as old files have it
+    if (rope.contains("type")) rope["type"] = type;  // as old files have it
+    if (const auto* theta = values.find("model.rope_theta"); theta != nullptr && rope.contains("rope_theta"))
+      write_member(rope, "rope_theta", *theta);
     write_member(rope, "rope_type", type);
     if (type != "default") write_member(rope, kLlamaFactor.member, values.real(kLlamaFactor.row));
     for (const auto& [row, member] : kLlama3Members) {

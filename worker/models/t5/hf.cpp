@@ -36,6 +36,9 @@ constexpr auto kT5Only = std::to_array<OnlyValue>({{"is_encoder_decoder", "true"
 constexpr auto kT5NoEffect =
     std::to_array<std::string_view>({"n_positions", "classifier_dropout", "cross_attention_hidden_size"});
 
+constexpr auto kT5Nullable =
+    std::to_array<std::string_view>({"num_decoder_layers", "decoder_start_token_id", "is_gated_act"});
+
 constexpr std::string_view kT5Head = "lm_head.weight";
 constexpr const char *kT5Scaled = "scale_decoder_outputs", *kT5Start = "decoder_start_token_id";
 
@@ -45,7 +48,7 @@ schema::T5 t5_of(const Values& values) {
 
 Values read_t5(const Json& config) {
   want_family(config, "t5", kT5Architectures);
-  check_config(config, schema::t5(), {kT5Read, kT5Only, kT5NoEffect});
+  check_config(config, schema::t5(), {kT5Read, kT5Only, kT5NoEffect, kT5Nullable});
   Values values = values_of_config(schema::t5(), config);
   set_absent(values, "model.vocab_size", std::int64_t{32128});
   set_absent(values, "model.d_model", std::int64_t{512});
@@ -69,7 +72,11 @@ Values read_t5(const Json& config) {
   // transformers writes what follows from feed_forward_proj beside it, and then reads that.
   const schema::T5 model = t5_of(values);
   want_member(config, "dense_act_fn", model.activation());
-  want_member(config, "is_gated_act", model.is_gated());
+  if (const Json* gated = config.find("is_gated_act"); gated != nullptr) {
+    Json said;
+    said["is_gated_act"] = gated->is_null() ? Json(false) : *gated;  // null is false for every transformers
+    want_member(said, "is_gated_act", model.is_gated());
+  }
   return values;
 }
 
