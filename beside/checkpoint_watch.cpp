@@ -21,6 +21,11 @@ bool is_far(std::int64_t step, std::int64_t told) {
   return step / 2 > told + 50;
 }
 
+/// A quarter as fast, and more apart than the looks at a quick program can be.
+bool rises_too_slowly(std::int64_t steps, std::int64_t told) {
+  return steps * 4 < told && told - steps > 10;
+}
+
 /// The step of a match; nullopt: neither its group nor its name tells one.
 std::optional<NamedStep> step_of(const Wildcards::Match& match, bool has_group) {
   if (!has_group) return step_in_name(match.name);
@@ -104,6 +109,7 @@ void CheckpointWatch::look_at(const Wildcards::Match& match, const Moment& momen
           .since = moment.now,
           .step = by_program ? moment.newest_step : named->step,
           .is_guess = !by_program && named->by == NamedStep::By::kAlone,
+          .by_name = !by_program && !pattern_.has_group(),
           .told_by_program = moment.newest_step,
           .told = is_first_look_};
 }
@@ -152,12 +158,10 @@ void CheckpointWatch::judge_name(const std::string& path, const Seen& seen, cons
   if (best_ && seen.is_guess && now.step <= best_->step && path != best_->path) {
     const bool went_on = now.told_by_program && best_->told_by_program < now.told_by_program;
     if (went_on && *now.told_by_program > now.step) {
-      complain("report.checkpoints: " + path + " gives step " + std::to_string(now.step) +
-               " as its last number, and the "
-               "program has reported step " +
-               std::to_string(*now.told_by_program) + kRemedy);
+      complain_of_name(path + " gives step " + std::to_string(now.step) + " as its last number", *now.told_by_program);
     }
   }
+  judge_pace(path, seen);
   if (!best_ || now.step >= best_->step) best_ = now;
 }
 
@@ -166,10 +170,24 @@ void CheckpointWatch::judge_far_step(const Moment& moment) {
   if (!far_ || !moment.newest_step) return;
   if (!is_far(far_->step, *moment.newest_step)) return far_.reset();
   if (!moment.end && since_far_ < 2) return;
-  complain("report.checkpoints: " + far_->path + " gives step " + std::to_string(far_->step) +
-           ", and the program has "
-           "reported step " +
-           std::to_string(*moment.newest_step) + kRemedy);
+  complain_of_name(far_->path + " gives step " + std::to_string(far_->step), *moment.newest_step);
+}
+
+/// A save is seen some steps after its own, so one that is late says nothing. Several in a row are late only if the
+/// program has all but ceased to save.
+void CheckpointWatch::judge_pace(const std::string& path, const Seen& seen) {
+  const auto before = std::exchange(before_, Best{*seen.step, seen.told_by_program, path});
+  if (!before || !seen.by_name || !before->told_by_program || !seen.told_by_program) return;
+  const auto steps = *seen.step - before->step, told = *seen.told_by_program - *before->told_by_program;
+  if (told <= 0) return;  // seen in one look
+  misfits_ = steps > 0 && rises_too_slowly(steps, told) ? misfits_ + 1 : 0;
+  if (misfits_ < kMisfits || *seen.step >= *seen.told_by_program) return;
+  complain_of_name(path + " gives step " + std::to_string(*seen.step), *seen.told_by_program);
+}
+
+void CheckpointWatch::complain_of_name(const std::string& what, std::int64_t told) {
+  complain("report.checkpoints: the names do not fit the steps that the program reports: " + what +
+           ", and the program has reported step " + std::to_string(told) + kRemedy);
 }
 
 }  // namespace beside

@@ -25,8 +25,9 @@ namespace beside {
 /// matched. Without such a number, or with that of an epoch alone, it is the newest step that the program has told by
 /// then. Without that too the match is no checkpoint, but the epoch's number will do.
 ///
-/// Names that do not fit what the program tells are told once: a step far beyond the program's own, or one that does
-/// not rise though the program goes on.
+/// Names that do not fit what the program tells are told once: a step far beyond the program's own, one that does not
+/// rise though the program goes on, and steps that rise less than a quarter as fast as the program's own, kMisfits
+/// times in a row, such as the epochs of "model_17.pt".
 class CheckpointWatch : public ReportSource {
  public:
   /// `pattern` as of Wildcards. Paths are told without `base` and a slash at their beginning.
@@ -38,6 +39,7 @@ class CheckpointWatch : public ReportSource {
   /// Names that a pattern is compared with, and files of matches, in one look.
   static constexpr std::size_t kMostEntries = 5'000;
   static constexpr int kDeepest = 6;
+  static constexpr int kMisfits = 2;
   /// A look that took some time is followed by a pause so many times as long.
   static constexpr int kPauses = 20;
 
@@ -53,6 +55,7 @@ class CheckpointWatch : public ReportSource {
     std::chrono::steady_clock::time_point since;
     std::optional<std::int64_t> step;
     bool is_guess = false;                        // the step is a number of the name that no word explains
+    bool by_name = false;                         // the step is a number of the name that no group of the pattern chose
     std::optional<std::int64_t> told_by_program;  // the newest step by then
     int looks = 1;                                // that saw this shape
     std::optional<std::string> torn = {};         // why it is no whole one; empty: it is; nullopt: not looked at
@@ -65,6 +68,8 @@ class CheckpointWatch : public ReportSource {
   bool is_torn(const std::string& path, Seen& seen, const Moment& moment);
   void judge_name(const std::string& path, const Seen& seen, const Moment& moment);
   void judge_far_step(const Moment& moment);
+  void judge_pace(const std::string& path, const Seen& seen);
+  void complain_of_name(const std::string& what, std::int64_t told);
 
   const std::string pattern_text_;
   const Wildcards pattern_;
@@ -78,8 +83,10 @@ class CheckpointWatch : public ReportSource {
     std::string path;
   };
   std::optional<Best> best_;
-  std::optional<Best> far_;  // a step far beyond the program's own, unless the program comes there
-  int since_far_ = 0;        // complete checkpoints after it
+  std::optional<Best> far_;     // a step far beyond the program's own, unless the program comes there
+  int since_far_ = 0;           // complete checkpoints after it
+  std::optional<Best> before_;  // the complete checkpoint before
+  int misfits_ = 0;             // in a row
   std::chrono::steady_clock::time_point next_look_{};
 };
 

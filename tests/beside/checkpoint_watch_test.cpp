@@ -285,6 +285,39 @@ TEST_F(Names, WhoseNumberDoesNotRiseThoughTheProgramGoesOnAreTold) {
                                  "step 200; if"));
 }
 
+TEST_F(Names, WhoseNumbersAreThoseOfEpochsAreTold) {
+  const auto words = said([](int i) { return "model_" + std::to_string(16 + i) + ".pt"; }, false);
+  EXPECT_THAT(words,
+              testing::StartsWith("report.checkpoints: the names do not fit the steps that the program reports: "));
+  EXPECT_THAT(words, testing::HasSubstr("ckpt/model_19.pt gives step 19, and the program has reported step 300; if"));
+  EXPECT_NE(said([](int i) { return "checkpoint-" + std::to_string(i); }), "");
+}
+
+TEST_F(Names, OfAProgramThatSavesMuchQuickerThanItIsLookedAtAreNotSuspected) {
+  const auto checkpoints = watch();
+  // Each look sees some saves more, and the program is up to a look ahead of the newest.
+  for (int look_number = 1; look_number <= 6; ++look_number) {
+    for (int i = 0; i < 3; ++i) write("ckpt/step-" + std::to_string(1'000 * (3 * look_number + i)), "x");
+    newest_step_ = 1'000 * (3 * look_number + 5);
+    look(*checkpoints);
+    look(*checkpoints);
+  }
+  look(*checkpoints, 1s, contract::ExitStatus{});
+  EXPECT_EQ(checkpoints->take_complaint(), "");
+}
+
+TEST_F(Names, OfAProgramThatCeasesToSaveAreNotSuspected) {
+  const auto checkpoints = watch();
+  for (const int step : {100, 200, 300}) {
+    write("ckpt/step-" + std::to_string(step), "x");
+    newest_step_ = step == 300 ? 5'000 : step;
+    look(*checkpoints);
+    look(*checkpoints);
+  }
+  look(*checkpoints, 1s, contract::ExitStatus{});
+  EXPECT_EQ(checkpoints->take_complaint(), "");
+}
+
 TEST_F(Names, OfAProgramThatLogsSeldomAreNotSuspected) {
   const auto checkpoints = watch();
   newest_step_ = 1;
