@@ -1,7 +1,8 @@
-"""Goal: ordinary trainers that pause as people's do are ended by nobody: a slow import, an evaluation of a minute without a word,
-an end long after the last step.
+"""Goal: ordinary trainers that pause as people's do are ended by nobody: slow imports, a download before the first step, evaluations of
+a minute and of seven, with and without a word, five minutes between two steps, an end long after the last step.
 
-Method: released packages and a real musterd, local processes of two ranks; the limits of muster are its own.
+Method: released packages and a real musterd, local processes; the limits of muster are its own. All trainers of a test run beside each
+other, since they wait for most of it.
 Usage: MUSTER_BIN_FOLDER=... run.py, see tests/peers/run.py
 """
 
@@ -18,44 +19,82 @@ from daemon import Musterd  # noqa: E402
 
 BIN = pathlib.Path(os.environ["MUSTER_BIN_FOLDER"])
 PROGRAM = str(HERE / "patient.py")
-EVALUATION_S = 60
+TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", PROGRAM, "torch")
+ACCELERATE = ("-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no",
+              "--dynamo_backend", "no", PROGRAM, "accelerate")
+# What [report] of a job file says of a program that knows nothing of muster.
+REPORT = "[report.log]\nstep = 'step (\\d+)'\nloss = 'loss (\\S+)'\n"
+
+# The name of a trainer: its command, its ranks (0: it starts them itself), and its pauses. The longest are submitted first.
+TRAINERS = {
+    "ddp-evaluates-400": ((PROGRAM, "torch"), 2, "evaluates=400"),
+    "ddp-evaluates-400-and-talks": ((PROGRAM, "torch"), 2, "evaluates=400 talks=1"),
+    "torchrun-evaluates-400": (TORCHRUN, 0, "evaluates=400"),
+    "lightning-evaluates-400": ((PROGRAM, "lightning"), 1, "evaluates=400"),
+    "transformers-evaluates-400": ((PROGRAM, "transformers"), 1, "evaluates=400"),
+    "accelerate-evaluates-400": ((PROGRAM, "accelerate"), 2, "evaluates=400"),
+    "report-evaluates-400": ((PROGRAM, "plain"), 1, "evaluates=400"),
+    "ddp-has-a-gap": ((PROGRAM, "torch"), 2, "gap=300"),
+    "lightning-has-a-gap": ((PROGRAM, "lightning"), 1, "gap=300"),
+    "accelerate-has-a-gap": (ACCELERATE, 0, "gap=300 ends=25"),
+    "ddp-ends-25": ((PROGRAM, "torch"), 2, "imports=20 evaluates=60 ends=25"),
+    "ddp-ends-60": ((PROGRAM, "torch"), 2, "imports=20 evaluates=60 ends=60 talks=1"),
+    "ddp-downloads": ((PROGRAM, "torch"), 2, "imports=20 downloads=120"),
+    "torchrun-ends-25": (TORCHRUN, 0, "imports=20 evaluates=60 ends=25"),
+    "torchrun-ends-60": (TORCHRUN, 0, "imports=20 evaluates=60 ends=60"),
+    "lightning-ends-25": ((PROGRAM, "lightning"), 2, "imports=20 evaluates=60 ends=25"),
+    "lightning-ends-60": ((PROGRAM, "lightning"), 1, "imports=20 evaluates=60 ends=60 talks=1"),
+    "transformers-ends-25": ((PROGRAM, "transformers"), 1, "imports=20 evaluates=60 ends=25"),
+    "transformers-ends-60": ((PROGRAM, "transformers"), 1, "downloads=120 evaluates=60 ends=60 talks=1"),
+    "accelerate-ends-60": ((PROGRAM, "accelerate"), 2, "imports=20 evaluates=60 ends=60"),
+}
+# Longer than a suspicion needs, and no more.
+IN_SHORT = {
+    "ddp": ((PROGRAM, "torch"), 2, "imports=5 evaluates=14 ends=14"),
+    "accelerate": (ACCELERATE, 0, "evaluates=14 ends=14"),
+    "transformers": ((PROGRAM, "transformers"), 1, "evaluates=14 ends=14"),
+    "report": ((PROGRAM, "plain"), 1, "imports=14 evaluates=14 ends=14"),
+}
 
 
 class Patience(unittest.TestCase):
     def setUp(self):
-        self.musterd = Musterd(self, BIN)
+        self.musterd = Musterd(self, BIN, flags=("--local-cores", "off"))
 
-    def submit(self, name, command, ranks=2, launcher="muster"):
+    def submit(self, name, command, ranks, pauses):
         """The submitter's PYTHONPATH is the job's: it has the package."""
         path = self.musterd.folder / f"{name}.toml"
-        resources = f"[resources]\nranks_per_node = {ranks}\n" if launcher == "muster" else ""
-        path.write_text(f'name = "{name}"\nlauncher = "{launcher}"\ncommand = {json.dumps([sys.executable, *command])}\n'
-                        f'executor = "local"\n{resources}[env]\nOMP_NUM_THREADS = "1"\n')
+        argv = json.dumps([sys.executable, *command, *pauses.split()])
+        shape = f"[resources]\nranks_per_node = {ranks}\n" if ranks else ""
+        path.write_text(f'name = "{name}"\nlauncher = "{"muster" if ranks else "own"}"\ncommand = {argv}\nexecutor = "local"\n{shape}'
+                        f'{REPORT if "plain" in command else ""}[env]\nOMP_NUM_THREADS = "1"\n')
         done = self.musterd.muster("submit", path)
         self.assertEqual(done.returncode, 0, done.stderr)
         return re.search(r"\d+", done.stdout).group()
 
-    def check(self, *jobs):
-        """All of them run at the same time, since they wait for most of it."""
-        for job in jobs:
-            shown = self.musterd.until(job, lambda job: job["state"] in ("succeeded", "failed", "cancelled"))
-            log = self.musterd.muster("logs", job).stdout[-3000:]
-            self.assertEqual((shown["state"], len(shown["attempts"])), ("succeeded", 1),
-                             f"{shown['attempts']}\n{log}\n{self.musterd.muster('events', job).stdout}")
+    def check(self, trainers, within_s):
+        jobs = {name: self.submit(name, *trainer) for name, trainer in trainers.items()}
+        self.musterd.muster("wait", *jobs.values(), "--timeout", f"{within_s}s", limit_s=within_s + 60)
+        for name, job in jobs.items():
+            with self.subTest(name):
+                shown = self.musterd.show(job)
+                log = self.musterd.muster("logs", job).stdout[-3000:]
+                self.assertEqual((shown["state"], len(shown["attempts"])), ("succeeded", 1),
+                                 f"{shown['attempts']}\n{log}\n{self.musterd.muster('events', job).stdout}")
+        return jobs
 
-    def test_of_ddp(self):
-        self.check(*(self.submit(f"ddp-{end}", [PROGRAM, "torch", str(EVALUATION_S), str(end)]) for end in (25, 60)))
+    def events_of(self, job):
+        return self.musterd.muster("events", job).stdout
 
-    def test_of_torchrun(self):
-        torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", PROGRAM, "torch", str(EVALUATION_S)]
-        self.check(*(self.submit(f"torchrun-{end}", [*torchrun, str(end)], launcher="own") for end in (25, 60)))
+    def test_of_twenty_ordinary_trainers(self):
+        self.assertEqual(len(TRAINERS), 20)
+        jobs = self.check(TRAINERS, 900)
+        self.assertIn("made no progress since", self.events_of(jobs["ddp-evaluates-400"]), "a pause so long is suspected")
 
-    def test_of_lightning(self):
-        self.check(*(self.submit(f"lightning-{end}", [PROGRAM, "lightning", str(EVALUATION_S), str(end)]) for end in (25, 60)))
-
-    def test_of_the_trainer_of_transformers(self):
-        program = [PROGRAM, "transformers", str(EVALUATION_S)]
-        self.check(*(self.submit(f"transformers-{end}", [*program, str(end)], ranks=1) for end in (25, 60)))
+    def test_in_short(self):
+        jobs = self.check(IN_SHORT, 240)
+        for name in ("ddp", "report"):
+            self.assertIn("made no progress since", self.events_of(jobs[name]), name)
 
 
 if __name__ == "__main__":
