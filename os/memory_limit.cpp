@@ -1,13 +1,14 @@
 #include "os/memory_limit.h"
 
 #include <fstream>
+#include <vector>
+
+#include "os/cgroups.h"
 
 namespace os {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kDeepest = 64;  // cgroups above a process
 
 /// MemTotal, or 0.
 std::int64_t memory_of_machine(const fs::path& file) {
@@ -28,13 +29,11 @@ std::int64_t number_in(const fs::path& file) {
   return in >> bytes ? bytes : 0;
 }
 
-/// Lowers `limit` to the limits of `group` and of those above it. `root` is the folder of the cgroup "/".
-void lower(MemoryLimit& limit, const fs::path& root, fs::path group, const char* file) {
-  for (int level = 0; level < kDeepest; ++level) {
-    const auto bytes = number_in(root / group.relative_path() / file);
-    if (bytes > 0 && (limit.bytes == 0 || bytes < limit.bytes)) limit = {bytes, "the cgroup " + group.native()};
-    if (!group.has_relative_path()) return;
-    group = group.parent_path();
+/// Lowers `limit` to the limits of the groups.
+void lower(MemoryLimit& limit, const std::vector<Cgroup>& groups, const char* file) {
+  for (const auto& group : groups) {
+    const auto bytes = number_in(group.folder / file);
+    if (bytes > 0 && (limit.bytes == 0 || bytes < limit.bytes)) limit = {bytes, "the cgroup " + group.name};
   }
 }
 
@@ -42,15 +41,9 @@ void lower(MemoryLimit& limit, const fs::path& root, fs::path group, const char*
 
 MemoryLimit memory_limit(const fs::path& cgroup_file, const fs::path& mounted_at, const fs::path& machine_file) {
   MemoryLimit limit{memory_of_machine(machine_file), "this machine"};
-  std::ifstream groups(cgroup_file);
-  // "<number>:<controllers>:<path>", of the second version "0::<path>".
-  for (std::string line; std::getline(groups, line);) {
-    const auto colon = line.find(':'), second = line.find(':', colon + 1);
-    if (colon == std::string::npos || second == std::string::npos) continue;
-    const auto controllers = line.substr(colon + 1, second - colon - 1), path = line.substr(second + 1);
-    if (controllers.empty()) lower(limit, mounted_at, path, "memory.max");
-    if (controllers == "memory") lower(limit, mounted_at / "memory", path, "memory.limit_in_bytes");
-  }
+  const auto groups = cgroups_of("memory", cgroup_file, mounted_at);
+  lower(limit, groups.second, "memory.max");
+  lower(limit, groups.first, "memory.limit_in_bytes");
   return limit;
 }
 

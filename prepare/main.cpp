@@ -10,10 +10,10 @@
 #include <new>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "os/core_limit.h"
 #include "prepare/cache.h"
 #include "prepare/job.h"
 #include "prepare/look.h"
@@ -51,7 +51,7 @@ void set_threads(int jobs) {
 
 int jobs_of(const prepare::PrepareOptions& options) {
   if (options.jobs > 0) return options.jobs;
-  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return static_cast<int>(os::core_limit().cores);
 }
 
 std::string result_text(const prepare::Job& job, const prepare::Counts& counts, const std::string& unit) {

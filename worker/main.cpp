@@ -11,10 +11,10 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <thread>
 
 #include "contract/exit_codes.h"
 #include "fsdp/checkpoint.h"
+#include "os/core_limit.h"
 #include "os/open_files.h"
 #include "plan/command.h"
 #include "rank/environment.h"
@@ -102,10 +102,11 @@ void print_plan(const Arguments& arguments, const worker::RankEnvironment& envir
   std::puts(worker::plan_report(worker::read_run_config(arguments.file), environment, arguments.limit).dump().c_str());
 }
 
-/// Divides the node's cores evenly among its ranks. OMP_NUM_THREADS overrides the division.
+/// Divides the cores that this process may use evenly among the ranks of its node. OMP_NUM_THREADS overrides the
+/// division.
 void set_threads(const worker::RankEnvironment& environment) {
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int cores = static_cast<int>(os::core_limit().cores);
   at::set_num_threads(std::max(1, cores / environment.local_world_size));
 }
 

@@ -1,6 +1,5 @@
 #include "daemon/own_machine.h"
 
-#include <sched.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -9,12 +8,12 @@
 #include <mutex>
 #include <optional>
 #include <sstream>
-#include <thread>
 #include <utility>
 
 #include "core/text.h"
 #include "daemon/environment.h"
 #include "daemon/usage_error.h"
+#include "os/core_limit.h"
 #include "os/gpus.h"
 #include "os/host_name.h"
 #include "os/patience.h"
@@ -125,21 +124,9 @@ void find_gpus(const MachineSettings& settings, const std::function<std::vector<
   if (devices.empty() && signs.any) set_unlisted(signs, machine);
 }
 
-std::uint32_t usable_cores() {
-  for (int most = 1024; most <= (1 << 20); most *= 2) {
-    cpu_set_t* set = CPU_ALLOC(most);
-    const auto size = CPU_ALLOC_SIZE(most);
-    const bool known = set != nullptr && ::sched_getaffinity(0, size, set) == 0;
-    const int count = known ? CPU_COUNT_S(size, set) : 0;
-    CPU_FREE(set);
-    if (known) return static_cast<std::uint32_t>(std::max(count, 1));
-  }
-  return std::max(1u, std::thread::hardware_concurrency());
-}
-
 std::uint32_t cores_of(const std::string& text) {
   if (text == "off") return 0;
-  if (text == "auto") return usable_cores();
+  if (text == "auto") return os::core_limit().cores;
   std::uint32_t cores = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), cores);
   if (error == std::errc() && end == text.data() + text.size() && cores >= 1 && cores <= kMostCores) return cores;

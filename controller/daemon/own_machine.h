@@ -19,7 +19,8 @@ struct MachineSettings {
 };
 
 /// What attempts on this machine may have: the GPUs that --local-gpus names, else those of CUDA_VISIBLE_DEVICES, else
-/// all that the driver lists, and the cores on which musterd may run. Where no driver lists GPUs, the names of
+/// all that the driver lists, and the cores that musterd may use (os::core_limit()). Where no driver lists GPUs, the
+/// names of
 /// --local-gpus are taken as they are, and there are none without it. But a rank that is given no GPU sees none, unless
 /// the kernel shows no GPU either, or --local-gpus is "open". `patience`: how long the driver is waited for. Throws
 /// UsageError.
