@@ -1,6 +1,7 @@
 #include "schema/tables/dinov2.h"
 
 #include <array>
+#include <cmath>
 
 #include "schema/limits.h"
 #include "schema/tables/model_rules.h"
@@ -36,7 +37,9 @@ constexpr auto kDinov2Keys = std::to_array<Key>({
      .low = 0,
      .high = 1024,
      .above_low = true,
-     .meaning = "Width inside the feed-forward blocks, as a multiple of hidden_size; SwiGLU takes two thirds of it.",
+     .meaning =
+         "Width inside the feed-forward blocks, as a multiple of hidden_size that is a whole number; SwiGLU takes two "
+         "thirds of it.",
      .assign = into<&Dinov2::mlp_ratio>},
     {.name = "model.hidden_act",
      .kind = Kind::kChoice,
@@ -141,6 +144,20 @@ constexpr auto kDinov2Keys = std::to_array<Key>({
      .assign = into<&Dinov2::pretrained>},
 });
 
+/// transformers 4 rounds hidden_size x mlp_ratio down, and transformers 5 takes whole ratios alone. A ratio that is not
+/// whole is fine where it means one width.
+void want_whole_width(const Dinov2& model, std::vector<Conflict>& conflicts) {
+  const double width = static_cast<double>(model.hidden_size) * model.mlp_ratio;
+  if (width == std::floor(width)) return;
+  const auto text = [](double number) { return print(Key{.name = "number", .kind = Kind::kReal}, number); };
+  const double below = std::floor(model.mlp_ratio);
+  conflicts.push_back({"model.mlp_ratio",
+                       "want hidden_size x mlp_ratio to be a whole number, not " + std::to_string(model.hidden_size) +
+                           " x " + text(model.mlp_ratio) + " = " + text(width),
+                       "try " + (below > 0 ? text(below) + " or " : std::string()) + text(below + 1),
+                       {"model.hidden_size"}});
+}
+
 void check_dinov2(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {
   auto found = conflicts_of(bind<Dinov2>(dinov2(), values));
   conflicts.insert(conflicts.end(), found.begin(), found.end());
@@ -169,6 +186,8 @@ std::vector<Conflict> conflicts_of(const Dinov2& model) {
                          "want feed-forward blocks of at least one element, not of hidden_size x mlp_ratio < 1",
                          "4 is common",
                          {"model.hidden_size"}});
+  } else {
+    want_whole_width(model, conflicts);
   }
   if (model.num_register_tokens > 0 && !model.use_mask_token) {
     conflicts.push_back({"model.use_mask_token",

@@ -10,6 +10,7 @@
 
 #include "schema/recipes.h"
 #include "schema/tables/checkpoints.h"
+#include "schema/tables/dinov2.h"
 #include "schema/tables/llama.h"
 #include "schema/tables/sharding.h"
 #include "schema/tables/training.h"
@@ -102,6 +103,29 @@ TEST(Tables, TheModelOfAFolderHasNoSizesBeforeItIsRead) {
     EXPECT_FALSE(values.has("data.global_crops_size")) << "it follows the model's images";
     EXPECT_EQ(values.whole("train.steps"), 1000);
     EXPECT_THAT(conflicts_of(values, tables, 2), IsEmpty());
+  }
+}
+
+TEST(Tables, AWidthOfDinov2IsAWholeNumber) {
+  for (const auto& [hidden, ratio, want, remedy] : {std::tuple{192, 4.0, "", ""},
+                                                    {192, 2.5, "", ""},
+                                                    {384, 2.6666666666666665, "", ""},
+                                                    {192, 2.67, "192 x 2.67 = 512.64", "try 2 or 3"},
+                                                    {33, 0.5, "33 x 0.5 = 16.5", "try 1"},
+                                                    {384, 3.999, "384 x 3.999 = 1535.616", "try 3 or 4"}}) {
+    Values values;
+    fill_defaults(values, tables_of("dino", "dinov2"), 1);
+    values.set("model.hidden_size", std::int64_t{hidden});
+    values.set("model.mlp_ratio", ratio);
+    for (const bool swiglu : {false, true}) {
+      values.set("model.use_swiglu_ffn", swiglu);
+      const auto conflicts = conflicts_of(bind<Dinov2>(dinov2(), values));
+      ASSERT_EQ(conflicts.size(), want[0] == 0 ? 0U : 1U) << ratio;
+      if (conflicts.empty()) continue;
+      EXPECT_EQ(conflicts[0].key, "model.mlp_ratio");
+      EXPECT_EQ(conflicts[0].want, std::string("want hidden_size x mlp_ratio to be a whole number, not ") + want);
+      EXPECT_EQ(conflicts[0].remedy, remedy);
+    }
   }
 }
 

@@ -178,6 +178,11 @@ TEST(Dinov2, WhatDoesNotFitIsRefusedByName) {
   EXPECT_THAT(error_of_dinov2(small), HasSubstr("model.image_size: want at least patch_size = 4"));
   EXPECT_THAT(error_of_dinov2(masks), HasSubstr("model.use_mask_token: want true with num_register_tokens = 2"));
   EXPECT_THAT(error_of_dinov2(flat), HasSubstr("model.mlp_ratio"));
+  auto between = small_dinov2();
+  between.hidden_size = 192;
+  between.mlp_ratio = 2.67;
+  EXPECT_THAT(error_of_dinov2(between), HasSubstr("model.mlp_ratio: want hidden_size x mlp_ratio to be a whole number, "
+                                                  "not 192 x 2.67 = 512.64; try 2 or 3"));
   EXPECT_THAT(error_of_dinov2(none), HasSubstr("model.num_hidden_layers = 0: want"));
   auto without = small_dinov2();
   without.use_mask_token = false;

@@ -222,6 +222,9 @@ INSTANTIATE_TEST_SUITE_P(
                 {"job.toml:4:23: model.num_key_value_heads \"3\": want a divisor of num_attention_heads = 4; leave it "
                  "out for "
                  "one per query head"}},
+        Refusal{recipe("recipe = \"dino\"\n[data]\nprepared = \"/data\"\n[model]\nmlp_ratio = 2.67"),
+                {"job.toml:7:13: model.mlp_ratio \"2.67\": want hidden_size x mlp_ratio to be a whole number, not 192 "
+                 "x 2.67 = 512.64; try 2 or 3"}},
         Refusal{recipe("[data]\nsequence_length = 64\n[model]\nmax_position_embeddings = 32"),
                 {"job.toml:4:19: data.sequence_length \"64\": want at most model.max_position_embeddings = 32; shorten "
                  "it, or "
