@@ -15,7 +15,8 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from daemon import JOB_LIMIT_S, TRAINING, Musterd, eventually  # noqa: E402
-from hangs import check_hang, frames, is_alive, job_text  # noqa: E402
+from hangs import (ENDS_WITHIN_S, SUSPECTED_WITHIN_S, check_hang, events_of, frames, is_alive, job_text,  # noqa: E402
+                   seconds_of)
 
 BIN = None
 
@@ -58,14 +59,44 @@ class Hangs(unittest.TestCase):
             self.assertRegex(view["ranks"][1]["text"], rf"== process {loader} \(.*\) == state of each thread, by the kernel")
 
 
-def check_hang_with(test, musterd, job):
-    """check_hang() of a job for whose stacks the test has asked too."""
-    done = musterd.until(job, lambda shown: shown["state"] in ("succeeded", "failed"))
-    test.assertEqual([one["cause"] for one in done["attempts"]], ["rank_hung", "completed"], done["attempts"])
+class LearnedLimits(unittest.TestCase):
+    """No hung_after is set. A recipe is the kind of program whose limit is the shortest: a minute."""
+
+    def test_end_a_training_that_hangs_for_a_minute(self):
+        musterd = Musterd(self, BIN)
+        # Rank 1 is stopped, and nobody calls it silent. So rank 0, which is heard, stands in its collective.
+        patient = "".join(f"{name} = \"30m\"\n" for name in ("silent_after", "silent_after_vouched", "lost_after"))
+        job = musterd.submit(TRAINING.replace("steps = 60", "steps = 100") +
+                             f"[liveness]\n{patient}[requeue]\nbackoff_initial = \"100ms\"\n")
+        shown = musterd.until(job, lambda shown: (shown["step"] or 0) >= 30)  # what is usual is known after 20
+        pid = next(rank["pid"] for rank in shown["ranks"] if rank["rank"] == 1)
+        self.assertGreater(pid, 1)
+        os.kill(pid, signal.SIGSTOP)
+        stopped_at = time.time()
+        done = musterd.until(job, lambda shown: shown["state"] in ("succeeded", "failed"))
+        self.assertEqual([one["cause"] for one in done["attempts"]], ["rank_hung", "completed"], done["attempts"])
+        first = {event["type"]: seconds_of(event["at"]) - stopped_at for event in reversed(events_of(musterd, job))}
+        self.assertLess(first["attempt_suspected"], SUSPECTED_WITHIN_S)
+        self.assertGreater(first["rank_hung"], 58)
+        self.assertLess(first["rank_hung"], 60 + ENDS_WITHIN_S)
+        self.assertRegex(done["attempts"][0]["reason"], r"rank 0 made no progress .*learned from \d+ steps")
+        for view in stacks_of(self, musterd, job):
+            self.assertIn("is stopped by a signal", view["ranks"][1]["text"])
+            self.assertIn("by muster-worker", view["ranks"][0]["text"])
+
+
+def stacks_of(test, musterd, job):
     kept = json.loads(musterd.muster("stacks", job, "--attempt", "1", "--json").stdout)
     test.assertLessEqual({"suspected", "before_end"}, {one["why"] for one in kept["sets"]})
     return [json.loads(musterd.muster("stacks", job, "--attempt", "1", "--set", str(one["number"]), "--json").stdout)
             for one in kept["sets"]]
+
+
+def check_hang_with(test, musterd, job):
+    """check_hang() of a job for whose stacks the test has asked too."""
+    done = musterd.until(job, lambda shown: shown["state"] in ("succeeded", "failed"))
+    test.assertEqual([one["cause"] for one in done["attempts"]], ["rank_hung", "completed"], done["attempts"])
+    return stacks_of(test, musterd, job)
 
 
 class Stacks(unittest.TestCase):
