@@ -26,6 +26,7 @@
 #include "executors/slurm/submission.h"
 #include "http/server.h"
 #include "net/connections.h"
+#include "net/known_networks_file.h"
 #include "net/listen_address.h"
 #include "net/self_probe.h"
 #include "os/durable_file.h"
@@ -283,7 +284,9 @@ int serve(const Flags& flags) {
 
   const auto shares = connections->shares();
   spdlog::info("{} files may be open: {} connections of ranks, {} of people, {} of strangers",
-               os::open_files_limit().soft, shares.ranks, shares.people, shares.strangers + shares.waiting);
+               os::open_files_limit().soft, shares.ranks, shares.people,
+               shares.strangers + shares.waiting + shares.asking);
+  const net::KnownNetworksFile known_networks(data / "known-networks", connections->known(), true);
   RememberedPorts ports(data / "ports.json");
   const auto grpc = ports.serve(
       "grpc", grpc_address, [&](const std::string& address) { return rpc::serve(*controller, address, connections); });
@@ -304,13 +307,14 @@ int serve(const Flags& flags) {
                  data.string());
     const auto probed = [&](net::ProbedPort port, net::Port which) {
       port.is_crowded = [&connections, which] {
-        return connections->crowd().is_at(which, net::Connections::Clock::now());
+        return connections->is_crowded(which, net::Connections::Clock::now());
       };
       return port;
     };
     const net::SelfProbe probe(
         {probed(net::grpc_port(grpc_address.host, grpc_address.port, token, [&] { grpc->reopen(); }), net::Port::kGrpc),
-         probed(net::http_port(http_address.host, http_address.port, [&] { http->reopen(); }), net::Port::kDashboard)},
+         probed(net::http_port(http_address.host, http_address.port, token, [&] { http->reopen(); }),
+                net::Port::kDashboard)},
         probe_times(core::Millis(flags.probe_ms)), leave_for_a_dead_port);
     signal = wait_for_signal();
     leaving.begin();

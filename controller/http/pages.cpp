@@ -116,7 +116,7 @@ std::string MetricsPage::text(service::Controller& controller) {
   const auto status = controller.status();
   const auto open = connections_->open();
   const std::map<std::string, std::size_t> connected = {
-      {"stranger", open.strangers + open.waiting}, {"person", open.people}, {"rank", open.ranks}};
+      {"stranger", open.strangers + open.waiting + open.asking}, {"person", open.people}, {"rank", open.ranks}};
   std::map<std::string, std::uint64_t> turned_away, crowds;
   for (const auto port : net::kAllPorts) {
     turned_away[net::name_of(port)] = connections_->crowd().total(port);
@@ -146,7 +146,7 @@ std::string MetricsPage::text(service::Controller& controller) {
       family("muster_connections", "Open connections, by who has shown a token on them.", MetricType::Gauge, "party",
              connected),
       family("muster_connections_turned_away_total",
-             "Connections without a token that were turned away for want of a place, since musterd started.",
+             "Connections that were turned away before they reached a server, since musterd started.",
              MetricType::Counter, "port", turned_away),
       family("muster_crowd", "1 while strangers crowd at the port.", MetricType::Gauge, "port", crowds),
       single("muster_http_requests_total", "HTTP requests answered since musterd started.", MetricType::Counter,

@@ -21,6 +21,8 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -29,6 +31,7 @@
 #include "http/feed.h"
 #include "http/routes.h"
 #include "net/connections.h"
+#include "net/http_gate.h"
 #include "net/listener.h"
 #include "schema/whole_number.h"
 
@@ -75,6 +78,16 @@ std::optional<std::int64_t> resume_point(const Request& request) {
   return id && *id >= 0 ? id : std::nullopt;
 }
 
+/// True if a request that begins so shows the token or a session.
+bool is_a_persons(const std::string& head, Access& access) {
+  beast::http::request_parser<beast::http::string_body> parser;
+  parser.header_limit(kMaxHeaderBytes);
+  parser.body_limit(kMaxSubmissionBytes);
+  error_code error;
+  parser.put(asio::buffer(head), error);
+  return parser.is_header_done() && !access.refuse_stranger({parser.release(), {}, {}});
+}
+
 /// The parts that all connections of a server share.
 struct Service {
   Service(service::Controller& controller, const std::string& host, int port,
@@ -99,9 +112,11 @@ struct Service {
 /// thread, keeps itself alive, and ends when the client leaves, stalls for kIdleTimeout or exceeds a limit.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, std::shared_ptr<Service> service)
+  /// `said`: what was read from the socket already.
+  Connection(tcp::socket socket, std::string_view said, std::shared_ptr<Service> service)
       : stream_(std::move(socket)), service_(std::move(service)) {
     ++service_->connections;
+    buffer_.commit(asio::buffer_copy(buffer_.prepare(said.size()), asio::buffer(said)));
   }
   ~Connection() {
     if (is_stream_) {
@@ -172,6 +187,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (error == http_error::error::end_of_stream || service_->closing) return close();
     if (error && error.category() != make_error_code(http_error::error::bad_method).category()) return close();
     busy_ = true;
+    if (!is_known_) service_->whose->asked(stream_.socket().native_handle(), net::Connections::Clock::now());
     if (error) return respond_malformed(error);
     keep_alive_ = parser_->get().keep_alive();
     answer({parser_->release(), {}, {}});
@@ -212,7 +228,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     service_->whose->know(stream_.socket().native_handle(), net::Party::kPerson, net::Connections::Clock::now());
   }
   void respond(Response response) {
-    if (!is_known_) service_->whose->answered(stream_.socket().native_handle());
+    if (!is_known_) service_->whose->answered(stream_.socket().native_handle(), net::Connections::Clock::now());
     response_ = std::move(response);
     response_.version(http_version_);
     if (response_["Cache-Control"].empty()) response_.set(beast::http::field::cache_control, "no-store");
@@ -312,22 +328,30 @@ class BeastServer : public Server {
  public:
   BeastServer(service::Controller& controller, const std::string& address,
               const std::shared_ptr<net::Connections>& connections)
-      : listener_(address, connections),
+      : gate_(std::make_shared<net::HttpGate>(
+            connections,
+            net::HttpGate::Rules{kMaxHeaderBytes, kFirstRequestWithin,
+                                 [this](const std::string& head) { return is_a_persons(head, service_->access); },
+                                 [this](int socket, const std::string& said) {
+                                   asio::post(io_, [this, socket, said] { take(socket, said); });
+                                 }})),
+        listener_(address, gate_),
         service_(std::make_shared<Service>(controller, listener_.host(), listener_.port(), connections)),
         thread_([this] { io_.run(); }) {
-    listener_.start([this](int socket) { asio::post(io_, [this, socket] { take(socket); }); });
+    listener_.start();
   }
   ~BeastServer() override { shutdown(); }
 
   int port() const override { return listener_.port(); }
   void reopen() override { listener_.reopen(); }
   std::size_t open_streams() const override { return service_->streams; }
-  std::size_t open_connections() const override { return service_->connections; }
+  std::size_t open_connections() const override { return service_->connections + service_->whose->open().asking; }
   void shutdown() override {
     const std::lock_guard lock(shutdown_mutex_);
     if (stopped_) return;
     stopped_ = true;
     listener_.stop();
+    gate_->close_all();
     std::unique_ptr<Feed> feed;
     asio::post(io_, asio::use_future([&] {
                  service_->closing = true;
@@ -354,7 +378,7 @@ class BeastServer : public Server {
   }
 
  private:
-  void take(int socket) {
+  void take(int socket, const std::string& said) {
     sockaddr_storage address{};
     socklen_t size = sizeof address;
     ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
@@ -366,13 +390,14 @@ class BeastServer : public Server {
       return;
     }
     std::erase_if(connections_, [](const auto& connection) { return connection.expired(); });
-    const auto connection = std::make_shared<Connection>(std::move(taken), service_);
+    const auto connection = std::make_shared<Connection>(std::move(taken), said, service_);
     connections_.push_back(connection);
     connection->start();
   }
 
   asio::io_context io_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
+  const std::shared_ptr<net::HttpGate> gate_;
   net::Listener listener_;
   std::shared_ptr<Service> service_;
   std::vector<std::weak_ptr<Connection>> connections_;  // used in the I/O thread only

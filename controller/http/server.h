@@ -22,7 +22,8 @@ inline constexpr std::size_t kMaxHeaderBytes = 16 * 1024;
 inline constexpr std::size_t kMaxBodyBytes = 64 * 1024;
 /// The largest body of a submission by somebody who has the token: a job file of 1 MiB in JSON, or 10,000 short jobs.
 inline constexpr std::size_t kMaxSubmissionBytes = 4 * 1024 * 1024;
-/// A connection's first request must be complete within this time.
+/// The headers of a connection's first request must be complete within this time of its arrival (net::HttpGate), and
+/// the request within this time of its headers.
 inline constexpr std::chrono::seconds kFirstRequestWithin{5};
 /// A later request must be complete, and the client must take an answer, within this time. An idle connection is closed
 /// after it.
@@ -54,8 +55,8 @@ class Server {
 
 /// Serves `controller` on "host:port". The controller must outlive the server. Throws std::runtime_error with address,
 /// cause and remedy if the address cannot be bound. An address in use is an error; the port is never shared.
-/// `connections` limits the number of connections, and may be shared with other servers. Null: the server uses
-/// connections_of_this_process().
+/// Nobody reaches the server before the headers of a request (net::HttpGate). `connections` limits the number of
+/// connections, and may be shared with other servers. Null: the server uses connections_of_this_process().
 std::unique_ptr<Server> serve(service::Controller& controller, const std::string& address,
                               std::shared_ptr<net::Connections> connections = nullptr);
 

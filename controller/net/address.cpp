@@ -53,6 +53,13 @@ std::string text_of(const Address& address) {
   return text;
 }
 
+std::optional<Address> address_of(const std::string& text) {
+  const auto v6 = (text.find(':') == std::string::npos ? "::ffff:" : "") + text;
+  Address address{};
+  if (::inet_pton(AF_INET6, v6.c_str(), address.data()) != 1) return std::nullopt;
+  return address;
+}
+
 Address network_of(const Address& address) {
   constexpr std::ptrdiff_t kNetwork = 8;
   if (is_ipv4(address)) return address;

@@ -1,10 +1,9 @@
 #include "net/connections.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/tcp.h>
+#include <netinet/in.h>
 #include <spdlog/spdlog.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,8 +23,9 @@ constexpr std::chrono::minutes kTellEvery{1};
 constexpr std::uint64_t kFewestOwn = 40, kMostOwn = 2048;
 // More descriptors would not help: memory runs out first.
 constexpr std::uint64_t kMostDescriptors = 262'144;
-constexpr std::uint64_t kFewestStrangers = 3, kMostStrangers = 128;
-constexpr std::uint64_t kFewestWaiting = 6, kMostWaiting = 768;
+constexpr std::uint64_t kFewestStrangers = 2, kMostStrangers = 64;
+constexpr std::uint64_t kFewestAsking = 3, kMostAsking = 128;
+constexpr std::uint64_t kFewestWaiting = 5, kMostWaiting = 768;
 constexpr std::uint64_t kFewestPeople = 4, kMostPeople = 512;
 
 const char* name_of(Party party) {
@@ -37,10 +37,11 @@ const char* name_of(Party party) {
 Shares shares_of(std::uint64_t descriptors) {
   const auto all = std::clamp(descriptors, kFewestDescriptors, kMostDescriptors);
   const auto left = all - std::clamp(all / 4, kFewestOwn, kMostOwn);
-  const auto strangers = std::clamp(left / 16, kFewestStrangers, kMostStrangers);
+  const auto strangers = std::clamp(left / 32, kFewestStrangers, kMostStrangers);
+  const auto asking = std::clamp(left / 16, kFewestAsking, kMostAsking);
   const auto waiting = std::clamp(left / 8, kFewestWaiting, kMostWaiting);
   const auto people = std::clamp(left / 8, kFewestPeople, kMostPeople);
-  return {strangers, waiting, people, left - 2 * strangers - waiting - people};
+  return {strangers, waiting, people, left - 2 * strangers - asking - waiting - people, asking};
 }
 
 /// The kernel's number for this socket, which no other socket ever gets; 0: not an open socket.
@@ -69,55 +70,46 @@ std::optional<Connections::Ends> Connections::ends_of(std::uint16_t local_port, 
     if (host.starts_with(bracket)) host.remove_prefix(bracket.size());
   }
   host = host.substr(0, host.find_first_of("%]"));
-  const auto v6 = (host.find(':') == std::string_view::npos ? "::ffff:" : "") + std::string(host);
-  Address address{};
-  if (::inet_pton(AF_INET6, v6.c_str(), address.data()) != 1) return std::nullopt;
-  return Ends{address, port, local_port};
+  const auto address = address_of(std::string(host));
+  if (!address) return std::nullopt;
+  return Ends{*address, port, local_port};
 }
 
-bool Connections::make_room(Time now, std::size_t waiting) {
+bool Connections::take_stranger(int socket, Time now) {
+  const auto entry = entry_of(socket, now);
+  if (!entry) return true;  // gone already: its server notices
   const std::lock_guard lock(mutex_);
-  forget_shut_down();
-  if (closing_.size() >= shares_.strangers) return false;
-  if (strangers_.size() >= shares_.strangers) see_off(now, waiting);
-  return strangers_.size() < shares_.strangers;
+  if (strangers_.size() >= shares_.strangers) see_off(now);
+  if (strangers_.size() >= shares_.strangers) return false;
+  add(entry->first, entry->second);
+  return true;
 }
 
-/// Shuts down one stranger for each waiting connection. A stranger that is closed already counts too.
-void Connections::see_off(Time now, std::size_t waiting) {
-  const bool crowd = waiting > shares_.strangers;
-  auto wanted = std::min(std::max<std::size_t>(waiting, 1), shares_.strangers - closing_.size());
-  std::vector<Id> closed, late;
+/// Shuts down one stranger whose time is over. One that is closed already counts too.
+void Connections::see_off(Time now) {
+  forget_shut_down();
+  const bool crowd = asking_ > shares_.strangers;
   for (const auto id : strangers_) {
-    if (wanted == 0) break;
     auto& entry = entries_.at(id);
-    const bool open = is_open(id, entry.socket);
-    if (open && !had_its_time(entry, now, crowd)) continue;
-    (open ? late : closed).push_back(id);
-    --wanted;
-  }
-  for (const auto id : closed) forget(id);
-  for (const auto id : late) {
-    crowd_.turned_away(Port::kDashboard, std::get<Address>(entries_.at(id).ends), now);
-    shut_down(id);
+    if (!is_open(id, entry.socket)) return forget(id);
+    if (closing_.size() >= shares_.strangers || !had_its_time(entry, now, crowd)) continue;
+    crowd_.turned_away(entry.port, std::get<Address>(entry.ends), Crowd::Why::kNoPlace, now);
+    return shut_down(id);
   }
 }
 
 bool Connections::had_its_time(Entry& entry, Time now, bool crowd) const {
+  if (entry.is_our_turn) return now - entry.patient_since >= kOurTurn;
+  if (!entry.is_valid) return now - entry.patient_since >= (crowd ? kGraceInACrowd : kGrace);
+  // It has a token, so bytes are a sign of work.
   tcp_info info{};
   socklen_t size = sizeof info;
-  int unread = 0;
   ::getsockopt(entry.socket, IPPROTO_TCP, TCP_INFO, &info, &size);
-  ::ioctl(entry.socket, FIONREAD, &unread);
   if (const auto said = info.tcpi_bytes_received + info.tcpi_bytes_sent; said != entry.said) {
     entry.said = said;
-    entry.quiet_since = now;
+    entry.patient_since = now;
   }
-  const bool may_have_called = info.tcpi_bytes_received >= kCallBytes && !entry.is_answered && !entry.is_valid;
-  auto patience = std::chrono::milliseconds(kGrace);
-  if (crowd) patience = info.tcpi_bytes_received == 0 ? kSilentInACrowd : kGraceInACrowd;
-  if (unread > 0 || may_have_called) patience = kOurTurn;
-  return now - entry.quiet_since >= patience;
+  return now - entry.patient_since >= kGrace;
 }
 
 std::optional<std::pair<Connections::Id, Connections::Entry>> Connections::entry_of(int socket, Time now) const {
@@ -127,7 +119,7 @@ std::optional<std::pair<Connections::Id, Connections::Entry>> Connections::entry
   Entry entry;
   entry.socket = socket;
   entry.ends = *ends;
-  entry.since = entry.quiet_since = now;
+  entry.since = entry.patient_since = now;
   return std::pair(id, entry);
 }
 
@@ -138,21 +130,17 @@ void Connections::add(Id id, Entry entry) {
   entries_[id] = std::move(entry);
 }
 
-void Connections::enter(int socket, Time now) {
-  const auto entry = entry_of(socket, now);
-  if (!entry) return;
-  const std::lock_guard lock(mutex_);
-  add(entry->first, entry->second);
-}
-
 std::string Connections::why_full(Party party) const {
   return "max_connections: all " + std::to_string(share(party)) + " connections reserved for " + name_of(party) +
          " are open; raise musterd's limit of open files (LimitNOFILE, ulimit -n), or try again";
 }
 
-std::string Connections::admit(int socket, Party party, const std::string& whose, Time now) {
+std::string Connections::admit(int socket, const Caller& caller, Time now) {
   auto entry = entry_of(socket, now);
   if (!entry) return "the connection is closed";
+  const auto party = caller.party;
+  const auto& whose = caller.whose;
+  entry->second.port = caller.port;
   const std::lock_guard lock(mutex_);
   if (party == Party::kPerson) {
     entry->second.whose = whose;
@@ -169,8 +157,7 @@ std::string Connections::admit(int socket, Party party, const std::string& whose
   promote(id, entries_.at(id), party, now);
   if (strangers_.size() <= shares_.strangers) return "";
   // Its party's share is used up. It takes turns with those that have been quiet.
-  forget_shut_down();
-  if (closing_.size() < shares_.strangers) see_off(now, 1);
+  see_off(now);
   if (strangers_.size() <= shares_.strangers || !entries_.contains(id)) return "";
   forget(id);
   return why_full(party);
@@ -196,14 +183,23 @@ void Connections::know(std::uint16_t local_port, const std::string& peer, Party 
   const auto id = by_ends_.find(*ends);
   if (id == by_ends_.end()) return;
   auto& entry = entries_.at(id->second);
-  entry.is_answered = !is_valid;
   if (is_valid) promote(id->second, entry, party, now);
 }
 
-void Connections::answered(int socket) {
+void Connections::asked(int socket, Time now) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(cookie_of(socket));
-  if (found != entries_.end()) found->second.is_answered = true;
+  if (found == entries_.end() || found->second.party != Party::kStranger) return;
+  found->second.is_our_turn = true;
+  found->second.patient_since = now;
+}
+
+void Connections::answered(int socket, Time now) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(cookie_of(socket));
+  if (found == entries_.end() || !found->second.is_our_turn) return;
+  found->second.is_our_turn = false;
+  found->second.patient_since = now;
 }
 
 void Connections::promote(Id id, Entry& entry, Party party, Time now) {
@@ -220,7 +216,8 @@ void Connections::promote(Id id, Entry& entry, Party party, Time now) {
     return;
   }
   entry.is_valid = true;
-  entry.quiet_since = now;
+  entry.is_our_turn = false;
+  entry.patient_since = now;
   strangers_.splice(strangers_.end(), strangers_, entry.place);
   if (now - told_ < kTellEvery) return;
   told_ = now;
@@ -288,7 +285,12 @@ void Connections::tidy(Time now) {
 
 Connections::Counts Connections::open() const {
   const std::lock_guard lock(mutex_);
-  return {strangers_.size(), waiting_, people_, ranks_, closing_.size()};
+  return {strangers_.size(), waiting_, people_, ranks_, closing_.size(), asking_};
+}
+
+bool Connections::is_crowded(Port port, Time now) const {
+  const std::size_t waiting = port == Port::kGrpc ? waiting_ : asking_;
+  return crowd_.is_at(port, now) || 2 * waiting >= std::max<std::size_t>(shares_.at_the_door(port), 1);
 }
 
 std::shared_ptr<Connections> connections_of_this_process() {

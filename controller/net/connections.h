@@ -19,7 +19,7 @@
 
 #include "net/address.h"
 #include "net/crowd.h"
-#include "net/door.h"
+#include "net/known_networks.h"
 
 namespace net {
 
@@ -28,7 +28,8 @@ inline constexpr std::uint64_t kFewestDescriptors = 64;
 
 /// How many connections each party may have open at once.
 struct Shares {
-  /// Connections without a valid token at the dashboard's port. The same number again may be closing.
+  /// Connections with a request and without a valid token, at the dashboard's port. The same number again may be
+  /// closing.
   std::size_t strangers = 0;
   /// Connections without an accepted call at the gRPC port, see Gate.
   std::size_t waiting = 0;
@@ -38,6 +39,10 @@ struct Shares {
   /// tells for the program of a command. So the 16,416 that a limit of 20,000 files leaves are enough for 8,208 ranks
   /// on Slurm, whatever they run, and for 16,416 on musterd's machine.
   std::size_t ranks = 0;
+  /// Connections without a whole request at the dashboard's port, see HttpGate.
+  std::size_t asking = 0;
+
+  std::size_t at_the_door(Port port) const { return port == Port::kGrpc ? waiting : asking; }
 };
 
 /// The shares of a process with this limit of descriptors. A part is reserved for the process itself: store, logs,
@@ -47,14 +52,24 @@ Shares shares_of(std::uint64_t descriptors);
 /// Who is at the other end of a connection.
 enum class Party { kStranger, kPerson, kRank };
 
-/// Every open connection of musterd's ports, and its party. As a door it is the dashboard's; Gate is the one of gRPC.
+/// A connection that showed a valid token, and under which name it is counted.
+struct Caller {
+  Port port = Port::kGrpc;
+  Party party = Party::kPerson;
+  std::string whose;
+};
+
+/// Every connection that the two servers of musterd have, and its party. Who has no call or request yet is at an
+/// Entrance, and not here.
 ///
 /// States of a connection: stranger -> person or rank (it showed a valid token) -> forgotten (it is closed).
 /// Each party has a share of the connections, so that no party can use up the connections of another one. One user has
 /// at most half of the share of people.
 ///
-/// A stranger is shut down when its time is over, or when a new connection needs its share. The server of the
-/// connection then reads the end of the stream and closes the socket.
+/// A stranger has a request at the dashboard, and no token. Its time is counted from what happened to it: it came with
+/// the headers of a request, its request was whole, it was answered. Bytes that trickle in between give it no time. A
+/// stranger whose time is over is shut down when a new one needs its share, and after kKnownWithin in any case. The
+/// server of the connection then reads the end of the stream and closes the socket.
 ///
 /// A connection that shows a valid token while its party's share is used up is served, but stays among the strangers.
 /// If the share of strangers is used up, the one that has been quiet longest is shut down, and its client connects
@@ -62,35 +77,28 @@ enum class Party { kStranger, kPerson, kRank };
 ///
 /// A socket belongs to its server (gRPC closes its own sockets). This class only looks at it, by its number and the
 /// kernel's cookie, which is unique to one socket. Thread-safe. The caller passes the time.
-class Connections : public Door {
+class Connections {
  public:
   using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
 
-  /// A stranger that has been quiet for this long may be shut down for a new connection.
+  /// A stranger whose request is not whole, or was answered, may be shut down for a new one after so long.
   static constexpr std::chrono::milliseconds kGrace{500};
-  /// As kGrace, while more connections wait for accept() than the share of strangers allows. A caller with a token
-  /// needs a few milliseconds. A slower one is shut down, and connects again when the crowd is gone.
+  /// As kGrace, while more are at the dashboard's entrance than the share of strangers allows.
   static constexpr std::chrono::milliseconds kGraceInACrowd{15};
-  /// As kGraceInACrowd, for a stranger that has sent nothing.
-  static constexpr std::chrono::milliseconds kSilentInACrowd{5};
-  /// As kGrace, for a stranger that waits for musterd: it has sent enough for a call, or has unread bytes.
+  /// As kGrace, for a stranger whose whole request was not answered yet.
   static constexpr std::chrono::seconds kOurTurn{5};
-  /// How many bytes may contain a call. An HTTP/2 client's greeting alone has about 80 bytes.
-  static constexpr std::uint64_t kCallBytes = 160;
   /// A connection must show a valid token within this time.
   static constexpr std::chrono::seconds kKnownWithin{60};
 
   explicit Connections(Shares shares) : shares_(shares) {}
 
-  /// True if one more connection may be accepted now. If the share of strangers is used up, shuts down strangers whose
-  /// time is over. `waiting`: how many connections wait for accept().
-  bool make_room(Time now, std::size_t waiting = 0) override;
-  /// Adds a socket that was just accepted. Call it before the socket is handed to its server, which may close it.
-  void enter(int socket, Time now) override;
-
-  /// Adds a connection that came through the gate and showed a valid token. `whose`: the user, for a person. Returns
-  /// why there is no place for it; empty: it is in.
-  std::string admit(int socket, Party party, const std::string& whose, Time now);
+  /// Adds a connection that has the headers of a request at the dashboard, and no token. If the share of strangers is
+  /// used up, shuts down one whose time is over. False: there is none, so there is no place for it. Call it before the
+  /// socket is handed to its server, which may close it.
+  bool take_stranger(int socket, Time now);
+  /// Adds a connection that showed a valid token at an entrance. Returns why there is no place for it; empty: it is in.
+  std::string admit(int socket, const Caller& caller, Time now);
 
   /// The connection of this socket showed a valid token.
   void know(int socket, Party party, Time now);
@@ -99,20 +107,27 @@ class Connections : public Door {
   void know(std::uint16_t local_port, const std::string& peer, Party party, Time now,
             const std::function<bool()>& valid);
 
-  /// The stranger's call was answered, and showed no valid token.
-  void answered(int socket);
+  /// The stranger's request is whole, so it is our turn.
+  void asked(int socket, Time now);
+  /// The stranger's request was answered, and showed no valid token.
+  void answered(int socket, Time now);
 
   /// Forgets closed connections and shuts down strangers after kKnownWithin. Does so at most once a second.
-  void tidy(Time now) override;
+  void tidy(Time now);
 
   /// Thread-safe by itself.
   Crowd& crowd() { return crowd_; }
+  /// Both ports share it.
+  const std::shared_ptr<KnownNetworks>& known() const { return known_; }
 
-  /// How many wait for their first call at the gate, which notes it.
-  void set_waiting(std::size_t count) { waiting_ = count; }
+  /// How many wait at the entrance of this port, which notes it.
+  void set_waiting(Port port, std::size_t count) { (port == Port::kGrpc ? waiting_ : asking_) = count; }
+  /// True while nothing follows from a connection to this port that fails: in a crowd, and while at least half of the
+  /// places at its entrance are taken.
+  bool is_crowded(Port port, Time now) const;
 
   struct Counts {
-    std::size_t strangers = 0, waiting = 0, people = 0, ranks = 0, closing = 0;
+    std::size_t strangers = 0, waiting = 0, people = 0, ranks = 0, closing = 0, asking = 0;
   };
   Counts open() const;
   const Shares& shares() const { return shares_; }
@@ -124,14 +139,15 @@ class Connections : public Door {
   struct Entry {
     int socket = -1;
     Ends ends;
+    Port port = Port::kDashboard;
     Party party = Party::kStranger;
     bool is_valid = false;            // a stranger that showed a token while its party's share was used up
-    bool is_answered = false;         // a stranger whose call was answered
-    Time since{};                     // when it was accepted
-    Time quiet_since{};               // neither side has sent a byte since then
-    std::uint64_t said = 0;           // bytes that both sides had sent by quiet_since
+    bool is_our_turn = false;         // a stranger whose whole request was not answered yet
+    Time since{};                     // when it came
+    Time patient_since{};             // what gives it time happened last; of is_valid: neither side has sent a byte
+    std::uint64_t said = 0;           // of is_valid: bytes that both sides had sent by patient_since
     std::list<Id>::iterator place{};  // in strangers_
-    std::string whose;                // of a person who came through the gate
+    std::string whose;                // of a person
   };
 
   static Id cookie_of(int socket);
@@ -148,7 +164,7 @@ class Connections : public Door {
   void promote(Id id, Entry& entry, Party party, Time now);
   void shut_down(Id id);
   bool had_its_time(Entry& entry, Time now, bool crowd) const;
-  void see_off(Time now, std::size_t waiting);
+  void see_off(Time now);
   void forget(Id id);
   void forget_closed(Time now);
   void forget_shut_down();
@@ -161,8 +177,9 @@ class Connections : public Door {
   std::vector<std::pair<Id, int>> closing_;
   std::size_t people_ = 0, ranks_ = 0;
   std::unordered_map<std::string, std::size_t> persons_;  // whose -> how many connections
-  std::atomic<std::size_t> waiting_{0};
+  std::atomic<std::size_t> waiting_{0}, asking_{0};
   Crowd crowd_;
+  const std::shared_ptr<KnownNetworks> known_ = std::make_shared<KnownNetworks>();
   Time tidied_{}, swept_{}, told_{};
 };
 

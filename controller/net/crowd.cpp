@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace net {
 namespace {
@@ -10,6 +11,9 @@ namespace {
 constexpr std::chrono::minutes kTellEvery{1};
 /// Of how many addresses it is counted how often they came.
 constexpr std::size_t kMostAddresses = 256;
+constexpr std::array<const char*, Crowd::kReasons> kWhy{"for want of a place", "without a valid token",
+                                                        "with words of no call or too many", "without a call in time",
+                                                        "with a token and too many of the same"};
 
 }  // namespace
 
@@ -17,21 +21,34 @@ const char* name_of(Port port) {
   return port == Port::kGrpc ? "gRPC" : "dashboard";
 }
 
-void Crowd::turned_away(Port port, const Address& from, Time now) {
+std::uint64_t Crowd::all(const State& state) {
+  return std::accumulate(state.count.begin(), state.count.end(), std::uint64_t{0});
+}
+
+bool Crowd::goes_on(const State& state, Time now) {
+  return state.is_crowd && state.newest.size() >= kFew && now - state.newest[state.newest.size() - kFew] < kCalmAfter;
+}
+
+void Crowd::turned_away(Port port, const Address& from, Why why, Time now) {
   const std::lock_guard lock(mutex_);
   auto& state = at(port);
-  if (state.count == 0 || now - state.last >= kCalmAfter) {
-    const auto total = state.total;
-    state = {};
-    state.total = total;
-    state.since = now;
+  if (state.newest.empty() || now - state.newest.back() >= kCalmAfter) {
+    State next;
+    next.total = state.total;
+    next.since = now;
+    state = std::move(next);
   }
   ++state.total;
-  ++state.count;
-  state.last = now;
+  ++state.count[static_cast<std::size_t>(why)];
+  state.newest.push_back(now);
+  if (state.newest.size() > kMany) state.newest.pop_front();
   if (state.from.size() < kMostAddresses || state.from.contains(from)) ++state.from[from];
-  if (state.count < kMany || (state.is_crowd && now - state.told < kTellEvery)) return;
-  state.is_crowd = true;
+  if (!state.is_crowd) {
+    state.is_crowd = state.newest.size() == kMany && now - state.newest.front() < kCalmAfter;
+    if (!state.is_crowd) return;
+  } else if (now - state.told < kTellEvery) {
+    return;
+  }
   state.told = now;
   spdlog::warn("{}", text_of(port, state, now));
 }
@@ -40,25 +57,30 @@ void Crowd::look(Time now) {
   const std::lock_guard lock(mutex_);
   for (const auto port : kAllPorts) {
     auto& state = at(port);
-    if (!state.is_crowd || now - state.last < kCalmAfter) continue;
-    spdlog::info("the crowd at the {} port is over; {} connections without a token were turned away", name_of(port),
-                 state.count);
-    state.is_crowd = false;
-    state.count = 0;
+    if (!state.is_crowd || goes_on(state, now)) continue;
+    spdlog::info("the crowd at the {} port is over; {} connections were turned away", name_of(port), all(state));
+    const auto total = state.total;
+    state = {};
+    state.total = total;
   }
 }
 
 bool Crowd::is_at(Port port, Time now) const {
   const std::lock_guard lock(mutex_);
-  return at(port).is_crowd && now - at(port).last < kCalmAfter;
+  return goes_on(at(port), now);
 }
 
 std::string Crowd::text_of(Port port, const State& state, Time now) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - state.since).count();
   const auto busiest = std::ranges::max_element(state.from, {}, [](const auto& one) { return one.second; });
-  return std::string("a crowd at the ") + name_of(port) + " port: " + std::to_string(state.count) +
-         " connections without a token were turned away in " + std::to_string(std::max<std::int64_t>(seconds, 1)) +
-         " s, most of them from " + net::text_of(busiest->first) +
+  std::string reasons;
+  for (std::size_t i = 0; i < kReasons; ++i) {
+    if (state.count[i] == 0) continue;
+    reasons += (reasons.empty() ? "" : ", ") + std::to_string(state.count[i]) + " " + kWhy[i];
+  }
+  return std::string("a crowd at the ") + name_of(port) + " port: " + std::to_string(all(state)) +
+         " connections were turned away in " + std::to_string(std::max<std::int64_t>(seconds, 1)) + " s (" + reasons +
+         "), most of them from " + net::text_of(busiest->first) +
          "; who is connected already does not notice, others may need several tries; end what connects there, or "
          "let a firewall do so";
 }
@@ -68,7 +90,7 @@ std::string Crowd::text(Time now) const {
   std::string all;
   for (const auto port : kAllPorts) {
     const auto& state = at(port);
-    if (!state.is_crowd || now - state.last >= kCalmAfter) continue;
+    if (!goes_on(state, now)) continue;
     all += (all.empty() ? "" : "; ") + text_of(port, state, now);
   }
   return all;

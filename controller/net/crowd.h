@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string>
@@ -17,20 +18,32 @@ inline constexpr std::array kAllPorts{Port::kGrpc, Port::kDashboard};
 /// "gRPC", "dashboard".
 const char* name_of(Port port);
 
-/// The state "crowd" of each port: more connections without a token come than there are places, so some are turned
-/// away. Nothing else follows from it: nobody who was let in notices, and it is no reason to open a port again.
+/// The state "crowd" of each port: many connections are turned away, so others may need several tries. Nothing else
+/// follows from it: nobody who was let in notices, and it is no reason to open a port again.
 ///
-/// States: calm -> crowd (kMany were turned away without a pause of kCalmAfter) -> calm (nobody was for kCalmAfter).
-/// Both changes are logged, and once a minute how many were turned away. Thread-safe. The caller passes the time.
+/// States: calm -> crowd (kMany were turned away within kCalmAfter) -> calm (fewer than kFew within kCalmAfter).
+/// Both changes are logged, and once a minute how many were turned away, and why. Thread-safe. The caller passes the
+/// time.
 class Crowd {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  static constexpr std::uint64_t kMany = 50;
+  static constexpr std::size_t kMany = 50;
+  static constexpr std::size_t kFew = 5;
   static constexpr std::chrono::seconds kCalmAfter{10};
 
-  /// A connection from this address was turned away for want of a place.
-  void turned_away(Port port, const Address& from, Time now);
+  /// Why a connection was turned away.
+  enum class Why {
+    kNoPlace,   // too many have no accepted call
+    kNoToken,   // its call showed no valid token
+    kBadWords,  // it was over its budget, or spoke another language
+    kLate,      // no call, or no whole request, in time
+    kTooMany,   // with a token, but its user, its rank or its party has too many
+  };
+  static constexpr std::size_t kReasons = 5;
+
+  /// A connection from this address was turned away.
+  void turned_away(Port port, const Address& from, Why why, Time now);
   /// Notes a calm. Call it every few seconds.
   void look(Time now);
 
@@ -43,11 +56,14 @@ class Crowd {
  private:
   struct State {
     std::uint64_t total = 0;
-    std::uint64_t count = 0;  // since it began
-    Time since{}, last{}, told{};
+    std::array<std::uint64_t, kReasons> count{};  // since it began
+    Time since{}, told{};
     bool is_crowd = false;
+    std::deque<Time> newest;  // when they were turned away, at most kMany
     std::map<Address, std::uint64_t> from;
   };
+  static std::uint64_t all(const State& state);
+  static bool goes_on(const State& state, Time now);
   static std::string text_of(Port port, const State& state, Time now);
   State& at(Port port) { return states_[static_cast<std::size_t>(port)]; }
   const State& at(Port port) const { return states_[static_cast<std::size_t>(port)]; }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 
 namespace net {
 
@@ -11,16 +10,14 @@ class Door {
   using Time = std::chrono::steady_clock::time_point;
 
   virtual ~Door() = default;
-  /// True if one more connection may be accepted now. `waiting`: how many connections wait for accept().
-  virtual bool make_room(Time now, std::size_t waiting) = 0;
-  /// A socket was accepted. A door that has a descriptor of events owns the socket from now on.
+  /// A socket was accepted. The door owns it from now on.
   virtual void enter(int socket, Time now) = 0;
   /// Called at least once a second.
   virtual void tidy(Time now) = 0;
-  /// A descriptor that is readable while work() has something to do; -1: none.
-  virtual int events() const { return -1; }
+  /// A descriptor that is readable while work() has something to do.
+  virtual int events() const = 0;
   /// Must not wait.
-  virtual void work(Time now) { (void)now; }
+  virtual void work(Time now) = 0;
 };
 
 }  // namespace net

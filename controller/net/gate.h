@@ -1,21 +1,17 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <unordered_map>
 
-#include "net/connections.h"
-#include "net/door.h"
+#include "net/entrance.h"
 #include "net/newcomer.h"
-#include "net/waiting_room.h"
-#include "os/fd.h"
 
 namespace net {
 
-/// What stands before a gRPC server: nobody reaches gRPC before a call with a valid token.
+/// The entrance of a gRPC server: nobody reaches gRPC before a call with a valid token.
 ///
 /// gRPC 1.51 bounds neither the memory, nor the streams, nor the CPU time of a connection that never shows a token. So
 /// the gate greets each connection itself (SETTINGS), reads up to the first call within the budget of Newcomer, and
@@ -24,13 +20,11 @@ namespace net {
 ///   - a call without a valid token: its status, as a gRPC server would tell it;
 ///   - over the budget, or no HTTP/2: nothing;
 ///   - for want of a place (WaitingRoom), or after kPatience: GOAWAY, so that the client knows that no call was begun.
-///
-/// Everything runs in the thread of the port's Listener, so a crowd costs at most one core, and everybody who is here
-/// is looked at before more are accepted. close_all() may be called from any thread once the Listener has stopped.
-class Gate final : public Door {
+class Gate final : public Entrance {
  public:
   /// How many calls a connection may have open at once, until gRPC says its own number.
   static constexpr std::uint32_t kMostStreams = 100;
+  static constexpr std::chrono::seconds kPatience{10};
 
   struct Verdict {
     std::optional<Party> party;  // nullopt: refused
@@ -46,39 +40,15 @@ class Gate final : public Door {
   };
 
   Gate(std::shared_ptr<Connections> connections, Rules rules);
-  ~Gate() override { close_all(); }
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
 
-  bool make_room(Time, std::size_t) override { return true; }
-  void enter(int socket, Time now) override;
-  void tidy(Time now) override;
-  int events() const override { return events_.get(); }
-  void work(Time now) override;
-  void close_all();
+ protected:
+  std::string greeting() const override;
+  std::unique_ptr<FirstWords> listen() const override { return std::make_unique<Newcomer>(rules_.message_of); }
+  void judge(Guest& guest, Time now) override;
+  std::string goodbye(Crowd::Why why) const override;
 
  private:
-  using Id = WaitingRoom::Id;
-  struct Guest {
-    Guest(int accepted, const Address& peer, std::string_view message_of)
-        : socket(accepted), from(peer), newcomer(message_of) {}
-    os::Fd socket;
-    Address from;
-    Newcomer newcomer;
-  };
-  using Guests = std::unordered_map<Id, Guest>;
-
-  void read(Id id, Time now);
-  void judge(Guests::iterator guest, Time now);
-  void send_away(Id id, Time now, bool for_want_of_a_place);
-  void forget(Guests::iterator guest);
-
-  const std::shared_ptr<Connections> connections_;
   const Rules rules_;
-  os::Fd events_;
-  WaitingRoom room_;
-  Guests guests_;
-  Id next_ = 1;
 };
 
 }  // namespace net

@@ -26,8 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kBacklog = 4096;
 constexpr int kTurnMs = 1000;
-/// The pause while the share of strangers is used up, and every stranger may still show a token.
-constexpr int kCrowdedMs = 5;
 /// The pause after an error, so that a lasting error does not keep a core busy.
 constexpr int kErrorMs = 50;
 constexpr int kReopenMs = 500;
@@ -81,13 +79,6 @@ std::uint16_t port_of(int socket) {
 
 os::Fd open_spare() {
   return os::Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-}
-
-/// How many connections wait for accept(). For a listening socket tcpi_unacked has this number.
-std::size_t waiting_at(int socket) {
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  return ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_unacked : 0;
 }
 
 /// True for errors of one connection or of the network. The listening socket still works.
@@ -154,8 +145,7 @@ void Listener::bind_all(const std::string& text, const ListenAddress& where) {
   }
 }
 
-void Listener::start(std::function<void(int)> take) {
-  take_ = std::move(take);
+void Listener::start() {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -202,7 +192,6 @@ void Listener::run() {
 
 void Listener::accept_from(std::size_t place) {
   for (int taken = 0; taken < kMostATurn && !stopping_ && !broken_; ++taken) {
-    if (!door_->make_room(Clock::now(), waiting_at(sockets_[place].get()))) return rest(kCrowdedMs);
     const int socket = ::accept4(sockets_[place].get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     const int error = errno;
     if (socket >= 0) {
@@ -222,7 +211,6 @@ void Listener::take_in(int socket) {
   const int yes = 1;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   door_->enter(socket, Clock::now());
-  if (take_) take_(socket);
 }
 
 // Closing the connection tells the client at once. Otherwise it would wait for a server that cannot accept it.

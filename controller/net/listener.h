@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <boost/asio/ip/tcp.hpp>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,7 +15,7 @@ namespace net {
 
 /// A listening port that survives overload and errors of its sockets.
 ///
-/// One thread accepts connections, shows each to its door and hands it to the server. If the process has no
+/// One thread accepts connections and gives each to the door, as a non-blocking socket. If the process has no
 /// descriptor left, the thread frees a spare one to accept and close the connection, so that the client is told at
 /// once. After any other error of a listening socket the port is opened again.
 ///
@@ -34,9 +33,8 @@ class Listener {
   int port() const { return port_; }
   /// The host as it was given, without brackets.
   const std::string& host() const { return host_; }
-  /// Starts to accept. `take` gets a non-blocking socket and must close it. It runs in the listener's thread and must
-  /// not throw. Leave it out where the door owns the sockets.
-  void start(std::function<void(int)> take = {});
+  /// Starts to accept.
+  void start();
   /// Closes the port. A second call is a no-op.
   void stop();
   /// Lets the listener's thread close the listening sockets and open them again.
@@ -60,7 +58,6 @@ class Listener {
   std::vector<os::Fd> sockets_;  // sockets_[i] listens on addresses_[i]; none: could not be opened again yet
   os::Fd wake_, spare_;
   Door::Time told_{};
-  std::function<void(int)> take_;
   std::atomic<bool> stopping_ = false, broken_ = false;
   std::thread thread_;
 };

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "net/first_words.h"
 #include "net/hpack.h"
 
 namespace net {
@@ -21,12 +22,9 @@ struct FirstCall {
 
 /// What one connection to the gRPC port has said before its first call was judged: HTTP/2 with a budget.
 ///
-/// Bytes come in as the socket gave them, in pieces of any size. They are kept, since gRPC gets them once the call is
-/// accepted. Frames are parsed as far as a call needs: its headers, and the beginning of its message where the path
-/// begins with `message_of`. A pure parser: no clock, no I/O. Not thread-safe.
-///
-/// States: kSilent -> kWaits -> kCalls or kMisbehaves. The last two are final.
-class Newcomer {
+/// Frames are parsed as far as a call needs: its headers, and the beginning of its message where the path begins with
+/// `message_of`. Not thread-safe.
+class Newcomer final : public FirstWords {
  public:
   /// The budget. A gRPC client needs some 600 bytes and five frames up to its first call.
   static constexpr std::size_t kMostBytes = 24 * 1024;
@@ -35,18 +33,13 @@ class Newcomer {
   static constexpr std::size_t kMostCalls = 4;
   static constexpr std::size_t kMessageBytes = 64;
 
-  enum class State { kSilent, kWaits, kCalls, kMisbehaves };
-
   /// Of calls whose path begins with `message_of` the beginning of the message is read, too. Empty: of none.
   explicit Newcomer(std::string_view message_of = "") : message_of_(message_of) {}
 
-  /// Takes what was read; at most room() bytes.
-  State take(std::string_view bytes);
+  State take(std::string_view bytes) override;
   State state() const { return state_; }
-  /// How many bytes may still be taken.
-  std::size_t room() const { return kMostBytes - said_.size(); }
-  /// Everything that was taken.
-  const std::string& said() const { return said_; }
+  std::size_t room() const override { return kMostBytes - said_.size(); }
+  const std::string& said() const override { return said_; }
   /// The call that is complete, once the state is kCalls.
   const FirstCall& call() const { return call_; }
   /// What was wrong, once the state is kMisbehaves.

@@ -83,14 +83,15 @@ ProbedPort grpc_port(std::string host, int port, const std::string& token, std::
           judge,  std::move(reopen), {}};
 }
 
-ProbedPort http_port(std::string host, int port, std::function<void()> reopen) {
+ProbedPort http_port(std::string host, int port, const std::string& token, std::function<void()> reopen) {
   using Answer = ProbedPort::Answer;
   const auto judge = [](const std::string& got) {
-    static const std::string kWanted = "HTTP/1.1 ";
+    static const std::string kWanted = "HTTP/1.1 400";
     if (got.compare(0, kWanted.size(), kWanted, 0, got.size()) != 0) return Answer::kWrong;
     return got.size() < kWanted.size() ? Answer::kMore : Answer::kRight;
   };
-  return {"dashboard", std::move(host), port, "GET\r\n\r\n", judge, std::move(reopen), {}};
+  const auto hello = "GET /%zz HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + token + "\r\n\r\n";
+  return {"dashboard", std::move(host), port, hello, judge, std::move(reopen), {}};
 }
 
 std::string why_silent(const ProbedPort& port, std::chrono::milliseconds patience, bool once) {

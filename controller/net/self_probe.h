@@ -27,8 +27,10 @@ struct ProbedPort {
 /// Makes a call with people's token to a method that there is not. The call passes the gate like one of people's, and
 /// gRPC answers it by itself, so a hanging store or disk does not matter.
 ProbedPort grpc_port(std::string host, int port, const std::string& token, std::function<void()> reopen);
-/// Sends a malformed request. The HTTP parser refuses it, so a hanging store or disk does not matter.
-ProbedPort http_port(std::string host, int port, std::function<void()> reopen);
+/// Sends a request with people's token and an address that is malformed. It passes the entrance like one of people's,
+/// and the server refuses it by itself (400), so a hanging store or disk does not matter. The entrance's own answer is
+/// none of the server.
+ProbedPort http_port(std::string host, int port, const std::string& token, std::function<void()> reopen);
 
 /// Why the port does not answer; empty: it answers. Tries until `patience` is over, or only once.
 std::string why_silent(const ProbedPort& port, std::chrono::milliseconds patience, bool once = false);

@@ -1,16 +1,11 @@
 #include "net/waiting_room.h"
 
-#include <algorithm>
-
 namespace net {
 
 std::optional<WaitingRoom::Id> WaitingRoom::enter(Id id, const Address& from, Time now) {
   Entry entry{network_of(from), now, turns_.insert(turns_.end(), id), 0};
   auto& network = networks_[entry.network];
-  if (network.ids.empty()) {
-    const auto known = known_.find(entry.network);
-    network.is_known = known != known_.end() && now - known->second < kKnownFor;
-  }
+  if (network.ids.empty()) network.is_known = known_->is_known(entry.network, now);
   entry.seat = network.ids.size();
   network.ids.push_back(id);
   here_[id] = entry;
@@ -46,16 +41,14 @@ void WaitingRoom::leave(Id id) {
 }
 
 void WaitingRoom::know(const Address& address, Time now) {
-  const auto network = network_of(address);
-  known_[network] = now;
-  if (const auto here = networks_.find(network); here != networks_.end()) here->second.is_known = true;
-  if (known_.size() <= kMostKnown) return;
-  known_.erase(std::ranges::min_element(known_, {}, [](const auto& one) { return one.second; }));
+  known_->know(address, now);
+  const auto here = networks_.find(network_of(address));
+  if (here != networks_.end()) here->second.is_known = true;
 }
 
 std::vector<WaitingRoom::Id> WaitingRoom::overdue(Time now) {
   std::vector<Id> late;
-  while (!turns_.empty() && now - here_.at(turns_.front()).since >= kPatience) {
+  while (!turns_.empty() && now - here_.at(turns_.front()).since >= patience_) {
     late.push_back(turns_.front());
     leave(late.back());
   }

@@ -14,13 +14,6 @@ using testing::Socket;
 
 class ConnectionsTest : public ::testing::Test {
  protected:
-  ConnectionsTest() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const auto any = testing::loopback(0);
-    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any), 0);
-    EXPECT_EQ(::listen(listener_.get(), 64), 0);
-    port_ = testing::port_of(listener_.get());
-  }
-
   struct Pair {
     Socket client, server;
     std::string peer() const { return "ipv4:127.0.0.1:" + std::to_string(testing::port_of(client.get())); }
@@ -29,16 +22,22 @@ class ConnectionsTest : public ::testing::Test {
     Pair pair;
     pair.client = testing::client_of(port_);
     pair.server = Socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    connections_.enter(pair.server.get(), now_);
+    connections_.take_stranger(pair.server.get(), now_);
     return pair;
+  }
+  /// One more stranger. False: there is no place for it.
+  bool comes() {
+    came_.push_back({testing::client_of(port_), Socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC))});
+    return connections_.take_stranger(came_.back().server.get(), now_);
   }
   void know(const Pair& pair, Party party) {
     connections_.know(static_cast<std::uint16_t>(port_), pair.peer(), party, now_, [] { return true; });
   }
 
-  Socket listener_;
-  int port_ = 0;
-  Connections connections_{Shares{.strangers = 2, .people = 1, .ranks = 2}};
+  Socket listener_ = testing::listening();
+  const int port_ = testing::port_of(listener_.get());
+  std::vector<Pair> came_;
+  Connections connections_{Shares{.strangers = 2, .waiting = 4, .people = 1, .ranks = 2, .asking = 4}};
   Connections::Time now_ = Connections::Clock::now();
 };
 
@@ -46,52 +45,82 @@ TEST_F(ConnectionsTest, AStrangerThatHasHadItsTimeMakesRoomForAnother) {
   const auto first = connect();
   now_ += 1ms;
   const auto second = connect();
-  EXPECT_FALSE(connections_.make_room(now_)) << "both may still show a token";
+  EXPECT_FALSE(comes()) << "both may still be served";
   now_ += Connections::kGrace;
-  EXPECT_TRUE(connections_.make_room(now_));
+  EXPECT_TRUE(comes());
   EXPECT_TRUE(first.client.is_ended()) << "the oldest is shut down";
   EXPECT_FALSE(second.client.is_ended(0));
-  EXPECT_EQ(connections_.open().strangers, 1U);
+  EXPECT_EQ(connections_.open().strangers, 2U);
 }
 
-TEST_F(ConnectionsTest, OneThatWaitsForUsIsNotSeenOffUntilItWasAnswered) {
-  const auto calling = connect();
-  const auto greeting = connect();
-  const std::string greets(80, 'x'), calls(Connections::kCallBytes, 'x');
-  ASSERT_EQ(::send(greeting.client.get(), greets.data(), greets.size(), 0), 80);
-  ASSERT_EQ(::send(calling.client.get(), calls.data(), calls.size(), 0), static_cast<ssize_t>(calls.size()));
+TEST_F(ConnectionsTest, OneWhoseRequestIsWholeIsNotSeenOffUntilItWasAnswered) {
+  const auto asking = connect();
+  const auto half = connect();
+  connections_.asked(asking.server.get(), now_);
   now_ += Connections::kGrace;
-  EXPECT_FALSE(connections_.make_room(now_, 3)) << "we have read neither";
-  std::string read(calls.size(), ' ');
-  ASSERT_GT(::recv(greeting.server.get(), read.data(), read.size(), 0), 0);
-  ASSERT_GT(::recv(calling.server.get(), read.data(), read.size(), 0), 0);
-  now_ += Connections::kGraceInACrowd;
-  EXPECT_TRUE(connections_.make_room(now_, 3));
-  EXPECT_TRUE(greeting.client.is_ended()) << "it has not asked anything";
-  const auto third = connect();
-  EXPECT_FALSE(connections_.make_room(now_, 3));
-  EXPECT_FALSE(calling.client.is_ended(0)) << "it may have asked";
-  connections_.know(static_cast<std::uint16_t>(port_), calling.peer(), Party::kRank, now_, [] { return false; });
-  EXPECT_TRUE(connections_.make_room(now_, 3));
-  EXPECT_TRUE(calling.client.is_ended()) << "with a wrong token";
+  EXPECT_TRUE(comes());
+  EXPECT_TRUE(half.client.is_ended()) << "its request is not whole";
+  EXPECT_FALSE(asking.client.is_ended(0)) << "it is our turn";
+  connections_.answered(asking.server.get(), now_);
+  EXPECT_FALSE(comes()) << "it may ask again";
+  now_ += Connections::kGrace;
+  EXPECT_TRUE(comes());
+  EXPECT_TRUE(asking.client.is_ended());
+}
+
+TEST_F(ConnectionsTest, NobodyWaitsForUsForEver) {
+  const auto asking = connect();
+  const auto other = connect();
+  connections_.asked(asking.server.get(), now_);
+  connections_.asked(other.server.get(), now_);
+  now_ += Connections::kOurTurn - 1ms;
+  EXPECT_FALSE(comes());
+  now_ += 1ms;
+  EXPECT_TRUE(comes());
+}
+
+// The fault was: each byte gave a stranger its time anew, and 160 of them five seconds.
+TEST_F(ConnectionsTest, BytesThatTrickleGiveAStrangerNoTime) {
+  const auto trickling = connect();
+  const auto large = connect();
+  const std::string half(4000, 'x');
+  ASSERT_EQ(::send(large.client.get(), half.data(), half.size(), 0), static_cast<ssize_t>(half.size()));
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_FALSE(comes());
+    now_ += Connections::kGrace / 10;
+    ASSERT_EQ(::send(trickling.client.get(), "x", 1, 0), 1);
+  }
+  EXPECT_TRUE(comes());
+  EXPECT_TRUE(trickling.client.is_ended());
+  EXPECT_TRUE(comes());
+  EXPECT_TRUE(large.client.is_ended());
 }
 
 TEST_F(ConnectionsTest, InACrowdItsTimeIsShort) {
-  const auto greeting = connect();
-  const auto silent = connect();
-  ASSERT_EQ(::send(greeting.client.get(), "hello", 5, 0), 5);
-  char read[8];
-  ASSERT_EQ(::recv(greeting.server.get(), read, sizeof read, 0), 5);
-  EXPECT_FALSE(connections_.make_room(now_, 3));
-  now_ += Connections::kSilentInACrowd;
-  EXPECT_FALSE(connections_.make_room(now_, 2));
-  EXPECT_TRUE(connections_.make_room(now_, 3)) << "more wait than there are places";
-  EXPECT_TRUE(silent.client.is_ended());
-  EXPECT_FALSE(greeting.client.is_ended(0));
-  const auto third = connect();
+  const auto first = connect();
+  const auto second = connect();
+  connections_.set_waiting(Port::kDashboard, 3);
+  EXPECT_FALSE(comes());
   now_ += Connections::kGraceInACrowd;
-  EXPECT_TRUE(connections_.make_room(now_, 3));
-  EXPECT_TRUE(greeting.client.is_ended());
+  connections_.set_waiting(Port::kDashboard, 2);
+  EXPECT_FALSE(comes());
+  connections_.set_waiting(Port::kDashboard, 3);
+  EXPECT_TRUE(comes()) << "more are at the entrance than there are places";
+  EXPECT_TRUE(first.client.is_ended());
+  EXPECT_EQ(connections_.crowd().total(Port::kDashboard), 1U);
+}
+
+TEST_F(ConnectionsTest, APortIsCrowdedWhenHalfOfItsEntranceIsTaken) {
+  EXPECT_FALSE(connections_.is_crowded(Port::kDashboard, now_));
+  connections_.set_waiting(Port::kDashboard, 2);
+  EXPECT_TRUE(connections_.is_crowded(Port::kDashboard, now_));
+  EXPECT_FALSE(connections_.is_crowded(Port::kGrpc, now_));
+  connections_.set_waiting(Port::kDashboard, 1);
+  EXPECT_FALSE(connections_.is_crowded(Port::kDashboard, now_));
+  for (std::size_t i = 0; i < Crowd::kMany; ++i) {
+    connections_.crowd().turned_away(Port::kGrpc, {}, Crowd::Why::kNoToken, now_);
+  }
+  EXPECT_TRUE(connections_.is_crowded(Port::kGrpc, now_));
 }
 
 TEST_F(ConnectionsTest, RanksAndPeopleAreNotStrangersAndKeepTheirPlaces) {
@@ -102,7 +131,6 @@ TEST_F(ConnectionsTest, RanksAndPeopleAreNotStrangersAndKeepTheirPlaces) {
   const auto third = connect();
   const auto fourth = connect();
   now_ += Connections::kKnownWithin;
-  EXPECT_TRUE(connections_.make_room(now_));
   connections_.tidy(now_);
   EXPECT_TRUE(third.client.is_ended());
   EXPECT_TRUE(fourth.client.is_ended()) << "no token within kKnownWithin";
@@ -158,7 +186,7 @@ TEST_F(ConnectionsTest, BeyondTheirShareOnesWithATokenTakeTurnsWithStrangers) {
   const auto stranger = connect();
   now_ += Connections::kGrace;
   know(second, Party::kPerson);  // it shows its token
-  EXPECT_TRUE(connections_.make_room(now_));
+  EXPECT_TRUE(comes());
   EXPECT_TRUE(stranger.client.is_ended()) << "heard longest ago";
   EXPECT_FALSE(second.client.is_ended(0));
 }
@@ -180,15 +208,13 @@ TEST_F(ConnectionsTest, WhatItShutsDownTakesAPlaceUntilItIsClosed) {
   auto first = connect();
   const auto second = connect();
   now_ += Connections::kGrace;
-  EXPECT_TRUE(connections_.make_room(now_));
-  const auto third = connect();
-  EXPECT_TRUE(connections_.make_room(now_));
+  EXPECT_TRUE(comes());
+  EXPECT_TRUE(comes());
   EXPECT_EQ(connections_.open().closing, 2U);
-  const auto fourth = connect();
   now_ += Connections::kGrace;
-  EXPECT_FALSE(connections_.make_room(now_)) << "as many are closing as there are places";
+  EXPECT_FALSE(comes()) << "as many are closing as there are places";
   first.server.close();
-  EXPECT_TRUE(connections_.make_room(now_));
+  EXPECT_TRUE(comes());
 }
 
 TEST_F(ConnectionsTest, ADescriptorThatIsUsedAgainIsAnotherConnection) {
@@ -199,7 +225,7 @@ TEST_F(ConnectionsTest, ADescriptorThatIsUsedAgainIsAnotherConnection) {
   first.server.close();
   const Socket server(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   ASSERT_EQ(server.get(), number);
-  connections_.enter(server.get(), now_);
+  connections_.take_stranger(server.get(), now_);
   now_ += 1s;
   connections_.tidy(now_);
   const auto open = connections_.open();

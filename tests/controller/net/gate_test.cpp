@@ -75,6 +75,9 @@ class GateTest : public ::testing::Test {
                                   sockets_.emplace_back(socket);
                                 }});
   Listener listener_{"127.0.0.1:0", gate_};
+  // For a test that passes the time.
+  Socket late_ = testing::listening();
+  const int late_port_ = testing::port_of(late_.get());
 };
 
 TEST_F(GateTest, GreetsAtOnceAndHandsOverWhoShowsAToken) {
@@ -136,6 +139,39 @@ TEST_F(GateTest, OneTooManySendsSomebodyAwayWithTheWordThatNothingWasBegun) {
     EXPECT_EQ(said, http2_greeting(Gate::kMostStreams) + http2_goodbye("too many connections without a token"));
   }
   EXPECT_EQ(here, 8U);
+}
+
+TEST_F(GateTest, EverybodyWhoIsTurnedAwayIsCounted) {
+  const auto& crowd = connections_->crowd();
+  EXPECT_NE(heard(client_of(listener_.port(), kHello + headers(1, "/people/List", "bad"))), "");
+  EXPECT_EQ(crowd.total(Port::kGrpc), 1U) << "a wrong token";
+  EXPECT_NE(heard(client_of(listener_.port(), "GET / HTTP/1.1\r\n\r\n")), "");
+  EXPECT_EQ(crowd.total(Port::kGrpc), 2U) << "no HTTP/2";
+  const auto call = kHello + headers(1, "/people/List", "good", "ben");
+  const auto first = client_of(listener_.port(), call);
+  ASSERT_EQ(taken(1).size(), 1U);
+  EXPECT_EQ(crowd.total(Port::kGrpc), 2U);
+  EXPECT_NE(heard(client_of(listener_.port(), call)), "");
+  EXPECT_EQ(crowd.total(Port::kGrpc), 3U) << "too many of one user";
+}
+
+TEST_F(GateTest, WhoDoesNotCallInTimeIsCounted) {
+  listener_.stop();
+  const auto client = client_of(late_port_);
+  const auto begun = Connections::Clock::now();
+  gate_->enter(::accept4(late_.get(), nullptr, nullptr, SOCK_CLOEXEC), begun);
+  gate_->tidy(begun + Gate::kPatience - 1ms);
+  EXPECT_EQ(connections_->crowd().total(Port::kGrpc), 0U);
+  gate_->tidy(begun + Gate::kPatience);
+  EXPECT_EQ(connections_->crowd().total(Port::kGrpc), 1U);
+  EXPECT_EQ(heard(client), http2_greeting(Gate::kMostStreams) + http2_goodbye("no call in time"));
+}
+
+TEST_F(GateTest, ACrowdWithAWrongTokenIsNamed) {
+  const auto wrong = kHello + headers(1, "/people/List", "bad");
+  for (std::size_t i = 0; i < Crowd::kMany; ++i) EXPECT_NE(heard(client_of(listener_.port(), wrong)), "");
+  const auto said = connections_->crowd().text(Connections::Clock::now());
+  EXPECT_NE(said.find("50 without a valid token), most of them from 127.0.0.1"), std::string::npos) << said;
 }
 
 TEST_F(GateTest, OneUserHasHalfOfThePlacesOfPeople) {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "controller/net/loopback.h"
-#include "net/connections.h"
+#include "net/door.h"
 #include "no_descriptors.h"
 
 namespace net {
@@ -21,18 +21,21 @@ using namespace std::chrono_literals;
 using testing::client_of;
 using testing::Socket;
 
-/// A server for the listener's sockets. It reads, sends nothing, and closes ended connections.
-class Taken {
+/// A door that keeps the listener's sockets. It reads, sends nothing, and closes ended connections.
+class Taken final : public Door {
  public:
-  ~Taken() {
+  ~Taken() override {
     ending_ = true;
     thread_.join();
   }
-  void add(int socket) {
+  void enter(int socket, Time) override {
     const std::lock_guard lock(mutex_);
     sockets_.emplace_back(socket);
     ++count_;
   }
+  void tidy(Time) override {}
+  int events() const override { return -1; }
+  void work(Time) override {}
   bool becomes(std::size_t count) const {
     const auto until = std::chrono::steady_clock::now() + 10s;
     while (count_ < count && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(2ms);
@@ -71,21 +74,17 @@ int listening_socket(int port) {
 }
 
 struct Opened {
-  explicit Opened(Shares shares = {16, 16, 16, 16})
-      : connections(std::make_shared<Connections>(shares)), listener("127.0.0.1:0", connections) {
-    listener.start([this](int socket) { taken.add(socket); });
-  }
+  Opened() { listener.start(); }
   ~Opened() { listener.stop(); }
-  Taken taken;
-  std::shared_ptr<Connections> connections;
-  Listener listener;
+  std::shared_ptr<Taken> door = std::make_shared<Taken>();
+  Taken& taken = *door;
+  Listener listener{"127.0.0.1:0", door};
 };
 
-TEST(Listener, HandsOnWhoSpeaksAndEntersItAsAStranger) {
+TEST(Listener, HandsOnWhoConnects) {
   Opened port;
-  const auto client = client_of(port.listener.port(), "hello");
-  ASSERT_TRUE(port.taken.becomes(1));
-  EXPECT_EQ(port.connections->open().strangers, 1U);
+  const auto client = client_of(port.listener.port());
+  EXPECT_TRUE(port.taken.becomes(1));
 }
 
 TEST(Listener, GoesOnWhenItsSocketBreaks) {
@@ -131,27 +130,17 @@ TEST(Listener, OutOfDescriptorsItTurnsAwayAtOnceAndGoesOnWhenThereAreSome) {
   EXPECT_TRUE(port.taken.becomes(2));
 }
 
-TEST(Listener, StrangersNeverShutPeopleOut) {
-  Opened port({.strangers = 4, .people = 4, .ranks = 4});
-  std::vector<Socket> strangers;
-  for (int i = 0; i < 40; ++i) strangers.push_back(client_of(port.listener.port(), "nonsense"));
-  const auto person = client_of(port.listener.port(), "hello");
-  // Ten rounds of four strangers, each for kGrace, and then the last connection.
-  EXPECT_TRUE(port.taken.becomes(41));
-  EXPECT_LE(port.connections->open().strangers, 4U);
-}
-
 TEST(Listener, NamesTheAddressAndTheRemedy) {
-  const auto connections = std::make_shared<Connections>(Shares{4, 4, 4, 4});
+  const auto door = std::make_shared<Taken>();
   const auto refusal = [&](const std::string& address) -> std::string {
     try {
-      const Listener listener(address, connections);
+      const Listener listener(address, door);
     } catch (const std::runtime_error& error) {
       return error.what();
     }
     return "";
   };
-  const Listener first("127.0.0.1:0", connections);
+  const Listener first("127.0.0.1:0", door);
   const auto address = "127.0.0.1:" + std::to_string(first.port());
   EXPECT_EQ(refusal(address), "cannot listen on " + address +
                                   ": the address is in use: stop the process that listens there (another musterd?) or "

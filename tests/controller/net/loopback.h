@@ -62,4 +62,13 @@ inline int port_of(int socket) {
   return ntohs(address.sin_port);
 }
 
+/// Listens on a free port of loopback.
+inline Socket listening() {
+  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto any = loopback(0);
+  EXPECT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any), 0);
+  EXPECT_EQ(::listen(socket.get(), 64), 0);
+  return socket;
+}
+
 }  // namespace net::testing

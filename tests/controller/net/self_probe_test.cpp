@@ -63,9 +63,9 @@ TEST(SelfProbe, KnowsAnAnswerFromSilence) {
   const Server grpc(kAnswer), http("HTTP/1.1 400 Bad Request\r\n\r\n"), closing(""), silent("..."), odd("SSH-2.0-x");
   EXPECT_EQ(why_silent(grpc_port("127.0.0.1", grpc.port(), "token", {}), 5s), "");
   EXPECT_EQ(why_silent(grpc_port("0.0.0.0", grpc.port(), "token", {}), 5s), "");
-  EXPECT_EQ(why_silent(http_port("127.0.0.1", http.port(), {}), 5s), "");
-  EXPECT_EQ(why_silent(http_port("127.0.0.1", silent.port(), {}), 100ms), "no answer in time");
-  EXPECT_EQ(why_silent(http_port("127.0.0.1", closing.port(), {}), 100ms),
+  EXPECT_EQ(why_silent(http_port("127.0.0.1", http.port(), "token", {}), 5s), "");
+  EXPECT_EQ(why_silent(http_port("127.0.0.1", silent.port(), "token", {}), 100ms), "no answer in time");
+  EXPECT_EQ(why_silent(http_port("127.0.0.1", closing.port(), "token", {}), 100ms),
             "the connection was closed without an answer");
   EXPECT_EQ(why_silent(grpc_port("127.0.0.1", odd.port(), "token", {}), 100ms), "the answer is not the expected one");
   int nobody = 0;
@@ -89,7 +89,7 @@ TEST(SelfProbe, OpensAnewWhatIsSilentAndGivesUpAfterThreeTimes) {
   const Server silent("...");
   std::atomic<int> reopened = 0;
   std::promise<std::string> why;
-  const SelfProbe probe({http_port("127.0.0.1", silent.port(), [&] { ++reopened; })},
+  const SelfProbe probe({http_port("127.0.0.1", silent.port(), "token", [&] { ++reopened; })},
                         {.every = 10ms, .again = 10ms, .patience = 50ms},
                         [&](const std::string& text) { why.set_value(text); });
   EXPECT_EQ(why.get_future().get(), "the dashboard port " + std::to_string(silent.port()) +
@@ -106,10 +106,15 @@ TEST(SelfProbe, AGreetingAloneIsNoAnswer) {
             "the answer is not the expected one");
 }
 
+TEST(SelfProbe, TheEntrancesOwnAnswerIsNoneOfTheServer) {
+  const Server full("HTTP/1.1 503 Service Unavailable\r\n\r\n");
+  EXPECT_EQ(why_silent(http_port("127.0.0.1", full.port(), "token", {}), 100ms), "the answer is not the expected one");
+}
+
 TEST(SelfProbe, ConcludesNothingFromSilenceInACrowd) {
   const Server silent("...");
   std::atomic<int> asked = 0;
-  auto port = http_port("127.0.0.1", silent.port(), [] { ADD_FAILURE() << "opened again"; });
+  auto port = http_port("127.0.0.1", silent.port(), "token", [] { ADD_FAILURE() << "opened again"; });
   port.is_crowded = [&] { return ++asked > 0; };
   const SelfProbe probe({port}, {.every = 5ms, .again = 5ms, .patience = 20ms},
                         [](const std::string& text) { ADD_FAILURE() << text; });

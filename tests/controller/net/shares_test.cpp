@@ -6,15 +6,16 @@ namespace net {
 namespace {
 
 std::uint64_t most_open(const Shares& shares) {
-  return 2 * shares.strangers + shares.waiting + shares.people + shares.ranks;
+  return 2 * shares.strangers + shares.asking + shares.waiting + shares.people + shares.ranks;
 }
 
 TEST(Shares, NeverExceedTheDescriptorsAndLeaveSomeForTheProcess) {
   for (std::uint64_t descriptors = kFewestDescriptors; descriptors < 300'000; descriptors += 1 + descriptors / 7) {
     const auto shares = shares_of(descriptors);
     EXPECT_LE(most_open(shares) + 40, descriptors) << descriptors;
-    EXPECT_GE(shares.strangers, 3U) << descriptors;
-    EXPECT_GE(shares.waiting, 6U) << descriptors;
+    EXPECT_GE(shares.strangers, 2U) << descriptors;
+    EXPECT_GE(shares.asking, 3U) << descriptors;
+    EXPECT_GE(shares.waiting, 5U) << descriptors;
     EXPECT_GE(shares.people, 4U) << descriptors;
     EXPECT_GE(shares.ranks, 8U) << descriptors;
   }

@@ -21,7 +21,9 @@ class Room : public ::testing::Test {
   /// Who had to leave; 0: nobody.
   Id enter(Id id, const Address& from = ipv4(1)) { return room_.enter(id, from, now_).value_or(0); }
 
-  WaitingRoom room_{4};
+  static constexpr std::chrono::seconds kPatience{10};
+  std::shared_ptr<KnownNetworks> known_ = std::make_shared<KnownNetworks>();
+  WaitingRoom room_{4, kPatience, known_};
   WaitingRoom::Time now_{1h};
 };
 
@@ -58,7 +60,7 @@ TEST_F(Room, AnUnknownNetworkMakesRoomForAKnownOneAndNotTheOtherWayRound) {
   EXPECT_EQ(enter(5, ipv4(1)), 4U) << "the known network has more, but is known";
   EXPECT_EQ(enter(6, ipv4(3)), 6U) << "a stranger among known ones is the one to go";
   EXPECT_NE(enter(7, ipv4(1)), 0U) << "among known ones it is one of them";
-  now_ += WaitingRoom::kKnownFor + 1h;
+  now_ += KnownNetworks::kKnownFor + 1h;
   EXPECT_EQ(room_.overdue(now_).size(), 4U);
   for (Id id = 11; id <= 13; ++id) enter(id, ipv4(1));
   EXPECT_EQ(enter(14, ipv4(2)), 0U);
@@ -79,7 +81,7 @@ TEST_F(Room, PatienceEndsInOrderOfArrival) {
   enter(1);
   now_ += 1s;
   enter(2);
-  now_ += WaitingRoom::kPatience - 1s;
+  now_ += kPatience - 1s;
   EXPECT_EQ(room_.overdue(now_), (std::vector<Id>{1}));
   EXPECT_EQ(room_.size(), 1U);
   now_ += 1s;
@@ -88,7 +90,7 @@ TEST_F(Room, PatienceEndsInOrderOfArrival) {
 
 /// How many of a hundred callers stay for 10 ms among 5,000 newcomers a second at 96 places.
 int callers_that_stay(const Address& callers, const Address& others, bool known) {
-  WaitingRoom room(96, 3);
+  WaitingRoom room(96, 10s, std::make_shared<KnownNetworks>(), 3);
   WaitingRoom::Time now{1h};
   if (known) room.know(callers, now);
   int stayed = 0;

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "net/connections.h"
+#include "net/crowd.h"
+#include "net/door.h"
+#include "net/first_words.h"
+#include "net/waiting_room.h"
+#include "os/fd.h"
+
+namespace net {
+
+/// What stands before a server: nobody reaches the server before it has said something that can be judged, within a
+/// budget of bytes and of time that is counted from its arrival. Gate is the entrance of gRPC, HttpGate the
+/// dashboard's.
+///
+/// Everybody is let in, and fights for a place in the WaitingRoom. Who has said enough is judged: it is handed over
+/// with everything that was read, or answered and closed. Everybody who is turned away, for whatever reason, is counted
+/// in Crowd.
+///
+/// Everything runs in the thread of the port's Listener, so a crowd costs at most one core, and everybody who is here
+/// is looked at before more are accepted. close_all() may be called from any thread once the Listener has stopped.
+class Entrance : public Door {
+ public:
+  void enter(int socket, Time now) override;
+  void tidy(Time now) override;
+  int events() const override { return events_.get(); }
+  void work(Time now) override;
+  void close_all();
+
+  Entrance(const Entrance&) = delete;
+  Entrance& operator=(const Entrance&) = delete;
+
+ protected:
+  struct Guest {
+    os::Fd socket;
+    Address from;
+    std::unique_ptr<FirstWords> words;
+  };
+
+  Entrance(std::shared_ptr<Connections> connections, Port port, std::chrono::milliseconds patience);
+  ~Entrance() override { close_all(); }
+
+  /// What is said to everybody at once; empty: nothing.
+  virtual std::string greeting() const { return {}; }
+  virtual std::unique_ptr<FirstWords> listen() const = 0;
+  /// Somebody has said enough. Calls let_in() and takes the socket, or refuse(). Whose socket is still there afterwards
+  /// is closed.
+  virtual void judge(Guest& guest, Time now) = 0;
+  /// The last word to somebody who is turned away without a judgement; empty: none.
+  virtual std::string goodbye(Crowd::Why why) const = 0;
+
+  /// The guest showed a token that counts. Its socket is the callee's from now on, and is watched no longer.
+  int let_in(Guest& guest, Time now);
+  /// As let_in(), for somebody without a token.
+  int hand_over(Guest& guest);
+  /// Answers, and counts it.
+  void refuse(Guest& guest, Crowd::Why why, const std::string& answer, Time now);
+  Connections& connections() { return *connections_; }
+
+ private:
+  using Id = WaitingRoom::Id;
+  using Guests = std::unordered_map<Id, Guest>;
+
+  void read(Id id, Time now);
+  void send_away(Guests::iterator guest, Crowd::Why why, Time now);
+  void forget(Guests::iterator guest);
+  void tell_how_many();
+
+  const std::shared_ptr<Connections> connections_;
+  const Port port_;
+  os::Fd events_;
+  WaitingRoom room_;
+  Guests guests_;
+  Id next_ = 1;
+};
+
+}  // namespace net
