@@ -85,18 +85,28 @@ const LastError* first_cause(const std::map<int, LastError>& errors) {
   return best;
 }
 
-/// What the launcher's word on the first failure leads to; empty: it says no more than the lines do.
-std::string words_of(const RootCause& cause, const std::map<int, LastError>& errors) {
-  for (const int rank : {cause.rank, cause.local_rank}) {
+/// What the worker said itself in the log, or into its error file; empty: nothing, or that another one has gone.
+std::string own_words(const WorkerFailure& worker, const std::map<int, LastError>& errors) {
+  for (const int rank : {worker.rank, worker.local_rank}) {
     const auto own = errors.find(rank);
     if (rank != log::kNoRank && own != errors.end() && !contract::is_of_a_survivor(own->second.words)) {
       return own->second.words;
     }
   }
-  if (!cause.error.empty() && !contract::is_of_a_survivor(cause.error)) return cause.error;
+  return contract::is_of_a_survivor(worker.error) ? std::string() : worker.error;
+}
+
+/// What the launcher's word on the first failure leads to; empty: it says no more than the lines do.
+std::string words_of(const RootCause& cause, const std::map<int, LastError>& errors) {
+  if (auto words = own_words(cause, errors); !words.empty()) return words;
   if (cause.was_killed) return cause.end;  // what others said follows from it
   const auto* const first = first_cause(errors);
   if (first != nullptr && !first->of_child && !contract::is_of_a_survivor(first->words)) return {};
+  // torchelastic compares seconds, so a survivor may have been called the first.
+  for (const auto& other : cause.others) {
+    if (other.had_signal) return other.end;
+    if (auto words = own_words(other, errors); !words.empty()) return words;
+  }
   return cause.error.empty() ? cause.end : cause.error;
 }
 

@@ -11,6 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "beside/error_line.h"
+#include "beside/root_cause.h"
+#include "beside/worker_errors.h"
 #include "contract/survivors.h"
 #include "schema/utf8.h"
 
@@ -87,19 +89,35 @@ std::string words_of_error_file(std::string_view text) {
   return message->is_string() ? fit_for_a_sentence(first_line(message->get_ref<const std::string&>())) : std::string();
 }
 
-std::string read_own_failure(const RankFiles& files) {
+namespace {
+
+/// Whether they tell why, and not only that a launcher's worker exited or that another one has gone.
+bool tell_why(const std::string& words) {
+  return !words.empty() && !contract::is_of_a_survivor(words) && words.find(kWorkerExited) == std::string::npos;
+}
+
+/// What `find` reads in the end of the log, unless the error file or a launcher's worker tells more. A launcher's error
+/// file may tell of a worker that only lost its connection.
+std::string first_words(const RankFiles& files, std::string (*find)(std::string_view log),
+                        std::string (*find_after_file)(std::string_view log)) {
   auto words = words_of_error_file(read_end(files.error, kMostErrorFile));
-  if (words.empty()) words = fit_for_a_sentence(closing_error(read_end(files.log, kMostRead)));
+  if (tell_why(words)) return words;
+  const auto log = read_end(files.log, kMostRead);
+  auto of_log = fit_for_a_sentence((words.empty() ? find : find_after_file)(log));
+  if (tell_why(of_log)) return of_log;
+  if (auto of_workers = words_of_workers(log); !of_workers.empty()) return of_workers;
+  return of_log.empty() ? words : of_log;
+}
+
+}  // namespace
+
+std::string read_own_failure(const RankFiles& files) {
+  auto words = first_words(files, closing_error, closing_error);
   return contract::is_of_a_survivor(words) ? std::string() : words;
 }
 
 std::string read_last_words(const RankFiles& files) {
-  const auto words = words_of_error_file(read_end(files.error, kMostErrorFile));
-  if (!words.empty() && !contract::is_of_a_survivor(words)) return words;
-  // A launcher's error file may tell of a worker that only lost its connection. The log has all of them.
-  const auto log = read_end(files.log, kMostRead);
-  const auto of_log = words.empty() ? words_of_log(log) : fit_for_a_sentence(closing_error(log));
-  return of_log.empty() ? words : of_log;
+  return first_words(files, error_line, closing_error);
 }
 
 }  // namespace beside

@@ -21,8 +21,9 @@ std::string words_of_error_file(std::string_view text);
 /// One line of valid UTF-8 without control characters, at most kMostWords bytes; a longer one ends with "...".
 std::string fit_for_a_sentence(std::string_view text);
 
-/// The program's own words: of its error file, else of the last kMostRead bytes of its log. Reads
-/// regular files alone, and waits as long as their file system does.
+/// The program's own words: of its error file, else of the last kMostRead bytes of its log. Where those tell only that
+/// somebody else has gone, the error files of a launcher's workers are read (words_of_workers). Reads regular files
+/// alone, and waits as long as their file system does.
 std::string read_last_words(const RankFiles& files);
 
 /// Whether a rank that muster has asked to leave may have failed by itself before.

@@ -320,6 +320,38 @@ TEST(FirstCause, TheErrorFileOfAWorkerIsInTorchrunsWords) {
   EXPECT_EQ(error_line(survivor("") + torchrun_block("1", traceback)), kCulprit);
 }
 
+/// What torchrun prints when two workers have failed within a second, and it calls rank 0 the first.
+std::string tied_block(const std::string& exitcode, const std::string& other, const std::string& root) {
+  const auto fields = [](const std::string& rank, const std::string& code, const std::string& traceback) {
+    return "[" + rank + "]:\n  time      : 2026-11-28_07:00:10\n  host      : n1\n  rank      : " + rank +
+           " (local_rank: " + rank + ")\n  exitcode  : " + code +
+           " (pid: 4510)\n  error_file: /tmp/torchelastic_a/none_b/attempt_0/" + rank +
+           "/error.json\n  traceback : " + traceback + "\n";
+  };
+  const std::string line(60, '-'), border(60, '=');
+  return border + "\nworker.py FAILED\n" + line + "\nFailures:\n" +
+         fields("2", "-15", "Signal 15 (SIGTERM) received by PID 7") + fields("1", exitcode, other) + line +
+         "\nRoot Cause (first observed failure):\n" + fields("0", "1", root) + border + "\n";
+}
+
+std::string indented_traceback(const std::string& error) {
+  return "Traceback (most recent call last):\n    File \"worker.py\", line 7, in main\n      step()\n  " + error +
+         "\n  ";
+}
+
+TEST(FirstCause, OfWorkersThatFailedWithinASecondASurvivorIsNotTheFirst) {
+  const auto lost = indented_traceback("RuntimeError: Connection closed by peer [127.0.0.1]:4516");
+  EXPECT_EQ(error_line(tied_block("1", indented_traceback(kCulprit), lost)), kCulprit);
+  EXPECT_EQ(error_line(survivor("[rank0]: ") + culprit("[rank1]: ") + tied_block("1", kNoTraceback, kNoTraceback)),
+            kCulprit);
+  EXPECT_EQ(error_line(tied_block("-11", "Signal 11 (SIGSEGV) received by PID 4511", lost)),
+            "rank 1 of the launcher was killed by SIGSEGV");
+  EXPECT_EQ(error_line(tied_block("1", kNoTraceback, lost)),
+            "RuntimeError: Connection closed by peer [127.0.0.1]:4516");
+  EXPECT_EQ(error_line(tied_block("1", indented_traceback("KeyError: 'x'"), indented_traceback(kCulprit))), kCulprit)
+      << "torchelastic's word counts where both are errors";
+}
+
 TEST(FirstCause, AWorkerThatWasKilledIsNamed) {
   const auto block = torchrun_block("-9", "Signal 9 (SIGKILL) received by PID 4511");
   EXPECT_EQ(error_line(survivor("[rank0]: ") + block), "rank 1 of the launcher was killed by SIGKILL");

@@ -73,6 +73,48 @@ TEST(LastWords, AnErrorFileThatOnlyTellsOfALostConnectionGivesWayToTheLog) {
   EXPECT_EQ(read_last_words(files), "ValueError: bad batch");
 }
 
+/// As torchelastic's error handler writes it.
+std::string error_file(const std::string& message, int time) {
+  return R"({"message": {"message": ")" + message + R"(", "extraInfo": {"py_callstack": "Traceback", "timestamp": ")" +
+         std::to_string(time) + "\"}}}";
+}
+
+TEST(LastWords, TheErrorFilesOfAllWorkersOfALauncherAreRead) {
+  const test::TemporaryFolder folder;
+  const auto files = rank_files(folder.path(), 0);
+  const auto workers = folder.path() / "torchelastic_x/none_y/attempt_0";
+  const auto write = [&](int worker, const std::string& text) {
+    std::filesystem::create_directories(workers / std::to_string(worker));
+    std::ofstream(workers / std::to_string(worker) / "error.json") << text;
+  };
+  const std::string lost = "RuntimeError: Connection closed by peer [10.0.0.7]:4516";
+  const auto block = [&](const std::string& traceback, const std::string& code = "1") {
+    std::ofstream(files.log)
+        << "Failures:\n  <NO_OTHER_FAILURES>\n----\nRoot Cause (first observed failure):\n[0]:\n  time      : "
+           "2026-11-28_07:00:10\n  rank      : 0 (local_rank: 0)\n  exitcode  : "
+        << code << " (pid: 7)\n  error_file: " << (workers / "0/error.json").string() << "\n  traceback : " << traceback
+        << "\n====\n";
+  };
+  std::ofstream(files.error) << error_file(lost, 100);
+  write(0, error_file(lost, 100));
+  block("Traceback (most recent call last):\n  " + lost);
+  EXPECT_EQ(read_last_words(files), lost) << "nobody tells more";
+  write(3, error_file("KeyError: 'x'", 102));
+  write(2, error_file("ValueError: bad batch", 101));
+  write(1, "{");
+  std::filesystem::create_directories(workers / "5");
+  ASSERT_EQ(::mkfifo((workers / "5/error.json").c_str(), 0600), 0);
+  EXPECT_EQ(read_last_words(files), "ValueError: bad batch") << "the earliest that is no survivor's";
+  EXPECT_EQ(read_own_failure(files), "ValueError: bad batch");
+  std::filesystem::remove(files.error);
+  block("To enable traceback see: https://pytorch.org");
+  EXPECT_EQ(read_last_words(files), "ValueError: bad batch") << "it says more than that a worker exited";
+  block("Signal 9 (SIGKILL) received by PID 7", "-9");
+  EXPECT_EQ(read_last_words(files), "rank 0 of the launcher was killed by SIGKILL") << "the others followed";
+  std::ofstream(files.error) << error_file("OSError: of the launcher itself", 100);
+  EXPECT_EQ(read_last_words(files), "OSError: of the launcher itself");
+}
+
 TEST(LastWords, OfARankThatWasAskedToLeaveOnlyItsOwnFailureCounts) {
   for (const contract::ExitStatus end : {contract::ExitStatus{1, 0}, {0, SIGTERM}, {0, SIGKILL}}) {
     EXPECT_TRUE(may_have_failed(end)) << end.code << " " << end.signal;
