@@ -41,7 +41,7 @@ std::string moment_of(const muster::v1::StackSet& set) {
 
 std::string why_of(const muster::v1::StackSet& set) {
   if (set.why() == "suspected") return "when it was suspected";
-  if (set.why() == "before_end") return "before it ended by a hang";
+  if (set.why() == "before_end") return "when it was about to end";
   return set.user().empty() ? "when they were asked for" : "when " + harmless(set.user()) + " asked for them";
 }
 

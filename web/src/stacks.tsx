@@ -15,7 +15,7 @@ const momentOf = (set: StackSet): string => formatTime(new Date(set.at_ms).toISO
 /// "when it was suspected"
 export function whyOf(set: StackSet): string {
   if (set.why === "suspected") return "when it was suspected";
-  if (set.why === "before_end") return "before it ended by a hang";
+  if (set.why === "before_end") return "when it was about to end";
   return set.user ? `when ${set.user} asked` : "when asked";
 }
 

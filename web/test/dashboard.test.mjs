@@ -949,7 +949,7 @@ test("a job that hangs shows where its ranks stand, the one that differs first, 
   for (const width of [1280, 390]) {
     await on("/jobs/52", async (page) => {
       const stacks = page.locator(".stacks");
-      await stacks.getByText("before it ended by a hang.").waitFor();
+      await stacks.getByText("when it was about to end.").waitFor();
       assert.match(await stacks.locator("tbody tr").first().innerText(), /rank 1\s+train \(train\.py:7\)\s+next_batch/);
       assert.equal(await stacks.getByLabel("Stack of rank 1").innerText(), "in next_batch\n<b>no markup</b>\n");
       assert.equal(await stacks.getByLabel("Stack of rank 0").isVisible(), false, "those that wait are closed");

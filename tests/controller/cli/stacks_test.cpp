@@ -75,7 +75,7 @@ TEST(StacksCommand, ShowsWhatWasKeptOfAnAttemptThatHasEnded) {
   });
   const auto done = fake.muster({"stacks", "7"});
   EXPECT_EQ(done.exit, 0) << done.err;
-  EXPECT_THAT(done.err, HasSubstr(", before it ended by a hang\n"));
+  EXPECT_THAT(done.err, HasSubstr(", when it was about to end\n"));
   EXPECT_THAT(done.err, HasSubstr(", when it was suspected: muster stacks 7 --attempt 1 --set 50\n"));
   fake.with([](FakeState& s) { EXPECT_FALSE(s.stacks_requests.at(0).ask()); });
 }
