@@ -1,7 +1,7 @@
 """Goal: many jobs cost little: no files while they wait, few squeue, and no other user's time.
 
-Method: real musterd on a private Slurm whose partition is down, so that jobs stay in its queue; a squeue before the real one counts
-the calls. Cases with "thousands" in their names are the same with the numbers that are promised.
+Method: real musterd on a private Slurm whose partition is down, so that jobs stay in its queue; a squeue and
+a sbatch before the real ones count the calls. Cases with "thousands" in their names are the same with the numbers that are promised.
 Usage: many_jobs_test.py BIN_FOLDER
 """
 
@@ -33,16 +33,23 @@ STEP = "0"
 class ManyJobs(unittest.TestCase):
     def setUp(self):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        self.calls = folder / "calls"
-        self.calls.touch()
-        squeue = folder / "squeue"
-        squeue.write_text(f"#!/bin/sh\necho >> {self.calls}\nexec {shutil.which('squeue')} \"$@\"\n")
-        squeue.chmod(0o755)
+        self.calls = self.counted(folder, "squeue")
+        self.submissions = self.counted(folder, "sbatch")
         self.slurm = PrivateSlurm(self, "--conf", "MaxJobCount=20000")
         self.partition("DOWN")
         self.musterd = Musterd(self, BIN, slurm="yes", env=self.slurm.env | {"PATH": f"{folder}:{os.environ['PATH']}"})
         # Its own end, with thousands of jobs to cancel, is not looked at.
         self.addCleanup(lambda: self.slurm.run("scancel", "-u", str(os.getuid())))
+
+    @staticmethod
+    def counted(folder, name):
+        """A program before Slurm's own one of this name; the file that it makes has one byte a call."""
+        calls = folder / f"{name}.calls"
+        calls.touch()
+        program = folder / name
+        program.write_text(f"#!/bin/sh\necho >> {calls}\nexec {shutil.which(name)} \"$@\"\n")
+        program.chmod(0o755)
+        return calls
 
     def partition(self, state):
         self.slurm.run("scontrol", "update", "PartitionName=main", f"State={state}")
@@ -107,10 +114,11 @@ class ManyJobs(unittest.TestCase):
         self.assertEqual(self.musterd.muster("rm", "--yes", str(jobs[0])).returncode, 0)
         self.assertTrue(eventually(lambda: not array.exists(), LIMIT_S))
 
-    def test_thousands_of_elements_are_handed_over_in_seconds(self):
+    def test_thousands_of_elements_are_handed_over_by_one_sbatch_each_thousand(self):
+        # How long that takes is promised by bench/slurm_crowd.py.
         _, took = self.hand_over(5000, 5)
         print(f"5000 elements in Slurm's queue after {took:.1f} s", file=sys.stderr)
-        self.assertLess(took, 15, "promised are 5 s where nothing else runs: bench/slurm_crowd.py")
+        self.assertEqual(self.submissions.stat().st_size, 5, "calls of sbatch")
 
     def test_an_element_found_after_a_crash_is_the_same(self):
         sweep, _ = self.hand_over(20, 1)
@@ -128,7 +136,7 @@ class ManyJobs(unittest.TestCase):
         sweep = self.submit_as("ada", count, parallel=count)
         self.until_queued(sweep, count)
         calls, took = self.calls.stat().st_size - before, time.monotonic() - begun
-        self.assertLessEqual(calls, took + 4 + 1, "one a second, and a burst")
+        self.assertLessEqual(calls, took + 1, "one a second")
         # Once each has been listed.
         self.assertTrue(eventually(lambda: self.calls.stat().st_size >= before + calls + 2, 30))
         before = self.calls.stat().st_size
@@ -158,8 +166,8 @@ class ManyJobs(unittest.TestCase):
     def test_a_user_does_not_wait_for_anothers_thousands(self):
         took, waited = self.beside(5000, 5000)
         print(f"in the queue after {took:.1f} s, before {waited} of 5000", file=sys.stderr)
+        # How long that takes is promised by bench/slurm_crowd.py.
         self.assertGreater(waited, 4000)
-        self.assertLess(took, 6, "promised are 2 s where nothing else runs: bench/slurm_crowd.py")
 
 
 if __name__ == "__main__":
