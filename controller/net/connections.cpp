@@ -93,7 +93,7 @@ void Connections::see_off(Time now) {
     auto& entry = entries_.at(id);
     if (!is_open(id, entry.socket)) return forget(id);
     if (closing_.size() >= shares_.strangers || !had_its_time(entry, now, crowd)) continue;
-    crowd_.turned_away(entry.port, std::get<Address>(entry.ends), Crowd::Why::kNoPlace, now);
+    crowd_.turned_away(entry.caller.port, std::get<Address>(entry.ends), Crowd::Why::kNoPlace, now);
     return shut_down(id);
   }
 }
@@ -126,7 +126,7 @@ std::optional<std::pair<Connections::Id, Connections::Entry>> Connections::entry
 void Connections::add(Id id, Entry entry) {
   entry.place = strangers_.insert(strangers_.end(), id);
   by_ends_[entry.ends] = id;
-  if (!entry.whose.empty()) ++persons_[entry.whose];
+  if (entry.is_named(Party::kPerson)) ++persons_[entry.caller.whose];
   entries_[id] = std::move(entry);
 }
 
@@ -138,29 +138,62 @@ std::string Connections::why_full(Party party) const {
 std::string Connections::admit(int socket, const Caller& caller, Time now) {
   auto entry = entry_of(socket, now);
   if (!entry) return "the connection is closed";
-  const auto party = caller.party;
-  const auto& whose = caller.whose;
-  entry->second.port = caller.port;
-  const std::lock_guard lock(mutex_);
-  if (party == Party::kPerson) {
-    entry->second.whose = whose;
-    const auto most = std::max<std::size_t>(share(party) / 2, 1);
-    const auto is_full = [&] { return persons_.contains(whose) && persons_.at(whose) >= most; };
-    if (is_full() && now - swept_ >= kSweepEvery) forget_closed(now);
-    if (is_full()) {
-      return "max_connections_of_user: " + whose + " has " + std::to_string(most) +
-             " connections open, the most of one user; end some of them, or try again";
-    }
-  }
   const auto id = entry->first;
+  entry->second.caller = caller;
+  const std::lock_guard lock(mutex_);
+  if (auto full = why_full(caller, now); !full.empty()) return full;
   add(id, entry->second);
-  promote(id, entries_.at(id), party, now);
+  promote(id, entries_.at(id), caller.party, now);
   if (strangers_.size() <= shares_.strangers) return "";
   // Its party's share is used up. It takes turns with those that have been quiet.
   see_off(now);
   if (strangers_.size() <= shares_.strangers || !entries_.contains(id)) return "";
   forget(id);
-  return why_full(party);
+  return why_full(caller.party);
+}
+
+std::string Connections::why_full(const Caller& caller, Time now) {
+  const bool is_person = caller.party == Party::kPerson;
+  const auto most = std::max<std::size_t>(share(caller.party) / 2, 1);
+  const auto is_full = [&] {
+    if (!is_person) return ranks_ >= shares_.ranks;
+    const auto found = persons_.find(caller.whose);
+    return found != persons_.end() && found->second >= most;
+  };
+  if (!is_person && !caller.whose.empty() && attempts_.contains(caller.whose)) {
+    auto& ranks = attempts_.at(caller.whose).ranks;
+    ranks = std::max<std::size_t>(ranks, caller.ranks);
+  }
+  if (is_full() && now - swept_ >= kSweepEvery) forget_closed(now);
+  if (!is_full()) return "";
+  if (!is_person) return make_room_for(caller, now);
+  return "max_connections_of_user: " + caller.whose + " has " + std::to_string(most) +
+         " connections open, the most of one user; end some of them, or try again";
+}
+
+/// The share of ranks is used up. Returns why the caller has to stay out; empty: there is room, or it takes turns.
+std::string Connections::make_room_for(const Caller& caller, Time now) {
+  const auto own = attempts_.find(caller.whose);
+  if (own != attempts_.end() && own->second.ids.size() >= kOfARank * own->second.ranks) {
+    return "max_connections_of_attempt: " + caller.whose + " has " + std::to_string(own->second.ids.size()) +
+           " connections open for " + std::to_string(own->second.ranks) + " ranks, and all " +
+           std::to_string(shares_.ranks) + " connections reserved for ranks are open; end some of them, or try again";
+  }
+  auto worst = attempts_.end();
+  for (auto one = attempts_.begin(); one != attempts_.end(); ++one) {
+    if (!one->second.has_too_many()) continue;
+    const auto& [ranks, ids] = one->second;
+    if (worst == attempts_.end() || ids.size() * worst->second.ranks > worst->second.ids.size() * ranks) worst = one;
+  }
+  forget_shut_down();
+  if (worst == attempts_.end() || closing_.size() >= shares_.strangers) return "";
+  if (now - gave_way_told_ >= kTellEvery) {
+    gave_way_told_ = now;
+    spdlog::warn("{} has {} connections for {} ranks, and others need a place: its newest ones are closed",
+                 worst->first, worst->second.ids.size(), worst->second.ranks);
+  }
+  shut_down(worst->second.ids.back());
+  return "";
 }
 
 void Connections::know(int socket, Party party, Time now) {
@@ -213,6 +246,11 @@ void Connections::promote(Id id, Entry& entry, Party party, Time now) {
     strangers_.erase(entry.place);
     entry.party = party;
     ++count(party);
+    if (entry.is_named(Party::kRank)) {
+      auto& attempt = attempts_[entry.caller.whose];
+      attempt.ranks = std::max<std::size_t>(attempt.ranks, entry.caller.ranks);
+      entry.seat = attempt.ids.insert(attempt.ids.end(), id);
+    }
     return;
   }
   entry.is_valid = true;
@@ -247,8 +285,14 @@ void Connections::forget(Id id) {
   } else {
     --count(entry.party);
   }
-  if (const auto person = persons_.find(entry.whose); person != persons_.end() && --person->second == 0) {
-    persons_.erase(person);
+  if (entry.is_named(Party::kPerson)) {
+    const auto person = persons_.find(entry.caller.whose);
+    if (--person->second == 0) persons_.erase(person);
+  }
+  if (entry.party == Party::kRank && entry.is_named(Party::kRank)) {
+    const auto attempt = attempts_.find(entry.caller.whose);
+    attempt->second.ids.erase(entry.seat);
+    if (attempt->second.ids.empty()) attempts_.erase(attempt);
   }
   const auto ends = by_ends_.find(entry.ends);
   if (ends != by_ends_.end() && ends->second == id) by_ends_.erase(ends);

@@ -52,11 +52,12 @@ Shares shares_of(std::uint64_t descriptors);
 /// Who is at the other end of a connection.
 enum class Party { kStranger, kPerson, kRank };
 
-/// A connection that showed a valid token, and under which name it is counted.
+/// Who showed a valid token on a connection, and under which name it is counted.
 struct Caller {
   Port port = Port::kGrpc;
   Party party = Party::kPerson;
-  std::string whose;
+  std::string whose;        // a person's name or address; of a rank its attempt; empty: it is not counted
+  std::uint32_t ranks = 0;  // of a rank: how many its attempt has; 0: nobody knows yet
 };
 
 /// Every connection that the two servers of musterd have, and its party. Who has no call or request yet is at an
@@ -64,7 +65,9 @@ struct Caller {
 ///
 /// States of a connection: stranger -> person or rank (it showed a valid token) -> forgotten (it is closed).
 /// Each party has a share of the connections, so that no party can use up the connections of another one. One user has
-/// at most half of the share of people.
+/// at most half of the share of people. While the share of ranks is used up, attempts that have more than kOfARank
+/// connections a rank give way: one of the attempt that has most a rank is shut down, the newest, for one of another
+/// attempt, and that attempt's own further ones are refused.
 ///
 /// A stranger has a request at the dashboard, and no token. Its time is counted from what happened to it: it came with
 /// the headers of a request, its request was whole, it was answered. Bytes that trickle in between give it no time. A
@@ -88,6 +91,8 @@ class Connections {
   static constexpr std::chrono::milliseconds kGraceInACrowd{15};
   /// As kGrace, for a stranger whose whole request was not answered yet.
   static constexpr std::chrono::seconds kOurTurn{5};
+  /// A rank's own connection, and that of the task beside it.
+  static constexpr std::size_t kOfARank = 2;
   /// A connection must show a valid token within this time.
   static constexpr std::chrono::seconds kKnownWithin{60};
 
@@ -139,7 +144,7 @@ class Connections {
   struct Entry {
     int socket = -1;
     Ends ends;
-    Port port = Port::kDashboard;
+    Caller caller{Port::kDashboard, Party::kStranger, {}, 0};  // what it showed when it came
     Party party = Party::kStranger;
     bool is_valid = false;            // a stranger that showed a token while its party's share was used up
     bool is_our_turn = false;         // a stranger whose whole request was not answered yet
@@ -147,7 +152,8 @@ class Connections {
     Time patient_since{};             // what gives it time happened last; of is_valid: neither side has sent a byte
     std::uint64_t said = 0;           // of is_valid: bytes that both sides had sent by patient_since
     std::list<Id>::iterator place{};  // in strangers_
-    std::string whose;                // of a person
+    std::list<Id>::iterator seat{};   // of a rank with a name: in its attempt
+    bool is_named(Party shown) const { return caller.party == shown && !caller.whose.empty(); }
   };
 
   static Id cookie_of(int socket);
@@ -159,6 +165,14 @@ class Connections {
   std::size_t& count(Party party) { return party == Party::kPerson ? people_ : ranks_; }
   std::size_t share(Party party) const { return party == Party::kPerson ? shares_.people : shares_.ranks; }
 
+  /// The connections of one attempt, in order of arrival.
+  struct Attempt {
+    std::size_t ranks = 1;
+    std::list<Id> ids;
+    bool has_too_many() const { return ids.size() > kOfARank * ranks; }
+  };
+  std::string why_full(const Caller& caller, Time now);
+  std::string make_room_for(const Caller& caller, Time now);
   void add(Id id, Entry entry);
   std::string why_full(Party party) const;
   void promote(Id id, Entry& entry, Party party, Time now);
@@ -177,10 +191,11 @@ class Connections {
   std::vector<std::pair<Id, int>> closing_;
   std::size_t people_ = 0, ranks_ = 0;
   std::unordered_map<std::string, std::size_t> persons_;  // whose -> how many connections
+  std::unordered_map<std::string, Attempt> attempts_;     // whose -> those that are ranks
   std::atomic<std::size_t> waiting_{0}, asking_{0};
   Crowd crowd_;
   const std::shared_ptr<KnownNetworks> known_ = std::make_shared<KnownNetworks>();
-  Time tidied_{}, swept_{}, told_{};
+  Time tidied_{}, swept_{}, told_{}, gave_way_told_{};
 };
 
 /// Uses the shares that this process's limit of open files allows.

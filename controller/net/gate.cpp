@@ -27,7 +27,7 @@ void Gate::judge(Guest& guest, Time now) {
   auto why = verdict.status == kResourceExhausted ? Crowd::Why::kTooMany : Crowd::Why::kNoToken;
   if (verdict.party) {
     const auto whose = verdict.whose.empty() ? text_of(guest.from) : verdict.whose;
-    auto full = connections().admit(guest.socket.get(), {Port::kGrpc, *verdict.party, whose}, now);
+    auto full = connections().admit(guest.socket.get(), {Port::kGrpc, *verdict.party, whose, verdict.ranks}, now);
     if (full.empty()) {
       rules_.hand_over(let_in(guest, now), newcomer.said(), *verdict.party);
       return;

@@ -28,9 +28,10 @@ class Gate final : public Entrance {
 
   struct Verdict {
     std::optional<Party> party;  // nullopt: refused
-    std::string whose;           // of a person: the name under which connections are counted; empty: the address
+    std::string whose;           // the name under which connections are counted, see Caller; empty: the address
     int status = 0;              // of a refusal: gRPC's code and text
     std::string text;
+    std::uint32_t ranks = 0;  // of a rank, see Caller
   };
   struct Rules {
     std::string message_of;  // see Newcomer

@@ -30,7 +30,7 @@ void HttpGate::judge(Guest& guest, Time now) {
   const auto& said = guest.words->said();
   const int socket = guest.socket.get();
   if (rules_.is_a_persons(said)) {
-    const auto why = connections().admit(socket, {Port::kDashboard, Party::kPerson, text_of(guest.from)}, now);
+    const auto why = connections().admit(socket, {Port::kDashboard, Party::kPerson, text_of(guest.from), 0}, now);
     if (!why.empty()) return refuse(guest, Crowd::Why::kTooMany, full(why), now);
     return rules_.hand_over(let_in(guest, now), said);
   }

@@ -217,6 +217,60 @@ TEST_F(ConnectionsTest, WhatItShutsDownTakesAPlaceUntilItIsClosed) {
   EXPECT_TRUE(comes());
 }
 
+/// Two attempts: "job 1 attempt 1" has one rank, "job 2 attempt 1" has two. Six places.
+class PlacesOfRanks : public ConnectionsTest {
+ protected:
+  std::string comes(const std::string& whose, std::uint32_t ranks) {
+    came_.push_back({testing::client_of(port_), Socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC))});
+    return places_.admit(came_.back().server.get(), {Port::kGrpc, Party::kRank, whose, ranks}, now_);
+  }
+  bool is_open(std::size_t i) const { return !came_.at(i).client.is_ended(0); }
+
+  Connections places_{Shares{.strangers = 2, .waiting = 4, .people = 2, .ranks = 6, .asking = 4}};
+};
+
+// The fault was: the token of one rank could take the whole share of ranks, and nobody else's got in.
+TEST_F(PlacesOfRanks, WhoHasTooManyARankGivesWayForOthers) {
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(comes("job 1 attempt 1", 1), "") << "nobody else needs the places";
+  EXPECT_EQ(comes("job 1 attempt 1", 1),
+            "max_connections_of_attempt: job 1 attempt 1 has 6 connections open for 1 ranks, and all 6 connections "
+            "reserved for ranks are open; end some of them, or try again");
+  EXPECT_EQ(comes("job 2 attempt 1", 2), "");
+  EXPECT_FALSE(is_open(5)) << "the newest of the attempt that has too many";
+  came_[5].server.close();
+  EXPECT_EQ(comes("job 2 attempt 1", 2), "");
+  EXPECT_FALSE(is_open(4));
+  came_[4].server.close();
+  EXPECT_EQ(comes("job 3 attempt 1", 1), "");
+  came_[3].server.close();
+  EXPECT_EQ(comes("job 3 attempt 1", 1), "");
+  for (std::size_t i : {0, 1}) EXPECT_TRUE(is_open(i)) << "two of its rank stay";
+  for (std::size_t i : {7, 8, 9, 10}) EXPECT_TRUE(is_open(i));
+  EXPECT_EQ(places_.open().ranks, 6U);
+}
+
+TEST_F(PlacesOfRanks, WhatAnAttemptNeedsIsNotTakenFromIt) {
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(comes("job 2 attempt 1", 3), "");
+  EXPECT_EQ(comes("job 1 attempt 1", 1), "") << "it takes turns, as before";
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_TRUE(is_open(i));
+  EXPECT_EQ(places_.open().strangers, 1U);
+}
+
+TEST_F(PlacesOfRanks, HowManyRanksThereAreMayBeLearntLater) {
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(comes("job 2 attempt 1", 0), "") << "right after a restart";
+  EXPECT_EQ(comes("job 2 attempt 1", 3), "");
+  EXPECT_EQ(comes("job 1 attempt 1", 1), "");
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_TRUE(is_open(i));
+}
+
+TEST_F(PlacesOfRanks, ClosedOnesAreNotCounted) {
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(comes("job 1 attempt 1", 1), "");
+  for (std::size_t i : {1, 2, 3, 4, 5}) came_[i].server.close();
+  now_ += 1s;
+  EXPECT_EQ(comes("job 1 attempt 1", 1), "");
+  EXPECT_EQ(places_.open().ranks, 2U);
+}
+
 TEST_F(ConnectionsTest, ADescriptorThatIsUsedAgainIsAnotherConnection) {
   auto first = connect();
   know(first, Party::kRank);
