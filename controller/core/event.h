@@ -162,6 +162,8 @@ struct RankHung {
   Millis limit{0};                 // 0: not told
   std::uint64_t learned_from = 0;  // steps that taught the limit; 0: the job file or the standard set it
   bool only_one_reports = false;   // of several ranks, no other tells of progress
+  Millis usual{0};                 // what was learned; 0: nothing, or not told
+  LimitSource source = LimitSource::kNotTold;
   bool operator==(const RankHung&) const = default;
 };
 /// The attempt may have failed, and there is no evidence of it. It goes on.
@@ -178,6 +180,9 @@ struct AttemptSuspected {
   Millis ends_after{0};       // the attempt ends when that time has become so long
   std::uint64_t learned_from = 0;  // as in RankHung
   bool only_one_reports = false;   // as in RankHung
+  /// kUnheard: the attempt ends sooner when all ranks that are heard have stood still for so long; 0: none is heard.
+  Millis stands_after{0};
+  LimitSource source = LimitSource::kNotTold;  // of ends_after
   bool operator==(const AttemptSuspected&) const = default;
 };
 /// What was suspected goes on, or is heard again.
@@ -185,7 +190,7 @@ struct SuspicionOver {
   static constexpr std::string_view kName = "suspicion_over";
   AttemptNumber attempt = 0;
   Suspicion of = Suspicion::kHung;
-  Millis after{0};  // since the last progress, or the last word, before it
+  Millis after{0};  // since the last progress, or the last word, before it; 0: an earlier musterd knew that
   bool operator==(const SuspicionOver&) const = default;
 };
 struct TimeLimitReached {

@@ -40,6 +40,10 @@ constexpr Named<RankState> kRankStates[]{{RankState::kStarting, "starting"},
                                          {RankState::kSilent, "silent"},
                                          {RankState::kExited, "exited"}};
 constexpr Named<Suspicion> kSuspicions[]{{Suspicion::kHung, "hung"}, {Suspicion::kUnheard, "unheard"}};
+constexpr Named<LimitSource> kLimitSources[]{{LimitSource::kNotTold, ""},
+                                             {LimitSource::kUser, "user"},
+                                             {LimitSource::kLearned, "learned"},
+                                             {LimitSource::kNotLearnedYet, "not_learned_yet"}};
 constexpr Named<DependsOn> kConditions[]{
     {DependsOn::kSucceeded, "succeeded"}, {DependsOn::kFailed, "failed"}, {DependsOn::kEnded, "ended"}};
 
@@ -48,7 +52,7 @@ consteval bool names_all(const Named<Enum> (&rows)[Size]) {
   return std::ranges::equal(rows, all_of<Enum>(), {}, &Named<Enum>::value);
 }
 static_assert(names_all(kCauses) && names_all(kJobStates) && names_all(kAttemptStates) && names_all(kRankStates) &&
-              names_all(kConditions) && names_all(kSuspicions));
+              names_all(kConditions) && names_all(kSuspicions) && names_all(kLimitSources));
 
 template <typename Enum, std::size_t Size>
 std::string_view name_in(const Named<Enum> (&rows)[Size], Enum value) {
@@ -101,6 +105,14 @@ std::string_view to_string(Suspicion suspicion) {
 
 std::optional<Suspicion> suspicion_from_string(std::string_view text) {
   return value_in(kSuspicions, text);
+}
+
+std::string_view to_string(LimitSource source) {
+  return name_in(kLimitSources, source);
+}
+
+std::optional<LimitSource> limit_source_from_string(std::string_view text) {
+  return value_in(kLimitSources, text);
 }
 
 std::optional<DependsOn> depends_on_from_string(std::string_view text) {

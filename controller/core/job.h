@@ -58,6 +58,16 @@ enum class Suspicion {
 std::string_view to_string(Suspicion suspicion);  // "hung", "unheard"
 std::optional<Suspicion> suspicion_from_string(std::string_view text);
 
+/// Why a hang ends its attempt after just that time.
+enum class LimitSource {
+  kNotTold,        // by an earlier muster
+  kUser,           // liveness.hung_after
+  kLearned,        // from the times of steps
+  kNotLearnedYet,  // too few times are known of the section
+};
+std::string_view to_string(LimitSource source);  // "", "user", "learned", "not_learned_yet"
+std::optional<LimitSource> limit_source_from_string(std::string_view text);
+
 struct Rank {
   RankState state = RankState::kStarting;
   std::string node;

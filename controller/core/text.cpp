@@ -117,23 +117,36 @@ std::string who_is_unheard(const AttemptSuspected& event) {
   return event.ranks > 1 ? std::to_string(event.ranks) + " ranks" : "rank " + std::to_string(event.first_rank);
 }
 
+constexpr std::string_view kNotLearnedYet = "what is usual there is not learned yet";
+
 }  // namespace
 
 std::string hung_text(const RankHung& event) {
   const std::string text = who_stands(event.rank, event.only_one_reports) + " made no progress for " +
                            duration_text(event.no_progress_for) + in_section(event.section);
-  if (event.learned_from == 0) return text;
-  return text + "; its limit is " + duration_text(event.limit) + ", learned from " +
-         lessons_text(event.learned_from, event.section);
+  const std::string lessons = "learned from " + lessons_text(event.learned_from, event.section);
+  switch (event.source) {
+    case LimitSource::kUser:
+      return text + "; liveness.hung_after is " + duration_text(event.limit);
+    case LimitSource::kLearned:
+      return text + ", and nothing came out; usual is at most " + duration_text(event.usual) + ", " + lessons;
+    case LimitSource::kNotLearnedYet:
+      return text + ", and nothing came out; " + std::string(kNotLearnedYet);
+    case LimitSource::kNotTold:
+      break;
+  }
+  return event.learned_from == 0 ? text : text + "; its limit is " + duration_text(event.limit) + ", " + lessons;
 }
 
 std::string suspected_text(const AttemptSuspected& event, std::optional<Time> at) {
   const std::string lasts = at ? "since " + utc_text(*at - event.lasts) : "for " + duration_text(event.lasts);
-  const std::string ends = duration_text(event.ends_after);
+  const std::string ends = "; the attempt goes on, and ends after " + duration_text(event.ends_after);
   if (event.of == Suspicion::kUnheard) {
     const bool one = !event.node.empty() || event.ranks == 1;
-    return who_is_unheard(event) + (one ? " has" : " have") + " not been heard " + lasts +
-           "; the attempt goes on, and ends after " + ends + " of it unless another rank makes progress";
+    std::string text = who_is_unheard(event) + (one ? " has" : " have") + " not been heard " + lasts + ends +
+                       " of it unless another rank makes progress";
+    if (event.stands_after.count() == 0 || event.stands_after >= event.ends_after) return text;
+    return text + ", or when all ranks that are heard have stood still for " + duration_text(event.stands_after);
   }
   std::string text = who_stands(event.first_rank, event.only_one_reports) + " has made no progress " + lasts +
                      in_section(event.section);
@@ -141,13 +154,15 @@ std::string suspected_text(const AttemptSuspected& event, std::optional<Time> at
     text += ", longer than the usual " + duration_text(event.limit) + " (learned from " +
             lessons_text(event.learned_from, event.section) + ")";
   }
-  return text + "; the attempt goes on, and ends after " + ends + " without progress and output";
+  if (event.source == LimitSource::kNotLearnedYet) text += ", and " + std::string(kNotLearnedYet);
+  // The user's word holds whatever comes out.
+  if (event.source == LimitSource::kUser) return text + ends + " without progress, as liveness.hung_after says";
+  return text + ends + " without progress and output";
 }
 
 std::string suspicion_over_text(const SuspicionOver& event) {
-  const std::string after = duration_text(event.after);
-  return event.of == Suspicion::kHung ? "there is progress again, after " + after
-                                      : "all ranks are heard again, after " + after;
+  const std::string text = event.of == Suspicion::kHung ? "there is progress again" : "all ranks are heard again";
+  return event.after.count() == 0 ? text : text + ", after " + duration_text(event.after);
 }
 
 std::string node_lost_text(const NodeLost& event) {

@@ -187,10 +187,10 @@ constexpr auto kLast = std::to_array<Key>({
     duration(
         "liveness.silent_after", "2500ms", 100, kLongest,
         "An attempt ends if nothing was heard from a rank this long, and its process is stopped, or its node does not "
-        "answer and all ranks that are heard stand still. At least twice heartbeat_interval."),
+        "answer and a rank on another node ends because its connection was lost. At least twice heartbeat_interval."),
     derived(duration("liveness.silent_after_vouched", "", 100, kLongest,
-                     "The same, if its node answers or its process is seen, and all ranks that are heard stand still. "
-                     "After this time without a word the attempt is suspected, and goes on."),
+                     "After this time without a word from a rank the attempt is suspected, and goes on. It ends when "
+                     "all ranks that are heard have stood still for as long as a hang ends an attempt."),
             "15s, or silent_after if that is longer"),
     derived(duration("liveness.lost_after", "", 1000, kLongest,
                      "An attempt ends if nothing was heard from a rank this long and no other rank makes progress, "
@@ -204,7 +204,8 @@ constexpr auto kLast = std::to_array<Key>({
                  "suspected earlier, after 5 times what steps take, at least 10s."),
         "learned from the times of its steps"),
     duration("liveness.join_within", "2m", 1000, kLongest,
-             "A rank is silent if it has not reported this long after its start."),
+             "An attempt is suspected if a rank has not reported this long after its start. It goes on: lost_after "
+             "counts from then on, unless the rank's process is stopped or gone."),
 
     {.name = "report.checkpoints",
      .meaning = "For a program that does not report: its checkpoints, a path whose names may have the wildcards of a "

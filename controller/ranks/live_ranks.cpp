@@ -155,7 +155,7 @@ void LiveRanks::registered(const core::AttemptKey& key, core::RankNumber rank, c
   auto* live = find(key);
   if (live == nullptr || live->ended || rank >= live->ranks.size()) return;
   auto& view = live->ranks[rank];
-  live->watch.heard(rank, {view.step, view.section}, now);
+  live->watch.came(rank, now);
   view.heard_at = now;
   if (!node.empty()) view.node = node;
   if (pid != 0) view.pid = pid;
@@ -353,7 +353,7 @@ Watched LiveRanks::watch(const Round& round,
     if (auto fact = live.watch.suspicion(now, heard_until(live.watch))) {
       out.facts.push_back({key.job, std::move(*fact)});
     }
-    if (live.watch.looks_hung()) out.suspected.push_back(key);
+    if (live.watch.is_suspected()) out.suspected.push_back(key);
   }
   return out;
 }

@@ -89,8 +89,8 @@ struct Watched {
   };
   std::vector<Fact> facts;
   std::vector<core::AttemptKey> stop_again;
-  std::vector<core::AttemptKey> suspected;  // of a hang
-  bool somebody_is_missed = false;          // soon something may follow from it
+  std::vector<core::AttemptKey> suspected;
+  bool somebody_is_missed = false;  // soon something may follow from it
 };
 
 /// The live state of the ranks of attempts that have not ended, and of the last kEndedKept that have: heartbeats,

@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 #include "core/text.h"
@@ -57,27 +58,37 @@ LivenessRules liveness_rules(const muster::v1::JobSpec& spec) {
   return rules;
 }
 
+void AttemptWatch::came(core::RankNumber rank, core::Millis now) {
+  auto& r = ranks_.at(rank);
+  go_on(now);
+  heard_.reset();
+  if (!r.joined) begin_anew(r, now);
+  r.joined = true;
+  r.heard_at = now;
+  r.spoke_at = now;
+  r.gone_since.reset();
+}
+
 void AttemptWatch::heard(core::RankNumber rank, const Progress& progress, core::Millis now) {
   auto& r = ranks_.at(rank);
-  if (!r.joined || progress.step != r.step || progress.section != r.section) {
+  came(rank, now);
+  r.told_at = now;
+  if (!std::exchange(r.is_known, true)) {
+    // The first word is no progress: before it the rank may have stood there for hours.
+    begin_anew(r, now);
+  } else if (progress.step != r.step || progress.section != r.section) {
     const auto steps = progress.step - r.step;
     const bool leaves = progress.section != r.section;
     // One that stays in its section may have waited for another that was in a section of its own.
     const bool waited = !leaves && last_change_by_other(rank) >= r.progress_at;
     if (r.may_teach && r.moves > 0 && !waited) limits_.learn(r.section, rank, now - r.progress_at, steps);
     if (leaves) note_change(rank, now);
-    if (r.joined && !leaves && steps > 0) limits_.note_step_inside(r.section);
-    if (r.joined && steps > 0) ++r.moves;
-    r.may_teach = r.joined;
+    if (!leaves && steps > 0) limits_.note_step_inside(r.section);
+    if (steps > 0) ++r.moves;
+    r.may_teach = true;
     r.progress_at = now;
     r.moved_at = now;
   }
-  go_on(now);
-  heard_.reset();
-  r.joined = true;
-  r.heard_at = now;
-  r.told_at = now;
-  r.gone_since.reset();
   r.step = progress.step;
   r.section = progress.section;
   r.has_steps = r.has_steps || progress.step > 0;
@@ -106,6 +117,10 @@ void AttemptWatch::follow(const core::Attempt& attempt, core::Millis now) {
     // Known from before a restart: its silence counts, not its joining.
     if (state == core::RankState::kRunning) ranks_[i].joined = true;
     move_to(static_cast<core::RankNumber>(i), attempt.ranks[i].node);
+  }
+  if (!std::exchange(is_followed_, true) && attempt.suspicion) {
+    inherited_ = attempt.suspicion;
+    inherited_at_ = now;
   }
   scheduled_ = attempt.queued_at.has_value();
   const bool queued = attempt.state == core::AttemptState::kQueued;
@@ -224,26 +239,31 @@ std::optional<core::EventBody> AttemptWatch::judge_unheard(core::RankNumber rank
 bool AttemptWatch::is_evident(core::RankNumber number, executors::Vouch vouch, core::Millis now) {
   const auto& rank = ranks_[number];
   const auto heard = who_is_heard(now);
-  if (watched(rank) && !rank.joined) {
-    return heard.anybody || vouch == executors::Vouch::kAlive ||
-           passed(rules_.join_within + rules_.lost_after, rank.heard_at, now);
-  }
   const auto limit = vouch == executors::Vouch::kUnknown ? rules_.silent_after : rules_.silent_after_vouched;
   if (heard.anybody && heard.all_stand) return passed(limit, rank.heard_at, now);
-  return !heard.any_moves && passed(rules_.lost_after, rank.heard_at, now);
+  return !heard.any_moves && passed(lost_after(rank), rank.heard_at, now);
+}
+
+core::Millis AttemptWatch::lost_after(const RankWatch& rank) const {
+  return rank.joined || !rules_.heartbeats ? rules_.lost_after : rules_.join_within + rules_.lost_after;
+}
+
+core::Millis AttemptWatch::suspected_after(const RankWatch& rank) const {
+  if (!rank.joined && rules_.heartbeats) return rules_.join_within;
+  return std::max(rules_.silent_after, rules_.silent_after_vouched);
 }
 
 // Once a round, for many ranks may be missed at once. A rank that is missed is not heard, so it is none of these.
 AttemptWatch::Heard AttemptWatch::who_is_heard(core::Millis now) {
   if (heard_ && heard_->at == now) return *heard_;
   Heard heard{.at = now};
-  const auto usual = limits_now().usual.time;
+  const auto ends = limits_now().ends;
   for (const auto& rank : ranks_) {
     const bool tells = rules_.heartbeats || rank.has_steps;
     const bool is_heard = rank.joined && !passed(rules_.silent_after, rank.heard_at, now);
     if (rank.exited || !tells || !is_heard) continue;
     heard.anybody = true;
-    heard.all_stand = heard.all_stand && passed(usual, rank.progress_at, rank.told_at);
+    heard.all_stand = heard.all_stand && passed(ends, rank.progress_at, rank.told_at);
     heard.any_moves = heard.any_moves || !passed(rules_.lost_after, rank.progress_at, now);
   }
   heard_ = heard;
@@ -289,7 +309,9 @@ std::optional<core::EventBody> AttemptWatch::lost_node(core::Millis now) {
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const auto& rank = ranks_[i];
     const auto number = static_cast<core::RankNumber>(i);
-    const bool is_missed = is_unheard(rank, rules_.silent_after, now);
+    // One that has never been heard may be on its way.
+    const bool was_heard = rank.joined || !rules_.heartbeats;
+    const bool is_missed = was_heard && is_unheard(rank, rules_.silent_after, now);
     if (!is_missed || rank.word != executors::Vouch::kUnknown || !node_is_silent(number, now)) continue;
     return lose_node(number, now);
   }
@@ -306,15 +328,26 @@ std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
   std::vector<core::EventBody> out;
   const auto [usual, limit] = limits_now();
   const bool is_set = rules_.hung_after.count() > 0;
-  const bool was_told = looks_hung() && now - suspected_at_ >= limit / 2;
+  const bool was_told = suspected_ && now - suspected_at_ >= limit / 2;
   // The user's word on steps holds whatever comes out.
   if (was_told && (is_set || passed(limit, came_out_at_, now))) {
-    const auto found = hung(limit, now);
+    // That a rank is silent says more than that the others wait for it, so that word comes first.
+    const bool is_missed =
+        std::ranges::any_of(ranks_, [&](const auto& rank) { return is_unheard(rank, rules_.silent_after, now); });
+    const auto patience = std::max(rules_.silent_after, rules_.silent_after_vouched);
+    const auto found = hung(is_missed ? limit + patience : limit, now);
     for (const auto number : found) {
       auto& rank = ranks_[number];
       rank.reported = true;
-      out.emplace_back(core::RankHung{number_, number, rank.section, now - rank.progress_at, limit,
-                                      is_set ? 0 : usual.learned_from, only_one_reports()});
+      out.emplace_back(core::RankHung{.attempt = number_,
+                                      .rank = number,
+                                      .section = rank.section,
+                                      .no_progress_for = now - rank.progress_at,
+                                      .limit = limit,
+                                      .learned_from = is_set ? 0 : usual.learned_from,
+                                      .only_one_reports = only_one_reports(),
+                                      .usual = usual.learned_from > 0 && !is_set ? usual.time : core::Millis(0),
+                                      .source = source_of(usual)});
     }
     if (!found.empty() && !is_set) {
       const auto& first = ranks_[found.front()];
@@ -359,74 +392,109 @@ std::vector<core::RankNumber> AttemptWatch::hung(core::Millis limit, core::Milli
 std::optional<core::EventBody> AttemptWatch::suspicion(core::Millis now, core::Millis heard_until) {
   if (draining_ || queued_) {
     suspected_.reset();
+    inherited_.reset();
     return std::nullopt;
   }
-  if (suspected_) {
-    if (!is_refuted()) return std::nullopt;
+  if (inherited_) return judge_inherited(now, heard_until);
+  if (!suspected_) return suspect(now, heard_until);
+  if (is_refuted(suspected_->of, doubted_, suspected_at_)) {
     const core::SuspicionOver over{number_, suspected_->of, now - suspected_at_ + suspected_->lasts};
     suspected_.reset();
     return over;
   }
-  suspected_ = suspect(now, heard_until);
-  if (!suspected_) return std::nullopt;
+  // The others stand, and now it shows for whom they wait.
+  return looks_hung() ? tell(suspect_unheard(heard_until), now) : std::nullopt;
+}
+
+std::optional<core::EventBody> AttemptWatch::tell(const std::optional<core::AttemptSuspected>& suspected,
+                                                  core::Millis now) {
+  if (!suspected) return std::nullopt;
+  suspected_ = suspected;
   suspected_at_ = now;
+  inherited_.reset();
   return *suspected_;
 }
 
-std::optional<core::AttemptSuspected> AttemptWatch::suspect(core::Millis now, core::Millis heard_until) {
-  doubted_.clear();
-  const auto told_after = std::max(rules_.silent_after, rules_.silent_after_vouched);
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    if (is_unheard(ranks_[i], told_after, heard_until)) doubted_.push_back(static_cast<core::RankNumber>(i));
+std::optional<core::EventBody> AttemptWatch::judge_inherited(core::Millis now, core::Millis heard_until) {
+  if (auto anew = suspect(now, heard_until)) return anew;
+  std::vector<core::RankNumber> all;
+  for (core::RankNumber rank = 0; rank < world_size(); ++rank) {
+    const bool tells = rules_.heartbeats || ranks_[rank].has_steps;
+    if (tells || *inherited_ == core::Suspicion::kUnheard) all.push_back(rank);
   }
-  core::AttemptSuspected out{.attempt = number_};
-  if (!doubted_.empty()) {
-    const auto first =
-        *std::ranges::min_element(doubted_, {}, [&](core::RankNumber rank) { return ranks_[rank].heard_at; });
-    const auto& node = ranks_[first].node;
-    const auto is_there = [&](core::RankNumber rank) { return !ranks_[rank].exited; };
-    const bool is_one_node =
-        scheduled_ && !node.empty() &&
-        std::ranges::all_of(doubted_, [&](core::RankNumber rank) { return ranks_[rank].node == node; }) &&
-        static_cast<std::size_t>(std::ranges::count_if(by_node_.at(node), is_there)) == doubted_.size();
-    out.of = core::Suspicion::kUnheard;
-    out.first_rank = first;
-    out.ranks = static_cast<std::uint32_t>(doubted_.size());
-    if (is_one_node) out.node = node;
-    out.section = ranks_[first].section;
-    out.lasts = heard_until - ranks_[first].heard_at;
-    out.ends_after = rules_.lost_after;
-    return out;
+  if (all.empty() || !is_refuted(*inherited_, all, inherited_at_)) return std::nullopt;
+  const core::SuspicionOver over{number_, *inherited_, core::Millis(0)};
+  inherited_.reset();
+  return over;
+}
+
+std::optional<core::EventBody> AttemptWatch::suspect(core::Millis now, core::Millis heard_until) {
+  if (auto unheard = tell(suspect_unheard(heard_until), now)) return unheard;
+  return tell(suspect_hung(now), now);
+}
+
+std::optional<core::AttemptSuspected> AttemptWatch::suspect_unheard(core::Millis heard_until) {
+  std::vector<core::RankNumber> unheard;
+  for (core::RankNumber rank = 0; rank < world_size(); ++rank) {
+    if (is_unheard(ranks_[rank], suspected_after(ranks_[rank]), heard_until)) unheard.push_back(rank);
   }
+  if (unheard.empty()) return std::nullopt;
+  const auto first =
+      *std::ranges::min_element(unheard, {}, [&](core::RankNumber rank) { return ranks_[rank].heard_at; });
+  const auto& node = ranks_[first].node;
+  const auto is_there = [&](core::RankNumber rank) { return !ranks_[rank].exited; };
+  const bool is_one_node =
+      scheduled_ && !node.empty() &&
+      std::ranges::all_of(unheard, [&](core::RankNumber rank) { return ranks_[rank].node == node; }) &&
+      static_cast<std::size_t>(std::ranges::count_if(by_node_.at(node), is_there)) == unheard.size();
+  core::AttemptSuspected out{.attempt = number_, .of = core::Suspicion::kUnheard, .first_rank = first};
+  out.ranks = static_cast<std::uint32_t>(unheard.size());
+  if (is_one_node) out.node = node;
+  out.section = ranks_[first].section;
+  out.lasts = heard_until - ranks_[first].heard_at;
+  out.ends_after = lost_after(ranks_[first]);
+  if (who_is_heard(heard_until).anybody) out.stands_after = limits_now().ends;
+  doubted_ = std::move(unheard);
+  return out;
+}
+
+std::optional<core::AttemptSuspected> AttemptWatch::suspect_hung(core::Millis now) {
   const auto [usual, ends_after] = limits_now();
   const auto limit = std::min(usual.time, ends_after / 2);
-  doubted_ = hung(limit, now);
-  if (doubted_.empty()) return std::nullopt;
-  doubted_.resize(1);
-  const auto& rank = ranks_[doubted_.front()];
-  out.first_rank = doubted_.front();
+  const auto found = hung(limit, now);
+  if (found.empty()) return std::nullopt;
+  doubted_ = {found.front()};
+  const auto& rank = ranks_[found.front()];
+  core::AttemptSuspected out{.attempt = number_, .of = core::Suspicion::kHung, .first_rank = found.front()};
   out.section = rank.section;
   out.lasts = now - rank.progress_at;
   out.limit = limit;
   out.ends_after = ends_after;
   out.learned_from = limit == usual.time ? usual.learned_from : 0;
   out.only_one_reports = only_one_reports();
+  out.source = source_of(usual);
   return out;
 }
 
+core::LimitSource AttemptWatch::source_of(const HangLimit& usual) const {
+  if (rules_.hung_after.count() > 0) return core::LimitSource::kUser;
+  return usual.learned_from > 0 ? core::LimitSource::kLearned : core::LimitSource::kNotLearnedYet;
+}
+
 bool AttemptWatch::is_unheard(const RankWatch& rank, core::Millis limit, core::Millis now) const {
-  const bool was_heard = (watched(rank) && rank.joined) || (watched_by_node(rank) && scheduled_ && rank.vouched_at);
-  return was_heard && passed(limit, rank.heard_at, now);
+  const bool is_missed = watched(rank) || (watched_by_node(rank) && scheduled_ && rank.vouched_at);
+  return is_missed && passed(limit, rank.heard_at, now);
 }
 
 // Fresh time after a deaf moment refutes nothing: what counts is a word that came after the suspicion.
-bool AttemptWatch::is_refuted() const {
-  return std::ranges::all_of(doubted_, [&](core::RankNumber number) {
+bool AttemptWatch::is_refuted(core::Suspicion of, const std::vector<core::RankNumber>& ranks,
+                              core::Millis since) const {
+  return std::ranges::all_of(ranks, [&](core::RankNumber number) {
     const auto& rank = ranks_[number];
     if (rank.exited) return true;
-    if (suspected_->of == core::Suspicion::kHung) return rank.moved_at > suspected_at_;
+    if (of == core::Suspicion::kHung) return rank.moved_at > since || rank.is_done;
     const auto vouched_at = rules_.heartbeats ? core::Millis{-1} : rank.vouched_at.value_or(core::Millis{-1});
-    return std::max(rank.told_at, vouched_at) > suspected_at_;
+    return std::max(rank.spoke_at, vouched_at) > since;
   });
 }
 
@@ -442,8 +510,8 @@ core::Millis AttemptWatch::end_limit(const std::string& section, const HangLimit
   return std::max({limit, least, limits_.after_hang(section)});
 }
 
-// A recipe names all that it does. Any other program may do anything between two steps, whatever it has named: who names
-// "evaluate" may still save or download without a word.
+// A recipe names all that it does. Any other program may do anything between two steps, whatever it has named: who
+// names "evaluate" may still save or download without a word.
 bool AttemptWatch::names_each_pause_in(const std::string& section) const {
   if (rules_.heartbeats) return true;
   return section != "init" && section != "step" && !limits_.holds_steps(section);

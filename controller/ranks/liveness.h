@@ -32,6 +32,7 @@ LivenessRules liveness_rules(const muster::v1::JobSpec& spec);
 /// What is known of one rank, in monotonic time.
 struct RankWatch {
   bool joined = false;
+  bool is_known = false;  // it has told its step and section to this controller
   bool exited = false;
   bool reported = false;   // as silent or hung: said once
   bool has_steps = false;  // it has told of a step, as any program may
@@ -41,7 +42,8 @@ struct RankWatch {
   /// The rank was heard without a gap since progress_at: the time until its next progress teaches.
   bool may_teach = false;
   std::uint64_t moves = 0;                            // how often its step was seen to grow in this attempt
-  core::Millis told_at{0};                            // it was last heard itself, and its step was known
+  core::Millis spoke_at{-1};                          // it was last heard itself; fresh time changes nothing here
+  core::Millis told_at{0};                            // the same, and its step was known
   core::Millis moved_at{0};                           // it last told of progress; fresh time changes nothing here
   std::optional<core::Millis> vouched_at;             // its node last knew anything of it
   std::optional<core::Millis> asked_at;               // its node was last asked
@@ -81,12 +83,15 @@ struct LeastProgress {
 ///  - its node says "stopped", after silent_after;
 ///  - its node says "gone", kGonePatience later. Executors report ends themselves, with the exit status, which is the
 ///    better news. So a rank whose node says "ended" is never silent, and none that is suspended;
-///  - other ranks are heard, and all of them have stood still for longer than usual, after silent_after, or
-///    silent_after_vouched if its node answers or sees its process;
-///  - it has never been heard, after join_within, while another rank is heard or its node sees its process;
+///  - other ranks are heard, and all of them have stood still for as long as a hang ends an attempt, after
+///  silent_after,
+///    or silent_after_vouched if its node answers or sees its process. For a shorter time they may wait for what the
+///    rank does in silence: an evaluation, an export;
 ///  - lost_after is over, and no rank that is heard has made progress meanwhile.
-/// Where nobody on a scheduler's node is heard and nothing there vouches for anyone, the node is lost instead, once for
-/// all its ranks. If such a node answers all the same, its ranks are silent. Until then the attempt is suspected.
+/// A rank that has never been heard may have no way to the controller. It is missed after join_within, and what holds
+/// for the others holds for it from then on. Where nobody on a scheduler's node is heard and nothing there vouches for
+/// anyone, the node is lost instead, once for all its ranks. If such a node answers all the same, its ranks are silent.
+/// Until then the attempt is suspected.
 ///
 /// Any program's ranks need say nothing themselves, so their nodes are asked about each from time to time. One whose
 /// process is stopped for silent_after is silent. On a scheduler's node a task beside each vouches for it, if only by
@@ -100,11 +105,11 @@ struct LeastProgress {
 /// ends the attempt at the latest.
 ///
 /// A hang is suspected first, and ends the attempt later: after hung_after without progress, where the user has set it.
-/// Else it ends after kEndFactor times the usual time, and after kEndAtLeastUnnamed at the least, if nothing came out of
-/// the attempt meanwhile either (came_out). The least is kEndAtLeast where it is known that each pause has a name: in a
-/// recipe, and inside a section that the program has named and makes no steps in. Naming one section says nothing about
-/// what the program does elsewhere. No rank hangs that has made its last step or leaves, and none after the first rank's
-/// exit.
+/// Else it ends after kEndFactor times the usual time, and after kEndAtLeastUnnamed at the least, if nothing came out
+/// of the attempt meanwhile either (came_out). The least is kEndAtLeast where it is known that each pause has a name:
+/// in a recipe, and inside a section that the program has named and makes no steps in. Naming one section says nothing
+/// about what the program does elsewhere. No rank hangs that has made its last step or leaves, and none after the first
+/// rank's exit.
 ///
 /// The time limit is of the time that the attempt runs: from the first word that it is suspended to the first that it
 /// is not, its clock stands still, as the scheduler's does.
@@ -116,6 +121,8 @@ class AttemptWatch {
   }
 
   void heard(core::RankNumber rank, const Progress& progress, core::Millis now);
+  /// It is there, and has not said how far it is.
+  void came(core::RankNumber rank, core::Millis now);
   /// What an earlier attempt has learned, or this one.
   void set_limits(HangLimits limits) { limits_ = std::move(limits); }
   const HangLimits& limits() const { return limits_; }
@@ -129,7 +136,8 @@ class AttemptWatch {
     rules_.time_limit = limit;
     rules_.limit_is_hard = hard;
   }
-  /// What the job's history knows of the ranks and of the attempt's end.
+  /// What the job's history knows of the ranks and of the attempt's end. The first time also a suspicion that an
+  /// earlier controller has told: it is judged anew, and is over when everyone has gone on, or is heard.
   void follow(const core::Attempt& attempt, core::Millis now);
   /// The controller was deaf until now (see Hearing): nobody is blamed for what it could not hear.
   void fresh_start(core::Millis now);
@@ -148,9 +156,11 @@ class AttemptWatch {
   std::optional<core::EventBody> lost_node(core::Millis now);
   /// Hung ranks and the time limit.
   std::vector<core::EventBody> findings(core::Millis now);
-  /// What is suspected, or is no longer: each told once. `heard_until`: as for judge().
+  /// What is suspected, or is no longer: each told once. That a rank is not heard replaces the suspicion that another
+  /// one, which may wait for it, hangs. `heard_until`: as for judge().
   std::optional<core::EventBody> suspicion(core::Millis now, core::Millis heard_until);
-  /// A hang is suspected, so it is worth a look whether anything comes out of the attempt.
+  /// So it is worth a look whether anything comes out of the attempt.
+  bool is_suspected() const { return suspected_.has_value(); }
   bool looks_hung() const { return suspected_ && suspected_->of == core::Suspicion::kHung; }
   /// Its log, its report or its checkpoint folder has grown or changed.
   void came_out(core::Millis now) { came_out_at_ = now; }
@@ -187,10 +197,13 @@ class AttemptWatch {
   struct Heard {
     core::Millis at{0};
     bool anybody = false;
-    bool all_stand = true;   // for longer than usual
+    bool all_stand = true;   // for as long as ends the attempt
     bool any_moves = false;  // has made progress within lost_after
   };
   Heard who_is_heard(core::Millis now);
+  /// After so long without a word from the rank people are told.
+  core::Millis suspected_after(const RankWatch& rank) const;
+  core::Millis lost_after(const RankWatch& rank) const;
   /// It was heard before, itself or through the task beside it, and has not been for so long.
   bool is_unheard(const RankWatch& rank, core::Millis limit, core::Millis now) const;
   bool may_hang(const RankWatch& rank) const;
@@ -203,12 +216,19 @@ class AttemptWatch {
   /// The longest of all sections that ranks are in, each for itself.
   Limits limits_now() const;
   core::Millis end_limit(const std::string& section, const HangLimit& usual) const;
+  core::LimitSource source_of(const HangLimit& usual) const;
   bool names_each_pause_in(const std::string& section) const;
   bool only_one_reports() const;
   /// The ranks without progress for so long, the one that is behind the others first.
   std::vector<core::RankNumber> hung(core::Millis limit, core::Millis now) const;
-  std::optional<core::AttemptSuspected> suspect(core::Millis now, core::Millis heard_until);
-  bool is_refuted() const;
+  /// Each notes whom it suspects, if it suspects somebody.
+  std::optional<core::AttemptSuspected> suspect_unheard(core::Millis heard_until);
+  std::optional<core::AttemptSuspected> suspect_hung(core::Millis now);
+  std::optional<core::EventBody> suspect(core::Millis now, core::Millis heard_until);
+  std::optional<core::EventBody> tell(const std::optional<core::AttemptSuspected>& suspected, core::Millis now);
+  /// Whether each of these has gone on, or is heard, since that moment.
+  bool is_refuted(core::Suspicion of, const std::vector<core::RankNumber>& ranks, core::Millis since) const;
+  std::optional<core::EventBody> judge_inherited(core::Millis now, core::Millis heard_until);
   bool hangs(const RankWatch& rank, core::Millis limit, core::Millis now) const;
   void begin_anew(RankWatch& rank, core::Millis now);
   void note_change(core::RankNumber rank, core::Millis now);
@@ -225,7 +245,10 @@ class AttemptWatch {
   std::optional<Heard> heard_;
   std::optional<core::AttemptSuspected> suspected_;
   core::Millis suspected_at_{0};
-  std::vector<core::RankNumber> doubted_;  // the ranks that are suspected
+  std::vector<core::RankNumber> doubted_;     // the ranks that are suspected
+  std::optional<core::Suspicion> inherited_;  // from an earlier controller, which knew the ranks
+  core::Millis inherited_at_{0};
+  bool is_followed_ = false;
   /// The newest change of a rank's section, and the newest one by another rank than that.
   struct Change {
     core::RankNumber rank = 0;

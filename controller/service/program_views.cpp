@@ -50,14 +50,16 @@ std::string bad_lines_note(std::uint64_t lines, const std::string& first) {
 std::string hang_limit_text(const ranks::LeastProgress& least) {
   const auto text = ranks::hang_limit_text(least.limit, least.section, least.is_set) + ", in section " + least.section;
   if (least.is_set) return text;
-  return text + "; a hang ends the attempt after " + core::duration_text(least.ends_after) + " without output";
+  return text + "; a hang ends the attempt after " + core::duration_text(least.ends_after) +
+         " without progress and output";
 }
 
 std::string no_progress_note(const ranks::LeastProgress& least, core::Millis now) {
   const auto waited = now - least.since;
   if (waited < least.limit.time / 2) return {};
+  const bool is_learned = !least.is_set && least.limit.learned_from > 0;
   return "rank " + std::to_string(least.rank) + ": no progress for " + core::duration_text(waited) + " in section " +
-         least.section + (least.is_set ? "; its limit is " : "; usual is at most ") +
+         least.section + (is_learned ? "; usual is at most " : "; its limit is ") +
          ranks::hang_limit_text(least.limit, least.section, least.is_set);
 }
 

@@ -63,14 +63,23 @@ void explain_wait(const StandingFacts& facts, Standing& out) {
 }
 
 /// What a person can do about a suspicion, by what is suspected.
-std::string after_suspicion(const core::Job& job) {
+std::string after_suspicion(const StandingFacts& facts) {
+  const auto& job = facts.job;
   const std::string id = std::to_string(job.id);
   if (job.current()->suspicion == core::Suspicion::kUnheard) {
     return "Is the network up between musterd and the nodes? The ranks go on without musterd, and send what they have "
            "to tell later. liveness.lost_after sets how long they may be unheard";
   }
-  return "See where each rank stands: muster stacks " + id + ". Look at its log: muster logs " + id +
-         " --tail 50. If the pause is meant, let the program name it as a section, or set a longer liveness.hung_after";
+  const std::string look =
+      "See where each rank stands: muster stacks " + id + ". Look at its log: muster logs " + id + " --tail 50. ";
+  // The user's word holds in each section.
+  if (facts.hung_after.count() > 0) {
+    return look + "If the pause is meant, set a longer liveness.hung_after than " +
+           core::duration_text(facts.hung_after);
+  }
+  return look + (job.is_command ? "If the pause is meant, let the program name it as a section, or set "
+                                  "liveness.hung_after to more than it takes"
+                                : "If the pause is meant, set liveness.hung_after to more than it takes");
 }
 
 /// Ranks that have begun are heard within a few seconds.
@@ -100,7 +109,9 @@ void explain_run(const StandingFacts& facts, Standing& out) {
   // Local processes have no scheduler to lose.
   const auto* attempt = facts.job.current();
   if (attempt != nullptr && attempt->suspicion) {
-    out.action = after_suspicion(facts.job);
+    out.action = after_suspicion(facts);
+    // Who was never heard may look for musterd at a wrong place.
+    if (*attempt->suspicion == core::Suspicion::kUnheard && facts.queue) explain_unheard(facts, out);
   } else if (facts.queue && !facts.queue->suspended_since) {
     explain_unheard(facts, out);
   }

@@ -32,6 +32,7 @@ struct StandingFacts {
   std::optional<base::Wait> wait = std::nullopt;             // why it may not start now
   std::string musterd_at = {};                               // where ranks look for musterd; empty: not known
   std::string address_problem = {};  // what is wrong with that address; empty: nothing is known to be
+  core::Millis hung_after{0};        // of the job file; 0: learned
 };
 
 Standing standing_of(const StandingFacts& facts);

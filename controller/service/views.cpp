@@ -204,6 +204,9 @@ Standing Views::standing(const core::Job& job) {
   StandingFacts facts{job, parts_.clock.wall()};
   if (core::is_ended(job.state)) return standing_of(facts);
   const auto* attempt = job.current();
+  if (attempt != nullptr && attempt->suspicion) {
+    if (const auto spec = parts_.specs.get(job.id)) facts.hung_after = core::Millis(spec->liveness().hung_after_ms());
+  }
   const bool between = attempt == nullptr || attempt->state == core::AttemptState::kEnded;
   const auto number = static_cast<core::AttemptNumber>(job.attempts.size() + (between ? 1 : 0));
   facts.trouble = parts_.executor.trouble();

@@ -43,10 +43,11 @@ BOOST_DESCRIBE_STRUCT(RankExited, (),
                       (attempt, rank, exit, out_of_memory, last_words, error, step, trace, status, bad_lines,
                        first_bad_line, source_trouble, attempt_step))
 BOOST_DESCRIBE_STRUCT(RankSilent, (), (attempt, rank, silent_for, seen))
-BOOST_DESCRIBE_STRUCT(RankHung, (), (attempt, rank, section, no_progress_for, limit, learned_from, only_one_reports))
+BOOST_DESCRIBE_STRUCT(RankHung, (),
+                      (attempt, rank, section, no_progress_for, limit, learned_from, only_one_reports, usual, source))
 BOOST_DESCRIBE_STRUCT(AttemptSuspected, (),
                       (attempt, of, first_rank, ranks, node, section, lasts, limit, ends_after, learned_from,
-                       only_one_reports))
+                       only_one_reports, stands_after, source))
 BOOST_DESCRIBE_STRUCT(SuspicionOver, (), (attempt, of, after))
 BOOST_DESCRIBE_STRUCT(NodeLost, (), (attempt, node, silent_for, why, only_this_job))
 BOOST_DESCRIBE_STRUCT(CheckpointSaved, (), (attempt, step, saved_at, path, bytes))
@@ -122,6 +123,9 @@ void from_word(std::string_view word, core::JobState& state) {
 }
 void from_word(std::string_view word, core::Suspicion& suspicion) {
   suspicion = core::suspicion_from_string(word).value_or(core::Suspicion::kHung);
+}
+void from_word(std::string_view word, core::LimitSource& source) {
+  source = core::limit_source_from_string(word).value_or(core::LimitSource::kNotTold);
 }
 void from_word(std::string_view word, core::DependsOn& on) {
   on = core::depends_on_from_string(word).value_or(core::DependsOn::kSucceeded);

@@ -159,7 +159,7 @@ raise ValueError("the data is gone")
   EXPECT_EQ(
       live.at("hang_limit"),
       "30 min until 20 stays are timed, then learned from them, in section evaluate; a hang ends the attempt after "
-      "30 min without output");
+      "30 min without progress and output");
   world.kill_daemon();
   world.start_daemon();
   std::ofstream(world.folder() / "go-on") << "1";

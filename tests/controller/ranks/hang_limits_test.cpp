@@ -117,7 +117,9 @@ TEST(HangLimits, AnEndComesAfterTenMinutesWithoutProgressAndOutput) {
   EXPECT_GE(hung->no_progress_for, 10min);
   EXPECT_LE(hung->no_progress_for, 10min + 1s);
   EXPECT_EQ(core::hung_text(*hung),
-            "rank 0 made no progress for 10 min in section step; its limit is 10 min, learned from 98 steps");
+            "rank 0 made no progress for 10 min in section step, and nothing came out; usual is at most 10 s, learned "
+            "from 98 "
+            "steps");
   EXPECT_FALSE(gang.wait_for_end(1h)) << "told once";
 }
 
@@ -250,9 +252,13 @@ TEST(HangLimits, FewStepsSayNothing) {
   ASSERT_TRUE(suspected);
   EXPECT_EQ(
       core::suspected_text(*suspected),
-      "rank 0 has made no progress for 15 min in section step; the attempt goes on, and ends after 30 min without "
-      "progress and output");
-  EXPECT_TRUE(gang.wait_for_end(16min));
+      "rank 0 has made no progress for 15 min in section step, and what is usual there is not learned yet; the attempt "
+      "goes on, and ends after 30 min without progress and output");
+  const auto hung = gang.wait_for_end(16min);
+  ASSERT_TRUE(hung);
+  EXPECT_EQ(core::hung_text(*hung),
+            "rank 0 made no progress for 30 min in section step, and nothing came out; what is usual there is not "
+            "learned yet");
 }
 
 TEST(HangLimits, AFirstStepThatTakesLongIsNoHangAndTeachesNothing) {
@@ -324,7 +330,24 @@ TEST(HangLimits, TheUsersWordReplacesWhatIsLearned) {
   EXPECT_GE(hung->no_progress_for, 60s);
   EXPECT_LE(hung->no_progress_for, 61s);
   EXPECT_EQ(hung->learned_from, 0U);
-  EXPECT_EQ(core::hung_text(*hung), "rank 0 made no progress for 1 min in section step");
+  EXPECT_EQ(core::hung_text(*hung), "rank 0 made no progress for 1 min in section step; liveness.hung_after is 1 min");
+}
+
+TEST(HangLimits, TheUsersWordIsToldAsSuch) {
+  const auto told = [](Millis hung_after, Millis step) {
+    Gang gang(1, {.hung_after = hung_after, .heartbeats = false});
+    gang.train(100, step);
+    const auto suspected = gang.pass(hung_after);
+    EXPECT_TRUE(suspected);
+    return suspected ? core::suspected_text(*suspected) : "";
+  };
+  EXPECT_EQ(told(60s, 500ms),
+            "rank 0 has made no progress for 10 s in section step, longer than the usual 10 s (learned from 98 steps); "
+            "the attempt goes on, and ends after 1 min without progress, as liveness.hung_after says");
+  EXPECT_EQ(told(12s, 1s),
+            "rank 0 has made no progress for 6 s in section step; the attempt goes on, and ends after 12 s without "
+            "progress, as liveness.hung_after says")
+      << "half of the time at the latest";
 }
 
 TEST(HangLimits, FromSilenceNothingFollows) {

@@ -60,7 +60,8 @@ TEST(HeldEnds, OfAHangIsCalledOffByProgressOutputAndADeafMoment) {
   }
 }
 
-/// Four ranks on two nodes of a scheduler; those of "n1" stand, and those of "n2" are not heard since kBegin.
+/// Four ranks on two nodes of a scheduler; those of "n1" stand for a minute, and those of "n2" are not heard since
+/// kBegin.
 AttemptWatch with_a_silent_node() {
   AttemptWatch watch({}, 4, 1, kBegin - 60s);
   core::Attempt attempt;
@@ -72,39 +73,39 @@ AttemptWatch with_a_silent_node() {
   for (core::Step step = 1; step <= 100; ++step) {
     for (core::RankNumber r = 0; r < 4; ++r) watch.heard(r, {step, "step"}, kBegin - (100 - step) * 500ms);
   }
-  for (core::RankNumber r : {0U, 1U}) watch.heard(r, {100, "step"}, kBegin + 10s);
+  for (core::RankNumber r : {0U, 1U}) watch.heard(r, {100, "step"}, kBegin + 60s);
   return watch;
 }
 
 TEST(HeldEnds, OfALostNodeAndOfASilentRankAreJudgedAnewToo) {
   auto watch = with_a_silent_node();
-  for (auto now = kBegin + 10s; now < kBegin + 13s; now += 100ms) {
+  for (auto now = kBegin + 60s; now < kBegin + 63s; now += 100ms) {
     for (core::RankNumber r : {0U, 1U}) watch.heard(r, {100, "step"}, now);
     const auto lost = watch.judge(2, executors::Vouch::kUnknown, now);
     ASSERT_TRUE(lost);
     ASSERT_TRUE(std::holds_alternative<core::NodeLost>(*lost));
     watch.not_told(*lost);
   }
-  watch.heard(2, {100, "step"}, kBegin + 13s);
-  EXPECT_FALSE(watch.judge(3, executors::Vouch::kUnknown, kBegin + 13s)) << "somebody there is heard";
-  const auto silent = watch.judge(3, executors::Vouch::kStopped, kBegin + 13s);
+  watch.heard(2, {101, "step"}, kBegin + 63s);
+  EXPECT_FALSE(watch.judge(3, executors::Vouch::kUnknown, kBegin + 63s)) << "somebody there goes on";
+  const auto silent = watch.judge(3, executors::Vouch::kStopped, kBegin + 63s);
   ASSERT_TRUE(silent && std::holds_alternative<core::RankSilent>(*silent));
   watch.not_told(*silent);
-  EXPECT_TRUE(watch.judge(3, executors::Vouch::kStopped, kBegin + 13s + 100ms));
+  EXPECT_TRUE(watch.judge(3, executors::Vouch::kStopped, kBegin + 63s + 100ms));
   watch.not_told(*silent);
-  watch.heard(3, {100, "step"}, kBegin + 14s);
-  EXPECT_FALSE(watch.judge(3, executors::Vouch::kAlive, kBegin + 14s));
+  watch.heard(3, {100, "step"}, kBegin + 64s);
+  EXPECT_FALSE(watch.judge(3, executors::Vouch::kAlive, kBegin + 64s));
 }
 
 // A survivor that ends because its connection was lost is told after the node that was lost.
 TEST(HeldEnds, OfALostNodeIsStillThereForAWitness) {
   auto watch = with_a_silent_node();
-  for (core::RankNumber r : {2U, 3U}) watch.note(r, executors::Vouch::kUnknown, kBegin + 10s);
-  const auto lost = watch.judge(2, executors::Vouch::kUnknown, kBegin + 10s);
+  for (core::RankNumber r : {2U, 3U}) watch.note(r, executors::Vouch::kUnknown, kBegin + 60s);
+  const auto lost = watch.judge(2, executors::Vouch::kUnknown, kBegin + 60s);
   ASSERT_TRUE(lost);
-  EXPECT_FALSE(watch.lost_node(kBegin + 10s));
+  EXPECT_FALSE(watch.lost_node(kBegin + 60s));
   watch.not_told(*lost);
-  EXPECT_TRUE(watch.lost_node(kBegin + 10s));
+  EXPECT_TRUE(watch.lost_node(kBegin + 60s));
 }
 
 }  // namespace

@@ -63,17 +63,19 @@ TEST_P(SilenceRules, Hold) {
   EXPECT_TRUE(watch.overdue(kStart + 1h).empty()) << "said once";
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, SilenceRules,
-                         ::testing::Values(Silence{"Stopped", true, executors::Vouch::kStopped, 2500ms, 2500ms},
-                                           Silence{"Unknown", true, executors::Vouch::kUnknown, 10min, 10min},
-                                           Silence{"NodeAnswers", true, executors::Vouch::kNodeAnswers, 10min, 10min},
-                                           Silence{"Alive", true, executors::Vouch::kAlive, 10min, 10min},
-                                           Silence{"GoneWithoutAnEnd", true, executors::Vouch::kGone, 4500ms, 4500ms},
-                                           Silence{"NeverJoinedAlive", false, executors::Vouch::kAlive, 120s, 120s},
-                                           Silence{"NeverJoinedUnknown", false, executors::Vouch::kUnknown, 12min,
-                                                   12min},
-                                           Silence{"NeverJoinedGone", false, executors::Vouch::kGone, 122s, 122s}),
-                         [](const ::testing::TestParamInfo<Silence>& row) { return std::string(row.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Table, SilenceRules,
+    ::testing::Values(Silence{"Stopped", true, executors::Vouch::kStopped, 2500ms, 2500ms},
+                      Silence{"Unknown", true, executors::Vouch::kUnknown, 10min, 10min},
+                      Silence{"NodeAnswers", true, executors::Vouch::kNodeAnswers, 10min, 10min},
+                      Silence{"Alive", true, executors::Vouch::kAlive, 10min, 10min},
+                      Silence{"GoneWithoutAnEnd", true, executors::Vouch::kGone, 4500ms, 4500ms},
+                      Silence{"NeverJoinedAlive", false, executors::Vouch::kAlive, 12min, 12min},
+                      Silence{"NeverJoinedNodeAnswers", false, executors::Vouch::kNodeAnswers, 12min, 12min},
+                      Silence{"NeverJoinedStopped", false, executors::Vouch::kStopped, 120s, 120s},
+                      Silence{"NeverJoinedUnknown", false, executors::Vouch::kUnknown, 12min, 12min},
+                      Silence{"NeverJoinedGone", false, executors::Vouch::kGone, 122s, 122s}),
+    [](const ::testing::TestParamInfo<Silence>& row) { return std::string(row.param.name); });
 
 // A cancel in Slurm lets the other ranks save for a minute, and its end is told with its true cause after that.
 TEST(Liveness, ARankWhoseEndIsKnownIsNeverSilent) {
@@ -244,7 +246,7 @@ TEST(Liveness, TimeToFindANewControllerIsGrantedThoughOneRankWasFaster) {
 }
 
 /// Four ranks on two nodes of a scheduler, which have made a hundred steps of half a second, the last at kStart. So a
-/// hang is suspected after ten seconds.
+/// hang is suspected after ten seconds, and ends the attempt after a minute.
 AttemptWatch on_nodes(bool scheduled = true) {
   const auto begin = kStart - 50s;
   AttemptWatch watch({}, 4, 1, begin);
@@ -267,13 +269,13 @@ void stand(AttemptWatch& watch, const std::vector<core::RankNumber>& ranks, core
 
 TEST(LostNodes, AreFoundWhenNobodyOnThemIsHeardAndTheOthersStandStill) {
   auto watch = on_nodes();
-  stand(watch, {0, 1}, kStart + 9900ms);
-  EXPECT_FALSE(watch.judge(2, executors::Vouch::kUnknown, kStart + 9900ms)) << "a step may take so long";
-  stand(watch, {0, 1}, kStart + 10s);
-  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 10s);
+  stand(watch, {0, 1}, kStart + 59900ms);
+  EXPECT_FALSE(watch.judge(2, executors::Vouch::kUnknown, kStart + 59900ms)) << "they may wait for what n2 does";
+  stand(watch, {0, 1}, kStart + 60s);
+  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 60s);
   ASSERT_TRUE(finding);
-  EXPECT_EQ(std::get<core::NodeLost>(*finding), (core::NodeLost{1, "n2", 10s}));
-  EXPECT_FALSE(watch.judge(3, executors::Vouch::kUnknown, kStart + 10s)) << "said once for the whole node";
+  EXPECT_EQ(std::get<core::NodeLost>(*finding), (core::NodeLost{1, "n2", 60s}));
+  EXPECT_FALSE(watch.judge(3, executors::Vouch::kUnknown, kStart + 60s)) << "said once for the whole node";
 }
 
 // A rank on another node has ended because its connection was lost.
@@ -316,8 +318,8 @@ TEST(LostNodes, AreFoundAfterALongTimeWhereNobodyIsHeard) {
 
 TEST(LostNodes, OneRankHeardMakesItASilentRank) {
   auto watch = on_nodes();
-  stand(watch, {0, 1, 3}, kStart + 10s);
-  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 10s);
+  stand(watch, {0, 1, 3}, kStart + 60s);
+  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 60s);
   ASSERT_TRUE(finding);
   EXPECT_EQ(std::get<core::RankSilent>(*finding).rank, 2U);
 }
@@ -326,8 +328,8 @@ TEST(LostNodes, OneRankHeardMakesItASilentRank) {
 TEST(LostNodes, RanksNeedNotHaveSpokenLastAtTheSameMoment) {
   auto watch = on_nodes();
   stand(watch, {3}, kStart + 500ms);
-  stand(watch, {0, 1}, kStart + 10s);
-  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 10s);
+  stand(watch, {0, 1}, kStart + 60s);
+  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 60s);
   ASSERT_TRUE(finding);
   EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*finding));
 }
@@ -346,9 +348,9 @@ TEST(LostNodes, NeighboursAreAskedForThoughTheyAreNotOverdue) {
 TEST(LostNodes, OneRankVouchedForMakesItASilentRank) {
   for (const auto word : {executors::Vouch::kAlive, executors::Vouch::kStopped, executors::Vouch::kGone}) {
     auto watch = on_nodes();
-    stand(watch, {0, 1}, kStart + 10s);
-    watch.note(3, word, kStart + 10s);
-    const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 10s);
+    stand(watch, {0, 1}, kStart + 60s);
+    watch.note(3, word, kStart + 60s);
+    const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 60s);
     ASSERT_TRUE(finding);
     EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding));
   }
@@ -357,10 +359,11 @@ TEST(LostNodes, OneRankVouchedForMakesItASilentRank) {
 // Somebody has stopped the whole step: as silent as a node without power, on a node that is well.
 TEST(LostNodes, OneThatAnswersHasSilentRanksAndOneThatIsBeingAskedIsWaitedFor) {
   auto watch = on_nodes();
-  stand(watch, {0, 1}, kStart + 15s);
-  EXPECT_FALSE(watch.judge(2, executors::Vouch::kAsking, kStart + 15s));
-  EXPECT_FALSE(watch.judge(2, executors::Vouch::kNodeAnswers, kStart + 14'900ms));
-  const auto finding = watch.judge(2, executors::Vouch::kNodeAnswers, kStart + 15s);
+  stand(watch, {0, 1}, kStart + 60s);
+  EXPECT_FALSE(watch.judge(2, executors::Vouch::kAsking, kStart + 60s));
+  stand(watch, {2}, kStart + 46s);
+  EXPECT_FALSE(watch.judge(2, executors::Vouch::kNodeAnswers, kStart + 60'900ms));
+  const auto finding = watch.judge(2, executors::Vouch::kNodeAnswers, kStart + 61s);
   ASSERT_TRUE(finding);
   EXPECT_EQ(core::silent_text(std::get<core::RankSilent>(*finding)),
             "rank 2 silent for 15 s, and so is its muster-task; the node answers");
@@ -374,26 +377,49 @@ TEST(LostNodes, ARankThatHasLeftSaysNothingOfItsNode) {
   attempt.ranks.resize(4);
   attempt.ranks[3].state = core::RankState::kExited;
   watch.follow(attempt, kStart);
-  stand(watch, {0, 1}, kStart + 10s);
-  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 10s);
+  stand(watch, {0, 1}, kStart + 60s);
+  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 60s);
   ASSERT_TRUE(finding);
   EXPECT_TRUE(std::holds_alternative<core::NodeLost>(*finding));
 }
 
 TEST(LostNodes, ThisMachineIsNever) {
   auto watch = on_nodes(false);
-  stand(watch, {0, 1}, kStart + 10s);
-  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 10s);
+  stand(watch, {0, 1}, kStart + 60s);
+  const auto finding = watch.judge(2, executors::Vouch::kUnknown, kStart + 60s);
   ASSERT_TRUE(finding);
   EXPECT_TRUE(std::holds_alternative<core::RankSilent>(*finding));
 }
 
-// Another rank has come: the controller can be reached, and the ranks wait for this one.
-TEST(Liveness, ARankThatNeverComesIsSilentOnceAnotherHasCome) {
-  for (const bool other : {true, false}) {
-    AttemptWatch watch({}, 2, 1, kStart);
-    for (core::Millis t{0}; other && t <= 2min; t += 500ms) watch.heard(0, {0, "init"}, kStart + t);
-    EXPECT_EQ(watch.judge(1, executors::Vouch::kUnknown, kStart + 2min).has_value(), other);
+// Another rank has come, so musterd can be reached from there. That says nothing of the way of this one.
+TEST(Liveness, ARankThatNeverComesIsSuspectedAndWaitedFor) {
+  AttemptWatch watch({}, 2, 1, kStart);
+  std::optional<core::Millis> suspected, ended;
+  for (core::Millis t{0}; t < 20min && !ended; t += 500ms) {
+    const auto now = kStart + t;
+    watch.heard(0, {0, "init"}, now);
+    for (const auto rank : watch.overdue(now)) {
+      ASSERT_EQ(rank, 1U);
+      if (watch.judge(rank, executors::Vouch::kAlive, now)) ended = t;
+    }
+    const auto told = watch.suspicion(now, now);
+    if (!told) continue;
+    EXPECT_EQ(core::suspected_text(std::get<core::AttemptSuspected>(*told)),
+              "rank 1 has not been heard for 2 min; the attempt goes on, and ends after 12 min of it unless another "
+              "rank makes progress");
+    suspected = t;
+  }
+  EXPECT_EQ(suspected, 2min);
+  EXPECT_EQ(ended, 12min);
+}
+
+// Ranks that make steps cannot wait for it, so it is there.
+TEST(Liveness, ARankThatIsNeverHeardEndsNothingWhileAnotherGoesOn) {
+  AttemptWatch watch({}, 2, 1, kStart);
+  for (core::Millis t{0}; t < 1h; t += 500ms) {
+    watch.heard(0, {t / 500ms, "step"}, kStart + t);
+    for (const auto rank : watch.overdue(kStart + t))
+      ASSERT_FALSE(watch.judge(rank, executors::Vouch::kAlive, kStart + t));
   }
 }
 
@@ -408,7 +434,7 @@ TEST(Suspicion, OfRanksThatAreNotHeardIsToldOnceAndTakenBackWhenTheyAreHeard) {
   EXPECT_EQ(suspected.node, "n2");
   EXPECT_EQ(core::suspected_text(suspected),
             "node n2 has not been heard for 15 s; the attempt goes on, and ends after 10 min of it unless another rank "
-            "makes progress");
+            "makes progress, or when all ranks that are heard have stood still for 1 min");
   EXPECT_FALSE(watch.looks_hung());
   EXPECT_FALSE(watch.suspicion(kStart + 20s, kStart + 20s)) << "once";
   watch.fresh_start(kStart + 30s);
@@ -427,6 +453,80 @@ TEST(Suspicion, NamesTheRanksOfSeveralNodesByTheirNumber) {
   ASSERT_TRUE(told);
   EXPECT_THAT(core::suspected_text(std::get<core::AttemptSuspected>(*told)),
               ::testing::StartsWith("4 ranks have not been heard for 15 s; "));
+}
+
+/// An attempt that an earlier musterd has suspected, after this one has taken it over.
+AttemptWatch taken_over(core::Suspicion suspicion, LivenessRules rules = {}) {
+  AttemptWatch watch(rules, 2, 1, kStart);
+  core::Attempt attempt;
+  attempt.state = core::AttemptState::kRunning;
+  attempt.suspicion = suspicion;
+  attempt.ranks.resize(2);
+  for (auto& rank : attempt.ranks) rank.state = core::RankState::kRunning;
+  watch.follow(attempt, kStart);
+  watch.fresh_start(kStart + 10s);
+  return watch;
+}
+
+TEST(Suspicion, OfAnEarlierControllerIsOverWhenAllRanksGoOn) {
+  for (const bool reports_all : {true, false}) {
+    auto watch = taken_over(core::Suspicion::kHung, {.heartbeats = reports_all});
+    for (core::RankNumber r : {0U, 1U}) watch.came(r, kStart + 1s);
+    const auto say = [&](core::RankNumber rank, core::Step step, core::Millis at) {
+      if (rank == 0 || reports_all) watch.heard(rank, {step, "step"}, kStart + at);
+    };
+    for (core::RankNumber r : {0U, 1U}) say(r, 500, 2s);
+    EXPECT_FALSE(watch.suspicion(kStart + 2s, kStart + 2s)) << "it may stand at that step since an hour";
+    say(1, 500, 3s);
+    say(0, 501, 3s);
+    const auto over = watch.suspicion(kStart + 3s, kStart + 3s);
+    EXPECT_EQ(over.has_value(), !reports_all) << "the other rank may be the one that hangs";
+    if (over) continue;
+    say(1, 501, 4s);
+    const auto then = watch.suspicion(kStart + 4s, kStart + 4s);
+    ASSERT_TRUE(then);
+    EXPECT_EQ(core::suspicion_over_text(std::get<core::SuspicionOver>(*then)), "there is progress again");
+    EXPECT_FALSE(watch.suspicion(kStart + 5s, kStart + 5s)) << "once";
+  }
+}
+
+TEST(Suspicion, OfAnEarlierControllerIsOverWhenAllRanksAreHeard) {
+  auto watch = taken_over(core::Suspicion::kUnheard);
+  watch.came(0, kStart + 1s);
+  EXPECT_FALSE(watch.suspicion(kStart + 1s, kStart + 1s));
+  watch.came(1, kStart + 2s);
+  const auto over = watch.suspicion(kStart + 2s, kStart + 2s);
+  ASSERT_TRUE(over);
+  EXPECT_EQ(core::suspicion_over_text(std::get<core::SuspicionOver>(*over)), "all ranks are heard again");
+}
+
+TEST(Suspicion, OfAnEarlierControllerIsToldAnewWhereItStillHolds) {
+  for (const auto before : {core::Suspicion::kHung, core::Suspicion::kUnheard}) {
+    auto watch = taken_over(before);
+    std::vector<core::EventBody> told;
+    for (core::Millis t{0}; t < 20min; t += 500ms) {
+      for (core::RankNumber r : {0U, 1U}) {
+        if (r == 0 || before == core::Suspicion::kHung) watch.heard(r, {500, "step"}, kStart + t);
+      }
+      EXPECT_TRUE(watch.findings(kStart + t).empty());
+      if (const auto fact = watch.suspicion(kStart + t, kStart + t)) told.push_back(*fact);
+    }
+    ASSERT_EQ(told.size(), 1U);
+    EXPECT_EQ(std::get<core::AttemptSuspected>(told[0]).of, before);
+  }
+}
+
+TEST(Suspicion, OfThisControllerIsNotTakenForThatOfAnEarlierOne) {
+  auto watch = on_nodes();
+  core::Attempt attempt;
+  attempt.state = core::AttemptState::kRunning;
+  attempt.ranks.resize(4);
+  attempt.suspicion = core::Suspicion::kHung;
+  watch.follow(attempt, kStart);
+  for (core::Step step = 101; step < 110; ++step) {
+    for (core::RankNumber r = 0; r < 4; ++r) watch.heard(r, {step, "step"}, kStart + step * 500ms - 50s);
+    EXPECT_FALSE(watch.suspicion(kStart + step * 500ms - 50s, kStart + step * 500ms - 50s));
+  }
 }
 
 /// The ranks of any program on a scheduler's nodes, by rank.
