@@ -164,6 +164,7 @@ struct RankHung {
   bool only_one_reports = false;   // of several ranks, no other tells of progress
   Millis usual{0};                 // what was learned; 0: nothing, or not told
   LimitSource source = LimitSource::kNotTold;
+  std::string learned_in = {};  // another section that ranks are in, whose usual time holds; empty: the rank's own
   bool operator==(const RankHung&) const = default;
 };
 /// The attempt may have failed, and there is no evidence of it. It goes on.
@@ -183,6 +184,7 @@ struct AttemptSuspected {
   /// kUnheard: the attempt ends sooner when all ranks that are heard have stood still for so long; 0: none is heard.
   Millis stands_after{0};
   LimitSource source = LimitSource::kNotTold;  // of ends_after
+  std::string learned_in = {};                 // as in RankHung
   bool operator==(const AttemptSuspected&) const = default;
 };
 /// What was suspected goes on, or is heard again.

@@ -117,25 +117,37 @@ std::string who_is_unheard(const AttemptSuspected& event) {
   return event.ranks > 1 ? std::to_string(event.ranks) + " ranks" : "rank " + std::to_string(event.first_rank);
 }
 
-constexpr std::string_view kNotLearnedYet = "what is usual there is not learned yet";
+/// "learned from 200 steps", "learned from 21 stays in section evaluate". The section is named where it is not the
+/// rank's.
+template <typename Event>
+std::string learned_text(const Event& event) {
+  const auto& section = event.learned_in.empty() ? event.section : event.learned_in;
+  return "learned from " + lessons_text(event.learned_from, section) + in_section(event.learned_in);
+}
+
+template <typename Event>
+std::string not_learned_text(const Event& event) {
+  return "what is usual" + (event.learned_in.empty() ? " there" : in_section(event.learned_in)) + " is not learned yet";
+}
 
 }  // namespace
 
 std::string hung_text(const RankHung& event) {
   const std::string text = who_stands(event.rank, event.only_one_reports) + " made no progress for " +
                            duration_text(event.no_progress_for) + in_section(event.section);
-  const std::string lessons = "learned from " + lessons_text(event.learned_from, event.section);
   switch (event.source) {
     case LimitSource::kUser:
       return text + "; liveness.hung_after is " + duration_text(event.limit);
     case LimitSource::kLearned:
-      return text + ", and nothing came out; usual is at most " + duration_text(event.usual) + ", " + lessons;
+      return text + ", and nothing came out; usual is at most " + duration_text(event.usual) + ", " +
+             learned_text(event);
     case LimitSource::kNotLearnedYet:
-      return text + ", and nothing came out; " + std::string(kNotLearnedYet);
+      return text + ", and nothing came out; " + not_learned_text(event);
     case LimitSource::kNotTold:
       break;
   }
-  return event.learned_from == 0 ? text : text + "; its limit is " + duration_text(event.limit) + ", " + lessons;
+  if (event.learned_from == 0) return text;
+  return text + "; its limit is " + duration_text(event.limit) + ", " + learned_text(event);
 }
 
 std::string suspected_text(const AttemptSuspected& event, std::optional<Time> at) {
@@ -151,10 +163,9 @@ std::string suspected_text(const AttemptSuspected& event, std::optional<Time> at
   std::string text = who_stands(event.first_rank, event.only_one_reports) + " has made no progress " + lasts +
                      in_section(event.section);
   if (event.learned_from > 0) {
-    text += ", longer than the usual " + duration_text(event.limit) + " (learned from " +
-            lessons_text(event.learned_from, event.section) + ")";
+    text += ", longer than the usual " + duration_text(event.limit) + " (" + learned_text(event) + ")";
   }
-  if (event.source == LimitSource::kNotLearnedYet) text += ", and " + std::string(kNotLearnedYet);
+  if (event.source == LimitSource::kNotLearnedYet) text += ", and " + not_learned_text(event);
   // The user's word holds whatever comes out.
   if (event.source == LimitSource::kUser) return text + ends + " without progress, as liveness.hung_after says";
   return text + ends + " without progress and output";

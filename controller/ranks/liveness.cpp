@@ -326,7 +326,7 @@ core::NodeLost AttemptWatch::lose_node(core::RankNumber rank, core::Millis now) 
 
 std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
   std::vector<core::EventBody> out;
-  const auto [usual, limit] = limits_now();
+  const auto [usual, learned_in, limit] = limits_now();
   const bool is_set = rules_.hung_after.count() > 0;
   const bool was_told = suspected_ && now - suspected_at_ >= limit / 2;
   // The user's word on steps holds whatever comes out.
@@ -347,7 +347,8 @@ std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
                                       .learned_from = is_set ? 0 : usual.learned_from,
                                       .only_one_reports = only_one_reports(),
                                       .usual = usual.learned_from > 0 && !is_set ? usual.time : core::Millis(0),
-                                      .source = source_of(usual)});
+                                      .source = source_of(usual),
+                                      .learned_in = learned_in == rank.section ? "" : learned_in});
     }
     if (!found.empty() && !is_set) {
       const auto& first = ranks_[found.front()];
@@ -459,7 +460,7 @@ std::optional<core::AttemptSuspected> AttemptWatch::suspect_unheard(core::Millis
 }
 
 std::optional<core::AttemptSuspected> AttemptWatch::suspect_hung(core::Millis now) {
-  const auto [usual, ends_after] = limits_now();
+  const auto [usual, learned_in, ends_after] = limits_now();
   const auto limit = std::min(usual.time, ends_after / 2);
   const auto found = hung(limit, now);
   if (found.empty()) return std::nullopt;
@@ -473,6 +474,7 @@ std::optional<core::AttemptSuspected> AttemptWatch::suspect_hung(core::Millis no
   out.learned_from = limit == usual.time ? usual.learned_from : 0;
   out.only_one_reports = only_one_reports();
   out.source = source_of(usual);
+  if (learned_in != rank.section) out.learned_in = learned_in;
   return out;
 }
 
@@ -536,7 +538,10 @@ AttemptWatch::Limits AttemptWatch::limits_now() const {
     if (last != nullptr && last->section == rank.section && std::min(last->moves, rank.moves) > 1) continue;
     last = &rank;
     const auto own = own_limit(rank);
-    if (own.time > longest.usual.time) longest.usual = own;
+    if (own.time > longest.usual.time) {
+      longest.usual = own;
+      longest.section = rank.section;
+    }
     longest.ends = std::max(longest.ends, end_limit(rank.section, own));
   }
   return longest;
@@ -553,7 +558,7 @@ std::optional<LeastProgress> AttemptWatch::least_progress(core::Millis now) cons
   std::optional<LeastProgress> least;
   double most = -1;
   const bool is_set = rules_.hung_after.count() > 0;
-  const auto [usual, ends_after] = limits_now();
+  const auto [usual, learned_in, ends_after] = limits_now();
   const HangLimit limit = is_set ? HangLimit{ends_after, 0} : usual;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const auto& rank = ranks_[i];
@@ -561,7 +566,14 @@ std::optional<LeastProgress> AttemptWatch::least_progress(core::Millis now) cons
     const auto part = static_cast<double>((now - rank.progress_at).count()) / static_cast<double>(limit.time.count());
     if (part <= most) continue;
     most = part;
-    least = {static_cast<core::RankNumber>(i), rank.section, limit, is_set, ends_after, rank.progress_at};
+    const bool is_own = is_set || learned_in == rank.section;
+    least = LeastProgress{.rank = static_cast<core::RankNumber>(i),
+                          .section = rank.section,
+                          .limit = limit,
+                          .is_set = is_set,
+                          .learned_in = is_own ? "" : learned_in,
+                          .ends_after = ends_after,
+                          .since = rank.progress_at};
   }
   return least;
 }

@@ -69,6 +69,7 @@ struct LeastProgress {
   std::string section;
   HangLimit limit;             // after which a hang is suspected, or that is set
   bool is_set = false;         // the limit is liveness.hung_after
+  std::string learned_in;      // another section that ranks are in, whose limit it is; empty: the rank's own
   core::Millis ends_after{0};  // the attempt ends by it
   core::Millis since{0};
 };
@@ -211,6 +212,7 @@ class AttemptWatch {
   /// Times without progress.
   struct Limits {
     HangLimit usual;
+    std::string section;   // that has it
     core::Millis ends{0};  // the attempt
   };
   /// The longest of all sections that ranks are in, each for itself.

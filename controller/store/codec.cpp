@@ -44,10 +44,11 @@ BOOST_DESCRIBE_STRUCT(RankExited, (),
                        first_bad_line, source_trouble, attempt_step))
 BOOST_DESCRIBE_STRUCT(RankSilent, (), (attempt, rank, silent_for, seen))
 BOOST_DESCRIBE_STRUCT(RankHung, (),
-                      (attempt, rank, section, no_progress_for, limit, learned_from, only_one_reports, usual, source))
+                      (attempt, rank, section, no_progress_for, limit, learned_from, only_one_reports, usual, source,
+                       learned_in))
 BOOST_DESCRIBE_STRUCT(AttemptSuspected, (),
                       (attempt, of, first_rank, ranks, node, section, lasts, limit, ends_after, learned_from,
-                       only_one_reports, stands_after, source))
+                       only_one_reports, stands_after, source, learned_in))
 BOOST_DESCRIBE_STRUCT(SuspicionOver, (), (attempt, of, after))
 BOOST_DESCRIBE_STRUCT(NodeLost, (), (attempt, node, silent_for, why, only_this_job))
 BOOST_DESCRIBE_STRUCT(CheckpointSaved, (), (attempt, step, saved_at, path, bytes))

@@ -333,6 +333,24 @@ TEST(HangLimits, TheUsersWordReplacesWhatIsLearned) {
   EXPECT_EQ(core::hung_text(*hung), "rank 0 made no progress for 1 min in section step; liveness.hung_after is 1 min");
 }
 
+// Rank 0 evaluates, and the others stand at a barrier. The one that is behind is named, with the limit that holds.
+TEST(HangLimits, TheSectionWhoseLimitHoldsIsNamedWhereItIsAnother) {
+  Gang gang(2);
+  train_and_evaluate(gang);
+  gang.train(40, 500ms);
+  gang.say(0, gang.said_[0].step + 1, "evaluate");
+  const auto suspected = gang.pass(5min);
+  ASSERT_TRUE(suspected);
+  EXPECT_THAT(
+      core::suspected_text(*suspected),
+      ::testing::MatchesRegex("rank 1 has made no progress for 1 min in section step, longer than the usual 1 min "
+                              "\\(learned from 2. stays in section evaluate\\); .*"));
+  gang.say(0, gang.said_[0].step, "save");
+  const auto hung = gang.wait_for_end(1h);
+  ASSERT_TRUE(hung);
+  EXPECT_THAT(core::hung_text(*hung), ::testing::HasSubstr("what is usual in section save is not learned yet"));
+}
+
 TEST(HangLimits, TheUsersWordIsToldAsSuch) {
   const auto told = [](Millis hung_after, Millis step) {
     Gang gang(1, {.hung_after = hung_after, .heartbeats = false});
