@@ -8,8 +8,10 @@ extern "C" {  // glibc 2.36 forgot to say so in it
 #include <sys/pidfd.h>
 }
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <iterator>
 #include <memory>
 #include <string_view>
 #include <system_error>
@@ -49,6 +51,27 @@ std::optional<std::string> variable_of_process(std::int64_t pid, std::string_vie
   if (at == std::string::npos) return std::nullopt;
   const auto begin = at + start.size();
   return all.substr(begin, all.find('\0', begin) - begin);
+}
+
+std::vector<std::string> outputs_of_process(std::int64_t pid) {
+  std::vector<std::string> all;
+  for (const char* number : {"1", "2"}) {
+    char name[4096];
+    const auto link = "/proc/" + std::to_string(pid) + "/fd/" + number;
+    const auto size = ::readlink(link.c_str(), name, sizeof name);
+    if (size > 0) all.emplace_back(name, static_cast<std::size_t>(size));
+  }
+  return all;
+}
+
+void add_started_by(std::vector<ProcessStat>& found, std::vector<ProcessStat>& others) {
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto is_of_it = [pid = found[i].pid](const ProcessStat& process) {
+      return process.parent == pid || process.session == pid;
+    };
+    std::ranges::copy_if(others, std::back_inserter(found), is_of_it);
+    std::erase_if(others, is_of_it);
+  }
 }
 
 std::string boot_id() {

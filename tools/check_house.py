@@ -59,7 +59,7 @@ ALLOWED = {
     "controller/net": {"os", "controller/base", "controller/core", "grpc", "boost"},
     "controller/base": {"os", "schema", "controller/core", "grpc"},
     "controller/executors": {"contract", "launch", "controller/base", "controller/core"},
-    "controller/executors/local": {"contract", "agent/supervisor", "launch", "os", "controller/base", "controller/core", "controller/executors", "boost"},
+    "controller/executors/local": {"contract", "agent/supervisor", "launch", "os", "controller/base", "controller/core", "controller/executors", "boost", "grpc"},
     "controller/executors/slurm": {"beside", "contract", "launch", "os", "schema", "slurm", "controller/base", "controller/core", "controller/executors", "json", "grpc", "boost"},
     "controller/jobs": {"beside", "contract", "os", "schema", "controller/base", "controller/core", "controller/store", "proto", "grpc", "json"},
     "controller/stacks": {"contract", "os", "controller/base", "controller/core", "json", "grpc"},

@@ -4,70 +4,158 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <vector>
 
+#include "contract/rank_log.h"
 #include "contract/variables.h"
-#include "os/process_table.h"
 
 namespace agent {
 namespace {
 
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
+namespace variable = contract::variable;
 constexpr milliseconds kLookAgain{20};
 
-/// Calls `round` until it says that nothing is left.
+/// Calls `round` until it says that nothing is left. Returns its last words.
 template <class Round>
-bool until_nothing_is_left(milliseconds patience, Round&& round) {
+std::string until_nothing_is_left(milliseconds patience, Round&& round) {
   for (const auto give_up = Clock::now() + patience;; ::poll(nullptr, 0, static_cast<int>(kLookAgain.count()))) {
+    std::string left;
     try {
-      if (round()) return true;
+      left = round();
     } catch (const std::exception& error) {
-      std::fprintf(stderr, "muster: cannot look for what ranks left behind: %s\n", error.what());
+      left = std::string("what cannot be seen (") + error.what() + ")";
     }
-    if (Clock::now() >= give_up) return false;
+    if (left.empty() || Clock::now() >= give_up) return left;
   }
 }
 
-bool is_of_earlier(const os::ProcessStat& process, const AttemptMark& mark) {
-  const auto folder = os::variable_of_process(process.pid, contract::variable::kAttemptFolder);
-  if (!folder || *folder == mark.folder) return false;
-  const auto job = [](const std::string& attempt) { return std::filesystem::path(attempt).parent_path(); };
-  if (job(*folder) != job(mark.folder)) return false;
-  const auto number = os::variable_of_process(process.pid, contract::variable::kAttempt);
-  std::int64_t value = 0;
-  if (!number || std::from_chars(number->data(), number->data() + number->size(), value).ec != std::errc())
-    return false;
-  return value > 0 && value < mark.number;
+template <class Mine>
+std::string end_round(const Kill& kill, Mine&& is_mine) {
+  std::vector<os::ProcessStat> left, others;
+  for (const auto& process : os::all_processes()) {
+    if (process.is_dead() || process.pid == ::getpid()) continue;
+    (is_mine(process) ? left : others).push_back(process);
+  }
+  os::add_started_by(left, others);
+  for (const auto& process : left) kill(process);
+  return in_words(left);
 }
+
+std::filesystem::path job_of(const std::string& attempt) {
+  return std::filesystem::path(attempt).parent_path();
+}
+
+/// As the kernel names it.
+std::string real_path(const std::string& path) {
+  std::error_code none;
+  const auto real = std::filesystem::weakly_canonical(path, none);
+  return none ? path : real.string();
+}
+
+std::int64_t number_in(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : 0;
+}
+
+/// nullopt: it has none, or has overwritten it. An attempt's folder is there as long as its processes.
+std::optional<std::string> attempt_folder_of(std::int64_t pid) {
+  auto folder = os::variable_of_process(pid, variable::kAttemptFolder);
+  std::error_code none;
+  if (folder && !std::filesystem::is_directory(*folder, none)) return std::nullopt;
+  return folder;
+}
+
+bool is_of_another_slurm_job(std::int64_t pid) {
+  const auto ranks = os::variable_of_process(pid, variable::kSlurmJob);
+  const auto own = os::variable_of_process(pid, "SLURM_JOB_ID");
+  return ranks && own && *ranks != *own;
+}
+
+class Earlier {
+ public:
+  explicit Earlier(const AttemptMark& mark)
+      : mark_(mark), job_(job_of(mark.folder)), real_job_(real_path(job_.string())) {}
+
+  bool operator()(const os::ProcessStat& process) const {
+    if (const auto folder = attempt_folder_of(process.pid)) {
+      if (*folder == mark_.folder || job_of(*folder) != job_) return false;
+      const auto number = os::variable_of_process(process.pid, variable::kAttempt);
+      return number && is_earlier(*number) && !is_of_another_slurm_job(process.pid);
+    }
+    return std::ranges::any_of(os::outputs_of_process(process.pid),
+                               [&](const std::string& file) { return is_log(file); });
+  }
+
+ private:
+  bool is_earlier(std::string_view number) const {
+    const auto value = number_in(number);
+    return value > 0 && value < mark_.number;
+  }
+  bool is_log(const std::string& file) const {
+    constexpr std::string_view kAttempt = "attempt-";
+    const auto attempt = contract::attempt_of_log(file);
+    if (attempt.empty() || job_of(attempt) != real_job_) return false;
+    const auto name = std::filesystem::path(attempt).filename().string();
+    return name.starts_with(kAttempt) && is_earlier(std::string_view(name).substr(kAttempt.size()));
+  }
+
+  const AttemptMark& mark_;
+  const std::filesystem::path job_, real_job_;
+};
 
 }  // namespace
 
-bool end_children(milliseconds patience) {
-  return until_nothing_is_left(patience, [] {
+std::string in_words(const std::vector<os::ProcessStat>& processes) {
+  if (processes.empty()) return {};
+  const auto& first = processes.front();
+  const auto one = std::to_string(first.pid) + " (" + first.name + ")";
+  if (processes.size() == 1) return "process " + one;
+  return std::to_string(processes.size()) + " processes, among them " + one;
+}
+
+std::string end_children(milliseconds patience, const Kill& kill) {
+  return until_nothing_is_left(patience, [&]() -> std::string {
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }
-    if (::waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD) return true;
+    if (::waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD) return {};
+    std::vector<os::ProcessStat> left;
     for (const auto& process : os::all_processes()) {
-      if (process.parent == ::getpid()) os::kill_exactly(process);
+      if (process.parent == ::getpid()) left.push_back(process);
     }
-    return false;
+    for (const auto& process : left) kill(process);
+    return left.empty() ? "a child" : in_words(left);
   });
 }
 
-bool end_earlier_attempts(const AttemptMark& mark, milliseconds patience) {
+std::string end_earlier_attempts(const AttemptMark& mark, milliseconds patience, const Kill& kill) {
+  if (mark.number <= 1 || mark.folder.empty()) return {};
+  const Earlier is_earlier(mark);
+  return until_nothing_is_left(patience, [&] { return end_round(kill, is_earlier); });
+}
+
+std::string end_rank(const RankMark& mark, milliseconds patience, const Kill& kill) {
+  const auto log = real_path(mark.log);
   return until_nothing_is_left(patience, [&] {
-    bool none = true;
-    for (const auto& process : os::all_processes()) {
-      if (process.is_dead() || process.pid == ::getpid() || !is_of_earlier(process, mark)) continue;
-      os::kill_exactly(process);
-      none = false;
-    }
-    return none;
+    return end_round(kill, [&](const os::ProcessStat& process) {
+      if (const auto folder = attempt_folder_of(process.pid)) {
+        return *folder == mark.attempt_folder &&
+               os::variable_of_process(process.pid, variable::kReport) == mark.report &&
+               !is_of_another_slurm_job(process.pid);
+      }
+      const auto outputs = os::outputs_of_process(process.pid);
+      return std::ranges::find(outputs, log) != outputs.end();
+    });
   });
 }
 

@@ -2,14 +2,21 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
+
+#include "os/process_table.h"
 
 namespace agent {
 
+/// How a process is ended: os::kill_exactly, but in tests.
+using Kill = std::function<void(const os::ProcessStat&)>;
+
 /// SIGKILL for all children of this process, and for theirs, until none is left. An agent is the subreaper of its
-/// ranks: what a rank has started, in whatever session, is a child of the agent once its own parent has ended. False:
-/// some were still there after `patience`, such as one that waits for a disk.
-bool end_children(std::chrono::milliseconds patience);
+/// ranks: what a rank has started, in whatever session, is a child of the agent once its own parent has ended. Returns
+/// what was still there after `patience`, such as a process that waits for a disk, in words: "process 12 (python3)".
+/// Empty: nothing.
+std::string end_children(std::chrono::milliseconds patience, const Kill& kill = os::kill_exactly);
 
 /// An attempt of a job, as its processes have it in their environment.
 struct AttemptMark {
@@ -18,7 +25,25 @@ struct AttemptMark {
 };
 
 /// SIGKILL for processes on this machine that an earlier attempt of the same job has left behind, until none is left.
-/// False: some were still there after `patience`.
-bool end_earlier_attempts(const AttemptMark& mark, std::chrono::milliseconds patience);
+/// Returns what was still there after `patience`, as end_children() does.
+///
+/// What shows whose a process is: MUSTER_ATTEMPT_FOLDER in its environment, or where that is overwritten, as a process
+/// does that renames itself (setproctitle), the log of a rank that it writes to. Its children, and those in a session
+/// that it leads, are its own. A process of another Slurm job is none.
+std::string end_earlier_attempts(const AttemptMark& mark, std::chrono::milliseconds patience,
+                                 const Kill& kill = os::kill_exactly);
+
+/// One rank, as its processes show whose they are.
+struct RankMark {
+  std::string attempt_folder;  // MUSTER_ATTEMPT_FOLDER
+  std::string report;          // MUSTER_REPORT, which no other rank has
+  std::string log;             // both outputs
+};
+
+/// The same for what this one rank has left behind.
+std::string end_rank(const RankMark& mark, std::chrono::milliseconds patience, const Kill& kill = os::kill_exactly);
+
+/// "process 12 (python3)", "4 processes, among them 12 (python3)".
+std::string in_words(const std::vector<os::ProcessStat>& processes);
 
 }  // namespace agent

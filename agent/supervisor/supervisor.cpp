@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "agent/process/gang.h"
-#include "agent/process/orphans.h"
 #include "agent/stacks/taker.h"
 #include "agent/supervisor/attempt_folder.h"
 #include "agent/supervisor/client.h"
@@ -56,7 +55,8 @@ using namespace contract;
 constexpr std::size_t kMaxClients = 16;
 constexpr milliseconds kLookForRecord{20};         // once all ranks have ended
 constexpr std::chrono::hours kGiveUpRecording{1};  // after the last rank's end
-constexpr std::chrono::seconds kGiveUpKilling{5};  // processes that even SIGKILL does not end
+constexpr std::chrono::seconds kGiveUpKilling{5};  // until it is told that SIGKILL does not end a process
+constexpr std::chrono::hours kGiveUpEnding{1};     // then
 /// The longest that a file system that does not answer delays a stop, and the news of an end.
 constexpr milliseconds kFilePatience{500};
 /// What a relay takes at most ends: nothing was reported.
@@ -121,6 +121,10 @@ class Supervisor {
   std::string last_words(std::uint32_t rank, ExitStatus exit);
   void record_told_ends();
   bool is_told(const Exited& end);
+  bool is_nothing_left();
+  void say(const std::string& words) const;
+
+  enum class Leavings { kNotAsked, kEnding, kGone, kStay };
 
   const SupervisorOptions& options_;
   Fd folder_, lock_, listener_, children_;
@@ -142,6 +146,8 @@ class Supervisor {
   bool files_answer_ = true;  // the file system of the ranks' logs has answered each time
   StopReader stops_;
   bool killed_ = false;
+  Leavings leavings_ = Leavings::kNotAsked;
+  Clock::time_point leavings_stay_at_{};
   std::optional<Clock::time_point> kill_at_;
   stacks::Taker stacks_;
 };
@@ -247,7 +253,7 @@ void Supervisor::watch_use(const LocalLaunch& launch, const std::string& node) {
 /// Until every rank has ended, nothing is left of them, and both are on disk.
 void Supervisor::run() {
   while (!living_.empty() || !leaving_.empty()) turn();
-  end_children(kGiveUpKilling);
+  if (leavings_ != Leavings::kStay && leavings_ != Leavings::kGone) options_.end_children(kGiveUpKilling);
   record(Ended{});
   for (const auto give_up = Clock::now() + kGiveUpRecording; !writer_->recorded() && Clock::now() < give_up;) turn();
   for (auto& client : clients_) client.tell(facts_);
@@ -396,11 +402,41 @@ void Supervisor::rank_ended(std::uint32_t rank, ExitStatus exit) {
 // attempt may start, so what ranks have left behind in sessions of their own ends before.
 void Supervisor::record_told_ends() {
   while (!leaving_.empty() && is_told(leaving_.front())) {
-    if (living_.empty() && leaving_.size() == 1) end_children(kGiveUpKilling);
+    if (living_.empty() && leaving_.size() == 1 && !is_nothing_left()) return;
     record(leaving_.front());
     leaving_.pop_front();
     step("exited");
   }
+}
+
+/// What SIGKILL does not end at once, such as a process that waits for a disk, holds the news of the last end back, and
+/// so the next attempt. It is told where people look.
+bool Supervisor::is_nothing_left() {
+  if (leavings_ == Leavings::kGone || leavings_ == Leavings::kStay) return true;
+  const auto left = options_.end_children(leavings_ == Leavings::kNotAsked ? kGiveUpKilling : milliseconds{0});
+  if (left.empty()) {
+    leavings_ = Leavings::kGone;
+  } else if (leavings_ == Leavings::kNotAsked) {
+    leavings_ = Leavings::kEnding;
+    leavings_stay_at_ = Clock::now() + kGiveUpEnding;
+    say(left + " that the ranks left behind does not end by SIGKILL; the end of the attempt waits for it");
+  } else if (Clock::now() >= leavings_stay_at_) {
+    leavings_ = Leavings::kStay;
+    say(left + " is there still, and is not waited for any more");
+  }
+  return leavings_ != Leavings::kEnding;
+}
+
+/// Into the log of the rank that ended last, where people look first, and into that of the supervisor.
+void Supervisor::say(const std::string& words) const {
+  const auto line = "muster-supervisor: " + words + "\n";
+  std::fputs(line.c_str(), stderr);
+  if (leaving_.empty()) return;
+  const auto file = beside::rank_files(log_folder_, leaving_.back().rank).log;
+  os::ask_within<bool>(kFilePatience, [file, line] {
+    const Fd log(::open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+    return log && ::write(log.get(), line.data(), line.size()) >= 0;
+  });
 }
 
 bool Supervisor::is_told(const Exited& end) {

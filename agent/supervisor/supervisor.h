@@ -1,9 +1,12 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
+#include <string>
 #include <string_view>
 
+#include "agent/process/orphans.h"
 #include "agent/report/relay.h"
 #include "launch/environment.h"
 
@@ -15,6 +18,10 @@ struct SupervisorOptions {
   bool started_by_executor = false;
   /// How a rank's report file reaches the controller, by the rank's environment and process. Null: it does not.
   std::function<report::Connect(const launch::Environment& rank, pid_t pid)> connect;
+  /// Ends what ranks have left behind; see agent/process/orphans.h.
+  std::function<std::string(std::chrono::milliseconds)> end_children = [](auto patience) {
+    return agent::end_children(patience);
+  };
   /// For tests of crashes: called at "forked", "recorded", "running" and "exited".
   std::function<void(std::string_view)> on_step;
 };

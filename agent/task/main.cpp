@@ -86,7 +86,8 @@ int main(int argc, char** argv) {
                             .inherited = launch::own_environment(),
                             .oom_counter = arguments.oom_counter,
                             .connect = agent::task::report_by_grpc,
-                            .report = agent::report::connect_by_grpc});
+                            .report = agent::report::connect_by_grpc,
+                            .has_keeper = true});
     return task.run();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "muster-task: %s\n", error.what());

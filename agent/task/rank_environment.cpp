@@ -76,6 +76,7 @@ launch::Environment rank_environment(const launch::Environment& inherited, const
        launch.own_launcher ? launch::own_launcher_variables(where) : launch::rank_variables(where)) {
     all[name] = value;
   }
+  if (const auto job = inherited.find("SLURM_JOB_ID"); job != inherited.end()) all[variable::kSlurmJob] = job->second;
   if (meeting_point) {
     const auto meeting = launch::meeting_variables(meeting_point->host, std::to_string(meeting_point->port));
     for (const auto& [name, value] : meeting) all[name] = value;

@@ -1,6 +1,7 @@
 #include "agent/task/task.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -18,7 +19,7 @@
 #include <system_error>
 #include <utility>
 
-#include "agent/process/orphans.h"
+#include "agent/process/keeper.h"
 #include "agent/task/log_link.h"
 #include "agent/task/rank_environment.h"
 #include "beside/fence.h"
@@ -47,8 +48,9 @@ constexpr milliseconds kFencePatience{2'000};
 constexpr milliseconds kFilePatience{500};
 /// What a rank said at last is worth more: without it an error that comes twice is not known for the same.
 constexpr milliseconds kWordsPatience{2000};
-/// Processes that even SIGKILL does not end at once, such as those that wait for a disk.
-constexpr milliseconds kGiveUpKilling{5'000};
+/// Between two looks whether processes that even SIGKILL does not end at once, such as those that wait for a disk, are
+/// there still.
+constexpr milliseconds kLookForLeft{500};
 /// A controller not heard for this long is away.
 constexpr milliseconds kAway{3'000};
 
@@ -91,6 +93,11 @@ Task::Task(TaskSetup setup)
           [this](const char* name) { return variable_of(setup_.inherited, setup_.launch, name); })),
       counts_alone_(os::OomWatch::is_slurm_tasks(setup_.oom_counter)),
       oom_(setup_.oom_counter, Clock::now()) {
+  if (setup_.has_keeper) {
+    const auto folder = launch_.env.find(variable::kAttemptFolder);
+    keep_rank(
+        {folder == launch_.env.end() ? std::string() : folder->second, files().report.string(), files().log.string()});
+  }
   catch_signals();
   file_.emplace(setup_.attempt_folder, environment_.rank);
   start_reporting();
@@ -102,7 +109,7 @@ int Task::run() {
     const auto planned = plan();
     environment = planned.ranks.front().environment;
     if (directive_ == v1::DIRECTIVE_STOP || is_fenced()) return finish_unstarted("its attempt is over already");
-    end_earlier();
+    if (!end_earlier()) return finish_unstarted("its attempt is over already");
     look_before_start(environment);
     process_.emplace(planned);
     link_log();
@@ -186,13 +193,42 @@ beside::RankFiles Task::files() const {
 }
 
 /// A muster-task that was killed could not end what its rank had left in sessions of their own. Where Slurm has no
-/// cgroups, nobody else does.
-void Task::end_earlier() {
+/// cgroups, nobody else does. Throws if something of an earlier attempt stays. False: this attempt is over.
+bool Task::end_earlier() {
   const auto folder = launch_.env.find(variable::kAttemptFolder);
-  if (folder == launch_.env.end() || end_earlier_attempts({folder->second, environment_.attempt}, kGiveUpKilling))
-    return;
-  std::fprintf(stderr, "muster-task: rank %d: a process of an earlier attempt does not end by SIGKILL\n",
-               environment_.rank);
+  if (folder == launch_.env.end()) return true;
+  const AttemptMark mark{folder->second, environment_.attempt};
+  auto left = setup_.ending.earlier(mark, setup_.ending.told_after);
+  if (left.empty()) return true;
+  say("rank " + std::to_string(environment_.rank) + " waits for " + left +
+      " of an earlier attempt on this node, which SIGKILL has not ended yet");
+  for (const auto give_up = Clock::now() + setup_.ending.longest; Clock::now() < give_up;) {
+    if (directive_ == v1::DIRECTIVE_STOP) return false;
+    left = setup_.ending.earlier(mark, kLookForLeft);
+    if (left.empty()) return true;
+  }
+  throw std::runtime_error(left + " of an earlier attempt is still on node " + status_.node +
+                           ", and SIGKILL does not end it");
+}
+
+/// Into the rank's log, where people look first, and into that of the Slurm job.
+void Task::say(const std::string& words) const {
+  const auto line = "muster-task: " + words + "\n";
+  std::fputs(line.c_str(), stderr);
+  const os::Fd log(::open(files().log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
+  if (log) [[maybe_unused]]
+    const auto count = ::write(log.get(), line.data(), line.size());
+}
+
+/// The end is told: the other ranks must not wait for it. As long as this task is there, Slurm's job is not over, and
+/// the next attempt does not begin.
+void Task::stay_beside(const std::string& left) {
+  say(left + " that rank " + std::to_string(environment_.rank) +
+      " left behind does not end by SIGKILL; this task stays " + "until it does");
+  for (const auto give_up = Clock::now() + setup_.ending.longest; Clock::now() < give_up;) {
+    if (setup_.ending.children(kLookForLeft).empty()) return;
+  }
+  say("it is there still, and this task gives up");
 }
 
 /// A later attempt has the checkpoint folder. A controller that has forgotten this attempt, or is away, cannot say so.
@@ -390,14 +426,13 @@ int Task::finish() {
   process_->signal(SIGKILL);  // what the program left behind in its group
   status_.error = last_words();
   // And in sessions of its own, before the controller learns of the end and may start the next attempt.
-  if (!end_children(kGiveUpKilling)) {
-    std::fprintf(stderr, "muster-task: a process that rank %d left behind does not end by SIGKILL\n",
-                 environment_.rank);
-  }
+  const auto left = setup_.ending.children(setup_.ending.told_after);
   hear_late_signals();
   tell_last_reports();
   status_.state = step_lost_ ? contract::RankStatus::State::kStepLost : contract::RankStatus::State::kExited;
-  return last_word(step_lost_ ? v1::PROCESS_STEP_LOST : v1::PROCESS_EXITED);
+  const int code = last_word(step_lost_ ? v1::PROCESS_STEP_LOST : v1::PROCESS_EXITED);
+  if (!left.empty()) stay_beside(left);
+  return code;
 }
 
 int Task::finish_unstarted(const std::string& why) {

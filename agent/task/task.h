@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "agent/process/orphans.h"
 #include "agent/report/relay.h"
 #include "agent/stacks/taker.h"
 #include "agent/task/controller_link.h"
@@ -26,6 +27,15 @@
 
 namespace agent::task {
 
+/// How a task ends what ranks have left behind, and how long it waits for what SIGKILL does not end at once.
+struct Ending {
+  std::function<std::string(std::chrono::milliseconds)> children = [](auto patience) { return end_children(patience); };
+  std::function<std::string(const AttemptMark&, std::chrono::milliseconds)> earlier =
+      [](const auto& mark, auto patience) { return end_earlier_attempts(mark, patience); };
+  std::chrono::milliseconds told_after{5'000};
+  std::chrono::milliseconds longest{600'000};
+};
+
 /// What a task starts with.
 struct TaskSetup {
   std::filesystem::path attempt_folder;
@@ -36,6 +46,8 @@ struct TaskSetup {
   /// How the rank's report file reaches the controller, by the rank's environment and process. Null: it does not.
   std::function<report::Connect(const launch::Environment& rank, pid_t pid)> report = {};
   use::SamplerOptions use = {};
+  Ending ending = {};
+  bool has_keeper = false;  // see agent/process/keeper.h
 };
 
 /// One rank on Slurm from its start to its end.
@@ -43,11 +55,13 @@ struct TaskSetup {
 ///   constructed: signals are blocked, the controller is told "starting"
 ///       |  the attempt is over already, its fence is raised, or the program cannot be executed --> ended, code 127
 ///       v
+///       |  a process of an earlier attempt does not end: the task waits, and gives up after Ending::longest
+///       v
 ///   running: the program is vouched for, its signals and stops are told
 ///       |  The program ends by itself. Or the task kills it: a stop was not obeyed in time, or Slurm has lost sight of
 ///       |  this process.
 ///       v
-///   ended: the controller is told how, and so is the status file
+///   ended: the controller is told how, and so is the status file. The task stays while a process of its rank does.
 class Task {
  public:
   /// Blocks the signals of the calling thread that a task listens to. Throws std::runtime_error or
@@ -68,7 +82,9 @@ class Task {
   worker::Endpoint meeting_point();
   beside::RankFiles files() const;
   bool is_fenced() const;
-  void end_earlier();
+  bool end_earlier();
+  void say(const std::string& words) const;
+  void stay_beside(const std::string& left);
   void link_log() const;
   void plan_save();
   void look_before_start(const launch::Environment& rank);

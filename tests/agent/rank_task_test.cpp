@@ -217,6 +217,52 @@ TEST_F(RankTask, OfAnAttemptThatIsOverStartsNothing) {
   EXPECT_EQ(controller_.told.back().trouble(), "its attempt is over already");
 }
 
+TEST_F(RankTask, WaitsForProcessesOfAnEarlierAttemptThatDoNotEnd) {
+  setup_.launch.env["MUSTER_ATTEMPT_FOLDER"] = folder_.path();
+  int looks = 0;
+  setup_.ending.earlier = [&](const AttemptMark&, auto) { return ++looks < 3 ? "process 12 (python3)" : ""; };
+  EXPECT_EQ(run("echo ran"), 0);
+  EXPECT_EQ(looks, 3);
+  EXPECT_EQ(
+      log(),
+      "muster-task: rank 0 waits for process 12 (python3) of an earlier attempt on this node, which SIGKILL has not "
+      "ended yet\nran\n");
+}
+
+TEST_F(RankTask, DoesNotStartBesideAProcessOfAnEarlierAttempt) {
+  setup_.launch.env["MUSTER_ATTEMPT_FOLDER"] = folder_.path();
+  setup_.ending.earlier = [](const AttemptMark&, auto) { return std::string("process 12 (python3)"); };
+  setup_.ending.longest = 20ms;
+  EXPECT_EQ(run("echo ran"), contract::kExitCannotStart);
+  EXPECT_THAT(status().trouble,
+              testing::MatchesRegex("process 12 .python3. of an earlier attempt is still on node .*, and "
+                                    "SIGKILL does not end it"));
+  EXPECT_THAT(log(), testing::Not(testing::HasSubstr("ran\n")));
+  setup_.ending.longest = 60s;
+  setup_.ending.earlier = [&](const AttemptMark&, auto) {
+    controller_.ask(muster::v1::DIRECTIVE_STOP);
+    return std::string("process 12 (python3)");
+  };
+  EXPECT_EQ(run("echo ran"), contract::kExitCannotStart);
+  EXPECT_EQ(controller_.told.back().trouble(), "its attempt is over already");
+}
+
+TEST_F(RankTask, StaysUntilWhatItsRankLeftBehindHasEndedButTellsTheEndBefore) {
+  int looks = 0;
+  bool told_before = false;
+  setup_.ending.children = [&](auto) {
+    if (++looks == 2) told_before = controller_.exit_is_told;
+    return std::string(looks < 4 ? "process 12 (python3)" : "");
+  };
+  EXPECT_EQ(run("exit 3"), 3);
+  EXPECT_EQ(looks, 4);
+  EXPECT_TRUE(told_before) << "the other ranks must not wait";
+  EXPECT_EQ(
+      log(),
+      "muster-task: process 12 (python3) that rank 0 left behind does not end by SIGKILL; this task stays until it "
+      "does\n");
+}
+
 TEST_F(RankTask, SaysWhyAProgramCannotStart) {
   setup_.launch.argv = {"no-such-program"};
   EXPECT_EQ(Task(setup_).run(), contract::kExitCannotStart);

@@ -442,11 +442,28 @@ TEST_F(MusterTask, WhatTheProgramLeavesBehindInSessionsOfItsOwnEndsWithIt) {
   wait();
 }
 
+TEST_F(MusterTask, KilledWithItsProcessGroupItLeavesNothingOnTheNode) {
+  const auto attempt = folder_ / "attempt-1";
+  fs::create_directories(attempt / "logs");
+  launch_["env"]["MUSTER_ATTEMPT_FOLDER"] = attempt.string();
+  launch_["log_folder"] = (attempt / "logs").string();
+  start(
+      "setsid sh -c 'trap \"\" TERM HUP; echo $$ > worker; while :; do sleep 0.05; done' & "
+      "(env -u MUSTER_ATTEMPT_FOLDER setsid sh -c 'echo $$ > renamed; sleep 1000; true' &); "
+      "while [ ! -s worker ] || [ ! -s renamed ]; do sleep 0.01; done; echo > ready; sleep 1000");
+  written("ready");
+  const auto worker = written_pid("worker"), renamed = written_pid("renamed");
+  ::kill(pid_, SIGKILL);
+  wait();
+  EXPECT_TRUE(eventually([&] { return is_gone(worker) && is_gone(renamed); })) << "the next attempt may be elsewhere";
+}
+
 TEST_F(MusterTask, KilledItsSuccessorEndsWhatTheProgramLeftOnTheNode) {
   const auto attempt = [&](const std::string& job, int number) {
     return (folder_ / job).string() + "/attempt-" + std::to_string(number);
   };
   const auto leave = [&](const std::string& folder, int number, const std::string& file) {
+    fs::create_directories(folder);
     const auto command = "cd " + folder_.string() + " && MUSTER_ATTEMPT=" + std::to_string(number) +
                          " MUSTER_ATTEMPT_FOLDER=" + folder + " setsid sh -c 'echo $$ > " + file +
                          "; exec sleep 1000' &";

@@ -1,17 +1,18 @@
 #include "executors/local/follower.h"
 
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/read_until.hpp>
-#include <iterator>
 #include <stdexcept>
 #include <system_error>
 
 #include "agent/supervisor/attempt_folder.h"
 #include "agent/supervisor/socket_path.h"
+#include "contract/rank_log.h"
 #include "contract/supervisor_words.h"
 #include "contract/variables.h"
 #include "os/process_table.h"
@@ -26,6 +27,13 @@ using contract::Started;
 using std::chrono::milliseconds;
 constexpr std::size_t kMaxLineBytes = 1 << 20;
 
+/// As the kernel names it.
+std::string real_path(const std::string& path) {
+  std::error_code none;
+  const auto real = std::filesystem::weakly_canonical(path, none);
+  return none ? path : real.string();
+}
+
 }  // namespace
 
 std::vector<os::ProcessStat> leftovers(const Started& started, const std::string& attempt_folder) {
@@ -33,9 +41,15 @@ std::vector<os::ProcessStat> leftovers(const Started& started, const std::string
   std::uint64_t began = UINT64_MAX;
   for (const auto& rank : started.ranks) began = std::min(began, rank.start_time);
   std::vector<os::ProcessStat> left, others;
+  const auto real_folder = real_path(attempt_folder);
   const auto has_mark = [&](const os::ProcessStat& process) {
-    return !attempt_folder.empty() && process.pid != ::getpid() && process.start_time >= began &&
-           os::variable_of_process(process.pid, variable::kAttemptFolder) == attempt_folder;
+    if (attempt_folder.empty() || process.pid == ::getpid() || process.start_time < began) return false;
+    if (const auto folder = os::variable_of_process(process.pid, variable::kAttemptFolder)) {
+      return *folder == attempt_folder;
+    }
+    // A process that renames itself may overwrite its environment. Its output still goes into a rank's log.
+    return std::ranges::any_of(os::outputs_of_process(process.pid),
+                               [&](const std::string& file) { return contract::attempt_of_log(file) == real_folder; });
   };
   for (const auto& process : os::all_processes()) {
     if (process.is_dead()) continue;
@@ -46,12 +60,7 @@ std::vector<os::ProcessStat> leftovers(const Started& started, const std::string
                            std::ranges::find(started.ranks, process.group, &RankProcess::pid) != started.ranks.end();
     (is_rank || of_a_rank || has_mark(process) ? left : others).push_back(process);
   }
-  // Children of what was found come last, and theirs after them.
-  for (std::size_t i = 0; i < left.size(); ++i) {
-    const auto is_child = [parent = left[i].pid](const os::ProcessStat& process) { return process.parent == parent; };
-    std::ranges::copy_if(others, std::back_inserter(left), is_child);
-    std::erase_if(others, is_child);
-  }
+  os::add_started_by(left, others);
   return left;
 }
 
@@ -207,9 +216,20 @@ void Follower::bury() {
       return status_.exits.size() >= status_.started->ranks.size() ? finish() : gone(why_gone());
     }
     for (const auto& process : left) os::kill_exactly(process);
+    tell_of_left(left.front());
   } catch (const std::runtime_error&) {  // asked again below
   }
   later(&Follower::bury);
+}
+
+void Follower::tell_of_left(const os::ProcessStat& process) {
+  const auto now = Clock::now();
+  if (!tell_left_at_) tell_left_at_ = now + kTellLeftAfter;
+  if (now < *tell_left_at_) return;
+  tell_left_at_ = now + kTellLeftAgain;
+  spdlog::warn(
+      "job {}, attempt {}: process {} ({}) that a rank left behind does not end by SIGKILL; the next attempt waits",
+      key_.job, key_.number, process.pid, process.name);
 }
 
 void Follower::look_after_supervisor() {

@@ -23,8 +23,8 @@
 namespace executors::local {
 
 /// What is left of an attempt whose supervisor is gone: its ranks, whatever shares their session, whatever was started
-/// with `attempt_folder` in MUSTER_ATTEMPT_FOLDER, and the children of all these. Dead processes are not counted. Empty
-/// after a reboot.
+/// with `attempt_folder` in MUSTER_ATTEMPT_FOLDER or has overwritten its environment and writes into a rank's log
+/// there, and the children of all these. Dead processes are not counted. Empty after a reboot.
 ///
 /// torchrun's workers, and daemons, have sessions of their own, and init is their parent once the rank has died. Their
 /// environment still tells whose they are. An empty `attempt_folder` is no mark.
@@ -55,6 +55,8 @@ class Follower : public std::enable_shared_from_this<Follower> {
   /// Rounds in a row, in which a supervisor could have said something, before it counts as stuck.
   static constexpr int kRoundsAfterGrace = 2;
   static constexpr int kRoundsWithoutRanks = 6;
+  /// Until musterd's log tells of a process that SIGKILL does not end, and until it tells so again.
+  static constexpr std::chrono::seconds kTellLeftAfter{5}, kTellLeftAgain{600};
 
   struct Listener {
     std::function<void(core::EventBody)> tell;
@@ -86,6 +88,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   void look();
   void bury();
   std::vector<os::ProcessStat> left_behind();
+  void tell_of_left(const os::ProcessStat& process);
   void look_after_supervisor();
   bool is_stuck();
   void kill_all();
@@ -109,7 +112,8 @@ class Follower : public std::enable_shared_from_this<Follower> {
   bool was_stuck_ = false;
   std::string input_;
   contract::Status status_;
-  std::optional<std::string> mark_;  // MUSTER_ATTEMPT_FOLDER of its ranks, once it was asked for
+  std::optional<Clock::time_point> tell_left_at_;  // that a process does not end
+  std::optional<std::string> mark_;                // MUSTER_ATTEMPT_FOLDER of its ranks, once it was asked for
   std::chrono::milliseconds pause_ = kShortestPause;
   std::optional<Clock::time_point> kill_at_;  // of the shortest stop asked for
   StopRequest stop_;                          // the first

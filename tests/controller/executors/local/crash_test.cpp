@@ -125,6 +125,22 @@ TEST_F(SupervisorCrash, NoCrashAndTheLastEndIsToldWhenNothingIsLeftInSessionsOfI
   for (std::int64_t child = 0; children >> child;) EXPECT_FALSE(is_alive(child)) << "beside the next attempt";
 }
 
+TEST_F(SupervisorCrash, NoCrashAndTheLastEndWaitsForAProcessThatDoesNotEndAndTheLogTellsIt) {
+  write_file(root_ / "stuck_process", "");
+  restart_controller(CRASHING_SUPERVISOR);
+  must_launch(1, "[ $RANK = 0 ] && exit 3; while [ ! -e leave ]; do sleep 0.01; done", 2);
+  ASSERT_TRUE(facts_.exit_of(0)) << "the end of a rank is told while others run";
+  write_file(root_ / "work/leave", "");
+  const auto file = log(1, 1);
+  ASSERT_TRUE(eventually([&] { return read_file(file).find("process 12 (stuck)") != std::string::npos; }));
+  EXPECT_EQ(facts_.all().size(), 1u) << "the next attempt would run beside it";
+  std::filesystem::remove(root_ / "stuck_process");
+  ASSERT_TRUE(facts_.exit_of(1));
+  EXPECT_EQ(read_file(file),
+            "muster-supervisor: process 12 (stuck) that the ranks left behind does not end by SIGKILL; the end of the "
+            "attempt waits for it\n");
+}
+
 TEST_F(SupervisorCrash, WhileNobodyFollowsIsFoundOutByTheNextController) {
   const auto launched = must_launch(1, kStaysAndCounts, 2);
   executor_.reset();

@@ -1,5 +1,6 @@
 #include "executors/local/follower.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -63,6 +64,30 @@ TEST(Leftovers, WhatWasStartedForTheAttemptIsOneInWhateverSessionAndSoAreItsChil
   EXPECT_THAT(leftovers(started, "/data/jobs/7/attempt-11"), Not(Contains(is(stranger.shell))));
   const contract::Started later{os::boot_id(), "", -1, {{own.pid, UINT64_MAX}}};
   EXPECT_THAT(leftovers(later, "/data/jobs/7/attempt-1"), Not(Contains(is(stranger.shell)))) << "it began before";
+}
+
+TEST(Leftovers, AProcessThatHasOverwrittenItsEnvironmentIsKnownByTheLogItWritesTo) {
+  const test::TemporaryFolder folder;
+  const auto attempt = folder / "attempt-1";
+  std::filesystem::create_directories(attempt / "logs");
+  const auto log = (attempt / "logs" / "rank-0.log").string();
+  const auto renamed = ::fork();
+  if (renamed == 0) {
+    ::setsid();
+    ::dup2(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), 2);
+    ::pause();
+    ::_exit(1);
+  }
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!std::filesystem::exists(log) && std::chrono::steady_clock::now() < until) ::usleep(1000);
+  const auto own = *os::read_stat(::getpid());
+  const contract::Started started{os::boot_id(), "", -1, {{0, own.start_time}}};
+  const auto is_it = Field(&os::ProcessStat::pid, std::int64_t{renamed});
+  while (os::outputs_of_process(renamed).back() != log && std::chrono::steady_clock::now() < until) ::usleep(1000);
+  EXPECT_THAT(leftovers(started, attempt.string()), Contains(is_it));
+  EXPECT_THAT(leftovers(started, (folder / "attempt-2").string()), Not(Contains(is_it)));
+  ::kill(renamed, SIGKILL);
+  ::waitpid(renamed, nullptr, 0);
 }
 
 }  // namespace
