@@ -76,6 +76,8 @@ class MetricColumns {
   }
 
   bool asked() const { return asked_; }
+  /// The job has reported, though perhaps nothing that can be printed.
+  bool has_reported = false;
   const std::vector<std::string>& series() const { return series_; }
 
  private:
@@ -220,6 +222,11 @@ class Printer {
                 << "; run the command again\n";
     }
     if (any_) return;
+    if (columns_.has_reported && options_.attempt == 0 && options_.series.empty()) {
+      std::cerr << "muster: the steps of job " << options_.job
+                << " have aged out, or rank 0 has told none; the dashboard has their curves\n";
+      return;
+    }
     std::cerr << "muster: job " << options_.job << " has no metrics "
               << (options_.attempt > 0       ? "of attempt " + std::to_string(options_.attempt)
                   : !options_.series.empty() ? "of these series yet"
@@ -262,6 +269,7 @@ MetricColumns columns_of(Client& client, const MetricsOptions& options) {
   std::vector<std::string> known;
   for (const auto& series : job.series()) known.push_back(series.name());
   for (const auto& name : known) columns.add(name);
+  columns.has_reported = !known.empty();
   if (options.follow || known.empty()) return columns;
   for (const auto& name : options.series) {
     if (std::ranges::find(known, name) != known.end()) continue;

@@ -37,6 +37,8 @@ class NewestMetrics {
   std::optional<store::MetricRow> get(core::JobId job);
   /// As Store::series(). Throws store::Error.
   std::vector<store::SeriesRow> series(core::JobId job);
+  /// As Store::metrics_left_out(), which is read each time. Throws store::Error.
+  std::int64_t left_out(core::JobId job) { return store_.metrics_left_out(job); }
 
  private:
   struct Known {

@@ -342,6 +342,19 @@ void Views::fill_program(const core::Job& job, v1::Job& out) {
   if (const auto least = least_progress(job)) out.set_hang_limit(hang_limit_text(*least));
 }
 
+/// Rows of ranks are kept for a day at least, so none of a younger job was left out.
+std::string Views::left_out_note(const core::Job& job) {
+  constexpr core::Millis kLeastKept = std::chrono::hours(24);
+  const auto started = job.attempts.empty() ? std::nullopt : job.attempts.front().started_at;
+  if (!started || parts_.clock.wall() - *started < kLeastKept) return {};
+  const auto rows = parts_.newest.left_out(job.id);
+  if (rows == 0) return {};
+  return core::count_text(static_cast<std::size_t>(rows), "row") +
+         (rows == 1 ? " of its metrics is" : " of its metrics are") +
+         " in no curve: they came so late that nobody could tell any more whether they had come before "
+         "(musterd --rank-metrics-days)";
+}
+
 std::vector<std::string> Views::notes(const core::Job& job, const v1::JobSpec& spec) {
   const auto* attempt = job.current();
   const auto ran_on = attempt != nullptr ? executor_of(*attempt) : "";
@@ -355,6 +368,7 @@ std::vector<std::string> Views::notes(const core::Job& job, const v1::JobSpec& s
     notes.push_back("This job reports " + std::to_string(schema::kMostSeries) +
                     " series, as many as are kept of a job; values of further ones are left out.");
   }
+  if (auto note = left_out_note(job); !note.empty()) notes.push_back(std::move(note));
   auto lines = job.program.bad_lines;
   auto first = job.program.first_bad_line;
   auto trouble = job.program.source_trouble;

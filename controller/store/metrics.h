@@ -54,7 +54,7 @@ struct StepRow {
 
 /// How long metrics are kept in which detail, by the controller's clock. After `rank_rows` one row a step is left, that
 /// of all ranks together. After `step_rows` buckets of kWidths[0] steps are left, for ever. The newest steps of an
-/// attempt, which no bucket holds yet, keep their rows.
+/// attempt that is not over, which no bucket holds yet, keep their rows.
 struct MetricsKeep {
   std::chrono::milliseconds rank_rows = std::chrono::hours(24);
   std::chrono::milliseconds step_rows = std::chrono::hours(24 * 30);  // no less than rank_rows

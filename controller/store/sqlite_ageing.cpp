@@ -80,17 +80,24 @@ bool delete_step_rows(Connection& connection, const Due& due, core::Step end, st
   return !stop;
 }
 
-void age_step_rows(Connection& connection, MetricBuckets& buckets, const Due& due, std::uint32_t most) {
-  // Buckets may be missing since a series was declared anew.
-  if (!buckets.settle_stored(connection, due.job, due.attempt)) return;
+/// `now`: in hours since 1970.
+void age_step_rows(Connection& connection, MetricBuckets& buckets, const Due& due, std::int64_t now, std::uint32_t most,
+                   const IsOver& is_over) {
   auto& progress = buckets.of(connection, due.job, due.attempt);
-  const auto end = std::min(after(last_step_of(connection, due)), progress.settled[0]) / kWidths[0] * kWidths[0];
+  const bool is_newest = due.hour >= progress.hour;
+  const bool ends = is_newest && is_over(due.job, due.attempt);
+  // Buckets may be missing since a series was declared anew.
+  if (!buckets.settle_stored(connection, due.job, due.attempt, ends)) return;
+  const auto settled = progress.settled[0];
+  const auto end = ends ? settled : std::min(after(last_step_of(connection, due)), settled) / kWidths[0] * kWidths[0];
   if (end > std::max<core::Step>(0, progress.step_rows_from)) {
     progress.step_rows_from = end;
     connection.run("UPDATE metric_attempts SET step_rows_from = ? WHERE job_id = ? AND attempt = ?", end, due.job,
                    due.attempt);
   }
   if (end > 0 && !delete_step_rows(connection, due, end, most)) return;
+  // It is silent, and may go on. Its newest steps are looked at again.
+  if (is_newest && !ends) return buckets.put_off(connection, due.job, due.attempt, now);
   connection.run("DELETE FROM metric_hours WHERE job_id = ? AND attempt = ? AND hour = ?", due.job, due.attempt,
                  due.hour);
 }
@@ -102,13 +109,13 @@ std::int64_t hour_of(core::Time time) {
 }
 
 bool age_metrics(Connection& connection, MetricBuckets& buckets, core::Time now, const MetricsKeep& keep,
-                 std::uint32_t most) {
+                 std::uint32_t most, const IsOver& is_over) {
   if (const auto due = find_due(connection, false, now, keep.rank_rows)) {
     age_rank_rows(connection, buckets, *due, most);
     return true;
   }
   if (const auto due = find_due(connection, true, now, keep.step_rows)) {
-    age_step_rows(connection, buckets, *due, most);
+    age_step_rows(connection, buckets, *due, hour_of(now), most, is_over);
     return true;
   }
   return false;

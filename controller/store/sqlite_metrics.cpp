@@ -130,6 +130,38 @@ std::optional<double> read_newest_value(Connection& connection, const StepKey& k
       key.job, key.attempt, key.step / kWidths[0], curve_of_series(series));
 }
 
+/// The newest step of the last attempt after `attempt` of which only buckets are left; nullopt: there is none.
+std::optional<MetricRow> read_newest_bucket(Connection& connection, core::JobId job, core::AttemptNumber attempt,
+                                            const std::map<std::int64_t, schema::Series>& names) {
+  const auto later = connection.first<core::AttemptNumber>(
+      "SELECT attempt FROM metric_attempts a WHERE job_id = ? AND attempt > ? AND EXISTS (SELECT 1 FROM metric_buckets "
+      "b "
+      "WHERE b.job_id = a.job_id AND b.attempt = a.attempt AND b.level = 0 AND b.curve = 0) ORDER BY attempt DESC "
+      "LIMIT "
+      "1",
+      job, attempt);
+  if (!later) return std::nullopt;
+  MetricRow metric{.job = job, .attempt = *later};
+  Query row = connection.query(
+      "SELECT curve, last_step, last_at_ms, last FROM metric_buckets WHERE job_id = ?1 AND attempt = ?2 AND level = 0 "
+      "AND bucket = (SELECT max(bucket) FROM metric_buckets WHERE job_id = ?1 AND attempt = ?2 AND level = 0) ORDER BY "
+      "curve",
+      job, *later);
+  while (row.next()) {
+    const auto curve = row.get<std::int64_t>(0);
+    const auto step = row.get<core::Step>(1);
+    if (curve == kStepsCurve) row.get_to(1, metric.step, metric.at_ms);
+    if (step != metric.step || row.is_null(3)) continue;
+    const auto value = row.get<double>(3);
+    if (curve == kStepTimeCurve) metric.step_ms = value;
+    if (curve == kPeakMemoryCurve) metric.memory_peak_bytes = static_cast<std::int64_t>(value);
+    if (curve == kBytesCurve) metric.bytes_communicated = static_cast<std::int64_t>(value);
+    const auto known = names.find(curve - curve_of_series(0));
+    if (known != names.end()) metric.values.push_back({known->second.name, value});
+  }
+  return metric;
+}
+
 /// Rank 0's own row of its newest step. nullopt: it has aged out, or there is none.
 std::optional<MetricRow> read_row_of_rank_0(Connection& connection, const StepKey& key,
                                             const std::map<std::int64_t, schema::Series>& names) {
@@ -196,6 +228,7 @@ void write_metrics(Connection& connection, KnownSeries& known, MetricBuckets& bu
     add_to_step(connection, key, total);
     buckets.touch(connection, key, hour);
   }
+  buckets.write_left_out(connection);
   for (const auto job : with_values) write_newest(connection, known.of(connection, job), job);
   buckets.settle(connection);
 }
@@ -268,6 +301,14 @@ std::optional<MetricRow> read_newest_metric(Connection& connection, core::JobId 
   const auto names = read_names(connection, job);
   StepKey key{.job = job};
   StepTotal total;
+  // Of an attempt that is over for weeks only buckets are left, and those are of an earlier one.
+  const auto with_rows = connection
+                             .first<core::AttemptNumber>(
+                                 "SELECT attempt FROM step_rows WHERE job_id = ? AND is_told = 1 ORDER BY attempt DESC "
+                                 "LIMIT 1",
+                                 job)
+                             .value_or(0);
+  if (auto aged = read_newest_bucket(connection, job, with_rows, names)) return aged;
   {
     Query row = connection.query("SELECT attempt, step, " MUSTER_STEP_COLUMNS
                                  " FROM step_rows WHERE job_id = ? AND is_told = 1 ORDER BY attempt DESC, step DESC "
@@ -279,6 +320,11 @@ std::optional<MetricRow> read_newest_metric(Connection& connection, core::JobId 
   }
   if (auto own = read_row_of_rank_0(connection, key, names)) return own;
   return step_row_of(key, total, values_of(total, names));
+}
+
+std::int64_t read_left_out(Connection& connection, core::JobId job) {
+  return connection.first<std::int64_t>("SELECT ifnull(sum(left_out), 0) FROM metric_attempts WHERE job_id = ?", job)
+      .value_or(0);
 }
 
 std::vector<SeriesRow> read_series(Connection& connection, core::JobId job) {

@@ -68,10 +68,12 @@ class MetricBuckets {
     core::Step newest = -1;
     std::array<core::Step, kWidths.size()> settled{};  // buckets of this level hold all steps before
     std::set<core::Step> late;  // the first steps of the narrowest buckets that must be written again
-    /// The first steps whose rows of ranks are there, and whose step rows are there. The second is never later.
+    /// The first steps whose rows of ranks are there, and whose step rows are there. Only at the end of an attempt the
+    /// second is later: the last bucket, which is not full, has no rows either.
     core::Step rank_rows_from = kNothingAged, step_rows_from = kNothingAged;
     std::int64_t hour = -1;  // the newest in which rows were stored
     bool has_left_out = false;
+    std::int64_t left_out = 0;  // rows that the transaction has left out
   };
 
   Progress& of(Connection& connection, core::JobId job, core::AttemptNumber attempt);
@@ -80,11 +82,15 @@ class MetricBuckets {
   bool takes(Connection& connection, const MetricRow& row, const StepTotal& pending);
   /// A row of this step has been written, in this hour since 1970.
   void touch(Connection& connection, const StepKey& key, std::int64_t hour);
+  /// Writes how many rows were left out.
+  void write_left_out(Connection& connection);
   /// Writes the buckets that are due.
   void settle(Connection& connection);
-  /// Writes the buckets of an attempt whose rows are there already. Returns false if another transaction must write the
-  /// rest.
-  bool settle_stored(Connection& connection, core::JobId job, core::AttemptNumber attempt);
+  /// Writes the buckets of an attempt whose rows are there already. `is_over`: no further step will come, so the last
+  /// bucket is written although it is not full. Returns false if another transaction must write the rest.
+  bool settle_stored(Connection& connection, core::JobId job, core::AttemptNumber attempt, bool is_over = false);
+  /// The rows of the attempt age as if the newest ones had been stored in this hour.
+  void put_off(Connection& connection, core::JobId job, core::AttemptNumber attempt, std::int64_t hour);
   /// The rows of an attempt are as old as this hour at most.
   void note_hour(Connection& connection, core::JobId job, core::AttemptNumber attempt, std::int64_t hour);
   /// A series combines its ranks in another way now. The job's buckets are deleted, and its next rows write them again,
@@ -101,10 +107,11 @@ class MetricBuckets {
 
  private:
   using Key = std::pair<core::JobId, core::AttemptNumber>;
-  static bool settle_one(Connection& connection, const Key& key, Progress& progress);
+  static bool settle_one(Connection& connection, const Key& key, Progress& progress, bool is_over);
 
   std::map<Key, Progress> attempts_;
   std::set<Key> touched_;
+  std::set<Key> leaving_out_;
   std::vector<std::string> words_;
 };
 
@@ -121,6 +128,7 @@ std::vector<StepRow> read_metrics(Connection& connection, core::JobId job, core:
                                   core::AttemptNumber after_attempt, core::Step after_step, std::uint32_t limit);
 std::optional<MetricRow> read_newest_metric(Connection& connection, core::JobId job);
 std::vector<SeriesRow> read_series(Connection& connection, core::JobId job);
+std::int64_t read_left_out(Connection& connection, core::JobId job);
 
 // sqlite_thinning.cpp
 Thinned read_thinned(Connection& connection, const ThinRequest& request);

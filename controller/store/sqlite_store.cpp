@@ -177,7 +177,11 @@ class SqliteStore final : public Store {
   }
   bool age_metrics(const MetricsKeep& keep, std::uint32_t most) override {
     return writing_metrics([&](Connection& writer) {
-      return store::age_metrics(writer, buckets_, options_.now(), keep, most) || give_back_pages(writer);
+      const auto is_over = [&](core::JobId job, core::AttemptNumber attempt) {
+        constexpr auto kEnded = "SELECT 1 FROM attempts WHERE job_id = ? AND number = ? AND state = ?";
+        return first<int>(kEnded, job, attempt, core::AttemptState::kEnded).has_value();
+      };
+      return store::age_metrics(writer, buckets_, options_.now(), keep, most, is_over) || give_back_pages(writer);
     });
   }
 
@@ -216,6 +220,7 @@ class SqliteStore final : public Store {
     return metrics_.reading(kRowsReader, read_newest_metric, job);
   }
   std::vector<SeriesRow> series(core::JobId job) override { return metrics_.reading(kRowsReader, read_series, job); }
+  std::int64_t metrics_left_out(core::JobId job) override { return metrics_.reading(kRowsReader, read_left_out, job); }
   std::vector<PartitionRow> partitions() override { return reading(read_partitions); }
   void change_partitions(std::span<const AuditRow> changes) override {
     if (changes.empty()) return;

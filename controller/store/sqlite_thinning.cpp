@@ -248,14 +248,26 @@ MetricBuckets::Progress& MetricBuckets::of(Connection& connection, core::JobId j
 
 bool MetricBuckets::takes(Connection& connection, const MetricRow& row, const StepTotal& pending) {
   auto& progress = of(connection, row.job, row.attempt);
-  if (row.step >= progress.rank_rows_from) return true;
-  if (row.step >= progress.step_rows_from && may_be_added(connection, row, pending)) return true;
+  const bool has_step_row = row.step >= progress.step_rows_from;
+  if (has_step_row && (row.step >= progress.rank_rows_from || may_be_added(connection, row, pending))) return true;
+  ++progress.left_out;
+  leaving_out_.insert({row.job, row.attempt});
   if (!std::exchange(progress.has_left_out, true)) {
     words_.push_back("metrics of job " + std::to_string(row.job) + ", attempt " + std::to_string(row.attempt) +
                      ", rank " + std::to_string(row.rank) + ", step " + std::to_string(row.step) +
                      " came after the rows of their steps had aged out: they are left out");
   }
   return false;
+}
+
+void MetricBuckets::write_left_out(Connection& connection) {
+  for (const auto& [job, attempt] : leaving_out_) {
+    connection.run(
+        "INSERT INTO metric_attempts (job_id, attempt, left_out) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET left_out = "
+        "left_out + excluded.left_out",
+        job, attempt, std::exchange(attempts_.at({job, attempt}).left_out, 0));
+  }
+  leaving_out_.clear();
 }
 
 void MetricBuckets::touch(Connection& connection, const StepKey& key, std::int64_t hour) {
@@ -277,7 +289,14 @@ void MetricBuckets::note_hour(Connection& connection, core::JobId job, core::Att
   progress.hour = hour;
 }
 
-bool MetricBuckets::settle_one(Connection& connection, const Key& key, Progress& progress) {
+void MetricBuckets::put_off(Connection& connection, core::JobId job, core::AttemptNumber attempt, std::int64_t hour) {
+  auto& progress = of(connection, job, attempt);
+  connection.run("UPDATE metric_hours SET hour = ?, is_summed = 0 WHERE job_id = ? AND attempt = ? AND hour = ?", hour,
+                 job, attempt, progress.hour);
+  progress.hour = hour;
+}
+
+bool MetricBuckets::settle_one(Connection& connection, const Key& key, Progress& progress, bool is_over) {
   bool done = true;
   for (std::size_t level = 0; level < kWidths.size(); ++level) {
     const auto width = kWidths[level];
@@ -288,7 +307,9 @@ bool MetricBuckets::settle_one(Connection& connection, const Key& key, Progress&
     }
     for (const auto from : late) write_level(connection, key, level, from, from + width);
     // A bucket is made from narrower buckets, so these must be written first.
-    const auto past = level == 0 ? progress.newest + 1 - kLateSteps : progress.settled[level - 1];
+    const auto past = level > 0 ? progress.settled[level - 1]
+                      : is_over ? progress.newest + width
+                                : progress.newest + 1 - kLateSteps;
     const auto due = std::max<core::Step>(0, past) / width * width;
     if (due > settled) settled = write_level(connection, key, level, settled, due);
     done &= settled >= due;
@@ -298,12 +319,12 @@ bool MetricBuckets::settle_one(Connection& connection, const Key& key, Progress&
 }
 
 void MetricBuckets::settle(Connection& connection) {
-  for (const auto& key : touched_) settle_one(connection, key, attempts_.at(key));
+  for (const auto& key : touched_) settle_one(connection, key, attempts_.at(key), false);
   touched_.clear();
 }
 
-bool MetricBuckets::settle_stored(Connection& connection, core::JobId job, core::AttemptNumber attempt) {
-  return settle_one(connection, {job, attempt}, of(connection, job, attempt));
+bool MetricBuckets::settle_stored(Connection& connection, core::JobId job, core::AttemptNumber attempt, bool is_over) {
+  return settle_one(connection, {job, attempt}, of(connection, job, attempt), is_over);
 }
 
 void MetricBuckets::drop(Connection& connection, core::JobId job) {
@@ -319,11 +340,13 @@ void MetricBuckets::drop(Connection& connection, core::JobId job) {
 void MetricBuckets::forget(core::JobId job) {
   std::erase_if(attempts_, [&](const auto& entry) { return entry.first.first == job; });
   std::erase_if(touched_, [&](const auto& key) { return key.first == job; });
+  std::erase_if(leaving_out_, [&](const auto& key) { return key.first == job; });
 }
 
 void MetricBuckets::clear() {
   attempts_.clear();
   touched_.clear();
+  leaving_out_.clear();
 }
 
 Thinned read_thinned(Connection& connection, const ThinRequest& request) {

@@ -192,6 +192,8 @@ class Store {
                                        core::Step after_step, std::uint32_t limit) = 0;
   /// The curves of a job in a few thousand points, see Thinned. A curve leaves out steps without a row of rank 0.
   virtual Thinned thinned(const ThinRequest& request) = 0;
+  /// How many rows of ranks of the job came after the rows of their steps had aged out, and so are in no curve.
+  virtual std::int64_t metrics_left_out(core::JobId job) = 0;
   /// Deletes at most `most` rows of the job. Returns the number of deleted rows.
   virtual std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) = 0;
   /// Lets metrics age: deletes at most about `most` rows that MetricsKeep no longer keeps, all of one step at least.

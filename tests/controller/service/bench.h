@@ -120,6 +120,7 @@ class CrashingStore : public store::Store {
     return inner_.audit(before, partition, limit);
   }
   std::vector<store::SeriesRow> series(core::JobId job) override { return inner_.series(job); }
+  std::int64_t metrics_left_out(core::JobId job) override { return inner_.metrics_left_out(job); }
   std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) override {
     point_.step();
     const auto removed = inner_.remove_metrics(job, most);

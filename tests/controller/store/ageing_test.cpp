@@ -183,6 +183,87 @@ TYPED_TEST(Ageing, AfterWeeksBucketsAreLeftAndTheNewestSteps) {
   EXPECT_EQ(curve(curves, "loss").values, 1000);
 }
 
+/// A job of one rank whose first attempt has ended.
+void end_first_attempt(Saga& saga) {
+  saga.tell(submitted(1));
+  saga.run(1);
+  saga.tell(exited(1, 0, 0));
+}
+
+// As thousands of short jobs of a sweep: their steps fill no bucket.
+TYPED_TEST(Ageing, OfAnAttemptThatIsOverBucketsAreLeftAloneHoweverShortItWas) {
+  for (const core::Step count : {1, 10, 32, 150}) {
+    SCOPED_TRACE(count);
+    TypeParam kind;
+    Saga saga(kind.get());
+    end_first_attempt(saga);
+    auto rows = losses(0, count);
+    rows[0].values[0].value = rows[1].values[0].value = 777;
+    add_all(kind.get(), rows);
+    const auto before = kind.get().thinned({.job = 1, .points = 50'000});
+    kind.now += 31 * 24h;
+    while (kind.get().age_metrics(kKeep, 50)) continue;
+    kind.open_again();
+    auto& store = kind.get();
+    EXPECT_THAT(steps_of(store), testing::IsEmpty());
+    const auto after = store.thinned({.job = 1, .points = 50'000});
+    EXPECT_EQ(curve(after, "loss").values, count);
+    EXPECT_EQ(curve(after, "loss").points.front().spot.value, 777) << "the highest";
+    EXPECT_EQ(curve(after, "loss").points.back().spot.step, curve(before, "loss").points.back().spot.step);
+    ASSERT_EQ(after.attempts.size(), 1U);
+    EXPECT_EQ(after.attempts[0].last, count - 1);
+    ASSERT_TRUE(store.newest_metric(1));
+    EXPECT_EQ(store.newest_metric(1)->step, count - 1);
+    EXPECT_EQ(store::value_of(*store.newest_metric(1), "loss"), count == 1 ? 777 : (count - 1) % 100);
+    EXPECT_EQ(store.series(1)[0].value, count == 1 ? 777 : (count - 1) % 100);
+  }
+}
+
+TYPED_TEST(Ageing, AnAttemptThatIsSilentForWeeksKeepsItsNewestStepsUntilItIsOver) {
+  auto& store = this->store();
+  Saga saga(store);
+  saga.tell(submitted(1));
+  saga.run(1);
+  add_all(store, losses(0, 300));
+  const auto of = curve(store.thinned({.job = 1, .points = 50'000}), "loss").values;
+  for (int month = 0; month < 3; ++month) {
+    this->advance(31 * 24h);
+    this->age();
+    EXPECT_EQ(steps_of(store).size(), 300U - 160U) << month;
+    EXPECT_EQ(this->age(), 0);
+  }
+  add_all(store, losses(300, 310));
+  EXPECT_EQ(steps_of(store).back(), 309) << "it goes on";
+  saga.tell(exited(1, 0, 0));
+  this->advance(31 * 24h);
+  this->age();
+  EXPECT_THAT(steps_of(store), testing::IsEmpty());
+  EXPECT_EQ(curve(store.thinned({.job = 1, .points = 50'000}), "loss").values, of + 10);
+}
+
+TYPED_TEST(Ageing, WhatComesTooLateIsCounted) {
+  auto& store = this->store();
+  Saga saga(store);
+  end_first_attempt(saga);
+  add_all(store, losses(0, 10));
+  EXPECT_EQ(store.metrics_left_out(1), 0);
+  this->advance(26h);
+  this->age();
+  add_all(store, {told_loss(1, 3, 5, 2), told_loss(1, 4, 5, 2)});
+  EXPECT_EQ(store.metrics_left_out(1), 2);
+  this->advance(31 * 24h);
+  this->age();
+  add_all(store, {told_loss(1, 20, 5)});
+  this->open_again();
+  auto& again = this->store();
+  EXPECT_EQ(again.metrics_left_out(1), 3) << "its bucket is written for ever";
+  EXPECT_EQ(curve(again.thinned({.job = 1}), "loss").values, 10);
+  EXPECT_EQ(again.metrics_left_out(2), 0);
+  add_all(again, {told_loss(1, 40, 5)});
+  EXPECT_EQ(curve(again.thinned({.job = 1}), "loss").values, 11) << "a step of which nobody has told";
+  EXPECT_EQ(again.newest_metric(1)->step, 40);
+}
+
 TYPED_TEST(Ageing, AZoomIntoOldStepsShowsWholeBuckets) {
   auto& store = this->store();
   add_all(store, losses(0, 1000));

@@ -256,7 +256,7 @@ TYPED_TEST(StoreContract, AStartThatIsLaunchingSaysWhatItsAttemptWasGiven) {
   second.tell(submitted());
   std::vector<std::int64_t> ids;
   for (const auto& action : store.pending_actions()) ids.push_back(action.id);
-  const core::MachineShare share{{"GPU-a", "MIG-b"}, 4};
+  const core::MachineShare share{{"GPU-a", "MIG-b"}, 4, {{0, "GPU-a"}, {{}, "GPU-b"}}};
   const std::vector<store::LaunchingAction> launching{{ids[0], share}, {ids[1]}};
   store.set_launching(launching);
   EXPECT_EQ(store.pending_actions()[0].state, ActionState::kLaunching);

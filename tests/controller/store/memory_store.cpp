@@ -269,7 +269,10 @@ void MemoryStore::add_metrics(std::span<const MetricRow> rows, std::span<const D
   if (failure_) throw *failure_;
   for (const auto& one : declared) series_of(one.job, one.series, true);
   for (const MetricRow& row : rows) {
-    if (!takes(row)) continue;
+    if (!takes(row)) {
+      ++ages_[{row.job, row.attempt}].left_out;
+      continue;
+    }
     auto measured = row;
     measured.values.clear();
     const auto [place, is_new] = metrics_.try_emplace({row.job, row.attempt, row.step, row.rank}, std::move(measured));
@@ -281,8 +284,8 @@ void MemoryStore::add_metrics(std::span<const MetricRow> rows, std::span<const D
 
 bool MemoryStore::takes(const MetricRow& row) {
   const auto& ages = ages_[{row.job, row.attempt}];
-  if (row.step >= ages.rank_rows_from) return true;
   if (row.step < ages.step_rows_from) return false;
+  if (row.step >= ages.rank_rows_from) return true;
   bool has_aged = false;
   for (auto at = metrics_.lower_bound({row.job, row.attempt, row.step, 0});
        at != metrics_.end() && at->second.job == row.job && at->second.attempt == row.attempt &&
@@ -325,15 +328,31 @@ bool MemoryStore::age_metrics(const MetricsKeep& keep, std::uint32_t /*most*/) {
         ++hour;
         continue;
       }
-      const auto settled = std::max<core::Step>(0, ages.newest + 1 - kLateSteps);
-      const auto end = std::min(last + 1, settled) / kWidths[0] * kWidths[0];
+      const bool is_newest = std::next(hour) == ages.hours.end();
+      const bool ends = is_newest && is_over(attempt.first, attempt.second);
+      const auto settled = std::max<core::Step>(0, ages.newest + (ends ? kWidths[0] : 1 - kLateSteps));
+      const auto end = (ends ? settled : std::min(last + 1, settled)) / kWidths[0] * kWidths[0];
       if (end > 0) ages.step_rows_from = std::max(ages.step_rows_from, end);
       ages.summed.erase(hour->first);
+      if (is_newest && !ends) ages.hours.emplace(hour_since_1970(now_()), hour->second);
       hour = ages.hours.erase(hour);
       any = true;
     }
   }
   return any;
+}
+
+bool MemoryStore::is_over(core::JobId job, core::AttemptNumber attempt) const {
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end() || attempt < 1 || attempt > found->second.job.attempts.size()) return false;
+  return found->second.job.attempts[attempt - 1].state == core::AttemptState::kEnded;
+}
+
+std::int64_t MemoryStore::metrics_left_out(core::JobId job) {
+  std::lock_guard lock(mutex_);
+  std::int64_t left_out = 0;
+  for (const auto& [attempt, ages] : ages_) left_out += attempt.first == job ? ages.left_out : 0;
+  return left_out;
 }
 
 /// Combines the values of all ranks' rows of this step, in the order of the job's series.

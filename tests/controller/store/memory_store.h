@@ -45,6 +45,7 @@ class MemoryStore final : public Store {
   Thinned thinned(const ThinRequest& request) override;
   std::vector<SeriesRow> series(core::JobId job) override;
   std::uint32_t remove_metrics(core::JobId job, std::uint32_t most) override;
+  std::int64_t metrics_left_out(core::JobId job) override;
   bool age_metrics(const MetricsKeep& keep, std::uint32_t most) override;
   std::optional<MetricRow> newest_metric(core::JobId job) override;
   std::vector<PartitionRow> partitions() override;
@@ -73,12 +74,14 @@ class MemoryStore final : public Store {
     core::Step step_rows_from = std::numeric_limits<core::Step>::min();
     std::map<std::int64_t, core::Step> hours = {};  // the newest step before each hour with rows
     std::set<std::int64_t> summed = {};             // hours without rows of ranks
+    std::int64_t left_out = 0;
   };
 
   SeriesRow* series_of(core::JobId job, const schema::Series& series, bool declares);
   void add_values(MetricRow& stored, const MetricRow& row);
   void combine_values(StepRow& step) const;
   bool takes(const MetricRow& row);
+  bool is_over(core::JobId job, core::AttemptNumber attempt) const;
   void note_hour(const MetricRow& row);
   static core::Step last_step_of(const Ages& ages, std::int64_t hour);
   std::vector<StepRow> steps_of(core::JobId job, core::AttemptNumber attempt, core::AttemptNumber after_attempt,
