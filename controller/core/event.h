@@ -23,6 +23,8 @@ struct JobSubmitted {
   bool held = false;
   std::vector<Dependency> after = {};
   SweepElement sweep = {};
+  std::uint32_t error_rules = 0;  // see kErrorRules
+  bool tells_steps = false;       // a command whose job file says where its steps are found
   bool operator==(const JobSubmitted&) const = default;
 };
 /// The executor has started the attempt, or found it after a crash of the controller.

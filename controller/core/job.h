@@ -130,6 +130,11 @@ struct RequeuePolicy {
   bool operator==(const RequeuePolicy&) const = default;
 };
 
+/// The newest rules by which errors are compared: see same_error() and may_be_a_long_start(). A job keeps the rules of
+/// its submission, so replay gives the same job. 0: by an earlier muster, times and lists of process ids made a
+/// difference, and no long start was compared.
+inline constexpr std::uint32_t kErrorRules = 1;
+
 /// How another job must end before this one may start.
 enum class DependsOn { kSucceeded, kFailed, kEnded };  // kFailed: or cancelled
 std::string_view to_string(DependsOn condition);       // "succeeded"
@@ -208,6 +213,9 @@ struct Job {
   std::uint32_t same_errors = 0;
   std::string last_error;
   Step last_error_step = 0;
+  Millis last_error_after{0};     // that attempt's start
+  std::uint32_t error_rules = 0;  // see kErrorRules
+  bool tells_steps = false;       // see JobSubmitted
   bool cancel_requested = false;
   std::string cancelled_by;
   /// A person asked for a new attempt while the current one was stopping. The new attempt starts at once and costs no

@@ -64,6 +64,8 @@ void on(Applied& out, const JobSubmitted& e, Time at) {
   if (e.held) job.held_by = person(e.user);
   job.after = e.after;
   job.sweep = e.sweep;
+  job.error_rules = e.error_rules;
+  job.tells_steps = e.tells_steps;
   job.reason = "waiting for its first attempt";
   if (job.may_start()) {
     out.actions.push_back(StartAttempt{1, at});

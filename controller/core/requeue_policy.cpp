@@ -1,6 +1,7 @@
 #include "core/requeue_policy.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "core/text.h"
@@ -68,10 +69,15 @@ bool is_word(char c) {
 bool is_pid(std::string_view word) {
   return word == "pid" || word == "PID" || word == "Pid" || word == "port" || word == "Port";
 }
+bool is_process(std::string_view word) {
+  return word == "pids" || word == "ports" || word == "process" || word == "Process" || word == "processes";
+}
 
 /// Replaces every word of at least four characters that has a digit ("0x7f3a", "48213", "tmp8d_x1") by "#". Replaces a
-/// shorter number after "pid" or "port" too: process ids in a container are short.
-std::string without_numbers(std::string_view text) {
+/// shorter number after "pid" or "port" too: process ids in a container are short. With `in_lists` also those of a
+/// list,
+/// "(pid(s) 27, 31)", and after "process".
+std::string without_numbers(std::string_view text, bool in_lists) {
   constexpr std::size_t kShortest = 4;
   std::string result;
   bool after_pid = false;
@@ -81,7 +87,8 @@ std::string without_numbers(std::string_view text) {
     const bool long_enough = word.size() >= kShortest || after_pid;
     const bool number = long_enough && word.find_first_of("0123456789") != std::string_view::npos;
     result += number ? "#" : std::string(word);
-    if (!word.empty()) after_pid = is_pid(word);
+    const bool goes_on = in_lists && after_pid && (number || word == "s");
+    if (!word.empty()) after_pid = goes_on || is_pid(word) || (in_lists && is_process(word));
     text.remove_prefix(word.size());
     if (text.empty()) break;
     result += text.front();
@@ -141,6 +148,69 @@ std::string without_addresses(std::string_view text) {
   return result;
 }
 
+/// The length of "07:00:11", "07:00:11.250", "7:00"; 0: no time of day begins here.
+std::size_t clock_at(std::string_view text, std::size_t at) {
+  std::size_t end = at;
+  int parts = 0;
+  for (; parts < 3; ++parts) {
+    if (parts > 0 && (end >= text.size() || text[end] != ':')) break;
+    const auto begin = end + (parts > 0 ? 1 : 0);
+    const auto digits = digits_at(text, begin);
+    if (digits == 0 || digits > 2 || (parts > 0 && digits != 2)) break;
+    end = begin + digits;
+  }
+  if (parts < 3) return 0;  // "x[1:20]" is no time
+  if (end < text.size() && (text[end] == '.' || text[end] == ',')) {
+    if (const auto digits = digits_at(text, end + 1); digits > 0) end += 1 + digits;
+  }
+  return end < text.size() && is_word(text[end]) && text[end] != 'Z' ? 0 : end - at;
+}
+
+/// The length of "2026-11-28"; 0: no date begins here. A time may be joined to it by "_" or "T".
+std::size_t date_at(std::string_view text, std::size_t at) {
+  if (digits_at(text, at) != 4 || at + 10 > text.size() || digits_at(text, at + 5) != 2) return 0;
+  const char between = text[at + 4];
+  if ((between != '-' && between != '/') || text[at + 7] != between || digits_at(text, at + 8) != 2) return 0;
+  return 10;
+}
+
+/// The length of the number in "62.3 s", "12ms", "5 minutes"; 0: no duration begins here.
+std::size_t duration_at(std::string_view text, std::size_t at) {
+  constexpr std::array<std::string_view, 19> kUnits{
+      "s",           "sec",          "secs", "second", "seconds", "ms",   "msec",
+      "millisecond", "milliseconds", "us",   "ns",     "minute",  "mins", "min",
+      "minutes",     "hour",         "h",    "hours",  "m"};
+  auto end = at + digits_at(text, at);
+  if (end < text.size() && text[end] == '.') end += 1 + digits_at(text, end + 1);
+  const auto number = end - at;
+  if (end < text.size() && text[end] == ' ') ++end;
+  const auto rest = text.substr(end);
+  const auto unit = rest.substr(0, static_cast<std::size_t>(std::ranges::find_if_not(rest, is_word) - rest.begin()));
+  return std::ranges::find(kUnits, unit) != kUnits.end() ? number : 0;
+}
+
+/// Replaces times of day, dates and durations by "#".
+std::string without_times(std::string_view text) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t size = 0;
+    const bool joined = at > 0 && is_word(text[at - 1]) && !(text[at - 1] == '_' || text[at - 1] == 'T');
+    const bool in_number = at > 1 && text[at - 1] == '.' && is_digit(text[at - 2]);
+    if (is_digit(text[at]) && !joined && !in_number) {
+      size = date_at(text, at);
+      if (size == 0) size = clock_at(text, at);
+      if (size == 0) size = duration_at(text, at);
+    }
+    if (size == 0) {
+      result += text[at++];
+      continue;
+    }
+    result += '#';
+    at += size;
+  }
+  return result;
+}
+
 }  // namespace
 
 const CauseRule& rule_of(Cause cause) {
@@ -176,13 +246,28 @@ bool is_quick_failure(const Job& job, const Attempt& attempt, Time ended_at) {
 }
 
 bool failed_while_starting(const Job& job, const Attempt& attempt) {
-  return job.reports() && attempt.newest_step == 0 && attempt.cause == Cause::kFailed &&
+  return (job.reports() || job.tells_steps) && attempt.newest_step == 0 && attempt.cause == Cause::kFailed &&
          is_surely_an_error(attempt.error);
 }
 
-bool same_error(std::string_view a, std::string_view b, Step attempt_step) {
-  if (attempt_step < 0) return without_numbers(a) == without_numbers(b);
-  return without_numbers(without_addresses(a)) == without_numbers(without_addresses(b));
+bool may_be_a_long_start(const Job& job, const Attempt& attempt, Time ended_at) {
+  if (job.error_rules == 0 || job.reports() || job.tells_steps) return false;
+  if (attempt.cause != Cause::kFailed || !is_surely_an_error(attempt.error) || !attempt.started_at) return false;
+  if (job.saved_anew || !job.unseen_progress.empty() || attempt.newest_step != 0) return false;
+  return ran_healthily(job.policy, attempt, ended_at) && ended_at - *attempt.started_at <= kLongestStart;
+}
+
+bool took_as_long(Millis a, Millis b) {
+  return std::max(a, b) - std::min(a, b) <= std::max(a, b) / 10;
+}
+
+bool same_error(std::string_view a, std::string_view b, std::uint32_t rules, Step attempt_step) {
+  const auto plain = [&](std::string_view error) {
+    if (attempt_step < 0) return without_numbers(error, false);
+    if (rules == 0) return without_numbers(without_addresses(error), false);
+    return without_numbers(without_times(without_addresses(error)), true);
+  };
+  return plain(a) == plain(b);
 }
 
 FilesWorth worth_of_files(const RequeuePolicy& policy, const Attempt& attempt, const CheckpointFolderSeen& seen,

@@ -49,13 +49,23 @@ inline constexpr Millis kQuick{60000};
 /// rank had told a step, and the attempt saved nothing. The same error at the same step is likely to come again, so
 /// RequeuePolicy::max_same_error limits such ends in a row. Files of a short attempt are no save; see FilesWorth.
 bool is_quick_failure(const Job& job, const Attempt& attempt, Time ended_at);
-/// True if the program is known to tell its steps, and a rank failed with a sure error before the first of them. Then
-/// the attempt was still starting, however long it ran.
+/// True if the program is known to tell its steps, by what it has told or by its job file, and a rank failed with a
+/// sure error before the first of them. Then the attempt was still starting, however long it ran.
 bool failed_while_starting(const Job& job, const Attempt& attempt);
-/// What an error says, without what differs in every run: addresses, ports, process ids, temporary names.
-/// `attempt_step` as of RankExited: an earlier muster took ports below 1000 and the addresses of nodes for a
-/// difference.
-bool same_error(std::string_view a, std::string_view b, Step attempt_step = 0);
+/// How long a start without a told step can take, of a program that nobody knows to tell steps.
+inline constexpr Millis kLongestStart{1'800'000};
+/// True if an attempt of a command that has never told a step failed with a sure error, saved nothing, and ran longer
+/// than healthy_after and at most kLongestStart. It may have been starting all the time, or training in silence. The
+/// same error that comes so late again, to a tenth, shows that it was the start: RequeuePolicy::max_same_error counts
+/// it.
+bool may_be_a_long_start(const Job& job, const Attempt& attempt, Time ended_at);
+/// Whether two attempts took the same time, to a tenth.
+bool took_as_long(Millis a, Millis b);
+
+/// Whether two errors say the same, but for what differs in every run: addresses, ports, process ids, temporary names,
+/// times of day and durations. `attempt_step` as of RankExited: an earlier muster took ports below 1000 and the
+/// addresses of nodes for a difference.
+bool same_error(std::string_view a, std::string_view b, std::uint32_t rules = kErrorRules, Step attempt_step = 0);
 
 /// What new files in the checkpoint folder count for, when the program reports nothing.
 enum class FilesWorth {

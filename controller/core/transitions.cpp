@@ -52,6 +52,7 @@ void forget_error(Job& job) {
   job.same_errors = 0;
   job.last_error.clear();
   job.last_error_step = 0;
+  job.last_error_after = {};
 }
 
 /// Why the job is not tried again. `reason` is short, since lists show it; `text` is the event's full sentence.
@@ -60,34 +61,41 @@ struct Spent {
 };
 
 /// How soon the attempt failed; see is_quick_failure().
-std::string when_text(const Attempt& ended, Time at) {
+std::string when_text(const Job& job, const Attempt& ended, Time at) {
   const bool quick = ended.started_at && at - *ended.started_at < kQuick;
-  return quick ? "within a minute of its start" : "before its first step";
+  if (quick) return "within a minute of its start";
+  if (!may_be_a_long_start(job, ended, at)) return "before its first step";
+  return "about " + duration_text(at - *ended.started_at) + " after its start, without a step told";
 }
 
 /// Compares the attempt's error with the one before. Says why the job is not tried again; empty: it is.
 Spent same_error_again(Job& job, const Attempt& ended, Time at) {
-  if (!is_quick_failure(job, ended, at)) {
+  const bool is_long = may_be_a_long_start(job, ended, at);
+  if (!is_long && !is_quick_failure(job, ended, at)) {
     forget_error(job);
     return {};
   }
-  const bool same =
-      job.last_error_step == ended.error_step && same_error(job.last_error, ended.error, ended.newest_step);
+  const Millis took = at - *ended.started_at;
+  const bool same = job.last_error_step == ended.error_step &&
+                    same_error(job.last_error, ended.error, job.error_rules, ended.newest_step) &&
+                    (!is_long || took_as_long(job.last_error_after, took));
   job.same_errors = job.same_errors > 0 && same ? job.same_errors + 1 : 1;
   job.last_error = ended.error;
   job.last_error_step = ended.error_step;
+  job.last_error_after = took;
   const auto limit = job.policy.max_same_error;
-  if (job.same_errors <= limit) return {};
+  // One long attempt shows nothing yet.
+  if (job.same_errors <= limit || (is_long && job.same_errors == 1)) return {};
   const std::string limit_text = " (requeue.max_same_error is " + std::to_string(limit) + ")";
   const std::string last = "; not tried again";
   if (job.same_errors == 1) {
-    return {"not tried again" + limit_text, "it failed " + when_text(ended, at) + last + limit_text};
+    return {"not tried again" + limit_text, "it failed " + when_text(job, ended, at) + last + limit_text};
   }
   const std::string times = job.same_errors == 2 ? "twice" : times_text(job.same_errors);
   const std::string where = ended.error_step > 0 ? " at step " + std::to_string(ended.error_step) : "";
   return {"same error " + times + last, "the same error " + times + " in a row" + where + ", each " +
-                                            when_text(ended, at) + (job.reports() ? " without progress" : "") + last +
-                                            limit_text};
+                                            when_text(job, ended, at) + (job.reports() ? " without progress" : "") +
+                                            last + limit_text};
 }
 
 /// Counts the end against the budget of its cause. Starts the next attempt, or ends the job when the budget is spent.
@@ -182,7 +190,13 @@ void end_attempt(Applied& out, Time at) {
   attempt.ended_at = at;
   for (Rank& rank : attempt.ranks) rank.state = RankState::kExited;
   if (ran_healthily(job.policy, attempt, at) && !failed_while_starting(job, attempt)) {
-    refill_budgets(job, attempt_text(attempt.number) + " ran for " + duration_text(job.policy.healthy_after));
+    const auto by = attempt_text(attempt.number) + " ran for " + duration_text(job.policy.healthy_after);
+    if (may_be_a_long_start(job, attempt, at)) {
+      refill_spent(job, by);  // its error is compared
+      job.unhealthy_ends = 0;
+    } else {
+      refill_budgets(job, by);
+    }
   }
   // The next attempt is a new submission, which may have any limit.
   job.time_limit = job.time_limit_asked.value_or(job.time_limit);

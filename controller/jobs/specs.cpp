@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "contract/log_pattern.h"
 #include "json/proto_json.h"
 
 namespace jobs {
@@ -54,6 +55,18 @@ core::RequeuePolicy requeue_policy(const muster::v1::JobSpec& spec) {
   return policy;
 }
 
+namespace {
+
+/// Whether a pattern of report.log finds series, or event files of TensorBoard are read: both come with steps.
+bool tells_steps(const muster::v1::JobSpec& spec) {
+  const auto& log = spec.report().log();
+  return !spec.report().tensorboard().empty() || std::ranges::any_of(log, [](const auto& pattern) {
+    return pattern.first == contract::kStepPattern || !contract::is_of_the_run(pattern.first);
+  });
+}
+
+}  // namespace
+
 core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::string& user) {
   core::JobSubmitted event;
   event.name = spec.name();
@@ -67,6 +80,8 @@ core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::str
     if (const auto dependency = core::parse_dependency(text)) event.after.push_back(*dependency);
   }
   event.sweep = {spec.sweep().sweep(), spec.sweep().index(), spec.sweep().parallel()};
+  event.error_rules = core::kErrorRules;
+  event.tells_steps = tells_steps(spec);
   return event;
 }
 

@@ -28,7 +28,9 @@ BOOST_DESCRIBE_STRUCT(RequeuePolicy, (),
 BOOST_DESCRIBE_STRUCT(Dependency, (), (job, on))
 BOOST_DESCRIBE_STRUCT(SweepElement, (), (sweep, index, parallel))
 
-BOOST_DESCRIBE_STRUCT(JobSubmitted, (), (name, user, is_command, world_size, time_limit, policy, held, after, sweep))
+BOOST_DESCRIBE_STRUCT(JobSubmitted, (),
+                      (name, user, is_command, world_size, time_limit, policy, held, after, sweep, error_rules,
+                       tells_steps))
 BOOST_DESCRIBE_STRUCT(SchedulerJob, (), (number, element))
 BOOST_DESCRIBE_STRUCT(GpuIdentity, (), (number, gpu))
 BOOST_DESCRIBE_STRUCT(MachineShare, (), (gpus, cores, known))

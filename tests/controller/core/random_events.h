@@ -27,6 +27,8 @@ class RandomEvents {
       job.after.push_back({other_job(), static_cast<core::DependsOn>(below(3)), false});
     }
     if (below(4) == 0) job.sweep = {"s1", below(9), below(3)};
+    job.error_rules = below(2);
+    job.tells_steps = job.is_command && below(2) == 0;
     return job;
   }
 

@@ -615,6 +615,88 @@ TEST(Errors, TheSameErrorAfterStepsInALongRunIsTriedAgain) {
   EXPECT_EQ(silent.job.state, JobState::kWaiting) << "it never tells a step, and has run for healthy_after";
 }
 
+/// As program(), submitted by this muster. `tells_steps`: [report] says where its steps are found.
+Story new_program(bool tells_steps = false) {
+  auto command = submitted(1);
+  command.is_command = true;
+  command.error_rules = core::kErrorRules;
+  command.tells_steps = tells_steps;
+  Story story;
+  story.tell(command);
+  return story;
+}
+
+TEST(Errors, OfAProgramWhoseJobFileSaysWhereItsStepsAreAllBeforeTheFirstIsStart) {
+  Story story = new_program(true);
+  fail_at(story, "OSError: no such file: data.bin", 11min, 0);
+  EXPECT_EQ(story.job.state, JobState::kWaiting);
+  fail_at(story, "OSError: no such file: data.bin", 3h, 0);
+  EXPECT_EQ(story.job.state, JobState::kFailed);
+  EXPECT_NE(story.last.text.find("the same error twice in a row, each before its first step"), std::string::npos)
+      << story.last.text;
+  Story steps = new_program(true);
+  for (int i = 0; i < 3; ++i) fail_at(steps, "OSError: no such file: data.bin", 11min, 40);
+  EXPECT_EQ(steps.job.state, JobState::kWaiting) << "it had begun to train";
+}
+
+TEST(Errors, OfASilentProgramTheSameErrorAfterTheSameTimeIsTheSameLongStart) {
+  Story story = new_program();
+  fail_at(story, "ValueError: no shard", 11min, 0);
+  EXPECT_EQ(story.job.state, JobState::kWaiting);
+  fail_at(story, "ValueError: no shard", 11min + 30s, 0);
+  EXPECT_EQ(story.job.state, JobState::kFailed);
+  EXPECT_NE(story.last.text.find(
+                "the same error twice in a row, each about 11 min 30 s after its start, without a step told"),
+            std::string::npos)
+      << story.last.text;
+}
+
+TEST(Errors, OfASilentProgramThatMayHaveTrainedTheSameErrorIsTriedAgain) {
+  Story other_times = new_program();
+  for (const auto time : {11min, 20min, 14min, 27min}) fail_at(other_times, "RuntimeError: it", time, 0);
+  EXPECT_EQ(other_times.job.state, JobState::kWaiting) << "after another time each";
+  Story hours = new_program();
+  for (int i = 0; i < 4; ++i) fail_at(hours, "RuntimeError: it", 31min, 0);
+  EXPECT_EQ(hours.job.state, JobState::kWaiting) << "nothing starts so long";
+  Story saves = new_program();
+  for (core::AttemptNumber number = 1; number <= 4; ++number) {
+    saves.tell(core::AttemptLaunched{number, "h", "n1", {11}}).wait(11min);
+    saves.tell(core::CheckpointFolderSeen{number, 1, "step-1", "", 1});
+    core::RankExited exit{number, 0, {1, 0}, false, "", "RuntimeError: it", 0};
+    exit.attempt_step = 0;
+    saves.tell(exit);
+  }
+  EXPECT_EQ(saves.job.state, JobState::kWaiting) << "it goes on from what it saved";
+  Story budget = new_program();
+  for (int i = 0; i < 9; ++i) fail_at(budget, "RuntimeError: it " + std::string(i % 2 == 0 ? "a" : "b"), 11min, 0);
+  EXPECT_EQ(budget.job.state, JobState::kWaiting) << "each such attempt refills the budgets";
+}
+
+TEST(Errors, TimesAndProcessIdsMakeNoOtherError) {
+  const std::pair<std::string, std::string> same[] = {
+      {"RuntimeError: no answer at 2026-11-28 07:00:11,250", "RuntimeError: no answer at 2026-12-01 23:15:02"},
+      {"RuntimeError: no answer at 2026-11-28T07:00:11Z", "RuntimeError: no answer at 2026-11-28T07:01:11Z"},
+      {"TimeoutError: after 62.3 s", "TimeoutError: after 9.75 s"},
+      {"TimeoutError: no shard in 9ms", "TimeoutError: no shard in 8ms"},
+      {"RuntimeError: it ran for 5 minutes", "RuntimeError: it ran for 7 minutes"},
+      {"RuntimeError: DataLoader worker (pid(s) 27, 31) exited unexpectedly",
+       "RuntimeError: DataLoader worker (pid(s) 8, 112) exited unexpectedly"},
+      {"RuntimeError: process 27 died", "RuntimeError: process 8 died"},
+  };
+  for (const auto& [one, other] : same) {
+    EXPECT_TRUE(core::same_error(one, other)) << one;
+    EXPECT_TRUE(core::same_error(other, one)) << one;
+    EXPECT_FALSE(core::same_error(one, other, 0)) << "by the rules of an earlier muster: " << one;
+  }
+  const std::pair<std::string, std::string> different[] = {{"IndexError: row 5", "IndexError: row 7"},
+                                                           {"x[1:20]", "x[1:30]"},
+                                                           {"wants torch 2.1.0 s", "wants torch 2.4.0 s"},
+                                                           {"train.py:12: KeyError", "train.py:14: KeyError"},
+                                                           {"ratio 3:2", "ratio 3:4"},
+                                                           {"in section 7", "in section 8"}};
+  for (const auto& [one, other] : different) EXPECT_FALSE(core::same_error(one, other)) << one;
+}
+
 TEST(Errors, PortsAndAddressesMakeNoOtherError) {
   const std::pair<std::string, std::string> same[] = {
       {"RuntimeError: Connection closed by peer [127.0.0.1]:4516",
@@ -632,7 +714,8 @@ TEST(Errors, PortsAndAddressesMakeNoOtherError) {
   EXPECT_FALSE(core::same_error("KeyError: 5", "KeyError: 7"));
   EXPECT_FALSE(core::same_error("wants torch 2.1.0", "wants torch 2.4.0")) << "a version is no address";
   EXPECT_FALSE(core::same_error("x[1:2]", "x[1:3]"));
-  EXPECT_FALSE(core::same_error(same[2].first, same[2].second, -1)) << "by the rule of an earlier muster";
+  EXPECT_FALSE(core::same_error(same[2].first, same[2].second, core::kErrorRules, -1))
+      << "by the rule of an earlier muster";
 }
 
 /// An attempt of two ranks. The first to leave says that its connection was closed.
