@@ -41,14 +41,15 @@ std::int64_t room_behind(const TokenIds& prompt, const std::string& text, std::i
                            " with what is new; give a shorter one");
 }
 
-/// transformers reads generation_config.json, and without it the same members of config.json.
+/// transformers reads generation_config.json. transformers 4 reads the same members of config.json too where there is
+/// no such file, and where it has made the file of them; transformers 5 passes them over.
 void check_generation_files(const Source& source) {
+  const fsdp::Json* made = worker::given(source.generation, "_from_model_config");
   try {
-    if (source.generation.is_null()) {
-      worker::check_generation(source.config, worker::kModelConfigFile, /*is_whole=*/false);
-    } else {
+    if (!source.generation.is_null())
       worker::check_generation(source.generation, worker::kGenerationConfigFile, /*is_whole=*/true);
-    }
+    if (source.generation.is_null() || (made != nullptr && *made == fsdp::Json(true)))
+      worker::check_generation(source.config, worker::kModelConfigFile, /*is_whole=*/false);
   } catch (const std::invalid_argument& refused) {
     throw worker::UsageError(source.name() + ": " + refused.what());
   }

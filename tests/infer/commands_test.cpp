@@ -131,6 +131,11 @@ TEST_F(InferCommands, GenerateRefusesWhatWouldChooseOtherTokens) {
   config["repetition_penalty"] = 1.3;
   write_model(folder_ / "model", config, tensors_of(*model_));
   EXPECT_THAT(refusal(), HasSubstr("config.json has repetition_penalty = 1.3"));
+  test::write_file(folder_ / "model/generation_config.json", R"({"_from_model_config": true})");
+  EXPECT_THAT(refusal(), HasSubstr("config.json has repetition_penalty = 1.3")) << "transformers 4 reads both";
+  test::write_file(folder_ / "model/generation_config.json", R"({"temperature": 0.6})");
+  EXPECT_EQ(refusal(), plain) << "no version reads the member of config.json";
+  std::filesystem::remove(folder_ / "model/generation_config.json");
   config["repetition_penalty"] = 1.0;
   write_model(folder_ / "model", config, tensors_of(*model_));
   EXPECT_EQ(refusal(), plain);

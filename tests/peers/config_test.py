@@ -261,6 +261,208 @@ class Members(Folder):
         self.of_images(scrambled(Dinov2WithRegistersModel(Dinov2WithRegistersConfig(**DINO))))
 
 
+# Another value of each member that has no simple one.
+OTHER = {"hidden_act": "relu", "feed_forward_proj": "gated-gelu", "dense_act_fn": "silu", "position_embedding_type": "relative_key",
+         "problem_type": "regression", "dtype": "float16", "id2label": {"0": "a", "1": "b"}, "label2id": {"a": 0, "b": 1},
+         "rope_scaling": {"rope_type": "linear", "factor": 2.0}, "rope_theta": 500.0, "rotary_emb_base": 500, "rotary_pct": 0.5,
+         "partial_rotary_factor": 0.5, "classifier_dropout": 0.25, "rms_norm_eps": 0.05, "layer_norm_eps": 0.05, "layer_norm_epsilon": 0.05,
+         "head_dim": 16, "num_key_value_heads": 1, "num_attention_heads": 2, "num_heads": 2, "num_hidden_layers": 1, "num_layers": 1,
+         "num_decoder_layers": 1, "image_size": 56, "patch_size": 14, "mlp_ratio": 2, "pruned_heads": {"0": [1]}, "eos_token_id": 7,
+         "max_position_embeddings": 256, "relative_attention_num_buckets": 16, "relative_attention_max_distance": 40,
+         "tokenizer_class": "PreTrainedTokenizerFast", "task_specific_params": {"a": {"b": 1}}, "prefix": "a", "finetuning_task": "a",
+         "out_features": ["stem"], "out_indices": [0], "stage_names": ["stem"], "bad_words_ids": [[5]], "suppress_tokens": [5],
+         "begin_suppress_tokens": [5], "forced_bos_token_id": 5, "forced_eos_token_id": 5, "exponential_decay_length_penalty": [5, 1.5],
+         "cross_attention_hidden_size": 32, "per_layer_config": {"0": {"hidden_act": "relu"}}, "tie_last_hidden_states": True,
+         "force_words_ids": [[5]], "constraints": [5], "sequence_bias": [[[5], 9.0]], "stop_strings": ["a"], "watermarking_config": {"bias": 9.0},
+         "dola_layers": "low", "cache_implementation": "static", "cache_config": {"a": 1}, "compile_config": {"mode": "default"},
+         "continuous_batching_config": {"block_size": 8}, "speculation_type": "a", "num_assistant_tokens_schedule": "heuristic",
+         "min_length": 30, "min_new_tokens": 30, "no_repeat_ngram_size": 1, "encoder_no_repeat_ngram_size": 1, "guidance_scale": 3.0,
+         "repetition_penalty": 9.0, "encoder_repetition_penalty": 0.1, "decoder_start_token_id": 9, "do_sample": True, "max_length": 3}
+# Members of calls in Python and of how tokens are drawn, which the options of muster generate say. The text stays as it is.
+OF_CALLS = {"return_dict", "torchscript", "output_attentions", "output_hidden_states", "output_scores", "output_logits", "use_cache",
+            "return_dict_in_generate", "return_legacy_cache", "num_return_sequences", "num_beams", "num_beam_groups", "diversity_penalty",
+            "do_sample", "temperature", "top_k", "top_p", "top_h", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "penalty_alpha",
+            "length_penalty", "early_stopping", "renormalize_logits", "max_length", "max_new_tokens", "max_time", "low_memory",
+            "is_assistant", "assistant_confidence_threshold", "assistant_early_exit", "assistant_lookbehind", "target_lookbehind",
+            "num_assistant_tokens", "num_assistant_tokens_schedule", "prompt_lookup_num_tokens", "max_matching_ngram_size",
+            "cache_implementation", "cache_config", "compile_config", "disable_compile", "prefill_chunk_size", "remove_invalid_values",
+            "continuous_batching_config", "_from_model_config", "_name_or_path", "task_specific_params", "prefix", "finetuning_task"}
+# Members that say which tensors there are: files that do not have them are refused without a word of the member.
+OF_TENSORS = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+              "attention_bias", "mlp_bias", "qkv_bias", "tie_word_embeddings", "d_model", "d_kv", "d_ff", "num_layers", "num_decoder_layers",
+              "num_heads", "relative_attention_num_buckets", "feed_forward_proj", "type_vocab_size", "max_position_embeddings", "image_size",
+              "patch_size", "num_channels", "mlp_ratio", "use_swiglu_ffn", "use_mask_token", "num_register_tokens", "id2label"}
+# Members of which muster has one value.
+REFUSED = {
+    "": {"pruned_heads", "tie_encoder_decoder", "add_cross_attention", "is_encoder_decoder", "per_layer_config", "tie_last_hidden_states"},
+    "generation": {"min_length", "min_new_tokens", "repetition_penalty", "encoder_repetition_penalty", "no_repeat_ngram_size",
+                   "encoder_no_repeat_ngram_size", "bad_words_ids", "force_words_ids", "forced_bos_token_id", "forced_eos_token_id",
+                   "suppress_tokens", "begin_suppress_tokens", "exponential_decay_length_penalty", "sequence_bias", "guidance_scale",
+                   "stop_strings", "watermarking_config", "token_healing", "dola_layers", "assistant_ensemble_weight", "max_cache_len",
+                   "speculation_type", "use_mtp"},
+    "llama": {"hidden_act", "pretraining_tp", "partial_rotary_factor"},
+    "gpt_neox": {"partial_rotary_factor", "rope_theta", "rope_scaling", "rotary_emb_base", "rotary_pct"},
+    "t5": {"is_decoder", "dense_act_fn", "is_gated_act", "decoder_start_token_id"},
+    "bert": {"is_decoder", "position_embedding_type", "problem_type"},
+    "bert_classifier": {"is_decoder", "position_embedding_type", "problem_type"},
+    "dinov2": set(),
+    "dinov2_with_registers": set(),
+}
+
+
+def other(name, value):
+    if name in OTHER:
+        return OTHER[name]
+    if name == "rope_parameters":
+        return {**value, "rope_theta": 500.0}
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, float):
+        return value + 0.5
+    return value + "x" if isinstance(value, str) else 5
+
+
+class EachMember(Folder):
+    """One member at a time gets another value. Then muster makes what transformers makes of the same folder, or names the member."""
+
+    def setUp(self):
+        super().setUp()
+        transformers.utils.logging.set_verbosity_error()
+        transformers.utils.logging.disable_progress_bar()
+
+    def check_member(self, name, value, file, before, refused):
+        change(file, **{name: value})
+        try:
+            want = before if name in OF_CALLS else self.of_transformers()
+        except Exception:  # whatever it says: it does not read such a file
+            want = None
+        done = subprocess.run([BIN / "muster-infer", *map(str, self.command)], capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            self.assertEqual(done.returncode, 2, done.stderr)
+            if name not in OF_TENSORS:
+                self.assertRegex(done.stderr, rf"\b{name}\b")
+            if want is not None:
+                self.assertIn(name, refused | OF_TENSORS)
+            return
+        self.assertIsNotNone(want, "transformers does not read it")
+        self.assertTrue(self.are_equal(self.read(done.stdout), want), f"{done.stdout[:200]} {str(want)[:200]}")
+
+    def check_all(self, family, more=(), but=()):
+        before = self.of_transformers()
+        file = self.first / "config.json"
+        plain = json.loads(file.read_text())
+        every = {**json.loads(AutoConfig.from_pretrained(self.first).to_json_string(use_diff=False)), **plain, **dict(more)}
+        for name in but:
+            every.pop(name, None)
+        text = json.dumps({**every, **plain})
+        refused = REFUSED[""] | REFUSED["generation"] | REFUSED[family]
+        for name, value in every.items():
+            if name not in ("model_type", "architectures", "transformers_version"):
+                with self.subTest(family, member=name):
+                    file.write_text(text)
+                    self.check_member(name, other(name, value), file, before, refused)
+
+    def of_decoder(self, family, model, answers=False, **options):
+        tokenizer = byte_level("$A </s>" if answers else "<s> $A")
+        tokenizer.save_pretrained(self.first)
+        model.save_pretrained(self.first)
+        kind = AutoModelForSeq2SeqLM if answers else AutoModelForCausalLM
+        ids = tokenizer(TEXTS[1], return_tensors="pt").input_ids
+
+        def generated():
+            made = kind.from_pretrained(self.first, dtype=torch.float32).eval().generate(
+                ids, do_sample=False, num_beams=1, num_return_sequences=1, max_new_tokens=12, use_cache=False,
+                attention_mask=torch.ones_like(ids))
+            return made[0].tolist()[1 if answers else ids.shape[1]:]
+
+        self.of_transformers = generated
+        self.command = ["generate", self.first, "--json", "--device", "cpu", "--max-new-tokens", 12, "--", TEXTS[1]]
+        self.read = lambda text: json.loads(text)["tokens"]
+        self.are_equal = lambda one, two: one == two
+        self.check_all(family, **options)
+
+    def of_vectors(self, family, model, argument, vector):
+        model.save_pretrained(self.first)
+
+        def made():
+            with torch.no_grad():
+                return vector(AutoModel.from_pretrained(self.first, dtype=torch.float32).eval())
+
+        self.of_transformers = made
+        self.command = ["embed", self.first, "--json", "--device", "cpu", argument]
+        self.read = lambda text: torch.tensor(json.loads(text)["embedding"])
+        self.are_equal = lambda one, two: torch.allclose(one, two, rtol=1e-3, atol=1e-3)
+        self.check_all(family)
+
+    def test_of_llama(self):
+        model = LlamaForCausalLM(LlamaConfig(**DECODER, intermediate_size=56, num_key_value_heads=2))
+        self.of_decoder("llama", scrambled(model), more={"partial_rotary_factor": 1.0}.items())
+
+    def test_of_llama_with_the_members_of_transformers_4(self):
+        model = LlamaForCausalLM(LlamaConfig(**DECODER, intermediate_size=56, num_key_value_heads=2))
+        self.of_decoder("llama", scrambled(model), more={"rope_theta": 10000.0, "rope_scaling": None}.items(), but=["rope_parameters"])
+
+    def test_of_gpt_neox(self):
+        self.of_decoder("gpt_neox", scrambled(GPTNeoXForCausalLM(GPTNeoXConfig(**DECODER, intermediate_size=72))))
+
+    def test_of_t5(self):
+        self.of_decoder("t5", scrambled(T5ForConditionalGeneration(T5Config(**T5))), answers=True)
+
+    def of_bert(self, family, model):
+        tokenizer = byte_level("<s> $A </s>")
+        tokenizer.save_pretrained(self.first)
+        ids = tokenizer(TEXTS[1], return_tensors="pt").input_ids
+        self.of_vectors(family, scrambled(model), TEXTS[1], lambda made: made(ids).last_hidden_state[0, 0])
+
+    def test_of_bert(self):
+        self.of_bert("bert", BertForMaskedLM(BertConfig(**BERT)))
+
+    def test_of_a_classifying_bert(self):
+        self.of_bert("bert_classifier", BertForSequenceClassification(BertConfig(**BERT)))
+
+    def of_dinov2(self, family, model):
+        image = self.folder / "a.ppm"
+        image.write_bytes(b"P6 28 28 255\n" + bytes(index * 7 % 256 for index in range(28 * 28 * 3)))
+        (self.first).mkdir()
+        (self.first / "preprocessor_config.json").write_text(json.dumps(
+            {"size": {"shortest_edge": 28}, "crop_size": 28, "image_mean": [0.5, 0.4, 0.3], "image_std": [0.3, 0.2, 0.1]}))
+        pixels = torch.tensor([index * 7 % 256 for index in range(28 * 28 * 3)]).reshape(1, 28, 28, 3).permute(0, 3, 1, 2) / 255
+        pixels = (pixels - torch.tensor([0.5, 0.4, 0.3]).view(3, 1, 1)) / torch.tensor([0.3, 0.2, 0.1]).view(3, 1, 1)
+        self.of_vectors(family, scrambled(model), image, lambda made: made(pixels).last_hidden_state[0, 0])
+
+    def test_of_dinov2(self):
+        self.of_dinov2("dinov2", Dinov2Model(Dinov2Config(**DINO)))
+
+    def test_of_dinov2_with_registers(self):
+        self.of_dinov2("dinov2_with_registers", Dinov2WithRegistersModel(Dinov2WithRegistersConfig(**DINO)))
+
+    def test_of_generation_config(self):
+        model = LlamaForCausalLM(LlamaConfig(**DECODER, intermediate_size=56))
+        byte_level().save_pretrained(self.first)
+        scrambled(model).save_pretrained(self.first)
+        tokenizer = AutoTokenizer.from_pretrained(self.first)
+        ids = tokenizer(TEXTS[1], return_tensors="pt").input_ids
+
+        def generated():
+            made = AutoModelForCausalLM.from_pretrained(self.first, dtype=torch.float32).eval().generate(
+                ids, do_sample=False, num_beams=1, max_new_tokens=12, use_cache=False, attention_mask=torch.ones_like(ids), tokenizer=tokenizer)
+            return made[0].tolist()[ids.shape[1]:]
+
+        self.of_transformers = generated
+        self.command = ["generate", self.first, "--json", "--device", "cpu", "--max-new-tokens", 12, "--", TEXTS[1]]
+        self.read = lambda text: json.loads(text)["tokens"]
+        self.are_equal = lambda one, two: one == two
+        before, file = self.of_transformers(), self.first / "generation_config.json"
+        every = json.loads(GenerationConfig().to_json_string(use_diff=False))
+        for name, value in every.items():
+            if name != "transformers_version":
+                with self.subTest(member=name):
+                    file.write_text(json.dumps({"bos_token_id": 0, "eos_token_id": 1}))
+                    self.check_member(name, other(name, value), file, before, REFUSED["generation"])
+
+
 class Heads(Folder):
     def test_t5_with_a_head_of_its_own_as_this_version_saves_it(self):
         tokenizer = byte_level("$A </s>")
@@ -409,6 +611,34 @@ class Exports(Folder):
         self.loaded(AutoModel, self.export)
 
 
+AS_THEY_ARE = {"truncation": False, "padding": False}  # rows are cut and filled by the trainings
+# Members that some version writes for some class, or applies.
+MORE_OF_TOKENIZERS = ("add_bos_token", "add_eos_token", "add_prefix_space", "do_lower_case", "strip_accents", "tokenize_chinese_chars",
+                      "split_special_tokens", "legacy", "extra_ids", "padding_side", "truncation_side", "model_input_names", "errors",
+                      "trim_offsets", "use_default_system_prompt", "additional_special_tokens", "extra_special_tokens", "from_slow",
+                      "add_special_tokens", "do_basic_tokenize", "never_split", "wordpieces_prefix", "clean_text", "unk_token", "pad_token",
+                      "cls_token", "sep_token", "mask_token", "bos_token", "eos_token", "chat_template", "max_length", "stride", "keep_accents")
+# Members for which ids may differ, so that a value may be refused.
+CHANGE_IDS = {"add_bos_token", "add_eos_token", "add_prefix_space", "do_lower_case", "strip_accents", "tokenize_chinese_chars",
+              "split_special_tokens", "extra_ids", "additional_special_tokens", "extra_special_tokens", "from_slow", "added_tokens_decoder",
+              "add_special_tokens", "wordpieces_prefix", "clean_text", "keep_accents"}
+
+
+def of_tokenizer(name, value, tokenizer):
+    """Other values of a member of tokenizer_config.json."""
+    if name == "added_tokens_decoder":
+        first = next(iter(value))
+        return [{**value, first: {**value[first], "normalized": True}}, {**value, "400": {"content": "<tool>", "special": True}}, {}]
+    if name.endswith("_token") and not name.startswith("add_"):
+        return [tokenizer.convert_ids_to_tokens(2), "<absent>", {"content": tokenizer.convert_ids_to_tokens(1), "lstrip": True}, None]
+    known = {"tokenizer_class": ["PreTrainedTokenizerFast"], "model_max_length": [16], "extra_ids": [0, 2, 100], "padding_side": ["left"],
+             "truncation_side": ["left"], "model_input_names": [["input_ids"]], "errors": ["ignore"], "chat_template": ["{{ messages }}"],
+             "additional_special_tokens": [["<tool>"], [tokenizer.convert_ids_to_tokens(2)], []], "never_split": [["a"]],
+             "extra_special_tokens": [["<tool>"], {"image_token": "<tool>"}, [], {}], "max_length": [3], "stride": [1],
+             "wordpieces_prefix": ["##", "@@"], "backend": ["tokenizers", None]}
+    return known.get(name, [True, False, None])
+
+
 class Tokenizers(Folder):
     """Members beside a tokenizer.json: equal ids, or a refusal that names the member. What one version applies and the other one
     passes over is refused, or has the meaning that it was written with."""
@@ -483,6 +713,37 @@ class Tokenizers(Folder):
             self.check(tokenizer_class=name, do_lower_case=lowercase)
             self.check(tokenizer_class=name, do_lower_case=not lowercase, refused="do_lower_case")
             self.check(tokenizer_class=name, do_lower_case=lowercase, strip_accents=not lowercase, refused="strip_accents")
+
+    def check_each(self, name, value):
+        """Whatever a member says: the ids of transformers, or a refusal that names it."""
+        file = self.first / "tokenizer_config.json"
+        before = file.read_text()
+        members = json.loads(before)
+        if members.get(name, "") != value:
+            file.write_text(json.dumps({**members, name: value}))
+            with self.subTest(member=name, value=value):
+                got = self.muster_ids()
+                try:
+                    want = AutoTokenizer.from_pretrained(self.first)(self.TEXTS, **AS_THEY_ARE).input_ids
+                except Exception:  # whatever it says: it does not read such a file
+                    want = None
+                if isinstance(got, str):
+                    self.assertRegex(got, rf"tokenizer_config.json: .*\b{name}\b")
+                    if want is not None:
+                        self.assertTrue(name in CHANGE_IDS or name.endswith("_token"), got)
+                else:
+                    self.assertEqual(got, want)
+        file.write_text(before)
+
+    def test_each_member_of_each_class(self):
+        for class_name, tokenizer in [("none", byte_level()), *of_classes()]:
+            shutil.rmtree(self.first, ignore_errors=True)
+            tokenizer.save_pretrained(self.first)
+            written = json.loads((self.first / "tokenizer_config.json").read_text())
+            with self.subTest(class_name):
+                for name in {**written, **dict.fromkeys(MORE_OF_TOKENIZERS)}:
+                    for value in of_tokenizer(name, written.get(name), tokenizer):
+                        self.check_each(name, value)
 
     def test_what_a_training_exports_is_the_same_tokenizer(self):
         tokenizer = byte_level("<s> $A </s>")

@@ -264,8 +264,9 @@ TEST(ConfigMembers, OfRopeAreKnownToo) {
   EXPECT_EQ(error_of_member(neox, R"("rotary_pct": 0.5, "partial_rotary_factor": 0.5, "rope_theta": 10000)"),
             "no error")
       << "as transformers 4 writes them twice";
-  EXPECT_THAT(error_of_member(neox, R"("rotary_pct": 0.5, "partial_rotary_factor": 0.25)"),
-              HasSubstr("partial_rotary_factor = 0.25, and this model has 0.5 only"));
+  EXPECT_THAT(
+      error_of_member(neox, R"("rotary_pct": 0.5, "partial_rotary_factor": 0.25)"),
+      HasSubstr("partial_rotary_factor = 0.25, and transformers reads rotary_pct = 0.5 instead; make them equal"));
 }
 
 TEST(ConfigMembers, PlacesOfRopeThatDifferAreRefusedWithBothValues) {

@@ -62,6 +62,16 @@ void read_gpt_neox_rope(const Json& config, Values& values) {
   for (const auto& number : kGptNeoXRope) read_rope_number(config, schema::gpt_neox(), number, values);
 }
 
+/// transformers 4 writes the members of the objects beside them too, and reads them under their other names alone.
+void want_equal_beside(const Json& config, const RopeNumber& number, const Values& values) {
+  const Json* beside = given(config, number.member);
+  const double read = values.real(number.row);
+  if (beside == nullptr || (beside->is_number() && beside->as_double() == read)) return;
+  throw std::invalid_argument(std::string(kModelConfigFile) + " has " + std::string(number.member) + " = " +
+                              shown_value(*beside) + ", and transformers reads " + std::string(number.alone) + " = " +
+                              Json(read).dump() + " instead; make them equal");
+}
+
 Values read_gpt_neox(const Json& config) {
   want_family(config, "gpt_neox", kGptNeoXArchitectures);
   check_config(config, schema::gpt_neox(), {kGptNeoXRead, kGptNeoXOnly, kGptNeoXNoEffect, kGptNeoXNullable});
@@ -81,8 +91,7 @@ Values read_gpt_neox(const Json& config) {
   set_absent(values, "model.attention_dropout", 0.0);
   set_absent(values, "model.hidden_dropout", 0.0);
   set_absent(values, "model.initializer_range", 0.02);
-  // transformers 4 writes these two beside rotary_emb_base and rotary_pct, and then reads both of each pair.
-  for (const auto& number : kGptNeoXRope) want_member(config, number.member, values.real(number.row));
+  for (const auto& number : kGptNeoXRope) want_equal_beside(config, number, values);
   return values;
 }
 
