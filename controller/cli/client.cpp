@@ -115,7 +115,7 @@ bool Client::answers(const std::function<net::ProbedPort(const std::string& host
 }
 
 bool Client::is_wrong_port() const {
-  return answers([](const std::string& host, int port) { return net::http_port(host, port, {}); });
+  return answers([&](const std::string& host, int port) { return net::http_port(host, port, token_, {}); });
 }
 
 bool Client::is_listening() const {
