@@ -8,6 +8,8 @@ namespace {
 
 constexpr core::Millis kTick{50};
 constexpr std::size_t kMostUser = 64;
+/// How often it is looked at whether clients take their messages, as a part of the patience with them.
+constexpr int kLooks = 10;
 
 }  // namespace
 
@@ -20,8 +22,10 @@ std::string caller_of(const grpc::ServerContextBase& context) {
   return peer.substr(0, peer.rfind(':'));
 }
 
-Followers::Followers(service::Controller& controller)
-    : controller_(controller), loop_("followers were not looked after", true, [this] { return look(); }) {
+Followers::Followers(service::Controller& controller, core::Millis patience)
+    : controller_(controller),
+      patience_(patience),
+      loop_("followers were not looked after", true, [this] { return look(); }) {
   loop_.start();
 }
 
@@ -47,21 +51,38 @@ grpc::Status Followers::enter(const std::string& user, bool follows) {
   if (open_ >= kMost) {
     return failure(kCode, "max_streams: " + std::to_string(kMost) + " followers are open, the limit; end one" + remedy);
   }
-  const auto found = users_.find(user);
-  if (follows && found != users_.end() && found->second >= kMostOfUser) {
+  auto& its = users_[user];
+  if (follows && its.followers >= kMostOfUser) {
     return failure(kCode, "max_streams_of_user: " + user + " has " + std::to_string(kMostOfUser) +
                               " followers open, the most of one user; end one" + remedy);
   }
-  if (follows) ++users_[user];
+  if (!follows && its.reads >= kMostReadsOfUser) {
+    return failure(kCode, "max_streams_of_user: " + user + " has " + std::to_string(kMostReadsOfUser) +
+                              " reads open (muster logs, events, metrics), the most of one user; let one end and try "
+                              "again");
+  }
+  ++(follows ? its.followers : its.reads);
   ++open_;
   return grpc::Status::OK;
 }
 
-void Followers::leave(const std::string& user, bool follows) {
+void Followers::leave(const std::string& user, bool follows, const std::shared_ptr<Waiter>& who) {
   const std::lock_guard lock(mutex_);
   --open_;
-  if (!follows) return;
-  if (const auto found = users_.find(user); --found->second == 0) users_.erase(found);
+  noted_.erase(who);
+  const auto found = users_.find(user);
+  --(follows ? found->second.followers : found->second.reads);
+  if (found->second.followers + found->second.reads == 0) users_.erase(found);
+}
+
+void Followers::note(std::shared_ptr<Waiter> who) {
+  bool is_first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_first = noted_.empty();
+    noted_.insert(std::move(who));
+  }
+  if (is_first) loop_.wake();
 }
 
 // The queue has room for two turns of each follower, and a follower has one at a time.
@@ -81,8 +102,9 @@ void Followers::wait(std::shared_ptr<Waiter> who, const Rest& rest, std::uint64_
 
 // Without followers nothing ticks.
 std::optional<core::Millis> Followers::look() {
+  cancel_stalled();
   std::vector<std::shared_ptr<Waiter>> due;
-  bool more = false;
+  bool more = false, any = false;
   {
     const std::lock_guard lock(mutex_);
     const auto now = Clock::now();
@@ -95,9 +117,26 @@ std::optional<core::Millis> Followers::look() {
       at = is_due ? waiting_.erase(at) : std::next(at);
     }
     more = !waiting_.empty();
+    any = !noted_.empty();
   }
   for (auto& who : due) run(std::move(who));
-  return more ? std::optional(kTick) : std::nullopt;
+  if (more) return kTick;
+  return any ? std::optional(patience_ / kLooks) : std::nullopt;
+}
+
+// A client that takes nothing costs a message and a place, and no thread, until its time is over.
+void Followers::cancel_stalled() {
+  std::vector<std::shared_ptr<Waiter>> stalled;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = Clock::now();
+    if (now - checked_ < patience_ / kLooks) return;
+    checked_ = now;
+    for (const auto& who : noted_) {
+      if (const auto since = who->writes_since(); since && now - *since > patience_) stalled.push_back(who);
+    }
+  }
+  for (const auto& who : stalled) who->cancel();
 }
 
 void Followers::stop() {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/loop.h"
@@ -45,28 +46,32 @@ struct Rest {
   static constexpr core::Millis kLeast{100};
   core::JobId job = 0;  // 0: of any job
   core::Millis longest{1000};
-  /// False: the call ends by itself once everything was told, and does not count among the followers of its user.
+  /// False: the call ends by itself once everything was told, and counts among the reads of its user.
   bool follows = true;
 };
 
-/// Everybody who follows jobs, logs, events and metrics: thousands at once, since a follower that waits holds no
-/// thread. kThreads threads ask the sources, and one looks who is to be asked again. Thread-safe.
+/// Everybody who follows or reads jobs, logs, events, metrics and stacks: thousands at once, since a call that waits
+/// for news or for its client holds no thread. kThreads threads ask the sources, and one looks who is to be asked
+/// again. Thread-safe.
 class Followers {
  public:
   static constexpr std::size_t kMost = 4096;
   static constexpr std::size_t kMostOfUser = 16;
+  static constexpr std::size_t kMostReadsOfUser = 64;
   static constexpr int kThreads = 8;
+  /// A client must take a message within this time. People read a page of `less` meanwhile.
+  static constexpr core::Millis kPatience{10 * 60'000};
 
-  explicit Followers(service::Controller& controller);
+  explicit Followers(service::Controller& controller, core::Millis patience = kPatience);
   ~Followers() { stop(); }
 
   /// Begins to tell what `source` says. Returns the call's reactor, which ends the call with RESOURCE_EXHAUSTED if
   /// there are too many followers, of all or of this user.
   template <typename Message>
-  grpc::ServerWriteReactor<Message>* begin(const grpc::CallbackServerContext& context, Rest rest,
+  grpc::ServerWriteReactor<Message>* begin(grpc::CallbackServerContext& context, Rest rest,
                                            std::unique_ptr<Source<Message>> source);
 
-  /// How many follow now.
+  /// How many follow or read now.
   std::size_t open() const;
   /// Ends all with UNAVAILABLE, and every later one at once.
   void stop();
@@ -81,6 +86,9 @@ class Followers {
     /// Runs in a thread of the pool.
     virtual void turn() = 0;
     virtual bool is_cancelled() const = 0;
+    /// When the message was begun that the client has not taken yet; nullopt: there is none.
+    virtual std::optional<Clock::time_point> writes_since() const = 0;
+    virtual void cancel() = 0;
   };
   template <typename Message>
   class Follower;
@@ -92,20 +100,30 @@ class Followers {
     Clock::time_point since{};
   };
 
-  /// Why this user may not follow; OK: it is counted.
+  struct OfUser {
+    std::size_t followers = 0, reads = 0;
+  };
+
+  /// Why this user may not follow or read; OK: it is counted.
   grpc::Status enter(const std::string& user, bool follows);
-  void leave(const std::string& user, bool follows);
+  void leave(const std::string& user, bool follows, const std::shared_ptr<Waiter>& who);
+  /// From now on it is looked at whether its client takes what it is told.
+  void note(std::shared_ptr<Waiter> who);
   void run(std::shared_ptr<Waiter> who);
   void wait(std::shared_ptr<Waiter> who, const Rest& rest, std::uint64_t seen);
   bool is_stopping() const;
   static grpc::Status leaving();
   std::optional<core::Millis> look();
+  void cancel_stalled();
 
   service::Controller& controller_;
+  const core::Millis patience_;
   mutable std::mutex mutex_;
   bool stopping_ = false;
   std::size_t open_ = 0;
-  std::map<std::string, std::size_t> users_;
+  std::map<std::string, OfUser> users_;
+  std::set<std::shared_ptr<Waiter>> noted_;
+  Clock::time_point checked_{};
   std::list<Waiting> waiting_;
   Pool pool_{kThreads, 2 * kMost};
   base::Loop loop_;
@@ -120,12 +138,14 @@ class Followers::Follower final : public grpc::ServerWriteReactor<Message>,
                                   public Waiter,
                                   public std::enable_shared_from_this<Follower<Message>> {
  public:
-  Follower(Followers& all, std::string user, Rest rest, std::unique_ptr<Source<Message>> source)
-      : all_(all), user_(std::move(user)), rest_(rest), source_(std::move(source)) {}
+  Follower(Followers& all, grpc::CallbackServerContext& context, std::string user, Rest rest,
+           std::unique_ptr<Source<Message>> source)
+      : all_(all), context_(context), user_(std::move(user)), rest_(rest), source_(std::move(source)) {}
 
   /// `self` keeps this alive until gRPC is done with it.
   void begin(std::shared_ptr<Follower> self) {
     self_ = std::move(self);
+    all_.note(self_);
     all_.run(self_);
   }
   void turn() override {
@@ -140,6 +160,7 @@ class Followers::Follower final : public grpc::ServerWriteReactor<Message>,
     if (!status.ok()) turn = Turn::end(status);
     switch (turn.kind) {
       case Turn::Kind::kMessage:
+        writes_since_ = Clock::now().time_since_epoch().count();
         return this->StartWrite(&message_);
       case Turn::Kind::kWait:
         return all_.wait(this->shared_from_this(), rest_, seen);
@@ -148,24 +169,41 @@ class Followers::Follower final : public grpc::ServerWriteReactor<Message>,
     }
   }
   bool is_cancelled() const override { return cancelled_; }
+  std::optional<Clock::time_point> writes_since() const override {
+    const auto since = writes_since_.load();
+    return since == 0 ? std::nullopt : std::optional(Clock::time_point(Clock::duration(since)));
+  }
+  void cancel() override {
+    const std::lock_guard lock(mutex_);
+    if (!is_done_) context_.TryCancel();
+  }
 
   void OnWriteDone(bool ok) override {
+    writes_since_ = 0;
     if (!ok) cancelled_ = true;
     all_.run(this->shared_from_this());
   }
   void OnCancel() override { cancelled_ = true; }
   void OnDone() override {
     const auto self = std::move(self_);
-    all_.leave(user_, rest_.follows);
+    {
+      const std::lock_guard lock(mutex_);
+      is_done_ = true;
+    }
+    all_.leave(user_, rest_.follows, self);
   }
 
  private:
   Followers& all_;
+  grpc::CallbackServerContext& context_;
   const std::string user_;
   const Rest rest_;
   const std::unique_ptr<Source<Message>> source_;
   std::shared_ptr<Follower> self_;
   std::atomic<bool> cancelled_{false};
+  std::atomic<Clock::rep> writes_since_{0};
+  std::mutex mutex_;
+  bool is_done_ = false;  // the context is gone
   Message message_;
 };
 
@@ -178,11 +216,11 @@ class RefusedFollower final : public grpc::ServerWriteReactor<Message> {
 };
 
 template <typename Message>
-grpc::ServerWriteReactor<Message>* Followers::begin(const grpc::CallbackServerContext& context, Rest rest,
+grpc::ServerWriteReactor<Message>* Followers::begin(grpc::CallbackServerContext& context, Rest rest,
                                                     std::unique_ptr<Source<Message>> source) {
   auto user = caller_of(context);
   if (const auto status = enter(user, rest.follows); !status.ok()) return new RefusedFollower<Message>(status);
-  auto follower = std::make_shared<Follower<Message>>(*this, std::move(user), rest, std::move(source));
+  auto follower = std::make_shared<Follower<Message>>(*this, context, std::move(user), rest, std::move(source));
   auto* reactor = follower.get();
   follower->begin(follower);
   return reactor;

@@ -35,4 +35,9 @@ net::Gate::Verdict judge(const service::Controller& controller, const net::First
        "this is not the token of job " + std::to_string(key.job_id()) + " attempt " + std::to_string(key.attempt())});
 }
 
+RankOf rank_of(const net::FirstCall& call) {
+  const auto key = key_of(call.message);
+  return {{key.job_id(), key.attempt()}, key.rank()};
+}
+
 }  // namespace rpc

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "net/gate.h"
+#include "rpc/read_guard.h"
 #include "service/controller.h"
 
 namespace rpc {
@@ -11,5 +12,7 @@ inline constexpr const char* kRankCalls = "/muster.v1.RankService/";
 /// Who makes this call, or why it is refused. Only computes. The controller checks each call again, since a connection
 /// may carry calls of several callers.
 net::Gate::Verdict judge(const service::Controller& controller, const net::FirstCall& call);
+/// The rank that a call of kRankCalls names. Nobody has checked its number.
+RankOf rank_of(const net::FirstCall& call);
 
 }  // namespace rpc

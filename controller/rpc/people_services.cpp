@@ -13,9 +13,6 @@ namespace v1 = muster::v1;
 constexpr std::size_t kMaxRequestId = 64;
 constexpr std::size_t kMaxUser = 256;
 constexpr std::uint32_t kMaxList = 1000;
-constexpr std::uint32_t kMetricsAPage = 1000;
-constexpr std::size_t kStacksBytesAMessage = std::size_t{512} << 10;
-constexpr int kStacksAMessage = 256;
 
 grpc::Status too_long(const char* field, std::size_t size, std::size_t most) {
   return failure(grpc::StatusCode::INVALID_ARGUMENT, std::string(field) + " has " + std::to_string(size) +
@@ -25,17 +22,19 @@ grpc::Status too_long(const char* field, std::size_t size, std::size_t most) {
 
 /// Logs grow without a change of the job, so they are looked at more often.
 constexpr core::Millis kLongestRestOfLogs{250};
+constexpr core::Millis kLongestRestOfStacks{250};
 
-/// Streams that follow wait without a thread, see Followers.
+/// What tells more than one message waits without a thread, see Followers.
 template <typename Service>
 using WithFollowers = v1::JobService::WithCallbackMethod_Watch<
     v1::JobService::WithCallbackMethod_Trace<v1::JobService::WithCallbackMethod_Events<
-        v1::JobService::WithCallbackMethod_Metrics<v1::JobService::WithCallbackMethod_Logs<Service>>>>>;
+        v1::JobService::WithCallbackMethod_Metrics<v1::JobService::WithCallbackMethod_Logs<
+            v1::JobService::WithCallbackMethod_Stacks<v1::JobService::WithCallbackMethod_SweepMetrics<Service>>>>>>>;
 
 class JobService final : public WithFollowers<v1::JobService::Service> {
  public:
-  JobService(service::Controller& controller, const Callers& callers, Streams& streams, Followers& followers)
-      : controller_(controller), callers_(callers), streams_(streams), followers_(followers) {}
+  JobService(service::Controller& controller, const Callers& callers, Followers& followers)
+      : controller_(controller), callers_(callers), followers_(followers) {}
 
   grpc::Status Submit(grpc::ServerContext* context, const v1::SubmitRequest* request,
                       v1::SubmitResponse* response) override {
@@ -111,22 +110,14 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
     return follow<v1::TraceView>(*context, {.job = request->job_id(), .follows = request->follow()},
                                  trace_source(controller_, *request));
   }
-  grpc::Status Stacks(grpc::ServerContext* context, const v1::StacksRequest* request,
-                      grpc::ServerWriter<v1::StacksView>* writer) override {
-    return stream(context, request->job_id(), [&](Follow& life) {
-      if (request->user().size() > kMaxUser) return too_long("user", request->user().size(), kMaxUser);
-      auto wanted = *request;
-      while (true) {
-        auto view = controller_.stacks(wanted);
-        if (!view.ok()) return failure(view.refusal());
-        if (!view.value().has_shown() || view.value().shown().over()) return send_stacks(view.value(), life, *writer);
-        // What was asked for is waited for, and not asked for again.
-        wanted.set_ask(false);
-        wanted.set_attempt(view.value().attempt());
-        wanted.set_number(view.value().shown().number());
-        if (!life.next()) return life.status();
-      }
-    });
+  grpc::ServerWriteReactor<v1::StacksView>* Stacks(grpc::CallbackServerContext* context,
+                                                   const v1::StacksRequest* request) override {
+    if (request->user().size() > kMaxUser) {
+      return new RefusedFollower<v1::StacksView>(
+          first_of(callers_.check_person(*context), too_long("user", request->user().size(), kMaxUser)));
+    }
+    const Rest rest{.job = request->job_id(), .longest = kLongestRestOfStacks, .follows = request->ask()};
+    return follow<v1::StacksView>(*context, rest, stacks_source(controller_, *request));
   }
   grpc::ServerWriteReactor<v1::Event>* Events(grpc::CallbackServerContext* context,
                                               const v1::EventsRequest* request) override {
@@ -143,25 +134,9 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
     const Rest rest{.job = request->job_id(), .longest = kLongestRestOfLogs, .follows = request->follow()};
     return follow<v1::LogChunk>(*context, rest, logs_source(controller_, *request));
   }
-  grpc::Status SweepMetrics(grpc::ServerContext* context, const v1::SweepMetricsRequest* request,
-                            grpc::ServerWriter<v1::JobMetrics>* writer) override {
-    return stream(context, 0, [&](Follow& life) {
-      if (request->sweep().empty()) return failure(grpc::StatusCode::INVALID_ARGUMENT, "sweep: want a sweep's name");
-      v1::ListRequest wanted;
-      wanted.set_sweep(request->sweep());
-      wanted.set_with_series(true);
-      wanted.set_limit(kMaxList);
-      while (true) {
-        const auto jobs = controller_.list(wanted);
-        for (const auto& job : jobs.jobs()) {
-          if (has_reported(job, request->series()) && !send_series(job.id(), request->series(), life, *writer)) {
-            return life.status();
-          }
-        }
-        if (jobs.jobs_size() < static_cast<int>(kMaxList)) return grpc::Status::OK;
-        wanted.set_before_id(jobs.jobs().rbegin()->id());
-      }
-    });
+  grpc::ServerWriteReactor<v1::JobMetrics>* SweepMetrics(grpc::CallbackServerContext* context,
+                                                         const v1::SweepMetricsRequest* request) override {
+    return follow<v1::JobMetrics>(*context, {.follows = false}, sweep_metrics_source(controller_, *request));
   }
 
  private:
@@ -189,99 +164,19 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
     return as_user(context, request.user(),
                    [&] { return answer((controller_.*how)(request.job_id(), request.user()), response); });
   }
-  static bool has_reported(const v1::Job& job, const std::string& series) {
-    return std::ranges::any_of(job.series(), [&](const auto& one) { return one.name() == series; });
-  }
-  struct Value {
-    core::AttemptNumber attempt;
-    core::Step step;
-    double value;
-  };
-  static void add_value(v1::JobMetrics& sent, const Value& value, const std::string& series) {
-    auto& one = *sent.add_metrics();
-    one.set_attempt(value.attempt);
-    one.set_step(value.step);
-    (*one.mutable_series())[series] = value.value;
-  }
-  /// Adds what is left of the steps of an attempt before its first row: the lowest, the highest and the last value of
-  /// each bucket, so that the best value of all is among them.
-  void add_points(core::JobId job, const v1::Metric& first, const std::string& series, v1::JobMetrics& sent) {
-    const auto thinned = controller_.thinned({.job = job, .to = first.aged_before_step() - 1});
-    for (const auto& curve : thinned.series) {
-      if (curve.name != series) continue;
-      for (const auto& [attempt, spot, is_last] : curve.points) {
-        const bool is_aged = attempt == first.attempt() && spot.step < first.aged_before_step();
-        if (is_aged) add_value(sent, {attempt, spot.step, spot.value}, series);
-      }
-    }
-  }
-  /// Sends every value of the series of one job, a page a message; of steps whose rows have aged out, the points of its
-  /// curve. False: the client is gone, or the server stops.
-  bool send_series(core::JobId job, const std::string& series, const Follow& life,
-                   grpc::ServerWriter<v1::JobMetrics>& writer) {
-    core::AttemptNumber after_attempt = 0;
-    core::Step after_step = 0;
-    while (life.alive()) {
-      const auto page = controller_.metrics(job, 0, after_attempt, after_step, kMetricsAPage);
-      v1::JobMetrics sent;
-      sent.set_job_id(job);
-      for (const auto& metric : page) {
-        if (metric.has_aged_before_step()) add_points(job, metric, series, sent);
-        const auto value = metric.series().find(series);
-        if (value == metric.series().end()) continue;
-        add_value(sent, {metric.attempt(), metric.step(), value->second}, series);
-      }
-      if (sent.metrics_size() > 0 && !writer.Write(sent)) return false;
-      if (page.size() < kMetricsAPage) return true;
-      after_attempt = page.back().attempt();
-      after_step = page.back().step();
-    }
-    return false;
-  }
-  /// All but the texts first, then the ranks with their texts, in messages of moderate size.
-  grpc::Status send_stacks(v1::StacksView& view, const Follow& life, grpc::ServerWriter<v1::StacksView>& writer) {
-    google::protobuf::RepeatedPtrField<v1::RankStack> ranks;
-    ranks.Swap(view.mutable_ranks());
-    if (!writer.Write(view)) return life.status();
-    const core::AttemptKey key{view.job_id(), view.attempt()};
-    v1::StacksView part;
-    std::size_t bytes = 0;
-    for (auto& rank : ranks) {
-      if (rank.problem().empty()) rank.set_text(controller_.stack_text(key, view.shown().number(), rank.rank()));
-      bytes += rank.text().size() + rank.problem().size();
-      part.add_ranks()->Swap(&rank);
-      if (bytes < kStacksBytesAMessage && part.ranks_size() < kStacksAMessage) continue;
-      if (!life.alive() || !writer.Write(part)) return life.status();
-      part.Clear();
-      bytes = 0;
-    }
-    if (part.ranks_size() > 0 && !writer.Write(part)) return life.status();
-    return grpc::Status::OK;
-  }
   static grpc::Status first_of(grpc::Status first, grpc::Status second) {
     return first.ok() ? std::move(second) : std::move(first);
   }
   /// Checks the token, and begins to tell what `source` says.
   template <typename Message>
-  grpc::ServerWriteReactor<Message>* follow(const grpc::CallbackServerContext& context, Rest rest,
+  grpc::ServerWriteReactor<Message>* follow(grpc::CallbackServerContext& context, Rest rest,
                                             std::unique_ptr<Source<Message>> source) {
     const auto status = callers_.check_person(context);
     if (!status.ok()) return new RefusedFollower<Message>(status);
     return followers_.begin(context, rest, std::move(source));
   }
-  /// Checks the token and runs `body` as one of the streams.
-  grpc::Status stream(grpc::ServerContext* context, core::JobId job, const std::function<grpc::Status(Follow&)>& body) {
-    return callers_.for_people(*context, [&] {
-      return streams_.run([&] {
-        Follow life(controller_, streams_, *context, job);
-        return body(life);
-      });
-    });
-  }
-
   service::Controller& controller_;
   const Callers& callers_;
-  Streams& streams_;
   Followers& followers_;
 };
 
@@ -327,8 +222,8 @@ class AdminService final : public v1::AdminService::Service {
 }  // namespace
 
 std::unique_ptr<grpc::Service> make_job_service(service::Controller& controller, const Callers& callers,
-                                                Streams& streams, Followers& followers) {
-  return std::make_unique<JobService>(controller, callers, streams, followers);
+                                                Followers& followers) {
+  return std::make_unique<JobService>(controller, callers, followers);
 }
 
 std::unique_ptr<grpc::Service> make_admin_service(service::Controller& controller, const Callers& callers) {

@@ -1,6 +1,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <map>
+#include <mutex>
 
 #include "rpc/report_stream.h"
 #include "rpc/server.h"
@@ -15,9 +16,58 @@ constexpr int kMeetingThreads = 8;
 /// How long a rank waits for one answer at the rendezvous. After a time-out the rank asks again.
 constexpr core::Millis kPatience{2000};
 
+/// One call that is answered once. It keeps its place until the client has been told.
+class Answer final : public grpc::ServerUnaryReactor {
+ public:
+  Answer(ReadGuard& guard, const grpc::CallbackServerContext& context) : place_(guard, context) {}
+  const CallPlace& place() const { return place_; }
+  void OnDone() override { delete this; }
+
+ private:
+  const CallPlace place_;
+};
+
+/// What a request takes in memory. A heartbeat has many small parts.
+std::size_t cost_of(const v1::HeartbeatRequest& request) {
+  return 4 * request.ByteSizeLong();
+}
+template <typename Request>
+std::size_t cost_of(const Request& request) {
+  return request.ByteSizeLong();
+}
+
+/// The memory of requests that wait for a thread. Thread-safe.
+class QueuedBytes {
+ public:
+  static constexpr std::size_t kMost = std::size_t{128} << 20;
+  /// An attempt that has nothing in the queue may add a request of any size.
+  static constexpr std::size_t kMostOfAttempt = std::size_t{16} << 20;
+
+  bool enter(const core::AttemptKey& attempt, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto found = of_attempt_.find(attempt);
+    const auto its = found == of_attempt_.end() ? 0 : found->second;
+    if ((its > 0 && its + bytes > kMostOfAttempt) || (all_ > 0 && all_ + bytes > kMost)) return false;
+    all_ += bytes;
+    of_attempt_[attempt] = its + bytes;
+    return true;
+  }
+  void leave(const core::AttemptKey& attempt, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    all_ -= bytes;
+    const auto found = of_attempt_.find(attempt);
+    if ((found->second -= bytes) == 0) of_attempt_.erase(found);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::size_t all_ = 0;
+  std::map<core::AttemptKey, std::size_t> of_attempt_;
+};
+
 /// One rank at the rendezvous, from its call to its answer.
 struct Meeting {
-  grpc::ServerUnaryReactor* reactor = nullptr;
+  Answer* reactor = nullptr;
   const v1::RendezvousRequest* request = nullptr;
   v1::RendezvousResponse* response = nullptr;
   std::string token;
@@ -82,12 +132,13 @@ class RendezvousWaiters {
 /// See make_rank_service().
 class RankCalls final : public v1::RankService::CallbackService {
  public:
-  RankCalls(service::Controller& controller, const Callers& callers, ReadingProbe* probe)
+  RankCalls(service::Controller& controller, const Callers& callers, ReadGuard& guard, ReadingProbe* probe)
       : controller_(controller),
         callers_(callers),
+        guard_(guard),
         probe_(probe),
-        beats_(std::bind_front(&service::Controller::open_stream, &controller), callers, pool_),
-        tasks_(std::bind_front(&service::Controller::open_task_stream, &controller), callers, pool_) {
+        beats_(std::bind_front(&service::Controller::open_stream, &controller), callers, guard, pool_),
+        tasks_(std::bind_front(&service::Controller::open_task_stream, &controller), callers, guard, pool_) {
     // The first timer opens the pool's descriptors, which throws when there are none left. A call must not find that.
     const boost::asio::steady_timer first(meetings_.executor());
   }
@@ -129,11 +180,13 @@ class RankCalls final : public v1::RankService::CallbackService {
   }
   grpc::ServerUnaryReactor* Rendezvous(grpc::CallbackServerContext* context, const v1::RendezvousRequest* request,
                                        v1::RendezvousResponse* response) override {
-    auto* reactor = context->DefaultReactor();
+    auto* reactor = new Answer(guard_, *context);
     const auto meeting = std::make_shared<Meeting>(Meeting{reactor, request, response, bearer_token(*context),
                                                            boost::asio::steady_timer(meetings_.executor(), kPatience)});
     callers_.note_rank(*context, meeting->attempt());
-    if (auto status = check_key(request->has_key(), request->key()); !status.ok()) {
+    if (!reactor->place().is_there()) {
+      reactor->Finish(CallPlace::refused());
+    } else if (auto status = check_key(request->has_key(), request->key()); !status.ok()) {
       reactor->Finish(status);
     } else if (request->endpoint().size() > kMaxText) {
       reactor->Finish(invalid("endpoint: at most 4096 characters"));
@@ -150,17 +203,28 @@ class RankCalls final : public v1::RankService::CallbackService {
   template <typename Request, typename Response>
   grpc::ServerUnaryReactor* run(grpc::CallbackServerContext* context, const Request* request, Response* response,
                                 Call<Request, Response> call) {
-    callers_.note_rank(*context, {request->key().job_id(), request->key().attempt()});
-    auto* reactor = context->DefaultReactor();
-    auto status = check_key(request->has_key(), request->key());
+    const core::AttemptKey attempt{request->key().job_id(), request->key().attempt()};
+    callers_.note_rank(*context, attempt);
+    auto* reactor = new Answer(guard_, *context);
+    auto status = reactor->place().is_there() ? check_key(request->has_key(), request->key()) : CallPlace::refused();
     if (status.ok()) status = check(*request);
-    // Served even when the caller has given up meanwhile: that it called is news.
-    const auto serve = [=, this] {
-      reactor->Finish(guarded([&] { return answer((controller_.*call)(*request, bearer_token(*context)), response); }));
-    };
     if (!status.ok()) {
       reactor->Finish(status);
+      return reactor;
+    }
+    const auto bytes = cost_of(*request);
+    // Served even when the caller has given up meanwhile: that it called is news.
+    const auto serve = [=, this] {
+      const auto served =
+          guarded([&] { return answer((controller_.*call)(*request, bearer_token(*context)), response); });
+      if (served.ok()) reactor->place().heard();
+      queued_.leave(attempt, bytes);
+      reactor->Finish(served);
+    };
+    if (!queued_.enter(attempt, bytes)) {
+      reactor->Finish(busy());
     } else if (!pool_.post(serve)) {
+      queued_.leave(attempt, bytes);
       reactor->Finish(busy());
     }
     return reactor;
@@ -177,6 +241,7 @@ class RankCalls final : public v1::RankService::CallbackService {
     const auto status =
         guarded([&] { return answer(controller_.rendezvous(*meeting->request, meeting->token), meeting->response); });
     const bool known = !meeting->response->endpoint().empty();
+    if (status.ok()) meeting->reactor->place().heard();
     if (status.ok() && !meeting->request->endpoint().empty()) waiters_.announce(meeting->attempt());
     if (!status.ok() || known || meeting->response->directive() != v1::DIRECTIVE_CONTINUE) {
       meeting->reactor->Finish(status);
@@ -191,7 +256,9 @@ class RankCalls final : public v1::RankService::CallbackService {
 
   service::Controller& controller_;
   const Callers& callers_;
+  ReadGuard& guard_;
   ReadingProbe* const probe_;
+  QueuedBytes queued_;
   // The pools come last: until they end, what is queued in them uses all the others.
   RendezvousWaiters waiters_;
   ReportStreams<v1::HeartbeatRequest, v1::BeatResponse> beats_;
@@ -202,8 +269,9 @@ class RankCalls final : public v1::RankService::CallbackService {
 
 }  // namespace
 
-RankService make_rank_service(service::Controller& controller, const Callers& callers, ReadingProbe* probe) {
-  auto calls = std::make_unique<RankCalls>(controller, callers, probe);
+RankService make_rank_service(service::Controller& controller, const Callers& callers, ReadGuard& guard,
+                              ReadingProbe* probe) {
+  auto calls = std::make_unique<RankCalls>(controller, callers, guard, probe);
   auto* stops = calls.get();
   return {std::move(calls), [stops] { stops->stop(); }};
 }

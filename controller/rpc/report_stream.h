@@ -16,6 +16,7 @@
 #include "muster/v1/rank_service.grpc.pb.h"
 #include "rpc/call.h"
 #include "rpc/pool.h"
+#include "rpc/read_guard.h"
 #include "service/controller.h"
 
 namespace rpc {
@@ -42,6 +43,36 @@ grpc::Status check(const muster::v1::HeartbeatRequest& request);
 grpc::Status check(const muster::v1::TaskRequest& request);
 grpc::Status check(const muster::v1::KeepStackRequest& request);
 
+/// The place of one open call on its connection, until the end of this object. Of a connection that nobody watches,
+/// there is no bound. Thread-safe.
+class CallPlace {
+ public:
+  CallPlace(ReadGuard& guard, const grpc::CallbackServerContext& context)
+      : guard_(guard), connection_(guard.find(context.peer())), is_there_(!connection_ || connection_->begin_call()) {
+    if (!is_there_) guard_.close(connection_, "too many open calls");
+  }
+  ~CallPlace() {
+    if (connection_) connection_->end_call();
+  }
+  CallPlace(const CallPlace&) = delete;
+  CallPlace& operator=(const CallPlace&) = delete;
+
+  /// False: the connection has too many, and was closed.
+  bool is_there() const { return is_there_; }
+  /// The controller has accepted the call.
+  void heard() const {
+    if (connection_) guard_.heard(connection_);
+  }
+  static grpc::Status refused() {
+    return failure(grpc::StatusCode::RESOURCE_EXHAUSTED, "too many calls are open on this connection");
+  }
+
+ private:
+  ReadGuard& guard_;
+  const std::shared_ptr<Watched> connection_;
+  const bool is_there_;
+};
+
 /// All streams of one kind that are open, and what they share. A rank has one: a newer one, which has shown the token,
 /// ends the older one. Thread-safe.
 template <typename Request, typename Response>
@@ -51,8 +82,8 @@ class ReportStreams {
   using Open = std::function<base::Outcome<std::shared_ptr<ranks::StreamOf<Request>>>(
       const muster::v1::RankKey& key, const std::string& token, ranks::Tell<Response> tell)>;
 
-  ReportStreams(Open open, const Callers& callers, Pool& pool)
-      : open_taker_(std::move(open)), callers_(callers), pool_(pool) {}
+  ReportStreams(Open open, const Callers& callers, ReadGuard& guard, Pool& pool)
+      : open_taker_(std::move(open)), callers_(callers), guard_(guard), pool_(pool) {}
 
   grpc::ServerBidiReactor<Request, Response>* open(const grpc::CallbackServerContext& context) {
     const auto stream = std::make_shared<Stream>(*this, context);
@@ -90,11 +121,13 @@ class ReportStreams {
   /// time; of the others only the newest waits.
   class Stream final : public grpc::ServerBidiReactor<Request, Response>, public std::enable_shared_from_this<Stream> {
    public:
-    Stream(ReportStreams& streams, const grpc::CallbackServerContext& context) : streams_(streams), context_(context) {}
+    Stream(ReportStreams& streams, const grpc::CallbackServerContext& context)
+        : streams_(streams), context_(context), place_(streams.guard_, context) {}
 
     /// `self` keeps this alive until gRPC is done with it.
     void begin(std::shared_ptr<Stream> self) {
       self_ = std::move(self);
+      if (!place_.is_there()) return end(CallPlace::refused());
       this->StartRead(&request_);
     }
     /// Ends the stream; again is a no-op.
@@ -160,6 +193,7 @@ class ReportStreams {
                       &taker);
       });
       if (!status.ok()) return end(status);
+      place_.heard();
       {
         const std::lock_guard lock(mutex_);
         if (!ending_) taker_ = taker;
@@ -200,6 +234,7 @@ class ReportStreams {
 
     ReportStreams& streams_;
     const grpc::CallbackServerContext& context_;
+    const CallPlace place_;
     std::shared_ptr<Stream> self_;
     std::shared_ptr<ranks::StreamOf<Request>> taker_;  // of the reading thread, once it is open
     Request request_;
@@ -228,6 +263,7 @@ class ReportStreams {
 
   const Open open_taker_;
   const Callers& callers_;
+  ReadGuard& guard_;
   Pool& pool_;
   std::mutex mutex_;
   std::set<std::shared_ptr<Stream>> open_;

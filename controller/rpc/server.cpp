@@ -3,15 +3,18 @@
 #include <absl/synchronization/mutex.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
+#include <unistd.h>
 
 #include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <vector>
 
+#include "base/loop.h"
 #include "net/gate.h"
 #include "net/listener.h"
 #include "rpc/gatekeeper.h"
+#include "rpc/read_guard.h"
 #include "rpc/services.h"
 
 namespace rpc {
@@ -23,12 +26,34 @@ constexpr int kKeepaliveTimeoutMs = 10'000;
 /// A client that pings more often than this is cut off. Ranks ping every 10 s.
 constexpr int kLeastPingIntervalMs = 5'000;
 
+/// How often connections are looked at whose messages do not come.
+constexpr core::Millis kSweep{1000};
+
+/// A message that is a little too long is answered by gRPC with its status; the guard closes the connection of a longer
+/// one. Over a slow line a sweep takes its time.
+ReadRules rules_of_people() {
+  constexpr std::size_t kMessage = kMaxRequestBytes;
+  return {{kMessage + (std::size_t{1} << 20), 2 * kMessage, kMaxCallsOfConnection, std::size_t{16} << 10,
+           std::chrono::minutes(10)},
+          16 * kMessage,
+          kMaxCallsOfConnection};
+}
+ReadRules rules_of_ranks() {
+  constexpr std::size_t kMessage = kMaxRankRequestBytes;
+  return {{kMessage + (std::size_t{2} << 20), 2 * kMessage, kMaxCallsOfRanksConnection, std::size_t{4} << 10,
+           core::Millis(kMessagePatienceMs)},
+          kMaxUnfinishedOfRanks,
+          kMaxCallsOfRanksConnection};
+}
+
 /// A server of gRPC without a port: it serves the connections that it is given.
 class Half {
  public:
-  Half(const std::vector<grpc::Service*>& services, int most_request_bytes) {
+  Half(const std::vector<grpc::Service*>& services, int most_request_bytes, int most_calls, ReadGuard& guard)
+      : guard_(guard) {
     grpc::ServerBuilder builder;
     limit(builder, most_request_bytes);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, most_calls);
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
     for (auto* service : services) builder.RegisterService(service);
@@ -36,8 +61,16 @@ class Half {
     if (!server_) throw std::runtime_error("cannot serve gRPC: see the lines above");
   }
 
-  /// `said`: what was read from the socket already.
-  void take(int socket, const std::string& said) {
+  /// A client. `said`: what was read from the socket already. `rank`: whom its first call names.
+  void take(int socket, const std::string& said, const std::optional<RankOf>& rank) {
+    if (guard_.watch(socket, said, rank, std::chrono::steady_clock::now())) {
+      hand_over(socket, said);
+    } else {
+      ::close(socket);
+    }
+  }
+  /// A connection that is trusted.
+  void hand_over(int socket, const std::string& said) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.fd = socket;
     if (!said.empty()) {
@@ -54,10 +87,9 @@ class Half {
  private:
   static void limit(grpc::ServerBuilder& builder, int most_request_bytes) {
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsOfConnection);
     builder.SetMaxReceiveMessageSize(most_request_bytes);
     grpc::ResourceQuota quota("musterd");
-    quota.SetMaxThreads(kMaxStreams + kMaxPeopleCalls);
+    quota.SetMaxThreads(kMaxPeopleCalls);
     builder.SetResourceQuota(quota);
     builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
@@ -69,6 +101,7 @@ class Half {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kLeastPingIntervalMs);
   }
 
+  ReadGuard& guard_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
 };
@@ -80,42 +113,45 @@ class GrpcServer final : public Server {
   GrpcServer(service::Controller& controller, const std::string& address, std::shared_ptr<net::Connections> connections)
       : gate_(std::make_shared<net::Gate>(
             connections,
-            net::Gate::Rules{kRankCalls, [&controller](const net::FirstCall& call) { return judge(controller, call); },
+            net::Gate::Rules{kRankCalls,
+                             [this, &controller](const net::FirstCall& call) { return let_in(controller, call); },
                              [this](int socket, const std::string& said, net::Party party) {
-                               (party == net::Party::kRank ? *of_ranks_ : *of_people_).take(socket, said);
+                               (party == net::Party::kRank ? *of_ranks_ : *of_people_).take(socket, said, named_);
                              }})),
         listener_(address, gate_),
         callers_(controller, *connections, listener_.port()),
-        streams_(kMaxStreams),
         followers_(controller),
-        jobs_(make_job_service(controller, callers_, streams_, followers_)),
+        jobs_(make_job_service(controller, callers_, followers_)),
         admin_(make_admin_service(controller, callers_)) {
     if (auto* reading = controller.reading()) {
       // musterd's own words go the way of the ranks.
-      probe_ = std::make_unique<ReadingProbe>(*reading, [this](int socket) { of_ranks_->take(socket, ""); });
+      probe_ = std::make_unique<ReadingProbe>(*reading, [this](int socket) { of_ranks_->hand_over(socket, ""); });
     }
-    ranks_ = make_rank_service(controller, callers_, probe_.get());
-    of_people_.emplace(std::vector<grpc::Service*>{jobs_.get(), admin_.get()}, kMaxRequestBytes);
-    of_ranks_.emplace(std::vector<grpc::Service*>{ranks_.calls.get()}, kMaxRankRequestBytes);
+    ranks_ = make_rank_service(controller, callers_, guard_of_ranks_, probe_.get());
+    of_people_.emplace(std::vector<grpc::Service*>{jobs_.get(), admin_.get()}, kMaxRequestBytes, kMaxCallsOfConnection,
+                       guard_of_people_);
+    of_ranks_.emplace(std::vector<grpc::Service*>{ranks_.calls.get()}, kMaxRankRequestBytes, kMaxCallsOfRanksConnection,
+                      guard_of_ranks_);
   }
   ~GrpcServer() override { shutdown(); }
 
   /// If it throws, the destructor stops what has begun: the probe must not hand over to an acceptor that is gone.
   void start() {
     if (probe_) probe_->start();
+    sweep_.start(kSweep);
     listener_.start();
   }
 
   int port() const override { return listener_.port(); }
   void reopen() override { listener_.reopen(); }
-  std::size_t open_streams() const override { return streams_.open() + followers_.open(); }
+  std::size_t open_streams() const override { return followers_.open(); }
 
   void shutdown() override {
     std::lock_guard lock(shutdown_mutex_);
     if (!of_people_) return;
     listener_.stop();
     gate_->close_all();
-    streams_.stop();
+    sweep_.close();
     followers_.stop();
     if (probe_) probe_->stop();
     ranks_.stop();
@@ -127,10 +163,29 @@ class GrpcServer final : public Server {
   }
 
  private:
+  /// As judge(), and notes whom the call names, for the hand-over that follows in the same thread.
+  net::Gate::Verdict let_in(const service::Controller& controller, const net::FirstCall& call) {
+    named_.reset();
+    auto verdict = judge(controller, call);
+    if (verdict.party != net::Party::kRank) return verdict;
+    named_ = rank_of(call);
+    if (auto full = guard_of_ranks_.why_full(*named_); !full.empty()) {
+      return {std::nullopt, "", grpc::StatusCode::RESOURCE_EXHAUSTED, std::move(full)};
+    }
+    return verdict;
+  }
+
+  ReadGuard guard_of_people_{rules_of_people()}, guard_of_ranks_{rules_of_ranks()};
+  std::optional<RankOf> named_;  // of the listener's thread
+  base::Loop sweep_{"connections whose messages do not come were not closed", true, [this] {
+                      const auto now = std::chrono::steady_clock::now();
+                      guard_of_people_.sweep(now);
+                      guard_of_ranks_.sweep(now);
+                      return kSweep;
+                    }};
   const std::shared_ptr<net::Gate> gate_;
   net::Listener listener_;
   Callers callers_;
-  Streams streams_;
   Followers followers_;
   std::unique_ptr<ReadingProbe> probe_;
   const std::unique_ptr<grpc::Service> jobs_, admin_;

@@ -14,10 +14,8 @@ class Controller;
 
 namespace rpc {
 
-/// The most streams that are open at once and hold a thread (SweepMetrics, Stacks). See Followers for the others.
-inline constexpr int kMaxStreams = 64;
-/// The most unary calls of people that run at once, besides the streams.
-inline constexpr int kMaxPeopleCalls = 192;
+/// The most calls of people that hold a thread at once. Those with more than one message hold none, see Followers.
+inline constexpr int kMaxPeopleCalls = 256;
 /// The most calls of ranks that write at once. Concurrent writes share one fsync.
 inline constexpr int kRankThreads = 32;
 /// The most calls of ranks that wait in the queue. Also the most ranks that wait at the rendezvous.
@@ -28,8 +26,14 @@ inline constexpr int kHandshakeMs = 10'000;
 inline constexpr int kMaxRequestBytes = 32 * 1024 * 1024;
 /// The largest request of a rank: GrpcOutbox::kBatchBytes of steps, as many checkpoints, and its program's settings.
 inline constexpr int kMaxRankRequestBytes = 4 * 1024 * 1024;
-/// The most calls that one connection may have open.
+/// The most calls that one connection of people may have open.
 inline constexpr int kMaxCallsOfConnection = 128;
+/// The same of a rank. A rank needs two: its stream, and a call beside it.
+inline constexpr int kMaxCallsOfRanksConnection = 16;
+/// The most bytes of messages that are not there yet, of all ranks together. See ReadRules::unfinished_of_all.
+inline constexpr std::size_t kMaxUnfinishedOfRanks = std::size_t{16} << 20;
+/// A rank's message must be there within this time after its call, or after its first byte.
+inline constexpr int kMessagePatienceMs = 15'000;
 /// The most metrics of one heartbeat, and the most checkpoints.
 inline constexpr int kMaxMetricsAHeartbeat = 512;
 

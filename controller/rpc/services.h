@@ -6,16 +6,16 @@
 #include <memory>
 
 #include "rpc/call.h"
-#include "rpc/follow.h"
 #include "rpc/followers.h"
+#include "rpc/read_guard.h"
 #include "rpc/reading_probe.h"
 
 namespace rpc {
 
 /// The calls of people, see job_service.proto and admin_service.proto. They are synchronous, since people make few
-/// calls. Those that follow are not, since thousands may wait.
+/// calls. Those with more than one message are not, since thousands may wait, for the job or for their client.
 std::unique_ptr<grpc::Service> make_job_service(service::Controller& controller, const Callers& callers,
-                                                Streams& streams, Followers& followers);
+                                                Followers& followers);
 std::unique_ptr<grpc::Service> make_admin_service(service::Controller& controller, const Callers& callers);
 
 /// What ranks and their tasks tell: thousands of them, a heartbeat a second each. Heartbeats come on streams
@@ -26,7 +26,9 @@ struct RankService {
   /// Ranks that wait are told "not yet", now and later. Ranks and tasks with a stream are told to come back.
   std::function<void()> stop;
 };
-/// `probe`: tells musterd's own words from those of ranks; null: there are none.
-RankService make_rank_service(service::Controller& controller, const Callers& callers, ReadingProbe* probe);
+/// `guard` watches the connections of ranks. `probe`: tells musterd's own words from those of ranks; null: there are
+/// none.
+RankService make_rank_service(service::Controller& controller, const Callers& callers, ReadGuard& guard,
+                              ReadingProbe* probe);
 
 }  // namespace rpc

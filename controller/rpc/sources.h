@@ -18,6 +18,14 @@ std::unique_ptr<Source<muster::v1::Event>> events_source(service::Controller& co
                                                          const muster::v1::EventsRequest& request);
 std::unique_ptr<Source<muster::v1::Metric>> metrics_source(service::Controller& controller,
                                                            const muster::v1::MetricsRequest& request);
+/// Every value of one series of a sweep's jobs, a page a message; of steps whose rows have aged out, the points of the
+/// job's curve. It ends when everything was sent.
+std::unique_ptr<Source<muster::v1::JobMetrics>> sweep_metrics_source(service::Controller& controller,
+                                                                     const muster::v1::SweepMetricsRequest& request);
+/// The stacks of an attempt. What the request asks for is waited for. All but the texts come first, then the ranks with
+/// their texts, in messages of moderate size.
+std::unique_ptr<Source<muster::v1::StacksView>> stacks_source(service::Controller& controller,
+                                                              const muster::v1::StacksRequest& request);
 /// The log of a job's ranks, see LogsRequest.
 ///
 /// With `follow` the source waits for an attempt or a file that does not exist yet. If the request names no attempt,

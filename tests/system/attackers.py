@@ -15,12 +15,15 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from strangers import DATA, END_HEADERS, END_STREAM, HELLO, HEADERS, PING, SETTINGS, call, frame, rank_key, text  # noqa: E402
+from strangers import (DATA, END_HEADERS, END_STREAM, HELLO, HEADERS, PING, SETTINGS, call, frame, rank_key, text,  # noqa: E402
+                       varint)
 
 RESET, WINDOW_UPDATE, CONTINUATION = 3, 8, 9
 LIST = "/muster.v1.JobService/List"
 SUBMIT = "/muster.v1.JobService/Submit"
 BEAT = "/muster.v1.RankService/Beat"
+HEARTBEAT = "/muster.v1.RankService/Heartbeat"
+RENDEZVOUS = "/muster.v1.RankService/Rendezvous"
 MOST_NEW_A_S = 5000
 MOST_WAITING = 256 * 1024  # bytes that one connection has for a server that does not read
 
@@ -38,9 +41,14 @@ def update(stream=0):
     return frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", 1))
 
 
+def begin_of(stream, size, body=b""):
+    """The beginning of a message that claims `size` bytes, on a stream that stays open."""
+    return frame(DATA, 0, stream, b"\x00" + struct.pack(">I", size) + body)
+
+
 def message(stream, body):
     """A whole message on a stream that stays open."""
-    return frame(DATA, 0, stream, b"\x00" + struct.pack(">I", len(body)) + body)
+    return begin_of(stream, len(body), body)
 
 
 def field(number, body):
@@ -68,6 +76,13 @@ class Attack:
 
     def more(self, n):
         return b""
+
+    def more_of(self, connection):
+        """What this connection says in its next turn."""
+        return self.more(connection.turns)
+
+    def heard(self, connection, said):
+        """What the server says."""
 
 
 class Talkers(Attack):
@@ -237,9 +252,114 @@ class LongWords(ManyStreams):
         return HELLO + headers(1, BEAT, self.token) + b"".join(parts)
 
 
+class UnfinishedOfARank(ManyStreams):
+    """With a token: 60 connections with 15 messages of 4 MB each that never end, within the windows that the server grants."""
+    count = 60
+    period_s = 0.002
+    streams_of_one = 15
+    size = (4 << 20) - 1
+
+    def first(self):
+        begins = (headers(2 * i + 3, HEARTBEAT, self.token) + begin_of(2 * i + 3, self.size) for i in range(self.streams_of_one))
+        return HELLO + headers(1, BEAT, self.token) + message(1, self.key()) + b"".join(begins)
+
+    def more_of(self, connection):
+        """Whole frames of 16 KB, as long as there is a window, and a byte less than ends a message."""
+        out = b""
+        for i in range(self.streams_of_one):
+            stream = 2 * i + 3
+            sent = connection.sent.get(stream, 0)
+            room = connection.windows.get(stream, 0) + 65535 - 5 - sent
+            room_of_all = connection.windows.get(0, 0) + 65000 - connection.sent.get(0, 0)
+            most = min(16384, room, room_of_all, self.size - 1 - sent)
+            if most < 1024 or len(out) > 65536:
+                continue
+            out += frame(DATA, 0, stream, bytes(most))
+            for one in (0, stream):
+                connection.sent[one] = connection.sent.get(one, 0) + most
+        return out
+
+    def heard(self, connection, said):
+        """Counts the windows."""
+        connection.said += said
+        while len(connection.said) >= 9 and len(connection.said) >= 9 + (size := int.from_bytes(connection.said[:3], "big")):
+            kind, stream = connection.said[3], int.from_bytes(connection.said[5:9], "big")
+            if kind == WINDOW_UPDATE:
+                grant = int.from_bytes(connection.said[9:13], "big")
+                connection.windows[stream] = connection.windows.get(stream, 0) + grant
+            connection.said = connection.said[9 + size:]
+
+
+class EndlessOfARank(UnfinishedOfARank):
+    """With a token: messages of 4 GB."""
+    count = 8
+    streams_of_one = 3
+    size = 0xFFFFFFF0
+
+
+class SilentCallsOfARank(ManyStreams):
+    """With a token: 60 connections that make calls without a message, over and over, and acknowledge no settings."""
+    count = 60
+
+    def streams(self, first):
+        return b"".join(headers(first + 2 * i, BEAT if i % 2 else HEARTBEAT, self.token) for i in range(50))
+
+    def first(self):
+        return HELLO + headers(1, BEAT, self.token) + message(1, self.key())
+
+    def more(self, n):
+        return self.streams(3 + 100 * n)
+
+
+class PatientCallsOfARank(ManyStreams):
+    """With a token: 60 connections with as many silent calls as are allowed, for as long as they are."""
+    count = 60
+
+    def first(self):
+        calls = b"".join(headers(2 * i + 3, BEAT if i % 2 else HEARTBEAT, self.token) for i in range(15))
+        return HELLO + headers(1, BEAT, self.token) + message(1, self.key()) + calls
+
+    def more(self, n):
+        return b""
+
+
+class WaitingCallsOfARank(ManyStreams):
+    """With a token: calls that wait at the rendezvous, thousands a second, and nobody takes the answers."""
+    count = 8
+
+    def streams(self, first):
+        calls = (headers(first + 2 * i, RENDEZVOUS, self.token) + message(first + 2 * i, self.key()) for i in range(20))
+        return b"".join(calls)
+
+    def more(self, n):
+        return self.streams(41 + 40 * n)
+
+
+class StalledReaders(Attack):
+    """With people's token: reads of logs, events, metrics and stacks, 400 on four connections, whose answers nobody takes."""
+    count = 4
+    calls = ("Logs", "Events", "Metrics", "SweepMetrics", "Stacks")
+
+    def request(self, method):
+        return field(1, b"s1") if method == "SweepMetrics" else b"\x08" + varint(self.job)
+
+    def first(self):
+        calls = b""
+        for i in range(100):
+            method = self.calls[i % len(self.calls)]
+            calls += headers(2 * i + 1, "/muster.v1.JobService/" + method, self.token)
+            calls += frame(DATA, END_STREAM, 2 * i + 1, b"\x00" + struct.pack(">I", len(self.request(method))) +
+                           self.request(method))
+        return HELLO + calls
+
+
 ATTACKS = {one.__name__: one for one in (Talkers, Silent, Resets, CrowdWithResets, Unfinished, Endless, Bombs, Pings, Churn,
-                                         WrongTokens, Slow, WrongRanks, Dashboards, ManyStreams, LongWords)}
-WITH_A_TOKEN = ("ManyStreams", "LongWords")
+                                         WrongTokens, Slow, WrongRanks, Dashboards, ManyStreams, LongWords, UnfinishedOfARank,
+                                         EndlessOfARank, SilentCallsOfARank, PatientCallsOfARank, WaitingCallsOfARank,
+                                         StalledReaders)}
+WITH_A_TOKEN = ("ManyStreams", "LongWords", "UnfinishedOfARank", "EndlessOfARank", "SilentCallsOfARank", "PatientCallsOfARank",
+                "WaitingCallsOfARank", "StalledReaders")
+OF_PEOPLE = ("StalledReaders",)
 
 
 class Connection:
@@ -248,6 +368,9 @@ class Connection:
         self.waiting = b""
         self.turns = 0
         self.is_open = False
+        self.said = b""
+        self.windows = {}  # what the server has granted beyond the first 65,535 bytes, by stream; 0: of the connection
+        self.sent = {}
 
 
 class Attacker:
@@ -296,7 +419,9 @@ class Attacker:
                 return False
         if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR):
             try:
-                return bool(connection.socket.recv(65536))
+                said = connection.socket.recv(65536)
+                self.attack.heard(connection, said)
+                return bool(said)
             except BlockingIOError:
                 return True
             except OSError:
@@ -308,7 +433,7 @@ class Attacker:
         for number, connection in list(self.connections.items()):
             if not connection.is_open or len(connection.waiting) > MOST_WAITING:
                 continue
-            more = self.attack.more(connection.turns)
+            more = self.attack.more_of(connection)
             connection.turns += 1
             if more is None:
                 if not connection.waiting:

@@ -158,11 +158,15 @@ class Crowds(unittest.TestCase):
     def test_no_attack_without_a_token_is_noticed(self):
         self.all_attacks(2.5)
 
-    def test_no_attack_of_a_rank_is_noticed(self):
+    def all_attacks_with_a_token(self, seconds):
         rank = self.token_of_a_rank()
         for name in attackers.WITH_A_TOKEN:
-            self.attack([name], 6, rank)
+            people = (self.daemon.token, self.training, "1")
+            self.attack([name], seconds, people if name in attackers.OF_PEOPLE else rank)
         self.nobody_was_ended()
+
+    def test_no_attack_with_a_token_is_noticed(self):
+        self.all_attacks_with_a_token(4)
 
     def test_a_restart_in_a_crowd_ends_nothing(self):
         self.attack(["Talkers", "Silent"], 12, meanwhile=self.restart)
@@ -170,9 +174,7 @@ class Crowds(unittest.TestCase):
 
     def test_each_attack_for_a_minute(self):
         self.all_attacks(60)
-        rank = self.token_of_a_rank()
-        for name in attackers.WITH_A_TOKEN:
-            self.attack([name], 60, rank)
+        self.all_attacks_with_a_token(60)
         self.attack(["Talkers", "Silent", "Dashboards"], 60, meanwhile=self.restart)
         self.nobody_was_ended()
 

@@ -86,6 +86,9 @@ class FakeController : public test::UnscriptedController {
   void set_trace(const muster::v1::TraceView& trace) {
     change([&] { trace_ = trace; });
   }
+  void set_stacks(const muster::v1::StacksView& stacks) {
+    change([&] { stacks_ = stacks; });
+  }
   void set_stop_why(std::string why, std::chrono::milliseconds grace) {
     change([&] { stop_why_ = std::move(why), stop_grace_ = grace; });
   }
@@ -121,6 +124,7 @@ class FakeController : public test::UnscriptedController {
   std::set<std::string> rank_tokens;
   int streams_opened = 0, streams_closed = 0;
   int task_streams_opened = 0, task_streams_closed = 0;
+  int stacks_asked = 0;
   int largest_batch = 0;
   int refused_batches = 0;
   int refusals = 0;
@@ -194,6 +198,15 @@ class FakeController : public test::UnscriptedController {
     auto view = *trace_;
     view.set_number(request.number());
     return view;
+  }
+  base::Outcome<muster::v1::StacksView> stacks(const muster::v1::StacksRequest& request) override {
+    std::lock_guard lock(mutex_);
+    if (!stacks_) return base::Refusal::no_job(request.job_id());
+    if (request.ask()) ++stacks_asked;
+    return *stacks_;
+  }
+  std::string stack_text(const core::AttemptKey&, std::uint64_t number, core::RankNumber rank) override {
+    return "stack " + std::to_string(rank) + " of set " + std::to_string(number);
   }
   base::Outcome<muster::v1::WhyResponse> why(core::JobId id) override {
     const auto job = get(id);
@@ -438,6 +451,7 @@ class FakeController : public test::UnscriptedController {
   muster::v1::Directive directive_ = muster::v1::DIRECTIVE_CONTINUE;
   std::optional<muster::v1::TraceWish> trace_wish_;
   std::optional<muster::v1::TraceView> trace_;
+  std::optional<muster::v1::StacksView> stacks_;
   std::string stop_why_;
   std::chrono::milliseconds stop_grace_{0};
   std::optional<base::Refusal> rank_refusal_, people_refusal_;

@@ -99,13 +99,16 @@ TEST_F(Rpc, WhatStandsBesideARankReportsWithTheSameTokenAndLimits) {
 TEST_F(Rpc, TheRendezvousTellsRankZerosAddressAtOnceToWhoeverWaits) {
   std::vector<std::thread> waiters;
   std::vector<std::string> answers(100);
+  // A connection of a rank has sixteen calls at most.
+  std::vector<std::unique_ptr<muster::v1::RankService::Stub>> stubs(10);
+  for (auto& stub : stubs) stub = muster::v1::RankService::NewStub(connect(server_->port()));
   for (std::uint32_t rank = 1; rank < answers.size(); ++rank) {
     waiters.emplace_back([&, rank] {
       muster::v1::RendezvousResponse response;
       // A rank asks again until it gets an answer.
       for (int i = 0; i < 5 && response.endpoint().empty(); ++i) {
         Call again(FakeController::kRankToken);
-        ASSERT_TRUE(ranks_->Rendezvous(&again, meeting(rank), &response).ok());
+        ASSERT_TRUE(stubs[rank % stubs.size()]->Rendezvous(&again, meeting(rank), &response).ok());
       }
       answers[rank] = response.endpoint();
     });

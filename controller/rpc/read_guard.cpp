@@ -1,0 +1,297 @@
+#include "rpc/read_guard.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netinet/in.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace rpc {
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::seconds;
+
+/// In a crowd not each connection is told of.
+constexpr seconds kTellEvery{10};
+
+std::uint64_t cookie_of(int socket) {
+  std::uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  if (::getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &size) != 0) return 0;
+  return cookie;
+}
+
+/// In gRPC's words: "ipv4:127.0.0.1:53594", "ipv6:%5B::1%5D:53594". Empty: it has no port.
+std::string peer_of(int socket) {
+  sockaddr_storage from{};
+  socklen_t size = sizeof from;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&from), &size) != 0) return {};
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (from.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
+    ::inet_ntop(AF_INET, &v4.sin_addr, text.data(), text.size());
+    return "ipv4:" + std::string(text.data()) + ":" + std::to_string(ntohs(v4.sin_port));
+  }
+  if (from.ss_family != AF_INET6) return {};
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
+  const auto port = std::to_string(ntohs(v6.sin6_port));
+  if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+    ::inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text.data(), text.size());
+    return "ipv4:" + std::string(text.data()) + ":" + port;
+  }
+  ::inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
+  return "ipv6:%5B" + std::string(text.data()) + "%5D:" + port;
+}
+
+std::string_view port_of(std::string_view peer) {
+  return peer.substr(peer.rfind(':') + 1);
+}
+
+}  // namespace
+
+/// The watched sockets of all guards of this process, by their numbers.
+struct Sockets {
+  static constexpr std::size_t kParts = 64;
+  struct Part {
+    std::mutex mutex;
+    std::unordered_map<int, std::shared_ptr<Watched>> watched;
+  };
+  std::array<Part, kParts> parts;
+  std::atomic<std::size_t> count{0};
+
+  /// Never destroyed: threads of gRPC read until the very end.
+  static Sockets& all() {
+    static auto* const sockets = new Sockets;
+    return *sockets;
+  }
+  Part& part(int socket) { return parts[static_cast<std::size_t>(socket) % kParts]; }
+
+  void put(const std::shared_ptr<Watched>& one) {
+    auto& in = part(one->socket_);
+    const std::lock_guard lock(in.mutex);
+    auto& place = in.watched[one->socket_];
+    // One of this number was closed, and nobody has noticed yet.
+    if (place) {
+      place->guard_.forget(place);
+    } else {
+      ++count;
+    }
+    place = one;
+  }
+  /// Forgets it. The caller holds the part's lock.
+  void erase(Part& in, int socket) {
+    const auto found = in.watched.find(socket);
+    const auto one = std::move(found->second);
+    in.watched.erase(found);
+    --count;
+    one->guard_.forget(one);
+  }
+  /// Shuts the connection down and forgets it. gRPC closes the socket. The caller holds the part's lock.
+  void shut(Part& in, Watched& one, const char* why) {
+    if (cookie_of(one.socket_) == one.cookie_) {
+      ReadGuard::tell(one, why);
+      ::shutdown(one.socket_, SHUT_RDWR);
+    }
+    erase(in, one.socket_);
+  }
+  void close(const Watched& wanted, const char* why) {
+    auto& in = part(wanted.socket_);
+    const std::lock_guard lock(in.mutex);
+    const auto found = in.watched.find(wanted.socket_);
+    if (found != in.watched.end() && found->second.get() == &wanted) shut(in, *found->second, why);
+  }
+  template <typename Choose>
+  void shut_those(const Choose& why_of) {
+    for (auto& in : parts) {
+      const std::lock_guard lock(in.mutex);
+      std::vector<std::pair<std::shared_ptr<Watched>, const char*>> chosen;
+      for (const auto& [_, one] : in.watched) {
+        if (const char* why = why_of(*one)) chosen.emplace_back(one, why);
+      }
+      for (const auto& [one, why] : chosen) shut(in, *one, why);
+    }
+  }
+  void forget_all_of(const ReadGuard& guard) {
+    for (auto& in : parts) {
+      const std::lock_guard lock(in.mutex);
+      std::vector<int> its;
+      for (const auto& [socket, one] : in.watched) {
+        if (&one->guard_ == &guard) its.push_back(socket);
+      }
+      for (const int socket : its) erase(in, socket);
+    }
+  }
+
+  /// gRPC has read `count` bytes. False: it must not see them, since the connection is shut down.
+  bool allows(int socket, const msghdr& message, std::size_t bytes) {
+    if (count == 0) return true;
+    auto& in = part(socket);
+    const std::lock_guard lock(in.mutex);
+    const auto found = in.watched.find(socket);
+    if (found == in.watched.end()) return true;
+    auto& one = *found->second;
+    const char* fault = nullptr;
+    const auto now = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < message.msg_iovlen && bytes > 0 && fault == nullptr; ++i) {
+      const auto part = std::min(bytes, message.msg_iov[i].iov_len);
+      fault = one.inspector_.take({static_cast<const char*>(message.msg_iov[i].iov_base), part}, now);
+      bytes -= part;
+    }
+    if (fault == nullptr) fault = one.guard_.account(one);
+    if (fault == nullptr) return true;
+    const bool is_it = cookie_of(socket) == one.cookie_;  // else the number is another socket's by now
+    shut(in, one, fault);
+    return !is_it;
+  }
+  void has_ended(int socket) {
+    if (count == 0) return;
+    auto& in = part(socket);
+    const std::lock_guard lock(in.mutex);
+    if (in.watched.contains(socket)) erase(in, socket);
+  }
+};
+
+bool Watched::begin_call() {
+  return ++calls_ <= guard_.rules_.calls_of_connection;
+}
+
+ReadGuard::~ReadGuard() {
+  Sockets::all().forget_all_of(*this);
+}
+
+std::string ReadGuard::why_full(const RankOf& rank) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = places_.find(rank.attempt);
+  if (found == places_.end()) return {};
+  const auto of_rank = found->second.of_rank.find(rank.rank);
+  if (of_rank != found->second.of_rank.end() && of_rank->second >= kMostOfRank) {
+    return "max_connections_of_rank: rank " + std::to_string(rank.rank) + " has " + std::to_string(kMostOfRank) +
+           " connections open, the most of one rank; try again later";
+  }
+  if (found->second.on_trial < kMostOnTrial) return {};
+  return "max_connections_of_attempt: " + std::to_string(kMostOnTrial) +
+         " connections of this attempt wait for their first answer; try again later";
+}
+
+bool ReadGuard::watch(int socket, std::string_view said, std::optional<RankOf> rank, Inspector::Time now) {
+  const auto one = std::shared_ptr<Watched>(
+      new Watched(*this, socket, cookie_of(socket), peer_of(socket), rank, rules_.limits, now));
+  if (one->inspector_.take(said, now) != nullptr) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    by_port_.emplace(port_of(one->peer_), one);
+    if (rank) {
+      auto& places = places_[rank->attempt];
+      ++places.on_trial;
+      ++places.of_rank[rank->rank];
+    }
+  }
+  account(*one);
+  Sockets::all().put(one);
+  return true;
+}
+
+std::shared_ptr<Watched> ReadGuard::find(const std::string& peer) const {
+  const std::lock_guard lock(mutex_);
+  const auto [begin, end] = by_port_.equal_range(port_of(peer));
+  const auto same = std::find_if(begin, end, [&](const auto& entry) { return entry.second->peer_ == peer; });
+  if (same != end) return same->second;
+  // An address may be written in several ways.
+  return begin != end && std::next(begin) == end ? begin->second : nullptr;
+}
+
+void ReadGuard::heard(const std::shared_ptr<Watched>& one) {
+  const std::lock_guard lock(mutex_);
+  if (!one->rank_ || one->is_forgotten_ || one->is_heard_.exchange(true)) return;
+  --places_.find(one->rank_->attempt)->second.on_trial;
+  ++heard_;
+}
+
+void ReadGuard::close(const std::shared_ptr<Watched>& one, const char* why) {
+  Sockets::all().close(*one, why);
+}
+
+void ReadGuard::sweep(Inspector::Time now) {
+  Sockets::all().shut_those([&](const Watched& one) -> const char* {
+    if (&one.guard_ != this) return nullptr;
+    if (one.inspector_.is_overdue(now)) return "a message was missing or unfinished for too long";
+    if (one.rank_ && !one.is_heard_ && now - one.since_ > kTrial) return "no call was accepted in time";
+    return cookie_of(one.socket_) == one.cookie_ ? nullptr : "it is closed";
+  });
+}
+
+ReadGuard::Counts ReadGuard::counts() const {
+  const std::lock_guard lock(mutex_);
+  Counts counts{by_port_.size(), 0, held_};
+  for (const auto& [_, places] : places_) counts.on_trial += places.on_trial;
+  return counts;
+}
+
+const char* ReadGuard::account(Watched& one) {
+  const auto held = one.inspector_.held();
+  held_ += held - one.held_;  // unsigned: a difference below zero counts down
+  one.held_ = held;
+  const bool is_full = held_ > rules_.unfinished_of_all + heard_ * ReadRules::kShare;
+  return is_full && held > ReadRules::kShare ? "unfinished messages of all are too long together" : nullptr;
+}
+
+void ReadGuard::forget(const std::shared_ptr<Watched>& one) {
+  held_ -= one->held_;
+  one->held_ = 0;
+  const std::lock_guard lock(mutex_);
+  const auto [begin, end] = by_port_.equal_range(port_of(one->peer_));
+  const auto found = std::find_if(begin, end, [&](const auto& entry) { return entry.second == one; });
+  if (found == end) return;
+  by_port_.erase(found);
+  one->is_forgotten_ = true;
+  if (!one->rank_) return;
+  const auto places = places_.find(one->rank_->attempt);
+  if (one->is_heard_) {
+    --heard_;
+  } else {
+    --places->second.on_trial;
+  }
+  const auto of_rank = places->second.of_rank.find(one->rank_->rank);
+  if (--of_rank->second == 0) places->second.of_rank.erase(of_rank);
+  if (places->second.of_rank.empty()) places_.erase(places);
+}
+
+void ReadGuard::tell(const Watched& one, const char* why) {
+  static std::atomic<std::int64_t> told{-1000};
+  const auto now = duration_cast<seconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  auto before = told.load();
+  if (now - before < kTellEvery.count() || !told.compare_exchange_strong(before, now)) return;
+  const auto whose = one.rank_
+                         ? "job " + std::to_string(one.rank_->attempt.job) + " attempt " +
+                               std::to_string(one.rank_->attempt.number) + " rank " + std::to_string(one.rank_->rank)
+                         : std::string("somebody with people's token");
+  spdlog::warn("the connection of {} at {} was closed: {}; others like it are closed without a word for {} s", whose,
+               one.peer_, why, kTellEvery.count());
+}
+
+}  // namespace rpc
+
+/// gRPC's reads, see rpc::ReadGuard.
+extern "C" ssize_t recvmsg(int socket, msghdr* message, int flags) {
+  static const auto next = reinterpret_cast<ssize_t (*)(int, msghdr*, int)>(::dlsym(RTLD_NEXT, "recvmsg"));
+  const auto got = next(socket, message, flags);
+  if ((flags & (MSG_PEEK | MSG_ERRQUEUE)) != 0) return got;
+  if (got > 0) {
+    return rpc::Sockets::all().allows(socket, *message, static_cast<std::size_t>(got)) ? got : 0;
+  }
+  const bool comes_again = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+  if (!comes_again) {
+    const auto error = errno;
+    rpc::Sockets::all().has_ended(socket);
+    errno = error;
+  }
+  return got;
+}
