@@ -16,11 +16,14 @@ constexpr const char* kShutDown = "musterd is shutting down; try again when it i
 
 }  // namespace
 
+JobPtr JobTable::in_memory(core::JobId id) const {
+  std::lock_guard lock(mutex_);
+  const auto found = jobs_.find(id);
+  return found == jobs_.end() ? nullptr : found->second;
+}
+
 JobPtr JobTable::get(core::JobId id) const {
-  {
-    std::lock_guard lock(mutex_);
-    if (const auto found = jobs_.find(id); found != jobs_.end()) return found->second;
-  }
+  if (auto known = in_memory(id)) return known;
   auto loaded = store_.load(id);
   return loaded ? std::make_shared<const core::Job>(std::move(*loaded)) : nullptr;
 }

@@ -32,6 +32,8 @@ class JobTable {
 
   /// Null if there is no such job. Throws store::Error.
   JobPtr get(core::JobId id) const;
+  /// As get(), of what is in memory alone.
+  JobPtr in_memory(core::JobId id) const;
   /// In the order of their ids.
   std::vector<JobPtr> open() const;
   /// Puts the jobs that have not ended into memory. Throws store::Error.
@@ -106,6 +108,8 @@ class EventLog {
 
   /// The newest durable state; null if there is no such job. Throws store::Error.
   JobPtr job(core::JobId id) const { return jobs_.get(id); }
+  /// The same, for callers that must not wait for a disk: null if the job is not in memory, as all open ones are.
+  JobPtr job_in_memory(core::JobId id) const { return jobs_.in_memory(id); }
   std::vector<JobPtr> open_jobs() const { return jobs_.open(); }
   /// Puts the jobs that have not ended into memory. Throws store::Error.
   void load_open() { jobs_.load_open(); }

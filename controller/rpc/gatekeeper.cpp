@@ -29,15 +29,16 @@ net::Gate::Verdict judge(const service::Controller& controller, const net::First
     return {net::Party::kPerson, call.user, 0, ""};
   }
   const auto key = key_of(call.message);
-  if (controller.is_rank_token({key.job_id(), key.attempt()}, call.token)) return {net::Party::kRank, "", 0, ""};
-  return refused(
-      {base::Refusal::Kind::kUnauthenticated,
-       "this is not the token of job " + std::to_string(key.job_id()) + " attempt " + std::to_string(key.attempt())});
-}
-
-RankOf rank_of(const net::FirstCall& call) {
-  const auto key = key_of(call.message);
-  return {{key.job_id(), key.attempt()}, key.rank()};
+  const auto whose = "job " + std::to_string(key.job_id()) + " attempt " + std::to_string(key.attempt());
+  if (!controller.is_rank_token({key.job_id(), key.attempt()}, call.token)) {
+    return refused({base::Refusal::Kind::kUnauthenticated, "this is not the token of " + whose});
+  }
+  const auto ranks = controller.ranks_of(key.job_id());
+  if (ranks > 0 && key.rank() >= ranks) {
+    return refused(base::Refusal::invalid("rank " + std::to_string(key.rank()) + " of a job with " +
+                                          std::to_string(ranks) + " ranks"));
+  }
+  return {net::Party::kRank, whose, 0, "", ranks};
 }
 
 }  // namespace rpc

@@ -116,6 +116,9 @@ class Controller {
   virtual bool is_people_token(const std::string& token) const = 0;
   /// True if `token` is the one that this attempt's ranks must show. Only computes: asks no store.
   virtual bool is_rank_token(const core::AttemptKey& attempt, const std::string& token) const = 0;
+  /// How many ranks each attempt of this job has; 0: the job is neither open nor among those that ended last. Asks no
+  /// store.
+  virtual std::uint32_t ranks_of(core::JobId job) const = 0;
 };
 
 }  // namespace service

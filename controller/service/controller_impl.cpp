@@ -291,6 +291,10 @@ class Impl final : public RunningController {
   bool is_rank_token(const core::AttemptKey& attempt, const std::string& token) const override {
     return base::same_secret(token, base::rank_token(secret_, attempt.job, attempt.number));
   }
+  std::uint32_t ranks_of(core::JobId id) const override {
+    const auto job = event_log_.job_in_memory(id);
+    return job == nullptr ? 0 : job->world_size;
+  }
 
  private:
   bool is_over(const core::AttemptKey& key) const;

@@ -57,6 +57,7 @@ class UnscriptedController : public service::Controller {
     return unscripted();
   }
   Outcome<v1::TaskResponse> task(const v1::TaskRequest&, const std::string&) override { return unscripted(); }
+  std::uint32_t ranks_of(core::JobId) const override { return 0; }
 
  private:
   static Refusal unscripted() { return {Refusal::Kind::kUnavailable, "not scripted"}; }

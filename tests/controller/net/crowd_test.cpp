@@ -53,7 +53,7 @@ TEST(Crowd, AFewInAnHourAreNone) {
   Crowd::Time now{1h};
   for (int i = 0; i < 2000; ++i) {
     crowd.turned_away(Port::kDashboard, kAddress, Why::kNoToken, now);
-    now += Crowd::kCalmAfter / 40;
+    now += std::chrono::milliseconds(Crowd::kCalmAfter) / 40;
     EXPECT_FALSE(crowd.is_at(Port::kDashboard, now)) << "a script with an old token";
   }
 }
@@ -63,7 +63,7 @@ TEST(Crowd, AFewThatGoOnDoNotKeepItUp) {
   Crowd::Time now{1h};
   for (std::size_t i = 0; i < Crowd::kMany; ++i) crowd.turned_away(Port::kGrpc, kAddress, Why::kNoPlace, now);
   for (int i = 0; i < 4; ++i) {
-    now += Crowd::kCalmAfter / 3;
+    now += std::chrono::milliseconds(Crowd::kCalmAfter) / 3;
     crowd.turned_away(Port::kGrpc, kOther, Why::kNoToken, now);
   }
   EXPECT_FALSE(crowd.is_at(Port::kGrpc, now));

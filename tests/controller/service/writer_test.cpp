@@ -127,6 +127,8 @@ TEST_P(Threaded, HeartbeatsOfManyRanksAreAllDurable) {
   EXPECT_TRUE(controller_->is_rank_token({id, 1}, token));
   EXPECT_FALSE(controller_->is_rank_token({id, 2}, token)) << "of another attempt";
   EXPECT_FALSE(controller_->is_rank_token({id, 1}, "people"));
+  EXPECT_EQ(controller_->ranks_of(id), kRanks);
+  EXPECT_EQ(controller_->ranks_of(id + 1), 0U);
   std::vector<std::thread> ranks;
   for (std::uint32_t r = 0; r < kRanks; ++r) {
     ranks.emplace_back([&, r] {
