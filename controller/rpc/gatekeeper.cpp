@@ -41,4 +41,9 @@ net::Gate::Verdict judge(const service::Controller& controller, const net::First
   return {net::Party::kRank, whose, 0, "", ranks};
 }
 
+RankOf rank_of(const net::FirstCall& call) {
+  const auto key = key_of(call.message);
+  return {{key.job_id(), key.attempt()}, key.rank()};
+}
+
 }  // namespace rpc
