@@ -133,7 +133,7 @@ TEST_F(StackStory, ARankThatGoesOnWhileItsEndWaitsIsNotEnded) {
   EXPECT_EQ(cause(), "");
   EXPECT_EQ(bench.job(key.job).status(), "running");
   EXPECT_EQ(bench.count_events(key.job, "suspicion_over"), 1);
-  stand(19s);
+  stand(14s);
   EXPECT_EQ(cause(), "") << "its time begins anew, and so does the wait for stacks";
   stand(5s);
   EXPECT_EQ(cause(), "rank_hung");
