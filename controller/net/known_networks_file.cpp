@@ -32,7 +32,8 @@ void KnownNetworksFile::read() {
     const auto text = os::read_small_file(path_, kMostBytes);
     const auto wrong = networks_->read(text, std::chrono::steady_clock::now(), wall_now());
     if (wrong == 0) return;
-    spdlog::warn("{} lines of {} are no networks and were left out; the file is written anew", wrong, path_.string());
+    spdlog::warn("{}: what is no network was left out (lines: {}); the file is written anew with the next news",
+                 path_.string(), wrong);
   } catch (const std::exception& error) {
     spdlog::warn("{}; until a token comes, every network is a stranger's", error.what());
   }

@@ -218,6 +218,31 @@ class Dashboards(Attack):
         return b"a"
 
 
+class LongHalves(Dashboards):
+    """300 half requests of a kilobyte at the dashboard's port, which say no more, and come again when they are cut."""
+
+    def first(self):
+        return b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: " + 1000 * b"x"
+
+    def more(self, n):
+        return b""
+
+
+class TricklingHalves(LongHalves):
+    """The same, and each says a byte each 20 ms."""
+    period_s = 0.02
+
+    def more(self, n):
+        return b"a"
+
+
+class TricklingBodies(TricklingHalves):
+    """300 whole heads of requests at the dashboard's port, whose bodies trickle."""
+
+    def first(self):
+        return b"POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n" + 500 * b" "
+
+
 class ManyStreams(Attack):
     """With a token: one rank that opens 5,000 streams a second on one connection, and takes no answers: it never lets the
     server send more than the first 64 KiB."""
@@ -235,6 +260,27 @@ class ManyStreams(Attack):
 
     def more(self, n):
         return self.streams(201 + 200 * n)
+
+
+class ManyConnections(ManyStreams):
+    """With a token: 1,000 connections of one rank, which come again when they are cut."""
+    count = 1000
+    period_s = 0.1
+
+    def first(self):
+        return HELLO + headers(1, HEARTBEAT, self.token) + message(1, self.key())
+
+    def more(self, n):
+        return b""
+
+
+class ManyRanks(ManyConnections):
+    """With a token: 1,000 connections, each of which claims to be another rank."""
+    rank = 0
+
+    def key(self):
+        self.rank += 1
+        return rank_key(self.job, self.attempt, self.rank)
 
 
 class LongWords(ManyStreams):
@@ -354,11 +400,13 @@ class StalledReaders(Attack):
 
 
 ATTACKS = {one.__name__: one for one in (Talkers, Silent, Resets, CrowdWithResets, Unfinished, Endless, Bombs, Pings, Churn,
-                                         WrongTokens, Slow, WrongRanks, Dashboards, ManyStreams, LongWords, UnfinishedOfARank,
+                                         WrongTokens, Slow, WrongRanks, Dashboards, LongHalves, TricklingHalves, TricklingBodies, ManyStreams,
+                                         ManyConnections, ManyRanks, LongWords, UnfinishedOfARank,
                                          EndlessOfARank, SilentCallsOfARank, PatientCallsOfARank, WaitingCallsOfARank,
                                          StalledReaders)}
-WITH_A_TOKEN = ("ManyStreams", "LongWords", "UnfinishedOfARank", "EndlessOfARank", "SilentCallsOfARank", "PatientCallsOfARank",
-                "WaitingCallsOfARank", "StalledReaders")
+AT_THE_DASHBOARD = ("Dashboards", "LongHalves", "TricklingHalves", "TricklingBodies")
+WITH_A_TOKEN = ("ManyStreams", "ManyConnections", "ManyRanks", "LongWords", "UnfinishedOfARank", "EndlessOfARank",
+                "SilentCallsOfARank", "PatientCallsOfARank", "WaitingCallsOfARank", "StalledReaders")
 OF_PEOPLE = ("StalledReaders",)
 
 

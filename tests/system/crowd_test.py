@@ -10,6 +10,7 @@ import json
 import pathlib
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -30,12 +31,15 @@ SWEEP = """name = "sweep"
 command = ["/bin/sleep", "2"]
 """
 PEOPLE = "a crowd at the gRPC port"
+DASHBOARD = "a crowd at the dashboard port"
+# musterd looks at its ports each second, so that three failures in a row would end it within an attack.
+PROBES = ("--probe-ms", "1000")
 
 
 class Crowds(unittest.TestCase):
     def setUp(self):
         strangers.raise_own_limit()
-        self.daemon = Musterd(self, BIN, 1024)
+        self.daemon = Musterd(self, BIN, 1024, flags=PROBES)
         self.training = self.daemon.submit(TRAINING.replace("steps = 60", "steps = 100000"))
         file = self.daemon.folder / "sweep.toml"
         file.write_text(SWEEP)
@@ -114,7 +118,7 @@ class Crowds(unittest.TestCase):
         self.daemon.process.wait()
         self.before = self.daemon.log.read_text()
         ports = (self.daemon.grpc, self.daemon.http)
-        self.daemon = Musterd(self, BIN, 1024, data=self.daemon.data)
+        self.daemon = Musterd(self, BIN, 1024, flags=PROBES, data=self.daemon.data)
         self.assertEqual((self.daemon.grpc, self.daemon.http), ports)
 
     def nobody_was_ended(self):
@@ -139,7 +143,7 @@ class Crowds(unittest.TestCase):
 
     def all_attacks(self, seconds):
         for name in attackers.ATTACKS:
-            if name not in attackers.WITH_A_TOKEN:
+            if name not in (*attackers.WITH_A_TOKEN, *attackers.AT_THE_DASHBOARD):
                 self.attack([name], seconds)
         self.assertGreater(self.metric('muster_connections_turned_away_total{port="gRPC"}'), 100)
         self.nobody_was_ended()
@@ -147,7 +151,8 @@ class Crowds(unittest.TestCase):
     def test_a_crowd_is_a_state_that_people_are_told(self):
         def doctor_tells():
             said = self.daemon.muster("doctor")
-            self.assertRegex(said.stdout + said.stderr, PEOPLE + r": \d+ connections without a token .* most of them from 127.0.0.1")
+            self.assertRegex(said.stdout + said.stderr,
+                             PEOPLE + r": \d+ connections were turned away .*for want of a place.*, most of them from 127.0.0.1")
             self.assertEqual(self.metric('muster_crowd{port="gRPC"}'), 1)
 
         self.attack(["Silent"], 5, meanwhile=doctor_tells)
@@ -158,11 +163,56 @@ class Crowds(unittest.TestCase):
     def test_no_attack_without_a_token_is_noticed(self):
         self.all_attacks(2.5)
 
+    def page_s(self):
+        """How long somebody with the token waits for a page of the dashboard, tries included."""
+        begun = time.monotonic()
+        while time.monotonic() - begun < 60:
+            try:
+                with socket.create_connection(("127.0.0.1", self.daemon.http), timeout=60) as one:
+                    if self.daemon.get(one) == 200:
+                        return time.monotonic() - begun
+            except OSError:
+                pass
+            time.sleep(0.05)
+        self.fail("the dashboard does not answer")
+
+    def attacks_at_the_dashboard(self, seconds):
+        """Each of them: people see their pages, the crowd is named, and musterd's own look at the port ends nothing."""
+        pid = self.daemon.process.pid
+        for name in attackers.AT_THE_DASHBOARD:
+            pages = []
+
+            def look():
+                pages.extend(self.page_s() for _ in range(5))
+                said = self.daemon.muster("doctor")
+                self.assertRegex(said.stdout + said.stderr, DASHBOARD + r": \d+ connections were turned away", name)
+                self.assertEqual(self.metric('muster_crowd{port="dashboard"}'), 1, name)
+
+            self.attack([name], seconds, meanwhile=look)
+            print(f"{name}: a page median {statistics.median(pages):.2f} s, most {max(pages):.2f} s", file=sys.stderr)
+            self.assertLess(statistics.median(pages), max(LIST_LIMIT_S, TIMES_AT_REST * self.at_rest), name)
+            self.assertTrue(eventually(lambda: self.metric('muster_crowd{port="dashboard"}') == 0, 60), name)
+        self.assertEqual((self.daemon.process.pid, self.daemon.process.poll()), (pid, None))
+        self.assertIn(DASHBOARD, self.daemon.log.read_text())
+        self.nobody_was_ended()
+
+    def test_no_attack_at_the_dashboard_is_noticed(self):
+        self.attacks_at_the_dashboard(6)
+
+    def test_after_a_restart_in_a_crowd_people_are_known(self):
+        known = self.daemon.data / "known-networks"
+        self.assertTrue(eventually(lambda: known.exists() and " 127.0.0.1\n" in known.read_text(), 60))
+        known.write_text("nonsense\n" + known.read_text())
+        self.restart()
+        self.assertIn(f"{known}: what is no network was left out (lines: 1)", self.daemon.log.read_text())
+        self.nobody_was_ended()
+
     def all_attacks_with_a_token(self, seconds):
         rank = self.token_of_a_rank()
         for name in attackers.WITH_A_TOKEN:
             people = (self.daemon.token, self.training, "1")
             self.attack([name], seconds, people if name in attackers.OF_PEOPLE else rank)
+        self.assertIn(PEOPLE, self.daemon.log.read_text())
         self.nobody_was_ended()
 
     def test_no_attack_with_a_token_is_noticed(self):
@@ -174,6 +224,7 @@ class Crowds(unittest.TestCase):
 
     def test_each_attack_for_a_minute(self):
         self.all_attacks(60)
+        self.attacks_at_the_dashboard(60)
         self.all_attacks_with_a_token(60)
         self.attack(["Talkers", "Silent", "Dashboards"], 60, meanwhile=self.restart)
         self.nobody_was_ended()

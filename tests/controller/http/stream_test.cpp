@@ -6,6 +6,7 @@
 
 #include "fixture.h"
 #include "http/feed.h"
+#include "net/connections.h"
 
 using Stream = HttpTest;
 
@@ -118,6 +119,10 @@ TEST_F(Stream, ProgressComesAtMostTwiceASecondHoweverFastTheSteps) {
 }
 
 TEST_F(Stream, OneStreamTooManyIs503AndAClosedOneMakesRoom) {
+  // One address may have half of the connections of people.
+  server_ = http::serve(controller_, "127.0.0.1:0",
+                        std::make_shared<net::Connections>(net::Shares{
+                            .strangers = 4, .waiting = 4, .people = 4 * http::kMaxStreams, .ranks = 4, .asking = 4}));
   std::vector<std::unique_ptr<Client>> streams;
   for (std::size_t i = 0; i < http::kMaxStreams; ++i) {
     streams.push_back(open_stream());
