@@ -7,11 +7,14 @@ Usage: descriptors_test.py BIN_FOLDER
 
 import contextlib
 import ctypes
+import hashlib
+import hmac
 import os
 import pathlib
 import re
 import resource
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -80,13 +83,18 @@ class Descriptors(unittest.TestCase):
         wanted = 2 * RANKS
         if places < wanted or self.own_limit < wanted + CROWD + 500:
             self.skipTest(f"the hard limit of open files ({self.own_limit}) leaves {places} connections for ranks")
-        token = daemon.folder / "token"
-        job = daemon.submit(f'name = "ranks"\ncommand = ["/bin/sh", "-c", "echo $MUSTER_RANK_TOKEN > {token}; sleep 600"]\n')
-        self.assertTrue(eventually(lambda: token.exists() and token.read_text().endswith("\n"), JOB_LIMIT_S))
-        says = strangers.HELLO + strangers.heartbeat(token.read_text().strip(), int(job), 1, 7)
+        # Each job has one rank, which has a connection, and so has the task beside it.
+        file = daemon.folder / "ranks.toml"
+        file.write_text('name = "rank"\ncommand = ["true"]\n')
+        done = daemon.muster("submit", file, "--sweep", f"env.N=1..{RANKS}", "--hold", limit_s=JOB_LIMIT_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        tokens = self.tokens(daemon.data, range(1, RANKS + 1))
+        says = {job: strangers.HELLO + strangers.heartbeat(token, job, 1, 0) for job, token in tokens.items()}
+        again = {says[job]: strangers.heartbeat(token, job, 1, 0, stream=3) for job, token in tokens.items()}
         with strangers.Callers(daemon.grpc) as ranks, strangers.Crowd(daemon.grpc) as others:
             begun = time.monotonic()
-            ranks.add(wanted, says)
+            for words in says.values():
+                ranks.add(2, words)
             eventually(lambda: ranks.answers.get(1, 0) >= wanted, JOB_LIMIT_S)
             print(f"{wanted} connections of ranks in {time.monotonic() - begun:.1f} s, {ranks.again} of them at a later try; "
                   f"musterd has {daemon.descriptors()} descriptors and {daemon.memory_mib()} MiB", file=sys.stderr)
@@ -95,9 +103,17 @@ class Descriptors(unittest.TestCase):
             others.add(CROWD)
             others.add(200, strangers.HELLO)
             daemon.lists_at_once("with strangers besides")
-            ranks.say(strangers.heartbeat(token.read_text().strip(), int(job), 1, 7, stream=3))
+            ranks.say(again)
             eventually(lambda: ranks.answers.get(3, 0) + ranks.cut >= wanted, JOB_LIMIT_S)
             self.assertEqual((ranks.answers.get(3), ranks.cut), (wanted, 0), "connections of ranks were cut")
+
+    @staticmethod
+    def tokens(data, jobs):
+        """What the ranks of each job's first attempt show, made as musterd makes it."""
+        with contextlib.closing(sqlite3.connect(data / "muster.db")) as store:
+            secret = store.execute("SELECT value FROM meta WHERE key = 'secret'").fetchone()[0]
+        secret = secret if isinstance(secret, bytes) else secret.encode()
+        return {job: hmac.new(secret, f"{job}.1".encode(), hashlib.sha256).hexdigest() for job in jobs}
 
     def test_idle_connections_to_the_dashboard_shut_nobody_out(self):
         daemon = Musterd(self, BIN, 1024)

@@ -175,9 +175,10 @@ class Callers:
             self.buffers[one.fileno()] = (one, bytearray())
             self.poll.register(one, select.EPOLLIN | select.EPOLLOUT)
 
-    def say(self, words):
+    def say(self, after):
+        """Whoever has been served says what comes after its first words."""
         for one in list(self.served):
-            one.send(words)
+            one.send(after[self.says[one]])
 
     def run(self):
         while not self.ending:
