@@ -418,12 +418,17 @@ std::optional<core::EventBody> AttemptWatch::tell(const std::optional<core::Atte
 
 std::optional<core::EventBody> AttemptWatch::judge_inherited(core::Millis now, core::Millis heard_until) {
   if (auto anew = suspect(now, heard_until)) return anew;
+  const bool is_of_hang = *inherited_ == core::Suspicion::kHung;
   std::vector<core::RankNumber> all;
+  bool anybody_tells = false;
   for (core::RankNumber rank = 0; rank < world_size(); ++rank) {
     const bool tells = rules_.heartbeats || ranks_[rank].has_steps;
-    if (tells || *inherited_ == core::Suspicion::kUnheard) all.push_back(rank);
+    anybody_tells = anybody_tells || tells;
+    // A rank that has made its last step goes on no more.
+    if (!is_of_hang || (tells && !ranks_[rank].is_done)) all.push_back(rank);
   }
-  if (all.empty() || !is_refuted(*inherited_, all, inherited_at_)) return std::nullopt;
+  const bool may_be_judged = anybody_tells || !is_of_hang;
+  if (!may_be_judged || !is_refuted(*inherited_, all, inherited_at_)) return std::nullopt;
   const core::SuspicionOver over{number_, *inherited_, core::Millis(0)};
   inherited_.reset();
   return over;
@@ -494,7 +499,7 @@ bool AttemptWatch::is_refuted(core::Suspicion of, const std::vector<core::RankNu
   return std::ranges::all_of(ranks, [&](core::RankNumber number) {
     const auto& rank = ranks_[number];
     if (rank.exited) return true;
-    if (of == core::Suspicion::kHung) return rank.moved_at > since || rank.is_done;
+    if (of == core::Suspicion::kHung) return rank.moved_at > since;
     const auto vouched_at = rules_.heartbeats ? core::Millis{-1} : rank.vouched_at.value_or(core::Millis{-1});
     return std::max(rank.spoke_at, vouched_at) > since;
   });
