@@ -146,6 +146,11 @@ class FakeExecutor : public executors::Executor {
     machine_->failing.emplace_back(key, rank);
   }
   executors::OwnMachine own_machine() const override { return machine_->own; }
+  void learn(executors::OwnMachine machine) override {
+    machine_->own = std::move(machine);
+    if (machine_changed) machine_changed();
+  }
+  void set_machine_sink(std::function<void()> changed) override { machine_changed = std::move(changed); }
   bool is_there(const core::AttemptKey& key) override { return machine_->on_is_there && machine_->on_is_there(key); }
   bool has_queue(const std::string& executor) const override { return machine_->queue && executor != "local"; }
   std::optional<executors::Trouble> trouble() const override { return machine_->trouble; }
@@ -193,6 +198,7 @@ class FakeExecutor : public executors::Executor {
   }
 
   executors::UseSink tell_use;
+  std::function<void()> machine_changed;
 
   // What tests do to processes.
   void end(const core::AttemptKey& key, core::RankNumber rank, core::ExitStatus status) {

@@ -111,6 +111,41 @@ TEST_F(MachineOfMusterd, AJobWaitsWhereMusterdWasStartedWithFewerGpus) {
   EXPECT_THAT(bench.why(one).reason(), HasSubstr("asks for 1 GPU, and this machine has 0"));
 }
 
+// The driver was silent when musterd was started.
+TEST_F(MachineOfMusterd, AJobThatWaitsForUnknownGpusStartsWhenTheyAreFound) {
+  const auto had = submit(1);
+  const auto all = bench.machine->own;
+  auto& own = bench.machine->own;
+  own.gpus.clear();
+  own.gpus_from = "no driver lists them";
+  own.hides_gpus = own.is_unsure = true;
+  bench.restart();
+  const auto one = submit(1), two = submit(1);
+  EXPECT_EQ(bench.state(one), "pending");
+  EXPECT_EQ(bench.why(one).reason(), "waits for 1 GPU: no driver lists them");
+  const auto none = bench.why(submit(0));
+  EXPECT_THAT(none.notes(0), HasSubstr("it sees none of the GPUs of this machine"));
+  bench.executor().learn(all);
+  bench.tick();
+  EXPECT_THAT(bench.job(one).attempts(0).gpus(), ElementsAre("GPU-b")) << "the first job has the other one";
+  EXPECT_EQ(bench.why(two).reason(),
+            "waits for 1 GPU: job " + std::to_string(had) + " and job " + std::to_string(one) + " have them");
+}
+
+TEST_F(MachineOfMusterd, WhyNodesAndTheJobTellOfGpusThatAreHeldBack) {
+  const auto one = submit(1);
+  bench.machine->own.gpus = {{0, "0", "", {0}}, {1, "1", "", {1}}};
+  bench.restart();
+  const auto two = submit(1);
+  EXPECT_THAT(bench.why(two).reason(), HasSubstr("nobody can tell which GPU job 1 has: it was given GPU-a"));
+  const auto machine = bench.controller().machine();
+  EXPECT_TRUE(machine.gpus(0).held_back());
+  EXPECT_TRUE(machine.gpus(1).held_back());
+  bench.executor().end_all({one, 1}, {0, 0});
+  bench.tick();
+  EXPECT_THAT(bench.job(two).attempts(0).gpus(), ElementsAre("0"));
+}
+
 TEST_F(MachineOfMusterd, AJobThatIsGivenNoGpuIsTold) {
   const auto notes = [&](core::JobId job) {
     const auto why = bench.why(job);

@@ -345,5 +345,27 @@ TEST(Status, TellsWhatItIs) {
   EXPECT_FALSE(bench.controller().is_people_token(""));
 }
 
+TEST(MetricsThatCameTooLate, AreANoteOfTheirJob) {
+  using std::chrono_literals::operator""h;
+  Bench bench;
+  const auto id = bench.submit(command_request("a", 2));
+  const auto row = [&](core::RankNumber rank) {
+    return store::MetricRow{.job = id, .attempt = 1, .rank = rank, .step = 1, .values = {{"loss", 1}}};
+  };
+  const auto notes = [&] {
+    const auto job = bench.job(id);
+    return std::vector<std::string>(job.notes().begin(), job.notes().end());
+  };
+  const auto first = row(0), late = row(1);
+  bench.store().add_metrics({&first, 1}, {});
+  bench.store().age_metrics({-2h, 24h}, 100);  // as if it had been stored long ago
+  bench.store().add_metrics({&late, 1}, {});
+  bench.executor().end_all({id, 1}, {0, 0});
+  bench.tick();
+  EXPECT_THAT(notes(), ::testing::Not(Contains(HasSubstr("in no curve")))) << "nobody asks this of a young job";
+  bench.clock.advance(25h);
+  EXPECT_THAT(notes(), Contains(HasSubstr("1 row of its metrics is in no curve")));
+}
+
 }  // namespace
 }  // namespace service::testing
