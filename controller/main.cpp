@@ -238,7 +238,11 @@ int serve(const Flags& flags) {
   catch_signals();
   base::RealClock clock;
   musterd::Advertised advertised(clock);
-  if (!flags.advertise.empty()) advertised.set(flags.advertise);
+  if (!flags.advertise.empty()) {
+    advertised.set(flags.advertise);
+  } else if (grpc_address.port != 0) {
+    advertised.set(grpc_address.text());
+  }
   const auto data = prepare_data_folder(flags.data_folder);
   const auto tell = [](const std::string& text) { spdlog::warn(text); };
   const auto store = store::open_sqlite_store(data / "muster.db", {.now = [&] { return clock.wall(); }, .tell = tell});
@@ -267,14 +271,16 @@ int serve(const Flags& flags) {
   options.problems = [&] {
     auto all = executors.problems();
     if (auto open = base::DataFolder(data).open_to_others(); !open.empty()) all.push_back(std::move(open));
-    if (auto unknown = advertised.problem(); !unknown.empty()) all.push_back(std::move(unknown));
+    if (auto wrong = advertised.problem(); !wrong.empty()) all.push_back(std::move(wrong));
     if (auto crowd = connections->crowd().text(net::Connections::Clock::now()); !crowd.empty()) {
       all.push_back(std::move(crowd));
     }
     return all;
   };
   if (::geteuid() == 0) options.notes.emplace_back(kRunsAsRoot);
-  options.advertised = [&] { return std::pair(advertised.address(), advertised.problem()); };
+  if (auto doubt = advertised.doubt(); !doubt.empty() && executors.has_slurm())
+    options.notes.push_back(std::move(doubt));
+  options.advertised = [&] { return std::pair(advertised.address(), advertised.problem_or_doubt()); };
   for (const auto& problem : options.problems()) spdlog::warn(problem);
   for (const auto& note : options.notes) spdlog::warn(note);
   options.excluded_for = std::chrono::seconds(flags.exclusion_s);

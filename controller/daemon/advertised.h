@@ -9,11 +9,22 @@
 
 namespace musterd {
 
+/// What the name service of this machine says of a host.
+struct NameAnswer {
+  enum class Kind {
+    kKnown,
+    kUnknown,           // there is no machine of that name
+    kNone,              // it does not answer now: that says nothing of the name
+    kThisMachineAlone,  // it has loopback addresses and no others
+  };
+  Kind kind = Kind::kKnown;
+  std::string detail = {};  // the service's own words, or the loopback address
+};
+
 /// The address by which ranks look for musterd, judged from this machine. Thread-safe.
 class Advertised {
  public:
-  /// Why there is no machine of that name; empty: there is one, or the name service has not answered in time.
-  using Resolve = std::function<std::string(const std::string& host)>;
+  using Resolve = std::function<NameAnswer(const std::string& host)>;
 
   /// `clock` must outlive this.
   explicit Advertised(const base::Clock& clock, Resolve resolve = ask_name_service);
@@ -23,17 +34,29 @@ class Advertised {
   /// Empty before set().
   std::string address() const;
   /// What is wrong with the address, with the remedy; empty: nothing that can be seen from here. Asks the name service
-  /// once in kAgain, since names change.
+  /// once in kAgain, since names change and a name service comes back.
   std::string problem();
+  /// What may be wrong with it: a name that is a loopback address here, as Debian writes the machine's own name into
+  /// /etc/hosts. Other nodes may know another address by that name. Empty: nothing. Asks as problem() does.
+  std::string doubt();
+  /// problem(), else doubt().
+  std::string problem_or_doubt();
 
-  static std::string ask_name_service(const std::string& host);
+  static NameAnswer ask_name_service(const std::string& host);
   static constexpr core::Millis kAgain{60'000};
 
  private:
+  struct Found {
+    std::string problem, doubt;
+  };
+  Found look();
+  static Found judge(const std::string& address, const std::string& host, const NameAnswer& answer);
+
   const base::Clock& clock_;
   const Resolve resolve_;
   mutable std::mutex mutex_;
-  std::string address_, host_, problem_;
+  std::string address_, host_;
+  Found found_;
   std::optional<core::Millis> asked_at_;
 };
 
