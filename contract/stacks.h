@@ -12,7 +12,8 @@
 //
 // A process that can write its own stack has a handler for kStackSignal, and a file in memory (memfd_create) whose name
 // is kStackMemory with the process's own number behind it. The agent finds the file below /proc/<pid>/fd, empties it,
-// sends the signal to that process alone, and reads what appears. A program of Python that has written nothing after a
+// sends the signal to that process alone, and there to the thread named kStackThread if there is one, so that no system
+// call of another thread is interrupted, and reads what appears. A program of Python that has written nothing after a
 // while is asked a second time: then its interpreter's lock is kept by a thread that hangs. A forked child has the file
 // too, but the name holds its parent's number, so the child is never asked. The signal's default is to be ignored: a
 // process that has lost its handler by then, by exec for one, does not notice it.
@@ -23,6 +24,7 @@ namespace contract {
 
 inline constexpr int kStackSignal = SIGURG;
 inline constexpr const char* kStackMemory = "muster-stack-";
+inline constexpr std::string_view kStackThread = "muster-stacks";
 /// The most of a rank's text. What is longer ends with kStackCut.
 inline constexpr std::size_t kMostStackBytes = std::size_t{256} << 10;
 inline constexpr std::string_view kStackCut = "... cut here: the text of a rank has at most 256 KiB\n";

@@ -100,4 +100,17 @@ std::optional<std::string> stack_memory(pid_t pid) {
   return std::nullopt;
 }
 
+std::optional<pid_t> stack_thread(pid_t pid) {
+  std::error_code error;
+  for (fs::directory_iterator entry(proc(pid, "task"), error), end; !error && entry != end; entry.increment(error)) {
+    std::string name;
+    std::getline(std::ifstream(entry->path() / "comm"), name);
+    if (name != contract::kStackThread) continue;
+    const auto number = entry->path().filename().string();
+    pid_t thread = 0;
+    if (std::from_chars(number.data(), number.data() + number.size(), thread).ec == std::errc()) return thread;
+  }
+  return std::nullopt;
+}
+
 }  // namespace agent::stacks

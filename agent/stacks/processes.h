@@ -31,4 +31,7 @@ bool is_python(pid_t pid);
 /// process has none of its own, or no handler for the signal.
 std::optional<std::string> stack_memory(pid_t pid);
 
+/// The thread of the process that answers (contract/stacks.h). nullopt: it has none.
+std::optional<pid_t> stack_thread(pid_t pid);
+
 }  // namespace agent::stacks

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 extern "C" {  // glibc 2.36 forgot to say so in it
@@ -52,6 +53,14 @@ Process look_at(const os::ProcessStat& stat) {
   return out;
 }
 
+/// To the thread that waits for it, or to the process.
+bool send_signal(pid_t pid, const os::Fd& process) {
+  if (const auto thread = stack_thread(pid)) {
+    return ::syscall(SYS_tgkill, pid, *thread, contract::kStackSignal) == 0;
+  }
+  return ::pidfd_send_signal(process.get(), contract::kStackSignal, nullptr, 0) == 0;
+}
+
 /// Asks the process for its stack. What it wrote before is dropped, unless it is asked `again`.
 void ask(Process& process, bool again = false) {
   if (process.memory.empty()) return;
@@ -60,8 +69,7 @@ void ask(Process& process, bool again = false) {
   const auto now = os::read_stat(process.stat.pid);
   const bool same = handle && now && now->start_time == process.stat.start_time;
   const os::Fd memory(same ? ::open(process.memory.c_str(), O_WRONLY | O_CLOEXEC) : -1);
-  if (!memory || (!again && ::ftruncate(memory.get(), 0) != 0) ||
-      ::pidfd_send_signal(handle.get(), contract::kStackSignal, nullptr, 0) != 0) {
+  if (!memory || (!again && ::ftruncate(memory.get(), 0) != 0) || !send_signal(pid, handle)) {
     process.memory.clear();
   }
 }

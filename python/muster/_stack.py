@@ -4,12 +4,13 @@ The agent beside a rank asks a process for its stack by SIGURG, which nobody els
 no handler. The answer is written into a file in memory, whose name holds the process's number. contract/stacks.h of muster's
 sources describes this.
 
-A thread of its own waits for the signal. The thread that calls offer(), and all that it starts later, do not take it: the
-signal interrupts no system call of the program. With the interpreter's lock the thread writes the frames of all threads.
-Where another thread keeps the lock, as a library that waits for a collective may, the agent asks again, and the handler of
-faulthandler writes the frames without the lock, in the thread that waits for it.
+A thread of its own waits for the signal, under a name by which the agent finds it and sends the signal to it alone: no system
+call of the program is interrupted. With the interpreter's lock the thread writes the frames of all threads. Where another
+thread keeps the lock, as a library that waits for a collective may, the agent asks again, and the handler of faulthandler
+writes the frames without the lock, in the thread that waits for it.
 
-Only the process that calls offer() answers. A forked child has neither the handler nor the thread nor the file.
+Only the process that calls offer() answers. A forked child has neither the handler nor the thread nor the file. The signal is
+blocked in no thread: a program that this process starts would inherit that.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from typing import Optional
 
 SIGNAL = signal.SIGURG
 MEMORY = "muster-stack-"
+THREAD = "muster-stacks"
+READY_SECONDS = 1.0
 
 _memory: Optional[int] = None  # the descriptor of the file in memory
 
@@ -46,18 +49,26 @@ def offer() -> bool:
     except (AttributeError, OSError, RuntimeError, ValueError):
         os.close(memory)
         return False
-    signal.pthread_sigmask(signal.SIG_BLOCK, {SIGNAL})
     try:
-        threading.Thread(target=_answer, args=(memory,), name="muster-stacks", daemon=True).start()
-    except RuntimeError:  # no thread can be started: then whoever gets the signal writes
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {SIGNAL})
+        is_ready = threading.Event()
+        threading.Thread(target=_answer, args=(memory, is_ready), name=THREAD, daemon=True).start()
+        is_ready.wait(READY_SECONDS)  # the program may keep the interpreter's lock from now on
+    except RuntimeError:  # no thread can be started: then the agent asks the process, and whoever gets the signal writes
+        pass
     _memory = memory
     return True
 
 
-def _answer(memory: int) -> None:
-    # Not blocked here: while this thread waits for the interpreter's lock, the handler runs in it.
+def _answer(memory: int, is_ready: threading.Event) -> None:
+    # Not blocked here, whatever the program has blocked: while this thread waits for the interpreter's lock, the handler runs
+    # in it.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {SIGNAL})
+    try:
+        with open(f"/proc/self/task/{threading.get_native_id()}/comm", "w", encoding="ascii") as file:
+            file.write(THREAD)
+    except OSError:  # then the agent asks the process
+        pass
+    is_ready.set()
     while True:
         signal.sigwait({SIGNAL})
         faulthandler.dump_traceback(file=memory, all_threads=True)
@@ -79,7 +90,6 @@ def _after_fork_in_child() -> None:
         return
     memory, _memory = _memory, None
     faulthandler.unregister(SIGNAL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {SIGNAL})
     os.close(memory)
 
 

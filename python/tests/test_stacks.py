@@ -1,5 +1,6 @@
 """What the agent beside a rank finds when it asks a program for its stack. The agent's side is in tests/agent/stacks."""
 
+import signal
 import textwrap
 import unittest
 
@@ -21,6 +22,17 @@ BEGIN = """
     def caught(pid):
         line = next(line for line in open(f"/proc/{pid}/status") if line.startswith("SigCgt:"))
         return bool(int(line.split()[1], 16) >> (signal.SIGURG - 1) & 1)
+
+    def ask(pid):
+        # As the agent does: the thread that waits for it.
+        (thread,) = [int(path.split("/")[4]) for path in glob.glob(f"/proc/{pid}/task/*/comm")
+                     if open(path).read() == "muster-stacks\\n"]
+        assert ctypes.CDLL(None).syscall(234, pid, thread, signal.SIGURG) == 0  # tgkill
+
+    def masks(pid):
+        # Whether the signal is blocked, ignored, caught.
+        words = dict(line.split(":", 1) for line in open(f"/proc/{pid}/status"))
+        return [int(words[name], 16) >> (signal.SIGURG - 1) & 1 for name in ("SigBlk", "SigIgn", "SigCgt")]
 
     def text(within=10):
         path, _ = memories("self")[0]
@@ -49,7 +61,7 @@ class Stacks(unittest.TestCase):
             run = muster.init()
             (path, target), = memories("self")
             assert target == f"/memfd:muster-stack-{os.getpid()} (deleted)", target
-            def trains(): os.kill(os.getpid(), signal.SIGURG); print(text())
+            def trains(): ask(os.getpid()); print(text())
             trains()
         """)
         self.assertRegex(said, r"[Tt]hread 0x[0-9a-f]+ \(most recent call first\):\n  File \".*\", line \d+ in evaluates\n")
@@ -59,10 +71,10 @@ class Stacks(unittest.TestCase):
     def test_what_comes_after_the_file_was_emptied_begins_at_its_start(self):
         said = self.run_program("""
             muster.init()
-            os.kill(os.getpid(), signal.SIGURG)
+            ask(os.getpid())
             assert text()
             os.truncate(memories("self")[0][0], 0)
-            os.kill(os.getpid(), signal.SIGURG)
+            ask(os.getpid())
             print(text())
         """)
         self.assertRegex(said, r"^(Current t|T)hread 0x")
@@ -74,7 +86,7 @@ class Stacks(unittest.TestCase):
             if os.fork() == 0:  # the agent, which asks once more
                 for _ in range(2):
                     time.sleep(0.5)
-                    os.kill(pid, signal.SIGURG)
+                    ask(pid)
                 os._exit(0)
             def stands(): ctypes.PyDLL(None).sleep(3)
             began = time.monotonic()
@@ -96,7 +108,7 @@ class Stacks(unittest.TestCase):
                 there.send(b"1")
                 for _ in range(5):
                     time.sleep(0.1)
-                    os.kill(pid, signal.SIGURG)
+                    ask(pid)
                 there.send(b"2")
                 os._exit(0)
             assert here.recv(2, socket.MSG_WAITALL) == b"12", "a signal cuts such a call short"
@@ -104,12 +116,49 @@ class Stacks(unittest.TestCase):
             if os.fork() == 0:
                 for _ in range(5):
                     time.sleep(0.1)
-                    os.kill(pid, signal.SIGURG)
+                    ask(pid)
                 os._exit(0)
             assert ctypes.CDLL(None).nanosleep(ctypes.byref(Timespec(1, 0)), None) == 0
             print(bool(text()))
         """)
         self.assertEqual(said, "True\n")
+
+    def test_a_program_that_is_started_has_the_signal_neither_blocked_nor_caught(self):
+        said = self.run_program("""
+            import subprocess
+            before = masks("self")
+            run = muster.init()
+            assert masks("self") == [0, 0, 1], masks("self")
+            threads = [masks(f"self/task/{one}") for one in os.listdir("/proc/self/task")]
+            assert all(blocked == 0 for blocked, _, _ in threads), threads
+            show = ["grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"]
+            def bits(text): return [int(line.split()[1], 16) >> (signal.SIGURG - 1) & 1 for line in text.splitlines()]
+            started = threading.Thread(target=lambda: print(bits(subprocess.check_output(show, text=True)), flush=True))
+            started.start()
+            started.join()
+            print(bits(subprocess.check_output(show, text=True)))
+            print(bits(subprocess.check_output(show, text=True, preexec_fn=lambda: None)))
+            print(bits(os.popen(" ".join(show).replace("(", "'(").replace(")", ")'")).read()), flush=True)
+            os.posix_spawn("/bin/sh", ["sh", "-c", "grep -E '^SigBlk' /proc/self/status"], os.environ)
+            os.wait()
+            os.execvp(show[0], show)
+        """).splitlines()
+        self.assertEqual(said[:4], ["[0, 0, 0]"] * 4)
+        self.assertEqual(len(said), 8)
+        for line in said[4:]:
+            self.assertEqual(int(line.split()[1], 16) >> (signal.SIGURG - 1) & 1, 0, line)
+
+    def test_without_its_thread_the_process_answers(self):
+        said = self.run_program("""
+            def refuse(*_, **__): raise RuntimeError("can't start new thread")
+            threading.Thread.start, start = refuse, threading.Thread.start
+            from muster import _stack
+            assert _stack.offer()
+            threading.Thread.start = start
+            def trains(): os.kill(os.getpid(), signal.SIGURG); print(text())
+            trains()
+        """)
+        self.assertIn(" in trains\n", said)
 
     def test_a_forked_child_has_no_handler_and_no_file(self):
         said = self.run_program("""
