@@ -83,9 +83,7 @@ std::optional<double> plain_number(std::string_view text) {
 }
 
 std::optional<std::int64_t> plain_count(std::string_view text) {
-  std::string digits(text.substr(0, text.find('/')));
-  std::erase_if(digits, [](char c) { return c == ',' || c == '_'; });
-  const auto value = plain_number(digits);
+  const auto value = plain_number(text.substr(0, text.find('/')));
   if (!value || !(*value >= 0 && *value <= kLargestCount && *value == std::floor(*value))) return std::nullopt;
   return static_cast<std::int64_t>(*value);
 }

@@ -11,7 +11,8 @@ namespace beside {
 /// "2,31" is none: a comma is the sign between thousands.
 std::optional<double> plain_number(std::string_view text);
 
-/// The same for a count: "1,200", "120/9000" and "12k" are 1200, 120 and 12000.
+/// The same for a count: "1,200", "120/9000" and "12k" are 1200, 120 and 12000. "1,5" is none, and neither are "0,120"
+/// and "12,34": a comma stands between groups of three.
 std::optional<std::int64_t> plain_count(std::string_view text);
 
 }  // namespace beside

@@ -140,7 +140,12 @@ TEST(LogReportsOfLines, NumbersOfPeoplesTrainersAreRead) {
   EXPECT_EQ(plain_count("120/9000"), 120);
   EXPECT_EQ(plain_count("[120/9000]"), 120);
   EXPECT_EQ(plain_count("10k"), 10000);
-  EXPECT_EQ(plain_count("1.5"), std::nullopt);
+  EXPECT_EQ(plain_count("1,234,567"), 1234567);
+  EXPECT_EQ(plain_count("1,200/9,000"), 1200);
+  EXPECT_EQ(plain_count("12_000,"), 12000);
+  for (const auto* text : {"1,5", "1,50", "0,120", "12,34", "1234,567", "1,23,456", "1.5", "1,234.5"}) {
+    EXPECT_EQ(plain_count(text), std::nullopt) << text;
+  }
   EXPECT_EQ(plain_count("-3"), std::nullopt);
 }
 
