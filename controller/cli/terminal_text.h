@@ -7,9 +7,10 @@ namespace cli {
 
 /// Lets a program's output through to a terminal, without anything that acts on the terminal but colours.
 ///
-/// Kept are texts in UTF-8, tabs, carriage returns (progress bars), and the sequences that set colours and styles
-/// (ESC [ ... m). Removed are all other escape sequences: titles, links, the clipboard, cursor and screen, also those
-/// of one byte and those that end late, and the control characters. Characters that change the direction of writing
+/// Kept are texts in UTF-8, tabs, carriage returns (progress bars), and of the sequences ESC [ ... m what sets colours,
+/// bold and underlines, and what resets them. Removed are concealed and blinking text and the other styles, and all
+/// other escape sequences: titles, links, the clipboard, cursor and screen, also those of one byte and those that end
+/// late, and the control characters. Characters that change the direction of writing
 /// become spaces, and bytes that are not valid UTF-8 become "?". Text may come in pieces that are cut anywhere.
 class TerminalText {
  public:
@@ -23,6 +24,7 @@ class TerminalText {
  private:
   enum class State { kText, kEscape, kSequence, kString, kStringEscape };
   void take_text(std::string& out);
+  void take_styles(std::string& out);
   void take(char c, std::string& out);
 
   State state_ = State::kText;

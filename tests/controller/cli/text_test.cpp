@@ -30,7 +30,7 @@ std::string passed(const std::vector<std::string>& pieces) {
 
 TEST(TerminalText, KeepsColoursAndRemovesAllElseThatActsOnATerminal) {
   EXPECT_EQ(passed({"\x1b[1;38;5;196mred\x1b[0m \x1b[4:3mwavy\x1b[m"}),
-            "\x1b[1;38;5;196mred\x1b[0m \x1b[4:3mwavy\x1b[m");
+            "\x1b[1;38;5;196mred\x1b[0m \x1b[4mwavy\x1b[0m");
   EXPECT_EQ(passed({"50%|##  |\r51%|##  |\tä → 你"}), "50%|##  |\r51%|##  |\tä → 你");
   const std::string hostile[] = {
       "\x1b]0;title\a",
@@ -64,6 +64,44 @@ TEST(TerminalText, KeepsColoursAndRemovesAllElseThatActsOnATerminal) {
   EXPECT_EQ(passed({"a\u202eb"}), "a b") << "the direction of writing";
 }
 
+TEST(TerminalText, OfStylesKeepsColoursBoldUnderlinesAndWhatResetsThem) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"31", "31"},
+      {"1;4;97;104", "1;4;97;104"},
+      {"39;49;22;24", "39;49;22;24"},
+      {"", "0"},
+      {";31", "0;31"},
+      {"031", "31"},
+      {"8", ""},      // conceal
+      {"5;6;7", ""},  // blink, blink, swap
+      {"1;8;31", "1;31"},
+      {"10;11;51;52;73", ""},
+      {"38;5;8", "38;5;8"},  // 8 is a colour here
+      {"48;2;8;5;6;1", "48;2;8;5;6;1"},
+      {"38;5;8;8", "38;5;8"},
+      {"38;2;1;2;3;5", "38;2;1;2;3"},
+      {"38:5:8", "38;5;8"},
+      {"38:2:1:2:3", "38;2;1;2;3"},
+      {"48:2::1:2:3", "48;2;1;2;3"},
+      {"58;5;8;1", "1"},  // the colour of underlines, as a whole
+      {"58:2::8:5:6;1", "1"},
+      {"4:0", "24"},
+      {"4:3:1", ""},
+      {"38;5", ""},  // cut off
+      {"38;2;8;5", ""},
+      {"38;5;256", ""},
+      {"38;8", ""},
+      {"1;38;7;8", "1"},
+      {"38;5:8", ""},
+      {"99999999999", ""},
+      {"1;99999999999;31", "1"},
+  };
+  for (const auto& [given, kept] : cases) {
+    const auto shown = *kept == '\0' ? std::string() : "\x1b[" + std::string(kept) + "m";
+    EXPECT_EQ(passed({"a\x1b[" + std::string(given) + "mb"}), "a" + shown + "b") << given;
+  }
+}
+
 TEST(TerminalText, MayBeCutAnywhere) {
   const std::string text = "ä\x1b[31m→\x1b]0;t\x1b\\\x1b[2J你\x1b[0m!";
   for (std::size_t cut = 0; cut <= text.size(); ++cut) {
@@ -78,8 +116,12 @@ TEST(TerminalText, ASequenceThatNeverEndsEndsWithItsLineAndOpenColoursAreReset) 
   EXPECT_EQ(text.pass("next \x1b[31mred"), "next \x1b[31mred");
   EXPECT_EQ(text.reset(), "\x1b[0m");
   EXPECT_EQ(text.reset(), "");
-  text.pass("\x1b[31mred\x1b[0m");
-  EXPECT_EQ(text.reset(), "");
+  for (const auto* ended : {"\x1b[31mred\x1b[0m", "\x1b[8mred", "\x1b[39m", "\x1b[31;0m"}) {
+    text.pass(ended);
+    EXPECT_EQ(text.reset(), "") << ended;
+  }
+  text.pass("\x1b[0;31mred\x1b[24m");
+  EXPECT_EQ(text.reset(), "\x1b[0m");
 }
 
 TEST(Text, IsWrappedAtSpaces) {
