@@ -74,11 +74,16 @@ bool is_near(const Json& own, const Json& want) {
   return own.is_number() && want.is_number() ? std::abs(own.as_double() - want.as_double()) <= 1e-6 : own == want;
 }
 
-/// transformers 4 takes null as a value that is false or that fails, and transformers 5 takes the default.
+/// A flag that is null is false for transformers. Another member that is null is the default for transformers 4, if it
+/// does not fail, and fails for transformers 5.
 void check_member(const fs::path& file, const std::string& name, const Json& value, const Json& usual) {
+  if (value.is_null() && (name == "size" || name == "crop_size" || name == "image_mean" || name == "image_std"))
+    refuse(file, name, value, "write the value, or remove the member: transformers 5 refuses null");
   if (has(kAsExported, name)) {
     const std::string want = "want " + usual.at(name).dump();
-    if (value.is_null()) refuse(file, name, value, want + "; null is not the same in all versions of transformers");
+    if (value.is_null())
+      refuse(file, name, value,
+             want + (usual.at(name).is_bool() ? "; null is false for transformers" : "; transformers refuses null"));
     if (!is_near(value, usual.at(name))) refuse(file, name, value, want + ", which is all that is known here");
     return;
   }

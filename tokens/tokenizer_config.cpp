@@ -73,6 +73,8 @@ bool names_a_token(const std::string& member) {
 
 void check_names(const JsonObject& config) {
   for (const auto& [name, value] : config.members.items()) {
+    if (value.is_null() && name == "split_special_tokens")
+      refuse(config, name, value, "which transformers refuses; write false, or remove the member");
     if (value.is_null() || names_a_token(name)) continue;
     const auto* const only = std::ranges::find(kOnly, std::string_view(name), &OnlyOne::member);
     if (only != kOnly.end()) {
@@ -112,10 +114,10 @@ bool is_bert(const std::string& name) {
   return std::find(kBertClasses.begin(), kBertClasses.end(), name) != kBertClasses.end();
 }
 
-/// The parts of a tokenizer.json but its vocabulary, which is nearly all of it.
+/// The parts of a tokenizer.json but its vocabulary and merges, which are nearly all of it.
 Json parts_of(std::string_view text) {
   const auto keep = [](int depth, Json::parse_event_t event, Json& parsed) {
-    return depth != 1 || event != Json::parse_event_t::key || parsed != Json("model");
+    return depth != 2 || event != Json::parse_event_t::key || (parsed != Json("vocab") && parsed != Json("merges"));
   };
   Json parts = Json::parse(text, keep, /*allow_exceptions=*/false);
   return parts.is_object() ? parts : Json::object();
@@ -137,12 +139,14 @@ struct End {
 };
 
 void check_end(const JsonObject& config, const std::string& class_name, const End& end) {
-  const bool wanted = config.flag(end.member, end.usual);
+  const auto found = config.members.find(end.member);
+  // Null is false for transformers 4.
+  const bool wanted = found != config.members.end() && found->is_null() ? false : config.flag(end.member, end.usual);
   Tokenizer::Ids want;
   if (wanted && end.id) want.push_back(static_cast<std::uint32_t>(*end.id));
   if (want == end.does) return;
   const std::string does = "and tokenizer.json adds " + list_of(end.does) + " " + end.where + " a text" + kAgree;
-  if (const auto* value = given(config.members, end.member)) refuse(config, end.member, *value, does);
+  if (found != config.members.end()) refuse(config, end.member, *found, does);
   throw std::runtime_error(config.path.string() + ": has no " + end.member + ", which then is " +
                            (end.usual ? "true" : "false") + (class_name.empty() ? "" : " for the class " + class_name) +
                            ", " + does);
@@ -156,6 +160,21 @@ void check_around(const JsonObject& config, const std::string& class_name, const
   if (!is_llama && class_name != "GPTNeoXTokenizer") return;
   check_end(config, class_name, {"add_bos_token", "before", facts.special.bos, is_llama, facts.prefix});
   check_end(config, class_name, {"add_eos_token", "after", facts.special.eos, false, facts.suffix});
+}
+
+/// transformers 5 makes the post-processors of BERT and T5 anew, of the tokens that the configuration names.
+void check_named_around(const JsonObject& config, const std::string& class_name, const JsonTokenizerFacts& facts) {
+  const auto check = [&](const char* member, const char* where, const std::optional<std::int64_t>& id,
+                         const Tokenizer::Ids& does) {
+    if (!id || does == Tokenizer::Ids{static_cast<std::uint32_t>(*id)}) return;
+    const auto* said = given(config.members, member);
+    refuse(config, member, said == nullptr ? Json() : *said,
+           "which the class " + class_name + " of transformers 5 puts " + where + " a text, and tokenizer.json adds " +
+               list_of(does) + kAgree);
+  };
+  if (is_bert(class_name)) check("cls_token", "before", facts.special.cls, facts.prefix);
+  if (is_bert(class_name)) check("sep_token", "after", facts.special.sep, facts.suffix);
+  if (class_name == "T5Tokenizer") check("eos_token", "after", facts.special.eos, facts.suffix);
 }
 
 const Json* added_token(const Json& parts, std::int64_t id) {
@@ -260,9 +279,25 @@ const Json* part_of_type(const Json& parts, const char* name, const char* list, 
   return nullptr;
 }
 
+/// transformers 5 gives the model of a BERT the token that the configuration names.
+void check_unknown_of_bert(const JsonObject& config, const Json& parts) {
+  const auto* said = given(config.members, "unk_token");
+  const auto* model = given(parts, "model");
+  const auto* own = model == nullptr || !model->is_object() ? nullptr : given(*model, "unk_token");
+  if (said == nullptr || own == nullptr || token_text(config, "unk_token", *said) == own->get<std::string>()) return;
+  refuse(config, "unk_token", *said, "and the model of tokenizer.json has " + shown(*own) + kAgree);
+}
+
 void check_bert(const JsonObject& config, const std::string& class_name, const Json& parts) {
+  if (!is_bert(class_name)) return;
+  check_unknown_of_bert(config, parts);
   const Json* normalizer = part_of_type(parts, "normalizer", "normalizers", "BertNormalizer");
-  if (!is_bert(class_name) || normalizer == nullptr) return;
+  if (normalizer == nullptr) return;
+  for (const char* member : {"do_lower_case", "tokenize_chinese_chars"}) {
+    const auto found = config.members.find(member);
+    if (found != config.members.end() && found->is_null())
+      refuse(config, member, *found, "which transformers refuses; write true or false, or remove the member");
+  }
   const Json lower = config.flag("do_lower_case", true), chinese = config.flag("tokenize_chinese_chars", true);
   const auto* accents = given(config.members, "strip_accents");
   // Without a word of its own, accents go where letters become small.
@@ -315,6 +350,7 @@ void check_tokenizer_config(const fs::path& folder, const JsonTokenizerFacts& fa
   const std::string class_name = config.members.empty() ? "" : class_of(folder, config);
   const Json parts = parts_of(facts.text);
   check_around(config, class_name, facts);
+  if (!config.members.empty()) check_named_around(config, class_name, facts);
   check_added_tokens(config, parts);
   check_named_tokens(config, parts, find);
   if (!config.members.contains("added_tokens_decoder")) check_named_tokens(map, parts, find);

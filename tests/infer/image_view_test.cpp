@@ -60,7 +60,7 @@ TEST_F(ImageViews, AMemberThatIsAbsentIsThatOfBitImageProcessor) {
     return image_view(source_);
   };
   for (const char* text : {"{}", R"({"image_processor_type": "BitImageProcessor"})",
-                           R"({"image_mean": null, "image_std": null, "size": null, "crop_size": null})"}) {
+                           R"({"image_processor_type": null, "do_convert_rgb": null, "do_pad": null})"}) {
     const ImageView view = view_of(text);
     EXPECT_EQ(view.shortest_edge, 224) << text;
     EXPECT_EQ(view.side, 224) << text;
@@ -78,10 +78,18 @@ TEST_F(ImageViews, AMemberThatIsAbsentIsThatOfBitImageProcessor) {
 TEST_F(ImageViews, RefuseEveryOtherMemberByName) {
   EXPECT_THAT(seen(R"(,"resample": 2)"), AllOf(HasSubstr("preprocessor_config.json: resample = 2; want 3")));
   EXPECT_THAT(seen(R"(,"do_resize": false)"), HasSubstr("do_resize = false; want true"));
-  for (const char* name : {"do_resize", "do_center_crop", "do_rescale", "do_normalize", "resample", "rescale_factor"}) {
+  for (const char* name : {"do_resize", "do_center_crop", "do_rescale", "do_normalize"}) {
+    EXPECT_THAT(seen(std::string(",\"") + name + "\": null"),
+                HasSubstr(std::string(name) + " = null; want true; null is false for transformers"));
+  }
+  for (const char* name : {"resample", "rescale_factor"}) {
+    EXPECT_THAT(seen(std::string(",\"") + name + "\": null"),
+                HasSubstr(std::string(name) + " = null; want " + usual(name) + "; transformers refuses null"));
+  }
+  for (const char* name : {"image_mean", "image_std"}) {
     EXPECT_THAT(
         seen(std::string(",\"") + name + "\": null"),
-        HasSubstr(std::string(name) + " = null; want " + usual(name) + "; null is not the same in all versions"));
+        HasSubstr(std::string(name) + " = null; write the value, or remove the member: transformers 5 refuses"));
   }
   EXPECT_THAT(seen(R"(,"image_mean": [0.5, 0.5])"), HasSubstr("image_mean = [0.5,0.5]; want a number for each of red"));
   EXPECT_THAT(seen(R"(,"image_std": [0.5, 0, 0.5])"), HasSubstr("image_std = [0.5,0,0.5]; want a number"));
@@ -109,6 +117,8 @@ TEST_F(ImageViews, RefuseSizesOfAnotherForm) {
     }
     return "accepted";
   };
+  EXPECT_THAT(error_of(R"({"crop_size": null})"), HasSubstr("crop_size = null; write the value"));
+  EXPECT_THAT(error_of(R"({"size": null})"), HasSubstr("size = null; write the value"));
   for (const char* size : {R"({"height":256,"width":256})", R"({"longest_edge":300,"shortest_edge":256})", "[256,256]",
                            "0", "256.5", R"({"shortest_edge":20000})", R"({"shortest_edge":null})"}) {
     EXPECT_THAT(error_of(std::string(R"({"size": )") + size + "}"),

@@ -137,6 +137,50 @@ TEST_F(TokenizerConfig, LowerCaseOfBertIsThatOfTheFile) {
   EXPECT_THAT(said({{"tokenizer_class", "BertTokenizer"}}), HasSubstr("do_lower_case is true, by the file or by"));
 }
 
+TEST_F(TokenizerConfig, TokensThatTransformers5PutsAroundATextAreThoseOfTheFile) {
+  const Json bert = {{"tokenizer_class", "BertTokenizer"}, {"cls_token", "[CLS]"}, {"sep_token", "[SEP]"}};
+  const auto with = [&](Json more) {
+    Json config = bert;
+    config.update(more);
+    return said(config);
+  };
+  EXPECT_EQ(with(Json::object()), "");
+  EXPECT_EQ(with({{"cls_token", nullptr}}), "");
+  EXPECT_THAT(
+      with({{"cls_token", "[SEP]"}}),
+      HasSubstr("cls_token is \"[SEP]\", which the class BertTokenizer of transformers 5 puts before a text, and "
+                "tokenizer.json adds the token 1"));
+  EXPECT_THAT(with({{"sep_token", "[CLS]"}}), HasSubstr("sep_token is \"[CLS]\", which the class BertTokenizer"));
+  EXPECT_EQ(with({{"tokenizer_class", "PreTrainedTokenizerFast"}, {"cls_token", "[SEP]"}}), "");
+  EXPECT_EQ(said({{"tokenizer_class", "T5Tokenizer"}, {"extra_ids", 0}, {"eos_token", "[SEP]"}}), "");
+  EXPECT_THAT(said({{"tokenizer_class", "T5Tokenizer"}, {"extra_ids", 0}, {"eos_token", "[CLS]"}}),
+              HasSubstr("eos_token is \"[CLS]\", which the class T5Tokenizer of transformers 5 puts after a text"));
+  const auto own = tokenizer_["model"]["unk_token"].get<std::string>();
+  EXPECT_EQ(with({{"unk_token", own}}), "");
+  EXPECT_THAT(with({{"unk_token", own == "[SEP]" ? "[CLS]" : "[SEP]"}}),
+              HasSubstr("unk_token is \"[SEP]\", and the model of tokenizer.json has \"" + own + "\""));
+}
+
+TEST_F(TokenizerConfig, FlagsThatAreNullAreWhatTheyAreForTransformers) {
+  const Json llama = {{"bos_token", "[CLS]"}, {"eos_token", "[SEP]"}, {"tokenizer_class", "LlamaTokenizer"}};
+  Json config = llama;
+  config["add_bos_token"] = nullptr;
+  EXPECT_THAT(said(config), HasSubstr("add_bos_token is null, and tokenizer.json adds the token 1 before a text"));
+  EXPECT_THAT(said({{"split_special_tokens", nullptr}}), HasSubstr("split_special_tokens is null, which transformers"));
+  tokenizer_["normalizer"] = {{"type", "BertNormalizer"},
+                              {"clean_text", true},
+                              {"handle_chinese_chars", true},
+                              {"strip_accents", nullptr},
+                              {"lowercase", true}};
+  for (const char* member : {"do_lower_case", "tokenize_chinese_chars"}) {
+    EXPECT_THAT(said({{"tokenizer_class", "BertTokenizer"}, {member, nullptr}}),
+                HasSubstr(std::string(member) + " is null, which transformers refuses"));
+  }
+  EXPECT_EQ(said({{"tokenizer_class", "BertTokenizer"}, {"strip_accents", nullptr}}), "");
+  tokenizer_["post_processor"] = nullptr;
+  EXPECT_EQ(said(config), "") << "null is false";
+}
+
 TEST_F(TokenizerConfig, ASpaceBeforeATextIsThatOfTheFile) {
   tokenizer_["pre_tokenizer"] = {
       {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
