@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 import unittest
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import attackers  # noqa: E402
@@ -133,11 +134,21 @@ class Crowds(unittest.TestCase):
         self.assertNotRegex(log, r"critical|opened again|silent for")
 
     def metric(self, name):
-        import urllib.request
         request = urllib.request.Request(f"http://127.0.0.1:{self.daemon.http}/metrics",
                                          headers={"Authorization": f"Bearer {self.daemon.token}"})
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            found = re.search(rf"^{re.escape(name)} (\S+)$", answer.read().decode(), re.M)
+        page = []
+
+        def is_there():
+            """In a crowd it may take several tries."""
+            try:
+                with urllib.request.urlopen(request, timeout=10) as answer:
+                    page.append(answer.read().decode())
+            except OSError:
+                return False
+            return True
+
+        self.assertTrue(eventually(is_there, 60))
+        found = re.search(rf"^{re.escape(name)} (\S+)$", page[0], re.M)
         self.assertIsNotNone(found, name)
         return float(found.group(1))
 
@@ -191,7 +202,7 @@ class Crowds(unittest.TestCase):
             self.attack([name], seconds, meanwhile=look)
             print(f"{name}: a page median {statistics.median(pages):.2f} s, most {max(pages):.2f} s", file=sys.stderr)
             self.assertLess(statistics.median(pages), max(LIST_LIMIT_S, TIMES_AT_REST * self.at_rest), name)
-            self.assertTrue(eventually(lambda: self.metric('muster_crowd{port="dashboard"}') == 0, 60), name)
+        self.assertTrue(eventually(lambda: self.metric('muster_crowd{port="dashboard"}') == 0, 60), "a calm follows")
         self.assertEqual((self.daemon.process.pid, self.daemon.process.poll()), (pid, None))
         self.assertIn(DASHBOARD, self.daemon.log.read_text())
         self.nobody_was_ended()
