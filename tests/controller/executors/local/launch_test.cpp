@@ -95,6 +95,18 @@ TEST_F(Launch, WhatTheUserSetIsNeverOverwritten) {
   EXPECT_EQ(env["PATH"], "/bin");
 }
 
+// CUDA's own order is by speed, and so another one where the GPUs of a machine differ.
+TEST_F(Launch, ANumberOfAGpuMeansThatOfTheDriver) {
+  auto request = script_request(root_, 1, kWriteEnvironment, 1);
+  request.gpus_per_rank = 1;
+  request.base_env["CUDA_DEVICE_ORDER"] = "FASTEST_FIRST";
+  request.share = core::MachineShare{{"1"}, 0};
+  run(request);
+  auto env = environment_of(0);
+  EXPECT_EQ(env["CUDA_VISIBLE_DEVICES"], "1");
+  EXPECT_EQ(env["CUDA_DEVICE_ORDER"], "PCI_BUS_ID");
+}
+
 TEST_F(Launch, HostileNamesAndValuesArriveUnchanged) {
   const std::string nasty = "a b'c\"d\ne%f$HOME`id`\\ \t\x01 \xc3\xa9";
   auto request = script_request(root_, 1, kWriteEnvironment, 1);

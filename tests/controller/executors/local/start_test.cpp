@@ -159,4 +159,16 @@ TEST_F(LaunchCheck, RanksSeeTheGpusThatTheirAttemptWasGiven) {
   EXPECT_EQ(allowed_devices(request_, machine), "GPU-c,GPU-a");
 }
 
+// The kernel shows some, and no driver lists them.
+TEST_F(LaunchCheck, RanksSeeNoGpuWhereThereAreSomeThatNobodyKnows) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "4,5", 1);
+  EXPECT_EQ(allowed_devices(request_, {.hides_gpus = true}), "");
+  request_.share = core::MachineShare{{}, 2};
+  EXPECT_EQ(allowed_devices(request_, {.hides_gpus = true}), "");
+  EXPECT_EQ(allowed_devices(request_, {}), "4,5") << "cores alone say nothing of GPUs";
+  request_.share = core::MachineShare{{"GPU-a"}, 2};
+  EXPECT_EQ(allowed_devices(request_, {}), "GPU-a") << "it was given before the list was lost";
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
 }  // namespace executors::local
