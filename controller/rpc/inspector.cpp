@@ -60,6 +60,7 @@ const char* Inspector::begin_frame(Time now) {
     case kHeaders:
       block_ = payload_;
       if (block_ > limits_.header_block) return "headers that are too long";
+      if (!begin_call(now)) return "too many calls at once";
       return (flags_ & kEndStream) != 0 || find() != calls_.end() ? nullptr : open(now);
     case kContinuation:
       block_ += payload_;
@@ -117,6 +118,14 @@ const char* Inspector::open(Time now) {
   if (calls_.size() >= limits_.calls) return "too many calls without a message";
   calls_.push_back({stream_, now});
   return nullptr;
+}
+
+bool Inspector::begin_call(Time now) {
+  if (now - burst_since_ > ReadLimits::kBurstEvery) {
+    burst_since_ = now;
+    begun_ = 0;
+  }
+  return ++begun_ <= limits_.burst || limits_.burst == 0;
 }
 
 void Inspector::close(Calls::iterator call) {

@@ -21,6 +21,10 @@ struct ReadLimits {
   std::size_t header_block = 0;
   /// How long a message may be missing or unfinished.
   std::chrono::milliseconds patience{};
+  /// How many calls may begin at once, and as many again in each kBurstEvery. 0: any number. gRPC keeps a call until
+  /// its handler has run and its client has been told.
+  std::size_t burst = 0;
+  static constexpr std::chrono::milliseconds kBurstEvery{250};
 };
 
 /// Reads what a client sends to a gRPC server after its greeting, as far as memory goes: which calls have no message
@@ -59,6 +63,8 @@ class Inspector {
   void end_frame();
   Calls::iterator find();
   const char* open(Time now);
+  /// One more call begins; false: there are too many at once.
+  bool begin_call(Time now);
   void close(Calls::iterator call);
 
   const ReadLimits limits_;
@@ -70,6 +76,8 @@ class Inspector {
   std::uint32_t stream_ = 0;
   std::size_t block_ = 0;  // of the header block under way
   std::size_t held_ = 0;
+  std::size_t begun_ = 0;  // calls since burst_since_
+  Time burst_since_{};
   Calls calls_;  // oldest first
 };
 

@@ -1,3 +1,4 @@
+#include <atomic>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <map>
@@ -21,10 +22,19 @@ class Answer final : public grpc::ServerUnaryReactor {
  public:
   Answer(ReadGuard& guard, const grpc::CallbackServerContext& context) : place_(guard, context) {}
   const CallPlace& place() const { return place_; }
+  /// `tell` is called once the client is gone. Call it before the reactor is returned to gRPC.
+  void on_cancel(std::function<void()> tell) { on_cancel_ = std::move(tell); }
+  bool is_cancelled() const { return is_cancelled_; }
+  void OnCancel() override {
+    is_cancelled_ = true;
+    if (on_cancel_) on_cancel_();
+  }
   void OnDone() override { delete this; }
 
  private:
   const CallPlace place_;
+  std::function<void()> on_cancel_;
+  std::atomic<bool> is_cancelled_{false};
 };
 
 /// What a request takes in memory. A heartbeat has many small parts.
@@ -107,6 +117,14 @@ class RendezvousWaiters {
     const auto [begin, end] = waiting_.equal_range(attempt);
     for (auto at = begin; at != end; ++at) at->second->cancel();
   }
+  /// The patience of this meeting is over, if it waits.
+  void give_up(const Meeting& meeting) {
+    const std::lock_guard lock(mutex_);
+    const auto [begin, end] = waiting_.equal_range(meeting.attempt());
+    for (auto at = begin; at != end; ++at) {
+      if (at->second == &meeting.patience) at->second->cancel();
+    }
+  }
   /// Every patience is over, now and later.
   void close() {
     const std::lock_guard lock(mutex_);
@@ -184,6 +202,8 @@ class RankCalls final : public v1::RankService::CallbackService {
     const auto meeting = std::make_shared<Meeting>(Meeting{reactor, request, response, bearer_token(*context),
                                                            boost::asio::steady_timer(meetings_.executor(), kPatience)});
     callers_.note_rank(*context, meeting->attempt());
+    // A call whose client is gone waits no longer.
+    reactor->on_cancel([this, meeting] { waiters_.give_up(*meeting); });
     if (!reactor->place().is_there()) {
       reactor->Finish(CallPlace::refused());
     } else if (auto status = check_key(request->has_key(), request->key()); !status.ok()) {
@@ -217,7 +237,7 @@ class RankCalls final : public v1::RankService::CallbackService {
     const auto serve = [=, this] {
       const auto served =
           guarded([&] { return answer((controller_.*call)(*request, bearer_token(*context)), response); });
-      if (served.ok()) reactor->place().heard();
+      reactor->place().heard(served);
       queued_.leave(attempt, bytes);
       reactor->Finish(served);
     };
@@ -237,11 +257,12 @@ class RankCalls final : public v1::RankService::CallbackService {
   }
 
   void ask(const std::shared_ptr<Meeting>& meeting) {
+    if (meeting->reactor->is_cancelled()) return meeting->reactor->Finish(grpc::Status::CANCELLED);
     const auto news = waiters_.news();
     const auto status =
         guarded([&] { return answer(controller_.rendezvous(*meeting->request, meeting->token), meeting->response); });
     const bool known = !meeting->response->endpoint().empty();
-    if (status.ok()) meeting->reactor->place().heard();
+    meeting->reactor->place().heard(status);
     if (status.ok() && !meeting->request->endpoint().empty()) waiters_.announce(meeting->attempt());
     if (!status.ok() || known || meeting->response->directive() != v1::DIRECTIVE_CONTINUE) {
       meeting->reactor->Finish(status);

@@ -59,9 +59,10 @@ class CallPlace {
 
   /// False: the connection has too many, and was closed.
   bool is_there() const { return is_there_; }
-  /// The controller has accepted the call.
-  void heard() const {
-    if (connection_) guard_.heard(connection_);
+  /// What the controller says to the call. A store that takes nothing now is no fault of the caller.
+  void heard(const grpc::Status& said) const {
+    const bool is_accepted = said.ok() || said.error_code() == grpc::StatusCode::UNAVAILABLE;
+    if (connection_ && is_accepted) guard_.heard(connection_);
   }
   static grpc::Status refused() {
     return failure(grpc::StatusCode::RESOURCE_EXHAUSTED, "too many calls are open on this connection");
@@ -192,8 +193,8 @@ class ReportStreams {
         return answer(streams_.open_taker_(request_.key(), token, [this](const Response& answer) { tell(answer); }),
                       &taker);
       });
+      place_.heard(status);
       if (!status.ok()) return end(status);
-      place_.heard();
       {
         const std::lock_guard lock(mutex_);
         if (!ending_) taker_ = taker;

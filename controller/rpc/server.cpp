@@ -41,7 +41,7 @@ ReadRules rules_of_people() {
 ReadRules rules_of_ranks() {
   constexpr std::size_t kMessage = kMaxRankRequestBytes;
   return {{kMessage + (std::size_t{2} << 20), 2 * kMessage, kMaxCallsOfRanksConnection, std::size_t{4} << 10,
-           core::Millis(kMessagePatienceMs)},
+           core::Millis(kMessagePatienceMs), kMaxBurstOfRanksConnection},
           kMaxUnfinishedOfRanks,
           kMaxCallsOfRanksConnection};
 }

@@ -30,6 +30,8 @@ inline constexpr int kMaxRankRequestBytes = 4 * 1024 * 1024;
 inline constexpr int kMaxCallsOfConnection = 128;
 /// The same of a rank. A rank needs two: its stream, and a call beside it.
 inline constexpr int kMaxCallsOfRanksConnection = 16;
+/// The most calls that begin at once on one connection of a rank, see ReadLimits::burst.
+inline constexpr int kMaxBurstOfRanksConnection = 32;
 /// The most bytes of messages that are not there yet, of all ranks together. See ReadRules::unfinished_of_all.
 inline constexpr std::size_t kMaxUnfinishedOfRanks = std::size_t{16} << 20;
 /// A rank's message must be there within this time after its call, or after its first byte.

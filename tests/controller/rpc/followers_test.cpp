@@ -159,6 +159,7 @@ TEST(PatienceWithClients, EndsACallWhoseMessagesAreNotTaken) {
   const auto stuck = jobs->Events(&stuck_call, {});
   ASSERT_TRUE(stuck->Read(&event));
   const auto reading = jobs->Events(&reading_call, {});
+  ASSERT_TRUE(reading->Read(&event));
   const auto until = Clock::now() + 10s;
   while (followers.open() != 1 && Clock::now() < until) ASSERT_TRUE(reading->Read(&event)) << "who reads is served";
   EXPECT_EQ(followers.open(), 1U) << "who does not read is gone";

@@ -88,6 +88,22 @@ TEST_F(Inspected, CallsThatEndAreNotWaitedFor) {
   EXPECT_EQ(inspector_.held(), 0U);
 }
 
+TEST_F(Inspected, CallsThatBeginAtOnceAreBounded) {
+  auto limits = kLimits;
+  limits.burst = 3;
+  Inspector inspector(limits);
+  const auto begins = [&](int stream) {
+    return inspector.take(call(stream) + message(stream, 5, kEnd), now_) == nullptr;
+  };
+  ASSERT_EQ(inspector.take(kHello, now_), nullptr);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(begins(6 * i + 1) && begins(6 * i + 3) && begins(6 * i + 5)) << i;
+    now_ += ReadLimits::kBurstEvery + 1ms;
+  }
+  EXPECT_TRUE(begins(1001) && begins(1003) && begins(1005));
+  EXPECT_FALSE(begins(1007));
+}
+
 // While one message is unfinished, all that comes is counted: small pieces between other frames pin whole buffers.
 TEST_F(Inspected, UnfinishedMessagesAreBoundedTogether) {
   EXPECT_EQ(take(kHello + call(1) + part(1, prefix(900))), "");
