@@ -33,6 +33,12 @@ TEST_F(TaskEnvironment, HasNothingOfMustersBesideWhatTheAttemptSets) {
   EXPECT_THAT(all, Not(Contains(Key("MUSTER_OTHER"))));
 }
 
+TEST_F(TaskEnvironment, NamesTheSlurmJobSinceAJobThatARankSubmitsHasAnother) {
+  EXPECT_THAT(environment(), Not(Contains(Key("MUSTER_SLURM_JOB"))));
+  inherited_["SLURM_JOB_ID"] = "1234";
+  EXPECT_THAT(environment(), Contains(Pair("MUSTER_SLURM_JOB", "1234")));
+}
+
 TEST_F(TaskEnvironment, HasTheLibrariesThatTheScriptKept) {
   inherited_["LD_LIBRARY_PATH"] = "/tasks";
   inherited_["LD_PRELOAD"] = "/tasks.so";

@@ -88,7 +88,9 @@ TEST(Advertised, TheNameServiceKnowsNoSuchName) {
   }
   // A name of the loopback address that is not "localhost", as Debian's machines have one; if there is one here.
   const auto alias = Advertised::ask_name_service("ip6-localhost");
-  if (alias.kind == Kind::kThisMachineAlone) EXPECT_EQ(alias.detail, "::1");
+  if (alias.kind == Kind::kThisMachineAlone) {
+    EXPECT_EQ(alias.detail, "::1");
+  }
 }
 
 }  // namespace
