@@ -2,10 +2,14 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <chrono>
 #include <cstdio>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/gpu.h"
@@ -44,6 +48,20 @@ void check_same_device(c10d::Store& store, const std::string& prefix, int rank, 
   }
 }
 
+/// The same wait is told once. To musterd a log that grows is output, so a line that says of a hang that it goes on
+/// would put off its end. Thread-safe.
+class LastWord {
+ public:
+  bool is_new(const std::string& text) {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(text_, text) != text;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string text_;
+};
+
 }  // namespace
 
 std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Reporter& reporter,
@@ -51,7 +69,8 @@ std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Repor
   options.device = fsdp::device_of_rank(environment.local_rank);
   refuse_cpu_instead_of_gpus(options.device);
   if (environment.world_size == 1) return std::make_unique<fsdp::DeviceMesh>(nullptr, 0, 1, options);
-  options.on_late = [rank = environment.rank](const std::string& text) {
+  options.on_late = [rank = environment.rank, told = std::make_shared<LastWord>()](const std::string& text) {
+    if (!told->is_new(text)) return;
     std::printf("[rank %d] waiting: %s\n", rank, text.c_str());
     std::fflush(stdout);
   };
