@@ -33,7 +33,7 @@ inline constexpr int kMaxCallsOfRanksConnection = 16;
 /// The most calls that begin at once on one connection of a rank, see ReadLimits::burst.
 inline constexpr int kMaxBurstOfRanksConnection = 32;
 /// The most bytes of messages that are not there yet, of all ranks together. See ReadRules::unfinished_of_all.
-inline constexpr std::size_t kMaxUnfinishedOfRanks = std::size_t{16} << 20;
+inline constexpr std::size_t kMaxUnfinishedOfRanks = std::size_t{8} << 20;
 /// A rank's message must be there within this time after its call, or after its first byte.
 inline constexpr int kMessagePatienceMs = 15'000;
 /// The most metrics of one heartbeat, and the most checkpoints.
