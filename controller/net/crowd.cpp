@@ -13,7 +13,7 @@ constexpr std::chrono::minutes kTellEvery{1};
 constexpr std::size_t kMostAddresses = 256;
 constexpr std::array<const char*, Crowd::kReasons> kWhy{"for want of a place", "without a valid token",
                                                         "with words of no call or too many", "without a call in time",
-                                                        "with a token and too many of the same"};
+                                                        "with a token but no place of its own"};
 
 }  // namespace
 

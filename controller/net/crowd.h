@@ -34,11 +34,11 @@ class Crowd {
 
   /// Why a connection was turned away.
   enum class Why {
-    kNoPlace,   // too many have no accepted call
-    kNoToken,   // its call showed no valid token
-    kBadWords,  // it was over its budget, or spoke another language
-    kLate,      // no call, or no whole request, in time
-    kTooMany,   // with a token, but its user, its rank or its party has too many
+    kNoPlace,          // too many have no accepted call
+    kNoToken,          // its call showed no valid token
+    kBadWords,         // it was over its budget, or spoke another language
+    kLate,             // no call, or no whole request, in time
+    kNoPlaceOfItsOwn,  // with a token, but its user, its rank or its party has too many, or there is no such rank
   };
   static constexpr std::size_t kReasons = 5;
 

@@ -7,7 +7,8 @@
 namespace net {
 namespace {
 
-constexpr int kResourceExhausted = 8;
+// Codes of gRPC.
+constexpr int kResourceExhausted = 8, kUnauthenticated = 16;
 
 }  // namespace
 
@@ -24,7 +25,7 @@ std::string Gate::greeting() const {
 void Gate::judge(Guest& guest, Time now) {
   const auto& newcomer = static_cast<const Newcomer&>(*guest.words);
   auto verdict = rules_.judge(newcomer.call());
-  auto why = verdict.status == kResourceExhausted ? Crowd::Why::kTooMany : Crowd::Why::kNoToken;
+  auto why = verdict.status == kUnauthenticated ? Crowd::Why::kNoToken : Crowd::Why::kNoPlaceOfItsOwn;
   if (verdict.party) {
     const auto whose = verdict.whose.empty() ? text_of(guest.from) : verdict.whose;
     auto full = connections().admit(guest.socket.get(), {Port::kGrpc, *verdict.party, whose, verdict.ranks}, now);
@@ -34,7 +35,7 @@ void Gate::judge(Guest& guest, Time now) {
     }
     verdict.status = kResourceExhausted;
     verdict.text = std::move(full);
-    why = Crowd::Why::kTooMany;
+    why = Crowd::Why::kNoPlaceOfItsOwn;
   }
   refuse(guest, why, http2_refusal(newcomer.call().stream, verdict.status, verdict.text), now);
 }

@@ -31,7 +31,7 @@ void HttpGate::judge(Guest& guest, Time now) {
   const int socket = guest.socket.get();
   if (rules_.is_a_persons(said)) {
     const auto why = connections().admit(socket, {Port::kDashboard, Party::kPerson, text_of(guest.from), 0}, now);
-    if (!why.empty()) return refuse(guest, Crowd::Why::kTooMany, full(why), now);
+    if (!why.empty()) return refuse(guest, Crowd::Why::kNoPlaceOfItsOwn, full(why), now);
     return rules_.hand_over(let_in(guest, now), said);
   }
   if (!connections().take_stranger(socket, now)) return refuse(guest, Crowd::Why::kNoPlace, full(kCrowded), now);

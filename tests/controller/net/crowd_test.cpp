@@ -38,7 +38,7 @@ TEST(Crowd, BeginsWithManyAndEndsWithACalm) {
 }
 
 TEST(Crowd, EveryWayOfBeingTurnedAwayCounts) {
-  for (const auto why : {Why::kNoPlace, Why::kNoToken, Why::kBadWords, Why::kLate, Why::kTooMany}) {
+  for (const auto why : {Why::kNoPlace, Why::kNoToken, Why::kBadWords, Why::kLate, Why::kNoPlaceOfItsOwn}) {
     Crowd crowd;
     const Crowd::Time now{1h};
     for (std::size_t i = 0; i < Crowd::kMany; ++i) crowd.turned_away(Port::kDashboard, kOther, why, now);
