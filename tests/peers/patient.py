@@ -10,7 +10,8 @@ import time
 
 PAUSES = {"imports": 0.0, "downloads": 0.0, "evaluates": 0.0, "gap": 0.0, "ends": 0.0, "talks": 0.0}
 PAUSES.update((name, float(value)) for name, value in (word.split("=") for word in sys.argv[2:]))
-STEPS = 60
+STEPS = 160
+STEP_S = 0.1  # so what is usual is known when the pause comes
 
 time.sleep(PAUSES["imports"])  # as an import from a shared disk
 
@@ -35,7 +36,7 @@ def trains(run, model, optimizer, batches, backward, barrier):
         backward(loss)
         optimizer.step()
         run.log(step, loss=loss.item())
-        time.sleep(0.05)
+        time.sleep(STEP_S)
         if step == STEPS // 2:
             pause("gap")
             if RANK == 0:
@@ -85,7 +86,7 @@ def with_lightning():
             pause("downloads")
 
         def training_step(self, batch, index):
-            time.sleep(0.05)
+            time.sleep(STEP_S)
             if index == STEPS // 2:
                 pause("gap")
             loss = self.layer(batch).pow(2).mean()
@@ -128,6 +129,10 @@ def with_transformers():
             return {"input_ids": piece, "labels": piece}
 
     class Patient(Trainer):
+        def training_step(self, *arguments, **more):
+            time.sleep(STEP_S)
+            return super().training_step(*arguments, **more)
+
         def evaluate(self, *arguments, **more):
             pause("evaluates")
             return super().evaluate(*arguments, **more)
@@ -148,7 +153,7 @@ def without_muster():
     pause("downloads")
     for step in range(1, STEPS + 1):
         print(f"step {step} loss {1 / step:.4f}", flush=True)
-        time.sleep(0.1)
+        time.sleep(STEP_S)
         if step == STEPS // 2:
             pause("gap")
             pause("evaluates")
