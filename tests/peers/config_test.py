@@ -355,9 +355,8 @@ class EachMember(Folder):
         file = self.first / "config.json"
         plain = json.loads(file.read_text())
         every = {**json.loads(AutoConfig.from_pretrained(self.first).to_json_string(use_diff=False)), **plain, **dict(more)}
-        for name in but:
-            every.pop(name, None)
-        text = json.dumps({**every, **plain})
+        every = {name: value for name, value in {**every, **plain}.items() if name not in but}
+        text = json.dumps(every)
         refused = REFUSED[""] | REFUSED["generation"] | REFUSED[family]
         for name, value in every.items():
             if name not in ("model_type", "architectures", "transformers_version"):
