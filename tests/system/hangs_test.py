@@ -59,6 +59,25 @@ class Hangs(unittest.TestCase):
             self.assertRegex(view["ranks"][1]["text"], rf"== process {loader} \(.*\) == state of each thread, by the kernel")
 
 
+class SilentRanks(unittest.TestCase):
+    def test_one_that_is_stopped_leaves_the_stacks_of_all(self):
+        musterd = Musterd(self, BIN)
+        job = musterd.submit(TRAINING.replace("steps = 60", "steps = 400"))
+        shown = musterd.until(job, lambda shown: (shown["step"] or 0) >= 10)
+        pid = next(rank["pid"] for rank in shown["ranks"] if rank["rank"] == 1)
+        self.assertGreater(pid, 1)
+        os.kill(pid, signal.SIGSTOP)
+        stopped_at = time.time()
+        musterd.until(job, lambda shown: shown["attempts"][0]["cause"] == "rank_silent")
+        known = next(seconds_of(event["at"]) for event in events_of(musterd, job) if event["type"] == "rank_silent")
+        self.assertLess(known - stopped_at, 2.5 + 3 + 1, "the end waits for stacks for three seconds at most")
+        musterd.until(job, lambda shown: len(shown["attempts"]) == 2)
+        kept = json.loads(musterd.muster("stacks", job, "--attempt", "1", "--json").stdout)
+        self.assertEqual([(one["why"], one["given"]) for one in kept["sets"]], [("before_end", 2)])
+        self.assertIn("is stopped by a signal", kept["ranks"][1]["text"])
+        self.assertIn("by muster-worker", kept["ranks"][0]["text"])
+
+
 class LearnedLimits(unittest.TestCase):
     """No hung_after is set. A recipe is the kind of program whose limit is the shortest: a minute."""
 
