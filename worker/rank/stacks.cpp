@@ -195,6 +195,7 @@ void offer_stacks() {
   ::backtrace(first.data(), first.size());  // loads what it needs, which no handler may do
   sigset_t all, before;
   ::sigfillset(&all);
+  ::sigdelset(&all, contract::kStackSignal);  // the agent sends it to the thread of this name
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     std::thread([memory] {
