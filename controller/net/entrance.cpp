@@ -60,6 +60,11 @@ void Entrance::enter(int socket, Time now) {
   wanted.data.u64 = id;
   if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, socket, &wanted) != 0) return;
   guests_.try_emplace(id, Guest{std::move(owned), peer->address, listen()});
+  // Who has said everything already needs no place, and nobody has to leave for it.
+  if (room_.size() >= room_.places()) {
+    read(id, now);
+    if (!guests_.contains(id)) return;
+  }
   if (const auto leaves = room_.enter(id, peer->address, now)) {
     send_away(guests_.find(*leaves), Crowd::Why::kNoPlace, now);
   }
