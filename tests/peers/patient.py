@@ -19,8 +19,8 @@ RANK = int(os.environ.get("RANK", "0"))
 
 
 def pause(name):
-    """Without a word, or with a line every few seconds."""
-    until = time.monotonic() + PAUSES[name]
+    """Once, without a word or with a line every few seconds. Trainers evaluate at their end, too."""
+    until = time.monotonic() + PAUSES.pop(name, 0.0)
     while (left := until - time.monotonic()) > 0:
         time.sleep(min(left, 5.0) if PAUSES["talks"] else left)
         if PAUSES["talks"]:
