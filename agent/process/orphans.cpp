@@ -68,12 +68,13 @@ std::int64_t number_in(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? value : 0;
 }
 
-/// nullopt: it has none, or has overwritten it. An attempt's folder is there as long as its processes.
-std::optional<std::string> attempt_folder_of(std::int64_t pid) {
-  auto folder = os::variable_of_process(pid, variable::kAttemptFolder);
+constexpr std::string_view kAttempt = "attempt-";
+
+/// Whether the value is whole: who overwrites an environment may leave the beginning of one.
+bool is_attempt_folder(const std::string& folder) {
   std::error_code none;
-  if (folder && !std::filesystem::is_directory(*folder, none)) return std::nullopt;
-  return folder;
+  const std::filesystem::path path(folder);
+  return path.filename().string().starts_with(kAttempt) && std::filesystem::is_directory(path, none);
 }
 
 bool is_of_another_slurm_job(std::int64_t pid) {
@@ -88,7 +89,8 @@ class Earlier {
       : mark_(mark), job_(job_of(mark.folder)), real_job_(real_path(job_.string())) {}
 
   bool operator()(const os::ProcessStat& process) const {
-    if (const auto folder = attempt_folder_of(process.pid)) {
+    const auto folder = os::variable_of_process(process.pid, variable::kAttemptFolder);
+    if (folder && is_attempt_folder(*folder)) {
       if (*folder == mark_.folder || job_of(*folder) != job_) return false;
       const auto number = os::variable_of_process(process.pid, variable::kAttempt);
       return number && is_earlier(*number) && !is_of_another_slurm_job(process.pid);
@@ -103,7 +105,6 @@ class Earlier {
     return value > 0 && value < mark_.number;
   }
   bool is_log(const std::string& file) const {
-    constexpr std::string_view kAttempt = "attempt-";
     const auto attempt = contract::attempt_of_log(file);
     if (attempt.empty() || job_of(attempt) != real_job_) return false;
     const auto name = std::filesystem::path(attempt).filename().string();
@@ -148,7 +149,8 @@ std::string end_rank(const RankMark& mark, milliseconds patience, const Kill& ki
   const auto log = real_path(mark.log);
   return until_nothing_is_left(patience, [&] {
     return end_round(kill, [&](const os::ProcessStat& process) {
-      if (const auto folder = attempt_folder_of(process.pid)) {
+      const auto folder = os::variable_of_process(process.pid, variable::kAttemptFolder);
+      if (folder && is_attempt_folder(*folder)) {
         return *folder == mark.attempt_folder &&
                os::variable_of_process(process.pid, variable::kReport) == mark.report &&
                !is_of_another_slurm_job(process.pid);

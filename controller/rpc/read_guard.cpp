@@ -98,6 +98,7 @@ struct Sockets {
   void shut(Part& in, Watched& one, const char* why) {
     if (cookie_of(one.socket_) == one.cookie_) {
       ReadGuard::tell(one, why);
+      one.guard_.note(one);
       ::shutdown(one.socket_, SHUT_RDWR);
     }
     erase(in, one.socket_);
@@ -167,8 +168,12 @@ ReadGuard::~ReadGuard() {
   Sockets::all().forget_all_of(*this);
 }
 
-std::string ReadGuard::why_full(const RankOf& rank) const {
+std::string ReadGuard::why_full(const RankOf& rank, Inspector::Time now) const {
   const std::lock_guard lock(mutex_);
+  if (const auto shut = shut_.find(rank); shut != shut_.end() && now - shut->second < kOutside) {
+    return "max_connections_of_rank: a connection of rank " + std::to_string(rank.rank) +
+           " broke a limit and was closed; try again in a second";
+  }
   const auto found = places_.find(rank.attempt);
   if (found == places_.end()) return {};
   const auto of_rank = found->second.of_rank.find(rank.rank);
@@ -226,6 +231,8 @@ void ReadGuard::sweep(Inspector::Time now) {
     if (one.rank_ && !one.is_heard_ && now - one.since_ > kTrial) return "no call was accepted in time";
     return cookie_of(one.socket_) == one.cookie_ ? nullptr : "it is closed";
   });
+  const std::lock_guard lock(mutex_);
+  std::erase_if(shut_, [&](const auto& one) { return now - one.second >= kOutside; });
 }
 
 ReadGuard::Counts ReadGuard::counts() const {
@@ -262,6 +269,11 @@ void ReadGuard::forget(const std::shared_ptr<Watched>& one) {
   const auto of_rank = places->second.of_rank.find(one->rank_->rank);
   if (--of_rank->second == 0) places->second.of_rank.erase(of_rank);
   if (places->second.of_rank.empty()) places_.erase(places);
+}
+
+void ReadGuard::note(const Watched& one) {
+  const std::lock_guard lock(mutex_);
+  if (one.rank_) shut_[*one.rank_] = std::chrono::steady_clock::now();
 }
 
 void ReadGuard::tell(const Watched& one, const char* why) {

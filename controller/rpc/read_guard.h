@@ -87,6 +87,8 @@ class ReadGuard {
   /// Connections of one attempt on trial.
   static constexpr std::size_t kMostOnTrial = 256;
   static constexpr std::chrono::seconds kTrial{15};
+  /// How long a rank stays outside after a connection of it was shut down. gRPC needs a moment to forget its calls.
+  static constexpr std::chrono::seconds kOutside{1};
 
   explicit ReadGuard(const ReadRules& rules) : rules_(rules) {}
   ~ReadGuard();
@@ -94,7 +96,7 @@ class ReadGuard {
   ReadGuard& operator=(const ReadGuard&) = delete;
 
   /// Why no further connection of this rank can be taken; empty: it can.
-  std::string why_full(const RankOf& rank) const;
+  std::string why_full(const RankOf& rank, Inspector::Time now) const;
   /// Watches from now on. `said`: what was read from the socket already. `rank`: of a person none. False: it breaks a
   /// limit already; the caller closes it.
   bool watch(int socket, std::string_view said, std::optional<RankOf> rank, Inspector::Time now);
@@ -122,6 +124,8 @@ class ReadGuard {
   /// Notes what it holds now. Returns what is wrong with it, or null.
   const char* account(Watched& one);
   void forget(const std::shared_ptr<Watched>& one);
+  /// It was shut down.
+  void note(const Watched& one);
   static void tell(const Watched& one, const char* why);
 
   const ReadRules rules_;
@@ -129,6 +133,7 @@ class ReadGuard {
   mutable std::mutex mutex_;
   std::multimap<std::string, std::shared_ptr<Watched>, std::less<>> by_port_;
   std::map<core::AttemptKey, Places> places_;
+  std::map<RankOf, Inspector::Time> shut_;  // the last connection of each rank; sweep() forgets them
 };
 
 }  // namespace rpc

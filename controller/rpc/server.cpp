@@ -169,7 +169,7 @@ class GrpcServer final : public Server {
     auto verdict = judge(controller, call);
     if (verdict.party != net::Party::kRank) return verdict;
     named_ = rank_of(call);
-    if (auto full = guard_of_ranks_.why_full(*named_); !full.empty()) {
+    if (auto full = guard_of_ranks_.why_full(*named_, std::chrono::steady_clock::now()); !full.empty()) {
       return {std::nullopt, "", grpc::StatusCode::RESOURCE_EXHAUSTED, std::move(full)};
     }
     return verdict;

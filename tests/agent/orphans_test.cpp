@@ -87,8 +87,7 @@ TEST_F(Orphans, OfEarlierAttemptsAreEndedWithWhatTheyHaveStarted) {
 
 TEST_F(Orphans, ThatHaveOverwrittenTheirEnvironmentAreKnownByTheLogTheyWriteTo) {
   const auto renamed = leave({"PATH=/usr/bin:/bin"}, folder_of(1) + "/logs/rank-0.log");
-  const auto in_part =
-      leave({"MUSTER_ATTEMPT_FOLDER=" + folder_of(1).substr(0, 5)}, folder_of(1) + "/logs/rank-12.log");
+  const auto in_part = leave({"MUSTER_ATTEMPT_FOLDER=" + folder_.path().string()}, folder_of(1) + "/logs/rank-12.log");
   const auto own = leave({"PATH=/usr/bin:/bin"}, folder_of(2) + "/logs/rank-0.log");
   const auto reader = leave({"PATH=/usr/bin:/bin"}, folder_of(1) + "/logs/mine.txt");
   EXPECT_EQ(end_earlier(), "");

@@ -249,14 +249,24 @@ TEST_F(Watching, TurnsAwayWhoeverIsOnTrialInCrowds) {
   std::vector<Pair> pairs;
   for (std::size_t i = 0; i < rpc::ReadGuard::kMostOnTrial; ++i) {
     const rpc::RankOf rank{{7, 1}, static_cast<std::uint32_t>(i)};
-    ASSERT_EQ(guard_.why_full(rank), "");
+    ASSERT_EQ(guard_.why_full(rank, start_), "");
     pairs.push_back(connection());
     ASSERT_TRUE(guard_.watch(pairs.back().ours.get(), kHello, rank, start_));
   }
-  EXPECT_TRUE(guard_.why_full({{7, 1}, 9999}).starts_with("max_connections_of_attempt: 256 connections"));
-  EXPECT_EQ(guard_.why_full({{8, 1}, 0}), "") << "another attempt has its own";
+  EXPECT_TRUE(guard_.why_full({{7, 1}, 9999}, start_).starts_with("max_connections_of_attempt: 256 connections"));
+  EXPECT_EQ(guard_.why_full({{8, 1}, 0}, start_), "") << "another attempt has its own";
   guard_.heard(guard_.find(peer_of(pairs[3])));
-  EXPECT_EQ(guard_.why_full({{7, 1}, 9999}), "");
+  EXPECT_EQ(guard_.why_full({{7, 1}, 9999}, start_), "");
+}
+
+TEST_F(Watching, KeepsARankOutsideForAMomentAfterItBrokeALimit) {
+  const auto pair = connection();
+  ASSERT_TRUE(guard_.watch(pair.ours.get(), kHello, rank_, start_));
+  EXPECT_EQ(pass(pair, call(1, "Beat") + begin_of(1, 0xFFFFFFF0, "x")), 0);
+  const auto now = rpc::Inspector::Time::clock::now();
+  EXPECT_TRUE(guard_.why_full(rank_, now).starts_with("max_connections_of_rank: a connection of rank 0 broke a limit"));
+  EXPECT_EQ(guard_.why_full({rank_.attempt, 1}, now), "") << "its neighbours go on";
+  EXPECT_EQ(guard_.why_full(rank_, now + rpc::ReadGuard::kOutside), "");
 }
 
 // Goal: many connections hold little together. Method: each has less than a message may have, all have more than they
