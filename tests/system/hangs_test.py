@@ -98,7 +98,8 @@ class LearnedLimits(unittest.TestCase):
         self.assertLess(first["attempt_suspected"], SUSPECTED_WITHIN_S)
         told = f"{done['attempts'][0]['reason']}\n{musterd.muster('events', job).stdout}\n{musterd.log.read_text()}"
         self.assertGreater(first["rank_hung"], 58, told)
-        self.assertLess(first["rank_hung"], 60 + ENDS_WITHIN_S, told)
+        # muster-worker says once, after ten seconds, for whom it waits: that is output.
+        self.assertLess(first["rank_hung"], 10 + 60 + ENDS_WITHIN_S, told)
         self.assertRegex(done["attempts"][0]["reason"], r"rank 0 made no progress .*learned from \d+ steps")
         for view in stacks_of(self, musterd, job):
             self.assertIn("is stopped by a signal", view["ranks"][1]["text"])
