@@ -96,5 +96,5 @@ def measure(binaries, quick):
             Promise(f"{elements} elements handed over, s", took, at_most=5),
             Promise("files of waiting elements, each thousand", files / max(1, elements / 1000), at_most=8 if quick else 4),
             Promise("squeue calls a second at rest", at_rest, at_most=0.2 + 1 / over_s),
-            Promise("squeue calls a second while jobs are handed over", polls, at_most=1 + 1 / 10),
+            Promise("squeue calls a second while jobs are handed over", polls, at_most=1 + 4 / 10),
             Promise("wait of one user beside another's crowd, s", waited, at_most=2)]

@@ -386,7 +386,7 @@ int main(int argc, char** argv) {
   app.add_option("--leaving-limit-ms", flags.leaving_limit_ms)->check(CLI::Range(10, 600'000))->group("");
   app.add_option("--probe-ms", flags.probe_ms)->check(CLI::Range(10, 600'000))->group("");
   add("--slurm-poll-ms", flags.slurm_poll_ms, "MS",
-      "the least time between two squeue; five times as long while every job "
+      "the least time between two squeue, but for a few where something is urgent; five times as long while every job "
       "waits or its ranks are heard, and at least twenty times what a squeue takes")
       ->check(CLI::Range(10, 600'000));
   add("--node-exclusion-s", flags.exclusion_s, "SECONDS",

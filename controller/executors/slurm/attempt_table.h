@@ -99,7 +99,7 @@ class AttemptTable {
     std::map<core::AttemptKey, Tracked> attempts;
     std::set<core::AttemptKey> launching;           // launch() is asking Slurm for them
     std::map<core::AttemptKey, std::string> later;  // why launch() has not handed them over yet
-    bool urgent = false;                            // there is no rest before the next listing
+    bool urgent = false;                            // the next listing should not wait for its turn
   };
 
   /// `wake` is called, without the lock, after something that the threads should look at. Before any other call.
@@ -150,7 +150,7 @@ class AttemptTable {
     }
     return picked;
   }
-  /// There is no rest before the next listing.
+  /// The next listing should not wait for its turn.
   void hurry() {
     locked([](State& state) { state.urgent = true; });
     wake();

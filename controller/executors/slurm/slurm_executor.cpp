@@ -27,7 +27,7 @@ class SlurmExecutor : public Executor {
         listings_(scheduler, clock, table_, options_.user),
         launcher_(scheduler, clock, options_, [this] { return listings_.ask(clock_.monotonic()); }),
         poller_(scheduler, clock, table_, listings_, launcher_),
-        poll_pace_(options_.poll_interval),
+        poll_pace_(options_.poll_interval, options_.urgent_interval),
         polling_("Slurm's answer could not be used", true, [this] { return poll_if_due(); }),
         telling_("what was learned from Slurm could not be told", true, [this] { return tell(); }) {
     table_.on_change([this] {
@@ -279,10 +279,11 @@ class SlurmExecutor : public Executor {
     const bool in_trouble = poller_.trouble().has_value();
     const bool due = table_.locked([&](AttemptTable::State& state) {
       // Whether all are at rest is asked only where that makes a difference.
-      auto need = state.attempts.empty() ? PollPace::Need::kIdle : PollPace::Need::kUsual;
+      auto need = state.attempts.empty() ? PollPace::Need::kIdle
+                  : state.urgent         ? PollPace::Need::kUrgent
+                                         : PollPace::Need::kUsual;
       if (!poll_pace_.is_due(now, need)) return false;
-      const bool may_rest = need == PollPace::Need::kUsual && !state.urgent && !in_trouble;
-      if (may_rest && is_at_rest(state, now)) need = PollPace::Need::kRest;
+      if (need == PollPace::Need::kUsual && !in_trouble && is_at_rest(state, now)) need = PollPace::Need::kRest;
       if (!poll_pace_.is_due(now, need)) return false;
       state.urgent = false;
       return true;

@@ -24,6 +24,8 @@ struct SlurmOptions {
   std::string user;
   /// Between listings; at rest five times as long. See PollPace.
   core::Millis poll_interval{1000};
+  /// Between listings that cannot wait, for a few in a row.
+  core::Millis urgent_interval{100};
 };
 
 /// The executor that runs attempts as Slurm jobs, one job (or one array element) each. The id of the attempt is in

@@ -45,6 +45,7 @@ class Executing {
     options.store_name = "s";
     options.user = "ada";
     options.poll_interval = 20ms;
+    options.urgent_interval = 20ms;
     executor = make_slurm_executor(slurm, clock(), options);
     executor->set_history([this](const core::AttemptKey& key) {
       std::lock_guard lock(mutex_);
