@@ -11,6 +11,7 @@ namespace {
 /// case, for programs write them in any.
 constexpr std::array kParts{
     std::string_view("the peer has closed the connection"),  // the engine of muster-worker
+    std::string_view("is gone: process "),                   // its watcher, of another rank
     std::string_view("connection closed by peer"),
     std::string_view("connection closed by remote peer"),
     std::string_view("connection reset by peer"),

@@ -12,6 +12,7 @@ TEST(Survivors, AreKnownByTheirWords) {
        {"RuntimeError: [../gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:4516",
         "RuntimeError: [pair.cc:460] Read error [10.0.0.7]:891: Connection reset by peer",
         "error: connection reset by peer",
+        "all-gather of model.layers.0 on rank 1 with rank 3 failed: rank 2 is gone: process 865 on node2 has ended",
         "RuntimeError: [unbound_buffer.cc:84] Timed out waiting 1800000ms for recv operation to complete",
         "RuntimeError: Application timeout caused pair closure", "BrokenPipeError: [Errno 32] Broken pipe",
         "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, remote process exited or there "
