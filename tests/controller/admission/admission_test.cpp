@@ -91,7 +91,9 @@ TEST_F(AdmissionTest, TheMachineHasTheWordAfterLimitsAndBeforeALaunchThatWasPutO
     here.expect(job->id, clock.monotonic());
   }
   EXPECT_FALSE(here.enter(first, {}));
-  EXPECT_EQ(here.share(first.id), (core::MachineShare{{"GPU-a"}, 0}));
+  ASSERT_TRUE(here.share(first.id));
+  EXPECT_EQ(here.share(first.id)->gpus, std::vector<std::string>{"GPU-a"});
+  EXPECT_EQ(here.share(first.id)->cores, 0U);
   const Limit none{"sweep:none", 0, "no slot", ""};
   EXPECT_EQ(here.enter(second, {none})->why, "no slot");
   EXPECT_TRUE(here.machine().waiting().empty()) << "one that waits for a slot is in nobody's way";
