@@ -358,6 +358,32 @@ TEST_F(SlurmOutage, AVictimThatLeavesWithZeroWhileSqueueFailsComesBack) {
   for (const int number : {1, 2}) EXPECT_EQ(stage().submissions_of(job, number), 1);
 }
 
+// There is no accounting, and when squeue works again the job waits, as after any requeue. Slurm's log of the run alone
+// tells the two apart.
+TEST_F(SlurmOutage, APreemptionThatIsOverBeforeSqueueAnswersIsNoMereRequeue) {
+  const auto submit = [] {
+    return muster().submit(
+        shell({.script = waiting_for_go(), .more = "[slurm]\npartition = \"low\"\nexclusive = true\n"}));
+  };
+  const auto preempted = submit(), requeued = submit();
+  until_begun(preempted);
+  until_begun(requeued);
+  const auto victim = stage().slurm_job(preempted, 1), other = stage().slurm_job(requeued, 1);
+  const auto node = slurm_cluster::field(slurm(), victim, "NodeList");
+  squeue_fails(true);
+  ASSERT_EQ(slurm().run({"scontrol", "requeue", other}).exit, 0);
+  slurm_cluster::submit(slurm(), {"-p", "high", "-w", node, "--exclusive"}, "sleep 1");
+  for (const auto& id : {victim, other}) ASSERT_TRUE(slurm_cluster::becomes(slurm(), id, "State", "PENDING"));
+  squeue_fails(false);
+  for (const auto& [job, cause] : {std::pair(preempted, "preempted"), std::pair(requeued, "requeued")}) {
+    stage().until_running(job, 2, 60s);
+    go(job);
+    const auto after = muster().until_state(job, "succeeded");
+    ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
+    EXPECT_EQ(text(attempt(after, 1), "cause"), cause) << text(attempt(after, 1), "reason");
+  }
+}
+
 // One ends of the SIGTERM, one leaves with 0, and of one nobody wants to know what Slurm will say.
 TEST_F(SlurmOutage, WhatIsCancelledInSlurmWhileSqueueFailsIsCancelled) {
   const auto killed = muster().submit(shell({.script = waiting_for_go()}));

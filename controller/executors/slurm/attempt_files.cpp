@@ -175,6 +175,24 @@ bool was_begun_already(const std::filesystem::path& log) {
   return telling_line(end_of_log(log)).starts_with(kBegunAlready);
 }
 
+bool names_preemption(std::string_view log) {
+  constexpr std::string_view kFrom = " error: *** ", kTo = " DUE TO PREEMPTION ***";
+  for (auto at = log.find(kTo); at != std::string_view::npos; at = log.find(kTo, at + 1)) {
+    const auto begin = log.rfind('\n', at) + 1;  // 0 if there is none
+    if (log.substr(begin, at - begin).find(kFrom) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+bool was_preempted(const std::filesystem::path& log) {
+  try {
+    return names_preemption(ends_of(log));
+  } catch (const std::exception& error) {
+    spdlog::warn("whether a job was preempted cannot be read from its Slurm log: {}", error.what());
+    return false;
+  }
+}
+
 std::string quote_of_log(const std::filesystem::path& log) {
   const auto line = telling_line(end_of_log(log));
   return line.empty() ? std::string() : "; its Slurm log ends with: " + line;

@@ -46,6 +46,12 @@ inline constexpr const char* kBegunAlready = "muster: this attempt has begun alr
 /// The newest run of the attempt with this Slurm log has written kBegunAlready.
 bool was_begun_already(const std::filesystem::path& log);
 
+/// The log has slurmstepd's word that Slurm took the nodes for another job: "... error: *** JOB 12 ON node1 CANCELLED
+/// AT <time> DUE TO PREEMPTION ***", or STEP 12.0 in place of the job.
+bool names_preemption(std::string_view log);
+/// The same of a file. A log that is missing or can't be read names none.
+bool was_preempted(const std::filesystem::path& log);
+
 /// "; its Slurm log ends with: ..."; empty if there is nothing to quote.
 std::string quote_of_log(const std::filesystem::path& log);
 

@@ -61,6 +61,7 @@ bool Poller::poll() {
   tell_unfit_nodes(listing);
   tell_nodes_without_launch(listing);
   take_listing(listing, asked_at);
+  read_why_started_again();
   ask_accounting(listing);
   if (const auto why = cancel_wanted(); !why.empty()) note(why);
   if (const auto why = end_exclusions(); !why.empty()) note(why);
@@ -199,6 +200,20 @@ void Poller::note(const std::string& why) {
     trouble_ = Trouble{clock_.wall(), why};
   } else {
     trouble_->why = why;
+  }
+}
+
+// A preempted job waits again within a second. By then listings do not tell of the preemption any more, and not every
+// cluster has accounting. slurmstepd's word in the log of the run stays.
+void Poller::read_why_started_again() {
+  const auto wanted = table_.pick([&](const core::AttemptKey& key, const Tracked& tracked) {
+    return tracked.attempt.wants_cause_of_restart() ? std::optional(std::pair(key, tracked.log)) : std::nullopt;
+  });
+  for (const auto& [key, log] : wanted) {
+    if (!was_preempted(log)) continue;
+    ::slurm::PastRun run;
+    run.state.state = ::slurm::JobState::kPreempted;
+    table_.with(key, [&](Tracked& tracked) { tracked.attempt.remembered(&run, clock_.monotonic()); });
   }
 }
 

@@ -49,6 +49,7 @@ class Poller {
   void take_listing(const Listing& listing, core::Millis asked_at);
   std::string cancel_wanted();
   void note(const std::string& why);
+  void read_why_started_again();
   void ask_accounting(const Listing& listing);
   void cancel_leftovers(const std::vector<::slurm::ListedJob>& jobs);
   std::vector<Job> unfollowed(const std::vector<::slurm::ListedJob>& jobs);

@@ -78,6 +78,8 @@ class SlurmAttempt {
   bool is_at_rest(core::Millis now) const;
   /// Accounting is to be asked.
   bool wants_history() const { return !accounting_answered_ && asked_accounting_at(); }
+  /// Slurm starts the run again, and no listing said why.
+  bool wants_cause_of_restart() const { return wants_history() && is<Requeued>(); }
   /// Status files of ranks that have not told their end are to be read.
   bool wants_files(core::Millis now) const;
   /// Whether the script's log is to be read: the log may say why no rank was started.

@@ -17,5 +17,23 @@ TEST(LogWords, TheLineThatSaysWhyIsQuoted) {
   EXPECT_EQ(telling_line(std::string(1000, 'x')).size(), kLongestQuote);
 }
 
+// As slurmstepd of 22.05 and of 24.11 writes it, of a job and of a step.
+TEST(LogWords, APreemptionIsNamedBySlurmstepdAlone) {
+  const std::string text = "*** JOB 12 ON node1 CANCELLED AT 2026-11-28T19:38:58 DUE TO PREEMPTION ***";
+  EXPECT_TRUE(names_preemption("slurmstepd: error: " + text + "\n"));
+  EXPECT_TRUE(names_preemption("slurmstepd: error: " + text)) << "nothing follows";
+  EXPECT_TRUE(
+      names_preemption("a\nb\nslurmstepd-node1: error: *** STEP 12.0 ON node1 CANCELLED AT 2026-11-28T19:38:58 "
+                       "DUE TO PREEMPTION ***\nsrun: x\n"));
+  EXPECT_TRUE(names_preemption("[2026-11-28T19:38:58.120] error: " + text + "\n"));
+  EXPECT_FALSE(names_preemption("slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2026-11-28T19:38:58 ***\n"));
+  EXPECT_FALSE(
+      names_preemption("slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2026-11-28T19:38:58 DUE TO TIME "
+                       "LIMIT ***\n"));
+  EXPECT_FALSE(names_preemption("slurmstepd: error: *** JOB 12\n DUE TO PREEMPTION ***\n")) << "two lines";
+  EXPECT_FALSE(names_preemption(" DUE TO PREEMPTION ***")) << "no line of slurmstepd";
+  EXPECT_FALSE(names_preemption(""));
+}
+
 }  // namespace
 }  // namespace executors::on_slurm

@@ -313,6 +313,28 @@ TEST(SlurmExecutor, WithoutAccountingOrWithOneThatIsAwayItConcludesAllTheSame) {
   }
 }
 
+// No listing told of it, and there may be no accounting: see FakeScheduler::accounting_answers.
+TEST(SlurmExecutor, APreemptionThatNoListingToldOfIsReadFromTheLogOfTheRun) {
+  Executing e(Executing::Time::kHurried);
+  const std::map<core::JobId, std::string> logs = {
+      {1,
+       "srun: forcing job termination\n"
+       "slurmstepd: error: *** JOB 1 ON node2 CANCELLED AT 2026-11-28T19:38:58 DUE TO PREEMPTION ***\n"},
+      {2, "slurmstepd: error: *** JOB 2 ON node2 CANCELLED AT 2026-11-28T19:38:58 ***\n"},
+      {3, ""}};
+  for (const auto& [job, log] : logs) {
+    const auto id = std::to_string(job);
+    e.list(id, "PENDING", "muster:s:" + id + ".1", 1);
+    e.adopt(job, id);
+    if (!log.empty()) test::write_file(e.folder_of({job, 1}) + "/slurm.log", log);
+  }
+  e.start();
+  EXPECT_EQ(e.first_word(1), "stopping preempted save");
+  EXPECT_EQ(e.reason(1), "preempted in Slurm");
+  EXPECT_EQ(e.first_word(2), "stopping requeued save");
+  EXPECT_EQ(e.first_word(3), "stopping requeued save");
+}
+
 TEST(SlurmExecutor, WhoCancelledIsCalledByNameWhereThereIsOne) {
   Executing e;
   e.slurm.past = {e.run("1", "CANCELLED by 0"), e.run("2", "CANCELLED by 4000000000")};
