@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <string>
 #include <vector>
 
 #include "os/save_name.h"
+#include "schema/whole_number.h"
 
 namespace beside {
 namespace {
@@ -41,10 +41,8 @@ std::vector<Run> runs_of(std::string_view name) {
 }
 
 std::optional<std::int64_t> number_of(std::string_view digits) {
-  std::int64_t step = 0;
-  const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  if (error != std::errc() || step > kLargestStep) return std::nullopt;
-  return step;
+  const auto step = schema::whole_number<std::int64_t>(digits);
+  return step && *step <= kLargestStep ? step : std::nullopt;
 }
 
 bool all_digits(std::string_view text) {

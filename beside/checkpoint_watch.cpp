@@ -122,7 +122,7 @@ bool CheckpointWatch::is_complete(const Seen& seen, const Moment& moment) const 
 
 void CheckpointWatch::take_complete(const Moment& moment, std::vector<Report>& out) {
   for (auto& [path, seen] : seen_) {
-    if (seen.told || !is_complete(seen, moment) || is_torn(path, seen, moment)) continue;
+    if (seen.told || !is_complete(seen, moment) || is_torn(path, moment)) continue;
     seen.told = true;
     if (!seen.step) {
       complain("report.checkpoints: " + path + " has no number in its name, and no step was reported before it");
@@ -139,12 +139,13 @@ void CheckpointWatch::take_complete(const Moment& moment, std::vector<Report>& o
   std::ranges::stable_sort(out, {}, [](const Report& report) { return report.checkpoint->step; });
 }
 
-bool CheckpointWatch::is_torn(const std::string& path, Seen& seen, const Moment& moment) {
-  if (!seen.torn) seen.torn = os::why_torn(path, kMostEntries);
-  if (!seen.torn->empty() && moment.end) {
-    complain("report.checkpoints: the save of " + path + " was cut off, so it is no checkpoint: " + *seen.torn);
+// Asked anew at each look: a file may be a part of a save whose other parts have come meanwhile.
+bool CheckpointWatch::is_torn(const std::string& path, const Moment& moment) {
+  const auto why = os::why_torn(path, kMostEntries);
+  if (!why.empty() && moment.end) {
+    complain("report.checkpoints: the save of " + path + " was cut off, so it is no checkpoint: " + why);
   }
-  return !seen.torn->empty();
+  return !why.empty();
 }
 
 /// Compares the step of a complete checkpoint with those of the program and of the one before.

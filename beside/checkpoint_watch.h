@@ -58,14 +58,13 @@ class CheckpointWatch : public ReportSource {
     bool by_name = false;                         // the step is a number of the name that no group of the pattern chose
     std::optional<std::int64_t> told_by_program;  // the newest step by then
     int looks = 1;                                // that saw this shape
-    std::optional<std::string> torn = {};         // why it is no whole one; empty: it is; nullopt: not looked at
     bool told = false;                            // or old
   };
   static Shape shape_of(const std::string& path, std::size_t& budget);
   void look_at(const Wildcards::Match& match, const Moment& moment, std::size_t& budget);
   bool is_complete(const Seen& seen, const Moment& moment) const;
   void take_complete(const Moment& moment, std::vector<Report>& out);
-  bool is_torn(const std::string& path, Seen& seen, const Moment& moment);
+  bool is_torn(const std::string& path, const Moment& moment);
   void judge_name(const std::string& path, const Seen& seen, const Moment& moment);
   void judge_far_step(const Moment& moment);
   void judge_pace(const std::string& path, const Seen& seen);

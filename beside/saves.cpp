@@ -26,14 +26,10 @@ bool is_strong(By by) {
   return by == By::kStep || by == By::kCheckpoint;
 }
 
-bool only_digits(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
 void enter(std::string_view folder, std::size_t end, Place& place) {
   if (place.sureness == Sureness::kStrong) return;
   const auto named = step_in_name(folder);
-  if (!named || (named->by == By::kAlone && !only_digits(folder))) return;
+  if (!named || (named->by == By::kAlone && !step_of_digits(folder))) return;
   if (is_strong(named->by)) {
     place = {Sureness::kStrong, end};
   } else if (place.sureness == Sureness::kNone) {

@@ -33,9 +33,10 @@ struct NumberOf {
 
 /// nullopt: the name has no such form.
 ///
-/// What tells: a word of a step, an epoch or a checkpoint before the number makes it a step. A word of a part makes it
-/// a part. Else a count that is written with zeros before it ("00001-of-00003") makes it a part, for people who write a
-/// step with zeros write the number of steps without. There are fewer than kMostParts such parts.
+/// What tells: a word of a step or an epoch before the number makes it a step. So does one of a checkpoint, unless an
+/// index lists parts. A word of a part makes it a part. Else a count that is written with zeros before it
+/// ("00001-of-00003") makes it a part, for people who write a step with zeros write the number of steps without. There
+/// are fewer than kMostParts such parts.
 std::optional<NumberOf> number_of(std::string_view name);
 
 inline constexpr std::int64_t kMostParts = 1'000;

@@ -85,14 +85,14 @@ std::vector<std::string> files_below(const fs::path& folder, std::size_t most) {
   constexpr auto kOptions = fs::directory_options::skip_permission_denied;
   for (fs::recursive_directory_iterator entry(folder, kOptions, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (most-- == 0) break;
+    if (most-- == 0) return {};
     std::error_code none;
     if (entry->is_regular_file(none)) files.push_back(entry->path().lexically_relative(folder).string());
   }
   return files;
 }
 
-/// The file, or with it the other parts of the save that it is a part of.
+/// The file, or with it the other parts of the save that it is a part of; empty: there are too many names beside it.
 std::vector<std::string> parts_beside(const fs::path& file, std::size_t most) {
   const auto name = file.filename().string();
   const auto own = number_of(name);
@@ -100,7 +100,7 @@ std::vector<std::string> parts_beside(const fs::path& file, std::size_t most) {
   std::vector<std::string> files;
   std::error_code error;
   for (fs::directory_iterator entry(file.parent_path(), error), end; !error && entry != end; entry.increment(error)) {
-    if (most-- == 0) return {name};
+    if (most-- == 0) return {};
     auto other = entry->path().filename().string();
     const auto of = number_of(other);
     const bool is_beside = of && of->before == own->before && of->after == own->after;
@@ -134,12 +134,10 @@ std::string why_torn(const fs::path& root, const std::vector<std::string>& files
 
 std::string why_torn(const std::string& path, std::size_t most) {
   std::error_code error;
-  if (fs::is_directory(path, error)) {
-    const auto files = files_below(path, most + 1);
-    return files.size() > most ? std::string() : why_torn(fs::path(path), files, most);
-  }
+  if (fs::is_directory(path, error)) return why_torn(fs::path(path), files_below(path, most), most);
   if (!fs::is_regular_file(path, error)) return {};
-  return why_torn(fs::path(path).parent_path(), parts_beside(path, most), most);
+  const auto files = parts_beside(path, most);
+  return files.empty() ? why_file_is_torn(path) : why_torn(fs::path(path).parent_path(), files, most);
 }
 
 }  // namespace os

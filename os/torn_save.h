@@ -16,9 +16,8 @@ namespace os {
 /// - a file for weights that is empty
 /// And of several files:
 /// - a part that is missing: "model-00001-of-00003.safetensors", but not "step100-of-4000.pt"; see number_of()
-/// - a folder with .distcp files (torch.distributed.checkpoint) without .metadata, or with an optimizer of the Trainer
-/// of
-///   transformers without trainer_state.json. Both are written last
+/// - a folder with .distcp files (torch.distributed.checkpoint) without .metadata, which is written last
+/// - one with an optimizer of the Trainer of transformers without trainer_state.json, which is written last
 /// - no byte in any of them
 ///
 /// Reads the head and the end of each file. At most `most` files are looked at; what is beyond them is taken for whole.

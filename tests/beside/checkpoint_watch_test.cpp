@@ -231,6 +231,17 @@ TEST_F(Checkpoints, ASaveThatWasCutOffIsNone) {
               testing::EndsWith("ckpt/step-30 was cut off, so it is no checkpoint: model.pt has no end"));
 }
 
+// The shape of a file does not change when another part of its save comes.
+TEST_F(Checkpoints, APartIsOneWhenTheOtherPartsHaveComeToo) {
+  const auto checkpoints = watch("ckpt/step-*");
+  write("ckpt/step-10-model-00001-of-00002.pt", archive(true));
+  look(*checkpoints);
+  EXPECT_EQ(look(*checkpoints), Told{}) << "1 of 2 parts is there";
+  write("ckpt/step-10-model-00002-of-00002.pt", archive(true));
+  EXPECT_EQ(look(*checkpoints), Told{"ckpt/step-10-model-00001-of-00002.pt 10 86"});
+  EXPECT_EQ(look(*checkpoints), Told{"ckpt/step-10-model-00002-of-00002.pt 10 86"});
+}
+
 TEST_F(Checkpoints, AGroupOfThePatternSaysTheStep) {
   const auto checkpoints = watch("ckpt/*-(*)-7b");
   write("ckpt/20260101-40-7b", "x");

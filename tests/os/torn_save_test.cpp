@@ -143,6 +143,19 @@ TEST_F(TornSave, AnIndexTellsThatFilesAreParts) {
   EXPECT_EQ(why_torn(one), "1 of 3 parts are there") << "also by the name of one part";
 }
 
+TEST_F(TornSave, WhatIsOnlyReadInPartIsTakenForWhole) {
+  const auto one = write("s/model-00001-of-00003.safetensors", safetensors());
+  write("s/model-00003-of-00003.safetensors", safetensors());
+  const auto path = (folder_ / "s").string();
+  for (const auto& save : {path, one}) {
+    EXPECT_EQ(why_torn(save, 2), "2 of 3 parts are there");
+    EXPECT_EQ(why_torn(save, 1), "") << "the other parts may be among what was not read";
+  }
+  const auto torn = write("s/model-00001-of-00003.safetensors", safetensors().substr(0, 120));
+  EXPECT_EQ(why_torn(torn, 1), "model-00001-of-00003.safetensors has 120 of 140 bytes")
+      << "a file that is named is read";
+}
+
 TEST_F(TornSave, OnlyTheFilesThatAreNamedCount) {
   write("r/step-1.pt", zip());
   write("r/step-2.pt", zip().substr(0, 50));
