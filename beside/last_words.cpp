@@ -44,6 +44,24 @@ std::string read_end(const std::filesystem::path& file, std::size_t most) {
   return text;
 }
 
+/// Whether they tell why, and not only that a launcher's worker exited or that another one has gone.
+bool tell_why(const std::string& words) {
+  return !words.empty() && !contract::is_of_a_survivor(words) && words.find(kWorkerExited) == std::string::npos;
+}
+
+/// What `find` reads in the end of the log, unless the error file or a launcher's worker tells more. A launcher's error
+/// file may tell of a worker that only lost its connection.
+std::string first_words(const RankFiles& files, std::string (*find)(std::string_view log),
+                        std::string (*find_after_file)(std::string_view log)) {
+  auto words = words_of_error_file(read_end(files.error, kMostErrorFile));
+  if (tell_why(words)) return words;
+  const auto log = read_end(files.log, kMostRead);
+  auto of_log = fit_for_a_sentence((words.empty() ? find : find_after_file)(log));
+  if (tell_why(of_log)) return of_log;
+  if (auto of_workers = words_of_workers(log); !of_workers.empty()) return of_workers;
+  return of_log.empty() ? words : of_log;
+}
+
 }  // namespace
 
 bool may_have_words(const contract::ExitStatus& end) {
@@ -76,10 +94,6 @@ std::string fit_for_a_sentence(std::string_view text) {
   return words.substr(0, end) + "...";
 }
 
-std::string words_of_log(std::string_view log) {
-  return fit_for_a_sentence(error_line(log));
-}
-
 std::string words_of_error_file(std::string_view text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) return {};
@@ -88,28 +102,6 @@ std::string words_of_error_file(std::string_view text) {
   if (message->is_object() && message->contains("message")) message = message->find("message");
   return message->is_string() ? fit_for_a_sentence(first_line(message->get_ref<const std::string&>())) : std::string();
 }
-
-namespace {
-
-/// Whether they tell why, and not only that a launcher's worker exited or that another one has gone.
-bool tell_why(const std::string& words) {
-  return !words.empty() && !contract::is_of_a_survivor(words) && words.find(kWorkerExited) == std::string::npos;
-}
-
-/// What `find` reads in the end of the log, unless the error file or a launcher's worker tells more. A launcher's error
-/// file may tell of a worker that only lost its connection.
-std::string first_words(const RankFiles& files, std::string (*find)(std::string_view log),
-                        std::string (*find_after_file)(std::string_view log)) {
-  auto words = words_of_error_file(read_end(files.error, kMostErrorFile));
-  if (tell_why(words)) return words;
-  const auto log = read_end(files.log, kMostRead);
-  auto of_log = fit_for_a_sentence((words.empty() ? find : find_after_file)(log));
-  if (tell_why(of_log)) return of_log;
-  if (auto of_workers = words_of_workers(log); !of_workers.empty()) return of_workers;
-  return of_log.empty() ? words : of_log;
-}
-
-}  // namespace
 
 std::string read_own_failure(const RankFiles& files) {
   auto words = first_words(files, closing_error, closing_error);

@@ -13,9 +13,6 @@ namespace beside {
 /// was killed from outside: then its last error line is about something else.
 bool may_have_words(const contract::ExitStatus& end);
 
-/// The error that `log`, the end of a program's outputs, closes with: one line, as error_line() finds it, fit for a
-/// sentence. Empty: none that can be told from ordinary output.
-std::string words_of_log(std::string_view log);
 /// The message of torchelastic's error file; empty: the text is no such file's.
 std::string words_of_error_file(std::string_view text);
 /// One line of valid UTF-8 without control characters, at most kMostWords bytes; a longer one ends with "...".

@@ -1,12 +1,13 @@
 #include "beside/rank_files.h"
 
+#include "contract/rank_log.h"
 #include "contract/variables.h"
 
 namespace beside {
 
 RankFiles rank_files(const std::filesystem::path& log_folder, std::uint32_t rank) {
-  const auto stem = (log_folder / ("rank-" + std::to_string(rank))).string();
-  return {stem + ".log", stem + ".error.json", stem + ".stop.json", stem + ".report.jsonl"};
+  const auto stem = (log_folder / (std::string(contract::kRankStart) + std::to_string(rank))).string();
+  return {stem + std::string(contract::kLogEnd), stem + ".error.json", stem + ".stop.json", stem + ".report.jsonl"};
 }
 
 std::map<std::string, std::string> file_variables(const RankFiles& files) {

@@ -1,7 +1,6 @@
 #include "contract/survivors.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 
 namespace contract {
@@ -9,39 +8,39 @@ namespace {
 
 /// As Gloo, NCCL, c10d's store, sockets of the system, process pools, torchelastic, Horovod and JAX say it. In lower
 /// case, for programs write them in any.
-constexpr std::array kParts{
-    std::string_view("the peer has closed the connection"),  // the engine of muster-worker
-    std::string_view("is gone: process "),                   // its watcher, of another rank
-    std::string_view("connection closed by peer"),
-    std::string_view("connection closed by remote peer"),
-    std::string_view("connection reset by peer"),
-    std::string_view("connection refused"),
-    std::string_view("connectionreseterror"),
-    std::string_view("connectionrefusederror"),
-    std::string_view("connectionabortederror"),
-    std::string_view("connection was likely closed"),
-    std::string_view("broken pipe"),
-    std::string_view("brokenpipeerror"),
-    std::string_view("brokenprocesspool"),
-    std::string_view("socket closed"),
-    std::string_view("socket timeout"),
-    std::string_view("application timeout caused pair closure"),
-    std::string_view("timed out waiting"),
-    std::string_view("waiting for clients"),
-    std::string_view("failed to pass monitoredbarrier"),
-    std::string_view("remote process exited"),
-    std::string_view("ncclremoteerror"),
-    std::string_view("nccl communicator was aborted"),
-    std::string_view("caught collective operation timeout"),
-    std::string_view("process group watchdog thread terminated"),
-    std::string_view("store->get("),
-    std::string_view("failed to recv"),
-    std::string_view("distbackenderror"),
-    std::string_view("distnetworkerror"),
-    std::string_view("diststoreerror"),
-    std::string_view("got signal: 15"),
-    std::string_view("horovodinternalerror"),
-    std::string_view("jax distributed service detected fatal errors"),
+constexpr std::string_view kParts[]{
+    "the peer has closed the connection",  // the engine of muster-worker
+    "is gone: process ",                   // its watcher, of another rank
+    "connection closed by peer",
+    "connection closed by remote peer",
+    "connection reset by peer",
+    "connection refused",
+    "connectionreseterror",
+    "connectionrefusederror",
+    "connectionabortederror",
+    "connection was likely closed",
+    "broken pipe",
+    "brokenpipeerror",
+    "brokenprocesspool",
+    "socket closed",
+    "socket timeout",
+    "application timeout caused pair closure",
+    "timed out waiting",
+    "waiting for clients",
+    "failed to pass monitoredbarrier",
+    "remote process exited",
+    "ncclremoteerror",
+    "nccl communicator was aborted",
+    "caught collective operation timeout",
+    "process group watchdog thread terminated",
+    "store->get(",
+    "failed to recv",
+    "distbackenderror",
+    "distnetworkerror",
+    "diststoreerror",
+    "got signal: 15",
+    "horovodinternalerror",
+    "jax distributed service detected fatal errors",
 };
 
 bool is_equal(char any_case, char lower) {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <thread>
 
 #include "os/cgroups.h"
+#include "os/first_word.h"
 
 namespace os {
 namespace {
@@ -34,12 +34,6 @@ std::int64_t positive(const std::string& word) {
   return error == std::errc() && end == word.data() + word.size() && number > 0 ? number : 0;
 }
 
-std::string word_in(const fs::path& file) {
-  std::string word;
-  std::ifstream(file) >> word;
-  return word;
-}
-
 /// `quota` of each `period`, in microseconds.
 void lower(CoreLimit& limit, const Cgroup& group, const std::string& quota, const std::string& period) {
   const auto most = positive(quota), each = positive(period);
@@ -59,7 +53,7 @@ CoreLimit core_limit(std::uint32_t cores, const fs::path& cgroup_file, const fs:
     lower(limit, group, quota, period);
   }
   for (const auto& group : groups.first) {
-    lower(limit, group, word_in(group.folder / "cpu.cfs_quota_us"), word_in(group.folder / "cpu.cfs_period_us"));
+    lower(limit, group, first_word(group.folder / "cpu.cfs_quota_us"), first_word(group.folder / "cpu.cfs_period_us"));
   }
   return limit;
 }

@@ -1,11 +1,13 @@
 #include "os/gpus.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <fstream>
+#include <initializer_list>
 #include <sstream>
 #include <system_error>
+
+#include "os/first_word.h"
 
 namespace os {
 namespace {
@@ -53,12 +55,6 @@ std::vector<const GpuLook*> gpus_used(const std::vector<GpuLook>& gpus, const st
   return found;
 }
 
-std::string first_word(const std::filesystem::path& file) {
-  std::string word;
-  std::ifstream(file) >> word;
-  return word;
-}
-
 /// Displays and computing devices of NVIDIA, also without a driver.
 bool has_nvidia_on_pci(const std::filesystem::path& devices) {
   std::error_code none;
@@ -70,21 +66,22 @@ bool has_nvidia_on_pci(const std::filesystem::path& devices) {
   return false;
 }
 
+bool is_any_there(const std::filesystem::path& folder, std::initializer_list<const char*> names) {
+  return std::ranges::any_of(names, [&](const char* name) {
+    std::error_code ignored;
+    return std::filesystem::exists(folder / name, ignored);
+  });
+}
+
 }  // namespace
 
 bool has_gpu_device(const std::filesystem::path& devices) {
-  return std::ranges::any_of(std::array{"nvidiactl", "nvidia0", "kfd", "dxg"}, [&](const char* name) {
-    std::error_code ignored;
-    return std::filesystem::exists(devices / name, ignored);
-  });
+  return is_any_there(devices, {"nvidiactl", "nvidia0", "kfd", "dxg"});
 }
 
 GpuSigns signs_of_gpus(const std::filesystem::path& root) {
   GpuSigns signs;
-  signs.nvidia = std::ranges::any_of(std::array{"dev/nvidiactl", "dev/nvidia0", "proc/driver/nvidia"}, [&](auto name) {
-    std::error_code ignored;
-    return std::filesystem::exists(root / name, ignored);
-  });
+  signs.nvidia = is_any_there(root, {"dev/nvidiactl", "dev/nvidia0", "proc/driver/nvidia"});
   signs.any = signs.nvidia || has_gpu_device(root / "dev") || has_nvidia_on_pci(root / "sys/bus/pci/devices");
   return signs;
 }

@@ -11,6 +11,7 @@ extern "C" {  // glibc 2.36 forgot to say so in it
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <string_view>
@@ -62,6 +63,12 @@ std::vector<std::string> outputs_of_process(std::int64_t pid) {
     if (size > 0) all.emplace_back(name, static_cast<std::size_t>(size));
   }
   return all;
+}
+
+std::string real_path(const std::string& path) {
+  std::error_code none;
+  const auto real = std::filesystem::weakly_canonical(path, none);
+  return none ? path : real.string();
 }
 
 void add_started_by(std::vector<ProcessStat>& found, std::vector<ProcessStat>& others) {

@@ -20,6 +20,10 @@ std::optional<std::string> variable_of_process(std::int64_t pid, std::string_vie
 /// environment a process that renames itself does not lose them. Empty: it has none, or they are not ours to see.
 std::vector<std::string> outputs_of_process(std::int64_t pid);
 
+/// The path as outputs_of_process() names it, through whatever links it leads; as it is written where that cannot be
+/// told.
+std::string real_path(const std::string& path);
+
 /// Adds to `found` those of `others` that processes in it have started, as far as that is to be seen: their children,
 /// members of sessions that they lead, and theirs. Takes them from `others`.
 void add_started_by(std::vector<ProcessStat>& found, std::vector<ProcessStat>& others);

@@ -1,12 +1,13 @@
 #include "agent/process/orphans.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
+#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <optional>
@@ -16,6 +17,9 @@
 
 #include "contract/rank_log.h"
 #include "contract/variables.h"
+#include "os/fd.h"
+#include "os/patience.h"
+#include "schema/whole_number.h"
 
 namespace agent {
 namespace {
@@ -23,12 +27,14 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 namespace variable = contract::variable;
-constexpr milliseconds kLookAgain{20};
+/// All of /proc is read at each look, and what SIGKILL does not end at once may stay for long.
+constexpr milliseconds kLookAgain{20}, kLookAtMost{200};
 
 /// Calls `round` until it says that nothing is left. Returns its last words.
 template <class Round>
 std::string until_nothing_is_left(milliseconds patience, Round&& round) {
-  for (const auto give_up = Clock::now() + patience;; ::poll(nullptr, 0, static_cast<int>(kLookAgain.count()))) {
+  const auto give_up = Clock::now() + patience;
+  for (auto pause = kLookAgain;; pause = std::min(pause * 2, kLookAtMost)) {
     std::string left;
     try {
       left = round();
@@ -36,6 +42,7 @@ std::string until_nothing_is_left(milliseconds patience, Round&& round) {
       left = std::string("what cannot be seen (") + error.what() + ")";
     }
     if (left.empty() || Clock::now() >= give_up) return left;
+    ::poll(nullptr, 0, static_cast<int>(pause.count()));
   }
 }
 
@@ -55,28 +62,6 @@ std::filesystem::path job_of(const std::string& attempt) {
   return std::filesystem::path(attempt).parent_path();
 }
 
-/// As the kernel names it.
-std::string real_path(const std::string& path) {
-  std::error_code none;
-  const auto real = std::filesystem::weakly_canonical(path, none);
-  return none ? path : real.string();
-}
-
-std::int64_t number_in(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : 0;
-}
-
-constexpr std::string_view kAttempt = "attempt-";
-
-/// Whether the value is whole: who overwrites an environment may leave the beginning of one.
-bool is_attempt_folder(const std::string& folder) {
-  std::error_code none;
-  const std::filesystem::path path(folder);
-  return path.filename().string().starts_with(kAttempt) && std::filesystem::is_directory(path, none);
-}
-
 bool is_of_another_slurm_job(std::int64_t pid) {
   const auto ranks = os::variable_of_process(pid, variable::kSlurmJob);
   const auto own = os::variable_of_process(pid, "SLURM_JOB_ID");
@@ -86,29 +71,25 @@ bool is_of_another_slurm_job(std::int64_t pid) {
 class Earlier {
  public:
   explicit Earlier(const AttemptMark& mark)
-      : mark_(mark), job_(job_of(mark.folder)), real_job_(real_path(job_.string())) {}
+      : mark_(mark), job_(job_of(mark.folder)), real_job_(os::real_path(job_.string())) {}
 
   bool operator()(const os::ProcessStat& process) const {
-    const auto folder = os::variable_of_process(process.pid, variable::kAttemptFolder);
-    if (folder && is_attempt_folder(*folder)) {
+    if (const auto folder = attempt_folder_of_process(process.pid)) {
       if (*folder == mark_.folder || job_of(*folder) != job_) return false;
       const auto number = os::variable_of_process(process.pid, variable::kAttempt);
-      return number && is_earlier(*number) && !is_of_another_slurm_job(process.pid);
+      return is_earlier(schema::whole_number<std::int64_t>(number.value_or(""))) &&
+             !is_of_another_slurm_job(process.pid);
     }
     return std::ranges::any_of(os::outputs_of_process(process.pid),
                                [&](const std::string& file) { return is_log(file); });
   }
 
  private:
-  bool is_earlier(std::string_view number) const {
-    const auto value = number_in(number);
-    return value > 0 && value < mark_.number;
-  }
+  bool is_earlier(std::optional<std::int64_t> number) const { return number && *number > 0 && *number < mark_.number; }
   bool is_log(const std::string& file) const {
     const auto attempt = contract::attempt_of_log(file);
     if (attempt.empty() || job_of(attempt) != real_job_) return false;
-    const auto name = std::filesystem::path(attempt).filename().string();
-    return name.starts_with(kAttempt) && is_earlier(std::string_view(name).substr(kAttempt.size()));
+    return is_earlier(contract::number_of_attempt_folder(attempt));
   }
 
   const AttemptMark& mark_;
@@ -116,6 +97,11 @@ class Earlier {
 };
 
 }  // namespace
+
+std::optional<std::string> attempt_folder_of_process(std::int64_t pid) {
+  auto folder = os::variable_of_process(pid, variable::kAttemptFolder);
+  return folder && contract::number_of_attempt_folder(*folder) ? folder : std::nullopt;
+}
 
 std::string in_words(const std::vector<os::ProcessStat>& processes) {
   if (processes.empty()) return {};
@@ -146,11 +132,10 @@ std::string end_earlier_attempts(const AttemptMark& mark, milliseconds patience,
 }
 
 std::string end_rank(const RankMark& mark, milliseconds patience, const Kill& kill) {
-  const auto log = real_path(mark.log);
+  const auto log = os::real_path(mark.log);
   return until_nothing_is_left(patience, [&] {
     return end_round(kill, [&](const os::ProcessStat& process) {
-      const auto folder = os::variable_of_process(process.pid, variable::kAttemptFolder);
-      if (folder && is_attempt_folder(*folder)) {
+      if (const auto folder = attempt_folder_of_process(process.pid)) {
         return *folder == mark.attempt_folder &&
                os::variable_of_process(process.pid, variable::kReport) == mark.report &&
                !is_of_another_slurm_job(process.pid);
@@ -158,6 +143,15 @@ std::string end_rank(const RankMark& mark, milliseconds patience, const Kill& ki
       const auto outputs = os::outputs_of_process(process.pid);
       return std::ranges::find(outputs, log) != outputs.end();
     });
+  });
+}
+
+void say_in_log(const std::filesystem::path& log, const std::string& line) {
+  constexpr milliseconds kPatience{500};
+  std::fputs(line.c_str(), stderr);
+  os::ask_within<bool>(kPatience, [log, line] {
+    const os::Fd file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
+    return file && ::write(file.get(), line.data(), line.size()) >= 0;
   });
 }
 

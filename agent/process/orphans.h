@@ -2,8 +2,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "os/process_table.h"
 
@@ -42,6 +45,14 @@ struct RankMark {
 
 /// The same for what this one rank has left behind.
 std::string end_rank(const RankMark& mark, std::chrono::milliseconds patience, const Kill& kill = os::kill_exactly);
+
+/// MUSTER_ATTEMPT_FOLDER of the process. nullopt: it has none, or has overwritten a part of it, of which a beginning
+/// may be left.
+std::optional<std::string> attempt_folder_of_process(std::int64_t pid);
+
+/// Adds a line to a rank's log, where people look first, and to this program's own output. A disk that does not answer
+/// is not waited for.
+void say_in_log(const std::filesystem::path& log, const std::string& line);
 
 /// "process 12 (python3)", "4 processes, among them 12 (python3)".
 std::string in_words(const std::vector<os::ProcessStat>& processes);

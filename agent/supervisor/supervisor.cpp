@@ -57,6 +57,7 @@ constexpr milliseconds kLookForRecord{20};         // once all ranks have ended
 constexpr std::chrono::hours kGiveUpRecording{1};  // after the last rank's end
 constexpr std::chrono::seconds kGiveUpKilling{5};  // until it is told that SIGKILL does not end a process
 constexpr std::chrono::hours kGiveUpEnding{1};     // then
+constexpr milliseconds kLookForLeft{200};          // each look reads all of /proc
 /// The longest that a file system that does not answer delays a stop, and the news of an end.
 constexpr milliseconds kFilePatience{500};
 /// What a relay takes at most ends: nothing was reported.
@@ -124,8 +125,6 @@ class Supervisor {
   bool is_nothing_left();
   void say(const std::string& words) const;
 
-  enum class Leavings { kNotAsked, kEnding, kGone, kStay };
-
   const SupervisorOptions& options_;
   Fd folder_, lock_, listener_, children_;
   std::string facts_;  // every line so far
@@ -146,8 +145,8 @@ class Supervisor {
   bool files_answer_ = true;  // the file system of the ranks' logs has answered each time
   StopReader stops_;
   bool killed_ = false;
-  Leavings leavings_ = Leavings::kNotAsked;
-  Clock::time_point leavings_stay_at_{};
+  std::optional<Clock::time_point> give_up_ending_at_;  // once something has not ended by SIGKILL
+  Clock::time_point look_for_left_at_{};
   std::optional<Clock::time_point> kill_at_;
   stacks::Taker stacks_;
 };
@@ -253,7 +252,7 @@ void Supervisor::watch_use(const LocalLaunch& launch, const std::string& node) {
 /// Until every rank has ended, nothing is left of them, and both are on disk.
 void Supervisor::run() {
   while (!living_.empty() || !leaving_.empty()) turn();
-  if (leavings_ != Leavings::kStay && leavings_ != Leavings::kGone) options_.end_children(kGiveUpKilling);
+  if (!give_up_ending_at_) options_.end_children(kGiveUpKilling);
   record(Ended{});
   for (const auto give_up = Clock::now() + kGiveUpRecording; !writer_->recorded() && Clock::now() < give_up;) turn();
   for (auto& client : clients_) client.tell(facts_);
@@ -412,31 +411,23 @@ void Supervisor::record_told_ends() {
 /// What SIGKILL does not end at once, such as a process that waits for a disk, holds the news of the last end back, and
 /// so the next attempt. It is told where people look.
 bool Supervisor::is_nothing_left() {
-  if (leavings_ == Leavings::kGone || leavings_ == Leavings::kStay) return true;
-  const auto left = options_.end_children(leavings_ == Leavings::kNotAsked ? kGiveUpKilling : milliseconds{0});
-  if (left.empty()) {
-    leavings_ = Leavings::kGone;
-  } else if (leavings_ == Leavings::kNotAsked) {
-    leavings_ = Leavings::kEnding;
-    leavings_stay_at_ = Clock::now() + kGiveUpEnding;
+  if (give_up_ending_at_ && Clock::now() < look_for_left_at_) return false;
+  const auto left = options_.end_children(give_up_ending_at_ ? milliseconds{0} : kGiveUpKilling);
+  if (left.empty()) return true;
+  look_for_left_at_ = Clock::now() + kLookForLeft;
+  if (!give_up_ending_at_) {
+    give_up_ending_at_ = Clock::now() + kGiveUpEnding;
     say(left + " that the ranks left behind does not end by SIGKILL; the end of the attempt waits for it");
-  } else if (Clock::now() >= leavings_stay_at_) {
-    leavings_ = Leavings::kStay;
-    say(left + " is there still, and is not waited for any more");
+    return false;
   }
-  return leavings_ != Leavings::kEnding;
+  if (Clock::now() < *give_up_ending_at_) return false;
+  say(left + " is there still, and is not waited for any more");
+  return true;
 }
 
 /// Into the log of the rank that ended last, where people look first, and into that of the supervisor.
 void Supervisor::say(const std::string& words) const {
-  const auto line = "muster-supervisor: " + words + "\n";
-  std::fputs(line.c_str(), stderr);
-  if (leaving_.empty()) return;
-  const auto file = beside::rank_files(log_folder_, leaving_.back().rank).log;
-  os::ask_within<bool>(kFilePatience, [file, line] {
-    const Fd log(::open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-    return log && ::write(log.get(), line.data(), line.size()) >= 0;
-  });
+  say_in_log(beside::rank_files(log_folder_, leaving_.back().rank).log, "muster-supervisor: " + words + "\n");
 }
 
 bool Supervisor::is_told(const Exited& end) {

@@ -1,7 +1,6 @@
 #include "agent/task/task.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -48,8 +47,8 @@ constexpr milliseconds kFencePatience{2'000};
 constexpr milliseconds kFilePatience{500};
 /// What a rank said at last is worth more: without it an error that comes twice is not known for the same.
 constexpr milliseconds kWordsPatience{2000};
-/// Between two looks whether processes that even SIGKILL does not end at once, such as those that wait for a disk, are
-/// there still.
+/// How long it looks at a time whether processes that even SIGKILL does not end at once, such as those that wait for a
+/// disk, are there still.
 constexpr milliseconds kLookForLeft{500};
 /// A controller not heard for this long is away.
 constexpr milliseconds kAway{3'000};
@@ -213,18 +212,14 @@ bool Task::end_earlier() {
 
 /// Into the rank's log, where people look first, and into that of the Slurm job.
 void Task::say(const std::string& words) const {
-  const auto line = "muster-task: " + words + "\n";
-  std::fputs(line.c_str(), stderr);
-  const os::Fd log(::open(files().log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
-  if (log) [[maybe_unused]]
-    const auto count = ::write(log.get(), line.data(), line.size());
+  say_in_log(files().log, "muster-task: " + words + "\n");
 }
 
 /// The end is told: the other ranks must not wait for it. As long as this task is there, Slurm's job is not over, and
 /// the next attempt does not begin.
 void Task::stay_beside(const std::string& left) {
   say(left + " that rank " + std::to_string(environment_.rank) +
-      " left behind does not end by SIGKILL; this task stays " + "until it does");
+      " left behind does not end by SIGKILL; this task stays until it does");
   for (const auto give_up = Clock::now() + setup_.ending.longest; Clock::now() < give_up;) {
     if (setup_.ending.children(kLookForLeft).empty()) return;
   }

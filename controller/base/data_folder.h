@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "contract/rank_log.h"
 #include "core/types.h"
 
 namespace base {
@@ -17,12 +18,12 @@ class DataFolder {
   std::filesystem::path disk_probe() const { return root_ / "disk-probe"; }
   std::filesystem::path job(core::JobId id) const { return root_ / "jobs" / std::to_string(id); }
   std::filesystem::path attempt(const core::AttemptKey& key) const {
-    return job(key.job) / ("attempt-" + std::to_string(key.number));
+    return job(key.job) / (std::string(contract::kAttemptStart) + std::to_string(key.number));
   }
   std::filesystem::path run_file(const core::AttemptKey& key) const { return attempt(key) / "run.json"; }
-  std::filesystem::path logs(const core::AttemptKey& key) const { return attempt(key) / "logs"; }
+  std::filesystem::path logs(const core::AttemptKey& key) const { return attempt(key) / contract::kLogsFolder; }
   std::filesystem::path log(const core::AttemptKey& key, core::RankNumber rank) const {
-    return logs(key) / ("rank-" + std::to_string(rank) + ".log");
+    return logs(key) / (std::string(contract::kRankStart) + std::to_string(rank) + std::string(contract::kLogEnd));
   }
   /// What a program's checkpoint folder held before the attempt began, see jobs::FolderContents.
   std::filesystem::path checkpoints_before(const core::AttemptKey& key) const {

@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <fstream>
-
 #include "os/cgroups.h"
 #include "temporary_folder.h"
 
@@ -15,11 +13,7 @@ namespace {
 
 class TheCoreLimit : public ::testing::Test {
  protected:
-  void write(const std::string& name, const std::string& text) const {
-    const auto file = folder_ / name;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text << "\n";
-  }
+  void write(const std::string& name, const std::string& text) const { test::write_file(folder_ / name, text + "\n"); }
   std::string limit(std::uint32_t cores = 16) const {
     const auto found = core_limit(cores, folder_ / "groups", folder_ / "mount");
     return std::to_string(found.cores) + " by " + found.of;

@@ -1,10 +1,10 @@
 #include "os/gpus.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
+
+#include "temporary_folder.h"
 
 namespace os {
 namespace {
@@ -93,11 +93,9 @@ TEST(Nvml, ListsWhatProgramsCanBeGiven) {
 // The kernel shows GPUs whose driver says nothing.
 TEST(SignsOfGpus, AreThoseOfNvidiasDriverOfDevicesAndOfPci) {
   namespace fs = std::filesystem;
-  const auto root = fs::temp_directory_path() / ("muster-signs-" + std::to_string(::getpid()));
-  const auto write = [&](const fs::path& file, const std::string& text) {
-    fs::create_directories((root / file).parent_path());
-    std::ofstream(root / file) << text << "\n";
-  };
+  const test::TemporaryFolder folder;
+  const auto root = folder / "root";
+  const auto write = [&](const fs::path& file, const std::string& text) { test::write_file(root / file, text + "\n"); };
   const auto alone = [&](const fs::path& file) {
     fs::remove_all(root);
     write(file, "");
@@ -118,7 +116,6 @@ TEST(SignsOfGpus, AreThoseOfNvidiasDriverOfDevicesAndOfPci) {
   write(card + "vendor", "0x1234");
   write(card + "class", "0x030000");
   EXPECT_EQ(signs_of_gpus(root), GpuSigns{}) << "a display of somebody else";
-  fs::remove_all(root);
 }
 
 }  // namespace

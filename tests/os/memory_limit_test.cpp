@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "temporary_folder.h"
 
 namespace os {
@@ -15,11 +13,7 @@ class TheMemoryLimit : public ::testing::Test {
     write("meminfo", "MemTotal:       16384 kB\nMemFree: 12 kB\n");
     write("groups", "0::/slurm/job_7\n");
   }
-  void write(const std::string& name, const std::string& text) const {
-    const auto file = folder_ / name;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-  }
+  void write(const std::string& name, const std::string& text) const { test::write_file(folder_ / name, text); }
   MemoryLimit limit() const { return memory_limit(folder_ / "groups", folder_ / "mount", folder_ / "meminfo"); }
   const test::TemporaryFolder folder_;
 };

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "temporary_folder.h"
+
 namespace os {
 
 TEST(ProcessTable, KnowsThisProcess) {
@@ -38,9 +40,8 @@ TEST(ProcessTable, TellsWhatAProcessWasStartedWith) {
 }
 
 TEST(ProcessTable, TellsWhereAProcessWritesItsOutput) {
-  const auto file = (std::filesystem::canonical(std::filesystem::temp_directory_path()) /
-                     ("process-table-" + std::to_string(::getpid())))
-                        .string();
+  const test::TemporaryFolder folder;
+  const auto file = (std::filesystem::canonical(folder.path()) / "log").string();
   const auto child = ::fork();
   if (child == 0) {
     const int log = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -56,7 +57,6 @@ TEST(ProcessTable, TellsWhereAProcessWritesItsOutput) {
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_TRUE(outputs_of_process(child).empty());
-  std::filesystem::remove(file);
 }
 
 TEST(ProcessTable, WhatProcessesHaveStartedIsTheirChildrenAndTheSessionsThatTheyLead) {

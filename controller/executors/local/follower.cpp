@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "agent/process/orphans.h"
 #include "agent/supervisor/attempt_folder.h"
 #include "agent/supervisor/socket_path.h"
 #include "contract/rank_log.h"
@@ -27,13 +28,6 @@ using contract::Started;
 using std::chrono::milliseconds;
 constexpr std::size_t kMaxLineBytes = 1 << 20;
 
-/// As the kernel names it.
-std::string real_path(const std::string& path) {
-  std::error_code none;
-  const auto real = std::filesystem::weakly_canonical(path, none);
-  return none ? path : real.string();
-}
-
 }  // namespace
 
 std::vector<os::ProcessStat> leftovers(const Started& started, const std::string& attempt_folder) {
@@ -41,12 +35,10 @@ std::vector<os::ProcessStat> leftovers(const Started& started, const std::string
   std::uint64_t began = UINT64_MAX;
   for (const auto& rank : started.ranks) began = std::min(began, rank.start_time);
   std::vector<os::ProcessStat> left, others;
-  const auto real_folder = real_path(attempt_folder);
+  const auto real_folder = os::real_path(attempt_folder);
   const auto has_mark = [&](const os::ProcessStat& process) {
     if (attempt_folder.empty() || process.pid == ::getpid() || process.start_time < began) return false;
-    if (const auto folder = os::variable_of_process(process.pid, variable::kAttemptFolder)) {
-      return *folder == attempt_folder;
-    }
+    if (const auto folder = agent::attempt_folder_of_process(process.pid)) return *folder == attempt_folder;
     // A process that renames itself may overwrite its environment. Its output still goes into a rank's log.
     return std::ranges::any_of(os::outputs_of_process(process.pid),
                                [&](const std::string& file) { return contract::attempt_of_log(file) == real_folder; });

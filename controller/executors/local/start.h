@@ -23,8 +23,8 @@ struct Impossible : std::runtime_error {
 
 inline constexpr std::uint32_t kMaxRanks = 1024;
 
-/// The GPUs that an attempt may see, as CUDA_VISIBLE_DEVICES has them: those that it was given. Where the machine is
-/// known to have none, or hides none: CUDA_VISIBLE_DEVICES of this process; nothing: all.
+/// The GPUs that an attempt may see, as CUDA_VISIBLE_DEVICES has them: those that it was given. Where it was
+/// given none, and the machine lists no GPUs and hides none: CUDA_VISIBLE_DEVICES of this process; without that: all.
 std::optional<std::string> allowed_devices(const LaunchRequest& request, const OwnMachine& machine);
 
 /// What local processes can never be, whatever the machine does: on several nodes, on Slurm, with more GPUs or cores

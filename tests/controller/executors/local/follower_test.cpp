@@ -7,12 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "contract/variables.h"
 #include "os/process_table.h"
 #include "temporary_folder.h"
 
@@ -66,28 +68,32 @@ TEST(Leftovers, WhatWasStartedForTheAttemptIsOneInWhateverSessionAndSoAreItsChil
   EXPECT_THAT(leftovers(later, "/data/jobs/7/attempt-1"), Not(Contains(is(stranger.shell)))) << "it began before";
 }
 
+// setproctitle writes over the beginning of the environment. What is left may begin within a variable.
 TEST(Leftovers, AProcessThatHasOverwrittenItsEnvironmentIsKnownByTheLogItWritesTo) {
   const test::TemporaryFolder folder;
   const auto attempt = folder / "attempt-1";
   std::filesystem::create_directories(attempt / "logs");
   const auto log = (attempt / "logs" / "rank-0.log").string();
-  const auto renamed = ::fork();
-  if (renamed == 0) {
-    ::setsid();
-    ::dup2(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), 2);
-    ::pause();
-    ::_exit(1);
-  }
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!std::filesystem::exists(log) && std::chrono::steady_clock::now() < until) ::usleep(1000);
+  const auto mark = std::string(contract::variable::kAttemptFolder) + "=";
   const auto own = *os::read_stat(::getpid());
   const contract::Started started{os::boot_id(), "", -1, {{0, own.start_time}}};
-  const auto is_it = Field(&os::ProcessStat::pid, std::int64_t{renamed});
-  while (os::outputs_of_process(renamed).back() != log && std::chrono::steady_clock::now() < until) ::usleep(1000);
-  EXPECT_THAT(leftovers(started, attempt.string()), Contains(is_it));
-  EXPECT_THAT(leftovers(started, (folder / "attempt-2").string()), Not(Contains(is_it)));
-  ::kill(renamed, SIGKILL);
-  ::waitpid(renamed, nullptr, 0);
+  for (const auto& left : {std::string("x=1"), mark, mark + attempt.string().substr(0, attempt.string().size() - 4)}) {
+    const auto renamed = ::fork();
+    if (renamed == 0) {
+      ::setsid();
+      ::dup2(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), 2);
+      ::execle("/bin/sleep", "sleep", "600", nullptr, std::array<const char*, 2>{left.c_str(), nullptr}.data());
+      ::_exit(1);
+    }
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto name = [&] { return os::read_stat(renamed).value_or(os::ProcessStat{}).name; };
+    while (name() != "sleep" && std::chrono::steady_clock::now() < until) ::usleep(1000);
+    const auto is_it = Field(&os::ProcessStat::pid, std::int64_t{renamed});
+    EXPECT_THAT(leftovers(started, attempt.string()), Contains(is_it)) << left;
+    EXPECT_THAT(leftovers(started, (folder / "attempt-2").string()), Not(Contains(is_it))) << left;
+    ::kill(renamed, SIGKILL);
+    ::waitpid(renamed, nullptr, 0);
+  }
 }
 
 }  // namespace
