@@ -148,18 +148,15 @@ std::string without_addresses(std::string_view text) {
   return result;
 }
 
-/// The length of "07:00:11", "07:00:11.250", "7:00"; 0: no time of day begins here.
+/// The length of "07:00:11", "07:00:11.250"; 0: no time of day begins here.
 std::size_t clock_at(std::string_view text, std::size_t at) {
   std::size_t end = at;
-  int parts = 0;
-  for (; parts < 3; ++parts) {
-    if (parts > 0 && (end >= text.size() || text[end] != ':')) break;
-    const auto begin = end + (parts > 0 ? 1 : 0);
-    const auto digits = digits_at(text, begin);
-    if (digits == 0 || digits > 2 || (parts > 0 && digits != 2)) break;
-    end = begin + digits;
+  for (int part = 0; part < 3; ++part) {
+    if (part > 0 && (end >= text.size() || text[end++] != ':')) return 0;  // "x[1:20]" is no time
+    const auto digits = digits_at(text, end);
+    if (digits == 0 || digits > 2 || (part > 0 && digits != 2)) return 0;
+    end += digits;
   }
-  if (parts < 3) return 0;  // "x[1:20]" is no time
   if (end < text.size() && (text[end] == '.' || text[end] == ',')) {
     if (const auto digits = digits_at(text, end + 1); digits > 0) end += 1 + digits;
   }
@@ -211,6 +208,12 @@ std::string without_times(std::string_view text) {
   return result;
 }
 
+/// A rank failed with a sure error, and the attempt is known to have saved nothing.
+bool failed_in_vain(const Job& job, const Attempt& attempt) {
+  return attempt.cause == Cause::kFailed && is_surely_an_error(attempt.error) && attempt.started_at &&
+         !job.saved_anew && job.unseen_progress.empty();
+}
+
 }  // namespace
 
 const CauseRule& rule_of(Cause cause) {
@@ -239,8 +242,7 @@ bool is_hasty(const Attempt& attempt, bool saved_anew, std::uint32_t in_a_row, T
 }
 
 bool is_quick_failure(const Job& job, const Attempt& attempt, Time ended_at) {
-  if (attempt.cause != Cause::kFailed || !is_surely_an_error(attempt.error) || !attempt.started_at) return false;
-  if (job.saved_anew || !job.unseen_progress.empty()) return false;
+  if (!failed_in_vain(job, attempt)) return false;
   if (ended_at - *attempt.started_at < kQuick || failed_while_starting(job, attempt)) return true;
   return attempt.newest_step == 0 && !ran_healthily(job.policy, attempt, ended_at);
 }
@@ -252,8 +254,7 @@ bool failed_while_starting(const Job& job, const Attempt& attempt) {
 
 bool may_be_a_long_start(const Job& job, const Attempt& attempt, Time ended_at) {
   if (job.error_rules == 0 || job.reports() || job.tells_steps) return false;
-  if (attempt.cause != Cause::kFailed || !is_surely_an_error(attempt.error) || !attempt.started_at) return false;
-  if (job.saved_anew || !job.unseen_progress.empty() || attempt.newest_step != 0) return false;
+  if (!failed_in_vain(job, attempt) || attempt.newest_step != 0) return false;
   return ran_healthily(job.policy, attempt, ended_at) && ended_at - *attempt.started_at <= kLongestStart;
 }
 

@@ -60,17 +60,15 @@ struct Spent {
   std::string reason, text;
 };
 
-/// How soon the attempt failed; see is_quick_failure().
-std::string when_text(const Job& job, const Attempt& ended, Time at) {
-  const bool quick = ended.started_at && at - *ended.started_at < kQuick;
-  if (quick) return "within a minute of its start";
-  if (!may_be_a_long_start(job, ended, at)) return "before its first step";
-  return "about " + duration_text(at - *ended.started_at) + " after its start, without a step told";
+/// How soon the attempt failed; see is_quick_failure(). `is_long`: may_be_a_long_start().
+std::string when_text(Millis took, bool is_long) {
+  if (took < kQuick) return "within a minute of its start";
+  if (!is_long) return "before its first step";
+  return "about " + duration_text(took) + " after its start, without a step told";
 }
 
 /// Compares the attempt's error with the one before. Says why the job is not tried again; empty: it is.
-Spent same_error_again(Job& job, const Attempt& ended, Time at) {
-  const bool is_long = may_be_a_long_start(job, ended, at);
+Spent same_error_again(Job& job, const Attempt& ended, Time at, bool is_long) {
   if (!is_long && !is_quick_failure(job, ended, at)) {
     forget_error(job);
     return {};
@@ -89,23 +87,23 @@ Spent same_error_again(Job& job, const Attempt& ended, Time at) {
   const std::string limit_text = " (requeue.max_same_error is " + std::to_string(limit) + ")";
   const std::string last = "; not tried again";
   if (job.same_errors == 1) {
-    return {"not tried again" + limit_text, "it failed " + when_text(job, ended, at) + last + limit_text};
+    return {"not tried again" + limit_text, "it failed " + when_text(took, is_long) + last + limit_text};
   }
   const std::string times = job.same_errors == 2 ? "twice" : times_text(job.same_errors);
   const std::string where = ended.error_step > 0 ? " at step " + std::to_string(ended.error_step) : "";
   return {"same error " + times + last, "the same error " + times + " in a row" + where + ", each " +
-                                            when_text(job, ended, at) + (job.reports() ? " without progress" : "") +
+                                            when_text(took, is_long) + (job.reports() ? " without progress" : "") +
                                             last + limit_text};
 }
 
 /// Counts the end against the budget of its cause. Starts the next attempt, or ends the job when the budget is spent.
-void charge(Applied& out, const Attempt& ended, Time at) {
+void charge(Applied& out, const Attempt& ended, Time at, bool is_long) {
   Job& job = out.job;
   const std::uint32_t limit = budget(job.policy, ended.cause).value_or(0);
   const std::uint32_t count = ++job.spent[ended.cause];
   const bool slowed = has_backoff(ended.cause, job.saved_anew) || is_hasty(ended, job.saved_anew, count, at);
   if (slowed) ++job.unhealthy_ends;
-  Spent spent = same_error_again(job, ended, at);
+  Spent spent = same_error_again(job, ended, at, is_long);
   if (count > limit) {
     spent.text = limit == 0 ? "requeue.max_" + std::string(to_string(ended.cause)) + " is 0"
                             : std::string(rule_of(ended.cause).verb) + " " + times_text(count) + progress_text(job) +
@@ -189,9 +187,10 @@ void end_attempt(Applied& out, Time at) {
   attempt.suspicion.reset();
   attempt.ended_at = at;
   for (Rank& rank : attempt.ranks) rank.state = RankState::kExited;
+  const bool is_long = may_be_a_long_start(job, attempt, at);  // as it stands, before anything is refilled
   if (ran_healthily(job.policy, attempt, at) && !failed_while_starting(job, attempt)) {
     const auto by = attempt_text(attempt.number) + " ran for " + duration_text(job.policy.healthy_after);
-    if (may_be_a_long_start(job, attempt, at)) {
+    if (is_long) {
       refill_spent(job, by);  // its error is compared
       job.unhealthy_ends = 0;
     } else {
@@ -213,7 +212,7 @@ void end_attempt(Applied& out, Time at) {
   } else if (is_hopeless(attempt)) {
     end_job(job, JobState::kFailed, attempt.reason, at);
   } else {
-    charge(out, attempt, at);
+    charge(out, attempt, at, is_long);
     return;
   }
   out.text = job.reason;

@@ -22,7 +22,7 @@ namespace jobs {
 std::vector<OutputPlace> output_places(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
                                        const base::DataFolder& data);
 
-/// Sees whether anything comes out of attempts of which a hang is suspected, at their output_places(). OutputScan has
+/// Sees whether anything comes out of attempts that are suspected, at their output_places(). OutputScan has
 /// the rules. What counts as output, too, is a look at a file system that does not answer, and one that has to wait for
 /// others: an attempt is not ended for what nobody could see.
 ///

@@ -259,9 +259,8 @@ AttemptWatch::Heard AttemptWatch::who_is_heard(core::Millis now) {
   Heard heard{.at = now};
   const auto ends = limits_now().ends;
   for (const auto& rank : ranks_) {
-    const bool tells = rules_.heartbeats || rank.has_steps;
     const bool is_heard = rank.joined && !passed(rules_.silent_after, rank.heard_at, now);
-    if (rank.exited || !tells || !is_heard) continue;
+    if (rank.exited || !tells(rank) || !is_heard) continue;
     heard.anybody = true;
     heard.all_stand = heard.all_stand && passed(ends, rank.progress_at, rank.told_at);
     heard.any_moves = heard.any_moves || !passed(rules_.lost_after, rank.progress_at, now);
@@ -324,38 +323,43 @@ core::NodeLost AttemptWatch::lose_node(core::RankNumber rank, core::Millis now) 
   return {number_, lost.node, now - lost.heard_at};
 }
 
-std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
-  std::vector<core::EventBody> out;
+// Nothing of it is needed while nothing is suspected, and each heartbeat waits for this.
+std::vector<core::EventBody> AttemptWatch::ends_by_hang(core::Millis now) {
+  if (!suspected_) return {};
   const auto [usual, learned_in, limit] = limits_now();
   const bool is_set = rules_.hung_after.count() > 0;
-  const bool was_told = suspected_ && now - suspected_at_ >= limit / 2;
   // The user's word on steps holds whatever comes out.
-  if (was_told && (is_set || passed(limit, came_out_at_, now))) {
-    // That a rank is silent says more than that the others wait for it, so that word comes first.
-    const bool is_missed =
-        std::ranges::any_of(ranks_, [&](const auto& rank) { return is_unheard(rank, rules_.silent_after, now); });
-    const auto patience = std::max(rules_.silent_after, rules_.silent_after_vouched);
-    const auto found = hung(is_missed ? limit + patience : limit, now);
-    for (const auto number : found) {
-      auto& rank = ranks_[number];
-      rank.reported = true;
-      out.emplace_back(core::RankHung{.attempt = number_,
-                                      .rank = number,
-                                      .section = rank.section,
-                                      .no_progress_for = now - rank.progress_at,
-                                      .limit = limit,
-                                      .learned_from = is_set ? 0 : usual.learned_from,
-                                      .only_one_reports = only_one_reports(),
-                                      .usual = usual.learned_from > 0 && !is_set ? usual.time : core::Millis(0),
-                                      .source = source_of(usual),
-                                      .learned_in = learned_in == rank.section ? "" : learned_in});
-    }
-    if (!found.empty() && !is_set) {
-      const auto& first = ranks_[found.front()];
-      before_hang_ = {first.section, limits_.after_hang(first.section)};
-      limits_.note_hang(first.section, now - first.progress_at);
-    }
+  if (now - suspected_at_ < limit / 2 || !(is_set || passed(limit, came_out_at_, now))) return {};
+  // That a rank is silent says more than that the others wait for it, so that word comes first.
+  const bool is_missed =
+      std::ranges::any_of(ranks_, [&](const auto& rank) { return is_unheard(rank, rules_.silent_after, now); });
+  const auto patience = std::max(rules_.silent_after, rules_.silent_after_vouched);
+  const auto found = hung(is_missed ? limit + patience : limit, now);
+  std::vector<core::EventBody> out;
+  for (const auto number : found) {
+    auto& rank = ranks_[number];
+    rank.reported = true;
+    out.emplace_back(core::RankHung{.attempt = number_,
+                                    .rank = number,
+                                    .section = rank.section,
+                                    .no_progress_for = now - rank.progress_at,
+                                    .limit = limit,
+                                    .learned_from = is_set ? 0 : usual.learned_from,
+                                    .only_one_reports = only_one_reports(),
+                                    .usual = usual.learned_from > 0 && !is_set ? usual.time : core::Millis(0),
+                                    .source = source_of(usual),
+                                    .learned_in = learned_in == rank.section ? "" : learned_in});
   }
+  if (!found.empty() && !is_set) {
+    const auto& first = ranks_[found.front()];
+    before_hang_ = {first.section, limits_.after_hang(first.section)};
+    limits_.note_hang(first.section, now - first.progress_at);
+  }
+  return out;
+}
+
+std::vector<core::EventBody> AttemptWatch::findings(core::Millis now) {
+  auto out = ends_by_hang(now);
   if (!draining_ && !queued_ && !time_limit_told_ &&
       passed(save_at(), started_at_ + stood_still_, still_since_.value_or(now))) {
     time_limit_told_ = true;
@@ -422,10 +426,10 @@ std::optional<core::EventBody> AttemptWatch::judge_inherited(core::Millis now, c
   std::vector<core::RankNumber> all;
   bool anybody_tells = false;
   for (core::RankNumber rank = 0; rank < world_size(); ++rank) {
-    const bool tells = rules_.heartbeats || ranks_[rank].has_steps;
-    anybody_tells = anybody_tells || tells;
+    const bool it_tells = tells(ranks_[rank]);
+    anybody_tells = anybody_tells || it_tells;
     // A rank that has made its last step goes on no more.
-    if (!is_of_hang || (tells && !ranks_[rank].is_done)) all.push_back(rank);
+    if (!is_of_hang || (it_tells && !ranks_[rank].is_done)) all.push_back(rank);
   }
   const bool may_be_judged = anybody_tells || !is_of_hang;
   if (!may_be_judged || !is_refuted(*inherited_, all, inherited_at_)) return std::nullopt;
@@ -506,8 +510,7 @@ bool AttemptWatch::is_refuted(core::Suspicion of, const std::vector<core::RankNu
 }
 
 bool AttemptWatch::may_hang(const RankWatch& rank) const {
-  return may_be_missed(rank) && rank.joined && (rules_.heartbeats || rank.has_steps) && !rank.is_done &&
-         !somebody_left_;
+  return may_be_missed(rank) && rank.joined && tells(rank) && !rank.is_done && !somebody_left_;
 }
 
 core::Millis AttemptWatch::end_limit(const std::string& section, const HangLimit& usual) const {
@@ -538,8 +541,7 @@ AttemptWatch::Limits AttemptWatch::limits_now() const {
   Limits longest;
   const RankWatch* last = nullptr;
   for (const auto& rank : ranks_) {
-    const bool tells = rules_.heartbeats || rank.has_steps || rank.section != "init";
-    if (rank.exited || !rank.joined || !tells) continue;
+    if (rank.exited || !rank.joined || !(tells(rank) || rank.section != "init")) continue;
     if (last != nullptr && last->section == rank.section && std::min(last->moves, rank.moves) > 1) continue;
     last = &rank;
     const auto own = own_limit(rank);
@@ -571,12 +573,11 @@ std::optional<LeastProgress> AttemptWatch::least_progress(core::Millis now) cons
     const auto part = static_cast<double>((now - rank.progress_at).count()) / static_cast<double>(limit.time.count());
     if (part <= most) continue;
     most = part;
-    const bool is_own = is_set || learned_in == rank.section;
     least = LeastProgress{.rank = static_cast<core::RankNumber>(i),
                           .section = rank.section,
                           .limit = limit,
                           .is_set = is_set,
-                          .learned_in = is_own ? "" : learned_in,
+                          .limit_section = is_set ? rank.section : learned_in,
                           .ends_after = ends_after,
                           .since = rank.progress_at};
   }

@@ -69,7 +69,7 @@ struct LeastProgress {
   std::string section;
   HangLimit limit;             // after which a hang is suspected, or that is set
   bool is_set = false;         // the limit is liveness.hung_after
-  std::string learned_in;      // another section that ranks are in, whose limit it is; empty: the rank's own
+  std::string limit_section;   // whose limit it is: the rank's own, or another one that ranks are in
   core::Millis ends_after{0};  // the attempt ends by it
   core::Millis since{0};
 };
@@ -85,9 +85,8 @@ struct LeastProgress {
 ///  - its node says "gone", kGonePatience later. Executors report ends themselves, with the exit status, which is the
 ///    better news. So a rank whose node says "ended" is never silent, and none that is suspended;
 ///  - other ranks are heard, and all of them have stood still for as long as a hang ends an attempt, after
-///  silent_after,
-///    or silent_after_vouched if its node answers or sees its process. For a shorter time they may wait for what the
-///    rank does in silence: an evaluation, an export;
+///    silent_after, or silent_after_vouched if its node answers or sees its process. For a shorter time they may wait
+///    for what the rank does in silence: an evaluation, an export;
 ///  - lost_after is over, and no rank that is heard has made progress meanwhile.
 /// A rank that has never been heard may have no way to the controller. It is missed after join_within, and what holds
 /// for the others holds for it from then on. Where nobody on a scheduler's node is heard and nothing there vouches for
@@ -160,7 +159,7 @@ class AttemptWatch {
   /// What is suspected, or is no longer: each told once. That a rank is not heard replaces the suspicion that another
   /// one, which may wait for it, hangs. `heard_until`: as for judge().
   std::optional<core::EventBody> suspicion(core::Millis now, core::Millis heard_until);
-  /// So it is worth a look whether anything comes out of the attempt.
+  /// Something is suspected, so it is worth a look whether anything comes out of the attempt.
   bool is_suspected() const { return suspected_.has_value(); }
   bool looks_hung() const { return suspected_ && suspected_->of == core::Suspicion::kHung; }
   /// Its log, its report or its checkpoint folder has grown or changed.
@@ -205,8 +204,11 @@ class AttemptWatch {
   /// After so long without a word from the rank people are told.
   core::Millis suspected_after(const RankWatch& rank) const;
   core::Millis lost_after(const RankWatch& rank) const;
-  /// It was heard before, itself or through the task beside it, and has not been for so long.
+  /// It has not been heard for so long. A recipe's rank may never have been heard. Of any other program it is a rank
+  /// that the task beside it has vouched for.
   bool is_unheard(const RankWatch& rank, core::Millis limit, core::Millis now) const;
+  /// It tells of its progress.
+  bool tells(const RankWatch& rank) const { return rules_.heartbeats || rank.has_steps; }
   bool may_hang(const RankWatch& rank) const;
   HangLimit own_limit(const RankWatch& rank) const;
   /// Times without progress.
@@ -217,6 +219,7 @@ class AttemptWatch {
   };
   /// The longest of all sections that ranks are in, each for itself.
   Limits limits_now() const;
+  std::vector<core::EventBody> ends_by_hang(core::Millis now);
   core::Millis end_limit(const std::string& section, const HangLimit& usual) const;
   core::LimitSource source_of(const HangLimit& usual) const;
   bool names_each_pause_in(const std::string& section) const;

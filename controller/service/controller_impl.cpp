@@ -47,7 +47,7 @@ void add_words(const v1::ProgramWords& words, core::RankExited& exited) {
   exited.bad_lines = words.bad_lines();
   exited.first_bad_line = words.first_bad_line();
   exited.source_trouble = words.source_trouble();
-  const bool failed = exited.exit.code != 0 || exited.exit.signal != 0;
+  const bool failed = exited.exit != core::ExitStatus{};
   if (!failed || !words.has_error()) return;
   const auto& error = words.error();
   const auto told = core::error_text(error.type(), error.message());
@@ -409,7 +409,7 @@ void Impl::take_fact(core::JobId job, core::EventBody body) {
       if (auto lost = live_ranks_.lost_node({job, exited->attempt}, round(false)))
         progress_.take(job, std::move(*lost));
     }
-    if (exited->exit.code != 0 || exited->exit.signal != 0) {
+    if (exited->exit != core::ExitStatus{}) {
       if (auto cause = stacks_.first_cause({job, exited->attempt}, exited->rank))
         progress_.take(job, std::move(*cause));
     }
@@ -426,7 +426,7 @@ core::Step Impl::newest_step(core::JobId id, const core::RankExited& exited) con
   if (attempt == nullptr || attempt->number != exited.attempt) return 0;
   const auto from = attempt->resumed_from_step.value_or(0);
   if (exited.step > from) return exited.step;
-  if (exited.exit.code == 0 && exited.exit.signal == 0) return 0;
+  if (exited.exit == core::ExitStatus{}) return 0;
   if (attempt->state == core::AttemptState::kDraining) return 0;
   core::Step newest = 0;
   for (core::RankNumber rank = 0; rank < attempt->ranks.size(); ++rank) {

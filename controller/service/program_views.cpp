@@ -48,8 +48,8 @@ std::string bad_lines_note(std::uint64_t lines, const std::string& first) {
 }
 
 std::string hang_limit_text(const ranks::LeastProgress& least) {
-  const auto& section = least.learned_in.empty() ? least.section : least.learned_in;
-  const auto text = ranks::hang_limit_text(least.limit, section, least.is_set) + ", in section " + section;
+  const auto text =
+      ranks::hang_limit_text(least.limit, least.limit_section, least.is_set) + ", in section " + least.limit_section;
   if (least.is_set) return text;
   return text + "; a hang ends the attempt after " + core::duration_text(least.ends_after) +
          " without progress and output";
@@ -61,9 +61,8 @@ std::string no_progress_note(const ranks::LeastProgress& least, core::Millis now
   const bool is_learned = !least.is_set && least.limit.learned_from > 0;
   return "rank " + std::to_string(least.rank) + ": no progress for " + core::duration_text(waited) + " in section " +
          least.section + (is_learned ? "; usual is at most " : "; its limit is ") +
-         ranks::hang_limit_text(least.limit, least.learned_in.empty() ? least.section : least.learned_in,
-                                least.is_set) +
-         (least.learned_in.empty() ? "" : " in section " + least.learned_in);
+         ranks::hang_limit_text(least.limit, least.limit_section, least.is_set) +
+         (least.limit_section == least.section ? "" : " in section " + least.limit_section);
 }
 
 }  // namespace service

@@ -38,12 +38,10 @@ bool runs(const core::Attempt& attempt) {
   return attempt.state == State::kRunning || attempt.state == State::kStarting || attempt.state == State::kDraining;
 }
 
-/// The attempt that ends by it, if stacks are worth waiting for: one that fails by itself has said why.
-std::optional<core::AttemptNumber> ended_attempt(const core::EventBody& body) {
-  if (const auto* hung = std::get_if<core::RankHung>(&body)) return hung->attempt;
-  if (const auto* silent = std::get_if<core::RankSilent>(&body)) return silent->attempt;
-  if (const auto* lost = std::get_if<core::NodeLost>(&body)) return lost->attempt;
-  return std::nullopt;
+/// It ends its attempt, and stacks are worth waiting for: an attempt that fails by itself has said why.
+bool waits_for_stacks(const core::EventBody& body) {
+  return std::holds_alternative<core::RankHung>(body) || std::holds_alternative<core::RankSilent>(body) ||
+         std::holds_alternative<core::NodeLost>(body);
 }
 
 }  // namespace
@@ -168,17 +166,15 @@ std::vector<ranks::Watched::Fact> StackRequests::before_telling(std::vector<rank
   std::vector<ranks::Watched::Fact> told;
   std::map<core::AttemptKey, bool> may;  // the first end of an attempt decides for all of its round
   for (auto& fact : found) {
-    if (const auto* suspected = std::get_if<core::AttemptSuspected>(&fact.body)) {
-      suspect({fact.job, suspected->attempt});
-    }
-    const auto attempt = ended_attempt(fact.body);
-    if (!attempt) {
+    const core::AttemptKey key{fact.job, core::attempt_of(fact.body)};
+    if (std::holds_alternative<core::AttemptSuspected>(fact.body)) suspect(key);
+    if (!waits_for_stacks(fact.body)) {
       told.push_back(std::move(fact));
       continue;
     }
-    const core::AttemptKey key{fact.job, *attempt};
-    if (!may.contains(key)) may[key] = may_tell(key, fact.body, now);
-    if (may[key]) {
+    const auto [place, is_first] = may.try_emplace(key, false);
+    if (is_first) place->second = may_tell(key, fact.body, now);
+    if (place->second) {
       told.push_back(std::move(fact));
     } else {
       parts_.live_ranks.not_told(key, fact.body);

@@ -347,7 +347,11 @@ std::string Views::left_out_note(const core::Job& job) {
   constexpr core::Millis kLeastKept = std::chrono::hours(24);
   const auto started = job.attempts.empty() ? std::nullopt : job.attempts.front().started_at;
   if (!started || parts_.clock.wall() - *started < kLeastKept) return {};
-  const auto rows = parts_.newest.left_out(job.id);
+  std::int64_t rows = 0;
+  try {
+    rows = parts_.newest.left_out(job.id);
+  } catch (const store::Error&) {  // the page is worth more than this note
+  }
   if (rows == 0) return {};
   return core::count_text(static_cast<std::size_t>(rows), "row") +
          (rows == 1 ? " of its metrics is" : " of its metrics are") +
@@ -442,10 +446,11 @@ void Views::fill_ranks(const core::Job& job, const std::optional<store::MetricRo
   const auto* attempt = job.current();
   if (attempt == nullptr) return;
   const auto now = parts_.clock.monotonic();
+  const auto machine = parts_.admission.own_machine();
   for (core::RankNumber rank = 0; rank < attempt->ranks.size(); ++rank) {
     const auto live = parts_.live_ranks.view({job.id, attempt->number}, rank);
     fill_rank(job, *attempt, rank, live, newest, now, *out.add_ranks());
-    out.mutable_ranks()->rbegin()->set_gpus(gpus_of_rank(*attempt, rank, parts_.admission.own_machine()));
+    out.mutable_ranks()->rbegin()->set_gpus(gpus_of_rank(*attempt, rank, machine));
   }
 }
 

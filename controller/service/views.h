@@ -32,9 +32,10 @@ class Views {
   /// Asks every part that may know why the job waits.
   Standing standing(const core::Job& job);
   std::optional<ranks::LeastProgress> least_progress(const core::Job& job);
+  /// Rows of metrics that are in no curve; empty: nothing is known of any.
+  std::string left_out_note(const core::Job& job);
   /// What people should know besides: keys without effect, lines and sources that are wrong, a program that stands
   /// still.
-  std::string left_out_note(const core::Job& job);
   std::vector<std::string> notes(const core::Job& job, const muster::v1::JobSpec& spec);
   void fill_program(const core::Job& job, muster::v1::Job& out);
   /// A line of a list: the newest attempt alone, no spec, no ranks.

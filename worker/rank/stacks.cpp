@@ -199,7 +199,7 @@ void offer_stacks() {
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     std::thread([memory] {
-      ::pthread_setname_np(::pthread_self(), "muster-stacks");
+      ::pthread_setname_np(::pthread_self(), contract::kStackThread.data());  // a literal, so it ends with 0
       Writer(memory).run();
     }).detach();
     struct sigaction action {};

@@ -5,20 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "controller/ranks/on_nodes.h"
 #include "core/text.h"
 #include "ranks/live_ranks.h"
 
 namespace ranks {
 namespace {
 
-using namespace std::chrono_literals;
-
 /// A round in which everything has been read, and every rank has its own interval.
 LiveRanks::Round round_at(core::Millis now, bool deaf) {
   return {now, deaf, now, [](core::Millis) { return core::Millis(0); }};
 }
-
-constexpr core::Millis kStart{100000};
 
 struct Silence {
   const char* name;
@@ -243,28 +240,6 @@ TEST(Liveness, TimeToFindANewControllerIsGrantedThoughOneRankWasFaster) {
   for (; now < kStart + 12400ms; now += 100ms)
     ASSERT_TRUE(live_ranks.watch(round_at(now, false), stopped).facts.empty());
   EXPECT_EQ(live_ranks.watch(round_at(now + 200ms, false), stopped).facts.size(), 2U);
-}
-
-/// Four ranks on two nodes of a scheduler, which have made a hundred steps of half a second, the last at kStart. So a
-/// hang is suspected after ten seconds, and ends the attempt after a minute.
-AttemptWatch on_nodes(bool scheduled = true) {
-  const auto begin = kStart - 50s;
-  AttemptWatch watch({}, 4, 1, begin);
-  core::Attempt attempt;
-  attempt.state = core::AttemptState::kRunning;
-  if (scheduled) attempt.queued_at = core::Time{};
-  attempt.ranks.resize(4);
-  for (std::size_t r = 0; r < 4; ++r) attempt.ranks[r].node = r < 2 ? "n1" : "n2";
-  watch.follow(attempt, begin);
-  for (core::Step step = 1; step <= 100; ++step) {
-    for (core::RankNumber r = 0; r < 4; ++r) watch.heard(r, {step, "step"}, begin + step * 500ms);
-  }
-  return watch;
-}
-
-/// These ranks say that they stand at their newest step.
-void stand(AttemptWatch& watch, const std::vector<core::RankNumber>& ranks, core::Millis now) {
-  for (const auto rank : ranks) watch.heard(rank, {100, "step"}, now);
 }
 
 TEST(LostNodes, AreFoundWhenNobodyOnThemIsHeardAndTheOthersStandStill) {

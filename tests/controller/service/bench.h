@@ -298,6 +298,20 @@ class Bench {
   void heartbeats(core::AttemptKey key, std::uint32_t ranks, core::Step step = 0) {
     for (std::uint32_t r = 0; r < ranks; ++r) heartbeat(key, r, step);
   }
+  /// The first attempt's ranks that report, from 0 on, make a hundred steps of half a second.
+  void train(core::JobId id, std::uint32_t reporting = 1) {
+    for (core::Step step = 1; step <= 100; ++step) {
+      pass(500ms, [&] { heartbeats({id, 1}, reporting, step); });
+    }
+  }
+  /// They say that they stand at the hundredth.
+  void stand(core::JobId id, core::Millis time, std::uint32_t reporting = 1) {
+    for (core::Millis gone{0}; gone < time; gone += 500ms) {
+      clock.advance(400ms);
+      heartbeats({id, 1}, reporting, 100);
+      pass(100ms);
+    }
+  }
   std::vector<std::string> event_types(core::JobId id) {
     std::vector<std::string> out;
     for (const auto& event : controller_->events(id, 0, 10000)) out.push_back(event.type());

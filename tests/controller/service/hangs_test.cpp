@@ -20,18 +20,10 @@ class Hangs : public ::testing::Test {
     wanted.mutable_spec()->set_working_folder((bench.folder() / "work").string());
     *wanted.mutable_spec()->mutable_report() = report;
     const auto id = bench.submit(wanted);
-    for (core::Step step = 1; step <= 100; ++step) {
-      bench.pass(500ms, [&] { bench.heartbeat({id, 1}, 0, step); });
-    }
+    bench.train(id);
     return id;
   }
-  void stand(core::JobId id, core::Millis time) {
-    for (core::Millis gone{0}; gone < time; gone += 500ms) {
-      bench.clock.advance(400ms);
-      bench.heartbeat({id, 1}, 0, 100);
-      bench.pass(100ms);
-    }
-  }
+  void stand(core::JobId id, core::Millis time) { bench.stand(id, time); }
   void write(core::JobId id, const std::string& name) { write(bench.folder() / "jobs" / std::to_string(id) / name); }
   static void write(const std::filesystem::path& file) {
     std::filesystem::create_directories(file.parent_path());

@@ -1,6 +1,6 @@
-// Goal: stacks are asked for when an attempt is suspected, before it ends by a hang, and by people; an end waits for
-// them a few seconds at most, and a task is heard by its token alone. Method: the real controller without threads;
-// ranks, tasks and clock of our own, files in real folders.
+// Goal: stacks are asked for when an attempt is suspected, before it ends by a hang or by silence, and by people; an
+// end waits for them a few seconds at most, and a task is heard by its token alone. Method: the real controller without
+// threads; ranks, tasks and clock of our own, files in real folders.
 #include <gmock/gmock.h>
 
 #include <fstream>

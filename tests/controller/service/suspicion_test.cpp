@@ -16,17 +16,10 @@ class Suspicions : public ::testing::TestWithParam<StoreKind> {
   core::JobId trained(const muster::v1::SubmitRequest& request, std::uint32_t reporting = 1) {
     const auto id = bench.submit(request);
     reporting_ = reporting;
-    for (core::Step step = 1; step <= 100; ++step)
-      bench.pass(500ms, [&] { bench.heartbeats({id, 1}, reporting, step); });
+    bench.train(id, reporting);
     return id;
   }
-  void stand(core::JobId id, core::Millis time) {
-    for (core::Millis gone{0}; gone < time; gone += 500ms) {
-      bench.clock.advance(400ms);
-      bench.heartbeats({id, 1}, reporting_, 100);
-      bench.pass(100ms);
-    }
-  }
+  void stand(core::JobId id, core::Millis time) { bench.stand(id, time, reporting_); }
 
   Bench bench{GetParam()};
   std::uint32_t reporting_ = 1;
