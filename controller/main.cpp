@@ -237,6 +237,7 @@ int serve(const Flags& flags) {
   const auto open_files = take_all_descriptors();
   catch_signals();
   base::RealClock clock;
+  musterd::Leaving leaving{core::Millis(flags.leaving_limit_ms)};  // before all that it bounds, so that it goes last
   musterd::Advertised advertised(clock);
   if (!flags.advertise.empty()) {
     advertised.set(flags.advertise);
@@ -300,13 +301,12 @@ int serve(const Flags& flags) {
       "http", http_address, [&](const std::string& address) { return http::serve(*controller, address, connections); });
   ports.save();
   const auto dashboard = "http://" + http_address.text() + "/";
-  if (flags.advertise.empty()) advertised.set(grpc_address.text());
+  if (advertised.address().empty()) advertised.set(grpc_address.text());
   controller->start({advertised.address(), dashboard});
   musterd::MachineWatch watch(machine_settings, machine,
                               [&](const executors::OwnMachine& found) { executors.get().learn(found); });
   watch.start();
   char signal = 0;
-  musterd::Leaving leaving{core::Millis(flags.leaving_limit_ms)};
   {
     const ReadyFile ready(data / "musterd.json", grpc_address, http_address);
     spdlog::info("musterd {} is ready: gRPC {}, dashboard {}, data {}", MUSTER_VERSION, grpc_address.text(), dashboard,
@@ -337,6 +337,7 @@ int serve(const Flags& flags) {
   grpc->shutdown();
   leaving.now("writing what is known into its database");
   controller->stop();
+  leaving.now("closing its database");
   return signal == kPortIsDead ? kExitFailed : 0;
 }
 

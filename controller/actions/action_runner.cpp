@@ -138,10 +138,7 @@ std::optional<core::Millis> ActionRunner::launch_next() {
 }
 
 void ActionRunner::poll() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (closed_) return;
-  }
+  if (outbox_loop_.is_closed()) return;
   others_took_ = core::Millis(0);
   try {
     read_outbox();

@@ -1,13 +1,13 @@
 #include "cli/terminal_text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "cli/text.h"
 #include "schema/utf8.h"
+#include "schema/whole_number.h"
 
 namespace cli {
 namespace {
@@ -48,13 +48,12 @@ class Parameters {
       const auto part = rest.substr(0, colon);
       more = colon < rest.size();
       rest.remove_prefix(std::min(colon + 1, rest.size()));
-      unsigned value = 0;
-      const auto [stop, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-      if (!part.empty() && (error != std::errc() || stop != part.data() + part.size())) {
+      const auto value = schema::whole_number<unsigned>(part);
+      if (!part.empty() && !value) {
         is_over_ = true;
         return std::nullopt;
       }
-      one.push_back(part.empty() ? std::nullopt : std::optional(value));
+      one.push_back(value);
     }
     return one;
   }
@@ -81,7 +80,7 @@ std::optional<Style> read_own_colour(const Parameters::One& one, Parameters& all
   Parameters::One parts(one.begin() + 1, one.end());
   const bool has_colons = !parts.empty();
   const auto take = [&] {
-    const auto next = has_colons ? std::nullopt : all.next();
+    const auto next = all.next();
     if (!next || next->size() != 1) return false;
     parts.push_back(next->front().value_or(0));
     return true;

@@ -38,10 +38,11 @@ std::vector<os::GpuDevice> devices_of(const std::string& library) {
 }
 
 /// A driver that hangs keeps a thread, and musterd starts without its GPUs.
-std::vector<os::GpuDevice> ask_driver(const std::string& library, std::chrono::seconds patience) {
-  auto devices = os::ask_within<std::vector<os::GpuDevice>>(patience, [library] { return devices_of(library); });
+std::vector<os::GpuDevice> ask_driver(const std::string& library) {
+  constexpr std::chrono::seconds kDriverPatience{15};
+  auto devices = os::ask_within<std::vector<os::GpuDevice>>(kDriverPatience, [library] { return devices_of(library); });
   if (devices) return std::move(*devices);
-  spdlog::warn("the driver of this machine's GPUs did not answer within {} s", patience.count());
+  spdlog::warn("the driver of this machine's GPUs did not answer within {} s", kDriverPatience.count());
   return {};
 }
 
@@ -143,8 +144,8 @@ OwnMachine find_by(const MachineSettings& settings, const std::function<std::vec
 
 }  // namespace
 
-OwnMachine find_own_machine(const MachineSettings& settings, std::chrono::seconds patience) {
-  return find_by(settings, [&] { return ask_driver(settings.library, patience); });
+OwnMachine find_own_machine(const MachineSettings& settings) {
+  return find_by(settings, [&] { return ask_driver(settings.library); });
 }
 
 /// One look at the machine, which may outlive the watch.

@@ -1,10 +1,10 @@
 #include "executors/own_machine.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "core/text.h"
 #include "executors/executor.h"
+#include "schema/whole_number.h"
 
 namespace executors {
 namespace {
@@ -27,9 +27,7 @@ core::GpuIdentity completed(const std::string& name, core::GpuIdentity known) {
 
 core::GpuIdentity identity_by_name(const std::string& name) {
   core::GpuIdentity known;
-  std::uint32_t number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error == std::errc() && end == name.data() + name.size()) known.number = number;
+  known.number = schema::whole_number<std::uint32_t>(name);
   if (name.starts_with("GPU-")) known.gpu = name;
   return known;
 }

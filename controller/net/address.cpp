@@ -43,6 +43,12 @@ std::optional<End> here_of(int socket) {
   return end_of(socket, ::getsockname);
 }
 
+std::uint64_t cookie_of(int socket) {
+  std::uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  return ::getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
+}
+
 std::string text_of(const Address& address) {
   char text[INET6_ADDRSTRLEN] = "";
   if (is_ipv4(address)) {

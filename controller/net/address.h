@@ -20,6 +20,9 @@ struct End {
 std::optional<End> peer_of(int socket);
 std::optional<End> here_of(int socket);
 
+/// The kernel's number for this socket, which no other socket ever gets; 0: not an open socket.
+std::uint64_t cookie_of(int socket);
+
 /// "10.0.0.7" or "fe80::1".
 std::string text_of(const Address& address);
 

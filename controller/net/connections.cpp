@@ -44,13 +44,6 @@ Shares shares_of(std::uint64_t descriptors) {
   return {strangers, waiting, people, left - 2 * strangers - asking - waiting - people, asking};
 }
 
-/// The kernel's number for this socket, which no other socket ever gets; 0: not an open socket.
-Connections::Id Connections::cookie_of(int socket) {
-  Id cookie = 0;
-  socklen_t size = sizeof cookie;
-  return ::getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
-}
-
 std::optional<Connections::Ends> Connections::ends_of(int socket) {
   const auto peer = peer_of(socket), here = here_of(socket);
   if (!peer || !here) return std::nullopt;
@@ -211,12 +204,10 @@ void Connections::know(std::uint16_t local_port, const std::string& peer, Party 
     const auto id = by_ends_.find(*ends);
     if (id == by_ends_.end() || entries_.at(id->second).party != Party::kStranger) return;
   }
-  const bool is_valid = valid();
+  if (!valid()) return;
   const std::lock_guard lock(mutex_);
   const auto id = by_ends_.find(*ends);
-  if (id == by_ends_.end()) return;
-  auto& entry = entries_.at(id->second);
-  if (is_valid) promote(id->second, entry, party, now);
+  if (id != by_ends_.end()) promote(id->second, entries_.at(id->second), party, now);
 }
 
 void Connections::asked(int socket, Time now) {

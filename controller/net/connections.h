@@ -108,7 +108,7 @@ class Connections {
   /// The connection of this socket showed a valid token.
   void know(int socket, Party party, Time now);
   /// As above, for the connection from `peer` (in gRPC's form, "ipv4:127.0.0.1:53594") to `local_port`. Calls `valid`
-  /// only if the connection is still a stranger. If `valid` is false, the stranger counts as answered.
+  /// only if the connection is still a stranger. If `valid` is false, nothing changes.
   void know(std::uint16_t local_port, const std::string& peer, Party party, Time now,
             const std::function<bool()>& valid);
 
@@ -156,7 +156,6 @@ class Connections {
     bool is_named(Party shown) const { return caller.party == shown && !caller.whose.empty(); }
   };
 
-  static Id cookie_of(int socket);
   static std::optional<Ends> ends_of(int socket);
   /// None of one socket: the peer is gone already.
   std::optional<std::pair<Id, Entry>> entry_of(int socket, Time now) const;

@@ -33,12 +33,10 @@ void Crowd::turned_away(Port port, const Address& from, Why why, Time now) {
   const std::lock_guard lock(mutex_);
   auto& state = at(port);
   if (state.newest.empty() || now - state.newest.back() >= kCalmAfter) {
-    State next;
-    next.total = state.total;
-    next.since = now;
-    state = std::move(next);
+    state = {};
+    state.since = now;
   }
-  ++state.total;
+  ++totals_[static_cast<std::size_t>(port)];
   ++state.count[static_cast<std::size_t>(why)];
   state.newest.push_back(now);
   if (state.newest.size() > kMany) state.newest.pop_front();
@@ -59,9 +57,7 @@ void Crowd::look(Time now) {
     auto& state = at(port);
     if (!state.is_crowd || goes_on(state, now)) continue;
     spdlog::info("the crowd at the {} port is over; {} connections were turned away", name_of(port), all(state));
-    const auto total = state.total;
     state = {};
-    state.total = total;
   }
 }
 
@@ -98,7 +94,7 @@ std::string Crowd::text(Time now) const {
 
 std::uint64_t Crowd::total(Port port) const {
   const std::lock_guard lock(mutex_);
-  return at(port).total;
+  return totals_[static_cast<std::size_t>(port)];
 }
 
 }  // namespace net

@@ -55,7 +55,6 @@ class Crowd {
 
  private:
   struct State {
-    std::uint64_t total = 0;
     std::array<std::uint64_t, kReasons> count{};  // since it began
     Time since{}, told{};
     bool is_crowd = false;
@@ -70,6 +69,7 @@ class Crowd {
 
   mutable std::mutex mutex_;
   std::array<State, kAllPorts.size()> states_;
+  std::array<std::uint64_t, kAllPorts.size()> totals_{};
 };
 
 }  // namespace net

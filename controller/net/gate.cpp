@@ -25,18 +25,17 @@ std::string Gate::greeting() const {
 void Gate::judge(Guest& guest, Time now) {
   const auto& newcomer = static_cast<const Newcomer&>(*guest.words);
   auto verdict = rules_.judge(newcomer.call());
-  auto why = verdict.status == kUnauthenticated ? Crowd::Why::kNoToken : Crowd::Why::kNoPlaceOfItsOwn;
   if (verdict.party) {
     const auto whose = verdict.whose.empty() ? text_of(guest.from) : verdict.whose;
     auto full = connections().admit(guest.socket.get(), {Port::kGrpc, *verdict.party, whose, verdict.ranks}, now);
     if (full.empty()) {
-      rules_.hand_over(let_in(guest, now), newcomer.said(), *verdict.party);
+      rules_.hand_over(let_in(guest, now), newcomer, *verdict.party);
       return;
     }
     verdict.status = kResourceExhausted;
     verdict.text = std::move(full);
-    why = Crowd::Why::kNoPlaceOfItsOwn;
   }
+  const auto why = verdict.status == kUnauthenticated ? Crowd::Why::kNoToken : Crowd::Why::kNoPlaceOfItsOwn;
   refuse(guest, why, http2_refusal(newcomer.call().stream, verdict.status, verdict.text), now);
 }
 

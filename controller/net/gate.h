@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "net/entrance.h"
@@ -36,8 +37,8 @@ class Gate final : public Entrance {
   struct Rules {
     std::string message_of;  // see Newcomer
     std::function<Verdict(const FirstCall& call)> judge;
-    /// The socket belongs to the callee. `said`: what was read from it.
-    std::function<void(int socket, const std::string& said, Party party)> hand_over;
+    /// The socket belongs to the callee. `first`: what was read from it.
+    std::function<void(int socket, const Newcomer& first, Party party)> hand_over;
   };
 
   Gate(std::shared_ptr<Connections> connections, Rules rules);

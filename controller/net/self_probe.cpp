@@ -104,7 +104,7 @@ std::string why_silent(const ProbedPort& port, std::chrono::milliseconds patienc
     return ::gai_strerror(error);
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, ::freeaddrinfo);
-  // The probe's connection is a stranger, which may be shut down for another one. So several tries are allowed.
+  // In a crowd the probe's connection may be sent away before it was read. So several tries are allowed.
   for (const auto deadline = Clock::now() + patience;;) {
     const auto why = try_once(*list, port, deadline);
     if (why.empty() || once || Clock::now() + kPause >= deadline) return why;

@@ -15,8 +15,8 @@ struct ReadLimits {
   std::size_t message = 0;
   /// Bytes received since no message was unfinished.
   std::size_t unfinished = 0;
-  /// Calls whose message is missing or unfinished. gRPC 1.51 bounds open calls only for a client that has acknowledged
-  /// the server's settings.
+  /// Calls whose message is missing or unfinished, and of a rank's connection all open calls (Watched::begin_call).
+  /// gRPC 1.51 bounds open calls only for a client that has acknowledged the server's settings.
   std::size_t calls = 0;
   std::size_t header_block = 0;
   /// How long a message may be missing or unfinished.

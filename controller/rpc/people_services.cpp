@@ -103,21 +103,13 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
   }
   grpc::ServerWriteReactor<v1::TraceView>* Trace(grpc::CallbackServerContext* context,
                                                  const v1::TraceRequest* request) override {
-    if (request->user().size() > kMaxUser) {
-      return new RefusedFollower<v1::TraceView>(
-          first_of(callers_.check_person(*context), too_long("user", request->user().size(), kMaxUser)));
-    }
-    return follow<v1::TraceView>(*context, {.job = request->job_id(), .follows = request->follow()},
-                                 trace_source(controller_, *request));
+    return follow_as<v1::TraceView>(*context, request->user(), {.job = request->job_id(), .follows = request->follow()},
+                                    trace_source(controller_, *request));
   }
   grpc::ServerWriteReactor<v1::StacksView>* Stacks(grpc::CallbackServerContext* context,
                                                    const v1::StacksRequest* request) override {
-    if (request->user().size() > kMaxUser) {
-      return new RefusedFollower<v1::StacksView>(
-          first_of(callers_.check_person(*context), too_long("user", request->user().size(), kMaxUser)));
-    }
     const Rest rest{.job = request->job_id(), .longest = kLongestRestOfStacks, .follows = request->ask()};
-    return follow<v1::StacksView>(*context, rest, stacks_source(controller_, *request));
+    return follow_as<v1::StacksView>(*context, request->user(), rest, stacks_source(controller_, *request));
   }
   grpc::ServerWriteReactor<v1::Event>* Events(grpc::CallbackServerContext* context,
                                               const v1::EventsRequest* request) override {
@@ -175,6 +167,15 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
     if (!status.ok()) return new RefusedFollower<Message>(status);
     return followers_.begin(context, rest, std::move(source));
   }
+  /// As follow(), and bounds the user's name.
+  template <typename Message>
+  grpc::ServerWriteReactor<Message>* follow_as(grpc::CallbackServerContext& context, const std::string& user, Rest rest,
+                                               std::unique_ptr<Source<Message>> source) {
+    if (user.size() <= kMaxUser) return follow(context, rest, std::move(source));
+    return new RefusedFollower<Message>(
+        first_of(callers_.check_person(context), too_long("user", user.size(), kMaxUser)));
+  }
+
   service::Controller& controller_;
   const Callers& callers_;
   Followers& followers_;

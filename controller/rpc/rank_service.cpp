@@ -118,12 +118,9 @@ class RendezvousWaiters {
     for (auto at = begin; at != end; ++at) at->second->cancel();
   }
   /// The patience of this meeting is over, if it waits.
-  void give_up(const Meeting& meeting) {
+  void give_up(Meeting& meeting) {
     const std::lock_guard lock(mutex_);
-    const auto [begin, end] = waiting_.equal_range(meeting.attempt());
-    for (auto at = begin; at != end; ++at) {
-      if (at->second == &meeting.patience) at->second->cancel();
-    }
+    meeting.patience.cancel();
   }
   /// Every patience is over, now and later.
   void close() {

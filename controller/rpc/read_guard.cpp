@@ -1,8 +1,6 @@
 #include "rpc/read_guard.h"
 
-#include <arpa/inet.h>
 #include <dlfcn.h>
-#include <netinet/in.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
@@ -13,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "net/address.h"
+
 namespace rpc {
 namespace {
 
@@ -22,33 +22,13 @@ using std::chrono::seconds;
 /// In a crowd not each connection is told of.
 constexpr seconds kTellEvery{10};
 
-std::uint64_t cookie_of(int socket) {
-  std::uint64_t cookie = 0;
-  socklen_t size = sizeof cookie;
-  if (::getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &size) != 0) return 0;
-  return cookie;
-}
-
 /// In gRPC's words: "ipv4:127.0.0.1:53594", "ipv6:%5B::1%5D:53594". Empty: it has no port.
 std::string peer_of(int socket) {
-  sockaddr_storage from{};
-  socklen_t size = sizeof from;
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&from), &size) != 0) return {};
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (from.ss_family == AF_INET) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
-    ::inet_ntop(AF_INET, &v4.sin_addr, text.data(), text.size());
-    return "ipv4:" + std::string(text.data()) + ":" + std::to_string(ntohs(v4.sin_port));
-  }
-  if (from.ss_family != AF_INET6) return {};
-  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
-  const auto port = std::to_string(ntohs(v6.sin6_port));
-  if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
-    ::inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text.data(), text.size());
-    return "ipv4:" + std::string(text.data()) + ":" + port;
-  }
-  ::inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
-  return "ipv6:%5B" + std::string(text.data()) + "%5D:" + port;
+  const auto end = net::peer_of(socket);
+  if (!end) return {};
+  const auto host = net::text_of(end->address);
+  const bool is_v6 = host.find(':') != std::string::npos;
+  return (is_v6 ? "ipv6:%5B" + host + "%5D:" : "ipv4:" + host + ":") + std::to_string(end->port);
 }
 
 std::string_view port_of(std::string_view peer) {
@@ -96,7 +76,7 @@ struct Sockets {
   }
   /// Shuts the connection down and forgets it. gRPC closes the socket. The caller holds the part's lock.
   void shut(Part& in, Watched& one, const char* why) {
-    if (cookie_of(one.socket_) == one.cookie_) {
+    if (net::cookie_of(one.socket_) == one.cookie_) {
       ReadGuard::tell(one, why);
       one.guard_.note(one);
       ::shutdown(one.socket_, SHUT_RDWR);
@@ -131,7 +111,7 @@ struct Sockets {
     }
   }
 
-  /// gRPC has read `count` bytes. False: it must not see them, since the connection is shut down.
+  /// gRPC has read `bytes` bytes. False: it must not see them, since the connection is shut down.
   bool allows(int socket, const msghdr& message, std::size_t bytes) {
     if (count == 0) return true;
     auto& in = part(socket);
@@ -148,7 +128,7 @@ struct Sockets {
     }
     if (fault == nullptr) fault = one.guard_.account(one);
     if (fault == nullptr) return true;
-    const bool is_it = cookie_of(socket) == one.cookie_;  // else the number is another socket's by now
+    const bool is_it = net::cookie_of(socket) == one.cookie_;  // else the number is another socket's by now
     shut(in, one, fault);
     return !is_it;
   }
@@ -161,7 +141,7 @@ struct Sockets {
 };
 
 bool Watched::begin_call() {
-  return ++calls_ <= guard_.rules_.calls_of_connection;
+  return ++calls_ <= guard_.rules_.limits.calls;
 }
 
 ReadGuard::~ReadGuard() {
@@ -188,7 +168,7 @@ std::string ReadGuard::why_full(const RankOf& rank, Inspector::Time now) const {
 
 bool ReadGuard::watch(int socket, std::string_view said, std::optional<RankOf> rank, Inspector::Time now) {
   const auto one = std::shared_ptr<Watched>(
-      new Watched(*this, socket, cookie_of(socket), peer_of(socket), rank, rules_.limits, now));
+      new Watched(*this, socket, net::cookie_of(socket), peer_of(socket), rank, rules_.limits, now));
   if (one->inspector_.take(said, now) != nullptr) return false;
   {
     const std::lock_guard lock(mutex_);
@@ -229,7 +209,7 @@ void ReadGuard::sweep(Inspector::Time now) {
     if (&one.guard_ != this) return nullptr;
     if (one.inspector_.is_overdue(now)) return "a message was missing or unfinished for too long";
     if (one.rank_ && !one.is_heard_ && now - one.since_ > kTrial) return "no call was accepted in time";
-    return cookie_of(one.socket_) == one.cookie_ ? nullptr : "it is closed";
+    return net::cookie_of(one.socket_) == one.cookie_ ? nullptr : "it is closed";
   });
   const std::lock_guard lock(mutex_);
   std::erase_if(shut_, [&](const auto& one) { return now - one.second >= kOutside; });

@@ -23,8 +23,6 @@ struct ReadRules {
   /// whoever keeps to kShare is never closed for the sake of others.
   std::size_t unfinished_of_all = 0;
   static constexpr std::size_t kShare = std::size_t{64} << 10;
-  /// Open calls of one connection: gRPC's own bound does not hold for a client that never acknowledges its settings.
-  int calls_of_connection = 0;
 };
 
 /// The rank that a connection's first call named.
@@ -62,7 +60,7 @@ class Watched {
   const std::string peer_;
   const std::optional<RankOf> rank_;
   const Inspector::Time since_;
-  std::atomic<int> calls_{0};
+  std::atomic<std::size_t> calls_{0};
   Inspector inspector_;   // of the socket's table
   std::size_t held_ = 0;  // as far as the guard counts it
   std::atomic<bool> is_heard_{false};

@@ -35,15 +35,13 @@ ReadRules rules_of_people() {
   constexpr std::size_t kMessage = kMaxRequestBytes;
   return {{kMessage + (std::size_t{1} << 20), 2 * kMessage, kMaxCallsOfConnection, std::size_t{16} << 10,
            std::chrono::minutes(10)},
-          16 * kMessage,
-          kMaxCallsOfConnection};
+          16 * kMessage};
 }
 ReadRules rules_of_ranks() {
   constexpr std::size_t kMessage = kMaxRankRequestBytes;
   return {{kMessage + (std::size_t{2} << 20), 2 * kMessage, kMaxCallsOfRanksConnection, std::size_t{4} << 10,
            core::Millis(kMessagePatienceMs), kMaxBurstOfRanksConnection},
-          kMaxUnfinishedOfRanks,
-          kMaxCallsOfRanksConnection};
+          kMaxUnfinishedOfRanks};
 }
 
 /// A server of gRPC without a port: it serves the connections that it is given.
@@ -115,8 +113,12 @@ class GrpcServer final : public Server {
             connections,
             net::Gate::Rules{kRankCalls,
                              [this, &controller](const net::FirstCall& call) { return let_in(controller, call); },
-                             [this](int socket, const std::string& said, net::Party party) {
-                               (party == net::Party::kRank ? *of_ranks_ : *of_people_).take(socket, said, named_);
+                             [this](int socket, const net::Newcomer& first, net::Party party) {
+                               if (party == net::Party::kRank) {
+                                 of_ranks_->take(socket, first.said(), rank_of(first.call()));
+                               } else {
+                                 of_people_->take(socket, first.said(), std::nullopt);
+                               }
                              }})),
         listener_(address, gate_),
         callers_(controller, *connections, listener_.port()),
@@ -163,20 +165,17 @@ class GrpcServer final : public Server {
   }
 
  private:
-  /// As judge(), and notes whom the call names, for the hand-over that follows in the same thread.
+  /// As judge(), and whether the rank that the call names has a place.
   net::Gate::Verdict let_in(const service::Controller& controller, const net::FirstCall& call) {
-    named_.reset();
     auto verdict = judge(controller, call);
     if (verdict.party != net::Party::kRank) return verdict;
-    named_ = rank_of(call);
-    if (auto full = guard_of_ranks_.why_full(*named_, std::chrono::steady_clock::now()); !full.empty()) {
+    if (auto full = guard_of_ranks_.why_full(rank_of(call), std::chrono::steady_clock::now()); !full.empty()) {
       return {std::nullopt, "", grpc::StatusCode::RESOURCE_EXHAUSTED, std::move(full)};
     }
     return verdict;
   }
 
   ReadGuard guard_of_people_{rules_of_people()}, guard_of_ranks_{rules_of_ranks()};
-  std::optional<RankOf> named_;  // of the listener's thread
   base::Loop sweep_{"connections whose messages do not come were not closed", true, [this] {
                       const auto now = std::chrono::steady_clock::now();
                       guard_of_people_.sweep(now);

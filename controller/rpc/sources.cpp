@@ -164,16 +164,16 @@ class SweepMetricsSource final : public Source<v1::JobMetrics> {
   bool has_reported(const v1::Job& job) const {
     return std::ranges::any_of(job.series(), [&](const auto& one) { return one.name() == series_; });
   }
-  /// False: the job has no further page.
+  /// Adds a page of the job. False: it was the last one.
   bool next_page(core::JobId job, v1::JobMetrics& message) {
     const auto page = controller_.metrics(job, 0, after_attempt_, after_step_, kMetricsAPage);
-    if (page.empty()) return false;
     message.set_job_id(job);
     for (const auto& metric : page) {
       if (metric.has_aged_before_step()) add_points(job, metric, message);
       const auto value = metric.series().find(series_);
       if (value != metric.series().end()) add(message, metric.attempt(), metric.step(), value->second);
     }
+    if (page.size() < kMetricsAPage) return false;
     after_attempt_ = page.back().attempt();
     after_step_ = page.back().step();
     return true;

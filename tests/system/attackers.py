@@ -52,12 +52,7 @@ def message(stream, body):
 
 
 def field(number, body):
-    out = b""
-    size = len(body)
-    while size > 127:
-        out += bytes([size & 127 | 128])
-        size >>= 7
-    return bytes([number << 3 | 2]) + out + bytes([size]) + body
+    return bytes([number << 3 | 2]) + varint(len(body)) + body
 
 
 class Attack:
@@ -390,13 +385,9 @@ class StalledReaders(Attack):
         return field(1, b"s1") if method == "SweepMetrics" else b"\x08" + varint(self.job)
 
     def first(self):
-        calls = b""
-        for i in range(100):
-            method = self.calls[i % len(self.calls)]
-            calls += headers(2 * i + 1, "/muster.v1.JobService/" + method, self.token)
-            calls += frame(DATA, END_STREAM, 2 * i + 1, b"\x00" + struct.pack(">I", len(self.request(method))) +
-                           self.request(method))
-        return HELLO + calls
+        methods = (self.calls[i % len(self.calls)] for i in range(100))
+        return HELLO + b"".join(call("/muster.v1.JobService/" + method, self.token, self.request(method), 2 * i + 1)
+                                for i, method in enumerate(methods))
 
 
 ATTACKS = {one.__name__: one for one in (Talkers, Silent, Resets, CrowdWithResets, Unfinished, Endless, Bombs, Pings, Churn,
@@ -404,7 +395,7 @@ ATTACKS = {one.__name__: one for one in (Talkers, Silent, Resets, CrowdWithReset
                                          ManyConnections, ManyRanks, LongWords, UnfinishedOfARank,
                                          EndlessOfARank, SilentCallsOfARank, PatientCallsOfARank, WaitingCallsOfARank,
                                          StalledReaders)}
-AT_THE_DASHBOARD = ("Dashboards", "LongHalves", "TricklingHalves", "TricklingBodies")
+AT_THE_DASHBOARD = tuple(name for name, one in ATTACKS.items() if one.dashboard)
 WITH_A_TOKEN = ("ManyStreams", "ManyConnections", "ManyRanks", "LongWords", "UnfinishedOfARank", "EndlessOfARank",
                 "SilentCallsOfARank", "PatientCallsOfARank", "WaitingCallsOfARank", "StalledReaders")
 OF_PEOPLE = ("StalledReaders",)

@@ -69,9 +69,9 @@ class GateTest : public ::testing::Test {
   std::vector<std::pair<std::string, Party>> taken_;
   std::vector<Socket> sockets_;
   std::shared_ptr<Gate> gate_ = std::make_shared<Gate>(
-      connections_, Gate::Rules{"/ranks/", judge, [this](int socket, const std::string& said, Party party) {
+      connections_, Gate::Rules{"/ranks/", judge, [this](int socket, const Newcomer& first, Party party) {
                                   const std::lock_guard lock(mutex_);
-                                  taken_.emplace_back(said, party);
+                                  taken_.emplace_back(first.said(), party);
                                   sockets_.emplace_back(socket);
                                 }});
   Listener listener_{"127.0.0.1:0", gate_};

@@ -184,7 +184,7 @@ class Watching : public ::testing::Test {
   }
 
   static constexpr std::size_t kMessage = std::size_t{1} << 20;
-  rpc::ReadGuard guard_{{{kMessage, 2 * kMessage, 4, 4096, 10s}, std::size_t{200} << 10, 4}};
+  rpc::ReadGuard guard_{{{kMessage, 2 * kMessage, 4, 4096, 10s}, std::size_t{200} << 10}};
   const rpc::Inspector::Time start_ = rpc::Inspector::Time::clock::now();
   const rpc::RankOf rank_{{7, 1}, 0};
 };
