@@ -30,19 +30,16 @@ constexpr auto kNoEffect = std::to_array<std::string_view>(
      "input_data_format", "device", "return_tensors", "disable_grouping", "image_seq_length", "pad_size", "auto_map",
      "transformers_version"});
 
-/// Members that check_type() and the readers of sizes and numbers have.
-constexpr auto kRead = std::to_array<std::string_view>(
-    {"size", "crop_size", "image_mean", "image_std", "image_processor_type", "feature_extractor_type"});
+/// Members that the readers of sizes and numbers have, and that check_type() has.
+constexpr auto kSizesAndNumbers = std::to_array<std::string_view>({"size", "crop_size", "image_mean", "image_std"});
+constexpr auto kTypes = std::to_array<std::string_view>({"image_processor_type", "feature_extractor_type"});
 
 /// Members that must be as in our own export. BitImageProcessor has the same values where the file says nothing.
 constexpr auto kAsExported = std::to_array<std::string_view>(
     {"rescale_factor", "resample", "do_resize", "do_center_crop", "do_rescale", "do_normalize"});
 
 /// Members that must have one value.
-struct OnlyOne {
-  std::string_view member, json;
-};
-constexpr auto kOnly = std::to_array<OnlyOne>(
+constexpr auto kOnly = std::to_array<worker::OnlyValue>(
     {{"do_pad", "false"}, {"default_to_square", "false"}, {"data_format", "\"channels_first\""}});
 
 /// The processors of transformers that make this of a picture. DINOv2 has the first one.
@@ -77,7 +74,7 @@ bool is_near(const Json& own, const Json& want) {
 /// A flag that is null is false for transformers. Another member that is null is the default for transformers 4, if it
 /// does not fail, and fails for transformers 5.
 void check_member(const fs::path& file, const std::string& name, const Json& value, const Json& usual) {
-  if (value.is_null() && (name == "size" || name == "crop_size" || name == "image_mean" || name == "image_std"))
+  if (value.is_null() && has(kSizesAndNumbers, name))
     refuse(file, name, value, "write the value, or remove the member: transformers 5 refuses null");
   if (has(kAsExported, name)) {
     const std::string want = "want " + usual.at(name).dump();
@@ -88,9 +85,9 @@ void check_member(const fs::path& file, const std::string& name, const Json& val
     return;
   }
   if (value.is_null()) return;
-  if (const auto* const only = std::ranges::find(kOnly, name, &OnlyOne::member); only != kOnly.end()) {
+  if (const auto* const only = std::ranges::find(kOnly, name, &worker::OnlyValue::member); only != kOnly.end()) {
     if (!(value == Json::parse(only->json))) refuse(file, name, value, "want " + std::string(only->json));
-  } else if (!has(kRead, name) && !has(kNoEffect, name)) {
+  } else if (!has(kSizesAndNumbers, name) && !has(kTypes, name) && !has(kNoEffect, name)) {
     refuse(file, name, value,
            "this program does not know whether that changes the picture; remove the member if it changes nothing");
   }
@@ -172,7 +169,7 @@ Processor processor_of(const Source& source) {
   if (fs::is_regular_file(out.file, error)) out.members = read_json_object(out.file);
   const fs::path other = source.folder / kProcessorFile;
   const Json whole = fs::is_regular_file(other, error) ? read_json_object(other) : Json();
-  const Json* nested = whole.is_object() ? given(whole, kNested) : nullptr;
+  const Json* nested = given(whole, kNested);
   if (nested == nullptr) return out;
   if (!nested->is_object()) refuse(other, kNested, *nested, "want an object");
   if (out.members.is_object() && !(*nested == out.members)) {

@@ -1,13 +1,11 @@
 #include "infer/images.h"
 
-#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <array>
 #include <stdexcept>
 
+#include "batch/augment.h"
 #include "prepare/images/decode.h"
 #include "rank/errors.h"
 
@@ -44,11 +42,8 @@ at::Tensor pixels_of(const fs::path& file, const ImageView& view) {
     const prepare::Picture seen = viewed(prepare::read_picture(file), view);
     at::Tensor pixels = at::empty({seen.height, seen.width, 3}, at::kByte);
     std::ranges::copy(seen.rgb, pixels.mutable_data_ptr<std::uint8_t>());
-    const auto of_channels = [](const std::array<double, 3>& values) {
-      return at::tensor(at::ArrayRef<double>(values), at::kFloat).view({3, 1, 1});
-    };
     const at::Tensor whole = pixels.permute({2, 0, 1}).to(at::kFloat).div(255);
-    return ((whole - of_channels(view.mean)) / of_channels(view.deviation)).contiguous();
+    return worker::normalised(whole, view.mean, view.deviation).contiguous();
   } catch (const std::runtime_error& error) {
     const std::string text = error.what();
     throw UsageError(text.starts_with(file.native()) ? text : file.native() + ": " + text);

@@ -134,11 +134,9 @@ std::optional<double> read_newest_value(Connection& connection, const StepKey& k
 std::optional<MetricRow> read_newest_bucket(Connection& connection, core::JobId job, core::AttemptNumber attempt,
                                             const std::map<std::int64_t, schema::Series>& names) {
   const auto later = connection.first<core::AttemptNumber>(
-      "SELECT attempt FROM metric_attempts a WHERE job_id = ? AND attempt > ? AND EXISTS (SELECT 1 FROM metric_buckets "
-      "b "
-      "WHERE b.job_id = a.job_id AND b.attempt = a.attempt AND b.level = 0 AND b.curve = 0) ORDER BY attempt DESC "
-      "LIMIT "
-      "1",
+      "SELECT attempt FROM metric_attempts a WHERE job_id = ? AND attempt > ? "
+      "AND EXISTS (SELECT 1 FROM metric_buckets b WHERE b.job_id = a.job_id AND b.attempt = a.attempt "
+      "AND b.level = 0 AND b.curve = 0) ORDER BY attempt DESC LIMIT 1",
       job, attempt);
   if (!later) return std::nullopt;
   MetricRow metric{.job = job, .attempt = *later};
@@ -301,23 +299,19 @@ std::optional<MetricRow> read_newest_metric(Connection& connection, core::JobId 
   const auto names = read_names(connection, job);
   StepKey key{.job = job};
   StepTotal total;
-  // Of an attempt that is over for weeks only buckets are left, and those are of an earlier one.
-  const auto with_rows = connection
-                             .first<core::AttemptNumber>(
-                                 "SELECT attempt FROM step_rows WHERE job_id = ? AND is_told = 1 ORDER BY attempt DESC "
-                                 "LIMIT 1",
-                                 job)
-                             .value_or(0);
-  if (auto aged = read_newest_bucket(connection, job, with_rows, names)) return aged;
   {
     Query row = connection.query("SELECT attempt, step, " MUSTER_STEP_COLUMNS
                                  " FROM step_rows WHERE job_id = ? AND is_told = 1 ORDER BY attempt DESC, step DESC "
                                  "LIMIT 1",
                                  job);
-    if (!row.next()) return std::nullopt;
-    row.get_to(0, key.attempt, key.step);
-    total = read_step_total(row, 2);
+    if (row.next()) {
+      row.get_to(0, key.attempt, key.step);
+      total = read_step_total(row, 2);
+    }
   }
+  // Attempts count from 1. Of one that is over for weeks only buckets are left, and rows are then of an earlier one.
+  auto aged = read_newest_bucket(connection, job, key.attempt, names);
+  if (aged || key.attempt == 0) return aged;
   if (auto own = read_row_of_rank_0(connection, key, names)) return own;
   return step_row_of(key, total, values_of(total, names));
 }

@@ -170,8 +170,8 @@ def _default_folder() -> str:
 def _data_folder_of_own_job() -> str:
     """The data folder of the musterd that runs this process as a rank: three folders above that of its attempt. Empty: this is no
     rank, or no musterd has started it."""
-    jobs, _, _ = _variable("MUSTER_ATTEMPT_FOLDER").rpartition("/jobs/")
-    return jobs if jobs and os.path.exists(os.path.join(jobs, "token")) else ""
+    folder, _, _ = _variable("MUSTER_ATTEMPT_FOLDER").rpartition("/jobs/")
+    return folder if folder and os.path.exists(os.path.join(folder, "token")) else ""
 
 
 def _read(file: str) -> str:

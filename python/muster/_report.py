@@ -106,6 +106,7 @@ class ReportFile:
     def __init__(self, path: str, turn: Turn) -> None:
         self.path = path
         self._turn: Optional[Turn] = turn  # until it is known
+        self._left_out = ""  # why steps of this process are left out
         self._is_candidate = not turn.is_first
         self._first_step_at: Optional[float] = None
         self._closing = False
@@ -132,29 +133,14 @@ class ReportFile:
         holds numbers alone and belongs to the file from now on. A line over 64 KiB is left out, with a warning."""
         if self._closed or not self.is_mine:
             return
-        if self._is_candidate:
-            return self._hold(line, may_wait)
-        if may_wait:
+        if may_wait and not self._is_candidate:
             self._waiting.append(line)  # in one step, so without the lock
             if self._idle_looks >= IDLE_LOOKS or len(self._waiting) > MOST_WAITING_LINES:
                 with self._news:
                     self._news.notify_all()
                     self._make_room()
             return
-        data = self._encode(line)
-        if data is None:
-            return
-        with self._news:
-            if self._closed:
-                return
-            self._waiting.append(data)
-            self._waiting_bytes += len(data)
-            self._news.notify_all()
-            self._make_room()
-
-    def _hold(self, line: Dict[str, Any], is_step: bool) -> None:
-        """What a process has told before its turn is known."""
-        data = line if is_step else self._encode(line)
+        data: Union[bytes, Dict[str, Any], None] = line if may_wait else self._encode(line)
         if data is None:
             return
         with self._news:
@@ -162,11 +148,19 @@ class ReportFile:
                 return
             self._waiting.append(data)
             self._waiting_bytes += len(data) if isinstance(data, bytes) else 0
-            while len(self._waiting) > MOST_HELD_LINES or self._waiting_bytes > MOST_WAITING_BYTES:
-                self._take()
-            if is_step and self._first_step_at is None:
-                self._first_step_at = time.monotonic()
+            if self._is_candidate:
+                self._hold(may_wait)
+            else:
                 self._news.notify_all()
+                self._make_room()
+
+    def _hold(self, is_step: bool) -> None:
+        """What a process has told before its turn is known. Needs the lock."""
+        while len(self._waiting) > MOST_HELD_LINES or self._waiting_bytes > MOST_WAITING_BYTES:
+            self._take()
+        if is_step and self._first_step_at is None:
+            self._first_step_at = time.monotonic()
+            self._news.notify_all()
 
     def _text_of(self, line: Union[bytes, Dict[str, Any]]) -> Optional[bytes]:
         """What the thread writes for a line. The thread outlives a line that is no JSON."""
@@ -313,12 +307,14 @@ class ReportFile:
     def _keeps_the_turn(self) -> bool:
         """Of the first process, at its first step. False: another one has told steps meanwhile."""
         assert self._turn is not None
-        if self._turn.is_taken():
-            self._warn(f"the process with LOCAL_RANK {self._turn.owner()} tells the steps of this rank, since it told some "
-                       f"{TURN_SECONDS:.0f} s before this one; steps of this one are left out")
-            return False
-        self._turn = None
-        return True
+        if not self._left_out:  # the turn does not come back, so the disk is asked until then
+            if not self._turn.is_taken():
+                self._turn = None
+                return True
+            self._left_out = (f"the process with LOCAL_RANK {self._turn.owner()} tells the steps of this rank, since it told some "
+                              f"{TURN_SECONDS:.0f} s before this one; steps of this one are left out")
+        self._warn(self._left_out)
+        return False
 
     def _run(self) -> None:
         if self._is_candidate:

@@ -370,18 +370,22 @@ class EachMember(Folder):
         model.save_pretrained(self.first)
         kind = AutoModelForSeq2SeqLM if answers else AutoModelForCausalLM
         ids = tokenizer(TEXTS[1], return_tensors="pt").input_ids
+        self.judge_by_tokens(kind, ids, 1 if answers else ids.shape[1])
+        self.check_all(family, **options)
+
+    def judge_by_tokens(self, kind, ids, begin, **more):
+        """Compared is what follows ids, and stands from `begin` on in what transformers returns."""
 
         def generated():
             made = kind.from_pretrained(self.first, dtype=torch.float32).eval().generate(
                 ids, do_sample=False, num_beams=1, num_return_sequences=1, max_new_tokens=12, use_cache=False,
-                attention_mask=torch.ones_like(ids))
-            return made[0].tolist()[1 if answers else ids.shape[1]:]
+                attention_mask=torch.ones_like(ids), **more)
+            return made[0].tolist()[begin:]
 
         self.of_transformers = generated
         self.command = ["generate", self.first, "--json", "--device", "cpu", "--max-new-tokens", 12, "--", TEXTS[1]]
         self.read = lambda text: json.loads(text)["tokens"]
         self.are_equal = lambda one, two: one == two
-        self.check_all(family, **options)
 
     def of_vectors(self, family, model, argument, vector):
         model.save_pretrained(self.first)
@@ -425,7 +429,7 @@ class EachMember(Folder):
     def of_dinov2(self, family, model):
         image = self.folder / "a.ppm"
         image.write_bytes(b"P6 28 28 255\n" + bytes(index * 7 % 256 for index in range(28 * 28 * 3)))
-        (self.first).mkdir()
+        self.first.mkdir()
         (self.first / "preprocessor_config.json").write_text(json.dumps(
             {"size": {"shortest_edge": 28}, "crop_size": 28, "image_mean": [0.5, 0.4, 0.3], "image_std": [0.3, 0.2, 0.1]}))
         pixels = torch.tensor([index * 7 % 256 for index in range(28 * 28 * 3)]).reshape(1, 28, 28, 3).permute(0, 3, 1, 2) / 255
@@ -444,16 +448,7 @@ class EachMember(Folder):
         scrambled(model).save_pretrained(self.first)
         tokenizer = AutoTokenizer.from_pretrained(self.first)
         ids = tokenizer(TEXTS[1], return_tensors="pt").input_ids
-
-        def generated():
-            made = AutoModelForCausalLM.from_pretrained(self.first, dtype=torch.float32).eval().generate(
-                ids, do_sample=False, num_beams=1, max_new_tokens=12, use_cache=False, attention_mask=torch.ones_like(ids), tokenizer=tokenizer)
-            return made[0].tolist()[ids.shape[1]:]
-
-        self.of_transformers = generated
-        self.command = ["generate", self.first, "--json", "--device", "cpu", "--max-new-tokens", 12, "--", TEXTS[1]]
-        self.read = lambda text: json.loads(text)["tokens"]
-        self.are_equal = lambda one, two: one == two
+        self.judge_by_tokens(AutoModelForCausalLM, ids, ids.shape[1], tokenizer=tokenizer)
         before, file = self.of_transformers(), self.first / "generation_config.json"
         every = json.loads(GenerationConfig().to_json_string(use_diff=False))
         for name, value in every.items():

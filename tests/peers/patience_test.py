@@ -9,7 +9,6 @@ Usage: MUSTER_BIN_FOLDER=... run.py, see tests/peers/run.py
 import json
 import os
 import pathlib
-import re
 import sys
 import time
 import unittest
@@ -64,14 +63,11 @@ class Patience(unittest.TestCase):
 
     def submit(self, name, command, ranks, pauses):
         """The submitter's PYTHONPATH is the job's: it has the package."""
-        path = self.musterd.folder / f"{name}.toml"
         argv = json.dumps([sys.executable, *command, *pauses.split()])
         shape = f"[resources]\nranks_per_node = {ranks}\n" if ranks else ""
-        path.write_text(f'name = "{name}"\nlauncher = "{"muster" if ranks else "own"}"\ncommand = {argv}\nexecutor = "local"\n{shape}'
-                        f'{REPORT if "plain" in command else ""}[env]\nOMP_NUM_THREADS = "1"\n')
-        done = self.musterd.muster("submit", path)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return re.search(r"\d+", done.stdout).group()
+        return self.musterd.submit(
+            f'name = "{name}"\nlauncher = "{"muster" if ranks else "own"}"\ncommand = {argv}\nexecutor = "local"\n{shape}'
+            f'{REPORT if "plain" in command else ""}[env]\nOMP_NUM_THREADS = "1"\n')
 
     def check(self, trainers, within_s):
         jobs = {name: self.submit(name, *trainer) for name, trainer in trainers.items()}

@@ -28,6 +28,10 @@ constexpr double kNarrowest = 3.0 / 4, kWidest = 4.0 / 3;  // width / height
 constexpr int kBoxTries = 10;
 constexpr std::int64_t kBlurReach = 4;
 
+at::Tensor of_channels(const std::array<double, 3>& values) {
+  return at::tensor(at::ArrayRef<double>(values), at::kFloat).view({3, 1, 1});
+}
+
 at::Tensor cut_off(const at::Tensor& image) {
   return image.clamp(0, 1);
 }
@@ -142,12 +146,14 @@ at::Tensor solarized(const at::Tensor& image, double threshold) {
 }
 
 at::Tensor normalised(const at::Tensor& image) {
-  const auto of_channels = [](const std::array<double, 3>& values) {
-    return at::tensor(at::ArrayRef<double>(values), at::kFloat).view({3, 1, 1});
-  };
   static const at::Tensor mean = of_channels(schema::kImageNetMean);
   static const at::Tensor deviation = of_channels(schema::kImageNetDeviation);
   return (image - mean) / deviation;
+}
+
+at::Tensor normalised(const at::Tensor& image, const std::array<double, 3>& mean,
+                      const std::array<double, 3>& deviation) {
+  return (image - of_channels(mean)) / of_channels(deviation);
 }
 
 }  // namespace worker

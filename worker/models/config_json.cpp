@@ -8,15 +8,12 @@
 #include <variant>
 
 #include "models/config_members.h"
+#include "schema/recipes.h"
 
 namespace worker {
 namespace {
 
 using fsdp::Json;
-
-bool equal_members(const Json& one, const Json& other) {
-  return one.is_number() && other.is_number() ? one.as_double() == other.as_double() : one == other;
-}
 
 std::string leaf_of_row(std::string_view name) {
   return std::string(name.substr(name.find('.') + 1));
@@ -30,6 +27,10 @@ std::optional<schema::Value> as_value(const schema::Key& key, const Json& json) 
 }
 
 }  // namespace
+
+bool equal_members(const Json& one, const Json& other) {
+  return one.is_number() && other.is_number() ? one.as_double() == other.as_double() : one == other;
+}
 
 const Json* given(const Json& object, std::string_view name) {
   const Json* value = object.find(name);
@@ -81,6 +82,12 @@ schema::Value value_of_member(const schema::Key& key, const Json& json, std::str
   const auto value = as_value(key, json);
   if (value && schema::allowed(key, *value)) return *value;
   throw std::invalid_argument(std::string(where) + " = " + json.dump() + ": want " + schema::wanted(key));
+}
+
+void set_row(schema::Values& values, const schema::Table& table, std::string_view row, const Json& json,
+             std::string_view where) {
+  const schema::Table* tables = &table;
+  values.set(row, value_of_member(*schema::find_key({&tables, 1}, row), json, where));
 }
 
 schema::Values values_of_config(const schema::Table& table, const Json& config) {

@@ -26,7 +26,10 @@ inline constexpr std::uintmax_t kMostConfigBytes = 1 << 20;
 /// A member that is neither absent nor null, or null.
 const fsdp::Json* given(const fsdp::Json& object, std::string_view name);
 
-/// A given member must be equal to `wanted`, the only value that the model has. Numbers compare as numbers.
+/// Numbers compare as numbers: 2 and 2.0 are equal.
+bool equal_members(const fsdp::Json& one, const fsdp::Json& other);
+
+/// A given member must be equal to `wanted`, the only value that the model has, as equal_members() compares.
 void want_member(const fsdp::Json& config, std::string_view name, const fsdp::Json& wanted);
 
 /// A member that is an object, or null where it is absent. Throws for another type.
@@ -42,6 +45,9 @@ void want_family(const fsdp::Json& config, std::string_view model_type,
 /// The value of a row from JSON. `where` names the member in errors: "config.json's rope_scaling.factor". Refuses
 /// another kind, and what the row does not allow.
 schema::Value value_of_member(const schema::Key& key, const fsdp::Json& json, std::string_view where);
+/// Sets a row of the table to that.
+void set_row(schema::Values& values, const schema::Table& table, std::string_view row, const fsdp::Json& json,
+             std::string_view where);
 
 /// The rows of a table "model.*" whose last names are members of config.json. Paths are left out: they are ours.
 schema::Values values_of_config(const schema::Table& table, const fsdp::Json& config);

@@ -23,7 +23,7 @@ struct ConfigMembers {
   std::span<const std::string_view> read;       ///< read by the family, beside the rows of its table
   std::span<const OnlyValue> only;              ///< refused with another value
   std::span<const std::string_view> no_effect;  ///< change nothing that is computed here
-  /// Members of the two lists above and rows for which null is the same as no member, in every version of transformers.
+  /// Members of `read` and `only`, and rows, for which null is the same as no member, in every version of transformers.
   /// Another one of them that is null is refused: transformers 4 takes it as false, and transformers 5 mostly refuses
   /// it. Null is false for a member that must be false or {}.
   std::span<const std::string_view> nullable = {};

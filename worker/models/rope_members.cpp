@@ -5,7 +5,6 @@
 
 #include "models/config_json.h"
 #include "models/config_members.h"
-#include "schema/recipes.h"
 
 namespace worker {
 namespace {
@@ -22,10 +21,6 @@ const Json* rope_object(const Json& config, const char* name) {
                                 " = null, which transformers refuses; write the value, or remove the member");
   }
   return object;
-}
-
-bool equal_numbers(const Json& one, const Json& other) {
-  return one.is_number() && other.is_number() ? one.as_double() == other.as_double() : one == other;
 }
 
 }  // namespace
@@ -61,16 +56,14 @@ void read_rope_number(const Json& config, const schema::Table& table, const Rope
   for (const auto& [object, name] :
        {std::pair{objects.scaling, "rope_scaling"}, {objects.parameters, "rope_parameters"}}) {
     const Json* other = object == nullptr ? nullptr : object->find(member);
-    if (other == nullptr || equal_numbers(*other, value)) continue;
+    if (other == nullptr || equal_members(*other, value)) continue;
     throw std::invalid_argument(
         std::string(kModelConfigFile) + " has " + name + "." + member + " = " + shown_value(*other) + " and " +
         (found == nullptr ? "no " + where + ", which then is " : where + " = ") + shown_value(value) +
         " for a version of transformers; write the one with which the model was trained into "
         "both");
   }
-  const schema::Table* tables = &table;
-  values.set(number.row, value_of_member(*schema::find_key({&tables, 1}, number.row), value,
-                                         std::string(kModelConfigFile) + "'s " + where));
+  set_row(values, table, number.row, value, std::string(kModelConfigFile) + "'s " + where);
 }
 
 void refuse_two_ropes(const RopeObjects& objects) {

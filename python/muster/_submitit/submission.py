@@ -8,7 +8,7 @@ import re
 import shlex
 import time
 from pathlib import Path
-from typing import Dict, Mapping, Optional, Sequence
+from typing import Dict, Mapping, Optional, Sequence, TextIO
 
 PATIENCE_SECONDS = 60  # submitit's, for the pickle
 
@@ -29,6 +29,11 @@ def _is_of_shell(name: str) -> bool:
     return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None and name not in _LEADING
 
 
+def _create(file: str) -> TextIO:
+    """A new file that its owner alone reads."""
+    return open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", errors="surrogateescape")
+
+
 def leading(variables: Mapping[str, str]) -> Dict[str, str]:
     """The variables that lead to the controller, with paths that mean the same in every folder."""
     return {name: os.path.abspath(variables[name]) if name in _LEADING_PATHS else variables[name]
@@ -47,8 +52,7 @@ class Submission:
         if with_all:
             kept.update({name: value for name, value in variables.items()
                          if name not in _KEPT and not name.startswith(_KEPT_PREFIXES)})
-        with open(os.open(self.path + ".env.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w",
-                  encoding="utf-8", errors="surrogateescape") as file:
+        with _create(self.path + ".env.json") as file:
             json.dump(kept, file, ensure_ascii=False)
 
     def write_environment_script(self) -> str:
@@ -57,8 +61,7 @@ class Submission:
         script = self.path + ".env.sh"
         lines = [f"[ -n \"${{{name}+x}}\" ] || export {name}={shlex.quote(value)}\n"
                  for name, value in self.environment().items() if _is_of_shell(name)]
-        with open(os.open(script, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8",
-                  errors="surrogateescape") as file:
+        with _create(script) as file:
             file.writelines([*lines, f"export {IN_SHELL}=1\n"])
         return script
 

@@ -40,8 +40,6 @@ constexpr auto kGptNeoXRead =
 constexpr auto kGptNeoXOnly = std::to_array<OnlyValue>({{"is_encoder_decoder", "false"}});
 constexpr auto kGptNeoXNoEffect =
     std::to_array<std::string_view>({"is_decoder", "cross_attention_hidden_size", "classifier_dropout"});
-constexpr auto kGptNeoXNullable =
-    std::to_array<std::string_view>({"rope_scaling", "rope_parameters", "rope_theta", "partial_rotary_factor"});
 /// The members of both objects of rope.
 constexpr auto kGptNeoXRopeMembers =
     std::to_array<std::string_view>({"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor"});
@@ -74,7 +72,7 @@ void want_equal_beside(const Json& config, const RopeNumber& number, const Value
 
 Values read_gpt_neox(const Json& config) {
   want_family(config, "gpt_neox", kGptNeoXArchitectures);
-  check_config(config, schema::gpt_neox(), {kGptNeoXRead, kGptNeoXOnly, kGptNeoXNoEffect, kGptNeoXNullable});
+  check_config(config, schema::gpt_neox(), {kGptNeoXRead, kGptNeoXOnly, kGptNeoXNoEffect, /*nullable=*/kGptNeoXRead});
   Values values = values_of_config(schema::gpt_neox(), config);
   read_gpt_neox_rope(config, values);
   set_absent(values, "model.vocab_size", std::int64_t{50432});

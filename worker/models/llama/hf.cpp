@@ -60,8 +60,7 @@ void read_llama_scaling(const Json& rope, const std::string& where, ScalingMembe
   const Json* member = given(rope, from.member);
   const std::string name = where + "." + std::string(from.member);
   if (member == nullptr) throw std::invalid_argument(name + " is missing; repair the file");
-  const schema::Table* table = &schema::llama();
-  values.set(from.row, value_of_member(*schema::find_key({&table, 1}, from.row), *member, name));
+  set_row(values, schema::llama(), from.row, *member, name);
 }
 
 /// What one object says but the base.

@@ -92,9 +92,8 @@ void complete_t5(const ModelFiles& files, Values& values) {
                                 of_generation->dump() + ", and " + kModelConfigFile + " has " + of_config->dump() +
                                 ", with which the model is trained; make them equal");
   }
-  const schema::Table* table = &schema::t5();
-  const auto* const row = schema::find_key({&table, 1}, "model.decoder_start_token_id");
-  values.set(row->name, value_of_member(*row, *of_generation, std::string(kGenerationConfigFile) + "'s " + kT5Start));
+  set_row(values, schema::t5(), "model.decoder_start_token_id", *of_generation,
+          std::string(kGenerationConfigFile) + "'s " + kT5Start);
 }
 
 /// transformers 4 knows tie_word_embeddings alone, and transformers 5 takes it for scale_decoder_outputs where the file
