@@ -227,7 +227,7 @@ class Crowds(unittest.TestCase):
         self.nobody_was_ended()
 
     def test_no_attack_with_a_token_is_noticed(self):
-        self.all_attacks_with_a_token(4)
+        self.all_attacks_with_a_token(2.5)
 
     def test_a_restart_in_a_crowd_ends_nothing(self):
         self.attack(["Talkers", "Silent"], 12, meanwhile=self.restart)
