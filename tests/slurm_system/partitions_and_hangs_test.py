@@ -20,6 +20,7 @@ from private_slurm import PrivateSlurm, missing  # noqa: E402
 
 BIN = None
 NODES = "nodes = 2\nranks_per_node = 1"
+ONE_THREAD = '[env]\nOMP_NUM_THREADS = "1"\n'
 
 
 def processes_of(data):
@@ -51,7 +52,8 @@ class Partitions(SlurmCase):
     def cut(self, seconds, nodes):
         """A training of two nodes, in whose middle so many nodes are cut off for so long."""
         steps = 60 + 4 * seconds
-        text = TRAINING.replace("steps = 60", f"steps = {steps}").replace("ranks_per_node = 2", NODES)
+        # Both nodes are this machine: a thread for each rank is plenty.
+        text = TRAINING.replace("steps = 60", f"steps = {steps}").replace("ranks_per_node = 2", NODES) + ONE_THREAD
         job = self.musterd.submit(text)
         shown = self.musterd.until(job, lambda shown: shown["state"] == "failed" or (shown["step"] or 0) > 30)
         self.assertEqual(shown["state"], "running", shown)
