@@ -305,6 +305,11 @@ class Schedules(unittest.TestCase):
         tests = [test_of("a", labels=("peers",)), test_of("b", labels=("peers",), locks=frozenset(["slurm"])), test_of("c", labels=("slurm",))]
         self.assertEqual([job.cost.cores for job in schedule.jobs_of(tests, costs)], [1.0, 0.2, 0.2])
 
+    def test_a_long_one_that_was_never_recorded_is_not_taken_for_a_short_one(self):
+        first, second = schedule.jobs_of([test_of("a", labels=("system", "long")), test_of("b", labels=("system",))], {})
+        self.assertGreater(first.cost.seconds * first.cost.cores, 60)
+        self.assertLess(second.cost.seconds, 10)
+
     def test_what_wants_more_than_there_is_runs_all_the_same(self):
         plan = schedule.Schedule([self.job("wide", 50, 9)], cores=2)
         self.assertEqual(self.names(self.started(plan)), ["wide"])

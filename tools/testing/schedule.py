@@ -19,6 +19,7 @@ MOST_BATCH_CASES = 150
 OWN_PROCESS_S = 4.0  # a case of this length gets a process to itself
 UNKNOWN_CASE = Cost(0.05, 1.0)
 UNKNOWN_TEST = Cost(3.0, 0.35)
+UNKNOWN_LONG = Cost(240.0, 0.8)  # many at once would hold one another up until their time limits
 ROOM = 1.25  # busy processors for each one there is: what was recorded is a mean, with pauses in it
 WAITS = 0.3  # a job that keeps less than this busy mostly waits
 MOST_AT_ONCE = 3  # for each processor. What was recorded beside many others is too little, as each had a share alone
@@ -39,7 +40,8 @@ class Job:
 
 
 def cost_of(test, costs):
-    cost = costs.get(test.name) or (UNKNOWN_CASE if test.shares_process else UNKNOWN_TEST)
+    unknown = UNKNOWN_LONG if test.is_long else UNKNOWN_CASE if test.shares_process else UNKNOWN_TEST
+    cost = costs.get(test.name, unknown)
     # Ranks of PyTorch compute all the time. Beside others that do so, each looks as if it waited.
     computes = listing.PEERS in test.labels and not test.locks
     return Cost(cost.seconds, max(cost.cores, 1.0)) if computes else cost
