@@ -305,8 +305,9 @@ TEST_F(SlurmRanks, TwoTrainingsAtOnceMeetEachAtAPlaceOfItsOwn) {
   for (const auto& job : jobs) EXPECT_EQ(text(attempt(muster().show(job), 1), "state"), "running");
 }
 
+// It trains for a quarter of a minute beyond the restart, which takes seconds on a busy machine.
 TEST_F(SlurmRanks, ARestartOfTheControllerInTheMiddleOfTrainingLosesNothing) {
-  const Training what;
+  const Training what{.step_delay_ms = 350};
   const auto job = muster().submit(training(what));
   muster().until_step(job, 15);
   const auto pids = [&] { return std::vector<pid_t>{stage().pid_of_rank(job, 1, 0), stage().pid_of_rank(job, 1, 3)}; };
