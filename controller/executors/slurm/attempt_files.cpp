@@ -6,6 +6,7 @@
 #include <set>
 
 #include "beside/attempt_start.h"
+#include "contract/rank_log.h"
 #include "contract/rank_status.h"
 #include "contract/task_launch.h"
 #include "os/durable_file.h"
@@ -31,7 +32,7 @@ TaskReport::Process process_of(contract::RankStatus::State state) {
 
 /// ".../jobs/7/attempt-2" is {7, 2}; anything else {}.
 core::AttemptKey attempt_of_folder(const std::filesystem::path& folder) {
-  constexpr std::string_view kAttempt = "attempt-";
+  constexpr auto kAttempt = contract::kAttemptStart;
   const auto name = folder.filename().string();
   if (!name.starts_with(kAttempt)) return {};
   const auto job = schema::whole_number<core::JobId>(folder.parent_path().filename().string());
@@ -41,16 +42,24 @@ core::AttemptKey attempt_of_folder(const std::filesystem::path& folder) {
 
 constexpr std::uintmax_t kMostRead = 16 * 1024;  // from the end of the log
 
-/// What a log says at its end. Empty: there is no log, or it cannot be read.
-std::string end_of_log(const std::filesystem::path& log) {
+/// What `read` reads of a log; empty: the log cannot be read.
+template <class Read>
+std::string text_of_log(Read&& read) {
   try {
-    std::error_code none;
-    const auto size = std::filesystem::file_size(log, none);
-    return none ? std::string() : os::read_small_file(log, kMostRead, size > kMostRead ? size - kMostRead : 0);
+    return read();
   } catch (const std::exception& error) {
     spdlog::warn("the Slurm log of an attempt cannot be read: {}", error.what());
     return {};
   }
+}
+
+/// What a log says at its end. Empty: there is no log, or it cannot be read.
+std::string end_of_log(const std::filesystem::path& log) {
+  return text_of_log([&] {
+    std::error_code none;
+    const auto size = std::filesystem::file_size(log, none);
+    return none ? std::string() : os::read_small_file(log, kMostRead, size > kMostRead ? size - kMostRead : 0);
+  });
 }
 
 bool says_nothing(std::string_view line) {
@@ -64,11 +73,13 @@ constexpr std::size_t kLongestName = 255;
 /// The text of a log. A long log loses its middle, because setup lines before a check may print much. Lines stay whole:
 /// half a name is another node's name.
 std::string ends_of(const std::filesystem::path& log) {
-  auto text = os::read_small_file(log, 2 * kMostLog);
-  const auto size = text.size() < 2 * kMostLog ? text.size() : std::filesystem::file_size(log);
-  if (size <= 2 * kMostLog) return text;
-  text.resize(text.rfind('\n', kMostLog) + 1);
-  return text + os::read_small_file(log, kMostLog, size - kMostLog);
+  return text_of_log([&] {
+    auto text = os::read_small_file(log, 2 * kMostLog);
+    const auto size = text.size() < 2 * kMostLog ? text.size() : std::filesystem::file_size(log);
+    if (size <= 2 * kMostLog) return text;
+    text.resize(text.rfind('\n', kMostLog) + 1);
+    return text + os::read_small_file(log, kMostLog, size - kMostLog);
+  });
 }
 
 contract::TaskLaunch task_launch_of(const LaunchRequest& request, bool forward_signals) {
@@ -185,12 +196,7 @@ bool names_preemption(std::string_view log) {
 }
 
 bool was_preempted(const std::filesystem::path& log) {
-  try {
-    return names_preemption(ends_of(log));
-  } catch (const std::exception& error) {
-    spdlog::warn("whether a job was preempted cannot be read from its Slurm log: {}", error.what());
-    return false;
-  }
+  return names_preemption(ends_of(log));
 }
 
 std::string quote_of_log(const std::filesystem::path& log) {
@@ -216,12 +222,7 @@ std::vector<core::EventBody> unfit_nodes(std::string_view log, core::AttemptNumb
 }
 
 std::vector<core::EventBody> unfit_nodes_of(const std::filesystem::path& log, core::AttemptNumber attempt) {
-  try {
-    return unfit_nodes(ends_of(log), attempt);
-  } catch (const std::exception& error) {
-    spdlog::warn("which nodes failed their health check cannot be told: {}", error.what());
-    return {};
-  }
+  return unfit_nodes(ends_of(log), attempt);
 }
 
 }  // namespace executors::on_slurm

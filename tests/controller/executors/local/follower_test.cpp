@@ -68,7 +68,7 @@ TEST(Leftovers, WhatWasStartedForTheAttemptIsOneInWhateverSessionAndSoAreItsChil
   EXPECT_THAT(leftovers(later, "/data/jobs/7/attempt-1"), Not(Contains(is(stranger.shell)))) << "it began before";
 }
 
-// setproctitle writes over the beginning of the environment. What is left may begin within a variable.
+// Of MUSTER_ATTEMPT_FOLDER nothing may be left, or its name, or the beginning of its value.
 TEST(Leftovers, AProcessThatHasOverwrittenItsEnvironmentIsKnownByTheLogItWritesTo) {
   const test::TemporaryFolder folder;
   const auto attempt = folder / "attempt-1";

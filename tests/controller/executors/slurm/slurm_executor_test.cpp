@@ -313,7 +313,7 @@ TEST(SlurmExecutor, WithoutAccountingOrWithOneThatIsAwayItConcludesAllTheSame) {
   }
 }
 
-// No listing told of it, and there may be no accounting: see FakeScheduler::accounting_answers.
+// No listing told of it, and there is no accounting.
 TEST(SlurmExecutor, APreemptionThatNoListingToldOfIsReadFromTheLogOfTheRun) {
   Executing e(Executing::Time::kHurried);
   const std::map<core::JobId, std::string> logs = {
