@@ -132,6 +132,38 @@ class Tied(Counter):
         raise ConnectionError("task 0 is gone")
 
 
+class TiedAndLate(Tied):
+    """Its task 1 hears of a stop only after task 0 has saved, as on a busy machine: within the patience of a task that fails,
+    or when it is on its way out."""
+
+    def __init__(self, folder, on_its_way_out):
+        super().__init__(folder, 2000, 0.02, 0)
+        self.on_its_way_out = on_its_way_out
+
+    def __call__(self):
+        if submitit.JobEnvironment().global_rank != 0 and os.environ["MUSTER_ATTEMPT"] == "1":
+            from muster._submitit import environment
+            self.hears = False
+            read_stop = environment._stop.read_stop
+            environment._stop.read_stop = lambda path: read_stop(path) if self.hears else None
+            if self.on_its_way_out:
+                environment.SIGNAL_PATIENCE_SECONDS = 0
+                environment.WORKER_PATIENCE_SECONDS = 0
+                atexit.register(self.hear, environment.StopHandler)
+            else:
+                environment.leave_children_alone = self.begin_to_hear
+        return super().__call__()
+
+    def begin_to_hear(self):
+        self.hears = True
+
+    def hear(self, handler):
+        self.hears = True
+        end = time.monotonic() + 30
+        while not handler.is_stopping and time.monotonic() < end:
+            time.sleep(0.01)
+
+
 WORKERS = []
 
 

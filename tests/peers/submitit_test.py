@@ -313,13 +313,24 @@ class Tasks(World):
         self.assertIsInstance(job.task(0).exception(), UncompletedJobError)
 
     def test_a_task_that_fails_because_task_0_has_left_ends_nothing(self):
-        job = self.executor(tasks_per_node=2).submit(functions.Tied(self.folder, 2000, 0.02, 0))
+        self.ends_nothing(functions.Tied(self.folder, 2000, 0.02, 0))
+
+    def test_nor_does_a_task_that_hears_of_the_stop_only_after_its_failure(self):
+        job = self.ends_nothing(functions.TiedAndLate(self.folder, on_its_way_out=False))
+        self.assertIn("muster asks this job to leave", job.task(1).stdout() + job.task(1).stderr())
+
+    def test_nor_does_a_task_that_hears_of_the_stop_on_its_way_out(self):
+        self.ends_nothing(functions.TiedAndLate(self.folder, on_its_way_out=True))
+
+    def ends_nothing(self, function):
+        job = self.executor(tasks_per_node=2).submit(function)
         for rank in (0, 1):
             self.until_file(self.folder / f"rank-{rank}-counts-1")
         self.muster("requeue", job.job_id)
         self.until(lambda: len(self.job(job)["attempts"]) == 2, "no second attempt")
         self.assertEqual([reached for reached, _ in job.results()], [2000, 2000])
         self.assertEqual(self.until_over(job)["state"], "succeeded")
+        return job
 
 
 class Stops(World):

@@ -11,7 +11,7 @@ import time
 import traceback
 import types
 from pathlib import Path
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Dict, Optional, Sequence
 
 from submitit.core import job_environment, logger, utils
 
@@ -23,7 +23,7 @@ from .submission import Submission
 
 LOOK_EVERY_SECONDS = 0.1
 EXIT_PATIENCE_SECONDS = 30.0  # where muster names no deadline
-SIGNAL_PATIENCE_SECONDS = 1.0  # how much later Slurm's signal may reach this process than one of its children
+SIGNAL_PATIENCE_SECONDS = 1.0  # how much later a stop may reach this process than one of its children, or task 0
 WORKER_PATIENCE_SECONDS = 5.0  # the same, where the function fails with words of a worker; muster may know of the stop by then
 BEFORE_DEADLINE_SECONDS = 1.0
 
@@ -69,7 +69,7 @@ class MusterJobEnvironment(job_environment.JobEnvironment):
         _own.take(signal.SIGTERM, handler.on_signal)
         if hasattr(submission.function, "checkpoint"):
             handler.look_for_stops()
-        if "SLURM_JOB_ID" in os.environ:
+        if "SLURM_JOB_ID" in os.environ or self.global_rank != 0:
             submission.result = handler.patient(submission.result)  # type: ignore[method-assign]
 
     def _requeue(self, countdown: int) -> None:
@@ -77,31 +77,46 @@ class MusterJobEnvironment(job_environment.JobEnvironment):
 
 
 class Ending:
-    """How the newest attempt ended that was asked to leave: one task writes it, the other tasks and the next attempt read it."""
+    """How the newest attempt ended that was asked to leave. Task 0 writes that it has left; any task writes the last word of a
+    job that wants no further attempt. The other tasks and the next attempt read both."""
 
     def __init__(self, paths: utils.JobPaths) -> None:
-        self._path = Path(paths.folder) / f"{paths.job_id}_ending.json"
+        self._left = Path(paths.folder) / f"{paths.job_id}_left.json"
+        self._last_word = Path(paths.folder) / f"{paths.job_id}_ending.json"
 
-    def write(self, last_word: Optional[int]) -> None:
-        """last_word: the results are there, no further attempt is wanted, and this is the exit code. None: start again."""
-        draft = self._path.with_suffix(".new")
-        draft.write_text(json.dumps({"attempt": attempt_number(), "last_word": last_word}))
-        os.replace(draft, self._path)
+    def write_left(self) -> None:
+        self._write(self._left, {})
 
-    def left(self) -> bool:
-        """Whether task 0 of this attempt has left."""
-        return self._said().get("attempt") == attempt_number()
+    def write_last_word(self, exit_code: int) -> None:
+        """The results are there, and the next attempt ends at once with this exit code."""
+        self._write(self._last_word, {"last_word": exit_code})
+
+    def is_over(self) -> bool:
+        """Whether task 0 of this attempt has left, or a task has written the last word."""
+        return any(self._read(path).get("attempt") == attempt_number() for path in (self._left, self._last_word))
 
     def last_word(self) -> Optional[int]:
-        """The exit code, if the attempt before this one has left the job's results."""
-        said = self._said()
-        return said.get("last_word") if said.get("attempt") == attempt_number() - 1 else None
+        """The exit code, if the attempt before this one has left the job's results. A task that failed because task 0 had
+        left may have written a last word, too: what task 0 says holds, whichever came first."""
+        before = attempt_number() - 1
+        if self._read(self._left).get("attempt") == before:
+            return None
+        said = self._read(self._last_word)
+        return said.get("last_word") if said.get("attempt") == before else None
 
-    def _said(self) -> dict:
+    @staticmethod
+    def _write(path: Path, words: Dict[str, int]) -> None:
+        draft = path.with_suffix(f".{os.getpid()}.new")
+        draft.write_text(json.dumps({"attempt": attempt_number(), **words}))
+        os.replace(draft, path)
+
+    @staticmethod
+    def _read(path: Path) -> Dict[str, int]:
         try:
-            return json.loads(self._path.read_text())
+            said = json.loads(path.read_text())
         except (OSError, ValueError):
             return {}
+        return said if isinstance(said, dict) else {}
 
 
 class StopHandler(job_environment.SignalHandler):
@@ -136,9 +151,9 @@ class StopHandler(job_environment.SignalHandler):
             time.sleep(LOOK_EVERY_SECONDS)
 
     def patient(self, call: Callable[[], Any]) -> Callable[[], Any]:
-        """Slurm's own signal, before a preemption, reaches all processes of the job one after the other. A function that
-        fails because a data loader has ended by it is about to get the signal, too, or has failed in the middle of
-        on_signal(). Then on_signal() has the word."""
+        """A stop reaches the processes of a job one after the other: Slurm's own signal, before a preemption, all of them, and
+        muster's stop file each task. A function that fails because a data loader has ended, or because task 0 has left, is
+        about to hear of the stop, too, or has failed in the middle of on_signal(). Then on_signal() has the word."""
         def result() -> Any:
             try:
                 return call()
@@ -188,10 +203,10 @@ class StopHandler(job_environment.SignalHandler):
         if not cls.is_stopping or cls.exit_code is None:
             return
         if cls.exit_code != 0 or all(result_of(paths, task).exists() for task in range(tasks)):
-            Ending(paths).write(cls.exit_code)
+            Ending(paths).write_last_word(cls.exit_code)
 
     def _exit(self) -> None:
-        self._ending.write(None)
+        self._ending.write_left()
         self._leave()
 
     def _leave(self) -> None:
@@ -201,7 +216,7 @@ class StopHandler(job_environment.SignalHandler):
 
     def _follow_rank_0(self) -> None:
         """The other ranks go on until rank 0 has its checkpoint, as in submitit, and then leave at once."""
-        while not self._ending.left() and not result_of(self._job_paths, 0).exists():
+        while not self._ending.is_over() and not result_of(self._job_paths, 0).exists():
             time.sleep(LOOK_EVERY_SECONDS)
         leave_now()
 
