@@ -7,7 +7,7 @@ import { chromium } from "playwright-core";
 
 const [url, token, path, selector, times] = process.argv.slice(2);
 const browser = await chromium.launch({
-  executablePath: process.env.MUSTER_CHROMIUM ?? "/usr/bin/chromium",
+  executablePath: process.env.MUSTER_CHROMIUM ?? "/usr/bin/chromium-headless-shell",
   args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-precise-memory-info"],
 });
 for (let i = 0; i < Number(times); ++i) {

@@ -249,6 +249,36 @@ TEST(StepPaces, AreThoseOfManyStepsAndNothingBelowALookIsTold) {
   for (std::size_t look = 40; look < many.size(); ++look) EXPECT_NEAR(many[look], 2, 0.1) << look;
 }
 
+TEST(StepPaces, HoldNoPauseBetweenTwoSteps) {
+  StepPace pace;
+  std::int64_t last = 0, told_anew = 0;
+  double before = 0;
+  // Steps of 150 ms, a line each five steps, a minute's evaluation after each 100 steps, and a look each 200 ms.
+  for (std::int64_t now = 200; now < 400'000; now += 200) {
+    constexpr std::int64_t kRound = 15'000 + 60'000;
+    const auto newest = (now / kRound * 100 + std::min<std::int64_t>(now % kRound, 15'000) / 150) / 5 * 5;
+    const bool is_new = std::exchange(last, newest) != newest;
+    const auto told = pace.look(1'000'000 + now, is_new ? std::optional(newest) : std::nullopt);
+    if (told > 0) {
+      EXPECT_NEAR(told, 150, 20) << now;
+    }
+    if (std::exchange(before, told) != told) ++told_anew;
+  }
+  EXPECT_GT(told_anew, 10) << "the pace goes on being measured";
+}
+
+TEST(StepPaces, FollowStepsThatBecomeSlower) {
+  StepPace pace;
+  double told = 0;
+  for (std::int64_t step = 1; step <= 100; ++step) told = pace.look(1'000'000 + step * 200, step);
+  EXPECT_NEAR(told, 200, 20);
+  std::int64_t now = 1'020'000;
+  for (std::int64_t step = 101; step <= 110; ++step) {
+    for (int look = 0; look < 15; ++look) told = pace.look(now += 200, look == 14 ? std::optional(step) : std::nullopt);
+  }
+  EXPECT_NEAR(told, 3'000, 300);
+}
+
 TEST_F(Log, TheTimeOfAStepIsToldOnlyWhenItIsKnown) {
   LogWatch watch(file_, kStepAndLoss);
   append("step 1 loss 9\nstep 2 loss 8\n");

@@ -38,9 +38,10 @@ export class Server {
   }
 }
 
+/// Debian's Chromium without windows takes half the processor time of the one with windows.
 export function openBrowser() {
   return chromium.launch({
-    executablePath: process.env.MUSTER_CHROMIUM ?? "/usr/bin/chromium",
+    executablePath: process.env.MUSTER_CHROMIUM ?? "/usr/bin/chromium-headless-shell",
     args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
   });
 }
