@@ -316,14 +316,20 @@ class Tasks(World):
         self.ends_nothing(functions.Tied(self.folder, 2000, 0.02, 0))
 
     def test_nor_does_a_task_that_hears_of_the_stop_only_after_its_failure(self):
-        job = self.ends_nothing(functions.TiedAndLate(self.folder, on_its_way_out=False))
+        # Its last words take their time to its files.
+        (self.folder / "tee").write_text("#!/bin/sh\nwhile IFS= read -r line; do sleep 0.7; echo \"$line\"; done | /usr/bin/tee \"$@\"\n")
+        (self.folder / "tee").chmod(0o755)
+        job = self.ends_nothing(functions.TiedAndLate(self.folder, on_its_way_out=False),
+                                muster_setup=[f"export PATH={self.folder}:$PATH"])
         self.assertIn("muster asks this job to leave", job.task(1).stdout() + job.task(1).stderr())
 
     def test_nor_does_a_task_that_hears_of_the_stop_on_its_way_out(self):
-        self.ends_nothing(functions.TiedAndLate(self.folder, on_its_way_out=True))
+        """Its error is there until it starts again, when task 0 may have its result long since."""
+        late = "if [ $RANK$MUSTER_ATTEMPT = 12 ]; then sleep 3; fi"
+        self.ends_nothing(functions.TiedAndLate(self.folder, on_its_way_out=True), muster_setup=[late])
 
-    def ends_nothing(self, function):
-        job = self.executor(tasks_per_node=2).submit(function)
+    def ends_nothing(self, function, **parameters):
+        job = self.executor(tasks_per_node=2, **parameters).submit(function)
         for rank in (0, 1):
             self.until_file(self.folder / f"rank-{rank}-counts-1")
         self.muster("requeue", job.job_id)

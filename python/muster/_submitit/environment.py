@@ -17,6 +17,7 @@ from submitit.core import job_environment, logger, utils
 
 from .. import _own, _run, _stop
 from .._run import REQUEUE_EXIT_CODE
+from . import output
 from .parameters import index_of
 from .paths import Array, MusterJobPaths
 from .submission import Submission
@@ -269,11 +270,7 @@ def wait_for_stop() -> _stop.Stop:
 
 
 def leave_now() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            pass
+    output.finish()
     os._exit(REQUEUE_EXIT_CODE)
 
 

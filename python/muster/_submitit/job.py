@@ -137,12 +137,21 @@ class MusterJob(core.Job[core.R]):
     def _get_outcome_and_result(self) -> Tuple[str, Any]:
         """Raises submitit's error for a job without a result, with muster's reason."""
         try:
-            return super()._get_outcome_and_result()
+            outcome, result = super()._get_outcome_and_result()
+            if outcome == "error" and self.task_id != 0 and not self.watcher.is_done(self.job_id, mode="force"):
+                # Task 0 may have left, which broke this one, and then all tasks start again.
+                self._wait_for_end()
+                outcome, result = super()._get_outcome_and_result()
+            return outcome, result
         except utils.UncompletedJobError as error:
             reason = self.watcher.get_info(self.job_id, mode="cache").get("Reason")
             if not reason:
                 raise
             raise utils.UncompletedJobError(f"{error}\nmuster: {reason} (see: muster why {self.job_id})") from None
+
+    def _wait_for_end(self) -> None:
+        while not self.watcher.is_done(self.job_id, mode="force"):
+            time.sleep(LOOK_EVERY_SECONDS)
 
     def cancel(self, check: bool = True) -> None:
         """Cancels the job. A job that is over stays as it is."""

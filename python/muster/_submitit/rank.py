@@ -9,25 +9,19 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
-import signal
-import subprocess
 import sys
-import time
 import traceback
 from pathlib import Path
 from typing import Dict, List, Optional
 
 from .. import _own
 from .._run import REQUEUE_EXIT_CODE
+from . import output
 from .parameters import FOLDER
 from .submission import IN_SHELL, TORCHRUN, Submission
 
 NEVER_AGAIN_EXIT_CODE = 93
-OUTPUT_PATIENCE_SECONDS = 2.0
-_COPIES = "SUBMITIT_MUSTER_COPIES"
-_SIGNALS_OF_THE_JOB = (signal.SIGTERM, signal.SIGINT, signal.SIGCONT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 _exit_code: Optional[int] = None
 
 
@@ -64,41 +58,6 @@ def _is_loopback(address: str) -> bool:
 _TORCHELASTIC = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS")
 
 
-def _ignore_signals_of_the_job() -> None:
-    for number in _SIGNALS_OF_THE_JOB:
-        signal.signal(number, signal.SIG_IGN)
-
-
-def _copy_output(path: str, descriptor: int) -> int:
-    """What this process writes to the descriptor goes on to where it went, and to the end of the file.
-
-    tee stands outside the process group, so that it outlives the rank by its last words."""
-    tee = subprocess.Popen(["tee", "-a", path], stdin=subprocess.PIPE, stdout=descriptor, start_new_session=True,
-                           preexec_fn=_ignore_signals_of_the_job)
-    assert tee.stdin is not None
-    os.dup2(tee.stdin.fileno(), descriptor)
-    tee.stdin.close()
-    return tee.pid
-
-
-def _finish_output(copies: List[int], pid: int) -> None:
-    """Waits until all output is in the log, where muster looks for the error. A process that the function has left behind
-    may hold the output open. A forked child of the process `pid` waits for nothing."""
-    if not _own.is_mine(pid):
-        return
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    os.dup2(nothing, 2)
-    end = time.monotonic() + OUTPUT_PATIENCE_SECONDS
-    for copy in copies:
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(copy, os.WNOHANG)[0] == 0 and time.monotonic() < end:
-                time.sleep(0.005)
-
-
 def go_where_setup_went(folder: Optional[str]) -> None:
     """A script of sbatch that has gone elsewhere starts its tasks there. muster starts them in the job's working folder."""
     if folder is None or os.path.realpath(folder) == os.path.realpath(os.getcwd()):
@@ -123,19 +82,19 @@ def prepare(folder: str) -> None:
     paths = MusterJobEnvironment().paths
     paths.folder.mkdir(parents=True, exist_ok=True)
     if environment.get("SUBMITIT_MUSTER_STDERR_TO_STDOUT") == "1":
-        copies = [_copy_output(str(paths.stdout), 1)]
+        copies = [output.copy(str(paths.stdout), 1)]
         os.dup2(1, 2)
     else:
-        copies = [_copy_output(str(paths.stdout), 1), _copy_output(str(paths.stderr), 2)]
-    environment[_COPIES] = " ".join(str(pid) for pid in copies)
+        copies = [output.copy(str(paths.stdout), 1), output.copy(str(paths.stderr), 2)]
+    environment[output.COPIES] = " ".join(str(pid) for pid in copies)
     os.execve(sys.executable, [sys.executable, "-u", "-m", "muster._submitit.rank", folder], environment)
 
 
 def work(folder: str) -> int:
     """The second process image; the exit code."""
-    copies = os.environ.pop(_COPIES).split()
     rank = os.getpid()
-    atexit.register(_finish_output, [int(pid) for pid in copies], rank)
+    output.take(os.environ.pop(output.COPIES))
+    atexit.register(output.finish)
     from submitit.core.submission import process_job
 
     from .environment import Ending, MusterJobEnvironment, StopHandler, attempt_number
@@ -183,7 +142,7 @@ def main(arguments: List[str]) -> int:
     if len(arguments) != 2:
         print("usage: python -m muster._submitit.rank FOLDER", file=sys.stderr)
         return 2
-    if _COPIES not in os.environ:
+    if output.COPIES not in os.environ:
         prepare(arguments[1])
     return work(arguments[1])
 
