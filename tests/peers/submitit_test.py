@@ -316,8 +316,8 @@ class Tasks(World):
         self.ends_nothing(functions.Tied(self.folder, 2000, 0.02, 0))
 
     def test_nor_does_a_task_that_hears_of_the_stop_only_after_its_failure(self):
-        # Its last words take their time to its files.
-        (self.folder / "tee").write_text("#!/bin/sh\nwhile IFS= read -r line; do sleep 0.7; echo \"$line\"; done | /usr/bin/tee \"$@\"\n")
+        # What it has written takes a second to its files.
+        (self.folder / "tee").write_text("#!/bin/sh\nall=$(cat)\nsleep 1\necho \"$all\" | /usr/bin/tee \"$@\"\n")
         (self.folder / "tee").chmod(0o755)
         job = self.ends_nothing(functions.TiedAndLate(self.folder, on_its_way_out=False),
                                 muster_setup=[f"export PATH={self.folder}:$PATH"])
