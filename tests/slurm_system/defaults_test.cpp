@@ -41,7 +41,7 @@ TEST_F(SlurmDefaults, APartitionsQosAndConstraintReachSlurmAndTheJobsOwnComeFirs
   EXPECT_EQ(told(usual, "QOS"), "usual");
   EXPECT_EQ(told(usual, "Feature"), "big");
   EXPECT_EQ(told(urgent, "QOS"), "urgent");
-  EXPECT_EQ(text(stage().until_running(usual, 1).at("ranks")[0], "node"), "node2");
+  EXPECT_EQ(stage().node_of_rank(usual, 0), "node2");
 
   for (const auto& [own, says] : {std::pair{"qos = \"mine\"", "Invalid qos specification"},
                                   std::pair{"constraint = \"tiny\"", "Invalid feature specification"}}) {

@@ -16,7 +16,6 @@ class SlurmNode : public Story<Node> {
   static void SetUpTestSuite() { set_up({.nodes = 2, .conf = {"ReturnToService=1"}}); }
 
  protected:
-  static std::string node_of(const std::string& job) { return text(muster().show(job).at("ranks")[0], "node"); }
   static bool is_left_out(const std::string& node) {
     for (const auto& listed : muster().json({"nodes"})) {
       if (listed.at("name") == node) return !listed.at("excluded_until").is_null();
@@ -29,7 +28,7 @@ class SlurmNode : public Story<Node> {
 TEST_F(SlurmNode, ANodeThatAnAdminTakesDownIsANodeFailureWithItsReason) {
   const auto job = muster().submit(shell({.script = "[ $MUSTER_ATTEMPT -gt 1 ] || sleep 600"}));
   stage().until_running(job, 1);
-  const auto node = node_of(job);
+  const auto node = stage().node_of_rank(job, 0);
   ASSERT_EQ(slurm().run({"scontrol", "update", "nodename=" + node, "state=down", "reason=bad fan"}).exit, 0);
   const auto ended = stage().until_ended(job, 1);
   EXPECT_EQ(text(attempt(ended, 1), "cause"), "node_failed");
@@ -46,7 +45,7 @@ TEST_F(SlurmNode, AStepThatSomebodyStopsIsSilentAndItsNodeIsNotLeftOut) {
                                 .ranks_per_node = 2,
                                 .more = "[liveness]\nsilent_after_vouched = \"5s\"\nlost_after = \"5s\"\n"}));
   stage().until_trains(job, 1);
-  const auto node = node_of(job);
+  const auto node = stage().node_of_rank(job, 0);
   for (const int rank : {0, 1}) {
     for (const pid_t pid : {stage().pid_of_task(job, 1, rank), stage().pid_of_rank(job, 1, rank)}) {
       ASSERT_GT(pid, 1);

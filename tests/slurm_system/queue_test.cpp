@@ -344,7 +344,7 @@ TEST_F(SlurmQueue, WhatHappensToOneElementOfATrainingSweepIsThatElementsAlone) {
   EXPECT_EQ(muster().cli({"hold", behind}).exit, 0);
   EXPECT_TRUE(is_held(behind));
   EXPECT_EQ(slurm().run({"scontrol", "requeue", id(requeued)}).exit, 0);
-  const auto node = text(muster().show(preempted).at("ranks")[0], "node");
+  const auto node = stage().node_of_rank(preempted, 0);
   slurm_cluster::submit(slurm(), {"-p", "high", "-w", node, "--exclusive"}, "sleep 1");
   EXPECT_EQ(slurm().run({"scancel", id(cancelled)}).exit, 0);
   EXPECT_EQ(muster().cli({"limit", calm, "40m"}).exit, 0);

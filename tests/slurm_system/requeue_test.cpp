@@ -48,7 +48,8 @@ TEST_F(SlurmRequeue, OneJobComesThroughARequeueAPreemptionALostSlurmstepdAndATim
   slurm_cluster::submit(slurm(), {"-p", "high", "-N4", "--exclusive"}, "sleep 2");
   stage().until_running(job, 3, 60s);
 
-  const auto node = text(stage().until_trains(job, 3).at("ranks")[3], "node");
+  stage().until_trains(job, 3);
+  const auto node = stage().node_of_rank(job, 3);
   ASSERT_FALSE(slurm().kill_stepd(node, stage().slurm_job(job, 3)).empty());
 
   stage().until_trains(job, 4);

@@ -155,6 +155,14 @@ Json Stage::until_trains(const std::string& job, std::size_t attempt, std::chron
       limit);
 }
 
+std::string Stage::node_of_rank(const std::string& job, std::size_t rank) {
+  const auto node = [rank](const Json& view) {
+    const auto& ranks = view.at("ranks");
+    return rank < ranks.size() ? text(ranks[rank], "node") : std::string();
+  };
+  return node(muster_->until(job, [&](const Json& view) { return !node(view).empty(); }));
+}
+
 std::string Stage::until_handed_over(const std::string& job) {
   muster_->until(job, [](const Json& view) {
     return !view.at("attempts").empty() && !text(story::attempt(view, 1), "scheduler_job").empty();

@@ -66,6 +66,8 @@ class Stage {
   Json until_running(const std::string& job, std::size_t number, std::chrono::milliseconds limit = 60s);
   /// Waits until every rank of attempt `number` has gone a step beyond where it began.
   Json until_trains(const std::string& job, std::size_t number, std::chrono::milliseconds limit = 60s);
+  /// Waits until muster knows the node of a rank of the newest attempt, which a listing of Slurm's queue tells.
+  std::string node_of_rank(const std::string& job, std::size_t rank);
   /// Waits until attempt 1 is in Slurm's queue, or was; Slurm's number of it.
   std::string until_handed_over(const std::string& job);
   /// Steps that an attempt told the controller it has saved.
