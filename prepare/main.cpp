@@ -97,9 +97,11 @@ int run(const prepare::PrepareOptions& options) {
   if (!options.cache.empty()) std::cout << job.folder.native() << "\n";
   const bool was_done = ended == Ended::kWasDone;
   const std::string here = job.folder.native();
-  if (left_out.count() > 0) {
+  const bool has_kept = options.skip_damaged && progress.counts().parts_kept > 0;
+  if (left_out.count() > 0 || has_kept) {
     progress.say("left out " + prepare::grouped(left_out.count()) +
-                 (left_out.count() == 1 ? " record that cannot be read" : " records that cannot be read"));
+                 (left_out.count() == 1 ? " record that cannot be read" : " records that cannot be read") +
+                 (has_kept ? "; those of the parts that were there before were told then" : ""));
   }
   progress.say(was_done ? here + " is finished already; muster data check " + here + " reads all of it"
                         : result_text(job, progress.counts(), unit));

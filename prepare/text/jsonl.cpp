@@ -245,15 +245,18 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
   return value;
 }
 
-/// Every label of the files, sorted.
+/// Every label of the files' records, sorted.
 std::vector<std::string> labels_of(const JsonlOptions& options) {
   std::set<std::string> found;
   // The records tell what is damaged, so that nothing is told twice.
   const OnDamaged on_damaged = options.on_damaged ? OnDamaged([](const auto&) {}) : OnDamaged();
   for (const auto& path : options.files) {
     for_lines(path, 0, INT64_MAX, on_damaged, [&](std::string_view line, const Place& place) {
-      auto label =
-          unless_damaged(place, on_damaged, [&] { return label_of(parse(line, place), options.label_key, place); });
+      auto label = unless_damaged(place, on_damaged, [&] {
+        const auto json = parse(line, place);
+        text_of(json, options.text_key, place);  // a line that makes no record makes no label
+        return label_of(json, options.label_key, place);
+      });
       if (label) found.insert(*std::move(label));
       if (found.size() > kMostLabels) {
         throw std::runtime_error(place.told("the files have more than " + std::to_string(kMostLabels) +

@@ -175,13 +175,25 @@ TEST_F(Jsonl, DamagedLinesAreLeftOutWhateverIsWrongWithThem) {
 
 TEST_F(Jsonl, DamagedLinesGiveNoLabelsAndAreToldOnce) {
   const auto file = write("a.jsonl",
-                          "{\"text\": \"x\", \"label\": \"b\"}\nno JSON\n{\"text\": 1, \"label\": \"b\"}\n"
+                          "{\"text\": \"x\", \"label\": \"b\"}\nno JSON\n{\"text\": 1, \"label\": \"c\"}\n"
                           "{\"text\": \"y\", \"label\": \"a\"}\n");
   int told = 0;
   JsonlOptions options{.files = {file}, .kind = RecordKind::kLabelled};
   options.on_damaged = [&](const auto&) { ++told; };
   EXPECT_THAT(read_all(options), ElementsAre("x = b", "y = a"));
   EXPECT_EQ(told, 2);
+  EXPECT_THAT(open_jsonl(options).labels, ElementsAre("a", "b")) << "no record has the label c";
+}
+
+// As Windows' editors save files: a byte order mark, CRLF, and no end of the last line. U+2028 ends no line.
+TEST_F(Jsonl, AByteOrderMarkAndLineEndsOfOtherSystemsAreNoContent) {
+  const auto file = write("a.jsonl",
+                          "\xEF\xBB\xBF{\"text\": \"a\"}\r\n{\"text\": \"b\xE2\x80\xA8"
+                          "c\"}\r\n{\"text\": \"d\"}");
+  EXPECT_THAT(read_all({.files = {file}}), ElementsAre("a",
+                                                       "b\xE2\x80\xA8"
+                                                       "c",
+                                                       "d"));
 }
 
 TEST_F(Jsonl, WhatIsNoFileOfLinesIsNamed) {

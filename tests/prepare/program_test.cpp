@@ -177,6 +177,29 @@ TEST_F(DataProgram, LeavesDamagedLinesOutAndCountsThem) {
                                  HasSubstr("left out 34 records that cannot be read"), HasSubstr(": 66 records, ")));
 }
 
+TEST_F(DataProgram, SaysThatWhatAnEarlierCommandLeftOutIsNotCountedAgain) {
+  std::string text = "no JSON\n";
+  for (int i = 0; i < 4'000; ++i) text += "{\"text\": \"line " + std::to_string(i) + "\"}\n";
+  ::test::write_file(folder_ / "x.jsonl", text + "no JSON either\n");
+  const std::vector<std::string> words{"prepare",        "--from",       "jsonl", at("x.jsonl"), "--part-size",
+                                       "1KiB",           "--jobs",       "1",     "--to",        at("out"),
+                                       "--skip-damaged", "--validation", "0"};
+  std::vector<std::string> argv{MUSTER_DATA};
+  argv.insert(argv.end(), words.begin(), words.end());
+  {
+    ::test::Process process(argv, {}, at("log.out"), at("log.err"));
+    ASSERT_TRUE(::test::eventually([&] { return std::filesystem::exists(folder_ / "out/train-00003.mdat"); }, 40s));
+    process.signal(SIGKILL);
+    ASSERT_TRUE(process.wait(40s));
+  }
+  ASSERT_FALSE(std::filesystem::exists(folder_ / "out/data.json")) << "the whole file was faster than the test";
+  const auto done = data(words);
+  EXPECT_EQ(done.exit, 0) << done.err;
+  EXPECT_THAT(done.err,
+              HasSubstr("left out 1 record that cannot be read; those of the parts that were there before were "
+                        "told then\n"));
+}
+
 TEST_F(DataProgram, PreparesWhatIsBuiltIn) {
   const auto train = prepared_of("out", {"--from", "fixture", "--max-bytes", "1MiB"});
   EXPECT_EQ(train.description().source, "the built-in text");
