@@ -6,8 +6,8 @@
 namespace contract {
 namespace {
 
-/// As Gloo, NCCL, c10d's store, sockets of the system, process pools, torchelastic, Horovod and JAX say it. In lower
-/// case, for programs write them in any.
+/// As Gloo, NCCL, c10d's store, sockets of the system, process pools, torchelastic, Horovod and JAX say it, and what
+/// programs say of a signal by which they are asked to leave. In lower case, for programs write them in any.
 constexpr std::string_view kParts[]{
     "the peer has closed the connection",  // the engine of muster-worker
     "is gone: process ",                   // its watcher, of another rank
@@ -39,6 +39,8 @@ constexpr std::string_view kParts[]{
     "distnetworkerror",
     "diststoreerror",
     "got signal: 15",
+    "killed by signal: terminated",  // of a data loader's worker, by the signal that its rank got
+    "keyboardinterrupt",             // of a handler that raises
     "horovodinternalerror",
     "jax distributed service detected fatal errors",
 };

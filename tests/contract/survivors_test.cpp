@@ -14,7 +14,8 @@ TEST(Survivors, AreKnownByTheirWords) {
         "error: connection reset by peer",
         "all-gather of model.layers.0 on rank 1 with rank 3 failed: rank 2 is gone: process 865 on node2 has ended",
         "RuntimeError: [unbound_buffer.cc:84] Timed out waiting 1800000ms for recv operation to complete",
-        "RuntimeError: Application timeout caused pair closure", "BrokenPipeError: [Errno 32] Broken pipe",
+        "RuntimeError: Application timeout caused pair closure",
+        "BrokenPipeError: [Errno 32] Broken pipe",
         "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, remote process exited or there "
         "was a "
         "network error, NCCL version 2.21.5",
@@ -32,7 +33,10 @@ TEST(Survivors, AreKnownByTheirWords) {
         "RuntimeError: Rank 0 failed to pass monitoredBarrier in 30000 ms",
         "torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 1/2 clients joined.",
         "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly",
-        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15"}) {
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15",
+        "RuntimeError: DataLoader worker (pid 7) is killed by signal: Terminated. ",
+        "KeyboardInterrupt",
+        "KeyboardInterrupt: SIGTERM"}) {
     EXPECT_TRUE(is_of_a_survivor(words)) << words;
   }
 }
