@@ -36,7 +36,7 @@ constexpr auto kOwned = std::to_array<Owned>({
     {"export", "use [env]"},
     {"export-file", "use [env]"},
     {"gid", "musterd submits as itself"},
-    {"gpus", "use resources.gpus_per_rank"},
+    {"gpus", "use resources.gpus_per_rank, which counts the GPUs of one rank"},
     {"gpus-per-node", "use resources.gpus_per_rank"},
     {"gpus-per-task", "use resources.gpus_per_rank"},
     {"gres", "use slurm.gres"},

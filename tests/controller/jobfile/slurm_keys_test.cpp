@@ -105,9 +105,11 @@ TEST(SbatchsWords, ItsNamesInTheTableSlurmMeanOurKeys) {
 TEST(SbatchsWords, OtherNamesSayWhatToUse) {
   EXPECT_THAT(parsed("[slurm]\nsignal = \"USR1@60\"\n").problems,
               ElementsAre("job.toml:4:1: slurm.signal: unknown key; use resources.stop_grace"));
-  EXPECT_THAT(parsed("[slurm]\ngpus = 8\nerror = \"x\"\n").problems,
-              ElementsAre("job.toml:4:1: slurm.gpus: unknown key; use resources.gpus_per_rank",
-                          "job.toml:5:1: slurm.error: unknown key; a rank's log holds both: use slurm.output"));
+  EXPECT_THAT(
+      parsed("[slurm]\ngpus = 8\nerror = \"x\"\n").problems,
+      ElementsAre(
+          "job.toml:4:1: slurm.gpus: unknown key; use resources.gpus_per_rank, which counts the GPUs of one rank",
+          "job.toml:5:1: slurm.error: unknown key; a rank's log holds both: use slurm.output"));
   EXPECT_THAT(parsed("[slurm]\npartitoin = \"x\"\n").problems, ElementsAre(HasSubstr("did you mean slurm.partition")));
 }
 
