@@ -83,4 +83,5 @@ def measure(binaries, quick):
         f"| heap of the page | {heap / 2**20:.0f} MiB |",
         f"| `muster metrics --csv`, every step | {csv:.1f} s |"]) + "\n", [
             Promise("seconds until the page of a long job is drawn", opened, at_most=1),
-            Promise("seconds of the curves of a long job", statistics.median(whole), at_most=0.2)]
+            Promise("seconds of the curves of a long job", statistics.median(whole), at_most=0.2),
+            Promise("seconds of every step as CSV", csv * 1_000_000 / steps, at_most=25)]

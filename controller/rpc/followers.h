@@ -38,6 +38,8 @@ class Source {
  public:
   virtual ~Source() = default;
   virtual Turn next(Message& message) = 0;
+  /// True: the next message is in memory, and gRPC's own thread may ask for it.
+  virtual bool has_more() const { return false; }
 };
 
 /// How long a follower rests once it has been told everything. At least kLeast, so that a busy job does not keep its
@@ -161,6 +163,7 @@ class Followers::Follower final : public grpc::ServerWriteReactor<Message>,
     switch (turn.kind) {
       case Turn::Kind::kMessage:
         writes_since_ = Clock::now().time_since_epoch().count();
+        has_more_ = source_->has_more();
         return this->StartWrite(&message_);
       case Turn::Kind::kWait:
         return all_.wait(this->shared_from_this(), rest_, seen);
@@ -181,6 +184,8 @@ class Followers::Follower final : public grpc::ServerWriteReactor<Message>,
   void OnWriteDone(bool ok) override {
     writes_since_ = 0;
     if (!ok) cancelled_ = true;
+    // A million messages would each pay for the way to another thread.
+    if (has_more_) return turn();
     all_.run(this->shared_from_this());
   }
   void OnCancel() override { cancelled_ = true; }
@@ -204,6 +209,7 @@ class Followers::Follower final : public grpc::ServerWriteReactor<Message>,
   std::atomic<Clock::rep> writes_since_{0};
   std::mutex mutex_;
   bool is_done_ = false;  // the context is gone
+  bool has_more_ = false;
   Message message_;
 };
 

@@ -119,6 +119,7 @@ class PageSource final : public Source<Message> {
     message = std::move(page_[at_++]);
     return Turn::message();
   }
+  bool has_more() const override { return at_ < page_.size(); }
 
  private:
   const Rules rules_;
