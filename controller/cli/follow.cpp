@@ -5,6 +5,7 @@
 #include <iostream>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/list.h"
@@ -49,8 +50,23 @@ std::string line_of(const muster::v1::Job& job, const TimeLeft& left) {
   return text;
 }
 
-/// The steps of a program that reports and prints nothing, a line every kProgressEvery at most. Runs beside the log of
-/// the program. Whoever reads the log tells of a lost connection.
+/// What to say of a job that is suspected of something, or no longer is, once each.
+class SuspicionNews {
+ public:
+  /// A line without its end; empty: nothing new.
+  std::string of(const muster::v1::Job& job) {
+    const bool is_suspected = status_of(job).find(", suspected") != std::string::npos;
+    const bool news = is_suspected != std::exchange(was_suspected_, is_suspected);
+    if (!news || is_ended(job)) return "";
+    return "muster: job " + std::to_string(job.id()) + " " + status_of(job) + news_of(job);
+  }
+
+ private:
+  bool was_suspected_ = false;
+};
+
+/// The steps of a program that reports and prints nothing, a line every kProgressEvery at most, and what it is
+/// suspected of. Runs beside the log of the program. Whoever reads the log tells of a lost connection.
 class QuietProgress {
  public:
   QuietProgress(Client& client, std::int64_t job, SharedScreen& screen)
@@ -87,6 +103,7 @@ class QuietProgress {
   }
   void tell(const muster::v1::Job& job) {
     left_.see(job, std::chrono::steady_clock::now());
+    if (const auto line = suspicions_.of(job); !line.empty()) screen_.print([&] { std::cerr << line << "\n"; });
     if (job.state() != "running" || !job.has_step() || job.step() == told_) return;
     const auto write = [&] { std::cerr << line_of(job, left_) << "\n"; };
     if (screen_.print_if_quiet(kProgressEvery, write)) told_ = job.step();
@@ -95,6 +112,7 @@ class QuietProgress {
   Client& client_;
   const std::int64_t job_;
   SharedScreen& screen_;
+  SuspicionNews suspicions_;
   TimeLeft left_;
   std::int64_t told_ = -1;
   std::mutex mutex_;
@@ -157,7 +175,7 @@ int run_wait(Session& session, const WaitOptions& options) {
   }
   auto& client = session.client();
   muster::v1::Job job;
-  const auto end = wait_for_end(client, options.job, &job, deadline);
+  const auto end = wait_for_end(client, options.job, &job, deadline, tell_suspicions());
   if (options.json && job.id() != 0) print_json(json_of(job));
   return tell_end(client, end, options.job, job);
 }
@@ -203,6 +221,12 @@ std::optional<std::chrono::milliseconds> TimeLeft::left() const {
   const std::chrono::milliseconds left(static_cast<std::int64_t>(to_go * step_ms));
   if (left < std::chrono::seconds(1)) return std::nullopt;
   return left;
+}
+
+std::function<void(const muster::v1::Job&)> tell_suspicions() {
+  return [news = SuspicionNews()](const muster::v1::Job& job) mutable {
+    if (const auto line = news.of(job); !line.empty()) std::cerr << line << "\n";
+  };
 }
 
 bool is_ended(const muster::v1::Job& job) {

@@ -51,6 +51,9 @@ StreamEnd wait_for_end(
     std::optional<Contact::Clock::time_point> deadline = std::nullopt,
     const std::function<void(const muster::v1::Job&)>& on_change = [](const muster::v1::Job&) {});
 
+/// For wait_for_end(): says on stderr when the job is suspected of something, and when it no longer is.
+std::function<void(const muster::v1::Job&)> tell_suspicions();
+
 /// The job's state and reason: "failed: rank 1 exited with 2". A reason that begins with the state stands alone:
 /// "cancelled by ada".
 std::string outcome_text(const muster::v1::Job& job);

@@ -19,7 +19,9 @@ namespace net {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kPause{50};  // between two connections of one probe
+// Between two connections of one probe. Each pause is twice the one before, so a probe that is sent away time and again
+// is no crowd by itself (Crowd: fifty in ten seconds).
+constexpr std::chrono::milliseconds kFirstPause{50}, kLongestPause{800};
 
 /// The address on which a client on this machine reaches a server that listens on `host`.
 std::string reached_at(const std::string& host) {
@@ -105,10 +107,11 @@ std::string why_silent(const ProbedPort& port, std::chrono::milliseconds patienc
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, ::freeaddrinfo);
   // In a crowd the probe's connection may be sent away before it was read. So several tries are allowed.
-  for (const auto deadline = Clock::now() + patience;;) {
+  const auto deadline = Clock::now() + patience;
+  for (auto pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     const auto why = try_once(*list, port, deadline);
-    if (why.empty() || once || Clock::now() + kPause >= deadline) return why;
-    std::this_thread::sleep_for(kPause);
+    if (why.empty() || once || Clock::now() + pause >= deadline) return why;
+    std::this_thread::sleep_for(pause);
   }
 }
 

@@ -108,7 +108,7 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
   }
   grpc::ServerWriteReactor<v1::StacksView>* Stacks(grpc::CallbackServerContext* context,
                                                    const v1::StacksRequest* request) override {
-    const Rest rest{.job = request->job_id(), .longest = kLongestRestOfStacks, .follows = request->ask()};
+    const Rest rest{.job = request->job_id(), .longest = kLongestRestOfStacks, .follows = false};
     return follow_as<v1::StacksView>(*context, request->user(), rest, stacks_source(controller_, *request));
   }
   grpc::ServerWriteReactor<v1::Event>* Events(grpc::CallbackServerContext* context,

@@ -278,6 +278,40 @@ TEST(Follow, StepsOfAProgramThatPrintsNothingAreTold) {
   EXPECT_EQ(submit.process().wait(20s), 0);
 }
 
+TEST(Follow, ASuspicionAndItsEndAreToldToWhoeverWaits) {
+  FakeController fake;
+  fake.with([](FakeState& s) { s.submitted_state = "running"; });
+  add_logs(fake, {{2, 0, "it begins\n"}});
+  write_file(fake.folder().path() / "job.toml", "name = \"a\"\ncommand = [\"/bin/true\"]\n");
+  const auto job_file = (fake.folder().path() / "job.toml").string();
+  int job = 0;
+  for (const auto& words :
+       {std::vector<std::string>{"submit", "--follow", job_file}, {"submit", "--wait", job_file}, {"wait", "2"}}) {
+    SCOPED_TRACE(words.front() + words.back());
+    const auto jobs = [&] { return fake.get<std::size_t>([](FakeState& s) { return s.jobs.size(); }); };
+    const auto number = words.front() == "wait" ? job : ++job;
+    const auto change = [&](const std::string& state, const std::string& status, const std::string& reason) {
+      fake.with([&](FakeState& s) {
+        auto& changed = s.jobs.at(static_cast<std::size_t>(number - 1));
+        changed.set_state(state);
+        changed.set_status(status);
+        changed.set_reason(reason);
+      });
+    };
+    if (words.front() == "wait") change("running", "running", "attempt 2: running");
+    Running waits(fake, words);
+    ASSERT_TRUE(eventually([&] { return jobs() == static_cast<std::size_t>(job); }, 20s));
+    const auto name = "muster: job " + std::to_string(number) + " running";
+    change("running", "running, suspected", "attempt 2: rank 1 made no step for 12 s");
+    ASSERT_TRUE(waits.says(name + ", suspected: rank 1 made no step for 12 s\n")) << waits.err();
+    change("running", "running", "attempt 2: progress again after 20 s");
+    ASSERT_TRUE(waits.says(name + ": progress again after 20 s\n")) << waits.err();
+    change("succeeded", "succeeded", "");
+    EXPECT_EQ(waits.process().wait(20s), 0);
+    EXPECT_EQ(occurrences(waits.err(), name), 2) << waits.err();
+  }
+}
+
 TEST(Follow, AWatchedListIsPrintedAgainWhenItHasChangedAndOutlivesTheController) {
   FakeController fake;
   add_job(fake, "running");

@@ -31,6 +31,7 @@ class Server {
     thread_.join();
   }
   int port() const { return testing::port_of(listener_.get()); }
+  int accepted() const { return accepted_; }
 
  private:
   void run() {
@@ -41,6 +42,7 @@ class Server {
       if (::poll(&asked, 1, -1) < 0) continue;
       Socket client(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (client.get() < 0) return;
+      ++accepted_;
       char buffer[256];
       [[maybe_unused]] const auto got = ::recv(client.get(), buffer, sizeof buffer, 0);
       if (answer_ != "...") [[maybe_unused]]
@@ -49,6 +51,7 @@ class Server {
     }
   }
   const std::string answer_;
+  std::atomic<int> accepted_ = 0;
   Socket listener_;
   std::thread thread_;
 };
@@ -75,6 +78,13 @@ TEST(SelfProbe, KnowsAnAnswerFromSilence) {
     nobody = gone.port();
   }
   EXPECT_EQ(why_silent(grpc_port("127.0.0.1", nobody, "token", {}), 5s, true), "Connection refused");
+}
+
+TEST(SelfProbe, ThatIsSentAwayTimeAndAgainIsNoCrowdByItself) {
+  const Server closing("");
+  EXPECT_NE(why_silent(grpc_port("127.0.0.1", closing.port(), "token", {}), 2s), "");
+  EXPECT_GE(closing.accepted(), 3) << "the first one may have been sent away in a crowd";
+  EXPECT_LE(closing.accepted(), 7) << "fifty in ten seconds are a crowd";
 }
 
 TEST(SelfProbe, SaysThatItHasNoDescriptorAndLeavesNoneOpen) {

@@ -298,6 +298,16 @@ TEST_F(Rpc, OneUserHasSixteenFollowersAndLocksNobodyElseOut) {
   request.set_job_id(1);
   muster::v1::Event event;
   EXPECT_TRUE(jobs_->Events(&reads, request)->Read(&event)) << "what does not follow ends by itself";
+  muster::v1::StacksView view;
+  view.mutable_shown()->set_number(1);
+  controller_.set_stacks(view);
+  UsersCall asks("ben");
+  muster::v1::StacksRequest stacks;
+  stacks.set_job_id(1);
+  stacks.set_ask(true);
+  auto asked = jobs_->Stacks(&asks, stacks);
+  ASSERT_TRUE(streams_become(rpc::Followers::kMostOfUser + 1)) << "a question for stacks ends by itself, too";
+  asks.TryCancel();
   UsersCall other("eva");
   EXPECT_TRUE(jobs_->Watch(&other, job_request(1))->Read(&job));
   other.TryCancel();
