@@ -267,7 +267,7 @@ struct Rows {
   std::unordered_map<std::string_view, const Key*> by_name;
   std::unordered_set<std::string_view> of_tables;  // names of rows in the tables of recipes
   std::unordered_set<std::string_view> tables, recipe_tables;
-  std::vector<const Key*> of_jobs, paths;
+  std::vector<const Key*> of_commands, of_recipes, paths;  // the first two: plain keys alone
   std::vector<Standard> standards;
 
   Rows() {
@@ -280,10 +280,12 @@ struct Rows {
       const auto table = key.name.substr(0, key.name.find('.'));
       if (table != key.name) tables.insert(table);
       if (table != key.name && is_of_recipe(key)) recipe_tables.insert(table);
-      if (!of_table) of_jobs.push_back(&key);
+      const bool is_asked = !of_table && is_plain(key);
+      if (is_asked) of_recipes.push_back(&key);
+      if (is_asked && !is_of_recipe(key)) of_commands.push_back(&key);
       if (key.kind == Kind::kPath) paths.push_back(&key);
       if (key.standard.empty() || of_tables.contains(key.name)) continue;
-      standards.push_back({&key, schema::parse(key, key.standard).value()});
+      standards.push_back({&key, schema::parse(key, key.standard).value(), is_of_recipe(key)});
     }
   }
   bool is_of_recipe(const Key& key) const {
@@ -313,8 +315,8 @@ std::span<const Key> job_keys() {
   return rows().keys;
 }
 
-std::span<const Key* const> keys_of_jobs() {
-  return rows().of_jobs;
+std::span<const Key* const> plain_keys_of(const muster::v1::JobSpec& spec) {
+  return spec.has_recipe() ? rows().of_recipes : rows().of_commands;
 }
 
 std::span<const Key* const> path_keys() {

@@ -19,8 +19,8 @@ using schema::Value;
 /// Every key of a job file, in the order of the help: the keys of jobs, and the keys of all recipes (schema/recipes.h).
 /// The parser, the validation, the defaults and the help come from these rows.
 std::span<const Key> job_keys();
-/// Those without the rows of the tables of recipes: the keys of any job, and the two that choose a recipe.
-std::span<const Key* const> keys_of_jobs();
+/// The keys with a field of their own in the job: those of any job, and for a recipe also the two that choose it.
+std::span<const Key* const> plain_keys_of(const muster::v1::JobSpec& spec);
 /// Those that are paths.
 std::span<const Key* const> path_keys();
 /// True for a table that has keys of recipes: "train".
@@ -29,6 +29,7 @@ bool is_recipe_table(std::string_view name);
 struct Standard {
   const Key* key = nullptr;
   Value value;
+  bool is_of_recipe = false;
 };
 std::span<const Standard> plain_standards();
 /// Null: there is no such key.

@@ -2,7 +2,7 @@
 #include <google/protobuf/message.h>
 #include <google/protobuf/reflection.h>
 
-#include <map>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -39,13 +39,18 @@ Path look_up(const Descriptor& root, const Key& key) {
   }
 }
 
-/// The same, looked up once: a sweep asks for a hundred keys of each of its jobs. Two rows with one name and one root
-/// have one path.
+/// The same, looked up once: a sweep asks for a hundred keys of each of its jobs. Rows stay where they are, so a row is
+/// known by its address. The name tells whether another key has come to that address.
 const Path& find_path(const Descriptor& root, const Key& key) {
-  thread_local std::map<const Descriptor*, std::unordered_map<std::string_view, Path>> known;
-  auto& paths = known[&root];
-  const auto found = paths.find(key.name);
-  return found != paths.end() ? found->second : paths.emplace(key.name, look_up(root, key)).first->second;
+  struct Known {
+    const Descriptor* root = nullptr;
+    std::string name;
+    Path path;
+  };
+  thread_local std::unordered_map<const Key*, Known> known;
+  auto& at = known[&key];
+  if (at.root != &root || at.name != key.name) at = {&root, std::string(key.name), look_up(root, key)};
+  return at.path;
 }
 
 /// The place of the key in the message. Creates missing messages on the path if the message can be changed. Otherwise

@@ -84,9 +84,10 @@ std::uint64_t world_size(const JobSpec& spec) {
 }
 
 void fill_defaults(JobSpec& spec) {
-  for (const auto& [key, value] : plain_standards()) {
-    if ((is_recipe_key(*key) && !spec.has_recipe()) || get(spec, *key)) continue;
-    set(spec, *key, value);
+  google::protobuf::Message& fields = spec;
+  for (const auto& [key, value, is_of_recipe] : plain_standards()) {
+    if ((is_of_recipe && !spec.has_recipe()) || get(fields, *key)) continue;
+    set(fields, *key, value);
   }
   if (spec.environment().empty()) spec.set_environment(spec.has_recipe() ? "clean" : "submit");
   if (spec.has_recipe()) fill_recipe(spec);

@@ -18,10 +18,10 @@ constexpr int kMostArguments = 4096;
 
 /// All but the values of recipes, which check_recipe_values() compares with the rows of the job's own family.
 void check_ranges(const JobSpec& spec, Findings& findings) {
-  for (const auto* key : keys_of_jobs()) {
+  const google::protobuf::Message& fields = spec;
+  for (const auto* key : plain_keys_of(spec)) {
     const auto& field = *key;
-    if (!is_plain(field) || (is_recipe_key(field) && !spec.has_recipe())) continue;
-    const auto value = get(spec, field);
+    const auto value = get(fields, field);
     if (!value) {
       if (field.kind == Kind::kName) findings.add_value("name", "", "want " + wanted(field), "add name = \"my-job\"");
       continue;

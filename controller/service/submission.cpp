@@ -129,6 +129,8 @@ Outcome<v1::SubmitSweepResponse> Submission::submit_sweep(const v1::SubmitSweepR
   const auto user = user_or_unknown(request.user());
   std::vector<jobs::EventLog::Submission> submissions;
   std::vector<v1::JobSpec> specs;
+  submissions.reserve(static_cast<std::size_t>(request.specs_size()));
+  specs.reserve(static_cast<std::size_t>(request.specs_size()));
   std::map<std::string, std::uint32_t> places;
   for (int i = 0; i < request.specs_size(); ++i) {
     v1::JobSpec spec = request.specs(i);

@@ -114,7 +114,13 @@ void write_text(const std::string& text, std::string& out) {
     const auto byte = static_cast<unsigned char>(c);
     return byte >= 0x20 && byte < 0x7F && c != '"' && c != '\\';
   });
-  out += is_plain ? '"' + text + '"' : nlohmann::json(valid_utf8(text)).dump();
+  if (!is_plain) {
+    out += nlohmann::json(valid_utf8(text)).dump();
+    return;
+  }
+  out += '"';
+  out += text;
+  out += '"';
 }
 
 void write_value(const Message& message, const FieldDescriptor* field, int index, std::string& out) {
@@ -173,7 +179,9 @@ void write(const Message& message, std::string& out) {
     const FieldDescriptor* field = type->field(i);
     if (field->is_repeated() ? r->FieldSize(message, field) == 0 : !r->HasField(message, field)) continue;
     if (!std::exchange(is_first, false)) out += ',';
-    out += '"' + field->name() + "\":";
+    out += '"';
+    out += field->name();
+    out += "\":";
     if (field->is_map()) {
       write_map(message, field, out);
     } else if (field->is_repeated()) {
