@@ -4,9 +4,12 @@ Method: real daemons and local jobs; real copies of a folder beside the running 
 Usage: data_folder_test.py BIN_FOLDER
 """
 
+import contextlib
+import json
 import os
 import pathlib
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -14,7 +17,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from daemon import START_LIMIT_S, TRAINING, Musterd  # noqa: E402
+from daemon import START_LIMIT_S, TRAINING, Musterd, eventually  # noqa: E402
 
 BIN = None
 
@@ -160,6 +163,48 @@ class Privacy(unittest.TestCase):
         self.assertEqual(readable, [], "musterd's own files")
         data.chmod(0o700)
         self.assertNotIn("open to everybody", daemon.muster("doctor").stdout)
+
+
+class Root(unittest.TestCase):
+    def test_a_daemon_of_root_says_so_at_its_start_and_by_doctor(self):
+        daemon = Musterd(self, BIN)
+        for text in (daemon.log.read_text(), daemon.muster("doctor").stdout):
+            self.assertEqual("musterd runs as root, and so does every job" in " ".join(text.split()), os.geteuid() == 0, text)
+
+
+class Ageing(unittest.TestCase):
+    def test_old_rows_of_single_ranks_leave_a_daemon_that_runs(self):
+        daemon = Musterd(self, BIN)
+        job = daemon.submit('name = "tells"\ncommand = ["/bin/sh", "-c", "for i in 1 2 3; do echo step $i loss 0.$i; done"]\n'
+                            "[report]\nlog = {step = 'step (\\d+)', loss = 'loss ([\\d.]+)'}\n")
+        daemon.until(job, lambda shown: shown["state"] == "succeeded")
+        self.assertTrue(eventually(lambda: len(self.metrics(daemon, job)) == 3, 60), self.metrics(daemon, job))
+        before = self.metrics(daemon, job)
+        daemon.stop()
+        metrics = daemon.data / "metrics.db"
+        with contextlib.closing(sqlite3.connect(metrics)) as database, database:
+            self.assertEqual(database.execute("SELECT count(*) FROM series_values").fetchone(), (3,))
+            self.assertGreater(database.execute("UPDATE metric_hours SET hour = hour - 50").rowcount, 0)
+        self.assertEqual(self.rows_after_a_while(daemon.data, "--rank-metrics-days", "3"), 3, "not old enough yet")
+        self.assertEqual(self.rows_after_a_while(daemon.data, "--rank-metrics-days", "2"), 0)
+        again = Musterd(self, BIN, data=daemon.data)
+        self.assertEqual(self.metrics(again, job), before, "what people see is kept")
+
+    @staticmethod
+    def metrics(daemon, job):
+        return json.loads(daemon.muster("metrics", job, "--json").stdout)
+
+    def rows_after_a_while(self, data, *flags):
+        """How many rows of single ranks there are when a daemon has looked for old ones, which it first does after a minute."""
+        daemon = Musterd(self, BIN, flags=flags, data=data)
+
+        def rows():
+            with contextlib.closing(sqlite3.connect(data / "metrics.db")) as database:
+                return database.execute("SELECT count(*) FROM series_values").fetchone()[0]
+
+        eventually(lambda: rows() == 0, 90)
+        daemon.stop()
+        return rows()
 
 
 if __name__ == "__main__":

@@ -950,6 +950,8 @@ test("a job that hangs shows where its ranks stand, the one that differs first, 
     await on("/jobs/52", async (page) => {
       const stacks = page.locator(".stacks");
       await stacks.getByText("when it was about to end.").waitFor();
+      await page.locator("main .badge", { hasText: "suspected" }).waitFor();
+      await page.locator("main p.why", { hasText: /^rank 1 has made no progress since a minute/i }).waitFor();
       assert.match(await stacks.locator("tbody tr").first().innerText(), /rank 1\s+train \(train\.py:7\)\s+next_batch/);
       assert.equal(await stacks.getByLabel("Stack of rank 1").innerText(), "in next_batch\n<b>no markup</b>\n");
       assert.equal(await stacks.getByLabel("Stack of rank 0").isVisible(), false, "those that wait are closed");

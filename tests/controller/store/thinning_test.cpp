@@ -257,6 +257,25 @@ std::int64_t stored_buckets(const std::filesystem::path& file) {
   return database.execAndGet("SELECT count(*) FROM metric_buckets").getInt64();
 }
 
+// Rows of single ranks are as many times more as there are ranks, so a plot that read them would be as many times
+// slower.
+TEST(SqliteThinning, ReadsNoRowOfASingleRank) {
+  TemporaryFolder folder;
+  const auto file = folder.path() / "muster.db";
+  store::MemoryStore memory;
+  const auto sqlite = store::open_sqlite_store(file);
+  for (auto* store : {static_cast<store::Store*>(&memory), sqlite.get()}) {
+    store->add_metrics({}, kDeclared);
+    add(*store, random_rows(7), 50);
+  }
+  {
+    SQLite::Database database((file.parent_path() / "metrics.db").string(), SQLite::OPEN_READWRITE);
+    EXPECT_GT(database.exec("DELETE FROM rank_steps"), 0);
+    EXPECT_GT(database.exec("DELETE FROM series_values"), 0);
+  }
+  for (const auto& request : requests()) expect_equal(memory.thinned(request), sqlite->thinned(request));
+}
+
 TEST(SqliteThinning, ASeriesThatIsDeclaredAnewIsPutTogetherAnew) {
   TemporaryFolder folder;
   const auto file = folder.path() / "muster.db";

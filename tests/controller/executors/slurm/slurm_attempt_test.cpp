@@ -18,6 +18,26 @@ TEST(SlurmAttempt, TellsTheStartOnceWithEachRanksNode) {
   EXPECT_THAT(f.facts(), ElementsAre("started node1 node1 node2 node2"));
 }
 
+// Slurm is asked less often while everything is at rest.
+TEST(SlurmAttempt, RestsInTheQueueAndWhileEachOfItsRanksIsHeard) {
+  Following f;
+  EXPECT_FALSE(f.attempt.is_at_rest(f.now)) << "Slurm has not been asked yet";
+  f.slurm_says("PENDING", "Priority");
+  EXPECT_TRUE(f.attempt.is_at_rest(f.now));
+  f.slurm_says("RUNNING");
+  EXPECT_FALSE(f.attempt.is_at_rest(f.now)) << "no rank is heard";
+  f.task(0, running("node1"));
+  EXPECT_FALSE(f.attempt.is_at_rest(f.now)) << "one rank is not heard";
+  f.task(1, running("node2"));
+  EXPECT_TRUE(f.attempt.is_at_rest(f.now));
+  f.after(1s).task(0, running("node1")).after(1s);
+  EXPECT_FALSE(f.attempt.is_at_rest(f.now)) << "rank 1 has not been heard for two seconds";
+  f.task(1, running("node2"));
+  EXPECT_TRUE(f.attempt.is_at_rest(f.now));
+  f.task(1, exited(1));
+  EXPECT_FALSE(f.attempt.is_at_rest(f.now)) << "Slurm may know why";
+}
+
 TEST(SlurmAttempt, KnowsForHowLongItRunsWithoutAWordOfItsTasks) {
   Following f;
   f.slurm_says("PENDING").after(60s);
