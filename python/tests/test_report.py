@@ -81,13 +81,13 @@ class Lines(unittest.TestCase):
             run = muster.init()
             run.log(0, loss=1)
             time.sleep(0.2)
-            with run.section("evaluate"): time.sleep(0.5)
+            with run.section("evaluate"): time.sleep(3)
             run.log(10, loss=1)
         """)
         steps = [line for line in self.program.lines() if "step" in line]
         self.assertNotIn("step_ms", steps[0])
         self.assertGreaterEqual(steps[1]["step_ms"], 19)
-        self.assertLess(steps[1]["step_ms"], 50)
+        self.assertLess(steps[1]["step_ms"], 300, "the section was counted")
 
     def test_numbers_that_json_does_not_know_and_numbers_of_libraries(self):
         self.program.run("""

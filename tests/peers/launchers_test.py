@@ -13,7 +13,7 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "system"))
-from daemon import Musterd  # noqa: E402
+from daemon import Musterd, eventually  # noqa: E402
 
 BIN = pathlib.Path(os.environ["MUSTER_BIN_FOLDER"])
 PROGRAM = str(HERE / "launched.py")
@@ -40,9 +40,14 @@ class Launchers(unittest.TestCase):
     def check(self, job):
         shown, log = self.end_of(job)
         self.assertEqual((shown["state"], len(shown["attempts"])), ("succeeded", 1), f"{shown['reason']}\n{log}")
-        rows = json.loads(self.musterd.muster("metrics", job, "--json").stdout)
-        self.assertEqual([(row["step"], row["series"]["ranks"]) for row in rows], [(step, 2) for step in range(1, 6)],
-                         "of the two ranks one reports")
+        wanted = [(step, 2) for step in range(1, 6)]
+
+        def told():
+            rows = json.loads(self.musterd.muster("metrics", job, "--json").stdout)
+            return [(row["step"], row["series"]["ranks"]) for row in rows]
+
+        eventually(lambda: told() == wanted, 60)  # the last rows may come a moment after the news of the end
+        self.assertEqual(told(), wanted, "of the two ranks one reports")
 
     def test_two_jobs_with_torchrun_run_beside_each_other(self):
         jobs = [self.submit(f"torchrun-{number}", [*TORCHRUN, "torch"]) for number in range(2)]

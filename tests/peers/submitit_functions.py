@@ -96,11 +96,12 @@ def crash():
 class Counter:
     """Counts to `end`, slowly, and goes on after each checkpoint. Every rank counts; rank 0 saves."""
 
-    def __init__(self, folder, end, pause=0.02, pause_later=None):
+    def __init__(self, folder, end, pause=0.02, pause_later=None, slow_attempts=1):
         self.folder = pathlib.Path(folder)
         self.end = end
         self.pause = pause
-        self.pause_later = pause if pause_later is None else pause_later  # after a checkpoint
+        self.pause_later = pause if pause_later is None else pause_later  # after the checkpoint of the last slow attempt
+        self.slow_attempts = slow_attempts
         self.reached = 0
         self.began = []
 
@@ -116,7 +117,8 @@ class Counter:
 
     def checkpoint(self):
         (self.folder / f"saved-{os.environ['MUSTER_ATTEMPT']}").write_text(str(self.reached))
-        self.pause = self.pause_later
+        if len(self.began) >= self.slow_attempts:
+            self.pause = self.pause_later
         return submitit.helpers.DelayedSubmission(self)
 
 

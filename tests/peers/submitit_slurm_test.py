@@ -29,7 +29,7 @@ class Slurm(World):
     def test_a_training_on_two_nodes_is_preempted_and_goes_on(self):
         executor = self.executor(timeout_min=10, muster_partition="low", nodes=2, tasks_per_node=2, cpus_per_task=4, name="train",
                                  muster_signal_delay_s=30)
-        job = executor.submit(functions.Counter(self.folder, 150, 0.1))
+        job = executor.submit(functions.Counter(self.folder, 1500, 0.1, 0))
         for rank in range(4):
             self.until_file(self.folder / f"rank-{rank}-counts-1")
         self.slurm.run("sbatch", "--partition=high", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
@@ -38,7 +38,7 @@ class Slurm(World):
         saved = int((self.folder / "saved-1").read_text())
         self.assertGreaterEqual(saved, 5)
         for reached, began in results:
-            self.assertEqual((reached, began), (150, [(1, 0), (2, saved)]))
+            self.assertEqual((reached, began), (1500, [(1, 0), (2, saved)]))
         self.assertEqual(self.until_over(job)["state"], "succeeded")
         self.assertEqual(self.causes(job), ["preempted", "completed"])
         self.assertIn("this job is preempted", job.task(0).stdout())
@@ -46,13 +46,13 @@ class Slurm(World):
     def test_a_preempted_function_with_forked_workers_goes_on(self):
         # Slurm's signal ends the workers, before or after it reaches the function.
         jobs = [self.executor(timeout_min=10, muster_partition="low", name="workers", muster_signal_delay_s=15).submit(
-            functions.WithWorkers(folder, 100, 0.05, 0)) for folder in self.folders(4)]
+            functions.WithWorkers(folder, 2000, 0.05, 0)) for folder in self.folders(4)]
         for folder in self.folders(4):
             self.until_file(folder / "rank-0-counts-1")
         self.slurm.run("sbatch", "--partition=high", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
         for job, folder in zip(jobs, self.folders(4)):
             saved = int((folder / "saved-1").read_text()) if job.result() else 0
-            self.assertEqual(job.result(), (100, [(1, 0), (2, saved)]))
+            self.assertEqual(job.result(), (2000, [(1, 0), (2, saved)]))
             self.assertEqual(len((folder / "saves").read_text().split()), 1)
             self.assertEqual(self.causes(job), ["preempted", "completed"])
 
@@ -113,12 +113,12 @@ class Slurm(World):
         self.assertTrue((self.folder / "saved-1").exists())
 
     def test_slurms_own_requeue_calls_checkpoint(self):
-        job = self.executor().submit(functions.Counter(self.folder, 100, 0.05))
+        job = self.executor().submit(functions.Counter(self.folder, 2000, 0.05, 0))
         self.until_file(self.folder / "rank-0-counts-1")
         # Slurm may start a rank before sbatch's answer has reached muster.
         self.until(lambda: self.job(job)["attempts"], "sbatch's answer is not known")
         self.slurm.run("scontrol", "requeue", self.job(job)["attempts"][0]["scheduler_job"])
-        self.assertEqual(job.result()[0], 100)
+        self.assertEqual(job.result()[0], 2000)
         self.until_over(job)
         self.assertEqual(self.causes(job)[1:], ["completed"])
 

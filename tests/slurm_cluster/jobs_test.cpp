@@ -56,7 +56,7 @@ TEST(SlurmCluster, GraceIsWhatALowJobKeeps) {
   const auto urgent = submit(cluster, {"-p", "high", "--exclusive"}, "true");
   ASSERT_TRUE(test::eventually([&] { return field(cluster, victim, "PreemptTime") != "N/A"; }, 20s));
   EXPECT_EQ(time_of(field(cluster, victim, "EndTime")) - time_of(field(cluster, victim, "PreemptTime")), 40s);
-  EXPECT_TRUE(becomes(cluster, victim, "State", "RUNNING", 2s)) << "SIGNALING for a moment, then it runs on";
+  EXPECT_TRUE(becomes(cluster, victim, "State", "RUNNING", 20s)) << "SIGNALING for a moment, then it runs on";
   EXPECT_EQ(field(cluster, urgent, "State"), "PENDING");
 }
 

@@ -294,7 +294,7 @@ TEST_F(SlurmCrash, AJobThatSlurmctldForgotIsNoticedAndAStrangerWithItsNumberLeft
   const auto stranger =
       slurm_cluster::submit(slurm(), {"-N2", "--exclusive", "--comment", "a stranger's"}, "sleep 600");
   ASSERT_EQ(stranger, id) << "slurmctld was to forget the job";
-  const auto after = stage().until_ended(job, 1, 60s);
+  const auto after = stage().until_ended(job, 1, 120s);
   EXPECT_EQ(text(attempt(after, 1), "cause"), "controller_lost");
   EXPECT_EQ(slurm_cluster::field(slurm(), stranger, "State"), "PENDING") << "not cancelled";
   slurm().run({"scancel", "--state=RUNNING", "--partition=main"});

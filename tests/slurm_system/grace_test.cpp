@@ -19,7 +19,7 @@ class SlurmGrace : public Story<Grace> {
 };
 
 TEST_F(SlurmGrace, AVictimThatSavedInTimeComesBack) {
-  const Training what{.partition = "low"};
+  const Training what{.step_delay_ms = 300, .partition = "low"};
   const auto job = muster().submit(training(what));
   muster().until_step(job, 24);
   const auto victim = stage().slurm_job(job, 1);
@@ -74,7 +74,8 @@ TEST_F(SlurmGrace, AVictimThatLeavesWithZeroIsNotDone) {
 // Method: a library preloaded into its ranks, ahead of a sanitizer where there is one, holds up what they flush.
 TEST_F(SlurmGrace, ASaveThatDoesNotFitLeavesTheLastGoodCheckpoint) {
   const auto slow = (muster().folder() / "slow").string();
-  const Training what{.partition = "low",
+  const Training what{.step_delay_ms = 300,
+                      .partition = "low",
                       .more = "[env]\nLD_PRELOAD = \"" MUSTER_SLOW_DISK "\"\nSLOW_DISK = \"" + slow +
                               "\"\nASAN_OPTIONS = \"verify_asan_link_order=0\"\n"};
   test::write_file(slow + "-2", "");

@@ -15,10 +15,14 @@ namespace {
 
 using testing::HasSubstr;
 
+/// Slurm gives a node up after so long, and asks it three times meanwhile. So two thirds pass at least from a power cut
+/// until Slurm knows.
+constexpr auto kSlurmdTimeout = 60s, kBeforeSlurmKnows = 40s;
+
 struct Loss;
 class SlurmLoss : public Story<Loss> {
  public:
-  static void SetUpTestSuite() { set_up({.nodes = 4, .slurmd_timeout = 60s}); }
+  static void SetUpTestSuite() { set_up({.nodes = 4, .slurmd_timeout = kSlurmdTimeout}); }
 
  protected:
   static Json under_way(const std::string& job) { return muster().until_step(job, 24); }
@@ -119,7 +123,7 @@ TEST_F(SlurmLoss, ATaskKilledTakesItsRankAlongAndThatRankIsToBlame) {
   const auto task = stage().pid_of_task(job, 1, 3);
   ASSERT_GT(task, 1);
   ASSERT_EQ(::kill(task, SIGKILL), 0);
-  const auto ended = stage().until_ended(job, 1, 20s);
+  const auto ended = stage().until_ended(job, 1, 60s);
   const auto cause = text(attempt(ended, 1), "cause");
   EXPECT_THAT(cause, testing::AnyOf("rank_silent", "failed"));
   const auto after = expect_resumed(job, what, cause);
@@ -134,7 +138,7 @@ TEST_F(SlurmLoss, ASlurmstepdKilledIsANodeFailureAndItsRanksDieWithIt) {
   const auto after = expect_node_failures(job, what, [&](const std::string& node, std::size_t number) {
     const auto old = ranks_of(job, static_cast<int>(number));
     ASSERT_FALSE(slurm().kill_stepd(node, stage().slurm_job(job, number)).empty());
-    stage().until_ended(job, number, 20s);
+    stage().until_ended(job, number, 60s);
     expect_gone(old);
   });
   for (const std::size_t number : {1, 2}) {
@@ -153,7 +157,7 @@ TEST_F(SlurmLoss, APowerCutIsKnownLongBeforeSlurmKnowsAndTheNodeIsLeftOut) {
     const auto victim = stage().slurm_job(job, number);
     slurm().power_cut(node);
     lost.push_back(node);
-    stage().until_ended(job, number, 20s);
+    stage().until_ended(job, number, kBeforeSlurmKnows);
     EXPECT_NE(slurm_cluster::field(slurm(), victim, "State"), "NODE_FAIL") << "Slurm does not know yet";
     const auto next = stage().until_running(job, number + 1);
     const auto excluded = excluded_nodes(stage().slurm_job(job, number + 1));
@@ -177,7 +181,7 @@ TEST_F(SlurmLoss, APowerCutIsKnownLongBeforeSlurmKnowsAndTheNodeIsLeftOut) {
 struct Exclusion;
 class SlurmExclusion : public Story<Exclusion> {
  public:
-  static void SetUpTestSuite() { set_up({.nodes = 2}, {"--node-exclusion-s", "5"}); }
+  static void SetUpTestSuite() { set_up({.nodes = 2, .slurmd_timeout = kSlurmdTimeout}, {"--node-exclusion-s", "5"}); }
 
  protected:
   /// Of what was written down before it was handed to Slurm.
@@ -200,7 +204,7 @@ TEST_F(SlurmExclusion, APowerCutUnderACommandIsKnownByItsTasksSilence) {
       job, [](const Json& view) { return !view.at("ranks").empty() && !view.at("ranks")[0].at("use").is_null(); });
   const auto node = stage().node_of_rank(job, 0), slurm_job = stage().slurm_job(job, 1);
   slurm().power_cut(node);
-  const auto ended = stage().until_ended(job, 1, 20s);
+  const auto ended = stage().until_ended(job, 1, kBeforeSlurmKnows);
   EXPECT_NE(slurm_cluster::field(slurm(), slurm_job, "State"), "NODE_FAIL") << "Slurm does not know yet";
   EXPECT_EQ(text(attempt(ended, 1), "cause"), "node_failed") << text(attempt(ended, 1), "reason");
   EXPECT_THAT(text(attempt(ended, 1), "reason"), HasSubstr(node));

@@ -373,7 +373,11 @@ TEST_F(SlurmOutage, APreemptionThatIsOverBeforeSqueueAnswersIsNoMereRequeue) {
   squeue_fails(true);
   ASSERT_EQ(slurm().run({"scontrol", "requeue", other}).exit, 0);
   slurm_cluster::submit(slurm(), {"-p", "high", "-w", node, "--exclusive"}, "sleep 1");
-  for (const auto& id : {victim, other}) ASSERT_TRUE(slurm_cluster::becomes(slurm(), id, "State", "PENDING"));
+  // Slurm starts a requeued job again after seconds, so it may not wait any more when the test looks.
+  for (const auto& id : {victim, other}) {
+    ASSERT_TRUE(slurm_cluster::becomes(slurm(), id, "RestartCnt", "1", 60s));
+    ASSERT_TRUE(test::eventually([&] { return slurm_cluster::field(slurm(), id, "State") != "COMPLETING"; }, 60s));
+  }
   squeue_fails(false);
   for (const auto& [job, cause] : {std::pair(preempted, "preempted"), std::pair(requeued, "requeued")}) {
     stage().until_running(job, 2, 60s);

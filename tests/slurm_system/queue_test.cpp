@@ -2,6 +2,7 @@
 // Method: real Slurm and musterd; the command line asks, Slurm's own commands tell what became of it.
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -64,7 +65,7 @@ class SlurmQueue : public Story<Queue> {
           why = muster().json({"why", job});
           return text(why, "scheduler_reason").find(reason) != std::string::npos;
         },
-        30s);
+        90s);
     EXPECT_TRUE(given) << reason << ": " << why.dump(1);
     EXPECT_THAT(text(why, "reason"), HasSubstr(sentence));
     EXPECT_THAT(text(why, "action"), HasSubstr(action));
@@ -126,7 +127,7 @@ TEST_F(SlurmQueue, AClosedPartitionKeepsAJobsNextAttemptWaitingUntilItOpens) {
         why = muster().json({"why", job});
         return text(why, "reason").find("not available (inactive or drain)") != std::string::npos;
       },
-      30s);
+      90s);
   EXPECT_TRUE(told) << why.dump(1);
   EXPECT_THAT(text(why, "action"), HasSubstr("muster cancel " + job));
   ASSERT_EQ(slurm().run({"scontrol", "update", "partitionname=main", "state=up"}).exit, 0);
@@ -317,7 +318,7 @@ TEST_F(SlurmQueue, CancellingOneElementLeavesTheOthers) {
 
 // Four elements have a node each, two wait for one. These nodes are one machine: a thread for each is plenty.
 TEST_F(SlurmQueue, WhatHappensToOneElementOfATrainingSweepIsThatElementsAlone) {
-  const auto sweep = submit_sweep(training({.steps = 80,
+  const auto sweep = submit_sweep(training({.steps = 160,
                                             .every_steps = 0,
                                             .step_delay_ms = 200,
                                             .nodes = 1,
@@ -331,7 +332,9 @@ TEST_F(SlurmQueue, WhatHappensToOneElementOfATrainingSweepIsThatElementsAlone) {
   const auto &requeued = jobs[0], &preempted = jobs[1], &cancelled = jobs[2], &calm = jobs[3], &waiting = jobs[4],
              &behind = jobs[5];
   for (const auto& job : {requeued, preempted, cancelled, calm}) muster().until_step(job, 4);
-  const auto id = [&](const std::string& job) { return stage().slurm_job(job, 1); };
+  std::map<std::string, std::string> ids;
+  for (const auto& job : jobs) ids[job] = stage().slurm_job(job, 1);
+  const auto id = [&](const std::string& job) { return ids.at(job); };
   for (const auto& job : {waiting, behind}) EXPECT_EQ(text(muster().show(job), "state"), "queued");
   for (const auto& job : jobs) EXPECT_THAT(id(job), HasSubstr(id(calm).substr(0, id(calm).find('_') + 1)));
 

@@ -121,21 +121,31 @@ TEST_F(SlurmRanks, FindTheirSubmittersEnvironmentBelowSetupLinesAndEnv) {
 }
 
 // Goal: a program on Slurm that writes a report file has curves and a true FROM, and the rank that died is named.
-// Method: four ranks on two nodes write five steps; one of them dies; the second attempt goes on.
+// Method: four ranks on two nodes write five steps; one of them dies; the second attempt goes on. Each attempt ends
+// once the test has seen what it reports, for the news of an end does not wait long for it.
 TEST_F(SlurmRanks, ReportWhatAnyProgramWritesIntoItsFile) {
   const std::string script = R"(tell() { echo "$1" >> $MUSTER_REPORT; }
 if [ $MUSTER_ATTEMPT = 1 ]; then
   tell '{"resumed":0}'
   for i in 1 2 3 4 5; do tell "{\"step\":$i,\"loss\":$i.5}"; done
   tell '{"checkpoint":"c5","step":5}'
-  sleep 1
+  while [ ! -e reported-$MUSTER_JOB_ID.1 ]; do sleep 0.1; done
   [ $RANK != 3 ] || kill -KILL $$
   sleep 600
 fi
 tell '{"resumed":5}'
 for i in 6 7 8; do tell "{\"step\":$i,\"loss\":$i.5}"; done
+while [ ! -e reported-$MUSTER_JOB_ID.2 ]; do sleep 0.1; done
 )";
   const auto job = muster().submit(shell({.script = script, .nodes = 2, .ranks_per_node = 2}));
+  for (const std::size_t number : {1, 2}) {
+    const auto live = muster().until(job, [&](const Json& view) {
+      return view.at("attempts").size() == number && attempt(view, number).at("resumed_from_step").is_number() &&
+             view.at("last_checkpoint_step") == 5;
+    });
+    const std::filesystem::path folder = live.at("spec").at("working_folder").get<std::string>();
+    test::write_file(folder / ("reported-" + job + "." + std::to_string(number)), "");
+  }
   const auto done = muster().until_state(job, "succeeded");
   const auto& attempts = done.at("attempts");
   ASSERT_EQ(attempts.size(), 2u) << attempts;
@@ -143,12 +153,17 @@ for i in 6 7 8; do tell "{\"step\":$i,\"loss\":$i.5}"; done
   EXPECT_EQ(attempts[0].at("resumed_from_step"), 0) << attempts;
   EXPECT_EQ(attempts[1].at("resumed_from_step"), 5) << attempts;
   std::vector<std::pair<int, double>> losses;
-  for (const auto& row : muster().metrics(job)) losses.emplace_back(row.at("step"), row.at("loss"));
+  const auto all_are_there = [&] {
+    losses.clear();
+    for (const auto& row : muster().metrics(job)) losses.emplace_back(row.at("step"), row.at("loss"));
+    return losses.size() >= 8;
+  };
+  EXPECT_TRUE(test::eventually(all_are_there, 60s));
   EXPECT_EQ(losses, (std::vector<std::pair<int, double>>{
                         {1, 1.5}, {2, 2.5}, {3, 3.5}, {4, 4.5}, {5, 5.5}, {6, 6.5}, {7, 7.5}, {8, 8.5}}));
 }
 
-// Attempt 1 ends by an error on the node of rank 3 once its checkpoint is known.
+// Attempt 1 ends by an error on the node of rank 3 once its checkpoint is known, attempt 2 well once its own is.
 TEST_F(SlurmRanks, AreReadThroughWhatTheirJobFileNames) {
   const std::string script = R"(first=1
 [ -e ckpt-$MUSTER_JOB_ID/step-4 ] && first=5
@@ -156,8 +171,8 @@ for i in $(seq $first $((first + 3))); do echo "step $i loss $i.5"; done
 if [ $RANK = 0 ]; then
   mkdir -p ckpt-$MUSTER_JOB_ID/step-$((first + 3)); echo weights > ckpt-$MUSTER_JOB_ID/step-$((first + 3))/model
 fi
+while [ ! -e go-$MUSTER_JOB_ID.$MUSTER_ATTEMPT ]; do sleep 0.1; done
 [ $MUSTER_ATTEMPT = 2 ] && exit 0
-while [ ! -e go-$MUSTER_JOB_ID ]; do sleep 0.1; done
 [ $RANK != 3 ] || exit 1
 sleep 600)";
   const auto job = muster().submit(shell({.script = script, .nodes = 2, .ranks_per_node = 2, .more = R"([report]
@@ -166,12 +181,18 @@ log = {loss = 'loss ([\d.]+)', step = 'step (\d+)'}
 )"}));
   const auto live = muster().until(job, [](const Json& view) { return view.at("last_checkpoint_step") == 4; });
   const std::filesystem::path folder = live.at("spec").at("working_folder").get<std::string>();
-  std::ofstream(folder / ("go-" + job)) << "1";
+  test::write_file(folder / ("go-" + job + ".1"), "");
+  muster().until(job, [](const Json& view) { return view.at("last_checkpoint_step") == 8; });
+  test::write_file(folder / ("go-" + job + ".2"), "");
   const auto done = muster().until_state(job, "succeeded");
   ASSERT_EQ(done.at("attempts").size(), 2u) << done.at("attempts");
   EXPECT_EQ(done.at("last_checkpoint_step"), 8) << done;
   std::map<int, double> losses;
-  for (const auto& row : muster().metrics(job)) losses[row.at("step")] = row.at("loss");
+  const auto all_are_there = [&] {
+    for (const auto& row : muster().metrics(job)) losses[row.at("step")] = row.at("loss");
+    return losses.size() >= 8;
+  };
+  EXPECT_TRUE(test::eventually(all_are_there, 60s));
   ASSERT_EQ(losses.size(), 8u) << muster().metrics(job);
   for (const auto& [step, loss] : losses) EXPECT_EQ(loss, step + 0.5);
 }
@@ -351,7 +372,7 @@ TEST_F(SlurmRanks, AnAttemptThatStartsWhileTheControllerIsAwayTrainsOnceItIsBack
 
 // Slurm stops every process of a suspended job, those that would speak for its ranks too.
 TEST_F(SlurmRanks, AJobThatIsSuspendedInSlurmIsMissedByNobodyAndGoesOn) {
-  const auto recipe = muster().submit(training({.steps = 40, .nodes = 1}));
+  const auto recipe = muster().submit(training({.steps = 120, .nodes = 1}));
   const auto go = muster().folder() / "command-goes";
   const auto command = muster().submit(shell({.script = "while [ ! -e " + go.string() + " ]; do sleep 0.1; done"}));
   stage().until_running(command, 1);
@@ -517,14 +538,15 @@ until cat < /dev/tcp/$MASTER_ADDR/$MASTER_PORT; do sleep 0.1; done)",
 // Alive, but out of reach: when it comes back it is told to leave, and must not write.
 // Its slurmd hears nothing, or Slurm would end the ranks; nor is any save due that the fence could refuse.
 TEST_F(SlurmNetwork, ANodeCutOffIsLostAndItsRanksLeaveByMustersWordWhenItIsBack) {
-  const Training what{.every_steps = 0, .step_delay_ms = 500, .nodes = 1, .ranks_per_node = 2};
+  // It trains for longer than a busy machine takes to find the loss.
+  const Training what{.steps = 100, .every_steps = 0, .step_delay_ms = 500, .nodes = 1, .ranks_per_node = 2};
   const auto job = muster().submit(training(what));
   muster().until_step(job, 4);
   const auto node = stage().node_of_rank(job, 0);
   const auto old = std::vector<pid_t>{stage().pid_of_rank(job, 1, 0), stage().pid_of_rank(job, 1, 1)};
   for (const pid_t pid : old) ASSERT_GT(pid, 1);
   slurm().cut_network(node);
-  const auto ended = stage().until_ended(job, 1, 30s);
+  const auto ended = stage().until_ended(job, 1, 90s);
   EXPECT_EQ(text(attempt(ended, 1), "cause"), "node_failed") << text(attempt(ended, 1), "reason");
   for (const pid_t pid : old) EXPECT_TRUE(lives(pid)) << "pid " << pid << " was to outlive its attempt";
   const auto deaf = stage().pids_of_slurmds({node});
@@ -538,7 +560,7 @@ TEST_F(SlurmNetwork, ANodeCutOffIsLostAndItsRanksLeaveByMustersWordWhenItIsBack)
     ASSERT_TRUE(test::eventually([&] { return !end_of(job, rank).is_null(); }, 60s)) << "nobody wrote how it ended";
     EXPECT_TRUE(left_as_told(job, rank)) << log_of(muster(), job, rank);
   }
-  const auto after = muster().until_state(job, "succeeded");
+  const auto after = muster().until_state(job, "succeeded", 180s);
   ASSERT_EQ(after.at("attempts").size(), 2U) << after.dump(1);
   EXPECT_NE(attempt(after, 2).at("nodes"), attempt(after, 1).at("nodes"));
   EXPECT_TRUE(stage().saved_steps(job, 1).empty());

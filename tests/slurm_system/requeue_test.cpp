@@ -38,7 +38,7 @@ class SlurmRequeue : public Story<Requeue> {
 
 // Nothing is saved but when it is asked for, so that there is nothing else to resume from.
 TEST_F(SlurmRequeue, OneJobComesThroughARequeueAPreemptionALostSlurmstepdAndATimeLimitOneAfterTheOther) {
-  const Training what{.every_steps = 0, .step_delay_ms = 400, .partition = "low"};
+  const Training what{.steps = 120, .every_steps = 0, .step_delay_ms = 400, .partition = "low"};
   const auto job = muster().submit(training(what));
   muster().until_step(job, 4);
   ASSERT_EQ(slurm().run({"scontrol", "requeue", stage().slurm_job(job, 1)}).exit, 0);
@@ -60,7 +60,7 @@ TEST_F(SlurmRequeue, OneJobComesThroughARequeueAPreemptionALostSlurmstepdAndATim
   EXPECT_EQ(muster().cli({"limit", job, "1h"}).exit, 0);
   EXPECT_EQ(muster().cli({"release", job}).exit, 0);
 
-  const auto after = muster().until_state(job, "succeeded");
+  const auto after = muster().until_state(job, "succeeded", 180s);
   ASSERT_EQ(after.at("attempts").size(), 5U) << after.dump(1);
   const std::vector<std::pair<const char*, const char*>> ends = {{"requeued", "requeued in Slurm"},
                                                                  {"preempted", "preempted in Slurm"},

@@ -40,7 +40,9 @@ TEST(CommandJobs, RunInTheSubmittersEnvironmentAndNotInTheDaemons) {
   world.start_daemon();
   std::filesystem::create_directories(world.folder() / "venv/bin");
   const auto tool = world.folder() / "venv/bin/only-in-my-venv";
-  write_file(tool, "#!/bin/sh\nenv | sort > env.$MUSTER_ATTEMPT\ntest $MUSTER_ATTEMPT = 2 || exec sleep 600\n");
+  write_file(
+      tool,
+      "#!/bin/sh\nenv | sort > draft\nmv draft env.$MUSTER_ATTEMPT\ntest $MUSTER_ATTEMPT = 2 || exec sleep 600\n");
   std::filesystem::permissions(tool, std::filesystem::perms::owner_all);
   write_file(world.folder() / "job.toml", "name = \"a\"\ncommand = [\"only-in-my-venv\"]\n[env]\nLR = 3\n");
   const auto path = (world.folder() / "venv/bin").native() + ":/usr/bin:/bin";
@@ -48,7 +50,7 @@ TEST(CommandJobs, RunInTheSubmittersEnvironmentAndNotInTheDaemons) {
                                     {{"PATH", path}, {"VIRTUAL_ENV", "/mine"}, {"HF_TOKEN", "hf_abc"}, {"FOO", "bar"}});
   ASSERT_EQ(submitted.exit, 0) << submitted.err;
   const auto job = submitted.out.substr(0, submitted.out.find('\n'));
-  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(world.folder() / "env.1"); }, 30s));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(world.folder() / "env.1"); }, 60s));
   world.until_state(job, "running");
   EXPECT_EQ(from_shell(world, "\"$MUSTER\" requeue " + job, {{"VIRTUAL_ENV", "/another"}}).exit, 0);
   world.until_state(job, "succeeded");
@@ -92,11 +94,11 @@ TEST(CommandJobs, CancelSendsTermThenKillAndTheJobNeverComesBack) {
   World world;
   world.start_daemon();
   const auto job = world.submit(
-      "name = \"stubborn\"\ncommand = [\"/bin/bash\", \"-c\", \"trap 'echo asked' TERM; while true; do sleep 0.05; "
-      "done\"]\n"
+      "name = \"stubborn\"\ncommand = [\"/bin/bash\", \"-c\", \"trap 'echo asked' TERM; touch ready; "
+      "while true; do sleep 0.05; done\"]\n"
       "[resources]\nstop_grace = \"1s\"\n");
-  const auto running = world.until_state(job, "running");
-  ASSERT_TRUE(eventually([&] { return !world.show(job).at("ranks").empty(); }, 5s));
+  world.until_state(job, "running");
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(world.folder() / "ready"); }, 60s));
   EXPECT_EQ(world.cli({"cancel", job}).exit, 0);
   const auto after = world.until_state(job, "cancelled");
   EXPECT_EQ(after.at("attempts").size(), 1U);

@@ -146,11 +146,14 @@ class Descriptors(unittest.TestCase):
 
     def test_a_launch_without_descriptors_waits_and_costs_no_budget(self):
         daemon = Musterd(self, BIN, 64)
-        first = daemon.submit('name = "first"\ncommand = ["/bin/sleep", "3"]\n')
+        gate = daemon.folder / "gate"
+        waits = f"until [ -e {gate} ]; do sleep 0.05; done"
+        first = daemon.submit(f'name = "first"\ncommand = ["/bin/sh", "-c", "{waits}"]\n')
         second = daemon.submit('name = "second"\ncommand = ["/bin/true"]\n[requeue]\nmax_failed = 0\n',
                                "--after", first)
         daemon.until(first, lambda shown: shown["state"] == "running")
         daemon.limit(3)
+        gate.touch()
         self.assertTrue(eventually(lambda: "not started yet, and tried again" in daemon.log.read_text(), 60),
                         daemon.log.read_text())
         self.assertIn("Too many open files", daemon.log.read_text())

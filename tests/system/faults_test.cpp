@@ -118,7 +118,7 @@ TEST(Faults, ANextAttemptWaitsForRoomOnItsCheckpointDiskAndWhySaysSo) {
   world.start_daemon();
   // Saves nothing before its end, so what it removes makes no room.
   const auto job =
-      world.submit(saving_in(folder.path() / "checkpoints", {.steps = 60, .every_steps = 1000, .step_delay_ms = 30}));
+      world.submit(saving_in(folder.path() / "checkpoints", {.steps = 400, .every_steps = 1000, .step_delay_ms = 30}));
   const auto running = world.until_step(job, 5);
   disk.fill();
   signal_rank(running, 0, SIGKILL);
@@ -162,7 +162,7 @@ TEST(Faults, ADiskThatFillsDuringACheckpointKeepsTheOneBefore) {
   world.start_daemon();
   const auto job =
       world.submit(saving_in(folder.path() / "checkpoints",
-                             {.steps = 60, .every_steps = 10, .step_delay_ms = 30, .more = "max_failed = 5\n"}));
+                             {.steps = 400, .every_steps = 10, .step_delay_ms = 30, .more = "max_failed = 5\n"}));
   world.until_step(job, 13);
   disk.fill();
   world.until(job, [](const Json& view) { return view.at("attempts")[0].at("state") == "ended"; });

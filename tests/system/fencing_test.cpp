@@ -23,7 +23,7 @@ std::map<std::string, std::string> environment_of(int pid) {
 TEST(Fencing, ARankOfAnOldAttemptIsStoppedAndWritesNothing) {
   World world;
   world.start_daemon();
-  const auto job = world.submit(training_job({.steps = 400, .every_steps = 5, .step_delay_ms = 50}));
+  const auto job = world.submit(training_job({.steps = 2000, .every_steps = 5, .step_delay_ms = 50}));
   const auto first = world.until_step(job, 7);
   auto ghost_environment = environment_of(first.at("ranks")[0].at("pid"));
   signal_rank(first, 1, SIGKILL);
@@ -32,7 +32,7 @@ TEST(Fencing, ARankOfAnOldAttemptIsStoppedAndWritesNothing) {
   });
 
   const auto run_file = ghost_environment.at("MUSTER_RUN_FILE");
-  const auto told = run({World::program("muster-worker"), "--run-file", run_file}, ghost_environment, 20s);
+  const auto told = run({World::program("muster-worker"), "--run-file", run_file}, ghost_environment, 60s);
   EXPECT_EQ(told.exit, 94) << told.err;
 
   // Without a controller to tell it, the fence in the checkpoint folder still keeps a lone ghost from publishing.

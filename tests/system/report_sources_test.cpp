@@ -1,6 +1,7 @@
 // Goal: a program that was not changed has curves, steps and checkpoints by [report] of its job file alone.
 // Method: a shell script that prints and saves, and a Python program that writes TensorBoard's files, under the real
-// controller. A script that is to be killed waits until the test has seen its checkpoint.
+// controller. Most scripts wait before their end until the test has seen what they have told, because the news of an
+// end does not wait long for it.
 #include "system/world.h"
 
 namespace test {
@@ -19,6 +20,14 @@ std::map<int, double> halves(int last) {
   std::map<int, double> out;
   for (int step = 1; step <= last; ++step) out[step] = step + 0.5;
   return out;
+}
+
+/// The same once it is as wanted, or after the limit.
+std::map<int, double> until_curve(World& world, const std::string& job, const std::string& name,
+                                  const std::map<int, double>& wanted) {
+  std::map<int, double> found;
+  eventually([&] { return (found = curve(world.metrics(job), name)) == wanted; }, 60s);
+  return found;
 }
 
 Json until_reported(World& world, const std::string& job, int step) {
@@ -60,7 +69,8 @@ for i in $(seq $((start + 1)) 20); do
     mkdir -p ckpt/step-10; echo weights > ckpt/step-10/model
     while [ ! -e go ]; do sleep 0.02; done; kill -KILL $$
   fi
-done)",
+done
+while [ ! -e end ]; do sleep 0.02; done)",
       R"(max_failed = 2
 [report]
 checkpoints = "ckpt/step-*"
@@ -69,6 +79,10 @@ log = {loss = 'loss ([\d.]+)', step = 'step (\d+)/', total = '/(\d+)', resumed =
   const auto folder = std::filesystem::path(world.show(job).at("spec").at("working_folder").get<std::string>());
   until_saved(world, job, 10);
   write_file(folder / "go", "");
+  world.until(job, [](const Json& view) {
+    return view.at("attempts").size() == 2 && view.at("attempts")[1].at("resumed_from_step").is_number();
+  });
+  write_file(folder / "end", "");
   const auto done = world.until_state(job, "succeeded");
   ASSERT_EQ(done.at("attempts").size(), 2u) << done;
   EXPECT_EQ(done.at("attempts")[0].at("resumed_from_step"), nullptr);
@@ -77,7 +91,7 @@ log = {loss = 'loss ([\d.]+)', step = 'step (\d+)/', total = '/(\d+)', resumed =
 }
 
 // Attempt 1 is killed after the checkpoint of step 10 and attempt 2 after that of step 20. One new attempt is allowed,
-// so attempt 3 needs a budget that was refilled.
+// so attempt 3 needs a budget that was refilled. Attempt 3 saves once more and ends at once.
 TEST(ReportSources, AProgramThatOnlyPrintsAndSavesComesBackWithItsBudgetRefilled) {
   World world;
   world.start_daemon();
@@ -86,6 +100,7 @@ TEST(ReportSources, AProgramThatOnlyPrintsAndSavesComesBackWithItsBudgetRefilled
 for i in 10 20; do if [ -e ckpt/step-$i/model ]; then start=$i; fi; done
 for i in $(seq $((start + 1)) 30); do
   printf 'step %d \033[32mloss\033[0m %d.5\r' $i $i
+  if [ $i = 30 ]; then while [ ! -e end ]; do sleep 0.02; done; fi
   if [ $((i % 10)) = 0 ]; then mkdir -p ckpt/step-$i; echo weights > ckpt/step-$i/model; fi
   if [ $i = $((start + 15)) ]; then while [ ! -e go-$i ]; do sleep 0.02; done; kill -KILL $$; fi
   sleep 0.02
@@ -101,18 +116,21 @@ log = {loss = 'loss ([\d.]+)', step = 'step (\d+)'}
   write_file(folder / "go-15", "");
   until_saved(world, job, 20);
   write_file(folder / "go-25", "");
-  const auto done = world.until_state(job, "succeeded");
+  until_reported(world, job, 29);
+  write_file(folder / "end", "");
+  world.until_state(job, "succeeded");
+  const auto done = until_reported(world, job, 30);
   ASSERT_EQ(done.at("attempts").size(), 3u) << done;
   EXPECT_EQ(done.at("attempts")[1].at("cause"), "failed");
   EXPECT_EQ(done.at("last_checkpoint_step"), 30) << "the last one is complete when the program has ended well";
   EXPECT_EQ(done.at("step"), 30);
-  EXPECT_EQ(curve(world.metrics(job), "loss"), halves(30));
+  EXPECT_EQ(until_curve(world, job, "loss", halves(30)), halves(30));
 }
 
 TEST(ReportSources, EachRanksLogIsRead) {
   World world;
   world.start_daemon();
-  const auto job = world.submit(shell_job("echo \"step 1 loss $RANK\"",
+  const auto job = world.submit(shell_job("echo \"step 1 loss $RANK\"; while [ ! -e end ]; do sleep 0.02; done",
                                           R"(
 [resources]
 ranks_per_node = 2
@@ -120,8 +138,10 @@ ranks_per_node = 2
 loss = 'loss ([\d.]+)'
 step = 'step (\d+)'
 )"));
+  const std::map<int, double> wanted{{1, 0.5}};
+  EXPECT_EQ(until_curve(world, job, "loss", wanted), wanted) << "the mean of both";
+  write_file(world.folder() / "end", "");
   world.until_state(job, "succeeded");
-  EXPECT_EQ(curve(world.metrics(job), "loss"), (std::map<int, double>{{1, 0.5}})) << "the mean of both";
 }
 
 TEST(ReportSources, TheScalarsOfTensorBoardAreCurves) {
@@ -154,13 +174,14 @@ with open(folder + "/events.out.tfevents.1.host", "wb", buffering=0) as file:
         file.write(data[:20])
         time.sleep(0.02)
         file.write(data[20:])
+while not os.path.exists("end"): time.sleep(0.02)
 ''']
 [report]
 tensorboard = "runs/$MUSTER_JOB_ID"
 )");
-  until_reported(world, job, 3);
+  EXPECT_EQ(until_curve(world, job, "loss", halves(40)), halves(40));
+  write_file(world.folder() / "end", "");
   world.until_state(job, "succeeded");
-  EXPECT_EQ(curve(world.metrics(job), "loss"), halves(40));
 }
 
 // A pattern that is wrong is refused before anything runs.

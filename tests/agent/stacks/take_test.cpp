@@ -70,6 +70,18 @@ Program python(const std::string& text) {
   return Program({"python3", "-B", "-c", begin + text}, {{"MUSTER_ATTEMPT_FOLDER", "/some/attempt"}});
 }
 
+/// Waits until the process, which then sleeps, and those that it has started run these programs, nearest to it first.
+bool runs(pid_t pid, const std::vector<std::string>& programs) {
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<std::string> now;
+    const auto processes = with_descendants(pid, os::all_processes());
+    for (const auto& process : processes) now.push_back(process.name);
+    if (now == programs && processes.front().state == 'S') return true;
+    std::this_thread::sleep_for(5ms);
+  }
+  return false;
+}
+
 std::string stack_of(pid_t pid) {
   return take_stacks({{0, pid}}).front();
 }
@@ -112,6 +124,7 @@ TEST(Stacks, OfAStoppedProgramIsWhatTheKernelTells) {
 TEST(Stacks, OfAnyProgramIsItsSystemCallWithTheFileBehindIt) {
   Program program({"sh", "-c", "echo ready; exec cat /dev/zero > /dev/null & exec sleep 1000 < /dev/null"});
   ASSERT_TRUE(program.wait_for("ready"));
+  ASSERT_TRUE(runs(program.pid(), {"sleep", "cat"})) << "the shell is neither at first";
   const auto text = stack_of(program.pid());
   EXPECT_THAT(text, ContainsRegex("sleep: sleeps, in (clock_nanosleep|nanosleep|restart_syscall)"));
   EXPECT_THAT(text, HasSubstr("(cat /dev/zero) == state of each thread")) << "what it has started belongs to it";

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <functional>
 #include <thread>
 
 #include "controller/rpc/harness.h"
@@ -21,6 +23,20 @@ muster::v1::RendezvousRequest meeting(std::uint32_t rank, const std::string& end
   *request.mutable_key() = key(rank);
   request.set_endpoint(endpoint);
   return request;
+}
+
+/// How long a rank waits for one answer.
+constexpr auto kPatience = 2s;
+
+/// What `go` takes. A busy machine may hold it up, so it has three tries to take less than the patience.
+Clock::duration least_of_three(const std::function<void()>& go) {
+  auto least = Clock::duration::max();
+  for (int i = 0; i < 3 && least >= kPatience; ++i) {
+    const auto begin = Clock::now();
+    go();
+    least = std::min(least, Clock::now() - begin);
+  }
+  return least;
 }
 
 TEST_F(Rpc, RanksShowTheirAttemptsTokenToTheController) {
@@ -99,6 +115,7 @@ TEST_F(Rpc, WhatStandsBesideARankReportsWithTheSameTokenAndLimits) {
 TEST_F(Rpc, TheRendezvousTellsRankZerosAddressAtOnceToWhoeverWaits) {
   std::vector<std::thread> waiters;
   std::vector<std::string> answers(100);
+  std::vector<Clock::time_point> asked_in_vain(answers.size());  // when the newest such call was made
   // A connection of a rank has sixteen calls at most.
   std::vector<std::unique_ptr<muster::v1::RankService::Stub>> stubs(10);
   for (auto& stub : stubs) stub = muster::v1::RankService::NewStub(connect(server_->port()));
@@ -108,7 +125,9 @@ TEST_F(Rpc, TheRendezvousTellsRankZerosAddressAtOnceToWhoeverWaits) {
       // A rank asks again until it gets an answer.
       for (int i = 0; i < 5 && response.endpoint().empty(); ++i) {
         Call again(FakeController::kRankToken);
+        const auto asked_at = Clock::now();
         ASSERT_TRUE(stubs[rank % stubs.size()]->Rendezvous(&again, meeting(rank), &response).ok());
+        if (response.endpoint().empty()) asked_in_vain[rank] = asked_at;
       }
       answers[rank] = response.endpoint();
     });
@@ -116,10 +135,12 @@ TEST_F(Rpc, TheRendezvousTellsRankZerosAddressAtOnceToWhoeverWaits) {
   std::this_thread::sleep_for(200ms);  // most ranks wait by now; the test is right either way
   Call call(FakeController::kRankToken);
   muster::v1::RendezvousResponse response;
-  const auto begin = Clock::now();
-  ASSERT_TRUE(ranks_->Rendezvous(&call, meeting(0, "10.0.0.1:29500"), &response).ok());
+  EXPECT_TRUE(ranks_->Rendezvous(&call, meeting(0, "10.0.0.1:29500"), &response).ok());
+  const auto told_at = Clock::now();
   for (auto& waiter : waiters) waiter.join();
-  EXPECT_LT(Clock::now() - begin, 1500ms) << "nobody sat out its patience";
+  for (const auto& asked_at : asked_in_vain) {
+    EXPECT_LE(asked_at + kPatience, told_at) << "a call that was open when rank 0 spoke sat out its patience";
+  }
   answers[0] = response.endpoint();
   EXPECT_EQ(answers, std::vector<std::string>(100, "10.0.0.1:29500"));
 }
@@ -136,26 +157,29 @@ TEST_F(Rpc, AWaitAtTheRendezvousEndsAfterTwoSecondsWithoutAnswer) {
 
 TEST_F(Rpc, AFencedRankDoesNotWaitAtTheRendezvous) {
   controller_.set_directive(muster::v1::DIRECTIVE_STOP);
-  Call call(FakeController::kRankToken);
-  muster::v1::RendezvousResponse response;
-  const auto begin = Clock::now();
-  ASSERT_TRUE(ranks_->Rendezvous(&call, meeting(1), &response).ok());
-  EXPECT_EQ(response.directive(), muster::v1::DIRECTIVE_STOP);
-  EXPECT_LT(Clock::now() - begin, 1500ms);
+  const auto took = least_of_three([&] {
+    Call call(FakeController::kRankToken);
+    muster::v1::RendezvousResponse response;
+    ASSERT_TRUE(ranks_->Rendezvous(&call, meeting(1), &response).ok());
+    EXPECT_EQ(response.directive(), muster::v1::DIRECTIVE_STOP);
+  });
+  EXPECT_LT(took, kPatience);
 }
 
 TEST_F(Rpc, ShutdownDoesNotWaitForTheRendezvous) {
-  grpc::Status status;
-  std::thread waiter([&] {
-    Call call(FakeController::kRankToken);
-    muster::v1::RendezvousResponse response;
-    status = ranks_->Rendezvous(&call, meeting(1), &response);
+  const auto took = least_of_three([&] {
+    const auto server = rpc::serve(controller_, "127.0.0.1:0");
+    const auto ranks = muster::v1::RankService::NewStub(connect(server->port()));
+    std::thread waiter([&] {
+      Call call(FakeController::kRankToken);
+      muster::v1::RendezvousResponse response;
+      static_cast<void>(ranks->Rendezvous(&call, meeting(1), &response));
+    });
+    std::this_thread::sleep_for(100ms);  // the rank waits by now; the test is right either way
+    server->shutdown();
+    waiter.join();
   });
-  std::this_thread::sleep_for(100ms);  // the rank waits by now; the test is right either way
-  const auto begin = Clock::now();
-  server_->shutdown();
-  waiter.join();
-  EXPECT_LT(Clock::now() - begin, 1500ms);
+  EXPECT_LT(took, kPatience) << "with the time before the shutdown";
 }
 
 // Goal: the ranks of a whole cluster neither exhaust the threads nor get an error.

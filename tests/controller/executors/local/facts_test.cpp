@@ -88,7 +88,10 @@ TEST_F(RankFacts, WhatIsNoErrorFileHoldsNothingUp) {
   }
 }
 
-TEST_F(RankFacts, AnExitIsKnownWithinHalfASecond) {
+// Nobody looks meanwhile, so it is told.
+TEST_F(RankFacts, AnExitIsKnownAtOnce) {
+  look_every_ = 60s;
+  restart_controller();
   const auto gate = root_ / "work/gate";
   ASSERT_EQ(::mkfifo(gate.c_str(), 0600), 0);
   must_launch(1, "[ $RANK = 0 ] && read word < gate && exit 3; exec sleep 1000", 2);
@@ -96,7 +99,7 @@ TEST_F(RankFacts, AnExitIsKnownWithinHalfASecond) {
   const auto before = SteadyClock::now();
   open << "go" << std::endl;
   ASSERT_TRUE(facts_.exit_of(0));
-  EXPECT_LT(SteadyClock::now() - before, 500ms);
+  EXPECT_LT(SteadyClock::now() - before, 3s);
 }
 
 TEST_F(RankFacts, AnExitIsToldWhileTheDiskTakesItsTimeForIt) {
