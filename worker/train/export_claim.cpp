@@ -100,7 +100,8 @@ std::vector<std::string> ExportClaims::others() {
                       later = claimed_by(target.path);
     if (!now.empty() && now != owner_) tell(place + " holds the export of " + now + ", which this one replaces");
     if (!later.empty() && later != owner_ && later != now)
-      tell(place + " is also where " + later + " exports; the later export replaces the earlier one");
+      tell(place + " is also where " + later +
+           " exports, unless it has ended without one; the later export replaces the earlier one");
   }
   return out;
 }

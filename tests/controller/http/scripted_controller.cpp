@@ -66,6 +66,8 @@ std::optional<base::Wait> wait_of(const core::Job& job) {
 /// Adds the real controller's explanations and controls to the job, except those that the test has scripted.
 v1::Job explained(v1::Job job) {
   auto core = core_job(job);
+  if (job.status().ends_with(", suspected") && !core.attempts.empty())
+    core.attempts.back().suspicion = core::Suspicion::kHung;
   service::StandingFacts facts{core};
   facts.wait = wait_of(core);
   auto standing = service::standing_of(facts);
