@@ -175,7 +175,7 @@ int run_wait(Session& session, const WaitOptions& options) {
   }
   auto& client = session.client();
   muster::v1::Job job;
-  const auto end = wait_for_end(client, options.job, &job, deadline, tell_suspicions());
+  const auto end = wait_for_end(client, options.job, &job, deadline);
   if (options.json && job.id() != 0) print_json(json_of(job));
   return tell_end(client, end, options.job, job);
 }

@@ -44,15 +44,14 @@ std::string bar_line(const muster::v1::Job& job, const TimeLeft& left, std::size
 
 bool is_ended(const muster::v1::Job& job);
 
+/// Says on stderr when the job is suspected of something, and when it no longer is.
+std::function<void(const muster::v1::Job&)> tell_suspicions();
+
 /// Waits until the job has ended, even if the connection is lost in between. Calls `on_change` with the job at once and
 /// after each change. After kComplete `last` is the ended job.
-StreamEnd wait_for_end(
-    Client& client, std::int64_t job, muster::v1::Job* last,
-    std::optional<Contact::Clock::time_point> deadline = std::nullopt,
-    const std::function<void(const muster::v1::Job&)>& on_change = [](const muster::v1::Job&) {});
-
-/// For wait_for_end(): says on stderr when the job is suspected of something, and when it no longer is.
-std::function<void(const muster::v1::Job&)> tell_suspicions();
+StreamEnd wait_for_end(Client& client, std::int64_t job, muster::v1::Job* last,
+                       std::optional<Contact::Clock::time_point> deadline = std::nullopt,
+                       const std::function<void(const muster::v1::Job&)>& on_change = tell_suspicions());
 
 /// The job's state and reason: "failed: rank 1 exited with 2". A reason that begins with the state stands alone:
 /// "cancelled by ada".

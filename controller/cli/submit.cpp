@@ -127,7 +127,7 @@ int submit_job(Session& session, const SubmitOptions& options, const Request& wa
   if (options.follow) return follow(client, spec, id);
   if (options.wait) {
     muster::v1::Job job;
-    const auto end = wait_for_end(client, id, &job, std::nullopt, tell_suspicions());
+    const auto end = wait_for_end(client, id, &job);
     return tell_end(client, end, id, job);
   }
   std::cerr << "muster: submitted " << spec.name() << " as job " << id << like_text(wanted)
@@ -151,7 +151,7 @@ int wait_for_all(Client& client, const muster::v1::SubmitSweepResponse& response
   std::string others;
   for (const auto id : response.job_ids()) {
     muster::v1::Job job;
-    const auto end = wait_for_end(client, id, &job, std::nullopt, tell_suspicions());
+    const auto end = wait_for_end(client, id, &job);
     if (end != StreamEnd::kComplete) {
       std::cerr << "muster: sweep " << response.sweep() << " goes on; watch it with muster list -w --sweep "
                 << response.sweep() << ", cancel it with muster cancel --sweep " << response.sweep() << "\n";
