@@ -138,7 +138,7 @@ class MusterJob(core.Job[core.R]):
         """Raises submitit's error for a job without a result, with muster's reason."""
         try:
             outcome, result = super()._get_outcome_and_result()
-            if outcome == "error" and self.task_id != 0 and not self.watcher.is_done(self.job_id, mode="force"):
+            if outcome == "error" and self.task_id != 0:
                 # Task 0 may have left, which broke this one, and then all tasks start again.
                 self._wait_for_end()
                 outcome, result = super()._get_outcome_and_result()
