@@ -1,6 +1,7 @@
 """submitit's documented behaviour through AutoExecutor(cluster="muster"), with the released submitit and local processes."""
 
 import asyncio
+import datetime
 import os
 import pathlib
 import pickle
@@ -507,8 +508,11 @@ class Stops(World):
         cancelled = time.monotonic()
         with self.assertRaisesRegex(UncompletedJobError, "cancelled"):
             job.result()
+        raised = time.time()
         self.assertLess(time.monotonic() - cancelled, 12, "submitit waited its 15 s for a result")
         self.assertLess(time.monotonic() - began, 30, "the job waited for the end of its grace")
+        ended = datetime.datetime.fromisoformat(self.until_over(job)["ended_at"].replace("Z", "+00:00"))
+        self.assertLess(raised - ended.timestamp(), 3, "two seconds are promised, and asking takes its time")
         self.assertEqual(job.state, "CANCELLED")
         self.assertIsInstance(job.exception(), UncompletedJobError)
         self.assertFalse((self.folder / "saved-1").exists())
