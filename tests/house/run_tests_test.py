@@ -293,7 +293,8 @@ class Schedules(unittest.TestCase):
         self.assertFalse(plan)
 
     def test_the_processors_bound_what_runs_and_only_what_waits_passes(self):
-        jobs = [self.job("a", 50, 1.5), self.job("b", 40, 1.5), self.job("c", 30, 1.0), self.job("waits", 20, 0.1)]
+        room = 2 * schedule.ROOM
+        jobs = [self.job("a", 50, 0.6 * room), self.job("b", 40, 0.6 * room), self.job("c", 30, 0.35 * room), self.job("waits", 20, 0.1)]
         plan = schedule.Schedule(jobs, cores=2)
         first = self.started(plan)
         self.assertEqual(self.names(first), ["a", "waits"], "c would fit, and b would wait for ever")

@@ -20,7 +20,7 @@ OWN_PROCESS_S = 4.0  # a case of this length gets a process to itself
 UNKNOWN_CASE = Cost(0.05, 1.0)
 UNKNOWN_TEST = Cost(3.0, 0.35)
 UNKNOWN_LONG = Cost(240.0, 0.8)  # many at once would hold one another up until their time limits
-ROOM = 1.25  # busy processors for each one there is: what was recorded is a mean, with pauses in it
+ROOM = 1.6  # busy processors for each one there is: what was recorded is a mean, with pauses in it
 WAITS = 0.3  # a job that keeps less than this busy mostly waits
 MOST_AT_ONCE = 3  # for each processor. What was recorded beside many others is too little, as each had a share alone
 
