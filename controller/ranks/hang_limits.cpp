@@ -52,15 +52,6 @@ void HangLimits::learn(const std::string& section, core::RankNumber rank, core::
   known->total /= 2;
 }
 
-void HangLimits::note_step_inside(const std::string& section) {
-  if (auto* known = find(section)) known->holds_steps = true;
-}
-
-bool HangLimits::holds_steps(const std::string& section) const {
-  const auto found = sections_.find(section);
-  return found != sections_.end() && found->second.holds_steps;
-}
-
 void HangLimits::note_hang(const std::string& section, core::Millis waited) {
   if (auto* known = find(section)) known->after_hang = std::max(known->after_hang, kAfterHang * waited);
 }

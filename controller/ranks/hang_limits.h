@@ -40,10 +40,6 @@ class HangLimits {
 
   /// Between two signs of progress of this rank, the first of them in `section`, passed `took` and so many steps.
   void learn(const std::string& section, core::RankNumber rank, core::Millis took, core::Step steps);
-  /// A step was made inside this section.
-  void note_step_inside(const std::string& section);
-  /// Whether steps are made inside this section. Then its name tells of no pause: the program does more in it.
-  bool holds_steps(const std::string& section) const;
   /// An attempt was ended after so long without progress in this section.
   void note_hang(const std::string& section, core::Millis waited);
   /// It was not ended after all. `before`: what after_hang() was.
@@ -62,7 +58,6 @@ class HangLimits {
     std::vector<Seen> ranks;  // by rank
     Seen most;                // of one rank
     core::Millis after_hang{0};
-    bool holds_steps = false;
   };
   Section* find(const std::string& section);
 

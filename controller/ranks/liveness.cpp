@@ -83,7 +83,6 @@ void AttemptWatch::heard(core::RankNumber rank, const Progress& progress, core::
     const bool waited = !leaves && last_change_by_other(rank) >= r.progress_at;
     if (r.may_teach && r.moves > 0 && !waited) limits_.learn(r.section, rank, now - r.progress_at, steps);
     if (leaves) note_change(rank, now);
-    if (!leaves && steps > 0) limits_.note_step_inside(r.section);
     if (steps > 0) ++r.moves;
     r.may_teach = true;
     r.progress_at = now;
@@ -516,15 +515,8 @@ bool AttemptWatch::may_hang(const RankWatch& rank) const {
 core::Millis AttemptWatch::end_limit(const std::string& section, const HangLimit& usual) const {
   if (rules_.hung_after.count() > 0) return rules_.hung_after;
   const auto limit = usual.learned_from > 0 ? kEndFactor * usual.time : usual.time;
-  const auto least = names_each_pause_in(section) ? kEndAtLeast : kEndAtLeastUnnamed;
+  const auto least = rules_.heartbeats ? kRecipeEndsAtLeast : kProgramEndsAtLeast;
   return std::max({limit, least, limits_.after_hang(section)});
-}
-
-// A recipe names all that it does. Any other program may do anything between two steps, whatever it has named: who
-// names "evaluate" may still save or download without a word.
-bool AttemptWatch::names_each_pause_in(const std::string& section) const {
-  if (rules_.heartbeats) return true;
-  return section != "init" && section != "step" && !limits_.holds_steps(section);
 }
 
 bool AttemptWatch::only_one_reports() const {

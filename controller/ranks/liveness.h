@@ -105,10 +105,10 @@ struct LeastProgress {
 /// ends the attempt at the latest.
 ///
 /// A hang is suspected first, and ends the attempt later: after hung_after without progress, where the user has set it.
-/// Else it ends after kEndFactor times the usual time, and after kEndAtLeastUnnamed at the least, if nothing came out
-/// of the attempt meanwhile either (came_out). The least is kEndAtLeast where it is known that each pause has a name:
-/// in a recipe, and inside a section that the program has named and makes no steps in. Naming one section says nothing
-/// about what the program does elsewhere. No rank hangs that has made its last step or leaves, and none after the first
+/// Else it ends after kEndFactor times the usual time, and after kProgramEndsAtLeast at the least, if nothing came out
+/// of the attempt meanwhile either (came_out). The least is kRecipeEndsAtLeast in a recipe: what its sections do is
+/// known. A section of any other program says where the program is, and not for how long: an evaluation may have more
+/// to read than the ones before it. No rank hangs that has made its last step or leaves, and none after the first
 /// rank's exit.
 ///
 /// The time limit is of the time that the attempt runs: from the first word that it is suspended to the first that it
@@ -182,7 +182,7 @@ class AttemptWatch {
   /// itself counts for less than this.
   static constexpr core::Millis kStopIsSure{2000};
   static constexpr int kEndFactor = 4;
-  static constexpr core::Millis kEndAtLeast{60'000}, kEndAtLeastUnnamed{600'000};
+  static constexpr core::Millis kRecipeEndsAtLeast{60'000}, kProgramEndsAtLeast{600'000};
 
  private:
   bool may_be_missed(const RankWatch& rank) const { return !queued_ && !draining_ && !rank.exited && !rank.reported; }
@@ -222,7 +222,6 @@ class AttemptWatch {
   std::vector<core::EventBody> ends_by_hang(core::Millis now);
   core::Millis end_limit(const std::string& section, const HangLimit& usual) const;
   core::LimitSource source_of(const HangLimit& usual) const;
-  bool names_each_pause_in(const std::string& section) const;
   bool only_one_reports() const;
   /// The ranks without progress for so long, the one that is behind the others first.
   std::vector<core::RankNumber> hung(core::Millis limit, core::Millis now) const;
