@@ -15,25 +15,36 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
+using google::protobuf::MessageFactory;
+using google::protobuf::Reflection;
+
+/// A field, and what reads it in a message of its type. A message asks a lock for its reflection each time.
+struct Field {
+  const FieldDescriptor* descriptor = nullptr;
+  const Reflection* reflection = nullptr;
+};
 
 /// A field and the message that holds it.
 template <typename Holder>
 struct Place {
   Holder* message = nullptr;
   const FieldDescriptor* field = nullptr;
+  const Reflection* reflection = nullptr;
 };
 
 /// The fields from a message of type `root` down to the key's.
-using Path = std::vector<const FieldDescriptor*>;
+using Path = std::vector<Field>;
 
 Path look_up(const Descriptor& root, const Key& key) {
   const auto whole_path = path_of(key);
   std::string_view names = whole_path;
   Path path;
-  for (const auto* type = &root;; type = path.back()->message_type()) {
+  for (const auto* type = &root;; type = path.back().descriptor->message_type()) {
     const auto dot = names.find('.');
-    path.push_back(type->FindFieldByName(std::string(names.substr(0, dot))));
-    if (path.back() == nullptr) std::abort();  // a key names a field that the message lacks; every test fails then
+    path.push_back({type->FindFieldByName(std::string(names.substr(0, dot))),
+                    MessageFactory::generated_factory()->GetPrototype(type)->GetReflection()});
+    // A key names a field that the message lacks; every test fails then.
+    if (path.back().descriptor == nullptr) std::abort();
     if (dot == std::string_view::npos) return path;
     names.remove_prefix(dot + 1);
   }
@@ -60,15 +71,15 @@ Place<Holder> find_place(Holder& root, const Key& key) {
   const auto& path = find_path(*root.GetDescriptor(), key);
   auto* message = &root;
   for (std::size_t i = 0; i + 1 < path.size(); ++i) {
-    const auto* reflection = message->GetReflection();
+    const auto& [field, reflection] = path[i];
     if constexpr (!std::is_const_v<Holder>) {
-      message = reflection->MutableMessage(message, path[i]);
+      message = reflection->MutableMessage(message, field);
     } else {
-      if (!reflection->HasField(*message, path[i])) return {};
-      message = &reflection->GetMessage(*message, path[i]);
+      if (!reflection->HasField(*message, field)) return {};
+      message = &reflection->GetMessage(*message, field);
     }
   }
-  return {message, path.back()};
+  return {message, path.back().descriptor, path.back().reflection};
 }
 
 std::optional<Value> value_of(const muster::v1::Value& value) {
@@ -105,9 +116,8 @@ bool is_recipe_value(const Key& key) {
 
 std::optional<Value> get(const Message& root, const Key& key) {
   if (!is_plain(key)) return std::nullopt;
-  const auto [message, field] = find_place(root, key);
-  if (message == nullptr || !message->GetReflection()->HasField(*message, field)) return std::nullopt;
-  const auto* reflection = message->GetReflection();
+  const auto [message, field, reflection] = find_place(root, key);
+  if (message == nullptr || !reflection->HasField(*message, field)) return std::nullopt;
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_BOOL:
       return reflection->GetBool(*message, field);
@@ -131,8 +141,7 @@ std::optional<Value> get(const muster::v1::JobSpec& spec, const Key& key) {
 }
 
 void set(Message& root, const Key& key, const Value& value) {
-  const auto [message, field] = find_place(root, key);
-  const auto* reflection = message->GetReflection();
+  const auto [message, field, reflection] = find_place(root, key);
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_BOOL:
       return reflection->SetBool(message, field, std::get<bool>(value));
@@ -155,14 +164,14 @@ void set(muster::v1::JobSpec& spec, const Key& key, const Value& value) {
 }
 
 void add(Message& root, const Key& key, const std::string& text) {
-  const auto [message, field] = find_place(root, key);
-  message->GetReflection()->AddString(message, field, text);
+  const auto [message, field, reflection] = find_place(root, key);
+  reflection->AddString(message, field, text);
 }
 
 std::vector<std::string> texts_of(const Message& root, const Key& key) {
-  const auto [message, field] = find_place(root, key);
+  const auto [message, field, reflection] = find_place(root, key);
   if (message == nullptr) return {};
-  const auto texts = message->GetReflection()->GetRepeatedFieldRef<std::string>(*message, field);
+  const auto texts = reflection->GetRepeatedFieldRef<std::string>(*message, field);
   return {texts.begin(), texts.end()};
 }
 
@@ -179,8 +188,8 @@ Texts& texts_by_name(muster::v1::JobSpec& spec, const Key& key) {
 }
 
 void clear(Message& root, const Key& key) {
-  const auto [message, field] = find_place(root, key);
-  message->GetReflection()->ClearField(message, field);
+  const auto [message, field, reflection] = find_place(root, key);
+  reflection->ClearField(message, field);
 }
 
 void clear(muster::v1::JobSpec& spec, const Key& key) {

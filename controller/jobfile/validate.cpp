@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 
@@ -129,23 +130,33 @@ void check_folders(const JobSpec& spec, FileChecks checks, Findings& findings) {
 }
 
 void check_times(const JobSpec& spec, Findings& findings) {
-  const auto want_at_least = [&](const char* key, int times, const char* other_key, const char* remedy) {
-    const auto& other = *find_key(other_key);
+  struct AtLeast {
+    const Key* key;
+    int times;
+    const Key* other;
+    const char* remedy;
+  };
+  // Looked up once, as a sweep has ten thousand jobs.
+  static const std::array kRules{
+      AtLeast{find_key("liveness.silent_after"), 2, find_key("liveness.heartbeat_interval"),
+              "otherwise one late heartbeat would end the attempt"},
+      AtLeast{find_key("liveness.silent_after_vouched"), 1, find_key("liveness.silent_after"),
+              "lengthen it, or leave it out"},
+      AtLeast{find_key("liveness.lost_after"), 1, find_key("liveness.silent_after_vouched"),
+              "lengthen it, or leave it out"},
+      AtLeast{find_key("requeue.backoff_max"), 1, find_key("requeue.backoff_initial"), "lengthen it, or leave it out"}};
+  for (const auto& rule : kRules) {
     const auto ms_of = [&](const Key& field) {
       const auto value = get(spec, field);
       return value ? std::get<std::int64_t>(*value) : 0;
     };
-    if (ms_of(*find_key(key)) >= times * ms_of(other)) return;
-    findings.add(key,
-                 std::string("want at least ") + (times == 2 ? "twice " : "") + leaf_of(other_key) + " = " +
-                     print(other, ms_of(other)),
-                 remedy, {other_key});
-  };
-  want_at_least("liveness.silent_after", 2, "liveness.heartbeat_interval",
-                "otherwise one late heartbeat would end the attempt");
-  want_at_least("liveness.silent_after_vouched", 1, "liveness.silent_after", "lengthen it, or leave it out");
-  want_at_least("liveness.lost_after", 1, "liveness.silent_after_vouched", "lengthen it, or leave it out");
-  want_at_least("requeue.backoff_max", 1, "requeue.backoff_initial", "lengthen it, or leave it out");
+    const auto other = ms_of(*rule.other);
+    if (ms_of(*rule.key) >= rule.times * other) continue;
+    findings.add(rule.key->name,
+                 std::string("want at least ") + (rule.times == 2 ? "twice " : "") + leaf_of(rule.other->name) + " = " +
+                     print(*rule.other, other),
+                 rule.remedy, {std::string(rule.other->name)});
+  }
 }
 
 void check_launcher(const JobSpec& spec, Findings& findings) {

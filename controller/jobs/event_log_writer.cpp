@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "core/apply.h"
 #include "jobs/event_log.h"
@@ -190,11 +191,11 @@ void EventLog::prepare(Entry& entry, Group& group) {
 }
 
 JobPtr EventLog::add(const core::Job& now, const core::EventBody& body, Group& group) {
-  const core::Event event{stamp(), body};
+  core::Event event{stamp(), body};
   const auto applied = store::shared(core::apply(now, event));
   const JobPtr after(applied, &applied->job);
   if (!applied->actions.empty()) group.with_actions.insert(now.id);
-  group.commits.push_back({event, applied, {}, {}});
+  group.commits.push_back({std::move(event), applied, {}, {}});
   group.jobs[now.id] = after;
   group.changed.insert(now.id);
   return after;
@@ -224,6 +225,7 @@ void EventLog::prepare_submit(Entry& entry, Group& group) {
   }
   if (group.next_id == 0) group.next_id = next_id_ != 0 ? next_id_ : next_job_id();
   const auto first = group.next_id;
+  group.commits.reserve(group.commits.size() + entry.submissions.size());
   for (auto& [body, own_request_id, spec_json] : entry.submissions) {
     if (entry.kind == Kind::kSubmitSweep) body.sweep.sweep = sweep_name(first);
     core::Job blank;

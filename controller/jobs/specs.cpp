@@ -163,7 +163,7 @@ SpecPtr SpecCache::get(core::JobId id) {
 }
 
 void SpecCache::keep(core::JobId id, muster::v1::JobSpec spec) {
-  if (spec.hold()) return;
+  if (!is_kept(spec)) return;
   if (spec.has_recipe()) drop_empty(*spec.mutable_recipe()->mutable_values());
   put(id, std::make_shared<muster::v1::JobSpec>(std::move(spec)));
 }

@@ -48,7 +48,9 @@ class SpecCache {
     std::int64_t steps = 0;  // of a recipe; 0: not known
   };
   std::optional<Headline> headline(core::JobId id);
-  /// The spec of a job that has just been stored, so that nobody has to read it. One that starts later is read then.
+  /// Whether keep() keeps it. One that starts later is read then.
+  static bool is_kept(const muster::v1::JobSpec& spec) { return !spec.hold(); }
+  /// The spec of a job that has just been stored, so that nobody has to read it.
   void keep(core::JobId id, muster::v1::JobSpec spec);
   /// Tells which jobs are open, and forgets those that are removed: their specs may hold secrets.
   void follow(const core::Job& job);

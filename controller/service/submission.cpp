@@ -128,9 +128,8 @@ Outcome<v1::SubmitSweepResponse> Submission::submit_sweep(const v1::SubmitSweepR
   const auto id = id_of(request.request_id());
   const auto user = user_or_unknown(request.user());
   std::vector<jobs::EventLog::Submission> submissions;
-  std::vector<v1::JobSpec> specs;
+  std::map<int, v1::JobSpec> specs;  // of jobs that start soon, by their place
   submissions.reserve(static_cast<std::size_t>(request.specs_size()));
-  specs.reserve(static_cast<std::size_t>(request.specs_size()));
   std::map<std::string, std::uint32_t> places;
   for (int i = 0; i < request.specs_size(); ++i) {
     v1::JobSpec spec = request.specs(i);
@@ -143,7 +142,7 @@ Outcome<v1::SubmitSweepResponse> Submission::submit_sweep(const v1::SubmitSweepR
     std::string text = jobs::spec_to_text(spec);
     if (text.size() > kMostSpecBytes) return Refusal::limit(kLargeSpec);
     submissions.push_back({jobs::job_submitted(spec, user), id, std::move(text)});
-    specs.push_back(std::move(spec));
+    if (jobs::SpecCache::is_kept(spec)) specs.emplace(i, std::move(spec));
   }
   auto turn = parts_.partitions.take_turn(places, user);
   if (const auto refusal = unless_known(std::move(turn.refusal), request.request_id())) return *refusal;
@@ -154,10 +153,9 @@ Outcome<v1::SubmitSweepResponse> Submission::submit_sweep(const v1::SubmitSweepR
   response.set_sweep(jobs::sweep_name(first));
   response.set_already_submitted(outcome.value().already);
   if (!outcome.value().already) {
-    for (int i = 0; i < request.specs_size(); ++i) {
-      parts_.specs.keep(first + i, std::move(specs[static_cast<std::size_t>(i)]));
-      response.add_job_ids(first + i);
-    }
+    for (auto& [i, spec] : specs) parts_.specs.keep(first + i, std::move(spec));
+    response.mutable_job_ids()->Reserve(request.specs_size());
+    for (int i = 0; i < request.specs_size(); ++i) response.add_job_ids(first + i);
     return response;
   }
   const auto job = parts_.event_log.job(first);

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "muster/v1/job.pb.h"
 
@@ -149,7 +150,36 @@ void write_value(const Message& message, const FieldDescriptor* field, int index
   }
 }
 
+using Texts = google::protobuf::Map<std::string, std::string>;
+
+/// A map of texts that each job of a sweep has; null: another map. Reflection copies a map into a list first.
+const Texts* texts_in(const Message& message, const FieldDescriptor* field) {
+  using muster::v1::JobSpec;
+  if (const auto* spec = google::protobuf::DynamicCastToGenerated<JobSpec>(&message)) {
+    if (field->number() == JobSpec::kEnvFieldNumber) return &spec->env();
+    if (field->number() == JobSpec::kSubmittedEnvFieldNumber) return &spec->submitted_env();
+  }
+  const auto* element = google::protobuf::DynamicCastToGenerated<muster::v1::SweepElement>(&message);
+  return element == nullptr ? nullptr : &element->settings();  // the only map there
+}
+
+void write_texts(const Texts& texts, std::string& out) {
+  std::vector<const Texts::value_type*> sorted;
+  sorted.reserve(texts.size());
+  for (const auto& entry : texts) sorted.push_back(&entry);
+  std::ranges::sort(sorted, {}, [](const auto* entry) -> const std::string& { return entry->first; });
+  out += '{';
+  for (const auto* entry : sorted) {
+    if (out.back() != '{') out += ',';
+    write_text(entry->first, out);
+    out += ':';
+    write_text(entry->second, out);
+  }
+  out += '}';
+}
+
 void write_map(const Message& message, const FieldDescriptor* field, std::string& out) {
+  if (const auto* texts = texts_in(message, field)) return write_texts(*texts, out);
   const Reflection* r = message.GetReflection();
   std::map<std::string, const Message*> sorted;
   for (int i = 0; i < r->FieldSize(message, field); ++i) {
@@ -367,8 +397,11 @@ ordered_json to_json(const Message& message) {
 }
 
 std::string to_compact_text(const Message& message) {
+  constexpr std::size_t kUsual = 4096;
   std::string text;
+  text.reserve(kUsual);
   write(message, text);
+  text.shrink_to_fit();  // a sweep keeps ten thousand
   return text;
 }
 
