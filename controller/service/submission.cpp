@@ -141,7 +141,7 @@ Outcome<v1::SubmitSweepResponse> Submission::submit_sweep(const v1::SubmitSweepR
     ++places[parts_.partitions.place_of(spec)];
     std::string text = jobs::spec_to_text(spec);
     if (text.size() > kMostSpecBytes) return Refusal::limit(kLargeSpec);
-    submissions.push_back({jobs::job_submitted(spec, user), id, std::move(text)});
+    submissions.push_back({jobs::job_submitted(spec, user), i == 0 ? id : "", std::move(text)});
     if (jobs::SpecCache::is_kept(spec)) specs.emplace(i, std::move(spec));
   }
   auto turn = parts_.partitions.take_turn(places, user);

@@ -39,9 +39,9 @@ struct Commit {
   /// The job and the actions after the event. A pointer, since a copy of a job with thousands of ranks is large. The
   /// job's version must be one more than the stored one; the store refuses any other.
   std::shared_ptr<const core::Applied> applied;
-  /// Set in the job's first event only.
+  /// Set in the job's first event only. Whoever appends keeps the spec's text: a sweep has ten thousand.
   std::string request_id;
-  std::string spec_json;
+  std::string_view spec_json;
 };
 
 /// Wraps the result of core::apply() for a Commit.

@@ -25,7 +25,8 @@ class AdmissionTest : public ::testing::Test {
     core::Job blank;
     blank.id = store.next_job_id();
     const core::Event event{clock.wall(), body};
-    const store::Commit commit{event, store::shared(core::apply(blank, event)), "", jobs::spec_to_text(spec)};
+    const auto text = jobs::spec_to_text(spec);
+    const store::Commit commit{event, store::shared(core::apply(blank, event)), "", text};
     store.append({&commit, 1});
     admission.follow(commit.applied->job);
     return commit.applied->job;

@@ -21,7 +21,7 @@ class Saga {
     story_.tell(std::move(body));
     const bool first = story_.job.version == 1;
     const store::Commit commit{story_.events.back(), store::shared(story_.last), first ? request_id_ : "",
-                               first ? spec_ : ""};
+                               first ? std::string_view(spec_) : std::string_view()};
     try {
       return store_->append({&commit, 1}).at(0);
     } catch (const store::Error&) {
