@@ -1,8 +1,11 @@
 """What a sweep of ten thousand jobs costs: its submission, its results, and the same jobs one by one. Without Slurm."""
 
+import contextlib
 import os
 import resource
+import sqlite3
 import subprocess
+import time
 
 from controller import Controller
 from promise import Promise
@@ -35,6 +38,22 @@ class Both:
         return self
 
 
+def plain_sqlite_cpu(controller):
+    """Seconds of CPU for which SQLite alone writes the rows that musterd has written, into the same tables, in one transaction."""
+    with contextlib.closing(sqlite3.connect(f"file:{controller.folder / 'data' / 'muster.db'}?mode=ro", uri=True)) as written, \
+            contextlib.closing(sqlite3.connect(controller.folder / "plain.db", isolation_level=None)) as plain:
+        plain.execute("PRAGMA journal_mode = WAL")
+        for (statement,) in written.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"):
+            plain.execute(statement)
+        rows = {table: written.execute(f"SELECT * FROM {table}").fetchall() for table in ("jobs", "events")}
+        before = time.process_time()
+        plain.execute("BEGIN")
+        for table, values in rows.items():
+            plain.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values[0]))})", values)
+        plain.execute("COMMIT")
+        return time.process_time() - before
+
+
 def ended(controller, sweep):
     return all(job["state"] == "succeeded" for job in controller.json("list", "--sweep", sweep, "--limit", "10000"))
 
@@ -47,6 +66,7 @@ def measure(binaries, quick):
         file.write_text(COMMAND)
         sweep = f"env.STEP=0..{jobs - 1}"
         submitted = Both(controller).run("submit", str(file), "--sweep", sweep, "--hold")
+        plain = plain_sqlite_cpu(controller)
         results = Both(controller).run("results", "--sweep", submitted.said.strip(), "--json")
         Both(controller).run("cancel", "--sweep", submitted.said.strip())
         file.write_text(REPORTS)
@@ -61,11 +81,14 @@ def measure(binaries, quick):
     return "\n".join([
         "# Sweeps", "", "| what | musterd, s of CPU | muster, s of CPU |", "|---|---|---|",
         f"| a sweep of {jobs} held jobs is submitted | {submitted.server:.2f} | {submitted.client:.2f} |",
+        f"| SQLite alone writes the same rows | {plain:.2f} | - |",
         f"| `muster results` of these jobs, of which none has run | {results.server:.2f} | {results.client:.2f} |",
         f"| `muster results` of {ran} jobs that reported three steps each | {told.server:.2f} | {told.client:.2f} |", "",
         f"A submission by itself costs musterd {one_us:.0f} us of CPU: {jobs} calls from 64 callers, {jobs / calls['seconds']:.0f} a second."
     ]) + "\n", [
         Promise("CPU of musterd for a sweep of 10,000, s", submitted.server / scale, at_most=0.5),
+        # The machine's speed is no part of this one.
+        Promise("CPU of musterd for a sweep, times that of SQLite alone", submitted.server / plain, at_most=4),
         # A process of its own has a beginning.
         Promise("CPU of muster for a sweep of 10,000, s", submitted.client / scale, at_most=0.5 if not quick else 2),
         Promise("CPU of musterd for the results of 10,000 jobs, s", results.server / scale, at_most=0.5),
