@@ -107,7 +107,14 @@ class MusterTask : public ::testing::Test {
     std::vector<char*> arguments;
     for (auto& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
-    ASSERT_EQ(::posix_spawn(&pid_, arguments[0], nullptr, nullptr, arguments.data(), environment.data()), 0);
+    // A process group of its own, as slurmstepd gives each task.
+    posix_spawnattr_t attributes;
+    ASSERT_EQ(::posix_spawnattr_init(&attributes), 0);
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    ::posix_spawnattr_setpgroup(&attributes, 0);
+    const int error = ::posix_spawn(&pid_, arguments[0], nullptr, &attributes, arguments.data(), environment.data());
+    ::posix_spawnattr_destroy(&attributes);
+    ASSERT_EQ(error, 0);
   }
   /// What the batch script tells of the job's own start.
   static std::string started_before(std::chrono::seconds time) {
@@ -453,7 +460,8 @@ TEST_F(MusterTask, KilledWithItsProcessGroupItLeavesNothingOnTheNode) {
       "while [ ! -s worker ] || [ ! -s renamed ]; do sleep 0.01; done; echo > ready; sleep 1000");
   written("ready");
   const auto worker = written_pid("worker"), renamed = written_pid("renamed");
-  ::kill(pid_, SIGKILL);
+  ASSERT_EQ(::getpgid(pid_), pid_);
+  ASSERT_EQ(::kill(-pid_, SIGKILL), 0);
   wait();
   EXPECT_TRUE(eventually([&] { return is_gone(worker) && is_gone(renamed); })) << "the next attempt may be elsewhere";
 }

@@ -286,10 +286,10 @@ OF_CALLS = {"return_dict", "torchscript", "output_attentions", "output_hidden_st
             "is_assistant", "assistant_confidence_threshold", "assistant_early_exit", "assistant_lookbehind", "target_lookbehind",
             "num_assistant_tokens", "num_assistant_tokens_schedule", "prompt_lookup_num_tokens", "max_matching_ngram_size",
             "cache_implementation", "cache_config", "compile_config", "disable_compile", "prefill_chunk_size", "remove_invalid_values",
-            "continuous_batching_config", "_from_model_config", "_name_or_path", "task_specific_params", "prefix", "finetuning_task",
+            "continuous_batching_config", "task_type", "_from_model_config", "_name_or_path", "task_specific_params", "prefix", "finetuning_task",
             "out_features", "out_indices"}
 # Members that say which tensors there are: files that do not have them are refused without a word of the member.
-OF_TENSORS = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+OF_TENSORS = {"r", "target_modules", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
               "attention_bias", "mlp_bias", "qkv_bias", "tie_word_embeddings", "d_model", "d_kv", "d_ff", "num_layers", "num_decoder_layers",
               "num_heads", "relative_attention_num_buckets", "feed_forward_proj", "type_vocab_size", "max_position_embeddings", "image_size",
               "patch_size", "num_channels", "mlp_ratio", "use_swiglu_ffn", "use_mask_token", "num_register_tokens", "id2label"}
@@ -306,9 +306,20 @@ REFUSED = {
     "t5": {"is_decoder", "dense_act_fn", "is_gated_act", "decoder_start_token_id"},
     "bert": {"is_decoder", "position_embedding_type", "problem_type"},
     "bert_classifier": {"is_decoder", "position_embedding_type", "problem_type"},
+    "adapter": {"use_dora", "use_qalora", "use_rslora", "lora_bias", "loftq_config", "fan_in_fan_out", "ensure_weight_tying",
+                "alpha_pattern", "bias", "init_lora_weights", "layers_to_transform", "exclude_modules", "modules_to_save", "layer_replication",
+                "peft_type",
+                # It leads to a folder that is not there. The judge is told the folder.
+                "base_model_name_or_path"},
     "dinov2": set(),
     "dinov2_with_registers": set(),
 }
+
+OTHER_OF_ADAPTER = {"rank_pattern": {"q_proj": 2}, "alpha_pattern": {"q_proj": 16}, "target_modules": ["q_proj"],
+                    "exclude_modules": ["v_proj"], "layers_to_transform": [0], "bias": "all", "init_lora_weights": "pissa",
+                    "modules_to_save": ["lm_head"], "layer_replication": [[0, 1]], "peft_type": "IA3"}
+# Members of earlier and later releases of PEFT.
+ADAPTER_OF_OTHERS = {"eva_config": None, "corda_config": None, "use_bdlora": None}
 
 
 def other(name, value):
@@ -456,6 +467,39 @@ class EachMember(Folder):
                 with self.subTest(member=name):
                     file.write_text(json.dumps({"bos_token_id": 0, "eos_token_id": 1}))
                     self.check_member(name, other(name, value), file, before, REFUSED["generation"])
+
+    def test_of_an_adapter(self):
+        """Of adapter_config.json, with PEFT as the judge. All members that PEFT has are fed, also those that it writes as null."""
+        from peft import LoraConfig, PeftModel, get_peft_model
+        base = self.folder / "base"
+        byte_level().save_pretrained(base)
+        scrambled(LlamaForCausalLM(LlamaConfig(**DECODER, intermediate_size=56, num_key_value_heads=2))).save_pretrained(base)
+        adapted = get_peft_model(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32),
+                                 LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
+        with torch.no_grad():
+            for name, parameter in adapted.named_parameters():
+                if "lora_" in name:
+                    parameter.copy_(torch.randn_like(parameter) * 0.3)
+        adapted.save_pretrained(self.first)
+
+        class Adapted:
+            @staticmethod
+            def from_pretrained(folder, dtype):
+                return PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype=dtype), folder)
+
+        ids = AutoTokenizer.from_pretrained(base)(TEXTS[1], return_tensors="pt").input_ids
+        self.judge_by_tokens(Adapted, ids, ids.shape[1])
+        before, file = self.of_transformers(), self.first / "adapter_config.json"
+        plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).generate(ids, do_sample=False, max_new_tokens=12)
+        self.assertNotEqual(before, plain[0].tolist()[ids.shape[1]:], "adapters must matter, or equality says little")
+        text = file.read_text()
+        every = {**json.loads(text), **ADAPTER_OF_OTHERS}
+        self.assertGreater(len(every), 35)
+        for name, value in every.items():
+            with self.subTest(member=name):
+                file.write_text(text)
+                self.check_member(name, OTHER_OF_ADAPTER[name] if name in OTHER_OF_ADAPTER else other(name, value), file, before,
+                                  REFUSED["adapter"])
 
 
 class Heads(Folder):

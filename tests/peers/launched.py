@@ -70,9 +70,9 @@ def with_lightning():
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=0.01)
 
-    trainer = lightning.Trainer(max_steps=5, accelerator="cpu", devices=2, strategy="ddp", logger=False,
-                                enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-                                default_root_dir=os.environ["MUSTER_CHECKPOINT_FOLDER"])
+    trainer = lightning.Trainer(max_steps=5, accelerator="cpu", devices=2, num_nodes=int(os.environ["MUSTER_NODES"]),
+                                strategy="ddp", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                                enable_model_summary=False, default_root_dir=os.environ["MUSTER_CHECKPOINT_FOLDER"])
     trainer.fit(Model(), torch.utils.data.DataLoader(torch.randn(400, 4), batch_size=4))
 
 

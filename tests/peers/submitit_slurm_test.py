@@ -125,8 +125,8 @@ class Slurm(World):
     def test_a_cancelled_job_is_gone_from_slurm(self):
         job = self.executor().submit(functions.Endless(self.folder))
         self.until_file(self.folder / "rank-0-counts-1")
-        job.cancel()
-        self.until(lambda: job.done(force_check=True), "not cancelled")
+        self.cancel(job)
+        self.assertTrue(job.done(force_check=True))
         self.assertEqual(job.state, "CANCELLED")
 
     def test_a_multirun_of_hydra_of_which_one_fails_and_one_is_preempted(self):

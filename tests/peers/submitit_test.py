@@ -1,7 +1,6 @@
 """submitit's documented behaviour through AutoExecutor(cluster="muster"), with the released submitit and local processes."""
 
 import asyncio
-import datetime
 import os
 import pathlib
 import pickle
@@ -12,6 +11,7 @@ import sys
 import time
 import unittest
 import warnings
+from unittest import mock
 
 import submitit
 import submitit_functions as functions
@@ -149,6 +149,13 @@ class Parameters(World):
     def test_a_job_submits_further_jobs(self):
         job = self.executor().submit(functions.submit_further, self.folder / "inner", 5)
         self.assertEqual(job.result(), ([6, 7], [15, 15]))
+
+    def test_a_job_submits_further_jobs_where_the_data_folder_leads(self):
+        others = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
+        with mock.patch.dict(os.environ, others | {"MUSTER_DATA_FOLDER": os.path.relpath(self.daemon.data)}, clear=True):
+            job = self.executor().submit(functions.submit_further, self.folder / "inner", 5)
+            self.assertEqual(job.result(), ([6, 7], [15, 15]))
+            self.assertEqual(self.executor().submit(functions.variables, "MUSTER_DATA_FOLDER").result(), [str(self.daemon.data)])
 
     def test_what_muster_refuses_is_an_error_with_its_words(self):
         with self.assertRaisesRegex(FailedJobError, "resources.nodes"):
@@ -504,15 +511,8 @@ class Stops(World):
         self.until_file(self.folder / "rank-0-counts-1")
         self.assertFalse(job.done())
         began = time.monotonic()
-        job.cancel()
-        cancelled = time.monotonic()
-        with self.assertRaisesRegex(UncompletedJobError, "cancelled"):
-            job.result()
-        raised = time.time()
-        self.assertLess(time.monotonic() - cancelled, 12, "submitit waited its 15 s for a result")
+        self.cancel(job)
         self.assertLess(time.monotonic() - began, 30, "the job waited for the end of its grace")
-        ended = datetime.datetime.fromisoformat(self.until_over(job)["ended_at"].replace("Z", "+00:00"))
-        self.assertLess(raised - ended.timestamp(), 3, "two seconds are promised, and asking takes its time")
         self.assertEqual(job.state, "CANCELLED")
         self.assertIsInstance(job.exception(), UncompletedJobError)
         self.assertFalse((self.folder / "saved-1").exists())

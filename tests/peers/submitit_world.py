@@ -1,11 +1,13 @@
 """One musterd for the tests of a process, and submitit's executors that submit to it."""
 
 import contextlib
+import datetime
 import json
 import os
 import pathlib
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "system"))
@@ -70,6 +72,16 @@ class World(unittest.TestCase):
 
     def until_file(self, path):
         self.until(lambda: pathlib.Path(path).exists(), f"no {path}")
+
+    def cancel(self, job):
+        """Cancels it. Its result is an error as soon as muster knows of the end: submitit waits for 15 s for a result of others."""
+        from submitit.core.utils import UncompletedJobError
+        job.cancel()
+        with self.assertRaisesRegex(UncompletedJobError, "cancelled"):
+            job.result()
+        raised = time.time()
+        ended = datetime.datetime.fromisoformat(self.until_over(job)["ended_at"].replace("Z", "+00:00"))
+        self.assertLess(raised - ended.timestamp(), 3, "two seconds are promised, and asking takes its time")
 
     def until_over(self, job):
         """muster's last word of a job, whose result may be there a moment earlier."""

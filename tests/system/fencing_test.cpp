@@ -1,6 +1,7 @@
-// Goal: ranks of an old attempt are told to stop and may write nothing.
+// Goal: ranks of an old attempt are told to stop and may write nothing, and what they have started is gone before the
+// next attempt.
 // Method: a real worker is started by hand with the environment of attempt 1 while attempt 2 runs, as if a node had
-// come back from the dead.
+// come back from the dead. A program kills its supervisor, and leaves a process that ignores every polite signal.
 #include <signal.h>
 
 #include "system/world.h"
@@ -50,6 +51,24 @@ TEST(Fencing, ARankOfAnOldAttemptIsStoppedAndWritesNothing) {
   const auto now = world.show(job);
   EXPECT_EQ(now.at("state"), "running");
   EXPECT_EQ(now.at("attempts").size(), 2U);
+}
+
+// As torchrun's workers and data loaders do, the process stands in a session of its own. It has a lock as long as it
+// lives.
+TEST(Fencing, WhatAKilledSupervisorLeavesIsGoneBeforeTheNextAttempt) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(shell_job(R"sh(flock --nonblock lock true || touch beside
+[ $MUSTER_ATTEMPT = 2 ] && exit 0
+setsid flock lock sh -c 'trap "" TERM HUP; touch ready; while :; do sleep 0.05; done' &
+while [ ! -e ready ]; do sleep 0.01; done
+flock --nonblock lock true || touch locked
+kill -KILL $PPID; sleep 600)sh"));
+  const auto done = world.until_state(job, "succeeded");
+  EXPECT_EQ(done.at("attempts").size(), 2U) << done.at("attempts");
+  EXPECT_EQ(done.at("attempts")[0].at("cause"), "controller_lost") << done.at("attempts");
+  EXPECT_TRUE(std::filesystem::exists(world.folder() / "locked")) << "the lock tells nothing";
+  EXPECT_FALSE(std::filesystem::exists(world.folder() / "beside")) << "two attempts ran beside each other";
 }
 
 }  // namespace

@@ -361,15 +361,10 @@ for step in range(1, 41):
 }
 
 /// More steps at once than an agent keeps in memory, and the end of the program right behind them.
-void expect_every_step_of_a_burst(int steps, std::chrono::milliseconds limit) {
+void expect_every_step_of_a_burst(int steps, const std::string& job_file, std::chrono::milliseconds limit) {
   World world;
   world.start_daemon();
-  const auto job = world.submit(python_job("steps = " + std::to_string(steps) + R"(
-import os
-lines = b"".join(b'{"step":%d,"loss":%d}\n' % (step, step) for step in range(1, steps + 1))
-file = os.open(os.environ["MUSTER_REPORT"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-while lines: lines = lines[os.write(file, lines):]
-)"));
+  const auto job = world.submit(job_file);
   world.until_state(job, "succeeded", limit);
   const auto done = world.until(job, [&](const Json& view) { return view.at("step") == steps; });
   EXPECT_EQ(done.at("notes").dump().find("older steps"), std::string::npos) << done.at("notes");
@@ -387,12 +382,38 @@ while lines: lines = lines[os.write(file, lines):]
   EXPECT_EQ(count, steps) << csv.err;
 }
 
+std::string burst_of_reports(int steps) {
+  return python_job("steps = " + std::to_string(steps) + R"(
+import os
+lines = b"".join(b'{"step":%d,"loss":%d}\n' % (step, step) for step in range(1, steps + 1))
+file = os.open(os.environ["MUSTER_REPORT"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+while lines: lines = lines[os.write(file, lines):]
+)");
+}
+
+/// The same steps in the words of its log.
+std::string burst_of_lines(int steps) {
+  return python_job("steps = " + std::to_string(steps) + R"(
+import sys
+sys.stdout.write("".join(f"step {step} loss {step}.5\n" for step in range(1, steps + 1)))
+)",
+                    "[report.log]\nstep = 'step (\\d+)'\nloss = 'loss (\\S+)'\n");
+}
+
 TEST(Reports, ABurstIsStoredWhole) {
-  expect_every_step_of_a_burst(150'000, 120s);
+  expect_every_step_of_a_burst(150'000, burst_of_reports(150'000), 120s);
+}
+
+TEST(Reports, ABurstOfLogLinesIsStoredWhole) {
+  expect_every_step_of_a_burst(150'000, burst_of_lines(150'000), 120s);
 }
 
 TEST(Reports, AMillionLinesAtOnceAreStoredWhole) {
-  expect_every_step_of_a_burst(1'000'000, 400s);
+  expect_every_step_of_a_burst(1'000'000, burst_of_reports(1'000'000), 400s);
+}
+
+TEST(Reports, AMillionLogLinesAtOnceAreStoredWhole) {
+  expect_every_step_of_a_burst(1'000'000, burst_of_lines(1'000'000), 400s);
 }
 
 TEST(Reports, ASilentProgramIsWatchedAsBeforeAndKeysWithoutEffectAreNamed) {

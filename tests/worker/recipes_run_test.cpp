@@ -142,6 +142,26 @@ TEST_F(PretrainedClassifier, OfOtherLabelsIsRefusedOrGetsANewHead) {
       << "the rest begins from the files";
 }
 
+TEST_F(PretrainedClassifier, OfAsManyOtherLabelsGetsANewHeadOrTheRowsByNumber) {
+  const PreparedFolder first(Kind::kLabelled, {{"train", labelled(24, 3)}}, with_labels({"up", "down", "even"}));
+  const PreparedFolder others(Kind::kLabelled, {{"train", labelled(24, 3)}}, with_labels({"x", "y", "z"}));
+  train_on(first, kBert, R"(,"steps":40)", "first", 0.005);
+  const auto learned = rows_by_label(folder_ / "first");
+  train_on(others, pretrained_, R"(,"steps":1)", "refused");
+  EXPECT_THAT(error_, HasSubstr("train.head = \"new\""));
+  train_on(others, pretrained_, R"(,"steps":1,"head":"by_number")", "by_number");
+  EXPECT_EQ(error_, "");
+  train_on(others, pretrained_, R"(,"steps":1,"head":"new")", "new");
+  EXPECT_EQ(error_, "");
+  const auto kept = rows_by_label(folder_ / "by_number"), drawn = rows_by_label(folder_ / "new");
+  ASSERT_EQ(drawn.size(), 3U);
+  for (const auto& [label, row] : learned) {
+    const auto other = label == "up" ? "x" : label == "down" ? "y" : "z";
+    EXPECT_TRUE(at::allclose(kept.at(other), row, 0, 1e-8)) << label;
+    EXPECT_FALSE(at::allclose(drawn.at(other), row, 0, 1e-3)) << label << ": a row of the file is still there";
+  }
+}
+
 // transformers 5 reads the bias of a decoder that is not tied under a name of its own.
 TEST(MaskedLm, WithAnUntiedDecoderExportsItsBiasUnderBothNames) {
   const PreparedFolder data(Kind::kTokens, {{"train", texts({Ids(30, 40), Ids(30, 50)})}},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "core/apply.h"
@@ -420,7 +421,17 @@ class Jobs final : public JobService::Service {
     return Status::OK;
   }
 
+  /// How musterd answers whoever follows while others have all places.
+  std::optional<Status> without_place() {
+    std::lock_guard lock(shared_.mutex);
+    auto& left = shared_.state.without_place;
+    if (left == 0) return std::nullopt;
+    --left;
+    return Status(StatusCode::RESOURCE_EXHAUSTED, "max_streams_of_user: ada has 16 followers, the limit; end one");
+  }
+
   Status watch(ServerContext* context, const GetRequest* request, ServerWriter<Job>* writer) {
+    if (const auto refusal = without_place()) return *refusal;
     std::string shown;
     while (!context->IsCancelled()) {
       Job job;
@@ -439,6 +450,7 @@ class Jobs final : public JobService::Service {
   template <typename Message>
   Status stream(ServerContext& context, std::int64_t id, bool follow, ServerWriter<Message>* writer,
                 const std::function<std::vector<Message>(FakeState&)>& news) {
+    if (const auto refusal = follow ? without_place() : std::nullopt) return *refusal;
     Job job;
     job.set_state("running");
     int left = 0;

@@ -26,6 +26,7 @@ struct FakeState {
   int store_full = 0;                      // this many submissions are answered with ABORTED: nothing was changed
   std::int64_t lost_job = 0;               // calls about this job are answered with UNAVAILABLE
   int lose_answers = 0;                    // this many submissions are stored but answered with UNAVAILABLE
+  int without_place = 0;                   // this many streams that follow are refused: other followers have all places
   int break_streams_after = 0;             // the next stream breaks after this many messages; 0: none breaks
   std::string limit_refusal;               // the scheduler's answer to every new time limit
   int limit_answer_after = 0;              // the answer comes after this many reads of the job

@@ -229,6 +229,29 @@ TEST(Follow, EveryCommandThatFollowsEndsWith130AtControlC) {
   }
 }
 
+TEST(Follow, EveryCommandThatFollowsWaitsItsTurn) {
+  FakeController fake;
+  add_job(fake, "succeeded");
+  fake.with([](FakeState& s) {
+    s.logs.emplace_back().set_data("a first line\n");
+    s.events.emplace_back().set_id(1);
+    s.events.back().set_text("a first line");
+    s.metrics.emplace_back().set_attempt(1);
+    s.metrics.back().set_step(77);
+  });
+  for (const auto& [command, more, shows] : {std::tuple{"logs", "-f", "a first line"},
+                                             {"events", "-f", "a first line"},
+                                             {"metrics", "-f", "77"},
+                                             {"wait", "--timeout=60s", "succeeded"}}) {
+    fake.with([](FakeState& s) { s.without_place = 3; });
+    const auto done = fake.muster({command, "1", more});
+    EXPECT_EQ(done.exit, 0) << command << done.err;
+    EXPECT_THAT(done.out + done.err, HasSubstr(shows)) << command;
+    EXPECT_EQ(occurrences(done.err, "waiting for a turn"), 1) << command << done.err;
+    EXPECT_EQ(fake.get<int>([](FakeState& s) { return s.without_place; }), 0) << command;
+  }
+}
+
 void add_logs(FakeController& fake, const std::vector<std::tuple<int, int, std::string>>& chunks) {
   fake.with([&](FakeState& s) {
     for (const auto& [attempt, rank, data] : chunks) {
