@@ -294,12 +294,18 @@ class Schedules(unittest.TestCase):
 
     def test_the_processors_bound_what_runs_and_only_what_waits_passes(self):
         room = 2 * schedule.ROOM
-        jobs = [self.job("a", 50, 0.6 * room), self.job("b", 40, 0.6 * room), self.job("c", 30, 0.35 * room), self.job("waits", 20, 0.1)]
+        jobs = [self.job("a", 50, 0.6 * room), self.job("b", 40, 0.6 * room), self.job("c", 30, 0.39 * room), self.job("waits", 20, 0.1)]
         plan = schedule.Schedule(jobs, cores=2)
         first = self.started(plan)
         self.assertEqual(self.names(first), ["a", "waits"], "c would fit, and b would wait for ever")
         plan.ended(first[0])
         self.assertEqual(self.names(self.started(plan)), ["b"])
+
+    def test_jobs_that_wait_take_no_place_of_those_that_compute(self):
+        jobs = [self.job(f"waits-{number}", 90, 0.01) for number in range(schedule.MOST_THAT_WAIT + 2)] + [self.job("computes", 10, 1.0)]
+        names = self.names(self.started(schedule.Schedule(jobs, cores=1)))
+        self.assertIn("computes", names)
+        self.assertEqual(len(names), schedule.MOST_THAT_WAIT + 1)
 
     def test_what_compares_with_pytorch_keeps_a_processor_busy_whatever_was_recorded(self):
         costs = {name: listing.Cost(60, 0.2) for name in "abc"}
