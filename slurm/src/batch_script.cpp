@@ -70,6 +70,22 @@ std::string option_line(const std::string& name, const std::optional<std::string
   return "#SBATCH --" + name + (value ? "=" + sbatch_quote(*value) : std::string()) + "\n";
 }
 
+// `module` is a function that login shells have. A batch script has none where sbatch hands no functions on. These are
+// the files of Environment Modules and of Lmod.
+constexpr const char* kModules =
+    "\n# modules\n"
+    "if ! type module > /dev/null 2>&1; then\n"
+    "  for muster_file in \"${MODULESHOME:-}/init/bash\" /etc/profile.d/modules.sh /etc/profile.d/z00_lmod.sh "
+    "/etc/profile.d/lmod.sh; do\n"
+    "    if [ -r \"$muster_file\" ]; then . \"$muster_file\"; break; fi\n"
+    "  done\n"
+    "fi\n";
+
+bool uses_modules(const Steps& steps) {
+  const auto has_word = [](const std::string& line) { return line.find("module ") != std::string::npos; };
+  return std::ranges::any_of(steps.setup, has_word) || std::ranges::any_of(steps.health_check, has_word);
+}
+
 /// The part of the script that runs before anything else writes or reads files.
 std::string preparation(const BatchScript& s) {
   std::string text;
@@ -88,6 +104,7 @@ std::string preparation(const BatchScript& s) {
     if (!is_environment_name(name)) continue;
     text += "export " + name + "=" + words_with_index(value, s.index_mark) + "\n";
   }
+  if (uses_modules(s.steps)) text += kModules;
   if (!s.steps.setup.empty()) text += "\n# setup\n" + joined(s.steps.setup, "\n") + "\n";
   return text;
 }

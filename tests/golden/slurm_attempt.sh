@@ -24,6 +24,13 @@ if [ "${SLURM_RESTART_COUNT:-0}" != 0 ]; then
   exit 0
 fi
 
+# modules
+if ! type module > /dev/null 2>&1; then
+  for muster_file in "${MODULESHOME:-}/init/bash" /etc/profile.d/modules.sh /etc/profile.d/z00_lmod.sh /etc/profile.d/lmod.sh; do
+    if [ -r "$muster_file" ]; then . "$muster_file"; break; fi
+  done
+fi
+
 # setup
 muster_begun=/data/jobs/7/attempt-1/begun${SLURM_ARRAY_TASK_ID:+-$SLURM_ARRAY_TASK_ID}
 if ! mkdir "$muster_begun" 2> /dev/null && [ -d "$muster_begun" ]; then

@@ -58,6 +58,13 @@ TEST(BatchScript, AUsualJobReadsLikeOneWrittenByHand) {
 #SBATCH --partition=gpu
 #SBATCH --time=600
 
+# modules
+if ! type module > /dev/null 2>&1; then
+  for muster_file in "${MODULESHOME:-}/init/bash" /etc/profile.d/modules.sh /etc/profile.d/z00_lmod.sh /etc/profile.d/lmod.sh; do
+    if [ -r "$muster_file" ]; then . "$muster_file"; break; fi
+  done
+fi
+
 # setup
 module load cuda
 
@@ -295,6 +302,28 @@ TEST_F(RunScript, NoTeardownMasksIt) {
     EXPECT_EQ(run(s).exit_code, 7) << teardown;
   }
   EXPECT_TRUE(std::filesystem::exists(folder_ / "torn"));
+}
+
+// Environment Modules and Lmod define a function in login shells.
+TEST_F(RunScript, ModuleIsThereForSetupLinesAndHealthChecks) {
+  write_file(folder_ / "init/bash",
+             "echo >> \"$HERE/sourced\"\nmodule() { echo \"$*\" >> \"$HERE/loaded\"; }\nexport -f module\n");
+  auto s = script_of({"true"});
+  environment_ = {{"MODULESHOME", folder_.path().native()}};
+  s.steps.setup = {"module load cuda || exit 1"};
+  s.steps.health_check = {"module list"};
+  EXPECT_EQ(run(s).exit_code, 0);
+  EXPECT_EQ(read_file(folder_ / "loaded"), "load cuda\nlist\n");
+  EXPECT_EQ(read_file(folder_ / "sourced"), "\n");
+
+  environment_.emplace_back("BASH_FUNC_module%%", "() { echo \"own $*\" >> \"$HERE/loaded\"; }");
+  s.steps.health_check = {};
+  EXPECT_EQ(run(s).exit_code, 0);
+  EXPECT_EQ(read_file(folder_ / "loaded"), "load cuda\nlist\nown load cuda\n") << "that of the site comes first";
+  EXPECT_EQ(read_file(folder_ / "sourced"), "\n");
+
+  s.steps.setup = {"echo modules"};
+  EXPECT_EQ(render(s).find("init/bash"), std::string::npos) << "nobody asks for it";
 }
 
 TEST_F(RunScript, ASetupThatIsStrictChangesNothing) {
