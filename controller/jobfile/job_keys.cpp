@@ -199,9 +199,9 @@ constexpr auto kLast = std::to_array<Key>({
     derived(
         duration("liveness.hung_after", "", 1000, kLongest,
                  "An attempt ends if a rank reports but makes no progress for this long. Learned: 20 times what its "
-                 "steps usually take, at least 10m, or 1m for a recipe, or 4m in a section that the program "
-                 "has named; and only if its log, report and checkpoint folder stay as they are, too. A hang is "
-                 "suspected earlier, after 5 times what steps take, at least 10s."),
+                 "steps usually take, at least 10m, or 1m for a recipe; and only if its log, report and checkpoint "
+                 "folder stay as they are, too. A hang is suspected earlier, after 5 times what steps take, at least "
+                 "10s."),
         "learned from the times of its steps"),
     duration("liveness.join_within", "2m", 1000, kLongest,
              "An attempt is suspected if a rank has not reported this long after its start. It goes on: lost_after "

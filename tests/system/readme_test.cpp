@@ -1,4 +1,4 @@
-// Goal: what README.md and examples/ tell people to type works, word for word.
+// Goal: what README.md, docs/cheat-sheet.md and examples/ tell people to type works, word for word.
 // Method: their commands are cut out of the text and run in order against a private controller.
 #include <gmock/gmock.h>
 #include <signal.h>
@@ -16,27 +16,27 @@ using ::testing::HasSubstr;
 
 const std::filesystem::path kSource = MUSTER_SOURCE_FOLDER;
 
-/// The first fenced block of a language after a heading; fails the test if there is none.
-std::string block_after(const std::string& heading, const std::string& language) {
-  const auto readme = read_file(kSource / "README.md");
+/// The first fenced block of a language after a heading of a page; fails the test if there is none.
+std::string block_after(const std::string& page, const std::string& heading, const std::string& language) {
+  const auto text = read_file(kSource / page);
   const auto fence = "\n```" + language + "\n";
-  const auto section = readme.find("\n" + heading + "\n");
-  const auto begin = section == std::string::npos ? section : readme.find(fence, section);
-  const auto end = begin == std::string::npos ? begin : readme.find("\n```", begin + fence.size());
-  if (end == std::string::npos) throw std::runtime_error("README.md lacks " + heading + " with a block of " + language);
-  return readme.substr(begin + fence.size(), end - begin - fence.size() + 1);
+  const auto section = text.find("\n" + heading + "\n");
+  const auto begin = section == std::string::npos ? section : text.find(fence, section);
+  const auto end = begin == std::string::npos ? begin : text.find("\n```", begin + fence.size());
+  if (end == std::string::npos) throw std::runtime_error(page + " lacks " + heading + " with a block of " + language);
+  return text.substr(begin + fence.size(), end - begin - fence.size() + 1);
 }
 
 /// The `muster ...` lines of the block. The others must be the ones that set the scene, which a World does itself.
-std::vector<std::string> commands_of_use_it() {
+std::vector<std::string> commands_in_a_row() {
   std::vector<std::string> commands;
-  std::istringstream lines(block_after("## Use it", "sh"));
+  std::istringstream lines(block_after("docs/cheat-sheet.md", "## The commands in a row", "sh"));
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("muster ")) {
       commands.push_back(line);
     } else if (!line.starts_with("./dev build") && !line.starts_with("export PATH=") &&
                !line.starts_with("musterd &")) {
-      throw std::runtime_error("README.md, Use it: nobody runs this line: " + line);
+      throw std::runtime_error("docs/cheat-sheet.md: nobody runs this line: " + line);
     }
   }
   return commands;
@@ -48,8 +48,8 @@ Finished shell(World& world, const std::string& line, const std::filesystem::pat
   return run({"/bin/bash", "-c", "cd '" + where.native() + "' && " + line}, environment, 600s);
 }
 
-void expect_every_command_of_use_it_works(World& world, const std::filesystem::path& where) {
-  const auto commands = commands_of_use_it();
+void expect_every_command_works(World& world, const std::filesystem::path& where) {
+  const auto commands = commands_in_a_row();
   ASSERT_GE(commands.size(), 7U);
   for (const auto& line : commands) {
     auto done = shell(world, line, where);
@@ -64,10 +64,10 @@ void expect_every_command_of_use_it_works(World& world, const std::filesystem::p
   EXPECT_EQ(world.show("1").at("state"), "succeeded") << "examples/manpages-llama.toml";
 }
 
-TEST(Readme, EveryCommandOfUseItWorksInItsOrder) {
+TEST(Readme, EveryCommandOfTheCheatSheetWorksInItsOrder) {
   World world;
   world.start_daemon();
-  expect_every_command_of_use_it_works(world, kSource);
+  expect_every_command_works(world, kSource);
 }
 
 // The demo trains the example as it is.
@@ -82,14 +82,14 @@ TEST(Readme, ItsCommandsWorkInTheirOrderWithAFewStepsOfTheExample) {
   const auto at = text.find(steps);
   ASSERT_NE(at, std::string::npos);
   write_file(example, text.replace(at, steps.size(), "\nsteps = 16\n"));
-  expect_every_command_of_use_it_works(world, copy);
+  expect_every_command_works(world, copy);
   EXPECT_EQ(world.show("1").at("step"), 16);
 }
 
 TEST(Readme, ItsJobFileIsAccepted) {
   World world;
   world.start_daemon();
-  const auto job = world.submit(block_after("## Use it", "toml"));
+  const auto job = world.submit(block_after("README.md", "## A recipe", "toml"));
   EXPECT_EQ(world.show(job).at("name"), "manpages-llama");
   EXPECT_EQ(world.cli({"cancel", job}).exit, 0);
 }
@@ -99,8 +99,8 @@ TEST(Readme, ItsOwnProgramIsRequeuedResumesAndHasACurve) {
   world.start_daemon();
   const auto folder = world.folder() / "mine";
   std::filesystem::create_directories(folder);
-  std::ofstream(folder / "train.py") << block_after("## Your own program", "python");
-  std::ofstream(folder / "job.toml") << block_after("## Your own program", "toml");
+  std::ofstream(folder / "train.py") << block_after("README.md", "## Your own program", "python");
+  std::ofstream(folder / "job.toml") << block_after("README.md", "## Your own program", "toml");
   std::filesystem::create_directory_symlink(kSource / "python", folder / "python");
   const auto submitted = world.cli({"submit", folder / "job.toml"});
   ASSERT_EQ(submitted.exit, 0) << submitted.err;

@@ -1,5 +1,5 @@
 """Goal: each recipe learns on real input, goes on after a rank is killed, and what it made can be used.
-Method: README's commands of the recipe (of chess-lora: those in its first lines), with the job file that muster init writes and
+Method: docs/recipes.md's commands of the recipe (of chess-lora: those in its first lines), with the job file that muster init writes and
 no other settings; two ranks as local processes; rank 1 is killed by SIGKILL in the middle. The untrained model is measured by
 one step at a rate that changes nothing. One recipe has a short story, too: a tenth of its steps, which shows all but how well it
 learns.
@@ -22,7 +22,7 @@ import unittest
 from daemon import Musterd, eventually
 
 BIN = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else pathlib.Path("build/bin")
-README = pathlib.Path(__file__).resolve().parent.parent.parent / "README.md"
+PAGE = pathlib.Path(__file__).resolve().parent.parent.parent / "docs" / "recipes.md"
 LIMIT_S = 600
 
 
@@ -36,7 +36,7 @@ def labels_in(file):
 
 def commands_of(recipe):
     """The commands that the example's first lines name, without the word muster: of data, of the job and of its use."""
-    head = (README.parent / f"examples/recipes/{recipe}.toml").read_text()
+    head = (PAGE.parent.parent / f"examples/recipes/{recipe}.toml").read_text()
     return [shlex.split(line) for line in re.findall(r"^#   \d\. muster ((?!init ).*)$", head, re.MULTILINE)]
 
 
@@ -46,14 +46,14 @@ def with_settings(words, settings):
 
 
 def stories():
-    """The commands of README's recipes, without the word muster: those from `muster init RECIPE` on, by recipe."""
-    block = re.search(r"^## Recipes$.*?^```sh$(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL).group(1)
+    """The commands of docs/recipes.md's recipes, without the word muster: those from `muster init RECIPE` on, by recipe."""
+    block = re.search(r"^## Step by step$.*?^```sh$(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL).group(1)
     found = {}
     for words in filter(None, (shlex.split(line, comments=True) for line in block.splitlines())):
         if words[:2] == ["muster", "init"]:
             story = found[words[2]] = []
         if words[0] != "muster":
-            raise ValueError(f"README.md, Recipes: no story runs this line: {words}")
+            raise ValueError(f"docs/recipes.md: no story runs this line: {words}")
         story.append(words[1:])
     return found
 
@@ -79,7 +79,7 @@ class Recipes(unittest.TestCase):
         return done.stdout
 
     def begin(self, recipe):
-        """Runs the first two commands of README's story, and returns the other two."""
+        """Runs the first two commands of docs/recipes.md's story, and returns the other two."""
         init, prepare, submit, use = stories()[recipe]
         self.assertEqual([init, prepare[:2], submit[0]], [["init", recipe], ["data", "prepare"], "submit"])
         self.muster(*init)
@@ -154,7 +154,7 @@ class Recipes(unittest.TestCase):
         return jobs
 
     def use(self, command, model, *words):
-        """What a command of README's says of its texts, and of another one, with --json."""
+        """What a command of docs/recipes.md's says of its texts, and of another one, with --json."""
         name, usual, *texts = command
         lines = self.muster(name, model, *words, "--json", "--device", "cpu", "--", *texts, "a text of its own").splitlines()
         return usual, [json.loads(line) for line in lines]
