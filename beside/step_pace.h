@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace beside {
 
@@ -13,7 +14,7 @@ class StepPace {
  public:
   /// A time counts over so many looks, so it is right to a tenth.
   static constexpr std::int64_t kLooks = 20;
-  /// A stretch between two looks that found steps is a pause if its steps took so many times as long as the others.
+  /// A stretch between two looks that found steps is a pause if its steps took so many times as long as is usual.
   static constexpr double kPause = 4;
 
   /// A look at this moment has found `newest`, or no step. Milliseconds a step; 0: not known yet.
@@ -30,12 +31,13 @@ class StepPace {
       begin();
       return pace_;
     }
-    all_ = {all_.ms + found.ms, all_.steps + found.steps};
-    if (slowest_.steps == 0 || found.pace() > slowest_.pace()) slowest_ = found;
-    const Stretch others{all_.ms - slowest_.ms, all_.steps - slowest_.steps};
-    const auto& counts = others.steps > 0 && slowest_.pace() > kPause * others.pace() ? others : all_;
-    if (counts.ms < kLooks * longest_gap_ms_) return pace_;
-    pace_ = counts.pace();
+    if (stretches_.size() == kMostStretches) begin();
+    stretches_.push_back(found);
+    if (is_slower_now()) stretches_.erase(stretches_.begin(), stretches_.end() - kNewPace);
+    const auto usual = without_pauses();
+    // One alone may be a pause.
+    if (stretches_.size() < 2 || usual.ms < kLooks * longest_gap_ms_) return pace_;
+    pace_ = usual.pace();
     begin();
     return pace_;
   }
@@ -47,13 +49,45 @@ class StepPace {
   };
 
   void begin() {
-    all_ = slowest_ = {};
+    stretches_.clear();
     longest_gap_ms_ = 0;
   }
 
+  /// The pace of the median step.
+  double usual_pace() const {
+    auto sorted = stretches_;
+    std::ranges::sort(sorted, {}, &Stretch::pace);
+    std::int64_t steps = 0, before = 0;
+    for (const auto& one : sorted) steps += one.steps;
+    const auto median = std::ranges::find_if(sorted, [&](const Stretch& one) {
+      before += one.steps;
+      return 2 * before >= steps;
+    });
+    return median->pace();
+  }
+  /// Pauses come one at a time. Several in a row are steps that take longer from now on.
+  bool is_slower_now() const {
+    if (std::ssize(stretches_) <= kNewPace) return false;
+    const auto limit = kPause * usual_pace();
+    return std::all_of(stretches_.end() - kNewPace, stretches_.end(),
+                       [&](const Stretch& one) { return one.pace() > limit; });
+  }
+  /// The stretches together, but those that took too long for their steps.
+  Stretch without_pauses() const {
+    const auto limit = kPause * usual_pace();
+    Stretch sum;
+    for (const auto& one : stretches_) {
+      if (one.pace() <= limit) sum = {sum.ms + one.ms, sum.steps + one.steps};
+    }
+    return sum;
+  }
+
+  static constexpr std::ptrdiff_t kNewPace = 3;
+  static constexpr std::size_t kMostStretches = 1024;
+
   std::optional<std::int64_t> newest_;
   std::int64_t found_at_ms_ = 0, last_look_ms_ = 0, longest_gap_ms_ = 0;
-  Stretch all_, slowest_;  // since the pace was told last
+  std::vector<Stretch> stretches_;  // since the pace was told last
   double pace_ = 0;
 };
 

@@ -267,6 +267,26 @@ TEST(StepPaces, HoldNoPauseBetweenTwoSteps) {
   EXPECT_GT(told_anew, 10) << "the pace goes on being measured";
 }
 
+// Looks become rare where nothing comes, so a time counts over many of them, and two pauses may be among them.
+TEST(StepPaces, HoldNoneOfSeveralPauses) {
+  StepPace pace;
+  std::int64_t now = 1'000'000, step = 0;
+  const auto train = [&](int steps) {
+    for (int i = 0; i < steps; ++i) {
+      const auto told = pace.look(now += 500, step += 10);
+      if (told > 0) {
+        EXPECT_NEAR(told, 50, 10) << step;
+      }
+    }
+  };
+  train(30);
+  for (int evaluation = 0; evaluation < 6; ++evaluation) {
+    for (int look = 0; look < 14; ++look) pace.look(now += 5'000, std::nullopt);
+    train(10);
+  }
+  train(300);
+}
+
 TEST(StepPaces, FollowStepsThatBecomeSlower) {
   StepPace pace;
   double told = 0;
