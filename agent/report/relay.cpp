@@ -60,14 +60,11 @@ bool Relay::wait_before_end(Clock::time_point until) {
 }
 
 Relay::Clock::time_point Relay::end_is_due() const {
-  const auto first = ended_at_ + (has_told_ ? kTellingEnd : kQuietEnd);
-  return std::max(first, std::min(stands_at(), ended_at_ + kLongestEnd));
-}
-
-// Nothing of it is known before the rank's end.
-Relay::Clock::time_point Relay::stands_at() const {
+  if (!has_told_) return ended_at_ + kQuietEnd;
   const bool success = exit_ && exit_->code == 0 && exit_->signal == 0;
-  return taken_at_ <= ended_at_ ? ended_at_ : taken_at_ + (success ? kStandsAtSuccess : kStands);
+  // A controller that is busy may take the first one late.
+  const auto stands_at = std::max(taken_at_, ended_at_) + (success ? kStandsAtSuccess : kStands);
+  return std::min(stands_at, ended_at_ + kLongestEnd);
 }
 
 void Relay::run() {

@@ -43,10 +43,10 @@ class Relay {
   static constexpr std::chrono::milliseconds kLook{200}, kLookAtMost{2'000};
   /// And while the reporter has no room, and while a source is known to have more to read.
   static constexpr std::chrono::milliseconds kLookForRoom{20}, kLookForMore{50};
-  /// How long the last reports delay the news of the rank's end: those of a program that has reported nothing, and of
-  /// one that has reported; and the longest while the controller takes them. It does as long as it has taken some
-  /// within kStands, or kStandsAtSuccess after exit code 0, when no other rank hangs because of this one.
-  static constexpr std::chrono::milliseconds kQuietEnd{500}, kTellingEnd{900}, kStands{900}, kStandsAtSuccess{5'000};
+  /// How long the last reports delay the news of the rank's end: kQuietEnd of a program that has reported nothing. Of
+  /// one that has reported, until all is told, as long as the controller has taken some within kStands, or
+  /// kStandsAtSuccess after exit code 0, when no other rank hangs because of this one; and kLongestEnd at the most.
+  static constexpr std::chrono::milliseconds kQuietEnd{500}, kStands{900}, kStandsAtSuccess{10'000};
   static constexpr std::chrono::minutes kLongestEnd{2};
 
   /// Throws std::system_error if no thread can be started.
@@ -69,7 +69,6 @@ class Relay {
   void run();
   /// Until then the news of the end is held back, as far as is known now.
   Clock::time_point end_is_due() const;
-  Clock::time_point stands_at() const;
   /// What the disk has brought by now; nullopt: it has not answered yet.
   std::optional<beside::Found> read(bool ended);
   /// One look at the file. True: all is told that the program has written before its end.

@@ -269,15 +269,28 @@ TEST_F(RelayTest, TheNewsOfAnEndWaitsAsLongAsReportsAreTaken) {
   EXPECT_TRUE(relay.wait(Clock::now())) << "and nothing more is to be told";
 }
 
-TEST_F(RelayTest, TheNewsOfAnEndDoesNotWaitForAControllerThatTakesNothing) {
+// Other ranks may hang because of a rank that has failed.
+TEST_F(RelayTest, TheNewsOfAFailureDoesNotWaitForAControllerThatTakesNothing) {
   told_.let_take(0, 100);
   Relay relay(file_, connect());
   append(steps(1, 100));
   ASSERT_TRUE(told_.wait_for_reports(100));
   const auto ended = Clock::now();
-  relay.ended({.code = 0, .signal = 0});
+  relay.ended({.code = 1, .signal = 0});
   ASSERT_TRUE(relay.wait_before_end(Clock::now() + 10s));
   EXPECT_LT(Clock::now() - ended, 3s);
+}
+
+// With the news the attempt may be over, and nothing more is taken then.
+TEST_F(RelayTest, TheNewsOfASuccessWaitsForAControllerThatIsSlowToTakeTheFirst) {
+  told_.let_take(0, 100);
+  Relay relay(file_, connect());
+  append(steps(1, 100));
+  ASSERT_TRUE(told_.wait_for_reports(100));
+  relay.ended({.code = 0, .signal = 0});
+  EXPECT_FALSE(relay.wait_before_end(Clock::now() + 2s));
+  told_.let_take(100, 100);
+  EXPECT_TRUE(relay.wait_before_end(Clock::now() + Relay::kStandsAtSuccess / 2));
 }
 
 /// A source whose next report waits until the one before was told.
