@@ -301,12 +301,6 @@ class Schedules(unittest.TestCase):
         plan.ended(first[0])
         self.assertEqual(self.names(self.started(plan)), ["b"])
 
-    def test_jobs_that_wait_take_no_place_of_those_that_compute(self):
-        jobs = [self.job(f"waits-{number}", 90, 0.01) for number in range(schedule.MOST_THAT_WAIT + 2)] + [self.job("computes", 10, 1.0)]
-        names = self.names(self.started(schedule.Schedule(jobs, cores=1)))
-        self.assertIn("computes", names)
-        self.assertEqual(len(names), schedule.MOST_THAT_WAIT + 1)
-
     def test_what_compares_with_pytorch_keeps_a_processor_busy_whatever_was_recorded(self):
         costs = {name: listing.Cost(60, 0.2) for name in "abc"}
         tests = [test_of("a", labels=("peers",)), test_of("b", labels=("peers",), locks=frozenset(["slurm"])), test_of("c", labels=("slurm",))]

@@ -22,8 +22,7 @@ UNKNOWN_TEST = Cost(3.0, 0.35)
 UNKNOWN_LONG = Cost(240.0, 0.8)  # many at once would hold one another up until their time limits
 ROOM = 1.6  # busy processors for each one there is: what was recorded is a mean, with pauses in it
 WAITS = 0.3  # a job that keeps less than this busy mostly waits
-MOST_AT_ONCE = 3  # that compute, for each processor. What was recorded beside many others is too little, as each had a share alone
-MOST_THAT_WAIT = 4  # for each processor: the lanes of Slurm mostly wait, and must not keep others from computing
+MOST_AT_ONCE = 3  # for each processor. What was recorded beside many others is too little, as each had a share alone
 
 
 @dataclasses.dataclass(eq=False)
@@ -75,7 +74,7 @@ class Schedule:
         self._waiting = list(jobs)
         self._running = []
         self._room = cores * ROOM
-        self._most, self._most_that_wait = cores * MOST_AT_ONCE, cores * MOST_THAT_WAIT
+        self._most = cores * MOST_AT_ONCE
         self._left = collections.Counter()  # seconds of each lock's jobs that have not ended
         for job in jobs:
             for lock in job.locks:
@@ -90,16 +89,13 @@ class Schedule:
 
     def next(self):
         """The job that starts now, or None where the running ones must go on first."""
-        if not self._waiting or any(job.serial for job in self._running):
+        if not self._waiting or len(self._running) >= self._most or any(job.serial for job in self._running):
             return None
         together = [job for job in self._waiting if not job.serial]
         if not together:  # serial jobs come last, when everything else has ended
             return None if self._running else self._start(max(self._waiting, key=lambda job: job.cost.seconds))
         taken = frozenset().union(*(job.locks for job in self._running))
-        that_wait = sum(job.cost.cores < WAITS for job in self._running)
-        no_more = len(self._running) - that_wait >= self._most, that_wait >= self._most_that_wait
-        free = sorted((job for job in together if not job.locks & taken and not no_more[job.cost.cores < WAITS]),
-                      key=self._chain, reverse=True)
+        free = sorted((job for job in together if not job.locks & taken), key=self._chain, reverse=True)
         room = self._room - sum(job.cost.cores for job in self._running)
         for place, job in enumerate(free):
             if not self._running or (job.cost.cores <= room and (place == 0 or job.cost.cores < WAITS)):
