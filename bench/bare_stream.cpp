@@ -2,7 +2,6 @@
 // with them, beside which the cost of musterd's is measured. It answers a heartbeat that asks for an answer. Its output
 // and its input are those of heartbeat_server, and FOLDER is not used.
 #include <grpcpp/grpcpp.h>
-#include <sys/resource.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -12,6 +11,7 @@
 
 #include "muster/v1/rank_service.grpc.pb.h"
 #include "os/open_files.h"
+#include "own_cpu.h"
 
 namespace {
 
@@ -49,15 +49,6 @@ class Service final : public muster::v1::RankService::CallbackService {
  private:
   const std::uint32_t interval_ms_;
 };
-
-double cpu_seconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 }  // namespace
 

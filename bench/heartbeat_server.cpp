@@ -4,7 +4,6 @@
 // were called silent, how late heartbeats are read, the interval's floor. It ends with its input.
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 
 #include <chrono>
 #include <iostream>
@@ -13,6 +12,7 @@
 
 #include "base/tokens.h"
 #include "os/open_files.h"
+#include "own_cpu.h"
 #include "rpc/server.h"
 #include "service/controller_impl.h"
 #include "store/sqlite_store.h"
@@ -34,15 +34,6 @@ class NoProcesses final : public executors::Executor {
   executors::Vouch vouch(const core::AttemptKey&, core::RankNumber) override { return executors::Vouch::kUnknown; }
   void shutdown() override {}
 };
-
-double cpu_seconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 core::JobId submit(service::Controller& controller, const std::string& folder, std::uint32_t world, int interval_ms) {
   muster::v1::SubmitRequest request;

@@ -10,6 +10,8 @@ import pathlib
 import re
 import sys
 
+import verdict
+
 # A folder may include itself and the folders and libraries listed here. The longest matching folder counts.
 ALLOWED = {
     "schema": set(),
@@ -227,13 +229,5 @@ def violations(root):
     yield from link_violations(root)
 
 
-def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-    found = list(violations(root))
-    for line in found:
-        print(line)
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(verdict.of(violations))

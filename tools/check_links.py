@@ -8,6 +8,8 @@ import pathlib
 import re
 import sys
 
+import verdict
+
 LEFT_OUT = {"build", "node_modules"}  # besides folders whose names begin with a dot
 FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -52,13 +54,5 @@ def violations(root):
                 yield f"{place} leads to no heading of {os.path.relpath(target, root)}"
 
 
-def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-    found = list(violations(root))
-    for line in found:
-        print(line)
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(verdict.of(violations))

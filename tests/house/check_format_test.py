@@ -1,11 +1,9 @@
 """The check of formatting sees each C++ file of the project, and nothing else."""
 
-import os
 import pathlib
-import subprocess
-import sys
-import tempfile
 import unittest
+
+from tree import check_tree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHECK = ROOT / "tools" / "check_format.py"
@@ -14,15 +12,8 @@ GOOD, BAD = "int a;\n", "int   a;\n"
 
 class CheckFormat(unittest.TestCase):
     def check(self, files, **environment):
-        with tempfile.TemporaryDirectory() as folder:
-            (pathlib.Path(folder) / ".clang-format").write_text((ROOT / ".clang-format").read_text())
-            for name, text in files.items():
-                path = pathlib.Path(folder) / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text)
-            done = subprocess.run([sys.executable, "-B", CHECK, folder], capture_output=True, text=True,
-                                  env=dict(os.environ, **environment))
-        return done.returncode, done.stdout.splitlines()
+        code, out = check_tree(CHECK, {".clang-format": (ROOT / ".clang-format").read_text(), **files}, **environment)
+        return code, out.splitlines()
 
     def test_a_tree_in_order_passes(self):
         self.assertEqual(self.check({"a/b.cpp": GOOD, "a/b.h": GOOD}), (0, []))

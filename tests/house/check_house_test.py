@@ -2,10 +2,10 @@
 
 import importlib.util
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
+
+from tree import check_tree
 
 CHECK = pathlib.Path(__file__).resolve().parents[2] / "tools" / "check_house.py"
 
@@ -13,19 +13,14 @@ CHECK = pathlib.Path(__file__).resolve().parents[2] / "tools" / "check_house.py"
 def load_check():
     spec = importlib.util.spec_from_file_location("check_house", CHECK)
     module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(CHECK.parent))  # where it finds what it imports, as a script does
     spec.loader.exec_module(module)
     return module
 
 
 class CheckHouse(unittest.TestCase):
     def check(self, files):
-        with tempfile.TemporaryDirectory() as folder:
-            for name, text in files.items():
-                path = pathlib.Path(folder) / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text)
-            done = subprocess.run([sys.executable, "-B", CHECK, folder], capture_output=True, text=True)
-        return done.returncode, done.stdout
+        return check_tree(CHECK, files)
 
     def test_a_tree_in_order_passes(self):
         code, out = self.check({"controller/core/job.h": "#include <string>\n",

@@ -1,23 +1,17 @@
 """The check of links sees every page, and knows headings as those who show pages do."""
 
 import pathlib
-import subprocess
-import sys
-import tempfile
 import unittest
+
+from tree import check_tree
 
 CHECK = pathlib.Path(__file__).resolve().parents[2] / "tools" / "check_links.py"
 
 
 class CheckLinks(unittest.TestCase):
     def check(self, files):
-        with tempfile.TemporaryDirectory() as folder:
-            for name, text in files.items():
-                path = pathlib.Path(folder) / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text)
-            done = subprocess.run([sys.executable, "-B", CHECK, folder], capture_output=True, text=True)
-        return done.returncode, done.stdout.splitlines()
+        code, out = check_tree(CHECK, files)
+        return code, out.splitlines()
 
     def test_links_that_lead_somewhere_pass(self):
         page = "# A page\n## On `x`, and y\n## Twice\n## Twice\n"

@@ -209,9 +209,8 @@ TEST(Follow, ControlCLeavesTheJobAloneAndSaysHowToGoOn) {
   EXPECT_THAT(wait.err(), AllOf(HasSubstr("job 1 goes on"), HasSubstr("muster cancel 1")));
 }
 
-TEST(Follow, EveryCommandThatFollowsEndsWith130AtControlC) {
-  FakeController fake;
-  add_job(fake, "running");
+/// A line of a log, an event and a row of metrics, for whoever follows.
+void add_one_of_each(FakeController& fake) {
   fake.with([](FakeState& s) {
     s.logs.emplace_back().set_data("a first line\n");
     s.events.emplace_back().set_id(1);
@@ -219,6 +218,12 @@ TEST(Follow, EveryCommandThatFollowsEndsWith130AtControlC) {
     s.metrics.emplace_back().set_attempt(1);
     s.metrics.back().set_step(77);
   });
+}
+
+TEST(Follow, EveryCommandThatFollowsEndsWith130AtControlC) {
+  FakeController fake;
+  add_job(fake, "running");
+  add_one_of_each(fake);
   for (const auto& [command, shows] :
        {std::pair{"logs", "a first line"}, {"events", "a first line"}, {"metrics", "77"}}) {
     Running following(fake, {command, "1", "-f"});
@@ -232,13 +237,7 @@ TEST(Follow, EveryCommandThatFollowsEndsWith130AtControlC) {
 TEST(Follow, EveryCommandThatFollowsWaitsItsTurn) {
   FakeController fake;
   add_job(fake, "succeeded");
-  fake.with([](FakeState& s) {
-    s.logs.emplace_back().set_data("a first line\n");
-    s.events.emplace_back().set_id(1);
-    s.events.back().set_text("a first line");
-    s.metrics.emplace_back().set_attempt(1);
-    s.metrics.back().set_step(77);
-  });
+  add_one_of_each(fake);
   for (const auto& [command, more, shows] : {std::tuple{"logs", "-f", "a first line"},
                                              {"events", "-f", "a first line"},
                                              {"metrics", "-f", "77"},
