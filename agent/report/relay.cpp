@@ -26,12 +26,14 @@ Relay::Relay(std::filesystem::path file, Connect connect, Sources sources)
 }
 
 Relay::~Relay() {
-  {
-    const std::lock_guard lock(mutex_);
-    quit_ = true;
-  }
-  wake_.notify_all();
+  quit();
   thread_.join();
+}
+
+void Relay::quit() {
+  const std::lock_guard lock(mutex_);
+  quit_ = true;
+  wake_.notify_all();
 }
 
 void Relay::ended(contract::ExitStatus exit) {
@@ -60,20 +62,36 @@ bool Relay::wait_before_end(Clock::time_point until) {
 }
 
 Relay::Clock::time_point Relay::end_is_due() const {
-  if (!has_told_) return ended_at_ + kQuietEnd;
   const bool success = exit_ && exit_->code == 0 && exit_->signal == 0;
+  return stands_until(success ? kStandsLong : kStands);
+}
+
+Relay::Clock::time_point Relay::stands_until(std::chrono::milliseconds stands) const {
+  if (!has_told_) return ended_at_ + kQuietEnd;
   // A controller that is busy may take the first one late.
-  const auto stands_at = std::max(taken_at_, ended_at_) + (success ? kStandsAtSuccess : kStands);
-  return std::min(stands_at, ended_at_ + kLongestEnd);
+  return std::min(std::max(taken_at_, ended_at_) + stands, ended_at_ + kLongestEnd);
+}
+
+std::string Relay::finish(Clock::time_point until) {
+  {
+    Lock lock(mutex_);
+    while (!done_ && Clock::now() < std::min(until, stands_until(kStandsLong))) {
+      wake_.wait_until(lock, std::min(until, stands_until(kStandsLong)));
+    }
+  }
+  quit();
+  Lock lock(mutex_);
+  wake_.wait(lock, [this] { return done_; });
+  return left_out_;
 }
 
 void Relay::run() {
   auto next_look = kLook;
+  bool told_all = false;
   Lock lock(mutex_);
   while (!quit_) {
     const auto exit = exit_;
     lock.unlock();
-    bool told_all = false;
     try {
       told_all = look(exit);
     } catch (const std::exception& error) {
@@ -89,9 +107,9 @@ void Relay::run() {
                                 : std::min(next_look * 2, kLookAtMost);
     wake_.wait_for(lock, next_look, [&] { return quit_ || (exit_ && !exit); });
   }
-  const bool cut_short = exit_ && quit_;
+  const auto cut_short = told_all ? std::nullopt : exit_;
   lock.unlock();
-  if (cut_short) give_up();
+  if (cut_short) give_up(*cut_short);
   // What it could not tell is in its file before the rank's end is known.
   reporter_.reset();
   lock.lock();
@@ -107,12 +125,15 @@ bool Relay::look(const std::optional<contract::ExitStatus>& exit) {
   if (waits_for_room_) return false;
   auto own = read(exit.has_value());
   const bool blind = !own, own_more = own && own->more;
+  const bool own_ends = own && !own_more && reading_began_ended_;
   bool told = true, found_more = false;
   if (own) {
     bad_lines_ = tail_->bad_lines();
     first_bad_line_ = tail_->first_complaint().value_or("");
     told = tell(std::move(own->reports));
   }
+  untold_is_own_ = !told;
+  own_is_told_ = own_ends && told;
   if (told) {
     auto found = sources_.take(until);
     has_more_ = found.more;
@@ -122,18 +143,22 @@ bool Relay::look(const std::optional<contract::ExitStatus>& exit) {
   has_news_ = own_more || found_more;
   waits_for_room_ = !told;
   tell_words(blind);
-  if (blind || has_news_ || waits_for_room_ || !reading_began_ended_ || !sources_.is_done()) return false;
+  if (blind || has_news_ || waits_for_room_ || !own_is_told_ || !sources_.is_done()) return false;
   if (!reporter_) return true;
   // The reporter offers its last reports for a short time. More than that are waited for while they are taken.
   if (reporter_->backlog().is_long) {
     const std::lock_guard lock(mutex_);
-    waits_for_room_ = Clock::now() < end_is_due();
+    waits_for_room_ = Clock::now() < stands_until(kStandsLong);
     if (waits_for_room_) return false;
   }
-  // A rank that was killed is waited for, so its end is not to look like one in good order, for which the reporter
-  // takes its time.
-  reporter_->leaving(exit->signal != 0 ? 128 + exit->signal : exit->code, "");
+  leave(*exit);
   return true;
+}
+
+// A rank that was killed is waited for, so its end is not to look like one in good order, for which the reporter takes
+// its time.
+void Relay::leave(const contract::ExitStatus& exit) {
+  reporter_->leaving(exit.signal != 0 ? 128 + exit.signal : exit.code, "");
 }
 
 void Relay::note_taken() {
@@ -186,10 +211,12 @@ void Relay::connect_once() {
   if (!reporter_) reporter_ = connect_();
 }
 
-void Relay::give_up() {
+// What the reporter holds goes into its file. A report file that was not told to its end the controller reads itself.
+void Relay::give_up(const contract::ExitStatus& exit) {
   try {
-    sources_.give_up();
-    tell_words(told_words_.blind);
+    left_out_ = sources_.give_up(untold_is_own_ ? 0 : untold_.size());
+    tell_words(!own_is_told_);
+    if (reporter_) leave(exit);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "muster: %s\n", error.what());
   }

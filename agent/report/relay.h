@@ -45,8 +45,9 @@ class Relay {
   static constexpr std::chrono::milliseconds kLookForRoom{20}, kLookForMore{50};
   /// How long the last reports delay the news of the rank's end: kQuietEnd of a program that has reported nothing. Of
   /// one that has reported, until all is told, as long as the controller has taken some within kStands, or
-  /// kStandsAtSuccess after exit code 0, when no other rank hangs because of this one; and kLongestEnd at the most.
-  static constexpr std::chrono::milliseconds kQuietEnd{500}, kStands{900}, kStandsAtSuccess{10'000};
+  /// kStandsLong after exit code 0, when no other rank hangs because of this one; and kLongestEnd at the most.
+  /// After the news, finish() waits as long as the controller has taken some within kStandsLong.
+  static constexpr std::chrono::milliseconds kQuietEnd{500}, kStands{900}, kStandsLong{10'000};
   static constexpr std::chrono::minutes kLongestEnd{2};
 
   /// Throws std::system_error if no thread can be started.
@@ -62,6 +63,9 @@ class Relay {
   bool wait(std::chrono::steady_clock::time_point until);
   /// Waits as wait() does, and no longer than the news of the rank's end may be held back for it. True: tell that news.
   bool wait_before_end(std::chrono::steady_clock::time_point until);
+  /// After ended(): waits as long as the controller takes what is left, until `until` at most, and then gives up.
+  /// Returns what was left out, in one sentence; empty: nothing.
+  std::string finish(std::chrono::steady_clock::time_point until);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -69,6 +73,9 @@ class Relay {
   void run();
   /// Until then the news of the end is held back, as far as is known now.
   Clock::time_point end_is_due() const;
+  /// Until then the controller may still take something, as far as is known now.
+  Clock::time_point stands_until(std::chrono::milliseconds stands) const;
+  void quit();
   /// What the disk has brought by now; nullopt: it has not answered yet.
   std::optional<beside::Found> read(bool ended);
   /// One look at the file. True: all is told that the program has written before its end.
@@ -80,8 +87,9 @@ class Relay {
   /// Notes whether the controller has taken reports since the last turn.
   void note_taken();
   void tell_words(bool blind);
-  /// Tells that the sources were not read to their end.
-  void give_up();
+  /// Tells that not all was told, and that the rank leaves.
+  void give_up(const contract::ExitStatus& exit);
+  void leave(const contract::ExitStatus& exit);
 
   const Connect connect_;
   const std::shared_ptr<beside::ReportTail> tail_;  // shared with a read that the disk holds up
@@ -90,6 +98,8 @@ class Relay {
   Sources sources_;
   bool has_news_ = false, has_more_ = false, waits_for_room_ = false, complained_ = false;
   std::deque<beside::Report> untold_;  // read, and not told yet
+  bool untold_is_own_ = false;         // of the report file; else of the other sources
+  bool own_is_told_ = false;           // the report file, to its end after the program's end
   std::size_t backlog_ = 0;            // the reporter's, a turn ago
   std::unique_ptr<worker::Reporter> reporter_;
   Teller teller_;
@@ -99,6 +109,7 @@ class Relay {
 
   std::atomic<bool> has_told_ = false;
 
+  std::string left_out_;  // written before done_
   std::mutex mutex_;
   std::condition_variable wake_;
   std::optional<contract::ExitStatus> exit_;

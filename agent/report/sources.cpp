@@ -69,12 +69,19 @@ bool Sources::is_done() const {
   return true;
 }
 
-void Sources::give_up() {
+std::string Sources::give_up(std::size_t untold) {
+  std::string left;
   for (const auto& one : all_) {
     const auto unread = one.is_done ? std::string() : one.source->unread();
-    if (unread.empty()) continue;
-    complain("the controller took reports too slowly at the program's end, so " + unread + " were not searched");
+    if (!unread.empty()) left += (left.empty() ? "" : " and ") + unread;
   }
+  if (!left.empty()) left += " were not searched";
+  if (untold > 0) left += left.empty() ? "" : ", and ";
+  if (untold > 0) left += untold == 1 ? "one report was not told" : std::to_string(untold) + " reports were not told";
+  if (left.empty()) return left;
+  left = "the controller took reports too slowly after the program's end, so " + left;
+  complain(left);
+  return left;
 }
 
 Sources make_sources(const contract::ReportSources& wanted, const SourcesPlace& place) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <future>
@@ -36,8 +37,9 @@ class Sources {
   beside::Found take(Clock::time_point until);
   /// After the program's end: all that it has written is taken.
   bool is_done() const;
-  /// Nothing more is read, though the program has written more: that is trouble().
-  void give_up();
+  /// Nothing more is read, and `untold` reports that were read are not told. Returns what was left out, in one sentence
+  /// which is also trouble(), unless there was another before; empty: nothing.
+  std::string give_up(std::size_t untold);
   /// What was wrong first with one of them, in one sentence; empty: nothing.
   const std::string& trouble() const { return trouble_; }
 

@@ -123,6 +123,7 @@ class Supervisor {
   void record_told_ends();
   bool is_told(const Exited& end);
   bool is_nothing_left();
+  void tell_what_is_left();
   void say(const std::string& words) const;
 
   const SupervisorOptions& options_;
@@ -249,13 +250,27 @@ void Supervisor::watch_use(const LocalLaunch& launch, const std::string& node) {
   }
 }
 
-/// Until every rank has ended, nothing is left of them, and both are on disk.
+/// Until every rank has ended, nothing is left of them, both are on disk, and the controller has taken what they have
+/// reported.
 void Supervisor::run() {
   while (!living_.empty() || !leaving_.empty()) turn();
   if (!give_up_ending_at_) options_.end_children(kGiveUpKilling);
   record(Ended{});
   for (const auto give_up = Clock::now() + kGiveUpRecording; !writer_->recorded() && Clock::now() < give_up;) turn();
   for (auto& client : clients_) client.tell(facts_);
+  tell_what_is_left();
+}
+
+// The attempt is over, and the next one may run. What stands in the files of this one is told all the same.
+void Supervisor::tell_what_is_left() {
+  clients_.clear();
+  listener_.reset();
+  lock_.reset();
+  for (auto& [rank, relay] : relays_) {
+    const auto left_out = relay->finish(Clock::time_point::max());
+    if (!left_out.empty())
+      say_in_log(beside::rank_files(log_folder_, rank).log, "muster-supervisor: " + left_out + "\n");
+  }
 }
 
 // A disk delays no news, whether it refuses although room was set aside, is slow or stands still. The other ranks of a

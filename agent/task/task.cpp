@@ -426,8 +426,17 @@ int Task::finish() {
   tell_last_reports();
   status_.state = step_lost_ ? contract::RankStatus::State::kStepLost : contract::RankStatus::State::kExited;
   const int code = last_word(step_lost_ ? v1::PROCESS_STEP_LOST : v1::PROCESS_EXITED);
+  tell_what_is_left();
   if (!left.empty()) stay_beside(left);
   return code;
+}
+
+/// The news of a failure does not wait until the controller has taken all that the program has reported. A controller
+/// that has not heard the news does not end the other ranks. Slurm does, once this process has ended.
+void Task::tell_what_is_left() {
+  if (!relay_) return;
+  const auto left_out = relay_->finish(controller_knows_end_ ? Clock::time_point::max() : Clock::now());
+  if (!left_out.empty()) say(left_out);
 }
 
 int Task::finish_unstarted(const std::string& why) {
@@ -442,7 +451,7 @@ int Task::finish_unstarted(const std::string& why) {
 int Task::last_word(v1::ProcessState state) {
   tell(state);
   file_->put(status_);
-  link_->flush(kLastWord);
+  controller_knows_end_ = link_->flush(kLastWord);
   file_->finish();
   return status_.exit.signal != 0 ? 128 + status_.exit.signal : status_.exit.code;
 }

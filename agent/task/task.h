@@ -91,6 +91,7 @@ class Task {
   void follow_report(const launch::Environment& rank);
   launch::Environment agents_environment(const launch::Environment& rank) const;
   void tell_last_reports();
+  void tell_what_is_left();
   void watch_use(const launch::Environment& rank);
 
   void watch();
@@ -125,7 +126,7 @@ class Task {
   os::Fd signals_, directives_, parent_;
   pid_t parent_id_ = 0;
   bool ended_ = false, stopped_ = false, asked_ = false, killed_ = false, step_lost_ = false;
-  bool told_why_ = false, peer_failed_ = false;
+  bool told_why_ = false, peer_failed_ = false, controller_knows_end_ = false;
   std::atomic<muster::v1::Directive> directive_{muster::v1::DIRECTIVE_CONTINUE};
   std::mutex answer_mutex_;
   muster::v1::TaskResponse answer_;  // the one that brought the directive

@@ -23,8 +23,10 @@ constexpr core::Millis kReadAgainAfter{1000};
 /// Looked through in one round, so that a network folder holds nobody up.
 constexpr int kFoldersAtOnce = 50;
 
-/// Of a long report file the end alone is read, so the agent may know of more bad lines.
-void keep_bad_lines(const v1::ProgramWords& known, v1::ProgramWords& words) {
+/// Of a long report file the end alone is read, so the agent may know of more bad lines. What is left out of it, an
+/// agent that still tells will tell.
+void keep_words(const v1::ProgramWords& known, v1::ProgramWords& words, bool is_told_still) {
+  if (is_told_still) words.set_source_trouble(known.source_trouble());
   if (known.bad_lines() <= words.bad_lines()) return;
   words.set_bad_lines(known.bad_lines());
   words.set_first_bad_line(known.first_bad_line());
@@ -35,11 +37,20 @@ void keep_bad_lines(const v1::ProgramWords& known, v1::ProgramWords& words) {
 void RankSessions::take_unsent(const core::AttemptKey& key, core::RankNumber rank) {
   const auto unsent = read_late({key, rank});
   const auto reports = read_reports({key, rank});
-  if (unsent != Late::kLater && reports != Late::kLater) return;
-  spdlog::warn("job {} attempt {}: not all of what rank {} told can be taken now; it is read again", key.job,
-               key.number, rank);
+  const bool is_refused = unsent == Late::kLater || reports == Late::kLater;
+  if (!is_refused && !is_telling({key, rank})) return;
+  if (is_refused) {
+    spdlog::warn("job {} attempt {}: not all of what rank {} told can be taken now; it is read again", key.job,
+                 key.number, rank);
+  }
   std::lock_guard lock(unread_mutex_);
   unread_.insert({key, rank});
+}
+
+bool RankSessions::is_telling(const RankKey& rank) {
+  const auto& [key, number] = rank;
+  const auto view = parts_.live_ranks.view(key, number);
+  return view && view->reports && !view->has_left && streams_.is_open(key);
 }
 
 // Goes on after a refusal: what the end must not overtake stands behind it.
@@ -78,7 +89,8 @@ RankSessions::Late RankSessions::read_reports(const RankKey& rank) {
   try {
     const auto job = parts_.event_log.job(key.job);
     const auto view = parts_.live_ranks.view(key, number);
-    if (job == nullptr || !job->is_command || (view && view->has_left)) return Late::kTaken;
+    const bool was_told = view && view->has_left && !view->blind;
+    if (job == nullptr || !job->is_command || was_told) return Late::kTaken;
     v1::RankKey of_rank;
     of_rank.set_job_id(key.job);
     of_rank.set_attempt(key.number);
@@ -87,13 +99,15 @@ RankSessions::Late RankSessions::read_reports(const RankKey& rank) {
     // sources are not.
     const auto spec = parts_.specs.get(key.job);
     const bool one_source = spec != nullptr && !spec->has_report();
+    const bool is_told_still = is_telling(rank);
+    const auto known = view && view->program ? *view->program : v1::ProgramWords();
     Late all = Late::kTaken;
     int reports = 0;
     agent::report::read_reports_late(beside::rank_files(data_.logs(key), number).report, of_rank,
                                      view && one_source ? view->durable_step : 0, [&](v1::HeartbeatRequest request) {
                                        ++reports;
-                                       if (view && view->program && request.has_program())
-                                         keep_bad_lines(*view->program, *request.mutable_program());
+                                       if (request.has_program())
+                                         keep_words(known, *request.mutable_program(), is_told_still);
                                        const auto taken = take_late(request, all == Late::kTaken);
                                        if (taken != Late::kTaken) all = taken;
                                        return all != Late::kNotTaken;
@@ -181,7 +195,7 @@ void RankSessions::take_what_waits() {
     unread.assign(unread_.begin(), unread_.end());
   }
   for (const auto& rank : unread) {
-    if (!end_is_recorded(rank)) continue;
+    if (!end_is_recorded(rank) || is_telling(rank)) continue;
     if (read_late(rank) == Late::kLater || read_reports(rank) == Late::kLater) return;
     std::lock_guard lock(unread_mutex_);
     unread_.erase(rank);

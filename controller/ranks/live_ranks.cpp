@@ -131,8 +131,15 @@ bool LiveRanks::heartbeat(const core::AttemptKey& key, core::RankNumber rank,
                           const muster::v1::HeartbeatRequest& request, core::Millis now) {
   std::lock_guard lock(mutex_);
   auto* live = find(key);
-  if (live == nullptr || live->ended || rank >= live->ranks.size()) return false;
+  if (live == nullptr || rank >= live->ranks.size()) return false;
   auto& view = live->ranks[rank];
+  view.has_left = view.has_left || request.leaving();
+  view.blind = request.blind();
+  if (live->ended) {
+    // What its agent tells after the end of its program.
+    note_program(request, view);
+    return request.has_program();
+  }
   auto section = section_name(request.section(), request.section_name());
   const bool moved = !view.heard_at || view.step != request.step() || view.section != section || request.has_program();
   note_program(request, view);
@@ -144,7 +151,6 @@ bool LiveRanks::heartbeat(const core::AttemptKey& key, core::RankNumber rank,
   view.memory_bytes = request.memory_bytes();
   view.memory_peak_bytes = std::max(view.memory_peak_bytes, request.memory_peak_bytes());
   view.step_ms = request.step_ms();
-  view.has_left = view.has_left || request.leaving();
   if (request.leaving()) view.leaving_reason = request.leaving_reason();
   return moved;
 }

@@ -67,7 +67,8 @@ struct RankView {
   std::int64_t memory_bytes = 0;
   std::int64_t memory_peak_bytes = 0;
   double step_ms = 0;
-  bool has_left = false;  // it, or its agent, has told all that there was to tell
+  bool has_left = false;  // it, or its agent, tells nothing more
+  bool blind = false;     // what its report file holds was not told whole, as far as the newest heartbeat knows
   std::string leaving_reason;
   std::optional<double> slowness;          // see Stragglers
   double quickest_ms = 0, slowest_ms = 0;  // of its newest steps

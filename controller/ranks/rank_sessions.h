@@ -67,7 +67,8 @@ class RankSessions {
                                                        TellTask tell);
   /// Takes in what a rank that has ended could not tell any more, as if it told it now: call it before its end is given
   /// to the event_log. Checkpoints that the store does not take now come before that end all the same; metrics are
-  /// read again by take_what_waits(). Never throws.
+  /// read again by take_what_waits(). So is all of a rank whose agent still tells; what it has told by then is no loss.
+  /// Never throws.
   void take_unsent(const core::AttemptKey& key, core::RankNumber rank);
   /// The same of all its ranks.
   void take_unsent(const core::AttemptKey& key);
@@ -96,6 +97,8 @@ class RankSessions {
   Late read_late(const RankKey& rank);
   /// What its report file holds and nobody has told.
   Late read_reports(const RankKey& rank);
+  /// An agent may still be telling what its rank has reported.
+  bool is_telling(const RankKey& rank);
   Late take_late(const muster::v1::HeartbeatRequest& request, bool with_metrics);
   bool end_is_recorded(const RankKey& rank) const;
   void search_some();

@@ -59,6 +59,8 @@ class RankStreams {
   /// A commit of rows has come back.
   void settle();
   std::size_t open_now() const { return attempts_.open_now(); }
+  /// A rank of this attempt has a stream.
+  bool is_open(const core::AttemptKey& key) { return attempts_.is_open(key); }
   /// Heartbeats that have come on streams.
   std::uint64_t beats() const { return beats_; }
 

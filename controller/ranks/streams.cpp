@@ -37,6 +37,11 @@ void AttemptStreams::forget(const core::AttemptKey& key, Stream* stream) {
   if (found->second->streams_.empty()) attempts_.erase(found);
 }
 
+bool AttemptStreams::is_open(const core::AttemptKey& key) {
+  std::lock_guard lock(mutex_);
+  return attempts_.contains(key);
+}
+
 void AttemptStreams::follow(const core::Job& job) {
   std::vector<std::shared_ptr<Stream>> changed;
   {

@@ -98,6 +98,8 @@ class AttemptStreams {
   /// There is something else to tell the streams of this attempt.
   void news_for(const core::AttemptKey& key);
   std::size_t open_now() const { return open_; }
+  /// A rank of this attempt has a stream.
+  bool is_open(const core::AttemptKey& key);
 
  private:
   std::mutex mutex_;

@@ -377,15 +377,16 @@ std::vector<std::string> Views::notes(const core::Job& job, const v1::JobSpec& s
   auto first = job.program.first_bad_line;
   auto trouble = job.program.source_trouble;
   for (core::RankNumber rank = 0; attempt != nullptr && rank < attempt->ranks.size(); ++rank) {
-    if (attempt->ranks[rank].state == core::RankState::kExited) continue;
+    const bool has_exited = attempt->ranks[rank].state == core::RankState::kExited;
     const auto live = parts_.live_ranks.view({job.id, attempt->number}, rank);
     if (!live || live->program == nullptr) continue;
     const auto& words = *live->program;
     const bool is_for_the_end = words.source_trouble().starts_with(contract::kNothingMatches);
+    // Of a rank that has exited, its agent may have said more since.
     if (trouble.empty() && !words.source_trouble().empty() && !is_for_the_end) {
       trouble = "rank " + std::to_string(rank) + ": " + words.source_trouble();
     }
-    if (words.bad_lines() == 0) continue;
+    if (has_exited || words.bad_lines() == 0) continue;
     if (lines == 0) first = "rank " + std::to_string(rank) + ", " + words.first_bad_line();
     lines += words.bad_lines();
   }

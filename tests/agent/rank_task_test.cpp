@@ -27,6 +27,7 @@ struct Controller {
   OnDirective on_directive;
   std::function<void(const TaskRequest&)> on_tell = [](const TaskRequest&) {};
   std::chrono::milliseconds unheard{0};
+  bool answers = true;
   std::string meeting_point;
   std::vector<std::string> offers;
   // The thread of the reports asks for these two.
@@ -59,7 +60,7 @@ class Link : public ControllerLink {
   }
   void tell_later(const TaskRequest& request) override { controller_.later = request; }
   void hold() override { controller_.is_held = true; }
-  bool flush(std::chrono::milliseconds) override { return true; }
+  bool flush(std::chrono::milliseconds) override { return controller_.answers; }
   std::chrono::milliseconds unheard_for() const override { return controller_.unheard; }
   std::string meet(const std::string& mine, worker::MeetingPatience) override {
     controller_.offers.push_back(mine);
@@ -189,6 +190,51 @@ TEST_F(RankTask, TellsTheLastReportsBeforeTheEndAndNothingElseMeanwhile) {
   EXPECT_THAT(lines[0], testing::AnyOf("step 1", "step 1, held"));
   EXPECT_EQ(lines[1], "leaving 137, held");
   EXPECT_EQ(controller_.told.back().state(), muster::v1::PROCESS_EXITED);
+}
+
+/// Has room for three reports until the controller knows that the rank has ended.
+class ShortOfRoom : public ReportsNoted {
+ public:
+  ShortOfRoom(std::vector<std::string>& lines, const Controller& controller)
+      : ReportsNoted(lines, controller), steps_(lines), controller_(controller) {}
+  worker::Backlog backlog() const override {
+    const bool takes = controller_.answers && controller_.exit_is_told;
+    const bool is_full = !takes && steps_.size() >= 3;
+    return {is_full, is_full, takes ? 0 : steps_.size()};
+  }
+
+ private:
+  const std::vector<std::string>& steps_;
+  const Controller& controller_;
+};
+
+constexpr const char* kBurstAndFailure =
+    "for i in 1 2 3 4 5; do echo \"{\\\"step\\\":$i}\"; done >> $MUSTER_REPORT; exit 3";
+
+TEST_F(RankTask, TellsAfterTheEndOfAFailureWhatTheControllerTakesLate) {
+  std::vector<std::string> lines;
+  setup_.report = [&](const launch::Environment&, pid_t) -> report::Connect {
+    return [&] { return std::make_unique<ShortOfRoom>(lines, controller_); };
+  };
+  EXPECT_EQ(run(kBurstAndFailure), 3);
+  ASSERT_THAT(lines, testing::SizeIs(6));
+  EXPECT_THAT(lines[2], testing::StartsWith("step 3"));
+  EXPECT_EQ(lines[4], "step 5, held, after the exit");
+  EXPECT_EQ(lines[5], "leaving 3, held, after the exit");
+}
+
+// Which ends nobody's other ranks. Slurm does, once this task has ended.
+TEST_F(RankTask, DoesNotStayForAControllerThatDoesNotAnswer) {
+  std::vector<std::string> lines;
+  setup_.report = [&](const launch::Environment&, pid_t) -> report::Connect {
+    return [&] { return std::make_unique<ShortOfRoom>(lines, controller_); };
+  };
+  controller_.answers = false;
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_EQ(run(kBurstAndFailure), 3);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, report::Relay::kStandsLong);
+  ASSERT_THAT(lines, testing::SizeIs(4));
+  EXPECT_EQ(lines[3], "leaving 3, held, after the exit") << "the others stand in the report file, which musterd reads";
 }
 
 TEST_F(RankTask, TellsWhatAProgramThatDoesNotReportLeavesInItsLogAndOnDisk) {

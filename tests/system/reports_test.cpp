@@ -360,12 +360,8 @@ for step in range(1, 41):
   EXPECT_EQ(until_series(world, other, "loss", 40).size(), 40u) << "the other job lost nothing";
 }
 
-/// More steps at once than an agent keeps in memory, and the end of the program right behind them.
-void expect_every_step_of_a_burst(int steps, const std::string& job_file, std::chrono::milliseconds limit) {
-  World world;
-  world.start_daemon();
-  const auto job = world.submit(job_file);
-  world.until_state(job, "succeeded", limit);
+/// All steps from 1 on are stored, soon, and nothing says that some may be missing.
+void expect_every_step(World& world, const std::string& job, int steps) {
   const auto done = world.until(job, [&](const Json& view) { return view.at("step") == steps; });
   EXPECT_EQ(done.at("notes").dump().find("older steps"), std::string::npos) << done.at("notes");
   Finished csv;
@@ -380,6 +376,15 @@ void expect_every_step_of_a_burst(int steps, const std::string& job_file, std::c
   };
   eventually(all_are_there, 60s);
   EXPECT_EQ(count, steps) << csv.err;
+}
+
+/// More steps at once than an agent keeps in memory, and the end of the program right behind them.
+void expect_every_step_of_a_burst(int steps, const std::string& job_file, std::chrono::milliseconds limit) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(job_file);
+  world.until_state(job, "succeeded", limit);
+  expect_every_step(world, job, steps);
 }
 
 std::string burst_of_reports(int steps) {
@@ -406,6 +411,32 @@ TEST(Reports, ABurstIsStoredWhole) {
 
 TEST(Reports, ABurstOfLogLinesIsStoredWhole) {
   expect_every_step_of_a_burst(150'000, burst_of_lines(150'000), 120s);
+}
+
+// The news of a failure does not wait for a musterd that takes nothing: other ranks may hang because of the one that
+// failed. What it takes later is told after that news.
+TEST(Reports, ABurstBeforeAFailureIsStoredWholeThoughMusterdStandsStill) {
+  constexpr int kSteps = 150'000;
+  World world;
+  world.start_daemon();
+  const auto burst = world.folder() / "burst";
+  const auto job = world.submit(python_job("burst = '" + burst.string() + "'; steps = " + std::to_string(kSteps) + R"(
+import os, sys, time
+print("step 1 loss 1.5", flush=True)
+while not os.path.exists(burst): time.sleep(0.01)
+sys.stdout.write("".join(f"step {step} loss {step}.5\n" for step in range(2, steps + 1)))
+sys.exit(3)
+)",
+                                           "[requeue]\nmax_failed = 0\n[report.log]\nstep = 'step (\\d+)'\n"
+                                           "loss = 'loss (\\S+)'\n"));
+  until_reported(world, job, 1);
+  world.daemon().signal(SIGSTOP);
+  write_file(burst, "");
+  const auto status = world.data() / "jobs" / job / "attempt-1" / "status.jsonl";
+  EXPECT_TRUE(eventually([&] { return read_file(status).find("\"ended\"") != std::string::npos; }, 60s));
+  world.daemon().signal(SIGCONT);
+  world.until_state(job, "failed");
+  expect_every_step(world, job, kSteps);
 }
 
 TEST(Reports, AMillionLinesAtOnceAreStoredWhole) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <future>
 
 #include "temporary_folder.h"
 
@@ -265,7 +266,7 @@ TEST_F(RelayTest, TheNewsOfAnEndWaitsAsLongAsReportsAreTaken) {
   told_.let_take(100, 100);
   const auto all_taken = Clock::now();
   ASSERT_TRUE(relay.wait_before_end(Clock::now() + 10s));
-  EXPECT_LT(Clock::now() - all_taken, Relay::kStandsAtSuccess);
+  EXPECT_LT(Clock::now() - all_taken, Relay::kStandsLong);
   EXPECT_TRUE(relay.wait(Clock::now())) << "and nothing more is to be told";
 }
 
@@ -290,7 +291,61 @@ TEST_F(RelayTest, TheNewsOfASuccessWaitsForAControllerThatIsSlowToTakeTheFirst) 
   relay.ended({.code = 0, .signal = 0});
   EXPECT_FALSE(relay.wait_before_end(Clock::now() + 2s));
   told_.let_take(100, 100);
-  EXPECT_TRUE(relay.wait_before_end(Clock::now() + Relay::kStandsAtSuccess / 2));
+  EXPECT_TRUE(relay.wait_before_end(Clock::now() + Relay::kStandsLong / 2));
+}
+
+TEST_F(RelayTest, WhatAControllerTakesAfterTheNewsOfAFailureIsToldWhole) {
+  constexpr std::size_t kSteps = 300, kRoom = 100;
+  told_.let_take(0, kRoom);
+  Relay relay(file_, connect());
+  append(steps(1, kSteps));
+  ASSERT_TRUE(told_.wait_for_reports(kRoom));
+  relay.ended({.code = 1, .signal = 0});
+  ASSERT_TRUE(relay.wait_before_end(Clock::now() + 10s));
+  ASSERT_EQ(told_.reports(), kRoom) << "the news has not waited for the others";
+  auto finished = std::async(std::launch::async, [&] { return relay.finish(Clock::time_point::max()); });
+  for (std::size_t taken = kRoom; taken <= kSteps; taken += kRoom) {
+    told_.let_take(taken, kRoom);
+    ASSERT_TRUE(told_.wait_for_reports(std::min(taken + kRoom, kSteps)));
+  }
+  EXPECT_EQ(finished.get(), "");
+  EXPECT_EQ(told_.lines(0).back(), "leaving 1");
+}
+
+// The reporter keeps what it holds in a file, and the controller reads the report file itself.
+TEST_F(RelayTest, AReportFileThatWasNotToldToItsEndIsCalledSo) {
+  told_.let_take(0, 100);
+  Relay relay(file_, connect());
+  append(steps(1, 101));
+  ASSERT_TRUE(told_.wait_for_reports(100));
+  relay.ended({.code = 1, .signal = 0});
+  EXPECT_EQ(relay.finish(Clock::now()), "");
+  EXPECT_TRUE(told_.words([](const auto& words) { return words.blind; }).blind);
+  EXPECT_EQ(told_.lines(0).back(), "leaving 1");
+}
+
+/// A source that tells all its steps at once, once there is a step to tell.
+class Whole : public beside::ReportSource {
+ public:
+  explicit Whole(int steps) : steps_(steps) {}
+  beside::Found look(const beside::Moment&) override {
+    beside::Found found;
+    for (; told_ < steps_; ++told_) found.reports.emplace_back().step.emplace().step = told_ + 1;
+    return found;
+  }
+
+ private:
+  const int steps_;
+  int told_ = 0;
+};
+
+TEST_F(RelayTest, WhatWasReadAndNotToldIsCounted) {
+  told_.let_take(0, 4);
+  Relay relay(file_, connect(), Sources({std::make_shared<Whole>(7)}));
+  ASSERT_TRUE(told_.wait_for_reports(4));
+  relay.ended({.code = 1, .signal = 0});
+  EXPECT_EQ(relay.finish(Clock::now()),
+            "the controller took reports too slowly after the program's end, so 3 reports were not told");
 }
 
 /// A source whose next report waits until the one before was told.
@@ -317,8 +372,8 @@ TEST_F(RelayTest, WhatCouldNotBeReadBeforeTheEndIsSaid) {
     ASSERT_TRUE(relay.wait_before_end(Clock::now() + 10s));
   }
   EXPECT_EQ(told_.words([](const auto& words) { return !words.source_trouble.empty(); }).source_trouble,
-            "the controller took reports too slowly at the program's end, so the last 7 bytes of the log were not "
-            "searched");
+            "the controller took reports too slowly after the program's end, so the last 7 bytes of the log were not "
+            "searched, and one report was not told");
 }
 
 TEST_F(RelayTest, AControllerThatCannotBeReachedForGoodEndsTheRelayAlone) {
