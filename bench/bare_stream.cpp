@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/open_files.h"
+#include "bench/own_cpu.h"
 #include "muster/v1/rank_service.grpc.pb.h"
-#include "os/open_files.h"
-#include "own_cpu.h"
 
 namespace {
 
@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    os::raise_open_files_limit();
+    base::raise_open_files_limit();
     const int jobs = std::stoi(argv[3]);
     Service service(static_cast<std::uint32_t>(std::stoul(argv[4])));
     int port = 0;

@@ -30,9 +30,9 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
 
-#include "fsdp/adam.h"
-#include "fsdp/checkpoint.h"
-#include "fsdp/fully_shard.h"
+#include "fsdp/engine/fully_shard.h"
+#include "fsdp/files/checkpoint.h"
+#include "fsdp/optim/adam.h"
 
 namespace {
 

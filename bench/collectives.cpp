@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "bench/forked_ranks.h"
-#include "fsdp/device_mesh.h"
-#include "fsdp/transport.h"
+#include "fsdp/comm/device_mesh.h"
+#include "fsdp/comm/transport.h"
 
 namespace {
 

@@ -26,15 +26,15 @@
 #include <vector>
 
 #include "bench/forked_ranks.h"
-#include "fsdp/adam.h"
-#include "fsdp/fully_shard.h"
-#include "fsdp/initialize.h"
-#include "fsdp/json.h"
-#include "fsdp/meta_device.h"
-#include "fsdp/step_graph.h"
-#include "fsdp/tensor_bytes.h"
-#include "models/llama/model.h"
-#include "train/unit_wrapper.h"
+#include "fsdp/engine/fully_shard.h"
+#include "fsdp/engine/initialize.h"
+#include "fsdp/engine/meta_device.h"
+#include "fsdp/memory/tensor_bytes.h"
+#include "fsdp/optim/adam.h"
+#include "fsdp/optim/step_graph.h"
+#include "fsdp/text/json.h"
+#include "worker/models/llama/model.h"
+#include "worker/train/unit_wrapper.h"
 #ifdef MUSTER_WITH_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -106,8 +106,8 @@ Options parse(int count, char** arguments) {
   return o;
 }
 
-schema::Llama sizes(const Options& o) {
-  auto sizes = schema::standard<schema::Llama>(schema::llama());
+spec::Llama sizes(const Options& o) {
+  auto sizes = spec::standard<spec::Llama>(spec::llama());
   sizes.vocab_size = o.vocab;
   sizes.hidden_size = o.dim;
   sizes.intermediate_size = o.intermediate;

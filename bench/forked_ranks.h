@@ -13,7 +13,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
-#include "fsdp/device_mesh.h"
+#include "fsdp/comm/device_mesh.h"
 
 /// One rank of a world of processes on this machine.
 struct ForkedRank {

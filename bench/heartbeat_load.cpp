@@ -24,8 +24,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/open_files.h"
 #include "muster/v1/rank_service.pb.h"
-#include "os/open_files.h"
 
 namespace {
 
@@ -319,7 +319,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    os::raise_open_files_limit();
+    base::raise_open_files_limit();
     Options options;
     options.port = std::stoi(argv[1]);
     const std::string how = argv[2];

@@ -10,12 +10,12 @@
 #include <string>
 #include <thread>
 
-#include "base/tokens.h"
-#include "os/open_files.h"
-#include "own_cpu.h"
-#include "rpc/server.h"
-#include "service/controller_impl.h"
-#include "store/sqlite_store.h"
+#include "base/open_files.h"
+#include "bench/own_cpu.h"
+#include "controller/common/tokens.h"
+#include "controller/rpc/server.h"
+#include "controller/service/controller_impl.h"
+#include "controller/store/sqlite_store.h"
 
 namespace {
 
@@ -74,9 +74,9 @@ int main(int argc, char** argv) {
   try {
     spdlog::set_default_logger(spdlog::stderr_logger_mt("heartbeat_server"));
     const std::string folder = argv[1];
-    os::raise_open_files_limit();
+    base::raise_open_files_limit();
     const auto store = store::open_sqlite_store(folder + "/muster.db");
-    base::RealClock clock;
+    common::RealClock clock;
     NoProcesses executor;
     const auto controller =
         service::make_controller(*store, executor, clock, {.data_folder = folder, .people_token = "bench"});
@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
     for (int job = 0; job < std::stoi(argv[3]); ++job) {
       const auto id = submit(*controller, folder, static_cast<std::uint32_t>(std::stoul(argv[2])), std::stoi(argv[4]));
       tokens += (tokens.empty() ? "" : ", ") + std::string("\"") + std::to_string(id) + "\": \"" +
-                base::rank_token(store->secret(), id, 1) + "\"";
+                common::rank_token(store->secret(), id, 1) + "\"";
     }
     std::cout << "{\"port\": " << server->port() << ", \"tokens\": {" << tokens << "}}" << std::endl;
     for (std::string line; std::getline(std::cin, line);) answer(*controller);

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/adam.h"
-#include "fsdp/fully_shard.h"
-#include "fsdp/still_transport.h"
+#include "fsdp/comm/still_transport.h"
+#include "fsdp/engine/fully_shard.h"
+#include "fsdp/optim/adam.h"
 
 namespace {
 

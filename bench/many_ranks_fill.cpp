@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "store/sqlite_metrics.h"
-#include "store/sqlite_pair.h"
-#include "store/sqlite_store.h"
+#include "controller/store/sqlite_metrics.h"
+#include "controller/store/sqlite_pair.h"
+#include "controller/store/sqlite_store.h"
 
 namespace {
 
@@ -46,10 +46,10 @@ store::MetricRow row_of(core::JobId job, core::Step step, core::RankNumber rank)
 }
 
 std::vector<store::DeclaredSeries> declared_of(core::JobId job) {
-  std::vector<store::DeclaredSeries> declared{{job, schema::undeclared_series("loss")}};
+  std::vector<store::DeclaredSeries> declared{{job, spec::undeclared_series("loss")}};
   for (const char* name : {"tokens_per_s", "learning_rate", "grad_norm"}) {
-    declared.push_back({job, schema::undeclared_series(name)});
-    declared.back().series.over_ranks = schema::OverRanks::kRank0;
+    declared.push_back({job, spec::undeclared_series(name)});
+    declared.back().series.over_ranks = spec::OverRanks::kRank0;
   }
   return declared;
 }

@@ -10,7 +10,7 @@
 #include <iostream>
 #include <vector>
 
-#include "store/sqlite_store.h"
+#include "controller/store/sqlite_store.h"
 
 namespace {
 
@@ -48,8 +48,8 @@ int main(int argc, char** argv) {
   const auto store = store::open_sqlite_store(argv[1]);
   std::vector<store::DeclaredSeries> declared;
   for (const char* name : {"loss", "tokens_per_s", "learning_rate", "grad_norm", "validation/loss"}) {
-    auto series = schema::undeclared_series(name);
-    series.over_ranks = schema::OverRanks::kRank0;
+    auto series = spec::undeclared_series(name);
+    series.over_ranks = spec::OverRanks::kRank0;
     declared.push_back({job, series});
   }
   store->add_metrics({}, declared);

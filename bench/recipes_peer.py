@@ -32,7 +32,7 @@ MASK = (1 << 64) - 1
 # Data.
 
 class Split:
-    """The records of prepared data: see prepared/format.h."""
+    """The records of prepared data: see data/format/format.h."""
 
     def __init__(self, folder, name="train"):
         self.description = json.loads((pathlib.Path(folder) / "data.json").read_text())
@@ -83,7 +83,7 @@ def mixed(z):
 
 
 def shuffled(count, seed, epoch=0):
-    """The order of an epoch: see worker/data/random.h."""
+    """The order of an epoch: see data/order/random.h."""
     values, state = list(range(count)), mixed((mixed(seed) + epoch) & MASK)
     for i in range(count, 1, -1):
         state = state + 0x9e3779b97f4a7c15 & MASK
@@ -125,7 +125,7 @@ class Causal:
                 [part for record in range(len(self.split)) for part in (self.split.ids(record).astype(numpy.int64), suffix)]))
 
     def pack(self, seed):
-        """Documents in rows: see worker/data/packing.h."""
+        """Documents in rows: see data/order/packing.h."""
         self.documents = [framed(self.split.ids(record), self.split.suffix(), 1 << 40) for record in range(len(self.split))]
         rows, free = [], []  # free: [row, room], the oldest first
         for record in shuffled(len(self.split), seed):

@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "jobfile/job_file.h"
 #include "muster/v1/job_service.grpc.pb.h"
+#include "spec/jobfile/job_file.h"
 
 namespace {
 

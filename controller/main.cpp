@@ -14,27 +14,27 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "base/data_folder.h"
-#include "base/tokens.h"
-#include "daemon/advertised.h"
-#include "daemon/environment.h"
-#include "daemon/executors.h"
-#include "daemon/leaving.h"
-#include "daemon/own_machine.h"
-#include "daemon/place.h"
-#include "daemon/usage_error.h"
-#include "executors/slurm/submission.h"
-#include "http/server.h"
-#include "net/connections.h"
-#include "net/known_networks_file.h"
-#include "net/listen_address.h"
-#include "net/self_probe.h"
-#include "os/durable_file.h"
-#include "os/host_name.h"
-#include "os/open_files.h"
-#include "rpc/server.h"
-#include "service/controller_impl.h"
-#include "store/sqlite_store.h"
+#include "base/durable_file.h"
+#include "base/host_name.h"
+#include "base/open_files.h"
+#include "controller/common/data_folder.h"
+#include "controller/common/tokens.h"
+#include "controller/daemon/advertised.h"
+#include "controller/daemon/environment.h"
+#include "controller/daemon/executors.h"
+#include "controller/daemon/leaving.h"
+#include "controller/daemon/own_machine.h"
+#include "controller/daemon/place.h"
+#include "controller/daemon/usage_error.h"
+#include "controller/executors/slurm/submission.h"
+#include "controller/http/server.h"
+#include "controller/net/connections.h"
+#include "controller/net/known_networks_file.h"
+#include "controller/net/listen_address.h"
+#include "controller/net/self_probe.h"
+#include "controller/rpc/server.h"
+#include "controller/service/controller_impl.h"
+#include "controller/store/sqlite_store.h"
 
 namespace {
 
@@ -92,7 +92,7 @@ ListenAddress checked_address(const char* flag, const std::string& text, bool in
 fs::path prepare_data_folder(const std::string& given) {
   const auto folder = fs::absolute(given.empty() ? default_data_folder() : fs::path(given)).lexically_normal();
   const bool fresh = !fs::exists(folder);
-  os::make_folders(folder);
+  base::make_folders(folder);
   if (fresh) ::chmod(folder.c_str(), 0700);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
     throw std::runtime_error("cannot write to the data folder " + folder.string() + ": " + std::strerror(errno) +
@@ -142,8 +142,8 @@ void leave_for_a_dead_port(const std::string& why) {
 // Raises the soft limit of open files to the hard limit. Returns the old soft limit, which programs that musterd starts
 // get back.
 std::uint64_t take_all_descriptors() {
-  const auto before = os::raise_open_files_limit();
-  const auto now = os::open_files_limit().soft;
+  const auto before = base::raise_open_files_limit();
+  const auto now = base::open_files_limit().soft;
   if (now < net::kFewestDescriptors) {
     throw UsageError("the limit of open files is " + std::to_string(now) + ", and musterd needs " +
                      std::to_string(net::kFewestDescriptors) + ": raise it with ulimit -n, or LimitNOFILE");
@@ -156,11 +156,11 @@ class ReadyFile {
  public:
   ReadyFile(fs::path file, const ListenAddress& grpc, const ListenAddress& http) : file_(std::move(file)) {
     const nlohmann::ordered_json text = {{"pid", ::getpid()},
-                                         {"host", os::host_name()},
+                                         {"host", base::host_name()},
                                          {"grpc", grpc.text()},
                                          {"http", http.text()},
                                          {"version", MUSTER_VERSION}};
-    os::write_file_durably(file_, text.dump() + "\n");
+    base::write_file_durably(file_, text.dump() + "\n");
   }
   ~ReadyFile() {
     std::error_code ignored;
@@ -178,7 +178,7 @@ class ReadyFile {
 class RememberedPorts {
  public:
   explicit RememberedPorts(fs::path file) : file_(std::move(file)) {
-    known_ = nlohmann::json::parse(os::read_small_file(file_), nullptr, false);
+    known_ = nlohmann::json::parse(base::read_small_file(file_), nullptr, false);
     if (!known_.is_object()) known_ = nlohmann::json::object();
   }
 
@@ -197,7 +197,7 @@ class RememberedPorts {
     }
     return keep(name, address, serve(address.text()));
   }
-  void save() const { os::write_file_durably(file_, known_.dump() + "\n"); }
+  void save() const { base::write_file_durably(file_, known_.dump() + "\n"); }
 
  private:
   /// 0: no port is remembered. A damaged file counts as none, so musterd starts all the same.
@@ -236,7 +236,7 @@ int serve(const Flags& flags) {
   auto http_address = checked_address("--http", flags.http, flags.insecure_listen);
   const auto open_files = take_all_descriptors();
   catch_signals();
-  base::RealClock clock;
+  common::RealClock clock;
   musterd::Leaving leaving{core::Millis(flags.leaving_limit_ms)};  // before all that it bounds, so that it goes last
   musterd::Advertised advertised(clock);
   if (!flags.advertise.empty()) {
@@ -251,7 +251,7 @@ int serve(const Flags& flags) {
                           : flags.moved ? musterd::Relocation::kMoved
                                         : musterd::Relocation::kNone;
   musterd::settle(*store, data, relocation, clock.wall());
-  const auto token = base::load_or_create_token(data / "token");
+  const auto token = common::load_or_create_token(data / "token");
 
   const musterd::MachineSettings machine_settings{
       .gpus = flags.gpus, .cores = flags.cores, .library = flags.gpu_library};
@@ -271,7 +271,7 @@ int serve(const Flags& flags) {
   options.why_no_slurm = executors.why_no_slurm();
   options.problems = [&] {
     auto all = executors.problems();
-    if (auto open = base::DataFolder(data).open_to_others(); !open.empty()) all.push_back(std::move(open));
+    if (auto open = common::DataFolder(data).open_to_others(); !open.empty()) all.push_back(std::move(open));
     if (auto wrong = advertised.problem(); !wrong.empty()) all.push_back(std::move(wrong));
     if (auto crowd = connections->crowd().text(net::Connections::Clock::now()); !crowd.empty()) {
       all.push_back(std::move(crowd));
@@ -291,7 +291,7 @@ int serve(const Flags& flags) {
 
   const auto shares = connections->shares();
   spdlog::info("{} files may be open: {} connections of ranks, {} of people, {} of strangers",
-               os::open_files_limit().soft, shares.ranks, shares.people,
+               base::open_files_limit().soft, shares.ranks, shares.people,
                shares.strangers + shares.waiting + shares.asking);
   const net::KnownNetworksFile known_networks(data / "known-networks", connections->known(), true);
   RememberedPorts ports(data / "ports.json");

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "muster/v1/job.pb.h"
-#include "schema/series.h"
+#include "spec/series.h"
 
 namespace test {
 
@@ -17,9 +17,9 @@ inline void note_series(muster::v1::Job& job, const muster::v1::Metric& metric) 
     const auto found = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.name() == name; });
     auto& series = found == all.end() ? *job.add_series() : *found;
     series.set_name(name);
-    series.set_quantity(std::string(schema::quantity_of(name)));
-    series.set_held_out(schema::is_held_out(name));
-    series.set_better(std::string(schema::to_string(schema::undeclared_series(name).better)));
+    series.set_quantity(std::string(spec::quantity_of(name)));
+    series.set_held_out(spec::is_held_out(name));
+    series.set_better(std::string(spec::to_string(spec::undeclared_series(name).better)));
     series.set_attempt(metric.attempt());
     series.set_step(metric.step());
     series.set_value(value);

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <string>
 
-#include "os/crc32c.h"
-#include "temporary_folder.h"
+#include "base/crc32c.h"
+#include "tests/temporary_folder.h"
 
 namespace test {
 
@@ -17,7 +17,7 @@ inline void write_manifest(const std::filesystem::path& path, const std::string&
   const bool is_summed = json.starts_with(head.substr(0, head.find('0')));
   const std::string rest = json.substr(is_summed ? head.size() : 1);
   std::array<char, 9> digits{};
-  std::snprintf(digits.data(), digits.size(), "%08x", os::crc32c(rest));
+  std::snprintf(digits.data(), digits.size(), "%08x", base::crc32c(rest));
   write_file(path, std::string(head).replace(head.find('0'), 8, digits.data()) + rest);
 }
 

@@ -1,6 +1,6 @@
-"""Checks rules that a compiler does not check: which folder may include and link which other, without a cycle of folders, and that
-no file sees both LibTorch's headers and those of gRPC, protobuf or spdlog (LibTorch's wheel contains its own copies of fmt and
-protobuf).
+"""Checks rules that a compiler does not check: which folder may include and link which other, without a cycle of folders; that an
+include is a path in the repository; that no file sees both LibTorch's headers and those of gRPC, protobuf or spdlog (LibTorch's
+wheel contains its own copies of fmt and protobuf); and that each folder has a short README.
 
 Usage: check_house.py [ROOT]
 Exit status: 0 if the rules hold, 1 otherwise, with one line per violation.
@@ -12,79 +12,95 @@ import sys
 
 import verdict
 
+# The engine, for those that use it.
+ENGINE = {"fsdp", "fsdp/comm", "fsdp/engine", "fsdp/files", "fsdp/memory", "fsdp/optim", "fsdp/text", "fsdp/tracing"}
 # A folder may include itself and the folders and libraries listed here. The longest matching folder counts.
 ALLOWED = {
-    "schema": set(),
-    "chess": set(),
-    "fsdp": {"libtorch", "fsdp/include/fsdp/json.h"},
-    # JSON with the standard library alone, for those that may see neither LibTorch nor nlohmann.
-    "fsdp/include/fsdp/json.h": set(),
+    "base": set(),
     "proto": {"grpc", "json"},
-    "slurm": {"os", "boost"},
-    "os": set(),
-    "contract": {"json", "re2", "schema/whole_number.h"},
-    "launch": {"contract"},
-    "tokens": {"json", "os", "tokens/tokenizer_files.h"},
-    # The names of a tokenizer's files, with the standard library alone, for workers without tokenizers.
-    "tokens/tokenizer_files.h": set(),
-    "beside": {"contract", "json", "os", "schema"},
-    "prepared": {"os", "fsdp/include/fsdp/json.h"},
-    "agent/process": {"contract", "os", "schema"},
-    "agent/report": {"beside", "contract", "launch", "os", "schema", "worker/rank", "worker/rank/grpc", "proto"},
-    "agent/use": {"contract", "os"},
-    "agent/stacks": {"contract", "os", "schema"},
-    "agent/supervisor": {"agent/process", "agent/report", "agent/stacks", "agent/use", "beside", "contract", "launch", "os"},
-    "agent/task": {"agent/process", "agent/report", "agent/stacks", "agent/use", "beside", "contract", "launch", "os", "slurm", "worker/rank", "worker/rank/grpc", "proto", "grpc"},
-    "prepare": {"chess", "json", "os", "prepare/images", "prepared", "schema", "tokens", "tokens/tokenizer_files.h", "worker/data"},
-    "prepare/images": {"images", "os", "worker/data"},
-    "worker": {"fsdp", "libtorch"},
-    "worker/models": {"fsdp/include/fsdp/json.h", "libtorch", "schema", "worker/data"},
-    "worker/files": {"fsdp", "libtorch", "schema", "worker/models"},
-    "worker/data": set(),
-    "worker/batch": {"libtorch", "prepared", "schema", "worker/data", "worker/rank"},
-    "worker/adapters": {"fsdp", "fsdp/include/fsdp/json.h", "libtorch", "os", "worker/models", "worker/rank"},
-    "worker/metrics": {"chess", "libtorch"},
-    "worker/generate": {"libtorch", "worker/batch", "worker/data", "worker/models"},
-    "worker/rank": {"contract", "schema"},
-    "worker/rank/grpc": {"contract", "os", "schema", "worker/rank", "proto", "grpc"},
-    "worker/train": {"contract", "os", "fsdp", "fsdp/include/fsdp/json.h", "libtorch", "prepared", "schema", "worker/files", "worker/models", "worker/batch", "worker/data", "worker/rank", "tokens/tokenizer_files.h"},
-    "worker/recipes": {"worker/adapters", "chess", "contract", "fsdp", "os", "prepared", "tokens", "tokens/tokenizer_files.h", "worker/generate", "worker/metrics", "fsdp/include/fsdp/json.h", "libtorch", "schema", "worker/batch", "worker/data", "worker/models", "worker/rank", "worker/train"},
-    "worker/plan": {"contract", "os", "fsdp", "fsdp/include/fsdp/json.h", "libtorch", "schema", "worker/batch", "worker/recipes", "worker/train", "worker/data", "worker/rank"},
-    "worker/main.cpp": {"contract", "fsdp", "libtorch", "os", "schema", "worker/plan", "worker/recipes", "worker/train", "worker/rank", "worker/data", "worker/models"},
-    "infer": {"worker/adapters", "fsdp", "fsdp/include/fsdp/json.h", "infer/flags.h", "libtorch", "os", "prepare/images", "schema", "tokens", "worker/batch", "worker/files", "worker/generate", "worker/models", "worker/rank"},
-    # The options of muster-infer, which muster has, too.
-    "infer/flags.h": set(),
-    "controller/core": {"contract", "schema"},
-    "controller/store": {"os", "controller/core", "schema", "boost", "json", "sqlite"},
-    "controller/jobfile": {"contract", "controller/core", "launch", "schema", "proto", "slurm", "grpc", "json", "toml"},
+    "slurm": {"base", "boost"},
+    "spec": set(),
+    "spec/jobfile": {"agent/environment", "agent/protocol", "proto", "slurm", "spec", "grpc", "json", "toml"},
+    "data/chess": set(),
+    "data/order": set(),
+    "data/format": {"base", "fsdp/text"},
+    "data/prepare": {"base", "data/chess", "data/format", "data/order", "data/prepare/images", "data/tokenizers", "spec", "json"},
+    "data/tokenizers": {"base", "data/format", "json"},
+    "data/prepare/images": {"base", "data/order", "images"},
+    "fsdp": {"libtorch"},
+    "fsdp/text": set(),
+    "fsdp/tracing": {"fsdp/text", "libtorch"},
+    "fsdp/memory": {"fsdp/text", "libtorch"},
+    "fsdp/comm": {"fsdp/memory", "fsdp/text", "fsdp/tracing", "libtorch"},
+    "fsdp/engine": {"fsdp/comm", "fsdp/memory", "fsdp/text", "fsdp/tracing", "libtorch"},
+    "fsdp/optim": {"fsdp/comm", "fsdp/engine", "fsdp/memory", "fsdp/text", "fsdp/tracing", "libtorch"},
+    "fsdp/files": {"fsdp/comm", "fsdp/engine", "fsdp/memory", "fsdp/optim", "fsdp/text", "fsdp/tracing", "libtorch"},
+    "agent/protocol": {"spec", "json", "re2"},
+    "agent/environment": {"agent/protocol"},
+    "agent/watch": {"agent/protocol", "base", "spec", "json"},
+    "agent/process": {"agent/protocol", "base", "spec"},
+    "agent/report": {"agent/environment", "agent/grpc", "agent/protocol", "agent/rank", "agent/watch", "base", "proto", "spec"},
+    "agent/use": {"agent/protocol", "base"},
+    "agent/stacks": {"agent/protocol", "base", "spec"},
+    "agent/supervisor": {"agent/environment", "agent/process", "agent/protocol", "agent/report", "agent/stacks", "agent/use", "agent/watch",
+                         "base"},
+    "agent/task": {"agent/environment", "agent/grpc", "agent/process", "agent/protocol", "agent/rank", "agent/report", "agent/stacks",
+                   "agent/use", "agent/watch", "base", "proto", "slurm", "grpc"},
+    "agent/rank": {"agent/protocol", "spec"},
+    "agent/grpc": {"agent/protocol", "agent/rank", "base", "proto", "spec", "grpc"},
+    "worker/models": {"data/order", "fsdp/text", "spec", "libtorch"},
+    "worker/files": {"spec", "worker/models", "libtorch"} | ENGINE,
+    "worker/batch": {"agent/rank", "data/format", "data/order", "spec", "libtorch"},
+    "worker/adapters": {"agent/rank", "base", "worker/models", "libtorch"} | ENGINE,
+    "worker/metrics": {"data/chess", "libtorch"},
+    "worker/generate": {"data/order", "worker/batch", "worker/models", "libtorch"},
+    "worker/train": {"agent/protocol", "agent/rank", "base", "data/format", "data/order", "spec", "worker/batch", "worker/files",
+                     "worker/models", "libtorch"} | ENGINE,
+    "worker/recipes": {"agent/protocol", "agent/rank", "base", "data/chess", "data/format", "data/order", "data/tokenizers", "spec",
+                       "worker/adapters", "worker/batch", "worker/generate", "worker/metrics", "worker/models", "worker/train", "libtorch"}
+                       | ENGINE,
+    "worker/plan": {"agent/protocol", "agent/rank", "base", "data/order", "spec", "worker/batch", "worker/recipes", "worker/train",
+                    "libtorch"} | ENGINE,
+    "worker": {"agent/grpc", "agent/protocol", "agent/rank", "base", "data/order", "spec", "worker/models", "worker/plan", "worker/recipes",
+               "worker/train", "libtorch"} | ENGINE,
+    "worker/infer": {"agent/rank", "base", "data/prepare/images", "data/tokenizers", "spec", "worker/adapters", "worker/batch",
+                     "worker/files", "worker/generate", "worker/models", "libtorch"} | ENGINE,
+    "controller/core": {"agent/protocol", "spec"},
+    "controller/store": {"base", "controller/core", "spec", "boost", "json", "sqlite"},
     "controller/logs": set(),
-    "controller/net": {"os", "controller/base", "controller/core", "grpc", "boost"},
-    "controller/base": {"contract", "os", "schema", "controller/core", "grpc"},
-    "controller/executors": {"contract", "launch", "schema", "controller/base", "controller/core"},
-    "controller/executors/local": {"contract", "agent/process", "agent/supervisor", "launch", "os", "controller/base", "controller/core", "controller/executors", "boost", "grpc"},
-    "controller/executors/slurm": {"beside", "contract", "launch", "os", "schema", "slurm", "controller/base", "controller/core", "controller/executors", "json", "grpc", "boost"},
-    "controller/jobs": {"beside", "contract", "os", "schema", "controller/base", "controller/core", "controller/store", "proto", "grpc", "json"},
-    "controller/stacks": {"contract", "os", "controller/base", "controller/core", "json", "grpc"},
-    "controller/ranks": {"agent/report", "beside", "contract", "os", "schema", "controller/base", "controller/core", "controller/executors", "controller/jobs", "controller/store", "proto", "grpc"},
-    "controller/partitions": {"schema", "controller/base", "controller/core", "controller/executors", "controller/jobfile", "controller/jobs",
-                              "controller/store", "proto", "grpc", "json"},
-    "controller/admission": {"controller/base", "controller/core", "controller/executors", "controller/jobs", "controller/partitions", "proto",
-                             "grpc"},
-    "controller/actions": {"contract", "os", "beside", "launch", "controller/admission", "controller/base", "controller/core", "controller/executors",
-                           "controller/jobfile", "controller/jobs", "controller/partitions", "controller/store", "proto", "grpc", "json"},
-    "controller/service": {"contract", "launch", "schema", "controller/actions", "controller/admission", "controller/base", "controller/core", "controller/executors",
-                           "controller/jobfile", "controller/jobs", "controller/partitions", "controller/ranks", "controller/stacks", "controller/store",
-                           "proto", "grpc", "json"},
-    "controller/rpc": {"schema", "controller/base", "controller/core", "controller/net", "controller/service", "controller/logs", "proto", "grpc",
-                       "boost"},
-    "controller/http": {"os", "schema", "launch", "controller/base", "controller/core", "controller/jobfile", "controller/net", "controller/service", "controller/logs", "proto", "grpc", "json", "boost"},
-    "controller/cli": {"contract", "infer/flags.h", "os", "beside", "schema", "controller/base", "controller/core", "controller/jobfile", "controller/net",
-                       "launch", "slurm", "proto", "grpc", "json", "toml"},
-    "controller/daemon": {"os", "controller/base", "controller/core", "controller/net", "controller/store", "controller/executors",
-                          "controller/executors/local", "controller/executors/slurm", "slurm", "json", "grpc"},
-    "controller/main.cpp": {"os", "controller/daemon", "controller/base", "controller/core", "controller/net", "controller/store",
-                            "controller/executors", "controller/executors/local", "controller/executors/slurm", "controller/service",
-                            "slurm", "controller/rpc", "controller/http", "proto", "grpc", "json"},
+    "controller/net": {"base", "controller/common", "controller/core", "boost", "grpc"},
+    "controller/common": {"agent/protocol", "base", "controller/core", "spec", "grpc"},
+    "controller/executors": {"agent/environment", "agent/protocol", "controller/common", "controller/core", "spec"},
+    "controller/executors/local": {"agent/environment", "agent/process", "agent/protocol", "agent/supervisor", "base", "controller/common",
+                                   "controller/core", "controller/executors", "boost", "grpc"},
+    "controller/executors/slurm": {"agent/environment", "agent/protocol", "agent/watch", "base", "controller/common", "controller/core",
+                                   "controller/executors", "slurm", "spec", "boost", "grpc", "json"},
+    "controller/jobs": {"agent/protocol", "agent/watch", "base", "controller/common", "controller/core", "controller/store", "proto",
+                        "spec", "grpc", "json"},
+    "controller/stacks": {"agent/protocol", "base", "controller/common", "controller/core", "grpc", "json"},
+    "controller/ranks": {"agent/protocol", "agent/report", "agent/watch", "base", "controller/common", "controller/core",
+                         "controller/executors", "controller/jobs", "controller/store", "proto", "spec", "grpc"},
+    "controller/partitions": {"controller/common", "controller/core", "controller/executors", "controller/jobs", "controller/store",
+                              "proto", "spec", "spec/jobfile", "grpc", "json"},
+    "controller/admission": {"controller/common", "controller/core", "controller/executors", "controller/jobs", "controller/partitions",
+                             "proto", "grpc"},
+    "controller/actions": {"agent/environment", "agent/protocol", "agent/watch", "base", "controller/admission", "controller/common",
+                           "controller/core", "controller/executors", "controller/jobs", "controller/partitions", "controller/store",
+                           "proto", "spec/jobfile", "grpc", "json"},
+    "controller/service": {"agent/environment", "agent/protocol", "controller/actions", "controller/admission", "controller/common",
+                           "controller/core", "controller/executors", "controller/jobs", "controller/partitions", "controller/ranks",
+                           "controller/stacks", "controller/store", "proto", "spec", "spec/jobfile", "grpc", "json"},
+    "controller/rpc": {"controller/common", "controller/core", "controller/logs", "controller/net", "controller/service", "proto", "spec",
+                       "boost", "grpc"},
+    "controller/http": {"agent/environment", "base", "controller/common", "controller/core", "controller/logs", "controller/net",
+                        "controller/service", "proto", "spec", "spec/jobfile", "boost", "grpc", "json"},
+    "controller/daemon": {"base", "controller/common", "controller/core", "controller/executors", "controller/executors/local",
+                          "controller/executors/slurm", "controller/net", "controller/store", "slurm", "grpc", "json"},
+    "controller": {"base", "controller/common", "controller/core", "controller/daemon", "controller/executors",
+                   "controller/executors/local", "controller/executors/slurm", "controller/http", "controller/net", "controller/rpc",
+                   "controller/service", "controller/store", "proto", "slurm", "grpc", "json"},
+    "cli": {"agent/environment", "agent/protocol", "agent/watch", "base", "controller/common", "controller/core", "controller/net", "proto",
+            "slurm", "spec", "spec/jobfile", "grpc", "json", "toml"},
 }
 # The names of each library's headers and CMake targets.
 LIBRARIES = [(name, re.compile(headers), re.compile(targets)) for name, headers, targets in [
@@ -97,25 +113,20 @@ LIBRARIES = [(name, re.compile(headers), re.compile(targets)) for name, headers,
     ("images", r"^(turbojpeg|png)\.h$", r"^(PNG::|PkgConfig::TURBOJPEG$)"),
     ("re2", r"^re2/", r"^PkgConfig::RE2$"),
 ]]
-TOPS = ["agent", "beside", "chess", "fsdp", "infer", "launch", "os", "prepare", "prepared", "proto", "schema", "slurm", "tokens", "worker", "controller"]
+LONGEST_README = 15  # lines
+TOPS = ["agent", "base", "cli", "controller", "data", "fsdp", "proto", "slurm", "spec", "worker"]
 CMAKE_CALL = re.compile(r"^\s*(muster_library|add_library|add_executable|target_link_libraries)\(([^)]*)\)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
-ROOTS = ["fsdp/include", "fsdp/src", "slurm/include", "slurm/src", "proto", "worker", "controller", "."]
 
 
 def folder_of(path):
-    """The longest folder of ALLOWED that contains this file. The grpc_* files of worker/rank count as a folder of their own."""
-    if path.startswith("worker/rank/grpc_") or path == "worker/rank/make_reporter.cpp":
-        return "worker/rank/grpc"
-    return max((f for f in ALLOWED if path == f or path.startswith(f + "/")), key=len, default=None)
+    """The longest folder of ALLOWED that contains this file."""
+    return max((f for f in ALLOWED if path.startswith(f + "/")), key=len, default=None)
 
 
-def resolve(root, including, name):
+def resolve(root, name):
     """The project's file that an #include names, or None for a header of a library or of the standard."""
-    for candidate in [pathlib.Path(including).parent / name] + [pathlib.Path(r) / name for r in ROOTS]:
-        if (root / candidate).is_file():
-            return candidate.as_posix()
-    return None
+    return name if (root / name).is_file() else None
 
 
 def library_of(name):
@@ -135,13 +146,32 @@ def read_includes(root):
             here = path.relative_to(root).as_posix()
             files, libraries = set(), set()
             for _, name in INCLUDE.findall(path.read_text(errors="replace")):
-                target = resolve(root, here, name)
+                target = resolve(root, name)
                 if target:
                     files.add(target)
                 elif library_of(name):
                     libraries.add(library_of(name))
             graph[here] = (files, libraries)
     return graph
+
+
+def short_includes(root, graph):
+    """Includes of files of the project by less than their path."""
+    for file in graph:
+        for quote, name in INCLUDE.findall((root / file).read_text(errors="replace")):
+            near = (root / file).parent / name
+            if quote == '"' and resolve(root, name) is None and near.is_file():
+                yield f"{file}: includes {name}; say {near.resolve().relative_to(root).as_posix()}"
+
+
+def readme_violations(root, graph):
+    for folder in sorted({folder_of(file) for file in graph} - {None}):
+        readme = root / folder / "README.md"
+        lines = len(readme.read_text().splitlines()) if readme.is_file() else 0
+        if lines == 0:
+            yield f"{folder}: no README.md, which says what the folder is for, where a story enters and which test to read first"
+        elif lines > LONGEST_README:
+            yield f"{folder}/README.md: {lines} lines, of {LONGEST_README} at most"
 
 
 def seen_libraries(graph, start):
@@ -226,6 +256,8 @@ def violations(root):
         everything = seen_libraries(graph, file)
         if "libtorch" in everything and everything & {"grpc", "proto"}:
             yield f"{file}: sees headers of both LibTorch and gRPC/protobuf/spdlog"
+    yield from short_includes(root, graph)
+    yield from readme_violations(root, graph)
     yield from link_violations(root)
 
 

@@ -1,4 +1,6 @@
 """Checks that each link of a page leads to a file that is there, and to a heading that is there. Links to other sites are left alone.
+Source files that ARCHITECTURE.md and the README of a folder name by their path are there, too: `base/fd.h` or, in a README, a file
+beside it.
 
 Usage: check_links.py [ROOT]
 """
@@ -10,9 +12,12 @@ import sys
 
 import verdict
 
+CODE = {"agent", "base", "cli", "controller", "data", "fsdp", "proto", "slurm", "spec", "worker"}
 LEFT_OUT = {"build", "node_modules"}  # besides folders whose names begin with a dot
 FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED = re.compile(r"`([\w./{},-]+)`")
+SOURCE = re.compile(r"[^/]\.(?:cpp|h|cu|py|ts|tsx|mjs|sql|sh|cmake|md|toml|proto)$")
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 
 
@@ -37,11 +42,32 @@ def anchors(page):
     return found.keys()
 
 
+def spelled_out(name):
+    """A name with alternatives in braces, as the names that it stands for."""
+    start, brace, rest = name.partition("{")
+    words, closed, end = rest.partition("}")
+    if not brace or not closed:
+        return [name]
+    return [start + word + tail for word in words.split(",") for tail in spelled_out(end)]
+
+
+def missing_files(root, page):
+    """What a page names that is not there. Of a page at the top, only what has a folder is a path."""
+    at_top = page.parent == root
+    for name in NAMED.findall(prose(page)):
+        for file in spelled_out(name):
+            is_there = (root / file).is_file() or (not at_top and (page.parent / file).is_file())
+            if SOURCE.search(file) and not is_there and ("/" in file or not at_top):
+                yield file
+
+
 def violations(root):
     found = list(pages(root))
     if not found:
         yield f"{root}: no pages found"
     for page in found:
+        if page == root / "ARCHITECTURE.md" or (page.name == "README.md" and page.parent != root and page.parts[len(root.parts)] in CODE):
+            yield from (f"{page.relative_to(root)}: names {file}, which is not there" for file in missing_files(root, page))
         for link in LINK.findall(prose(page)):
             if re.match(r"[a-z]+:", link):
                 continue

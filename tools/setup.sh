@@ -2,19 +2,19 @@
 # Does nothing, in a fraction of a second, when everything is installed.
 
 deps_folder=${MUSTER_DEPS_FOLDER:-$PWD/.deps}
-libtorch_list=${MUSTER_LIBTORCH_LIST:-deps/libtorch.txt}
+libtorch_list=${MUSTER_LIBTORCH_LIST:-tools/deps/libtorch.txt}
 libtorch_folder="$deps_folder/libtorch-2.11.0"
-cuda_list=${MUSTER_CUDA_LIST:-deps/cuda.txt}
+cuda_list=${MUSTER_CUDA_LIST:-tools/deps/cuda.txt}
 cuda_folder="$deps_folder/cuda"
-nvcc_list=${MUSTER_NVCC_LIST:-deps/nvcc.txt}
+nvcc_list=${MUSTER_NVCC_LIST:-tools/deps/nvcc.txt}
 nvcc_folder="$deps_folder/nvcc"
-peers_list=${MUSTER_PEERS_LIST:-deps/peers.txt}
+peers_list=${MUSTER_PEERS_LIST:-tools/deps/peers.txt}
 peers_folder="$deps_folder/peers"
 # Beside a list of somebody's own there is no second one.
 newest_peers_list=${MUSTER_NEWEST_PEERS_LIST:-${MUSTER_PEERS_LIST:+none}}
-newest_peers_list=${newest_peers_list:-deps/peers-newest.txt}
+newest_peers_list=${newest_peers_list:-tools/deps/peers-newest.txt}
 newest_peers_folder="$deps_folder/peers-newest"
-crates_lock=tokens/tokenizers/Cargo.lock
+crates_lock=data/tokenizers/crate/Cargo.lock
 crates_folder="$deps_folder/crates"
 cargo_needed=1.85  # rust-version in Cargo.toml beside the lock file
 
@@ -37,7 +37,7 @@ missing_packages() {
     case " $groups " in *" ${group:-build} "*) ;; *) continue ;; esac
     if [ -n "$command" ] && command -v "$command" > /dev/null 2>&1; then continue; fi
     wanted+=("$package")
-  done < "${MUSTER_PACKAGE_LIST:-deps/debian-packages.txt}"
+  done < "${MUSTER_PACKAGE_LIST:-tools/deps/debian-packages.txt}"
   [ ${#wanted[@]} -gt 0 ] || return 0
   local installed
   # dpkg-query fails when it does not know one of the packages, but still prints the others.

@@ -19,7 +19,7 @@ import sys
 
 from changed_files import Unknown, changed_files
 
-FOLDERS = ("agent/", "beside/", "chess/", "contract/", "controller/", "fsdp/", "infer/", "launch/", "os/", "prepare/", "prepared/", "proto/json/", "schema/", "slurm/", "tokens/", "worker/")
+FOLDERS = ("agent/", "base/", "cli/", "controller/", "data/", "fsdp/", "proto/json/", "slurm/", "spec/", "worker/")
 FILE_LIMIT_S = 900
 FINDING = re.compile(r"^(/\S+?):(\d+:\d+): (?:error|warning): (.+) \[([\w.,-]+)\]$")
 # clang does not know all options of g++, and names some warnings differently.

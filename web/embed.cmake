@@ -39,7 +39,7 @@ foreach(file IN LISTS files)
 endforeach()
 
 file(WRITE "${OUTPUT}" "// Made from the built dashboard by web/embed.cmake.
-#include \"http/assets.h\"
+#include \"controller/http/assets.h\"
 
 namespace http {
 namespace {

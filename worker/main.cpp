@@ -1,4 +1,4 @@
-// muster-worker: one rank of a run. Its exit code tells the controller how it ended; see contract/exit_codes.h.
+// muster-worker: one rank of a run. Its exit code tells the controller how it ended; see agent/protocol/exit_codes.h.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
@@ -12,21 +12,21 @@
 #include <string>
 #include <string_view>
 
-#include "contract/exit_codes.h"
-#include "fsdp/checkpoint.h"
-#include "os/core_limit.h"
-#include "os/open_files.h"
-#include "plan/command.h"
-#include "rank/environment.h"
-#include "rank/errors.h"
-#include "rank/reporter.h"
-#include "rank/signals.h"
-#include "rank/stacks.h"
-#include "recipes/registry.h"
-#include "schema/whole_number.h"
-#include "train/config.h"
-#include "train/gpu.h"
-#include "train/run.h"
+#include "agent/protocol/exit_codes.h"
+#include "agent/rank/environment.h"
+#include "agent/rank/errors.h"
+#include "agent/rank/reporter.h"
+#include "agent/rank/signals.h"
+#include "agent/rank/stacks.h"
+#include "base/core_limit.h"
+#include "base/open_files.h"
+#include "fsdp/files/checkpoint.h"
+#include "spec/whole_number.h"
+#include "worker/plan/command.h"
+#include "worker/recipes/registry.h"
+#include "worker/train/config.h"
+#include "worker/train/gpu.h"
+#include "worker/train/run.h"
 
 namespace {
 
@@ -64,7 +64,7 @@ struct Arguments {
 };
 
 std::int64_t bytes_of(const std::string& text) {
-  const auto bytes = schema::whole_number<std::int64_t>(text);
+  const auto bytes = spec::whole_number<std::int64_t>(text);
   if (!bytes || *bytes < 1) throw worker::UsageError("--memory " + text + ": want a number of bytes above 0");
   return *bytes;
 }
@@ -106,7 +106,7 @@ void print_plan(const Arguments& arguments, const worker::RankEnvironment& envir
 /// division.
 void set_threads(const worker::RankEnvironment& environment) {
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
-  const int cores = static_cast<int>(os::core_limit().cores);
+  const int cores = static_cast<int>(base::core_limit().cores);
   at::set_num_threads(std::max(1, cores / environment.local_world_size));
 }
 
@@ -161,7 +161,7 @@ int main(int argc, char** argv) {
   worker::set_up_gpus();
   worker::install_stop_signals();
   // A rank has connections to all others, several times. Only muster-data is started later, which may have as many.
-  os::raise_open_files_limit();
+  base::raise_open_files_limit();
   worker::RankEnvironment environment;
   worker::RunConfig config;
   std::unique_ptr<worker::Reporter> reporter;

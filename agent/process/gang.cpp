@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "contract/exit_codes.h"
-#include "os/open_files.h"
-#include "os/process_stat.h"
+#include "agent/protocol/exit_codes.h"
+#include "base/open_files.h"
+#include "base/process_stat.h"
 
 namespace agent {
 namespace {
@@ -64,7 +64,7 @@ bool may_pass(int error) {
 Gang::Pipe Gang::make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw system_failure("cannot make a pipe", errno);
-  return {os::Fd(ends[0]), os::Fd(ends[1])};
+  return {base::Fd(ends[0]), base::Fd(ends[1])};
 }
 
 Gang::Gang(const GangPlan& plan)
@@ -74,7 +74,7 @@ Gang::Gang(const GangPlan& plan)
       open_files_(plan.open_files),
       working_folder_(::open(plan.working_folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {
   if (!working_folder_) throw system_failure("cannot enter the working folder " + plan.working_folder, errno);
-  null_ = os::Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  null_ = base::Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null_) throw system_failure("cannot open /dev/null", errno);
   gate_ = make_pipe();
   failures_ = make_pipe();
@@ -102,7 +102,7 @@ void Gang::abandon() {
 }
 
 void Gang::fork_rank(const GangPlan::Rank& rank) {
-  const os::Fd log(::open(rank.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
+  const base::Fd log(::open(rank.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
   if (!log) throw system_failure("cannot open log file " + rank.log, errno);
   Execution execution{
       .log = log.get(), .parent = ::getpid(), .variables = {}, .argv = pointers(argv_), .environment = {}};
@@ -113,7 +113,7 @@ void Gang::fork_rank(const GangPlan::Rank& rank) {
   if (pid == 0) be_rank(execution);
   ::setpgid(pid, pid);  // the rank does it too: whoever is first
   ranks_.push_back({pid, 0});
-  const auto stat = os::read_stat(pid);
+  const auto stat = base::read_stat(pid);
   if (!stat) throw LaunchError("rank " + std::to_string(rank.number) + " vanished while starting", true);
   ranks_.back().start_time = stat->start_time;
 }
@@ -137,7 +137,7 @@ void Gang::be_rank(const Execution& execution) const {
   if (!wait_for_byte(gate)) ::_exit(contract::kExitCannotStart);
   // A parent that died before the prctl above sends no signal.
   if (::getppid() != execution.parent) ::_exit(contract::kExitCannotStart);
-  os::set_open_files(open_files_);
+  base::set_open_files(open_files_);
   if (error == 0) {
     auto* const argv = execution.argv.data();
     auto* const environment = execution.environment.data();

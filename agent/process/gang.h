@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "contract/supervisor_facts.h"
-#include "os/fd.h"
+#include "agent/protocol/supervisor_facts.h"
+#include "base/fd.h"
 
 namespace agent {
 
@@ -65,7 +65,7 @@ class Gang {
 
  private:
   struct Pipe {
-    os::Fd read, write;
+    base::Fd read, write;
   };
   struct Execution;  // all that a child needs after the fork, made before it
   static Pipe make_pipe();
@@ -78,7 +78,7 @@ class Gang {
   const bool as_a_shell_would_;
   std::vector<std::string> argv_;
   const std::uint64_t open_files_;
-  os::Fd working_folder_, null_;
+  base::Fd working_folder_, null_;
   Pipe gate_;      // a byte each rank lets it go
   Pipe failures_;  // closed by executing; otherwise an errno
   std::vector<contract::RankProcess> ranks_;

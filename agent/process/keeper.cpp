@@ -9,7 +9,7 @@
 
 #include <chrono>
 
-#include "os/fd.h"
+#include "base/fd.h"
 
 namespace agent {
 namespace {
@@ -33,7 +33,7 @@ void stand_apart() {
 
 void keep_rank(const RankMark& mark) {
   const auto agent = ::getpid();
-  const os::Fd watched(static_cast<int>(::syscall(SYS_pidfd_open, agent, 0)));
+  const base::Fd watched(static_cast<int>(::syscall(SYS_pidfd_open, agent, 0)));
   if (!watched || ::fork() != 0) return;
   stand_apart();
   const int kept = ::fcntl(watched.get(), F_DUPFD_CLOEXEC, 3);

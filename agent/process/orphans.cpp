@@ -15,11 +15,11 @@
 #include <system_error>
 #include <vector>
 
-#include "contract/rank_log.h"
-#include "contract/variables.h"
-#include "os/fd.h"
-#include "os/patience.h"
-#include "schema/whole_number.h"
+#include "agent/protocol/rank_log.h"
+#include "agent/protocol/variables.h"
+#include "base/fd.h"
+#include "base/patience.h"
+#include "spec/whole_number.h"
 
 namespace agent {
 namespace {
@@ -48,12 +48,12 @@ std::string until_nothing_is_left(milliseconds patience, Round&& round) {
 
 template <class Mine>
 std::string end_round(const Kill& kill, Mine&& is_mine) {
-  std::vector<os::ProcessStat> left, others;
-  for (const auto& process : os::all_processes()) {
+  std::vector<base::ProcessStat> left, others;
+  for (const auto& process : base::all_processes()) {
     if (process.is_dead() || process.pid == ::getpid()) continue;
     (is_mine(process) ? left : others).push_back(process);
   }
-  os::add_started_by(left, others);
+  base::add_started_by(left, others);
   for (const auto& process : left) kill(process);
   return in_words(left);
 }
@@ -63,24 +63,23 @@ std::filesystem::path job_of(const std::string& attempt) {
 }
 
 bool is_of_another_slurm_job(std::int64_t pid) {
-  const auto ranks = os::variable_of_process(pid, variable::kSlurmJob);
-  const auto own = os::variable_of_process(pid, "SLURM_JOB_ID");
+  const auto ranks = base::variable_of_process(pid, variable::kSlurmJob);
+  const auto own = base::variable_of_process(pid, "SLURM_JOB_ID");
   return ranks && own && *ranks != *own;
 }
 
 class Earlier {
  public:
   explicit Earlier(const AttemptMark& mark)
-      : mark_(mark), job_(job_of(mark.folder)), real_job_(os::real_path(job_.string())) {}
+      : mark_(mark), job_(job_of(mark.folder)), real_job_(base::real_path(job_.string())) {}
 
-  bool operator()(const os::ProcessStat& process) const {
+  bool operator()(const base::ProcessStat& process) const {
     if (const auto folder = attempt_folder_of_process(process.pid)) {
       if (*folder == mark_.folder || job_of(*folder) != job_) return false;
-      const auto number = os::variable_of_process(process.pid, variable::kAttempt);
-      return is_earlier(schema::whole_number<std::int64_t>(number.value_or(""))) &&
-             !is_of_another_slurm_job(process.pid);
+      const auto number = base::variable_of_process(process.pid, variable::kAttempt);
+      return is_earlier(spec::whole_number<std::int64_t>(number.value_or(""))) && !is_of_another_slurm_job(process.pid);
     }
-    return std::ranges::any_of(os::outputs_of_process(process.pid),
+    return std::ranges::any_of(base::outputs_of_process(process.pid),
                                [&](const std::string& file) { return is_log(file); });
   }
 
@@ -99,11 +98,11 @@ class Earlier {
 }  // namespace
 
 std::optional<std::string> attempt_folder_of_process(std::int64_t pid) {
-  auto folder = os::variable_of_process(pid, variable::kAttemptFolder);
+  auto folder = base::variable_of_process(pid, variable::kAttemptFolder);
   return folder && contract::number_of_attempt_folder(*folder) ? folder : std::nullopt;
 }
 
-std::string in_words(const std::vector<os::ProcessStat>& processes) {
+std::string in_words(const std::vector<base::ProcessStat>& processes) {
   if (processes.empty()) return {};
   const auto& first = processes.front();
   const auto one = std::to_string(first.pid) + " (" + first.name + ")";
@@ -116,8 +115,8 @@ std::string end_children(milliseconds patience, const Kill& kill) {
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }
     if (::waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD) return {};
-    std::vector<os::ProcessStat> left;
-    for (const auto& process : os::all_processes()) {
+    std::vector<base::ProcessStat> left;
+    for (const auto& process : base::all_processes()) {
       if (process.parent == ::getpid()) left.push_back(process);
     }
     for (const auto& process : left) kill(process);
@@ -132,15 +131,15 @@ std::string end_earlier_attempts(const AttemptMark& mark, milliseconds patience,
 }
 
 std::string end_rank(const RankMark& mark, milliseconds patience, const Kill& kill) {
-  const auto log = os::real_path(mark.log);
+  const auto log = base::real_path(mark.log);
   return until_nothing_is_left(patience, [&] {
-    return end_round(kill, [&](const os::ProcessStat& process) {
+    return end_round(kill, [&](const base::ProcessStat& process) {
       if (const auto folder = attempt_folder_of_process(process.pid)) {
         return *folder == mark.attempt_folder &&
-               os::variable_of_process(process.pid, variable::kReport) == mark.report &&
+               base::variable_of_process(process.pid, variable::kReport) == mark.report &&
                !is_of_another_slurm_job(process.pid);
       }
-      const auto outputs = os::outputs_of_process(process.pid);
+      const auto outputs = base::outputs_of_process(process.pid);
       return std::ranges::find(outputs, log) != outputs.end();
     });
   });
@@ -149,8 +148,8 @@ std::string end_rank(const RankMark& mark, milliseconds patience, const Kill& ki
 void say_in_log(const std::filesystem::path& log, const std::string& line) {
   constexpr milliseconds kPatience{500};
   std::fputs(line.c_str(), stderr);
-  os::ask_within<bool>(kPatience, [log, line] {
-    const os::Fd file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
+  base::ask_within<bool>(kPatience, [log, line] {
+    const base::Fd file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
     return file && ::write(file.get(), line.data(), line.size()) >= 0;
   });
 }

@@ -8,18 +8,18 @@
 #include <string>
 #include <vector>
 
-#include "os/process_table.h"
+#include "base/process_table.h"
 
 namespace agent {
 
-/// How a process is ended: os::kill_exactly, but in tests.
-using Kill = std::function<void(const os::ProcessStat&)>;
+/// How a process is ended: base::kill_exactly, but in tests.
+using Kill = std::function<void(const base::ProcessStat&)>;
 
 /// SIGKILL for all children of this process, and for theirs, until none is left. An agent is the subreaper of its
 /// ranks: what a rank has started, in whatever session, is a child of the agent once its own parent has ended. Returns
 /// what was still there after `patience`, such as a process that waits for a disk, in words: "process 12 (python3)".
 /// Empty: nothing.
-std::string end_children(std::chrono::milliseconds patience, const Kill& kill = os::kill_exactly);
+std::string end_children(std::chrono::milliseconds patience, const Kill& kill = base::kill_exactly);
 
 /// An attempt of a job, as its processes have it in their environment.
 struct AttemptMark {
@@ -34,7 +34,7 @@ struct AttemptMark {
 /// does that renames itself (setproctitle), the log of a rank that it writes to. Its children, and those in a session
 /// that it leads, are its own. A process of another Slurm job is none.
 std::string end_earlier_attempts(const AttemptMark& mark, std::chrono::milliseconds patience,
-                                 const Kill& kill = os::kill_exactly);
+                                 const Kill& kill = base::kill_exactly);
 
 /// One rank, as its processes show whose they are.
 struct RankMark {
@@ -44,7 +44,7 @@ struct RankMark {
 };
 
 /// The same for what this one rank has left behind.
-std::string end_rank(const RankMark& mark, std::chrono::milliseconds patience, const Kill& kill = os::kill_exactly);
+std::string end_rank(const RankMark& mark, std::chrono::milliseconds patience, const Kill& kill = base::kill_exactly);
 
 /// MUSTER_ATTEMPT_FOLDER of the process. nullopt: it has none, or has overwritten a part of it, of which a beginning
 /// may be left.
@@ -55,6 +55,6 @@ std::optional<std::string> attempt_folder_of_process(std::int64_t pid);
 void say_in_log(const std::filesystem::path& log, const std::string& line);
 
 /// "process 12 (python3)", "4 processes, among them 12 (python3)".
-std::string in_words(const std::vector<os::ProcessStat>& processes);
+std::string in_words(const std::vector<base::ProcessStat>& processes);
 
 }  // namespace agent

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "rank/grpc_reporter.h"
+#include "agent/grpc/grpc_reporter.h"
 
 namespace agent::report {
 

@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "agent/grpc/grpc_outbox.h"
+#include "agent/grpc/grpc_words.h"
 #include "agent/report/teller.h"
-#include "beside/report_tail.h"
-#include "rank/grpc_outbox.h"
-#include "rank/grpc_words.h"
+#include "agent/watch/report_tail.h"
 
 namespace agent::report {
 namespace {
@@ -40,7 +40,7 @@ class Heartbeats : public worker::Reporter {
     has_news_ = true;
     news_.section = now;
   }
-  void declare(std::vector<schema::Series> series) override { outbox_.declare(std::move(series)); }
+  void declare(std::vector<spec::Series> series) override { outbox_.declare(std::move(series)); }
   void step(const worker::StepReport& report) override {
     has_news_ = true;
     news_.step = report.step;

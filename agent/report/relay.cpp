@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "os/signals_blocked.h"
+#include "base/signals_blocked.h"
 
 namespace agent::report {
 namespace {
@@ -21,7 +21,7 @@ Relay::Relay(std::filesystem::path file, Connect connect, Sources sources)
     : connect_(std::move(connect)),
       tail_(std::make_shared<beside::ReportTail>(std::move(file))),
       sources_(std::move(sources)) {
-  const os::SignalsBlocked blocked;
+  const base::SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
 }
 

@@ -16,11 +16,11 @@
 #include <thread>
 #include <vector>
 
+#include "agent/protocol/exit_codes.h"
+#include "agent/rank/reporter.h"
 #include "agent/report/sources.h"
 #include "agent/report/teller.h"
-#include "beside/report_tail.h"
-#include "contract/exit_codes.h"
-#include "rank/reporter.h"
+#include "agent/watch/report_tail.h"
 
 namespace agent::report {
 

@@ -5,12 +5,12 @@
 #include <thread>
 #include <utility>
 
-#include "beside/checkpoint_watch.h"
-#include "beside/log_watch.h"
-#include "beside/tensorboard_watch.h"
-#include "beside/wildcards.h"
-#include "contract/rank_path.h"
-#include "rank/jsonl_reporter.h"
+#include "agent/protocol/rank_path.h"
+#include "agent/rank/jsonl_reporter.h"
+#include "agent/watch/checkpoint_watch.h"
+#include "agent/watch/log_watch.h"
+#include "agent/watch/tensorboard_watch.h"
+#include "agent/watch/wildcards.h"
 
 namespace agent::report {
 

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "beside/report_source.h"
-#include "contract/exit_codes.h"
-#include "contract/report_sources.h"
-#include "launch/environment.h"
+#include "agent/environment/environment.h"
+#include "agent/protocol/exit_codes.h"
+#include "agent/protocol/report_sources.h"
+#include "agent/watch/report_source.h"
 
 namespace agent::report {
 

@@ -1,6 +1,6 @@
 #include "agent/report/teller.h"
 
-#include "rank/jsonl_reporter.h"
+#include "agent/rank/jsonl_reporter.h"
 
 namespace agent::report {
 namespace {
@@ -32,7 +32,7 @@ void Teller::tell(const beside::Report& report, worker::Reporter& to) {
   if (report.error) words_.error = {report.error->type, report.error->message, report.error->trace};
 }
 
-void Teller::declare(const std::vector<schema::Series>& series, worker::Reporter& to) {
+void Teller::declare(const std::vector<spec::Series>& series, worker::Reporter& to) {
   for (const auto& one : series) {
     std::erase_if(series_, [&](const auto& other) { return other.name == one.name; });
     series_.push_back(one);

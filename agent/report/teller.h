@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "beside/report.h"
-#include "rank/reporter.h"
+#include "agent/rank/reporter.h"
+#include "agent/watch/report.h"
 
 namespace agent::report {
 
@@ -25,13 +25,13 @@ class Teller {
   }
 
  private:
-  void declare(const std::vector<schema::Series>& series, worker::Reporter& to);
+  void declare(const std::vector<spec::Series>& series, worker::Reporter& to);
   void step(const beside::Report& report, worker::Reporter& to);
   void enter(worker::Section section, worker::Reporter& to);
   void enter(const std::string& name, worker::Reporter& to);
   double step_ms_since_last(std::int64_t step, std::int64_t at_ms) const;
 
-  std::vector<schema::Series> series_;
+  std::vector<spec::Series> series_;
   worker::Section section_ = worker::Section::kInit;
   worker::ProgramWords words_;
   std::optional<std::pair<std::int64_t, std::int64_t>> last_step_;  // its number, and when it was done

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "agent/stacks/processes.h"
-#include "os/process_stat.h"
+#include "base/process_stat.h"
 
 namespace agent::stacks {
 namespace {
@@ -153,7 +153,7 @@ std::string kernel_frames(const fs::path& task) {
 std::string thread_line(pid_t pid, const std::string& tid, const fs::path& task) {
   const auto known = read_line(task / "stat");
   if (known.empty()) return "";  // it has ended
-  const auto stat = os::parse_stat(known);
+  const auto stat = base::parse_stat(known);
   auto line = "thread " + tid + " " + stat.name + ": " + state_text(stat.state);
   int descriptor = -1;
   auto call = syscall_text(read_line(task / "syscall"), descriptor);

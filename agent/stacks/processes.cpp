@@ -9,8 +9,8 @@
 #include <sstream>
 #include <system_error>
 
-#include "contract/stacks.h"
-#include "os/durable_file.h"
+#include "agent/protocol/stacks.h"
+#include "base/durable_file.h"
 
 namespace agent::stacks {
 namespace {
@@ -46,13 +46,13 @@ Status status_of(pid_t pid) {
 
 }  // namespace
 
-std::vector<os::ProcessStat> with_descendants(pid_t pid, const std::vector<os::ProcessStat>& all) {
-  std::vector<os::ProcessStat> found;
-  const auto first = std::ranges::find(all, pid, &os::ProcessStat::pid);
+std::vector<base::ProcessStat> with_descendants(pid_t pid, const std::vector<base::ProcessStat>& all) {
+  std::vector<base::ProcessStat> found;
+  const auto first = std::ranges::find(all, pid, &base::ProcessStat::pid);
   if (first == all.end() || first->is_dead()) return found;
   found.push_back(*first);
   for (std::size_t i = 0; i < found.size() && found.size() < kMostProcesses; ++i) {
-    std::ranges::copy_if(all, std::back_inserter(found), [parent = found[i].pid](const os::ProcessStat& process) {
+    std::ranges::copy_if(all, std::back_inserter(found), [parent = found[i].pid](const base::ProcessStat& process) {
       return process.parent == parent && !process.is_dead();
     });
   }
@@ -62,7 +62,7 @@ std::vector<os::ProcessStat> with_descendants(pid_t pid, const std::vector<os::P
 
 std::string read_proc(const fs::path& path, std::size_t most) {
   try {
-    return os::read_small_file(path, most);
+    return base::read_small_file(path, most);
   } catch (const std::system_error&) {
     return {};
   }

@@ -17,12 +17,12 @@ extern "C" {  // glibc 2.36 forgot to say so in it
 #include <thread>
 #include <utility>
 
+#include "agent/protocol/stacks.h"
 #include "agent/stacks/kernel_threads.h"
 #include "agent/stacks/processes.h"
-#include "contract/stacks.h"
-#include "os/child.h"
-#include "os/process_table.h"
-#include "schema/utf8.h"
+#include "base/child.h"
+#include "base/process_table.h"
+#include "spec/utf8.h"
 
 namespace agent::stacks {
 namespace {
@@ -35,7 +35,7 @@ constexpr milliseconds kLook{20};
 constexpr milliseconds kQuiet{100};
 
 struct Process {
-  os::ProcessStat stat;
+  base::ProcessStat stat;
   bool python = false;
   std::string memory{};  // where it writes its stack; empty: nowhere
   off_t bytes = 0;       // written so far
@@ -44,7 +44,7 @@ struct Process {
   std::string_view by{};
 };
 
-Process look_at(const os::ProcessStat& stat) {
+Process look_at(const base::ProcessStat& stat) {
   Process out{.stat = stat};
   const auto pid = static_cast<pid_t>(stat.pid);
   out.python = is_python(pid);
@@ -54,7 +54,7 @@ Process look_at(const os::ProcessStat& stat) {
 }
 
 /// To the thread that waits for it, or to the process.
-bool send_signal(pid_t pid, const os::Fd& process) {
+bool send_signal(pid_t pid, const base::Fd& process) {
   if (const auto thread = stack_thread(pid)) {
     return ::syscall(SYS_tgkill, pid, *thread, contract::kStackSignal) == 0;
   }
@@ -65,10 +65,10 @@ bool send_signal(pid_t pid, const os::Fd& process) {
 void ask(Process& process, bool again = false) {
   if (process.memory.empty()) return;
   const auto pid = static_cast<pid_t>(process.stat.pid);
-  const os::Fd handle(::pidfd_open(pid, 0));
-  const auto now = os::read_stat(process.stat.pid);
+  const base::Fd handle(::pidfd_open(pid, 0));
+  const auto now = base::read_stat(process.stat.pid);
   const bool same = handle && now && now->start_time == process.stat.start_time;
-  const os::Fd memory(same ? ::open(process.memory.c_str(), O_WRONLY | O_CLOEXEC) : -1);
+  const base::Fd memory(same ? ::open(process.memory.c_str(), O_WRONLY | O_CLOEXEC) : -1);
   if (!memory || (!again && ::ftruncate(memory.get(), 0) != 0) || !send_signal(pid, handle)) {
     process.memory.clear();
   }
@@ -113,8 +113,8 @@ void take_own(std::vector<Process*> processes, milliseconds patience) {
 }
 
 /// What a program prints within the time. The agent waits for all of its children, so how this one ended is not known.
-std::string output_of(const os::Command& command, Clock::time_point until) {
-  auto child = os::start_child(command, true, 0);
+std::string output_of(const base::Command& command, Clock::time_point until) {
+  auto child = base::start_child(command, true, 0);
   if (child.pid < 0) return "";
   std::string out;
   for (bool open = true; open && out.size() < command.max_output_bytes;) {
@@ -139,10 +139,10 @@ std::string output_of(const os::Command& command, Clock::time_point until) {
 /// py-spy as the rank's own PATH has it, or this process's.
 std::optional<std::string> find_py_spy(pid_t pid) {
   constexpr const char* kName = "py-spy";
-  if (const auto path = os::variable_of_process(pid, "PATH")) {
-    if (auto found = os::find_in(*path, kName)) return found;
+  if (const auto path = base::variable_of_process(pid, "PATH")) {
+    if (auto found = base::find_in(*path, kName)) return found;
   }
-  return os::find_in_path(kName);
+  return base::find_in_path(kName);
 }
 
 void take_by_py_spy(Process& process, Clock::time_point until) {
@@ -159,7 +159,7 @@ std::string plain(const std::string& text) {
   std::string out;
   out.reserve(text.size());
   for (std::string_view left = text; !left.empty();) {
-    const auto size = schema::character_bytes(left);
+    const auto size = spec::character_bytes(left);
     const auto byte = static_cast<unsigned char>(left.front());
     const bool is_control = (byte < ' ' && byte != '\n' && byte != '\t') || byte == 0x7F;
     if (size == 0 || is_control) {
@@ -199,7 +199,7 @@ std::string text_of(const std::vector<Process>& processes) {
 }  // namespace
 
 std::vector<std::string> take_stacks(const std::vector<Rank>& ranks, const Patience& patience) {
-  const auto all = os::all_processes();
+  const auto all = base::all_processes();
   std::vector<std::vector<Process>> found;
   for (const auto& rank : ranks) {
     auto& processes = found.emplace_back();

@@ -5,7 +5,7 @@
 #include <system_error>
 #include <utility>
 
-#include "os/signals_blocked.h"
+#include "base/signals_blocked.h"
 
 namespace agent::stacks {
 
@@ -27,7 +27,7 @@ void Taker::ask(std::uint64_t number, std::vector<Rank> ranks) {
   wake_.notify_all();
   if (thread_.joinable()) return;
   try {
-    const os::SignalsBlocked quiet;  // signals are the main thread's
+    const base::SignalsBlocked quiet;  // signals are the main thread's
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {  // the ranks run on without
     std::fprintf(stderr, "muster: nobody takes the stacks of the ranks: %s\n", error.what());

@@ -11,7 +11,7 @@ namespace agent::supervisor {
 
 namespace {
 
-using os::Fd;
+using base::Fd;
 
 constexpr std::size_t kMaxFileBytes = 64 << 20;  // far more than any environment or list of facts
 

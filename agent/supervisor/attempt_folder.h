@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "contract/local_launch.h"
-#include "contract/supervisor_facts.h"
-#include "os/fd.h"
+#include "agent/protocol/local_launch.h"
+#include "agent/protocol/supervisor_facts.h"
+#include "base/fd.h"
 
 namespace agent::supervisor {
 
@@ -21,11 +21,11 @@ inline constexpr const char* kSocketFile = "supervisor.sock";
 inline constexpr const char* kSupervisorLog = "supervisor.log";
 
 /// Throws std::system_error that names the folder.
-os::Fd open_folder(const std::filesystem::path& folder);
+base::Fd open_folder(const std::filesystem::path& folder);
 
 /// Takes the attempt's lock; nothing if another open file holds it. The lock lasts as long as any copy of the
 /// descriptor, copies of child processes included. Throws std::system_error when the lock cannot be asked for.
-std::optional<os::Fd> try_lock(int folder);
+std::optional<base::Fd> try_lock(int folder);
 
 /// The whole file; nothing if there is none. Throws std::system_error when the file cannot be read, std::runtime_error
 /// when it is absurdly large.

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "os/fd.h"
+#include "base/fd.h"
 
 namespace agent::supervisor {
 
@@ -13,7 +13,7 @@ namespace agent::supervisor {
 /// use. Nothing waits for it.
 class Client {
  public:
-  explicit Client(os::Fd socket) : socket_(std::move(socket)) {}
+  explicit Client(base::Fd socket) : socket_(std::move(socket)) {}
 
   int fd() const { return socket_.get(); }
   bool is_gone() const { return gone_; }
@@ -27,7 +27,7 @@ class Client {
   std::vector<std::string> hear();
 
  private:
-  os::Fd socket_;
+  base::Fd socket_;
   std::size_t told_ = 0;  // bytes of the facts
   std::string use_;       // what is left of a line of what ranks use
   std::string words_;     // an unfinished line

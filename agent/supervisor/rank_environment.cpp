@@ -1,9 +1,9 @@
 #include "agent/supervisor/rank_environment.h"
 
-#include "beside/rank_files.h"
-#include "contract/variables.h"
-#include "launch/rank_variables.h"
-#include "launch/visible_devices.h"
+#include "agent/environment/rank_variables.h"
+#include "agent/environment/visible_devices.h"
+#include "agent/protocol/variables.h"
+#include "agent/watch/rank_files.h"
 
 namespace agent::supervisor {
 namespace {

@@ -12,7 +12,7 @@
 namespace agent::supervisor {
 namespace {
 
-using os::Fd;
+using base::Fd;
 
 constexpr int kBacklog = 16;
 

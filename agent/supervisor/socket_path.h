@@ -1,6 +1,6 @@
 #pragma once
 
-#include "os/fd.h"
+#include "base/fd.h"
 
 namespace agent::supervisor {
 
@@ -9,9 +9,9 @@ namespace agent::supervisor {
 
 /// Listens on the folder's supervisor.sock, non-blocking, for this user alone; replaces a stale one. Throws
 /// std::system_error.
-os::Fd listen_in(int folder);
+base::Fd listen_in(int folder);
 
 /// Connects to the folder's supervisor.sock, non-blocking. No descriptor (errno says why) if nobody listens.
-os::Fd connect_in(int folder);
+base::Fd connect_in(int folder);
 
 }  // namespace agent::supervisor

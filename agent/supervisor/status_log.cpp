@@ -4,8 +4,8 @@
 
 #include <cerrno>
 
+#include "agent/protocol/supervisor_facts.h"
 #include "agent/supervisor/attempt_folder.h"
-#include "contract/supervisor_facts.h"
 
 namespace agent::supervisor {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "os/fd.h"
+#include "base/fd.h"
 
 namespace agent::supervisor {
 
@@ -25,7 +25,7 @@ class StatusLog {
   void erase();
 
  private:
-  os::Fd file_;
+  base::Fd file_;
   std::string lines_;
   std::size_t written_ = 0;
   bool synced_ = true;

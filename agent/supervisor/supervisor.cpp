@@ -24,6 +24,9 @@
 #include <vector>
 
 #include "agent/process/gang.h"
+#include "agent/protocol/stacks.h"
+#include "agent/protocol/supervisor_words.h"
+#include "agent/protocol/variables.h"
 #include "agent/stacks/taker.h"
 #include "agent/supervisor/attempt_folder.h"
 #include "agent/supervisor/client.h"
@@ -32,23 +35,20 @@
 #include "agent/supervisor/status_log.h"
 #include "agent/supervisor/status_writer.h"
 #include "agent/use/sampler.h"
-#include "beside/last_words.h"
-#include "beside/stop_file.h"
-#include "contract/stacks.h"
-#include "contract/supervisor_words.h"
-#include "contract/variables.h"
-#include "os/durable_file.h"
-#include "os/host_name.h"
-#include "os/oom_watch.h"
-#include "os/patience.h"
-#include "os/process_table.h"
-#include "os/room.h"
+#include "agent/watch/last_words.h"
+#include "agent/watch/stop_file.h"
+#include "base/durable_file.h"
+#include "base/host_name.h"
+#include "base/oom_watch.h"
+#include "base/patience.h"
+#include "base/process_table.h"
+#include "base/room.h"
 
 namespace agent::supervisor {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using os::Fd;
+using base::Fd;
 using std::chrono::milliseconds;
 using namespace contract;
 
@@ -86,8 +86,8 @@ GangPlan plan_of(const LocalLaunch& launch, const std::string& node) {
 /// Whole or not at all, for whoever looks into the folder meanwhile.
 void keep_stack(const std::filesystem::path& file, const std::string& text) {
   try {
-    os::make_folders(file.parent_path());
-    os::write_file_durably(file, text);
+    base::make_folders(file.parent_path());
+    base::write_file_durably(file, text);
   } catch (const std::system_error& error) {
     std::fprintf(stderr, "muster-supervisor: a stack is not kept: %s\n", error.what());
   }
@@ -139,7 +139,7 @@ class Supervisor {
   std::string used_;           // the newest line that tells what ranks use
   std::list<Exited> leaving_;  // whose last reports may be on their way
   std::list<Client> clients_;
-  os::OomWatch oom_;
+  base::OomWatch oom_;
   bool asked_to_leave_ = false;
   bool peer_failed_ = false;  // why the ranks were asked
   std::filesystem::path log_folder_;
@@ -155,7 +155,7 @@ class Supervisor {
 Supervisor::Supervisor(const SupervisorOptions& options)
     : options_(options),
       folder_(open_folder(options.folder)),
-      oom_(os::OomWatch::best_counter_file(), Clock::now()),
+      oom_(base::OomWatch::best_counter_file(), Clock::now()),
       stacks_([folder = std::filesystem::absolute(options.folder)](auto number, auto rank, const auto& text) {
         keep_stack(contract::stack_folder(folder, number) / contract::stack_file_name(rank), text);
       }) {
@@ -181,12 +181,12 @@ void Supervisor::start() {
   listener_ = listen_in(folder_.get());
   log_folder_ = launch->log_folder;
   log_.emplace(folder_.get(), launch->ranks);
-  const auto name = os::host_name();
+  const auto name = base::host_name();
   const auto node = name.empty() ? "localhost" : name;
   gang_ = std::make_unique<Gang>(plan_of(*launch, node));
   step("forked");
 
-  facts_ = to_line(Started{os::boot_id(), node, ::getsid(0), gang_->ranks()});
+  facts_ = to_line(Started{base::boot_id(), node, ::getsid(0), gang_->ranks()});
   log_->add(facts_);
   if (!log_->flush()) {
     const int error = errno;
@@ -315,7 +315,7 @@ void Supervisor::turn() {
 
 /// Milliseconds until something is due.
 int Supervisor::patience() const {
-  milliseconds wait = os::OomWatch::kWindow;
+  milliseconds wait = base::OomWatch::kWindow;
   if (living_.empty() || !leaving_.empty()) wait = std::min(wait, kLookForRecord);
   if (kill_at_) wait = std::min(wait, std::chrono::ceil<milliseconds>(*kill_at_ - Clock::now()));
   return static_cast<int>(std::max(wait, milliseconds{0}).count());
@@ -366,7 +366,7 @@ std::set<std::uint32_t> Supervisor::tell_why(const StopCommand& how) {
   const beside::StopNotice notice{how.why, how.save, wall_ms() + how.grace.count(), how.at_step};
   std::map<std::uint32_t, std::filesystem::path> files;
   for (const auto rank : living_) files[rank] = beside::rank_files(log_folder_, rank).stop;
-  const auto know = os::ask_within<std::set<std::uint32_t>>(kFilePatience, [files, notice] {
+  const auto know = base::ask_within<std::set<std::uint32_t>>(kFilePatience, [files, notice] {
     std::set<std::uint32_t> ranks;
     for (const auto& [rank, file] : files) {
       if (beside::write_stop_file(file, notice) && beside::looks_for(file)) ranks.insert(rank);
@@ -456,7 +456,7 @@ std::string Supervisor::last_words(std::uint32_t rank, ExitStatus exit) {
   if (!files_answer_ || (asked_to_leave_ && !peer_failed_)) return {};
   if (!(peer_failed_ ? beside::may_have_failed(exit) : beside::may_have_words(exit))) return {};
   auto* const read = peer_failed_ ? beside::read_own_failure : beside::read_last_words;
-  const auto words = os::ask_within<std::string>(
+  const auto words = base::ask_within<std::string>(
       kWordsPatience, [read, files = beside::rank_files(log_folder_, rank)] { return read(files); });
   files_answer_ = words.has_value();
   return words.value_or("");
@@ -497,8 +497,8 @@ class Report {
 };
 
 StartFailure kind_of(int error, bool retryable) {
-  if (os::lacks_descriptors(error)) return StartFailure::kNoDescriptors;
-  if (os::lacks_room(error)) return StartFailure::kNoRoom;
+  if (base::lacks_descriptors(error)) return StartFailure::kNoDescriptors;
+  if (base::lacks_room(error)) return StartFailure::kNoRoom;
   return retryable ? StartFailure::kMayPass : StartFailure::kForGood;
 }
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "agent/environment/environment.h"
 #include "agent/process/orphans.h"
 #include "agent/report/relay.h"
-#include "launch/environment.h"
 
 namespace agent::supervisor {
 
@@ -28,14 +28,15 @@ struct SupervisorOptions {
 
 /// One attempt's life beside its ranks, independent of the controller. The supervisor
 /// - goes to the background, and starts what launch.json says unless status.jsonl shows that it was started before;
-/// - writes down each fact (see contract/supervisor_facts.h) in a second thread, and tells it on supervisor.sock
+/// - writes down each fact (see agent/protocol/supervisor_facts.h) in a second thread, and tells it on supervisor.sock
 /// without
 ///   waiting for the disk;
-/// - tells the controller what the ranks report (see beside/report.h), and on supervisor.sock what they use,
+/// - tells the controller what the ranks report (see agent/watch/report.h), and on supervisor.sock what they use,
 /// - kills what a rank leaves behind, and returns when no process of the attempt is left.
 ///
-/// A connection is told every fact from the first one on. It may send stop commands (see contract/supervisor_words.h).
-/// The reason of a stop is written where the ranks' programs find it (see beside/stop_file.h).
+/// A connection is told every fact from the first one on. It may send stop commands (see
+/// agent/protocol/supervisor_words.h). The reason of a stop is written where the ranks' programs find it (see
+/// agent/watch/stop_file.h).
 ///
 /// The calling process must have one thread. If it dies, the kernel kills the ranks. It does not react to SIGTERM,
 /// SIGINT and SIGHUP: at a machine's shutdown ranks get their own SIGTERM, and a second one would spoil their saving.

@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
+#include "agent/rank/endpoint.h"
+#include "agent/rank/meeting_patience.h"
 #include "muster/v1/rank_service.pb.h"
-#include "rank/endpoint.h"
-#include "rank/meeting_patience.h"
 
 namespace agent::task {
 

@@ -10,14 +10,14 @@
 #include <string_view>
 #include <system_error>
 
+#include "agent/environment/submitter.h"
+#include "agent/protocol/attempt_set.h"
+#include "agent/protocol/exit_codes.h"
 #include "agent/report/connect.h"
 #include "agent/task/prepare.h"
 #include "agent/task/task.h"
 #include "agent/task/task_reporter.h"
-#include "contract/attempt_set.h"
-#include "contract/exit_codes.h"
-#include "launch/submitter.h"
-#include "os/oom_watch.h"
+#include "base/oom_watch.h"
 
 namespace {
 
@@ -37,7 +37,7 @@ struct Arguments {
   std::string set;  // of an element of an array
   std::uint32_t index = 0;
   bool prepares = false;
-  std::filesystem::path oom_counter = os::OomWatch::best_counter_file();
+  std::filesystem::path oom_counter = base::OomWatch::best_counter_file();
 };
 
 Arguments read_arguments(int argc, char** argv) {

@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "beside/attempt_start.h"
-#include "contract/attempt_set.h"
-#include "contract/rank_status.h"
-#include "os/durable_file.h"
+#include "agent/protocol/attempt_set.h"
+#include "agent/protocol/rank_status.h"
+#include "agent/watch/attempt_start.h"
+#include "base/durable_file.h"
 
 namespace agent::task {
 namespace {
@@ -20,8 +20,8 @@ void prepare_element(const std::filesystem::path& set_file, std::uint32_t index,
   const auto set_folder = set_file.parent_path();
   const auto launch = contract::launch_of_set(set_folder / contract::kSetLaunchFile, index);
   // Where the log is, before anything that may fail.
-  os::make_private_folder(attempt_folder);
-  os::write_file_durably(attempt_folder / contract::kElementFile, contract::to_text({set_folder.string(), index}));
+  base::make_private_folder(attempt_folder);
+  base::write_file_durably(attempt_folder / contract::kElementFile, contract::to_text({set_folder.string(), index}));
   switch (beside::make_start(beside::start_of(launch, attempt_folder))) {
     case beside::Fencing::kRaised:
       break;
@@ -32,8 +32,8 @@ void prepare_element(const std::filesystem::path& set_file, std::uint32_t index,
     case beside::Fencing::kOver:
       throw std::runtime_error("its attempt is over already: a later one has " + launch.fence_folder);
   }
-  os::make_folders(contract::rank_status_folder(attempt_folder));
-  os::write_file_durably(attempt_folder / contract::kTaskLaunchFile, contract::to_text(launch), kOwnersOnly);
+  base::make_folders(contract::rank_status_folder(attempt_folder));
+  base::write_file_durably(attempt_folder / contract::kTaskLaunchFile, contract::to_text(launch), kOwnersOnly);
 }
 
 }  // namespace agent::task

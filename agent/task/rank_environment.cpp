@@ -3,9 +3,9 @@
 #include <string>
 #include <variant>
 
-#include "beside/rank_files.h"
-#include "contract/variables.h"
-#include "launch/rank_variables.h"
+#include "agent/environment/rank_variables.h"
+#include "agent/protocol/variables.h"
+#include "agent/watch/rank_files.h"
 #include "slurm/host_list.h"
 
 namespace agent::task {

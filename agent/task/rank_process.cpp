@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "os/process_stat.h"
+#include "base/process_stat.h"
 
 namespace agent::task {
 
@@ -22,7 +22,7 @@ void RankProcess::signal(int number) const {
 
 bool RankProcess::stopped() const {
   try {
-    const auto stat = os::read_stat(pid());
+    const auto stat = base::read_stat(pid());
     return stat && stat->is_stopped();
   } catch (const std::exception&) {
     return false;  // the kernel cannot be asked

@@ -8,9 +8,9 @@
 #include <system_error>
 #include <utility>
 
-#include "os/durable_file.h"
-#include "os/fd.h"
-#include "os/signals_blocked.h"
+#include "base/durable_file.h"
+#include "base/fd.h"
+#include "base/signals_blocked.h"
 
 namespace agent::task {
 
@@ -18,15 +18,15 @@ void write_status(const std::filesystem::path& attempt_folder, int rank, const c
   const auto path = contract::rank_status_file(attempt_folder, static_cast<std::uint32_t>(rank));
   const auto folder = path.parent_path();
   std::filesystem::create_directories(folder);
-  const os::Fd opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const base::Fd opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!opened) throw std::system_error(errno, std::generic_category(), folder.string());
   const auto draft = ".rank-" + std::to_string(rank) + "." + std::to_string(::getpid());
-  os::replace_file_at(opened.get(), path.filename().string(), draft, to_text(status));
+  base::replace_file_at(opened.get(), path.filename().string(), draft, to_text(status));
 }
 
 StatusFileWriter::StatusFileWriter(std::filesystem::path attempt_folder, int rank)
     : attempt_folder_(std::move(attempt_folder)), rank_(rank) {
-  const os::SignalsBlocked quiet;
+  const base::SignalsBlocked quiet;
   thread_ = std::thread([this] { run(); });
 }
 

@@ -6,12 +6,12 @@
 #include <optional>
 #include <thread>
 
-#include "contract/rank_status.h"
+#include "agent/protocol/rank_status.h"
 
 namespace agent::task {
 
-/// Writes a rank's status file (see contract/rank_status.h), durable when it returns. The text is written under another
-/// name first, so that a reader sees the old text or the new. Throws std::system_error.
+/// Writes a rank's status file (see agent/protocol/rank_status.h), durable when it returns. The text is written under
+/// another name first, so that a reader sees the old text or the new. Throws std::system_error.
 void write_status(const std::filesystem::path& attempt_folder, int rank, const contract::RankStatus& status);
 
 /// Writes the newest status in a thread of its own: a disk that stands still holds up nothing else of a task. A status

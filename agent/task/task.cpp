@@ -19,14 +19,14 @@
 #include <utility>
 
 #include "agent/process/keeper.h"
+#include "agent/protocol/variables.h"
 #include "agent/task/log_link.h"
 #include "agent/task/rank_environment.h"
-#include "beside/fence.h"
-#include "beside/last_words.h"
-#include "beside/stop_file.h"
-#include "contract/variables.h"
-#include "os/host_name.h"
-#include "os/patience.h"
+#include "agent/watch/fence.h"
+#include "agent/watch/last_words.h"
+#include "agent/watch/stop_file.h"
+#include "base/host_name.h"
+#include "base/patience.h"
 
 namespace agent::task {
 namespace {
@@ -71,7 +71,7 @@ std::string text_of(const launch::Environment& variables, const char* name) {
 
 /// A port of this machine that nobody listens on now, for a program that will bind it itself.
 std::string free_endpoint(const std::string& address) {
-  const os::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in where{};
   where.sin_family = AF_INET;
   ::inet_pton(AF_INET, address.c_str(), &where.sin_addr);
@@ -90,7 +90,7 @@ Task::Task(TaskSetup setup)
       // The user's own variables come first in everything, RANK and the like included.
       environment_(worker::read_environment(
           [this](const char* name) { return variable_of(setup_.inherited, setup_.launch, name); })),
-      counts_alone_(os::OomWatch::is_slurm_tasks(setup_.oom_counter)),
+      counts_alone_(base::OomWatch::is_slurm_tasks(setup_.oom_counter)),
       oom_(setup_.oom_counter, Clock::now()) {
   if (setup_.has_keeper) {
     const auto folder = launch_.env.find(variable::kAttemptFolder);
@@ -132,14 +132,14 @@ void Task::catch_signals() {
     sigaddset(&set, number);
   }
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
-  signals_ = os::Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  directives_ = os::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  signals_ = base::Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  directives_ = base::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   parent_id_ = ::getppid();
-  parent_ = os::Fd(static_cast<int>(::syscall(SYS_pidfd_open, parent_id_, 0)));
+  parent_ = base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, parent_id_, 0)));
 }
 
 void Task::start_reporting() {
-  status_.node = os::node_name();
+  status_.node = base::node_name();
   auto* key = told_.mutable_key();
   key->set_job_id(number_in(environment_.job_id));
   key->set_attempt(static_cast<std::uint32_t>(environment_.attempt));
@@ -229,7 +229,7 @@ void Task::stay_beside(const std::string& left) {
 /// A later attempt has the checkpoint folder. A controller that has forgotten this attempt, or is away, cannot say so.
 bool Task::is_fenced() const {
   if (launch_.fence_folder.empty() || environment_.attempt <= 0) return false;
-  const auto fence = os::ask_within<std::optional<contract::Fence>>(
+  const auto fence = base::ask_within<std::optional<contract::Fence>>(
       kFencePatience, [path = launch_.fence_folder] { return beside::read_fence(path); });
   return fence && *fence && !(*fence)->lets(number_in(environment_.job_id), environment_.attempt);
 }
@@ -392,7 +392,7 @@ bool Task::may_be_for_memory() const {
 bool Task::tell_why(const std::string& why, bool save, milliseconds until_kill, std::optional<std::int64_t> at_step) {
   if (why.empty() || std::exchange(told_why_, true)) return false;
   const beside::StopNotice notice{why, save, wall_ms() + until_kill.count(), at_step};
-  const auto knows = os::ask_within<bool>(kFilePatience, [file = files().stop, notice] {
+  const auto knows = base::ask_within<bool>(kFilePatience, [file = files().stop, notice] {
     return beside::write_stop_file(file, notice) && beside::looks_for(file);
   });
   return knows.value_or(false);
@@ -523,7 +523,7 @@ std::string Task::last_words() const {
   if (was_asked && !peer_failed_) return {};
   if (!(peer_failed_ ? beside::may_have_failed(status_.exit) : beside::may_have_words(status_.exit))) return {};
   auto* const read = peer_failed_ ? beside::read_own_failure : beside::read_last_words;
-  const auto words = os::ask_within<std::string>(kWordsPatience, [read, files = files()] { return read(files); });
+  const auto words = base::ask_within<std::string>(kWordsPatience, [read, files = files()] { return read(files); });
   return words.value_or("");
 }
 

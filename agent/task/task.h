@@ -11,19 +11,19 @@
 #include <optional>
 #include <string>
 
+#include "agent/environment/environment.h"
 #include "agent/process/orphans.h"
+#include "agent/protocol/task_launch.h"
+#include "agent/rank/environment.h"
 #include "agent/report/relay.h"
 #include "agent/stacks/taker.h"
 #include "agent/task/controller_link.h"
 #include "agent/task/rank_process.h"
 #include "agent/task/status_file_writer.h"
 #include "agent/use/sampler.h"
-#include "beside/rank_files.h"
-#include "contract/task_launch.h"
-#include "launch/environment.h"
-#include "os/fd.h"
-#include "os/oom_watch.h"
-#include "rank/environment.h"
+#include "agent/watch/rank_files.h"
+#include "base/fd.h"
+#include "base/oom_watch.h"
 
 namespace agent::task {
 
@@ -41,7 +41,7 @@ struct TaskSetup {
   std::filesystem::path attempt_folder;
   contract::TaskLaunch launch;
   launch::Environment inherited;      // of this process
-  std::filesystem::path oom_counter;  // see os::OomWatch
+  std::filesystem::path oom_counter;  // see base::OomWatch
   ConnectToController connect;
   /// How the rank's report file reaches the controller, by the rank's environment and process. Null: it does not.
   std::function<report::Connect(const launch::Environment& rank, pid_t pid)> report = {};
@@ -120,10 +120,10 @@ class Task {
   contract::RankStatus status_;
   std::optional<StatusFileWriter> file_;
   const bool counts_alone_;  // the counter of kills for memory counts this task's processes alone
-  os::OomWatch oom_;
+  base::OomWatch oom_;
   muster::v1::TaskRequest told_;
   std::optional<RankProcess> process_;
-  os::Fd signals_, directives_, parent_;
+  base::Fd signals_, directives_, parent_;
   pid_t parent_id_ = 0;
   bool ended_ = false, stopped_ = false, asked_ = false, killed_ = false, step_lost_ = false;
   bool told_why_ = false, peer_failed_ = false, controller_knows_end_ = false;

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <utility>
 
-#include "os/host_name.h"
-#include "os/signals_blocked.h"
+#include "base/host_name.h"
+#include "base/signals_blocked.h"
 
 namespace agent::task {
 namespace {
@@ -36,7 +36,7 @@ TaskReporter::TaskReporter(const worker::Endpoint& controller, const std::string
       on_directive_(std::move(on_directive)),
       request_(std::move(first)),
       backoff_(kBackoffFirst, kBackoffMost) {
-  const os::SignalsBlocked quiet;  // signals are the main thread's
+  const base::SignalsBlocked quiet;  // signals are the main thread's
   thread_ = std::thread([this] { run(); });
 }
 
@@ -146,7 +146,7 @@ void TaskReporter::say_unreached() {
   const bool is_due = !was_answered_ && Clock::now() - began_at_ > kSayUnreachedAfter;
   if (!is_due || std::exchange(said_unreached_, true)) return;
   std::fprintf(stderr, "muster-task: musterd at %s does not answer on %s (%s)\n",
-               worker::to_string(controller_).c_str(), os::node_name().c_str(),
+               worker::to_string(controller_).c_str(), base::node_name().c_str(),
                error_.empty() ? "no answer" : error_.c_str());
 }
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <thread>
 
+#include "agent/grpc/grpc_client.h"
+#include "agent/grpc/grpc_stream.h"
+#include "agent/rank/backoff.h"
 #include "agent/task/controller_link.h"
-#include "rank/backoff.h"
-#include "rank/grpc_client.h"
-#include "rank/grpc_stream.h"
 
 namespace agent::task {
 

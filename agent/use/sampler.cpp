@@ -11,9 +11,9 @@
 #include <thread>
 #include <utility>
 
-#include "os/fd.h"
-#include "os/process_use.h"
-#include "os/signals_blocked.h"
+#include "base/fd.h"
+#include "base/process_use.h"
+#include "base/signals_blocked.h"
 
 namespace agent::use {
 namespace {
@@ -34,7 +34,7 @@ std::int64_t wall_ms() {
 struct Sampler::Shared {
   struct Watched {
     Rank rank;
-    os::ProcessUseMeter meter;
+    base::ProcessUseMeter meter;
   };
 
   explicit Shared(SamplerOptions from) : options(std::move(from)), event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -43,7 +43,7 @@ struct Sampler::Shared {
 
   void watch_processes();
   void look();
-  std::vector<os::GpuLook> gpus_now();
+  std::vector<base::GpuLook> gpus_now();
   void watch_gpus();
   static void begin(const std::shared_ptr<Shared>& shared, void (Shared::*work)());
   /// False: it is time to leave. Pauses grow from the first to the longest.
@@ -55,7 +55,7 @@ struct Sampler::Shared {
   }
 
   const SamplerOptions options;
-  const os::Fd event;
+  const base::Fd event;
   std::list<Watched> watched;  // the thread that looks at processes alone
 
   std::mutex mutex;
@@ -64,7 +64,7 @@ struct Sampler::Shared {
   int threads = 0;  // that are there
   std::map<std::uint32_t, contract::RankUse> samples;
   std::vector<std::uint32_t> ended;
-  std::vector<os::GpuLook> gpus;
+  std::vector<base::GpuLook> gpus;
   Clock::time_point gpus_at{};
 };
 
@@ -84,7 +84,7 @@ void Sampler::Shared::look() {
     std::erase_if(watched, [&](const auto& one) { return std::ranges::find(ended, one.rank.number) != ended.end(); });
   }
   if (watched.empty()) return;
-  const auto processes = os::look_at_processes(options.proc);
+  const auto processes = base::look_at_processes(options.proc);
   const auto now = Clock::now();
   const auto gpus_said = gpus_now();
   std::map<std::uint32_t, contract::RankUse> seen;
@@ -98,7 +98,7 @@ void Sampler::Shared::look() {
                           .processes = used->processes,
                           .gpu_percent = {},
                           .gpu_memory_bytes = {}};
-    if (const auto gpu = os::use_of(gpus_said, rank.visible_devices, meter.pids())) {
+    if (const auto gpu = base::use_of(gpus_said, rank.visible_devices, meter.pids())) {
       use.gpu_percent = gpu->busy_percent;
       use.gpu_memory_bytes = gpu->memory_bytes;
     }
@@ -110,7 +110,7 @@ void Sampler::Shared::look() {
   ::eventfd_write(event.get(), 1);
 }
 
-std::vector<os::GpuLook> Sampler::Shared::gpus_now() {
+std::vector<base::GpuLook> Sampler::Shared::gpus_now() {
   const std::lock_guard lock(mutex);
   if (Clock::now() - gpus_at > kGpusOldAfter * options.longest_pause) gpus.clear();
   return gpus;
@@ -154,9 +154,9 @@ Sampler::Sampler(std::vector<Rank> ranks, SamplerOptions options)
     : shared_(std::make_shared<Shared>(std::move(options))) {
   for (auto& rank : ranks) {
     const auto pid = rank.pid;
-    shared_->watched.push_back({std::move(rank), os::ProcessUseMeter(pid, shared_->options.proc)});
+    shared_->watched.push_back({std::move(rank), base::ProcessUseMeter(pid, shared_->options.proc)});
   }
-  const os::SignalsBlocked blocked;
+  const base::SignalsBlocked blocked;
   Shared::begin(shared_, &Shared::watch_processes);
   try {
     Shared::begin(shared_, &Shared::watch_gpus);

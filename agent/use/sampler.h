@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "contract/rank_use.h"
-#include "os/gpus.h"
+#include "agent/protocol/rank_use.h"
+#include "base/gpus.h"
 
 namespace agent::use {
 
@@ -26,7 +26,7 @@ struct SamplerOptions {
   /// Between two looks: after the first, and at most.
   std::chrono::milliseconds first_pause{1'000}, longest_pause{5'000};
   std::filesystem::path proc = "/proc";
-  std::function<std::unique_ptr<os::Gpus>()> open_gpus = [] { return os::open_nvml(); };
+  std::function<std::unique_ptr<base::Gpus>()> open_gpus = [] { return base::open_nvml(); };
 };
 
 /// Looks at what ranks use, from time to time: one pass over /proc for all of them.

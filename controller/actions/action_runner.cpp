@@ -1,11 +1,11 @@
-#include "actions/action_runner.h"
+#include "controller/actions/action_runner.h"
 
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <map>
 
-#include "jobs/specs.h"
+#include "controller/jobs/specs.h"
 
 namespace actions {
 namespace {

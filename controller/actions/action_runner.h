@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "actions/launches.h"
-#include "actions/turns.h"
-#include "base/loop.h"
+#include "controller/actions/launches.h"
+#include "controller/actions/turns.h"
+#include "controller/common/loop.h"
 
 namespace actions {
 
@@ -91,8 +91,8 @@ class ActionRunner {
   core::Millis others_took_{0};
   bool others_left_ = false;
   core::Millis rest_until_{0};  // monotonic; the outbox is not read before, whoever calls
-  base::Loop outbox_loop_;
-  std::deque<base::Loop> launchers_;
+  common::Loop outbox_loop_;
+  std::deque<common::Loop> launchers_;
 };
 
 }  // namespace actions

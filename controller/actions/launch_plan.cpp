@@ -1,17 +1,17 @@
-#include "actions/launch_plan.h"
+#include "controller/actions/launch_plan.h"
 
 #include <spdlog/spdlog.h>
 
 #include <utility>
 
-#include "base/tokens.h"
-#include "contract/variables.h"
-#include "jobfile/run_file.h"
-#include "jobfile/spec.h"
-#include "jobs/progress_watch.h"
-#include "jobs/specs.h"
-#include "launch/login_environment.h"
-#include "launch/rank_variables.h"
+#include "agent/environment/login_environment.h"
+#include "agent/environment/rank_variables.h"
+#include "agent/protocol/variables.h"
+#include "controller/common/tokens.h"
+#include "controller/jobs/progress_watch.h"
+#include "controller/jobs/specs.h"
+#include "spec/jobfile/run_file.h"
+#include "spec/jobfile/spec.h"
 
 namespace actions {
 namespace {
@@ -19,23 +19,23 @@ namespace {
 namespace variable = contract::variable;
 
 /// The text of the run file; empty: the job is no recipe.
-std::string run_text(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data) {
+std::string run_text(const muster::v1::JobSpec& spec, core::JobId job, const common::DataFolder& data) {
   return spec.has_recipe() ? run_file(spec, job, data).dump(2) + "\n" : std::string();
 }
 
 /// The folder of prepared text that muster makes; empty: the job names its own, or needs none.
-std::string cache_folder(const muster::v1::JobSpec& spec, const base::DataFolder& data) {
+std::string cache_folder(const muster::v1::JobSpec& spec, const common::DataFolder& data) {
   const bool makes = spec.has_recipe() && !spec.recipe().values().contains("data.cache_folder");
   return makes ? data.cache().string() : std::string();
 }
 
 }  // namespace
 
-nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data) {
+nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const common::DataFolder& data) {
   return jobfile::run_file(spec, jobs::checkpoint_folder(spec, job, data).string(), data.cache().string());
 }
 
-std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data) {
+std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId job, const common::DataFolder& data) {
   const bool ours = spec.checkpoint().folder().empty();
   return spec.has_recipe() || ours ? jobs::checkpoint_folder(spec, job, data) : std::filesystem::path();
 }
@@ -115,7 +115,7 @@ executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const c
   }
   for (const auto& [name, value] : of_user) request.env[name] = value;
   request.env[variable::kController] = settings.controller_address;
-  request.env[variable::kRankToken] = base::rank_token(settings.secret, key.job, key.number);
+  request.env[variable::kRankToken] = common::rank_token(settings.secret, key.job, key.number);
   request.env[variable::kJobId] = std::to_string(key.job);
   request.env[variable::kAttempt] = std::to_string(key.number);
   request.env[variable::kAttemptFolder] = request.attempt_folder;

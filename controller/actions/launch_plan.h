@@ -4,19 +4,19 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/data_folder.h"
-#include "beside/attempt_start.h"
-#include "beside/fence.h"
-#include "contract/report_sources.h"
-#include "core/job.h"
-#include "executors/executor.h"
+#include "agent/protocol/report_sources.h"
+#include "agent/watch/attempt_start.h"
+#include "agent/watch/fence.h"
+#include "controller/common/data_folder.h"
+#include "controller/core/job.h"
+#include "controller/executors/executor.h"
 #include "muster/v1/job.pb.h"
 
 namespace actions {
 
 /// What every launch of this controller has in common.
 struct LaunchSettings {
-  base::DataFolder data{""};
+  common::DataFolder data{""};
   std::filesystem::path worker_program;
   std::string controller_address;  // host:port, for ranks
   std::string secret;              // of the store: rank tokens derive from it
@@ -24,7 +24,7 @@ struct LaunchSettings {
 
 /// What muster-worker reads, format 1: name, recipe, model, data, train, checkpoint, fsdp; values that the spec leaves
 /// out are left out, but for the folders.
-nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data);
+nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const common::DataFolder& data);
 
 executors::SlurmWishes slurm_wishes(const muster::v1::Slurm& from);
 contract::ReportSources report_sources(const muster::v1::ReportSources& from);
@@ -49,7 +49,7 @@ bool may_prepare_later(const muster::v1::JobSpec& spec, const core::AttemptKey& 
 void prepare_later(const muster::v1::JobSpec& spec, const LaunchSettings& settings, executors::LaunchRequest& request);
 
 /// Where the fence of a job is raised; empty for a checkpoint folder that a command names itself.
-std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data);
+std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId job, const common::DataFolder& data);
 
 using beside::read_fence;
 

@@ -1,4 +1,4 @@
-#include "actions/launches.h"
+#include "controller/actions/launches.h"
 
 #include <spdlog/spdlog.h>
 
@@ -8,8 +8,8 @@
 #include <system_error>
 #include <utility>
 
-#include "base/wait.h"
-#include "jobs/specs.h"
+#include "controller/common/wait.h"
+#include "controller/jobs/specs.h"
 
 namespace actions {
 namespace {
@@ -100,8 +100,8 @@ void Launches::plan(const core::Job& job, Launch& launch) {
     may_wait ? prepare_later(*spec, settings_, request) : prepare_folders(*spec, key, settings_);
   } catch (const std::system_error& e) {
     const int error = e.code().value();
-    if (os::lacks_room(error)) {
-      launch.answer = executors::LaunchLater{e.what(), executors::kTryAgainAfter, base::make_room(error)};
+    if (base::lacks_room(error)) {
+      launch.answer = executors::LaunchLater{e.what(), executors::kTryAgainAfter, common::make_room(error)};
     } else {
       launch.answer = core::AttemptLaunchFailed{key.number, folder_problem(e), may_heal(error)};
     }

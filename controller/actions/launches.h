@@ -6,13 +6,13 @@
 #include <set>
 #include <vector>
 
-#include "actions/launch_plan.h"
-#include "actions/outbox.h"
-#include "admission/admission.h"
-#include "executors/executor.h"
-#include "jobs/event_log.h"
-#include "jobs/specs.h"
-#include "partitions/partitions.h"
+#include "controller/actions/launch_plan.h"
+#include "controller/actions/outbox.h"
+#include "controller/admission/admission.h"
+#include "controller/executors/executor.h"
+#include "controller/jobs/event_log.h"
+#include "controller/jobs/specs.h"
+#include "controller/partitions/partitions.h"
 
 namespace actions {
 
@@ -28,13 +28,13 @@ class Launches {
   struct Parts {
     store::Store& store;
     executors::Executor& executor;
-    base::Clock& clock;
+    common::Clock& clock;
     jobs::EventLog& event_log;
     jobs::SpecCache& specs;
     admission::Admission& admission;
     partitions::Partitions& partitions;
     core::Millis excluded_for = executors::kExcludedFor;
-    /// After which step the ranks of an attempt leave that are asked to save; see ranks/leave_step.h.
+    /// After which step the ranks of an attempt leave that are asked to save; see controller/ranks/leave_step.h.
     std::function<std::optional<core::Step>(const core::AttemptKey&, core::Millis interval)> leave_step = {};
   };
   Launches(Outbox& outbox, Parts parts) : outbox_(outbox), parts_(parts) {}

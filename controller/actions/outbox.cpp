@@ -1,4 +1,4 @@
-#include "actions/outbox.h"
+#include "controller/actions/outbox.h"
 
 #include <spdlog/spdlog.h>
 

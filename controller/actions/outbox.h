@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "base/clock.h"
-#include "store/store.h"
+#include "controller/common/clock.h"
+#include "controller/store/store.h"
 
 namespace actions {
 
@@ -22,7 +22,7 @@ class Outbox {
   static bool is_start(const Row& row) { return std::holds_alternative<core::StartAttempt>(row.action); }
   static bool is_hold(const Row& row) { return std::holds_alternative<core::HoldAttempt>(row.action); }
 
-  Outbox(store::Store& store, base::Clock& clock) : store_(store), clock_(clock) {}
+  Outbox(store::Store& store, common::Clock& clock) : store_(store), clock_(clock) {}
 
   /// Takes in what the store has by now, and returns the rows that are new. Once one start of a job is launching, all
   /// its starts are. Throws store::Error.
@@ -63,7 +63,7 @@ class Outbox {
   void spread_launching();
 
   store::Store& store_;
-  base::Clock& clock_;
+  common::Clock& clock_;
   mutable std::mutex mutex_;
   std::map<std::int64_t, Entry> rows_;
   std::set<core::JobId> starting_;

@@ -1,4 +1,4 @@
-#include "admission/admission.h"
+#include "controller/admission/admission.h"
 
 #include <spdlog/spdlog.h>
 
@@ -11,11 +11,11 @@ bool is_idle(const core::Job& job) {
   return job.state == core::JobState::kPending || job.state == core::JobState::kWaiting;
 }
 
-std::optional<base::Wait> after(const core::Job& job) {
+std::optional<common::Wait> after(const core::Job& job) {
   const auto other = std::ranges::find_if(job.after, [](const core::Dependency& one) { return !one.met; });
   if (!is_idle(job) || other == job.after.end()) return std::nullopt;
-  return base::Wait{
-      job.reason, std::string(base::kStartsByItself) + " What it waits for: muster why " + std::to_string(other->job)};
+  return common::Wait{job.reason, std::string(common::kStartsByItself) + " What it waits for: muster why " +
+                                      std::to_string(other->job)};
 }
 
 /// Its attempt runs here, and was started by a muster that gave none a share, or asks for nothing.
@@ -27,18 +27,18 @@ bool is_without_share(const core::Job& job) {
 
 }  // namespace
 
-std::optional<base::Wait> wait_for_release(const core::Job& job) {
+std::optional<common::Wait> wait_for_release(const core::Job& job) {
   if (!job.held) return std::nullopt;
-  return base::Wait{job.reason, "Release it when it may start: muster release " + std::to_string(job.id)};
+  return common::Wait{job.reason, "Release it when it may start: muster release " + std::to_string(job.id)};
 }
 
-base::Wait wait_for_backoff(const core::Job& job) {
+common::Wait wait_for_backoff(const core::Job& job) {
   return {job.reason,
-          std::string(base::kStartsByItself) + " To start it at once: muster requeue " + std::to_string(job.id),
+          std::string(common::kStartsByItself) + " To start it at once: muster requeue " + std::to_string(job.id),
           job.next_attempt_at};
 }
 
-std::optional<base::Wait> Admission::why_not(const core::Job& job, core::Time now) {
+std::optional<common::Wait> Admission::why_not(const core::Job& job, core::Time now) {
   if (!is_idle(job) && job.state != core::JobState::kQueued) return std::nullopt;
   // Neither has limits that are worth reading.
   const bool decided = job.held || !job.dependencies_met();
@@ -50,7 +50,7 @@ std::optional<base::Wait> Admission::why_not(const core::Job& job, core::Time no
   return retry(job.id, false);
 }
 
-std::optional<base::Wait> Admission::enter(const core::Job& job, const std::vector<Limit>& limits) {
+std::optional<common::Wait> Admission::enter(const core::Job& job, const std::vector<Limit>& limits) {
   const auto need = this->need(job.id);
   std::lock_guard lock(mutex_);
   auto wait = wait_before_machine(job, parts_.clock.wall(), limits);
@@ -68,8 +68,8 @@ std::optional<base::Wait> Admission::enter(const core::Job& job, const std::vect
   return std::nullopt;
 }
 
-std::optional<base::Wait> Admission::wait_before_machine(const core::Job& job, core::Time now,
-                                                         const std::vector<Limit>& limits) const {
+std::optional<common::Wait> Admission::wait_before_machine(const core::Job& job, core::Time now,
+                                                           const std::vector<Limit>& limits) const {
   if (auto wait = wait_for_release(job)) return wait;
   if (auto wait = after(job)) return wait;
   if (auto wait = backoff(job, now)) return wait;
@@ -106,7 +106,7 @@ std::optional<core::MachineShare> Admission::room(const core::Job& job, const ex
 }
 
 // The runner's clock cannot be set. Until the runner has seen that the attempt is to start, the job's own word counts.
-std::optional<base::Wait> Admission::backoff(const core::Job& job, core::Time now) const {
+std::optional<common::Wait> Admission::backoff(const core::Job& job, core::Time now) const {
   const auto start = starts_.find(job.id);
   const bool known = start != starts_.end();
   const bool over = known ? parts_.clock.monotonic() >= start->second.due : job.next_attempt_at <= now;
@@ -114,19 +114,19 @@ std::optional<base::Wait> Admission::backoff(const core::Job& job, core::Time no
   return wait_for_backoff(job);
 }
 
-std::optional<base::Wait> Admission::full(const core::Job& job, const std::vector<Limit>& limits) const {
+std::optional<common::Wait> Admission::full(const core::Job& job, const std::vector<Limit>& limits) const {
   const auto* limit = ledger_.has_slots(job.id) ? nullptr : ledger_.full(limits);
   if (limit == nullptr) return std::nullopt;
-  return base::Wait{(job.state == core::JobState::kQueued ? "released, and " : "") + limit->why, limit->action};
+  return common::Wait{(job.state == core::JobState::kQueued ? "released, and " : "") + limit->why, limit->action};
 }
 
-std::optional<base::Wait> Admission::retry(core::JobId job, bool entering) const {
+std::optional<common::Wait> Admission::retry(core::JobId job, bool entering) const {
   const auto start = starts_.find(job);
   if (start == starts_.end() || !start->second.later) return std::nullopt;
   if (entering && parts_.clock.monotonic() >= start->second.again) return std::nullopt;
   const auto& later = *start->second.later;
-  if (later.why.empty()) return base::Wait{};  // its executor tells why
-  return base::Wait{"Not started yet: " + later.why, later.remedy};
+  if (later.why.empty()) return common::Wait{};  // its executor tells why
+  return common::Wait{"Not started yet: " + later.why, later.remedy};
 }
 
 std::vector<Limit> Admission::limits(const core::Job& job) {

@@ -9,19 +9,19 @@
 #include <string>
 #include <vector>
 
-#include "admission/ledger.h"
-#include "admission/machine_ledger.h"
-#include "base/clock.h"
-#include "base/wait.h"
-#include "executors/executor.h"
-#include "jobs/specs.h"
+#include "controller/admission/ledger.h"
+#include "controller/admission/machine_ledger.h"
+#include "controller/common/clock.h"
+#include "controller/common/wait.h"
+#include "controller/executors/executor.h"
+#include "controller/jobs/specs.h"
 
 namespace admission {
 
 /// What a job waits for that a person holds; nullopt: nobody holds it. Pure.
-std::optional<base::Wait> wait_for_release(const core::Job& job);
+std::optional<common::Wait> wait_for_release(const core::Job& job);
 /// What a job waits for whose next attempt is backed off. Pure.
-base::Wait wait_for_backoff(const core::Job& job);
+common::Wait wait_for_backoff(const core::Job& job);
 
 /// The one answer to "may this job start now?". The reasons, in the order in which they are looked at: a person holds
 /// the job; it waits for other jobs; its backoff; a limit without a free slot; GPUs or cores of musterd's own machine
@@ -34,7 +34,7 @@ base::Wait wait_for_backoff(const core::Job& job);
 class Admission {
  public:
   struct Parts {
-    base::Clock& clock;
+    common::Clock& clock;
     jobs::SpecCache& specs;
     const executors::Executor& executor;
     std::function<std::shared_ptr<const partitions::PartitionPolicies>()> policies;
@@ -43,13 +43,13 @@ class Admission {
 
   /// The first reason that keeps the job's next attempt, or a released one, from starting; nullopt: there is none, or
   /// the job neither waits nor is to start. Throws where limits() does.
-  std::optional<base::Wait> why_not(const core::Job& job, core::Time now);
+  std::optional<common::Wait> why_not(const core::Job& job, core::Time now);
 
   /// Throws store::Error, or std::runtime_error, if what limits the job cannot be read now.
   std::vector<Limit> limits(const core::Job& job);
   /// why_not() with the limits of the job; if nothing keeps it, it takes its slots and its share of the machine. One
   /// that has them keeps them. Throws where limits() does.
-  std::optional<base::Wait> enter(const core::Job& job, const std::vector<Limit>& limits);
+  std::optional<common::Wait> enter(const core::Job& job, const std::vector<Limit>& limits);
 
   bool has_slots(core::JobId job) const;
   /// What enter() gave to the launch that is under way; nullopt: nothing of musterd's own machine.
@@ -92,16 +92,16 @@ class Admission {
     core::Millis again{0};  // monotonic
   };
   /// The first reason before those of the machine.
-  std::optional<base::Wait> wait_before_machine(const core::Job& job, core::Time now,
-                                                const std::vector<Limit>& limits) const;
+  std::optional<common::Wait> wait_before_machine(const core::Job& job, core::Time now,
+                                                  const std::vector<Limit>& limits) const;
   /// Throws store::Error, or std::runtime_error, if the spec cannot be read now.
   executors::MachineNeed need(core::JobId job);
   MachineLedger::Place place(core::JobId job) const;
   /// What the job has of the machine already, or may have now; nullopt: it must wait.
   std::optional<core::MachineShare> room(const core::Job& job, const executors::MachineNeed& need) const;
-  std::optional<base::Wait> backoff(const core::Job& job, core::Time now) const;
-  std::optional<base::Wait> full(const core::Job& job, const std::vector<Limit>& limits) const;
-  std::optional<base::Wait> retry(core::JobId job, bool entering) const;
+  std::optional<common::Wait> backoff(const core::Job& job, core::Time now) const;
+  std::optional<common::Wait> full(const core::Job& job, const std::vector<Limit>& limits) const;
+  std::optional<common::Wait> retry(core::JobId job, bool entering) const;
   /// Says once of each job that GPUs are held back for it. Under the lock.
   void tell_doubts();
   bool is_for_slurm(const muster::v1::JobSpec& spec) const;

@@ -1,4 +1,4 @@
-#include "admission/ledger.h"
+#include "controller/admission/ledger.h"
 
 #include <algorithm>
 #include <utility>

@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
-#include "admission/limits.h"
-#include "core/job.h"
+#include "controller/admission/limits.h"
+#include "controller/core/job.h"
 
 namespace admission {
 

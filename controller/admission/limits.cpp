@@ -1,6 +1,6 @@
-#include "admission/limits.h"
+#include "controller/admission/limits.h"
 
-#include "base/wait.h"
+#include "controller/common/wait.h"
 
 namespace admission {
 namespace {
@@ -8,7 +8,7 @@ namespace {
 Limit sweep_limit(const std::string& sweep, std::uint32_t most) {
   return {sweep_key(sweep), most,
           "waits for its turn: at most " + std::to_string(most) + " of sweep " + sweep + " have an attempt at once",
-          base::kStartsByItself};
+          common::kStartsByItself};
 }
 
 Limit partition_limit(const muster::v1::PartitionPolicy& policy, const std::string& user) {

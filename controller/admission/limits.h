@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "core/job.h"
+#include "controller/core/job.h"
+#include "controller/partitions/partition_policies.h"
 #include "muster/v1/job.pb.h"
-#include "partitions/partition_policies.h"
 
 namespace admission {
 

@@ -1,9 +1,9 @@
-#include "admission/machine_ledger.h"
+#include "controller/admission/machine_ledger.h"
 
 #include <algorithm>
 #include <iterator>
 
-#include "core/text.h"
+#include "controller/core/text.h"
 
 namespace admission {
 namespace {
@@ -201,7 +201,7 @@ std::optional<core::MachineShare> MachineLedger::choose(const MachineNeed& need,
   return share;
 }
 
-base::Wait MachineLedger::why(const MachineNeed& need, Place place) const {
+common::Wait MachineLedger::why(const MachineNeed& need, Place place) const {
   if (!can_ever(need)) {
     const bool of_gpus = need.gpus > executors::most_gpus(machine_, need);
     if (of_gpus && machine_.is_unsure) {
@@ -220,7 +220,7 @@ base::Wait MachineLedger::why(const MachineNeed& need, Place place) const {
   return why_cores(need);
 }
 
-base::Wait MachineLedger::why_gpus(const MachineNeed& need) const {
+common::Wait MachineLedger::why_gpus(const MachineNeed& need) const {
   auto free = free_gpus_;
   std::erase_if(free, [&](const OwnGpu* gpu) { return !need.takes(*gpu); });
   const auto what = core::count_text(need.gpus, "GPU");
@@ -244,7 +244,7 @@ base::Wait MachineLedger::why_gpus(const MachineNeed& need) const {
           in_turn(before.job)};
 }
 
-base::Wait MachineLedger::why_cores(const MachineNeed& need) const {
+common::Wait MachineLedger::why_cores(const MachineNeed& need) const {
   const auto what = core::count_text(need.cores, "core");
   const auto free = free_cores_;
   if (free < need.cores) {

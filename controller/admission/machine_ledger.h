@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/wait.h"
-#include "core/job.h"
-#include "executors/own_machine.h"
+#include "controller/common/wait.h"
+#include "controller/core/job.h"
+#include "controller/executors/own_machine.h"
 #include "muster/v1/machine.pb.h"
 
 namespace admission {
@@ -58,7 +58,7 @@ class MachineLedger {
   /// What a job at this place gets now; nullopt: it must wait.
   std::optional<core::MachineShare> choose(const executors::MachineNeed& need, Place place) const;
   /// Why choose() gives nothing.
-  base::Wait why(const executors::MachineNeed& need, Place place) const;
+  common::Wait why(const executors::MachineNeed& need, Place place) const;
   /// From now on, until step_back(), the job waits at this place. Without effect where it can never get what it needs.
   void line_up(core::JobId job, const executors::MachineNeed& need, Place place);
   void step_back(core::JobId job);
@@ -90,8 +90,8 @@ class MachineLedger {
   Taker taker_of(const executors::OwnGpu& gpu) const;
   std::vector<const executors::OwnGpu*> gpus_left(const executors::MachineNeed& need, Place place) const;
   std::uint32_t cores_left(const executors::MachineNeed& need, Place place) const;
-  base::Wait why_gpus(const executors::MachineNeed& need) const;
-  base::Wait why_cores(const executors::MachineNeed& need) const;
+  common::Wait why_gpus(const executors::MachineNeed& need) const;
+  common::Wait why_cores(const executors::MachineNeed& need) const;
 
   executors::OwnMachine machine_;
   std::map<core::JobId, Holding> holdings_;

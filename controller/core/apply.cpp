@@ -1,13 +1,13 @@
-#include "core/apply.h"
+#include "controller/core/apply.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "contract/log_pattern.h"
-#include "contract/survivors.h"
-#include "core/requeue_policy.h"
-#include "core/text.h"
-#include "core/transitions.h"
+#include "agent/protocol/log_pattern.h"
+#include "agent/protocol/survivors.h"
+#include "controller/core/requeue_policy.h"
+#include "controller/core/text.h"
+#include "controller/core/transitions.h"
 
 namespace core {
 

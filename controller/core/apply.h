@@ -4,7 +4,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/event.h"
+#include "controller/core/event.h"
 
 namespace core {
 

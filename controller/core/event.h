@@ -4,7 +4,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/job.h"
+#include "controller/core/job.h"
 
 namespace core {
 

@@ -1,6 +1,6 @@
-#include "core/job.h"
+#include "controller/core/job.h"
 
-#include "schema/whole_number.h"
+#include "spec/whole_number.h"
 
 namespace core {
 
@@ -44,15 +44,13 @@ constexpr Named<LimitSource> kLimitSources[]{{LimitSource::kNotTold, ""},
                                              {LimitSource::kUser, "user"},
                                              {LimitSource::kLearned, "learned"},
                                              {LimitSource::kNotLearnedYet, "not_learned_yet"}};
-constexpr Named<DependsOn> kConditions[]{
-    {DependsOn::kSucceeded, "succeeded"}, {DependsOn::kFailed, "failed"}, {DependsOn::kEnded, "ended"}};
 
 template <typename Enum, std::size_t Size>
 consteval bool names_all(const Named<Enum> (&rows)[Size]) {
   return std::ranges::equal(rows, all_of<Enum>(), {}, &Named<Enum>::value);
 }
 static_assert(names_all(kCauses) && names_all(kJobStates) && names_all(kAttemptStates) && names_all(kRankStates) &&
-              names_all(kConditions) && names_all(kSuspicions) && names_all(kLimitSources));
+              names_all(kSuspicions) && names_all(kLimitSources));
 
 template <typename Enum, std::size_t Size>
 std::string_view name_in(const Named<Enum> (&rows)[Size], Enum value) {
@@ -95,10 +93,6 @@ std::string_view to_string(RankState state) {
   return name_in(kRankStates, state);
 }
 
-std::string_view to_string(DependsOn condition) {
-  return name_in(kConditions, condition);
-}
-
 std::string_view to_string(Suspicion suspicion) {
   return name_in(kSuspicions, suspicion);
 }
@@ -113,19 +107,6 @@ std::string_view to_string(LimitSource source) {
 
 std::optional<LimitSource> limit_source_from_string(std::string_view text) {
   return value_in(kLimitSources, text);
-}
-
-std::optional<DependsOn> depends_on_from_string(std::string_view text) {
-  return value_in(kConditions, text);
-}
-
-std::optional<Dependency> parse_dependency(std::string_view text) {
-  const auto colon = text.find(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  const auto on = depends_on_from_string(text.substr(0, colon));
-  const auto job = schema::whole_number<JobId>(text.substr(colon + 1));
-  if (!on || !job || *job <= 0) return std::nullopt;
-  return Dependency{*job, *on, false};
 }
 
 std::string to_string(const SchedulerJob& job) {

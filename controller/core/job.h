@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/types.h"
+#include "controller/core/types.h"
+#include "spec/dependency.h"
 
 namespace core {
 
@@ -135,18 +136,11 @@ struct RequeuePolicy {
 /// difference, and no long start was compared.
 inline constexpr std::uint32_t kErrorRules = 1;
 
-/// How another job must end before this one may start.
-enum class DependsOn { kSucceeded, kFailed, kEnded };  // kFailed: or cancelled
-std::string_view to_string(DependsOn condition);       // "succeeded"
-std::optional<DependsOn> depends_on_from_string(std::string_view text);
-struct Dependency {
-  JobId job = 0;
-  DependsOn on = DependsOn::kSucceeded;
-  bool met = false;
-  bool operator==(const Dependency&) const = default;
-};
-/// "succeeded:12"; nullopt if it is nothing of the kind.
-std::optional<Dependency> parse_dependency(std::string_view text);
+using spec::Dependency;
+using spec::depends_on_from_string;
+using spec::DependsOn;
+using spec::parse_dependency;
+using spec::to_string;
 
 /// The place of a job in the sweep that it was submitted with.
 struct SweepElement {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/text.h"
-#include "core/transitions.h"
+#include "controller/core/text.h"
+#include "controller/core/transitions.h"
 
 namespace core {
 

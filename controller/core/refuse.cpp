@@ -1,5 +1,5 @@
-#include "core/apply.h"
-#include "core/transitions.h"
+#include "controller/core/apply.h"
+#include "controller/core/transitions.h"
 
 namespace core {
 

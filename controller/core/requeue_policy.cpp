@@ -1,10 +1,10 @@
-#include "core/requeue_policy.h"
+#include "controller/core/requeue_policy.h"
 
 #include <algorithm>
 #include <array>
 #include <string>
 
-#include "core/text.h"
+#include "controller/core/text.h"
 
 namespace core {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/event.h"
+#include "controller/core/event.h"
 
 namespace core {
 

@@ -1,17 +1,17 @@
-#include "core/text.h"
+#include "controller/core/text.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <ctime>
 
-#include "schema/utf8.h"
+#include "spec/utf8.h"
 
 namespace core {
 
 std::string plain_words(std::string_view text) {
   std::string result;
-  for (const char c : schema::valid_utf8(text)) {
+  for (const char c : spec::valid_utf8(text)) {
     const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
     if ((control || c == ' ') && (result.empty() || result.back() == ' ')) continue;
     result += control ? ' ' : c;

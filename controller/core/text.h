@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/event.h"
+#include "controller/core/event.h"
 
 namespace core {
 

@@ -1,10 +1,10 @@
-#include "core/transitions.h"
+#include "controller/core/transitions.h"
 
 #include <algorithm>
 #include <csignal>
 
-#include "core/requeue_policy.h"
-#include "core/text.h"
+#include "controller/core/requeue_policy.h"
+#include "controller/core/text.h"
 
 namespace core {
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "core/apply.h"
+#include "controller/core/apply.h"
 
 namespace core {
 

@@ -8,13 +8,13 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/exit_codes.h"
+#include "agent/protocol/exit_codes.h"
+#include "spec/limits.h"
 
 namespace core {
 
 using JobId = std::int64_t;
-/// The most jobs of one sweep. They have one number after the other.
-inline constexpr std::int64_t kMostSweepJobs = 10'000;
+using spec::kMostSweepJobs;
 using AttemptNumber = std::uint32_t;  // from 1
 using RankNumber = std::uint32_t;     // from 0
 using Step = std::int64_t;

@@ -1,4 +1,4 @@
-#include "daemon/advertised.h"
+#include "controller/daemon/advertised.h"
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -8,9 +8,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "daemon/usage_error.h"
-#include "net/listen_address.h"
-#include "os/patience.h"
+#include "base/patience.h"
+#include "controller/daemon/usage_error.h"
+#include "controller/net/listen_address.h"
 
 namespace musterd {
 namespace {
@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kNamePatience{2'000};
 
 }  // namespace
 
-Advertised::Advertised(const base::Clock& clock, Resolve resolve) : clock_(clock), resolve_(std::move(resolve)) {}
+Advertised::Advertised(const common::Clock& clock, Resolve resolve) : clock_(clock), resolve_(std::move(resolve)) {}
 
 void Advertised::set(const std::string& address) {
   net::ListenAddress parsed;
@@ -98,7 +98,7 @@ Advertised::Found Advertised::judge(const std::string& address, const std::strin
 
 NameAnswer Advertised::ask_name_service(const std::string& host) {
   using Kind = NameAnswer::Kind;
-  const auto answer = os::ask_within<NameAnswer>(kNamePatience, [host]() -> NameAnswer {
+  const auto answer = base::ask_within<NameAnswer>(kNamePatience, [host]() -> NameAnswer {
     addrinfo wanted{};
     wanted.ai_socktype = SOCK_STREAM;
     addrinfo* found = nullptr;

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "base/clock.h"
+#include "controller/common/clock.h"
 
 namespace musterd {
 
@@ -27,7 +27,7 @@ class Advertised {
   using Resolve = std::function<NameAnswer(const std::string& host)>;
 
   /// `clock` must outlive this.
-  explicit Advertised(const base::Clock& clock, Resolve resolve = ask_name_service);
+  explicit Advertised(const common::Clock& clock, Resolve resolve = ask_name_service);
 
   /// `address`: "host:port". Throws UsageError if it is none, or has port 0.
   void set(const std::string& address);
@@ -52,7 +52,7 @@ class Advertised {
   Found look();
   static Found judge(const std::string& address, const std::string& host, const NameAnswer& answer);
 
-  const base::Clock& clock_;
+  const common::Clock& clock_;
   const Resolve resolve_;
   mutable std::mutex mutex_;
   std::string address_, host_;

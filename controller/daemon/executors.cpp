@@ -1,4 +1,4 @@
-#include "daemon/executors.h"
+#include "controller/daemon/executors.h"
 
 #include <pwd.h>
 #include <unistd.h>
@@ -7,12 +7,12 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/tokens.h"
-#include "daemon/environment.h"
-#include "daemon/usage_error.h"
-#include "executors/slurm/slurm_attempt.h"
-#include "executors/slurm/submission.h"
-#include "os/command.h"
+#include "base/command.h"
+#include "controller/common/tokens.h"
+#include "controller/daemon/environment.h"
+#include "controller/daemon/usage_error.h"
+#include "controller/executors/slurm/slurm_attempt.h"
+#include "controller/executors/slurm/submission.h"
 
 namespace musterd {
 namespace {
@@ -26,8 +26,8 @@ constexpr const char* kSlurmConfs[] = {"/etc/slurm/slurm.conf", "/etc/slurm-llnl
 
 // The error of a Slurm command that finds no configuration or cannot read it; empty: it has one. A command that gets no
 // answer from slurmctld has found its configuration.
-std::string configuration_problem(os::CommandRunner& runner) {
-  os::Command ask;
+std::string configuration_problem(base::CommandRunner& runner) {
+  base::Command ask;
   ask.argv = {"sinfo", "--noheader", "--format=%R"};
   ask.time_limit = std::chrono::milliseconds(10'000);
   ask.unset = {"SINFO_*"};
@@ -70,10 +70,10 @@ std::string missing(const fs::path& file, const std::string& name) {
 /// Why jobs cannot go to Slurm, with a remedy. Empty: Slurm's commands are installed and a cluster is configured.
 /// `wanted` is the value of --slurm: "auto", "yes" or "no". With "yes", sinfo is run to find out, since Slurm may get
 /// its configuration from elsewhere.
-std::string reason_against_slurm(const std::string& wanted, os::CommandRunner& runner) {
+std::string reason_against_slurm(const std::string& wanted, base::CommandRunner& runner) {
   if (wanted == "no") return "musterd was started with --slurm no; start it with --slurm auto";
   for (const char* name : {"sbatch", "sinfo"}) {
-    if (!os::find_in_path(name)) {
+    if (!base::find_in_path(name)) {
       return std::string("there is no ") + name +
              " in musterd's PATH; install Slurm's commands, and start musterd again";
     }
@@ -106,7 +106,7 @@ fs::path program(const std::string& given, const std::string& name) {
   return fs::read_symlink("/proc/self/exe").parent_path() / name;
 }
 
-Executors::Executors(const ExecutorSettings& settings, base::Clock& clock)
+Executors::Executors(const ExecutorSettings& settings, common::Clock& clock)
     : supervisor_(program(settings.supervisor, "muster-supervisor")),
       task_(program(settings.task, "muster-task")),
       local_(executors::local::make_local_executor(local_options(settings, supervisor_))),
@@ -127,7 +127,7 @@ Executors::Executors(const ExecutorSettings& settings, base::Clock& clock)
       *client_, clock,
       // muster-task needs the same libraries as musterd.
       executors::on_slurm::SlurmOptions{settings.data, task_, environment("LD_LIBRARY_PATH"),
-                                        base::store_name(settings.secret), own_user(), settings.slurm_poll});
+                                        common::store_name(settings.secret), own_user(), settings.slurm_poll});
   both_ = executors::make_routing_executor(*local_, *slurm_);
 }
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "executors/local/local_executor.h"
-#include "executors/routing_executor.h"
-#include "executors/slurm/slurm_executor.h"
+#include "controller/executors/local/local_executor.h"
+#include "controller/executors/routing_executor.h"
+#include "controller/executors/slurm/slurm_executor.h"
 #include "slurm/client.h"
 
 namespace musterd {
@@ -31,7 +31,7 @@ struct ExecutorSettings {
 /// and Slurm cannot be used.
 class Executors {
  public:
-  Executors(const ExecutorSettings& settings, base::Clock& clock);
+  Executors(const ExecutorSettings& settings, common::Clock& clock);
   executors::Executor& get() { return both_ ? *both_ : *local_; }
   bool has_slurm() const { return slurm_ != nullptr; }
   const std::string& why_no_slurm() const { return why_no_slurm_; }
@@ -43,7 +43,7 @@ class Executors {
   bool task_is_missing_ = false;  // Slurm could be used if muster-task were there
   std::string why_no_slurm_;
   std::unique_ptr<executors::Executor> local_;
-  os::ProcessRunner runner_;
+  base::ProcessRunner runner_;
   std::unique_ptr<slurm::Client> client_;
   std::unique_ptr<executors::Executor> slurm_;
   std::unique_ptr<executors::Executor> both_;

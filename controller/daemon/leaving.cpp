@@ -1,4 +1,4 @@
-#include "daemon/leaving.h"
+#include "controller/daemon/leaving.h"
 
 #include <spdlog/async.h>
 #include <spdlog/spdlog.h>

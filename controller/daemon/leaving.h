@@ -5,7 +5,7 @@
 #include <string>
 #include <thread>
 
-#include "core/types.h"
+#include "controller/core/types.h"
 
 namespace musterd {
 

@@ -1,4 +1,4 @@
-#include "daemon/own_machine.h"
+#include "controller/daemon/own_machine.h"
 
 #include <spdlog/spdlog.h>
 
@@ -10,13 +10,13 @@
 #include <sstream>
 #include <utility>
 
-#include "core/text.h"
-#include "daemon/environment.h"
-#include "daemon/usage_error.h"
-#include "os/core_limit.h"
-#include "os/gpus.h"
-#include "os/host_name.h"
-#include "os/patience.h"
+#include "base/core_limit.h"
+#include "base/gpus.h"
+#include "base/host_name.h"
+#include "base/patience.h"
+#include "controller/core/text.h"
+#include "controller/daemon/environment.h"
+#include "controller/daemon/usage_error.h"
 
 namespace musterd {
 namespace {
@@ -32,21 +32,22 @@ bool sees_none(const std::string& visible) {
   return visible.empty() || visible == "-1";
 }
 
-std::vector<os::GpuDevice> devices_of(const std::string& library) {
-  const auto gpus = library.empty() ? os::open_nvml() : os::open_nvml(library.c_str());
-  return gpus == nullptr ? std::vector<os::GpuDevice>() : gpus->devices();
+std::vector<base::GpuDevice> devices_of(const std::string& library) {
+  const auto gpus = library.empty() ? base::open_nvml() : base::open_nvml(library.c_str());
+  return gpus == nullptr ? std::vector<base::GpuDevice>() : gpus->devices();
 }
 
 /// A driver that hangs keeps a thread, and musterd starts without its GPUs.
-std::vector<os::GpuDevice> ask_driver(const std::string& library) {
+std::vector<base::GpuDevice> ask_driver(const std::string& library) {
   constexpr std::chrono::seconds kDriverPatience{15};
-  auto devices = os::ask_within<std::vector<os::GpuDevice>>(kDriverPatience, [library] { return devices_of(library); });
+  auto devices =
+      base::ask_within<std::vector<base::GpuDevice>>(kDriverPatience, [library] { return devices_of(library); });
   if (devices) return std::move(*devices);
   spdlog::warn("the driver of this machine's GPUs did not answer within {} s", kDriverPatience.count());
   return {};
 }
 
-std::vector<OwnGpu> own_gpus(const std::vector<os::GpuDevice>& devices) {
+std::vector<OwnGpu> own_gpus(const std::vector<base::GpuDevice>& devices) {
   std::vector<OwnGpu> gpus;
   for (const auto& device : devices) {
     gpus.push_back({device.number, device.id, device.name, {device.number, device.gpu}});
@@ -69,7 +70,7 @@ std::vector<OwnGpu> named_gpus(const std::string& text) {
   return gpus;
 }
 
-std::string listed(const std::vector<os::GpuDevice>& devices) {
+std::string listed(const std::vector<base::GpuDevice>& devices) {
   std::string text;
   for (const auto& device : devices) {
     text += (text.empty() ? "" : ", ") + std::to_string(device.number) + " (" + device.id + ")";
@@ -78,7 +79,7 @@ std::string listed(const std::vector<os::GpuDevice>& devices) {
 }
 
 /// The kernel shows GPUs, and nobody lists them.
-void set_unlisted(const os::GpuSigns& signs, OwnMachine& machine) {
+void set_unlisted(const base::GpuSigns& signs, OwnMachine& machine) {
   machine.hides_gpus = true;
   machine.is_unsure = signs.nvidia;
   machine.gpus_from = "this machine has GPUs, but no driver lists them";
@@ -91,7 +92,7 @@ void set_unlisted(const os::GpuSigns& signs, OwnMachine& machine) {
 }
 
 /// `ask` gives what the driver lists, and is called where that matters.
-void find_gpus(const MachineSettings& settings, const std::function<std::vector<os::GpuDevice>()>& ask,
+void find_gpus(const MachineSettings& settings, const std::function<std::vector<base::GpuDevice>()>& ask,
                OwnMachine& machine) {
   if (settings.gpus == kNone || settings.gpus == kOpen) {
     machine.gpus_from = "--local-gpus " + settings.gpus;
@@ -100,18 +101,18 @@ void find_gpus(const MachineSettings& settings, const std::function<std::vector<
     return;
   }
   const auto devices = ask();
-  const auto signs = os::signs_of_gpus(settings.root);
+  const auto signs = base::signs_of_gpus(settings.root);
   std::string unknown;
   if (!settings.gpus.empty()) {
     machine.gpus_from = "--local-gpus";
     machine.gpus =
-        devices.empty() ? named_gpus(settings.gpus) : own_gpus(os::devices_named(devices, settings.gpus, &unknown));
+        devices.empty() ? named_gpus(settings.gpus) : own_gpus(base::devices_named(devices, settings.gpus, &unknown));
     if (unknown.empty()) return;
     throw UsageError("--local-gpus " + settings.gpus + ": the driver knows no GPU \"" + unknown + "\"; it has " +
                      listed(devices));
   }
   if (const char* visible = std::getenv(kVisible); visible != nullptr) {
-    machine.gpus = own_gpus(os::devices_named(devices, visible, &unknown));
+    machine.gpus = own_gpus(base::devices_named(devices, visible, &unknown));
     if (devices.empty() && signs.any && !sees_none(visible)) return set_unlisted(signs, machine);
     machine.gpus_from = std::string(kVisible) + "=" + visible + " of musterd";
     machine.gpus_remedy = "or name more GPUs with musterd --local-gpus";
@@ -127,16 +128,16 @@ void find_gpus(const MachineSettings& settings, const std::function<std::vector<
 
 std::uint32_t cores_of(const std::string& text) {
   if (text == "off") return 0;
-  if (text == "auto") return os::core_limit().cores;
+  if (text == "auto") return base::core_limit().cores;
   std::uint32_t cores = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), cores);
   if (error == std::errc() && end == text.data() + text.size() && cores >= 1 && cores <= kMostCores) return cores;
   throw UsageError("--local-cores " + text + ": want auto, off, or a number from 1 to " + std::to_string(kMostCores));
 }
 
-OwnMachine find_by(const MachineSettings& settings, const std::function<std::vector<os::GpuDevice>()>& ask) {
+OwnMachine find_by(const MachineSettings& settings, const std::function<std::vector<base::GpuDevice>()>& ask) {
   OwnMachine machine;
-  machine.name = os::host_name();
+  machine.name = base::host_name();
   machine.cores = cores_of(settings.cores);
   find_gpus(settings, ask, machine);
   return machine;
@@ -167,7 +168,7 @@ std::optional<core::Millis> MachineWatch::step() {
   if (!may_change_ || !now_.gpus.empty()) return std::nullopt;
   if (!look_) {
     look_ = std::make_shared<Look>();
-    os::run_within(kAnswersIn, "the GPUs", [look = look_, find = find_] {
+    base::run_within(kAnswersIn, "the GPUs", [look = look_, find = find_] {
       try {
         auto machine = find();
         const std::lock_guard lock(look->mutex);

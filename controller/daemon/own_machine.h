@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "base/loop.h"
-#include "executors/own_machine.h"
+#include "controller/common/loop.h"
+#include "controller/executors/own_machine.h"
 
 namespace musterd {
 
@@ -15,11 +15,11 @@ struct MachineSettings {
   std::string gpus = {};             // --local-gpus; empty: not given
   std::string cores = "auto";        // --local-cores: "auto", "off" or a number
   std::string library = {};          // NVML; empty: the driver's
-  std::filesystem::path root = "/";  // where the kernel shows GPUs: os::signs_of_gpus()
+  std::filesystem::path root = "/";  // where the kernel shows GPUs: base::signs_of_gpus()
 };
 
 /// What attempts on this machine may have: the GPUs that --local-gpus names, else those of CUDA_VISIBLE_DEVICES, else
-/// all that the driver lists, and the cores that musterd may use (os::core_limit()). Where no driver lists GPUs, the
+/// all that the driver lists, and the cores that musterd may use (base::core_limit()). Where no driver lists GPUs, the
 /// names of --local-gpus are taken as they are, and there are none without it. But a rank that is given no GPU sees
 /// none, unless the kernel shows no GPU either, or --local-gpus is "open". Throws UsageError.
 executors::OwnMachine find_own_machine(const MachineSettings& settings);
@@ -51,7 +51,7 @@ class MachineWatch {
   const Changed changed_;
   const Find find_;
   std::shared_ptr<Look> look_;  // under way
-  base::Loop loop_;
+  common::Loop loop_;
 };
 
 }  // namespace musterd

@@ -1,4 +1,4 @@
-#include "daemon/place.h"
+#include "controller/daemon/place.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -12,9 +12,9 @@
 #include <optional>
 #include <stdexcept>
 
-#include "core/text.h"
-#include "daemon/usage_error.h"
-#include "os/host_name.h"
+#include "base/host_name.h"
+#include "controller/core/text.h"
+#include "controller/daemon/usage_error.h"
 
 namespace musterd {
 namespace {
@@ -93,7 +93,7 @@ Place place_of(const std::filesystem::path& data_folder) {
     throw std::runtime_error("cannot look at the data folder " + data_folder.string() + ": " + std::strerror(errno));
   }
   return {std::filesystem::canonical(data_folder).string(),
-          os::host_name(),
+          base::host_name(),
           info.st_dev,
           info.st_ino,
           birth_of(data_folder),

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <string>
 
-#include "core/types.h"
-#include "store/store.h"
+#include "controller/core/types.h"
+#include "controller/store/store.h"
 
 namespace musterd {
 

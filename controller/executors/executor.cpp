@@ -1,6 +1,6 @@
-#include "executors/executor.h"
+#include "controller/executors/executor.h"
 
-#include "core/text.h"
+#include "controller/core/text.h"
 
 namespace executors {
 namespace {

@@ -8,12 +8,12 @@
 #include <variant>
 #include <vector>
 
-#include "contract/rank_use.h"
-#include "contract/report_sources.h"
-#include "core/apply.h"
-#include "executors/cluster_facts.h"
-#include "executors/own_machine.h"
-#include "launch/environment.h"
+#include "agent/environment/environment.h"
+#include "agent/protocol/rank_use.h"
+#include "agent/protocol/report_sources.h"
+#include "controller/core/apply.h"
+#include "controller/executors/cluster_facts.h"
+#include "controller/executors/own_machine.h"
 
 namespace executors {
 
@@ -218,7 +218,8 @@ class Executor {
     return answers;
   }
   /// Whether launch_all() makes what must lie on disk before the ranks of this attempt start, where that is not done
-  /// yet (LaunchRequest::prepared): see beside/attempt_start.h. An attempt that waits for its turn then costs no files.
+  /// yet (LaunchRequest::prepared): see agent/watch/attempt_start.h. An attempt that waits for its turn then costs no
+  /// files.
   virtual bool prepares(const LaunchRequest&) const { return false; }
   /// The attempt, which launch() was asked for, is not to start any more. The answer of that launch() where there is,
   /// or may be, an attempt already; nullopt: there surely is none. Nothing is started.
@@ -229,8 +230,8 @@ class Executor {
   virtual void adopt(const core::AttemptKey& key, const core::Attempt& attempt) = 0;
   virtual void stop(const core::AttemptKey& key, const StopRequest& how) = 0;
   virtual Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) = 0;
-  /// Asks the agents beside the attempt's ranks for their stacks (contract/stacks.h). One on this machine writes them
-  /// as files. Tasks hear of it with the answers to what they say. False: nobody can be asked. Returns at once.
+  /// Asks the agents beside the attempt's ranks for their stacks (agent/protocol/stacks.h). One on this machine writes
+  /// them as files. Tasks hear of it with the answers to what they say. False: nobody can be asked. Returns at once.
   virtual bool ask_stacks(const core::AttemptKey&, std::uint64_t /*number*/) { return false; }
   /// The controller was deaf until now (see Hearing): nothing is to be concluded from what was not heard before.
   virtual void was_deaf() {}

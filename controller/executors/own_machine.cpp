@@ -1,10 +1,10 @@
-#include "executors/own_machine.h"
+#include "controller/executors/own_machine.h"
 
 #include <algorithm>
 
-#include "core/text.h"
-#include "executors/executor.h"
-#include "schema/whole_number.h"
+#include "controller/core/text.h"
+#include "controller/executors/executor.h"
+#include "spec/whole_number.h"
 
 namespace executors {
 namespace {
@@ -27,7 +27,7 @@ core::GpuIdentity completed(const std::string& name, core::GpuIdentity known) {
 
 core::GpuIdentity identity_by_name(const std::string& name) {
   core::GpuIdentity known;
-  known.number = schema::whole_number<std::uint32_t>(name);
+  known.number = spec::whole_number<std::uint32_t>(name);
   if (name.starts_with("GPU-")) known.gpu = name;
   return known;
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/types.h"
+#include "controller/core/types.h"
 
 namespace executors {
 

@@ -1,4 +1,4 @@
-#include "executors/routing_executor.h"
+#include "controller/executors/routing_executor.h"
 
 #include <algorithm>
 #include <map>

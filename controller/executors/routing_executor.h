@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "executors/executor.h"
+#include "controller/executors/executor.h"
 
 namespace executors {
 

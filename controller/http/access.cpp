@@ -1,12 +1,12 @@
-#include "http/access.h"
+#include "controller/http/access.h"
 
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <nlohmann/json.hpp>
 
-#include "base/tokens.h"
-#include "os/host_name.h"
-#include "service/controller.h"
+#include "base/host_name.h"
+#include "controller/common/tokens.h"
+#include "controller/service/controller.h"
 
 namespace http {
 namespace {
@@ -27,7 +27,7 @@ std::string without_port(const std::string& host) {
 }  // namespace
 
 std::string Sessions::open(Clock::time_point now) {
-  const std::string id = base::new_token();
+  const std::string id = common::new_token();
   const std::lock_guard lock(mutex_);
   if (ends_.size() >= kMaxSessions) ends_.erase(std::ranges::min_element(ends_, {}, &Ends::value_type::second));
   ends_[id] = now + kSessionLife;
@@ -58,7 +58,7 @@ bool Access::is_own_host(const std::string& host) const {
   // A server that listens on all addresses accepts any numeric address. DNS rebinding needs a name.
   const auto listening = boost::asio::ip::make_address(host_, no_address);
   if (no_address || !listening.is_unspecified()) return false;
-  return !not_numeric || host == lower(os::host_name());
+  return !not_numeric || host == lower(base::host_name());
 }
 
 std::optional<Response> Access::refuse_foreign(const Request& request) const {

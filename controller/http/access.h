@@ -6,7 +6,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "http/message.h"
+#include "controller/http/message.h"
 
 namespace service {
 class Controller;

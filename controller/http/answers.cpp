@@ -1,4 +1,4 @@
-#include "http/answers.h"
+#include "controller/http/answers.h"
 
 namespace http {
 
@@ -10,8 +10,8 @@ Response as_json(const ordered_json& json, unsigned status) {
   return response;
 }
 
-Response refusal(const base::Refusal& refusal) {
-  using Kind = base::Refusal::Kind;
+Response refusal(const common::Refusal& refusal) {
+  using Kind = common::Refusal::Kind;
   switch (refusal.kind) {
     case Kind::kInvalid:
       return refuse(400, refusal.text, "correct the request");

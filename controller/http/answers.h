@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "base/outcome.h"
-#include "http/message.h"
-#include "json/proto_json.h"
-#include "schema/whole_number.h"
+#include "controller/common/outcome.h"
+#include "controller/http/message.h"
+#include "proto/json/proto_json.h"
+#include "spec/whole_number.h"
 
 namespace http {
 
@@ -20,10 +20,10 @@ struct BadParameter {
 };
 
 Response as_json(const nlohmann::ordered_json& json, unsigned status = 200);
-Response refusal(const base::Refusal& refusal);
+Response refusal(const common::Refusal& refusal);
 
 template <typename Message>
-Response outcome(const base::Outcome<Message>& message, unsigned status = 200) {
+Response outcome(const common::Outcome<Message>& message, unsigned status = 200) {
   return message.ok() ? as_json(proto::to_json(message.value()), status) : refusal(message.refusal());
 }
 
@@ -41,7 +41,7 @@ Number number(const Request& request, const std::string& name, Number otherwise,
               std::uint64_t most = std::numeric_limits<Number>::max()) {
   const std::string& text = request.parameter(name);
   if (text.empty()) return otherwise;
-  const auto value = schema::whole_number<std::uint64_t>(text);
+  const auto value = spec::whole_number<std::uint64_t>(text);
   if (!value || *value > most)
     throw BadParameter{name + "=" + text.substr(0, 80) + " is not a number from 0 to " + std::to_string(most),
                        "correct the parameter " + name};

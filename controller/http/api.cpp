@@ -1,16 +1,16 @@
-#include "http/api.h"
+#include "controller/http/api.h"
 
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 
-#include "http/answers.h"
-#include "http/assets.h"
-#include "http/handlers.h"
-#include "http/openapi.h"
-#include "http/routes.h"
-#include "service/controller.h"
+#include "controller/http/answers.h"
+#include "controller/http/assets.h"
+#include "controller/http/handlers.h"
+#include "controller/http/openapi.h"
+#include "controller/http/routes.h"
+#include "controller/service/controller.h"
 
 namespace http {
 namespace {
@@ -55,7 +55,7 @@ Response not_found(std::string_view path) {
 
 /// nullopt: no job can have this number.
 std::optional<core::JobId> job_of(std::string_view text) {
-  const auto id = schema::whole_number<std::uint64_t>(text);
+  const auto id = spec::whole_number<std::uint64_t>(text);
   if (!id || *id == 0 || *id > std::numeric_limits<core::JobId>::max()) return std::nullopt;
   return static_cast<core::JobId>(*id);
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "http/access.h"
-#include "http/message.h"
-#include "http/pages.h"
+#include "controller/http/access.h"
+#include "controller/http/message.h"
+#include "controller/http/pages.h"
 
 namespace http {
 

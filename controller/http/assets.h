@@ -13,7 +13,7 @@ struct Asset {
   bool immutable = false;  // the name changes with the content
 };
 
-/// Null: there is no such file. Defined in a generated file; see cmake/EmbedAssets.cmake.
+/// Null: there is no such file. Defined in a generated file; see web/embed.cmake.
 const Asset* find_asset(std::string_view path);
 
 }  // namespace http

@@ -1,9 +1,9 @@
-#include "http/feed.h"
+#include "controller/http/feed.h"
 
 #include <vector>
 
-#include "json/proto_json.h"
-#include "service/controller.h"
+#include "controller/service/controller.h"
+#include "proto/json/proto_json.h"
 
 namespace http {
 namespace {

@@ -9,8 +9,8 @@
 #include <optional>
 #include <string>
 
-#include "base/loop.h"
-#include "core/types.h"
+#include "controller/common/loop.h"
+#include "controller/core/types.h"
 
 namespace service {
 class Controller;
@@ -75,7 +75,7 @@ class Feed {
   bool moved_ = true;
   std::chrono::steady_clock::time_point next_progress_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point next_beat_ = next_progress_ + kBeatInterval;
-  base::Loop loop_;
+  common::Loop loop_;
 };
 
 }  // namespace http

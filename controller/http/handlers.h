@@ -1,6 +1,6 @@
 #pragma once
 
-#include "http/message.h"
+#include "controller/http/message.h"
 
 namespace http {
 

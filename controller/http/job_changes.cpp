@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "http/answers.h"
-#include "http/handlers.h"
-#include "http/routes.h"
-#include "service/controller.h"
+#include "controller/http/answers.h"
+#include "controller/http/handlers.h"
+#include "controller/http/routes.h"
+#include "controller/service/controller.h"
 
 namespace http {
 namespace {
@@ -31,7 +31,7 @@ ordered_json change_of(const Call& call, std::initializer_list<std::string_view>
   return body;
 }
 
-using Change = base::Outcome<muster::v1::Job> (service::Controller::*)(core::JobId, const std::string& user);
+using Change = common::Outcome<muster::v1::Job> (service::Controller::*)(core::JobId, const std::string& user);
 
 Response change_job(const Call& call, Change change) {
   return outcome((call.controller.*change)(call.job, change_of(call)["user"]));
@@ -91,10 +91,10 @@ Response remove_job(const Call& call) {
   const auto answer = call.controller.remove(request);
   if (!answer.ok()) return refusal(answer.refusal());
   if (answer.value().removed_size() > 0) return as_json(proto::to_json(answer.value().removed(0)));
-  if (answer.value().refused_size() == 0) return refusal(base::Refusal::no_job(call.job));
+  if (answer.value().refused_size() == 0) return refusal(common::Refusal::no_job(call.job));
   const auto& refused = answer.value().refused(0);
-  return refusal(refused.is_gone() ? base::Refusal::not_found(refused.why())
-                                   : base::Refusal::wrong_state(refused.why()));
+  return refusal(refused.is_gone() ? common::Refusal::not_found(refused.why())
+                                   : common::Refusal::wrong_state(refused.why()));
 }
 
 Response cancel_sweep(const Call& call) {

@@ -4,13 +4,13 @@
 #include <sstream>
 #include <string>
 
-#include "core/job.h"
-#include "http/answers.h"
-#include "http/api.h"
-#include "http/handlers.h"
-#include "http/routes.h"
-#include "logs/log_tail.h"
-#include "service/controller.h"
+#include "controller/core/job.h"
+#include "controller/http/answers.h"
+#include "controller/http/api.h"
+#include "controller/http/handlers.h"
+#include "controller/http/routes.h"
+#include "controller/logs/log_tail.h"
+#include "controller/service/controller.h"
 
 namespace http {
 namespace {
@@ -25,7 +25,7 @@ constexpr std::uint64_t kFarthestOffset = std::numeric_limits<std::int64_t>::max
 std::uint32_t add_ids(const std::string& text, muster::v1::ListRequest& wanted) {
   std::stringstream ids(text);
   for (std::string id; std::getline(ids, id, ',');) {
-    const auto value = schema::whole_number<core::JobId>(id);
+    const auto value = spec::whole_number<core::JobId>(id);
     if (!value || *value <= 0)
       throw BadParameter{"id: '" + id.substr(0, 80) + "' is not a job's number", "write id=7,9,12"};
     if (wanted.job_ids_size() == static_cast<int>(kMaxJobRows))

@@ -1,4 +1,4 @@
-#include "http/message.h"
+#include "controller/http/message.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "http/pages.h"
+#include "controller/http/pages.h"
 
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "core/job.h"
-#include "json/proto_json.h"
+#include "controller/core/job.h"
+#include "proto/json/proto_json.h"
 
 namespace http {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "net/connections.h"
-#include "service/controller.h"
+#include "controller/net/connections.h"
+#include "controller/service/controller.h"
 
 namespace http {
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
-#include "core/types.h"
-#include "http/access.h"
-#include "http/message.h"
-#include "http/pages.h"
+#include "controller/core/types.h"
+#include "controller/http/access.h"
+#include "controller/http/message.h"
+#include "controller/http/pages.h"
 
 namespace http {
 

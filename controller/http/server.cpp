@@ -1,4 +1,4 @@
-#include "http/server.h"
+#include "controller/http/server.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -26,14 +26,14 @@
 #include <thread>
 #include <vector>
 
-#include "http/access.h"
-#include "http/api.h"
-#include "http/feed.h"
-#include "http/routes.h"
-#include "net/connections.h"
-#include "net/http_gate.h"
-#include "net/listener.h"
-#include "schema/whole_number.h"
+#include "controller/http/access.h"
+#include "controller/http/api.h"
+#include "controller/http/feed.h"
+#include "controller/http/routes.h"
+#include "controller/net/connections.h"
+#include "controller/net/http_gate.h"
+#include "controller/net/listener.h"
+#include "spec/whole_number.h"
 
 namespace http {
 namespace {
@@ -74,7 +74,7 @@ std::optional<std::int64_t> resume_point(const Request& request) {
   // A reconnecting EventSource sends the header. A page that takes over another tab's stream sends ?after=.
   const auto header = request.header("last-event-id");
   const auto& text = header.empty() ? request.parameter("after") : header;
-  const auto id = schema::whole_number<std::int64_t>(text);
+  const auto id = spec::whole_number<std::int64_t>(text);
   return id && *id >= 0 ? id : std::nullopt;
 }
 

@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "http/answers.h"
-#include "http/api.h"
-#include "http/handlers.h"
-#include "http/routes.h"
-#include "service/controller.h"
+#include "controller/http/answers.h"
+#include "controller/http/api.h"
+#include "controller/http/handlers.h"
+#include "controller/http/routes.h"
+#include "controller/service/controller.h"
 
 namespace http {
 namespace {

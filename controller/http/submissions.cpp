@@ -3,11 +3,11 @@
 #include <string>
 #include <vector>
 
-#include "http/answers.h"
-#include "http/handlers.h"
-#include "http/routes.h"
-#include "jobfile/json_request.h"
-#include "service/controller.h"
+#include "controller/http/answers.h"
+#include "controller/http/handlers.h"
+#include "controller/http/routes.h"
+#include "controller/service/controller.h"
+#include "spec/jobfile/json_request.h"
 
 namespace http {
 namespace {
@@ -47,8 +47,8 @@ std::vector<Finding> findings_of(const std::string& text) {
 }
 
 template <typename Answer>
-Response answer_of(const base::Outcome<Answer>& answer, const std::string& location) {
-  if (!answer.ok() && answer.refusal().kind == base::Refusal::Kind::kInvalid)
+Response answer_of(const common::Outcome<Answer>& answer, const std::string& location) {
+  if (!answer.ok() && answer.refusal().kind == common::Refusal::Kind::kInvalid)
     return refuse_job(findings_of(answer.refusal().text));
   auto response = outcome(answer, 201);
   if (answer.ok()) response.set("Location", location);

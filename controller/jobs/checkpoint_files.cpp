@@ -1,4 +1,4 @@
-#include "jobs/checkpoint_files.h"
+#include "controller/jobs/checkpoint_files.h"
 
 #include <sys/stat.h>
 
@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "beside/saves.h"
-#include "contract/fence_file.h"
-#include "os/patience.h"
-#include "os/torn_save.h"
-#include "schema/utf8.h"
+#include "agent/protocol/fence_file.h"
+#include "agent/watch/saves.h"
+#include "base/patience.h"
+#include "base/torn_save.h"
+#include "spec/utf8.h"
 
 namespace jobs {
 namespace {
@@ -77,7 +77,7 @@ class Walk {
       const bool is_folder = fs::is_directory(entry->symlink_status(none));
       if (is_folder ? is_other_folder(own) : is_other_file(own) && !is_metadata(own)) continue;
       // As it can be noted: names that differ in bytes that are no text share an entry, and a digest of both.
-      if (depth == 0) top_ = schema::valid_utf8(own);
+      if (depth == 0) top_ = spec::valid_utf8(own);
       if (is_folder) {
         if (depth + 1 < kDeepest) into(entry->path(), name + own + "/", depth + 1);
       } else {
@@ -120,7 +120,7 @@ void add_saves(const std::vector<File>& files, Looked& looked) {
   const auto saves = beside::saves_of(names);
   auto& noted = looked.contents.saves.emplace();
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const auto name = schema::valid_utf8(saves[i].name);
+    const auto name = spec::valid_utf8(saves[i].name);
     add(files[i].entry, noted[name]);
     auto& save = looked.saves[name];
     save.tops.insert(files[i].top);
@@ -168,7 +168,7 @@ FolderContents look_for_whole_saves(const fs::path& folder, const FolderContents
   for (const auto& [name, entry] : *contents.saves) {
     if (before.saves && is_as_before(*before.saves, name, entry)) continue;
     const auto& save = saves.at(name);
-    const bool is_torn = !os::why_torn(folder, save.files).empty();
+    const bool is_torn = !base::why_torn(folder, save.files).empty();
     for (const auto& top : save.tops) {
       auto& of_top = judged[top];
       of_top.has_step = of_top.has_step || save.has_step;
@@ -185,8 +185,8 @@ FolderContents look_for_whole_saves(const fs::path& folder, const FolderContents
 }
 
 FolderContents look_into_soon(const fs::path& folder) {
-  auto contents = os::ask_within<FolderContents>(kFolderPatience, os::file_system_of(folder),
-                                                 [folder] { return look_into(folder); });
+  auto contents = base::ask_within<FolderContents>(kFolderPatience, base::file_system_of(folder),
+                                                   [folder] { return look_into(folder); });
   if (contents) return *std::move(contents);
   FolderContents unknown;
   unknown.trouble = folder.string() + " did not answer";

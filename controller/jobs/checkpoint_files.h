@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "core/event.h"
+#include "controller/core/event.h"
 
 namespace jobs {
 

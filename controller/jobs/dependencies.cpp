@@ -1,4 +1,4 @@
-#include "jobs/dependencies.h"
+#include "controller/jobs/dependencies.h"
 
 #include <utility>
 

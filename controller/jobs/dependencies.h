@@ -3,7 +3,7 @@
 #include <mutex>
 #include <set>
 
-#include "jobs/event_log.h"
+#include "controller/jobs/event_log.h"
 
 namespace jobs {
 

@@ -1,8 +1,8 @@
-#include "jobs/event_log.h"
+#include "controller/jobs/event_log.h"
 
 #include <algorithm>
 
-#include "base/clock.h"
+#include "controller/common/clock.h"
 
 namespace jobs {
 namespace {
@@ -70,7 +70,7 @@ std::string sweep_name(core::JobId first) {
   return "s" + std::to_string(first);
 }
 
-EventLog::EventLog(store::Store& store, base::Clock& clock, base::Hearing& hearing, Publish publish, bool threads)
+EventLog::EventLog(store::Store& store, common::Clock& clock, common::Hearing& hearing, Publish publish, bool threads)
     : store_(store),
       jobs_(store),
       clock_(clock),
@@ -87,38 +87,38 @@ EventLog::~EventLog() {
 }
 
 template <typename Part>
-base::Outcome<Part> EventLog::outcome_of(Result result, Part Result::*part) {
+common::Outcome<Part> EventLog::outcome_of(Result result, Part Result::*part) {
   if (result.refusal) return *std::move(result.refusal);
   return std::move(result.*part);
 }
 
-base::Outcome<EventLog::Submitted> EventLog::submit(Submission submission) {
+common::Outcome<EventLog::Submitted> EventLog::submit(Submission submission) {
   Entry entry{.kind = Kind::kSubmit};
   entry.submissions.push_back(std::move(submission));
   return outcome_of(ask_people(std::move(entry)), &Result::submitted);
 }
 
-base::Outcome<EventLog::Submitted> EventLog::submit_sweep(std::vector<Submission> submissions) {
+common::Outcome<EventLog::Submitted> EventLog::submit_sweep(std::vector<Submission> submissions) {
   return outcome_of(ask_people({.kind = Kind::kSubmitSweep, .submissions = std::move(submissions)}),
                     &Result::submitted);
 }
 
-base::Outcome<JobPtr> EventLog::request(core::JobId job, core::EventBody body) {
+common::Outcome<JobPtr> EventLog::request(core::JobId job, core::EventBody body) {
   return outcome_of(ask_people({.kind = Kind::kRequest, .job = job, .body = std::move(body)}), &Result::job);
 }
 
-base::Outcome<EventLog::Changed> EventLog::request_all(std::vector<core::JobId> jobs, core::EventBody body) {
+common::Outcome<EventLog::Changed> EventLog::request_all(std::vector<core::JobId> jobs, core::EventBody body) {
   return outcome_of(ask_people({.kind = Kind::kRequest, .body = std::move(body), .jobs = std::move(jobs)}),
                     &Result::changed);
 }
 
-base::Outcome<JobPtr> EventLog::report(core::JobId job, core::EventBody body) {
-  const auto patience = hearing_.is_slow() ? core::Millis(0) : base::Hearing::kPatience;
+common::Outcome<JobPtr> EventLog::report(core::JobId job, core::EventBody body) {
+  const auto patience = hearing_.is_slow() ? core::Millis(0) : common::Hearing::kPatience;
   Entry entry{.kind = Kind::kReport, .job = job, .body = std::move(body)};
   const auto key = key_of(entry);
   const auto future = enqueue(std::move(entry));
   if (!threads_) pump();
-  if (future.wait_for(patience) != std::future_status::ready) return base::Refusal::unavailable(kNoAnswer);
+  if (future.wait_for(patience) != std::future_status::ready) return common::Refusal::unavailable(kNoAnswer);
   {
     std::lock_guard lock(mutex_);
     known_reports_.erase(key);
@@ -148,7 +148,7 @@ EventLog::Result EventLog::ask_people(Entry entry) {
   const auto future = enqueue(std::move(entry));
   if (!threads_) pump();
   if (future.wait_for(kPeoplePatience) != std::future_status::ready)
-    return {.refusal = base::Refusal::unavailable(kNoAnswer)};
+    return {.refusal = common::Refusal::unavailable(kNoAnswer)};
   return future.get();
 }
 
@@ -157,7 +157,7 @@ std::string EventLog::stands_still() const {
   if (!since) return {};
   const auto waited = clock_.monotonic() - *since;
   return "the disk of the data folder stands still: no write has come back since " +
-         base::time_text(clock_.wall() - waited) + " (" + std::to_string(waited.count() / 1000) +
+         common::time_text(clock_.wall() - waited) + " (" + std::to_string(waited.count() / 1000) +
          " s); running jobs go on, new ones and changes are refused until it does; if it stays so, look at the file "
          "system (dmesg, the NFS server)";
 }
@@ -171,10 +171,10 @@ std::shared_future<EventLog::Result> EventLog::enqueue(Entry entry) {
     const auto same = may_come_again ? known.find(key_of(entry)) : known.end();
     if (same != known.end()) return same->second->future;
     if (closed_) {
-      answer->promise.set_value({.refusal = base::Refusal::unavailable(kShutDown)});
+      answer->promise.set_value({.refusal = common::Refusal::unavailable(kShutDown)});
     } else if (!is_fact && queue_.size() >= kQueueLimit) {
       answer->promise.set_value(
-          {.refusal = base::Refusal::unavailable("too many requests are waiting; try again in a moment")});
+          {.refusal = common::Refusal::unavailable("too many requests are waiting; try again in a moment")});
     } else {
       if (!is_fact) forget_old_reports();
       if (may_come_again) known.emplace(key_of(entry), answer);
@@ -241,7 +241,7 @@ void EventLog::close() {
   }
   loop_.stop();
   for (auto& entry : left) {
-    entry.answer->promise.set_value({.refusal = base::Refusal::unavailable(kShutDown)});
+    entry.answer->promise.set_value({.refusal = common::Refusal::unavailable(kShutDown)});
   }
 }
 

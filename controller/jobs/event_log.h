@@ -12,12 +12,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/hearing.h"
-#include "base/loop.h"
-#include "base/outcome.h"
-#include "core/job.h"
-#include "store/store.h"
+#include "controller/common/clock.h"
+#include "controller/common/hearing.h"
+#include "controller/common/loop.h"
+#include "controller/common/outcome.h"
+#include "controller/core/job.h"
+#include "controller/store/store.h"
 
 namespace jobs {
 
@@ -79,27 +79,27 @@ class EventLog {
     bool already = false;
   };
 
-  EventLog(store::Store& store, base::Clock& clock, base::Hearing& hearing, Publish publish, bool threads);
+  EventLog(store::Store& store, common::Clock& clock, common::Hearing& hearing, Publish publish, bool threads);
   ~EventLog();
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
   /// A request_id known already, or waiting in the same group, is answered with the first one's job.
-  base::Outcome<Submitted> submit(Submission submission);
+  common::Outcome<Submitted> submit(Submission submission);
   /// All of them or none, with ids that follow one another; the first one's request_id stands for all. Their sweep is
   /// named "s<first id>". Not empty.
-  base::Outcome<Submitted> submit_sweep(std::vector<Submission> submissions);
+  common::Outcome<Submitted> submit_sweep(std::vector<Submission> submissions);
   /// What a person asks, refused when core says so for the state at that moment.
-  base::Outcome<JobPtr> request(core::JobId job, core::EventBody body);
+  common::Outcome<JobPtr> request(core::JobId job, core::EventBody body);
   struct Changed {
     std::vector<JobPtr> jobs;
     std::vector<std::string> refusals;  // of those whose state does not allow it
   };
   /// The same of several jobs at once, in one transaction; each by itself is changed or refused.
-  base::Outcome<Changed> request_all(std::vector<core::JobId> jobs, core::EventBody body);
+  common::Outcome<Changed> request_all(std::vector<core::JobId> jobs, core::EventBody body);
   /// What a rank tells: durable, or refused. Told again while it is on its way, it is the same entry. Waits at most
   /// Hearing::kPatience.
-  base::Outcome<JobPtr> report(core::JobId job, core::EventBody body);
+  common::Outcome<JobPtr> report(core::JobId job, core::EventBody body);
   /// A fact that nobody will tell again. Returns at once.
   void keep(core::JobId job, core::EventBody body);
   /// The same of several facts, with as few transactions as they need, and waits until they are durable; false of a
@@ -138,7 +138,7 @@ class EventLog {
     JobPtr job = nullptr;
     Submitted submitted = {};
     Changed changed = {};
-    std::optional<base::Refusal> refusal = {};
+    std::optional<common::Refusal> refusal = {};
   };
   struct Answer {
     std::promise<Result> promise;
@@ -160,8 +160,8 @@ class EventLog {
   std::shared_future<Result> enqueue(Entry entry);
   Result ask_people(Entry entry);
   template <typename Part>
-  static base::Outcome<Part> outcome_of(Result result, Part Result::*part);
-  static base::Refusal unchanged(const std::string& why);
+  static common::Outcome<Part> outcome_of(Result result, Part Result::*part);
+  static common::Refusal unchanged(const std::string& why);
   void forget_old_reports();
   std::string stands_still() const;
 
@@ -189,8 +189,8 @@ class EventLog {
 
   store::Store& store_;
   JobTable jobs_;
-  base::Clock& clock_;
-  base::Hearing& hearing_;
+  common::Clock& clock_;
+  common::Hearing& hearing_;
   const Publish publish_;
   const bool threads_;
 
@@ -209,7 +209,7 @@ class EventLog {
   core::JobId next_id_ = 0;  // 0: ask the store
   core::JobId begin_after_ = 0;
   std::map<core::JobId, std::vector<Entry>> early_;
-  base::Loop loop_;
+  common::Loop loop_;
 };
 
 }  // namespace jobs

@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "core/apply.h"
-#include "jobs/event_log.h"
+#include "controller/core/apply.h"
+#include "controller/jobs/event_log.h"
 
 namespace jobs {
 namespace {
@@ -176,12 +176,12 @@ void EventLog::prepare(Entry& entry, Group& group) {
   if (!entry.submissions.empty()) return prepare_submit(entry, group);
   if (!entry.jobs.empty()) return prepare_all(entry, group);
   const JobPtr now = current(entry.job, group);
-  const auto refuse = [&](base::Refusal why) { group.results.push_back({&entry, {.refusal = std::move(why)}}); };
-  if (now == nullptr) return refuse(base::Refusal::no_job(entry.job));
+  const auto refuse = [&](common::Refusal why) { group.results.push_back({&entry, {.refusal = std::move(why)}}); };
+  if (now == nullptr) return refuse(common::Refusal::no_job(entry.job));
   if (entry.kind == Kind::kRequest && now->removed_at)
-    return refuse(base::Refusal::not_found(core::removed_text(*now)));
+    return refuse(common::Refusal::not_found(core::removed_text(*now)));
   if (auto why = core::refusal_of(*now, entry.body); !why.empty())
-    return refuse(base::Refusal::wrong_state(std::move(why)));
+    return refuse(common::Refusal::wrong_state(std::move(why)));
   const bool is_fact = entry.kind == Kind::kFact, is_known = is_fact && known_already(*now, entry.body);
   if (is_fact && !is_known && too_early(*now, entry.body)) {
     group.early.push_back(&entry);
@@ -246,7 +246,7 @@ JobPtr EventLog::current(core::JobId id, Group& group) {
 void EventLog::commit(Group& group) {
   if (group.commits.empty()) return;
   {
-    const base::Hearing::Write under_way(hearing_);
+    const common::Hearing::Write under_way(hearing_);
     store_.append(group.commits);
   }
   note_success();
@@ -294,8 +294,8 @@ void EventLog::refuse_or_put_back(std::vector<Entry>& entries, const std::string
   }
 }
 
-base::Refusal EventLog::unchanged(const std::string& why) {
-  return {base::Refusal::Kind::kUnchanged, "nothing was changed: " + why};
+common::Refusal EventLog::unchanged(const std::string& why) {
+  return {common::Refusal::Kind::kUnchanged, "nothing was changed: " + why};
 }
 
 void EventLog::note_failure(const std::string& why) {

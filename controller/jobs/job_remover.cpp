@@ -1,10 +1,10 @@
-#include "jobs/job_remover.h"
+#include "controller/jobs/job_remover.h"
 
 #include <spdlog/spdlog.h>
 
 #include <set>
 
-#include "schema/whole_number.h"
+#include "spec/whole_number.h"
 
 namespace jobs {
 namespace {
@@ -17,7 +17,7 @@ constexpr core::Millis kTryAgain{5000};
 std::optional<core::JobId> first_job_of(const std::string& set_folder) {
   constexpr std::string_view kSet = "set-";
   if (!set_folder.starts_with(kSet)) return std::nullopt;
-  return schema::whole_number<core::JobId>(set_folder.substr(kSet.size(), set_folder.find('.') - kSet.size()));
+  return spec::whole_number<core::JobId>(set_folder.substr(kSet.size(), set_folder.find('.') - kSet.size()));
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 #include <functional>
 #include <string>
 
-#include "base/data_folder.h"
-#include "base/loop.h"
-#include "jobs/event_log.h"
+#include "controller/common/data_folder.h"
+#include "controller/common/loop.h"
+#include "controller/jobs/event_log.h"
 
 namespace jobs {
 
@@ -26,7 +26,7 @@ class JobRemover {
   struct Parts {
     store::Store& store;
     EventLog& event_log;
-    const base::DataFolder& data;
+    const common::DataFolder& data;
     /// The file that a scheduler wrote for the attempt in that folder; may be empty.
     std::function<std::filesystem::path(const std::filesystem::path& attempt_folder)> scheduler_log;
   };
@@ -48,7 +48,7 @@ class JobRemover {
 
   Parts parts_;
   std::map<core::JobId, std::string> told_;  // why a removal was put off, told once
-  base::Loop loop_;
+  common::Loop loop_;
 };
 
 }  // namespace jobs

@@ -1,4 +1,4 @@
-#include "jobs/output_scan.h"
+#include "controller/jobs/output_scan.h"
 
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-#include "jobs/output_watch.h"
+#include "controller/jobs/output_watch.h"
 
 #include <spdlog/spdlog.h>
 
@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <string>
 
-#include "contract/rank_path.h"
-#include "contract/variables.h"
-#include "jobs/checkpoint_files.h"
-#include "os/patience.h"
+#include "agent/protocol/rank_path.h"
+#include "agent/protocol/variables.h"
+#include "base/patience.h"
+#include "controller/jobs/checkpoint_files.h"
 
 namespace jobs {
 namespace {
@@ -37,7 +37,7 @@ OutputPlace place_of(const fs::path& path, const std::string& wild) {
 
 /// The path of [report] as rank 0 has it, with kAnyText for what the rank alone knows. nullopt: it may lie anywhere.
 std::optional<fs::path> rank_path(const std::string& text, const muster::v1::JobSpec& spec, const core::AttemptKey& key,
-                                  const base::DataFolder& data) {
+                                  const common::DataFolder& data) {
   const auto expanded = contract::expand_rank_path(text, [&](const std::string& name) -> std::optional<std::string> {
     if (name == contract::variable::kJobId) return std::to_string(key.job);
     if (name == contract::variable::kAttempt) return std::to_string(key.number);
@@ -55,7 +55,7 @@ std::optional<fs::path> rank_path(const std::string& text, const muster::v1::Job
 }  // namespace
 
 std::vector<OutputPlace> output_places(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
-                                       const base::DataFolder& data) {
+                                       const common::DataFolder& data) {
   std::vector<OutputPlace> places = {{data.logs(key), ""}, {checkpoint_folder(spec, key.job, data), ""}};
   const auto& report = spec.report();
   const auto path_of = [&](const std::string& text) {
@@ -71,8 +71,8 @@ std::vector<OutputPlace> output_places(const muster::v1::JobSpec& spec, const co
   return places;
 }
 
-OutputWatch::OutputWatch(SpecCache& specs, base::DataFolder data, std::function<void(const core::AttemptKey&)> came_out,
-                         bool threads)
+OutputWatch::OutputWatch(SpecCache& specs, common::DataFolder data,
+                         std::function<void(const core::AttemptKey&)> came_out, bool threads)
     : specs_(specs),
       data_(std::move(data)),
       came_out_(std::move(came_out)),
@@ -138,8 +138,8 @@ bool OutputWatch::may_have_come_out(const core::AttemptKey& key, Scans& scans, s
       came_out = true;
       continue;
     }
-    const auto looked =
-        os::ask_within<bool>(kFolderPatience, os::file_system_of(place.folder), [scan = scan] { return scan->look(); });
+    const auto looked = base::ask_within<bool>(kFolderPatience, base::file_system_of(place.folder),
+                                               [scan = scan] { return scan->look(); });
     came_out = came_out || looked.value_or(true);
     walks -= was_under_way ? 1 : 0;
     if (!looked) scan = nullptr;

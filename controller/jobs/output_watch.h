@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/data_folder.h"
-#include "base/loop.h"
-#include "jobs/output_scan.h"
-#include "jobs/specs.h"
+#include "controller/common/data_folder.h"
+#include "controller/common/loop.h"
+#include "controller/jobs/output_scan.h"
+#include "controller/jobs/specs.h"
 
 namespace jobs {
 
@@ -20,7 +20,7 @@ namespace jobs {
 /// [report] names. Of a path with wildcards, or with variables that musterd does not know, it is the folder above the
 /// first of them, and there the names that hold what stands before it.
 std::vector<OutputPlace> output_places(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
-                                       const base::DataFolder& data);
+                                       const common::DataFolder& data);
 
 /// Sees whether anything comes out of attempts that are suspected, at their output_places(). OutputScan has
 /// the rules. What counts as output, too, is a look at a file system that does not answer, and one that has to wait for
@@ -34,7 +34,7 @@ class OutputWatch {
   static constexpr std::size_t kMostWalks = 16;
 
   /// `came_out` is called from the thread of this object for each attempt of which something came out.
-  OutputWatch(SpecCache& specs, base::DataFolder data, std::function<void(const core::AttemptKey&)> came_out,
+  OutputWatch(SpecCache& specs, common::DataFolder data, std::function<void(const core::AttemptKey&)> came_out,
               bool threads);
 
   /// All attempts that are suspected now. Returns at once.
@@ -50,12 +50,12 @@ class OutputWatch {
   bool may_have_come_out(const core::AttemptKey& key, Scans& scans, std::size_t& walks);
 
   SpecCache& specs_;
-  const base::DataFolder data_;
+  const common::DataFolder data_;
   const std::function<void(const core::AttemptKey&)> came_out_;
   const bool threads_;
   std::mutex mutex_;
   std::map<core::AttemptKey, Scans> suspected_;
-  base::Loop loop_;
+  common::Loop loop_;
 };
 
 }  // namespace jobs

@@ -1,13 +1,13 @@
-#include "jobs/progress_watch.h"
+#include "controller/jobs/progress_watch.h"
 
 #include <spdlog/spdlog.h>
 
 #include <fstream>
 #include <system_error>
 
-#include "jobs/checkpoint_files.h"
-#include "os/durable_file.h"
-#include "os/patience.h"
+#include "base/durable_file.h"
+#include "base/patience.h"
+#include "controller/jobs/checkpoint_files.h"
 
 namespace jobs {
 namespace {
@@ -24,7 +24,7 @@ bool begins_empty(const muster::v1::JobSpec& spec, const core::AttemptKey& key) 
 /// `before_file`: what the folder held, as note_checkpoint_files() has noted it.
 std::optional<core::CheckpointFolderSeen> what_is_new(const fs::path& folder, const fs::path& before_file,
                                                       bool began_empty, core::AttemptNumber attempt) {
-  auto before = contents_from_text(os::read_small_file(before_file, kMostBefore));
+  auto before = contents_from_text(base::read_small_file(before_file, kMostBefore));
   if (!before && began_empty) before.emplace().saves.emplace();
   if (!before) {
     before.emplace();
@@ -38,7 +38,8 @@ std::optional<core::CheckpointFolderSeen> what_is_new(const fs::path& folder, co
 }  // namespace
 
 // Not flushed to the disk: what a machine's crash loses is told as not known.
-void note_checkpoint_files(const muster::v1::JobSpec& spec, const core::AttemptKey& key, const base::DataFolder& data) {
+void note_checkpoint_files(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
+                           const common::DataFolder& data) {
   if (begins_empty(spec, key)) return;
   const auto file = data.checkpoints_before(key);
   std::error_code error;
@@ -49,7 +50,7 @@ void note_checkpoint_files(const muster::v1::JobSpec& spec, const core::AttemptK
   fs::rename(draft, file, error);
 }
 
-ProgressWatch::ProgressWatch(EventLog& event_log, SpecCache& specs, base::DataFolder data, bool threads)
+ProgressWatch::ProgressWatch(EventLog& event_log, SpecCache& specs, common::DataFolder data, bool threads)
     : event_log_(event_log),
       specs_(specs),
       data_(std::move(data)),
@@ -137,9 +138,9 @@ void ProgressWatch::look(const core::AttemptKey& key) {
     using Seen = std::optional<core::CheckpointFolderSeen>;
     const auto folder = checkpoint_folder(*spec, key.job, data_);
     const auto seen =
-        os::ask_within<Seen>(kFolderPatience, os::file_system_of(folder),
-                             [folder, before = data_.checkpoints_before(key), began_empty = begins_empty(*spec, key),
-                              key] { return what_is_new(folder, before, began_empty, key.number); });
+        base::ask_within<Seen>(kFolderPatience, base::file_system_of(folder),
+                               [folder, before = data_.checkpoints_before(key), began_empty = begins_empty(*spec, key),
+                                key] { return what_is_new(folder, before, began_empty, key.number); });
     if (!seen) {
       event_log_.keep(key.job, core::CheckpointFolderSeen{key.number, 0, "", folder.string() + " did not answer"});
     } else if (*seen) {

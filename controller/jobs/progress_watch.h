@@ -8,10 +8,10 @@
 #include <set>
 #include <utility>
 
-#include "base/data_folder.h"
-#include "base/loop.h"
-#include "jobs/event_log.h"
-#include "jobs/specs.h"
+#include "controller/common/data_folder.h"
+#include "controller/common/loop.h"
+#include "controller/jobs/event_log.h"
+#include "controller/jobs/specs.h"
 
 namespace jobs {
 
@@ -25,7 +25,7 @@ namespace jobs {
 /// Thread-safe; one thread of its own. Without threads, take() looks itself.
 class ProgressWatch {
  public:
-  ProgressWatch(EventLog& event_log, SpecCache& specs, base::DataFolder data, bool threads);
+  ProgressWatch(EventLog& event_log, SpecCache& specs, common::DataFolder data, bool threads);
 
   /// Passes an executor's fact on to the event_log. Returns at once.
   void take(core::JobId job, core::EventBody body);
@@ -47,18 +47,19 @@ class ProgressWatch {
 
   EventLog& event_log_;
   SpecCache& specs_;
-  const base::DataFolder data_;
+  const common::DataFolder data_;
   const bool threads_;
   std::mutex mutex_;
   bool closed_ = false;
   std::map<core::AttemptKey, Ends> ends_;
   std::deque<std::pair<Fact, bool>> waiting_;  // with whether to look before it
   std::map<core::AttemptKey, int> attempts_;   // that have facts in waiting_, or under way
-  base::Loop loop_;
+  common::Loop loop_;
 };
 
 /// Before the ranks of a program start: notes what its checkpoint folder holds, once an attempt. Notes nothing of a
 /// folder that is known to be empty: a first attempt's, where it is the job's own.
-void note_checkpoint_files(const muster::v1::JobSpec& spec, const core::AttemptKey& key, const base::DataFolder& data);
+void note_checkpoint_files(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
+                           const common::DataFolder& data);
 
 }  // namespace jobs

@@ -1,10 +1,10 @@
-#include "jobs/specs.h"
+#include "controller/jobs/specs.h"
 
 #include <algorithm>
 #include <stdexcept>
 
-#include "contract/log_pattern.h"
-#include "json/proto_json.h"
+#include "agent/protocol/log_pattern.h"
+#include "proto/json/proto_json.h"
 
 namespace jobs {
 namespace {
@@ -91,7 +91,7 @@ core::Millis stop_grace(const muster::v1::JobSpec& spec, bool save) {
 }
 
 std::filesystem::path checkpoint_folder(const muster::v1::JobSpec& spec, core::JobId job,
-                                        const base::DataFolder& data) {
+                                        const common::DataFolder& data) {
   return spec.checkpoint().folder().empty() ? data.checkpoints(job) : std::filesystem::path(spec.checkpoint().folder());
 }
 

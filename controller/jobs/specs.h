@@ -10,10 +10,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "base/data_folder.h"
-#include "core/apply.h"
+#include "controller/common/data_folder.h"
+#include "controller/core/apply.h"
+#include "controller/store/store.h"
 #include "muster/v1/job.pb.h"
-#include "store/store.h"
 
 namespace jobs {
 
@@ -24,7 +24,8 @@ core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::str
 /// Between the polite signal and SIGKILL: the job's own grace where ranks are to save, a short one where they can't.
 core::Millis stop_grace(const muster::v1::JobSpec& spec, bool save);
 /// The job's own checkpoint folder, or the one its spec names.
-std::filesystem::path checkpoint_folder(const muster::v1::JobSpec& spec, core::JobId job, const base::DataFolder& data);
+std::filesystem::path checkpoint_folder(const muster::v1::JobSpec& spec, core::JobId job,
+                                        const common::DataFolder& data);
 
 /// The object `name` of a stored spec, as text; empty: there is none. Only one member of a spec is an object of that
 /// name, and a quote within a text is escaped, so the name is found without reading the rest.

@@ -1,4 +1,4 @@
-#include "logs/log_tail.h"
+#include "controller/logs/log_tail.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "net/address.h"
+#include "controller/net/address.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

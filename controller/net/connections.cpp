@@ -1,4 +1,4 @@
-#include "net/connections.h"
+#include "controller/net/connections.h"
 
 #include <fcntl.h>
 #include <linux/tcp.h>
@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "os/open_files.h"
+#include "base/open_files.h"
 
 namespace net {
 namespace {
@@ -329,7 +329,7 @@ bool Connections::is_crowded(Port port, Time now) const {
 }
 
 std::shared_ptr<Connections> connections_of_this_process() {
-  return std::make_shared<Connections>(shares_of(os::open_files_limit().soft));
+  return std::make_shared<Connections>(shares_of(base::open_files_limit().soft));
 }
 
 }  // namespace net

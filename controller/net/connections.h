@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "net/address.h"
-#include "net/crowd.h"
-#include "net/known_networks.h"
+#include "controller/net/address.h"
+#include "controller/net/crowd.h"
+#include "controller/net/known_networks.h"
 
 namespace net {
 

@@ -1,4 +1,4 @@
-#include "net/crowd.h"
+#include "controller/net/crowd.h"
 
 #include <spdlog/spdlog.h>
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-#include "net/address.h"
+#include "controller/net/address.h"
 
 namespace net {
 

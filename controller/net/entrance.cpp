@@ -1,4 +1,4 @@
-#include "net/entrance.h"
+#include "controller/net/entrance.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -50,7 +50,7 @@ void Entrance::close_all() {
 }
 
 void Entrance::enter(int socket, Time now) {
-  os::Fd owned(socket);
+  base::Fd owned(socket);
   const auto peer = peer_of(socket);
   if (!peer) return;
   say(socket, greeting());

@@ -6,12 +6,12 @@
 #include <string>
 #include <unordered_map>
 
-#include "net/connections.h"
-#include "net/crowd.h"
-#include "net/door.h"
-#include "net/first_words.h"
-#include "net/waiting_room.h"
-#include "os/fd.h"
+#include "base/fd.h"
+#include "controller/net/connections.h"
+#include "controller/net/crowd.h"
+#include "controller/net/door.h"
+#include "controller/net/first_words.h"
+#include "controller/net/waiting_room.h"
 
 namespace net {
 
@@ -38,7 +38,7 @@ class Entrance : public Door {
 
  protected:
   struct Guest {
-    os::Fd socket;
+    base::Fd socket;
     Address from;
     std::unique_ptr<FirstWords> words;
   };
@@ -74,7 +74,7 @@ class Entrance : public Door {
 
   const std::shared_ptr<Connections> connections_;
   const Port port_;
-  os::Fd events_;
+  base::Fd events_;
   WaitingRoom room_;
   Guests guests_;
   Id next_ = 1;

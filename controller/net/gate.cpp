@@ -1,8 +1,8 @@
-#include "net/gate.h"
+#include "controller/net/gate.h"
 
 #include <utility>
 
-#include "net/http2_answers.h"
+#include "controller/net/http2_answers.h"
 
 namespace net {
 namespace {

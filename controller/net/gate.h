@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "net/entrance.h"
-#include "net/newcomer.h"
+#include "controller/net/entrance.h"
+#include "controller/net/newcomer.h"
 
 namespace net {
 

@@ -1,4 +1,4 @@
-#include "net/hpack.h"
+#include "controller/net/hpack.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "net/http2_answers.h"
+#include "controller/net/http2_answers.h"
 
 namespace net {
 namespace {

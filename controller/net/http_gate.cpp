@@ -1,4 +1,4 @@
-#include "net/http_gate.h"
+#include "controller/net/http_gate.h"
 
 #include <string>
 #include <utility>

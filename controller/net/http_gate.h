@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "net/entrance.h"
-#include "net/http_head.h"
+#include "controller/net/entrance.h"
+#include "controller/net/http_head.h"
 
 namespace net {
 

@@ -1,4 +1,4 @@
-#include "net/http_head.h"
+#include "controller/net/http_head.h"
 
 #include <algorithm>
 

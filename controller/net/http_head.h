@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "net/first_words.h"
+#include "controller/net/first_words.h"
 
 namespace net {
 

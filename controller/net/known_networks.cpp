@@ -1,4 +1,4 @@
-#include "net/known_networks.h"
+#include "controller/net/known_networks.h"
 
 #include <algorithm>
 #include <charconv>

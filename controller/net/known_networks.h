@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "net/address.h"
+#include "controller/net/address.h"
 
 namespace net {
 

@@ -1,11 +1,11 @@
-#include "net/known_networks_file.h"
+#include "controller/net/known_networks_file.h"
 
 #include <spdlog/spdlog.h>
 
 #include <exception>
 #include <utility>
 
-#include "os/durable_file.h"
+#include "base/durable_file.h"
 
 namespace net {
 namespace {
@@ -29,7 +29,7 @@ KnownNetworksFile::KnownNetworksFile(std::filesystem::path path, std::shared_ptr
 
 void KnownNetworksFile::read() {
   try {
-    const auto text = os::read_small_file(path_, kMostBytes);
+    const auto text = base::read_small_file(path_, kMostBytes);
     const auto wrong = networks_->read(text, std::chrono::steady_clock::now(), wall_now());
     if (wrong == 0) return;
     spdlog::warn("{}: what is no network was left out (lines: {}); the file is written anew with the next news",
@@ -42,7 +42,7 @@ void KnownNetworksFile::read() {
 std::optional<core::Millis> KnownNetworksFile::step() {
   if (!networks_->has_news()) return kEvery;
   try {
-    os::write_file_durably(path_, networks_->text(std::chrono::steady_clock::now(), wall_now()));
+    base::write_file_durably(path_, networks_->text(std::chrono::steady_clock::now(), wall_now()));
     return kEvery;
   } catch (const std::exception& error) {
     spdlog::warn("{}; the networks that are known now are written after the next news", error.what());

@@ -4,8 +4,8 @@
 #include <memory>
 #include <optional>
 
-#include "base/loop.h"
-#include "net/known_networks.h"
+#include "controller/common/loop.h"
+#include "controller/net/known_networks.h"
 
 namespace net {
 
@@ -28,7 +28,7 @@ class KnownNetworksFile {
 
   const std::filesystem::path path_;
   const std::shared_ptr<KnownNetworks> networks_;
-  base::Loop loop_;
+  common::Loop loop_;
 };
 
 }  // namespace net

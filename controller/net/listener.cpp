@@ -1,4 +1,4 @@
-#include "net/listener.h"
+#include "controller/net/listener.h"
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -15,8 +15,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "os/open_files.h"
-#include "os/room.h"
+#include "base/open_files.h"
+#include "base/room.h"
 
 namespace net {
 namespace {
@@ -50,8 +50,8 @@ std::string remedy(int error) {
 
 /// Returns the socket, or none and sets errno. There is no SO_REUSEPORT: a second daemon on the port would get half of
 /// the calls. SO_REUSEADDR lets a restarted daemon use its port at once.
-os::Fd listen_on(const tcp::endpoint& address) {
-  os::Fd fd(::socket(address.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+base::Fd listen_on(const tcp::endpoint& address) {
+  base::Fd fd(::socket(address.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return fd;
   const int yes = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -77,8 +77,8 @@ std::uint16_t port_of(int socket) {
   return address.port();
 }
 
-os::Fd open_spare() {
-  return os::Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+base::Fd open_spare() {
+  return base::Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 /// True for errors of one connection or of the network. The listening socket still works.
@@ -103,7 +103,7 @@ Listener::Listener(const std::string& address, std::shared_ptr<Door> door) : doo
   }
   host_ = where.host;
   bind_all(address, where);
-  wake_ = os::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  wake_ = base::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   spare_ = open_spare();
   if (!wake_ || !spare_) throw fail(std::strerror(errno));
 }
@@ -198,7 +198,7 @@ void Listener::accept_from(std::size_t place) {
       take_in(socket);
     } else if (error == EAGAIN) {
       return;
-    } else if (os::lacks_descriptors(error) || error == ENOBUFS || error == ENOMEM) {
+    } else if (base::lacks_descriptors(error) || error == ENOBUFS || error == ENOMEM) {
       return turn_away(place, error);
     } else if (!passes(error)) {
       spdlog::error("port {}: accept: {}; opening the port again", port_, std::strerror(error));
@@ -215,9 +215,9 @@ void Listener::take_in(int socket) {
 
 // Closing the connection tells the client at once. Otherwise it would wait for a server that cannot accept it.
 void Listener::turn_away(std::size_t place, int error) {
-  if (os::lacks_descriptors(error) && spare_) {
+  if (base::lacks_descriptors(error) && spare_) {
     spare_.reset();
-    const os::Fd turned_away(::accept4(sockets_[place].get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const base::Fd turned_away(::accept4(sockets_[place].get(), nullptr, nullptr, SOCK_CLOEXEC));
   }
   if (!spare_) spare_ = open_spare();
   if (const auto now = Clock::now(); now - told_ >= kTellEvery) {
@@ -225,7 +225,7 @@ void Listener::turn_away(std::size_t place, int error) {
     spdlog::error(
         "port {}: a connection was turned away: {} (limit {}); raise musterd's limit of open files "
         "(LimitNOFILE, ulimit -n)",
-        port_, std::strerror(error), os::open_files_limit().soft);
+        port_, std::strerror(error), base::open_files_limit().soft);
   }
   rest(kErrorMs);
 }

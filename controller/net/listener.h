@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "net/door.h"
-#include "net/listen_address.h"
-#include "os/fd.h"
+#include "base/fd.h"
+#include "controller/net/door.h"
+#include "controller/net/listen_address.h"
 
 namespace net {
 
@@ -55,8 +55,8 @@ class Listener {
   std::string host_;
   std::uint16_t port_ = 0;
   std::vector<boost::asio::ip::tcp::endpoint> addresses_;
-  std::vector<os::Fd> sockets_;  // sockets_[i] listens on addresses_[i]; none: could not be opened again yet
-  os::Fd wake_, spare_;
+  std::vector<base::Fd> sockets_;  // sockets_[i] listens on addresses_[i]; none: could not be opened again yet
+  base::Fd wake_, spare_;
   Door::Time told_{};
   std::atomic<bool> stopping_ = false, broken_ = false;
   std::thread thread_;

@@ -1,4 +1,4 @@
-#include "net/newcomer.h"
+#include "controller/net/newcomer.h"
 
 #include <strings.h>
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "net/first_words.h"
-#include "net/hpack.h"
+#include "controller/net/first_words.h"
+#include "controller/net/hpack.h"
 
 namespace net {
 

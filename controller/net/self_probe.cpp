@@ -1,4 +1,4 @@
-#include "net/self_probe.h"
+#include "controller/net/self_probe.h"
 
 #include <netdb.h>
 #include <poll.h>
@@ -12,8 +12,8 @@
 #include <memory>
 #include <thread>
 
-#include "net/http2_answers.h"
-#include "os/fd.h"
+#include "base/fd.h"
+#include "controller/net/http2_answers.h"
 
 namespace net {
 namespace {
@@ -41,7 +41,7 @@ bool wait_for(int fd, short events, Clock::time_point deadline) {
 
 /// Probes with one connection. Returns the problem; empty: the answer was right.
 std::string try_once(const addrinfo& to, const ProbedPort& port, Clock::time_point deadline) {
-  const os::Fd socket(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const base::Fd socket(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return std::strerror(errno);
   const int fd = socket.get();
   if (::connect(fd, to.ai_addr, to.ai_addrlen) != 0 && errno != EINPROGRESS) return std::strerror(errno);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/loop.h"
+#include "controller/common/loop.h"
 
 namespace net {
 
@@ -58,7 +58,7 @@ class SelfProbe {
   const ProbeTimes times_;
   const std::function<void(const std::string&)> give_up_;
   std::vector<int> failures_;
-  base::Loop loop_;
+  common::Loop loop_;
 };
 
 }  // namespace net

@@ -1,4 +1,4 @@
-#include "net/waiting_room.h"
+#include "controller/net/waiting_room.h"
 
 namespace net {
 

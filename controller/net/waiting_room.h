@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "net/address.h"
-#include "net/known_networks.h"
+#include "controller/net/address.h"
+#include "controller/net/known_networks.h"
 
 namespace net {
 

@@ -1,10 +1,10 @@
-#include "partitions/cluster_watch.h"
+#include "controller/partitions/cluster_watch.h"
 
-#include "executors/executor.h"
+#include "controller/executors/executor.h"
 
 namespace partitions {
 
-ClusterWatch::ClusterWatch(executors::Executor& executor, base::Clock& clock, bool threads)
+ClusterWatch::ClusterWatch(executors::Executor& executor, common::Clock& clock, bool threads)
     : executor_(executor),
       clock_(clock),
       threads_(threads),

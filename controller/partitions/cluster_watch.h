@@ -4,9 +4,9 @@
 #include <memory>
 #include <mutex>
 
-#include "base/clock.h"
-#include "base/loop.h"
-#include "executors/cluster_facts.h"
+#include "controller/common/clock.h"
+#include "controller/common/loop.h"
+#include "controller/executors/cluster_facts.h"
 
 namespace executors {
 class Executor;
@@ -24,7 +24,7 @@ class ClusterWatch {
   static constexpr core::Millis kFresh{1000};
 
   /// Without threads every look asks.
-  ClusterWatch(executors::Executor& executor, base::Clock& clock, bool threads);
+  ClusterWatch(executors::Executor& executor, common::Clock& clock, bool threads);
 
   void start() { loop_.start(); }
   void close();
@@ -40,7 +40,7 @@ class ClusterWatch {
   void refresh();
 
   executors::Executor& executor_;
-  base::Clock& clock_;
+  common::Clock& clock_;
   const bool threads_;
   std::mutex mutex_;
   std::condition_variable news_;
@@ -48,7 +48,7 @@ class ClusterWatch {
   core::Millis asked_at_{0};                // monotonic, of what is known
   std::uint64_t begun_ = 0, answered_ = 0;  // the newest question, and the newest with an answer, good or bad
   bool closed_ = false;
-  base::Loop loop_;
+  common::Loop loop_;
 };
 
 }  // namespace partitions

@@ -1,11 +1,11 @@
-#include "partitions/partition_policies.h"
+#include "controller/partitions/partition_policies.h"
 
 #include <algorithm>
 
-#include "core/text.h"
-#include "jobfile/toml_value.h"
-#include "schema/nearest.h"
-#include "schema/units.h"
+#include "controller/core/text.h"
+#include "spec/jobfile/toml_value.h"
+#include "spec/nearest.h"
+#include "spec/units.h"
 
 namespace partitions {
 namespace {
@@ -19,8 +19,8 @@ std::string of(const std::string& partition) {
 }
 
 /// Refuses the job for a limit or a right.
-base::Refusal limited(const std::string& partition, const std::string& why) {
-  return base::Refusal::limit(of(partition) + why);
+common::Refusal limited(const std::string& partition, const std::string& why) {
+  return common::Refusal::limit(of(partition) + why);
 }
 
 void fill_text(const std::string& from, std::string* now) {
@@ -47,7 +47,7 @@ void fill(const PartitionPolicy& policy, JobSpec& spec) {
   }
 }
 
-std::optional<base::Refusal> judge_size(const PartitionPolicy& policy, const JobSpec& spec) {
+std::optional<common::Refusal> judge_size(const PartitionPolicy& policy, const JobSpec& spec) {
   const std::uint64_t nodes = std::max(1U, spec.resources().nodes());
   const std::uint64_t ranks = nodes * std::max(1U, spec.resources().ranks_per_node());
   const auto too_many = [&](const char* key, std::uint64_t most, std::uint64_t wanted, const std::string& remedy) {
@@ -129,20 +129,20 @@ std::string PartitionPolicies::remedy(const Applicant& who, const executors::Clu
                        : "you may use " + names_text(names);
 }
 
-std::optional<base::Refusal> PartitionPolicies::unknown(const Applicant& who, const executors::ClusterFacts& slurm,
-                                                        const std::string& partition) const {
-  const auto near = schema::nearest(partition, usable(who, slurm));
+std::optional<common::Refusal> PartitionPolicies::unknown(const Applicant& who, const executors::ClusterFacts& slurm,
+                                                          const std::string& partition) const {
+  const auto near = spec::nearest(partition, usable(who, slurm));
   const auto* facts = slurm.find(partition);
   const bool hidden = facts != nullptr && !policies_.empty();
   const std::string what =
       hidden ? "Slurm has it, but admins have not opened it for muster" : "there is no such partition";
   const auto text =
       of(partition) + what + (near.empty() ? "" : ", did you mean \"" + near + "\"") + "; " + remedy(who, slurm);
-  return hidden ? base::Refusal::limit(text) : base::Refusal::invalid(text);
+  return hidden ? common::Refusal::limit(text) : common::Refusal::invalid(text);
 }
 
-std::optional<base::Refusal> PartitionPolicies::admit(const Applicant& who, const executors::ClusterFacts& slurm,
-                                                      JobSpec& spec) const {
+std::optional<common::Refusal> PartitionPolicies::admit(const Applicant& who, const executors::ClusterFacts& slurm,
+                                                        JobSpec& spec) const {
   auto partition = spec.slurm().partition();
   if (policies_.empty()) {
     const bool several = partition.find(',') != std::string::npos;
@@ -152,12 +152,12 @@ std::optional<base::Refusal> PartitionPolicies::admit(const Applicant& who, cons
   if (partition.empty()) {
     partition = default_partition(slurm);
     if (partition.empty()) {
-      return base::Refusal::invalid("slurm.partition: want one, there is no default; " + remedy(who, slurm));
+      return common::Refusal::invalid("slurm.partition: want one, there is no default; " + remedy(who, slurm));
     }
   }
   if (partition.find(',') != std::string::npos) {
-    return base::Refusal::invalid(of(partition) + "want one partition, since each has limits of its own; " +
-                                  remedy(who, slurm));
+    return common::Refusal::invalid(of(partition) + "want one partition, since each has limits of its own; " +
+                                    remedy(who, slurm));
   }
   const auto* policy = find(partition);
   if (policy == nullptr) return unknown(who, slurm, partition);
@@ -170,19 +170,19 @@ std::optional<base::Refusal> PartitionPolicies::admit(const Applicant& who, cons
   return judge_time(partition, spec.resources().time_limit_ms());
 }
 
-std::optional<base::Refusal> PartitionPolicies::judge_time(const std::string& partition,
-                                                           std::int64_t time_limit_ms) const {
+std::optional<common::Refusal> PartitionPolicies::judge_time(const std::string& partition,
+                                                             std::int64_t time_limit_ms) const {
   const auto* policy = find(partition);
   if (policy == nullptr || !policy->has_max_time_ms()) return std::nullopt;
   if (time_limit_ms > 0 && time_limit_ms <= policy->max_time_ms()) return std::nullopt;
-  const auto most = schema::print_duration_ms(policy->max_time_ms());
-  const auto wanted = time_limit_ms > 0 ? schema::print_duration_ms(time_limit_ms) : "no limit";
+  const auto most = spec::print_duration_ms(policy->max_time_ms());
+  const auto wanted = time_limit_ms > 0 ? spec::print_duration_ms(time_limit_ms) : "no limit";
   return limited(partition, "max_time is " + most + ", the job wants " + wanted +
                                 "; set resources.time_limit to at most " + most + ", " + kAsk);
 }
 
-std::optional<base::Refusal> PartitionPolicies::judge_waiting(const std::string& partition, const std::string& user,
-                                                              std::uint32_t waiting, std::uint32_t more) const {
+std::optional<common::Refusal> PartitionPolicies::judge_waiting(const std::string& partition, const std::string& user,
+                                                                std::uint32_t waiting, std::uint32_t more) const {
   const auto* policy = find(partition);
   if (policy == nullptr || !policy->has_max_queued_jobs_per_user()) return std::nullopt;
   const auto most = policy->max_queued_jobs_per_user();

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/outcome.h"
-#include "executors/cluster_facts.h"
+#include "controller/common/outcome.h"
+#include "controller/executors/cluster_facts.h"
 #include "muster/v1/job.pb.h"
 #include "muster/v1/partition.pb.h"
 
@@ -42,13 +42,13 @@ class PartitionPolicies {
 
   /// Gives a job without a partition the one it goes to (the default; else Slurm's), fills what it leaves out from the
   /// policy, and then judges it. `spec` is as the job file has it: its own defaults are not filled in yet.
-  std::optional<base::Refusal> admit(const Applicant& who, const executors::ClusterFacts& slurm,
-                                     muster::v1::JobSpec& spec) const;
+  std::optional<common::Refusal> admit(const Applicant& who, const executors::ClusterFacts& slurm,
+                                       muster::v1::JobSpec& spec) const;
   /// Whether a job of that partition may have this time limit.
-  std::optional<base::Refusal> judge_time(const std::string& partition, std::int64_t time_limit_ms) const;
+  std::optional<common::Refusal> judge_time(const std::string& partition, std::int64_t time_limit_ms) const;
   /// Whether so many `more` jobs of a user may wait beside those that wait already.
-  std::optional<base::Refusal> judge_waiting(const std::string& partition, const std::string& user,
-                                             std::uint32_t waiting, std::uint32_t more) const;
+  std::optional<common::Refusal> judge_waiting(const std::string& partition, const std::string& user,
+                                               std::uint32_t waiting, std::uint32_t more) const;
 
   /// Empty: this user may. Otherwise why not.
   std::string why_not(const Applicant& who, const std::string& partition) const;
@@ -58,8 +58,8 @@ class PartitionPolicies {
   std::string default_partition(const executors::ClusterFacts& slurm) const;
 
  private:
-  std::optional<base::Refusal> unknown(const Applicant& who, const executors::ClusterFacts& slurm,
-                                       const std::string& partition) const;
+  std::optional<common::Refusal> unknown(const Applicant& who, const executors::ClusterFacts& slurm,
+                                         const std::string& partition) const;
   std::string remedy(const Applicant& who, const executors::ClusterFacts& slurm) const;
 
   std::map<std::string, PartitionPolicy> policies_;

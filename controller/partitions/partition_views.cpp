@@ -1,14 +1,14 @@
-#include "partitions/partition_views.h"
+#include "controller/partitions/partition_views.h"
 
 #include <algorithm>
 #include <functional>
 #include <map>
 #include <sstream>
 
-#include "base/clock.h"
-#include "core/event.h"
-#include "core/text.h"
-#include "schema/units.h"
+#include "controller/common/clock.h"
+#include "controller/core/event.h"
+#include "controller/core/text.h"
+#include "spec/units.h"
 
 namespace partitions {
 namespace {
@@ -30,8 +30,8 @@ void check_limits(const PartitionPolicy& policy, const executors::PartitionFacts
   for (const auto& [name, time] :
        {std::pair("max_time", policy.max_time_ms()), std::pair("default_time", policy.default_time_ms())}) {
     if (!slurm.max_time || time <= slurm.max_time->count()) continue;
-    found.push_back(of(policy) + name + " is " + schema::print_duration_ms(time) + ", but Slurm's MaxTime is " +
-                    schema::print_duration_ms(slurm.max_time->count()) + "; lower it, or raise Slurm's");
+    found.push_back(of(policy) + name + " is " + spec::print_duration_ms(time) + ", but Slurm's MaxTime is " +
+                    spec::print_duration_ms(slurm.max_time->count()) + "; lower it, or raise Slurm's");
   }
 }
 
@@ -98,8 +98,8 @@ void fill_node(const executors::NodeFacts& facts, muster::v1::NodeView& out) {
 }
 
 void fill_loss(const store::StoredEvent& event, core::Millis excluded_for, muster::v1::NodeView& out) {
-  out.set_lost_at(base::time_text(event.event.at));
-  out.set_excluded_until(base::time_text(event.event.at + excluded_for));
+  out.set_lost_at(common::time_text(event.event.at));
+  out.set_excluded_until(common::time_text(event.event.at + excluded_for));
   out.set_lost_by_job(event.job);
   out.set_lost_by_attempt(core::attempt_of(event.event.body));
   const auto& lost = std::get<core::NodeLost>(event.event.body);
@@ -179,8 +179,8 @@ std::optional<NeverStarts> too_much_for(const muster::v1::JobSpec& spec, core::M
                        {}};
   }
   if (partition.max_time && limit > *partition.max_time) {
-    const auto allowed = schema::print_duration_ms(partition.max_time->count());
-    return NeverStarts{"its time limit of " + schema::print_duration_ms(limit.count()) + " is longer than the " +
+    const auto allowed = spec::print_duration_ms(partition.max_time->count());
+    return NeverStarts{"its time limit of " + spec::print_duration_ms(limit.count()) + " is longer than the " +
                            allowed + " that " + name + " allows",
                        "resources.time_limit at most " + allowed, *partition.max_time};
   }
@@ -268,7 +268,7 @@ std::vector<muster::v1::NodeView> node_views(const std::vector<executors::NodeFa
 muster::v1::AuditEntry audit_view(const store::AuditRow& row) {
   muster::v1::AuditEntry out;
   out.set_id(row.id);
-  out.set_at(base::time_text(row.at));
+  out.set_at(common::time_text(row.at));
   out.set_user(row.user);
   out.set_action(row.action);
   out.set_partition(row.partition);

@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "core/job.h"
-#include "executors/cluster_facts.h"
+#include "controller/core/job.h"
+#include "controller/executors/cluster_facts.h"
+#include "controller/partitions/partition_policies.h"
+#include "controller/store/store.h"
 #include "muster/v1/job.pb.h"
 #include "muster/v1/partition.pb.h"
-#include "partitions/partition_policies.h"
-#include "store/store.h"
 
 namespace partitions {
 

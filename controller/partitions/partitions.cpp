@@ -1,14 +1,14 @@
-#include "partitions/partitions.h"
+#include "controller/partitions/partitions.h"
 
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <set>
 
-#include "base/clock.h"
-#include "core/text.h"
-#include "partitions/partition_views.h"
-#include "schema/units.h"
+#include "controller/common/clock.h"
+#include "controller/core/text.h"
+#include "controller/partitions/partition_views.h"
+#include "spec/units.h"
 
 namespace partitions {
 namespace {
@@ -61,7 +61,7 @@ std::string Partitions::partition_of(core::JobId job) {
   return spec == nullptr ? std::string() : place_of(*spec);
 }
 
-std::optional<base::Refusal> Partitions::admit(muster::v1::JobSpec& spec, const std::string& user) {
+std::optional<common::Refusal> Partitions::admit(muster::v1::JobSpec& spec, const std::string& user) {
   if (!is_for_slurm(spec)) return std::nullopt;
   const auto book = keeper_.book();
   auto facts = cluster_.known();
@@ -85,11 +85,11 @@ Partitions::Turn Partitions::take_turn(const std::map<std::string, std::uint32_t
   return turn;
 }
 
-std::optional<base::Refusal> Partitions::judge_time(const core::Job& job, core::Millis limit) {
+std::optional<common::Refusal> Partitions::judge_time(const core::Job& job, core::Millis limit) {
   return keeper_.book()->judge_time(partition_of(job.id), limit.count());
 }
 
-std::optional<base::Wait> Partitions::why_never(const core::Job& job, const std::string& scheduler_reason) {
+std::optional<common::Wait> Partitions::why_never(const core::Job& job, const std::string& scheduler_reason) {
   if (job.state != core::JobState::kQueued || job.held || !may_never_start(scheduler_reason)) return std::nullopt;
   const auto spec = parts_.specs.get(job.id);
   const auto facts = cluster_.known();
@@ -97,9 +97,9 @@ std::optional<base::Wait> Partitions::why_never(const core::Job& job, const std:
   const auto never = never_starts(*spec, job.time_limit, *facts);
   if (!never) return std::nullopt;
   const auto id = std::to_string(job.id);
-  return base::Wait{
+  return common::Wait{
       "It can't start as it is: " + never->why + ".",
-      (never->limit ? "muster limit " + id + " " + schema::print_duration_ms(never->limit->count()) + "; or "
+      (never->limit ? "muster limit " + id + " " + spec::print_duration_ms(never->limit->count()) + "; or "
                     : std::string()) +
           "muster cancel " + id + ", and submit it with " + never->instead + ", or to another partition"};
 }
@@ -125,8 +125,8 @@ std::string Partitions::slurm_problem(const executors::ClusterFacts& facts) cons
   return facts.unreachable.empty() ? std::string() : "unreachable: " + facts.unreachable;
 }
 
-base::Outcome<muster::v1::ListPartitionsResponse> Partitions::list(const muster::v1::ListPartitionsRequest& request) {
-  if (!has_slurm()) return base::no_slurm(parts_.why_no_slurm);
+common::Outcome<muster::v1::ListPartitionsResponse> Partitions::list(const muster::v1::ListPartitionsRequest& request) {
+  if (!has_slurm()) return common::no_slurm(parts_.why_no_slurm);
   const auto facts = cluster_.ask(kListPatience);
   const auto book = keeper_.book();
   const auto who = applicant(request.user());
@@ -149,8 +149,8 @@ base::Outcome<muster::v1::ListPartitionsResponse> Partitions::list(const muster:
   return response;
 }
 
-base::Outcome<muster::v1::PartitionView> Partitions::set(const muster::v1::SetPartitionRequest& request) {
-  if (!has_slurm()) return base::no_slurm(parts_.why_no_slurm);
+common::Outcome<muster::v1::PartitionView> Partitions::set(const muster::v1::SetPartitionRequest& request) {
+  if (!has_slurm()) return common::no_slurm(parts_.why_no_slurm);
   const auto facts = cluster_.ask(kListPatience, core::Millis(0));
   const auto policy = keeper_.set(request, *facts);
   if (!policy.ok()) return policy.refusal();
@@ -158,9 +158,9 @@ base::Outcome<muster::v1::PartitionView> Partitions::set(const muster::v1::SetPa
   return partition_view(policy.value().name(), &policy.value(), *facts);
 }
 
-base::Outcome<muster::v1::RemovePartitionResponse> Partitions::remove(
+common::Outcome<muster::v1::RemovePartitionResponse> Partitions::remove(
     const muster::v1::RemovePartitionRequest& request) {
-  if (!has_slurm()) return base::no_slurm(parts_.why_no_slurm);
+  if (!has_slurm()) return common::no_slurm(parts_.why_no_slurm);
   const auto removed = keeper_.remove(request);
   if (!removed.ok()) return removed.refusal();
   spdlog::info("partition {} was removed by {}", request.name(), core::plain_words(request.user()));
@@ -170,8 +170,8 @@ base::Outcome<muster::v1::RemovePartitionResponse> Partitions::remove(
   return response;
 }
 
-base::Outcome<muster::v1::ListNodesResponse> Partitions::nodes() {
-  if (!has_slurm()) return base::no_slurm(parts_.why_no_slurm);
+common::Outcome<muster::v1::ListNodesResponse> Partitions::nodes() {
+  if (!has_slurm()) return common::no_slurm(parts_.why_no_slurm);
   const auto facts = cluster_.ask(kListPatience);
   const auto losses = parts_.store.node_losses(parts_.clock.wall() - parts_.excluded_for, executors::kMostExcluded);
   muster::v1::ListNodesResponse response;

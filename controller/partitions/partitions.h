@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "base/wait.h"
-#include "executors/executor.h"
-#include "jobs/event_log.h"
-#include "jobs/specs.h"
-#include "partitions/cluster_watch.h"
-#include "partitions/policy_store.h"
-#include "partitions/user_groups.h"
+#include "controller/common/wait.h"
+#include "controller/executors/executor.h"
+#include "controller/jobs/event_log.h"
+#include "controller/jobs/specs.h"
+#include "controller/partitions/cluster_watch.h"
+#include "controller/partitions/policy_store.h"
+#include "controller/partitions/user_groups.h"
 
 namespace partitions {
 
@@ -29,7 +29,7 @@ class Partitions {
   struct Parts {
     store::Store& store;
     executors::Executor& executor;
-    base::Clock& clock;
+    common::Clock& clock;
     jobs::SpecCache& specs;
     CountJobs count_jobs;
     std::string why_no_slurm = {};                        // see ControllerOptions
@@ -46,18 +46,18 @@ class Partitions {
   // Submissions
 
   /// Fills what the job file leaves out, then judges; the spec's own defaults are not filled in yet.
-  std::optional<base::Refusal> admit(muster::v1::JobSpec& spec, const std::string& user);
+  std::optional<common::Refusal> admit(muster::v1::JobSpec& spec, const std::string& user);
   /// The partition that max_queued_jobs_per_user counts the job in; empty: none.
   std::string place_of(const muster::v1::JobSpec& spec) const;
   /// Whether `user` may have so many more jobs waiting in these partitions. Where that is limited the lock must be kept
   /// until they are stored, or two submissions at once would both be the last one.
   struct Turn {
     std::unique_lock<std::mutex> lock;
-    std::optional<base::Refusal> refusal;
+    std::optional<common::Refusal> refusal;
   };
   Turn take_turn(const std::map<std::string, std::uint32_t>& more, const std::string& user);
   /// Whether the job may have this time limit.
-  std::optional<base::Refusal> judge_time(const core::Job& job, core::Millis limit);
+  std::optional<common::Refusal> judge_time(const core::Job& job, core::Millis limit);
 
   // Launches
 
@@ -67,14 +67,14 @@ class Partitions {
   void equip(executors::LaunchRequest& request);
   /// Why a queued job can never start as it is, where that can be told. `scheduler_reason`: Slurm's own word for why it
   /// waits.
-  std::optional<base::Wait> why_never(const core::Job& job, const std::string& scheduler_reason);
+  std::optional<common::Wait> why_never(const core::Job& job, const std::string& scheduler_reason);
 
   // Admins. Refused where there is no Slurm.
 
-  base::Outcome<muster::v1::ListPartitionsResponse> list(const muster::v1::ListPartitionsRequest& request);
-  base::Outcome<muster::v1::PartitionView> set(const muster::v1::SetPartitionRequest& request);
-  base::Outcome<muster::v1::RemovePartitionResponse> remove(const muster::v1::RemovePartitionRequest& request);
-  base::Outcome<muster::v1::ListNodesResponse> nodes();
+  common::Outcome<muster::v1::ListPartitionsResponse> list(const muster::v1::ListPartitionsRequest& request);
+  common::Outcome<muster::v1::PartitionView> set(const muster::v1::SetPartitionRequest& request);
+  common::Outcome<muster::v1::RemovePartitionResponse> remove(const muster::v1::RemovePartitionRequest& request);
+  common::Outcome<muster::v1::ListNodesResponse> nodes();
   muster::v1::ListAuditResponse audit(const muster::v1::ListAuditRequest& request);
   /// Of the file, and of policies that do not fit Slurm.
   std::vector<std::string> problems();

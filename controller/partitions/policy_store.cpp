@@ -1,4 +1,4 @@
-#include "partitions/policy_store.h"
+#include "controller/partitions/policy_store.h"
 
 #include <spdlog/spdlog.h>
 
@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "core/text.h"
-#include "jobfile/partition_file.h"
-#include "jobfile/partition_keys.h"
-#include "schema/nearest.h"
-#include "schema/utf8.h"
+#include "controller/core/text.h"
+#include "spec/jobfile/partition_file.h"
+#include "spec/jobfile/partition_keys.h"
+#include "spec/nearest.h"
+#include "spec/utf8.h"
 
 namespace partitions {
 namespace {
@@ -23,7 +23,7 @@ constexpr const char* kReadAgain = "; the last good one is in force";
 constexpr std::size_t kMostUser = 64;
 
 std::string named(const std::string& partition) {
-  return "partition \"" + schema::valid_utf8(partition.substr(0, 80)) + "\"";
+  return "partition \"" + spec::valid_utf8(partition.substr(0, 80)) + "\"";
 }
 
 /// As the audit names who asked.
@@ -46,7 +46,7 @@ std::vector<std::string> names_of(const PartitionPolicies& book) {
 }
 
 std::string did_you_mean(const std::string& wrong, const std::vector<std::string>& names) {
-  const auto near = schema::nearest(wrong, names);
+  const auto near = spec::nearest(wrong, names);
   return near.empty() ? "" : ", did you mean \"" + near + "\"";
 }
 
@@ -115,7 +115,7 @@ std::string other_default(const PartitionPolicies& book, const PartitionPolicy& 
 
 }  // namespace
 
-PolicyStore::PolicyStore(store::Store& store, base::Clock& clock, std::filesystem::path file, bool threads)
+PolicyStore::PolicyStore(store::Store& store, common::Clock& clock, std::filesystem::path file, bool threads)
     : store_(store),
       clock_(clock),
       file_(std::move(file)),
@@ -204,12 +204,12 @@ void PolicyStore::change(const std::vector<store::AuditRow>& rows, PartitionPoli
   book_ = std::make_shared<const PartitionPolicies>(std::move(next));
 }
 
-std::optional<base::Refusal> PolicyStore::refused(const store::AuditRow& row, PartitionPolicies next) {
+std::optional<common::Refusal> PolicyStore::refused(const store::AuditRow& row, PartitionPolicies next) {
   try {
     change({row}, std::move(next));
   } catch (const store::Error& error) {
     if (error.kind() != store::Error::Kind::kFull) throw;
-    return base::Refusal{base::Refusal::Kind::kUnchanged, std::string("nothing was changed: ") + error.what()};
+    return common::Refusal{common::Refusal::Kind::kUnchanged, std::string("nothing was changed: ") + error.what()};
   }
   return std::nullopt;
 }
@@ -224,40 +224,40 @@ std::string PolicyStore::problem() const {
   return problem_.empty() ? problem_ : problem_ + kReadAgain;
 }
 
-std::optional<base::Refusal> PolicyStore::refuse_by_command() const {
+std::optional<common::Refusal> PolicyStore::refuse_by_command() const {
   if (file_.empty()) return std::nullopt;
-  return base::Refusal::wrong_state("partitions come from a file here: edit " + file_.string() +
-                                    "; it is read again within two seconds");
+  return common::Refusal::wrong_state("partitions come from a file here: edit " + file_.string() +
+                                      "; it is read again within two seconds");
 }
 
-base::Outcome<PartitionPolicy> PolicyStore::set(const muster::v1::SetPartitionRequest& request,
-                                                const executors::ClusterFacts& slurm) {
+common::Outcome<PartitionPolicy> PolicyStore::set(const muster::v1::SetPartitionRequest& request,
+                                                  const executors::ClusterFacts& slurm) {
   std::lock_guard changing(changing_);
   if (const auto refusal = refuse_by_command()) return *refusal;
   const auto& name = request.policy().name();
   if (!jobfile::is_partition_name(name)) {
-    return base::Refusal::invalid(named(name) + ": want 1 to 64 letters, digits, \".\", \"_\" or \"-\"");
+    return common::Refusal::invalid(named(name) + ": want 1 to 64 letters, digits, \".\", \"_\" or \"-\"");
   }
   const auto old = book();
   const auto* known = old->find(name);
   if (request.create() && known != nullptr) {
-    return base::Refusal::wrong_state(named(name) + " has a policy already; muster admin partition set " + name +
-                                      " changes it");
+    return common::Refusal::wrong_state(named(name) + " has a policy already; muster admin partition set " + name +
+                                        " changes it");
   }
   if (!request.create() && known == nullptr) {
-    return base::Refusal::not_found(named(name) + " has no policy" + did_you_mean(name, names_of(*old)) +
-                                    "; muster admin partition add " + name + " gives it one");
+    return common::Refusal::not_found(named(name) + " has no policy" + did_you_mean(name, names_of(*old)) +
+                                      "; muster admin partition add " + name + " gives it one");
   }
   if (request.create() && slurm.unreachable.empty() && slurm.find(name) == nullptr) {
-    return base::Refusal::invalid("Slurm knows no " + named(name) + did_you_mean(name, names_of(slurm)) + "; it has " +
-                                  names_text(names_of(slurm)));
+    return common::Refusal::invalid("Slurm knows no " + named(name) + did_you_mean(name, names_of(slurm)) +
+                                    "; it has " + names_text(names_of(slurm)));
   }
   auto policy = known == nullptr ? PartitionPolicy() : *known;
   policy.set_name(name);
-  if (const auto problem = apply(request, policy); !problem.empty()) return base::Refusal::invalid(problem);
+  if (const auto problem = apply(request, policy); !problem.empty()) return common::Refusal::invalid(problem);
   if (const auto other = other_default(*old, policy); !other.empty()) {
-    return base::Refusal::wrong_state(named(other) + " is the default already; muster admin partition set " + other +
-                                      " --default none, then this one");
+    return common::Refusal::wrong_state(named(other) + " is the default already; muster admin partition set " + other +
+                                        " --default none, then this one");
   }
   auto next = *old;
   next.put(policy);
@@ -266,15 +266,15 @@ base::Outcome<PartitionPolicy> PolicyStore::set(const muster::v1::SetPartitionRe
   return policy;
 }
 
-base::Outcome<PartitionPolicy> PolicyStore::remove(const muster::v1::RemovePartitionRequest& request) {
+common::Outcome<PartitionPolicy> PolicyStore::remove(const muster::v1::RemovePartitionRequest& request) {
   std::lock_guard changing(changing_);
   if (const auto refusal = refuse_by_command()) return *refusal;
   const auto old = book();
   const auto* known = old->find(request.name());
   if (known == nullptr) {
-    return base::Refusal::not_found(named(request.name()) + " has no policy" +
-                                    did_you_mean(request.name(), names_of(*old)) +
-                                    "; muster admin partition list shows those there are");
+    return common::Refusal::not_found(named(request.name()) + " has no policy" +
+                                      did_you_mean(request.name(), names_of(*old)) +
+                                      "; muster admin partition list shows those there are");
   }
   auto next = *old;
   next.remove(request.name());
@@ -287,7 +287,7 @@ std::string policy_to_json(const PartitionPolicy& policy) {
   Json json = Json::object();
   for (const auto& field : jobfile::partition_keys()) {
     const auto texts = jobfile::texts(policy, field);
-    const bool is_literal = field.kind == schema::Kind::kWhole || field.kind == schema::Kind::kFlag;
+    const bool is_literal = field.kind == spec::Kind::kWhole || field.kind == spec::Kind::kFlag;
     if (texts.empty()) continue;
     json[std::string(field.name)] = jobfile::is_list(field) ? Json(texts)
                                     : is_literal            ? Json::parse(texts.front())

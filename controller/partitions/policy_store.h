@@ -5,11 +5,11 @@
 #include <mutex>
 #include <string>
 
-#include "base/clock.h"
-#include "base/loop.h"
-#include "base/outcome.h"
-#include "partitions/partition_policies.h"
-#include "store/store.h"
+#include "controller/common/clock.h"
+#include "controller/common/loop.h"
+#include "controller/common/outcome.h"
+#include "controller/partitions/partition_policies.h"
+#include "controller/store/store.h"
 
 namespace partitions {
 
@@ -26,7 +26,7 @@ class PolicyStore {
   using Book = std::shared_ptr<const PartitionPolicies>;
   /// `file` empty: admins change policies by command. Reads what is stored, then the file. Throws store::Error, and
   /// std::runtime_error if the file is broken and no good one is stored: nothing is in force before an admin says what.
-  PolicyStore(store::Store& store, base::Clock& clock, std::filesystem::path file, bool threads);
+  PolicyStore(store::Store& store, common::Clock& clock, std::filesystem::path file, bool threads);
 
   void start();
   void close() { loop_.close(); }
@@ -39,10 +39,10 @@ class PolicyStore {
   std::string problem() const;
 
   /// The new policy. `slurm`: as it is now, to see whether it knows a new one.
-  base::Outcome<PartitionPolicy> set(const muster::v1::SetPartitionRequest& request,
-                                     const executors::ClusterFacts& slurm);
+  common::Outcome<PartitionPolicy> set(const muster::v1::SetPartitionRequest& request,
+                                       const executors::ClusterFacts& slurm);
   /// The policy there was.
-  base::Outcome<PartitionPolicy> remove(const muster::v1::RemovePartitionRequest& request);
+  common::Outcome<PartitionPolicy> remove(const muster::v1::RemovePartitionRequest& request);
 
  private:
   void load();
@@ -51,11 +51,11 @@ class PolicyStore {
   void take(std::vector<PartitionPolicy> policies);
   void change(const std::vector<store::AuditRow>& rows, PartitionPolicies next);
   /// `change` by a command: a store that takes no writes is a refusal.
-  std::optional<base::Refusal> refused(const store::AuditRow& row, PartitionPolicies next);
-  std::optional<base::Refusal> refuse_by_command() const;
+  std::optional<common::Refusal> refused(const store::AuditRow& row, PartitionPolicies next);
+  std::optional<common::Refusal> refuse_by_command() const;
 
   store::Store& store_;
-  base::Clock& clock_;
+  common::Clock& clock_;
   const std::filesystem::path file_;
   std::mutex changing_;  // one change at a time
   mutable std::mutex mutex_;
@@ -63,7 +63,7 @@ class PolicyStore {
   std::string problem_;
   std::optional<std::string> seen_, taken_;  // texts: of the last look, and the one in force or refused
   core::Millis looked_at_{0};
-  base::Loop loop_;
+  common::Loop loop_;
 };
 
 /// A policy as it is stored and audited: an object of the keys of a partitions file, those alone that are said, without

@@ -1,4 +1,4 @@
-#include "partitions/user_groups.h"
+#include "controller/partitions/user_groups.h"
 
 #include <grp.h>
 #include <pwd.h>

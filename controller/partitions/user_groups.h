@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
+#include "controller/common/clock.h"
 
 namespace partitions {
 
@@ -19,7 +19,7 @@ inline constexpr int kMostGroups = 4096;
 class UserGroups {
  public:
   using Ask = std::function<std::vector<std::string>(const std::string& user)>;
-  explicit UserGroups(base::Clock& clock, Ask ask = groups_of) : clock_(clock), ask_(std::move(ask)) {}
+  explicit UserGroups(common::Clock& clock, Ask ask = groups_of) : clock_(clock), ask_(std::move(ask)) {}
   std::vector<std::string> of(const std::string& user);
 
   static constexpr core::Millis kRemembered{60'000};
@@ -30,7 +30,7 @@ class UserGroups {
     core::Millis until{0};
     std::vector<std::string> groups;
   };
-  base::Clock& clock_;
+  common::Clock& clock_;
   const Ask ask_;
   std::mutex mutex_;
   std::map<std::string, Known> known_;

@@ -1,9 +1,9 @@
-#include "ranks/hang_limits.h"
+#include "controller/ranks/hang_limits.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/text.h"
+#include "controller/core/text.h"
 
 namespace ranks {
 namespace {

@@ -1,4 +1,4 @@
-#include "ranks/leave_step.h"
+#include "controller/ranks/leave_step.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 #include <optional>
 #include <span>
 
-#include "core/types.h"
+#include "controller/core/types.h"
 
 namespace ranks {
 

@@ -4,11 +4,11 @@
 #include <system_error>
 
 #include "agent/report/late_reports.h"
-#include "beside/rank_files.h"
-#include "os/room.h"
-#include "ranks/rank_sessions.h"
-#include "ranks/reports.h"
-#include "schema/whole_number.h"
+#include "agent/watch/rank_files.h"
+#include "base/room.h"
+#include "controller/ranks/rank_sessions.h"
+#include "controller/ranks/reports.h"
+#include "spec/whole_number.h"
 
 // What ranks that have ended could not tell: RankSessions reads it from the files that they left.
 
@@ -16,7 +16,7 @@ namespace ranks {
 namespace {
 
 namespace v1 = muster::v1;
-using base::Refusal;
+using common::Refusal;
 
 /// What the store did not take of ranks that have ended.
 constexpr core::Millis kReadAgainAfter{1000};
@@ -76,7 +76,7 @@ RankSessions::Late RankSessions::read_late(const RankKey& rank) {
     return all;
   } catch (const std::system_error& e) {
     spdlog::warn("job {} attempt {}: what rank {} could not send: {}", key.job, key.number, number, e.what());
-    return os::lacks_room(e.code().value()) ? Late::kLater : Late::kNotTaken;
+    return base::lacks_room(e.code().value()) ? Late::kLater : Late::kNotTaken;
   } catch (const std::exception& e) {
     spdlog::warn("job {} attempt {}: what rank {} could not send is lost: {}", key.job, key.number, number, e.what());
     return Late::kNotTaken;
@@ -142,7 +142,7 @@ RankSessions::Late RankSessions::take_late(const v1::HeartbeatRequest& request, 
   const bool checkpoints =
       take_checkpoints(caller, request, true) == static_cast<std::uint32_t>(request.checkpoints_size());
   const auto most = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
-  const bool metrics = most == 0 || (with_metrics && take_metrics(caller, request, base::Hearing::kPatience) == most);
+  const bool metrics = most == 0 || (with_metrics && take_metrics(caller, request, common::Hearing::kPatience) == most);
   parts_.changes.bump(caller.key.job);
   return metrics && checkpoints ? Late::kTaken : Late::kLater;
 }
@@ -163,7 +163,7 @@ void RankSessions::search_some() {
          file.increment(none)) {
       const auto name = file->path().filename().string();
       if (!name.starts_with(kStart)) continue;
-      const auto rank = schema::whole_number<core::RankNumber>(std::string_view(name).substr(kStart.size()));
+      const auto rank = spec::whole_number<core::RankNumber>(std::string_view(name).substr(kStart.size()));
       if (rank) unread_.insert({key, *rank});
     }
   }

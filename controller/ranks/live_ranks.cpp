@@ -1,9 +1,9 @@
-#include "ranks/live_ranks.h"
+#include "controller/ranks/live_ranks.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "ranks/leave_step.h"
+#include "controller/ranks/leave_step.h"
 
 namespace ranks {
 namespace {

@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "contract/rank_use.h"
+#include "agent/protocol/rank_use.h"
+#include "controller/ranks/liveness.h"
+#include "controller/ranks/step_traces.h"
+#include "controller/store/store.h"
 #include "muster/v1/rank_service.pb.h"
-#include "ranks/liveness.h"
-#include "ranks/step_traces.h"
-#include "store/store.h"
 
 namespace ranks {
 

@@ -1,4 +1,4 @@
-#include "ranks/liveness.h"
+#include "controller/ranks/liveness.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-#include "core/text.h"
+#include "controller/core/text.h"
 
 namespace ranks {
 namespace {

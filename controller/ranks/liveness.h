@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/event.h"
-#include "executors/executor.h"
+#include "controller/core/event.h"
+#include "controller/executors/executor.h"
+#include "controller/ranks/hang_limits.h"
 #include "muster/v1/job.pb.h"
-#include "ranks/hang_limits.h"
 
 namespace ranks {
 

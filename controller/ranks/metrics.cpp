@@ -1,4 +1,4 @@
-#include "ranks/metrics.h"
+#include "controller/ranks/metrics.h"
 
 #include <spdlog/spdlog.h>
 
@@ -79,7 +79,7 @@ bool NewestMetrics::merge(Known& known, const store::MetricRow& row) {
   for (const auto& value : row.values) {
     const auto found =
         std::ranges::find(known.series, value.series, [](const auto& series) { return series.series.name; });
-    if (found == known.series.end() || found->series.over_ranks != schema::OverRanks::kRank0) return false;
+    if (found == known.series.end() || found->series.over_ranks != spec::OverRanks::kRank0) return false;
     if (row.rank != 0 || at < std::pair(found->attempt, found->step)) continue;
     found->attempt = row.attempt;
     found->step = row.step;
@@ -88,7 +88,7 @@ bool NewestMetrics::merge(Known& known, const store::MetricRow& row) {
   return true;
 }
 
-MetricsWriter::MetricsWriter(store::Store& store, base::Hearing& hearing, NewestMetrics& newest, bool threads)
+MetricsWriter::MetricsWriter(store::Store& store, common::Hearing& hearing, NewestMetrics& newest, bool threads)
     : store_(store), hearing_(hearing), newest_(newest), threads_(threads) {
   if (threads_) thread_ = std::thread([this] { run(); });
 }
@@ -153,7 +153,7 @@ void MetricsWriter::take_new(std::vector<store::DeclaredSeries> declared) {
   if (declared_.size() > kJobsKnown) declared_.clear();
   for (auto& one : declared) {
     auto& known = declared_[one.job];
-    const auto found = std::ranges::find(known, one.series.name, &schema::Series::name);
+    const auto found = std::ranges::find(known, one.series.name, &spec::Series::name);
     if (found == known.end()) {
       known.push_back(one.series);
     } else if (*found == one.series) {
@@ -243,7 +243,7 @@ bool MetricsWriter::write(const std::vector<store::MetricRow>& rows,
                           const std::vector<store::DeclaredSeries>& declared) {
   std::string problem;
   try {
-    const base::Hearing::Write under_way(hearing_);
+    const common::Hearing::Write under_way(hearing_);
     store_.add_metrics(rows, declared);
   } catch (const std::exception& e) {
     problem = e.what();

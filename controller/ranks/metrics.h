@@ -15,8 +15,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/hearing.h"
-#include "store/store.h"
+#include "controller/common/hearing.h"
+#include "controller/store/store.h"
 
 namespace ranks {
 
@@ -78,7 +78,7 @@ class MetricsWriter {
   };
 
   /// Without threads, rows are written in the caller's thread.
-  MetricsWriter(store::Store& store, base::Hearing& hearing, NewestMetrics& newest, bool threads);
+  MetricsWriter(store::Store& store, common::Hearing& hearing, NewestMetrics& newest, bool threads);
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
@@ -91,7 +91,7 @@ class MetricsWriter {
   /// How many of `rows`, counted from the first, are durable: those are never to be sent again. The others are on their
   /// way, unless there is no room. `patience`: how long to wait for them; not at all while the disk is slow.
   std::size_t add(const std::vector<store::MetricRow>& rows, std::vector<store::DeclaredSeries> declared = {},
-                  core::Millis patience = base::Hearing::kPatience);
+                  core::Millis patience = common::Hearing::kPatience);
   /// The store takes nothing now: the newest write failed, or the disk is slow.
   bool stands() const { return failing_ || hearing_.is_slow(); }
   /// Empty, or why the newest write failed.
@@ -118,7 +118,7 @@ class MetricsWriter {
   void forget_settled();
 
   store::Store& store_;
-  base::Hearing& hearing_;
+  common::Hearing& hearing_;
   NewestMetrics& newest_;
   const bool threads_;
   std::function<void()> on_settled_;
@@ -126,11 +126,11 @@ class MetricsWriter {
   mutable std::mutex mutex_;
   std::condition_variable wake_, settled_;
   std::shared_ptr<Batch> next_ = std::make_shared<Batch>();
-  std::size_t being_written_ = 0;                                // rows
-  bool soon_ = false;                                            // the next commit does not gather
-  std::map<Key, std::shared_ptr<Batch>> on_their_way_;           // or settled, and not asked for yet
-  std::map<core::JobId, std::vector<schema::Series>> declared_;  // written, or on their way
-  bool some_settled_ = false;                                    // since forget_settled()
+  std::size_t being_written_ = 0;                              // rows
+  bool soon_ = false;                                          // the next commit does not gather
+  std::map<Key, std::shared_ptr<Batch>> on_their_way_;         // or settled, and not asked for yet
+  std::map<core::JobId, std::vector<spec::Series>> declared_;  // written, or on their way
+  bool some_settled_ = false;                                  // since forget_settled()
   bool closed_ = false;
   std::string problem_;
   std::thread thread_;

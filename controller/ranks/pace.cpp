@@ -1,4 +1,4 @@
-#include "ranks/pace.h"
+#include "controller/ranks/pace.h"
 
 #include <algorithm>
 #include <cstdio>

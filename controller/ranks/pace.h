@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "core/types.h"
+#include "controller/core/types.h"
 
 namespace ranks {
 

@@ -1,29 +1,29 @@
-#include "ranks/rank_sessions.h"
+#include "controller/ranks/rank_sessions.h"
 
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 
-#include "base/tokens.h"
-#include "jobs/specs.h"
-#include "os/durable_file.h"
-#include "ranks/reports.h"
+#include "base/durable_file.h"
+#include "controller/common/tokens.h"
+#include "controller/jobs/specs.h"
+#include "controller/ranks/reports.h"
 
 namespace ranks {
 namespace {
 
 namespace v1 = muster::v1;
-using base::Outcome;
-using base::Refusal;
+using common::Outcome;
+using common::Refusal;
 
 constexpr std::size_t kMostEndpoint = 300;
-/// An agent sends no larger one (beside/report.h).
+/// An agent sends no larger one (agent/watch/report.h).
 constexpr std::size_t kMostConfig = 64 << 10;
 constexpr std::size_t kTokensKept = 4096;
 
 }  // namespace
 
-RankSessions::RankSessions(Parts parts, base::DataFolder data, std::string secret, bool threads)
+RankSessions::RankSessions(Parts parts, common::DataFolder data, std::string secret, bool threads)
     : parts_(parts),
       data_(std::move(data)),
       secret_(std::move(secret)),
@@ -40,14 +40,14 @@ std::string RankSessions::token_of(const core::AttemptKey& attempt) {
     std::lock_guard lock(tokens_mutex_);
     if (const auto known = tokens_.find(attempt); known != tokens_.end()) return known->second;
   }
-  auto token = base::rank_token(secret_, attempt.job, attempt.number);
+  auto token = common::rank_token(secret_, attempt.job, attempt.number);
   std::lock_guard lock(tokens_mutex_);
   if (tokens_.size() >= kTokensKept) tokens_.clear();
   return tokens_.emplace(attempt, std::move(token)).first->second;
 }
 
 Outcome<RankSessions::Caller> RankSessions::identify(const v1::RankKey& key, const std::string& token) {
-  if (!base::same_secret(token, token_of({key.job_id(), key.attempt()}))) {
+  if (!common::same_secret(token, token_of({key.job_id(), key.attempt()}))) {
     return Refusal{Refusal::Kind::kUnauthenticated, "this is not the token of job " + std::to_string(key.job_id()) +
                                                         " attempt " + std::to_string(key.attempt())};
   }
@@ -329,12 +329,12 @@ TaskStreams::Rank RankSessions::task_of(const Caller& caller) {
 void RankSessions::keep_endpoint(const core::AttemptKey& key, const std::string& endpoint) {
   const auto write = [path = data_.rendezvous(key), job = key.job, endpoint] {
     try {
-      os::write_file_durably(path, endpoint);
+      base::write_file_durably(path, endpoint);
     } catch (const std::exception& e) {
       spdlog::warn("job {}: the meeting point is not on disk: {}", job, e.what());
     }
   };
-  if (!errands_.run(write, base::Hearing::kPatience))
+  if (!errands_.run(write, common::Hearing::kPatience))
     spdlog::warn("job {}: the meeting point is not on disk yet", key.job);
 }
 
@@ -342,7 +342,7 @@ std::string RankSessions::known_endpoint(const core::AttemptKey& key) {
   auto endpoint = parts_.live_ranks.endpoint(key);
   if (!endpoint.empty()) return endpoint;
   try {
-    endpoint = os::read_small_file(data_.rendezvous(key), kMostEndpoint);
+    endpoint = base::read_small_file(data_.rendezvous(key), kMostEndpoint);
   } catch (const std::exception& e) {
     spdlog::warn("job {}: the meeting point cannot be read: {}", key.job, e.what());
   }

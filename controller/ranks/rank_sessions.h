@@ -8,15 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/changes.h"
-#include "base/data_folder.h"
-#include "base/hearing.h"
-#include "base/loop.h"
-#include "jobs/event_log.h"
-#include "jobs/specs.h"
-#include "ranks/live_ranks.h"
-#include "ranks/metrics.h"
-#include "ranks/rank_streams.h"
+#include "controller/common/changes.h"
+#include "controller/common/data_folder.h"
+#include "controller/common/hearing.h"
+#include "controller/common/loop.h"
+#include "controller/jobs/event_log.h"
+#include "controller/jobs/specs.h"
+#include "controller/ranks/live_ranks.h"
+#include "controller/ranks/metrics.h"
+#include "controller/ranks/rank_streams.h"
 
 namespace ranks {
 
@@ -28,25 +28,25 @@ namespace ranks {
 class RankSessions {
  public:
   struct Parts {
-    base::Clock& clock;
+    common::Clock& clock;
     executors::Executor& executor;
     jobs::EventLog& event_log;
     MetricsWriter& metrics;
     LiveRanks& live_ranks;
     jobs::SpecCache& specs;
-    base::Changes& changes;
-    base::Hearing& hearing;
+    common::Changes& changes;
+    common::Hearing& hearing;
     Pace& pace;
   };
   /// Without `threads` everything is done in the caller's thread.
-  RankSessions(Parts parts, base::DataFolder data, std::string secret, bool threads);
+  RankSessions(Parts parts, common::DataFolder data, std::string secret, bool threads);
 
-  base::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
-                                                            const std::string& token);
-  base::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
-                                                         const std::string& token);
-  base::Outcome<std::shared_ptr<RankStream>> open(const muster::v1::RankKey& key, const std::string& token,
-                                                  TellRank tell);
+  common::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
+                                                              const std::string& token);
+  common::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                           const std::string& token);
+  common::Outcome<std::shared_ptr<RankStream>> open(const muster::v1::RankKey& key, const std::string& token,
+                                                    TellRank tell);
   RankStreams& streams() { return streams_; }
   /// The job's history has gone on: tells ranks and tasks whose directive has changed.
   void follow(const core::Job& job) {
@@ -58,13 +58,13 @@ class RankSessions {
   /// The tasks of this attempt are asked for other stacks.
   void tell_stacks(const core::AttemptKey& key) { tasks_.tell_stacks(key); }
   /// A refusal, unless the token is this rank's and its job is there. The answer: the attempt has not ended.
-  base::Outcome<bool> is_there(const muster::v1::RankKey& key, const std::string& token);
+  common::Outcome<bool> is_there(const muster::v1::RankKey& key, const std::string& token);
   /// Answers at once, with an empty endpoint while it is not known.
-  base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
-                                                           const std::string& token);
-  base::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request, const std::string& token);
-  base::Outcome<std::shared_ptr<TaskStream>> open_task(const muster::v1::RankKey& key, const std::string& token,
-                                                       TellTask tell);
+  common::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
+                                                             const std::string& token);
+  common::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request, const std::string& token);
+  common::Outcome<std::shared_ptr<TaskStream>> open_task(const muster::v1::RankKey& key, const std::string& token,
+                                                         TellTask tell);
   /// Takes in what a rank that has ended could not tell any more, as if it told it now: call it before its end is given
   /// to the event_log. Checkpoints that the store does not take now come before that end all the same; metrics are
   /// read again by take_what_waits(). So is all of a rank whose agent still tells; what it has told by then is no loss.
@@ -102,8 +102,8 @@ class RankSessions {
   Late take_late(const muster::v1::HeartbeatRequest& request, bool with_metrics);
   bool end_is_recorded(const RankKey& rank) const;
   void search_some();
-  base::Outcome<Caller> find(const muster::v1::RankKey& key);
-  base::Outcome<Caller> identify(const muster::v1::RankKey& key, const std::string& token);
+  common::Outcome<Caller> find(const muster::v1::RankKey& key);
+  common::Outcome<Caller> identify(const muster::v1::RankKey& key, const std::string& token);
   void place(Caller& caller);
   std::string token_of(const core::AttemptKey& attempt);
   AttemptStanding standing_now(Caller& caller);
@@ -133,10 +133,10 @@ class RankSessions {
   std::string known_endpoint(const core::AttemptKey& key);
 
   Parts parts_;
-  const base::DataFolder data_;
+  const common::DataFolder data_;
   const std::string secret_;
   const core::Time begun_at_;
-  base::Errands errands_;
+  common::Errands errands_;
   RankStreams streams_;
   TaskStreams tasks_;
 

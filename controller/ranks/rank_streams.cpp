@@ -1,16 +1,16 @@
-#include "ranks/rank_streams.h"
+#include "controller/ranks/rank_streams.h"
 
 #include <algorithm>
 #include <deque>
 #include <optional>
 #include <utility>
 
-#include "ranks/reports.h"
+#include "controller/ranks/reports.h"
 
 namespace ranks {
 
 namespace v1 = muster::v1;
-using base::Outcome;
+using common::Outcome;
 
 using v1::HeartbeatRequest;
 

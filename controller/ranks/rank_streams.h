@@ -6,13 +6,13 @@
 #include <mutex>
 #include <vector>
 
-#include "base/changes.h"
-#include "base/clock.h"
-#include "executors/executor.h"
-#include "ranks/live_ranks.h"
-#include "ranks/metrics.h"
-#include "ranks/pace.h"
-#include "ranks/streams.h"
+#include "controller/common/changes.h"
+#include "controller/common/clock.h"
+#include "controller/executors/executor.h"
+#include "controller/ranks/live_ranks.h"
+#include "controller/ranks/metrics.h"
+#include "controller/ranks/pace.h"
+#include "controller/ranks/streams.h"
 
 namespace ranks {
 
@@ -33,10 +33,10 @@ class RankStreams {
     std::uint32_t checkpoints = 0;  // durable, counted from the first
   };
   struct Parts {
-    base::Clock& clock;
+    common::Clock& clock;
     LiveRanks& live_ranks;
     MetricsWriter& metrics;
-    base::Changes& changes;
+    common::Changes& changes;
     Pace& pace;
     std::function<Written(const muster::v1::HeartbeatRequest&)> write;  // may wait, and never throws
   };
@@ -83,10 +83,10 @@ class RankStreams {
 class TaskStreams {
  public:
   struct Parts {
-    base::Clock& clock;
+    common::Clock& clock;
     executors::Executor& executor;
     LiveRanks& live_ranks;
-    base::Changes& changes;
+    common::Changes& changes;
     Pace& pace;
   };
   /// Whose task it is.

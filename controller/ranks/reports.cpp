@@ -1,4 +1,4 @@
-#include "ranks/reports.h"
+#include "controller/ranks/reports.h"
 
 #include <fcntl.h>
 #include <google/protobuf/io/zero_copy_stream_impl.h>
@@ -39,7 +39,7 @@ store::MetricRow row_of(const core::AttemptKey& key, core::RankNumber rank, cons
   if (m.has_memory_peak_bytes()) row.memory_peak_bytes = m.memory_peak_bytes();
   if (m.has_bytes_communicated()) row.bytes_communicated = m.bytes_communicated();
   for (const auto& value : m.values()) {
-    if (schema::is_series_name(value.series())) row.values.push_back({value.series(), value.value()});
+    if (spec::is_series_name(value.series())) row.values.push_back({value.series(), value.value()});
   }
   row.at_ms = m.at_ms();
   return row;
@@ -49,10 +49,10 @@ std::vector<store::DeclaredSeries> declared_of(const core::AttemptKey& key,
                                                const muster::v1::HeartbeatRequest& request) {
   std::vector<store::DeclaredSeries> declared;
   for (const auto& series : request.series()) {
-    if (!schema::is_series_name(series.name()) || declared.size() == schema::kMostSeries) continue;
+    if (!spec::is_series_name(series.name()) || declared.size() == spec::kMostSeries) continue;
     declared.push_back({key.job,
-                        {series.name(), series.unit().size() <= schema::kLongestUnit ? series.unit() : std::string(),
-                         schema::better_of(series.better()), schema::over_ranks_of(series.over_ranks())}});
+                        {series.name(), series.unit().size() <= spec::kLongestUnit ? series.unit() : std::string(),
+                         spec::better_of(series.better()), spec::over_ranks_of(series.over_ranks())}});
   }
   return declared;
 }

@@ -1,4 +1,4 @@
-#include "ranks/streams.h"
+#include "controller/ranks/streams.h"
 
 #include <vector>
 

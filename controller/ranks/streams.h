@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/outcome.h"
-#include "core/job.h"
+#include "controller/common/outcome.h"
+#include "controller/core/job.h"
 #include "muster/v1/rank_service.pb.h"
 
 namespace ranks {
@@ -24,7 +24,7 @@ class StreamOf {
  public:
   virtual ~StreamOf() = default;
   /// Notes a request. True: work() is due, in a thread that may wait. A refusal ends the stream.
-  virtual base::Outcome<bool> beat(const Request& request) = 0;
+  virtual common::Outcome<bool> beat(const Request& request) = 0;
   /// Writes what the newest requests have brought. Never throws.
   virtual void work() {}
   /// Nothing is told any more when this returns.

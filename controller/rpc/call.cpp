@@ -1,4 +1,4 @@
-#include "rpc/call.h"
+#include "controller/rpc/call.h"
 
 #include <strings.h>
 
@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::size_t kMaxStatusText = 2000;
 
-grpc::StatusCode code_of(base::Refusal::Kind kind) {
-  using Kind = base::Refusal::Kind;
+grpc::StatusCode code_of(common::Refusal::Kind kind) {
+  using Kind = common::Refusal::Kind;
   switch (kind) {
     case Kind::kInvalid:
       return grpc::StatusCode::INVALID_ARGUMENT;
@@ -43,7 +43,7 @@ grpc::Status failure(grpc::StatusCode code, std::string text) {
   return {code, text};
 }
 
-grpc::Status failure(const base::Refusal& refusal) {
+grpc::Status failure(const common::Refusal& refusal) {
   return failure(code_of(refusal.kind), refusal.text);
 }
 
@@ -65,14 +65,14 @@ grpc::Status guarded(const std::function<grpc::Status()>& body) {
   }
 }
 
-std::optional<base::Refusal> refuse_person(const service::Controller& controller, const std::string& token) {
-  constexpr auto kKind = base::Refusal::Kind::kUnauthenticated;
+std::optional<common::Refusal> refuse_person(const service::Controller& controller, const std::string& token) {
+  constexpr auto kKind = common::Refusal::Kind::kUnauthenticated;
   if (token.empty()) {
-    return base::Refusal{
+    return common::Refusal{
         kKind, "no token: send `authorization: Bearer <token>` with the token from the controller's token file"};
   }
   if (controller.is_people_token(token)) return std::nullopt;
-  return base::Refusal{kKind, "this token is not the controller's: read it again from the controller's token file"};
+  return common::Refusal{kKind, "this token is not the controller's: read it again from the controller's token file"};
 }
 
 grpc::Status Callers::check_person(const grpc::ServerContextBase& context) const {
@@ -94,11 +94,11 @@ const muster::v1::Attempt* find_attempt(const muster::v1::Job& job, core::Attemp
   return found == job.attempts().end() ? nullptr : &*found;
 }
 
-std::optional<base::Refusal> missing_attempt(const muster::v1::Job& job, core::AttemptNumber asked) {
+std::optional<common::Refusal> missing_attempt(const muster::v1::Job& job, core::AttemptNumber asked) {
   if (asked == 0 || find_attempt(job, asked) != nullptr) return std::nullopt;
-  return base::Refusal{base::Refusal::Kind::kNotFound, "job " + std::to_string(job.id()) + " has no attempt " +
-                                                           std::to_string(asked) + "; it has " +
-                                                           std::to_string(job.attempts_size()) + ", see muster show"};
+  return common::Refusal{common::Refusal::Kind::kNotFound,
+                         "job " + std::to_string(job.id()) + " has no attempt " + std::to_string(asked) + "; it has " +
+                             std::to_string(job.attempts_size()) + ", see muster show"};
 }
 
 bool Callers::note_rank(const grpc::ServerContextBase& context, const core::AttemptKey& attempt) const {

@@ -6,21 +6,21 @@
 #include <optional>
 #include <string>
 
+#include "controller/net/connections.h"
+#include "controller/service/controller.h"
 #include "muster/v1/job.pb.h"
-#include "net/connections.h"
-#include "service/controller.h"
 
 namespace rpc {
 
 /// A status whose text is cut to fit into a trailer. gRPC drops the whole answer if the text is too long.
 grpc::Status failure(grpc::StatusCode code, std::string text);
-grpc::Status failure(const base::Refusal& refusal);
+grpc::Status failure(const common::Refusal& refusal);
 
 /// The token in the metadata `authorization: Bearer <token>`; empty: none.
 std::string bearer_token(const grpc::ServerContextBase& context);
 
 /// Says that `token` is not the people's; nullopt: it is.
-std::optional<base::Refusal> refuse_person(const service::Controller& controller, const std::string& token);
+std::optional<common::Refusal> refuse_person(const service::Controller& controller, const std::string& token);
 
 /// Runs `body`. An exception, such as a full store, becomes UNAVAILABLE with the exception's text.
 grpc::Status guarded(const std::function<grpc::Status()>& body);
@@ -48,7 +48,7 @@ class Callers {
 
 /// Moves the outcome's value into `into`, or returns its refusal as a status.
 template <typename T>
-grpc::Status answer(base::Outcome<T> outcome, T* into) {
+grpc::Status answer(common::Outcome<T> outcome, T* into) {
   if (!outcome.ok()) return failure(outcome.refusal());
   *into = std::move(outcome.value());
   return grpc::Status::OK;
@@ -57,7 +57,7 @@ grpc::Status answer(base::Outcome<T> outcome, T* into) {
 /// The job's attempt with this number; null: there is none.
 const muster::v1::Attempt* find_attempt(const muster::v1::Job& job, core::AttemptNumber number);
 /// Says that the job has no attempt with the number `asked`; nullopt: it has. 0 means no particular attempt.
-std::optional<base::Refusal> missing_attempt(const muster::v1::Job& job, core::AttemptNumber asked);
+std::optional<common::Refusal> missing_attempt(const muster::v1::Job& job, core::AttemptNumber asked);
 
 /// True for the states that a job does not leave by itself.
 bool is_ended_job(const std::string& state);

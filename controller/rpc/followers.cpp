@@ -1,4 +1,4 @@
-#include "rpc/followers.h"
+#include "controller/rpc/followers.h"
 
 #include <algorithm>
 #include <vector>

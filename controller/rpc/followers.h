@@ -13,10 +13,10 @@
 #include <set>
 #include <string>
 
-#include "base/loop.h"
-#include "rpc/call.h"
-#include "rpc/pool.h"
-#include "service/controller.h"
+#include "controller/common/loop.h"
+#include "controller/rpc/call.h"
+#include "controller/rpc/pool.h"
+#include "controller/service/controller.h"
 
 namespace rpc {
 
@@ -128,7 +128,7 @@ class Followers {
   Clock::time_point checked_{};
   std::list<Waiting> waiting_;
   Pool pool_{kThreads, 2 * kMost};
-  base::Loop loop_;
+  common::Loop loop_;
 };
 
 /// The user that a call names in its metadata `muster-user`; if it names none, the address that it comes from.

@@ -1,7 +1,7 @@
-#include "rpc/gatekeeper.h"
+#include "controller/rpc/gatekeeper.h"
 
+#include "controller/rpc/call.h"
 #include "muster/v1/rank_service.pb.h"
-#include "rpc/call.h"
 
 namespace rpc {
 namespace {
@@ -16,7 +16,7 @@ muster::v1::RankKey key_of(const std::string& message) {
   return key;
 }
 
-net::Gate::Verdict refused(const base::Refusal& refusal) {
+net::Gate::Verdict refused(const common::Refusal& refusal) {
   const auto status = failure(refusal);
   return {std::nullopt, "", status.error_code(), status.error_message()};
 }
@@ -31,12 +31,12 @@ net::Gate::Verdict judge(const service::Controller& controller, const net::First
   const auto key = key_of(call.message);
   const auto whose = "job " + std::to_string(key.job_id()) + " attempt " + std::to_string(key.attempt());
   if (!controller.is_rank_token({key.job_id(), key.attempt()}, call.token)) {
-    return refused({base::Refusal::Kind::kUnauthenticated, "this is not the token of " + whose});
+    return refused({common::Refusal::Kind::kUnauthenticated, "this is not the token of " + whose});
   }
   const auto ranks = controller.ranks_of(key.job_id());
   if (ranks > 0 && key.rank() >= ranks) {
-    return refused(base::Refusal::invalid("rank " + std::to_string(key.rank()) + " of a job with " +
-                                          std::to_string(ranks) + " ranks"));
+    return refused(common::Refusal::invalid("rank " + std::to_string(key.rank()) + " of a job with " +
+                                            std::to_string(ranks) + " ranks"));
   }
   return {net::Party::kRank, whose, 0, "", ranks};
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "net/gate.h"
-#include "rpc/read_guard.h"
-#include "service/controller.h"
+#include "controller/net/gate.h"
+#include "controller/rpc/read_guard.h"
+#include "controller/service/controller.h"
 
 namespace rpc {
 

@@ -1,4 +1,4 @@
-#include "rpc/inspector.h"
+#include "controller/rpc/inspector.h"
 
 #include <algorithm>
 #include <iterator>

@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "logs/log_tail.h"
-#include "rpc/call.h"
-#include "rpc/sources.h"
-#include "wire/logs.h"
+#include "controller/logs/log_tail.h"
+#include "controller/rpc/call.h"
+#include "controller/rpc/sources.h"
+#include "proto/wire/logs.h"
 
 namespace rpc {
 namespace {

@@ -1,9 +1,9 @@
 #include <algorithm>
 
+#include "controller/rpc/services.h"
+#include "controller/rpc/sources.h"
 #include "muster/v1/admin_service.grpc.pb.h"
 #include "muster/v1/job_service.grpc.pb.h"
-#include "rpc/services.h"
-#include "rpc/sources.h"
 
 namespace rpc {
 namespace {
@@ -132,7 +132,7 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
   }
 
  private:
-  using Change = base::Outcome<v1::Job> (service::Controller::*)(core::JobId, const std::string& user);
+  using Change = common::Outcome<v1::Job> (service::Controller::*)(core::JobId, const std::string& user);
 
   /// Checks the token and the length of the user's name.
   grpc::Status as_user(grpc::ServerContext* context, const std::string& user,

@@ -4,9 +4,9 @@
 #include <map>
 #include <mutex>
 
-#include "rpc/report_stream.h"
-#include "rpc/server.h"
-#include "rpc/services.h"
+#include "controller/rpc/report_stream.h"
+#include "controller/rpc/server.h"
+#include "controller/rpc/services.h"
 
 namespace rpc {
 namespace {
@@ -215,7 +215,7 @@ class RankCalls final : public v1::RankService::CallbackService {
 
  private:
   template <typename Request, typename Response>
-  using Call = base::Outcome<Response> (service::Controller::*)(const Request&, const std::string& token);
+  using Call = common::Outcome<Response> (service::Controller::*)(const Request&, const std::string& token);
   /// Calls the controller, from a thread that may wait.
   template <typename Request, typename Response>
   grpc::ServerUnaryReactor* run(grpc::CallbackServerContext* context, const Request* request, Response* response,

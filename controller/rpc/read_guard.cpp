@@ -1,4 +1,4 @@
-#include "rpc/read_guard.h"
+#include "controller/rpc/read_guard.h"
 
 #include <dlfcn.h>
 #include <spdlog/spdlog.h>
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/address.h"
+#include "controller/net/address.h"
 
 namespace rpc {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/types.h"
-#include "rpc/inspector.h"
+#include "controller/core/types.h"
+#include "controller/rpc/inspector.h"
 
 namespace rpc {
 

@@ -1,4 +1,4 @@
-#include "rpc/reading_probe.h"
+#include "controller/rpc/reading_probe.h"
 
 #include <fcntl.h>
 #include <grpcpp/create_channel_posix.h>
@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "base/tokens.h"
+#include "controller/common/tokens.h"
 
 namespace rpc {
 namespace {
@@ -15,10 +15,10 @@ constexpr const char* kHeader = "muster-probe";
 
 }  // namespace
 
-ReadingProbe::ReadingProbe(base::Reading& reading, std::function<void(int)> connect)
+ReadingProbe::ReadingProbe(common::Reading& reading, std::function<void(int)> connect)
     : reading_(reading),
       connect_(std::move(connect)),
-      secret_(base::new_token()),
+      secret_(common::new_token()),
       loop_("how late heartbeats are read was not measured", true, [this] {
         send();
         return std::nullopt;

@@ -7,19 +7,19 @@
 #include <mutex>
 #include <string>
 
-#include "base/hearing.h"
-#include "base/loop.h"
+#include "controller/common/hearing.h"
+#include "controller/common/loop.h"
 #include "muster/v1/rank_service.grpc.pb.h"
 
 namespace rpc {
 
 /// musterd's own calls among those of the ranks. A word goes the whole way of a heartbeat: through a socket, and
 /// through the threads that read from all ranks. So it is read when the heartbeats that came before it have been read.
-/// See base::Reading. Thread-safe.
+/// See common::Reading. Thread-safe.
 class ReadingProbe {
  public:
   /// `connect` hands one end of a pair of sockets to the server.
-  ReadingProbe(base::Reading& reading, std::function<void(int socket)> connect);
+  ReadingProbe(common::Reading& reading, std::function<void(int socket)> connect);
   ~ReadingProbe() { stop(); }
 
   /// Sends words from now on. Call it when the server takes connections.
@@ -33,7 +33,7 @@ class ReadingProbe {
   void send();
   bool connect_if_broken();
 
-  base::Reading& reading_;
+  common::Reading& reading_;
   const std::function<void(int)> connect_;
   const std::string secret_;
   std::unique_ptr<muster::v1::RankService::Stub> stub_;  // of the loop's thread; null: there is no connection
@@ -41,7 +41,7 @@ class ReadingProbe {
   std::uint64_t next_ = 0;  // the word to be sent; 0: none
   bool stopping_ = false;
   grpc::ClientContext* sent_ = nullptr;  // of the word under way
-  base::Loop loop_;
+  common::Loop loop_;
 };
 
 }  // namespace rpc

@@ -1,7 +1,7 @@
-#include "rpc/report_stream.h"
+#include "controller/rpc/report_stream.h"
 
-#include "rpc/server.h"
-#include "schema/series.h"
+#include "controller/rpc/server.h"
+#include "spec/series.h"
 
 namespace rpc {
 namespace {
@@ -77,14 +77,14 @@ grpc::Status check(const muster::v1::HeartbeatRequest& request) {
                    std::to_string(request.checkpoints_size()) + " checkpoints; at most " +
                    std::to_string(kMaxMetricsAHeartbeat) + " of each, send the rest in the next one");
   }
-  if (request.series_size() > static_cast<int>(schema::kMostSeries)) {
+  if (request.series_size() > static_cast<int>(spec::kMostSeries)) {
     return invalid("a heartbeat with " + std::to_string(request.series_size()) + " series; a job has at most " +
-                   std::to_string(schema::kMostSeries));
+                   std::to_string(spec::kMostSeries));
   }
   for (const auto& metric : request.metrics()) {
-    if (metric.values_size() <= static_cast<int>(schema::kMostSeries)) continue;
+    if (metric.values_size() <= static_cast<int>(spec::kMostSeries)) continue;
     return invalid("step " + std::to_string(metric.step()) + " with " + std::to_string(metric.values_size()) +
-                   " values; a job has at most " + std::to_string(schema::kMostSeries) + " series");
+                   " values; a job has at most " + std::to_string(spec::kMostSeries) + " series");
   }
   if (request.trace().steps_written_size() > kMaxStepsWritten) {
     return invalid("trace.steps_written: " + std::to_string(request.trace().steps_written_size()) + " steps; at most " +

@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "controller/rpc/call.h"
+#include "controller/rpc/pool.h"
+#include "controller/rpc/read_guard.h"
+#include "controller/service/controller.h"
 #include "muster/v1/rank_service.grpc.pb.h"
-#include "rpc/call.h"
-#include "rpc/pool.h"
-#include "rpc/read_guard.h"
-#include "service/controller.h"
 
 namespace rpc {
 
@@ -80,7 +80,7 @@ template <typename Request, typename Response>
 class ReportStreams {
  public:
   /// Opens the controller's end of a stream.
-  using Open = std::function<base::Outcome<std::shared_ptr<ranks::StreamOf<Request>>>(
+  using Open = std::function<common::Outcome<std::shared_ptr<ranks::StreamOf<Request>>>(
       const muster::v1::RankKey& key, const std::string& token, ranks::Tell<Response> tell)>;
 
   ReportStreams(Open open, const Callers& callers, ReadGuard& guard, Pool& pool)

@@ -1,4 +1,4 @@
-#include "rpc/server.h"
+#include "controller/rpc/server.h"
 
 #include <absl/synchronization/mutex.h>
 #include <grpcpp/grpcpp.h>
@@ -10,12 +10,12 @@
 #include <stdexcept>
 #include <vector>
 
-#include "base/loop.h"
-#include "net/gate.h"
-#include "net/listener.h"
-#include "rpc/gatekeeper.h"
-#include "rpc/read_guard.h"
-#include "rpc/services.h"
+#include "controller/common/loop.h"
+#include "controller/net/gate.h"
+#include "controller/net/listener.h"
+#include "controller/rpc/gatekeeper.h"
+#include "controller/rpc/read_guard.h"
+#include "controller/rpc/services.h"
 
 namespace rpc {
 namespace {
@@ -176,12 +176,12 @@ class GrpcServer final : public Server {
   }
 
   ReadGuard guard_of_people_{rules_of_people()}, guard_of_ranks_{rules_of_ranks()};
-  base::Loop sweep_{"connections whose messages do not come were not closed", true, [this] {
-                      const auto now = std::chrono::steady_clock::now();
-                      guard_of_people_.sweep(now);
-                      guard_of_ranks_.sweep(now);
-                      return kSweep;
-                    }};
+  common::Loop sweep_{"connections whose messages do not come were not closed", true, [this] {
+                        const auto now = std::chrono::steady_clock::now();
+                        guard_of_people_.sweep(now);
+                        guard_of_ranks_.sweep(now);
+                        return kSweep;
+                      }};
   const std::shared_ptr<net::Gate> gate_;
   net::Listener listener_;
   Callers callers_;

@@ -5,10 +5,10 @@
 #include <functional>
 #include <memory>
 
-#include "rpc/call.h"
-#include "rpc/followers.h"
-#include "rpc/read_guard.h"
-#include "rpc/reading_probe.h"
+#include "controller/rpc/call.h"
+#include "controller/rpc/followers.h"
+#include "controller/rpc/read_guard.h"
+#include "controller/rpc/reading_probe.h"
 
 namespace rpc {
 

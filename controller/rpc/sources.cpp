@@ -1,4 +1,4 @@
-#include "rpc/sources.h"
+#include "controller/rpc/sources.h"
 
 #include <algorithm>
 #include <functional>
@@ -75,7 +75,7 @@ class TraceSource final : public Source<v1::TraceView> {
 };
 
 /// True once `job` has ended. Everything that will ever be told can then be read. Job 0 means all jobs and never ends.
-base::Outcome<bool> has_ended(service::Controller& controller, core::JobId job) {
+common::Outcome<bool> has_ended(service::Controller& controller, core::JobId job) {
   if (job == 0) return false;
   const auto now = controller.get(job);
   if (!now.ok()) return now.refusal();
@@ -83,9 +83,9 @@ base::Outcome<bool> has_ended(service::Controller& controller, core::JobId job) 
 }
 
 /// As has_ended(), and also true for a removed job, whose events can still be read.
-base::Outcome<bool> has_ended_or_is_removed(service::Controller& controller, core::JobId job) {
+common::Outcome<bool> has_ended_or_is_removed(service::Controller& controller, core::JobId job) {
   auto ended = has_ended(controller, job);
-  const bool unknown = !ended.ok() && ended.refusal().kind == base::Refusal::Kind::kNotFound;
+  const bool unknown = !ended.ok() && ended.refusal().kind == common::Refusal::Kind::kNotFound;
   if (unknown && !controller.events(job, 0, 1).empty()) return true;
   return ended;
 }
@@ -96,7 +96,7 @@ class PageSource final : public Source<Message> {
  public:
   struct Rules {
     bool follow = false;
-    std::function<base::Outcome<bool>()> has_ended;
+    std::function<common::Outcome<bool>()> has_ended;
     std::function<std::vector<Message>()> next_page;
   };
   explicit PageSource(Rules rules) : rules_(std::move(rules)) {}
@@ -282,7 +282,7 @@ std::unique_ptr<Source<v1::Event>> events_source(service::Controller& controller
 std::unique_ptr<Source<v1::Metric>> metrics_source(service::Controller& controller, const v1::MetricsRequest& request) {
   const auto job = request.job_id();
   const auto attempt = request.attempt();
-  const auto ended = [&controller, job, attempt]() -> base::Outcome<bool> {
+  const auto ended = [&controller, job, attempt]() -> common::Outcome<bool> {
     if (attempt == 0) return has_ended(controller, job);
     const auto now = controller.get(job);
     if (!now.ok()) return now.refusal();

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "rpc/followers.h"
+#include "controller/rpc/followers.h"
 
 namespace rpc {
 

@@ -4,16 +4,16 @@
 #include <string>
 #include <vector>
 
-#include "base/hearing.h"
-#include "base/outcome.h"
-#include "core/types.h"
+#include "controller/common/hearing.h"
+#include "controller/common/outcome.h"
+#include "controller/core/types.h"
+#include "controller/ranks/streams.h"
+#include "controller/store/store.h"
 #include "muster/v1/admin_service.pb.h"
 #include "muster/v1/job.pb.h"
 #include "muster/v1/job_service.pb.h"
 #include "muster/v1/machine.pb.h"
 #include "muster/v1/rank_service.pb.h"
-#include "ranks/streams.h"
-#include "store/store.h"
 
 namespace service {
 
@@ -25,40 +25,41 @@ class Controller {
   virtual ~Controller() = default;
 
   // People
-  virtual base::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request) = 0;
+  virtual common::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request) = 0;
   virtual muster::v1::ListResponse list(const muster::v1::ListRequest& request) = 0;
-  virtual base::Outcome<muster::v1::Job> get(core::JobId id) = 0;
+  virtual common::Outcome<muster::v1::Job> get(core::JobId id) = 0;
   /// With secrets, which get() masks.
-  virtual base::Outcome<muster::v1::JobSpec> spec(core::JobId id) = 0;
-  virtual base::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) = 0;
-  virtual base::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) = 0;
-  virtual base::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) = 0;
-  virtual base::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) = 0;
-  virtual base::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit,
-                                                        const std::string& user) = 0;
-  virtual base::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(
+  virtual common::Outcome<muster::v1::JobSpec> spec(core::JobId id) = 0;
+  virtual common::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) = 0;
+  virtual common::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) = 0;
+  virtual common::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) = 0;
+  virtual common::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) = 0;
+  virtual common::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit,
+                                                          const std::string& user) = 0;
+  virtual common::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(
       const muster::v1::SubmitSweepRequest& request) = 0;
-  virtual base::Outcome<muster::v1::ChangeSweepResponse> change_sweep(
+  virtual common::Outcome<muster::v1::ChangeSweepResponse> change_sweep(
       const muster::v1::ChangeSweepRequest& request) = 0;
-  virtual base::Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request) = 0;
-  virtual base::Outcome<muster::v1::WhyResponse> why(core::JobId id) = 0;
+  virtual common::Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request) = 0;
+  virtual common::Outcome<muster::v1::WhyResponse> why(core::JobId id) = 0;
   /// Asks the ranks of a running training to record steps, or tells of an earlier request with the same number.
-  virtual base::Outcome<muster::v1::TraceView> trace(const muster::v1::TraceRequest& request) = 0;
+  virtual common::Outcome<muster::v1::TraceView> trace(const muster::v1::TraceRequest& request) = 0;
   /// Asks the ranks of a running attempt for their stacks, or tells of those that were kept. Ranks come without texts.
-  virtual base::Outcome<muster::v1::StacksView> stacks(const muster::v1::StacksRequest& request) = 0;
+  virtual common::Outcome<muster::v1::StacksView> stacks(const muster::v1::StacksRequest& request) = 0;
   /// The stack of one rank; empty: it gave none, or there is no such job.
   virtual std::string stack_text(const core::AttemptKey& attempt, std::uint64_t number, core::RankNumber rank) = 0;
   /// The script the job's first attempt would be submitted with, and what Slurm says about it; nothing is stored.
-  virtual base::Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest& request) = 0;
-  virtual base::Outcome<muster::v1::CheckScriptResponse> check_script(const muster::v1::PlanScriptRequest& request) = 0;
+  virtual common::Outcome<muster::v1::PlanScriptResponse> plan_script(const muster::v1::PlanScriptRequest& request) = 0;
+  virtual common::Outcome<muster::v1::CheckScriptResponse> check_script(
+      const muster::v1::PlanScriptRequest& request) = 0;
   // Admins
-  virtual base::Outcome<muster::v1::ListPartitionsResponse> list_partitions(
+  virtual common::Outcome<muster::v1::ListPartitionsResponse> list_partitions(
       const muster::v1::ListPartitionsRequest& request) = 0;
   /// Durable and audited when it returns.
-  virtual base::Outcome<muster::v1::PartitionView> set_partition(const muster::v1::SetPartitionRequest& request) = 0;
-  virtual base::Outcome<muster::v1::RemovePartitionResponse> remove_partition(
+  virtual common::Outcome<muster::v1::PartitionView> set_partition(const muster::v1::SetPartitionRequest& request) = 0;
+  virtual common::Outcome<muster::v1::RemovePartitionResponse> remove_partition(
       const muster::v1::RemovePartitionRequest& request) = 0;
-  virtual base::Outcome<muster::v1::ListNodesResponse> list_nodes() = 0;
+  virtual common::Outcome<muster::v1::ListNodesResponse> list_nodes() = 0;
   /// What musterd's own machine has, and which attempts have it.
   virtual muster::v1::MachineView machine() = 0;
   virtual muster::v1::ListAuditResponse list_audit(const muster::v1::ListAuditRequest& request) = 0;
@@ -86,31 +87,31 @@ class Controller {
   virtual std::uint64_t newest_change(core::JobId job) { return wait_change(job, 0, core::Millis(0)); }
 
   // Ranks. `token` is the attempt's own.
-  virtual base::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
-                                                                    const std::string& token) = 0;
-  virtual base::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
-                                                                 const std::string& token) = 0;
+  virtual common::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest& request,
+                                                                      const std::string& token) = 0;
+  virtual common::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                                   const std::string& token) = 0;
   /// The heartbeats of one rank, on one stream. `tell` is called from any thread.
-  virtual base::Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const muster::v1::RankKey& key,
-                                                                        const std::string& token,
-                                                                        ranks::TellRank tell) = 0;
+  virtual common::Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const muster::v1::RankKey& key,
+                                                                          const std::string& token,
+                                                                          ranks::TellRank tell) = 0;
   /// The same from muster-task, which stands beside a rank where a scheduler starts the ranks.
-  virtual base::Outcome<std::shared_ptr<ranks::TaskStream>> open_task_stream(const muster::v1::RankKey& key,
-                                                                             const std::string& token,
-                                                                             ranks::TellTask tell) = 0;
+  virtual common::Outcome<std::shared_ptr<ranks::TaskStream>> open_task_stream(const muster::v1::RankKey& key,
+                                                                               const std::string& token,
+                                                                               ranks::TellTask tell) = 0;
   /// Where rpc/ tells how late it reads; null: nobody asks.
-  virtual base::Reading* reading() { return nullptr; }
+  virtual common::Reading* reading() { return nullptr; }
   /// Answers at once, with an empty endpoint while rank 0 has not said where it listens: rpc/ does the waiting, without
   /// holding a thread a rank. It never waits itself.
-  virtual base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
-                                                                   const std::string& token) = 0;
+  virtual common::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
+                                                                     const std::string& token) = 0;
 
   /// One request of muster-task as a call.
-  virtual base::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request,
-                                                       const std::string& token) = 0;
+  virtual common::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request,
+                                                         const std::string& token) = 0;
   /// The stack of a rank from the muster-task beside it.
-  virtual base::Outcome<muster::v1::KeepStackResponse> keep_stack(const muster::v1::KeepStackRequest& request,
-                                                                  const std::string& token) = 0;
+  virtual common::Outcome<muster::v1::KeepStackResponse> keep_stack(const muster::v1::KeepStackRequest& request,
+                                                                    const std::string& token) = 0;
 
   /// True if `token` is the one people must show.
   virtual bool is_people_token(const std::string& token) const = 0;

@@ -1,34 +1,34 @@
-#include "service/controller_impl.h"
+#include "controller/service/controller_impl.h"
 
 #include <spdlog/spdlog.h>
 #include <atomic>
 
-#include "base/changes.h"
-#include "base/disk_probe.h"
-#include "base/hearing.h"
-#include "base/loop.h"
-#include "base/tokens.h"
-#include "contract/survivors.h"
-#include "core/text.h"
-#include "jobs/dependencies.h"
-#include "jobs/job_remover.h"
-#include "jobs/output_watch.h"
-#include "jobs/progress_watch.h"
-#include "ranks/rank_sessions.h"
-#include "service/job_changes.h"
-#include "service/parts.h"
-#include "service/reconciler.h"
-#include "service/stack_requests.h"
-#include "service/status_page.h"
-#include "service/submission.h"
-#include "service/trace_requests.h"
-#include "service/views.h"
+#include "agent/protocol/survivors.h"
+#include "controller/common/changes.h"
+#include "controller/common/disk_probe.h"
+#include "controller/common/hearing.h"
+#include "controller/common/loop.h"
+#include "controller/common/tokens.h"
+#include "controller/core/text.h"
+#include "controller/jobs/dependencies.h"
+#include "controller/jobs/job_remover.h"
+#include "controller/jobs/output_watch.h"
+#include "controller/jobs/progress_watch.h"
+#include "controller/ranks/rank_sessions.h"
+#include "controller/service/job_changes.h"
+#include "controller/service/parts.h"
+#include "controller/service/reconciler.h"
+#include "controller/service/stack_requests.h"
+#include "controller/service/status_page.h"
+#include "controller/service/submission.h"
+#include "controller/service/trace_requests.h"
+#include "controller/service/views.h"
 
 namespace service {
 namespace {
 
 namespace v1 = muster::v1;
-using base::Outcome;
+using common::Outcome;
 
 /// Between two words that tell how late heartbeats are read.
 constexpr core::Millis kProbeReading{500};
@@ -59,7 +59,7 @@ void add_words(const v1::ProgramWords& words, core::RankExited& exited) {
 
 class Impl final : public RunningController {
  public:
-  Impl(store::Store& store, executors::Executor& executor, base::Clock& clock, ControllerOptions options)
+  Impl(store::Store& store, executors::Executor& executor, common::Clock& clock, ControllerOptions options)
       : store_(store),
         executor_(executor),
         clock_(clock),
@@ -274,7 +274,7 @@ class Impl final : public RunningController {
                                                                ranks::TellTask tell) override {
     return sessions_.open_task(key, token, std::move(tell));
   }
-  base::Reading* reading() override { return &reading_; }
+  common::Reading* reading() override { return &reading_; }
   Outcome<v1::RendezvousResponse> rendezvous(const v1::RendezvousRequest& request, const std::string& token) override {
     return sessions_.rendezvous(request, token);
   }
@@ -286,10 +286,10 @@ class Impl final : public RunningController {
     return there.ok() ? stacks_.take(request) : Outcome<v1::KeepStackResponse>(there.refusal());
   }
   bool is_people_token(const std::string& token) const override {
-    return !options_.people_token.empty() && base::same_secret(token, options_.people_token);
+    return !options_.people_token.empty() && common::same_secret(token, options_.people_token);
   }
   bool is_rank_token(const core::AttemptKey& attempt, const std::string& token) const override {
-    return base::same_secret(token, base::rank_token(secret_, attempt.job, attempt.number));
+    return common::same_secret(token, common::rank_token(secret_, attempt.job, attempt.number));
   }
   std::uint32_t ranks_of(core::JobId id) const override {
     const auto job = event_log_.job_in_memory(id);
@@ -309,14 +309,14 @@ class Impl final : public RunningController {
 
   store::Store& store_;
   executors::Executor& executor_;
-  base::Clock& clock_;
+  common::Clock& clock_;
   const ControllerOptions options_;
-  const base::DataFolder data_;
+  const common::DataFolder data_;
   const std::string secret_;
-  base::Changes changes_;
-  base::Hearing hearing_;
-  base::DiskProbe probe_;
-  base::Reading reading_;
+  common::Changes changes_;
+  common::Hearing hearing_;
+  common::DiskProbe probe_;
+  common::Reading reading_;
   ranks::Pace pace_;
   ranks::LiveRanks live_ranks_;
   jobs::SpecCache specs_;
@@ -341,8 +341,8 @@ class Impl final : public RunningController {
 
   bool started_ = false;
   std::atomic<bool> leaving_{false};
-  base::Loop ageing_;
-  base::Loop ticker_;
+  common::Loop ageing_;
+  common::Loop ticker_;
 };
 
 bool Impl::is_over(const core::AttemptKey& key) const {
@@ -446,7 +446,7 @@ void Impl::watch() {
   const auto now = clock_.monotonic();
   const auto lag = reading_.lag();
   pace_.note(lag, now);
-  const bool deaf = hearing_.was_deaf() || lag > base::Hearing::kLate;
+  const bool deaf = hearing_.was_deaf() || lag > common::Hearing::kLate;
   if (deaf) executor_.was_deaf();
   executor_.tasks_read(reading_.read_until(), pace_.grace(core::Millis(0)));
   auto found = live_ranks_.watch(
@@ -486,7 +486,7 @@ void Impl::leave(void (jobs::EventLog::*end_events)()) {
 }  // namespace
 
 std::unique_ptr<RunningController> make_controller(store::Store& store, executors::Executor& executor,
-                                                   base::Clock& clock, ControllerOptions options) {
+                                                   common::Clock& clock, ControllerOptions options) {
   return std::make_unique<Impl>(store, executor, clock, std::move(options));
 }
 

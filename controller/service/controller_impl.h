@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
-#include "executors/executor.h"
-#include "service/controller.h"
-#include "store/store.h"
+#include "controller/common/clock.h"
+#include "controller/executors/executor.h"
+#include "controller/service/controller.h"
+#include "controller/store/store.h"
 
 namespace service {
 
@@ -69,6 +69,6 @@ class RunningController : public Controller {
 /// `store`, `executor` and `clock` must outlive the controller. Throws store::Error if the store cannot be read, and
 /// std::runtime_error if the partitions file is broken and the store has no policies from before.
 std::unique_ptr<RunningController> make_controller(store::Store& store, executors::Executor& executor,
-                                                   base::Clock& clock, ControllerOptions options);
+                                                   common::Clock& clock, ControllerOptions options);
 
 }  // namespace service

@@ -1,17 +1,17 @@
-#include "service/job_changes.h"
+#include "controller/service/job_changes.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "base/job_files.h"
-#include "service/standing.h"
+#include "controller/common/job_files.h"
+#include "controller/service/standing.h"
 
 namespace service {
 namespace {
 
 namespace v1 = muster::v1;
-using base::Outcome;
-using base::Refusal;
+using common::Outcome;
+using common::Refusal;
 
 constexpr int kMostRemoved = 1000;
 
@@ -113,7 +113,7 @@ v1::RemovedJob JobChanges::removal_of(const core::Job& job) {
   out.set_job_id(job.id);
   out.set_name(job.name);
   out.set_state(std::string(core::to_string(job.state)));
-  out.set_bytes(base::bytes_below(parts_.data.job(job.id)));
+  out.set_bytes(common::bytes_below(parts_.data.job(job.id)));
   if (const auto spec = parts_.specs.get(job.id)) out.set_kept_checkpoint_folder(spec->checkpoint().folder());
   return out;
 }

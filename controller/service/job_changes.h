@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "service/parts.h"
-#include "service/views.h"
+#include "controller/service/parts.h"
+#include "controller/service/views.h"
 
 namespace service {
 
@@ -18,10 +18,10 @@ class JobChanges {
   JobChanges(const Parts& parts, Views& views) : parts_(parts), views_(views) {}
 
   /// The job after the change.
-  base::Outcome<muster::v1::Job> ask(core::JobId id, core::EventBody body);
-  base::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user);
-  base::Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request);
-  base::Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request);
+  common::Outcome<muster::v1::Job> ask(core::JobId id, core::EventBody body);
+  common::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user);
+  common::Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request);
+  common::Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request);
 
  private:
   /// Each job that an open job waits for or saves into, with that open job.

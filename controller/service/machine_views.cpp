@@ -1,8 +1,8 @@
-#include "service/machine_views.h"
+#include "controller/service/machine_views.h"
 
 #include <algorithm>
 
-#include "core/text.h"
+#include "controller/core/text.h"
 
 namespace service {
 namespace {

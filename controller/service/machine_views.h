@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "core/job.h"
-#include "executors/own_machine.h"
+#include "controller/core/job.h"
+#include "controller/executors/own_machine.h"
 #include "muster/v1/job.pb.h"
 
 namespace service {

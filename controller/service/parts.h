@@ -3,15 +3,15 @@
 #include <cstdint>
 #include <string>
 
-#include "actions/action_runner.h"
-#include "base/data_folder.h"
-#include "jobs/event_log.h"
-#include "jobs/specs.h"
-#include "partitions/partitions.h"
-#include "ranks/live_ranks.h"
-#include "ranks/metrics.h"
-#include "schema/utf8.h"
-#include "service/controller_impl.h"
+#include "controller/actions/action_runner.h"
+#include "controller/common/data_folder.h"
+#include "controller/jobs/event_log.h"
+#include "controller/jobs/specs.h"
+#include "controller/partitions/partitions.h"
+#include "controller/ranks/live_ranks.h"
+#include "controller/ranks/metrics.h"
+#include "controller/service/controller_impl.h"
+#include "spec/utf8.h"
 
 namespace service {
 
@@ -21,7 +21,7 @@ namespace service {
 struct Parts {
   store::Store& store;
   executors::Executor& executor;
-  base::Clock& clock;
+  common::Clock& clock;
   jobs::EventLog& event_log;
   jobs::SpecCache& specs;
   ranks::NewestMetrics& newest;
@@ -29,7 +29,7 @@ struct Parts {
   partitions::Partitions& partitions;
   admission::Admission& admission;
   actions::ActionRunner& runner;
-  const base::DataFolder& data;
+  const common::DataFolder& data;
   const std::string& secret;  // of the store
   const ControllerOptions& options;
 };
@@ -40,7 +40,7 @@ inline constexpr std::uint32_t kListMost = 1000;
 inline std::string user_or_unknown(const std::string& user) {
   constexpr std::size_t kMostUser = 64;
   // The cut may leave half a character, which protobuf does not send.
-  return user.empty() ? "unknown" : schema::valid_utf8(user.substr(0, kMostUser));
+  return user.empty() ? "unknown" : spec::valid_utf8(user.substr(0, kMostUser));
 }
 
 }  // namespace service

@@ -1,9 +1,9 @@
-#include "service/program_views.h"
+#include "controller/service/program_views.h"
 
 #include <nlohmann/json.hpp>
 
-#include "core/text.h"
-#include "launch/secrets.h"
+#include "agent/environment/secrets.h"
+#include "controller/core/text.h"
 
 namespace service {
 namespace {
@@ -38,7 +38,7 @@ void fill_checkpoints(const core::ProgramFacts& program, muster::v1::Job& out) {
     told.set_attempt(saved->attempt);
     told.set_path(saved->path);
     if (saved->bytes >= 0) told.set_bytes(saved->bytes);
-    told.set_saved_at(base::time_text(saved->at));
+    told.set_saved_at(common::time_text(saved->at));
   }
 }
 

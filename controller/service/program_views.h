@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
-#include "core/job.h"
+#include "controller/core/job.h"
+#include "controller/ranks/live_ranks.h"
 #include "muster/v1/job.pb.h"
-#include "ranks/live_ranks.h"
 
 namespace service {
 

@@ -1,4 +1,4 @@
-#include "service/reconciler.h"
+#include "controller/service/reconciler.h"
 
 #include <spdlog/spdlog.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "service/parts.h"
+#include "controller/service/parts.h"
 
 namespace service {
 

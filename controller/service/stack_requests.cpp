@@ -1,4 +1,4 @@
-#include "service/stack_requests.h"
+#include "controller/service/stack_requests.h"
 
 #include <spdlog/spdlog.h>
 
@@ -7,18 +7,18 @@
 #include <optional>
 #include <variant>
 
-#include "contract/stacks.h"
-#include "core/text.h"
-#include "schema/utf8.h"
-#include "service/standing.h"
-#include "stacks/compare.h"
+#include "agent/protocol/stacks.h"
+#include "controller/core/text.h"
+#include "controller/service/standing.h"
+#include "controller/stacks/compare.h"
+#include "spec/utf8.h"
 
 namespace service {
 namespace {
 
 namespace v1 = muster::v1;
-using base::Outcome;
-using base::Refusal;
+using common::Outcome;
+using common::Refusal;
 
 /// What of a rank's text is compared with the others'.
 constexpr std::size_t kComparedBytes = std::size_t{64} << 10;
@@ -125,19 +125,19 @@ v1::StacksView StackRequests::view(const core::AttemptKey& key, std::uint64_t nu
     }
   }
   const auto groups = stacks::compare(places);
-  out.set_summary(schema::valid_utf8(stacks::summary_of(groups)));
+  out.set_summary(spec::valid_utf8(stacks::summary_of(groups)));
   for (const auto& group : groups) {
     auto& told = *out.add_groups();
     told.mutable_ranks()->Assign(group.ranks.begin(), group.ranks.end());
-    told.set_parts_at(schema::valid_utf8(group.parts_at));
-    told.set_innermost(schema::valid_utf8(group.innermost));
+    told.set_parts_at(spec::valid_utf8(group.parts_at));
+    told.set_innermost(spec::valid_utf8(group.innermost));
   }
   return out;
 }
 
 std::string StackRequests::text(const core::AttemptKey& attempt, std::uint64_t number, core::RankNumber rank) {
   try {
-    return schema::valid_utf8(keeper_.text(attempt, number, rank));
+    return spec::valid_utf8(keeper_.text(attempt, number, rank));
   } catch (const std::exception& error) {
     spdlog::warn("job {} attempt {}: the stack of rank {} can't be read: {}", attempt.job, attempt.number, rank,
                  error.what());

@@ -8,14 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "ranks/live_ranks.h"
-#include "service/parts.h"
-#include "stacks/stack_keeper.h"
+#include "controller/ranks/live_ranks.h"
+#include "controller/service/parts.h"
+#include "controller/stacks/stack_keeper.h"
 
 namespace service {
 
 /// Where the ranks of attempts stand. Stacks are asked for when an attempt is suspected, once more before it ends by a
-/// hang, a silent rank or a lost node, and whenever a person wants them. stacks/stack_keeper.h keeps them. Thread-safe.
+/// hang, a silent rank or a lost node, and whenever a person wants them. controller/stacks/stack_keeper.h keeps them.
+/// Thread-safe.
 ///
 /// An end that waits for stacks is judged anew in each round meanwhile:
 ///
@@ -36,10 +37,10 @@ class StackRequests {
   StackRequests(const Parts& parts, std::function<void(const core::AttemptKey&)> tell,
                 std::function<void(core::JobId)> changed, bool threads);
 
-  base::Outcome<muster::v1::StacksView> get(const muster::v1::StacksRequest& request);
+  common::Outcome<muster::v1::StacksView> get(const muster::v1::StacksRequest& request);
   std::string text(const core::AttemptKey& attempt, std::uint64_t number, core::RankNumber rank);
   /// A rank's stack from the task beside it.
-  base::Outcome<muster::v1::KeepStackResponse> take(const muster::v1::KeepStackRequest& request);
+  common::Outcome<muster::v1::KeepStackResponse> take(const muster::v1::KeepStackRequest& request);
 
   /// Takes what a round of watching has found, and returns what is to be told now: an end comes back when the stacks
   /// are there, or after kBeforeEnd, if it is still found then. Call it each round. For one thread.
@@ -62,7 +63,7 @@ class StackRequests {
   bool more_can_come(const core::AttemptKey& key, const core::EventBody& end,
                      const std::set<core::RankNumber>& given) const;
   void call_off(core::Millis now);
-  base::Outcome<muster::v1::StacksView> get_of(const core::Job& job, const muster::v1::StacksRequest& request);
+  common::Outcome<muster::v1::StacksView> get_of(const core::Job& job, const muster::v1::StacksRequest& request);
   muster::v1::StacksView view(const core::AttemptKey& key, std::uint64_t number) const;
   std::uint64_t ask(const core::AttemptKey& key, const std::string& why, const std::string& user);
   void suspect(const core::AttemptKey& key);

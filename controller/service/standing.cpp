@@ -1,9 +1,9 @@
-#include "service/standing.h"
+#include "controller/service/standing.h"
 
 #include <cctype>
 
-#include "core/apply.h"
-#include "core/text.h"
+#include "controller/core/apply.h"
+#include "controller/core/text.h"
 
 namespace service {
 namespace {
@@ -58,7 +58,7 @@ void explain_wait(const StandingFacts& facts, Standing& out) {
     if (!facts.queue->sentence.empty()) out.reason = facts.queue->sentence;
     out.action = facts.queue->action;
   } else if (job.state == core::JobState::kWaiting) {
-    out.action = base::kStartsByItself;
+    out.action = common::kStartsByItself;
   }
 }
 

@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/wait.h"
-#include "core/job.h"
-#include "executors/executor.h"
+#include "controller/common/clock.h"
+#include "controller/common/wait.h"
+#include "controller/core/job.h"
+#include "controller/executors/executor.h"
 #include "muster/v1/job.pb.h"
 
 namespace service {
@@ -29,7 +29,7 @@ struct StandingFacts {
   core::Time now{};
   std::optional<executors::QueueWord> queue = std::nullopt;  // of the executor
   std::optional<executors::Trouble> trouble = std::nullopt;  // the scheduler can't be asked
-  std::optional<base::Wait> wait = std::nullopt;             // why it may not start now
+  std::optional<common::Wait> wait = std::nullopt;           // why it may not start now
   std::string musterd_at = {};                               // where ranks look for musterd; empty: not known
   std::string address_problem = {};  // what is wrong with that address; empty: nothing is known to be
   core::Millis hung_after{0};        // of the job file; 0: learned
@@ -51,7 +51,7 @@ void fill_standing(const Standing& standing, Message& out) {
   out.set_reason(standing.reason);
   out.set_action(standing.action);
   out.set_scheduler_reason(standing.scheduler_reason);
-  out.set_expected_start(base::time_text(standing.expected_start));
+  out.set_expected_start(common::time_text(standing.expected_start));
 }
 
 /// What may be asked of the job: refusals and effects are core's.

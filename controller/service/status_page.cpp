@@ -1,11 +1,11 @@
-#include "service/status_page.h"
+#include "controller/service/status_page.h"
 
 #include <unistd.h>
 
 #include <array>
 #include <filesystem>
 
-#include "base/clock.h"
+#include "controller/common/clock.h"
 
 namespace service {
 namespace {
@@ -35,7 +35,7 @@ void StatusPage::look_at_store() {
 v1::StatusResponse StatusPage::get() {
   v1::StatusResponse out;
   out.set_version(parts_.options.version);
-  out.set_started_at(base::time_text(started_at_));
+  out.set_started_at(common::time_text(started_at_));
   out.set_pid(::getpid());
   out.set_data_folder(parts_.data.root().string());
   out.set_schema_version(schema_version_);
@@ -48,7 +48,7 @@ v1::StatusResponse StatusPage::get() {
     std::lock_guard lock(mutex_);
     out.set_dashboard_url(dashboard_);
   }
-  if (!watched_.hearing.stuck_since()) watched_.probe.ask_and_wait(base::Hearing::kStuckAfter + kProbeMargin);
+  if (!watched_.hearing.stuck_since()) watched_.probe.ask_and_wait(common::Hearing::kStuckAfter + kProbeMargin);
   const auto problem = parts_.event_log.problem();
   out.set_store_problem(problem.empty() ? watched_.metrics.problem() : problem);
   // While the disk stands still, the status must not ask anything that waits for it.

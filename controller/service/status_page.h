@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "base/disk_probe.h"
-#include "base/hearing.h"
+#include "controller/common/disk_probe.h"
+#include "controller/common/hearing.h"
+#include "controller/ranks/rank_streams.h"
+#include "controller/service/parts.h"
 #include "muster/v1/admin_service.pb.h"
-#include "ranks/rank_streams.h"
-#include "service/parts.h"
 
 namespace service {
 
@@ -18,9 +18,9 @@ class StatusPage {
  public:
   struct Watched {
     ranks::MetricsWriter& metrics;
-    base::Hearing& hearing;
-    base::DiskProbe& probe;
-    const base::Reading& reading;
+    common::Hearing& hearing;
+    common::DiskProbe& probe;
+    const common::Reading& reading;
     const ranks::Pace& pace;
     const ranks::RankStreams& streams;
   };

@@ -1,20 +1,20 @@
-#include "service/submission.h"
+#include "controller/service/submission.h"
 
 #include <algorithm>
 #include <map>
 
-#include "actions/launch_plan.h"
-#include "base/clock.h"
-#include "base/tokens.h"
-#include "jobfile/spec.h"
-#include "service/job_changes.h"
+#include "controller/actions/launch_plan.h"
+#include "controller/common/clock.h"
+#include "controller/common/tokens.h"
+#include "controller/service/job_changes.h"
+#include "spec/jobfile/spec.h"
 
 namespace service {
 namespace {
 
 namespace v1 = muster::v1;
-using base::Outcome;
-using base::Refusal;
+using common::Outcome;
+using common::Refusal;
 
 constexpr std::size_t kMostRequestId = 64;
 constexpr const char* kLongRequestId = "request_id: want at most 64 characters";
@@ -24,7 +24,7 @@ constexpr int kMostSweep = core::kMostSweepJobs;
 
 /// What a request without an id of its own is known by.
 std::string id_of(const std::string& request_id) {
-  return request_id.empty() ? "own-" + base::new_token() : request_id;
+  return request_id.empty() ? "own-" + common::new_token() : request_id;
 }
 
 std::string place_in_sweep(int index) {
@@ -203,7 +203,7 @@ bool Submission::goes_together(const v1::JobSpec& spec, const std::string& user)
 Refusal Submission::no_script(const executors::LaunchRequest& request) const {
   const auto names = parts_.executor.names();
   const bool has_slurm = std::ranges::find(names, "slurm") != names.end();
-  if (request.executor != "local") return base::no_slurm(parts_.options.why_no_slurm);
+  if (request.executor != "local") return common::no_slurm(parts_.options.why_no_slurm);
   return {Refusal::Kind::kInvalid,
           std::string("executor \"local\": its ranks are started as processes of the controller's machine, without a "
                       "script of Slurm's") +
@@ -254,7 +254,7 @@ Outcome<v1::CheckScriptResponse> Submission::check_script(const v1::PlanScriptRe
   v1::CheckScriptResponse response;
   response.set_refusal(word->refusal);
   if (word->start && is_foreseen(*word->start, parts_.clock.wall()))
-    response.set_expected_start(base::time_text(word->start));
+    response.set_expected_start(common::time_text(word->start));
   response.set_partition(word->partition);
   response.set_nodes(word->nodes);
   return response;

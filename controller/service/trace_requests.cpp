@@ -1,4 +1,4 @@
-#include "service/trace_requests.h"
+#include "controller/service/trace_requests.h"
 
 #include <spdlog/spdlog.h>
 
@@ -7,17 +7,17 @@
 #include <string>
 #include <utility>
 
-#include "contract/trace_file.h"
-#include "core/text.h"
-#include "jobfile/job_keys.h"
-#include "service/standing.h"
+#include "agent/protocol/trace_file.h"
+#include "controller/core/text.h"
+#include "controller/service/standing.h"
+#include "spec/jobfile/job_keys.h"
 
 namespace service {
 namespace {
 
 namespace v1 = muster::v1;
-using base::Outcome;
-using base::Refusal;
+using common::Outcome;
+using common::Refusal;
 
 /// The last step of a training that has not told it yet.
 constexpr core::Step kUnknownLast = std::numeric_limits<core::Step>::max();

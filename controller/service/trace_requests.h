@@ -2,12 +2,13 @@
 
 #include <functional>
 
-#include "service/parts.h"
+#include "controller/service/parts.h"
 
 namespace service {
 
 /// Requests to record steps of a training that runs. The ranks hear of them with the answers to their heartbeats;
-/// ranks/step_traces.h has what they say. Nothing is stored: a request whose attempt ends is over. Thread-safe.
+/// controller/ranks/step_traces.h has what they say. Nothing is stored: a request whose attempt ends is over.
+/// Thread-safe.
 class TraceRequests {
  public:
   /// `tell` lets the ranks of an attempt hear that there is another request.
@@ -15,11 +16,11 @@ class TraceRequests {
       : parts_(parts), tell_(std::move(tell)) {}
 
   /// Takes the request, or tells of an earlier one with the same number.
-  base::Outcome<muster::v1::TraceView> ask(const muster::v1::TraceRequest& request);
+  common::Outcome<muster::v1::TraceView> ask(const muster::v1::TraceRequest& request);
 
  private:
-  base::Outcome<muster::v1::TraceView> take(const muster::v1::TraceRequest& request, const core::Job& job,
-                                            const muster::v1::JobSpec& spec);
+  common::Outcome<muster::v1::TraceView> take(const muster::v1::TraceRequest& request, const core::Job& job,
+                                              const muster::v1::JobSpec& spec);
   muster::v1::TraceView view(const core::Job& job, core::AttemptNumber attempt, const ranks::StepTrace& trace,
                              const muster::v1::JobSpec& spec) const;
   core::Step newest_step(const core::AttemptKey& key, std::uint32_t ranks) const;

@@ -1,26 +1,26 @@
-#include "service/views.h"
+#include "controller/service/views.h"
 
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <tuple>
 
-#include "actions/launch_plan.h"
-#include "contract/log_pattern.h"
-#include "core/apply.h"
-#include "jobfile/job_keys.h"
-#include "jobfile/secrets.h"
-#include "jobfile/spec.h"
-#include "schema/series.h"
-#include "service/machine_views.h"
-#include "service/program_views.h"
+#include "agent/protocol/log_pattern.h"
+#include "controller/actions/launch_plan.h"
+#include "controller/core/apply.h"
+#include "controller/service/machine_views.h"
+#include "controller/service/program_views.h"
+#include "spec/jobfile/job_keys.h"
+#include "spec/jobfile/secrets.h"
+#include "spec/jobfile/spec.h"
+#include "spec/series.h"
 
 namespace service {
 namespace {
 
 namespace v1 = muster::v1;
-using base::Outcome;
-using base::Refusal;
+using common::Outcome;
+using common::Refusal;
 
 constexpr std::uint32_t kListDefault = 100;
 /// The most pages of rows that one list reads.
@@ -41,15 +41,15 @@ void fill_attempt(const core::Attempt& attempt, v1::Attempt& out) {
   out.set_state(std::string(core::to_string(attempt.state)));
   if (attempt.cause != core::Cause::kNone) out.set_cause(std::string(core::to_string(attempt.cause)));
   out.set_reason(attempt.reason);
-  out.set_started_at(base::time_text(attempt.started_at));
-  out.set_ended_at(base::time_text(attempt.ended_at));
+  out.set_started_at(common::time_text(attempt.started_at));
+  out.set_ended_at(common::time_text(attempt.ended_at));
   if (attempt.resumed_from_step) out.set_resumed_from_step(*attempt.resumed_from_step);
   out.set_reason_started(attempt.reason_started);
   set_exit(attempt.culprit_exit, out);
   if (attempt.culprit) out.set_rank(*attempt.culprit);
   out.set_error(attempt.error);
   out.set_trace(attempt.trace);
-  out.set_queued_at(base::time_text(attempt.queued_at));
+  out.set_queued_at(common::time_text(attempt.queued_at));
   if (attempt.scheduler_job) out.set_scheduler_job(core::to_string(*attempt.scheduler_job));
   for (const auto& rank : attempt.ranks) {
     const bool known = std::ranges::find(out.nodes(), rank.node) != out.nodes().end();
@@ -111,7 +111,7 @@ void fill_rank(const core::Job& job, const core::Attempt& attempt, core::RankNum
 std::optional<double> training_loss(const store::MetricRow& row) {
   if (const auto loss = store::value_of(row, "loss")) return loss;
   for (const auto& value : row.values) {
-    if (schema::quantity_of(value.series) == "loss" && !schema::is_held_out(value.series)) return value.value;
+    if (spec::quantity_of(value.series) == "loss" && !spec::is_held_out(value.series)) return value.value;
   }
   return std::nullopt;
 }
@@ -132,10 +132,10 @@ void fill_newest(const std::optional<store::MetricRow>& newest, bool reports, co
 void fill_series(const store::SeriesRow& row, v1::JobSeries& out) {
   out.set_name(row.series.name);
   out.set_unit(row.series.unit);
-  out.set_better(std::string(schema::to_string(row.series.better)));
-  out.set_over_ranks(std::string(schema::to_string(row.series.over_ranks)));
-  out.set_quantity(std::string(schema::quantity_of(row.series.name)));
-  out.set_held_out(schema::is_held_out(row.series.name));
+  out.set_better(std::string(spec::to_string(row.series.better)));
+  out.set_over_ranks(std::string(spec::to_string(row.series.over_ranks)));
+  out.set_quantity(std::string(spec::quantity_of(row.series.name)));
+  out.set_held_out(spec::is_held_out(row.series.name));
   out.set_attempt(row.attempt);
   out.set_step(row.step);
   if (std::isfinite(row.value)) out.set_value(row.value);
@@ -178,9 +178,9 @@ v1::Job begin_view(const JobOrRow& job, const Standing& standing) {
   fill_standing(standing, out);
   out.set_user(job.user);
   out.set_kind(job.is_command ? "command" : "recipe");
-  out.set_submitted_at(base::time_text(job.submitted_at));
-  out.set_ended_at(base::time_text(job.ended_at));
-  out.set_next_attempt_at(base::time_text(job.next_attempt_at));
+  out.set_submitted_at(common::time_text(job.submitted_at));
+  out.set_ended_at(common::time_text(job.ended_at));
+  out.set_next_attempt_at(common::time_text(job.next_attempt_at));
   out.set_last_checkpoint_step(job.last_checkpoint_step);
   out.set_version(job.version);
   return out;
@@ -297,7 +297,7 @@ v1::ListResponse Views::list(const v1::ListRequest& request) {
 
 v1::Job Views::line(const store::JobRow& row, const core::Job* open) {
   auto out = begin_view(row, open != nullptr ? standing(*open) : standing_of({ended_job(row)}));
-  out.set_started_at(base::time_text(row.started_at));
+  out.set_started_at(common::time_text(row.started_at));
   const auto spec = parts_.specs.headline(row.id);
   const auto& newest = row.newest_attempt;
   if (newest) fill_attempt(*newest, *out.add_attempts());
@@ -368,8 +368,8 @@ std::vector<std::string> Views::notes(const core::Job& job, const v1::JobSpec& s
   if (is_local) {
     if (auto note = gpu_note(spec, parts_.admission.own_machine()); !note.empty()) notes.push_back(std::move(note));
   }
-  if (parts_.newest.series(job.id).size() >= schema::kMostSeries) {
-    notes.push_back("This job reports " + std::to_string(schema::kMostSeries) +
+  if (parts_.newest.series(job.id).size() >= spec::kMostSeries) {
+    notes.push_back("This job reports " + std::to_string(spec::kMostSeries) +
                     " series, as many as are kept of a job; values of further ones are left out.");
   }
   if (auto note = left_out_note(job); !note.empty()) notes.push_back(std::move(note));
@@ -408,7 +408,7 @@ v1::Job Views::view(const jobs::JobPtr& of) {
   *out.mutable_controls() = controls_of(job);
   for (const auto& attempt : job.attempts) {
     fill_attempt(attempt, *out.add_attempts());
-    if (out.started_at().empty()) out.set_started_at(base::time_text(attempt.started_at));
+    if (out.started_at().empty()) out.set_started_at(common::time_text(attempt.started_at));
   }
   std::optional<store::MetricRow> newest;
   if (const auto* attempt = job.current()) {
@@ -477,7 +477,7 @@ v1::Event event_view(const store::StoredEvent& event) {
   out.set_id(event.id);
   out.set_job_id(event.job);
   out.set_version(event.version);
-  out.set_at(base::time_text(event.event.at));
+  out.set_at(common::time_text(event.event.at));
   out.set_type(std::string(core::type_name(event.event.body)));
   out.set_attempt(core::attempt_of(event.event.body));
   out.set_job_state(std::string(core::to_string(event.state_after)));

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "service/parts.h"
-#include "service/standing.h"
+#include "controller/service/parts.h"
+#include "controller/service/standing.h"
 
 namespace service {
 
@@ -15,9 +15,9 @@ class Views {
   explicit Views(const Parts& parts) : parts_(parts) {}
 
   muster::v1::ListResponse list(const muster::v1::ListRequest& request);
-  base::Outcome<muster::v1::Job> get(core::JobId id);
-  base::Outcome<muster::v1::JobSpec> spec(core::JobId id);
-  base::Outcome<muster::v1::WhyResponse> why(core::JobId id);
+  common::Outcome<muster::v1::Job> get(core::JobId id);
+  common::Outcome<muster::v1::JobSpec> spec(core::JobId id);
+  common::Outcome<muster::v1::WhyResponse> why(core::JobId id);
   std::string log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank);
   std::string scheduler_log_path(core::JobId id, core::AttemptNumber attempt);
   /// A job's page. Throws store::Error, or std::runtime_error if the job has no stored spec.
@@ -26,7 +26,7 @@ class Views {
  private:
   /// What `make` makes of a job; a refusal where there is no such job, or where the store can't be read.
   template <typename Answer, typename Make>
-  base::Outcome<Answer> of_job(core::JobId id, const Make& make);
+  common::Outcome<Answer> of_job(core::JobId id, const Make& make);
   /// The job, if it has this attempt and its files are there.
   jobs::JobPtr with_attempt(core::JobId id, core::AttemptNumber attempt);
   /// Asks every part that may know why the job waits.

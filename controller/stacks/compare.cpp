@@ -1,4 +1,4 @@
-#include "stacks/compare.h"
+#include "controller/stacks/compare.h"
 
 #include <algorithm>
 #include <cstddef>

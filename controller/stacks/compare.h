@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "stacks/frames.h"
+#include "controller/stacks/frames.h"
 
 namespace stacks {
 

@@ -1,10 +1,10 @@
-#include "stacks/frames.h"
+#include "controller/stacks/frames.h"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
-#include "contract/stacks.h"
+#include "agent/protocol/stacks.h"
 
 namespace stacks {
 namespace {

@@ -17,8 +17,8 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-/// Reads the text of a rank (contract/stacks.h). The first process whose frames are known speaks for the rank, and the
-/// first process of all where none is. A place without frames: the text makes no sense.
+/// Reads the text of a rank (agent/protocol/stacks.h). The first process whose frames are known speaks for the rank,
+/// and the first process of all where none is. A place without frames: the text makes no sense.
 ///
 /// Frames of Python read "train_step (train.py:41)", those of muster-worker have no line.
 Place place_of(std::string_view text);

@@ -1,4 +1,4 @@
-#include "stacks/stack_keeper.h"
+#include "controller/stacks/stack_keeper.h"
 
 #include <spdlog/spdlog.h>
 
@@ -9,8 +9,8 @@
 #include <system_error>
 #include <utility>
 
-#include "contract/stacks.h"
-#include "os/durable_file.h"
+#include "agent/protocol/stacks.h"
+#include "base/durable_file.h"
 
 namespace stacks {
 namespace {
@@ -80,7 +80,7 @@ std::vector<std::uint64_t> numbers_in(const fs::path& folder) {
 }
 
 std::optional<StackSet> read_set(const fs::path& folder) {
-  auto set = parse_set(os::read_small_file(folder / contract::kStackSetFile, std::size_t{1} << 20));
+  auto set = parse_set(base::read_small_file(folder / contract::kStackSetFile, std::size_t{1} << 20));
   if (!set) return std::nullopt;
   set->given = given_in(folder);
   std::erase_if(set->none, [&](const auto& each) { return set->given.contains(each.first); });
@@ -187,7 +187,7 @@ void StackKeeper::write_texts() {
     try {
       const auto where = folder(next.key, next.number);
       if (!fs::exists(where / contract::kStackSetFile)) continue;
-      os::write_file_durably(where / contract::stack_file_name(next.rank), next.text);
+      base::write_file_durably(where / contract::stack_file_name(next.rank), next.text);
     } catch (const std::system_error& error) {
       spdlog::warn("job {} attempt {}: the stack of rank {} is not kept: {}", next.key.job, next.key.number, next.rank,
                    error.what());
@@ -201,8 +201,8 @@ void StackKeeper::write_set(const core::AttemptKey& key, const StackSet& set) co
     const auto where = folder(key, set.number);
     // The folder of a removed job does not come back.
     if (!fs::exists(parts_.data.attempt(key))) return;
-    os::make_folders(where);
-    os::write_file_durably(where / contract::kStackSetFile, to_text(set));
+    base::make_folders(where);
+    base::write_file_durably(where / contract::kStackSetFile, to_text(set));
   } catch (const std::system_error& error) {
     spdlog::warn("job {} attempt {}: its stacks are not kept: {}", key.job, key.number, error.what());
   }
@@ -242,8 +242,8 @@ std::vector<StackSet> StackKeeper::sets(const core::AttemptKey& key) const {
 
 std::string StackKeeper::text(const core::AttemptKey& key, std::uint64_t number, core::RankNumber rank,
                               std::size_t most) const {
-  return os::read_small_file(folder(key, number) / contract::stack_file_name(rank),
-                             std::min(most, contract::kMostStackBytes));
+  return base::read_small_file(folder(key, number) / contract::stack_file_name(rank),
+                               std::min(most, contract::kMostStackBytes));
 }
 
 }  // namespace stacks

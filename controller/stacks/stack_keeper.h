@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/data_folder.h"
-#include "base/loop.h"
-#include "core/types.h"
+#include "controller/common/clock.h"
+#include "controller/common/data_folder.h"
+#include "controller/common/loop.h"
+#include "controller/core/types.h"
 
 namespace stacks {
 
@@ -31,7 +31,7 @@ struct StackSet {
 };
 
 /// The stacks of attempts: asks for them, waits for them, and keeps them as files in the attempt's folder, which go
-/// with the job (contract/stacks.h).
+/// with the job (agent/protocol/stacks.h).
 ///
 ///   ask(): under way -- each rank has given one, or kPatience is over --> over
 ///
@@ -50,8 +50,8 @@ class StackKeeper {
   static constexpr std::size_t kMostWaitingBytes = std::size_t{64} << 20;
 
   struct Parts {
-    base::Clock& clock;
-    base::DataFolder data;
+    common::Clock& clock;
+    common::DataFolder data;
     /// Asks the agents. False: there is nobody to ask.
     std::function<bool(const core::AttemptKey&, std::uint64_t number)> ask;
     /// Why a rank gave none. Called from the thread of this object.
@@ -101,7 +101,7 @@ class StackKeeper {
   std::deque<Text> texts_;
   std::size_t waiting_bytes_ = 0;
   std::uint64_t newest_ = 0;  // number
-  base::Loop loop_;
+  common::Loop loop_;
 };
 
 }  // namespace stacks

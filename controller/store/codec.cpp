@@ -1,4 +1,4 @@
-#include "store/codec.h"
+#include "controller/store/codec.h"
 
 #include <algorithm>
 #include <boost/describe.hpp>
@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
-#include "schema/utf8.h"
-#include "store/store.h"
+#include "controller/store/store.h"
+#include "spec/utf8.h"
 
 // BOOST_DESCRIBE_STRUCT lists the stored members of a type once, for writing and reading. Their names are stored for
 // ever. The name of a time or of a duration ends in "_ms". A reader ignores unknown names and keeps the default of
@@ -97,7 +97,7 @@ void write_text(const std::string& text, std::string& out) {
   const bool is_plain =
       std::ranges::all_of(text, [](char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; });
   if (!is_plain) {
-    out += nlohmann::json(schema::valid_utf8(text)).dump();
+    out += nlohmann::json(spec::valid_utf8(text)).dump();
     return;
   }
   out += '"';

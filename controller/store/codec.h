@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/apply.h"
+#include "controller/core/apply.h"
 
 namespace store {
 

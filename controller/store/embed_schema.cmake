@@ -1,7 +1,7 @@
 # Writes OUTPUT, a source file with the function store::NAME(), which gives every FOLDER/NNN.sql in order.
 file(GLOB files "${FOLDER}/*.sql")
 list(SORT files)
-set(text "#include \"store/sqlite_file.h\"\n\nnamespace store {\n\nstd::span<const std::string_view> ${NAME}() {\n  static constexpr std::string_view kAll[] = {\n")
+set(text "#include \"controller/store/sqlite_file.h\"\n\nnamespace store {\n\nstd::span<const std::string_view> ${NAME}() {\n  static constexpr std::string_view kAll[] = {\n")
 set(number 0)
 foreach(file IN LISTS files)
   math(EXPR number "${number} + 1")

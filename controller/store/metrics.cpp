@@ -1,4 +1,4 @@
-#include "store/metrics.h"
+#include "controller/store/metrics.h"
 
 #include <algorithm>
 #include <bit>
@@ -98,11 +98,11 @@ void RankValues::add(const RankValues& others) {
   if (others.of_rank_0) of_rank_0 = others.of_rank_0;
 }
 
-std::optional<double> RankValues::over(schema::OverRanks rule) const {
-  if (rule == schema::OverRanks::kRank0) return of_rank_0;
+std::optional<double> RankValues::over(spec::OverRanks rule) const {
+  if (rule == spec::OverRanks::kRank0) return of_rank_0;
   if (count == 0) return std::nullopt;
-  if (rule == schema::OverRanks::kMax) return most;
-  return rule == schema::OverRanks::kMean ? sum / count : sum;
+  if (rule == spec::OverRanks::kMax) return most;
+  return rule == spec::OverRanks::kMean ? sum / count : sum;
 }
 
 void Bucket::add(const Spot& spot) {

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/types.h"
-#include "schema/series.h"
+#include "controller/core/types.h"
+#include "spec/series.h"
 
 namespace store {
 
@@ -44,7 +44,7 @@ struct MetricRow {
 std::optional<double> value_of(const MetricRow& row, std::string_view series);
 
 /// One step over all ranks. Time and memory are the maximum over the ranks, bytes communicated the sum. Each series has
-/// its own rule, schema::OverRanks. The series are in the order in which they first appeared in the job.
+/// its own rule, spec::OverRanks. The series are in the order in which they first appeared in the job.
 struct StepRow {
   MetricRow row;  // rank is 0
   std::uint32_t ranks = 0;
@@ -63,12 +63,12 @@ struct MetricsKeep {
 /// A rank's declaration of a series.
 struct DeclaredSeries {
   core::JobId job = 0;
-  schema::Series series;
+  spec::Series series;
 };
 
 /// A series of a job with its newest value over the ranks.
 struct SeriesRow {
-  schema::Series series;
+  spec::Series series;
   core::AttemptNumber attempt = 0;
   core::Step step = 0;
   double value = 0;
@@ -85,7 +85,7 @@ struct RankValues {
   /// Adds the values of other ranks.
   void add(const RankValues& others);
   /// nullopt: no rank's value counts.
-  std::optional<double> over(schema::OverRanks rule) const;
+  std::optional<double> over(spec::OverRanks rule) const;
   bool operator==(const RankValues&) const = default;
 };
 

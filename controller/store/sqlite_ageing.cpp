@@ -1,4 +1,4 @@
-#include "store/sqlite_ageing.h"
+#include "controller/store/sqlite_ageing.h"
 
 #include <algorithm>
 #include <optional>

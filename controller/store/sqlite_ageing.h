@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "store/sqlite_metrics.h"
+#include "controller/store/sqlite_metrics.h"
 
 namespace store {
 

@@ -1,4 +1,4 @@
-#include "store/sqlite_connection.h"
+#include "controller/store/sqlite_connection.h"
 
 #include <sqlite3.h>
 

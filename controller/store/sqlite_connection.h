@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/types.h"
+#include "controller/core/types.h"
 
 namespace store {
 

@@ -1,4 +1,4 @@
-#include "store/sqlite_database.h"
+#include "controller/store/sqlite_database.h"
 
 #include <cerrno>
 

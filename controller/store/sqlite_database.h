@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "store/sqlite_connection.h"
-#include "store/sqlite_file.h"
-#include "store/store.h"
+#include "controller/store/sqlite_connection.h"
+#include "controller/store/sqlite_file.h"
+#include "controller/store/store.h"
 
 namespace store {
 

@@ -1,4 +1,4 @@
-#include "store/sqlite_file.h"
+#include "controller/store/sqlite_file.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fcntl.h>
@@ -72,8 +72,8 @@ int lock_byte(int descriptor) {
 }
 
 /// Opens the file, and makes it if there is none.
-os::Fd open_private(const fs::path& file) {
-  os::Fd opened(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+base::Fd open_private(const fs::path& file) {
+  base::Fd opened(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (opened) return opened;
   throw Error(Error::Kind::kFull, is_full(errno)
                                       ? "the disk is full: " + file.string() + " cannot be created; free space"
@@ -171,7 +171,7 @@ CleanEnd::~CleanEnd() {
   if (!begun_ || doubted_ || !state_of(database_.string() + "-wal").empty()) return;
   std::this_thread::sleep_for(kTick);
   const auto state = state_of(database_);
-  const os::Fd mark(::open(mark_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  const base::Fd mark(::open(mark_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!mark) return;
   const bool whole = ::write(mark.get(), state.data(), state.size()) == static_cast<ssize_t>(state.size());
   if (!whole) ::unlink(mark_.c_str());

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "os/fd.h"
-#include "store/store.h"
+#include "base/fd.h"
+#include "controller/store/store.h"
 
 namespace store {
 
@@ -24,7 +24,7 @@ class FileLock {
   FileLock(const std::filesystem::path& file, const std::filesystem::path& what);
 
  private:
-  os::Fd lock_;
+  base::Fd lock_;
 };
 
 /// An exclusive lock on a database file itself, so that a lock file that was moved away or removed lets no second
@@ -38,7 +38,7 @@ class DatabaseLock {
   explicit DatabaseLock(const std::filesystem::path& file);
 
  private:
-  os::Fd lock_;
+  base::Fd lock_;
 };
 
 /// Remembers that a database was closed cleanly, so that the next start need not check the whole file.

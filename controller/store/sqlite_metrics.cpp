@@ -1,4 +1,4 @@
-#include "store/sqlite_metrics.h"
+#include "controller/store/sqlite_metrics.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
@@ -10,11 +10,10 @@
 namespace store {
 namespace {
 
-/// Adds a series, or updates its declaration. Returns null if the job has schema::kMostSeries already.
-KnownSeries::Entry* declare(Connection& connection, KnownSeries::Job& job, core::JobId id,
-                            const schema::Series& series) {
+/// Adds a series, or updates its declaration. Returns null if the job has spec::kMostSeries already.
+KnownSeries::Entry* declare(Connection& connection, KnownSeries::Job& job, core::JobId id, const spec::Series& series) {
   const auto found = job.find(series.name);
-  if (found == job.end() && job.size() >= schema::kMostSeries) return nullptr;
+  if (found == job.end() && job.size() >= spec::kMostSeries) return nullptr;
   std::int64_t number = 1;
   for (const auto& [name, known] : job) number = std::max(number, known.id + 1);
   if (found != job.end()) number = found->second.id;
@@ -34,9 +33,9 @@ void write_values(Connection& connection, KnownSeries::Job& job, const MetricRow
   for (const auto& value : metric.values) {
     const auto found = job.find(value.series);
     auto* entry = found != job.end() ? &found->second
-                                     : declare(connection, job, metric.job, schema::undeclared_series(value.series));
+                                     : declare(connection, job, metric.job, spec::undeclared_series(value.series));
     if (entry == nullptr) continue;
-    if (entry->over_ranks == schema::OverRanks::kRank0 && metric.rank != 0) continue;
+    if (entry->over_ranks == spec::OverRanks::kRank0 && metric.rank != 0) continue;
     const bool is_new = connection.run(
                             "INSERT INTO series_values (job_id, attempt, step, series, rank, value) "
                             "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -68,22 +67,22 @@ void write_newest(Connection& connection, KnownSeries::Job& job, core::JobId id)
 }
 
 /// Reads the columns name, unit, better, over_ranks from `column` on.
-schema::Series read_declaration(const Query& row, int column) {
+spec::Series read_declaration(const Query& row, int column) {
   std::string name, unit, better, over_ranks;
   row.get_to(column, name, unit, better, over_ranks);
-  return {name, unit, schema::better_of(better), schema::over_ranks_of(over_ranks)};
+  return {name, unit, spec::better_of(better), spec::over_ranks_of(over_ranks)};
 }
 
 /// All series of the job by their ids, also those without a value.
-std::map<std::int64_t, schema::Series> read_names(Connection& connection, core::JobId job) {
+std::map<std::int64_t, spec::Series> read_names(Connection& connection, core::JobId job) {
   Query row = connection.query("SELECT id, name, unit, better, over_ranks FROM series WHERE job_id = ?", job);
-  std::map<std::int64_t, schema::Series> names;
+  std::map<std::int64_t, spec::Series> names;
   while (row.next()) names.emplace(row.get<std::int64_t>(0), read_declaration(row, 1));
   return names;
 }
 
 /// The values of the series over the ranks, in the order of the series.
-std::vector<SeriesValue> values_of(const StepTotal& total, const std::map<std::int64_t, schema::Series>& names) {
+std::vector<SeriesValue> values_of(const StepTotal& total, const std::map<std::int64_t, spec::Series>& names) {
   std::vector<SeriesValue> values;
   for (const auto& [id, of_ranks] : total.values) {
     const auto known = names.find(id);
@@ -114,7 +113,7 @@ std::optional<core::Step> aged_before(Connection& connection, core::JobId job, c
 
 /// The value over the ranks of the newest step of a series. If that step has aged out, its bucket knows the value.
 std::optional<double> read_newest_value(Connection& connection, const StepKey& key, std::int64_t series,
-                                        schema::OverRanks rule) {
+                                        spec::OverRanks rule) {
   {
     Query row =
         connection.query("SELECT " MUSTER_STEP_COLUMNS " FROM step_rows WHERE job_id = ? AND attempt = ? AND step = ?",
@@ -132,7 +131,7 @@ std::optional<double> read_newest_value(Connection& connection, const StepKey& k
 
 /// The newest step of the last attempt after `attempt` of which only buckets are left; nullopt: there is none.
 std::optional<MetricRow> read_newest_bucket(Connection& connection, core::JobId job, core::AttemptNumber attempt,
-                                            const std::map<std::int64_t, schema::Series>& names) {
+                                            const std::map<std::int64_t, spec::Series>& names) {
   const auto later = connection.first<core::AttemptNumber>(
       "SELECT attempt FROM metric_attempts a WHERE job_id = ? AND attempt > ? "
       "AND EXISTS (SELECT 1 FROM metric_buckets b WHERE b.job_id = a.job_id AND b.attempt = a.attempt "
@@ -162,7 +161,7 @@ std::optional<MetricRow> read_newest_bucket(Connection& connection, core::JobId 
 
 /// Rank 0's own row of its newest step. nullopt: it has aged out, or there is none.
 std::optional<MetricRow> read_row_of_rank_0(Connection& connection, const StepKey& key,
-                                            const std::map<std::int64_t, schema::Series>& names) {
+                                            const std::map<std::int64_t, spec::Series>& names) {
   MetricRow metric{.job = key.job, .attempt = key.attempt, .step = key.step};
   {
     Query row = connection.query(
@@ -194,7 +193,7 @@ KnownSeries::Job& KnownSeries::of(Connection& connection, core::JobId job) {
       job);
   while (row.next()) {
     auto& entry = entries[row.get<std::string>(0)];
-    entry.over_ranks = schema::over_ranks_of(row.get<std::string>(1));
+    entry.over_ranks = spec::over_ranks_of(row.get<std::string>(1));
     row.get_to(2, entry.id, entry.attempt, entry.step);
   }
   return entries;

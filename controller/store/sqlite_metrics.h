@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "store/metrics.h"
-#include "store/sqlite_connection.h"
-#include "store/sqlite_steps.h"
+#include "controller/store/metrics.h"
+#include "controller/store/sqlite_connection.h"
+#include "controller/store/sqlite_steps.h"
 
 namespace store {
 
@@ -28,7 +28,7 @@ class KnownSeries {
   static constexpr std::size_t kMostJobs = 1024;
   struct Entry {
     std::int64_t id = 0;
-    schema::OverRanks over_ranks = schema::OverRanks::kMean;
+    spec::OverRanks over_ranks = spec::OverRanks::kMean;
     core::AttemptNumber attempt = 0;  // of the newest value
     core::Step step = -1;             // of the newest value
     bool moved = false;               // the table has an older newest value

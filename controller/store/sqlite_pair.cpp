@@ -1,11 +1,11 @@
-#include "store/sqlite_pair.h"
+#include "controller/store/sqlite_pair.h"
 
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "store/sqlite_metrics.h"
+#include "controller/store/sqlite_metrics.h"
 
 namespace store {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "store/sqlite_database.h"
+#include "controller/store/sqlite_database.h"
 
 namespace store {
 

@@ -1,10 +1,10 @@
-#include "store/sqlite_rows.h"
+#include "controller/store/sqlite_rows.h"
 
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "store/codec.h"
+#include "controller/store/codec.h"
 
 namespace store {
 

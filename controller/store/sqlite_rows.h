@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "store/sqlite_connection.h"
-#include "store/store.h"
+#include "controller/store/sqlite_connection.h"
+#include "controller/store/store.h"
 
 namespace store {
 

@@ -1,4 +1,4 @@
-#include "store/sqlite_steps.h"
+#include "controller/store/sqlite_steps.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "store/store.h"
+#include "controller/store/store.h"
 
 namespace store {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "store/metrics.h"
-#include "store/sqlite_connection.h"
+#include "controller/store/metrics.h"
+#include "controller/store/sqlite_connection.h"
 
 namespace store {
 

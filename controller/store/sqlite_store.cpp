@@ -1,14 +1,14 @@
-#include "store/sqlite_store.h"
+#include "controller/store/sqlite_store.h"
 
 #include <chrono>
 #include <utility>
 
-#include "store/codec.h"
-#include "store/sqlite_ageing.h"
-#include "store/sqlite_database.h"
-#include "store/sqlite_metrics.h"
-#include "store/sqlite_pair.h"
-#include "store/sqlite_rows.h"
+#include "controller/store/codec.h"
+#include "controller/store/sqlite_ageing.h"
+#include "controller/store/sqlite_database.h"
+#include "controller/store/sqlite_metrics.h"
+#include "controller/store/sqlite_pair.h"
+#include "controller/store/sqlite_rows.h"
 
 namespace store {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "store/store.h"
+#include "controller/store/store.h"
 
 namespace store {
 

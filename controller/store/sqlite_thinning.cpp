@@ -5,19 +5,19 @@
 #include <string>
 #include <vector>
 
-#include "store/sqlite_metrics.h"
+#include "controller/store/sqlite_metrics.h"
 
 namespace store {
 namespace {
 
 using Key = std::pair<core::JobId, core::AttemptNumber>;
-using Rules = std::map<std::int64_t, schema::OverRanks>;  // by curve
+using Rules = std::map<std::int64_t, spec::OverRanks>;  // by curve
 
 Rules read_rules(Connection& connection, core::JobId job) {
   Query row = connection.query("SELECT id, over_ranks FROM series WHERE job_id = ?", job);
   Rules rules;
   while (row.next()) {
-    rules.emplace(curve_of_series(row.get<std::int64_t>(0)), schema::over_ranks_of(row.get<std::string>(1)));
+    rules.emplace(curve_of_series(row.get<std::int64_t>(0)), spec::over_ranks_of(row.get<std::string>(1)));
   }
   return rules;
 }
@@ -42,7 +42,7 @@ void read_rows(Connection& connection, const Key& key, const Rules& rules, core:
     if (total.bytes_communicated) add(kBytesCurve, static_cast<double>(*total.bytes_communicated));
     for (const auto& [series, of_ranks] : total.values) {
       const auto rule = rules.find(curve_of_series(series));
-      const auto value = of_ranks.over(rule == rules.end() ? schema::OverRanks::kMean : rule->second);
+      const auto value = of_ranks.over(rule == rules.end() ? spec::OverRanks::kMean : rule->second);
       if (value) add(curve_of_series(series), *value);
     }
   }

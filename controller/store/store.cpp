@@ -1,4 +1,4 @@
-#include "store/store.h"
+#include "controller/store/store.h"
 
 #include <sys/random.h>
 

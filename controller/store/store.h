@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/apply.h"
-#include "store/metrics.h"
+#include "controller/core/apply.h"
+#include "controller/store/metrics.h"
 
 namespace store {
 
@@ -181,7 +181,7 @@ class Store {
   void complete_action(std::int64_t action_id) { complete_actions({&action_id, 1}); }
 
   /// Adds rows and what ranks declare about their series. A series that no rank has declared is taken as
-  /// schema::undeclared_series(). A job has at most schema::kMostSeries; values of further series are dropped.
+  /// spec::undeclared_series(). A job has at most spec::kMostSeries; values of further series are dropped.
   ///
   /// A row that comes after the rows of single ranks of its step have aged out is left out, since nobody knows whether
   /// it came before. Rank 0's first word of a step is taken all the same, and so are steps of which no row has aged.

@@ -8,21 +8,21 @@
 #include <string>
 #include <string_view>
 
-#include "data/masking.h"
-#include "fsdp/meta_device.h"
-#include "models/causal_model.h"
-#include "rank/errors.h"
-#include "recipes/text_of_run.h"
-#include "schema/tables/exports.h"
-#include "schema/tables/gpt_neox.h"
-#include "schema/tables/llama.h"
-#include "schema/tables/optimizer.h"
-#include "schema/tables/prepared_data.h"
-#include "schema/tables/sharding.h"
-#include "schema/tables/text_data.h"
-#include "schema/tables/training.h"
-#include "train/evaluation.h"
-#include "train/start_weights.h"
+#include "agent/rank/errors.h"
+#include "data/order/masking.h"
+#include "fsdp/engine/meta_device.h"
+#include "spec/tables/exports.h"
+#include "spec/tables/gpt_neox.h"
+#include "spec/tables/llama.h"
+#include "spec/tables/optimizer.h"
+#include "spec/tables/prepared_data.h"
+#include "spec/tables/sharding.h"
+#include "spec/tables/text_data.h"
+#include "spec/tables/training.h"
+#include "worker/models/causal_model.h"
+#include "worker/recipes/text_of_run.h"
+#include "worker/train/evaluation.h"
+#include "worker/train/start_weights.h"
 
 namespace worker {
 namespace {
@@ -35,30 +35,30 @@ struct DistillOptions {
   double teacher_weight = 0;  // of the teacher's part of the loss; the text's has the rest
 };
 
-constexpr auto kKeys = std::to_array<schema::Key>({
+constexpr auto kKeys = std::to_array<spec::Key>({
     {.name = "train.teacher",
-     .kind = schema::Kind::kPath,
+     .kind = spec::Kind::kPath,
      .meaning = "Folder of the Hugging Face model, of the same family and tokenizer, that the model learns from.",
-     .assign = schema::into<&DistillOptions::teacher>},
+     .assign = spec::into<&DistillOptions::teacher>},
     {.name = "train.temperature",
-     .kind = schema::Kind::kReal,
+     .kind = spec::Kind::kReal,
      .standard = "2",
      .low = 0,
      .high = 100,
      .above_low = true,
      .meaning = "Both models' answers are divided by it before they are compared.",
-     .assign = schema::into<&DistillOptions::temperature>},
+     .assign = spec::into<&DistillOptions::temperature>},
     {.name = "train.teacher_weight",
-     .kind = schema::Kind::kReal,
+     .kind = spec::Kind::kReal,
      .standard = "0.5",
      .low = 0,
      .high = 1,
      .meaning = "Share of the loss that compares with the teacher. The rest is the text's own.",
-     .assign = schema::into<&DistillOptions::teacher_weight>},
+     .assign = spec::into<&DistillOptions::teacher_weight>},
 });
 
-const schema::Table& distill_keys() {
-  static const schema::Table table{"distill", kKeys};
+const spec::Table& distill_keys() {
+  static const spec::Table table{"distill", kKeys};
   return table;
 }
 
@@ -82,7 +82,7 @@ class Distill : public Recipe {
  public:
   explicit Distill(const RunConfig& config)
       : config_(config),
-        options_(schema::bind<DistillOptions>(distill_keys(), config.values)),
+        options_(spec::bind<DistillOptions>(distill_keys(), config.values)),
         text_(config),
         student_sizes_(choose_model(config, text_.vocabulary())),
         teacher_sizes_(choose_model(of_teacher(config, options_.teacher), text_.vocabulary())) {
@@ -189,15 +189,15 @@ class Distill : public Recipe {
 
 // The recipe's row: what people may write, and what they see.
 
-schema::Recipe distill_row() {
+spec::Recipe distill_row() {
   return {.kind = "distill",
-          .families = {&schema::llama(), &schema::gpt_neox()},
-          .parts = {&schema::text_data(), &schema::prepared_data(), &distill_keys(), &schema::training(),
-                    &schema::optimizer(), &schema::exports(), &schema::sharding()},
-          .series = schema::with_held_out_loss({{.name = "divergence",
-                                                 .unit = "nats",
-                                                 .better = schema::Better::kLower,
-                                                 .over_ranks = schema::OverRanks::kRank0}})};
+          .families = {&spec::llama(), &spec::gpt_neox()},
+          .parts = {&spec::text_data(), &spec::prepared_data(), &distill_keys(), &spec::training(), &spec::optimizer(),
+                    &spec::exports(), &spec::sharding()},
+          .series = spec::with_held_out_loss({{.name = "divergence",
+                                               .unit = "nats",
+                                               .better = spec::Better::kLower,
+                                               .over_ranks = spec::OverRanks::kRank0}})};
 }
 
 std::unique_ptr<Recipe> make_distill(const RunConfig& config) {

@@ -1,4 +1,4 @@
-#include "json/proto_json.h"
+#include "proto/json/proto_json.h"
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>

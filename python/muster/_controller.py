@@ -1,6 +1,6 @@
 """The controller's HTTP API: where it is, and one request to it. docs/api.md is the contract.
 
-The settings are those of the `muster` command line (controller/cli/config.h), and the first that is given wins:
+The settings are those of the `muster` command line (cli/config.h), and the first that is given wins:
 
 1. the argument `address`
 2. MUSTER_HTTP_ADDRESS, MUSTER_ADDRESS, MUSTER_TOKEN_FILE, MUSTER_TOKEN

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace agent {
 namespace {

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "../temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace agent::task {
 namespace {

@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace agent {
 namespace {
@@ -65,10 +65,10 @@ class Orphans : public testing::Test {
     return leave(variables);
   }
   static bool is_alive(pid_t pid) {
-    const auto stat = os::read_stat(pid);
+    const auto stat = base::read_stat(pid);
     return stat && !stat->is_dead();
   }
-  std::string end_earlier(std::chrono::milliseconds patience = 20s, const Kill& kill = os::kill_exactly) {
+  std::string end_earlier(std::chrono::milliseconds patience = 20s, const Kill& kill = base::kill_exactly) {
     return end_earlier_attempts({folder_of(2), 2}, patience, kill);
   }
 

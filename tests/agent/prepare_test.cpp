@@ -2,12 +2,12 @@
 
 #include <gmock/gmock.h>
 
-#include "beside/attempt_start.h"
-#include "beside/fence.h"
-#include "contract/attempt_set.h"
-#include "contract/variables.h"
-#include "os/durable_file.h"
-#include "temporary_folder.h"
+#include "agent/protocol/attempt_set.h"
+#include "agent/protocol/variables.h"
+#include "agent/watch/attempt_start.h"
+#include "agent/watch/fence.h"
+#include "base/durable_file.h"
+#include "tests/temporary_folder.h"
 
 // Goal: an element of an array begins as if musterd had made its files when it handed it over, and an attempt that is
 // over already begins not at all.
@@ -44,8 +44,8 @@ class Prepare : public testing::Test {
   void write(const std::vector<contract::TaskLaunch>& launches) const {
     std::vector<std::string> folders;
     for (std::size_t i = 0; i < launches.size(); ++i) folders.push_back(attempt(static_cast<int>(i) + 1));
-    os::write_file_durably(set() / contract::kSetFile, contract::to_set_text(folders));
-    os::write_file_durably(set() / contract::kSetLaunchFile, contract::to_set_launch_text(launches));
+    base::write_file_durably(set() / contract::kSetFile, contract::to_set_text(folders));
+    base::write_file_durably(set() / contract::kSetLaunchFile, contract::to_set_launch_text(launches));
   }
   void prepare(std::uint32_t index) const {
     prepare_element(set() / contract::kSetFile, index, attempt(static_cast<int>(index) + 1));

@@ -11,7 +11,7 @@
 #include <map>
 #include <mutex>
 
-#include "temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace agent::task {
 namespace {
@@ -161,7 +161,7 @@ class ReportsNoted : public worker::Reporter {
   ReportsNoted(std::vector<std::string>& lines, const Controller& controller)
       : lines_(lines), controller_(controller) {}
   void section(worker::Section) override {}
-  void declare(std::vector<schema::Series>) override {}
+  void declare(std::vector<spec::Series>) override {}
   void step(const worker::StepReport& report) override { note("step " + std::to_string(report.step)); }
   void resumed_from(std::int64_t) override {}
   void checkpoint_saved(std::int64_t step, std::int64_t, double) override { note("saved " + std::to_string(step)); }

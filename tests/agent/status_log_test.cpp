@@ -26,7 +26,7 @@ class StatusFile : public testing::Test {
   void write(const std::string& text) { std::ofstream(path_ / kStatusFile) << text; }
 
   std::filesystem::path path_;
-  os::Fd folder_;
+  base::Fd folder_;
 };
 
 const Started kStarted{"boot", "node \"1\"", 7, {{8, 123}, {9, 18446744073709551615U}}};

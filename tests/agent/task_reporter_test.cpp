@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "agent/task/task_reporter.h"
-#include "claimed_port.h"
-#include "controller/rpc/fake_controller.h"
-#include "rpc/server.h"
+#include "controller/rpc/server.h"
+#include "tests/claimed_port.h"
+#include "tests/controller/rpc/fake_controller.h"
 
 namespace {
 

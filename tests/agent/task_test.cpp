@@ -19,8 +19,8 @@
 #include <thread>
 #include <vector>
 
-#include "controller/rpc/fake_controller.h"
-#include "rpc/server.h"
+#include "controller/rpc/server.h"
+#include "tests/controller/rpc/fake_controller.h"
 
 namespace {
 

@@ -1,11 +1,11 @@
 #pragma once
 
-#include "service/controller.h"
+#include "controller/service/controller.h"
 
 namespace test {
 
-using base::Outcome;
-using base::Refusal;
+using common::Outcome;
+using common::Refusal;
 namespace v1 = muster::v1;
 
 /// A controller that refuses every call. Fakes override the calls that they expect, so that another call is noticed.
@@ -19,16 +19,16 @@ class UnscriptedController : public service::Controller {
   Outcome<v1::JobSpec> spec(core::JobId id) override { return Refusal::no_job(id); }
   Outcome<v1::RemoveResponse> remove(const v1::RemoveRequest&) override { return unscripted(); }
   Outcome<v1::TraceView> trace(const v1::TraceRequest&) override { return unscripted(); }
-  Outcome<v1::PlanScriptResponse> plan_script(const v1::PlanScriptRequest&) override { return base::no_slurm({}); }
-  Outcome<v1::CheckScriptResponse> check_script(const v1::PlanScriptRequest&) override { return base::no_slurm({}); }
+  Outcome<v1::PlanScriptResponse> plan_script(const v1::PlanScriptRequest&) override { return common::no_slurm({}); }
+  Outcome<v1::CheckScriptResponse> check_script(const v1::PlanScriptRequest&) override { return common::no_slurm({}); }
   Outcome<v1::ListPartitionsResponse> list_partitions(const v1::ListPartitionsRequest&) override {
-    return base::no_slurm({});
+    return common::no_slurm({});
   }
-  Outcome<v1::PartitionView> set_partition(const v1::SetPartitionRequest&) override { return base::no_slurm({}); }
+  Outcome<v1::PartitionView> set_partition(const v1::SetPartitionRequest&) override { return common::no_slurm({}); }
   Outcome<v1::RemovePartitionResponse> remove_partition(const v1::RemovePartitionRequest&) override {
-    return base::no_slurm({});
+    return common::no_slurm({});
   }
-  Outcome<v1::ListNodesResponse> list_nodes() override { return base::no_slurm({}); }
+  Outcome<v1::ListNodesResponse> list_nodes() override { return common::no_slurm({}); }
   v1::MachineView machine() override { return {}; }
   v1::ListAuditResponse list_audit(const v1::ListAuditRequest&) override { return {}; }
   store::Thinned thinned(const store::ThinRequest&) override { return {}; }

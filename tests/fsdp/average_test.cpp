@@ -1,15 +1,15 @@
 // Goal: a model follows another one by the arithmetic of lerp, at any world size and without communication.
 // Method: a teacher beside a student that trains, and at::lerp on their whole parameters.
-#include "fsdp/average.h"
+#include "fsdp/optim/average.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "error_of.h"
-#include "fsdp/meta_device.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "thread_ranks.h"
+#include "fsdp/engine/meta_device.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

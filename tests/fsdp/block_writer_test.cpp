@@ -1,6 +1,6 @@
 // Goal: a large file goes around the page cache where the file system lets it, and holds the same bytes everywhere.
 // Method: files on the disk under the system's temporary folder, and a write() that refuses or cuts direct writes.
-#include "block_writer.h"
+#include "fsdp/files/block_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "error_of.h"
-#include "fsdp/checksum.h"
-#include "temporary_folder.h"
+#include "fsdp/text/checksum.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/temporary_folder.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/fully_shard.h"
+#include "fsdp/engine/fully_shard.h"
 
 /// Square matrices one after the other. For one row of input, activations and the gradient of one matrix are small
 /// beside a unit of many matrices. So the bytes of tensors are those of the engine.

@@ -7,8 +7,8 @@
 #include <set>
 #include <thread>
 
-#include "checkpoint_fixture.h"
-#include "error_of.h"
+#include "tests/fsdp/checkpoint_fixture.h"
+#include "tests/fsdp/error_of.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 
 #include <fstream>
 
-#include "checkpoint_fixture.h"
-#include "error_of.h"
+#include "tests/fsdp/checkpoint_fixture.h"
+#include "tests/fsdp/error_of.h"
 
 namespace {
 

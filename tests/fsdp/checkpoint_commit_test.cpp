@@ -13,8 +13,8 @@
 #include <atomic>
 #include <optional>
 
-#include "checkpoint_fixture.h"
-#include "error_of.h"
+#include "tests/fsdp/checkpoint_fixture.h"
+#include "tests/fsdp/error_of.h"
 
 namespace {
 

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "fsdp/checkpoint.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "temporary_folder.h"
+#include "fsdp/files/checkpoint.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/temporary_folder.h"
 
 /// What the tests of checkpoints share: a folder for them, and trainers that save and load there.
 

@@ -17,10 +17,10 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "fsdp/adam.h"
-#include "fsdp/checkpoint.h"
-#include "temporary_folder.h"
-#include "thread_ranks.h"
+#include "fsdp/files/checkpoint.h"
+#include "fsdp/optim/adam.h"
+#include "tests/fsdp/temporary_folder.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

@@ -5,9 +5,9 @@
 
 #include <fstream>
 
-#include "checkpoint_fixture.h"
-#include "error_of.h"
-#include "summed_text.h"
+#include "fsdp/files/summed_text.h"
+#include "tests/fsdp/checkpoint_fixture.h"
+#include "tests/fsdp/error_of.h"
 
 namespace {
 

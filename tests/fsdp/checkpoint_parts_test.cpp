@@ -3,10 +3,10 @@
 // 2 wrote.
 #include <gmock/gmock.h>
 
-#include "checkpoint_fixture.h"
-#include "error_of.h"
-#include "fsdp/lion.h"
-#include "fsdp/sgd.h"
+#include "fsdp/optim/lion.h"
+#include "fsdp/optim/sgd.h"
+#include "tests/fsdp/checkpoint_fixture.h"
+#include "tests/fsdp/error_of.h"
 
 namespace {
 

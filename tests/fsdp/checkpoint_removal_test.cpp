@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "checkpoint_fixture.h"
+#include "tests/fsdp/checkpoint_fixture.h"
 
 namespace {
 

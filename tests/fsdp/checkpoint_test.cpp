@@ -5,10 +5,10 @@
 #include <fstream>
 #include <limits>
 
-#include "checkpoint_fixture.h"
-#include "error_of.h"
-#include "fsdp/gradient_norm.h"
-#include "summed_text.h"
+#include "fsdp/files/summed_text.h"
+#include "fsdp/optim/gradient_norm.h"
+#include "tests/fsdp/checkpoint_fixture.h"
+#include "tests/fsdp/error_of.h"
 
 namespace {
 

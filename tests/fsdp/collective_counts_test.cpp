@@ -7,9 +7,9 @@
 #include <array>
 #include <map>
 
-#include "fsdp/recompute.h"
-#include "small_model.h"
-#include "thread_ranks.h"
+#include "fsdp/engine/recompute.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

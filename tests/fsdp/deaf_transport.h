@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "fsdp/transport.h"
+#include "fsdp/comm/transport.h"
 
 /// Where the ranks of a DeafTransport meet.
 class DeafMeeting {

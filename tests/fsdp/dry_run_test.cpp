@@ -1,6 +1,6 @@
 // Goal: a dry step allocates what a real step allocates, and computes nothing.
 // Method: the small model of the other tests, really and dry, with LibTorch's reports of memory as the judge.
-#include "fsdp/dry_run.h"
+#include "fsdp/engine/dry_run.h"
 
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gmock/gmock.h>
@@ -9,9 +9,9 @@
 
 #include <fstream>
 
-#include "error_of.h"
-#include "fsdp/still_transport.h"
-#include "small_model.h"
+#include "fsdp/comm/still_transport.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/small_model.h"
 
 namespace {
 

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <optional>
 
-#include "error_of.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "storage.h"
+#include "fsdp/memory/storage.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
 
 namespace {
 

@@ -9,13 +9,13 @@
 #include <filesystem>
 #include <set>
 
-#include "error_of.h"
-#include "fsdp/export.h"
-#include "fsdp/json.h"
-#include "fsdp/safetensors.h"
-#include "ranks.h"
-#include "temporary_folder.h"
-#include "thread_ranks.h"
+#include "fsdp/files/export.h"
+#include "fsdp/files/safetensors.h"
+#include "fsdp/text/json.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/temporary_folder.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

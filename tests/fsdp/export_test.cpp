@@ -1,6 +1,6 @@
 // Goal: an export holds the whole model in files that others read, and is never half there.
 // Method: exports of the small model, read back into another one.
-#include "fsdp/export.h"
+#include "fsdp/files/export.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,13 +8,13 @@
 #include <fstream>
 #include <set>
 
-#include "error_of.h"
-#include "fsdp/json.h"
-#include "fsdp/tensor_files.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "temporary_folder.h"
-#include "thread_ranks.h"
+#include "fsdp/files/tensor_files.h"
+#include "fsdp/text/json.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/temporary_folder.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

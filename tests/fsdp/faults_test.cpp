@@ -7,9 +7,9 @@
 #include <mutex>
 #include <random>
 
-#include "odd_transports.h"
-#include "small_model.h"
-#include "thread_ranks.h"
+#include "tests/fsdp/odd_transports.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

@@ -10,13 +10,13 @@
 #include <random>
 #include <sstream>
 
-#include "error_of.h"
-#include "fsdp/checksum.h"
-#include "fsdp/json.h"
-#include "fsdp/layout.h"
-#include "fsdp/random.h"
-#include "fsdp/safetensors.h"
-#include "temporary_folder.h"
+#include "fsdp/engine/layout.h"
+#include "fsdp/engine/random.h"
+#include "fsdp/files/safetensors.h"
+#include "fsdp/text/checksum.h"
+#include "fsdp/text/json.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/temporary_folder.h"
 
 namespace {
 

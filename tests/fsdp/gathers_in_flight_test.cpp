@@ -8,9 +8,9 @@
 #include <map>
 #include <utility>
 
-#include "odd_transports.h"
-#include "small_model.h"
-#include "thread_ranks.h"
+#include "tests/fsdp/odd_transports.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

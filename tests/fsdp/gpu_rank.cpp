@@ -20,12 +20,12 @@
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "fsdp/deterministic.h"
-#include "fsdp/gradient_norm.h"
-#include "fsdp/recompute.h"
-#include "fsdp/step_graph.h"
-#include "fsdp/transport.h"
-#include "small_model.h"
+#include "fsdp/comm/transport.h"
+#include "fsdp/engine/deterministic.h"
+#include "fsdp/engine/recompute.h"
+#include "fsdp/optim/gradient_norm.h"
+#include "fsdp/optim/step_graph.h"
+#include "tests/fsdp/small_model.h"
 
 namespace {
 

@@ -7,15 +7,15 @@
 #include <map>
 #include <string>
 
-#include "fsdp/checkpoint.h"
-#include "fsdp/gradient_norm.h"
-#include "fsdp/json.h"
-#include "fsdp/step_graph.h"
-#include "fsdp/trace.h"
-#include "fsdp/transport.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "temporary_folder.h"
+#include "fsdp/comm/transport.h"
+#include "fsdp/files/checkpoint.h"
+#include "fsdp/optim/gradient_norm.h"
+#include "fsdp/optim/step_graph.h"
+#include "fsdp/text/json.h"
+#include "fsdp/tracing/trace.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/temporary_folder.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Goal: the scale moves by torch's rule on every rank alike, a step with an infinite gradient changes nothing, and a
 // resumed training goes on bit for bit. Method: tables that torch.amp.GradScaler of PyTorch 2.11 has printed, and
 // trainings with infinities put into one rank's gradients.
-#include "fsdp/grad_scaler.h"
+#include "fsdp/optim/grad_scaler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,11 +10,11 @@
 #include <limits>
 #include <set>
 
-#include "checkpoint_fixture.h"
-#include "error_of.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "thread_ranks.h"
+#include "tests/fsdp/checkpoint_fixture.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

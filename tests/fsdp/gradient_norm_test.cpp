@@ -7,11 +7,11 @@
 #include <cmath>
 #include <limits>
 
-#include "error_of.h"
-#include "fsdp/gradient_norm.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "thread_ranks.h"
+#include "fsdp/optim/gradient_norm.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Goal: the memory for gradients is not cleared, and nobody ever sees what was in it.
 // Method: memory full of NaN before a backward; functions that write gradients themselves; hooks of others.
-#include "fsdp/gradient_place.h"
+#include "fsdp/engine/gradient_place.h"
 
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -10,9 +10,9 @@
 #include <functional>
 #include <limits>
 
-#include "error_of.h"
-#include "ranks.h"
-#include "small_model.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
 
 namespace {
 

@@ -8,10 +8,10 @@
 
 #include <map>
 
-#include "error_of.h"
-#include "fsdp/gradient_norm.h"
-#include "ranks.h"
-#include "small_model.h"
+#include "fsdp/optim/gradient_norm.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 
-#include "fsdp/device_mesh.h"
+#include "fsdp/comm/device_mesh.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "late_device.h"
+#include "tests/fsdp/late_device.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "late_queues.h"
+#include "tests/fsdp/late_queues.h"
 
 namespace late {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "fsdp/step_graph.h"
+#include "fsdp/optim/step_graph.h"
 
 /// A pretend GPU, on which the engine runs as on a real one: LibTorch's device "PrivateUse1". Its memory is the host's,
 /// and its kernels are those of the CPU. As on a GPU, a call only puts a kernel into the queue of the current stream.

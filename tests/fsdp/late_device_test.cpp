@@ -1,5 +1,5 @@
 // Goal: the pretend GPU (late_device.h) shows the mistakes that a GPU would show, and no others.
-#include "late_device.h"
+#include "tests/fsdp/late_device.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>

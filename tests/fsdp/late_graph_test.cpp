@@ -8,8 +8,8 @@
 
 #include <optional>
 
-#include "error_of.h"
-#include "late_device.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/late_device.h"
 
 namespace {
 

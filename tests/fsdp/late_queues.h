@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "late_device.h"
-#include "late_recording.h"
+#include "tests/fsdp/late_device.h"
+#include "tests/fsdp/late_recording.h"
 
 // The streams, the dice and the memory of the pretend GPU.
 namespace late {

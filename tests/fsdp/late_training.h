@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "fsdp/grad_scaler.h"
-#include "fsdp/gradient_norm.h"
-#include "fsdp/meta_device.h"
-#include "fsdp/recompute.h"
-#include "fsdp/transport.h"
-#include "mirror_transport.h"
-#include "small_model.h"
+#include "fsdp/comm/transport.h"
+#include "fsdp/engine/meta_device.h"
+#include "fsdp/engine/recompute.h"
+#include "fsdp/optim/grad_scaler.h"
+#include "fsdp/optim/gradient_norm.h"
+#include "tests/fsdp/mirror_transport.h"
+#include "tests/fsdp/small_model.h"
 
 constexpr std::uint64_t kSeeds = 12;
 

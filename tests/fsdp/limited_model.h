@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/fully_shard.h"
+#include "fsdp/engine/fully_shard.h"
 
 /// Blocks of one square matrix each. The values tell parameter and place.
 struct LimitedModel : torch::nn::Module {

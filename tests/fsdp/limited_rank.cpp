@@ -10,11 +10,11 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 
-#include "fsdp/export.h"
-#include "fsdp/initialize.h"
-#include "fsdp/meta_device.h"
-#include "fsdp/tensor_files.h"
-#include "limited_model.h"
+#include "fsdp/engine/initialize.h"
+#include "fsdp/engine/meta_device.h"
+#include "fsdp/files/export.h"
+#include "fsdp/files/tensor_files.h"
+#include "tests/fsdp/limited_model.h"
 
 namespace {
 

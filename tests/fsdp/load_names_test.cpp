@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <set>
 
-#include "error_of.h"
-#include "fsdp/initialize.h"
-#include "fsdp/meta_device.h"
-#include "fsdp/tensor_files.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "temporary_folder.h"
-#include "thread_ranks.h"
+#include "fsdp/engine/initialize.h"
+#include "fsdp/engine/meta_device.h"
+#include "fsdp/files/tensor_files.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/temporary_folder.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

@@ -14,11 +14,11 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "error_of.h"
-#include "fsdp/device_mesh.h"
-#include "rank_threads.h"
-#include "sockets/connect.h"
-#include "watch/meeting_store.h"
+#include "fsdp/comm/device_mesh.h"
+#include "fsdp/comm/sockets/connect.h"
+#include "fsdp/comm/watch/meeting_store.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/rank_threads.h"
 
 namespace {
 

@@ -11,11 +11,11 @@
 #include <fstream>
 #include <thread>
 
-#include "fsdp/json.h"
-#include "fsdp/safetensors.h"
-#include "fsdp/tensor_files.h"
-#include "limited_model.h"
-#include "temporary_folder.h"
+#include "fsdp/files/safetensors.h"
+#include "fsdp/files/tensor_files.h"
+#include "fsdp/text/json.h"
+#include "tests/fsdp/limited_model.h"
+#include "tests/fsdp/temporary_folder.h"
 
 namespace {
 

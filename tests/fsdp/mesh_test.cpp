@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
-#include "error_of.h"
-#include "ranks.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "fsdp/transport.h"
+#include "fsdp/comm/transport.h"
 
 /// Collectives of a rank that is alone: each peer has what this rank has. So one process computes what a rank of a
 /// world computes, and a seed brings everything back.

@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint_fixture.h"
-#include "error_of.h"
-#include "fsdp/gradient_norm.h"
-#include "fsdp/lion.h"
-#include "fsdp/sgd.h"
-#include "ranks.h"
-#include "small_model.h"
+#include "fsdp/optim/gradient_norm.h"
+#include "fsdp/optim/lion.h"
+#include "fsdp/optim/sgd.h"
+#include "tests/fsdp/checkpoint_fixture.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "fsdp/transport.h"
+#include "fsdp/comm/transport.h"
 
 /// Calls `before` before each start and each wait of a collective. `before` may sleep or throw.
 class WatchedTransport : public fsdp::Transport {

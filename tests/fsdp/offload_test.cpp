@@ -1,18 +1,18 @@
 // Goal: a model whose shards, gradients and states live on the CPU trains, saves and exports as any other, and holds
 // nothing of them on its device. Method: on the CPU an offload makes the same copies within one memory, so every bit
 // must be that of the training without it. gpu_test.cpp has the two memories.
-#include "fsdp/offload.h"
+#include "fsdp/memory/offload.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "checkpoint_fixture.h"
-#include "error_of.h"
-#include "fsdp/gradient_norm.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "storage.h"
-#include "thread_ranks.h"
+#include "fsdp/memory/storage.h"
+#include "fsdp/optim/gradient_norm.h"
+#include "tests/fsdp/checkpoint_fixture.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

@@ -11,13 +11,13 @@
 #include <limits>
 #include <map>
 
-#include "error_of.h"
-#include "fsdp/adam.h"
-#include "fsdp/lion.h"
-#include "fsdp/sgd.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "thread_ranks.h"
+#include "fsdp/optim/adam.h"
+#include "fsdp/optim/lion.h"
+#include "fsdp/optim/sgd.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

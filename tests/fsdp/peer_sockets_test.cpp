@@ -1,6 +1,6 @@
 // Goal: messages between ranks arrive whole and in order, and what goes wrong is an error on every rank.
 // Method: ranks as threads, with real sockets on this machine.
-#include "sockets/peer_sockets.h"
+#include "fsdp/comm/sockets/peer_sockets.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -13,8 +13,8 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <ATen/ATen.h>
-#include "error_of.h"
-#include "rank_threads.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/rank_threads.h"
 
 namespace {
 

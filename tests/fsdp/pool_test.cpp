@@ -1,14 +1,14 @@
 // Goal: the engine's memory is fixed by the sizes of the units, and every step uses the same memory again.
 // Method: the pool alone, and the small model whose pools are compared with the formula.
-#include "buffer_pool.h"
+#include "fsdp/comm/buffer_pool.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "ranks.h"
-#include "small_model.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
 
 namespace {
 

@@ -6,11 +6,11 @@
 
 #include <map>
 
-#include "checkpoint_fixture.h"
-#include "error_of.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "thread_ranks.h"
+#include "tests/fsdp/checkpoint_fixture.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

@@ -1,14 +1,14 @@
 // Goal: a unit computes, reduces, returns and keeps its buffers in the formats asked for, and divides gradients as
 // asked. Method: known sums in the open, and the unsharded reference in mixed precision for whole trainings.
-#include "fsdp/precision.h"
+#include "fsdp/engine/precision.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "error_of.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "thread_ranks.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "small_model.h"
+#include "tests/fsdp/small_model.h"
 
 /// Draws that are equal on every machine and rank, unlike those of the standard library's distributions.
 class Draw {

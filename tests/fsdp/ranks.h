@@ -12,8 +12,8 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
 
-#include "fsdp/device_mesh.h"
-#include "rank_threads.h"
+#include "fsdp/comm/device_mesh.h"
+#include "tests/fsdp/rank_threads.h"
 
 constexpr int kWorldSizes[] = {1, 2, 3, 4};
 

@@ -1,16 +1,16 @@
 // Goal: recomputed parts give the same numbers with the same collectives, in less memory.
 // Method: the small model with its blocks recomputed inside of their units, against the same model without.
-#include "fsdp/recompute.h"
+#include "fsdp/engine/recompute.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "error_of.h"
-#include "fsdp/random.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "thread_ranks.h"
+#include "fsdp/engine/random.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "temporary_folder.h"
+#include "tests/fsdp/temporary_folder.h"
 
 namespace {
 

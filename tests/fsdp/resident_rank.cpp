@@ -10,11 +10,11 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 
-#include "chain_model.h"
-#include "fsdp/adam.h"
-#include "fsdp/initialize.h"
-#include "fsdp/meta_device.h"
-#include "fsdp/tensor_bytes.h"
+#include "fsdp/engine/initialize.h"
+#include "fsdp/engine/meta_device.h"
+#include "fsdp/memory/tensor_bytes.h"
+#include "fsdp/optim/adam.h"
+#include "tests/fsdp/chain_model.h"
 
 namespace {
 

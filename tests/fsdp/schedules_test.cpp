@@ -9,8 +9,8 @@
 
 #include <map>
 
-#include "random_model.h"
-#include "thread_ranks.h"
+#include "tests/fsdp/random_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

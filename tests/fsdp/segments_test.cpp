@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "error_of.h"
-#include "fsdp/checkpoint.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "temporary_folder.h"
+#include "fsdp/files/checkpoint.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/temporary_folder.h"
 
 namespace {
 

@@ -7,11 +7,11 @@
 #include <mutex>
 #include <set>
 
-#include "error_of.h"
-#include "odd_transports.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "thread_ranks.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/odd_transports.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

@@ -13,12 +13,12 @@
 #include <latch>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "buffer_pool.h"
-#include "error_of.h"
-#include "fsdp/transport.h"
-#include "node/arena.h"
-#include "node/node.h"
-#include "ranks.h"
+#include "fsdp/comm/buffer_pool.h"
+#include "fsdp/comm/node/arena.h"
+#include "fsdp/comm/node/node.h"
+#include "fsdp/comm/transport.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
 
 namespace {
 

@@ -8,11 +8,11 @@
 #include <atomic>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "error_of.h"
-#include "fsdp/transport.h"
-#include "odd_transports.h"
-#include "ranks.h"
-#include "small_model.h"
+#include "fsdp/comm/transport.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/odd_transports.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
 
 namespace {
 

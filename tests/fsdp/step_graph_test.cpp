@@ -1,7 +1,7 @@
 // Goal: steps that a device replays from a graph train the bits of steps that the host calls.
 // Method: the real engine and its StepGraph on the pretend GPU (late_device.h), which records a step by the rules of
 // CUDA's capture and replays it in drawn orders; a rank on the CPU, which calls each step, is the judge.
-#include "fsdp/step_graph.h"
+#include "fsdp/optim/step_graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint_fixture.h"
-#include "error_of.h"
-#include "fsdp/lion.h"
-#include "fsdp/random.h"
-#include "fsdp/sgd.h"
-#include "late_device.h"
-#include "late_training.h"
+#include "fsdp/engine/random.h"
+#include "fsdp/optim/lion.h"
+#include "fsdp/optim/sgd.h"
+#include "tests/fsdp/checkpoint_fixture.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/late_device.h"
+#include "tests/fsdp/late_training.h"
 
 namespace {
 

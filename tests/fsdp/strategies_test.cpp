@@ -6,10 +6,10 @@
 #include <map>
 #include <mutex>
 
-#include "checkpoint_fixture.h"
-#include "ranks.h"
-#include "small_model.h"
-#include "thread_ranks.h"
+#include "tests/fsdp/checkpoint_fixture.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

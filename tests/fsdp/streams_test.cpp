@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint_fixture.h"
-#include "late_device.h"
-#include "late_training.h"
+#include "tests/fsdp/checkpoint_fixture.h"
+#include "tests/fsdp/late_device.h"
+#include "tests/fsdp/late_training.h"
 
 namespace {
 

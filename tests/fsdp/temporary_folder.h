@@ -1,5 +1,5 @@
 #pragma once
 
-#include "../temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 using test::TemporaryFolder;

@@ -5,10 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "chain_model.h"
-#include "fsdp/adam.h"
-#include "fsdp/tensor_bytes.h"
-#include "ranks.h"
+#include "fsdp/memory/tensor_bytes.h"
+#include "fsdp/optim/adam.h"
+#include "tests/fsdp/chain_model.h"
+#include "tests/fsdp/ranks.h"
 
 namespace {
 

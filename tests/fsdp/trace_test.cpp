@@ -1,7 +1,7 @@
 // Goal: a trace of a step shows every unit's gathers, waits, forwards and backwards, its spans nest, and its sums are
 // those of the accounting.
 // Method: the small model on two ranks; the trace is parsed as a viewer would.
-#include "fsdp/trace.h"
+#include "fsdp/tracing/trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <map>
 #include <set>
 
-#include "fsdp/json.h"
-#include "small_model.h"
-#include "thread_ranks.h"
+#include "fsdp/text/json.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

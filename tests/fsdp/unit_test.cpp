@@ -2,10 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "error_of.h"
-#include "fsdp/adam.h"
-#include "ranks.h"
-#include "small_model.h"
+#include "fsdp/optim/adam.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/fsdp/small_model.h"
 
 namespace {
 

@@ -1,10 +1,10 @@
 // Goal: what the watcher concludes from the answers of ranks is right, and said so that people understand it.
-#include "watch/judge.h"
+#include "fsdp/comm/watch/judge.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "watch/hub.h"
+#include "fsdp/comm/watch/hub.h"
 
 namespace fsdp::watch {
 namespace {

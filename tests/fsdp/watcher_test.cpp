@@ -16,13 +16,13 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <utility>
 
-#include "deaf_transport.h"
-#include "error_of.h"
-#include "odd_transports.h"
-#include "rank_threads.h"
-#include "sockets/connect.h"
-#include "thread_ranks.h"
-#include "watch/watcher.h"
+#include "fsdp/comm/sockets/connect.h"
+#include "fsdp/comm/watch/watcher.h"
+#include "tests/fsdp/deaf_transport.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/odd_transports.h"
+#include "tests/fsdp/rank_threads.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Goal: policies choose the modules that those of PyTorch's FSDP1 choose, and what they choose trains as if it had been
 // sharded by hand. Method: the cases of PyTorch's test_wrap.py, whose results _recursive_wrap() of PyTorch 2.11 gave.
-#include "fsdp/wrap.h"
+#include "fsdp/engine/wrap.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/linear.h>
 
-#include "error_of.h"
-#include "small_model.h"
-#include "thread_ranks.h"
+#include "tests/fsdp/error_of.h"
+#include "tests/fsdp/small_model.h"
+#include "tests/fsdp/thread_ranks.h"
 
 namespace {
 

@@ -30,6 +30,13 @@ class CheckLinks(unittest.TestCase):
     def test_what_is_built_or_downloaded_is_left_out(self):
         self.assertEqual(self.check({"a.md": "", "build/b.md": "[1](c)", "web/node_modules/x/y.md": "[1](c)"}), (0, []))
 
+    def test_files_that_the_architecture_and_readmes_of_folders_name_are_there(self):
+        tree = {"base/fd.h": "", "base/fd.cpp": "", "base/README.md": "`fd.h`, `base/fd.{h,cpp}`\n", "ARCHITECTURE.md": "`base/fd.h`, `fd.h`\n"}
+        self.assertEqual(self.check(tree), (0, []))
+        wrong = {"base/README.md": "`gone.h`\n", "ARCHITECTURE.md": "`base/fd.{h,cpp,py}`\n", "docs/README.md": "`gone.h`\n"}
+        self.assertEqual(self.check(tree | wrong), (1, ["ARCHITECTURE.md: names base/fd.py, which is not there",
+                                                        "base/README.md: names gone.h, which is not there"]))
+
     def test_an_empty_tree_is_no_success(self):
         self.assertEqual(self.check({})[0], 1)
 

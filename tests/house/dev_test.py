@@ -1,6 +1,6 @@
 """./dev builds with the LibTorch that MUSTER_LIBTORCH names now, not with that of the first time, and counts what its tests say.
 
-Method: the real script and the real cmake/LibTorch.cmake in a project that has nothing to compile.
+Method: the real script and the real tools/cmake/LibTorch.cmake in a project that has nothing to compile.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROJECT = """cmake_minimum_required(VERSION 3.24)
 project(nothing LANGUAGES NONE)
 enable_testing()
-include(cmake/LibTorch.cmake)
+include(tools/cmake/LibTorch.cmake)
 """
 
 
@@ -30,7 +30,7 @@ class Project(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name).resolve()
         self.project = self.folder / "project"
-        for name in ("dev", "tools/setup.sh", "tools/changed_files.py", "tools/test_summary.py", "cmake/LibTorch.cmake", "CMakePresets.json"):
+        for name in ("dev", "tools/setup.sh", "tools/changed_files.py", "tools/test_summary.py", "tools/cmake/LibTorch.cmake", "CMakePresets.json"):
             (self.project / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.project / name)
         for file in (ROOT / "tools" / "testing").glob("*.py"):
@@ -457,7 +457,7 @@ class SharesTheCompilerCache(Project):
         super().setUp()
         shutil.copy(ROOT / "cmake" / "MusterBuild.cmake", self.project / "cmake")
         (self.project / "CMakeLists.txt").write_text(
-            PROJECT.replace("LANGUAGES NONE", "LANGUAGES CXX").replace("cmake/LibTorch", "cmake/MusterBuild") +
+            PROJECT.replace("LANGUAGES NONE", "LANGUAGES CXX").replace("tools/cmake/LibTorch", "tools/cmake/MusterBuild") +
             "muster_library(part SOURCES part/one.cpp part/two.cpp UNITY 2)\ntarget_precompile_headers(part PRIVATE <vector>)\n")
         (self.project / "part").mkdir()
         for name in ("one", "two"):
@@ -482,7 +482,7 @@ class SharesTheCompilerCache(Project):
 class WithoutLibtorch(Project):
     def test_the_preset_tsan_downloads_neither_libtorch_nor_pytorch(self):
         shutil.rmtree(self.project / ".deps")
-        (self.project / "CMakeLists.txt").write_text(PROJECT.replace("include(cmake/LibTorch.cmake)", "add_test(NAME One COMMAND true)"))
+        (self.project / "CMakeLists.txt").write_text(PROJECT.replace("include(tools/cmake/LibTorch.cmake)", "add_test(NAME One COMMAND true)"))
         done = self.dev("test", "--preset", "tsan", MUSTER_PEERS="1")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.splitlines()[-1], "1 passed, 0 failed, 0 skipped")

@@ -34,7 +34,7 @@ class SetupCrates(SetupCase):
         self.assertEqual(self.left_behind(), ["crates"])
         self.assertEqual((self.deps / "crates" / "crate").read_text(), "crate\n")
         self.assertEqual(len(self.calls()), 1)
-        self.assertIn("vendor --quiet --locked --manifest-path tokens/tokenizers/Cargo.toml", self.calls()[0])
+        self.assertIn("vendor --quiet --locked --manifest-path data/tokenizers/crate/Cargo.toml", self.calls()[0])
         done = self.setup()
         self.assertEqual((done.returncode, done.stderr, len(self.calls())), (0, "setup: everything is there\n", 1))
 
@@ -52,7 +52,7 @@ class SetupCrates(SetupCase):
 
     def test_a_failed_download_leaves_nothing_behind(self):
         self.cargo("1.95.0", "echo 'error: failed to download from crates.io' >&2; exit 101")
-        self.refused("downloading the crates of tokens/tokenizers/Cargo.lock failed", "failed to download from crates.io")
+        self.refused("downloading the crates of data/tokenizers/crate/Cargo.lock failed", "failed to download from crates.io")
         self.assertEqual(self.left_behind(), [])
 
     def test_a_missing_cargo_is_a_missing_package(self):

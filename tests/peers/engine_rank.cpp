@@ -18,19 +18,19 @@
 #include <utility>
 #include <vector>
 
-#include "../fsdp/small_model.h"
 #include "bench/forked_ranks.h"
-#include "fsdp/gradient_norm.h"
-#include "fsdp/json.h"
-#include "fsdp/safetensors.h"
-#include "fsdp/tensor_files.h"
-#include "models/bert/hf.h"
-#include "models/bert/model.h"
-#include "models/class_loss.h"
-#include "models/config_json.h"
-#include "models/family.h"
-#include "models/t5/model.h"
-#include "train/unit_wrapper.h"
+#include "fsdp/files/safetensors.h"
+#include "fsdp/files/tensor_files.h"
+#include "fsdp/optim/gradient_norm.h"
+#include "fsdp/text/json.h"
+#include "tests/fsdp/small_model.h"
+#include "worker/models/bert/hf.h"
+#include "worker/models/bert/model.h"
+#include "worker/models/class_loss.h"
+#include "worker/models/config_json.h"
+#include "worker/models/family.h"
+#include "worker/models/t5/model.h"
+#include "worker/train/unit_wrapper.h"
 
 namespace {
 
@@ -104,7 +104,7 @@ worker::BertRows rows_of(const Batch& batch) {
 }
 
 /// The config names the class of the model, as transformers writes it.
-Trained bert(const fsdp::Json& config, const schema::Bert& sizes) {
+Trained bert(const fsdp::Json& config, const spec::Bert& sizes) {
   if (config.at("architectures").as_array().front().as_string() == "BertForMaskedLM") {
     const auto model = std::make_shared<worker::BertForMaskedLm>(sizes);
     Trained made = with_blocks(model);
@@ -121,11 +121,10 @@ Trained bert(const fsdp::Json& config, const schema::Bert& sizes) {
   return made;
 }
 
-Trained make_model_of(const worker::Family& family, const fsdp::Json& config, const schema::Values& values) {
-  if (family.name == "bert") return bert(config, schema::bind<schema::Bert>(family.table, values));
+Trained make_model_of(const worker::Family& family, const fsdp::Json& config, const spec::Values& values) {
+  if (family.name == "bert") return bert(config, spec::bind<spec::Bert>(family.table, values));
   if (family.name == "t5") {
-    const auto model =
-        std::make_shared<worker::T5ForConditionalGeneration>(schema::bind<schema::T5>(family.table, values));
+    const auto model = std::make_shared<worker::T5ForConditionalGeneration>(spec::bind<spec::T5>(family.table, values));
     Trained made = with_blocks(model);
     made.loss = [model](const Batch& batch) {
       return model->loss(batch.at("ids"), batch.at("mask"), batch.at("targets"));

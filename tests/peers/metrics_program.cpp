@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "metrics/classification.h"
-#include "metrics/rouge.h"
+#include "worker/metrics/classification.h"
+#include "worker/metrics/rouge.h"
 
 namespace worker {
 namespace {

@@ -3,8 +3,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "os/sha256.h"
-#include "tokens/tokenizer.h"
+#include "base/sha256.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace {
 
@@ -57,7 +57,7 @@ int main(int count, char** arguments) try {
                     {"prefix", tokenizer->prefix()},
                     {"suffix", tokenizer->suffix()},
                     {"kind", tokenizer->kind()},
-                    {"sha256", os::hex(tokenizer->sha256())}}
+                    {"sha256", base::hex(tokenizer->sha256())}}
             << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
     std::vector<std::string> texts;

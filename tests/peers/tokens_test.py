@@ -50,7 +50,7 @@ def hostile_texts():
 
 
 def training_texts():
-    files = sorted(path for folder in ("docs", "fsdp/include", "chess") for path in (ROOT / folder).rglob("*")
+    files = sorted(path for folder in ("docs", "fsdp/engine", "data/chess") for path in (ROOT / folder).rglob("*")
                    if path.suffix in (".md", ".h", ".cpp"))
     return [line for path in files for line in path.read_text().splitlines() if line]
 

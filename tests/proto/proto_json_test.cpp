@@ -1,4 +1,4 @@
-#include "json/proto_json.h"
+#include "proto/json/proto_json.h"
 
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "muster/v1/job.pb.h"
-#include "recipe_values.h"
+#include "tests/recipe_values.h"
 
 namespace proto {
 namespace {

@@ -8,8 +8,8 @@
 #include <sstream>
 #include <thread>
 
-#include "os/command.h"
-#include "temporary_folder.h"
+#include "base/command.h"
+#include "tests/slurm/temporary_folder.h"
 
 namespace slurm {
 namespace {
@@ -220,12 +220,12 @@ TEST(Quoting, BashReadsBackWhatWasQuoted) {
                                             "a\n'b'\\n",
                                             "!x"};
   for (const auto& word : hostile) {
-    os::Command command;
+    base::Command command;
     command.argv = {"bash", "-c", "printf %s. " + bash_quote(word)};
-    EXPECT_EQ(os::ProcessRunner().run(command).out, word + ".");
+    EXPECT_EQ(base::ProcessRunner().run(command).out, word + ".");
     EXPECT_EQ(bash_quote(word).find('\n'), std::string::npos);
     command.argv = {"sh", "-c", "printf %s. " + shell_quote(word)};
-    EXPECT_EQ(os::ProcessRunner().run(command).out, word + ".");
+    EXPECT_EQ(base::ProcessRunner().run(command).out, word + ".");
   }
 }
 
@@ -243,10 +243,10 @@ if [ -n "$SRUN_DOES" ]; then eval "$SRUN_DOES"; exit; fi
     std::filesystem::permissions(folder_ / "bin/srun", std::filesystem::perms::owner_all);
   }
 
-  os::Command command(const BatchScript& s) {
+  base::Command command(const BatchScript& s) {
     EXPECT_THAT(problems(s), IsEmpty());
     write_file(folder_ / "script", render(s));
-    os::Command c;
+    base::Command c;
     c.argv = {"bash", (folder_ / "script").native()};
     c.time_limit = 30s;
     c.environment = environment_;
@@ -256,18 +256,18 @@ if [ -n "$SRUN_DOES" ]; then eval "$SRUN_DOES"; exit; fi
     c.unset = {"SLURM_*"};
     return c;
   }
-  os::CommandResult run(const BatchScript& s) {
-    auto result = os::ProcessRunner().run(command(s));
+  base::CommandResult run(const BatchScript& s) {
+    auto result = base::ProcessRunner().run(command(s));
     EXPECT_FALSE(result.timed_out) << result.err;
     return result;
   }
 
   /// Runs the script. Once the command has made the file `ready`, sends the signal to the script only.
-  os::CommandResult run_with_signal(const BatchScript& s, int signal) {
+  base::CommandResult run_with_signal(const BatchScript& s, int signal) {
     auto c = command(s);
     c.argv = {"bash", "-c", "echo $$ > \"$HERE/pid\"; exec bash \"$HERE/script\""};
-    os::CommandResult result;
-    std::thread runner([&] { result = os::ProcessRunner().run(c); });
+    base::CommandResult result;
+    std::thread runner([&] { result = base::ProcessRunner().run(c); });
     const auto limit = std::chrono::steady_clock::now() + 20s;
     while (!std::filesystem::exists(folder_ / "ready") && std::chrono::steady_clock::now() < limit)
       std::this_thread::sleep_for(5ms);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "scripted_runner.h"
+#include "tests/slurm/scripted_runner.h"
 
 namespace slurm {
 namespace {
@@ -24,8 +24,8 @@ struct ClientTest : ::testing::Test {
   ScriptedRunner runner;
   Client client{runner, {.conf = "/lab/slurm.conf", .ids_per_command = 2, .separator = "~"}};
 
-  void answer(const std::string& program, os::CommandResult result) {
-    runner.on(program, [result](const os::Command&) { return result; });
+  void answer(const std::string& program, base::CommandResult result) {
+    runner.on(program, [result](const base::Command&) { return result; });
   }
   std::string arguments(std::size_t i) const {
     std::string all;
@@ -240,7 +240,7 @@ TEST_F(ClientTest, AListIsOneQueryFieldByField) {
 }
 
 TEST_F(ClientTest, NoAnswerIsNeverAnEmptyList) {
-  const std::vector<os::CommandResult> failures = {
+  const std::vector<base::CommandResult> failures = {
       finished(1, "", std::string("slurm_load_jobs error: ") + kNoController), finished(0, "", kNoController),
       finished(0, "slurm_load_jobs error\n"), killed_by(15)};
   for (const auto& failure : failures) {
@@ -256,7 +256,7 @@ TEST_F(ClientTest, NoAnswerIsNeverAnEmptyList) {
 
 TEST_F(ClientTest, ACutListIsNotUnderstood) {
   runner.on("squeue",
-            [](const os::Command& command) { return finished(0, std::string(command.max_output_bytes + 1, 'x')); });
+            [](const base::Command& command) { return finished(0, std::string(command.max_output_bytes + 1, 'x')); });
   const auto jobs = client.list();
   EXPECT_TRUE(jobs.unreachable());
   EXPECT_THAT(jobs.why(), HasSubstr("answer not understood"));
@@ -359,7 +359,7 @@ TEST_F(ClientTest, HistoryIsRefusedWithoutAccounting) {
 }
 
 TEST_F(ClientTest, HistoryIsAskedInPiecesAndSortedByStart) {
-  runner.on("sacct", [](const os::Command& command) {
+  runner.on("sacct", [](const base::Command& command) {
     const auto run = [](const std::string& id, const std::string& start) {
       return id + "~COMPLETED~0:0~1795253000~" + start + "~1795254000~node1~~\n";
     };

@@ -10,9 +10,9 @@
 #include <sstream>
 #include <thread>
 
-#include "os/command.h"
-#include "scripted_runner.h"
-#include "temporary_folder.h"
+#include "base/command.h"
+#include "tests/slurm/scripted_runner.h"
+#include "tests/slurm/temporary_folder.h"
 
 namespace slurm {
 namespace {
@@ -24,15 +24,15 @@ using testing::TemporaryFolder;
 using namespace std::chrono_literals;
 using namespace std::string_literals;
 
-os::Command bash(const std::string& script, std::chrono::milliseconds limit = 20s) {
-  os::Command command;
+base::Command bash(const std::string& script, std::chrono::milliseconds limit = 20s) {
+  base::Command command;
   command.argv = {"bash", "-c", script};
   command.time_limit = limit;
   return command;
 }
 
 TEST(ProcessRunner, CommandsGetTheLimitOfOpenFilesThatJobsAreToHave) {
-  os::ProcessRunner jobs_limit(true, 77);
+  base::ProcessRunner jobs_limit(true, 77);
   EXPECT_EQ(jobs_limit.run(bash("ulimit -Sn")).out, "77\n");
 }
 
@@ -57,9 +57,9 @@ bool eventually(Condition holds) {
 // The promises of every CommandRunner. The tests run on the real runner, and on the scripted one that other tests rely
 // on.
 
-std::shared_ptr<os::CommandRunner> scripted() {
+std::shared_ptr<base::CommandRunner> scripted() {
   auto runner = std::make_shared<ScriptedRunner>();
-  runner->on("bash", [](const os::Command& command) {
+  runner->on("bash", [](const base::Command& command) {
     const auto& script = command.argv.at(2);
     if (script == "cat; echo err >&2; exit 3") return finished(3, command.input, "err\n");
     if (script == "kill -9 $$") return killed_by(9);
@@ -72,8 +72,8 @@ std::shared_ptr<os::CommandRunner> scripted() {
 
 class CommandRunnerContract : public ::testing::TestWithParam<std::string> {
  protected:
-  CommandRunnerContract() : runner_(GetParam() == "real" ? std::make_shared<os::ProcessRunner>() : scripted()) {}
-  std::shared_ptr<os::CommandRunner> runner_;
+  CommandRunnerContract() : runner_(GetParam() == "real" ? std::make_shared<base::ProcessRunner>() : scripted()) {}
+  std::shared_ptr<base::CommandRunner> runner_;
 };
 
 TEST_P(CommandRunnerContract, OutputErrorsAndExitCodeComeBack) {
@@ -115,7 +115,7 @@ TEST_P(CommandRunnerContract, OutputIsBounded) {
 }
 
 TEST_P(CommandRunnerContract, WhatIsNotThereCanNotStart) {
-  os::Command command;
+  base::Command command;
   command.argv = {"no-such-program-of-anyone"};
   const auto result = runner_->run(command);
   EXPECT_THAT(result.could_not_start, HasSubstr("no-such-program-of-anyone: not found in PATH"));
@@ -128,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(Runners, CommandRunnerContract, ::testing::Values("real
 TEST(ProcessRunner, TheLimitLeavesNothingOfTheGroup) {
   const TemporaryFolder folder;
   const auto file = (folder / "pids").native();
-  const auto result = os::ProcessRunner().run(bash(
+  const auto result = base::ProcessRunner().run(bash(
       "trap '' TERM; (trap '' TERM; echo $BASHPID >> '" + file + "'; sleep 60) & echo $$ >> '" + file + "'; wait", 3s));
   EXPECT_TRUE(result.timed_out);
   std::istringstream pids(read_file(file));
@@ -138,18 +138,18 @@ TEST(ProcessRunner, TheLimitLeavesNothingOfTheGroup) {
 }
 
 TEST(ProcessRunner, AnEndlessWriterIsBoundedAndEnded) {
-  os::Command command;
+  base::Command command;
   command.argv = {"yes"};
   command.time_limit = 3s;  // enough to write 5,000 bytes on any machine
   command.max_output_bytes = 5000;
-  const auto result = os::ProcessRunner().run(command);
+  const auto result = base::ProcessRunner().run(command);
   EXPECT_TRUE(result.timed_out);
   EXPECT_EQ(result.out.size(), 5000U);
   EXPECT_TRUE(result.out_cut);
 }
 
 TEST(ProcessRunner, WhatIsLeftInTheBackgroundDelaysNobody) {
-  const auto result = os::ProcessRunner().run(bash("sleep 60 & echo $!"));
+  const auto result = base::ProcessRunner().run(bash("sleep 60 & echo $!"));
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_LT(result.took, 15s);
   const pid_t left = std::stoi(result.out);
@@ -160,10 +160,10 @@ TEST(ProcessRunner, WhatIsLeftInTheBackgroundDelaysNobody) {
 TEST(ProcessRunner, ABigInputIsNotNeededToBeRead) {
   auto command = bash("exit 4");
   command.input = std::string(std::size_t{8} << 20, 'x');
-  EXPECT_EQ(os::ProcessRunner().run(command).exit_code, 4);
+  EXPECT_EQ(base::ProcessRunner().run(command).exit_code, 4);
   command = bash("wc -c");
   command.input = std::string(std::size_t{8} << 20, 'x');
-  EXPECT_THAT(os::ProcessRunner().run(command).out, HasSubstr("8388608"));
+  EXPECT_THAT(base::ProcessRunner().run(command).out, HasSubstr("8388608"));
 }
 
 TEST(ProcessRunner, TheEnvironmentIsWhatTheCommandSays) {
@@ -172,7 +172,7 @@ TEST(ProcessRunner, TheEnvironmentIsWhatTheCommandSays) {
   auto command = bash("env");
   command.unset = {"SLURM_*"};
   command.environment = {{"SLURM_CONF", "a b\nc"}, {"HOME", "/nowhere"}};
-  const auto out = os::ProcessRunner().run(command).out;
+  const auto out = base::ProcessRunner().run(command).out;
   ::unsetenv("SLURM_JOB_ID");
   EXPECT_THAT(out, Not(HasSubstr("SLURM_JOB_ID")));
   EXPECT_THAT(out, HasSubstr("SLURM_CONF=a b\nc\n"));
@@ -183,11 +183,11 @@ TEST(ProcessRunner, TheEnvironmentIsWhatTheCommandSays) {
 
 TEST(ProcessRunner, AChildThatInheritsNothingGetsWhatTheCommandSaysAlone) {
   ::setenv("MUSTER_KEPT", "kept", 1);
-  os::Command command;
+  base::Command command;
   command.argv = {"env"};
   command.inherit = false;
   command.environment = {{"PATH", "/nowhere"}, {"A", "b"}};
-  const auto result = os::ProcessRunner().run(command);
+  const auto result = base::ProcessRunner().run(command);
   EXPECT_EQ(result.out, "PATH=/nowhere\nA=b\n") << result.could_not_start;
 }
 
@@ -198,7 +198,7 @@ TEST(ProcessRunner, OnlyTheDescriptorsNamedAreHandedOn) {
   ASSERT_EQ(::flock(lock, LOCK_EX), 0);
   auto command = bash("ls /proc/$$/fd; sleep 0.2 & disown");
   command.keep_fds = {lock};
-  const auto result = os::ProcessRunner().run(command);
+  const auto result = base::ProcessRunner().run(command);
   std::istringstream listed(result.out);
   std::vector<int> fds;
   for (int fd = 0; listed >> fd;) fds.push_back(fd);
@@ -213,7 +213,7 @@ TEST(ProcessRunner, OnlyTheDescriptorsNamedAreHandedOn) {
 }
 
 TEST(ProcessRunner, ASignalToOurGroupDoesNotReachTheChild) {
-  const auto result = os::ProcessRunner().run(bash("ps -o pgid= -p $$; echo $$"));
+  const auto result = base::ProcessRunner().run(bash("ps -o pgid= -p $$; echo $$"));
   std::istringstream numbers(result.out);
   pid_t group = 0;
   pid_t self = 0;
@@ -222,14 +222,14 @@ TEST(ProcessRunner, ASignalToOurGroupDoesNotReachTheChild) {
 }
 
 TEST(ProcessRunner, AFileThatIsNoProgramSaysSo) {
-  os::Command command;
+  base::Command command;
   command.argv = {"/dev/null"};
-  EXPECT_THAT(os::ProcessRunner().run(command).could_not_start, HasSubstr("/dev/null: Permission denied"));
-  EXPECT_FALSE(os::ProcessRunner().run(os::Command{}).could_not_start.empty());
+  EXPECT_THAT(base::ProcessRunner().run(command).could_not_start, HasSubstr("/dev/null: Permission denied"));
+  EXPECT_FALSE(base::ProcessRunner().run(base::Command{}).could_not_start.empty());
 }
 
 TEST(ProcessRunner, ManyThreadsAtOnce) {
-  os::ProcessRunner runner;
+  base::ProcessRunner runner;
   std::vector<std::thread> threads;
   std::array<int, 8> codes{};
   for (std::size_t i = 0; i < codes.size(); ++i) {

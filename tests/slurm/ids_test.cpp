@@ -4,12 +4,12 @@
 #include <random>
 #include <set>
 
-#include "reason_names.h"
 #include "slurm/host_list.h"
 #include "slurm/job_id.h"
 #include "slurm/job_state.h"
 #include "slurm/pending_reason.h"
 #include "slurm/scheduler.h"
+#include "tests/slurm/reason_names.h"
 
 namespace slurm {
 namespace {

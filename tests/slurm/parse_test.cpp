@@ -1,7 +1,7 @@
 // Real output of Slurm 22.05.
 #include <gmock/gmock.h>
 
-#include "parse.h"
+#include "slurm/parse.h"
 
 namespace slurm {
 namespace {

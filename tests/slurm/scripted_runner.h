@@ -6,24 +6,24 @@
 #include <string>
 #include <vector>
 
-#include "os/command.h"
+#include "base/command.h"
 
 namespace slurm {
 
 /// A CommandRunner without processes. Each program's answers are prepared, and every command is recorded. It keeps the
 /// promises of CommandRunner (see command_test.cpp): output is limited, and unknown programs cannot start.
-class ScriptedRunner : public os::CommandRunner {
+class ScriptedRunner : public base::CommandRunner {
  public:
-  using Program = std::function<os::CommandResult(const os::Command&)>;
+  using Program = std::function<base::CommandResult(const base::Command&)>;
 
   void on(const std::string& program, Program answer) { programs_[program] = std::move(answer); }
 
-  os::CommandResult run(const os::Command& command) override {
+  base::CommandResult run(const base::Command& command) override {
     const std::scoped_lock lock(mutex_);
     commands.push_back(command);
     const auto& name = command.argv.at(0);
     const auto found = programs_.find(name);
-    os::CommandResult result;
+    base::CommandResult result;
     if (found == programs_.end()) {
       result.could_not_start = name + ": not found in PATH";
       return result;
@@ -34,7 +34,7 @@ class ScriptedRunner : public os::CommandRunner {
     return result;
   }
 
-  std::vector<os::Command> commands;
+  std::vector<base::Command> commands;
 
  private:
   static void cut(std::string& text, bool& was_cut, std::size_t limit) {
@@ -46,22 +46,22 @@ class ScriptedRunner : public os::CommandRunner {
   std::mutex mutex_;
 };
 
-inline os::CommandResult finished(int exit_code, const std::string& out = {}, const std::string& err = {}) {
-  os::CommandResult result;
+inline base::CommandResult finished(int exit_code, const std::string& out = {}, const std::string& err = {}) {
+  base::CommandResult result;
   result.exit_code = exit_code;
   result.out = out;
   result.err = err;
   return result;
 }
 
-inline os::CommandResult killed_by(int signal) {
-  os::CommandResult result;
+inline base::CommandResult killed_by(int signal) {
+  base::CommandResult result;
   result.signal = signal;
   return result;
 }
 
-inline os::CommandResult too_slow(const os::Command& command) {
-  os::CommandResult result;
+inline base::CommandResult too_slow(const base::Command& command) {
+  base::CommandResult result;
   result.timed_out = true;
   result.took = command.time_limit;
   return result;

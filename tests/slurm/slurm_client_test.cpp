@@ -10,7 +10,7 @@
 #include "slurm/batch_script.h"
 #include "slurm/client.h"
 #include "slurm/host_list.h"
-#include "temporary_folder.h"
+#include "tests/slurm/temporary_folder.h"
 
 namespace slurm {
 namespace {
@@ -109,7 +109,7 @@ class SlurmClient : public ::testing::Test {
 
   const TemporaryFolder folder_;
   const std::filesystem::path cluster_ = folder_ / "c";
-  os::ProcessRunner runner_;
+  base::ProcessRunner runner_;
   Client client_{runner_, {.conf = (cluster_ / "slurm.conf").native()}};
   std::FILE* process_ = nullptr;
 };

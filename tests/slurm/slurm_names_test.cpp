@@ -5,9 +5,9 @@
 
 #include <set>
 
-#include "reason_names.h"
 #include "slurm/job_state.h"
 #include "slurm/pending_reason.h"
+#include "tests/slurm/reason_names.h"
 
 namespace slurm {
 namespace {

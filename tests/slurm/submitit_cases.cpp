@@ -1,4 +1,4 @@
-#include "submitit_cases.h"
+#include "tests/slurm/submitit_cases.h"
 
 namespace slurm {
 namespace {

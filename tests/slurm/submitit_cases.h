@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "submitit_style.h"
+#include "tests/slurm/submitit/submitit_style.h"
 
 namespace slurm {
 

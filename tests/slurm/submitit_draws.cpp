@@ -3,7 +3,7 @@
 #include <functional>
 #include <random>
 
-#include "submitit_cases.h"
+#include "tests/slurm/submitit_cases.h"
 
 namespace slurm {
 namespace {

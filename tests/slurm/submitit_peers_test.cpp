@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "slurm/batch_script.h"
-#include "submitit_cases.h"
-#include "submitit_style.h"
-#include "temporary_folder.h"
+#include "tests/slurm/submitit/submitit_style.h"
+#include "tests/slurm/submitit_cases.h"
+#include "tests/slurm/temporary_folder.h"
 
 namespace slurm {
 namespace {

@@ -1,9 +1,9 @@
 // submitit's style, tested without submitit. submitit_peers_test.cpp compares with the real one.
-#include "submitit_style.h"
+#include "tests/slurm/submitit/submitit_style.h"
 
 #include <gmock/gmock.h>
 
-#include "python_text.h"
+#include "tests/slurm/submitit/python_text.h"
 
 namespace slurm {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "../temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace slurm::testing {
 

@@ -10,8 +10,8 @@
 #include <set>
 #include <sstream>
 
-#include "slurm_cluster/world.h"
-#include "system/world.h"
+#include "tests/slurm_cluster/world.h"
+#include "tests/system/world.h"
 
 namespace test {
 namespace {

@@ -1,4 +1,4 @@
-#include "slurm_cluster/cluster.h"
+#include "tests/slurm_cluster/cluster.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

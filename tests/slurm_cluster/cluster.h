@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "system/process.h"
+#include "tests/system/process.h"
 
 namespace slurm_cluster {
 

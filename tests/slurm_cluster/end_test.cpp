@@ -11,7 +11,7 @@
 
 #include <memory>
 
-#include "slurm_cluster/world.h"
+#include "tests/slurm_cluster/world.h"
 
 namespace slurm_cluster {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include "slurm_cluster/world.h"
+#include "tests/slurm_cluster/world.h"
 
 namespace slurm_cluster {
 namespace {

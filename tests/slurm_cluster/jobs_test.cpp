@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "slurm_cluster/world.h"
+#include "tests/slurm_cluster/world.h"
 
 namespace slurm_cluster {
 namespace {

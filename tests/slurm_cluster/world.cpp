@@ -1,4 +1,4 @@
-#include "slurm_cluster/world.h"
+#include "tests/slurm_cluster/world.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "slurm_cluster/cluster.h"
+#include "tests/slurm_cluster/cluster.h"
 
 namespace slurm_cluster {
 

@@ -1,7 +1,7 @@
 // Goal: a copy of a data folder that is started beside the original touches no Slurm job of the original.
 // Method: real Slurm; one job of the original runs and one waits while its data folder is copied and the copy is
 // started, first as it is and then with --fork.
-#include "slurm_system/story.h"
+#include "tests/slurm_system/story.h"
 
 namespace story {
 namespace {

@@ -11,7 +11,7 @@
 #include <set>
 #include <thread>
 
-#include "slurm_system/story.h"
+#include "tests/slurm_system/story.h"
 
 namespace story {
 namespace {

@@ -2,7 +2,7 @@
 // does not have fails the job in Slurm's words; a sweep larger than Slurm lets into its queue goes in parts.
 // Method: real Slurm whose accounting enforces QOS and limits, where one node has a feature and the user may use two
 // QOS.
-#include "slurm_system/story.h"
+#include "tests/slurm_system/story.h"
 
 namespace story {
 namespace {

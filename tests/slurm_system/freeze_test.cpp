@@ -2,8 +2,8 @@
 // meanwhile is told as it ended.
 // Method: one real Slurm and a musterd for each time, each on an ext4 of its own, all frozen at once. A minute and
 // three are a long test. Slurm's own files lie elsewhere.
-#include "slurm_cluster/cluster.h"
-#include "system/freeze_stories.h"
+#include "tests/slurm_cluster/cluster.h"
+#include "tests/system/freeze_stories.h"
 
 namespace story {
 namespace {

@@ -1,7 +1,7 @@
 // Goal: a victim that leaves within its grace period always comes back, whether Slurm calls it FAILED, as one that
 // saved and left with 99, or COMPLETED.
 // Method: a real Slurm whose low partition gives 10 s; a high job takes the nodes; the judge is an uninterrupted run.
-#include "slurm_system/story.h"
+#include "tests/slurm_system/story.h"
 
 namespace story {
 namespace {

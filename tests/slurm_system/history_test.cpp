@@ -2,7 +2,7 @@
 // list has forgotten it; and who cancelled it.
 // Method: real Slurm with accounting, which forgets ended jobs after seconds; musterd is killed, something happens to
 // the job, and musterd comes back when squeue does not tell it any more. A plain scancel while it runs.
-#include "slurm_system/story.h"
+#include "tests/slurm_system/story.h"
 
 namespace story {
 namespace {

@@ -2,7 +2,7 @@
 // it come or learns of it when all is over; who can save, saves.
 // Method: a real Slurm, where an admin shortens what runs (scontrol update), or starts it while musterd is away. Slurm
 // looks at limits every half minute, and a limit is a minute at least.
-#include "slurm_system/story.h"
+#include "tests/slurm_system/story.h"
 
 namespace story {
 namespace {

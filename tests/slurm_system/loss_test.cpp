@@ -8,7 +8,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "slurm_system/story.h"
+#include "tests/slurm_system/story.h"
 
 namespace story {
 namespace {

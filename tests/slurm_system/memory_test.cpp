@@ -1,6 +1,6 @@
 // Goal: what the kernel kills for memory costs that cause's budget, and the rank is named.
 // Method: a real Slurm that holds its jobs to their memory by control groups, and ranks that take more.
-#include "slurm_system/story.h"
+#include "tests/slurm_system/story.h"
 
 namespace story {
 namespace {

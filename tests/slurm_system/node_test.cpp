@@ -3,7 +3,7 @@
 // Method: real Slurm, on which a node that is down stays down until an admin resumes it; signals to ranks and tasks.
 #include <signal.h>
 
-#include "slurm_system/story.h"
+#include "tests/slurm_system/story.h"
 
 namespace story {
 namespace {

@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "slurm_system/story.h"
+#include "tests/slurm_system/story.h"
 
 namespace story {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "slurm_system/story.h"
+#include "tests/slurm_system/story.h"
 
 namespace story {
 namespace {

@@ -4,7 +4,7 @@
 // for two minutes, Slurm's own default, so that no second run hides what is looked at.
 #include <fstream>
 
-#include "slurm_system/story.h"
+#include "tests/slurm_system/story.h"
 
 namespace story {
 namespace {

@@ -4,7 +4,7 @@
 // signals make the trouble; the judge is an uninterrupted run of the same job.
 #include <signal.h>
 
-#include "slurm_system/story.h"
+#include "tests/slurm_system/story.h"
 
 namespace story {
 namespace {

@@ -1,4 +1,4 @@
-#include "slurm_system/story.h"
+#include "tests/slurm_system/story.h"
 
 #include <algorithm>
 #include <iostream>

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "slurm_cluster/cluster.h"
-#include "slurm_cluster/world.h"
-#include "system/world.h"
+#include "tests/slurm_cluster/cluster.h"
+#include "tests/slurm_cluster/world.h"
+#include "tests/system/world.h"
 
 namespace story {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "system/world.h"
+#include "tests/system/world.h"
 
 namespace test {
 namespace {

@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEMO_LIMIT_S = 660  # longer than the demo gives itself
 CLEAN_UP_LIMIT_S = 60
 CHECKPOINT_EVERY = 20  # examples/manpages-llama.toml
-ENOUGH_MAN_BYTES = 512 << 10  # prepare/text/man_pages.cpp
+ENOUGH_MAN_BYTES = 512 << 10  # data/prepare/text/man_pages.cpp
 BIN = None
 
 

@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "system/world.h"
+#include "tests/system/world.h"
 
 namespace test {
 namespace {

@@ -4,7 +4,7 @@
 // come back from the dead. A program kills its supervisor, and leaves a process that ignores every polite signal.
 #include <signal.h>
 
-#include "system/world.h"
+#include "tests/system/world.h"
 
 namespace test {
 namespace {

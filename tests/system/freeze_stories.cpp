@@ -1,4 +1,4 @@
-#include "system/freeze_stories.h"
+#include "tests/system/freeze_stories.h"
 
 #include <thread>
 

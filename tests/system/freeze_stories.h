@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "system/loop_disk.h"
-#include "system/world.h"
+#include "tests/system/loop_disk.h"
+#include "tests/system/world.h"
 
 namespace test {
 

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "system/freeze_stories.h"
+#include "tests/system/freeze_stories.h"
 
 namespace test {
 namespace {

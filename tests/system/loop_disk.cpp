@@ -1,4 +1,4 @@
-#include "system/loop_disk.h"
+#include "tests/system/loop_disk.h"
 
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -11,7 +11,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "system/process.h"
+#include "tests/system/process.h"
 
 namespace test {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "system/world.h"
+#include "tests/system/world.h"
 
 namespace test {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "system/world.h"
+#include "tests/system/world.h"
 
 namespace test {
 namespace {

@@ -1,4 +1,4 @@
-#include "system/process.h"
+#include "tests/system/process.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -10,7 +10,7 @@
 #include <stdexcept>
 
 #include "cli/text.h"
-#include "system/world.h"
+#include "tests/system/world.h"
 
 namespace test {
 namespace {

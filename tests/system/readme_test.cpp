@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "system/world.h"
+#include "tests/system/world.h"
 
 namespace test {
 namespace {

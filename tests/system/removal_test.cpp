@@ -2,7 +2,7 @@
 // folder. Method: real programs; musterd killed in the middle of removing thousands of files.
 #include <fstream>
 
-#include "system/world.h"
+#include "tests/system/world.h"
 
 namespace test {
 namespace {

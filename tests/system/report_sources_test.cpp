@@ -2,7 +2,7 @@
 // Method: a shell script that prints and saves, and a Python program that writes TensorBoard's files, under the real
 // controller. Most scripts wait before their end until the test has seen what they have told, because the news of an
 // end does not wait long for it.
-#include "system/world.h"
+#include "tests/system/world.h"
 
 namespace test {
 namespace {

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <thread>
 
-#include "system/world.h"
+#include "tests/system/world.h"
 
 namespace test {
 namespace {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "system/world.h"
+#include "tests/system/world.h"
 
 namespace test {
 namespace {

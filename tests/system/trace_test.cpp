@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "system/world.h"
+#include "tests/system/world.h"
 
 namespace test {
 namespace {

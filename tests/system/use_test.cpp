@@ -2,7 +2,7 @@
 // Method: Python programs under the real controller, which is killed meanwhile.
 #include <map>
 
-#include "system/world.h"
+#include "tests/system/world.h"
 
 namespace test {
 namespace {

@@ -1,4 +1,4 @@
-#include "system/world.h"
+#include "tests/system/world.h"
 
 #include <pwd.h>
 #include <signal.h>

@@ -5,8 +5,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "claimed_port.h"
-#include "system/process.h"
+#include "tests/claimed_port.h"
+#include "tests/system/process.h"
 
 namespace test {
 

@@ -10,10 +10,10 @@
 #include <set>
 #include <sstream>
 
-#include "fsdp/json.h"
-#include "train/step_measures.h"
-#include "train/step_trace.h"
-#include "trainer_ranks.h"
+#include "fsdp/text/json.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/step_measures.h"
+#include "worker/train/step_trace.h"
 
 namespace worker::testing {
 namespace {

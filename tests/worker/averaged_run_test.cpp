@@ -5,10 +5,10 @@
 #include <cmath>
 #include <map>
 
-#include "fsdp/safetensors.h"
-#include "rank/errors.h"
-#include "train/step_measures.h"
-#include "trainer_ranks.h"
+#include "agent/rank/errors.h"
+#include "fsdp/files/safetensors.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/step_measures.h"
 
 namespace worker::testing {
 namespace {

@@ -6,12 +6,12 @@
 #include <limits>
 #include <numeric>
 
-#include "batch/labelled.h"
-#include "batch/loader.h"
-#include "batch/masked.h"
-#include "batch_folders.h"
-#include "data/masking.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "data/order/masking.h"
+#include "tests/worker/batch_folders.h"
+#include "worker/batch/labelled.h"
+#include "worker/batch/loader.h"
+#include "worker/batch/masked.h"
 
 namespace worker {
 namespace {

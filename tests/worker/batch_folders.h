@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "batch/batch.h"
-#include "batch/source.h"
-#include "os/sha256.h"
-#include "prepared/reader.h"
-#include "prepared/writer.h"
-#include "temporary_folder.h"
+#include "base/sha256.h"
+#include "data/format/reader.h"
+#include "data/format/writer.h"
+#include "tests/worker/temporary_folder.h"
+#include "worker/batch/batch.h"
+#include "worker/batch/source.h"
 
 namespace worker::testing {
 
@@ -34,7 +34,7 @@ inline Records texts(const std::vector<Ids>& documents) {
   return out;
 }
 
-inline const os::Sha256::Digest kTestTokenizer = os::sha256("a tokenizer");
+inline const base::Sha256::Digest kTestTokenizer = base::sha256("a tokenizer");
 
 /// A folder of prepared data of texts. By default ids are below 1000, and the tokenizer has no special tokens.
 class PreparedFolder {
@@ -46,7 +46,7 @@ class PreparedFolder {
     description.kind = kind;
     description.source = description.made_by = "a test";
     description.tokenizer_kind = "tokenizer.json";
-    description.tokenizer_sha256 = os::hex(kTestTokenizer);
+    description.tokenizer_sha256 = base::hex(kTestTokenizer);
     description.vocabulary = 1000;
     description.fields =
         kind == prepared::Kind::kPairs ? std::vector<std::string>{"input", "target"} : std::vector<std::string>{"text"};

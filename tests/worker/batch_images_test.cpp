@@ -1,5 +1,5 @@
 // Goal: batches of images are laid out as self-distillation and its evaluation read them.
-#include "batch/images.h"
+#include "worker/batch/images.h"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/nonzero.h>
@@ -8,9 +8,9 @@
 
 #include <vector>
 
-#include "batch/loader.h"
-#include "batch_folders.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "tests/worker/batch_folders.h"
+#include "worker/batch/loader.h"
 
 namespace worker {
 namespace {

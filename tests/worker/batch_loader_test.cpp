@@ -1,6 +1,6 @@
 // Goal: ranks get the batches of one order, whatever their number, their threads, and where they began.
 // Method: a source whose batches hold the numbers of their samples and draws.
-#include "batch/loader.h"
+#include "worker/batch/loader.h"
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
@@ -16,8 +16,8 @@
 #include <thread>
 #include <utility>
 
-#include "batch/padding.h"
-#include "batch_folders.h"
+#include "tests/worker/batch_folders.h"
+#include "worker/batch/padding.h"
 
 namespace worker {
 namespace {

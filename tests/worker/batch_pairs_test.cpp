@@ -1,5 +1,5 @@
 // Goal: an encoder-decoder gets whole inputs and targets, those of a data set and those of span corruption.
-#include "batch/pairs.h"
+#include "worker/batch/pairs.h"
 
 #include <gmock/gmock.h>
 
@@ -8,10 +8,10 @@
 #include <numeric>
 #include <utility>
 
-#include "batch/spans.h"
-#include "batch_folders.h"
-#include "data/target.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "data/order/target.h"
+#include "tests/worker/batch_folders.h"
+#include "worker/batch/spans.h"
 
 namespace worker {
 namespace {

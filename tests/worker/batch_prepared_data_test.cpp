@@ -1,12 +1,12 @@
 // Goal: data that a run cannot train on is refused before its first step, with what to do.
-#include "batch/prepared_data.h"
+#include "worker/batch/prepared_data.h"
 
 #include <gmock/gmock.h>
 
 #include <filesystem>
 
-#include "batch_folders.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "tests/worker/batch_folders.h"
 
 namespace worker {
 namespace {
@@ -30,7 +30,7 @@ std::string error_of_opening(const std::filesystem::path& folder, const Prepared
 TEST(PreparedDataOfARun, HasItsSplits) {
   const PreparedFolder folder(prepared::Kind::kTokens, {{"train", texts({{1, 2}, {3}})}, {"validation", texts({{4}})}});
   PreparedNeeds needs = kTokens;
-  needs.tokenizer = {{.path = "/models/x", .kind = "tokenizer.json", .sha256 = os::hex(testing::kTestTokenizer)}};
+  needs.tokenizer = {{.path = "/models/x", .kind = "tokenizer.json", .sha256 = base::hex(testing::kTestTokenizer)}};
   needs.vocabulary = 1000;
   const auto data = open_prepared(folder.path(), needs, 0, 1);
   EXPECT_EQ(data.train->records(), 2);
@@ -49,7 +49,7 @@ TEST(PreparedDataOfARun, OfAnotherTokenizerIsRefusedWithBoth) {
   const PreparedFolder folder(prepared::Kind::kTokens, {{"train", texts({{1}})}});
   PreparedNeeds needs = kTokens;
   needs.tokenizer = {{.path = "/models/x", .kind = "tokenizer.json", .sha256 = std::string(64, 'a')}};
-  const auto is = os::hex(testing::kTestTokenizer).substr(0, 12);
+  const auto is = base::hex(testing::kTestTokenizer).substr(0, 12);
   EXPECT_EQ(error_of_opening(folder.path(), needs),
             "data.prepared = " + folder.path().string() + ": made with another tokenizer (tokenizer.json, sha256 " +
                 is +

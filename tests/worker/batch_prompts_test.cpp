@@ -1,13 +1,13 @@
 // Goal: all ranks ask their models equally often, and each record once.
-#include "batch/prompts.h"
+#include "worker/batch/prompts.h"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "batch_folders.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "tests/worker/batch_folders.h"
 
 namespace worker {
 namespace {

@@ -5,12 +5,12 @@
 #include <map>
 #include <numeric>
 
-#include "batch/causal.h"
-#include "batch/rows.h"
-#include "batch_folders.h"
-#include "data/random.h"
-#include "data/target.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "data/order/random.h"
+#include "data/order/target.h"
+#include "tests/worker/batch_folders.h"
+#include "worker/batch/causal.h"
+#include "worker/batch/rows.h"
 
 namespace worker {
 namespace {

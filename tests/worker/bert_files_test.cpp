@@ -1,6 +1,6 @@
 // Goal: config.json and files of every kind of BERT are read as transformers means them, and a file of one head starts
 // a model with the other.
-#include "models/bert/hf.h"
+#include "worker/models/bert/hf.h"
 
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "fsdp/export.h"
-#include "fsdp/tensor_files.h"
-#include "small_bert.h"
-#include "temporary_folder.h"
+#include "fsdp/files/export.h"
+#include "fsdp/files/tensor_files.h"
+#include "tests/worker/small_bert.h"
+#include "tests/worker/temporary_folder.h"
 
 namespace worker {
 namespace {
@@ -32,7 +32,7 @@ using ::testing::UnorderedElementsAre;
 
 TEST(BertConfig, TakesTransformersDefaultsForWhatIsAbsentOrNull) {
   const auto values = bert_family().read(Json::parse(R"({"hidden_dropout_prob": 0.2, "classifier_dropout": null})"));
-  const auto model = schema::bind<schema::Bert>(schema::bert(), values);
+  const auto model = spec::bind<spec::Bert>(spec::bert(), values);
   EXPECT_EQ(model.vocab_size, 30522);
   EXPECT_EQ(model.num_hidden_layers, 12);
   EXPECT_EQ(model.type_vocab_size, 2);
@@ -204,7 +204,7 @@ TEST(BertFiles, WithoutThePrefixAndWithOldNamesAreTheSameModel) {
 }
 
 TEST(BertFamily, CountsTheLayersAboveAParameter) {
-  schema::Values values;
+  spec::Values values;
   values.set("model.num_hidden_layers", std::int64_t{12});
   const auto above = [&](const char* name) { return bert_family().layers_above(values, name); };
   EXPECT_EQ(above("classifier.weight"), 0);

@@ -7,16 +7,16 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "fsdp/export.h"
-#include "fsdp/json.h"
-#include "fsdp/safetensors.h"
-#include "fsdp/tensor_files.h"
-#include "models/bert/hf.h"
-#include "models/bert/model.h"
-#include "models/class_loss.h"
-#include "models/config_json.h"
-#include "models/head_loss.h"
-#include "peer_python.h"
+#include "fsdp/files/export.h"
+#include "fsdp/files/safetensors.h"
+#include "fsdp/files/tensor_files.h"
+#include "fsdp/text/json.h"
+#include "tests/worker/peer_python.h"
+#include "worker/models/bert/hf.h"
+#include "worker/models/bert/model.h"
+#include "worker/models/class_loss.h"
+#include "worker/models/config_json.h"
+#include "worker/models/head_loss.h"
 
 namespace worker {
 namespace {
@@ -44,7 +44,7 @@ class LoadedBert {
  public:
   explicit LoadedBert(const fs::path& folder)
       : config_(fsdp::Json::parse(read_file(folder / kModelConfigFile))), values_(bert_family().read(config_)) {
-    const auto sizes = schema::bind<schema::Bert>(schema::bert(), values_);
+    const auto sizes = spec::bind<spec::Bert>(spec::bert(), values_);
     const std::string& named = config_.at("architectures").as_array().front().as_string();
     if (named == "BertForSequenceClassification") {
       const auto labels = static_cast<std::int64_t>(bert_labels(config_).size());
@@ -106,7 +106,7 @@ class LoadedBert {
 
   fsdp::DeviceMesh alone_{nullptr, 0, 1, {}};
   fsdp::Json config_;
-  schema::Values values_;
+  spec::Values values_;
   std::shared_ptr<BertForMaskedLm> masked_;
   std::shared_ptr<BertForSequenceClassification> classifier_;
 

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "../fsdp/ranks.h"
-#include "fsdp/sgd.h"
-#include "models/head_loss.h"
-#include "small_bert.h"
-#include "train/unit_wrapper.h"
+#include "fsdp/optim/sgd.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/worker/small_bert.h"
+#include "worker/models/head_loss.h"
+#include "worker/train/unit_wrapper.h"
 
 namespace worker {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: BERT has Hugging Face's names and shapes, padding counts for nothing, and its head computes the positions that
 // have a target alone. What it computes is compared with transformers by bert_peers_test.cpp.
-#include "models/bert/model.h"
+#include "worker/models/bert/model.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
@@ -18,10 +18,10 @@
 #include <string>
 #include <utility>
 
-#include "models/class_loss.h"
-#include "models/head_loss.h"
-#include "small_bert.h"
-#include "train/unit_wrapper.h"
+#include "tests/worker/small_bert.h"
+#include "worker/models/class_loss.h"
+#include "worker/models/head_loss.h"
+#include "worker/train/unit_wrapper.h"
 
 namespace worker {
 namespace {
@@ -93,8 +93,8 @@ TEST(Bert, DropoutIsOfTrainingAlone) {
   const at::NoGradGuard no_grad;
   const at::Tensor ids = small_ids(2, 8);
   const auto plain = drawn_bert<BertForSequenceClassification>(small_bert(), 3);
-  for (const auto probability : {&schema::Bert::hidden_dropout_prob, &schema::Bert::attention_probs_dropout_prob,
-                                 &schema::Bert::classifier_dropout}) {
+  for (const auto probability :
+       {&spec::Bert::hidden_dropout_prob, &spec::Bert::attention_probs_dropout_prob, &spec::Bert::classifier_dropout}) {
     auto config = small_bert();
     config.*probability = 0.5;
     const auto model = drawn_bert<BertForSequenceClassification>(config, 3);

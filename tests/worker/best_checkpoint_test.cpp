@@ -3,7 +3,7 @@
 // Method: the rule alone, then Trainers in this process. A test writes the best value so far into a manifest by hand
 // when it needs a value that nothing beats, or that anything beats. A copy of the folder between two lines stands for a
 // crash.
-#include "train/best_checkpoint.h"
+#include "worker/train/best_checkpoint.h"
 
 #include <gmock/gmock.h>
 
@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include "../manifest_text.h"
-#include "fsdp/checkpoint.h"
-#include "rank/errors.h"
-#include "temporary_folder.h"
-#include "train/step_measures.h"
-#include "trainer_ranks.h"
+#include "agent/rank/errors.h"
+#include "fsdp/files/checkpoint.h"
+#include "tests/manifest_text.h"
+#include "tests/worker/temporary_folder.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/step_measures.h"
 
 namespace worker::testing {
 namespace {
@@ -33,12 +33,12 @@ namespace fs = std::filesystem;
 
 const char* const kHeldOutLoss = "validation/loss";
 
-BestCheckpoint by(schema::Better better, const std::string& name = kHeldOutLoss) {
+BestCheckpoint by(spec::Better better, const std::string& name = kHeldOutLoss) {
   return BestCheckpoint({.name = name, .better = better});
 }
 
 TEST(BestCheckpoint, IsTheLowestOrTheHighest) {
-  auto low = by(schema::Better::kLower), high = by(schema::Better::kHigher);
+  auto low = by(spec::Better::kLower), high = by(spec::Better::kHigher);
   for (auto* best : {&low, &high}) {
     EXPECT_TRUE(best->is_better(2)) << "the first";
     best->offer(10, 2);
@@ -52,7 +52,7 @@ TEST(BestCheckpoint, IsTheLowestOrTheHighest) {
 }
 
 TEST(BestCheckpoint, IsNeverOfWhatIsNoNumberNorOfNoSeries) {
-  const auto best = by(schema::Better::kHigher);
+  const auto best = by(spec::Better::kHigher);
   for (const double value : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     EXPECT_FALSE(best.is_better(value));
   }
@@ -60,7 +60,7 @@ TEST(BestCheckpoint, IsNeverOfWhatIsNoNumberNorOfNoSeries) {
 }
 
 TEST(BestCheckpoint, IsWhatWasSavedLast) {
-  auto best = by(schema::Better::kLower);
+  auto best = by(spec::Better::kLower);
   EXPECT_FALSE(best.step());
   EXPECT_TRUE(best.manifest().is_null());
   EXPECT_FALSE(best.committed()) << "nothing was offered";
@@ -79,18 +79,18 @@ TEST(BestCheckpoint, IsWhatWasSavedLast) {
 
 TEST(BestCheckpoint, IsTakenFromAManifestOfTheSameSeriesAlone) {
   const auto saved = fsdp::Json::parse(R"({"series":"validation/loss","step":20,"value":1.5})");
-  auto best = by(schema::Better::kLower);
+  auto best = by(spec::Better::kLower);
   ASSERT_TRUE(best.restore(saved));
   EXPECT_EQ(best.manifest(), saved);
   EXPECT_FALSE(best.is_better(1.5));
   best.forget();
   EXPECT_TRUE(best.is_better(9));
 
-  EXPECT_FALSE(by(schema::Better::kLower, "validation/error").restore(saved));
+  EXPECT_FALSE(by(spec::Better::kLower, "validation/error").restore(saved));
   EXPECT_FALSE(BestCheckpoint().restore(saved));
   for (const char* damaged : {"null", "7", "{}", R"({"series":"validation/loss","step":20})",
                               R"({"series":"validation/loss","step":"20","value":1.5})"}) {
-    auto other = by(schema::Better::kLower);
+    auto other = by(spec::Better::kLower);
     EXPECT_FALSE(other.restore(fsdp::Json::parse(damaged))) << damaged;
     EXPECT_FALSE(other.step()) << damaged;
   }

@@ -1,15 +1,15 @@
 // Goal: a row of a pretrained classifier means the same label before and after a training, or the job is refused.
 // Method: config.json of a classifier with labels in an order of its own, and data whose labels are sorted.
-#include "recipes/class_rows.h"
+#include "worker/recipes/class_rows.h"
 
 #include <gmock/gmock.h>
 
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
 
 namespace worker {
 namespace {
 
-using schema::ClassHead;
+using spec::ClassHead;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

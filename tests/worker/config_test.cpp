@@ -1,9 +1,9 @@
-#include "train/config.h"
+#include "worker/train/config.h"
 
 #include <gmock/gmock.h>
 
-#include "rank/errors.h"
-#include "temporary_folder.h"
+#include "agent/rank/errors.h"
+#include "tests/worker/temporary_folder.h"
 
 namespace worker {
 namespace {
@@ -67,19 +67,19 @@ TEST(RunFile, EveryKeyArrives) {
   EXPECT_EQ(c.train.learning_rate, 0.5);
   EXPECT_EQ(c.train.min_learning_rate, 0.05);
   EXPECT_EQ(c.train.warmup_steps, 5);
-  EXPECT_EQ(c.train.schedule, schema::LearningRateSchedule::kLinear);
+  EXPECT_EQ(c.train.schedule, spec::LearningRateSchedule::kLinear);
   EXPECT_EQ(c.optimizer.weight_decay, 0.2);
   EXPECT_EQ(c.optimizer.beta1, 0.8);
   EXPECT_EQ(c.optimizer.beta2, 0.9);
   EXPECT_EQ(c.optimizer.epsilon, 1e-6);
-  EXPECT_EQ(c.optimizer.kind, schema::OptimizerKind::kAdam);
-  EXPECT_EQ(c.optimizer.weight_decay_schedule, schema::WeightDecaySchedule::kCosine);
+  EXPECT_EQ(c.optimizer.kind, spec::OptimizerKind::kAdam);
+  EXPECT_EQ(c.optimizer.weight_decay_schedule, spec::WeightDecaySchedule::kCosine);
   EXPECT_EQ(c.optimizer.final_weight_decay, 0.3);
   EXPECT_EQ(c.optimizer.layer_decay, 0.75);
   EXPECT_EQ(c.train.clip_norm, 2);
   EXPECT_EQ(c.train.clip_norm_type, "inf");
   EXPECT_EQ(c.train.seed, 7);
-  EXPECT_EQ(c.train.precision, schema::Precision::kBf16);
+  EXPECT_EQ(c.train.precision, spec::Precision::kBf16);
   EXPECT_EQ(c.train.validation_every_steps, 10);
   EXPECT_EQ(c.train.validation_batches, 3);
   EXPECT_TRUE(c.train.deterministic);
@@ -95,12 +95,12 @@ TEST(RunFile, EveryKeyArrives) {
 TEST(RunFile, EveryKeyOfSgdAndOfTheStepScheduleArrives) {
   const auto c = parse(R"(,"train":{"optimizer":"sgd","momentum":0.5,"dampening":0.25,"schedule":"step","step_size":7,
                           "gamma":0.3})");
-  EXPECT_EQ(c.optimizer.kind, schema::OptimizerKind::kSgd);
+  EXPECT_EQ(c.optimizer.kind, spec::OptimizerKind::kSgd);
   EXPECT_EQ(c.optimizer.momentum, 0.5);
   EXPECT_EQ(c.optimizer.dampening, 0.25);
   EXPECT_FALSE(c.optimizer.nesterov);
   EXPECT_TRUE(parse(R"(,"train":{"optimizer":"sgd","nesterov":true})").optimizer.nesterov);
-  EXPECT_EQ(c.train.schedule, schema::LearningRateSchedule::kStep);
+  EXPECT_EQ(c.train.schedule, spec::LearningRateSchedule::kStep);
   EXPECT_EQ(c.train.step_size, 7);
   EXPECT_EQ(c.train.gamma, 0.3);
   EXPECT_EQ(c.train.min_learning_rate, 0);
@@ -199,7 +199,7 @@ TEST(RunFile, TheErrorNamesTheFile) {
 }
 
 TEST(BatchSplit, TotalIsMicroBatchTimesRanksTimesAccumulation) {
-  schema::Training c;
+  spec::Training c;
   c.batch_size = 24;
   c.micro_batch_size = 3;
   EXPECT_EQ(split_batch(c, 2).accumulation, 4);
@@ -212,7 +212,7 @@ TEST(BatchSplit, TotalIsMicroBatchTimesRanksTimesAccumulation) {
 }
 
 TEST(BatchSplit, ABatchThatDoesNotDivideIsAnErrorWithTheNearestThatDo) {
-  schema::Training c;
+  spec::Training c;
   c.batch_size = 10;
   c.micro_batch_size = 2;
   EXPECT_THAT(testing::message_of<UsageError>([&] { split_batch(c, 3); }),

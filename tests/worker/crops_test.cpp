@@ -1,6 +1,6 @@
 // Goal: crops and masks depend on image and seed alone, and are within the bounds of their options. Method: made
 // images. What each step makes of pixels is compared with a second computation in Python by dinov2_peers_test.cpp.
-#include "batch/crops.h"
+#include "worker/batch/crops.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
@@ -23,8 +23,8 @@
 #include <utility>
 #include <vector>
 
-#include "batch/augment.h"
-#include "batch/block_mask.h"
+#include "worker/batch/augment.h"
+#include "worker/batch/block_mask.h"
 
 namespace worker {
 namespace {

@@ -1,14 +1,14 @@
 // Goal: train.cuda_graph is refused by name where a graph cannot hold a step, before the first one.
-#include "train/cuda_graph.h"
+#include "worker/train/cuda_graph.h"
 
 #include <gmock/gmock.h>
 
 #include <functional>
 #include <string>
 
-#include "points_recipe.h"
-#include "rank/errors.h"
-#include "trainer_ranks.h"
+#include "agent/rank/errors.h"
+#include "tests/worker/points_recipe.h"
+#include "tests/worker/trainer_ranks.h"
 
 namespace worker::testing {
 namespace {

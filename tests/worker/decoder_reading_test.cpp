@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "fsdp/json.h"
-#include "models/family.h"
-#include "models/head_loss.h"
-#include "small_llama.h"
+#include "fsdp/text/json.h"
+#include "tests/worker/small_llama.h"
+#include "worker/models/family.h"
+#include "worker/models/head_loss.h"
 
 namespace worker {
 namespace {

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <string>
 
-#include "fsdp/deterministic.h"
-#include "rank/errors.h"
-#include "train/step_measures.h"
-#include "trainer_ranks.h"
+#include "agent/rank/errors.h"
+#include "fsdp/engine/deterministic.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/step_measures.h"
 
 namespace worker::testing {
 namespace {

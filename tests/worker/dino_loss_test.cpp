@@ -1,7 +1,7 @@
 // Goal: targets and losses of self-distillation are those of hand-made cases, at any split of the rows over ranks.
 // Method: ranks are threads that meet in an all-reduce of the test. The formulas as a whole are compared with a second
 // computation in Python by dinov2_peers_test.cpp.
-#include "recipes/dino_loss.h"
+#include "worker/recipes/dino_loss.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
@@ -23,7 +23,7 @@
 #include <thread>
 #include <vector>
 
-#include "recipes/dino_targets.h"
+#include "worker/recipes/dino_targets.h"
 
 namespace worker {
 namespace {

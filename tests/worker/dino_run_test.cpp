@@ -13,12 +13,12 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "image_folder.h"
-#include "rank/errors.h"
-#include "recipes/registry.h"
-#include "train/parts.h"
-#include "train/step_measures.h"
-#include "trainer_ranks.h"
+#include "agent/rank/errors.h"
+#include "tests/worker/image_folder.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/recipes/registry.h"
+#include "worker/train/parts.h"
+#include "worker/train/step_measures.h"
 
 namespace worker::testing {
 namespace {

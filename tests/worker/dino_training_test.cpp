@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "data/order.h"
-#include "fsdp/average.h"
-#include "fsdp/tensor_files.h"
-#include "image_folder.h"
-#include "peer_python.h"
-#include "recipe_runs.h"
+#include "data/order/order.h"
+#include "fsdp/files/tensor_files.h"
+#include "fsdp/optim/average.h"
+#include "tests/worker/image_folder.h"
+#include "tests/worker/peer_python.h"
+#include "tests/worker/recipe_runs.h"
 
 namespace worker::testing {
 namespace {

@@ -12,18 +12,18 @@
 #include <utility>
 #include <vector>
 
-#include "batch/augment.h"
-#include "fsdp/export.h"
-#include "fsdp/fully_shard.h"
-#include "fsdp/safetensors.h"
-#include "fsdp/tensor_files.h"
-#include "metrics/nearest_neighbours.h"
-#include "models/config_json.h"
-#include "models/dinov2/heads.h"
-#include "models/dinov2/hf.h"
-#include "peer_python.h"
-#include "recipes/dino_loss.h"
-#include "recipes/dino_targets.h"
+#include "fsdp/engine/fully_shard.h"
+#include "fsdp/files/export.h"
+#include "fsdp/files/safetensors.h"
+#include "fsdp/files/tensor_files.h"
+#include "tests/worker/peer_python.h"
+#include "worker/batch/augment.h"
+#include "worker/metrics/nearest_neighbours.h"
+#include "worker/models/config_json.h"
+#include "worker/models/dinov2/heads.h"
+#include "worker/models/dinov2/hf.h"
+#include "worker/recipes/dino_loss.h"
+#include "worker/recipes/dino_targets.h"
 
 namespace worker {
 namespace {
@@ -39,7 +39,7 @@ class LoadedDinov2 {
  public:
   explicit LoadedDinov2(const fs::path& folder)
       : values(dinov2_family().read(fsdp::Json::parse(read_file(folder / kModelConfigFile)))),
-        model(std::make_shared<Dinov2Model>(schema::bind<schema::Dinov2>(schema::dinov2(), values))),
+        model(std::make_shared<Dinov2Model>(spec::bind<spec::Dinov2>(spec::dinov2(), values))),
         sharded(model, alone_) {
     for (const auto& block : model->blocks()) sharded.fully_shard(block);
     sharded.fully_shard(model);
@@ -59,7 +59,7 @@ class LoadedDinov2 {
   fsdp::DeviceMesh alone_{nullptr, 0, 1, {}};
 
  public:
-  schema::Values values;
+  spec::Values values;
   std::shared_ptr<Dinov2Model> model;
   fsdp::ShardedModel sharded;
 };

@@ -1,7 +1,7 @@
 // Goal: DINOv2 has Hugging Face's names and shapes, its config.json is read and written as transformers means it, and
 // what training adds to it (masks, stochastic depth, recomputation, sharding) does what it says. What the model
 // computes is compared with transformers by dinov2_peers_test.cpp.
-#include "models/dinov2/model.h"
+#include "worker/models/dinov2/model.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -15,11 +15,11 @@
 #include <stdexcept>
 #include <string>
 
-#include "models/config_json.h"
-#include "models/dinov2/hf.h"
-#include "small_dinov2.h"
-#include "small_llama.h"
-#include "train/unit_wrapper.h"
+#include "tests/worker/small_dinov2.h"
+#include "tests/worker/small_llama.h"
+#include "worker/models/config_json.h"
+#include "worker/models/dinov2/hf.h"
+#include "worker/train/unit_wrapper.h"
 
 namespace worker {
 namespace {
@@ -31,7 +31,7 @@ using testing::parameters_of;
 using testing::small_dinov2;
 using testing::small_images;
 
-std::string error_of_dinov2(const schema::Dinov2& config) {
+std::string error_of_dinov2(const spec::Dinov2& config) {
   try {
     Dinov2Model{config};
     return "no error";
@@ -269,7 +269,7 @@ TEST(Dinov2Files, MayBeOfModelsWithAClassifier) {
 }
 
 TEST(Dinov2Family, CountsTheLayersAboveAParameter) {
-  schema::Values values;
+  spec::Values values;
   values.set("model.num_hidden_layers", std::int64_t{6});
   const auto above = [&](const char* name) { return dinov2_family().layers_above(values, name); };
   EXPECT_EQ(above("layernorm.weight"), 0);

@@ -1,4 +1,4 @@
-#include "rank/environment.h"
+#include "agent/rank/environment.h"
 
 #include <gmock/gmock.h>
 
@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "rank/slurm_meeting.h"
-#include "temporary_folder.h"
+#include "agent/rank/slurm_meeting.h"
+#include "tests/worker/temporary_folder.h"
 
 namespace worker {
 namespace {

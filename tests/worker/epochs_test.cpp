@@ -2,8 +2,8 @@
 // Method: small trainings on two ranks.
 #include <gmock/gmock.h>
 
-#include "train/step_measures.h"
-#include "trainer_ranks.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/step_measures.h"
 
 namespace worker::testing {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <sstream>
 
-#include "fsdp/json.h"
-#include "peer_python.h"
-#include "train/hooks/log_files.h"
+#include "fsdp/text/json.h"
+#include "tests/worker/peer_python.h"
+#include "worker/train/hooks/log_files.h"
 
 namespace worker::testing {
 namespace {

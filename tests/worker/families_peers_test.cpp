@@ -9,13 +9,13 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
-#include "fsdp/export.h"
-#include "fsdp/json.h"
-#include "fsdp/safetensors.h"
-#include "fsdp/tensor_files.h"
-#include "models/config_json.h"
-#include "models/family.h"
-#include "peer_python.h"
+#include "fsdp/files/export.h"
+#include "fsdp/files/safetensors.h"
+#include "fsdp/files/tensor_files.h"
+#include "fsdp/text/json.h"
+#include "tests/worker/peer_python.h"
+#include "worker/models/config_json.h"
+#include "worker/models/family.h"
 
 namespace worker {
 namespace {
@@ -43,7 +43,7 @@ class Loaded {
   fsdp::DeviceMesh alone_{nullptr, 0, 1, {}};
 
  public:
-  schema::Values values;
+  spec::Values values;
   std::shared_ptr<CausalModel> model;
   fsdp::ShardedModel sharded;
 };

@@ -1,6 +1,6 @@
 // Goal: config.json is read as transformers means it, each member of it, and written without losing one. Method: texts
 // of both transformers 4 and 5, for every family.
-#include "models/family.h"
+#include "worker/models/family.h"
 
 #include <gmock/gmock.h>
 
@@ -11,13 +11,13 @@
 #include <string>
 #include <string_view>
 
-#include "fsdp/meta_device.h"
-#include "models/bert/model.h"
-#include "models/config_json.h"
-#include "models/generation_json.h"
-#include "models/llama/hf.h"
-#include "models/llama/model.h"
-#include "models/t5/model.h"
+#include "fsdp/engine/meta_device.h"
+#include "worker/models/bert/model.h"
+#include "worker/models/config_json.h"
+#include "worker/models/generation_json.h"
+#include "worker/models/llama/hf.h"
+#include "worker/models/llama/model.h"
+#include "worker/models/t5/model.h"
 
 namespace worker {
 namespace {
@@ -55,12 +55,11 @@ TEST(Families, AreFoundByTheTypesOfTheirFiles) {
 /// A model of the family's usual sizes that takes no memory; null: of images.
 std::shared_ptr<torch::nn::Module> without_values(const Family& family) {
   const fsdp::MetaDeviceGuard guard;
-  const schema::Values values = family.read(Json(Json::Object{}));
+  const spec::Values values = family.read(Json(Json::Object{}));
   if (family.make_causal != nullptr) return family.make_causal(values);
-  if (family.name == "bert")
-    return std::make_shared<BertForMaskedLm>(schema::bind<schema::Bert>(schema::bert(), values));
+  if (family.name == "bert") return std::make_shared<BertForMaskedLm>(spec::bind<spec::Bert>(spec::bert(), values));
   if (family.name == "t5")
-    return std::make_shared<T5ForConditionalGeneration>(schema::bind<schema::T5>(schema::t5(), values));
+    return std::make_shared<T5ForConditionalGeneration>(spec::bind<spec::T5>(spec::t5(), values));
   return nullptr;
 }
 
@@ -87,12 +86,12 @@ TEST(Families, NameTheirEmbeddingAndTheirLayersForAdapters) {
 TEST(Families, ReadWhatTheyWrite) {
   for (const auto* family : families()) {
     SCOPED_TRACE(family->name);
-    const schema::Values standard = family->read(Json(Json::Object{}));
+    const spec::Values standard = family->read(Json(Json::Object{}));
     Json config;
     family->write(standard, family->architectures.front(), config);
     EXPECT_EQ(config.at("model_type").as_string(), family->name);
     EXPECT_EQ(config.at("architectures").as_array().front().as_string(), family->architectures.front());
-    const schema::Values again = family->read(config);
+    const spec::Values again = family->read(config);
     for (const auto& [name, value] : standard) {
       ASSERT_TRUE(again.has(name)) << name;
       EXPECT_EQ(*again.find(name), value) << name;
@@ -123,8 +122,8 @@ TEST(LlamaConfig, ReadsScaledRopeOfBothTransformers) {
                           "original_max_position_embeddings": 8192, "rope_theta": 500000.0}})";
   for (const char* text : {kOld, kNew}) {
     const auto values = llama_family().read(Json::parse(text));
-    const auto model = schema::bind<schema::Llama>(schema::llama(), values);
-    EXPECT_EQ(model.rope_type, schema::RopeScaling::kLlama3);
+    const auto model = spec::bind<spec::Llama>(spec::llama(), values);
+    EXPECT_EQ(model.rope_type, spec::RopeScaling::kLlama3);
     EXPECT_EQ(model.rope_factor, 32);
     EXPECT_EQ(model.rope_high_freq_factor, 4);
     EXPECT_EQ(model.rope_original_max_position_embeddings, 8192);
@@ -344,7 +343,7 @@ TEST(FileNames, ABasePrefixIsAddedOrRemoved) {
 }
 
 TEST(LlamaFamily, CountsTheLayersAboveAParameter) {
-  schema::Values values;
+  spec::Values values;
   values.set("model.num_hidden_layers", std::int64_t{12});
   const auto above = [&](const char* name) { return llama_family().layers_above(values, name); };
   EXPECT_EQ(above("lm_head.weight"), 0);

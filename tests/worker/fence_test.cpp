@@ -1,11 +1,11 @@
-#include "train/fence.h"
+#include "worker/train/fence.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "temporary_folder.h"
+#include "tests/worker/temporary_folder.h"
 
 namespace worker {
 namespace {

@@ -1,7 +1,7 @@
 // Goal: a key/value cache, rows of unequal length and ranks with unequal ends change nothing of what a model generates.
 // Method: small decoders of each family against a loop that reads the whole text anew for each token; a toy model with
 // an encoder; sharded ranks as threads.
-#include "generate/decode.h"
+#include "worker/generate/decode.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
@@ -14,12 +14,12 @@
 #include <string>
 #include <utility>
 
-#include "fsdp/fully_shard.h"
-#include "fsdp/json.h"
-#include "models/family.h"
-#include "ranks.h"
-#include "small_llama.h"
-#include "temporary_folder.h"
+#include "fsdp/engine/fully_shard.h"
+#include "fsdp/text/json.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/worker/small_llama.h"
+#include "tests/worker/temporary_folder.h"
+#include "worker/models/family.h"
 
 namespace worker {
 namespace {
@@ -30,13 +30,13 @@ using ::testing::IsEmpty;
 using testing::message_of;
 
 /// Values of a size that matters.
-void draw_values(const Family& of, const schema::Values& values, CausalModel& model) {
+void draw_values(const Family& of, const spec::Values& values, CausalModel& model) {
   fsdp::initialize(model, 1, [&](const std::string& name, const at::Tensor& into, at::Generator& random) {
     of.draw(values, name, into, random);
   });
 }
 
-schema::Values small_values(const Family& of) {
+spec::Values small_values(const Family& of) {
   return of.read(fsdp::Json::parse(R"({"vocab_size": 300, "hidden_size": 16, "intermediate_size": 24,
       "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 32, "initializer_range": 0.5})"));
 }

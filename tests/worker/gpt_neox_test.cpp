@@ -1,6 +1,6 @@
 // Goal: GPT-NeoX has Hugging Face's names and shapes, and its config.json is read and written as transformers means it.
 // What it computes is compared with transformers by families_peers_test.cpp.
-#include "models/gpt_neox/model.h"
+#include "worker/models/gpt_neox/model.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
@@ -12,9 +12,9 @@
 #include <string>
 #include <utility>
 
-#include "models/config_json.h"
-#include "models/gpt_neox/hf.h"
-#include "small_llama.h"
+#include "tests/worker/small_llama.h"
+#include "worker/models/config_json.h"
+#include "worker/models/gpt_neox/hf.h"
 
 namespace worker {
 namespace {
@@ -24,8 +24,8 @@ using ::testing::HasSubstr;
 using testing::parameters_of;
 using testing::small_ids;
 
-schema::GptNeoX small_gpt_neox() {
-  auto c = schema::standard<schema::GptNeoX>(schema::gpt_neox());
+spec::GptNeoX small_gpt_neox() {
+  auto c = spec::standard<spec::GptNeoX>(spec::gpt_neox());
   c.vocab_size = 40;
   c.hidden_size = 16;
   c.intermediate_size = 24;
@@ -35,8 +35,8 @@ schema::GptNeoX small_gpt_neox() {
   return c;
 }
 
-std::shared_ptr<GptNeoXForCausalLm> drawn_gpt_neox(const schema::GptNeoX& config) {
-  schema::Values values;
+std::shared_ptr<GptNeoXForCausalLm> drawn_gpt_neox(const spec::GptNeoX& config) {
+  spec::Values values;
   values.set("model.initializer_range", 0.2);
   auto model = std::make_shared<GptNeoXForCausalLm>(config);
   fsdp::initialize(*model, 1, [&](const std::string& name, const at::Tensor& into, at::Generator& random) {
@@ -135,7 +135,7 @@ TEST(GptNeoXFiles, MayHoldMasksAndFrequencies) {
 }
 
 TEST(GptNeoXFamily, CountsTheLayersAboveAParameter) {
-  schema::Values values;
+  spec::Values values;
   values.set("model.num_hidden_layers", std::int64_t{6});
   const auto above = [&](const char* name) { return gpt_neox_family().layers_above(values, name); };
   EXPECT_EQ(above("embed_out.weight"), 0);

@@ -9,9 +9,9 @@
 #include <memory>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "batch/loader.h"
-#include "train/setup.h"
-#include "trainer_ranks.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/batch/loader.h"
+#include "worker/train/setup.h"
 
 namespace worker::testing {
 namespace {

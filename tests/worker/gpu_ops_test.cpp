@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "models/fused_ops.h"
-#include "models/head_loss.h"
-#include "models/layers/rope.h"
+#include "worker/models/fused_ops.h"
+#include "worker/models/head_loss.h"
+#include "worker/models/layers/rope.h"
 
 namespace worker {
 namespace {

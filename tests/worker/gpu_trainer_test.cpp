@@ -7,10 +7,10 @@
 
 #include <numeric>
 
-#include "fsdp/deterministic.h"
-#include "train/gpu.h"
-#include "train/step_measures.h"
-#include "trainer_ranks.h"
+#include "fsdp/engine/deterministic.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/gpu.h"
+#include "worker/train/step_measures.h"
 
 namespace worker::testing {
 namespace {
@@ -109,7 +109,7 @@ TEST_F(GpuTrainer, ReplaysStepsWithTheBitsOfCalledOnes) {
                               "", checkpoints);
     // The rate has few bits, because a graph takes it in fp32.
     config.train.learning_rate = config.train.min_learning_rate = 0.0009765625;
-    config.train.schedule = schema::LearningRateSchedule::kConstant;
+    config.train.schedule = spec::LearningRateSchedule::kConstant;
     config.train.warmup_steps = 0;
     config.train.validation_every_steps = 5;
     train(config, ranks);

@@ -1,12 +1,12 @@
 // Goal: the chunked loss is the plain loss, with its gradients, in a bounded part of its memory.
 // Method: PyTorch's own cross entropy over all logits is the judge; the allocator's reports count bytes.
-#include "models/head_loss.h"
+#include "worker/models/head_loss.h"
 
 #include <ATen/core/Reduction.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "fsdp/tensor_bytes.h"
+#include "fsdp/memory/tensor_bytes.h"
 
 namespace worker {
 namespace {

@@ -7,12 +7,12 @@
 #include <limits>
 #include <sstream>
 
-#include "beside/event_file.h"
-#include "rank/errors.h"
-#include "temporary_folder.h"
-#include "train/hooks/early_stop.h"
-#include "train/hooks/log_files.h"
-#include "train/hooks/progress.h"
+#include "agent/rank/errors.h"
+#include "agent/watch/event_file.h"
+#include "tests/worker/temporary_folder.h"
+#include "worker/train/hooks/early_stop.h"
+#include "worker/train/hooks/log_files.h"
+#include "worker/train/hooks/progress.h"
 
 namespace worker::testing {
 namespace {
@@ -30,11 +30,11 @@ StepReport report_of(std::int64_t step, std::vector<SeriesValue> values) {
   return report;
 }
 
-const schema::Series kLoss{.name = "validation/loss", .better = schema::Better::kLower};
-const schema::Series kAccuracy{.name = "validation/accuracy", .better = schema::Better::kHigher};
+const spec::Series kLoss{.name = "validation/loss", .better = spec::Better::kLower};
+const spec::Series kAccuracy{.name = "validation/accuracy", .better = spec::Better::kHigher};
 
 /// Why a training with these values of evaluations ends, and after how many of them.
-std::pair<std::size_t, std::string> ended(const schema::Series& series, const std::vector<double>& values,
+std::pair<std::size_t, std::string> ended(const spec::Series& series, const std::vector<double>& values,
                                           std::int64_t patience, double least = 0) {
   EarlyStop hook(series, patience, least);
   for (std::size_t i = 0; i < values.size(); ++i) {

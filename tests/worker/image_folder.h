@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "batch_folders.h"
-#include "temporary_folder.h"
+#include "tests/worker/batch_folders.h"
+#include "tests/worker/temporary_folder.h"
 
 namespace worker::testing {
 

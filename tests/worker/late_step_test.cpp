@@ -10,11 +10,11 @@
 #include <optional>
 #include <utility>
 
-#include "fsdp/meta_device.h"
-#include "late_device.h"
-#include "points_recipe.h"
-#include "train/step.h"
-#include "trainer_ranks.h"
+#include "fsdp/engine/meta_device.h"
+#include "tests/fsdp/late_device.h"
+#include "tests/worker/points_recipe.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/step.h"
 
 namespace worker::testing {
 namespace {
@@ -141,7 +141,7 @@ TEST(LateStep, TellsTheSameNumbersOfStepsThatAGraphReplays) {
                     precision + "\"");
     config.train.learning_rate = 0.25;
     config.train.min_learning_rate = 0;
-    config.train.schedule = schema::LearningRateSchedule::kLinear;
+    config.train.schedule = spec::LearningRateSchedule::kLinear;
     config.train.warmup_steps = 1;
     StopKind want_stop = StopKind::kNone;
     const Told want = told(at::kCPU, config, &want_stop);

@@ -18,13 +18,13 @@
 #include <optional>
 #include <stdexcept>
 
-#include "models/layers/activation.h"
-#include "models/layers/attention.h"
-#include "models/layers/cache.h"
-#include "models/layers/dropout.h"
-#include "models/layers/linear.h"
-#include "models/layers/masks.h"
-#include "models/layers/norm.h"
+#include "worker/models/layers/activation.h"
+#include "worker/models/layers/attention.h"
+#include "worker/models/layers/cache.h"
+#include "worker/models/layers/dropout.h"
+#include "worker/models/layers/linear.h"
+#include "worker/models/layers/masks.h"
+#include "worker/models/layers/norm.h"
 
 namespace worker {
 namespace {

@@ -1,12 +1,12 @@
-#include "metrics/legal_moves.h"
+#include "worker/metrics/legal_moves.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 
-#include "chess/movetext.h"
-#include "chess/player.h"
+#include "data/chess/movetext.h"
+#include "data/chess/player.h"
 
 namespace worker {
 namespace {

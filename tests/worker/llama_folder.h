@@ -8,18 +8,18 @@
 #include <utility>
 #include <vector>
 
-#include "fsdp/initialize.h"
-#include "fsdp/json.h"
-#include "fsdp/safetensors.h"
-#include "models/llama/model.h"
-#include "temporary_folder.h"
+#include "fsdp/engine/initialize.h"
+#include "fsdp/files/safetensors.h"
+#include "fsdp/text/json.h"
+#include "tests/worker/temporary_folder.h"
+#include "worker/models/llama/model.h"
 
 namespace worker::testing {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// What transformers would write for this model, as far as its config.json has no defaults for it.
-inline fsdp::Json config_json(const schema::Llama& model) {
+inline fsdp::Json config_json(const spec::Llama& model) {
   fsdp::Json json;
   json["model_type"] = "llama";
   json["vocab_size"] = model.vocab_size;
@@ -34,7 +34,7 @@ inline fsdp::Json config_json(const schema::Llama& model) {
 }
 
 /// The tensors of a model that is drawn with `seed`.
-inline NamedTensors drawn(const schema::Llama& config, std::uint64_t seed) {
+inline NamedTensors drawn(const spec::Llama& config, std::uint64_t seed) {
   LlamaForCausalLm model(config);
   fsdp::initialize(model, seed, [&](const std::string& name, const at::Tensor& values, at::Generator& random) {
     model.draw(name, values, random);

@@ -1,4 +1,4 @@
-#include "models/llama/model.h"
+#include "worker/models/llama/model.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "small_llama.h"
-#include "train/unit_wrapper.h"
+#include "tests/worker/small_llama.h"
+#include "worker/train/unit_wrapper.h"
 
 namespace worker {
 namespace {
@@ -192,7 +192,7 @@ TEST(Llama, TooManyPositionsAndSizesThatDoNotFitAreErrors) {
   auto odd_heads = small_llama();
   odd_heads.head_dim = 3;
   auto ramp = small_llama();
-  ramp.rope_type = schema::RopeScaling::kLlama3;
+  ramp.rope_type = spec::RopeScaling::kLlama3;
   ramp.rope_high_freq_factor = 1;
   for (const auto& [config, says] : {std::pair{heads, "multiple of num_attention_heads"},
                                      {groups, "divisor of num_attention_heads"},

@@ -9,12 +9,12 @@
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "beside/event_file.h"
-#include "train/hooks/early_stop.h"
-#include "train/hooks/log_files.h"
-#include "train/hooks/progress.h"
-#include "train/resume.h"
-#include "trainer_ranks.h"
+#include "agent/watch/event_file.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/hooks/early_stop.h"
+#include "worker/train/hooks/log_files.h"
+#include "worker/train/hooks/progress.h"
+#include "worker/train/resume.h"
 
 namespace worker::testing {
 namespace {

@@ -1,18 +1,18 @@
 // Goal: adapters train beside a model that stays as it is, are saved alone, and can be merged into its weights.
 // Method: a drawn model in a folder is the base; trainings on it; exports are read back.
-#include "recipes/lora.h"
+#include "worker/recipes/lora.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
 
-#include "fsdp/safetensors.h"
-#include "llama_folder.h"
-#include "rank/errors.h"
-#include "schema/tables/llama.h"
-#include "train/step_measures.h"
-#include "trainer_ranks.h"
+#include "agent/rank/errors.h"
+#include "fsdp/files/safetensors.h"
+#include "spec/tables/llama.h"
+#include "tests/worker/llama_folder.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/step_measures.h"
 
 namespace worker::testing {
 namespace {
@@ -31,7 +31,7 @@ std::map<std::string, at::Tensor> read_all(const std::filesystem::path& file) {
 class Lora : public ::testing::Test {
  protected:
   Lora() {
-    auto sizes = schema::bind<schema::Llama>(schema::llama(), run_of(folder_, "").values);
+    auto sizes = spec::bind<spec::Llama>(spec::llama(), run_of(folder_, "").values);
     sizes.vocab_size = 257;
     const NamedTensors tensors = drawn(sizes, 3);
     base_.insert(tensors.begin(), tensors.end());

@@ -1,4 +1,4 @@
-#include "data/masking.h"
+#include "data/order/masking.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "rank/meeting_patience.h"
+#include "agent/rank/meeting_patience.h"
 
 #include <gtest/gtest.h>
 

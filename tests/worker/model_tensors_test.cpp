@@ -1,17 +1,17 @@
 // Goal: two tensors of a file for one parameter are equal, or the file is refused; and where transformers takes the
 // second one, we do, too.
-#include "files/model_tensors.h"
+#include "worker/files/model_tensors.h"
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 
-#include "fsdp/safetensors.h"
-#include "models/bert/hf.h"
-#include "models/gpt_neox/hf.h"
-#include "models/llama/hf.h"
-#include "models/t5/hf.h"
-#include "temporary_folder.h"
+#include "fsdp/files/safetensors.h"
+#include "tests/worker/temporary_folder.h"
+#include "worker/models/bert/hf.h"
+#include "worker/models/gpt_neox/hf.h"
+#include "worker/models/llama/hf.h"
+#include "worker/models/t5/hf.h"
 
 namespace worker {
 namespace {
@@ -22,8 +22,8 @@ using testing::TemporaryFolder;
 
 using Tensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-schema::Values tied(bool is_tied) {
-  schema::Values values;
+spec::Values tied(bool is_tied) {
+  spec::Values values;
   values.set("model.tie_word_embeddings", is_tied);
   return values;
 }

@@ -1,6 +1,6 @@
 // Goal: neighbours vote with exp(cosine / temperature), and errors name what does not fit. Method: features made by
 // hand.
-#include "metrics/nearest_neighbours.h"
+#include "worker/metrics/nearest_neighbours.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

@@ -8,16 +8,16 @@
 #include <filesystem>
 #include <map>
 
-#include "fsdp/safetensors.h"
-#include "infer/model.h"
-#include "models/config_json.h"
-#include "opt/hf.h"
-#include "opt/model.h"
-#include "opt/table.h"
-#include "rank/errors.h"
-#include "schema/recipes.h"
-#include "train/step_measures.h"
-#include "trainer_ranks.h"
+#include "agent/rank/errors.h"
+#include "examples/new-family/opt/hf.h"
+#include "examples/new-family/opt/model.h"
+#include "examples/new-family/opt/table.h"
+#include "fsdp/files/safetensors.h"
+#include "spec/recipes.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/infer/model.h"
+#include "worker/models/config_json.h"
+#include "worker/train/step_measures.h"
 
 namespace worker::testing {
 namespace {
@@ -65,8 +65,8 @@ class NewFamily : public ::testing::Test {
 
   const TemporaryFolder folder_;
   const ScratchFamily family_{opt_family()};
-  const schema::ScratchRecipes row_{[](std::vector<schema::Recipe>& recipes) {
-    std::ranges::find(recipes, "causal_lm", &schema::Recipe::kind)->families.push_back(&schema::opt());
+  const spec::ScratchRecipes row_{[](std::vector<spec::Recipe>& recipes) {
+    std::ranges::find(recipes, "causal_lm", &spec::Recipe::kind)->families.push_back(&spec::opt());
   }};
 };
 
@@ -106,10 +106,10 @@ struct Variant {
     family.lora_layers = lora_layers;
   }
   Family family;
-  const schema::Table table{"variant", schema::opt().keys, schema::opt().derive, schema::opt().check};
+  const spec::Table table{"variant", spec::opt().keys, spec::opt().derive, spec::opt().check};
   const ScratchFamily registered{family};
-  const schema::ScratchRecipes row{
-      [this](std::vector<schema::Recipe>& recipes) { recipes.front().families.push_back(&table); }};
+  const spec::ScratchRecipes row{
+      [this](std::vector<spec::Recipe>& recipes) { recipes.front().families.push_back(&table); }};
 };
 
 TEST_F(NewFamily, GetsAdaptersOnTheLayersThatItNames) {
@@ -152,8 +152,8 @@ TEST_F(NewFamily, WritesTextFromAnExportAndFromACheckpoint) {
   const auto of_export = written("model");
   EXPECT_EQ(of_export, written("checkpoints-model"));
   // With a cache or without one, the tokens are the same.
-  const auto model = std::make_shared<OptForCausalLm>(schema::bind<schema::Opt>(
-      schema::opt(), opt_family().read(fsdp::Json::parse(read_file(folder_ / "model" / kModelConfigFile)))));
+  const auto model = std::make_shared<OptForCausalLm>(spec::bind<spec::Opt>(
+      spec::opt(), opt_family().read(fsdp::Json::parse(read_file(folder_ / "model" / kModelConfigFile)))));
   const at::NoGradGuard no_grad;
   const Named values = exported("model");
   for (auto& item : model->named_parameters()) item.value().copy_(values.at(item.key()));

@@ -9,15 +9,15 @@
 #include <filesystem>
 #include <functional>
 
-#include "distill.h"
-#include "fsdp/checkpoint.h"
-#include "llama_folder.h"
-#include "rank/errors.h"
-#include "schema/recipes.h"
-#include "schema/tables/checkpoints.h"
-#include "schema/tables/llama.h"
-#include "train/step_measures.h"
-#include "trainer_ranks.h"
+#include "agent/rank/errors.h"
+#include "examples/new-recipe/distill.h"
+#include "fsdp/files/checkpoint.h"
+#include "spec/recipes.h"
+#include "spec/tables/checkpoints.h"
+#include "spec/tables/llama.h"
+#include "tests/worker/llama_folder.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/step_measures.h"
 
 namespace worker::testing {
 namespace {
@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 class NewRecipe : public ::testing::Test {
  protected:
   NewRecipe() {
-    auto sizes = schema::bind<schema::Llama>(schema::llama(), run_of(folder_, "").values);
+    auto sizes = spec::bind<spec::Llama>(spec::llama(), run_of(folder_, "").values);
     sizes.vocab_size = 257;
     const NamedTensors tensors = drawn(sizes, 3);
     for (const auto& [name, values] : tensors) {
@@ -72,14 +72,14 @@ class NewRecipe : public ::testing::Test {
     return error;
   }
 
-  static schema::Values best_by(const std::string& series) {
-    schema::Values values;
+  static spec::Values best_by(const std::string& series) {
+    spec::Values values;
     values.set("checkpoint.best", series);
     return values;
   }
 
   const TemporaryFolder folder_;
-  const schema::ScratchRecipes row_{[](std::vector<schema::Recipe>& recipes) { recipes.push_back(distill_row()); }};
+  const spec::ScratchRecipes row_{[](std::vector<spec::Recipe>& recipes) { recipes.push_back(distill_row()); }};
   const ScratchMaker maker_{"distill", make_distill};
 };
 
@@ -121,12 +121,12 @@ TEST_F(NewRecipe, ItsSeriesAreThoseOfItsRow) {
   train(config, listeners);
   ASSERT_EQ(listeners[0].declared.size(), 1U);
   const auto& declared = listeners[0].declared.front();
-  const auto divergence = std::ranges::find(declared, "divergence", &schema::Series::name);
+  const auto divergence = std::ranges::find(declared, "divergence", &spec::Series::name);
   ASSERT_NE(divergence, declared.end());
   EXPECT_EQ(divergence->unit, "nats");
-  EXPECT_EQ(divergence->better, schema::Better::kLower);
-  EXPECT_TRUE(schema::conflicts_of_best(declared, best_by("validation/loss")).empty());
-  EXPECT_FALSE(schema::conflicts_of_best(declared, best_by("validation/rouge1")).empty());
+  EXPECT_EQ(divergence->better, spec::Better::kLower);
+  EXPECT_TRUE(spec::conflicts_of_best(declared, best_by("validation/loss")).empty());
+  EXPECT_FALSE(spec::conflicts_of_best(declared, best_by("validation/rouge1")).empty());
 }
 
 TEST_F(NewRecipe, ARunThatDoesNotFitIsRefused) {
@@ -150,7 +150,7 @@ TEST(NewRecipeRegistration, IsARowAndAMaker) {
                                "train":{"teacher":"/no/such/folder"}})";
   EXPECT_THAT(error_of([&] { parse_run_config(kRun); }),
               AllOf(HasSubstr("recipe = \"distill\""), HasSubstr("\"dino\"")));
-  const schema::ScratchRecipes row([](std::vector<schema::Recipe>& recipes) { recipes.push_back(distill_row()); });
+  const spec::ScratchRecipes row([](std::vector<spec::Recipe>& recipes) { recipes.push_back(distill_row()); });
   const RunConfig config = parse_run_config(kRun);
   EXPECT_EQ(config.values.real("train.temperature"), 2) << "the default of the recipe's own row";
   EXPECT_THAT(error_of([&] { make_recipe(config); }),

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/export.h"
-#include "temporary_folder.h"
-#include "train/export_claim.h"
-#include "trainer_ranks.h"
+#include "fsdp/files/export.h"
+#include "tests/worker/temporary_folder.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/export_claim.h"
 
 namespace worker::testing {
 namespace {

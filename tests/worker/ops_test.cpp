@@ -1,6 +1,6 @@
 // Goal: gradients that are added in place are those of autograd, and every other use of autograd works as ever.
 // Method: LibTorch's own functions beside these.
-#include "models/ops.h"
+#include "worker/models/ops.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -26,8 +26,8 @@
 #include <optional>
 #include <utility>
 
-#include "fsdp/tensor_bytes.h"
-#include "models/head_loss.h"
+#include "fsdp/memory/tensor_bytes.h"
+#include "worker/models/head_loss.h"
 
 namespace worker {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: what a run file says of the optimizer is what trains.
 // Method: Trainers in this process, with every optimizer, each setting changed alone, and runs that are resumed.
-#include "train/optimizer.h"
+#include "worker/train/optimizer.h"
 
 #include <gmock/gmock.h>
 
@@ -8,9 +8,9 @@
 #include <set>
 #include <string_view>
 
-#include "temporary_folder.h"
-#include "train/step_measures.h"
-#include "trainer_ranks.h"
+#include "tests/worker/temporary_folder.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/step_measures.h"
 
 namespace worker::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/packing.h"
+#include "data/order/packing.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "data/order.h"
+#include "data/order/order.h"
 
 namespace worker {
 namespace {

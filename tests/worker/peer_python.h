@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "temporary_folder.h"
+#include "tests/worker/temporary_folder.h"
 
 // What tests share that compare with Hugging Face's models or with other programs of tests/peers.
 // tests/peers/families_peer.py makes tiny models with every switch, and their outputs, losses and gradients. The

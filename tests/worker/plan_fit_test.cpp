@@ -1,16 +1,16 @@
 // Goal: a plan that does not fit says by how much, and which settings fit.
 // Method: plans of one run under several limits; each remedy is planned anew with its settings.
-#include "plan/fit.h"
+#include "worker/plan/fit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "fsdp/json.h"
-#include "plan/command.h"
-#include "plan_settings.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "fsdp/text/json.h"
+#include "tests/worker/plan_settings.h"
+#include "worker/plan/command.h"
 
 namespace worker::testing {
 namespace {

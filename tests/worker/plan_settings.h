@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "rank/environment.h"
-#include "temporary_folder.h"
-#include "train/config.h"
+#include "agent/rank/environment.h"
+#include "tests/worker/temporary_folder.h"
+#include "worker/train/config.h"
 
 namespace worker::testing {
 

@@ -1,6 +1,6 @@
 // Goal: a plan says what a training will need, before it runs.
 // Method: plans beside real trainings of two ranks whose allocations are counted; large models that no test could hold.
-#include "plan/plan.h"
+#include "worker/plan/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,13 +10,13 @@
 #include <optional>
 #include <utility>
 
-#include "fsdp/tensor_bytes.h"
-#include "os/process_memory.h"
-#include "plan/command.h"
-#include "plan_settings.h"
-#include "rank/errors.h"
-#include "temporary_folder.h"
-#include "trainer_ranks.h"
+#include "agent/rank/errors.h"
+#include "base/process_memory.h"
+#include "fsdp/memory/tensor_bytes.h"
+#include "tests/worker/plan_settings.h"
+#include "tests/worker/temporary_folder.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/plan/command.h"
 
 namespace worker::testing {
 namespace {
@@ -149,9 +149,9 @@ TEST(Plan, SaysWhatAGraphOfAStepKeepsBetweenSteps) {
 
 TEST(Plan, OfALargeModelNeedsNoMemory) {
   const TemporaryFolder folder;
-  const std::int64_t before = os::process_memory().resident_bytes;
+  const std::int64_t before = base::process_memory().resident_bytes;
   const RankPlan plan = plan_rank(large(folder), place_of(64, 8));
-  EXPECT_LT(os::process_memory().resident_bytes - before, 200 << 20);
+  EXPECT_LT(base::process_memory().resident_bytes - before, 200 << 20);
   constexpr double kParameters = 6'738'415'616;
   EXPECT_EQ(plan.parameter_count, static_cast<std::int64_t>(kParameters));
   const auto shard = static_cast<double>(plan.parameter_bytes);

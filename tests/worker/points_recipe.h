@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "models/layers/wrapped.h"
-#include "train/recipe.h"
+#include "worker/models/layers/wrapped.h"
+#include "worker/train/recipe.h"
 
 namespace worker::testing {
 

@@ -1,6 +1,6 @@
 // Goal: a source that cannot be read ends a job for good only where it is wrong, and the words are muster-data's.
 // Method: the real muster-data, and answers of one for what it cannot be made to say.
-#include "train/prepare_source.h"
+#include "worker/train/prepare_source.h"
 
 #include <gmock/gmock.h>
 #include <signal.h>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "prepared/reader.h"
-#include "rank/errors.h"
-#include "temporary_folder.h"
+#include "agent/rank/errors.h"
+#include "data/format/reader.h"
+#include "tests/worker/temporary_folder.h"
 
 namespace worker {
 namespace {
@@ -25,29 +25,29 @@ using testing::TemporaryFolder;
 using testing::write_file;
 
 /// Gives prepared answers, one a call.
-class Answers : public os::CommandRunner {
+class Answers : public base::CommandRunner {
  public:
-  explicit Answers(std::vector<os::CommandResult> answers) : answers_(std::move(answers)) {}
-  os::CommandResult run(const os::Command& command) override {
+  explicit Answers(std::vector<base::CommandResult> answers) : answers_(std::move(answers)) {}
+  base::CommandResult run(const base::Command& command) override {
     commands.push_back(command.argv);
     return answers_.at(commands.size() - 1);
   }
   std::vector<std::vector<std::string>> commands;
 
  private:
-  const std::vector<os::CommandResult> answers_;
+  const std::vector<base::CommandResult> answers_;
 };
 
-os::CommandResult ended(int exit_code, const std::string& err) {
-  os::CommandResult result;
+base::CommandResult ended(int exit_code, const std::string& err) {
+  base::CommandResult result;
   result.exit_code = exit_code;
   result.out = "/cache/data-1\n";
   result.err = "muster data prepare: reads something\nmuster data prepare: " + err + "\n";
   return result;
 }
 
-os::CommandResult killed(int signal) {
-  os::CommandResult result = ended(-1, "");
+base::CommandResult killed(int signal) {
+  base::CommandResult result = ended(-1, "");
   result.signal = signal;
   return result;
 }
@@ -63,7 +63,7 @@ class PrepareSource : public ::testing::Test {
     return data;
   }
   /// What the answers make of a job; "final: ..." for a mistake that no other attempt mends.
-  std::string said(std::vector<os::CommandResult> answers) const {
+  std::string said(std::vector<base::CommandResult> answers) const {
     Answers runner(std::move(answers));
     try {
       return prepare_source(source("fixture"), {}, runner).native();
@@ -79,7 +79,7 @@ class PrepareSource : public ::testing::Test {
 TEST_F(PrepareSource, IsMadeByTheProgramInTheCache) {
   write_file(folder_ / "text/a.txt", "one");
   write_file(folder_ / "text/b.txt", "two");
-  os::ProcessRunner runner;
+  base::ProcessRunner runner;
   const auto made = prepare_source(source("folder", (folder_ / "text").native()), {}, runner);
   EXPECT_EQ(made.parent_path(), folder_ / "cache");
   const auto train = prepared::Dataset::open(made, "train");
@@ -94,7 +94,7 @@ TEST_F(PrepareSource, IsMadeByTheProgramInTheCache) {
 
 TEST_F(PrepareSource, ACacheThatTheSystemRefusesMayWorkNextTime) {
   write_file(folder_ / "cache", "a file");
-  os::ProcessRunner runner;
+  base::ProcessRunner runner;
   std::string text;
   try {
     prepare_source(source("fixture"), {}, runner);
@@ -124,7 +124,7 @@ TEST_F(PrepareSource, OnlyAWrongSourceIsFinal) {
   EXPECT_THAT(said({ended(1, "cannot write /x: No space left on device")}),
               AllOf(HasSubstr("cannot write /x: No space left"), Not(HasSubstr("final"))));
   EXPECT_THAT(said({killed(SIGKILL)}), AllOf(HasSubstr("a signal (9) ended muster-data"), Not(HasSubstr("final"))));
-  os::CommandResult not_started;
+  base::CommandResult not_started;
   not_started.could_not_start = "muster-data: Cannot allocate memory";
   EXPECT_THAT(said({not_started}), AllOf(HasSubstr("Cannot allocate memory"), Not(HasSubstr("final"))));
 }
@@ -136,7 +136,7 @@ TEST_F(PrepareSource, AProgramThatDoesNotStartIsNamed) {
 }
 
 TEST_F(PrepareSource, ItsNameIsKnownBeforeItIsThere) {
-  os::ProcessRunner runner;
+  base::ProcessRunner runner;
   const auto name = name_of_source(source("fixture"), {}, runner);
   EXPECT_FALSE(std::filesystem::exists(name));
   EXPECT_EQ(prepare_source(source("fixture"), {}, runner), name);

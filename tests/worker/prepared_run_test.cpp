@@ -2,7 +2,7 @@
 // Method: small folders that the test writes, trainings on one to three ranks.
 #include <gmock/gmock.h>
 
-#include "recipe_runs.h"
+#include "tests/worker/recipe_runs.h"
 
 namespace worker::testing {
 namespace {

@@ -1,23 +1,23 @@
 // Goal: training starts from the weights of a Hugging Face folder, and a folder that does not fit is told with its
 // remedy. Method: folders that are written here. A run from a folder is compared with a run that draws the same
 // weights.
-#include "train/start_weights.h"
+#include "worker/train/start_weights.h"
 
 #include <gmock/gmock.h>
 
 #include <fstream>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "fsdp/export.h"
-#include "fsdp/json.h"
-#include "fsdp/meta_device.h"
-#include "fsdp/safetensors.h"
-#include "llama_folder.h"
-#include "rank/errors.h"
-#include "schema/tables/llama.h"
-#include "train/model_tokenizer.h"
-#include "train/step_measures.h"
-#include "trainer_ranks.h"
+#include "agent/rank/errors.h"
+#include "fsdp/engine/meta_device.h"
+#include "fsdp/files/export.h"
+#include "fsdp/files/safetensors.h"
+#include "fsdp/text/json.h"
+#include "spec/tables/llama.h"
+#include "tests/worker/llama_folder.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/model_tokenizer.h"
+#include "worker/train/step_measures.h"
 
 namespace worker::testing {
 namespace {
@@ -28,15 +28,15 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 /// The model of a run that draws its weights.
-schema::Llama llama_of(const RunConfig& config) {
-  auto model = schema::bind<schema::Llama>(schema::llama(), config.values);
+spec::Llama llama_of(const RunConfig& config) {
+  auto model = spec::bind<spec::Llama>(spec::llama(), config.values);
   if (model.vocab_size == 0) model.vocab_size = 257;
   return model;
 }
 
 /// The run, but with the weights of that folder and nothing else that describes the model.
 RunConfig starting_from(RunConfig config, const std::filesystem::path& folder) {
-  schema::Values values;
+  spec::Values values;
   for (const auto& [name, value] : config.values) {
     if (!name.starts_with("model.") || name == "model.family") values.set(name, value);
   }
@@ -264,7 +264,7 @@ class BadFolder : public ::testing::Test {
 
   const TemporaryFolder folder_;
   const RunConfig drawing_;
-  schema::Values written_;  // rows of [model] in the job file
+  spec::Values written_;  // rows of [model] in the job file
   Json json_;
   std::vector<std::pair<std::string, at::Tensor>> tensors_;
 };

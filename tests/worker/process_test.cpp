@@ -12,9 +12,9 @@
 #include <thread>
 #include <tuple>
 
-#include "../manifest_text.h"
-#include "temporary_folder.h"
-#include "worker_process.h"
+#include "tests/manifest_text.h"
+#include "tests/worker/temporary_folder.h"
+#include "tests/worker/worker_process.h"
 
 namespace worker::testing {
 namespace {

@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "batch_folders.h"
-#include "fsdp/checkpoint.h"
-#include "fsdp/safetensors.h"
-#include "train/step_measures.h"
-#include "trainer_ranks.h"
+#include "fsdp/files/checkpoint.h"
+#include "fsdp/files/safetensors.h"
+#include "tests/worker/batch_folders.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/step_measures.h"
 
 // What tests share that train recipes on folders of prepared data.
 namespace worker::testing {

@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "fsdp/safetensors.h"
-#include "image_folder.h"
-#include "recipe_runs.h"
-#include "train/start_weights.h"
+#include "fsdp/files/safetensors.h"
+#include "tests/worker/image_folder.h"
+#include "tests/worker/recipe_runs.h"
+#include "worker/train/start_weights.h"
 
 namespace worker::testing {
 namespace {

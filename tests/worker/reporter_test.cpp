@@ -3,8 +3,8 @@
 #include <limits>
 #include <stdexcept>
 
-#include "rank/jsonl_reporter.h"
-#include "temporary_folder.h"
+#include "agent/rank/jsonl_reporter.h"
+#include "tests/worker/temporary_folder.h"
 
 namespace worker {
 namespace {

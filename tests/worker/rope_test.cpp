@@ -1,6 +1,6 @@
 // Goal: rotary position embedding turns and scales as its papers and Hugging Face say. Method: small tables against the
 // formulas.
-#include "models/layers/rope.h"
+#include "worker/models/layers/rope.h"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/atan2.h>
@@ -50,7 +50,7 @@ std::vector<double> frequencies_of(const RopeOptions& options) {
 
 TEST(Rope, LinearScalingDividesEveryFrequency) {
   const auto plain = frequencies_of({.dim = 8}),
-             scaled = frequencies_of({.dim = 8, .type = schema::RopeScaling::kLinear, .factor = 4});
+             scaled = frequencies_of({.dim = 8, .type = spec::RopeScaling::kLinear, .factor = 4});
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(scaled[i], plain[i] / 4, 1e-6 * plain[i]) << i;
 }
 
@@ -58,13 +58,13 @@ TEST(Rope, Llama3ScalingStretchesLongWavelengthsAndKeepsShortOnes) {
   // Wavelengths 6.3, 62.8, 628 and 6283 against the bounds 64 / 4 = 16 and 64 / 1 = 64.
   const auto plain = frequencies_of({.dim = 8});
   const auto scaled =
-      frequencies_of({.dim = 8, .type = schema::RopeScaling::kLlama3, .factor = 8, .original_positions = 64});
+      frequencies_of({.dim = 8, .type = spec::RopeScaling::kLlama3, .factor = 8, .original_positions = 64});
   EXPECT_NEAR(scaled[0], plain[0], 1e-6);
   const double ramp = (64 / (2 * std::numbers::pi / 0.1) - 1) / (4 - 1);
   EXPECT_NEAR(scaled[1], (1 - ramp) * 0.1 / 8 + ramp * 0.1, 1e-6);
   EXPECT_NEAR(scaled[2], plain[2] / 8, 1e-8);
   EXPECT_NEAR(scaled[3], plain[3] / 8, 1e-8);
-  EXPECT_THROW(frequencies_of({.dim = 8, .type = schema::RopeScaling::kLlama3, .factor = 8}), c10::Error);
+  EXPECT_THROW(frequencies_of({.dim = 8, .type = spec::RopeScaling::kLlama3, .factor = 8}), c10::Error);
 }
 
 TEST(Rope, PositionsOfRowsGiveEachRowItsOwnAngles) {

@@ -1,4 +1,4 @@
-#include "metrics/rouge.h"
+#include "worker/metrics/rouge.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Goal: tokens are drawn with the probabilities that temperature and top_p give them. Method: many draws from known
 // logits, counted against the exact probabilities.
-#include "generate/sampling.h"
+#include "worker/generate/sampling.h"
 
 #include <gmock/gmock.h>
 
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "temporary_folder.h"
+#include "tests/worker/temporary_folder.h"
 
 namespace worker {
 namespace {

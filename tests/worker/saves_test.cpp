@@ -1,14 +1,14 @@
 // Goal: a run that saves beside its training trains as one that does not, and all ranks learn of a failure at one step.
 // Method: Trainers in this process, one thread per rank, with saves that are held or fenced in the middle.
-#include "train/saves.h"
+#include "worker/train/saves.h"
 
 #include <gmock/gmock.h>
 
 #include <chrono>
 #include <future>
 
-#include "temporary_folder.h"
-#include "trainer_ranks.h"
+#include "tests/worker/temporary_folder.h"
+#include "tests/worker/trainer_ranks.h"
 
 namespace worker::testing {
 namespace {

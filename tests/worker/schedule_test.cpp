@@ -1,4 +1,4 @@
-#include "train/schedule.h"
+#include "worker/train/schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 namespace worker {
 namespace {
 
-schema::Training config(schema::LearningRateSchedule kind) {
-  schema::Training c;
+spec::Training config(spec::LearningRateSchedule kind) {
+  spec::Training c;
   c.steps = 110;
   c.warmup_steps = 10;
   c.learning_rate = 1.0;
@@ -18,8 +18,8 @@ schema::Training config(schema::LearningRateSchedule kind) {
 }
 
 TEST(Schedule, WarmsUpInEqualStepsToTheFullRate) {
-  for (const auto kind : {schema::LearningRateSchedule::kCosine, schema::LearningRateSchedule::kLinear,
-                          schema::LearningRateSchedule::kConstant}) {
+  for (const auto kind : {spec::LearningRateSchedule::kCosine, spec::LearningRateSchedule::kLinear,
+                          spec::LearningRateSchedule::kConstant}) {
     EXPECT_DOUBLE_EQ(learning_rate(config(kind), 0), 0.1);
     EXPECT_DOUBLE_EQ(learning_rate(config(kind), 4), 0.5);
     EXPECT_DOUBLE_EQ(learning_rate(config(kind), 9), 1.0);
@@ -28,18 +28,18 @@ TEST(Schedule, WarmsUpInEqualStepsToTheFullRate) {
 }
 
 TEST(Schedule, DecaysToTheLeastRate) {
-  EXPECT_NEAR(learning_rate(config(schema::LearningRateSchedule::kCosine), 60), 0.6, 1e-12);
-  EXPECT_NEAR(learning_rate(config(schema::LearningRateSchedule::kCosine), 35), 0.2 + 0.8 * 0.853553, 1e-6);
-  EXPECT_NEAR(learning_rate(config(schema::LearningRateSchedule::kLinear), 35), 0.8, 1e-12);
-  for (const auto kind : {schema::LearningRateSchedule::kCosine, schema::LearningRateSchedule::kLinear}) {
+  EXPECT_NEAR(learning_rate(config(spec::LearningRateSchedule::kCosine), 60), 0.6, 1e-12);
+  EXPECT_NEAR(learning_rate(config(spec::LearningRateSchedule::kCosine), 35), 0.2 + 0.8 * 0.853553, 1e-6);
+  EXPECT_NEAR(learning_rate(config(spec::LearningRateSchedule::kLinear), 35), 0.8, 1e-12);
+  for (const auto kind : {spec::LearningRateSchedule::kCosine, spec::LearningRateSchedule::kLinear}) {
     EXPECT_NEAR(learning_rate(config(kind), 110), 0.2, 1e-12);
     EXPECT_NEAR(learning_rate(config(kind), 500), 0.2, 1e-12);
   }
-  EXPECT_DOUBLE_EQ(learning_rate(config(schema::LearningRateSchedule::kConstant), 109), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(config(spec::LearningRateSchedule::kConstant), 109), 1.0);
 }
 
 TEST(Schedule, FallsInStepsAfterTheWarmUpAndNotBelowTheLeastRate) {
-  auto c = config(schema::LearningRateSchedule::kStep);
+  auto c = config(spec::LearningRateSchedule::kStep);
   c.step_size = 25;
   c.gamma = 0.5;
   EXPECT_DOUBLE_EQ(learning_rate(c, 4), 0.5) << "the warm-up";
@@ -51,16 +51,16 @@ TEST(Schedule, FallsInStepsAfterTheWarmUpAndNotBelowTheLeastRate) {
 }
 
 TEST(Schedule, OfTheWeightDecayGoesUpOrDownWithoutAWarmUp) {
-  const auto c = config(schema::LearningRateSchedule::kCosine);
-  schema::Optimizer o;
+  const auto c = config(spec::LearningRateSchedule::kCosine);
+  spec::Optimizer o;
   o.weight_decay = 0.04;
   o.final_weight_decay = 0.4;
   EXPECT_DOUBLE_EQ(weight_decay(o, c, 100), 0.04) << "constant";
-  o.weight_decay_schedule = schema::WeightDecaySchedule::kLinear;
+  o.weight_decay_schedule = spec::WeightDecaySchedule::kLinear;
   EXPECT_DOUBLE_EQ(weight_decay(o, c, 0), 0.04);
   EXPECT_NEAR(weight_decay(o, c, 55), 0.22, 1e-12);
   EXPECT_NEAR(weight_decay(o, c, 110), 0.4, 1e-12);
-  o.weight_decay_schedule = schema::WeightDecaySchedule::kCosine;
+  o.weight_decay_schedule = spec::WeightDecaySchedule::kCosine;
   EXPECT_DOUBLE_EQ(weight_decay(o, c, 0), 0.04);
   EXPECT_NEAR(weight_decay(o, c, 55), 0.22, 1e-12);
   EXPECT_NEAR(weight_decay(o, c, 11), 0.4 - 0.36 * 0.975528, 1e-6);
@@ -68,12 +68,12 @@ TEST(Schedule, OfTheWeightDecayGoesUpOrDownWithoutAWarmUp) {
 }
 
 TEST(Schedule, AWarmUpAsLongAsTheRunNeverDecays) {
-  auto c = config(schema::LearningRateSchedule::kCosine);
+  auto c = config(spec::LearningRateSchedule::kCosine);
   c.warmup_steps = c.steps;
   EXPECT_DOUBLE_EQ(learning_rate(c, 109), 1.0);
 }
 
-std::vector<std::int64_t> evaluated(const schema::Training& c, double epochs_a_step) {
+std::vector<std::int64_t> evaluated(const spec::Training& c, double epochs_a_step) {
   std::vector<std::int64_t> out;
   for (std::int64_t step = 1; step <= c.steps; ++step)
     if (evaluates(c, epochs_a_step, step)) out.push_back(step);
@@ -81,7 +81,7 @@ std::vector<std::int64_t> evaluated(const schema::Training& c, double epochs_a_s
 }
 
 TEST(Schedule, EvaluatesBySteps) {
-  schema::Training c;
+  spec::Training c;
   c.steps = 10;
   c.validation_every_epochs = 0;
   c.validation_every_steps = 4;
@@ -91,7 +91,7 @@ TEST(Schedule, EvaluatesBySteps) {
 }
 
 TEST(Schedule, EvaluatesAtTheFirstStepThatReachesAnEpoch) {
-  schema::Training c;
+  spec::Training c;
   c.steps = 10;
   c.validation_every_steps = 0;
   c.validation_every_epochs = 1;

@@ -19,13 +19,13 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
-#include "fsdp/dry_run.h"
-#include "fsdp/fully_shard.h"
-#include "recipes/dino_loss.h"
-#include "recipes/dino_targets.h"
-#include "small_dinov2.h"
-#include "small_llama.h"
-#include "train/unit_wrapper.h"
+#include "fsdp/engine/dry_run.h"
+#include "fsdp/engine/fully_shard.h"
+#include "tests/worker/small_dinov2.h"
+#include "tests/worker/small_llama.h"
+#include "worker/recipes/dino_loss.h"
+#include "worker/recipes/dino_targets.h"
+#include "worker/train/unit_wrapper.h"
 
 namespace worker {
 namespace {

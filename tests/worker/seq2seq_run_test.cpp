@@ -8,9 +8,9 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "recipe_runs.h"
-#include "recipes/registry.h"
-#include "train/parts.h"
+#include "tests/worker/recipe_runs.h"
+#include "worker/recipes/registry.h"
+#include "worker/train/parts.h"
 
 namespace worker::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "rank/signals.h"
+#include "agent/rank/signals.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "contract/exit_codes.h"
+#include "agent/protocol/exit_codes.h"
 
 namespace worker {
 namespace {

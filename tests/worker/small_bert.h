@@ -8,16 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/initialize.h"
-#include "models/bert/hf.h"
-#include "models/bert/model.h"
-#include "small_llama.h"
+#include "fsdp/engine/initialize.h"
+#include "tests/worker/small_llama.h"
+#include "worker/models/bert/hf.h"
+#include "worker/models/bert/model.h"
 
 namespace worker::testing {
 
 /// The sizes of a BERT that computes in milliseconds: 40 tokens, 2 layers of 2 heads, no dropout.
-inline schema::Bert small_bert(bool tied = true) {
-  auto c = schema::standard<schema::Bert>(schema::bert());
+inline spec::Bert small_bert(bool tied = true) {
+  auto c = spec::standard<spec::Bert>(spec::bert());
   c.vocab_size = 40;
   c.hidden_size = 16;
   c.intermediate_size = 24;
@@ -32,7 +32,7 @@ inline schema::Bert small_bert(bool tied = true) {
 /// First values of a size that matters.
 inline fsdp::Draw bert_draw() {
   return [](const std::string& name, const at::Tensor& into, at::Generator& random) {
-    schema::Values values;
+    spec::Values values;
     values.set("model.initializer_range", 0.2);
     bert_family().draw(values, name, into, random);
   };

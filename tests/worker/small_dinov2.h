@@ -6,15 +6,15 @@
 #include <memory>
 #include <string>
 
-#include "fsdp/initialize.h"
-#include "models/dinov2/heads.h"
-#include "models/dinov2/hf.h"
+#include "fsdp/engine/initialize.h"
+#include "worker/models/dinov2/heads.h"
+#include "worker/models/dinov2/hf.h"
 
 namespace worker::testing {
 
 /// The sizes of a DINOv2 that computes in milliseconds: images of 16 x 16 pixels in 16 patches, 2 layers of 2 heads.
-inline schema::Dinov2 small_dinov2() {
-  auto c = schema::standard<schema::Dinov2>(schema::dinov2());
+inline spec::Dinov2 small_dinov2() {
+  auto c = spec::standard<spec::Dinov2>(spec::dinov2());
   c.hidden_size = 16;
   c.num_hidden_layers = 2;
   c.num_attention_heads = 2;
@@ -29,8 +29,8 @@ inline DinoHeadSizes small_head() {
 }
 
 /// A model with drawn values.
-inline std::shared_ptr<Dinov2Model> drawn_dinov2(const schema::Dinov2& config) {
-  schema::Values values;
+inline std::shared_ptr<Dinov2Model> drawn_dinov2(const spec::Dinov2& config) {
+  spec::Values values;
   values.set("model.initializer_range", 0.2);
   values.set("model.layerscale_value", config.layerscale_value);
   auto model = std::make_shared<Dinov2Model>(config);
@@ -40,9 +40,9 @@ inline std::shared_ptr<Dinov2Model> drawn_dinov2(const schema::Dinov2& config) {
   return model;
 }
 
-inline std::shared_ptr<SelfDistilled> drawn_self_distilled(const schema::Dinov2& config, bool separate_ibot_head,
+inline std::shared_ptr<SelfDistilled> drawn_self_distilled(const spec::Dinov2& config, bool separate_ibot_head,
                                                            std::uint64_t seed = 1) {
-  schema::Values values;
+  spec::Values values;
   values.set("model.initializer_range", 0.2);
   values.set("model.layerscale_value", config.layerscale_value);
   auto model = std::make_shared<SelfDistilled>(config, small_head(), separate_ibot_head);

@@ -7,14 +7,14 @@
 #include <memory>
 #include <string>
 
-#include "fsdp/initialize.h"
-#include "models/llama/model.h"
+#include "fsdp/engine/initialize.h"
+#include "worker/models/llama/model.h"
 
 namespace worker::testing {
 
 /// The sizes of a Llama that computes in milliseconds: 40 tokens, 2 layers of 4 heads.
-inline schema::Llama small_llama(std::int64_t kv_heads = 2, bool tied = false) {
-  auto c = schema::standard<schema::Llama>(schema::llama());
+inline spec::Llama small_llama(std::int64_t kv_heads = 2, bool tied = false) {
+  auto c = spec::standard<spec::Llama>(spec::llama());
   c.vocab_size = 40;
   c.hidden_size = 16;
   c.intermediate_size = 24;
@@ -27,7 +27,7 @@ inline schema::Llama small_llama(std::int64_t kv_heads = 2, bool tied = false) {
 }
 
 /// A model with drawn values.
-inline std::shared_ptr<LlamaForCausalLm> drawn_llama(const schema::Llama& config, std::uint64_t seed = 1) {
+inline std::shared_ptr<LlamaForCausalLm> drawn_llama(const spec::Llama& config, std::uint64_t seed = 1) {
   auto model = std::make_shared<LlamaForCausalLm>(config);
   fsdp::initialize(*model, seed, [&](const std::string& name, const at::Tensor& values, at::Generator& random) {
     model->draw(name, values, random);

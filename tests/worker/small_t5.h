@@ -4,15 +4,15 @@
 #include <memory>
 #include <string>
 
-#include "fsdp/initialize.h"
-#include "models/t5/hf.h"
-#include "models/t5/model.h"
+#include "fsdp/engine/initialize.h"
+#include "worker/models/t5/hf.h"
+#include "worker/models/t5/model.h"
 
 namespace worker::testing {
 
 /// The sizes of a T5 that computes in milliseconds: 40 tokens, 2 encoder and 3 decoder blocks of 2 heads, 8 buckets.
-inline schema::T5 small_t5(const char* feed_forward = "relu", bool tied = true) {
-  auto c = schema::standard<schema::T5>(schema::t5());
+inline spec::T5 small_t5(const char* feed_forward = "relu", bool tied = true) {
+  auto c = spec::standard<spec::T5>(spec::t5());
   c.vocab_size = 40;
   c.d_model = 16;
   c.d_kv = 6;
@@ -29,9 +29,9 @@ inline schema::T5 small_t5(const char* feed_forward = "relu", bool tied = true) 
 }
 
 /// A model with drawn values.
-inline std::shared_ptr<T5ForConditionalGeneration> drawn_t5(const schema::T5& config, std::uint64_t seed = 1) {
+inline std::shared_ptr<T5ForConditionalGeneration> drawn_t5(const spec::T5& config, std::uint64_t seed = 1) {
   const auto values = [&] {
-    schema::Values out;
+    spec::Values out;
     for (const auto& [name, size] : {std::pair{"model.d_model", config.d_model},
                                      {"model.d_kv", config.d_kv},
                                      {"model.d_ff", config.d_ff},

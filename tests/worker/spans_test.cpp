@@ -1,4 +1,4 @@
-#include "data/spans.h"
+#include "data/order/spans.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "train/step_measures.h"
+#include "worker/train/step_measures.h"
 
 #include <gmock/gmock.h>
 

@@ -1,16 +1,16 @@
 // Goal: fsdp.strategy reaches mesh and units, and changes traffic but not the training.
 // Method: the trainer on four ranks, and the functions that read the keys.
-#include "train/strategy.h"
+#include "worker/train/strategy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "fsdp/still_transport.h"
-#include "rank/errors.h"
-#include "train/step_measures.h"
-#include "trainer_ranks.h"
+#include "agent/rank/errors.h"
+#include "fsdp/comm/still_transport.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/step_measures.h"
 
 namespace worker::testing {
 namespace {
@@ -167,7 +167,7 @@ TEST(Strategy, EveryKeyReachesTheUnits) {
 }
 
 TEST(Strategy, RefusesWhatAPlaceCannotServe) {
-  const auto refusal = [](const schema::Sharding& sharding, int ranks, c10::Device device) -> std::string {
+  const auto refusal = [](const spec::Sharding& sharding, int ranks, c10::Device device) -> std::string {
     try {
       check_sharding(sharding, ranks, device);
     } catch (const UsageError& error) {
@@ -176,8 +176,8 @@ TEST(Strategy, RefusesWhatAPlaceCannotServe) {
     return "";
   };
   const c10::Device gpu(c10::kCUDA, 0);
-  schema::Sharding offloaded, near;
-  offloaded.offload = schema::Offloading::kCpu;
+  spec::Sharding offloaded, near;
+  offloaded.offload = spec::Offloading::kCpu;
   near.reshard_to_ranks = 2;
   EXPECT_EQ(refusal({}, 4, c10::kCPU), "");
   EXPECT_EQ(refusal(offloaded, 4, gpu), "");
@@ -188,14 +188,14 @@ TEST(Strategy, RefusesWhatAPlaceCannotServe) {
                 HasSubstr("fsdp.reshard_to_ranks \"2\": want a divisor of the " + std::to_string(ranks) + " ranks"));
 }
 
-schema::Sharding hybrid(std::int64_t shard_ranks) {
-  schema::Sharding sharding;
-  sharding.strategy = schema::Strategy::kHybridShard;
+spec::Sharding hybrid(std::int64_t shard_ranks) {
+  spec::Sharding sharding;
+  sharding.strategy = spec::Strategy::kHybridShard;
   sharding.shard_ranks = shard_ranks;
   return sharding;
 }
 
-std::string axes_text(const schema::Sharding& sharding, int world_size, int local_world_size) {
+std::string axes_text(const spec::Sharding& sharding, int world_size, int local_world_size) {
   RankEnvironment environment;
   environment.world_size = world_size;
   environment.local_world_size = local_world_size;
@@ -210,7 +210,7 @@ std::string axes_text(const schema::Sharding& sharding, int world_size, int loca
 }
 
 TEST(SharedMemory, IsUsedUnlessTheKeyIsFalse) {
-  schema::Sharding sharding;
+  spec::Sharding sharding;
   for (const bool wanted : {true, false}) {
     sharding.shared_memory = wanted;
     EXPECT_EQ(mesh_options(sharding, {}).shared_memory, wanted);

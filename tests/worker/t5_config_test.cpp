@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "models/config_json.h"
-#include "models/t5/hf.h"
-#include "schema/tables/t5.h"
+#include "spec/tables/t5.h"
+#include "worker/models/config_json.h"
+#include "worker/models/t5/hf.h"
 
 namespace worker {
 namespace {
@@ -37,7 +37,7 @@ TEST(T5Config, ReadsFlanT5AndWritesItBack) {
       "relative_attention_num_buckets": 32, "tie_word_embeddings": false, "use_cache": true, "vocab_size": 32128})";
   const Json config = Json::parse(kText);
   auto values = t5_family().read(config);
-  const auto model = schema::bind<schema::T5>(schema::t5(), values);
+  const auto model = spec::bind<spec::T5>(spec::t5(), values);
   EXPECT_EQ(model.activation(), "gelu_new");
   EXPECT_TRUE(model.is_gated());
   EXPECT_FALSE(model.tie_word_embeddings);
@@ -70,11 +70,11 @@ TEST(T5Config, RefusesWhatItLacksByName) {
 }
 
 /// The rows of a T5 whose files are these.
-schema::T5 t5_of(const char* config, const char* generation = "null", std::set<std::string, std::less<>> tensors = {}) {
+spec::T5 t5_of(const char* config, const char* generation = "null", std::set<std::string, std::less<>> tensors = {}) {
   const ModelFiles files{.config = Json::parse(config),
                          .generation = Json::parse(generation),
                          .tensors = std::make_shared<const std::set<std::string, std::less<>>>(std::move(tensors))};
-  return schema::bind<schema::T5>(schema::t5(), read_model(t5_family(), files));
+  return spec::bind<spec::T5>(spec::t5(), read_model(t5_family(), files));
 }
 
 TEST(T5Config, AHeadIsOfItsOwnAsEitherTransformersSaysIt) {
@@ -107,8 +107,7 @@ TEST(T5Config, WhatIsWrittenIsReadAlikeWithoutTheFiles) {
       Json written = files.config;
       t5_family().write(values, kT5Architecture, written);
       const auto again = read_model(t5_family(), {.config = written});
-      const auto want = schema::bind<schema::T5>(schema::t5(), values),
-                 got = schema::bind<schema::T5>(schema::t5(), again);
+      const auto want = spec::bind<spec::T5>(spec::t5(), values), got = spec::bind<spec::T5>(spec::t5(), again);
       EXPECT_EQ(got.tie_word_embeddings, want.tie_word_embeddings) << text << has_head;
       EXPECT_EQ(got.scales_head(), want.scales_head()) << text << has_head;
     }
@@ -144,7 +143,7 @@ TEST(T5Files, MayHoldTheTableUnderEachOfItsNames) {
 }
 
 TEST(T5Family, CountsTheLayersAboveAParameter) {
-  schema::Values values;
+  spec::Values values;
   values.set("model.num_layers", std::int64_t{4});
   values.set("model.num_decoder_layers", std::int64_t{3});
   const auto above = [&](const char* name) { return t5_family().layers_above(values, name); };
@@ -159,11 +158,11 @@ TEST(T5Family, CountsTheLayersAboveAParameter) {
 }
 
 TEST(T5Table, DerivesTheDecoderFromTheEncoder) {
-  const auto model = schema::standard<schema::T5>(schema::t5());
+  const auto model = spec::standard<spec::T5>(spec::t5());
   EXPECT_EQ(model.num_layers, 3);
   EXPECT_EQ(model.num_decoder_layers, 3);
   EXPECT_EQ(model.decoder_start_token_id, 0);
-  EXPECT_THAT(schema::conflicts_of(model), ::testing::IsEmpty());
+  EXPECT_THAT(spec::conflicts_of(model), ::testing::IsEmpty());
 }
 
 }  // namespace

@@ -7,15 +7,15 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "fsdp/export.h"
-#include "fsdp/json.h"
-#include "fsdp/safetensors.h"
-#include "fsdp/tensor_files.h"
-#include "models/config_json.h"
-#include "models/head_loss.h"
-#include "models/t5/hf.h"
-#include "models/t5/model.h"
-#include "peer_python.h"
+#include "fsdp/files/export.h"
+#include "fsdp/files/safetensors.h"
+#include "fsdp/files/tensor_files.h"
+#include "fsdp/text/json.h"
+#include "tests/worker/peer_python.h"
+#include "worker/models/config_json.h"
+#include "worker/models/head_loss.h"
+#include "worker/models/t5/hf.h"
+#include "worker/models/t5/model.h"
 
 namespace worker {
 namespace {
@@ -31,7 +31,7 @@ class LoadedT5 {
  public:
   explicit LoadedT5(const fs::path& folder)
       : values(t5_family().read(fsdp::Json::parse(read_file(folder / kModelConfigFile)))),
-        model(std::make_shared<T5ForConditionalGeneration>(schema::bind<schema::T5>(schema::t5(), values))),
+        model(std::make_shared<T5ForConditionalGeneration>(spec::bind<spec::T5>(spec::t5(), values))),
         sharded(model, alone_) {
     for (const auto& block : model->blocks()) sharded.fully_shard(block);
     sharded.fully_shard(model);
@@ -47,7 +47,7 @@ class LoadedT5 {
   fsdp::DeviceMesh alone_{nullptr, 0, 1, {}};
 
  public:
-  schema::Values values;
+  spec::Values values;
   std::shared_ptr<T5ForConditionalGeneration> model;
   fsdp::ShardedModel sharded;
 };

@@ -8,13 +8,13 @@
 #include <memory>
 #include <string>
 
-#include "../fsdp/ranks.h"
-#include "fsdp/adam.h"
-#include "fsdp/fully_shard.h"
-#include "models/head_loss.h"
-#include "small_llama.h"
-#include "small_t5.h"
-#include "train/unit_wrapper.h"
+#include "fsdp/engine/fully_shard.h"
+#include "fsdp/optim/adam.h"
+#include "tests/fsdp/ranks.h"
+#include "tests/worker/small_llama.h"
+#include "tests/worker/small_t5.h"
+#include "worker/models/head_loss.h"
+#include "worker/train/unit_wrapper.h"
 
 namespace worker {
 namespace {
@@ -47,7 +47,7 @@ struct T5Step {
 enum class T5Recomputed { kNothing, kBlocks, kParts };
 
 /// One step of AdamW of the mean loss over the rows of all ranks.
-T5Step t5_step(fsdp::DeviceMesh& mesh, const schema::T5& config, const T5Rows& rows, T5Recomputed recomputed) {
+T5Step t5_step(fsdp::DeviceMesh& mesh, const spec::T5& config, const T5Rows& rows, T5Recomputed recomputed) {
   const auto model = drawn_t5(config);
   fsdp::ShardedModel sharded(model, mesh);
   for (const auto& block : model->blocks()) {

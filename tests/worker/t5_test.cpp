@@ -1,6 +1,6 @@
 // Goal: T5 reads padded rows and cached tokens as it reads rows alone, and its bias is what the paper says. Method: a
 // small model in fp32. What it computes is compared with transformers by families_peers_test.cpp.
-#include "models/t5/model.h"
+#include "worker/models/t5/model.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
@@ -20,10 +20,10 @@
 #include <utility>
 #include <vector>
 
-#include "fsdp/dry_run.h"
-#include "models/head_loss.h"
-#include "small_llama.h"
-#include "small_t5.h"
+#include "fsdp/engine/dry_run.h"
+#include "tests/worker/small_llama.h"
+#include "tests/worker/small_t5.h"
+#include "worker/models/head_loss.h"
 
 namespace worker {
 namespace {

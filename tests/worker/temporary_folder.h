@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "../temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace worker::testing {
 

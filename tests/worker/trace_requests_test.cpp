@@ -1,6 +1,6 @@
 // Goal: ranks that hear of a request to record steps, each in its own step, record the same steps once, and say what
 // came of it. Method: Trainers in this process, one thread per rank.
-#include "train/trace_requests.h"
+#include "worker/train/trace_requests.h"
 
 #include <gmock/gmock.h>
 
@@ -8,8 +8,8 @@
 #include <fstream>
 #include <set>
 
-#include "train/step_trace.h"
-#include "trainer_ranks.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/step_trace.h"
 
 namespace worker::testing {
 namespace {

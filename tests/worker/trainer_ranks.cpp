@@ -1,4 +1,4 @@
-#include "trainer_ranks.h"
+#include "tests/worker/trainer_ranks.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "rank/signals.h"
+#include "agent/rank/signals.h"
 
 namespace worker::testing {
 

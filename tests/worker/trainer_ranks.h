@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "rank/reporter.h"
-#include "recipes/registry.h"
-#include "temporary_folder.h"
-#include "train/config.h"
-#include "train/run.h"
+#include "agent/rank/reporter.h"
+#include "tests/worker/temporary_folder.h"
+#include "worker/recipes/registry.h"
+#include "worker/train/config.h"
+#include "worker/train/run.h"
 
 namespace worker::testing {
 
@@ -26,7 +26,7 @@ extern std::function<void(const std::string&)> before_sync;
 class Listener : public Reporter {
  public:
   void section(Section) override {}
-  void declare(std::vector<schema::Series> series) override { declared.push_back(std::move(series)); }
+  void declare(std::vector<spec::Series> series) override { declared.push_back(std::move(series)); }
   void step(const StepReport& report) override {
     steps.push_back(report);
     if (on_step) on_step();
@@ -46,7 +46,7 @@ class Listener : public Reporter {
   }
   void leaving(int, std::string_view) override {}
 
-  std::vector<std::vector<schema::Series>> declared;
+  std::vector<std::vector<spec::Series>> declared;
   std::vector<StepReport> steps;
   ProgramWords words;
   std::vector<std::int64_t> saved;

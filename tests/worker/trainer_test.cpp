@@ -1,7 +1,7 @@
 // Goal: promises of a run that its result does not show: leaving at the right step, the fence's lock, the random state,
 // the traffic between ranks, settings that reach the optimizer.
 // Method: Trainers in this process, one thread per rank, each with a reporter that records and makes requests.
-#include "train/run.h"
+#include "worker/train/run.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -13,14 +13,14 @@
 #include <set>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "schema/recipes.h"
-#include "temporary_folder.h"
-#include "train/recipe.h"
-#include "train/schedule.h"
-#include "train/step_measures.h"
-#include "train/step_seed.h"
-#include "train/strategy.h"
-#include "trainer_ranks.h"
+#include "spec/recipes.h"
+#include "tests/worker/temporary_folder.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/recipe.h"
+#include "worker/train/schedule.h"
+#include "worker/train/step_measures.h"
+#include "worker/train/step_seed.h"
+#include "worker/train/strategy.h"
 
 namespace worker::testing {
 namespace {
@@ -130,7 +130,7 @@ TEST(Trainer, EveryNumberThatItReportsIsOfADeclaredSeries) {
   std::vector<std::size_t> declared_before_step;
   ranks[0].on_step = [&] { declared_before_step.push_back(ranks[0].declared.size()); };
   train(run_of(folder, R"(,"steps":2,"validation_every_steps":2)"), ranks);
-  const auto all = schema::series_of("causal_lm");
+  const auto all = spec::series_of("causal_lm");
   std::vector<std::string> names;
   for (const auto& series : all) names.push_back(series.name);
   EXPECT_THAT(declared_before_step, ElementsAre(1, 1));

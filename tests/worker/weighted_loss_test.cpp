@@ -9,12 +9,12 @@
 #include <cmath>
 #include <limits>
 
-#include "data/order.h"
-#include "points_recipe.h"
-#include "rank/errors.h"
-#include "train/skipped_steps.h"
-#include "train/step_measures.h"
-#include "trainer_ranks.h"
+#include "agent/rank/errors.h"
+#include "data/order/order.h"
+#include "tests/worker/points_recipe.h"
+#include "tests/worker/trainer_ranks.h"
+#include "worker/train/skipped_steps.h"
+#include "worker/train/step_measures.h"
 
 namespace worker::testing {
 namespace {

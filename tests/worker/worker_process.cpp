@@ -1,4 +1,4 @@
-#include "worker_process.h"
+#include "tests/worker/worker_process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include <sstream>
 #include <thread>
 
-#include "temporary_folder.h"
+#include "tests/worker/temporary_folder.h"
 
 namespace worker::testing {
 namespace {

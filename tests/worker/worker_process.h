@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "../claimed_port.h"
+#include "tests/claimed_port.h"
 
 namespace worker::testing {
 

@@ -204,7 +204,7 @@ class Planner:
         if nowhere:
             lines.append(f"no test is known to be near {', '.join(nowhere)}: ./dev test")
         lines += [f"every program is built with {file}: ./dev test" for file in changed
-                  if file.startswith("cmake/") or file in ("CMakeLists.txt", "CMakePresets.json")]
+                  if file.startswith("tools/cmake/") or file in ("CMakeLists.txt", "CMakePresets.json")]
         folders = {suite.folder: None for suite in [*map(self.programs.get, programs), *scripts]}
         return Plan([os.path.relpath(made, self.world.build) for made in targets], list(folders), programs,
                     [suite.name for suite in scripts], lines)

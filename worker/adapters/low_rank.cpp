@@ -1,4 +1,4 @@
-#include "adapters/low_rank.h"
+#include "worker/adapters/low_rank.h"
 
 #include <algorithm>
 #include <array>
@@ -7,12 +7,12 @@
 #include <sstream>
 #include <string_view>
 
-#include "fsdp/tensor_files.h"
-#include "models/config_json.h"
-#include "models/config_members.h"
-#include "models/layers/linear.h"
-#include "os/sha256.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "base/sha256.h"
+#include "fsdp/files/tensor_files.h"
+#include "worker/models/config_json.h"
+#include "worker/models/config_members.h"
+#include "worker/models/layers/linear.h"
 
 namespace worker {
 namespace {
@@ -135,14 +135,14 @@ LowRank read_adapters(const Json& json, const std::string& place) {
 
 std::string fingerprint_of(const std::filesystem::path& pretrained) {
   const fsdp::TensorFiles files(pretrained);
-  os::Sha256 hash;
+  base::Sha256 hash;
   for (const auto& [name, place] : files.tensors()) {
     std::ostringstream line;
     line << name << ' ' << static_cast<int>(place.entry.dtype) << ' ' << at::IntArrayRef(place.entry.shape) << ' '
          << place.entry.begin << ' ' << place.entry.end << '\n';
     hash.add(line.str());
   }
-  return "sha256:" + os::hex(hash.digest());
+  return "sha256:" + base::hex(hash.digest());
 }
 
 }  // namespace worker

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/json.h"
+#include "fsdp/text/json.h"
 
 // Low-rank adapters (Hu et al., LoRA, arXiv 2106.09685) on linear layers of a model. Names and files are PEFT's.
 namespace worker {

@@ -1,4 +1,4 @@
-#include "batch/augment.h"
+#include "worker/batch/augment.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_upsample_bicubic2d_aa.h>
@@ -19,7 +19,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "schema/tables/dinov2.h"
+#include "spec/tables/dinov2.h"
 
 namespace worker {
 namespace {
@@ -146,8 +146,8 @@ at::Tensor solarized(const at::Tensor& image, double threshold) {
 }
 
 at::Tensor normalised(const at::Tensor& image) {
-  static const at::Tensor mean = of_channels(schema::kImageNetMean);
-  static const at::Tensor deviation = of_channels(schema::kImageNetDeviation);
+  static const at::Tensor mean = of_channels(spec::kImageNetMean);
+  static const at::Tensor deviation = of_channels(spec::kImageNetDeviation);
   return (image - mean) / deviation;
 }
 

@@ -5,8 +5,8 @@
 #include <array>
 #include <cstdint>
 
-#include "data/random.h"
-#include "prepared/file.h"
+#include "data/format/file.h"
+#include "data/order/random.h"
 
 // Augmentations of images. Each is a function of its arguments alone. Images are fp32 [3, height, width], RGB from 0 to
 // 1, on the host. Formulas are those of torchvision's transforms, which DINOv2 uses.

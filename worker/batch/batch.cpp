@@ -1,4 +1,4 @@
-#include "batch/batch.h"
+#include "worker/batch/batch.h"
 
 #include <stdexcept>
 

@@ -1,4 +1,4 @@
-#include "batch/block_mask.h"
+#include "worker/batch/block_mask.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/random.h"
+#include "data/order/random.h"
 
 namespace worker {
 

@@ -1,4 +1,4 @@
-#include "batch/causal.h"
+#include "worker/batch/causal.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "batch/document.h"
-#include "batch/padding.h"
-#include "data/packing.h"
-#include "data/target.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "data/order/packing.h"
+#include "data/order/target.h"
+#include "worker/batch/document.h"
+#include "worker/batch/padding.h"
 
 namespace worker {
 namespace {

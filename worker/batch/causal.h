@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "batch/source.h"
-#include "prepared/reader.h"
+#include "data/format/reader.h"
+#include "worker/batch/source.h"
 
 namespace worker {
 

@@ -1,4 +1,4 @@
-#include "batch/crops.h"
+#include "worker/batch/crops.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "batch/augment.h"
-#include "batch/block_mask.h"
-#include "data/random.h"
+#include "data/order/random.h"
+#include "worker/batch/augment.h"
+#include "worker/batch/block_mask.h"
 
 namespace worker {
 namespace {

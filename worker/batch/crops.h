@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "prepared/file.h"
+#include "data/format/file.h"
 
 namespace worker {
 

@@ -1,9 +1,9 @@
-#include "batch/document.h"
+#include "worker/batch/document.h"
 
 #include <algorithm>
 #include <string>
 
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
 
 namespace worker {
 

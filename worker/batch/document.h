@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "prepared/description.h"
-#include "prepared/file.h"
+#include "data/format/description.h"
+#include "data/format/file.h"
 
 namespace worker {
 

@@ -1,4 +1,4 @@
-#include "batch/images.h"
+#include "worker/batch/images.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "batch/padding.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "worker/batch/padding.h"
 
 namespace worker {
 namespace {

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "batch/crops.h"
-#include "batch/source.h"
-#include "prepared/reader.h"
+#include "data/format/reader.h"
+#include "worker/batch/crops.h"
+#include "worker/batch/source.h"
 
 namespace worker {
 

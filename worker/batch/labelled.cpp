@@ -1,4 +1,4 @@
-#include "batch/labelled.h"
+#include "worker/batch/labelled.h"
 
 #include <ATen/ops/zeros.h>
 
@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "batch/document.h"
-#include "batch/padding.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "worker/batch/document.h"
+#include "worker/batch/padding.h"
 
 namespace worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "batch/loader.h"
+#include "worker/batch/loader.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "batch/batch.h"
-#include "batch/source.h"
-#include "data/order.h"
+#include "data/order/order.h"
+#include "worker/batch/batch.h"
+#include "worker/batch/source.h"
 
 namespace worker {
 

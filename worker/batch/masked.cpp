@@ -1,4 +1,4 @@
-#include "batch/masked.h"
+#include "worker/batch/masked.h"
 
 #include <ATen/ops/zeros.h>
 
@@ -7,11 +7,11 @@
 #include <string>
 #include <utility>
 
-#include "batch/document.h"
-#include "batch/padding.h"
-#include "batch/pieces.h"
-#include "data/masking.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "data/order/masking.h"
+#include "worker/batch/document.h"
+#include "worker/batch/padding.h"
+#include "worker/batch/pieces.h"
 
 namespace worker {
 namespace {

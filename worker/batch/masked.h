@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "batch/source.h"
-#include "prepared/reader.h"
+#include "data/format/reader.h"
+#include "worker/batch/source.h"
 
 namespace worker {
 

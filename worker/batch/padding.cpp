@@ -1,4 +1,4 @@
-#include "batch/padding.h"
+#include "worker/batch/padding.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "batch/batch.h"
+#include "worker/batch/batch.h"
 
 namespace worker {
 

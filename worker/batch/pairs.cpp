@@ -1,11 +1,11 @@
-#include "batch/pairs.h"
+#include "worker/batch/pairs.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "batch/document.h"
-#include "data/target.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "data/order/target.h"
+#include "worker/batch/document.h"
 
 namespace worker {
 namespace {

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "batch/padding.h"
-#include "batch/source.h"
-#include "prepared/reader.h"
+#include "data/format/reader.h"
+#include "worker/batch/padding.h"
+#include "worker/batch/source.h"
 
 namespace worker {
 

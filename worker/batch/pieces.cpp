@@ -1,11 +1,11 @@
-#include "batch/pieces.h"
+#include "worker/batch/pieces.h"
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
 
 namespace worker {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "data/packing.h"
-#include "prepared/reader.h"
+#include "data/format/reader.h"
+#include "data/order/packing.h"
 
 namespace worker {
 

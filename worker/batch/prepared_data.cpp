@@ -1,4 +1,4 @@
-#include "batch/prepared_data.h"
+#include "worker/batch/prepared_data.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
 
 namespace worker {
 namespace {

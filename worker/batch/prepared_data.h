@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "prepared/reader.h"
+#include "data/format/reader.h"
 
 namespace worker {
 

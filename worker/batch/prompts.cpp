@@ -1,10 +1,10 @@
-#include "batch/prompts.h"
+#include "worker/batch/prompts.h"
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
-#include "batch/document.h"
+#include "worker/batch/document.h"
 
 namespace worker {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "prepared/reader.h"
+#include "data/format/reader.h"
 
 namespace worker {
 

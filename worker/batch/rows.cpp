@@ -1,4 +1,4 @@
-#include "batch/rows.h"
+#include "worker/batch/rows.h"
 
 #include <ATen/ops/empty.h>
 
@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "batch/document.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "worker/batch/document.h"
 
 namespace worker {
 namespace {

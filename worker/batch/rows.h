@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "batch/source.h"
-#include "prepared/reader.h"
+#include "data/format/reader.h"
+#include "worker/batch/source.h"
 
 namespace worker {
 

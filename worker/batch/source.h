@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <span>
 
-#include "batch/batch.h"
-#include "data/splitmix.h"
+#include "data/order/splitmix.h"
+#include "worker/batch/batch.h"
 
 namespace worker {
 

@@ -1,12 +1,12 @@
-#include "batch/spans.h"
+#include "worker/batch/spans.h"
 
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
-#include "batch/pieces.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "worker/batch/pieces.h"
 
 namespace worker {
 namespace {

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "batch/pairs.h"
-#include "batch/source.h"
-#include "data/spans.h"
-#include "prepared/reader.h"
+#include "data/format/reader.h"
+#include "data/order/spans.h"
+#include "worker/batch/pairs.h"
+#include "worker/batch/source.h"
 
 namespace worker {
 

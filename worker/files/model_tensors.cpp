@@ -1,4 +1,4 @@
-#include "files/model_tensors.h"
+#include "worker/files/model_tensors.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
@@ -39,7 +39,7 @@ const std::pair<const std::string, TensorFiles::Place>* find_tensor(const FileNa
 
 }  // namespace
 
-fsdp::LoadNames load_names(const FileNames& names, const schema::Values& values, const TensorFiles& files,
+fsdp::LoadNames load_names(const FileNames& names, const spec::Values& values, const TensorFiles& files,
                            std::function<bool(const std::string& name)> is_parameter, const std::string& prefix) {
   const auto is_replaced = [&names, &values, &files](const std::string& in_file) {
     const std::string by = names.replaced_by(in_file, values);
@@ -59,7 +59,7 @@ fsdp::LoadNames load_names(const FileNames& names, const schema::Values& values,
   return load;
 }
 
-void check_equal_tensors(const FileNames& names, const schema::Values& values, const TensorFiles& files) {
+void check_equal_tensors(const FileNames& names, const spec::Values& values, const TensorFiles& files) {
   for (const auto& [name, place] : files.tensors()) {
     const std::string like = names.equal_to(name, values);
     const auto* const other = like.empty() ? nullptr : find_tensor(names, files, like);

@@ -1,4 +1,4 @@
-#include "generate/decode.h"
+#include "worker/generate/decode.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "batch/padding.h"
+#include "worker/batch/padding.h"
 
 namespace worker {
 namespace {

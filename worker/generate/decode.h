@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "generate/sampling.h"
-#include "models/causal_model.h"
+#include "worker/generate/sampling.h"
+#include "worker/models/causal_model.h"
 
 namespace worker {
 

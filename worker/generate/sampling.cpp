@@ -1,4 +1,4 @@
-#include "generate/sampling.h"
+#include "worker/generate/sampling.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "data/splitmix.h"
+#include "data/order/splitmix.h"
 
 namespace worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "generate/t5.h"
+#include "worker/generate/t5.h"
 
 #include <ATen/ops/full.h>
 

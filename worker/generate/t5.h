@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "generate/decode.h"
-#include "models/t5/model.h"
+#include "worker/generate/decode.h"
+#include "worker/models/t5/model.h"
 
 namespace worker {
 

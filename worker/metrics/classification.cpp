@@ -1,4 +1,4 @@
-#include "metrics/classification.h"
+#include "worker/metrics/classification.h"
 
 #include <algorithm>
 #include <cstddef>

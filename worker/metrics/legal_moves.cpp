@@ -1,10 +1,10 @@
-#include "metrics/legal_moves.h"
+#include "worker/metrics/legal_moves.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "chess/board.h"
-#include "chess/movetext.h"
+#include "data/chess/board.h"
+#include "data/chess/movetext.h"
 
 namespace worker {
 namespace {

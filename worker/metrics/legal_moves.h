@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "chess/notation.h"
+#include "data/chess/notation.h"
 
 namespace worker {
 

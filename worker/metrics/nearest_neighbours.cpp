@@ -1,4 +1,4 @@
-#include "metrics/nearest_neighbours.h"
+#include "worker/metrics/nearest_neighbours.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>

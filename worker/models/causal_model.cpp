@@ -1,10 +1,10 @@
-#include "models/causal_model.h"
+#include "worker/models/causal_model.h"
 
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
-#include "models/head_loss.h"
-#include "models/ops.h"
+#include "worker/models/head_loss.h"
+#include "worker/models/ops.h"
 
 namespace worker {
 

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "models/layers/cache.h"
-#include "models/layers/linear.h"
-#include "models/layers/masks.h"
-#include "models/layers/wrapped.h"
+#include "worker/models/layers/cache.h"
+#include "worker/models/layers/linear.h"
+#include "worker/models/layers/masks.h"
+#include "worker/models/layers/wrapped.h"
 
 namespace worker {
 

@@ -1,4 +1,4 @@
-#include "models/check_sizes.h"
+#include "worker/models/check_sizes.h"
 
 #include <stdexcept>
 #include <string>
@@ -13,7 +13,7 @@ void check_sizes(std::initializer_list<std::pair<const char*, std::int64_t>> siz
   }
 }
 
-void check_no_conflict(const std::vector<schema::Conflict>& conflicts) {
+void check_no_conflict(const std::vector<spec::Conflict>& conflicts) {
   if (conflicts.empty()) return;
   const auto& first = conflicts.front();
   throw std::invalid_argument(first.key + ": " + first.want + "; " + first.remedy);

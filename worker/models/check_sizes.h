@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "schema/table.h"
+#include "spec/table.h"
 
 namespace worker {
 
@@ -13,6 +13,6 @@ namespace worker {
 void check_sizes(std::initializer_list<std::pair<const char*, std::int64_t>> sizes);
 
 /// Throws std::invalid_argument that tells the first contradiction.
-void check_no_conflict(const std::vector<schema::Conflict>& conflicts);
+void check_no_conflict(const std::vector<spec::Conflict>& conflicts);
 
 }  // namespace worker

@@ -1,4 +1,4 @@
-#include "models/class_loss.h"
+#include "worker/models/class_loss.h"
 
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "models/head_loss.h"
+#include "worker/models/head_loss.h"
 
 namespace worker {
 

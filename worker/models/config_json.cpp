@@ -1,4 +1,4 @@
-#include "models/config_json.h"
+#include "worker/models/config_json.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,8 +7,8 @@
 #include <utility>
 #include <variant>
 
-#include "models/config_members.h"
-#include "schema/recipes.h"
+#include "spec/recipes.h"
+#include "worker/models/config_members.h"
 
 namespace worker {
 namespace {
@@ -19,11 +19,11 @@ std::string leaf_of_row(std::string_view name) {
   return std::string(name.substr(name.find('.') + 1));
 }
 
-std::optional<schema::Value> as_value(const schema::Key& key, const Json& json) {
-  if (json.is_bool()) return schema::as_kind(key, json.as_bool());
-  if (json.is_int()) return schema::as_kind(key, json.as_int());
-  if (json.is_number()) return schema::as_kind(key, json.as_double());
-  return json.is_string() ? schema::as_kind(key, json.as_string()) : std::nullopt;
+std::optional<spec::Value> as_value(const spec::Key& key, const Json& json) {
+  if (json.is_bool()) return spec::as_kind(key, json.as_bool());
+  if (json.is_int()) return spec::as_kind(key, json.as_int());
+  if (json.is_number()) return spec::as_kind(key, json.as_double());
+  return json.is_string() ? spec::as_kind(key, json.as_string()) : std::nullopt;
 }
 
 }  // namespace
@@ -78,40 +78,40 @@ void want_family(const Json& config, std::string_view model_type, std::span<cons
                               "; want one of: " + list);
 }
 
-schema::Value value_of_member(const schema::Key& key, const Json& json, std::string_view where) {
+spec::Value value_of_member(const spec::Key& key, const Json& json, std::string_view where) {
   const auto value = as_value(key, json);
-  if (value && schema::allowed(key, *value)) return *value;
-  throw std::invalid_argument(std::string(where) + " = " + json.dump() + ": want " + schema::wanted(key));
+  if (value && spec::allowed(key, *value)) return *value;
+  throw std::invalid_argument(std::string(where) + " = " + json.dump() + ": want " + spec::wanted(key));
 }
 
-void set_row(schema::Values& values, const schema::Table& table, std::string_view row, const Json& json,
+void set_row(spec::Values& values, const spec::Table& table, std::string_view row, const Json& json,
              std::string_view where) {
-  const schema::Table* tables = &table;
-  values.set(row, value_of_member(*schema::find_key({&tables, 1}, row), json, where));
+  const spec::Table* tables = &table;
+  values.set(row, value_of_member(*spec::find_key({&tables, 1}, row), json, where));
 }
 
-schema::Values values_of_config(const schema::Table& table, const Json& config) {
-  schema::Values values;
+spec::Values values_of_config(const spec::Table& table, const Json& config) {
+  spec::Values values;
   for (const auto& key : table.keys) {
     const std::string leaf = leaf_of_row(key.name);
-    const Json* member = key.kind == schema::Kind::kPath ? nullptr : given(config, leaf);
+    const Json* member = key.kind == spec::Kind::kPath ? nullptr : given(config, leaf);
     if (member == nullptr) continue;
     values.set(key.name, value_of_member(key, *member, std::string(kModelConfigFile) + "'s " + leaf));
   }
   return values;
 }
 
-void set_absent(schema::Values& values, std::string_view name, schema::Value value) {
+void set_absent(spec::Values& values, std::string_view name, spec::Value value) {
   if (!values.has(name)) values.set(name, std::move(value));
 }
 
-void write_member(Json& config, std::string_view name, const schema::Value& value) {
+void write_member(Json& config, std::string_view name, const spec::Value& value) {
   const Json wanted = std::visit([](const auto& plain) { return Json(plain); }, value);
   const Json* found = config.find(name);
   if (found == nullptr || !equal_members(*found, wanted)) config[name] = wanted;
 }
 
-void write_members(Json& config, const schema::Values& values, std::span<const std::string_view> rows) {
+void write_members(Json& config, const spec::Values& values, std::span<const std::string_view> rows) {
   for (const auto row : rows) {
     if (const auto* value = values.find(row)) write_member(config, leaf_of_row(row), *value);
   }

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "fsdp/json.h"
-#include "schema/table.h"
+#include "fsdp/text/json.h"
+#include "spec/table.h"
 
 // What the families' readers of config.json share. All of them throw std::invalid_argument with a text such as
 // "config.json has hidden_act = \"gelu\", and this model has \"silu\" only; choose another model".
@@ -44,22 +44,22 @@ void want_family(const fsdp::Json& config, std::string_view model_type,
 
 /// The value of a row from JSON. `where` names the member in errors: "config.json's rope_scaling.factor". Refuses
 /// another kind, and what the row does not allow.
-schema::Value value_of_member(const schema::Key& key, const fsdp::Json& json, std::string_view where);
+spec::Value value_of_member(const spec::Key& key, const fsdp::Json& json, std::string_view where);
 /// Sets a row of the table to that.
-void set_row(schema::Values& values, const schema::Table& table, std::string_view row, const fsdp::Json& json,
+void set_row(spec::Values& values, const spec::Table& table, std::string_view row, const fsdp::Json& json,
              std::string_view where);
 
 /// The rows of a table "model.*" whose last names are members of config.json. Paths are left out: they are ours.
-schema::Values values_of_config(const schema::Table& table, const fsdp::Json& config);
+spec::Values values_of_config(const spec::Table& table, const fsdp::Json& config);
 
 /// Sets a value that is absent: what transformers takes where the file says nothing.
-void set_absent(schema::Values& values, std::string_view name, schema::Value value);
+void set_absent(spec::Values& values, std::string_view name, spec::Value value);
 
 /// Writes a value as a member, unless the member is equal already: 1e-05 stays as the file spells it.
-void write_member(fsdp::Json& config, std::string_view name, const schema::Value& value);
+void write_member(fsdp::Json& config, std::string_view name, const spec::Value& value);
 
 /// Writes the values of these rows under their last names.
-void write_members(fsdp::Json& config, const schema::Values& values, std::span<const std::string_view> rows);
+void write_members(fsdp::Json& config, const spec::Values& values, std::span<const std::string_view> rows);
 
 /// Writes a number as a whole one if it is one: 4 and not 4.0, which transformers 5 refuses where it wants a whole
 /// number.

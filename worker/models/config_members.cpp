@@ -1,12 +1,12 @@
-#include "models/config_members.h"
+#include "worker/models/config_members.h"
 
 #include <algorithm>
 #include <array>
 #include <stdexcept>
 #include <string>
 
-#include "models/config_json.h"
-#include "models/generation_json.h"
+#include "worker/models/config_json.h"
+#include "worker/models/generation_json.h"
 
 namespace worker {
 namespace {
@@ -100,22 +100,21 @@ const OnlyValue* only_value(const ConfigMembers& members, std::string_view name)
   return nullptr;
 }
 
-const schema::Key* row_of(const schema::Table& table, std::string_view member) {
-  const auto found = std::ranges::find_if(table.keys, [&](const schema::Key& key) {
-    return key.kind != schema::Kind::kPath && key.name.substr(key.name.find('.') + 1) == member;
+const spec::Key* row_of(const spec::Table& table, std::string_view member) {
+  const auto found = std::ranges::find_if(table.keys, [&](const spec::Key& key) {
+    return key.kind != spec::Kind::kPath && key.name.substr(key.name.find('.') + 1) == member;
   });
   return found == table.keys.end() ? nullptr : &*found;
 }
 
 /// Refuses null for a member that the model computes with, unless null means the same for every transformers.
-void check_null(std::string_view name, const schema::Table& table, const ConfigMembers& members) {
+void check_null(std::string_view name, const spec::Table& table, const ConfigMembers& members) {
   if (has(members.nullable, name) || has(members.no_effect, name)) return;
   const auto* only = only_value(members, name);
   const auto* row = row_of(table, name);
   if (only == nullptr && row == nullptr && !has(members.read, name)) return;
   if (only != nullptr && (only->json == "false" || only->json == "{}")) return;
-  const bool is_flag =
-      (row != nullptr && row->kind == schema::Kind::kFlag) || (only != nullptr && only->json == "true");
+  const bool is_flag = (row != nullptr && row->kind == spec::Kind::kFlag) || (only != nullptr && only->json == "true");
   throw std::invalid_argument(std::string(kModelConfigFile) + " has " + std::string(name) +
                               (is_flag ? " = null, which transformers 4 takes as false, and transformers 5 does not; "
                                          "write true or false, as the model was trained"
@@ -145,7 +144,7 @@ std::string shown_value(const Json& value) {
   return text.substr(0, end) + "..";
 }
 
-void check_config(const Json& config, const schema::Table& table, const ConfigMembers& members) {
+void check_config(const Json& config, const spec::Table& table, const ConfigMembers& members) {
   for (const auto& [name, value] : config.as_object()) {
     if (value.is_null()) {
       check_null(name, table, members);

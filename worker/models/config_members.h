@@ -3,8 +3,8 @@
 #include <span>
 #include <string_view>
 
-#include "fsdp/json.h"
-#include "schema/table.h"
+#include "fsdp/text/json.h"
+#include "spec/table.h"
 
 // [Note: members of configuration files] A member that nobody reads may change what the model computes, and then the
 // result is wrong in silence. So every member of config.json is one of three: read, without effect here, or refused by
@@ -32,7 +32,7 @@ struct ConfigMembers {
 /// Throws std::invalid_argument naming file, member, value and remedy for a member that the family does not have. Known
 /// are the rows of `table` by the last part of their names, the lists of `members`, and those of all families. A member
 /// without effect, or that nobody knows, may be null.
-void check_config(const fsdp::Json& config, const schema::Table& table, const ConfigMembers& members);
+void check_config(const fsdp::Json& config, const spec::Table& table, const ConfigMembers& members);
 
 /// A value as it stands in a message, at most some 60 bytes of it.
 std::string shown_value(const fsdp::Json& value);

@@ -1,14 +1,14 @@
-#include "models/family.h"
+#include "worker/models/family.h"
 
 #include <algorithm>
 #include <stdexcept>
 #include <vector>
 
-#include "models/bert/hf.h"
-#include "models/dinov2/hf.h"
-#include "models/gpt_neox/hf.h"
-#include "models/llama/hf.h"
-#include "models/t5/hf.h"
+#include "worker/models/bert/hf.h"
+#include "worker/models/dinov2/hf.h"
+#include "worker/models/gpt_neox/hf.h"
+#include "worker/models/llama/hf.h"
+#include "worker/models/t5/hf.h"
 
 namespace worker {
 namespace {
@@ -31,8 +31,8 @@ std::span<const Family* const> families() {
   return registered_families();
 }
 
-schema::Values read_model(const Family& family, const ModelFiles& files) {
-  schema::Values values = family.read(files.config);
+spec::Values read_model(const Family& family, const ModelFiles& files) {
+  spec::Values values = family.read(files.config);
   if (family.complete != nullptr) family.complete(files, values);
   return values;
 }

@@ -9,10 +9,10 @@
 #include <string>
 #include <string_view>
 
-#include "fsdp/json.h"
-#include "models/causal_model.h"
-#include "models/tensors.h"
-#include "schema/table.h"
+#include "fsdp/text/json.h"
+#include "spec/table.h"
+#include "worker/models/causal_model.h"
+#include "worker/models/tensors.h"
 
 namespace worker {
 
@@ -35,18 +35,18 @@ struct Family {
   std::string_view name;  ///< as model_type in config.json: "llama"
   /// Further values of model_type that `read` takes: "dinov2_with_registers".
   std::span<const std::string_view> other_types = {};
-  const schema::Table& table;
+  const spec::Table& table;
   /// What config.json may name, ours first.
   std::span<const std::string_view> architectures;
   /// The rows that config.json gives, and what transformers takes for those that it lacks. Throws std::invalid_argument
   /// that names a member of the file that this family does not have here.
-  schema::Values (*read)(const fsdp::Json& config);
+  spec::Values (*read)(const fsdp::Json& config);
   /// Completes the rows by what other files say, such as the token that a decoder begins with. Throws
   /// std::invalid_argument naming the files where they contradict each other. Null: no other file says anything.
-  void (*complete)(const ModelFiles& files, schema::Values& values) = nullptr;
+  void (*complete)(const ModelFiles& files, spec::Values& values) = nullptr;
   /// Writes the values into config.json. Only what differs is changed, so a file that was read keeps its members
   /// without effect.
-  void (*write)(const schema::Values& values, std::string_view architecture, fsdp::Json& config);
+  void (*write)(const spec::Values& values, std::string_view architecture, fsdp::Json& config);
   FileNames names;
   /// The table of token embeddings among the parameters, whose rows are the vocabulary. Empty: the model reads no
   /// tokens.
@@ -55,17 +55,17 @@ struct Family {
   /// between. Empty: a run must name them.
   std::string_view lora_layers = {};
   /// Draws first values for elements of the parameter `name` into `into`.
-  void (*draw)(const schema::Values& values, const std::string& name, const at::Tensor& into, at::Generator& random);
+  void (*draw)(const spec::Values& values, const std::string& name, const at::Tensor& into, at::Generator& random);
   /// How many layers lie between a parameter and the output: 0 for the head, 1 for the last block. For
   /// train.layer_decay.
-  int (*layers_above)(const schema::Values& values, const std::string& parameter);
+  int (*layers_above)(const spec::Values& values, const std::string& parameter);
   /// A decoder without values; null in families without one. Throws std::invalid_argument naming key, value and remedy
   /// when the sizes contradict each other.
-  std::shared_ptr<CausalModel> (*make_causal)(const schema::Values& values);
+  std::shared_ptr<CausalModel> (*make_causal)(const spec::Values& values);
 };
 
 /// The rows that the files of a model give: what `read` and `complete` make of them.
-schema::Values read_model(const Family& family, const ModelFiles& files);
+spec::Values read_model(const Family& family, const ModelFiles& files);
 
 /// The family of this name. Throws std::invalid_argument that lists the families.
 const Family& family(std::string_view name);

@@ -1,4 +1,4 @@
-#include "models/first_values.h"
+#include "worker/models/first_values.h"
 
 namespace worker {
 

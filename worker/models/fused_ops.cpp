@@ -1,4 +1,4 @@
-#include "models/fused_ops.h"
+#include "worker/models/fused_ops.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -9,8 +9,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #ifdef MUSTER_CUDA_KERNELS
-#include "models/kernels/elementwise.h"
-#include "models/kernels/launch.h"
+#include "worker/models/kernels/elementwise.h"
+#include "worker/models/kernels/launch.h"
 #endif
 
 namespace worker {

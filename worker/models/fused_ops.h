@@ -8,10 +8,10 @@
 namespace worker {
 
 // Functions that are chains of elementwise operations in LibTorch, each of which reads and writes whole tensors. Builds
-// with CUDA and its compiler have one kernel for a chain (kernels/elementwise.cu), which computes in fp32 and rounds
-// once. Everywhere else, and in a backward that is differentiated again, LibTorch's operations are called.
+// with CUDA and its compiler have one kernel for a chain (worker/models/kernels/elementwise.cu), which computes in fp32
+// and rounds once. Everywhere else, and in a backward that is differentiated again, LibTorch's operations are called.
 
-/// The angles of rotary position embedding, as layers/rope.h makes them. Both halves of a row are equal.
+/// The angles of rotary position embedding, as worker/models/layers/rope.h makes them. Both halves of a row are equal.
 struct RopeTable {
   at::Tensor cos, sin;  ///< [positions, dim], or [batch, positions, dim] where rows have positions of their own
 };

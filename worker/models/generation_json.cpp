@@ -1,11 +1,11 @@
-#include "models/generation_json.h"
+#include "worker/models/generation_json.h"
 
 #include <algorithm>
 #include <array>
 #include <stdexcept>
 #include <string>
 
-#include "models/config_members.h"
+#include "worker/models/config_members.h"
 
 namespace worker {
 namespace {

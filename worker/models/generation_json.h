@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "fsdp/json.h"
+#include "fsdp/text/json.h"
 
 // generation_config.json, and the same members where an old config.json has them; see [Note: members of configuration
 // files] in config_members.h.

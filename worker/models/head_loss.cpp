@@ -1,4 +1,4 @@
-#include "models/head_loss.h"
+#include "worker/models/head_loss.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -13,14 +13,14 @@
 #include <algorithm>
 #include <optional>
 
-#include "models/fused_ops.h"
-#include "models/ops.h"
+#include "worker/models/fused_ops.h"
+#include "worker/models/ops.h"
 
 #ifdef MUSTER_CUDA_KERNELS
 #include <ATen/ops/empty.h>
 
-#include "models/kernels/cross_entropy.h"
-#include "models/kernels/launch.h"
+#include "worker/models/kernels/cross_entropy.h"
+#include "worker/models/kernels/launch.h"
 #endif
 
 namespace worker {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "data/target.h"
+#include "data/order/target.h"
 
 namespace worker {
 

@@ -1,4 +1,4 @@
-#include "models/ops.h"
+#include "worker/models/ops.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/embedding.h>

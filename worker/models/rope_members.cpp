@@ -1,10 +1,10 @@
-#include "models/rope_members.h"
+#include "worker/models/rope_members.h"
 
 #include <stdexcept>
 #include <utility>
 
-#include "models/config_json.h"
-#include "models/config_members.h"
+#include "worker/models/config_json.h"
+#include "worker/models/config_members.h"
 
 namespace worker {
 namespace {
@@ -41,8 +41,7 @@ std::string rope_type_of(const Json& object, const std::string& where) {
   return said->as_string();
 }
 
-void read_rope_number(const Json& config, const schema::Table& table, const RopeNumber& number,
-                      schema::Values& values) {
+void read_rope_number(const Json& config, const spec::Table& table, const RopeNumber& number, spec::Values& values) {
   const RopeObjects objects = rope_objects(config);
   const std::string member(number.member), alone(number.alone);
   const Json* found = given(config, alone);

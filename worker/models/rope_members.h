@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-#include "fsdp/json.h"
-#include "schema/table.h"
+#include "fsdp/text/json.h"
+#include "spec/table.h"
 
 // [Note: rope in config.json] transformers 4 reads `rope_scaling`, and beside it the base and the rotated share under
 // names of their own, such as `rope_theta`. transformers 5 reads `rope_scaling` if it holds anything, else
@@ -36,8 +36,8 @@ std::string rope_type_of(const fsdp::Json& object, const std::string& where);
 
 /// Sets the row from the places that have the number. Throws std::invalid_argument naming the places and their values
 /// where they differ.
-void read_rope_number(const fsdp::Json& config, const schema::Table& table, const RopeNumber& number,
-                      schema::Values& values);
+void read_rope_number(const fsdp::Json& config, const spec::Table& table, const RopeNumber& number,
+                      spec::Values& values);
 
 /// The error for two objects that differ.
 [[noreturn]] void refuse_two_ropes(const RopeObjects& objects);

@@ -1,8 +1,8 @@
-#include "models/tensors.h"
+#include "worker/models/tensors.h"
 
 namespace worker {
 
-std::string no_tensor(std::string_view, const schema::Values&) {
+std::string no_tensor(std::string_view, const spec::Values&) {
   return {};
 }
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "train/config.h"
+#include "worker/train/config.h"
 
 namespace worker {
 

@@ -1,13 +1,13 @@
-#include "plan/command.h"
+#include "worker/plan/command.h"
 
 #include <c10/util/Exception.h>
 
-#include "fsdp/device_mesh.h"
-#include "os/memory_limit.h"
-#include "plan/assume.h"
-#include "rank/errors.h"
-#include "schema/units.h"
-#include "train/gpu.h"
+#include "agent/rank/errors.h"
+#include "base/memory_limit.h"
+#include "fsdp/comm/device_mesh.h"
+#include "spec/units.h"
+#include "worker/plan/assume.h"
+#include "worker/train/gpu.h"
 
 namespace worker {
 
@@ -62,11 +62,11 @@ std::optional<Limit> limit_here(const RankEnvironment& environment) {
   if (const auto bytes = gpu_size(device))
     return Limit{*bytes, true, "the memory of GPU " + std::to_string(device.index())};
   if (!device.is_cpu()) return std::nullopt;
-  const os::MemoryLimit memory = os::memory_limit();
+  const base::MemoryLimit memory = base::memory_limit();
   if (memory.bytes == 0) return std::nullopt;
   const int ranks = environment.local_world_size;
   return Limit{memory.bytes / ranks, false,
-               memory.of + " has " + schema::bytes_text(memory.bytes) +
+               memory.of + " has " + spec::bytes_text(memory.bytes) +
                    (ranks == 1 ? "" : " for " + std::to_string(ranks) + " ranks")};
 }
 

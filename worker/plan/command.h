@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "fsdp/json.h"
-#include "plan/fit.h"
+#include "fsdp/text/json.h"
+#include "worker/plan/fit.h"
 
 namespace worker {
 

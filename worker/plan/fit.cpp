@@ -1,18 +1,18 @@
-#include "plan/fit.h"
+#include "worker/plan/fit.h"
 
 #include <algorithm>
 #include <functional>
 #include <optional>
 
-#include "rank/errors.h"
-#include "schema/units.h"
+#include "agent/rank/errors.h"
+#include "spec/units.h"
 
 namespace worker {
 namespace {
 
-using schema::ActivationCheckpointing;
-using schema::bytes_text;
-using schema::Strategy;
+using spec::ActivationCheckpointing;
+using spec::bytes_text;
+using spec::Strategy;
 
 constexpr int kMostDoublings = 6;
 constexpr int kMostRanks = 4096;
@@ -76,8 +76,8 @@ bool be_tight(Variant& run) {
 }
 
 bool offload(Variant& run) {
-  if (run.config.fsdp.offload == schema::Offloading::kCpu) return false;
-  run.config.fsdp.offload = schema::Offloading::kCpu;
+  if (run.config.fsdp.offload == spec::Offloading::kCpu) return false;
+  run.config.fsdp.offload = spec::Offloading::kCpu;
   run.set("fsdp.offload", "cpu");
   return true;
 }
@@ -94,8 +94,8 @@ bool recompute_blocks(Variant& run) {
 }
 
 bool compute_in_bf16(Variant& run) {
-  if (run.config.train.precision != schema::Precision::kFp32) return false;
-  run.config.train.precision = schema::Precision::kBf16;
+  if (run.config.train.precision != spec::Precision::kFp32) return false;
+  run.config.train.precision = spec::Precision::kBf16;
   run.set("train.precision", "bf16");
   return true;
 }

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/plan.h"
+#include "worker/plan/plan.h"
 
 namespace worker {
 

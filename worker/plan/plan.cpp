@@ -1,21 +1,21 @@
-#include "plan/plan.h"
+#include "worker/plan/plan.h"
 
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 
-#include "batch/loader.h"
-#include "fsdp/device_mesh.h"
-#include "fsdp/dry_run.h"
-#include "fsdp/fully_shard.h"
-#include "fsdp/still_transport.h"
-#include "fsdp/tensor_bytes.h"
-#include "rank/reporter.h"
-#include "train/loss_scale.h"
-#include "train/parts.h"
-#include "train/step.h"
-#include "train/strategy.h"
+#include "agent/rank/reporter.h"
+#include "fsdp/comm/device_mesh.h"
+#include "fsdp/comm/still_transport.h"
+#include "fsdp/engine/dry_run.h"
+#include "fsdp/engine/fully_shard.h"
+#include "fsdp/memory/tensor_bytes.h"
+#include "worker/batch/loader.h"
+#include "worker/train/loss_scale.h"
+#include "worker/train/parts.h"
+#include "worker/train/step.h"
+#include "worker/train/strategy.h"
 
 namespace worker {
 namespace {
@@ -28,7 +28,7 @@ constexpr std::int64_t kSamples = 1024;
 class NoReporter : public Reporter {
  public:
   void section(Section) override {}
-  void declare(std::vector<schema::Series>) override {}
+  void declare(std::vector<spec::Series>) override {}
   void step(const StepReport&) override {}
   void resumed_from(std::int64_t) override {}
   void checkpoint_saved(std::int64_t, std::int64_t, double) override {}
@@ -52,7 +52,7 @@ class WithoutData : public BatchSource {
 };
 
 /// CPU ranks of one node exchange through shared memory. Those of all groups but "replicate" are neighbours.
-fsdp::StillBuffers buffers_of(const fsdp::MeshGroup& group, const schema::Sharding& sharding,
+fsdp::StillBuffers buffers_of(const fsdp::MeshGroup& group, const spec::Sharding& sharding,
                               const RankEnvironment& environment, PlanFor ranks) {
   if (ranks == PlanFor::kGpus) return fsdp::StillBuffers::kNone;
   const int local = environment.local_world_size;

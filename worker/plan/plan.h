@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include "rank/environment.h"
-#include "recipes/registry.h"
-#include "train/config.h"
+#include "agent/rank/environment.h"
+#include "worker/recipes/registry.h"
+#include "worker/train/config.h"
 
 namespace worker {
 

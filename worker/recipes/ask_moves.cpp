@@ -1,4 +1,4 @@
-#include "recipes/ask_moves.h"
+#include "worker/recipes/ask_moves.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "batch/prompts.h"
-#include "chess/movetext.h"
-#include "metrics/legal_moves.h"
+#include "data/chess/movetext.h"
+#include "worker/batch/prompts.h"
+#include "worker/metrics/legal_moves.h"
 
 namespace worker {
 namespace {
@@ -73,7 +73,7 @@ void ask_for_moves(Evaluation& evaluation, CausalModel& model, const prepared::D
     return tokens_of(beginning_of(text_of(wide(ids)), record), ids, text_of);
   };
   const auto prompts = prompts_of(games, mesh.rank(), mesh.world_size(), options);
-  const auto notation = questions.notation == schema::LegalMoves::kUci ? chess::Notation::kUci : chess::Notation::kSan;
+  const auto notation = questions.notation == spec::LegalMoves::kUci ? chess::Notation::kUci : chess::Notation::kSan;
   const AllDone all_done = [&](bool mine) { return mesh.control().all_reduce(mine ? 0.0 : 1.0) == 0; };
   Sampling sampling;
   sampling.max_new_tokens = kMoveTokens;

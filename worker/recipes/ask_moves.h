@@ -2,18 +2,18 @@
 
 #include <cstdint>
 
-#include "generate/decode.h"
-#include "models/causal_model.h"
-#include "prepared/reader.h"
-#include "recipes/decode_text.h"
-#include "schema/tables/causal.h"
-#include "train/evaluation.h"
+#include "data/format/reader.h"
+#include "spec/tables/causal.h"
+#include "worker/generate/decode.h"
+#include "worker/models/causal_model.h"
+#include "worker/recipes/decode_text.h"
+#include "worker/train/evaluation.h"
 
 namespace worker {
 
 /// How a model is asked for moves of chess.
 struct MoveQuestions {
-  schema::LegalMoves notation = schema::LegalMoves::kSan;
+  spec::LegalMoves notation = spec::LegalMoves::kSan;
   std::int64_t samples = 64;         ///< moves that are asked for, over all ranks
   std::int64_t sequence_length = 0;  ///< tokens that the model was trained on
   Activations activations;

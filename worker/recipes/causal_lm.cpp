@@ -1,4 +1,4 @@
-#include "recipes/causal_lm.h"
+#include "worker/recipes/causal_lm.h"
 
 #include <ATen/ops/empty.h>
 
@@ -6,18 +6,18 @@
 #include <optional>
 #include <stdexcept>
 
-#include "fsdp/meta_device.h"
-#include "models/causal_model.h"
-#include "rank/errors.h"
-#include "recipes/ask_moves.h"
-#include "recipes/decode_text.h"
-#include "recipes/lora.h"
-#include "recipes/text_of_run.h"
-#include "schema/tables/causal.h"
-#include "schema/tables/lora.h"
-#include "train/evaluation.h"
-#include "train/start_weights.h"
-#include "train/strategy.h"
+#include "agent/rank/errors.h"
+#include "fsdp/engine/meta_device.h"
+#include "spec/tables/causal.h"
+#include "spec/tables/lora.h"
+#include "worker/models/causal_model.h"
+#include "worker/recipes/ask_moves.h"
+#include "worker/recipes/decode_text.h"
+#include "worker/recipes/lora.h"
+#include "worker/recipes/text_of_run.h"
+#include "worker/train/evaluation.h"
+#include "worker/train/start_weights.h"
+#include "worker/train/strategy.h"
 
 namespace worker {
 namespace {
@@ -26,8 +26,8 @@ class CausalLm : public Recipe {
  public:
   explicit CausalLm(const RunConfig& config)
       : config_(config),
-        options_(schema::bind<schema::Causal>(schema::causal(), config.values)),
-        lora_(schema::bind<schema::Lora>(schema::lora(), config.values)),
+        options_(spec::bind<spec::Causal>(spec::causal(), config.values)),
+        lora_(spec::bind<spec::Lora>(spec::lora(), config.values)),
         text_(config),
         chosen_(choose_model(config, text_.vocabulary())) {}
 
@@ -43,7 +43,7 @@ class CausalLm : public Recipe {
     const std::int64_t length = config_.data.sequence_length;
     Batch batch;
     for (const char* name : {"input_ids", "targets"}) batch.tensors[name] = at::empty({samples, length}, at::kLong);
-    if (config_.data.packing == schema::Packing::kDocuments) {
+    if (config_.data.packing == spec::Packing::kDocuments) {
       batch.tensors["segment_ids"] = at::empty({samples, length}, at::kInt);
       batch.tensors["position_ids"] = at::empty({samples, length}, at::kLong);
     }
@@ -86,7 +86,7 @@ class CausalLm : public Recipe {
     return {model_->loss(rows, batch.at("targets"))};
   }
   std::string why_no_fixed_shapes() const override {
-    if (config_.data.packing == schema::Packing::kChunks) return "";
+    if (config_.data.packing == spec::Packing::kChunks) return "";
     return "rows of packed documents have masks of their own; set data.packing = \"chunks\"";
   }
 
@@ -136,11 +136,11 @@ class CausalLm : public Recipe {
   }
 
  private:
-  bool asks_for_moves() const { return options_.legal_moves != schema::LegalMoves::kNone; }
+  bool asks_for_moves() const { return options_.legal_moves != spec::LegalMoves::kNone; }
 
   const RunConfig& config_;
-  const schema::Causal options_;
-  const schema::Lora lora_;
+  const spec::Causal options_;
+  const spec::Lora lora_;
   TextOfRun text_;
   const ChosenModel chosen_;
   std::shared_ptr<CausalModel> model_;

@@ -1,12 +1,12 @@
-#include "recipes/class_rows.h"
+#include "worker/recipes/class_rows.h"
 
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <stdexcept>
 
-#include "models/bert/hf.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "worker/models/bert/hf.h"
 
 namespace worker {
 namespace {
@@ -74,14 +74,14 @@ std::vector<double> ClassRows::by_row(const std::vector<double>& by_label) const
   return out;
 }
 
-ClassRows class_rows(const ChosenModel& model, const std::vector<std::string>& labels, schema::ClassHead head) {
+ClassRows class_rows(const ChosenModel& model, const std::vector<std::string>& labels, spec::ClassHead head) {
   ClassRows out = in_order_of(labels);
   const bool is_known = model.files.tensors != nullptr;
   if (model.files.config.is_null() || (is_known && !model.files.has(kHeadWeight))) return out;
-  out.is_drawn = is_known && head == schema::ClassHead::kNew;
+  out.is_drawn = is_known && head == spec::ClassHead::kNew;
   if (out.is_drawn) return out;
   const auto rows = names_of_rows(model);
-  if (is_known && head == schema::ClassHead::kByNumber) {
+  if (is_known && head == spec::ClassHead::kByNumber) {
     if (rows.size() != labels.size()) refuse_rows(model, rows, labels);
     return out;
   }

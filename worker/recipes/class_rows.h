@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "schema/tables/classify.h"
-#include "train/start_weights.h"
+#include "spec/tables/classify.h"
+#include "worker/train/start_weights.h"
 
 namespace worker {
 
@@ -25,6 +25,6 @@ struct ClassRows {
 ///
 /// Throws UsageError naming the labels of both sides, the key and its values where the rows of the file do not fit the
 /// data.
-ClassRows class_rows(const ChosenModel& model, const std::vector<std::string>& labels, schema::ClassHead head);
+ClassRows class_rows(const ChosenModel& model, const std::vector<std::string>& labels, spec::ClassHead head);
 
 }  // namespace worker

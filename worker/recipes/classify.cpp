@@ -1,4 +1,4 @@
-#include "recipes/classify.h"
+#include "worker/recipes/classify.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
@@ -8,22 +8,22 @@
 #include <string>
 #include <vector>
 
-#include "batch/labelled.h"
-#include "fsdp/meta_device.h"
-#include "metrics/classification.h"
-#include "models/bert/hf.h"
-#include "models/bert/model.h"
-#include "models/class_loss.h"
-#include "models/config_json.h"
-#include "rank/errors.h"
-#include "recipes/class_rows.h"
-#include "recipes/folder_of_run.h"
-#include "schema/tables/bert.h"
-#include "schema/tables/classify.h"
-#include "schema/tables/sequence.h"
-#include "train/evaluation.h"
-#include "train/rank_log.h"
-#include "train/start_weights.h"
+#include "agent/rank/errors.h"
+#include "fsdp/engine/meta_device.h"
+#include "spec/tables/bert.h"
+#include "spec/tables/classify.h"
+#include "spec/tables/sequence.h"
+#include "worker/batch/labelled.h"
+#include "worker/metrics/classification.h"
+#include "worker/models/bert/hf.h"
+#include "worker/models/bert/model.h"
+#include "worker/models/class_loss.h"
+#include "worker/models/config_json.h"
+#include "worker/recipes/class_rows.h"
+#include "worker/recipes/folder_of_run.h"
+#include "worker/train/evaluation.h"
+#include "worker/train/rank_log.h"
+#include "worker/train/start_weights.h"
 
 namespace worker {
 namespace {
@@ -34,8 +34,8 @@ class Classify : public Recipe {
  public:
   explicit Classify(const RunConfig& config)
       : config_(config),
-        options_(schema::bind<schema::Classify>(schema::classify(), config.values)),
-        length_(schema::bind<schema::Sequence>(schema::sequence(), config.values).sequence_length),
+        options_(spec::bind<spec::Classify>(spec::classify(), config.values)),
+        length_(spec::bind<spec::Sequence>(spec::sequence(), config.values).sequence_length),
         folder_(config, prepared::Kind::kLabelled),
         chosen_(choose_model(config, folder_.vocabulary())),
         rows_(class_rows(chosen_, labels_of_data(), options_.head)) {}
@@ -44,11 +44,11 @@ class Classify : public Recipe {
 
   RunData open_data(const std::string&, const RankEnvironment& place) override {
     RunData out = folder_.open(place, chosen_.values.whole("model.vocab_size"));
-    if (const auto conflict = schema::conflict_with_classes(options_, classes()))
+    if (const auto conflict = spec::conflict_with_classes(options_, classes()))
       throw UsageError(conflict->key + " " + conflict->want + "; " + conflict->remedy);
     weights_ = options_.class_weights == "balanced"
                    ? balanced_weights(*folder_.data().train)
-                   : schema::class_weight_numbers(options_.class_weights).value_or(std::vector<double>());
+                   : spec::class_weight_numbers(options_.class_weights).value_or(std::vector<double>());
     const LabelledOptions options{.length = length_, .class_weights = weights_, .row_of = rows_.row_of};
     train_ = labelled_texts(folder_.data().train, options);
     if (folder_.data().validation) validation_ = labelled_texts(folder_.data().validation, options);
@@ -73,7 +73,7 @@ class Classify : public Recipe {
 
   std::vector<Part> parts() override {
     const fsdp::MetaDeviceGuard guard;
-    model_ = std::make_shared<BertForSequenceClassification>(schema::bind<schema::Bert>(schema::bert(), chosen_.values),
+    model_ = std::make_shared<BertForSequenceClassification>(spec::bind<spec::Bert>(spec::bert(), chosen_.values),
                                                              classes());
     for (auto& item : model_->named_parameters()) {
       const bool of_encoder = item.key().starts_with("bert.") && !item.key().starts_with("bert.pooler.");
@@ -153,7 +153,7 @@ class Classify : public Recipe {
   }
 
   const RunConfig& config_;
-  const schema::Classify options_;
+  const spec::Classify options_;
   const std::int64_t length_;
   FolderOfRun folder_;
   const ChosenModel chosen_;

@@ -1,13 +1,13 @@
-#include "recipes/decode_text.h"
+#include "worker/recipes/decode_text.h"
 
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
 #ifdef MUSTER_WITH_TOKENS
 #include <memory>
 #include <stdexcept>
 
-#include "tokens/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #else
-#include "schema/utf8.h"
+#include "spec/utf8.h"
 #endif
 
 namespace worker {
@@ -38,7 +38,7 @@ DecodeText decode_text_of(const std::string& path) {
     for (const auto id : ids) {
       if (id >= 0 && id < 256) text += static_cast<char>(id);  // 256 ends a text
     }
-    return schema::valid_utf8(text);
+    return spec::valid_utf8(text);
   };
 }
 

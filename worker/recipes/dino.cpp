@@ -1,4 +1,4 @@
-#include "recipes/dino.h"
+#include "worker/recipes/dino.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
@@ -12,22 +12,22 @@
 #include <string>
 #include <vector>
 
-#include "batch/images.h"
-#include "fsdp/average.h"
-#include "fsdp/meta_device.h"
-#include "metrics/nearest_neighbours.h"
-#include "models/config_json.h"
-#include "models/dinov2/heads.h"
-#include "models/dinov2/hf.h"
-#include "rank/errors.h"
-#include "recipes/dino_loss.h"
-#include "recipes/dino_targets.h"
-#include "recipes/folder_of_run.h"
-#include "schema/tables/dino.h"
-#include "schema/tables/dinov2.h"
-#include "train/evaluation.h"
-#include "train/start_weights.h"
-#include "train/strategy.h"
+#include "agent/rank/errors.h"
+#include "fsdp/engine/meta_device.h"
+#include "fsdp/optim/average.h"
+#include "spec/tables/dino.h"
+#include "spec/tables/dinov2.h"
+#include "worker/batch/images.h"
+#include "worker/metrics/nearest_neighbours.h"
+#include "worker/models/config_json.h"
+#include "worker/models/dinov2/heads.h"
+#include "worker/models/dinov2/hf.h"
+#include "worker/recipes/dino_loss.h"
+#include "worker/recipes/dino_targets.h"
+#include "worker/recipes/folder_of_run.h"
+#include "worker/train/evaluation.h"
+#include "worker/train/start_weights.h"
+#include "worker/train/strategy.h"
 
 namespace worker {
 namespace {
@@ -56,8 +56,8 @@ class Dino : public Recipe {
       : config_(config),
         folder_(config, prepared::Kind::kImages),
         chosen_(choose_model(config, 0)),
-        options_(schema::bind<schema::Dino>(schema::dino(), chosen_.values)),
-        backbone_(schema::bind<schema::Dinov2>(schema::dinov2(), chosen_.values)) {}
+        options_(spec::bind<spec::Dino>(spec::dino(), chosen_.values)),
+        backbone_(spec::bind<spec::Dinov2>(spec::dinov2(), chosen_.values)) {}
 
   std::string data_source() const override { return folder_.source(); }
 
@@ -228,11 +228,11 @@ class Dino : public Recipe {
 
   static bool is_head(const torch::nn::Module& module) { return dynamic_cast<const DinoHead*>(&module) != nullptr; }
 
-  void set_precision(std::optional<schema::Precision> own, fsdp::ShardOptions& options) const {
+  void set_precision(std::optional<spec::Precision> own, fsdp::ShardOptions& options) const {
     if (own) set_param_dtype(dtype_of(*own), config_.fsdp.fp32_norms, options.precision);
   }
 
-  void set_strategy(std::optional<schema::Strategy> own, fsdp::ShardOptions& options) const {
+  void set_strategy(std::optional<spec::Strategy> own, fsdp::ShardOptions& options) const {
     if (own) apply_strategy(*own, config_.fsdp, options);
   }
 
@@ -277,7 +277,7 @@ class Dino : public Recipe {
   }
 
   at::Tensor shares(const at::Tensor& answers, at::Tensor& centre) const {
-    if (options_.centering == schema::Centering::kSinkhornKnopp)
+    if (options_.centering == spec::Centering::kSinkhornKnopp)
       return sinkhorn_knopp(answers, temperature_, kSinkhornRounds, over_ranks(fsdp::Reduction::kSum),
                             over_ranks(fsdp::Reduction::kMax));
     at::Tensor out = centred_softmax(answers, centre, temperature_);
@@ -334,8 +334,8 @@ class Dino : public Recipe {
   const RunConfig& config_;
   FolderOfRun folder_;
   const ChosenModel chosen_;
-  const schema::Dino options_;
-  const schema::Dinov2 backbone_;
+  const spec::Dino options_;
+  const spec::Dinov2 backbone_;
   std::shared_ptr<const BatchSource> train_, bank_, validation_;
   std::shared_ptr<SelfDistilled> student_, teacher_;
   Parts* parts_ = nullptr;

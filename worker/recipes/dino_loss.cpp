@@ -1,4 +1,4 @@
-#include "recipes/dino_loss.h"
+#include "worker/recipes/dino_loss.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>

@@ -1,11 +1,11 @@
-#include "recipes/folder_of_run.h"
+#include "worker/recipes/folder_of_run.h"
 
 #include <stdexcept>
 #include <utility>
 
-#include "rank/errors.h"
-#include "tokens/tokenizer_files.h"
-#include "train/model_tokenizer.h"
+#include "agent/rank/errors.h"
+#include "data/format/tokenizer_files.h"
+#include "worker/train/model_tokenizer.h"
 
 namespace worker {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "batch/prepared_data.h"
-#include "train/recipe.h"
+#include "worker/batch/prepared_data.h"
+#include "worker/train/recipe.h"
 
 namespace worker {
 

@@ -1,4 +1,4 @@
-#include "recipes/lora.h"
+#include "worker/recipes/lora.h"
 
 #include <ATen/TensorOperators.h>
 
@@ -8,8 +8,8 @@
 #include <sstream>
 #include <utility>
 
-#include "models/config_json.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "worker/models/config_json.h"
 
 namespace worker {
 namespace {
@@ -18,7 +18,7 @@ using fsdp::Json;
 
 constexpr std::string_view kWeight = ".weight";
 
-std::vector<std::string> layers_of(const schema::Lora& lora, const Family& family) {
+std::vector<std::string> layers_of(const spec::Lora& lora, const Family& family) {
   if (lora.layers.empty() && family.lora_layers.empty()) {
     throw UsageError("train.lora_layers is missing: the family " + std::string(family.name) +
                      " has no usual layers for adapters; name linear layers of the model");
@@ -31,7 +31,7 @@ std::vector<std::string> layers_of(const schema::Lora& lora, const Family& famil
 
 }  // namespace
 
-Adapters::Adapters(schema::Lora lora, const Family& family, Part& part)
+Adapters::Adapters(spec::Lora lora, const Family& family, Part& part)
     : lora_(std::move(lora)),
       shape_{.rank = lora_.rank, .alpha = lora_.alpha, .layers = layers_of(lora_, family)},
       inputs_(add_adapters(*part.module, shape_, lora_.dropout, "train.lora_layers")) {

@@ -4,12 +4,12 @@
 #include <map>
 #include <string>
 
-#include "adapters/low_rank.h"
-#include "fsdp/export.h"
-#include "fsdp/json.h"
-#include "schema/tables/lora.h"
-#include "train/part.h"
-#include "train/start_weights.h"
+#include "fsdp/files/export.h"
+#include "fsdp/text/json.h"
+#include "spec/tables/lora.h"
+#include "worker/adapters/low_rank.h"
+#include "worker/train/part.h"
+#include "worker/train/start_weights.h"
 
 namespace worker {
 
@@ -19,7 +19,7 @@ class Adapters {
   /// Adds adapters to the chosen linear layers of the part's module, freezes all other parameters, and lets checkpoints
   /// hold the adapters alone. Before the part is sharded. Throws UsageError naming train.lora_layers where a name fits
   /// no layer. `family` must outlive the object.
-  Adapters(schema::Lora lora, const Family& family, Part& part);
+  Adapters(spec::Lora lora, const Family& family, Part& part);
 
   /// Draws first values for elements of an adapter's parameter: A uniform in [-1, 1] / sqrt(in), B zero, as PEFT does.
   void draw(const std::string& name, const at::Tensor& values, at::Generator& random) const;
@@ -35,7 +35,7 @@ class Adapters {
  private:
   void complete_merged(fsdp::ExportOptions& options) const;
 
-  const schema::Lora lora_;
+  const spec::Lora lora_;
   const LowRank shape_;
   std::map<std::string, std::int64_t> inputs_;  // by the name of the layer
 };

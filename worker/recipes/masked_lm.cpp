@@ -1,19 +1,19 @@
-#include "recipes/masked_lm.h"
+#include "worker/recipes/masked_lm.h"
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 
-#include "batch/masked.h"
-#include "fsdp/meta_device.h"
-#include "models/bert/hf.h"
-#include "models/bert/model.h"
-#include "models/config_json.h"
-#include "recipes/folder_of_run.h"
-#include "schema/tables/bert.h"
-#include "schema/tables/masked_lm.h"
-#include "schema/tables/sequence.h"
-#include "train/evaluation.h"
-#include "train/start_weights.h"
+#include "fsdp/engine/meta_device.h"
+#include "spec/tables/bert.h"
+#include "spec/tables/masked_lm.h"
+#include "spec/tables/sequence.h"
+#include "worker/batch/masked.h"
+#include "worker/models/bert/hf.h"
+#include "worker/models/bert/model.h"
+#include "worker/models/config_json.h"
+#include "worker/recipes/folder_of_run.h"
+#include "worker/train/evaluation.h"
+#include "worker/train/start_weights.h"
 
 namespace worker {
 namespace {
@@ -22,8 +22,8 @@ class MaskedLm : public Recipe {
  public:
   explicit MaskedLm(const RunConfig& config)
       : config_(config),
-        options_(schema::bind<schema::MaskedLm>(schema::masked_lm(), config.values)),
-        length_(schema::bind<schema::Sequence>(schema::sequence(), config.values).sequence_length),
+        options_(spec::bind<spec::MaskedLm>(spec::masked_lm(), config.values)),
+        length_(spec::bind<spec::Sequence>(spec::sequence(), config.values).sequence_length),
         folder_(config, prepared::Kind::kTokens),
         chosen_(choose_model(config, ids())) {}
 
@@ -60,7 +60,7 @@ class MaskedLm : public Recipe {
 
   std::vector<Part> parts() override {
     const fsdp::MetaDeviceGuard guard;
-    model_ = std::make_shared<BertForMaskedLm>(schema::bind<schema::Bert>(schema::bert(), chosen_.values));
+    model_ = std::make_shared<BertForMaskedLm>(spec::bind<spec::Bert>(spec::bert(), chosen_.values));
     return {part_of(chosen_, model_)};
   }
 
@@ -111,7 +111,7 @@ class MaskedLm : public Recipe {
   }
 
   const RunConfig& config_;
-  const schema::MaskedLm options_;
+  const spec::MaskedLm options_;
   const std::int64_t length_;
   FolderOfRun folder_;
   const ChosenModel chosen_;

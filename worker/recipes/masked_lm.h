@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "train/recipe.h"
+#include "worker/train/recipe.h"
 
 namespace worker {
 

@@ -1,20 +1,20 @@
-#include "recipes/registry.h"
+#include "worker/recipes/registry.h"
 
 #include <map>
 #include <string>
 #include <string_view>
 
-#include "rank/errors.h"
-#include "recipes/causal_lm.h"
-#include "recipes/classify.h"
-#include "recipes/dino.h"
-#include "recipes/masked_lm.h"
-#include "recipes/seq2seq.h"
+#include "agent/rank/errors.h"
+#include "worker/recipes/causal_lm.h"
+#include "worker/recipes/classify.h"
+#include "worker/recipes/dino.h"
+#include "worker/recipes/masked_lm.h"
+#include "worker/recipes/seq2seq.h"
 
 namespace worker {
 namespace {
 
-/// The registration of a recipe is one line here and one row in schema/recipes.cpp.
+/// The registration of a recipe is one line here and one row in spec/recipes.cpp.
 std::map<std::string_view, RecipeMaker>& makers() {
   static std::map<std::string_view, RecipeMaker> all = {
       {"causal_lm", make_causal_lm}, {"classify", make_classify}, {"dino", make_dino},

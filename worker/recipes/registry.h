@@ -3,7 +3,7 @@
 #include <memory>
 #include <string_view>
 
-#include "train/recipe.h"
+#include "worker/train/recipe.h"
 
 namespace worker {
 

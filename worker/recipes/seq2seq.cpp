@@ -1,4 +1,4 @@
-#include "recipes/seq2seq.h"
+#include "worker/recipes/seq2seq.h"
 
 #include <ATen/ops/empty.h>
 
@@ -6,24 +6,24 @@
 #include <string>
 #include <vector>
 
-#include "batch/pairs.h"
-#include "batch/prompts.h"
-#include "batch/spans.h"
-#include "fsdp/meta_device.h"
-#include "generate/decode.h"
-#include "generate/t5.h"
-#include "metrics/rouge.h"
-#include "models/t5/hf.h"
-#include "models/t5/model.h"
-#include "rank/errors.h"
-#include "recipes/decode_text.h"
-#include "recipes/folder_of_run.h"
-#include "schema/tables/seq2seq.h"
-#include "schema/tables/sequence.h"
-#include "schema/tables/t5.h"
-#include "train/evaluation.h"
-#include "train/start_weights.h"
-#include "train/strategy.h"
+#include "agent/rank/errors.h"
+#include "fsdp/engine/meta_device.h"
+#include "spec/tables/seq2seq.h"
+#include "spec/tables/sequence.h"
+#include "spec/tables/t5.h"
+#include "worker/batch/pairs.h"
+#include "worker/batch/prompts.h"
+#include "worker/batch/spans.h"
+#include "worker/generate/decode.h"
+#include "worker/generate/t5.h"
+#include "worker/metrics/rouge.h"
+#include "worker/models/t5/hf.h"
+#include "worker/models/t5/model.h"
+#include "worker/recipes/decode_text.h"
+#include "worker/recipes/folder_of_run.h"
+#include "worker/train/evaluation.h"
+#include "worker/train/start_weights.h"
+#include "worker/train/strategy.h"
 
 namespace worker {
 namespace {
@@ -42,9 +42,8 @@ class Seq2Seq : public Recipe {
  public:
   explicit Seq2Seq(const RunConfig& config)
       : config_(config),
-        options_(schema::bind<schema::Seq2Seq>(schema::seq2seq(), config.values)),
-        sizes_{schema::bind<schema::Sequence>(schema::sequence(), config.values).sequence_length,
-               options_.target_length},
+        options_(spec::bind<spec::Seq2Seq>(spec::seq2seq(), config.values)),
+        sizes_{spec::bind<spec::Sequence>(spec::sequence(), config.values).sequence_length, options_.target_length},
         folder_(config, is_pairs() ? prepared::Kind::kPairs : prepared::Kind::kTokens),
         chosen_(chosen_of(config)) {}
 
@@ -75,7 +74,7 @@ class Seq2Seq : public Recipe {
 
   std::vector<Part> parts() override {
     const fsdp::MetaDeviceGuard guard;
-    model_ = std::make_shared<T5ForConditionalGeneration>(schema::bind<schema::T5>(schema::t5(), chosen_.values));
+    model_ = std::make_shared<T5ForConditionalGeneration>(spec::bind<spec::T5>(spec::t5(), chosen_.values));
     Part part = part_of(chosen_, model_);
     part.options = with_wide_sums;
     return {part};
@@ -131,7 +130,7 @@ class Seq2Seq : public Recipe {
     const bool adds = !is_pairs() && folder_.description() != nullptr && folder_.tokenizer_path() == "bytes";
     return folder_.vocabulary() + (adds ? SpanOptions().sentinels : 0);
   }
-  bool is_pairs() const { return options_.objective == schema::Objective::kPairs; }
+  bool is_pairs() const { return options_.objective == spec::Objective::kPairs; }
   bool writes_answers() const { return is_pairs() && options_.rouge; }
 
   std::shared_ptr<const BatchSource> source_of(const std::shared_ptr<const prepared::Dataset>& split) const {
@@ -183,7 +182,7 @@ class Seq2Seq : public Recipe {
   }
 
   const RunConfig& config_;
-  const schema::Seq2Seq options_;
+  const spec::Seq2Seq options_;
   const PairOptions sizes_;
   FolderOfRun folder_;
   const ChosenModel chosen_;

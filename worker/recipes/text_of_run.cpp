@@ -1,14 +1,14 @@
-#include "recipes/text_of_run.h"
+#include "worker/recipes/text_of_run.h"
 
 #include <filesystem>
 #include <string_view>
 
-#include "batch/causal.h"
-#include "os/command.h"
-#include "rank/errors.h"
-#include "schema/limits.h"
-#include "train/model_tokenizer.h"
-#include "train/prepare_source.h"
+#include "agent/rank/errors.h"
+#include "base/command.h"
+#include "spec/limits.h"
+#include "worker/batch/causal.h"
+#include "worker/train/model_tokenizer.h"
+#include "worker/train/prepare_source.h"
 
 namespace worker {
 namespace {
@@ -34,12 +34,12 @@ std::string TextOfRun::source() const {
 
 std::int64_t TextOfRun::vocabulary() const {
   if (!is_source()) return folder_->vocabulary();
-  return tokenizer_ ? 0 : static_cast<std::int64_t>(schema::kByteVocabulary);
+  return tokenizer_ ? 0 : static_cast<std::int64_t>(spec::kByteVocabulary);
 }
 
 RunData TextOfRun::open(const std::string& began_with, const RankEnvironment& place, std::int64_t model_vocabulary) {
   RunData out = is_source() ? open_source(began_with, place, model_vocabulary) : open_folder(place, model_vocabulary);
-  const bool whole_rows = config_.data.packing == schema::Packing::kChunks;
+  const bool whole_rows = config_.data.packing == spec::Packing::kChunks;
   if (whole_rows) out.tokens_per_sample = config_.data.sequence_length;
   return out;
 }
@@ -48,7 +48,7 @@ RunData TextOfRun::open_folder(const RankEnvironment& place, std::int64_t model_
   RunData out = folder_->open(place, model_vocabulary);
   const auto rows = [&](const std::shared_ptr<const prepared::Dataset>& split, const char* name) {
     const std::int64_t length = config_.data.sequence_length;
-    if (config_.data.packing == schema::Packing::kDocuments)
+    if (config_.data.packing == spec::Packing::kDocuments)
       return packed_documents(split, length, static_cast<std::uint64_t>(config_.train.seed));
     return all_rows_of(stream_of(split), length,
                        std::string("the split ") + name + " of " + config_.data_options.prepared);
@@ -61,7 +61,7 @@ RunData TextOfRun::open_folder(const RankEnvironment& place, std::int64_t model_
 RunData TextOfRun::open_source(const std::string& began_with, const RankEnvironment& place,
                                std::int64_t model_vocabulary) {
   const std::filesystem::path cache = cache_folder_of(config_.data);
-  os::ProcessRunner runner(/*outlive_us=*/false);
+  base::ProcessRunner runner(/*outlive_us=*/false);
   std::optional<std::filesystem::path> folder;
   std::string note;
   if (!began_with.empty()) folder = find_prepared(began_with, cache);
@@ -81,7 +81,7 @@ RunData TextOfRun::open_source(const std::string& began_with, const RankEnvironm
 }
 
 /// For people: why the run goes on with the data in the folder. Empty: the source would give them today.
-std::string TextOfRun::note_of_change(const std::filesystem::path& folder, os::CommandRunner& runner) const {
+std::string TextOfRun::note_of_change(const std::filesystem::path& folder, base::CommandRunner& runner) const {
   std::string why = "the files of the text have changed since the run began";
   try {
     if (name_of_source(config_.data, tokenizer_, runner) == folder) return {};

@@ -6,11 +6,11 @@
 #include <optional>
 #include <string>
 
-#include "batch/prepared_data.h"
-#include "batch/rows.h"
-#include "os/command.h"
-#include "recipes/folder_of_run.h"
-#include "train/recipe.h"
+#include "base/command.h"
+#include "worker/batch/prepared_data.h"
+#include "worker/batch/rows.h"
+#include "worker/recipes/folder_of_run.h"
+#include "worker/train/recipe.h"
 
 namespace worker {
 
@@ -37,7 +37,7 @@ class TextOfRun {
   bool is_source() const { return config_.data_options.prepared.empty(); }
   RunData open_folder(const RankEnvironment& place, std::int64_t model_vocabulary);
   RunData open_source(const std::string& began_with, const RankEnvironment& place, std::int64_t model_vocabulary);
-  std::string note_of_change(const std::filesystem::path& folder, os::CommandRunner& runner) const;
+  std::string note_of_change(const std::filesystem::path& folder, base::CommandRunner& runner) const;
 
   const RunConfig& config_;
   std::optional<ModelTokenizer> tokenizer_;  // of a source; none: bytes

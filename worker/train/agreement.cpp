@@ -1,4 +1,4 @@
-#include "train/agreement.h"
+#include "worker/train/agreement.h"
 
 #include <ATen/ops/zeros.h>
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/communicator.h"
-#include "rank/errors.h"
-#include "rank/reporter.h"
+#include "agent/rank/errors.h"
+#include "agent/rank/reporter.h"
+#include "fsdp/comm/communicator.h"
 
 namespace worker {
 
@@ -42,11 +42,11 @@ struct Agreement {
   double next_weight = 0;      ///< of the next step's batches, see Batch::weight
   double next_tokens = 0;      ///< of these batches
   StopKind stop = StopKind::kNone;
-  TraceWish trace;  ///< see [Note: one step on all ranks] in train/trace_requests.h
+  TraceWish trace;  ///< see [Note: one step on all ranks] in worker/train/trace_requests.h
 };
 
-/// The all-gather of [Note: leaving together] in train/loop.h. It starts before the last backward, and is read after
-/// it.
+/// The all-gather of [Note: leaving together] in worker/train/loop.h. It starts before the last backward, and is read
+/// after it.
 class AgreementUnderWay {
  public:
   /// Starts the all-gather. Collective.

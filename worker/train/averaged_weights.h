@@ -3,7 +3,7 @@
 #include <exception>
 #include <utility>
 
-#include "fsdp/optimizer.h"
+#include "fsdp/optim/optimizer.h"
 
 namespace worker {
 

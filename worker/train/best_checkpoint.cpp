@@ -1,19 +1,19 @@
-#include "train/best_checkpoint.h"
+#include "worker/train/best_checkpoint.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <utility>
 
-#include "rank/errors.h"
-#include "schema/recipes.h"
+#include "agent/rank/errors.h"
+#include "spec/recipes.h"
 
 namespace worker {
 
 bool BestCheckpoint::is_better(double value) const {
   if (series().empty() || !std::isfinite(value)) return false;
   if (!kept_) return true;
-  return series_.better == schema::Better::kHigher ? value > kept_->value : value < kept_->value;
+  return series_.better == spec::Better::kHigher ? value > kept_->value : value < kept_->value;
 }
 
 bool BestCheckpoint::committed() {
@@ -56,10 +56,10 @@ std::string BestCheckpoint::line(const std::filesystem::path& checkpoint) const 
          checkpoint.native() + ")";
 }
 
-schema::Series series_of(std::string_view recipe, const std::string& name) {
-  const auto all = schema::series_of(recipe);
-  const auto found = std::ranges::find(all, name, &schema::Series::name);
-  if (found == all.end() || found->better == schema::Better::kNeither) {
+spec::Series series_of(std::string_view recipe, const std::string& name) {
+  const auto all = spec::series_of(recipe);
+  const auto found = std::ranges::find(all, name, &spec::Series::name);
+  if (found == all.end() || found->better == spec::Better::kNeither) {
     throw UsageError("checkpoint.best = \"" + name + "\": want a series of the recipe " + std::string(recipe) +
                      " whose lower or higher values are better; correct it, or leave it out");
   }

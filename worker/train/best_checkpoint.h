@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "fsdp/json.h"
-#include "schema/series.h"
+#include "fsdp/text/json.h"
+#include "spec/series.h"
 
 namespace worker {
 
@@ -27,7 +27,7 @@ class BestCheckpoint {
  public:
   /// Without a series: offers nothing and writes nothing to manifests.
   BestCheckpoint() = default;
-  explicit BestCheckpoint(schema::Series series) : series_(std::move(series)) {}
+  explicit BestCheckpoint(spec::Series series) : series_(std::move(series)) {}
 
   /// The series' name; empty without a series.
   const std::string& series() const { return series_.name; }
@@ -62,13 +62,13 @@ class BestCheckpoint {
   };
   const std::optional<Choice>& told() const { return offered_ ? offered_ : kept_; }
 
-  schema::Series series_;
+  spec::Series series_;
   std::optional<Choice> kept_, offered_;
 };
 
 /// The series of that name, which the recipe reports and whose lower or higher values are better. Throws UsageError
 /// naming checkpoint.best otherwise.
-schema::Series series_of(std::string_view recipe, const std::string& name);
+spec::Series series_of(std::string_view recipe, const std::string& name);
 
 /// The BestCheckpoint of a run of this recipe with this checkpoint.best; "" gives one without a series. Throws
 /// UsageError when the recipe does not report the series, or when neither lower nor higher values of it are better.

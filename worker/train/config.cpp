@@ -1,4 +1,4 @@
-#include "train/config.h"
+#include "worker/train/config.h"
 
 #include <algorithm>
 #include <fstream>
@@ -6,20 +6,20 @@
 #include <optional>
 #include <vector>
 
-#include "fsdp/json.h"
-#include "rank/errors.h"
-#include "schema/nearest.h"
-#include "schema/recipes.h"
+#include "agent/rank/errors.h"
+#include "fsdp/text/json.h"
+#include "spec/nearest.h"
+#include "spec/recipes.h"
 
 namespace worker {
 namespace {
 
 using fsdp::Json;
-using schema::Key;
-using schema::Kind;
-using schema::Value;
-using schema::Values;
-using Tables = std::vector<const schema::Table*>;
+using spec::Key;
+using spec::Kind;
+using spec::Value;
+using spec::Values;
+using Tables = std::vector<const spec::Table*>;
 
 constexpr std::int64_t kFormat = 1;
 constexpr std::size_t kMostFileBytes = 1 << 20;
@@ -31,7 +31,7 @@ constexpr std::size_t kLongestShown = 80;
 
 [[noreturn]] void refuse_unknown(const std::string& key, const Json& value, std::string_view leaf,
                                  const std::vector<std::string>& names) {
-  const auto near = schema::nearest(leaf, names);
+  const auto near = spec::nearest(leaf, names);
   refuse(key, value.dump().substr(0, kLongestShown),
          "there is no such key" + (near.empty() ? std::string() : "; did you mean \"" + near + "\"?"));
 }
@@ -42,12 +42,12 @@ const Json* member(const Json& object, std::string_view key) {
 }
 
 std::optional<Value> value_of(const Key& key, const Json& json) {
-  if (json.is_bool()) return schema::as_kind(key, json.as_bool());
-  if (json.is_int()) return schema::as_kind(key, json.as_int());
-  if (json.is_number()) return schema::as_kind(key, json.as_double());
+  if (json.is_bool()) return spec::as_kind(key, json.as_bool());
+  if (json.is_int()) return spec::as_kind(key, json.as_int());
+  if (json.is_number()) return spec::as_kind(key, json.as_double());
   if (!json.is_string()) return std::nullopt;
   const bool may_be_text = key.kind != Kind::kReal && key.kind != Kind::kFlag;
-  return may_be_text ? schema::parse(key, json.as_string()) : std::nullopt;
+  return may_be_text ? spec::parse(key, json.as_string()) : std::nullopt;
 }
 
 std::string leaf_of(std::string_view name) {
@@ -71,13 +71,13 @@ void read_table(const Json& file, const std::string& parent, const Tables& table
   if (!object->is_object()) refuse(parent, object->dump(), "want an object with named values");
   for (const auto& [leaf, json] : object->as_object()) {
     const auto name = parent + "." + leaf;
-    if (json.is_null() || name == schema::family_key().name) continue;
-    const auto* key = schema::find_key(tables, name);
+    if (json.is_null() || name == spec::family_key().name) continue;
+    const auto* key = spec::find_key(tables, name);
     if (key == nullptr) refuse_unknown(name, json, leaf, keys_below(tables, parent));
     // An earlier version wrote "" for a path that was not given.
     if (key->kind == Kind::kPath && json.is_string() && json.as_string().empty()) continue;
     const auto value = value_of(*key, json);
-    if (!value || !schema::allowed(*key, *value)) refuse(name, json.dump(), "want " + wanted(*key));
+    if (!value || !spec::allowed(*key, *value)) refuse(name, json.dump(), "want " + wanted(*key));
     values.set(name, *value);
   }
 }
@@ -86,15 +86,15 @@ void read_table(const Json& file, const std::string& parent, const Tables& table
 std::string word_of(const Json* json, const Key& key, const std::string& name) {
   if (json == nullptr) return std::string(key.standard);
   const auto value = value_of(key, *json);
-  if (!value || !schema::allowed(key, *value)) refuse(name, json->dump(), "want " + wanted(key));
+  if (!value || !spec::allowed(key, *value)) refuse(name, json->dump(), "want " + wanted(key));
   return std::get<std::string>(*value);
 }
 
 std::string shown(const Values& values, const Tables& tables, const std::string& name) {
-  const auto* key = schema::find_key(tables, name);
+  const auto* key = spec::find_key(tables, name);
   const auto* value = values.find(name);
   if (key == nullptr || value == nullptr) return "\"\"";
-  const auto text = schema::print(*key, *value);
+  const auto text = spec::print(*key, *value);
   return std::holds_alternative<std::string>(*value) ? "\"" + text + "\"" : text;
 }
 
@@ -129,41 +129,41 @@ RunConfig parse_run_config(std::string_view json) {
   RunConfig out;
   static constexpr Key kName{.name = "name", .kind = Kind::kText};
   out.name = word_of(member(file, "name"), kName, "name");
-  out.recipe = word_of(member(file, "recipe"), schema::recipe_key(), "recipe");
+  out.recipe = word_of(member(file, "recipe"), spec::recipe_key(), "recipe");
   const Json* model = member(file, "model");
   if (model != nullptr && !model->is_object()) refuse("model", model->dump(), "want an object with named values");
   const Json* family = model == nullptr ? nullptr : member(*model, "family");
-  out.family = family == nullptr ? std::string(schema::first_family(out.recipe))
-                                 : word_of(family, schema::family_key(), "model.family");
-  auto tables = schema::tables_of(out.recipe, out.family);
+  out.family = family == nullptr ? std::string(spec::first_family(out.recipe))
+                                 : word_of(family, spec::family_key(), "model.family");
+  auto tables = spec::tables_of(out.recipe, out.family);
   if (tables.empty()) {
     refuse("model.family", "\"" + out.family + "\"",
            "the recipe " + out.recipe + " has no such family; want one of its own, such as \"" +
-               std::string(schema::first_family(out.recipe)) + "\"");
+               std::string(spec::first_family(out.recipe)) + "\"");
   }
-  tables.push_back(&schema::checkpoints());
+  tables.push_back(&spec::checkpoints());
   Values values;
   for (const char* parent : {"model", "data", "train", "checkpoint", "fsdp"}) {
     read_table(file, parent, tables, values);
   }
-  schema::fill_defaults(values, tables, /*ranks=*/0);
-  auto conflicts = schema::conflicts_of(values, tables, /*ranks=*/0);
-  std::ranges::move(schema::conflicts_of_best(schema::series_of(out.recipe), values), std::back_inserter(conflicts));
+  spec::fill_defaults(values, tables, /*ranks=*/0);
+  auto conflicts = spec::conflicts_of(values, tables, /*ranks=*/0);
+  std::ranges::move(spec::conflicts_of_best(spec::series_of(out.recipe), values), std::back_inserter(conflicts));
   for (const auto& conflict : conflicts) {
     refuse(conflict.key, shown(values, tables, conflict.key),
            conflict.want + (conflict.remedy.empty() ? "" : "; " + conflict.remedy));
   }
-  static_cast<schema::TextData&>(out.data) = schema::bind<schema::TextData>(schema::text_data(), values);
-  out.data_options = schema::bind<schema::PreparedData>(schema::prepared_data(), values);
-  out.train = schema::bind<schema::Training>(schema::training(), values);
-  out.optimizer = schema::bind<schema::Optimizer>(schema::optimizer(), values);
-  out.checkpoint = schema::bind<schema::Checkpoints>(schema::checkpoints(), values);
+  static_cast<spec::TextData&>(out.data) = spec::bind<spec::TextData>(spec::text_data(), values);
+  out.data_options = spec::bind<spec::PreparedData>(spec::prepared_data(), values);
+  out.train = spec::bind<spec::Training>(spec::training(), values);
+  out.optimizer = spec::bind<spec::Optimizer>(spec::optimizer(), values);
+  out.checkpoint = spec::bind<spec::Checkpoints>(spec::checkpoints(), values);
   if (out.checkpoint.folder.empty()) out.checkpoint.folder = "checkpoints";
-  out.exports = schema::bind<schema::Exports>(schema::exports(), values);
-  out.fsdp = schema::bind<schema::Sharding>(schema::sharding(), values);
+  out.exports = spec::bind<spec::Exports>(spec::exports(), values);
+  out.fsdp = spec::bind<spec::Sharding>(spec::sharding(), values);
   out.values = std::move(values);
-  out.values.set(schema::recipe_key().name, out.recipe);
-  out.values.set(schema::family_key().name, out.family);
+  out.values.set(spec::recipe_key().name, out.recipe);
+  out.values.set(spec::family_key().name, out.family);
   out.canonical = file.dump();
   return out;
 }
@@ -185,21 +185,21 @@ RunConfig read_run_config(const std::filesystem::path& file) {
 }
 
 void set_steps(RunConfig& config, std::int64_t steps) {
-  const Tables tables{&schema::training()};
+  const Tables tables{&spec::training()};
   config.values.set("train.steps", std::max<std::int64_t>(steps, 1));
   // The batch stays as it is: split_batch() derives it for the ranks.
-  schema::fill_defaults(config.values, tables, /*ranks=*/0);
-  config.train = schema::bind<schema::Training>(schema::training(), config.values);
+  spec::fill_defaults(config.values, tables, /*ranks=*/0);
+  config.train = spec::bind<spec::Training>(spec::training(), config.values);
 }
 
-BatchSplit split_batch(const schema::Training& config, int world_size) {
+BatchSplit split_batch(const spec::Training& config, int world_size) {
   Values values;
   if (config.batch_size > 0) values.set("train.batch_size", config.batch_size);
   if (config.micro_batch_size > 0) values.set("train.micro_batch_size", config.micro_batch_size);
-  const Tables tables{&schema::training()};
+  const Tables tables{&spec::training()};
   const auto ranks = static_cast<std::uint64_t>(world_size);
-  schema::fill_defaults(values, tables, ranks);
-  for (const auto& conflict : schema::conflicts_of(values, tables, ranks)) {
+  spec::fill_defaults(values, tables, ranks);
+  for (const auto& conflict : spec::conflicts_of(values, tables, ranks)) {
     if (conflict.key != "train.batch_size") continue;
     refuse(conflict.key, shown(values, tables, conflict.key), conflict.want + "; " + conflict.remedy);
   }

@@ -5,35 +5,35 @@
 #include <string>
 #include <string_view>
 
-#include "schema/tables/checkpoints.h"
-#include "schema/tables/exports.h"
-#include "schema/tables/optimizer.h"
-#include "schema/tables/prepared_data.h"
-#include "schema/tables/sharding.h"
-#include "schema/tables/text_data.h"
-#include "schema/tables/training.h"
+#include "spec/tables/checkpoints.h"
+#include "spec/tables/exports.h"
+#include "spec/tables/optimizer.h"
+#include "spec/tables/prepared_data.h"
+#include "spec/tables/sharding.h"
+#include "spec/tables/text_data.h"
+#include "spec/tables/training.h"
 
 namespace worker {
 
-/// The text to train on; see train/prepare_source.h.
-struct DataConfig : schema::TextData {
+/// The text to train on; see worker/train/prepare_source.h.
+struct DataConfig : spec::TextData {
   std::string man_folder = "/usr/share/man";  ///< a property of the machine, not of the run file; tests set their own
 };
 
-/// One run, as the JSON run file describes it (format 1). Every key but "format" and "name" is optional. schema/
+/// One run, as the JSON run file describes it (format 1). Every key but "format" and "name" is optional. spec/
 /// declares keys, ranges and defaults.
 struct RunConfig {
   std::string name;
   std::string recipe;
   std::string family;  ///< model.family
   DataConfig data;
-  schema::PreparedData data_options;
-  schema::Training train;  ///< batch_size and micro_batch_size are 0 if absent: split_batch() derives them
-  schema::Optimizer optimizer;
-  schema::Checkpoints checkpoint;
-  schema::Exports exports;
-  schema::Sharding fsdp;
-  schema::Values values;  ///< values of all keys with defaults, but without a batch that split_batch() derives
+  spec::PreparedData data_options;
+  spec::Training train;  ///< batch_size and micro_batch_size are 0 if absent: split_batch() derives them
+  spec::Optimizer optimizer;
+  spec::Checkpoints checkpoint;
+  spec::Exports exports;
+  spec::Sharding fsdp;
+  spec::Values values;    ///< values of all keys with defaults, but without a batch that split_batch() derives
   std::string canonical;  ///< the file's content in canonical spelling, so that equal runs have equal texts
 };
 
@@ -57,6 +57,6 @@ struct BatchSplit {
 
 /// Derives absent values by the rules of schema's table "training". Throws UsageError naming the nearest fitting batch
 /// sizes when the batch cannot be split evenly over `world_size` ranks.
-BatchSplit split_batch(const schema::Training& config, int world_size);
+BatchSplit split_batch(const spec::Training& config, int world_size);
 
 }  // namespace worker

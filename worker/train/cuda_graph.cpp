@@ -1,6 +1,6 @@
-#include "train/cuda_graph.h"
+#include "worker/train/cuda_graph.h"
 
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
 
 namespace worker {
 
@@ -11,15 +11,15 @@ std::string why_no_cuda_graph(const RunConfig& config, c10::Device device, bool 
   if (shares_gpus)
     return "ranks share a GPU, so they communicate through the host, which a graph cannot do; ask for a GPU a rank, or "
            "for fewer ranks";
-  if (config.fsdp.offload != schema::Offloading::kNone)
+  if (config.fsdp.offload != spec::Offloading::kNone)
     return "with fsdp.offload = \"cpu\" the optimizer runs on the host; set fsdp.offload = \"none\"";
   if (config.fsdp.tight)
     return "fsdp.tight gives back memory in each step, and a graph keeps the memory of a step; set fsdp.tight = false";
-  if (optimizer.kind == schema::OptimizerKind::kLion)
+  if (optimizer.kind == spec::OptimizerKind::kLion)
     return "Lion looks on the host whether a step is skipped; set train.optimizer = \"adamw\"";
-  if (optimizer.kind == schema::OptimizerKind::kSgd && optimizer.momentum != 0 && optimizer.dampening != 0)
+  if (optimizer.kind == spec::OptimizerKind::kSgd && optimizer.momentum != 0 && optimizer.dampening != 0)
     return "with dampening SGD reads its step counts on the host; set train.dampening = 0";
-  if (optimizer.weight_decay_schedule != schema::WeightDecaySchedule::kConstant)
+  if (optimizer.weight_decay_schedule != spec::WeightDecaySchedule::kConstant)
     return "LibTorch's fused optimizers take the weight decay from the host, and a graph keeps it; set "
            "train.weight_decay_schedule = \"constant\"";
   return "";

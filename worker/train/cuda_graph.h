@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "fsdp/device_mesh.h"
-#include "fsdp/step_graph.h"
-#include "train/config.h"
+#include "fsdp/comm/device_mesh.h"
+#include "fsdp/optim/step_graph.h"
+#include "worker/train/config.h"
 
 namespace worker {
 

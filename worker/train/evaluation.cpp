@@ -1,11 +1,11 @@
-#include "train/evaluation.h"
+#include "worker/train/evaluation.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 
-#include "train/averaged_weights.h"
+#include "worker/train/averaged_weights.h"
 
 namespace worker {
 

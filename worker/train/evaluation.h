@@ -9,11 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "batch/source.h"
-#include "fsdp/device_mesh.h"
-#include "rank/reporter.h"
-#include "train/config.h"
-#include "train/parts.h"
+#include "agent/rank/reporter.h"
+#include "fsdp/comm/device_mesh.h"
+#include "worker/batch/source.h"
+#include "worker/train/config.h"
+#include "worker/train/parts.h"
 
 namespace worker {
 

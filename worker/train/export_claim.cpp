@@ -1,4 +1,4 @@
-#include "train/export_claim.h"
+#include "worker/train/export_claim.h"
 
 #include <c10/util/Exception.h>
 
@@ -8,10 +8,10 @@
 #include <functional>
 #include <system_error>
 
-#include "fsdp/export.h"
-#include "fsdp/safetensors.h"
-#include "os/durable_file.h"
-#include "train/export_trained.h"
+#include "base/durable_file.h"
+#include "fsdp/files/export.h"
+#include "fsdp/files/safetensors.h"
+#include "worker/train/export_trained.h"
 
 namespace worker {
 namespace {
@@ -27,7 +27,7 @@ struct Target {
 };
 
 /// `exports` must outlive the targets.
-std::vector<Target> targets_of(const schema::Exports& exports) {
+std::vector<Target> targets_of(const spec::Exports& exports) {
   std::vector<Target> out;
   if (!exports.folder.empty())
     out.push_back({"train.export_folder", exports.folder, [&] { return fsdp::export_origin(exports.folder); }});
@@ -44,7 +44,7 @@ std::string owner_of(const RunConfig& config, const RankEnvironment& environment
 /// The text of a claim; empty: there is none.
 std::string claimed_by(const std::string& target) {
   try {
-    return os::read_small_file(export_claim_file(target));
+    return base::read_small_file(export_claim_file(target));
   } catch (const std::exception&) {
     return {};
   }
@@ -53,8 +53,8 @@ std::string claimed_by(const std::string& target) {
 void claim(const std::string& target, const std::string& owner) {
   try {
     const fs::path file = export_claim_file(target);
-    os::make_folders(file.parent_path());
-    os::write_file_durably(file, owner, kForAll);
+    base::make_folders(file.parent_path());
+    base::write_file_durably(file, owner, kForAll);
   } catch (const std::exception&) {
     // A folder that cannot be written is told by those who export.
   }

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "rank/environment.h"
-#include "train/config.h"
+#include "agent/rank/environment.h"
+#include "worker/train/config.h"
 
 namespace worker {
 
@@ -33,7 +33,7 @@ class ExportClaims {
  private:
   std::vector<std::string> others();
 
-  const schema::Exports exports_;
+  const spec::Exports exports_;
   const std::string owner_;
   std::vector<std::string> told_;
 };

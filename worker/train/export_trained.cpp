@@ -1,4 +1,4 @@
-#include "train/export_trained.h"
+#include "worker/train/export_trained.h"
 
 #include <c10/util/Exception.h>
 #include <unistd.h>
@@ -12,14 +12,14 @@
 #include <system_error>
 #include <utility>
 
-#include "fsdp/export.h"
-#include "fsdp/safetensors.h"
-#include "os/durable_file.h"
-#include "rank/errors.h"
-#include "schema/units.h"
-#include "train/agreement.h"
-#include "train/averaged_weights.h"
-#include "train/strategy.h"
+#include "agent/rank/errors.h"
+#include "base/durable_file.h"
+#include "fsdp/files/export.h"
+#include "fsdp/files/safetensors.h"
+#include "spec/units.h"
+#include "worker/train/agreement.h"
+#include "worker/train/averaged_weights.h"
+#include "worker/train/strategy.h"
 
 namespace worker {
 namespace {
@@ -67,7 +67,7 @@ bool is_full_state(const fs::path& file) {
 }
 
 /// Throws UsageError where the file cannot be written at the end, or is another one already.
-void check_full_state_file(const schema::Exports& exports) {
+void check_full_state_file(const spec::Exports& exports) {
   const std::string place = "train.full_state_file = \"" + exports.full_state_file + "\": ";
   const fs::path file = absolute(exports.full_state_file);
   std::error_code error;
@@ -87,7 +87,7 @@ void check_full_state_file(const schema::Exports& exports) {
 void check_export_folder(const RunConfig& config) {
   const std::string place = "train.export_folder = \"" + config.exports.folder + "\": ";
   std::error_code error;
-  if (fs::equivalent(config.exports.folder, config.values.text(schema::kPretrained), error))
+  if (fs::equivalent(config.exports.folder, config.values.text(spec::kPretrained), error))
     throw UsageError(place + "this is model.pretrained, which an export would replace; choose another folder");
   try {
     fsdp::check_export_folder(config.exports.folder);
@@ -124,7 +124,7 @@ std::optional<std::string> write_full_state(const std::string& path, fsdp::Shard
     if (model.mesh().rank() != 0) return;
     const fs::path file = fs::absolute(path).lexically_normal();
     try {
-      os::make_folders(file.parent_path());
+      base::make_folders(file.parent_path());
       fs::remove(unfinished(file));  // of an attempt that was killed
       const auto weights = exported_weights(model, state, options);
       std::vector<fsdp::TensorPlan> plan;
@@ -134,7 +134,7 @@ std::optional<std::string> write_full_state(const std::string& path, fsdp::Shard
       for (const auto& [name, value] : weights) writer.append(value.to(*options.dtype));
       bytes = writer.finish().bytes;
       fs::rename(unfinished(file), file);
-      os::sync_folder(file.parent_path());
+      base::sync_folder(file.parent_path());
     } catch (const c10::Error& error) {
       throw std::runtime_error("train.full_state_file: " + std::string(error.what_without_backtrace()));
     } catch (const std::system_error& error) {
@@ -142,7 +142,7 @@ std::optional<std::string> write_full_state(const std::string& path, fsdp::Shard
     }
   });
   if (model.mesh().rank() != 0) return std::nullopt;
-  return "gathered the full state and wrote it to " + path + " (" + schema::bytes_text(bytes) + ")";
+  return "gathered the full state and wrote it to " + path + " (" + spec::bytes_text(bytes) + ")";
 }
 
 }  // namespace
@@ -170,7 +170,7 @@ std::vector<std::string> export_trained(const RunConfig& config, Recipe& recipe,
                                         const std::string& owner) {
   std::vector<std::string> lines;
   if (!exports_anything(config)) return lines;
-  const schema::Exports& asked = config.exports;
+  const spec::Exports& asked = config.exports;
   fsdp::ExportOptions options;
   options.folder = asked.folder;
   options.origin = owner;
@@ -181,7 +181,7 @@ std::vector<std::string> export_trained(const RunConfig& config, Recipe& recipe,
   if (!asked.folder.empty()) {
     const fsdp::ExportedModel out = fsdp::export_model(model, options);
     lines.push_back("exported the model to " + asked.folder + " (" + std::to_string(out.files.size()) +
-                    (out.files.size() == 1 ? " file, " : " files, ") + schema::bytes_text(out.bytes) + ")");
+                    (out.files.size() == 1 ? " file, " : " files, ") + spec::bytes_text(out.bytes) + ")");
   }
   if (!asked.full_state_file.empty()) {
     if (auto line = write_full_state(asked.full_state_file, model, options)) lines.push_back(*std::move(line));

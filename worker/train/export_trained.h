@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "train/config.h"
-#include "train/recipe.h"
+#include "worker/train/config.h"
+#include "worker/train/recipe.h"
 
 namespace worker {
 

@@ -1,4 +1,4 @@
-#include "train/fence.h"
+#include "worker/train/fence.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "contract/fence_file.h"
+#include "agent/protocol/fence_file.h"
 
 namespace worker {
 namespace {

@@ -1,10 +1,10 @@
-#include "train/gpu.h"
+#include "worker/train/gpu.h"
 
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
 
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
 
 #ifdef MUSTER_WITH_CUDA
 #include <c10/cuda/CUDAAllocatorConfig.h>

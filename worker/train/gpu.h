@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "train/step_measures.h"
+#include "worker/train/step_measures.h"
 
 namespace worker {
 

@@ -1,19 +1,19 @@
-#include "train/loop.h"
+#include "worker/train/loop.h"
 
 #include <chrono>
 #include <optional>
 #include <utility>
 
-#include "fsdp/tensor_bytes.h"
-#include "os/process_memory.h"
-#include "rank/signals.h"
-#include "schema/recipes.h"
-#include "train/cuda_graph.h"
-#include "train/evaluation.h"
-#include "train/export_trained.h"
-#include "train/gpu.h"
-#include "train/schedule.h"
-#include "train/step_measures.h"
+#include "agent/rank/signals.h"
+#include "base/process_memory.h"
+#include "fsdp/memory/tensor_bytes.h"
+#include "spec/recipes.h"
+#include "worker/train/cuda_graph.h"
+#include "worker/train/evaluation.h"
+#include "worker/train/export_trained.h"
+#include "worker/train/gpu.h"
+#include "worker/train/schedule.h"
+#include "worker/train/step_measures.h"
 
 namespace worker {
 namespace {
@@ -42,7 +42,7 @@ Outcome Loop::run() {
     export_model();
     return leave(contract::kExitDone, "all " + std::to_string(steps) + " steps were done already");
   }
-  const auto series = schema::series_of(run_.config.recipe);
+  const auto series = spec::series_of(run_.config.recipe);
   run_.reporter.declare({series.begin(), series.end()});
   run_.reporter.section(Section::kStep);
   for (const auto& hook : state_.hooks) hook->began(step);
@@ -113,7 +113,7 @@ void Loop::tell(StepReport& report, StepMeasures& measures) {
   }
   measures.gpu_memory = gpu_memory(run_.mesh->device());
   report.values = measures.values();
-  const os::ProcessMemory memory = os::process_memory();
+  const base::ProcessMemory memory = base::process_memory();
   report.memory_bytes = memory.resident_bytes;
   report.memory_peak_bytes = memory.peak_bytes;
   report.at_ms = unix_ms();

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <string>
 
-#include "contract/exit_codes.h"
-#include "train/resume.h"
-#include "train/setup.h"
-#include "train/step.h"
+#include "agent/protocol/exit_codes.h"
+#include "worker/train/resume.h"
+#include "worker/train/setup.h"
+#include "worker/train/step.h"
 
 namespace worker {
 

@@ -1,4 +1,4 @@
-#include "train/loss_scale.h"
+#include "worker/train/loss_scale.h"
 
 namespace worker {
 namespace {
@@ -7,8 +7,8 @@ constexpr const char* kMember = "grad_scaler";
 
 }  // namespace
 
-LossScale::LossScale(const schema::Training& train, at::Device device) : train_(train) {
-  if (train.precision != schema::Precision::kFp16) return;
+LossScale::LossScale(const spec::Training& train, at::Device device) : train_(train) {
+  if (train.precision != spec::Precision::kFp16) return;
   fsdp::GradScalerOptions options;
   options.min_scale = kFloor;
   scaler_.emplace(device, options);
@@ -19,7 +19,7 @@ at::Tensor LossScale::scaled(const at::Tensor& loss) const {
 }
 
 fsdp::GradientNorm LossScale::gradient_norm(fsdp::ShardedModel& sharded) const {
-  const double order = schema::norm_order(train_.clip_norm_type);
+  const double order = spec::norm_order(train_.clip_norm_type);
   return scaler_ ? scaler_->gradient_norm(sharded, train_.clip_norm, order)
                  : fsdp::gradient_norm(sharded, train_.clip_norm, order);
 }

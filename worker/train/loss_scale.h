@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "fsdp/grad_scaler.h"
-#include "fsdp/json.h"
-#include "schema/tables/training.h"
+#include "fsdp/optim/grad_scaler.h"
+#include "fsdp/text/json.h"
+#include "spec/tables/training.h"
 
 namespace worker {
 
@@ -21,7 +21,7 @@ class LossScale {
  public:
   static constexpr double kFloor = 1;
 
-  LossScale(const schema::Training& train, at::Device device);
+  LossScale(const spec::Training& train, at::Device device);
 
   /// `loss` times the scale.
   at::Tensor scaled(const at::Tensor& loss) const;
@@ -38,7 +38,7 @@ class LossScale {
   void load(const fsdp::Json& extra);
 
  private:
-  const schema::Training& train_;
+  const spec::Training& train_;
   std::optional<fsdp::GradScaler> scaler_;
 };
 

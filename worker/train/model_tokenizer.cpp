@@ -1,12 +1,12 @@
-#include "train/model_tokenizer.h"
+#include "worker/train/model_tokenizer.h"
 
 #include <filesystem>
 #include <stdexcept>
 
-#include "os/durable_file.h"
-#include "os/sha256.h"
-#include "rank/errors.h"
-#include "tokens/tokenizer_files.h"
+#include "agent/rank/errors.h"
+#include "base/durable_file.h"
+#include "base/sha256.h"
+#include "data/format/tokenizer_files.h"
 
 namespace worker {
 namespace {
@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 
 ModelTokenizer read_tokenizer(const std::string& key, const std::string& path, const fs::path& file) {
   try {
-    const auto sha256 = os::sha256(os::read_whole_file(file, tokens::most_bytes_of(file)));
-    return {path, tokens::is_sentencepiece(file) ? "sentencepiece" : "tokenizer.json", os::hex(sha256)};
+    const auto sha256 = base::sha256(base::read_whole_file(file, tokens::most_bytes_of(file)));
+    return {path, tokens::is_sentencepiece(file) ? "sentencepiece" : "tokenizer.json", base::hex(sha256)};
   } catch (const std::runtime_error& error) {
     throw UsageError(key + " = \"" + path + "\": " + error.what());
   }
@@ -26,7 +26,7 @@ ModelTokenizer read_tokenizer(const std::string& key, const std::string& path, c
 
 std::optional<ModelTokenizer> tokenizer_of(const RunConfig& config) {
   const std::string& wanted = config.data_options.tokenizer;
-  if (wanted == "bytes") return ModelTokenizer{wanted, wanted, os::hex(os::sha256(tokens::kBytesIdentity))};
+  if (wanted == "bytes") return ModelTokenizer{wanted, wanted, base::hex(base::sha256(tokens::kBytesIdentity))};
   if (!wanted.empty()) {
     std::error_code ignored;
     const auto file =

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "batch/prepared_data.h"
-#include "train/config.h"
+#include "worker/batch/prepared_data.h"
+#include "worker/train/config.h"
 
 namespace worker {
 

@@ -1,15 +1,15 @@
-#include "train/optimizer.h"
+#include "worker/train/optimizer.h"
 
-#include "fsdp/adam.h"
-#include "fsdp/lion.h"
-#include "fsdp/sgd.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "fsdp/optim/adam.h"
+#include "fsdp/optim/lion.h"
+#include "fsdp/optim/sgd.h"
 
 namespace worker {
 namespace {
 
 template <class Options>
-Options with_betas(const schema::Optimizer& from, const fsdp::GroupOf& group) {
+Options with_betas(const spec::Optimizer& from, const fsdp::GroupOf& group) {
   Options options;
   options.beta1 = from.beta1;
   options.beta2 = from.beta2;
@@ -19,22 +19,22 @@ Options with_betas(const schema::Optimizer& from, const fsdp::GroupOf& group) {
 }
 
 template <class Options>
-Options adam_options(const schema::Optimizer& from, const fsdp::GroupOf& group) {
+Options adam_options(const spec::Optimizer& from, const fsdp::GroupOf& group) {
   auto options = with_betas<Options>(from, group);
   options.eps = from.epsilon;
   return options;
 }
 
-std::unique_ptr<fsdp::Optimizer> of_kind(const schema::Optimizer& options, const fsdp::GroupOf& group,
+std::unique_ptr<fsdp::Optimizer> of_kind(const spec::Optimizer& options, const fsdp::GroupOf& group,
                                          fsdp::ShardedModel& model) {
   switch (options.kind) {
-    case schema::OptimizerKind::kAdamW:
+    case spec::OptimizerKind::kAdamW:
       return std::make_unique<fsdp::AdamW>(model, adam_options<fsdp::AdamWOptions>(options, group));
-    case schema::OptimizerKind::kAdam:
+    case spec::OptimizerKind::kAdam:
       return std::make_unique<fsdp::Adam>(model, adam_options<fsdp::AdamOptions>(options, group));
-    case schema::OptimizerKind::kLion:
+    case spec::OptimizerKind::kLion:
       return std::make_unique<fsdp::Lion>(model, with_betas<fsdp::LionOptions>(options, group));
-    case schema::OptimizerKind::kSgd:
+    case spec::OptimizerKind::kSgd:
       break;
   }
   fsdp::SgdOptions sgd;
@@ -48,7 +48,7 @@ std::unique_ptr<fsdp::Optimizer> of_kind(const schema::Optimizer& options, const
 
 }  // namespace
 
-std::unique_ptr<fsdp::Optimizer> make_optimizer(const schema::Optimizer& options, const Part& part,
+std::unique_ptr<fsdp::Optimizer> make_optimizer(const spec::Optimizer& options, const Part& part,
                                                 fsdp::ShardedModel& model) {
   fsdp::GroupOf group = part.group ? part.group : fsdp::decay_matrices;
   if (options.layer_decay != 1) {

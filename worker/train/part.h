@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "fsdp/fully_shard.h"
-#include "fsdp/optimizer.h"
+#include "fsdp/engine/fully_shard.h"
+#include "fsdp/optim/optimizer.h"
 
 namespace worker {
 
@@ -15,8 +15,8 @@ namespace worker {
 /// saved and loaded as a whole.
 ///
 /// [Note: units of a part] The module and those of its modules that become units must be Wrapped
-/// (models/layers/wrapped.h): their calls go through a wrapper that the engine sets. Of Blocks each is a unit, unless
-/// fsdp.wrap says otherwise. Part::is_unit adds others. The module itself is the last unit, the root.
+/// (worker/models/layers/wrapped.h): their calls go through a wrapper that the engine sets. Of Blocks each is a unit,
+/// unless fsdp.wrap says otherwise. Part::is_unit adds others. The module itself is the last unit, the root.
 struct Part {
   std::string name = "model";                 ///< in checkpoints
   std::shared_ptr<torch::nn::Module> module;  ///< Wrapped; its parameters may be on the meta device

@@ -1,4 +1,4 @@
-#include "train/parts.h"
+#include "worker/train/parts.h"
 
 #include <c10/util/Exception.h>
 
@@ -7,14 +7,14 @@
 #include <stdexcept>
 #include <utility>
 
-#include "fsdp/gradient_place.h"
-#include "fsdp/wrap.h"
-#include "models/layers/wrapped.h"
-#include "models/ops.h"
-#include "rank/errors.h"
-#include "train/optimizer.h"
-#include "train/strategy.h"
-#include "train/unit_wrapper.h"
+#include "agent/rank/errors.h"
+#include "fsdp/engine/gradient_place.h"
+#include "fsdp/engine/wrap.h"
+#include "worker/models/layers/wrapped.h"
+#include "worker/models/ops.h"
+#include "worker/train/optimizer.h"
+#include "worker/train/strategy.h"
+#include "worker/train/unit_wrapper.h"
 
 namespace worker {
 namespace {
@@ -26,8 +26,8 @@ fsdp::SetWrapper wrapper_point(torch::nn::Module& module) {
 }
 
 /// Recomputes inside of the blocks' units, so that a block is gathered once in backward.
-void checkpoint_activations(torch::nn::Module& module, const schema::Sharding& sharding) {
-  using schema::ActivationCheckpointing;
+void checkpoint_activations(torch::nn::Module& module, const spec::Sharding& sharding) {
+  using spec::ActivationCheckpointing;
   const auto what = sharding.activation_checkpointing;
   std::int64_t number = 0;
   for (const auto& each : module.modules(/*include_self=*/false)) {

@@ -5,21 +5,21 @@
 #include <string_view>
 #include <vector>
 
-#include "fsdp/checkpoint.h"
-#include "fsdp/device_mesh.h"
-#include "fsdp/fully_shard.h"
-#include "fsdp/optimizer.h"
-#include "train/config.h"
-#include "train/part.h"
+#include "fsdp/comm/device_mesh.h"
+#include "fsdp/engine/fully_shard.h"
+#include "fsdp/files/checkpoint.h"
+#include "fsdp/optim/optimizer.h"
+#include "worker/train/config.h"
+#include "worker/train/part.h"
 
 namespace worker {
 
 /// A recipe's parts, sharded over the ranks as the run file asks, and the optimizer of the trained one.
 class Parts {
  public:
-  /// Makes units (see [Note: units of a part] in train/part.h), recomputes activations as fsdp.activation_checkpointing
-  /// asks, and makes the optimizer. Not collective. Throws UsageError naming a key that does not fit the part, and
-  /// c10::Error for a module without a wrapper. `mesh` must outlive the object.
+  /// Makes units (see [Note: units of a part] in worker/train/part.h), recomputes activations as
+  /// fsdp.activation_checkpointing asks, and makes the optimizer. Not collective. Throws UsageError naming a key that
+  /// does not fit the part, and c10::Error for a module without a wrapper. `mesh` must outlive the object.
   Parts(std::vector<Part> parts, fsdp::DeviceMesh& mesh, const RunConfig& config);
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;

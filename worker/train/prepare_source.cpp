@@ -1,4 +1,4 @@
-#include "train/prepare_source.h"
+#include "worker/train/prepare_source.h"
 
 #include <unistd.h>
 
@@ -12,10 +12,10 @@
 #include <system_error>
 #include <vector>
 
-#include "prepared/description.h"
-#include "prepared/reader.h"
-#include "rank/errors.h"
-#include "schema/units.h"
+#include "agent/rank/errors.h"
+#include "data/format/description.h"
+#include "data/format/reader.h"
+#include "spec/units.h"
 
 namespace worker {
 namespace {
@@ -54,21 +54,21 @@ void tell_what_was_mended(const std::string& err) {
 }
 
 /// Asks muster-data for the source, with these words besides, and returns the path that it prints.
-fs::path ask(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer, os::CommandRunner& runner,
+fs::path ask(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer, base::CommandRunner& runner,
              const std::vector<std::string>& more) {
   const std::string place = source_text(data) + ": ";
-  const fs::path program = os::find_program(kProgram);
+  const fs::path program = base::find_program(kProgram);
   if (program.empty()) {
     throw UsageError(place +
                      "there is no muster-data beside this program or in PATH, which reads sources; install it, or "
                      "prepare the data elsewhere and name their folder in data.prepared");
   }
-  os::Command command{.argv = {program.native(), "prepare"}, .time_limit = kLimit, .max_output_bytes = kMostOutput};
+  base::Command command{.argv = {program.native(), "prepare"}, .time_limit = kLimit, .max_output_bytes = kMostOutput};
   auto& words = command.argv;
   for (const auto& word : source_words(data)) words.push_back(word);
   const std::string cache = cache_folder_of(data).native();
   words.insert(words.end(),
-               {"--cache", cache, "--validation", "0", "--max-bytes", schema::print_size_bytes(data.max_bytes)});
+               {"--cache", cache, "--validation", "0", "--max-bytes", spec::print_size_bytes(data.max_bytes)});
   if (tokenizer) words.insert(words.end(), {"--tokenizer", tokenizer->path});
   words.insert(words.end(), more.begin(), more.end());
   const auto result = runner.run(command);
@@ -108,12 +108,12 @@ fs::path cache_folder_of(const DataConfig& data) {
 }
 
 fs::path prepare_source(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer,
-                        os::CommandRunner& runner) {
+                        base::CommandRunner& runner) {
   return ask(data, tokenizer, runner, {});
 }
 
 fs::path name_of_source(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer,
-                        os::CommandRunner& runner) {
+                        base::CommandRunner& runner) {
   return ask(data, tokenizer, runner, {"--name-only"});
 }
 

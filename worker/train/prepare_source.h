@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "batch/prepared_data.h"
-#include "os/command.h"
-#include "train/config.h"
+#include "base/command.h"
+#include "worker/batch/prepared_data.h"
+#include "worker/train/config.h"
 
 namespace worker {
 
@@ -23,11 +23,11 @@ std::filesystem::path cache_folder_of(const DataConfig& data);
 /// Throws UsageError with muster-data's own words where source or tokenizer is wrong, and where there is no muster-data
 /// beside this program or in PATH. Throws std::runtime_error for anything else, which may pass.
 std::filesystem::path prepare_source(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer,
-                                     os::CommandRunner& runner);
+                                     base::CommandRunner& runner);
 
 /// The folder that prepare_source() would give, whether it is there or not. Throws as prepare_source().
 std::filesystem::path name_of_source(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer,
-                                     os::CommandRunner& runner);
+                                     base::CommandRunner& runner);
 
 /// The folder in the cache whose data have this fingerprint and are whole, all of which are read; nullopt: there is
 /// none.

@@ -1,6 +1,6 @@
-#include "train/recipe.h"
+#include "worker/train/recipe.h"
 
-#include "train/evaluation.h"
+#include "worker/train/evaluation.h"
 
 namespace worker {
 

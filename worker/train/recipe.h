@@ -9,14 +9,14 @@
 #include <string_view>
 #include <vector>
 
-#include "batch/batch.h"
-#include "batch/source.h"
-#include "fsdp/export.h"
-#include "fsdp/json.h"
-#include "rank/environment.h"
-#include "train/config.h"
-#include "train/part.h"
-#include "train/parts.h"
+#include "agent/rank/environment.h"
+#include "fsdp/files/export.h"
+#include "fsdp/text/json.h"
+#include "worker/batch/batch.h"
+#include "worker/batch/source.h"
+#include "worker/train/config.h"
+#include "worker/train/part.h"
+#include "worker/train/parts.h"
 
 namespace worker {
 
@@ -43,8 +43,8 @@ struct Losses {
   std::vector<at::Tensor> more = {};
 };
 
-/// A kind of training: its data, models and loss. The loop in train/loop.h does everything else and knows nothing about
-/// them.
+/// A kind of training: its data, models and loss. The loop in worker/train/loop.h does everything else and knows
+/// nothing about them.
 ///
 /// Calls come in this order: open_data; parts; attach; first_values, or load after a checkpoint was loaded, or both
 /// where checkpoints do not hold all parameters; then steps (before_step, loss for each micro-batch, after_step),

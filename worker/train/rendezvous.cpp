@@ -1,4 +1,4 @@
-#include "train/rendezvous.h"
+#include "worker/train/rendezvous.h"
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/gpu.h"
+#include "worker/train/gpu.h"
 
 namespace worker {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "fsdp/device_mesh.h"
-#include "rank/environment.h"
-#include "rank/reporter.h"
+#include "agent/rank/environment.h"
+#include "agent/rank/reporter.h"
+#include "fsdp/comm/device_mesh.h"
 
 namespace worker {
 

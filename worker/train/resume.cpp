@@ -1,4 +1,4 @@
-#include "train/resume.h"
+#include "worker/train/resume.h"
 
 #include <unistd.h>
 
@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "rank/errors.h"
-#include "schema/whole_number.h"
-#include "train/agreement.h"
-#include "train/hooks/early_stop.h"
-#include "train/hooks/log_files.h"
-#include "train/hooks/progress.h"
-#include "train/settings.h"
+#include "agent/rank/errors.h"
+#include "spec/whole_number.h"
+#include "worker/train/agreement.h"
+#include "worker/train/hooks/early_stop.h"
+#include "worker/train/hooks/log_files.h"
+#include "worker/train/hooks/progress.h"
+#include "worker/train/settings.h"
 
 namespace worker {
 
@@ -49,7 +49,7 @@ void Resume::make_hooks() {
   const auto say = [&log = setup_.log](const std::string& line) { log.say(line); };
   together(setup_.ranks(), [&] {
     if (train.early_stop > 0) {
-      const std::string series = best.series().empty() ? std::string(schema::kHeldOutLoss) : best.series();
+      const std::string series = best.series().empty() ? std::string(spec::kHeldOutLoss) : best.series();
       hooks.push_back(std::make_unique<EarlyStop>(series_of(setup_.config.recipe, series), train.early_stop,
                                                   train.early_stop_least));
     }
@@ -73,7 +73,7 @@ void Resume::open_folder() {
     }
   });
   const RankEnvironment& environment = setup_.environment;
-  fence_.emplace(folder, schema::whole_number<std::int64_t>(environment.job_id).value_or(0), environment.attempt);
+  fence_.emplace(folder, spec::whole_number<std::int64_t>(environment.job_id).value_or(0), environment.attempt);
   fsdp::CheckpointOptions options;
   options.folder = folder;
   options.attempt = environment.attempt;

@@ -5,13 +5,13 @@
 #include <optional>
 #include <vector>
 
-#include "fsdp/checkpoint.h"
-#include "train/best_checkpoint.h"
-#include "train/fence.h"
-#include "train/hooks/hook.h"
-#include "train/saves.h"
-#include "train/setup.h"
-#include "train/skipped_steps.h"
+#include "fsdp/files/checkpoint.h"
+#include "worker/train/best_checkpoint.h"
+#include "worker/train/fence.h"
+#include "worker/train/hooks/hook.h"
+#include "worker/train/saves.h"
+#include "worker/train/setup.h"
+#include "worker/train/skipped_steps.h"
 
 namespace worker {
 

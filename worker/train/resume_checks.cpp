@@ -1,8 +1,8 @@
-#include "train/resume_checks.h"
+#include "worker/train/resume_checks.h"
 
 #include <cstdint>
 
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
 
 namespace worker {
 namespace {

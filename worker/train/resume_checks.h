@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <string>
 
-#include "data/order.h"
-#include "fsdp/json.h"
+#include "data/order/order.h"
+#include "fsdp/text/json.h"
 
 namespace worker {
 

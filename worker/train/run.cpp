@@ -1,9 +1,9 @@
-#include "train/run.h"
+#include "worker/train/run.h"
 
 #include <optional>
 #include <utility>
 
-#include "fsdp/tensor_bytes.h"
+#include "fsdp/memory/tensor_bytes.h"
 
 namespace worker {
 

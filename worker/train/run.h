@@ -2,11 +2,11 @@
 
 #include <memory>
 
-#include "rank/environment.h"
-#include "rank/reporter.h"
-#include "train/config.h"
-#include "train/loop.h"
-#include "train/recipe.h"
+#include "agent/rank/environment.h"
+#include "agent/rank/reporter.h"
+#include "worker/train/config.h"
+#include "worker/train/loop.h"
+#include "worker/train/recipe.h"
 
 namespace worker {
 
@@ -14,13 +14,13 @@ namespace worker {
 ///
 /// A run that was stopped and resumed at the same world size and thread count continues bit for bit. For that, each
 /// checkpoint holds the loader's position and names the data, and random numbers are seeded anew in each step (see
-/// train/step_seed.h).
+/// worker/train/step_seed.h).
 ///
-/// A step whose gradients are not finite changes no weight; see train/skipped_steps.h. In fp16 the loss is scaled; see
-/// train/loss_scale.h.
+/// A step whose gradients are not finite changes no weight; see worker/train/skipped_steps.h. In fp16 the loss is
+/// scaled; see worker/train/loss_scale.h.
 ///
 /// With checkpoint.best, a step with a better value is saved at once; see [Note: best checkpoint] in
-/// train/best_checkpoint.h. A resume continues from the newest checkpoint, never from the best one.
+/// worker/train/best_checkpoint.h. A resume continues from the newest checkpoint, never from the best one.
 class Trainer {
  public:
   /// Only keeps the references, which must outlive the Trainer, and a copy of the run.

@@ -1,9 +1,9 @@
-#include "train/saves.h"
+#include "worker/train/saves.h"
 
 #include <cstdio>
 #include <utility>
 
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
 
 namespace worker {
 namespace {

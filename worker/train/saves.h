@@ -6,16 +6,16 @@
 #include <optional>
 #include <string>
 
-#include "fsdp/checkpoint.h"
-#include "rank/reporter.h"
-#include "train/best_checkpoint.h"
+#include "agent/rank/reporter.h"
+#include "fsdp/files/checkpoint.h"
+#include "worker/train/best_checkpoint.h"
 
 namespace worker {
 
 /// Saves the steps of a run, and tells reporter, log and BestCheckpoint of each save whose checkpoint is on disk.
 ///
-/// A save may run beside the training; see [Note: saving beside the training] in fsdp/checkpoint.h. Ranks see its end
-/// at different steps. Good news is told as soon as a rank sees it. A failure is told by finish(), where all ranks
+/// A save may run beside the training; see [Note: saving beside the training] in fsdp/files/checkpoint.h. Ranks see its
+/// end at different steps. Good news is told as soon as a rank sees it. A failure is told by finish(), where all ranks
 /// wait, so that a failure that ends the run ends it at the same step on all ranks.
 ///
 /// A failure is a warning. It is an error for a save that must succeed, for the third in a row, and for a fenced

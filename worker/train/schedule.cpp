@@ -1,4 +1,4 @@
-#include "train/schedule.h"
+#include "worker/train/schedule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,38 +22,38 @@ double between(double last, double first, double left) {
 
 }  // namespace
 
-double learning_rate(const schema::Training& c, std::int64_t step) {
+double learning_rate(const spec::Training& c, std::int64_t step) {
   if (step < c.warmup_steps) {
     return c.learning_rate * static_cast<double>(step + 1) / static_cast<double>(c.warmup_steps);
   }
   const std::int64_t done = step - c.warmup_steps, span = c.steps - c.warmup_steps;
   switch (c.schedule) {
-    case schema::LearningRateSchedule::kConstant:
+    case spec::LearningRateSchedule::kConstant:
       break;
-    case schema::LearningRateSchedule::kCosine:
+    case spec::LearningRateSchedule::kCosine:
       return between(c.min_learning_rate, c.learning_rate, left_of_cosine(done, span));
-    case schema::LearningRateSchedule::kLinear:
+    case spec::LearningRateSchedule::kLinear:
       return between(c.min_learning_rate, c.learning_rate, left_of_line(done, span));
-    case schema::LearningRateSchedule::kStep:
+    case spec::LearningRateSchedule::kStep:
       return std::max(c.min_learning_rate,
                       c.learning_rate * std::pow(c.gamma, static_cast<double>(done / c.step_size)));
   }
   return c.learning_rate;
 }
 
-double weight_decay(const schema::Optimizer& o, const schema::Training& c, std::int64_t step) {
+double weight_decay(const spec::Optimizer& o, const spec::Training& c, std::int64_t step) {
   switch (o.weight_decay_schedule) {
-    case schema::WeightDecaySchedule::kConstant:
+    case spec::WeightDecaySchedule::kConstant:
       break;
-    case schema::WeightDecaySchedule::kCosine:
+    case spec::WeightDecaySchedule::kCosine:
       return between(o.final_weight_decay, o.weight_decay, left_of_cosine(step, c.steps));
-    case schema::WeightDecaySchedule::kLinear:
+    case spec::WeightDecaySchedule::kLinear:
       return between(o.final_weight_decay, o.weight_decay, left_of_line(step, c.steps));
   }
   return o.weight_decay;
 }
 
-bool evaluates(const schema::Training& c, double epochs_a_step, std::int64_t step) {
+bool evaluates(const spec::Training& c, double epochs_a_step, std::int64_t step) {
   const std::int64_t every = c.validation_every_steps;
   if (every == 0 && c.validation_every_epochs == 0) return false;
   const auto periods = [&](std::int64_t steps) {

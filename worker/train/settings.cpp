@@ -1,17 +1,17 @@
-#include "train/settings.h"
+#include "worker/train/settings.h"
 
 #include <string_view>
 
-#include "schema/recipes.h"
+#include "spec/recipes.h"
 
 namespace worker {
 namespace {
 
 constexpr std::string_view kBatchSize = "train.batch_size", kMember = "settings";
 
-std::vector<const schema::Table*> tables_of(const RunConfig& config) {
-  auto tables = schema::tables_of(config.recipe, config.family);
-  tables.push_back(&schema::checkpoints());
+std::vector<const spec::Table*> tables_of(const RunConfig& config) {
+  auto tables = spec::tables_of(config.recipe, config.family);
+  tables.push_back(&spec::checkpoints());
   return tables;
 }
 
@@ -24,7 +24,7 @@ fsdp::Json settings_json(const RunConfig& config, const BatchSplit& split) {
   const auto tables = tables_of(config);
   fsdp::Json::Object out;
   for (const auto& [name, value] : config.values) {
-    if (const auto* key = schema::find_key(tables, name)) out[name] = schema::print(*key, value);
+    if (const auto* key = spec::find_key(tables, name)) out[name] = spec::print(*key, value);
   }
   out[std::string(kBatchSize)] = std::to_string(split.batch_size);
   return out;
@@ -44,7 +44,7 @@ std::vector<std::string> changed_settings(const RunConfig& config, const BatchSp
   const fsdp::Json now = settings_json(config, split);
   for (const auto& [name, value] : now.as_object()) {
     const fsdp::Json* then = saved->find(name);
-    if (then != nullptr ? *then == value : schema::find_key(tables, name)->standard == value.as_string()) continue;
+    if (then != nullptr ? *then == value : spec::find_key(tables, name)->standard == value.as_string()) continue;
     out.push_back(name + " = " + value.as_string() +
                   (then == nullptr ? " (not set until then)" : " (" + then->as_string() + " until then)"));
   }

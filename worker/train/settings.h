@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/json.h"
-#include "train/config.h"
+#include "fsdp/text/json.h"
+#include "worker/train/config.h"
 
 namespace worker {
 

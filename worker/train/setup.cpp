@@ -1,4 +1,4 @@
-#include "train/setup.h"
+#include "worker/train/setup.h"
 
 #include <c10/util/Exception.h>
 
@@ -7,20 +7,20 @@
 #include <stdexcept>
 #include <string>
 
-#include "fsdp/checkpoint.h"
-#include "fsdp/deterministic.h"
-#include "rank/errors.h"
-#include "train/agreement.h"
-#include "train/export_trained.h"
-#include "train/rendezvous.h"
-#include "train/resume_checks.h"
-#include "train/settings.h"
-#include "train/strategy.h"
+#include "agent/rank/errors.h"
+#include "fsdp/engine/deterministic.h"
+#include "fsdp/files/checkpoint.h"
+#include "worker/train/agreement.h"
+#include "worker/train/export_trained.h"
+#include "worker/train/rendezvous.h"
+#include "worker/train/resume_checks.h"
+#include "worker/train/settings.h"
+#include "worker/train/strategy.h"
 
 namespace worker {
 namespace {
 
-void choose_algorithms(const schema::Training& train) {
+void choose_algorithms(const spec::Training& train) {
   if (!train.deterministic) return;
   try {
     fsdp::compute_deterministically();
@@ -184,7 +184,7 @@ void Setup::say_what_is_trained() {
         "warning: ranks share a GPU, so they communicate through the host, which is slow; ask for a GPU a rank, or "
         "for fewer ranks");
   }
-  if (mesh->device().is_cpu() && config.train.precision == schema::Precision::kFp16) {
+  if (mesh->device().is_cpu() && config.train.precision == spec::Precision::kFp16) {
     log.say(
         "warning: fp16 on most CPUs is several times slower than fp32; set train.precision = \"bf16\", or \"fp32\"");
   }

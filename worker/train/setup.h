@@ -6,17 +6,17 @@
 #include <optional>
 #include <string>
 
-#include "batch/loader.h"
-#include "fsdp/device_mesh.h"
-#include "rank/environment.h"
-#include "rank/reporter.h"
-#include "train/config.h"
-#include "train/export_claim.h"
-#include "train/loss_scale.h"
-#include "train/parts.h"
-#include "train/rank_log.h"
-#include "train/recipe.h"
-#include "train/resume_checks.h"
+#include "agent/rank/environment.h"
+#include "agent/rank/reporter.h"
+#include "fsdp/comm/device_mesh.h"
+#include "worker/batch/loader.h"
+#include "worker/train/config.h"
+#include "worker/train/export_claim.h"
+#include "worker/train/loss_scale.h"
+#include "worker/train/parts.h"
+#include "worker/train/rank_log.h"
+#include "worker/train/recipe.h"
+#include "worker/train/resume_checks.h"
 
 namespace worker {
 
@@ -32,7 +32,7 @@ class Setup {
   /// Writes what names this run into the member "extra" of a checkpoint.
   void describe(fsdp::Json& extra) const;
   /// Throws UsageError where a checkpoint was saved with other data or another order of samples; see
-  /// train/resume_checks.h.
+  /// worker/train/resume_checks.h.
   void check_same_run(const fsdp::Json& extra, const std::filesystem::path& path) const;
 
   /// Lets people know something of this attempt: as a note of the job where there is a controller (`muster show`). Rank

@@ -1,8 +1,8 @@
-#include "train/skipped_steps.h"
+#include "worker/train/skipped_steps.h"
 
 #include <cmath>
 
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
 
 namespace worker {
 

@@ -1,4 +1,4 @@
-#include "train/start_weights.h"
+#include "worker/train/start_weights.h"
 
 #include <algorithm>
 #include <set>
@@ -7,15 +7,15 @@
 #include <variant>
 #include <vector>
 
-#include "files/model_tensors.h"
-#include "fsdp/checkpoint.h"
-#include "fsdp/initialize.h"
-#include "fsdp/tensor_files.h"
-#include "models/config_json.h"
-#include "os/durable_file.h"
-#include "prepared/description.h"
-#include "rank/errors.h"
-#include "schema/recipes.h"
+#include "agent/rank/errors.h"
+#include "base/durable_file.h"
+#include "data/format/description.h"
+#include "fsdp/engine/initialize.h"
+#include "fsdp/files/checkpoint.h"
+#include "fsdp/files/tensor_files.h"
+#include "spec/recipes.h"
+#include "worker/files/model_tensors.h"
+#include "worker/models/config_json.h"
 
 namespace worker {
 namespace {
@@ -34,7 +34,7 @@ bool has_file(const fs::path& folder, const char* name) {
 
 Json read_object(const fs::path& folder, const char* name) {
   try {
-    Json json = Json::parse(os::read_whole_file(folder / name, kMostConfigBytes));
+    Json json = Json::parse(base::read_whole_file(folder / name, kMostConfigBytes));
     json.as_object();
     return json;
   } catch (const fsdp::JsonError& error) {
@@ -92,14 +92,14 @@ bool may_differ(std::string_view key) {
          key.find("dropout") != std::string_view::npos || key.find("drop_path") != std::string_view::npos;
 }
 
-std::string shown(const schema::Key& key, const schema::Value& value) {
-  const std::string text = schema::print(key, value);
+std::string shown(const spec::Key& key, const spec::Value& value) {
+  const std::string text = spec::print(key, value);
   return std::holds_alternative<std::string>(value) ? "\"" + text + "\"" : text;
 }
 
 /// Fills absent rows from config.json. Every row that is written otherwise is named.
 void add_config(ChosenModel& model) {
-  schema::Values there;
+  spec::Values there;
   try {
     there = read_model(*model.family, model.files);
   } catch (const std::invalid_argument& error) {
@@ -108,7 +108,7 @@ void add_config(ChosenModel& model) {
   std::string differences;
   for (const auto& key : model.family->table.keys) {
     const auto *of_file = there.find(key.name), *written = model.values.find(key.name);
-    if (key.kind == schema::Kind::kPath || of_file == nullptr) continue;
+    if (key.kind == spec::Kind::kPath || of_file == nullptr) continue;
     if (written == nullptr) {
       model.values.set(key.name, *of_file);
     } else if (*written != *of_file && !may_differ(key.name)) {
@@ -124,11 +124,11 @@ void add_config(ChosenModel& model) {
 /// Rows of the family were not known when the run file was checked, nor were defaults that follow from them. What could
 /// be checked then is not looked at again: a plan, for one, has changed the number of steps since.
 void check_rows(const RunConfig& config, ChosenModel& model) {
-  const auto tables = schema::tables_of(config.recipe, config.family);
-  schema::fill_defaults(model.values, tables, /*ranks=*/0);
-  const auto before = schema::conflicts_of(config.values, tables, /*ranks=*/0);
-  for (const auto& conflict : schema::conflicts_of(model.values, tables, /*ranks=*/0)) {
-    const auto is_this = [&](const schema::Conflict& other) {
+  const auto tables = spec::tables_of(config.recipe, config.family);
+  spec::fill_defaults(model.values, tables, /*ranks=*/0);
+  const auto before = spec::conflicts_of(config.values, tables, /*ranks=*/0);
+  for (const auto& conflict : spec::conflicts_of(model.values, tables, /*ranks=*/0)) {
+    const auto is_this = [&](const spec::Conflict& other) {
       return other.key == conflict.key && other.want == conflict.want;
     };
     if (std::ranges::any_of(before, is_this)) continue;
@@ -170,7 +170,7 @@ ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary) {
   }
   constexpr std::string_view kVocabulary = "model.vocab_size";
   const auto has_vocabulary =
-      std::ranges::find(model.family->table.keys, kVocabulary, &schema::Key::name) != model.family->table.keys.end();
+      std::ranges::find(model.family->table.keys, kVocabulary, &spec::Key::name) != model.family->table.keys.end();
   if (has_vocabulary && !model.values.has(kVocabulary) && vocabulary == 0 && config.data_options.prepared.empty()) {
     throw UsageError("model.vocab_size is missing: it is known once the text is cut by data.tokenizer = \"" +
                      config.data_options.tokenizer + "\"; give the number of that tokenizer's ids");
@@ -192,7 +192,7 @@ ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary) {
 
 bool finds_model_config(const RunConfig& config) {
   std::error_code error;
-  return fs::exists(fs::path(config.values.text(schema::kPretrained)) / kModelConfigFile, error) ||
+  return fs::exists(fs::path(config.values.text(spec::kPretrained)) / kModelConfigFile, error) ||
          !saved_model(config.checkpoint.folder).is_null();
 }
 

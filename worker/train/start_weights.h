@@ -7,20 +7,20 @@
 #include <string>
 #include <string_view>
 
-#include "fsdp/export.h"
-#include "fsdp/fully_shard.h"
-#include "fsdp/json.h"
-#include "models/family.h"
-#include "schema/table.h"
-#include "train/config.h"
-#include "train/part.h"
+#include "fsdp/engine/fully_shard.h"
+#include "fsdp/files/export.h"
+#include "fsdp/text/json.h"
+#include "spec/table.h"
+#include "worker/models/family.h"
+#include "worker/train/config.h"
+#include "worker/train/part.h"
 
 namespace worker {
 
 /// The model that [model] of a run file describes.
 struct ChosenModel {
   const Family* family = nullptr;
-  schema::Values values;             ///< all rows of the run, with those of the family that config.json gives
+  spec::Values values;               ///< all rows of the run, with those of the family that config.json gives
   std::filesystem::path pretrained;  ///< model.pretrained; empty: drawn weights
   ModelFiles files;                  ///< what it came with; null members for drawn weights
 };

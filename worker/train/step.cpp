@@ -1,4 +1,4 @@
-#include "train/step.h"
+#include "worker/train/step.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
@@ -9,11 +9,11 @@
 #include <thread>
 #include <utility>
 
-#include "fsdp/tensor_bytes.h"
-#include "rank/signals.h"
-#include "train/schedule.h"
-#include "train/step_seed.h"
-#include "train/step_trace.h"
+#include "agent/rank/signals.h"
+#include "fsdp/memory/tensor_bytes.h"
+#include "worker/train/schedule.h"
+#include "worker/train/step_seed.h"
+#include "worker/train/step_trace.h"
 
 namespace worker {
 DeviceNumbers::DeviceNumbers(const at::Tensor& values) {

@@ -11,19 +11,19 @@
 #include <string>
 #include <vector>
 
-#include "batch/loader.h"
-#include "fsdp/fully_shard.h"
-#include "fsdp/optimizer.h"
-#include "fsdp/step_graph.h"
-#include "rank/environment.h"
-#include "rank/reporter.h"
-#include "train/agreement.h"
-#include "train/config.h"
-#include "train/loss_scale.h"
-#include "train/parts.h"
-#include "train/recipe.h"
-#include "train/step_measures.h"
-#include "train/trace_requests.h"
+#include "agent/rank/environment.h"
+#include "agent/rank/reporter.h"
+#include "fsdp/engine/fully_shard.h"
+#include "fsdp/optim/optimizer.h"
+#include "fsdp/optim/step_graph.h"
+#include "worker/batch/loader.h"
+#include "worker/train/agreement.h"
+#include "worker/train/config.h"
+#include "worker/train/loss_scale.h"
+#include "worker/train/parts.h"
+#include "worker/train/recipe.h"
+#include "worker/train/step_measures.h"
+#include "worker/train/trace_requests.h"
 
 namespace worker {
 
@@ -46,9 +46,9 @@ class DeviceNumbers {
 
 /// Makes the optimizer steps of this rank, all ranks together.
 ///
-/// [Note: graph of a step] With use_graph() the device replays a step as a whole (fsdp/step_graph.h). Batches, learning
-/// rate and the weight of the loss are copied to it first, and the loss, the norm and the scale are read from it
-/// afterwards, late as ever. What the host does beside a step (the agreement, the random seed, the measures) stays.
+/// [Note: graph of a step] With use_graph() the device replays a step as a whole (fsdp/optim/step_graph.h). Batches,
+/// learning rate and the weight of the loss are copied to it first, and the loss, the norm and the scale are read from
+/// it afterwards, late as ever. What the host does beside a step (the agreement, the random seed, the measures) stays.
 ///
 /// [Note: late numbers] On a GPU the host queues a step's work and waits for none of it; else the GPU would be idle
 /// while the host prepares what follows. So loss and gradient norm of a step are known while the next step computes.

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rank/reporter.h"
+#include "agent/rank/reporter.h"
 
 namespace worker {
 
@@ -16,7 +16,7 @@ struct GpuMemory {
   std::int64_t reserved_bytes = 0;  ///< what the allocator holds now, used or not
 };
 
-/// The measurements of one optimizer step over all ranks: the series that schema/recipes.cpp declares for every recipe.
+/// The measurements of one optimizer step over all ranks: the series that spec/recipes.cpp declares for every recipe.
 struct StepMeasures {
   double loss = 0;                          ///< mean over the total batch, in the recipe's unit
   std::vector<SeriesValue> more = {};       ///< the recipe's further series of a step

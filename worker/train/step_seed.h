@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "data/splitmix.h"
+#include "data/order/splitmix.h"
 
 namespace worker {
 

@@ -1,4 +1,4 @@
-#include "train/step_trace.h"
+#include "worker/train/step_trace.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "contract/trace_file.h"
+#include "agent/protocol/trace_file.h"
 
 namespace worker {
 namespace {

@@ -5,14 +5,15 @@
 #include <optional>
 #include <string>
 
-#include "fsdp/device_mesh.h"
-#include "fsdp/trace.h"
-#include "train/config.h"
-#include "train/trace_requests.h"
+#include "fsdp/comm/device_mesh.h"
+#include "fsdp/tracing/trace.h"
+#include "worker/train/config.h"
+#include "worker/train/trace_requests.h"
 
 namespace worker {
 
-/// Records one step into a file, if train.trace_step and train.trace_steps or a request ask for it; see fsdp/trace.h.
+/// Records one step into a file, if train.trace_step and train.trace_steps or a request ask for it; see
+/// fsdp/tracing/trace.h.
 class StepTrace {
  public:
   /// `step` counts from 1. Begins the recording. `is_requested`: the controller asks for this step.

@@ -1,19 +1,19 @@
-#include "train/strategy.h"
+#include "worker/train/strategy.h"
 
 #include <algorithm>
 #include <cctype>
 #include <string>
 #include <vector>
 
-#include "models/layers/wrapped.h"
-#include "rank/errors.h"
+#include "agent/rank/errors.h"
+#include "worker/models/layers/wrapped.h"
 
 namespace worker {
 namespace {
 
-using schema::Strategy;
+using spec::Strategy;
 
-int divided(const schema::Sharding& sharding, const RankEnvironment& environment) {
+int divided(const spec::Sharding& sharding, const RankEnvironment& environment) {
   const bool is_set = sharding.shard_ranks > 0;
   const auto group = is_set ? static_cast<int>(sharding.shard_ranks) : environment.local_world_size;
   if (environment.world_size % group == 0) return group;
@@ -24,7 +24,7 @@ int divided(const schema::Sharding& sharding, const RankEnvironment& environment
                     std::to_string(group) + " on this node; set fsdp.shard_ranks to a divisor of " + ranks));
 }
 
-std::vector<fsdp::MeshAxis> axes_of(const schema::Sharding& sharding, const RankEnvironment& environment) {
+std::vector<fsdp::MeshAxis> axes_of(const spec::Sharding& sharding, const RankEnvironment& environment) {
   switch (sharding.strategy) {
     case Strategy::kFullShard:
     case Strategy::kShardGradOp:
@@ -48,26 +48,26 @@ bool is_of_norm(const fsdp::ParameterInfo& parameter) {
 
 }  // namespace
 
-at::ScalarType dtype_of(schema::Precision precision) {
+at::ScalarType dtype_of(spec::Precision precision) {
   switch (precision) {
-    case schema::Precision::kBf16:
+    case spec::Precision::kBf16:
       return at::kBFloat16;
-    case schema::Precision::kFp16:
+    case spec::Precision::kFp16:
       return at::kHalf;
-    case schema::Precision::kFp32:
+    case spec::Precision::kFp32:
       break;
   }
   return at::kFloat;
 }
 
-fsdp::MeshOptions mesh_options(const schema::Sharding& sharding, const RankEnvironment& environment) {
+fsdp::MeshOptions mesh_options(const spec::Sharding& sharding, const RankEnvironment& environment) {
   fsdp::MeshOptions options;
   options.axes = axes_of(sharding, environment);
   options.shared_memory = sharding.shared_memory;
   return options;
 }
 
-void apply_strategy(Strategy strategy, const schema::Sharding& sharding, fsdp::ShardOptions& options) {
+void apply_strategy(Strategy strategy, const spec::Sharding& sharding, fsdp::ShardOptions& options) {
   options.reshard_after_forward =
       sharding.reshard_after_forward && strategy != Strategy::kShardGradOp && strategy != Strategy::kZero1;
   options.reshard_after_backward = sharding.reshard_after_backward && strategy != Strategy::kZero1;
@@ -93,27 +93,27 @@ fsdp::ShardOptions shard_options(const RunConfig& config) {
   if (sharding.prefetch && sharding.backward_prefetch_depth >= 0)
     options.backward_prefetch_depth = static_cast<int>(sharding.backward_prefetch_depth);
   options.tight = sharding.tight;
-  options.offload.to_cpu = sharding.offload == schema::Offloading::kCpu;
+  options.offload.to_cpu = sharding.offload == spec::Offloading::kCpu;
   return options;
 }
 
-fsdp::WrapPolicy wrap_policy(const schema::Sharding& sharding) {
+fsdp::WrapPolicy wrap_policy(const spec::Sharding& sharding) {
   const auto is_block = [](const torch::nn::Module& module) { return dynamic_cast<const Block*>(&module) != nullptr; };
   switch (sharding.wrap) {
-    case schema::WrapBy::kRoot:
+    case spec::WrapBy::kRoot:
       return fsdp::wrap_by_predicate([](const torch::nn::Module&) { return false; });
-    case schema::WrapBy::kSize:
+    case spec::WrapBy::kSize:
       return fsdp::wrap_by_size(
           sharding.wrap_min_parameters, [](const torch::nn::Module&) { return false; },
           [is_block](const torch::nn::Module& module) { return !is_block(module); });
-    case schema::WrapBy::kBlock:
+    case spec::WrapBy::kBlock:
       break;
   }
   return fsdp::wrap_by_predicate(is_block);
 }
 
-void check_sharding(const schema::Sharding& sharding, int shard_ranks, c10::Device device) {
-  if (sharding.offload == schema::Offloading::kCpu && device.is_cpu())
+void check_sharding(const spec::Sharding& sharding, int shard_ranks, c10::Device device) {
+  if (sharding.offload == spec::Offloading::kCpu && device.is_cpu())
     throw UsageError(
         "fsdp.offload \"cpu\": this run is on CPUs, where it would only take memory and time; remove it, or set it to "
         "\"none\"");

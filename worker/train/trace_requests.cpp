@@ -1,4 +1,4 @@
-#include "train/trace_requests.h"
+#include "worker/train/trace_requests.h"
 
 #include <algorithm>
 #include <cstdio>

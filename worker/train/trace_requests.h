@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "rank/reporter.h"
+#include "agent/rank/reporter.h"
 
 namespace worker {
 
@@ -19,9 +19,9 @@ struct WrittenTrace {
 /// The steps of this rank that the controller asks for while the training runs.
 ///
 /// [Note: one step on all ranks] Ranks hear of a request in different steps. So in each step each rank passes on the
-/// request that it has heard of, with its loss and its stop request ([Note: leaving together] in train/loop.h). All
-/// ranks read the same words, begin with the same later step, and need no further collective. One rank that has heard
-/// is enough. While a request is under way the ranks pass on none.
+/// request that it has heard of, with its loss and its stop request ([Note: leaving together] in worker/train/loop.h).
+/// All ranks read the same words, begin with the same later step, and need no further collective. One rank that has
+/// heard is enough. While a request is under way the ranks pass on none.
 ///
 /// A run that leaves before the last step of a request says nothing of it: the controller sees the end.
 class TraceRequests {

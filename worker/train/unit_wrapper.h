@@ -3,11 +3,11 @@
 #include <memory>
 #include <utility>
 
-#include "fsdp/gradient_place.h"
-#include "fsdp/recompute.h"
-#include "fsdp/unit.h"
-#include "models/call_wrapper.h"
-#include "models/ops.h"
+#include "fsdp/engine/gradient_place.h"
+#include "fsdp/engine/recompute.h"
+#include "fsdp/engine/unit.h"
+#include "worker/models/call_wrapper.h"
+#include "worker/models/ops.h"
 
 // What the engine does around a call of a model's part, as wrappers.
 namespace worker {

@@ -1,4 +1,4 @@
-#include "executors/local/follower.h"
+#include "controller/executors/local/follower.h"
 
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
@@ -11,12 +11,12 @@
 #include <system_error>
 
 #include "agent/process/orphans.h"
+#include "agent/protocol/rank_log.h"
+#include "agent/protocol/supervisor_words.h"
+#include "agent/protocol/variables.h"
 #include "agent/supervisor/attempt_folder.h"
 #include "agent/supervisor/socket_path.h"
-#include "contract/rank_log.h"
-#include "contract/supervisor_words.h"
-#include "contract/variables.h"
-#include "os/process_table.h"
+#include "base/process_table.h"
 
 namespace executors::local {
 namespace {
@@ -30,20 +30,20 @@ constexpr std::size_t kMaxLineBytes = 1 << 20;
 
 }  // namespace
 
-std::vector<os::ProcessStat> leftovers(const Started& started, const std::string& attempt_folder) {
-  if (started.boot_id != os::boot_id()) return {};
+std::vector<base::ProcessStat> leftovers(const Started& started, const std::string& attempt_folder) {
+  if (started.boot_id != base::boot_id()) return {};
   std::uint64_t began = UINT64_MAX;
   for (const auto& rank : started.ranks) began = std::min(began, rank.start_time);
-  std::vector<os::ProcessStat> left, others;
-  const auto real_folder = os::real_path(attempt_folder);
-  const auto has_mark = [&](const os::ProcessStat& process) {
+  std::vector<base::ProcessStat> left, others;
+  const auto real_folder = base::real_path(attempt_folder);
+  const auto has_mark = [&](const base::ProcessStat& process) {
     if (attempt_folder.empty() || process.pid == ::getpid() || process.start_time < began) return false;
     if (const auto folder = agent::attempt_folder_of_process(process.pid)) return *folder == attempt_folder;
     // A process that renames itself may overwrite its environment. Its output still goes into a rank's log.
-    return std::ranges::any_of(os::outputs_of_process(process.pid),
+    return std::ranges::any_of(base::outputs_of_process(process.pid),
                                [&](const std::string& file) { return contract::attempt_of_log(file) == real_folder; });
   };
-  for (const auto& process : os::all_processes()) {
+  for (const auto& process : base::all_processes()) {
     if (process.is_dead()) continue;
     const bool is_rank =
         std::ranges::find(started.ranks, RankProcess{process.pid, process.start_time}) != started.ranks.end();
@@ -52,21 +52,21 @@ std::vector<os::ProcessStat> leftovers(const Started& started, const std::string
                            std::ranges::find(started.ranks, process.group, &RankProcess::pid) != started.ranks.end();
     (is_rank || of_a_rank || has_mark(process) ? left : others).push_back(process);
   }
-  os::add_started_by(left, others);
+  base::add_started_by(left, others);
   return left;
 }
 
 bool any_alive(const Started& started) {
-  if (started.boot_id != os::boot_id()) return false;
+  if (started.boot_id != base::boot_id()) return false;
   return std::ranges::any_of(started.ranks, [](const auto& rank) {
-    const auto now = os::read_stat(rank.pid);
+    const auto now = base::read_stat(rank.pid);
     return now && now->start_time == rank.start_time && !now->is_dead();
   });
 }
 
-std::optional<os::ProcessStat> supervisor_of(const Started& started) {
-  if (started.boot_id != os::boot_id()) return std::nullopt;
-  const auto leader = os::read_stat(started.session);
+std::optional<base::ProcessStat> supervisor_of(const Started& started) {
+  if (started.boot_id != base::boot_id()) return std::nullopt;
+  const auto leader = base::read_stat(started.session);
   if (!leader || leader->session != leader->pid || leader->is_dead()) return std::nullopt;
   const bool older =
       std::ranges::all_of(started.ranks, [&](const auto& rank) { return leader->start_time <= rank.start_time; });
@@ -192,7 +192,7 @@ void Follower::look() {
 }
 
 /// The mark is what its ranks were given. A data folder that was moved has another path now.
-std::vector<os::ProcessStat> Follower::left_behind() {
+std::vector<base::ProcessStat> Follower::left_behind() {
   if (!mark_) {
     const auto launch = read_local_launch(folder_.get());
     mark_.emplace();
@@ -207,14 +207,14 @@ void Follower::bury() {
     if (left.empty()) {
       return status_.exits.size() >= status_.started->ranks.size() ? finish() : gone(why_gone());
     }
-    for (const auto& process : left) os::kill_exactly(process);
+    for (const auto& process : left) base::kill_exactly(process);
     tell_of_left(left.front());
   } catch (const std::runtime_error&) {  // asked again below
   }
   later(&Follower::bury);
 }
 
-void Follower::tell_of_left(const os::ProcessStat& process) {
+void Follower::tell_of_left(const base::ProcessStat& process) {
   const auto now = Clock::now();
   if (!tell_left_at_) tell_left_at_ = now + kTellLeftAfter;
   if (now < *tell_left_at_) return;
@@ -249,8 +249,8 @@ bool Follower::is_stuck() {
 
 void Follower::kill_all() {
   was_stuck_ = true;
-  for (const auto& process : left_behind()) os::kill_exactly(process);
-  if (const auto supervisor = supervisor_of(*status_.started)) os::kill_exactly(*supervisor);
+  for (const auto& process : left_behind()) base::kill_exactly(process);
+  if (const auto supervisor = supervisor_of(*status_.started)) base::kill_exactly(*supervisor);
 }
 
 std::string Follower::why_gone() const {
@@ -258,7 +258,7 @@ std::string Follower::why_gone() const {
   for (core::RankNumber rank = 0; rank < status_.started->ranks.size(); ++rank) {
     if (!status_.exits.contains(rank)) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
   }
-  const bool rebooted = status_.started->boot_id != os::boot_id();
+  const bool rebooted = status_.started->boot_id != base::boot_id();
   const auto* killed = was_stuck_ ? "its supervisor did nothing any more and was killed" : "its supervisor was killed";
   return std::string(rebooted ? "the machine was restarted" : killed) +
          "; no process is left, and how these ranks ended is not known: " + ranks;

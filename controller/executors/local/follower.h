@@ -14,11 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "contract/supervisor_facts.h"
-#include "core/event.h"
-#include "executors/executor.h"
-#include "os/fd.h"
-#include "os/process_stat.h"
+#include "agent/protocol/supervisor_facts.h"
+#include "base/fd.h"
+#include "base/process_stat.h"
+#include "controller/core/event.h"
+#include "controller/executors/executor.h"
 
 namespace executors::local {
 
@@ -28,13 +28,13 @@ namespace executors::local {
 ///
 /// torchrun's workers, and daemons, have sessions of their own, and init is their parent once the rank has died. Their
 /// environment still tells whose they are. An empty `attempt_folder` is no mark.
-std::vector<os::ProcessStat> leftovers(const contract::Started& started, const std::string& attempt_folder = {});
+std::vector<base::ProcessStat> leftovers(const contract::Started& started, const std::string& attempt_folder = {});
 
 /// Whether any rank itself (not what it started) still runs.
 bool any_alive(const contract::Started& started);
 
 /// The attempt's supervisor, if it is still there: the leader of the ranks' session, older than every rank.
-std::optional<os::ProcessStat> supervisor_of(const contract::Started& started);
+std::optional<base::ProcessStat> supervisor_of(const contract::Started& started);
 
 /// Follows one attempt to its end: tells RankExited for each rank not in `told`, once, and AttemptGone if the attempt
 /// is over without that being known of every rank.
@@ -87,8 +87,8 @@ class Follower : public std::enable_shared_from_this<Follower> {
   void send(const std::string& command);
   void look();
   void bury();
-  std::vector<os::ProcessStat> left_behind();
-  void tell_of_left(const os::ProcessStat& process);
+  std::vector<base::ProcessStat> left_behind();
+  void tell_of_left(const base::ProcessStat& process);
   void look_after_supervisor();
   bool is_stuck();
   void kill_all();
@@ -102,7 +102,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   const std::filesystem::path path_;
   std::set<core::RankNumber> told_;
   Listener listener_;
-  os::Fd folder_;
+  base::Fd folder_;
   boost::asio::local::stream_protocol::socket socket_;
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer rounds_;

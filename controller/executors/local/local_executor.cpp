@@ -1,4 +1,4 @@
-#include "executors/local/local_executor.h"
+#include "controller/executors/local/local_executor.h"
 
 #include <algorithm>
 #include <atomic>
@@ -13,25 +13,25 @@
 #include <system_error>
 #include <thread>
 
+#include "agent/protocol/local_launch.h"
+#include "agent/protocol/supervisor_facts.h"
+#include "agent/protocol/variables.h"
 #include "agent/supervisor/attempt_folder.h"
-#include "base/data_folder.h"
-#include "base/wait.h"
-#include "contract/local_launch.h"
-#include "contract/supervisor_facts.h"
-#include "contract/variables.h"
-#include "executors/local/follower.h"
-#include "executors/local/port_picker.h"
-#include "executors/local/start.h"
-#include "os/durable_file.h"
-#include "os/process_table.h"
+#include "base/durable_file.h"
+#include "base/process_table.h"
+#include "controller/common/data_folder.h"
+#include "controller/common/wait.h"
+#include "controller/executors/local/follower.h"
+#include "controller/executors/local/port_picker.h"
+#include "controller/executors/local/start.h"
 
 namespace executors::local {
 namespace {
 
 using namespace agent::supervisor;
+using base::Fd;
 using contract::LocalLaunch;
 using contract::Started;
-using os::Fd;
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLookAgain{5};
 constexpr std::chrono::seconds kLaunchLimit{30};
@@ -106,7 +106,7 @@ class LocalExecutor : public Executor {
     } catch (const std::invalid_argument& error) {
       return failed(error.what(), false);
     } catch (const std::system_error& error) {
-      if (os::lacks_room(error.code().value())) {
+      if (base::lacks_room(error.code().value())) {
         return no_room(request.key, error.what(), error.code().value());
       }
       return failed(error.what(), true);
@@ -179,9 +179,9 @@ class LocalExecutor : public Executor {
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override {
     try {
       const auto what = started(key);
-      if (!what || rank >= what->ranks.size() || what->boot_id != os::boot_id()) return Vouch::kGone;
+      if (!what || rank >= what->ranks.size() || what->boot_id != base::boot_id()) return Vouch::kGone;
       const auto& process = what->ranks[rank];
-      const auto now = os::read_stat(process.pid);
+      const auto now = base::read_stat(process.pid);
       if (!now || now->start_time != process.start_time || now->is_dead()) return Vouch::kGone;
       return now->is_stopped() ? Vouch::kStopped : Vouch::kAlive;
     } catch (const std::system_error& error) {
@@ -214,7 +214,7 @@ class LocalExecutor : public Executor {
     followers_.clear();
   }
   std::filesystem::path folder_of(const core::AttemptKey& key) const {
-    return base::DataFolder(options_.root).attempt(key);
+    return common::DataFolder(options_.root).attempt(key);
   }
   void step(std::string_view name) const {
     if (options_.on_step) options_.on_step(name);
@@ -247,8 +247,8 @@ class LocalExecutor : public Executor {
     StartAnswer answer;
     try {
       const auto launch = launch_of(request, program, port, options_, own_machine());
-      os::replace_file_at(folder, contract::kLocalLaunchFile, std::string(contract::kLocalLaunchFile) + ".tmp",
-                          to_text(launch));
+      base::replace_file_at(folder, contract::kLocalLaunchFile, std::string(contract::kLocalLaunchFile) + ".tmp",
+                            to_text(launch));
       step("written");
       answer = start_supervisor(options_.supervisor_program, path, std::move(lock), deadline, [&] { step("spawned"); });
       step("answered");
@@ -265,7 +265,7 @@ class LocalExecutor : public Executor {
     return core::AttemptLaunchFailed{key.number, answer.reason, answer.retryable};
   }
   LaunchLater no_room(const core::AttemptKey& key, const std::string& why, int error) const {
-    return {why + " (in " + folder_of(key).string() + ")", kTryAgainAfter, base::make_room(error)};
+    return {why + " (in " + folder_of(key).string() + ")", kTryAgainAfter, common::make_room(error)};
   }
   LaunchAnswer found(const core::AttemptKey& key, int folder, const Started& started) {
     keep_port(key, folder);

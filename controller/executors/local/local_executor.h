@@ -6,7 +6,7 @@
 #include <memory>
 #include <string_view>
 
-#include "executors/executor.h"
+#include "controller/executors/executor.h"
 
 namespace executors::local {
 

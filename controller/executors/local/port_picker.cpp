@@ -1,4 +1,4 @@
-#include "executors/local/port_picker.h"
+#include "controller/executors/local/port_picker.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -8,8 +8,8 @@
 #include <fstream>
 #include <system_error>
 
-#include "os/fd.h"
-#include "os/room.h"
+#include "base/fd.h"
+#include "base/room.h"
 
 namespace executors::local {
 namespace {
@@ -27,9 +27,9 @@ PortPicker::Range outside(PortPicker::Range ephemeral) {
 }
 
 bool is_free(std::uint16_t port) {
-  const os::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   // No port is to blame for that, and every other would fail the same way.
-  if (!socket && os::lacks_room(errno))
+  if (!socket && base::lacks_room(errno))
     throw std::system_error(errno, std::generic_category(), "cannot look for a port");
   sockaddr_in address{};
   address.sin_family = AF_INET;

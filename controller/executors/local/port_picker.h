@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "core/types.h"
+#include "controller/core/types.h"
 
 namespace executors::local {
 

@@ -1,4 +1,4 @@
-#include "executors/local/start.h"
+#include "controller/executors/local/start.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -16,19 +16,19 @@
 #include <sstream>
 #include <system_error>
 
+#include "agent/protocol/supervisor_words.h"
 #include "agent/supervisor/attempt_folder.h"
-#include "contract/supervisor_words.h"
-#include "os/fd.h"
-#include "os/gpus.h"
-#include "os/room.h"
+#include "base/fd.h"
+#include "base/gpus.h"
+#include "base/room.h"
 
 namespace executors::local {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using base::Fd;
 using contract::kLockFd;
 using contract::kReportFd;
-using os::Fd;
 
 bool has_nul(const std::string& text) {
   return text.find('\0') != std::string::npos;
@@ -226,7 +226,7 @@ std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const OwnMachin
                      "want 1: local processes run on this machine alone", "set nodes = 1, or run it on Slurm"});
   }
   const bool chooses = chooses_gpus(request.env);
-  if (chooses && request.gpus_per_rank > 0 && machine.gpus.empty() && !os::has_gpu_device(devices)) {
+  if (chooses && request.gpus_per_rank > 0 && machine.gpus.empty() && !base::has_gpu_device(devices)) {
     found.push_back({"resources.gpus_per_rank", std::to_string(request.gpus_per_rank),
                      "want 0: this machine has no GPU", "set gpus_per_rank = 0, or run it on Slurm"});
   }
@@ -250,7 +250,7 @@ StartAnswer start_supervisor(const std::filesystem::path& program, const std::fi
                              Clock::time_point deadline, const std::function<void()>& spawned) {
   const auto failed = [](const std::string& what, int error) {
     return StartAnswer{StartAnswer::Kind::kFailed, what + ": " + std::strerror(error), true,
-                       os::lacks_room(error) ? error : 0};
+                       base::lacks_room(error) ? error : 0};
   };
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return failed("cannot make a pipe", errno);

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "executors/executor.h"
-#include "os/fd.h"
+#include "base/fd.h"
+#include "controller/executors/executor.h"
 
 namespace executors::local {
 
@@ -53,7 +53,7 @@ struct StartAnswer {
 /// Starts `program` on an attempt's folder, in a session of its own, with the attempt's lock and none of this process's
 /// other descriptors, and waits for its word until the deadline, when it is killed. `spawned` is called when it has
 /// been started.
-StartAnswer start_supervisor(const std::filesystem::path& program, const std::filesystem::path& folder, os::Fd lock,
+StartAnswer start_supervisor(const std::filesystem::path& program, const std::filesystem::path& folder, base::Fd lock,
                              std::chrono::steady_clock::time_point deadline, const std::function<void()>& spawned);
 
 }  // namespace executors::local

@@ -1,10 +1,10 @@
-#include "executors/slurm/array_sets.h"
+#include "controller/executors/slurm/array_sets.h"
 
 #include <system_error>
 
-#include "executors/slurm/attempt_files.h"
-#include "os/durable_file.h"
-#include "schema/whole_number.h"
+#include "base/durable_file.h"
+#include "controller/executors/slurm/attempt_files.h"
+#include "spec/whole_number.h"
 
 namespace executors::on_slurm {
 namespace {
@@ -16,7 +16,7 @@ constexpr std::string_view kSet = "set-";
 /// 12 of "set-12.3"; nullopt: the folder is no array's.
 std::optional<core::JobId> first_job_of(const std::string& name) {
   if (!name.starts_with(kSet)) return std::nullopt;
-  return schema::whole_number<core::JobId>(name.substr(kSet.size(), name.find('.') - kSet.size()));
+  return spec::whole_number<core::JobId>(name.substr(kSet.size(), name.find('.') - kSet.size()));
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ void ArraySets::forget(const fs::path& folder) {
   drop(folder);
   bool any = false;
   for (const auto* name : {kSetFile, contract::kSetLaunchFile}) any = fs::remove(folder / name) || any;
-  if (any) os::sync_folder(folder);
+  if (any) base::sync_folder(folder);
 }
 
 void ArraySets::over(const core::AttemptKey& key) {

@@ -9,18 +9,19 @@
 #include <string>
 #include <vector>
 
-#include "core/types.h"
-#include "executors/executor.h"
-#include "executors/slurm/submission.h"
+#include "controller/core/types.h"
+#include "controller/executors/executor.h"
+#include "controller/executors/slurm/submission.h"
 
 namespace executors::on_slurm {
 
 /// The arrays that were prepared for Slurm, and which attempts are in each.
 ///
 /// An array has one folder, <data>/slurm/set-<first job>.<attempt>, with three files: set.json has the attempts by
-/// index, set_launch.json what their tasks start (contract/attempt_set.h), slurm.json the submission. A waiting attempt
-/// has no file of its own. So after a restart the arrays are read to find the one of an attempt: those alone whose
-/// first job is less than core::kMostSweepJobs below the attempt's, which an array of its sweep is. Each is read once.
+/// index, set_launch.json what their tasks start (agent/protocol/attempt_set.h), slurm.json the submission. A waiting
+/// attempt has no file of its own. So after a restart the arrays are read to find the one of an attempt: those alone
+/// whose first job is less than core::kMostSweepJobs below the attempt's, which an array of its sweep is. Each is read
+/// once.
 ///
 /// An attempt is in one array at most. An array that Slurm surely does not have is forgotten before its attempts go
 /// into another one. Thread-safe.

@@ -1,4 +1,4 @@
-#include "executors/slurm/ask_cluster.h"
+#include "controller/executors/slurm/ask_cluster.h"
 
 namespace executors::on_slurm {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "executors/cluster_facts.h"
+#include "controller/executors/cluster_facts.h"
 #include "slurm/scheduler.h"
 
 namespace executors::on_slurm {

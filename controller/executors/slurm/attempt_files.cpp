@@ -1,16 +1,16 @@
-#include "executors/slurm/attempt_files.h"
+#include "controller/executors/slurm/attempt_files.h"
 
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <set>
 
-#include "beside/attempt_start.h"
-#include "contract/rank_log.h"
-#include "contract/rank_status.h"
-#include "contract/task_launch.h"
-#include "os/durable_file.h"
-#include "schema/whole_number.h"
+#include "agent/protocol/rank_log.h"
+#include "agent/protocol/rank_status.h"
+#include "agent/protocol/task_launch.h"
+#include "agent/watch/attempt_start.h"
+#include "base/durable_file.h"
+#include "spec/whole_number.h"
 
 namespace executors::on_slurm {
 namespace {
@@ -35,8 +35,8 @@ core::AttemptKey attempt_of_folder(const std::filesystem::path& folder) {
   constexpr auto kAttempt = contract::kAttemptStart;
   const auto name = folder.filename().string();
   if (!name.starts_with(kAttempt)) return {};
-  const auto job = schema::whole_number<core::JobId>(folder.parent_path().filename().string());
-  const auto number = schema::whole_number<core::AttemptNumber>(std::string_view(name).substr(kAttempt.size()));
+  const auto job = spec::whole_number<core::JobId>(folder.parent_path().filename().string());
+  const auto number = spec::whole_number<core::AttemptNumber>(std::string_view(name).substr(kAttempt.size()));
   return job && number ? core::AttemptKey{*job, *number} : core::AttemptKey{};
 }
 
@@ -58,7 +58,7 @@ std::string end_of_log(const std::filesystem::path& log) {
   return text_of_log([&] {
     std::error_code none;
     const auto size = std::filesystem::file_size(log, none);
-    return none ? std::string() : os::read_small_file(log, kMostRead, size > kMostRead ? size - kMostRead : 0);
+    return none ? std::string() : base::read_small_file(log, kMostRead, size > kMostRead ? size - kMostRead : 0);
   });
 }
 
@@ -74,11 +74,11 @@ constexpr std::size_t kLongestName = 255;
 /// half a name is another node's name.
 std::string ends_of(const std::filesystem::path& log) {
   return text_of_log([&] {
-    auto text = os::read_small_file(log, 2 * kMostLog);
+    auto text = base::read_small_file(log, 2 * kMostLog);
     const auto size = text.size() < 2 * kMostLog ? text.size() : std::filesystem::file_size(log);
     if (size <= 2 * kMostLog) return text;
     text.resize(text.rfind('\n', kMostLog) + 1);
-    return text + os::read_small_file(log, kMostLog, size - kMostLog);
+    return text + base::read_small_file(log, kMostLog, size - kMostLog);
   });
 }
 
@@ -107,15 +107,15 @@ void write_launch_file(const LaunchRequest& request, bool forward_signals) {
   const auto launch = task_launch_of(request, forward_signals);
   const std::filesystem::path folder = request.attempt_folder;
   if (!request.prepared) beside::make_start(beside::start_of(launch, folder));
-  os::make_folders(request.log_folder);
-  os::make_folders(contract::rank_status_folder(folder));
-  os::write_file_durably(folder / contract::kTaskLaunchFile, to_text(launch), kOwnersOnly);
+  base::make_folders(request.log_folder);
+  base::make_folders(contract::rank_status_folder(folder));
+  base::write_file_durably(folder / contract::kTaskLaunchFile, to_text(launch), kOwnersOnly);
 }
 
 std::optional<TaskReport> read_rank_status(const std::filesystem::path& attempt_folder, core::RankNumber rank) {
   std::string text;
   try {
-    text = os::read_small_file(contract::rank_status_file(attempt_folder, rank));
+    text = base::read_small_file(contract::rank_status_file(attempt_folder, rank));
   } catch (const std::system_error&) {
     return std::nullopt;
   }
@@ -139,7 +139,7 @@ bool any_rank_status(const std::filesystem::path& attempt_folder) {
 }
 
 std::optional<contract::ElementPlace> element_place(const std::filesystem::path& attempt_folder) {
-  return contract::parse_element(os::read_small_file(attempt_folder / contract::kElementFile));
+  return contract::parse_element(base::read_small_file(attempt_folder / contract::kElementFile));
 }
 
 void write_set_files(const std::filesystem::path& set_folder, const std::vector<LaunchRequest>& members,
@@ -150,14 +150,14 @@ void write_set_files(const std::filesystem::path& set_folder, const std::vector<
     folders.push_back(member.attempt_folder);
     launches.push_back(task_launch_of(member, forward_signals));
   }
-  os::make_private_folder(set_folder);
-  os::write_file_durably(set_folder / contract::kSetLaunchFile, contract::to_set_launch_text(launches), kOwnersOnly);
-  os::write_file_durably(set_folder / kSetFile, contract::to_set_text(folders));
+  base::make_private_folder(set_folder);
+  base::write_file_durably(set_folder / contract::kSetLaunchFile, contract::to_set_launch_text(launches), kOwnersOnly);
+  base::write_file_durably(set_folder / kSetFile, contract::to_set_text(folders));
 }
 
 std::vector<core::AttemptKey> read_set_file(const std::filesystem::path& path) {
   std::vector<core::AttemptKey> keys;
-  for (const auto& folder : contract::parse_set(os::read_small_file(path, kMostSetFile))) {
+  for (const auto& folder : contract::parse_set(base::read_small_file(path, kMostSetFile))) {
     keys.push_back(attempt_of_folder(folder));
   }
   return keys;

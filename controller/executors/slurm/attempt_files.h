@@ -6,13 +6,14 @@
 #include <string_view>
 #include <vector>
 
-#include "contract/attempt_set.h"
-#include "core/event.h"
-#include "executors/executor.h"
+#include "agent/protocol/attempt_set.h"
+#include "controller/core/event.h"
+#include "controller/executors/executor.h"
 
 namespace executors::on_slurm {
 
-// musterd's side of the files that musterd and muster-task share in the attempt's folder; contract/ has their formats.
+// musterd's side of the files that musterd and muster-task share in the attempt's folder; agent/protocol/ has their
+// formats.
 
 /// <attempt>/task_launch.json, mode 0600: it holds the attempt's token. First makes what else must lie on disk before
 /// the ranks start, where that is not done yet. Throws std::system_error.
@@ -28,7 +29,7 @@ std::optional<contract::ElementPlace> element_place(const std::filesystem::path&
 
 using contract::kSetFile;
 /// The files of an array, in its folder: the attempt folders by index, and the launch files of all attempts in one. See
-/// contract/attempt_set.h. Throws std::system_error.
+/// agent/protocol/attempt_set.h. Throws std::system_error.
 void write_set_files(const std::filesystem::path& set_folder, const std::vector<LaunchRequest>& members,
                      bool forward_signals);
 /// The attempts of an array by index; a folder that is no attempt's is {}. Empty: there is no such file, or it is

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "executors/slurm/slurm_attempt.h"
+#include "controller/executors/slurm/slurm_attempt.h"
 
 namespace executors::on_slurm {
 

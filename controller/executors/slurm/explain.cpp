@@ -1,4 +1,4 @@
-#include "executors/slurm/explain.h"
+#include "controller/executors/slurm/explain.h"
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/types.h"
+#include "controller/core/types.h"
 #include "slurm/scheduler.h"
 
 namespace executors::on_slurm {

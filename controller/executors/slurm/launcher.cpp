@@ -1,14 +1,14 @@
-#include "executors/slurm/launcher.h"
+#include "controller/executors/slurm/launcher.h"
 
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <map>
 
-#include "executors/slurm/attempt_files.h"
-#include "executors/slurm/script_plan.h"
-#include "os/durable_file.h"
-#include "schema/whole_number.h"
+#include "base/durable_file.h"
+#include "controller/executors/slurm/attempt_files.h"
+#include "controller/executors/slurm/script_plan.h"
+#include "spec/whole_number.h"
 
 namespace executors::on_slurm {
 namespace {
@@ -51,14 +51,14 @@ std::optional<core::AttemptKey> key_after(const std::string& prefix, const std::
   const auto rest = std::string_view(text).substr(prefix.size());
   const auto dot = rest.find('.');
   if (dot == std::string_view::npos) return std::nullopt;
-  const auto job = schema::whole_number<core::JobId>(rest.substr(0, dot));
-  const auto number = schema::whole_number<core::AttemptNumber>(rest.substr(dot + 1));
+  const auto job = spec::whole_number<core::JobId>(rest.substr(0, dot));
+  const auto number = spec::whole_number<core::AttemptNumber>(rest.substr(dot + 1));
   return job && number ? std::optional(core::AttemptKey{*job, *number}) : std::nullopt;
 }
 
 }  // namespace
 
-Launcher::Launcher(::slurm::Scheduler& scheduler, base::Clock& clock, const SlurmOptions& options, ListJobs list)
+Launcher::Launcher(::slurm::Scheduler& scheduler, common::Clock& clock, const SlurmOptions& options, ListJobs list)
     : scheduler_(scheduler),
       options_(options),
       prefix_("muster:" + options.store_name + ":"),

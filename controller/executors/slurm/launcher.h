@@ -3,18 +3,18 @@
 #include <mutex>
 #include <optional>
 
-#include "base/clock.h"
-#include "executors/slurm/array_sets.h"
-#include "executors/slurm/script_plan.h"
-#include "executors/slurm/slurm_executor.h"
-#include "executors/slurm/submission.h"
+#include "controller/common/clock.h"
+#include "controller/executors/slurm/array_sets.h"
+#include "controller/executors/slurm/script_plan.h"
+#include "controller/executors/slurm/slurm_executor.h"
+#include "controller/executors/slurm/submission.h"
 
 namespace executors::on_slurm {
 
 /// Hands attempts to Slurm, each at most once, alone or as arrays. Thread-safe for different attempts.
 class Launcher {
  public:
-  Launcher(::slurm::Scheduler& scheduler, base::Clock& clock, const SlurmOptions& options, ListJobs list);
+  Launcher(::slurm::Scheduler& scheduler, common::Clock& clock, const SlurmOptions& options, ListJobs list);
 
   std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests);
   /// See Executor::withdraw().

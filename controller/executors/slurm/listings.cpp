@@ -1,4 +1,4 @@
-#include "executors/slurm/listings.h"
+#include "controller/executors/slurm/listings.h"
 
 #include <algorithm>
 

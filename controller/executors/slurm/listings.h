@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
-#include "executors/slurm/attempt_table.h"
+#include "controller/common/clock.h"
+#include "controller/executors/slurm/attempt_table.h"
 
 namespace executors::on_slurm {
 
@@ -26,7 +26,7 @@ class Listing {
 /// Asks Slurm for listings, and tells false ones from true ones: see JobDoubt. Thread-safe.
 class Listings {
  public:
-  Listings(::slurm::Scheduler& scheduler, const base::Clock& clock, AttemptTable& table, std::string user)
+  Listings(::slurm::Scheduler& scheduler, const common::Clock& clock, AttemptTable& table, std::string user)
       : scheduler_(scheduler), clock_(clock), table_(table), user_(std::move(user)) {}
 
   /// Slurm's list. Unreachable, if the list contradicts what is known for certain and Slurm, asked for single jobs,
@@ -42,7 +42,7 @@ class Listings {
                             const std::vector<::slurm::ListedJob>& found);
 
   ::slurm::Scheduler& scheduler_;
-  const base::Clock& clock_;
+  const common::Clock& clock_;
   AttemptTable& table_;
   const std::string user_;
 };

@@ -1,4 +1,4 @@
-#include "executors/slurm/node_check.h"
+#include "controller/executors/slurm/node_check.h"
 
 #include <netdb.h>
 #include <poll.h>
@@ -17,8 +17,8 @@
 #include <thread>
 #include <utility>
 
-#include "os/fd.h"
-#include "os/signals_blocked.h"
+#include "base/fd.h"
+#include "base/signals_blocked.h"
 
 namespace executors::on_slurm {
 namespace {
@@ -87,7 +87,7 @@ struct Names {
 
 /// Starts threads of their own that take no signals.
 void begin_threads(const std::shared_ptr<Names>& names, int count) {
-  const os::SignalsBlocked blocked;
+  const base::SignalsBlocked blocked;
   for (int i = 0; i < count; ++i) {
     try {
       std::thread([names] { names->look_up_all(); }).detach();
@@ -141,7 +141,7 @@ class Attempted {
 
  private:
   std::string node_;
-  os::Fd fd_;
+  base::Fd fd_;
   int error_ = ECONNREFUSED;
 };
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/event.h"
+#include "controller/core/event.h"
 #include "slurm/scheduler.h"
 
 namespace executors::on_slurm {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "executors/slurm/attempt_files.h"
-#include "executors/slurm/poller.h"
+#include "controller/executors/slurm/attempt_files.h"
+#include "controller/executors/slurm/poller.h"
 #include "slurm/batch_script.h"
 #include "slurm/pending_reason.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/types.h"
+#include "controller/core/types.h"
 
 namespace executors::on_slurm {
 

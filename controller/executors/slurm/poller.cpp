@@ -1,4 +1,4 @@
-#include "executors/slurm/poller.h"
+#include "controller/executors/slurm/poller.h"
 
 #include <pwd.h>
 #include <spdlog/spdlog.h>
@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "executors/slurm/attempt_files.h"
+#include "controller/executors/slurm/attempt_files.h"
 
 namespace executors::on_slurm {
 namespace {

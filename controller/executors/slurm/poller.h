@@ -6,10 +6,10 @@
 #include <string>
 #include <utility>
 
-#include "executors/slurm/launcher.h"
-#include "executors/slurm/listings.h"
-#include "executors/slurm/node_check.h"
-#include "executors/slurm/slurm_clock.h"
+#include "controller/executors/slurm/launcher.h"
+#include "controller/executors/slurm/listings.h"
+#include "controller/executors/slurm/node_check.h"
+#include "controller/executors/slurm/slurm_clock.h"
 
 namespace executors::on_slurm {
 
@@ -22,7 +22,7 @@ namespace executors::on_slurm {
 /// poll() belongs to one thread; the rest is thread-safe.
 class Poller {
  public:
-  Poller(::slurm::Scheduler& scheduler, const base::Clock& clock, AttemptTable& table, Listings& listings,
+  Poller(::slurm::Scheduler& scheduler, const common::Clock& clock, AttemptTable& table, Listings& listings,
          const Launcher& launcher)
       : scheduler_(scheduler), clock_(clock), table_(table), listings_(listings), launcher_(launcher) {}
 
@@ -62,7 +62,7 @@ class Poller {
   std::string end_exclusions();
 
   ::slurm::Scheduler& scheduler_;
-  const base::Clock& clock_;
+  const common::Clock& clock_;
   AttemptTable& table_;
   Listings& listings_;
   const Launcher& launcher_;

@@ -1,4 +1,4 @@
-#include "executors/slurm/rank_exits.h"
+#include "controller/executors/slurm/rank_exits.h"
 
 #include <signal.h>
 

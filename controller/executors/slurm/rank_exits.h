@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/event.h"
-#include "executors/executor.h"
+#include "controller/core/event.h"
+#include "controller/executors/executor.h"
 
 namespace executors::on_slurm {
 

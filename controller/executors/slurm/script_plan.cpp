@@ -1,10 +1,10 @@
-#include "executors/slurm/script_plan.h"
+#include "controller/executors/slurm/script_plan.h"
 
 #include <algorithm>
 #include <filesystem>
 
-#include "contract/variables.h"
-#include "executors/slurm/attempt_files.h"
+#include "agent/protocol/variables.h"
+#include "controller/executors/slurm/attempt_files.h"
 #include "slurm/host_list.h"
 
 namespace executors::on_slurm {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "executors/executor.h"
+#include "controller/executors/executor.h"
 #include "slurm/batch_script.h"
 
 namespace executors::on_slurm {

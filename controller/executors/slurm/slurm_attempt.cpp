@@ -1,10 +1,10 @@
-#include "executors/slurm/slurm_attempt.h"
+#include "controller/executors/slurm/slurm_attempt.h"
 
 #include <signal.h>
 
 #include <algorithm>
 
-#include "core/text.h"
+#include "controller/core/text.h"
 #include "slurm/host_list.h"
 
 namespace executors::on_slurm {

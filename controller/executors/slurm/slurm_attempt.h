@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "executors/slurm/explain.h"
-#include "executors/slurm/rank_exits.h"
+#include "controller/executors/slurm/explain.h"
+#include "controller/executors/slurm/rank_exits.h"
 
 namespace executors::on_slurm {
 

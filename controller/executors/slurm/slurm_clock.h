@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/types.h"
+#include "controller/core/types.h"
 #include "slurm/scheduler.h"
 
 namespace executors::on_slurm {

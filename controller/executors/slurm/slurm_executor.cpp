@@ -1,16 +1,16 @@
-#include "executors/slurm/slurm_executor.h"
+#include "controller/executors/slurm/slurm_executor.h"
 
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 
-#include "base/data_folder.h"
-#include "base/loop.h"
-#include "executors/slurm/ask_cluster.h"
-#include "executors/slurm/attempt_files.h"
-#include "executors/slurm/poll_pace.h"
-#include "executors/slurm/poller.h"
-#include "executors/slurm/script_plan.h"
+#include "controller/common/data_folder.h"
+#include "controller/common/loop.h"
+#include "controller/executors/slurm/ask_cluster.h"
+#include "controller/executors/slurm/attempt_files.h"
+#include "controller/executors/slurm/poll_pace.h"
+#include "controller/executors/slurm/poller.h"
+#include "controller/executors/slurm/script_plan.h"
 #include "slurm/pending_reason.h"
 
 namespace executors::on_slurm {
@@ -20,7 +20,7 @@ constexpr core::Millis kTick{50};
 
 class SlurmExecutor : public Executor {
  public:
-  SlurmExecutor(::slurm::Scheduler& scheduler, base::Clock& clock, SlurmOptions options)
+  SlurmExecutor(::slurm::Scheduler& scheduler, common::Clock& clock, SlurmOptions options)
       : scheduler_(scheduler),
         clock_(clock),
         options_(std::move(options)),
@@ -83,7 +83,7 @@ class SlurmExecutor : public Executor {
     return answer;
   }
   void adopt(const core::AttemptKey& key, const core::Attempt& attempt) override {
-    const auto folder = base::DataFolder(options_.root).attempt(key);
+    const auto folder = common::DataFolder(options_.root).attempt(key);
     const auto record = launcher_.record_of(key, folder);
     const auto found = record.value_or(SubmissionRecord{});
     follow({key, static_cast<std::uint32_t>(attempt.ranks.size()), found.ranks_per_node, attempt.started_at.has_value(),
@@ -333,7 +333,7 @@ class SlurmExecutor : public Executor {
   }
 
   ::slurm::Scheduler& scheduler_;
-  base::Clock& clock_;
+  common::Clock& clock_;
   const SlurmOptions options_;
   AttemptTable table_;
   Listings listings_;
@@ -341,12 +341,13 @@ class SlurmExecutor : public Executor {
   Poller poller_;
   PollPace poll_pace_;
   FactSink sink_;
-  base::Loop polling_, telling_;
+  common::Loop polling_, telling_;
 };
 
 }  // namespace
 
-std::unique_ptr<Executor> make_slurm_executor(::slurm::Scheduler& scheduler, base::Clock& clock, SlurmOptions options) {
+std::unique_ptr<Executor> make_slurm_executor(::slurm::Scheduler& scheduler, common::Clock& clock,
+                                              SlurmOptions options) {
   return std::make_unique<SlurmExecutor>(scheduler, clock, std::move(options));
 }
 

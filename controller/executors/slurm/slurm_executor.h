@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "base/clock.h"
-#include "executors/executor.h"
+#include "controller/common/clock.h"
+#include "controller/executors/executor.h"
 #include "slurm/batch_script.h"
 #include "slurm/scheduler.h"
 
@@ -37,6 +37,7 @@ struct SlurmOptions {
 ///
 /// Threads: one asks Slurm and acts (Poller). The other passes facts on and lets time pass; facts come from it alone.
 /// Scheduler and clock must outlive the executor, whose destructor shuts it down.
-std::unique_ptr<Executor> make_slurm_executor(::slurm::Scheduler& scheduler, base::Clock& clock, SlurmOptions options);
+std::unique_ptr<Executor> make_slurm_executor(::slurm::Scheduler& scheduler, common::Clock& clock,
+                                              SlurmOptions options);
 
 }  // namespace executors::on_slurm

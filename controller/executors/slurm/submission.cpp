@@ -1,4 +1,4 @@
-#include "executors/slurm/submission.h"
+#include "controller/executors/slurm/submission.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "executors/slurm/attempt_files.h"
-#include "os/durable_file.h"
-#include "os/fd.h"
+#include "base/durable_file.h"
+#include "base/fd.h"
+#include "controller/executors/slurm/attempt_files.h"
 
 namespace executors::on_slurm {
 namespace {
@@ -79,14 +79,14 @@ class Lock {
   int fd() const { return fd_.get(); }
 
  private:
-  os::Fd fd_;
+  base::Fd fd_;
   bool held_ = false;
 };
 
 }  // namespace
 
 std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder) {
-  const auto json = nlohmann::json::parse(os::read_small_file(folder / kRecord, kMostRecord), nullptr, false);
+  const auto json = nlohmann::json::parse(base::read_small_file(folder / kRecord, kMostRecord), nullptr, false);
   if (!json.is_object()) return std::nullopt;
   try {
     SubmissionRecord record;
@@ -125,8 +125,8 @@ void write_record(const std::filesystem::path& folder, const SubmissionRecord& r
                                  {"time_limit_ms", record.time_limit.count()}};
   for_each_field(record, [&](const char* name, const auto& field) { json[name] = field; });
   // sbatch's words may hold any bytes.
-  os::write_file_durably(folder / kRecord,
-                         json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", 0600);
+  base::write_file_durably(folder / kRecord,
+                           json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", 0600);
 }
 
 void forget_record(const std::filesystem::path& folder) {
@@ -135,7 +135,7 @@ void forget_record(const std::filesystem::path& folder) {
 
 Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, SubmissionRecord record,
                                      const std::string& script, const launch::Environment& environment) {
-  os::make_private_folder(folder);
+  base::make_private_folder(folder);
   const Lock lock(folder / kLock);
   if (!lock.held()) return look_beside_sbatch(folder);
   record.failures = 0;

@@ -11,10 +11,10 @@
 #include <variant>
 #include <vector>
 
-#include "base/clock.h"
-#include "contract/attempt_set.h"
-#include "executors/executor.h"
-#include "launch/environment.h"
+#include "agent/environment/environment.h"
+#include "agent/protocol/attempt_set.h"
+#include "controller/common/clock.h"
+#include "controller/executors/executor.h"
 #include "slurm/scheduler.h"
 
 namespace executors::on_slurm {
@@ -65,7 +65,7 @@ using ListJobs = std::function<::slurm::Answer<std::vector<::slurm::ListedJob>>(
 /// that can have reached nobody is made again after 1 s, then 2 s, up to every 10 s.
 class Submitter {
  public:
-  Submitter(::slurm::Scheduler& scheduler, base::Clock& clock, ListJobs list)
+  Submitter(::slurm::Scheduler& scheduler, common::Clock& clock, ListJobs list)
       : scheduler_(scheduler), clock_(clock), list_(std::move(list)) {}
 
   /// LaunchLater::unsure: Slurm may have the job.
@@ -96,7 +96,7 @@ class Submitter {
   Outcome failed(const std::filesystem::path& folder, SubmissionRecord record, const ::slurm::Unsure& how);
 
   ::slurm::Scheduler& scheduler_;
-  base::Clock& clock_;
+  common::Clock& clock_;
   const ListJobs list_;
   std::mutex mutex_;
   std::atomic<std::uint64_t> listings_{0};

@@ -5,17 +5,17 @@
 #include <string>
 #include <string_view>
 
-#include "models/config_json.h"
-#include "models/config_members.h"
-#include "models/first_values.h"
 #include "opt/model.h"
 #include "opt/table.h"
+#include "worker/models/config_json.h"
+#include "worker/models/config_members.h"
+#include "worker/models/first_values.h"
 
 namespace worker {
 namespace {
 
 using fsdp::Json;
-using schema::Values;
+using spec::Values;
 
 constexpr auto kOptArchitectures = std::to_array<std::string_view>({"OPTForCausalLM", "OPTModel"});
 
@@ -39,8 +39,8 @@ constexpr auto kOptNoEffect = std::to_array<std::string_view>({"is_decoder", "cr
 
 Values read_opt(const Json& config) {
   want_family(config, "opt", kOptArchitectures);
-  check_config(config, schema::opt(), {kOptRead, kOptOnly, kOptNoEffect});
-  Values values = values_of_config(schema::opt(), config);
+  check_config(config, spec::opt(), {kOptRead, kOptOnly, kOptNoEffect});
+  Values values = values_of_config(spec::opt(), config);
   set_absent(values, "model.vocab_size", std::int64_t{50272});
   set_absent(values, "model.hidden_size", std::int64_t{768});
   set_absent(values, "model.ffn_dim", std::int64_t{3072});
@@ -75,7 +75,7 @@ int opt_layers_above(const Values& values, const std::string& parameter) {
 const Family& opt_family() {
   static const Family row{
       .name = "opt",
-      .table = schema::opt(),
+      .table = spec::opt(),
       .architectures = kOptArchitectures,
       .read = read_opt,
       .write = write_opt,
@@ -89,7 +89,7 @@ const Family& opt_family() {
                  at::Generator& random) { draw_normal(name, into, values.real("model.init_std"), random); },
       .layers_above = opt_layers_above,
       .make_causal = [](const Values& values) -> std::shared_ptr<CausalModel> {
-        return std::make_shared<OptForCausalLm>(schema::bind<schema::Opt>(schema::opt(), values));
+        return std::make_shared<OptForCausalLm>(spec::bind<spec::Opt>(spec::opt(), values));
       }};
   return row;
 }

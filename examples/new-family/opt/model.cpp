@@ -7,11 +7,11 @@
 #include <string>
 #include <utility>
 
-#include "models/check_sizes.h"
-#include "models/layers/activation.h"
-#include "models/layers/attention.h"
-#include "models/layers/dropout.h"
-#include "schema/tables/model_rules.h"
+#include "spec/tables/model_rules.h"
+#include "worker/models/check_sizes.h"
+#include "worker/models/layers/activation.h"
+#include "worker/models/layers/attention.h"
+#include "worker/models/layers/dropout.h"
 
 namespace worker {
 namespace {
@@ -20,21 +20,21 @@ namespace {
 constexpr std::int64_t kUnusedPositions = 2;
 constexpr double kNormEps = 1e-5;
 
-void check_opt(const schema::Opt& model) {
+void check_opt(const spec::Opt& model) {
   check_sizes({{"vocab_size", model.vocab_size},
                {"hidden_size", model.hidden_size},
                {"ffn_dim", model.ffn_dim},
                {"num_hidden_layers", model.num_hidden_layers},
                {"num_attention_heads", model.num_attention_heads},
                {"max_position_embeddings", model.max_position_embeddings}});
-  std::vector<schema::Conflict> conflicts;
-  schema::want_even_heads(model.hidden_size, model.num_attention_heads, conflicts);
+  std::vector<spec::Conflict> conflicts;
+  spec::want_even_heads(model.hidden_size, model.num_attention_heads, conflicts);
   check_no_conflict(conflicts);
 }
 
 }  // namespace
 
-OptAttention::OptAttention(const schema::Opt& c) : heads_(c.num_attention_heads), head_dim_(c.head_size()) {
+OptAttention::OptAttention(const spec::Opt& c) : heads_(c.num_attention_heads), head_dim_(c.head_size()) {
   const auto projection = [&](const char* name) {
     return register_module(name, std::make_shared<Linear>(c.hidden_size, c.hidden_size, /*has_bias=*/true));
   };
@@ -60,7 +60,7 @@ at::Tensor OptAttention::forward(const at::Tensor& x, const Mask& mask, KeyValue
   return out_proj_->forward(out.transpose(1, 2).reshape({batch, positions, heads_ * head_dim_}));
 }
 
-OptLayer::OptLayer(const schema::Opt& c)
+OptLayer::OptLayer(const spec::Opt& c)
     : dropout_(c.dropout),
       self_attn_(register_module("self_attn", std::make_shared<OptAttention>(c))),
       self_attn_layer_norm_(
@@ -84,7 +84,7 @@ at::Tensor OptLayer::forward(at::Tensor x, const Mask& mask, KeyValues* cached) 
   });
 }
 
-OptForCausalLm::OptForCausalLm(const schema::Opt& config) : config_(config) {
+OptForCausalLm::OptForCausalLm(const spec::Opt& config) : config_(config) {
   check_opt(config_);
   const auto child = [](torch::nn::Module& of, const std::string& name) {
     return of.register_module(name, std::make_shared<torch::nn::Module>());

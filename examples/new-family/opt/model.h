@@ -4,19 +4,19 @@
 #include <memory>
 #include <vector>
 
-#include "models/causal_model.h"
-#include "models/layers/embedding.h"
-#include "models/layers/linear.h"
-#include "models/layers/masks.h"
-#include "models/layers/norm.h"
 #include "opt/table.h"
+#include "worker/models/causal_model.h"
+#include "worker/models/layers/embedding.h"
+#include "worker/models/layers/linear.h"
+#include "worker/models/layers/masks.h"
+#include "worker/models/layers/norm.h"
 
 namespace worker {
 
 /// Self-attention with a projection for each of queries, keys and values. All have biases.
 class OptAttention : public torch::nn::Module {
  public:
-  explicit OptAttention(const schema::Opt& config);
+  explicit OptAttention(const spec::Opt& config);
   /// [batch, positions, hidden] -> [batch, positions, hidden]. Reads and extends `cached` where it is not null.
   at::Tensor forward(const at::Tensor& x, const Mask& mask, KeyValues* cached) const;
 
@@ -28,7 +28,7 @@ class OptAttention : public torch::nn::Module {
 /// x + attention(norm(x)), then x + fc2(relu(fc1(norm(x)))). The sums are outside of the two parts' wrappers.
 class OptLayer : public Block {
  public:
-  explicit OptLayer(const schema::Opt& config);
+  explicit OptLayer(const spec::Opt& config);
   /// [batch, positions, hidden] -> [batch, positions, hidden].
   at::Tensor forward(at::Tensor x, const Mask& mask, KeyValues* cached) const;
 
@@ -44,7 +44,7 @@ class OptForCausalLm : public CausalModel {
  public:
   /// The parameters have no values yet. Throws std::invalid_argument naming key, value and remedy when the sizes
   /// contradict each other.
-  explicit OptForCausalLm(const schema::Opt& config);
+  explicit OptForCausalLm(const spec::Opt& config);
 
   Cache cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype, at::Device device) const override;
   std::vector<std::shared_ptr<Block>> blocks() const override;
@@ -54,7 +54,7 @@ class OptForCausalLm : public CausalModel {
   Factors head(const at::Tensor& hidden) const override;
 
  private:
-  const schema::Opt config_;
+  const spec::Opt config_;
   std::shared_ptr<Embedding> embed_tokens_, embed_positions_;
   std::shared_ptr<LayerNorm> final_layer_norm_;
   std::vector<std::shared_ptr<OptLayer>> layers_;

@@ -2,10 +2,10 @@
 
 #include <array>
 
-#include "schema/limits.h"
-#include "schema/tables/model_rules.h"
+#include "spec/limits.h"
+#include "spec/tables/model_rules.h"
 
-namespace schema {
+namespace spec {
 namespace {
 
 constexpr std::int64_t kOptPositions = 2048;
@@ -88,4 +88,4 @@ const Table& opt() {
   return table;
 }
 
-}  // namespace schema
+}  // namespace spec

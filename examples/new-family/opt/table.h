@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 
-#include "schema/table.h"
+#include "spec/table.h"
 
-namespace schema {
+namespace spec {
 
 /// Sizes of an OPT, named as in a Hugging Face config.json, and where its first weights come from.
 struct Opt {
@@ -25,4 +25,4 @@ struct Opt {
 /// The rows of Opt.
 const Table& opt();
 
-}  // namespace schema
+}  // namespace spec

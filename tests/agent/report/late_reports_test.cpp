@@ -7,7 +7,7 @@
 #include <fstream>
 #include <vector>
 
-#include "temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace agent::report {
 namespace {

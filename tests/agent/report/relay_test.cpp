@@ -10,7 +10,7 @@
 #include <fstream>
 #include <future>
 
-#include "temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace agent::report {
 namespace {
@@ -93,7 +93,7 @@ class FakeReporter : public worker::Reporter {
  public:
   explicit FakeReporter(Told& told) : told_(told) {}
   void section(worker::Section now) override { told_.add("section " + std::to_string(static_cast<int>(now))); }
-  void declare(std::vector<schema::Series> series) override {
+  void declare(std::vector<spec::Series> series) override {
     std::string line = "declare";
     for (const auto& one : series) line += " " + one.name;
     told_.add(line);

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <mutex>
 
-#include "temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace agent::report {
 namespace {

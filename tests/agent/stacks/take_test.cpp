@@ -14,13 +14,13 @@
 #include <mutex>
 #include <thread>
 
+#include "agent/protocol/stacks.h"
 #include "agent/stacks/kernel_threads.h"
 #include "agent/stacks/processes.h"
 #include "agent/stacks/taker.h"
-#include "contract/stacks.h"
-#include "os/child.h"
-#include "os/process_table.h"
-#include "temporary_folder.h"
+#include "base/child.h"
+#include "base/process_table.h"
+#include "tests/temporary_folder.h"
 
 namespace agent::stacks {
 namespace {
@@ -36,7 +36,7 @@ using testing::StartsWith;
 class Program {
  public:
   explicit Program(std::vector<std::string> argv, std::vector<std::pair<std::string, std::string>> environment = {})
-      : child_(os::start_child({.argv = std::move(argv), .environment = std::move(environment)}, true, 0)) {
+      : child_(base::start_child({.argv = std::move(argv), .environment = std::move(environment)}, true, 0)) {
     EXPECT_EQ(child_.why_not, "");
   }
   ~Program() {
@@ -60,7 +60,7 @@ class Program {
   bool lives() const { return ::waitpid(child_.pid, nullptr, WNOHANG) == 0; }
 
  private:
-  os::Child child_;
+  base::Child child_;
 };
 
 Program python(const std::string& text) {
@@ -74,7 +74,7 @@ Program python(const std::string& text) {
 bool runs(pid_t pid, const std::vector<std::string>& programs) {
   for (int i = 0; i < 2000; ++i) {
     std::vector<std::string> now;
-    const auto processes = with_descendants(pid, os::all_processes());
+    const auto processes = with_descendants(pid, base::all_processes());
     for (const auto& process : processes) now.push_back(process.name);
     if (now == programs && processes.front().state == 'S') return true;
     std::this_thread::sleep_for(5ms);
@@ -114,7 +114,7 @@ TEST(Stacks, OfAStoppedProgramIsWhatTheKernelTells) {
   auto program = python("print('ready', flush=True); time.sleep(60)\n");
   ASSERT_TRUE(program.wait_for("ready"));
   ::kill(program.pid(), SIGSTOP);
-  while (os::read_stat(program.pid())->state != 'T') std::this_thread::sleep_for(1ms);
+  while (base::read_stat(program.pid())->state != 'T') std::this_thread::sleep_for(1ms);
   const auto began = std::chrono::steady_clock::now();
   EXPECT_THAT(stack_of(program.pid()),
               AllOf(HasSubstr("python3: is stopped by a signal, "), Not(HasSubstr("frames of Python"))));
@@ -139,10 +139,10 @@ TEST(Stacks, OfForkedChildrenAreNotAskedFor) {
   ASSERT_TRUE(program.wait_for("ready"));
   const auto text = stack_of(program.pid());
   EXPECT_THAT(text, Not(HasSubstr("in loads")));
-  const auto processes = with_descendants(program.pid(), os::all_processes());
+  const auto processes = with_descendants(program.pid(), base::all_processes());
   ASSERT_EQ(processes.size(), 2U);
   EXPECT_FALSE(stack_memory(static_cast<pid_t>(processes[1].pid)));
-  EXPECT_FALSE(os::read_stat(processes[1].pid)->is_dead());
+  EXPECT_FALSE(base::read_stat(processes[1].pid)->is_dead());
 }
 
 TEST(Stacks, AProgramWithoutItsOwnIsReadByPySpyOfItsPath) {

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <string>
 
-#include "temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace agent::use {
 namespace {
@@ -34,10 +34,10 @@ struct Driver {
   bool stands_still = false;
   std::atomic<int> asked = 0;
 };
-class FakeGpus : public os::Gpus {
+class FakeGpus : public base::Gpus {
  public:
   explicit FakeGpus(std::shared_ptr<Driver> driver) : driver_(std::move(driver)) {}
-  std::vector<os::GpuLook> look() override {
+  std::vector<base::GpuLook> look() override {
     ++driver_->asked;
     std::unique_lock lock(driver_->mutex);
     driver_->changed.wait(lock, [this] { return !driver_->stands_still; });

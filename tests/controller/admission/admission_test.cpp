@@ -1,11 +1,11 @@
 // Goal: one answer to whether a job may start, from one list of reasons.
 // Method: admission alone on a store in memory, with a job for which every reason holds at once.
-#include "admission/admission.h"
+#include "controller/admission/admission.h"
 
 #include <gmock/gmock.h>
 
-#include "controller/service/bench.h"
-#include "jobs/specs.h"
+#include "controller/jobs/specs.h"
+#include "tests/controller/service/bench.h"
 
 namespace admission::testing {
 namespace {
@@ -31,14 +31,14 @@ class AdmissionTest : public ::testing::Test {
     admission.follow(commit.applied->job);
     return commit.applied->job;
   }
-  std::optional<base::Wait> enter(const core::Job& job) { return admission.enter(job, admission.limits(job)); }
+  std::optional<common::Wait> enter(const core::Job& job) { return admission.enter(job, admission.limits(job)); }
   std::string why(const core::Job& job) {
     const auto wait = admission.why_not(job, clock.wall());
     return wait ? wait->why : "";
   }
 
   muster::v1::Resources wished;
-  base::ManualClock clock;
+  common::ManualClock clock;
   service::testing::CrashPoint never;
   std::map<core::JobId, int> unreadable;
   store::MemoryStore memory;

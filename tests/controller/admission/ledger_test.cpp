@@ -1,6 +1,6 @@
 // Goal: a slot is taken as long as an attempt may be there, and no longer.
 // Method: the ledger alone, told in orders that threads can bring about.
-#include "admission/ledger.h"
+#include "controller/admission/ledger.h"
 
 #include <gtest/gtest.h>
 

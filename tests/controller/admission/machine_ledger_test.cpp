@@ -1,10 +1,10 @@
 // Goal: GPUs and cores are given in turn, each to one attempt, and the reason to wait names who has them.
 // Method: the ledger alone, with jobs that are written down here.
-#include "admission/machine_ledger.h"
+#include "controller/admission/machine_ledger.h"
 
 #include <gmock/gmock.h>
 
-#include "executors/executor.h"
+#include "controller/executors/executor.h"
 
 namespace admission::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <random>
 
-#include "controller/service/bench.h"
+#include "tests/controller/service/bench.h"
 
 namespace admission::testing {
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "controller/admission/story_bench.h"
+#include "tests/controller/admission/story_bench.h"
 
 namespace admission::testing {
 namespace {

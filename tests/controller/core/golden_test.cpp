@@ -5,8 +5,8 @@
 #include <set>
 #include <sstream>
 
-#include "core/golden.h"
-#include "core/story.h"
+#include "tests/controller/core/golden.h"
+#include "tests/controller/core/story.h"
 
 namespace test {
 namespace {

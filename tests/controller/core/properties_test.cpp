@@ -1,11 +1,11 @@
-// Goal: whatever happens in whatever order, the promises of core/apply.h hold.
+// Goal: whatever happens in whatever order, the promises of controller/core/apply.h hold.
 // Method: seeded random events; each promise is checked after each event.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "core/random_events.h"
-#include "core/requeue_policy.h"
+#include "controller/core/requeue_policy.h"
+#include "tests/controller/core/random_events.h"
 
 namespace test {
 namespace {

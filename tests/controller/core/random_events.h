@@ -3,7 +3,7 @@
 #include <random>
 #include <string>
 
-#include "core/story.h"
+#include "tests/controller/core/story.h"
 
 namespace test {
 

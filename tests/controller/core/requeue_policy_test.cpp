@@ -1,5 +1,5 @@
 // Goal: how long a job waits before it comes back, and how often it may.
-#include "core/requeue_policy.h"
+#include "controller/core/requeue_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 // Method: literal event logs, replayed; each test is one story.
 #include <gtest/gtest.h>
 
-#include "core/story.h"
-#include "core/text.h"
+#include "controller/core/text.h"
+#include "tests/controller/core/story.h"
 
 namespace test {
 namespace {

@@ -1,13 +1,13 @@
-// Goal: a job's life follows the rules of core/job.h and core/apply.h.
+// Goal: a job's life follows the rules of controller/core/job.h and controller/core/apply.h.
 // Method: literal event logs, replayed; each test is one story.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
 
-#include "core/requeue_policy.h"
-#include "core/story.h"
-#include "core/text.h"
+#include "controller/core/requeue_policy.h"
+#include "controller/core/text.h"
+#include "tests/controller/core/story.h"
 
 namespace test {
 namespace {

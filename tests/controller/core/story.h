@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/apply.h"
+#include "controller/core/apply.h"
 
 namespace test {
 

@@ -1,9 +1,9 @@
 // Goal: reasons are plain sentences, whatever ranks say.
-#include "core/text.h"
+#include "controller/core/text.h"
 
 #include <gtest/gtest.h>
 
-#include "schema/utf8.h"
+#include "spec/utf8.h"
 
 namespace test {
 namespace {
@@ -43,7 +43,7 @@ TEST(Text, ForeignWordsBecomeOneShortLine) {
   for (int i = 0; i < 1000; ++i) umlauts += "\xc3\xa4";
   const std::string cut = core::plain_words(umlauts);
   EXPECT_LE(cut.size(), core::kMaxWordsBytes);
-  EXPECT_EQ(schema::valid_utf8(cut), cut) << "no character is cut in two";
+  EXPECT_EQ(spec::valid_utf8(cut), cut) << "no character is cut in two";
 }
 
 }  // namespace

@@ -1,13 +1,13 @@
 // Goal: an address at which ranks cannot find musterd is told at the start, with what to do.
 // Method: a name service and a clock in the hands of the test; the real one is asked for names that are none.
-#include "daemon/advertised.h"
+#include "controller/daemon/advertised.h"
 
 #include <gmock/gmock.h>
 
 #include <map>
 
-#include "base/clock.h"
-#include "daemon/usage_error.h"
+#include "controller/common/clock.h"
+#include "controller/daemon/usage_error.h"
 
 namespace musterd {
 namespace {
@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 class AdvertisedTest : public testing::Test {
  protected:
-  base::ManualClock clock_;
+  common::ManualClock clock_;
   using Kind = NameAnswer::Kind;
   std::map<std::string, NameAnswer> answers_{{"head9", {Kind::kUnknown, "Name or service not known"}},
                                              {"head8", {Kind::kNone, "Temporary failure in name resolution"}},

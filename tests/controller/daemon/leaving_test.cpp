@@ -1,6 +1,6 @@
 // Goal: musterd leaves in bounded time, whatever it waits for, and says what that was.
 // Method: the process that ends is gtest's child of a death test.
-#include "daemon/leaving.h"
+#include "controller/daemon/leaving.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 // Goal: what musterd's own machine has to give is what its admin says, else what musterd may see, else what is there.
-// Method: the driver's library is tests/os/fake_nvml.cpp, or none.
-#include "daemon/own_machine.h"
+// Method: the driver's library is tests/base/fake_nvml.cpp, or none.
+#include "controller/daemon/own_machine.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include <fstream>
 #include <future>
 
-#include "daemon/usage_error.h"
+#include "controller/daemon/usage_error.h"
 
 namespace musterd {
 namespace {

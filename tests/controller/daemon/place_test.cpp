@@ -1,15 +1,15 @@
 // Goal: musterd refuses to start on a copied data folder, and a fork does not touch the original's jobs.
 // Method: real folders and copies of them; places of other disks and machines are written by hand.
-#include "daemon/place.h"
+#include "controller/daemon/place.h"
 
 #include <gmock/gmock.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "daemon/usage_error.h"
-#include "store/memory_store.h"
-#include "temporary_folder.h"
+#include "controller/daemon/usage_error.h"
+#include "tests/controller/store/memory_store.h"
+#include "tests/temporary_folder.h"
 
 namespace musterd {
 namespace {

@@ -1,5 +1,5 @@
 // Goal: only requests with the token or a session, the right host and the right origin are answered.
-#include "fixture.h"
+#include "tests/controller/http/fixture.h"
 
 using Access = HttpTest;
 

@@ -1,7 +1,7 @@
 // Goal: the API answers each request with the documented JSON, or refuses it with a remedy.
 #include <limits>
 
-#include "fixture.h"
+#include "tests/controller/http/fixture.h"
 
 using Api = HttpTest;
 

@@ -1,4 +1,4 @@
-#include "client.h"
+#include "tests/controller/http/client.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -6,10 +6,10 @@
 #include <memory>
 #include <string>
 
-#include "client.h"
-#include "http/server.h"
-#include "scripted_controller.h"
-#include "temporary_folder.h"
+#include "controller/http/server.h"
+#include "tests/controller/http/client.h"
+#include "tests/controller/http/scripted_controller.h"
+#include "tests/temporary_folder.h"
 
 /// A server on a free port. Its scripted controller has a running job (1) and a failed job (2).
 class HttpTest : public testing::Test {

@@ -11,10 +11,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "claimed_port.h"
-#include "http/server.h"
-#include "json/proto_json.h"
-#include "scripted_controller.h"
+#include "controller/http/server.h"
+#include "proto/json/proto_json.h"
+#include "tests/claimed_port.h"
+#include "tests/controller/http/scripted_controller.h"
 
 namespace {
 

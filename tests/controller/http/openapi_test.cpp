@@ -10,10 +10,10 @@
 #include <set>
 #include <sstream>
 
-#include "fixture.h"
-#include "http/routes.h"
-#include "jobfile/json_request.h"
-#include "json_schema.h"
+#include "controller/http/routes.h"
+#include "spec/jobfile/json_request.h"
+#include "tests/controller/http/fixture.h"
+#include "tests/controller/http/json_schema.h"
 
 namespace {
 

@@ -1,15 +1,15 @@
-#include "scripted_controller.h"
+#include "tests/controller/http/scripted_controller.h"
 
 #include <algorithm>
 #include <fstream>
 
-#include "admission/admission.h"
-#include "core/apply.h"
-#include "job_series.h"
-#include "service/standing.h"
+#include "controller/admission/admission.h"
+#include "controller/core/apply.h"
+#include "controller/service/standing.h"
+#include "tests/job_series.h"
 
-using base::Outcome;
-using base::Refusal;
+using common::Outcome;
+using common::Refusal;
 namespace v1 = muster::v1;
 
 namespace {
@@ -57,7 +57,7 @@ store::MetricRow row_of(core::JobId job, const v1::Metric& metric) {
 }
 
 /// What Admission says of a job that a person holds, or that waits for its backoff.
-std::optional<base::Wait> wait_of(const core::Job& job) {
+std::optional<common::Wait> wait_of(const core::Job& job) {
   if (auto wait = admission::wait_for_release(job)) return wait;
   if (job.state != core::JobState::kWaiting) return std::nullopt;
   return admission::wait_for_backoff(job);

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "controller/unscripted_controller.h"
-#include "store/memory_store.h"
+#include "tests/controller/store/memory_store.h"
+#include "tests/controller/unscripted_controller.h"
 
 /// A controller that answers what a test has scripted: jobs, events and metrics in memory, logs in a folder. It refuses
 /// and performs cancel and requeue by the rules of the real controller. Thread-safe.
@@ -34,21 +34,21 @@ class ScriptedController : public test::UnscriptedController {
   /// The submissions so far; a sweep's jobs are in one.
   std::vector<muster::v1::SubmitSweepRequest> submissions();
   /// The next submissions are refused with this.
-  void refuse_submissions(const base::Refusal& refusal);
+  void refuse_submissions(const common::Refusal& refusal);
 
-  base::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request) override;
-  base::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request) override;
-  base::Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request) override;
-  base::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user) override;
-  base::Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request) override;
+  common::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest& request) override;
+  common::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request) override;
+  common::Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request) override;
+  common::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user) override;
+  common::Outcome<muster::v1::RemoveResponse> remove(const muster::v1::RemoveRequest& request) override;
   muster::v1::ListResponse list(const muster::v1::ListRequest& request) override;
-  base::Outcome<muster::v1::Job> get(core::JobId id) override;
-  base::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) override;
-  base::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) override;
-  base::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) override;
-  base::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) override;
-  base::Outcome<muster::v1::WhyResponse> why(core::JobId id) override;
-  base::Outcome<muster::v1::StacksView> stacks(const muster::v1::StacksRequest& request) override;
+  common::Outcome<muster::v1::Job> get(core::JobId id) override;
+  common::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string& user) override;
+  common::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string& user) override;
+  common::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) override;
+  common::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) override;
+  common::Outcome<muster::v1::WhyResponse> why(core::JobId id) override;
+  common::Outcome<muster::v1::StacksView> stacks(const muster::v1::StacksRequest& request) override;
   std::string stack_text(const core::AttemptKey& attempt, std::uint64_t number, core::RankNumber rank) override;
   std::vector<muster::v1::Event> events(core::JobId job, std::int64_t after_id, std::uint32_t limit) override;
   std::int64_t last_event_id() override;
@@ -82,6 +82,6 @@ class ScriptedController : public test::UnscriptedController {
   std::vector<muster::v1::Event> events_;
   std::vector<muster::v1::SubmitSweepRequest> submissions_;
   std::map<std::string, core::JobId> requests_;
-  std::optional<base::Refusal> refusal_;
+  std::optional<common::Refusal> refusal_;
   std::string store_problem_, scheduler_problem_;
 };

@@ -2,9 +2,9 @@
 #include <chrono>
 #include <thread>
 
-#include "fixture.h"
-#include "net/connections.h"
-#include "net/self_probe.h"
+#include "controller/net/connections.h"
+#include "controller/net/self_probe.h"
+#include "tests/controller/http/fixture.h"
 
 using Server = HttpTest;
 

@@ -4,9 +4,9 @@
 #include <future>
 #include <thread>
 
-#include "fixture.h"
-#include "http/feed.h"
-#include "net/connections.h"
+#include "controller/http/feed.h"
+#include "controller/net/connections.h"
+#include "tests/controller/http/fixture.h"
 
 using Stream = HttpTest;
 

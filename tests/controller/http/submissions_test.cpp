@@ -1,7 +1,7 @@
 // Goal: a program submits and changes jobs over HTTP; a refusal has findings, and a repeated request changes nothing.
 #include <tuple>
 
-#include "fixture.h"
+#include "tests/controller/http/fixture.h"
 
 class Submissions : public HttpTest {
  protected:
@@ -51,14 +51,14 @@ TEST_F(Submissions, ABadJobIs400WithFindingsAndNothingIsStored) {
 }
 
 TEST_F(Submissions, WhatTheControllerRefusesIsToldWithItsStatus) {
-  controller_.refuse_submissions(base::Refusal::invalid("after \"9\": there is no job 9; look at muster list"));
+  controller_.refuse_submissions(common::Refusal::invalid("after \"9\": there is no job 9; look at muster list"));
   const auto invalid = post("/api/v1/jobs", job_);
   EXPECT_EQ(invalid.status, 400);
   EXPECT_EQ(invalid.error(), "after \"9\": there is no job 9; look at muster list");
   EXPECT_EQ(invalid.json()["findings"][0]["remedy"], "look at muster list");
-  controller_.refuse_submissions(base::Refusal::limit("too many jobs"));
+  controller_.refuse_submissions(common::Refusal::limit("too many jobs"));
   EXPECT_EQ(post("/api/v1/jobs", job_).status, 429);
-  controller_.refuse_submissions(base::Refusal::unavailable("the disk is full"));
+  controller_.refuse_submissions(common::Refusal::unavailable("the disk is full"));
   EXPECT_EQ(post("/api/v1/jobs", job_).status, 503);
 }
 

@@ -1,6 +1,6 @@
 // Goal: whether a program has saved anything is seen from its files alone, whatever clocks say and whatever else lies
 // there. Method: folders as programs leave them.
-#include "jobs/checkpoint_files.h"
+#include "controller/jobs/checkpoint_files.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 
 #include <fstream>
 
-#include "controller/service/bench.h"
+#include "tests/controller/service/bench.h"
 
 namespace jobs::testing {
 namespace {

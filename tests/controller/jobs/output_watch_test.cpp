@@ -1,6 +1,6 @@
 // Goal: whatever grows or changes where an attempt's output may be counts, under any name and in folders of any size,
 // and what has stopped is seen to have stopped. Method: folders as programs leave them, looked at again and again.
-#include "jobs/output_watch.h"
+#include "controller/jobs/output_watch.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -8,8 +8,8 @@
 
 #include <fstream>
 
-#include "controller/service/bench.h"
-#include "jobs/output_scan.h"
+#include "controller/jobs/output_scan.h"
+#include "tests/controller/service/bench.h"
 
 namespace jobs::testing {
 namespace {
@@ -113,7 +113,7 @@ TEST_F(Output, ThatComesAgainAndAgainIsNeverMissedForLonger) {
 }
 
 TEST(OutputPlaces, AreLogsCheckpointsAndWhatReportNames) {
-  const base::DataFolder data("/data");
+  const common::DataFolder data("/data");
   const core::AttemptKey key{7, 2};
   const auto places_of = [&](const std::string& checkpoints, const std::string& tensorboard) {
     muster::v1::JobSpec spec;

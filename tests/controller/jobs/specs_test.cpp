@@ -1,11 +1,11 @@
 // Goal: what a list shows of a stored spec is what the whole spec says, whatever texts the spec has.
-#include "jobs/specs.h"
+#include "controller/jobs/specs.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "json/proto_json.h"
+#include "proto/json/proto_json.h"
 
 namespace jobs {
 namespace {

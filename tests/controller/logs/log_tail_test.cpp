@@ -1,4 +1,4 @@
-#include "logs/log_tail.h"
+#include "controller/logs/log_tail.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 

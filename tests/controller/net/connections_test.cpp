@@ -1,10 +1,10 @@
 // Goal: each connection is counted for the right party, and the right stranger is shut down when connections are short.
 // Method: real sockets; the test passes the time.
-#include "net/connections.h"
+#include "controller/net/connections.h"
 
 #include <vector>
 
-#include "controller/net/loopback.h"
+#include "tests/controller/net/loopback.h"
 
 namespace net {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: a crowd is a state with a beginning and an end, and its sentence says what people need.
 // Method: the test passes the time.
-#include "net/crowd.h"
+#include "controller/net/crowd.h"
 
 #include <gtest/gtest.h>
 

@@ -1,14 +1,14 @@
 // Goal: only a call with a valid token passes the gate; everybody else is answered, or sent away, and costs little.
 // Method: a real listener, real sockets, and a server that keeps what it is handed.
-#include "net/gate.h"
+#include "controller/net/gate.h"
 
 #include <mutex>
 #include <thread>
 
-#include "controller/net/http2.h"
-#include "controller/net/loopback.h"
-#include "net/http2_answers.h"
-#include "net/listener.h"
+#include "controller/net/http2_answers.h"
+#include "controller/net/listener.h"
+#include "tests/controller/net/http2.h"
+#include "tests/controller/net/loopback.h"
 
 namespace net {
 namespace {

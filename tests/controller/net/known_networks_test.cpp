@@ -1,14 +1,14 @@
 // Goal: networks of ranks and people are known after a restart of musterd; a wrong file costs nothing but a log line.
 // Method: the test passes the time; files in a temporary folder.
-#include "net/known_networks_file.h"
+#include "controller/net/known_networks_file.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
 
-#include "os/durable_file.h"
-#include "temporary_folder.h"
+#include "base/durable_file.h"
+#include "tests/temporary_folder.h"
 
 namespace net {
 namespace {
@@ -118,7 +118,7 @@ TEST_F(KnownFile, AWrongOneIsNoReasonNotToStart) {
   KnownNetworksFile file(path_, networks_, false);
   networks_->know(node(0, 1), now());
   file.step();
-  EXPECT_TRUE(os::read_small_file(path_).ends_with(" 10.0.0.1\n")) << "written anew";
+  EXPECT_TRUE(base::read_small_file(path_).ends_with(" 10.0.0.1\n")) << "written anew";
   std::filesystem::remove(path_);
   std::filesystem::create_directory(path_);
   KnownNetworksFile folder(path_, networks_, false);

@@ -1,4 +1,4 @@
-#include "net/listen_address.h"
+#include "controller/net/listen_address.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Goal: a port stays open after errors, without descriptors and in a crowd of connections.
 // Method: a real listener on loopback; the test breaks its socket and takes all descriptors.
-#include "net/listener.h"
+#include "controller/net/listener.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "controller/net/loopback.h"
-#include "net/door.h"
-#include "no_descriptors.h"
+#include "controller/net/door.h"
+#include "tests/controller/net/loopback.h"
+#include "tests/no_descriptors.h"
 
 namespace net {
 namespace {

@@ -1,12 +1,12 @@
 // Goal: the first call of a connection is understood however its bytes are torn, and nobody gets beyond the budget.
 // Method: frames made by hand, as gRPC's clients and as attackers send them.
-#include "net/newcomer.h"
+#include "controller/net/newcomer.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "controller/net/http2.h"
+#include "tests/controller/net/http2.h"
 
 namespace net {
 namespace {

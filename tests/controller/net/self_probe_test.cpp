@@ -1,14 +1,14 @@
 // Goal: the probe notices a port that does not answer, opens it again, and gives up after repeated failures.
 // Method: small servers that answer, close, or say nothing.
-#include "net/self_probe.h"
+#include "controller/net/self_probe.h"
 
 #include <poll.h>
 
 #include <atomic>
 #include <future>
 
-#include "controller/net/loopback.h"
-#include "no_descriptors.h"
+#include "tests/controller/net/loopback.h"
+#include "tests/no_descriptors.h"
 
 namespace net {
 namespace {

@@ -1,4 +1,4 @@
-#include "net/connections.h"
+#include "controller/net/connections.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Goal: who asks after a change of Slurm's sees that change, and nobody waits longer than he says.
 // Method: a real watch with its thread, on a scheduler that answers when the test says, and a clock that tells when it
 // is read: there the watch is inside a question.
-#include "partitions/cluster_watch.h"
+#include "controller/partitions/cluster_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <future>
 #include <thread>
 
-#include "controller/service/fake_executor.h"
+#include "tests/controller/service/fake_executor.h"
 
 namespace partitions::testing {
 namespace {
@@ -52,13 +52,13 @@ class SlowScheduler : public service::testing::FakeExecutor {
   int asked_ = 0, let_ = 0, answered_ = 0;
 };
 
-class CountingClock : public base::ManualClock {
+class CountingClock : public common::ManualClock {
  public:
   core::Millis monotonic() const override {
     std::lock_guard lock(mutex_);
     ++reads_;
     read_.notify_all();
-    return base::ManualClock::monotonic();
+    return common::ManualClock::monotonic();
   }
   /// Waits until it has been read so many times more than at the last call.
   bool is_read(int times) {

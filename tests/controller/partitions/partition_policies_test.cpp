@@ -1,7 +1,7 @@
 // Goal: a partition's policy fills what a job leaves out and refuses what is too much, with the limit's name, its value
 // and a remedy.
 // Method: PartitionPolicies alone; it is pure.
-#include "partitions/partition_policies.h"
+#include "controller/partitions/partition_policies.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 
 #include <fstream>
 
-#include "jobfile/partition_keys.h"
-#include "partitions/partition_views.h"
-#include "partitions/policy_store.h"
-#include "partitions/user_groups.h"
+#include "controller/partitions/partition_views.h"
+#include "controller/partitions/policy_store.h"
+#include "controller/partitions/user_groups.h"
+#include "spec/jobfile/partition_keys.h"
 
 namespace partitions {
 namespace {
@@ -204,11 +204,11 @@ TEST(PartitionMisfits, AreWhatSlurmWouldNotDo) {
 TEST(PolicyJson, GivesBackWhatItWasMadeOf) {
   auto all = policy("main");
   for (const auto& field : jobfile::partition_keys()) {
-    const std::string value = field.kind == schema::Kind::kWhole      ? "3"
-                              : field.kind == schema::Kind::kDuration ? "90m"
-                              : field.kind == schema::Kind::kFlag     ? "true"
-                                                                      : "x y\"z";
-    EXPECT_EQ(jobfile::put(all, field, {field.kind == schema::Kind::kWords ? "ann" : value}), "") << field.name;
+    const std::string value = field.kind == spec::Kind::kWhole      ? "3"
+                              : field.kind == spec::Kind::kDuration ? "90m"
+                              : field.kind == spec::Kind::kFlag     ? "true"
+                                                                    : "x y\"z";
+    EXPECT_EQ(jobfile::put(all, field, {field.kind == spec::Kind::kWords ? "ann" : value}), "") << field.name;
   }
   const auto json = policy_to_json(all);
   EXPECT_EQ(policy_from_json("main", json).SerializeAsString(), all.SerializeAsString()) << json;
@@ -243,7 +243,7 @@ TEST(UserGroups, AreTheUsersOwnAndThoseThatNameTheUser) {
 }
 
 TEST(UserGroups, AreAskedForAgainAfterAMinute) {
-  base::ManualClock clock;
+  common::ManualClock clock;
   std::vector<std::string> asked, groups{"ml"};
   UserGroups known(clock, [&](const std::string& user) {
     asked.push_back(user);

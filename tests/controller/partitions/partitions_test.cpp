@@ -3,9 +3,9 @@
 // Method: the real controller without threads on a fake executor with a queue.
 #include <gmock/gmock.h>
 
-#include "actions/launch_plan.h"
-#include "controller/service/bench.h"
-#include "jobfile/partition_keys.h"
+#include "controller/actions/launch_plan.h"
+#include "spec/jobfile/partition_keys.h"
+#include "tests/controller/service/bench.h"
 
 namespace partitions::testing {
 namespace {
@@ -53,10 +53,10 @@ class Desk : public ::testing::Test {
     ASSERT_TRUE(outcome.ok()) << outcome.refusal().text;
   }
   void forget(const std::string& name) { known_.erase(name); }
-  base::Refusal refused(const muster::v1::SubmitRequest& request) {
+  common::Refusal refused(const muster::v1::SubmitRequest& request) {
     const auto outcome = bench.controller().submit(request);
     EXPECT_FALSE(outcome.ok());
-    return outcome.ok() ? base::Refusal{} : outcome.refusal();
+    return outcome.ok() ? common::Refusal{} : outcome.refusal();
   }
   std::string why(core::JobId id) { return bench.controller().why(id).value().reason(); }
   bool launched(core::JobId id) { return bench.machine->has({id, 1}); }
@@ -89,9 +89,9 @@ TEST_F(Desk, ALimitIsRefusedAtSubmitAndDefaultsAreKeptWithTheJob) {
   auto big = command("main");
   big.mutable_spec()->mutable_resources()->set_nodes(3);
   const auto refusal = refused(big);
-  EXPECT_EQ(refusal.kind, base::Refusal::Kind::kLimit);
+  EXPECT_EQ(refusal.kind, common::Refusal::Kind::kLimit);
   EXPECT_THAT(refusal.text, HasSubstr("max_nodes is 2, the job wants 3"));
-  EXPECT_EQ(refused(command("mian")).kind, base::Refusal::Kind::kInvalid);
+  EXPECT_EQ(refused(command("mian")).kind, common::Refusal::Kind::kInvalid);
   const auto job = bench.submit(command("main"));
   const auto spec = bench.job(job).spec();
   EXPECT_EQ(spec.slurm().account(), "lab");
@@ -203,7 +203,7 @@ TEST_F(Desk, SlurmsWordOnAScriptIsPassedOn) {
   bench.machine->check.unreachable = "Unable to contact slurm controller";
   check = bench.controller().check_script(request);
   ASSERT_FALSE(check.ok());
-  EXPECT_EQ(check.refusal().kind, base::Refusal::Kind::kUnavailable);
+  EXPECT_EQ(check.refusal().kind, common::Refusal::Kind::kUnavailable);
   EXPECT_THAT(check.refusal().text, HasSubstr("Unable to contact slurm controller"));
 }
 
@@ -400,7 +400,7 @@ TEST_F(Desk, SoManyMayWaitAndMoreAreRefusedButAnAnswerIsGivenAgain) {
   const auto id = bench.submit(first);
   bench.submit(command("main"));
   const auto refusal = refused(command("main"));
-  EXPECT_EQ(refusal.kind, base::Refusal::Kind::kLimit);
+  EXPECT_EQ(refusal.kind, common::Refusal::Kind::kLimit);
   EXPECT_THAT(refusal.text, HasSubstr("max_queued_jobs_per_user is 2, and 2 jobs of ann wait there"));
   const auto again = bench.controller().submit(first);
   ASSERT_TRUE(again.ok()) << again.refusal().text;
@@ -448,7 +448,7 @@ TEST_F(Desk, ProblemsAreInTheStatus) {
 
 TEST_F(Desk, WithoutSlurmThereAreNoPartitions) {
   bench.machine->queue = false;
-  EXPECT_EQ(bench.controller().list_partitions({}).refusal().kind, base::Refusal::Kind::kWrongState);
+  EXPECT_EQ(bench.controller().list_partitions({}).refusal().kind, common::Refusal::Kind::kWrongState);
   const auto nodes = bench.controller().list_nodes();
   ASSERT_TRUE(nodes.ok()) << "local jobs run on the machine of musterd";
   EXPECT_TRUE(nodes.value().has_machine());

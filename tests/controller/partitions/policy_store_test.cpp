@@ -1,6 +1,6 @@
 // Goal: policies change by command or by file, durably and audited, and a broken file never changes anything.
 // Method: PolicyStore on both kinds of store, a file that the test writes, a clock that it moves.
-#include "partitions/policy_store.h"
+#include "controller/partitions/policy_store.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -8,8 +8,8 @@
 #include <fstream>
 #include <future>
 
-#include "controller/service/bench.h"
-#include "jobfile/partition_keys.h"
+#include "spec/jobfile/partition_keys.h"
+#include "tests/controller/service/bench.h"
 
 namespace partitions::testing {
 namespace {
@@ -68,7 +68,7 @@ class Keeping : public ::testing::Test {
 
   service::testing::TempFolder folder_;
   store::MemoryStore store_;
-  base::ManualClock clock_;
+  common::ManualClock clock_;
   std::filesystem::path file_;
   std::unique_ptr<PolicyStore> keeper_;
 };
@@ -123,7 +123,7 @@ TEST_F(Keeping, WhatCannotBeStoredIsNotInForce) {
   store_.fail_writes(store::Error(store::Error::Kind::kFull, "the disk is full"));
   for (const auto& outcome : {keeper().set(set, cluster()), keeper().remove(remove)}) {
     ASSERT_FALSE(outcome.ok());
-    EXPECT_EQ(outcome.refusal().kind, base::Refusal::Kind::kUnchanged);
+    EXPECT_EQ(outcome.refusal().kind, common::Refusal::Kind::kUnchanged);
     EXPECT_EQ(outcome.refusal().text, "nothing was changed: the disk is full");
   }
   store_.fail_writes(store::Error(store::Error::Kind::kOther, "a lock was lost"));
@@ -139,7 +139,7 @@ TEST_F(Keeping, ARemovedOneIsGone) {
   remove.set_user("eve");
   ASSERT_TRUE(keeper().remove(remove).ok());
   EXPECT_TRUE(keeper().book()->empty());
-  EXPECT_EQ(keeper().remove(remove).refusal().kind, base::Refusal::Kind::kNotFound);
+  EXPECT_EQ(keeper().remove(remove).refusal().kind, common::Refusal::Kind::kNotFound);
   EXPECT_THAT(audit().front(), HasSubstr("eve remove main {}>"));
 }
 

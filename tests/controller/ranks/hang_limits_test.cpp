@@ -1,7 +1,7 @@
 // Goal: a hang is suspected within some times of what steps usually take, it ends the attempt only after a long time in
 // which nothing came out of it, and no rank that works is suspected.
 // Method: the rules are pure; ranks of a few lines of code go on in injected time.
-#include "ranks/hang_limits.h"
+#include "controller/ranks/hang_limits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "core/text.h"
-#include "ranks/leave_step.h"
-#include "ranks/live_ranks.h"
-#include "ranks/liveness.h"
+#include "controller/core/text.h"
+#include "controller/ranks/leave_step.h"
+#include "controller/ranks/live_ranks.h"
+#include "controller/ranks/liveness.h"
 
 namespace ranks {
 namespace {

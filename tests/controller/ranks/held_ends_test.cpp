@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "controller/ranks/on_nodes.h"
+#include "tests/controller/ranks/on_nodes.h"
 
 namespace ranks {
 namespace {

@@ -1,13 +1,13 @@
 // Goal: silence, hanging and blindness are told apart, and nobody is blamed for what the controller could not hear.
 // Method: the rules are pure; each case is a line of a table.
-#include "ranks/liveness.h"
+#include "controller/ranks/liveness.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "controller/ranks/on_nodes.h"
-#include "core/text.h"
-#include "ranks/live_ranks.h"
+#include "controller/core/text.h"
+#include "controller/ranks/live_ranks.h"
+#include "tests/controller/ranks/on_nodes.h"
 
 namespace ranks {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "ranks/liveness.h"
+#include "controller/ranks/liveness.h"
 
 namespace ranks {
 

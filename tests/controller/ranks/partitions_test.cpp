@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ranks/live_ranks.h"
+#include "controller/ranks/live_ranks.h"
 
 namespace ranks {
 namespace {

@@ -1,9 +1,9 @@
 // Goal: a rank is called slow when it is, and a healthy run is left in peace.
-#include "ranks/live_ranks.h"
+#include "controller/ranks/live_ranks.h"
 
 #include <gmock/gmock.h>
 
-#include "controller/service/bench.h"
+#include "tests/controller/service/bench.h"
 
 namespace ranks::testing {
 namespace {

@@ -2,10 +2,10 @@
 // Method: the real controller behind a real server, with a Slurm in memory.
 #include <gmock/gmock.h>
 
-#include "base/clock.h"
-#include "controller/rpc/harness.h"
-#include "controller/service/bench.h"
-#include "service/views.h"
+#include "controller/common/clock.h"
+#include "controller/service/views.h"
+#include "tests/controller/rpc/harness.h"
+#include "tests/controller/service/bench.h"
 
 namespace {
 
@@ -137,13 +137,13 @@ TEST_F(Admin, WhatDoesNotFitWhatThereIsIsRefusedWithTheCommandThatDoes) {
 
 TEST_F(Admin, WhatWasChangedIsShownAndAuditedWithWhoDidIt) {
   ASSERT_TRUE(set(request("low", true)).ok());
-  const auto added = base::time_text(bench_.clock.wall());
+  const auto added = common::time_text(bench_.clock.wall());
   bench_.clock.advance(std::chrono::minutes(1));
   ASSERT_TRUE(set(request("low", false, 7)).ok());
   muster::v1::ListAuditResponse audit;
   ASSERT_TRUE(ask(&AdminService::Stub::ListAudit, muster::v1::ListAuditRequest{}, &audit).ok());
   ASSERT_EQ(audit.entries_size(), 2);
-  EXPECT_EQ(audit.entries(0).at(), base::time_text(bench_.clock.wall()));
+  EXPECT_EQ(audit.entries(0).at(), common::time_text(bench_.clock.wall()));
   EXPECT_EQ(audit.entries(1).at(), added);
   muster::v1::ListPartitionsResponse partitions;
   ASSERT_TRUE(ask(&AdminService::Stub::ListPartitions, muster::v1::ListPartitionsRequest{}, &partitions).ok());

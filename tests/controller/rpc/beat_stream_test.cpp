@@ -2,7 +2,7 @@
 #include <functional>
 #include <thread>
 
-#include "controller/rpc/harness.h"
+#include "tests/controller/rpc/harness.h"
 
 namespace {
 
@@ -58,7 +58,7 @@ TEST_F(Beats, AreRefusedWithTheReason) {
   auto large = beat(0, 1);
   for (int i = 0; i < 513; ++i) large.add_metrics()->set_step(i);
   EXPECT_EQ(end_of(FakeController::kRankToken, large), StatusCode::INVALID_ARGUMENT);
-  controller_.set_rank_refusal(base::Refusal{base::Refusal::Kind::kNotFound, "no job 1"});
+  controller_.set_rank_refusal(common::Refusal{common::Refusal::Kind::kNotFound, "no job 1"});
   EXPECT_EQ(end_of(FakeController::kRankToken, beat(0, 1)), StatusCode::NOT_FOUND);
 }
 
@@ -148,9 +148,9 @@ TEST_F(Beats, OfARankThatIsGoneEndWithItsConnection) {
 class Probed : public ::testing::Test {
  protected:
   struct Asking : FakeController {
-    base::Reading* reading() override { return &reading_; }
-    base::RealClock clock_;
-    base::Reading reading_{clock_};
+    common::Reading* reading() override { return &reading_; }
+    common::RealClock clock_;
+    common::Reading reading_{clock_};
   };
   Asking controller_;
 };

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/unscripted_controller.h"
+#include "tests/controller/unscripted_controller.h"
 
 namespace rpc::testing {
 
@@ -92,10 +92,10 @@ class FakeController : public test::UnscriptedController {
   void set_stop_why(std::string why, std::chrono::milliseconds grace) {
     change([&] { stop_why_ = std::move(why), stop_grace_ = grace; });
   }
-  void set_rank_refusal(std::optional<base::Refusal> refusal) {
+  void set_rank_refusal(std::optional<common::Refusal> refusal) {
     change([&] { rank_refusal_ = std::move(refusal); });
   }
-  void set_people_refusal(std::optional<base::Refusal> refusal) {
+  void set_people_refusal(std::optional<common::Refusal> refusal) {
     change([&] { people_refusal_ = std::move(refusal); });
   }
   /// Heartbeats with this step are invalid.
@@ -134,7 +134,7 @@ class FakeController : public test::UnscriptedController {
 
   // Controller
 
-  base::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest&) override {
+  common::Outcome<muster::v1::SubmitResponse> submit(const muster::v1::SubmitRequest&) override {
     std::lock_guard lock(mutex_);
     if (store_broken) throw std::runtime_error("the disk is full: free some space");
     if (people_refusal_) return *people_refusal_;
@@ -154,32 +154,34 @@ class FakeController : public test::UnscriptedController {
     }
     return response;
   }
-  base::Outcome<muster::v1::JobSpec> spec(core::JobId id) override {
+  common::Outcome<muster::v1::JobSpec> spec(core::JobId id) override {
     const auto job = get(id);
     if (!job.ok()) return job.refusal();
     return job.value().spec();
   }
-  base::Outcome<muster::v1::Job> get(core::JobId id) override {
+  common::Outcome<muster::v1::Job> get(core::JobId id) override {
     std::lock_guard lock(mutex_);
     if (people_refusal_) return *people_refusal_;
     const auto found = jobs_.find(id);
     if (found == jobs_.end()) {
-      return base::Refusal{base::Refusal::Kind::kNotFound, "no job " + std::to_string(id)};
+      return common::Refusal{common::Refusal::Kind::kNotFound, "no job " + std::to_string(id)};
     }
     return found->second;
   }
-  base::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string&) override { return get(id); }
-  base::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string&) override { return get(id); }
-  base::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) override {
+  common::Outcome<muster::v1::Job> cancel(core::JobId id, const std::string&) override { return get(id); }
+  common::Outcome<muster::v1::Job> requeue(core::JobId id, const std::string&) override { return get(id); }
+  common::Outcome<muster::v1::Job> hold(core::JobId id, const std::string& user) override {
     return note("hold " + std::to_string(id) + " by " + user, id);
   }
-  base::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) override {
+  common::Outcome<muster::v1::Job> release(core::JobId id, const std::string& user) override {
     return note("release " + std::to_string(id) + " by " + user, id);
   }
-  base::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit, const std::string& user) override {
+  common::Outcome<muster::v1::Job> set_time_limit(core::JobId id, core::Millis limit,
+                                                  const std::string& user) override {
     return note("limit " + std::to_string(id) + " to " + std::to_string(limit.count()) + " by " + user, id);
   }
-  base::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(const muster::v1::SubmitSweepRequest& request) override {
+  common::Outcome<muster::v1::SubmitSweepResponse> submit_sweep(
+      const muster::v1::SubmitSweepRequest& request) override {
     std::lock_guard lock(mutex_);
     if (store_broken) throw std::runtime_error("the disk is full: free some space");
     if (people_refusal_) return *people_refusal_;
@@ -188,27 +190,28 @@ class FakeController : public test::UnscriptedController {
     for (int i = 0; i < request.specs_size(); ++i) response.add_job_ids(41 + i);
     return response;
   }
-  base::Outcome<muster::v1::ChangeSweepResponse> change_sweep(const muster::v1::ChangeSweepRequest& request) override {
+  common::Outcome<muster::v1::ChangeSweepResponse> change_sweep(
+      const muster::v1::ChangeSweepRequest& request) override {
     change([&] { asked.push_back(muster::v1::SweepChange_Name(request.change()) + " " + request.sweep()); });
     return muster::v1::ChangeSweepResponse{};
   }
-  base::Outcome<muster::v1::TraceView> trace(const muster::v1::TraceRequest& request) override {
+  common::Outcome<muster::v1::TraceView> trace(const muster::v1::TraceRequest& request) override {
     std::lock_guard lock(mutex_);
-    if (!trace_) return base::Refusal::no_job(request.job_id());
+    if (!trace_) return common::Refusal::no_job(request.job_id());
     auto view = *trace_;
     view.set_number(request.number());
     return view;
   }
-  base::Outcome<muster::v1::StacksView> stacks(const muster::v1::StacksRequest& request) override {
+  common::Outcome<muster::v1::StacksView> stacks(const muster::v1::StacksRequest& request) override {
     std::lock_guard lock(mutex_);
-    if (!stacks_) return base::Refusal::no_job(request.job_id());
+    if (!stacks_) return common::Refusal::no_job(request.job_id());
     if (request.ask()) ++stacks_asked;
     return *stacks_;
   }
   std::string stack_text(const core::AttemptKey&, std::uint64_t number, core::RankNumber rank) override {
     return "stack " + std::to_string(rank) + " of set " + std::to_string(number);
   }
-  base::Outcome<muster::v1::WhyResponse> why(core::JobId id) override {
+  common::Outcome<muster::v1::WhyResponse> why(core::JobId id) override {
     const auto job = get(id);
     if (!job.ok()) return job.refusal();
     muster::v1::WhyResponse response;
@@ -216,8 +219,8 @@ class FakeController : public test::UnscriptedController {
     response.set_reason("because");
     return response;
   }
-  base::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request,
-                                               const std::string& token) override {
+  common::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request,
+                                                 const std::string& token) override {
     std::lock_guard lock(mutex_);
     if (auto refusal = refuse_rank(token)) return *refusal;
     tasks.push_back(request);
@@ -271,8 +274,8 @@ class FakeController : public test::UnscriptedController {
     return changes_;
   }
 
-  base::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest&,
-                                                            const std::string& token) override {
+  common::Outcome<muster::v1::RegisterResponse> register_rank(const muster::v1::RegisterRequest&,
+                                                              const std::string& token) override {
     std::lock_guard lock(mutex_);
     if (auto refusal = refuse_rank(token)) return *refusal;
     ++registers;
@@ -281,15 +284,15 @@ class FakeController : public test::UnscriptedController {
     response.set_heartbeat_interval_ms(interval_.load().count());
     return response;
   }
-  base::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
-                                                         const std::string& token) override {
+  common::Outcome<muster::v1::HeartbeatResponse> heartbeat(const muster::v1::HeartbeatRequest& request,
+                                                           const std::string& token) override {
     muster::v1::HeartbeatResponse response;
-    std::optional<base::Refusal> refusal;
+    std::optional<common::Refusal> refusal;
     change([&] {
       refusal = refuse_rank(token);
       for (const auto& m : request.metrics()) {
         if (m.step() != refused_step_) continue;
-        refusal = base::Refusal{base::Refusal::Kind::kInvalid, "such a step is not wanted"};
+        refusal = common::Refusal{common::Refusal::Kind::kInvalid, "such a step is not wanted"};
         ++refused_batches;
       }
       if (refusal) return;
@@ -315,16 +318,16 @@ class FakeController : public test::UnscriptedController {
     return response;
   }
   /// Answers each request of the stream at once, as heartbeat() does.
-  base::Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const muster::v1::RankKey& key,
-                                                                const std::string& token,
-                                                                ranks::TellRank tell) override {
+  common::Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const muster::v1::RankKey& key,
+                                                                  const std::string& token,
+                                                                  ranks::TellRank tell) override {
     change([&] { ++streams_opened; });
     return std::shared_ptr<ranks::RankStream>(std::make_shared<Stream>(*this, key, token, std::move(tell)));
   }
   /// Answers when it is asked to, or has another directive to tell.
-  base::Outcome<std::shared_ptr<ranks::TaskStream>> open_task_stream(const muster::v1::RankKey& key,
-                                                                     const std::string& token,
-                                                                     ranks::TellTask tell) override {
+  common::Outcome<std::shared_ptr<ranks::TaskStream>> open_task_stream(const muster::v1::RankKey& key,
+                                                                       const std::string& token,
+                                                                       ranks::TellTask tell) override {
     std::lock_guard lock(mutex_);
     ++task_streams_opened;
     if (auto refusal = refuse_rank(token)) return *refusal;
@@ -332,8 +335,8 @@ class FakeController : public test::UnscriptedController {
     task_tellers_[stream.get()] = std::move(tell);
     return std::shared_ptr<ranks::TaskStream>(stream);
   }
-  base::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
-                                                           const std::string& token) override {
+  common::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
+                                                             const std::string& token) override {
     std::lock_guard lock(mutex_);
     if (auto refusal = refuse_rank(token)) return *refusal;
     auto& endpoint = endpoints_[{request.key().job_id(), request.key().attempt()}];
@@ -352,7 +355,7 @@ class FakeController : public test::UnscriptedController {
    public:
     Stream(FakeController& controller, const muster::v1::RankKey& key, std::string token, ranks::TellRank tell)
         : controller_(controller), key_(key), token_(std::move(token)), tell_(std::move(tell)) {}
-    base::Outcome<bool> beat(const muster::v1::HeartbeatRequest& request) override {
+    common::Outcome<bool> beat(const muster::v1::HeartbeatRequest& request) override {
       auto with_key = request;
       *with_key.mutable_key() = key_;
       const auto said = controller_.heartbeat(with_key, token_);
@@ -392,7 +395,7 @@ class FakeController : public test::UnscriptedController {
    public:
     Tasks(FakeController& controller, const muster::v1::RankKey& key, std::string token, ranks::TellTask tell)
         : controller_(controller), key_(key), token_(std::move(token)), tell_(std::move(tell)) {}
-    base::Outcome<bool> beat(const muster::v1::TaskRequest& request) override {
+    common::Outcome<bool> beat(const muster::v1::TaskRequest& request) override {
       auto with_key = request;
       *with_key.mutable_key() = key_;
       auto said = controller_.task(with_key, token_);
@@ -427,13 +430,13 @@ class FakeController : public test::UnscriptedController {
     }
     changed_.notify_all();
   }
-  base::Outcome<muster::v1::Job> note(const std::string& what, core::JobId id) {
+  common::Outcome<muster::v1::Job> note(const std::string& what, core::JobId id) {
     change([&] { asked.push_back(what); });
     return get(id);
   }
-  std::optional<base::Refusal> refuse_rank(const std::string& token) {
+  std::optional<common::Refusal> refuse_rank(const std::string& token) {
     rank_tokens.insert(token);
-    if (token != kRankToken) return base::Refusal{base::Refusal::Kind::kUnauthenticated, "not this attempt's"};
+    if (token != kRankToken) return common::Refusal{common::Refusal::Kind::kUnauthenticated, "not this attempt's"};
     if (rank_refusal_) ++refusals;
     return rank_refusal_;
   }
@@ -454,7 +457,7 @@ class FakeController : public test::UnscriptedController {
   std::optional<muster::v1::StacksView> stacks_;
   std::string stop_why_;
   std::chrono::milliseconds stop_grace_{0};
-  std::optional<base::Refusal> rank_refusal_, people_refusal_;
+  std::optional<common::Refusal> rank_refusal_, people_refusal_;
   std::atomic<core::Step> refused_step_{-1};
   std::atomic<int> most_accepted_{1'000'000};
   std::atomic<core::Millis> interval_{core::Millis(20)};

@@ -1,12 +1,12 @@
 // Goal: a call with many messages holds no thread, whatever its client does, and one user takes no more than a share.
 // Method: a real server and clients that do not read; a server of its own where the patience with them is short.
-#include "rpc/followers.h"
+#include "controller/rpc/followers.h"
 
 #include <filesystem>
 #include <fstream>
 
-#include "controller/rpc/harness.h"
-#include "temporary_folder.h"
+#include "tests/controller/rpc/harness.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 

@@ -1,11 +1,11 @@
 // Goal: the gate knows whose place a connection takes, and lets no rank in that the job does not have.
 // Method: first calls as the gate has read them.
-#include "rpc/gatekeeper.h"
+#include "controller/rpc/gatekeeper.h"
 
 #include <gtest/gtest.h>
 
-#include "controller/rpc/fake_controller.h"
 #include "muster/v1/rank_service.pb.h"
+#include "tests/controller/rpc/fake_controller.h"
 
 namespace {
 

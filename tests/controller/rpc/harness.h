@@ -7,11 +7,11 @@
 #include <string>
 #include <thread>
 
-#include "controller/rpc/fake_controller.h"
+#include "controller/rpc/server.h"
 #include "muster/v1/admin_service.grpc.pb.h"
 #include "muster/v1/job_service.grpc.pb.h"
 #include "muster/v1/rank_service.grpc.pb.h"
-#include "rpc/server.h"
+#include "tests/controller/rpc/fake_controller.h"
 
 namespace rpc::testing {
 

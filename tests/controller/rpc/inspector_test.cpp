@@ -1,13 +1,13 @@
 // Goal: what a client makes gRPC keep is counted to the byte however its frames are torn, and whoever asks for too much
 // is found before gRPC has kept it. Method: frames made by hand. Time is injected.
-#include "rpc/inspector.h"
+#include "controller/rpc/inspector.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <string>
 
-#include "controller/net/http2.h"
+#include "tests/controller/net/http2.h"
 
 namespace {
 

@@ -3,10 +3,10 @@
 
 #include <gmock/gmock.h>
 
-#include "controller/rpc/harness.h"
-#include "logs/log_tail.h"
-#include "temporary_folder.h"
-#include "wire/logs.h"
+#include "controller/logs/log_tail.h"
+#include "proto/wire/logs.h"
+#include "tests/controller/rpc/harness.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 #include <functional>
 #include <thread>
 
-#include "controller/rpc/harness.h"
+#include "tests/controller/rpc/harness.h"
 
 namespace {
 

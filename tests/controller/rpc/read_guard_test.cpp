@@ -1,14 +1,14 @@
 // Goal: whoever has one rank's token makes musterd keep little, and shuts nobody else out.
 // Method: a real server, connections made by hand, and the guard by itself on pairs of sockets.
-#include "rpc/read_guard.h"
+#include "controller/rpc/read_guard.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "controller/net/http2.h"
-#include "controller/rpc/harness.h"
-#include "os/fd.h"
+#include "base/fd.h"
+#include "tests/controller/net/http2.h"
+#include "tests/controller/rpc/harness.h"
 
 namespace {
 
@@ -50,7 +50,7 @@ class Wire {
   }
 
  private:
-  os::Fd socket_;
+  base::Fd socket_;
 };
 
 std::string call(std::uint32_t stream, const char* method) {
@@ -146,10 +146,10 @@ TEST_F(Guarded, ARankHasEightConnections) {
 class Watching : public ::testing::Test {
  protected:
   struct Pair {
-    os::Fd ours, theirs;
+    base::Fd ours, theirs;
   };
   static Pair connection() {
-    const os::Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const base::Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in at{};
     at.sin_family = AF_INET;
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -158,13 +158,13 @@ class Watching : public ::testing::Test {
     EXPECT_EQ(::listen(listener.get(), 1), 0);
     EXPECT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
     Pair pair;
-    pair.theirs = os::Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    pair.theirs = base::Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(::connect(pair.theirs.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
-    pair.ours = os::Fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    pair.ours = base::Fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     return pair;
   }
   /// As gRPC reads.
-  static ssize_t read(const os::Fd& socket) {
+  static ssize_t read(const base::Fd& socket) {
     std::array<char, 65536> bytes;
     iovec vector{bytes.data(), bytes.size()};
     msghdr message{};

@@ -2,13 +2,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "controller/rpc/harness.h"
-#include "net/connections.h"
+#include "controller/net/connections.h"
+#include "tests/controller/rpc/harness.h"
 
 namespace {
 
 using namespace rpc::testing;  // NOLINT
-using base::Refusal;
+using common::Refusal;
 using grpc::StatusCode;
 using ::testing::Test;
 

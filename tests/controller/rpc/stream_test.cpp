@@ -2,8 +2,8 @@
 #include <map>
 #include <thread>
 
-#include "controller/rpc/harness.h"
-#include "rpc/followers.h"
+#include "controller/rpc/followers.h"
+#include "tests/controller/rpc/harness.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Goal: a task tells what it sees over one stream, which is opened once with the attempt's token, and it is told
 // directives and the end of the server over the same stream.
-#include "controller/rpc/harness.h"
+#include "tests/controller/rpc/harness.h"
 
 namespace {
 
@@ -62,7 +62,7 @@ TEST_F(Tasks, AreRefusedWithTheReason) {
   auto many = task(muster::v1::PROCESS_RUNNING);
   for (int i = 0; i < 65; ++i) many.add_signals_seen(15);
   EXPECT_EQ(end_of(FakeController::kRankToken, many), StatusCode::INVALID_ARGUMENT);
-  controller_.set_rank_refusal(base::Refusal{base::Refusal::Kind::kNotFound, "no job 1"});
+  controller_.set_rank_refusal(common::Refusal{common::Refusal::Kind::kNotFound, "no job 1"});
   EXPECT_EQ(end_of(FakeController::kRankToken, task(muster::v1::PROCESS_RUNNING)), StatusCode::NOT_FOUND);
 }
 

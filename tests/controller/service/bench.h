@@ -12,13 +12,13 @@
 #include <memory>
 #include <string>
 
-#include "base/tokens.h"
-#include "controller/service/fake_executor.h"
-#include "recipe_values.h"
-#include "service/controller_impl.h"
-#include "store/memory_store.h"
-#include "store/sqlite_store.h"
-#include "temporary_folder.h"
+#include "controller/common/tokens.h"
+#include "controller/service/controller_impl.h"
+#include "controller/store/sqlite_store.h"
+#include "tests/controller/service/fake_executor.h"
+#include "tests/controller/store/memory_store.h"
+#include "tests/recipe_values.h"
+#include "tests/temporary_folder.h"
 
 namespace service::testing {
 
@@ -277,7 +277,7 @@ class Bench {
     }
   }
 
-  std::string token(core::AttemptKey key) { return base::rank_token(store_->secret(), key.job, key.number); }
+  std::string token(core::AttemptKey key) { return common::rank_token(store_->secret(), key.job, key.number); }
   static muster::v1::HeartbeatRequest beat(core::AttemptKey key, core::RankNumber rank, core::Step step = 0) {
     muster::v1::HeartbeatRequest request;
     request.mutable_key()->set_job_id(key.job);
@@ -287,7 +287,7 @@ class Bench {
     request.set_section(step > 0 ? muster::v1::SECTION_STEP : muster::v1::SECTION_INIT);
     return request;
   }
-  base::Outcome<muster::v1::HeartbeatResponse> send(const muster::v1::HeartbeatRequest& request) {
+  common::Outcome<muster::v1::HeartbeatResponse> send(const muster::v1::HeartbeatRequest& request) {
     return controller_->heartbeat(request, token({request.key().job_id(), request.key().attempt()}));
   }
   muster::v1::Directive heartbeat(core::AttemptKey key, core::RankNumber rank, core::Step step = 0) {
@@ -337,7 +337,7 @@ class Bench {
 
   CrashPoint point;
   std::map<core::JobId, int> unreadable;  // how often the job's spec cannot be read yet
-  base::ManualClock clock;
+  common::ManualClock clock;
   std::pair<std::string, std::string> advertised{"head1:7600", ""};  // musterd's address, and what is wrong with it
   std::shared_ptr<Machine> machine = std::make_shared<Machine>();
 

@@ -9,10 +9,10 @@
 #include <shared_mutex>
 #include <thread>
 
-#include "base/hearing.h"
-#include "base/loop.h"
-#include "controller/service/bench.h"
-#include "ranks/metrics.h"
+#include "controller/common/hearing.h"
+#include "controller/common/loop.h"
+#include "controller/ranks/metrics.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {
@@ -20,19 +20,19 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(HearingTest, ARoundInTimeHearsAndALateOneWasDeaf) {
-  base::ManualClock clock;
-  base::Hearing hearing(clock);
+  common::ManualClock clock;
+  common::Hearing hearing(clock);
   EXPECT_FALSE(hearing.was_deaf());
-  clock.advance(base::Hearing::kLate);
+  clock.advance(common::Hearing::kLate);
   EXPECT_FALSE(hearing.was_deaf());
-  clock.advance(base::Hearing::kLate + 1ms);
+  clock.advance(common::Hearing::kLate + 1ms);
   EXPECT_TRUE(hearing.was_deaf());
   EXPECT_FALSE(hearing.was_deaf());
 }
 
 TEST(HearingTest, AWriteThatDoesNotComeBackMakesDeafUntilItDoes) {
-  base::ManualClock clock;
-  base::Hearing hearing(clock);
+  common::ManualClock clock;
+  common::Hearing hearing(clock);
   const auto deaf_after = [&](core::Millis time) {
     clock.advance(time);
     return hearing.was_deaf();
@@ -40,10 +40,10 @@ TEST(HearingTest, AWriteThatDoesNotComeBackMakesDeafUntilItDoes) {
   EXPECT_FALSE(hearing.was_deaf());
   const auto begun = clock.monotonic();
   {
-    const base::Hearing::Write stuck(hearing);
+    const common::Hearing::Write stuck(hearing);
     EXPECT_FALSE(deaf_after(400ms));
     EXPECT_FALSE(hearing.is_slow());
-    { const base::Hearing::Write another(hearing); }
+    { const common::Hearing::Write another(hearing); }
     EXPECT_FALSE(deaf_after(400ms)) << "one that takes its time is no sign yet";
     EXPECT_TRUE(hearing.is_slow());
     EXPECT_FALSE(hearing.stuck_since());
@@ -57,10 +57,10 @@ TEST(HearingTest, AWriteThatDoesNotComeBackMakesDeafUntilItDoes) {
 }
 
 TEST(HearingTest, AWriteThatStoodStillBetweenTwoRoundsIsNoticed) {
-  base::ManualClock clock;
-  base::Hearing hearing(clock);
+  common::ManualClock clock;
+  common::Hearing hearing(clock);
   hearing.was_deaf();
-  std::optional<base::Hearing::Write> write(std::in_place, hearing);
+  std::optional<common::Hearing::Write> write(std::in_place, hearing);
   clock.advance(600ms);
   hearing.was_deaf();
   clock.advance(600ms);
@@ -70,7 +70,7 @@ TEST(HearingTest, AWriteThatStoodStillBetweenTwoRoundsIsNoticed) {
 
 TEST(ErrandsTest, OneThatDoesNotComeBackIsWaitedForNoLongerThanAsked) {
   std::promise<void> gate;
-  base::Errands errands(true);
+  common::Errands errands(true);
   std::atomic<int> done = 0;
   EXPECT_FALSE(errands.run([&, open = gate.get_future().share()] { open.wait(), ++done; }, 20ms));
   EXPECT_FALSE(errands.run([&] { ++done; }, 20ms)) << "one after the other";
@@ -154,12 +154,12 @@ class StandingStore : public ::testing::Test {
   }
   /// What was accepted; negative: refused.
   muster::v1::HeartbeatResponse answer(const muster::v1::HeartbeatRequest& beat) {
-    const auto outcome = controller_->heartbeat(beat, base::rank_token(memory_.secret(), beat.key().job_id(), 1));
+    const auto outcome = controller_->heartbeat(beat, common::rank_token(memory_.secret(), beat.key().job_id(), 1));
     EXPECT_TRUE(outcome.ok());
     return outcome.ok() ? outcome.value() : muster::v1::HeartbeatResponse{};
   }
   bool send(const muster::v1::HeartbeatRequest& beat) {
-    return controller_->heartbeat(beat, base::rank_token(memory_.secret(), beat.key().job_id(), 1)).ok();
+    return controller_->heartbeat(beat, common::rank_token(memory_.secret(), beat.key().job_id(), 1)).ok();
   }
   /// As if the next write of whatever kind to the data folder waited: musterd's own.
   void hold_probe() {
@@ -171,7 +171,7 @@ class StandingStore : public ::testing::Test {
   TempFolder folder_;
   store::MemoryStore memory_;
   WatchedStore store_{memory_};
-  base::RealClock clock_;
+  common::RealClock clock_;
   TellingExecutor executor_;
   std::unique_ptr<RunningController> controller_;
   int probe_reader_ = -1;
@@ -190,7 +190,7 @@ TEST_F(StandingStore, HeartbeatsAreAnsweredAndWhatTheyBringIsWrittenOnce) {
     const auto said = answer(beat);
     const auto took = clock_.monotonic() - begin;
     longest = std::max(longest, took);
-    if (round > 3 && took < base::Hearing::kPatience) ++not_waited_for;
+    if (round > 3 && took < common::Hearing::kPatience) ++not_waited_for;
     EXPECT_EQ(said.metrics_accepted(), 0U);
     EXPECT_EQ(said.checkpoints_accepted(), 0U);
     EXPECT_EQ(said.directive(), muster::v1::DIRECTIVE_CONTINUE);
@@ -288,7 +288,7 @@ TEST_F(StandingStore, RankZeroIsNotCalledLateForTheMeeting) {
   const auto id = under_way();
   muster::v1::RendezvousRequest request;
   *request.mutable_key() = Bench::beat({id, 1}, 1).key();
-  const auto token = base::rank_token(memory_.secret(), id, 1);
+  const auto token = common::rank_token(memory_.secret(), id, 1);
   EXPECT_TRUE(controller_->rendezvous(request, token).ok());
   memory_.hold_writes(true);
   auto beat = Bench::beat({id, 1}, 0, 2);
@@ -315,7 +315,7 @@ TEST_F(StandingStore, IsToldToPeopleAndRefusesTheirChangesAtOnce) {
   const auto begin = clock_.monotonic();
   const auto refused = controller_->submit(command_request("b"));
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.refusal().kind, base::Refusal::Kind::kUnchanged);
+  EXPECT_EQ(refused.refusal().kind, common::Refusal::Kind::kUnchanged);
   EXPECT_THAT(refused.refusal().text, HasSubstr("nothing was changed: the disk of the data folder stands still"));
   EXPECT_LT(clock_.monotonic() - begin, 1s);
   std::unique_lock counts(store_.counts);  // reads that are not in memory stand still, too

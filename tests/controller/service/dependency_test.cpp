@@ -2,7 +2,7 @@
 // Method: the real controller without threads; store in memory and in SQLite.
 #include <gmock/gmock.h>
 
-#include "controller/service/bench.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "executors/executor.h"
+#include "controller/executors/executor.h"
 
 namespace service::testing {
 

@@ -2,7 +2,7 @@
 // Method: the controller on a bench. The next one on the same store does what was left.
 #include <gmock/gmock.h>
 
-#include "controller/service/bench.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {

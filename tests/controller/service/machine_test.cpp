@@ -2,7 +2,7 @@
 // Method: the controller on a bench, with a machine of two GPUs.
 #include <gmock/gmock.h>
 
-#include "controller/service/bench.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <fstream>
 
-#include "beside/error_line.h"
-#include "beside/rank_files.h"
-#include "controller/service/bench.h"
-#include "core/text.h"
+#include "agent/watch/error_line.h"
+#include "agent/watch/rank_files.h"
+#include "controller/core/text.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {

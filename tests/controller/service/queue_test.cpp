@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "controller/service/bench.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {
@@ -178,7 +178,7 @@ TEST_P(Queue, HoldAndReleaseReachTheScheduler) {
   EXPECT_EQ(bench.job(id).held_by(), "");
   const auto again = bench.controller().release(id, "ben");
   ASSERT_FALSE(again.ok());
-  EXPECT_EQ(again.refusal().kind, base::Refusal::Kind::kWrongState);
+  EXPECT_EQ(again.refusal().kind, common::Refusal::Kind::kWrongState);
   EXPECT_EQ(again.refusal().text, "job " + std::to_string(id) + " is not held");
 }
 
@@ -275,8 +275,8 @@ TEST_P(Queue, AChangedTimeLimitReachesTheSchedulerAndIsKeptForTheNextAttempt) {
   bench.executor().end_all({id, 1}, {0, 9});
   bench.pass(2s);
   EXPECT_EQ(bench.machine->get({id, 2}).request.time_limit, 2h);
-  EXPECT_EQ(bench.controller().set_time_limit(id, -1s, "ben").refusal().kind, base::Refusal::Kind::kInvalid);
-  EXPECT_EQ(bench.controller().set_time_limit(99, 1s, "ben").refusal().kind, base::Refusal::Kind::kNotFound);
+  EXPECT_EQ(bench.controller().set_time_limit(id, -1s, "ben").refusal().kind, common::Refusal::Kind::kInvalid);
+  EXPECT_EQ(bench.controller().set_time_limit(99, 1s, "ben").refusal().kind, common::Refusal::Kind::kNotFound);
 }
 
 TEST_P(Queue, ATimeLimitThatTheSchedulerRefusesIsToldAndNotShown) {
@@ -439,7 +439,7 @@ TEST_P(Queue, WhyTellsTheSchedulersReasonAndWhatToDo) {
   EXPECT_THAT(why.action(), HasSubstr("Nothing is lost"));
   EXPECT_EQ(bench.job(id).scheduler_problem(), why.reason());
   EXPECT_EQ("scheduler " + bench.controller().status().scheduler_problem(), why.reason());
-  EXPECT_EQ(bench.controller().why(99).refusal().kind, base::Refusal::Kind::kNotFound);
+  EXPECT_EQ(bench.controller().why(99).refusal().kind, common::Refusal::Kind::kNotFound);
 }
 
 // A line of setup that ended the script: there is no rank, and no rank's log.
@@ -567,7 +567,7 @@ TEST_P(Queue, ATaskNeedsItsAttemptsToken) {
   const auto id = queued();
   const auto bad = bench.controller().task(task({id, 1}, 0, muster::v1::PROCESS_RUNNING), bench.token({id, 2}));
   ASSERT_FALSE(bad.ok());
-  EXPECT_EQ(bad.refusal().kind, base::Refusal::Kind::kUnauthenticated);
+  EXPECT_EQ(bad.refusal().kind, common::Refusal::Kind::kUnauthenticated);
   EXPECT_FALSE(bench.controller().task(task({id, 1}, 7, muster::v1::PROCESS_RUNNING), bench.token({id, 1})).ok());
   EXPECT_TRUE(bench.machine->tasks.empty());
 }
@@ -589,7 +589,7 @@ TEST_P(Queue, WhatCanNeverRunIsRefusedAtSubmitWithFieldValueAndRemedy) {
       {"resources.nodes", "2", "want 1: local processes run on this machine alone", "set nodes = 1"}};
   const auto refused = bench.controller().submit(recipe_request("a"));
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.refusal().kind, base::Refusal::Kind::kInvalid);
+  EXPECT_EQ(refused.refusal().kind, common::Refusal::Kind::kInvalid);
   EXPECT_EQ(refused.refusal().text,
             "resources.nodes \"2\": want 1: local processes run on this machine alone; set nodes = 1");
   EXPECT_FALSE(bench.controller().submit_sweep(sweep_request("b", 3, 0)).ok());

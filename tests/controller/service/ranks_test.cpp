@@ -4,11 +4,11 @@
 #include <fstream>
 #include <limits>
 
-#include "actions/launch_plan.h"
-#include "controller/service/bench.h"
-#include "jobs/specs.h"
-#include "os/durable_file.h"
-#include "temporary_folder.h"
+#include "base/durable_file.h"
+#include "controller/actions/launch_plan.h"
+#include "controller/jobs/specs.h"
+#include "tests/controller/service/bench.h"
+#include "tests/temporary_folder.h"
 
 namespace service::testing {
 namespace {
@@ -41,7 +41,7 @@ TEST_P(Ranks, RegisterWithTheirAttemptsOwnToken) {
   for (const auto& token : {std::string(), std::string("people"), bench.token({id, 2})}) {
     const auto bad = controller.register_rank(registration({id, 1}, 1, 2), token);
     ASSERT_FALSE(bad.ok());
-    EXPECT_EQ(bad.refusal().kind, base::Refusal::Kind::kUnauthenticated);
+    EXPECT_EQ(bad.refusal().kind, common::Refusal::Kind::kUnauthenticated);
   }
   EXPECT_FALSE(controller.register_rank(registration({id, 1}, 5, 2), bench.token({id, 1})).ok());
   EXPECT_FALSE(controller.register_rank(registration({id, 1}, 1, 3), bench.token({id, 1})).ok());
@@ -328,7 +328,7 @@ TEST_P(Ranks, ARankThatEndsBeforeItsLaunchIsRecordedIsNotForgotten) {
   };
   TempFolder folder;
   store::MemoryStore store;
-  base::ManualClock clock;
+  common::ManualClock clock;
   Hasty executor;
   const auto controller = make_controller(store, executor, clock, {.data_folder = folder.path(), .threads = false});
   controller->start({});

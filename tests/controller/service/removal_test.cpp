@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "controller/service/bench.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {
@@ -63,11 +63,11 @@ TEST_P(Removal, ARemovedJobIsGoneForAllButItsHistory) {
   EXPECT_TRUE(bench.store().pending_actions().empty());
   for (int restarted = 0; restarted < 2; ++restarted) {
     EXPECT_EQ(bench.controller().get(id).refusal().text, "job 1 was removed by ada");
-    EXPECT_EQ(bench.controller().get(id).refusal().kind, base::Refusal::Kind::kNotFound);
-    EXPECT_EQ(bench.controller().why(id).refusal().kind, base::Refusal::Kind::kNotFound);
+    EXPECT_EQ(bench.controller().get(id).refusal().kind, common::Refusal::Kind::kNotFound);
+    EXPECT_EQ(bench.controller().why(id).refusal().kind, common::Refusal::Kind::kNotFound);
     EXPECT_FALSE(bench.controller().spec(id).ok()) << "it may hold secrets";
-    EXPECT_EQ(bench.controller().set_time_limit(id, 1h, "ada").refusal().kind, base::Refusal::Kind::kNotFound);
-    EXPECT_EQ(bench.controller().requeue(id, "ada").refusal().kind, base::Refusal::Kind::kNotFound);
+    EXPECT_EQ(bench.controller().set_time_limit(id, 1h, "ada").refusal().kind, common::Refusal::Kind::kNotFound);
+    EXPECT_EQ(bench.controller().requeue(id, "ada").refusal().kind, common::Refusal::Kind::kNotFound);
     EXPECT_EQ(bench.controller().log_path(id, 1, 0), "");
     EXPECT_EQ(bench.controller().list({}).jobs_size(), 1);
     EXPECT_EQ(bench.controller().list({}).total(), 1);
@@ -163,7 +163,7 @@ TEST_P(Removal, SoManyAtOnceAreRefusedAsAWhole) {
   for (core::JobId job = id; job <= 1001; ++job) request.add_job_ids(job);
   const auto outcome = bench.controller().remove(request);
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.refusal().kind, base::Refusal::Kind::kLimit);
+  EXPECT_EQ(outcome.refusal().kind, common::Refusal::Kind::kLimit);
   EXPECT_EQ(outcome.refusal().text, "job_ids: 1001 jobs; at most 1000 at once, remove them in parts");
   EXPECT_EQ(bench.state(id), "succeeded");
 }

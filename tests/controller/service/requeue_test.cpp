@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "controller/service/bench.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {
@@ -75,7 +75,7 @@ TEST_P(Requeue, ACancelledJobSavesLeavesAndNeverComesBack) {
   EXPECT_FALSE(bench.machine->has({id, 2}));
   const auto again = bench.controller().cancel(id, "ada");
   ASSERT_FALSE(again.ok());
-  EXPECT_EQ(again.refusal().kind, base::Refusal::Kind::kWrongState);
+  EXPECT_EQ(again.refusal().kind, common::Refusal::Kind::kWrongState);
   EXPECT_FALSE(bench.controller().requeue(id, "ada").ok());
 }
 

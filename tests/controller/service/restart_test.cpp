@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "controller/service/bench.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {

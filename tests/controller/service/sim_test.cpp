@@ -5,7 +5,7 @@
 #include <random>
 #include <set>
 
-#include "controller/service/bench.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <fstream>
 
-#include "contract/stacks.h"
-#include "controller/service/bench.h"
+#include "agent/protocol/stacks.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {
@@ -55,8 +55,8 @@ class StackStory : public ::testing::Test {
     for (const auto& [attempt, number] : bench.machine->stacks_asked) numbers.push_back(number);
     return numbers;
   }
-  base::Outcome<muster::v1::KeepStackResponse> give(core::RankNumber rank, std::uint64_t number,
-                                                    const std::string& text) {
+  common::Outcome<muster::v1::KeepStackResponse> give(core::RankNumber rank, std::uint64_t number,
+                                                      const std::string& text) {
     muster::v1::KeepStackRequest request;
     *request.mutable_key() = Bench::beat(key, rank).key();
     request.set_number(number);
@@ -303,8 +303,8 @@ TEST_F(StackStory, OnlyTheAttemptsOwnTasksAreHeardAndWithinBounds) {
   *request.mutable_key() = Bench::beat(key, 0).key();
   request.set_number(number);
   request.set_text("x");
-  EXPECT_EQ(bench.controller().keep_stack(request, "wrong").refusal().kind, base::Refusal::Kind::kUnauthenticated);
-  EXPECT_EQ(give(2, number, "x").refusal().kind, base::Refusal::Kind::kInvalid) << "there is no such rank";
+  EXPECT_EQ(bench.controller().keep_stack(request, "wrong").refusal().kind, common::Refusal::Kind::kUnauthenticated);
+  EXPECT_EQ(give(2, number, "x").refusal().kind, common::Refusal::Kind::kInvalid) << "there is no such rank";
   const auto long_text = give(0, number, std::string(contract::kMostStackBytes + 1, 'x'));
   ASSERT_FALSE(long_text.ok());
   EXPECT_THAT(long_text.refusal().text, HasSubstr("text has 262145 bytes"));
@@ -324,9 +324,9 @@ TEST_F(StackStory, AnAttemptThatDoesNotRunIsNotAsked) {
   request.set_ask(false);
   EXPECT_FALSE(bench.controller().stacks(request).value().has_shown());
   request.set_attempt(2);
-  EXPECT_EQ(bench.controller().stacks(request).refusal().kind, base::Refusal::Kind::kNotFound);
+  EXPECT_EQ(bench.controller().stacks(request).refusal().kind, common::Refusal::Kind::kNotFound);
   request.set_job_id(99);
-  EXPECT_EQ(bench.controller().stacks(request).refusal().kind, base::Refusal::Kind::kNotFound);
+  EXPECT_EQ(bench.controller().stacks(request).refusal().kind, common::Refusal::Kind::kNotFound);
 }
 
 }  // namespace

@@ -1,15 +1,15 @@
 // Goal: whoever asks about a job gets one answer: in a list, on its page, from `why`.
 // Method: a controller in each situation a job can wait in; the three views side by side.
-#include "service/standing.h"
-#include "base/clock.h"
+#include "controller/service/standing.h"
+#include "controller/common/clock.h"
 
 #include <gmock/gmock.h>
 
 #include <array>
 
-#include "controller/service/bench.h"
-#include "core/text.h"
-#include "service/views.h"
+#include "controller/core/text.h"
+#include "controller/service/views.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {
@@ -95,7 +95,7 @@ TEST_F(Told, WaitingForTheNextAttemptNamesItsTime) {
   const auto id = bench.submit(request);
   bench.executor().end({id, 1}, 0, {3, 0});
   bench.tick();
-  const auto at = base::time_text(bench.clock.wall() + 600s);
+  const auto at = common::time_text(bench.clock.wall() + 600s);
   const auto job = told(id);
   EXPECT_EQ(job.status(), "waiting");
   EXPECT_EQ(job.reason(), "rank 0 exited with 3; attempt 2 starts at " + core::utc_text(bench.clock.wall() + 600s) +

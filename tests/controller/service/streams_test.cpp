@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "controller/service/bench.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {
@@ -74,7 +74,7 @@ TEST_F(Streams, OpenWithTheAttemptsOwnToken) {
   const auto key = Bench::beat({id, 1}, 0).key();
   const auto bad = bench.controller().open_stream(key, bench.token({id, 2}), told.teller());
   ASSERT_FALSE(bad.ok());
-  EXPECT_EQ(bad.refusal().kind, base::Refusal::Kind::kUnauthenticated);
+  EXPECT_EQ(bad.refusal().kind, common::Refusal::Kind::kUnauthenticated);
   EXPECT_FALSE(bench.controller().open_stream(Bench::beat({id, 1}, 9).key(), bench.token({id, 1}), told.teller()).ok());
   const auto stream = open({id, 1}, 0, told);
   send(*stream, Bench::beat({id, 1}, 0, 1));
@@ -163,7 +163,7 @@ TEST_F(TasksOnStreams, OpenWithTheAttemptsOwnTokenAndReachTheExecutor) {
   const auto key = Bench::beat({id, 1}, 0).key();
   const auto bad = bench.controller().open_task_stream(key, bench.token({id, 2}), told.teller());
   ASSERT_FALSE(bad.ok());
-  EXPECT_EQ(bad.refusal().kind, base::Refusal::Kind::kUnauthenticated);
+  EXPECT_EQ(bad.refusal().kind, common::Refusal::Kind::kUnauthenticated);
   const auto unknown = Bench::beat({id, 1}, 9).key();
   EXPECT_FALSE(bench.controller().open_task_stream(unknown, bench.token({id, 1}), told.teller()).ok());
   const auto stream = open_task({id, 1});
@@ -371,7 +371,7 @@ class StreamsAndDisk : public ::testing::Test {
     id_ = controller_->submit(recipe_request("a", 1)).value().job_id();
     EXPECT_TRUE(eventually([&] { return controller_->get(id_).value().state() == "running"; }));
     const auto key = Bench::beat({id_, 1}, 0).key();
-    stream_ = controller_->open_stream(key, base::rank_token(memory_.secret(), id_, 1), told_.teller()).value();
+    stream_ = controller_->open_stream(key, common::rank_token(memory_.secret(), id_, 1), told_.teller()).value();
   }
   ~StreamsAndDisk() override { memory_.hold_writes(false); }
   bool eventually(const std::function<bool()>& holds) {
@@ -390,7 +390,7 @@ class StreamsAndDisk : public ::testing::Test {
   }
   TempFolder folder_;
   store::MemoryStore memory_;
-  base::RealClock clock_;
+  common::RealClock clock_;
   FakeExecutor executor_;
   std::unique_ptr<RunningController> controller_;
   core::JobId id_ = 0;

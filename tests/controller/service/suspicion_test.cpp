@@ -2,7 +2,7 @@
 // Method: the real controller without threads; ranks and clock of our own.
 #include <gmock/gmock.h>
 
-#include "controller/service/bench.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {

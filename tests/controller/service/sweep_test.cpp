@@ -5,8 +5,8 @@
 #include <set>
 #include <utility>
 
-#include "controller/service/bench.h"
-#include "recipe_values.h"
+#include "tests/controller/service/bench.h"
+#include "tests/recipe_values.h"
 
 namespace service::testing {
 namespace {
@@ -482,7 +482,7 @@ TEST(SweepStore, AFullDiskRefusesItAndNothingIsKept) {
   bench.memory().fail_writes(store::Error(store::Error::Kind::kFull, "no space left"));
   const auto refused = bench.controller().submit_sweep(sweep_request("a", 5, 2));
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.refusal().kind, base::Refusal::Kind::kUnchanged);
+  EXPECT_EQ(refused.refusal().kind, common::Refusal::Kind::kUnchanged);
   EXPECT_THAT(refused.refusal().text, HasSubstr("no space left"));
   bench.memory().fail_writes(std::nullopt);
   bench.pass(1s);
@@ -573,15 +573,15 @@ TEST_P(Sweep, AChangeThatCannotBeIsRefusedInPlainWords) {
   const auto refusal = [&](const std::string& sweep, muster::v1::SweepChange change) {
     const auto outcome = bench.controller().change_sweep(change_request(sweep, change));
     EXPECT_FALSE(outcome.ok());
-    return outcome.ok() ? base::Refusal{} : outcome.refusal();
+    return outcome.ok() ? common::Refusal{} : outcome.refusal();
   };
   for (const auto* sweep : {"s9", ""}) {
-    EXPECT_EQ(refusal(sweep, muster::v1::SWEEP_CHANGE_CANCEL).kind, base::Refusal::Kind::kNotFound) << sweep;
+    EXPECT_EQ(refusal(sweep, muster::v1::SWEEP_CHANGE_CANCEL).kind, common::Refusal::Kind::kNotFound) << sweep;
   }
   EXPECT_EQ(refusal("s1", muster::v1::SWEEP_CHANGE_UNSPECIFIED).text,
             "change 0: want cancel, requeue, hold or release");
   const auto none = refusal("s1", muster::v1::SWEEP_CHANGE_RELEASE);
-  EXPECT_EQ(none.kind, base::Refusal::Kind::kWrongState);
+  EXPECT_EQ(none.kind, common::Refusal::Kind::kWrongState);
   EXPECT_EQ(none.text, "none of the 2 jobs of sweep s1 allows it; the last said: job 2 is not held");
 }
 
@@ -595,7 +595,7 @@ TEST_P(Sweep, OneBadJobRefusesAllAndIsNamed) {
   EXPECT_FALSE(bench.controller().submit_sweep(sweep_request(std::string(65, 'x'), 1, 0)).ok());
   const auto many = bench.controller().submit_sweep(sweep_request("c", 10'001, 0));
   ASSERT_FALSE(many.ok());
-  EXPECT_EQ(many.refusal().kind, base::Refusal::Kind::kLimit);
+  EXPECT_EQ(many.refusal().kind, common::Refusal::Kind::kLimit);
   EXPECT_THAT(many.refusal().text, HasSubstr("at most 10000"));
   EXPECT_EQ(bench.controller().list({}).total(), 0);
 }

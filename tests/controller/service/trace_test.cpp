@@ -3,8 +3,8 @@
 // Method: the streams of a controller without threads and without a network.
 #include <gmock/gmock.h>
 
-#include "contract/trace_file.h"
-#include "controller/service/bench.h"
+#include "agent/protocol/trace_file.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "controller/service/bench.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {

@@ -3,17 +3,17 @@
 
 #include <nlohmann/json.hpp>
 
-#include "actions/launch_plan.h"
-#include "controller/service/bench.h"
-#include "jobfile/spec.h"
-#include "jobs/specs.h"
-#include "json/proto_json.h"
-#include "launch/login_environment.h"
-#include "os/durable_file.h"
-#include "recipe_values.h"
-#include "service/views.h"
+#include "agent/environment/login_environment.h"
+#include "base/durable_file.h"
+#include "controller/actions/launch_plan.h"
+#include "controller/jobs/specs.h"
+#include "controller/service/views.h"
+#include "proto/json/proto_json.h"
+#include "spec/jobfile/spec.h"
+#include "tests/controller/service/bench.h"
+#include "tests/recipe_values.h"
 
-#include "base/clock.h"
+#include "controller/common/clock.h"
 
 namespace service::testing {
 namespace {
@@ -23,15 +23,15 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 
 TEST(Times, AreRfc3339WithMilliseconds) {
-  EXPECT_EQ(base::time_text(core::Time(core::Millis(1'700'000'000'123))), "2023-11-14T22:13:20.123Z");
-  EXPECT_EQ(base::time_text(core::Time(core::Millis(0))), "1970-01-01T00:00:00.000Z");
-  EXPECT_EQ(base::time_text(std::optional<core::Time>{}), "");
+  EXPECT_EQ(common::time_text(core::Time(core::Millis(1'700'000'000'123))), "2023-11-14T22:13:20.123Z");
+  EXPECT_EQ(common::time_text(core::Time(core::Millis(0))), "1970-01-01T00:00:00.000Z");
+  EXPECT_EQ(common::time_text(std::optional<core::Time>{}), "");
 }
 
 TEST(RunFile, HoldsExactlyWhatMusterWorkerReads) {
   auto spec = recipe_request("a").spec();
   jobfile::fill_defaults(spec);
-  const auto json = actions::run_file(spec, 7, base::DataFolder("/data"));
+  const auto json = actions::run_file(spec, 7, common::DataFolder("/data"));
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   EXPECT_EQ(keys,
@@ -49,7 +49,7 @@ TEST(RunFile, KeepsTheFoldersThatTheJobNames) {
   auto spec = recipe_request("a").spec();
   spec.mutable_checkpoint()->set_folder("/elsewhere/ckpt");
   test::put(spec, "data.cache_folder", "/elsewhere/cache");
-  const auto json = actions::run_file(spec, 7, base::DataFolder("/data"));
+  const auto json = actions::run_file(spec, 7, common::DataFolder("/data"));
   EXPECT_EQ(json["data"]["cache_folder"], "/elsewhere/cache");
   EXPECT_EQ(json["checkpoint"]["folder"], "/elsewhere/ckpt");
 }
@@ -59,13 +59,13 @@ TEST(LaunchRequests, CarryTheUsersEnvironmentAndOurs) {
   (*spec.mutable_env())["MASTER_PORT"] = "1234";
   (*spec.mutable_env())["MUSTER_RANK_TOKEN"] = "forged";
   jobfile::fill_defaults(spec);
-  const actions::LaunchSettings settings{base::DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
+  const actions::LaunchSettings settings{common::DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
   const auto request = actions::launch_request(spec, {5, 2}, settings);
   EXPECT_EQ(request.argv, (std::vector<std::string>{"python3", "train.py"}));
   EXPECT_EQ(request.ranks_per_node, 3U);
   EXPECT_EQ(request.log_folder, "/data/jobs/5/attempt-2/logs");
   EXPECT_THAT(request.env, Contains(Pair("MASTER_PORT", "1234")));
-  EXPECT_THAT(request.env, Contains(Pair("MUSTER_RANK_TOKEN", base::rank_token("secret", 5, 2))));
+  EXPECT_THAT(request.env, Contains(Pair("MUSTER_RANK_TOKEN", common::rank_token("secret", 5, 2))));
   EXPECT_THAT(request.env, Contains(Pair("MUSTER_CONTROLLER", "127.0.0.1:7600")));
   EXPECT_THAT(request.env, Contains(Pair("MUSTER_JOB_ID", "5")));
   EXPECT_THAT(request.env, Contains(Pair("MUSTER_ATTEMPT", "2")));
@@ -76,7 +76,8 @@ TEST(LaunchRequests, CarryTheUsersEnvironmentAndOurs) {
 TEST(LaunchRequests, SetNothingThatAJobFileMayStillSet) {
   for (auto spec : {command_request("a").spec(), recipe_request("a").spec()}) {
     jobfile::fill_defaults(spec);
-    const actions::LaunchSettings settings{base::DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
+    const actions::LaunchSettings settings{common::DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600",
+                                           "secret"};
     const auto request = actions::launch_request(spec, {5, 2}, settings);
     EXPECT_GE(request.env.size(), 5U);
     for (const auto& [name, value] : request.env) {
@@ -89,7 +90,7 @@ TEST(LaunchRequests, BeginWithALoginEnvironmentAndWhatTheJobTookFromItsSubmitter
   auto spec = command_request("a").spec();
   (*spec.mutable_submitted_env())["PATH"] = "/venv/bin";
   (*spec.mutable_submitted_env())["VIRTUAL_ENV"] = "/venv";
-  const actions::LaunchSettings settings{base::DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
+  const actions::LaunchSettings settings{common::DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
   const auto base = actions::launch_request(spec, {5, 2}, settings).base_env;
   EXPECT_THAT(base, Contains(Pair("PATH", "/venv/bin")));
   EXPECT_THAT(base, Contains(Pair("VIRTUAL_ENV", "/venv")));
@@ -100,7 +101,7 @@ TEST(LaunchRequests, ACommandIsToldAboutItsRunAsByTorchrunUnlessItsJobFileSaysOt
   auto spec = command_request("a").spec();
   (*spec.mutable_env())["TORCHELASTIC_RUN_ID"] = "mine";
   jobfile::fill_defaults(spec);
-  const actions::LaunchSettings settings{base::DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
+  const actions::LaunchSettings settings{common::DataFolder("/data"), "/bin/muster-worker", "127.0.0.1:7600", "secret"};
   const auto request = actions::launch_request(spec, {5, 2}, settings);
   EXPECT_THAT(request.env, Contains(Pair("TORCHELASTIC_RUN_ID", "mine")));
   EXPECT_THAT(request.env, Contains(Pair("TORCHELASTIC_RESTART_COUNT", "1")));
@@ -155,7 +156,7 @@ TEST(LaunchRequests, OfARecipeRunTheWorkerOnItsRunFile) {
   ASSERT_EQ(request.argv.size(), 3U);
   EXPECT_EQ(request.argv[1], "--run-file");
   EXPECT_EQ(request.env.at("MUSTER_RUN_FILE"), request.argv[2]);
-  const auto json = nlohmann::json::parse(os::read_small_file(request.argv[2]));
+  const auto json = nlohmann::json::parse(base::read_small_file(request.argv[2]));
   EXPECT_EQ(json["checkpoint"]["folder"], (bench.folder() / "jobs" / std::to_string(id) / "checkpoints").string());
 }
 
@@ -307,13 +308,13 @@ TEST(Submissions, ThatAreWrongAreRefusedByFieldAndStoreNothing) {
   test::put(*request.mutable_spec(), "train.micro_batch_size", 2);
   auto refused = bench.controller().submit(request);
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.refusal().kind, base::Refusal::Kind::kInvalid);
+  EXPECT_EQ(refused.refusal().kind, common::Refusal::Kind::kInvalid);
   EXPECT_THAT(refused.refusal().text, HasSubstr("train.batch_size"));
   request = recipe_request(std::string(65, 'x'));
   EXPECT_FALSE(bench.controller().submit(request).ok());
   EXPECT_EQ(bench.controller().list({}).total(), 0);
-  EXPECT_EQ(bench.controller().get(1).refusal().kind, base::Refusal::Kind::kNotFound);
-  EXPECT_EQ(bench.controller().cancel(1, "ada").refusal().kind, base::Refusal::Kind::kNotFound);
+  EXPECT_EQ(bench.controller().get(1).refusal().kind, common::Refusal::Kind::kNotFound);
+  EXPECT_EQ(bench.controller().cancel(1, "ada").refusal().kind, common::Refusal::Kind::kNotFound);
 }
 
 TEST(Submissions, WithoutARequestIdAreEachTheirOwn) {

@@ -5,8 +5,8 @@
 #include <latch>
 #include <thread>
 
-#include "base/changes.h"
-#include "controller/service/bench.h"
+#include "controller/common/changes.h"
+#include "tests/controller/service/bench.h"
 
 namespace service::testing {
 namespace {
@@ -42,7 +42,7 @@ class Threaded : public ::testing::TestWithParam<StoreKind> {
   TempFolder folder_;
   store::MemoryStore memory_;
   std::unique_ptr<store::Store> sqlite_;
-  base::RealClock clock_;
+  common::RealClock clock_;
   FakeExecutor executor_;
   std::unique_ptr<RunningController> controller_;
 };
@@ -123,7 +123,7 @@ TEST_P(Threaded, HeartbeatsOfManyRanksAreAllDurable) {
   constexpr int kSteps = 50;
   const auto id = controller_->submit(recipe_request("a", kRanks)).value().job_id();
   ASSERT_TRUE(until([&] { return state(id) == "running"; }));
-  const auto token = base::rank_token(store().secret(), id, 1);
+  const auto token = common::rank_token(store().secret(), id, 1);
   EXPECT_TRUE(controller_->is_rank_token({id, 1}, token));
   EXPECT_FALSE(controller_->is_rank_token({id, 2}, token)) << "of another attempt";
   EXPECT_FALSE(controller_->is_rank_token({id, 1}, "people"));
@@ -193,7 +193,7 @@ TEST_F(FullDisk, RefusesPeopleAtOnceWithTheReasonAndHealsByItself) {
   fill();
   const auto refused = bench.controller().submit(command_request("a"));
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.refusal().kind, base::Refusal::Kind::kUnchanged);
+  EXPECT_EQ(refused.refusal().kind, common::Refusal::Kind::kUnchanged);
   EXPECT_THAT(refused.refusal().text, HasSubstr("the disk is full; make room"));
   EXPECT_THAT(bench.controller().status().store_problem(), HasSubstr("the disk is full"));
   make_room();
@@ -278,7 +278,7 @@ TEST_F(FullDisk, AndACrashOnTopLoseNothingEither) {
 }
 
 TEST(ChangesTest, WaitingEndsWithAChangeOfThatJobAlone) {
-  base::Changes changes;
+  common::Changes changes;
   const auto seen = changes.wait(0, 0, 0ms);
   changes.bump(7);
   EXPECT_GT(changes.wait(7, seen, 10s), seen);
@@ -291,8 +291,8 @@ TEST(ChangesTest, WaitingEndsWithAChangeOfThatJobAlone) {
 }
 
 TEST(ChangesTest, ForgottenJobsAreTakenForPerhapsChanged) {
-  base::Changes changes;
-  for (core::JobId id = 1; id <= static_cast<core::JobId>(base::Changes::kJobs) + 10; ++id) changes.bump(id);
+  common::Changes changes;
+  for (core::JobId id = 1; id <= static_cast<core::JobId>(common::Changes::kJobs) + 10; ++id) changes.bump(id);
   EXPECT_GT(changes.wait(1, 1, 10s), 1U);
 }
 

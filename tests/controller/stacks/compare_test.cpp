@@ -1,5 +1,5 @@
 // Goal: the rank that hangs is told from those that wait for it.
-#include "stacks/compare.h"
+#include "controller/stacks/compare.h"
 
 #include <gmock/gmock.h>
 

@@ -1,9 +1,9 @@
 // Goal: of each kind of text the frames of the main thread are found, the outermost first.
-#include "stacks/frames.h"
+#include "controller/stacks/frames.h"
 
 #include <gmock/gmock.h>
 
-#include "contract/stacks.h"
+#include "agent/protocol/stacks.h"
 
 namespace stacks {
 namespace {

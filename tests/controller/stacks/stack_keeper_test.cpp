@@ -1,13 +1,13 @@
 // Goal: stacks are kept with their attempt, whoever brings them and whatever happens meanwhile.
 // Method: the real keeper without its thread, a clock that the test owns, a folder as the data folder.
-#include "stacks/stack_keeper.h"
+#include "controller/stacks/stack_keeper.h"
 
 #include <gmock/gmock.h>
 
 #include <fstream>
 
-#include "contract/stacks.h"
-#include "temporary_folder.h"
+#include "agent/protocol/stacks.h"
+#include "tests/temporary_folder.h"
 
 namespace stacks {
 namespace {
@@ -24,7 +24,7 @@ class Keeper : public testing::Test {
   Keeper() { std::filesystem::create_directories(attempt_); }
   std::unique_ptr<StackKeeper> make() {
     return std::make_unique<StackKeeper>(
-        StackKeeper::Parts{clock_, base::DataFolder(folder_.path()),
+        StackKeeper::Parts{clock_, common::DataFolder(folder_.path()),
                            [this](const auto&, std::uint64_t number) {
                              asked_.push_back(number);
                              return there_;
@@ -41,8 +41,8 @@ class Keeper : public testing::Test {
   }
 
   test::TemporaryFolder folder_;
-  std::filesystem::path attempt_ = base::DataFolder(folder_.path()).attempt(kKey);
-  base::ManualClock clock_;
+  std::filesystem::path attempt_ = common::DataFolder(folder_.path()).attempt(kKey);
+  common::ManualClock clock_;
   bool there_ = true;
   std::vector<std::uint64_t> asked_;
   std::vector<core::AttemptKey> changed_;

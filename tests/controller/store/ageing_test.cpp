@@ -13,10 +13,10 @@
 #include <random>
 #include <sstream>
 
-#include "store/curves.h"
-#include "store/kinds.h"
-#include "store/random_rows.h"
-#include "store/saga.h"
+#include "tests/controller/store/curves.h"
+#include "tests/controller/store/kinds.h"
+#include "tests/controller/store/random_rows.h"
+#include "tests/controller/store/saga.h"
 
 namespace test {
 namespace {
@@ -98,7 +98,7 @@ TYPED_TEST(Ageing, NothingIsDueBeforeItsTime) {
 
 TYPED_TEST(Ageing, WhenTheRowsOfRanksAreGonePeopleSeeWhatTheySawBefore) {
   auto& store = this->store();
-  const store::DeclaredSeries sum{1, {.name = "loss", .over_ranks = schema::OverRanks::kSum}};
+  const store::DeclaredSeries sum{1, {.name = "loss", .over_ranks = spec::OverRanks::kSum}};
   store.add_metrics({}, {&sum, 1});
   add_all(store, losses(0, 300));
   const auto rows = rows_of(store);
@@ -320,7 +320,7 @@ TYPED_TEST(Ageing, ASeriesThatIsDeclaredAnewKeepsItsOldBuckets) {
   add_all(store, losses(0, 1000));
   this->advance(31 * 24h);
   this->age();
-  const store::DeclaredSeries sum{1, {.name = "loss", .over_ranks = schema::OverRanks::kSum}};
+  const store::DeclaredSeries sum{1, {.name = "loss", .over_ranks = spec::OverRanks::kSum}};
   store.add_metrics({}, {&sum, 1});
   add_all(store, losses(1000, 1400));
   const auto curves = store.thinned({.job = 1, .points = 50'000});

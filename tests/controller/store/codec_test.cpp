@@ -6,10 +6,10 @@
 #include <set>
 #include <sstream>
 
-#include "core/golden.h"
-#include "core/story.h"
-#include "store/codec.h"
-#include "store/store.h"
+#include "controller/store/codec.h"
+#include "controller/store/store.h"
+#include "tests/controller/core/golden.h"
+#include "tests/controller/core/story.h"
 
 namespace test {
 namespace {

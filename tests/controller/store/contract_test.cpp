@@ -1,4 +1,4 @@
-// Goal: both stores keep the contract of store/store.h.
+// Goal: both stores keep the contract of controller/store/store.h.
 // Method: one typed suite; each test runs on a fresh store of each kind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <limits>
 #include <thread>
 
-#include "core/story.h"
-#include "store/kinds.h"
-#include "store/saga.h"
+#include "tests/controller/core/story.h"
+#include "tests/controller/store/kinds.h"
+#include "tests/controller/store/saga.h"
 
 namespace test {
 namespace {
@@ -483,9 +483,9 @@ TYPED_TEST(StoreContract, MetricsOfAllRanksAreOneStep) {
                         .at_ms = 42,
                         .values = {{"loss", 2.5}, {"grad_norm", 1.5}, {"validation/loss", 2.75}}};
   const std::vector<store::DeclaredSeries> declared{
-      {1, {.name = "loss", .unit = "nats", .over_ranks = schema::OverRanks::kRank0}},
-      {1, {.name = "grad_norm", .over_ranks = schema::OverRanks::kRank0}},
-      {1, {.name = "validation/loss", .over_ranks = schema::OverRanks::kRank0}}};
+      {1, {.name = "loss", .unit = "nats", .over_ranks = spec::OverRanks::kRank0}},
+      {1, {.name = "grad_norm", .over_ranks = spec::OverRanks::kRank0}},
+      {1, {.name = "validation/loss", .over_ranks = spec::OverRanks::kRank0}}};
   store::MetricRow one = zero;
   one.rank = 1;
   one.values = {{"loss", 99}};
@@ -561,7 +561,7 @@ TYPED_TEST(StoreContract, TheNewestMetricIsRankZerosOfTheNewestAttemptThatHasOne
 
 TYPED_TEST(StoreContract, TheValuesOfRanksBecomeOneAsTheSeriesSays) {
   auto& store = this->store();
-  using schema::OverRanks;
+  using spec::OverRanks;
   const std::vector<store::DeclaredSeries> declared{{3, {.name = "accuracy", .over_ranks = OverRanks::kMean}},
                                                     {3, {.name = "correct", .over_ranks = OverRanks::kSum}},
                                                     {3, {.name = "wait_ms", .over_ranks = OverRanks::kMax}},
@@ -604,14 +604,14 @@ TYPED_TEST(StoreContract, SeriesKeepTheirNewestValueAndWhatIsDeclaredOfThem) {
   auto series = store.series(2);
   ASSERT_EQ(series.size(), 2U);
   EXPECT_EQ(series[0].series.name, "loss");
-  EXPECT_EQ(series[0].series.better, schema::Better::kLower) << "the name says so";
+  EXPECT_EQ(series[0].series.better, spec::Better::kLower) << "the name says so";
   EXPECT_EQ(series[0].attempt, 2U) << "a later attempt goes on from an earlier step";
   EXPECT_EQ(series[0].step, 4);
   EXPECT_EQ(series[0].value, 7);
   EXPECT_EQ(series[1].series.name, "validation/loss");
   EXPECT_EQ(series[1].step, 5) << "however far back";
   EXPECT_EQ(series[1].value, 2.5);
-  const store::DeclaredSeries declared{2, {.name = "loss", .unit = "bits", .better = schema::Better::kHigher}};
+  const store::DeclaredSeries declared{2, {.name = "loss", .unit = "bits", .better = spec::Better::kHigher}};
   const store::DeclaredSeries never{2, {.name = "never"}};
   store.add_metrics({}, {&declared, 1});
   store.add_metrics({}, {&never, 1});
@@ -628,10 +628,10 @@ TYPED_TEST(StoreContract, SeriesKeepTheirNewestValueAndWhatIsDeclaredOfThem) {
 TYPED_TEST(StoreContract, NoMoreSeriesAreKeptThanAJobMayHave) {
   auto& store = this->store();
   store::MetricRow row{.job = 2, .attempt = 1, .step = 1};
-  for (std::size_t i = 0; i < schema::kMostSeries + 3; ++i) row.values.push_back({"s" + std::to_string(i), 1});
+  for (std::size_t i = 0; i < spec::kMostSeries + 3; ++i) row.values.push_back({"s" + std::to_string(i), 1});
   store.add_metrics({&row, 1});
-  EXPECT_EQ(store.series(2).size(), schema::kMostSeries);
-  EXPECT_EQ(store.metrics(2, 0, 0, 0, 10)[0].row.values.size(), schema::kMostSeries);
+  EXPECT_EQ(store.series(2).size(), spec::kMostSeries);
+  EXPECT_EQ(store.metrics(2, 0, 0, 0, 10)[0].row.values.size(), spec::kMostSeries);
 }
 
 TYPED_TEST(StoreContract, WhatARankDidNotMeasureIsUnknown) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "store/metrics.h"
+#include "controller/store/metrics.h"
 
 namespace test {
 

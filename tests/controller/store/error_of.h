@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "store/store.h"
+#include "controller/store/store.h"
 
 namespace test {
 

@@ -4,16 +4,17 @@
 
 #include <memory>
 
-#include "store/memory_store.h"
-#include "store/sqlite_store.h"
-#include "temporary_folder.h"
+#include "controller/store/sqlite_store.h"
+#include "tests/controller/store/memory_store.h"
+#include "tests/temporary_folder.h"
 
 namespace test {
 
 /// The hour in which the clocks of the stores below begin.
 inline constexpr core::Time kFirstHour{std::chrono::hours(500'000)};
 
-// The kinds of stores that must keep the contract of store/store.h. `now`: the time by which their metrics age.
+// The kinds of stores that must keep the contract of controller/store/store.h. `now`: the time by which their metrics
+// age.
 struct Memory {
   core::Time now = kFirstHour;
   store::MemoryStore store{[this] { return now; }};

@@ -1,12 +1,12 @@
-#include "store/memory_store.h"
+#include "tests/controller/store/memory_store.h"
 
 #include <algorithm>
 #include <limits>
 #include <set>
 #include <utility>
 
-#include "store/codec.h"
-#include "store/sqlite_file.h"
+#include "controller/store/codec.h"
+#include "controller/store/sqlite_file.h"
 
 namespace store {
 namespace {
@@ -239,11 +239,11 @@ void MemoryStore::set_launching(std::span<const LaunchingAction> actions) {
   }
 }
 
-SeriesRow* MemoryStore::series_of(core::JobId job, const schema::Series& series, bool declares) {
+SeriesRow* MemoryStore::series_of(core::JobId job, const spec::Series& series, bool declares) {
   auto& all = series_[job];
   const auto found = std::ranges::find(all, series.name, [](const SeriesRow& row) { return row.series.name; });
   if (found == all.end()) {
-    if (all.size() >= schema::kMostSeries) return nullptr;
+    if (all.size() >= spec::kMostSeries) return nullptr;
     return &all.emplace_back(SeriesRow{series, 0, -1, 0});
   }
   if (declares) found->series = series;
@@ -252,9 +252,9 @@ SeriesRow* MemoryStore::series_of(core::JobId job, const schema::Series& series,
 
 void MemoryStore::add_values(MetricRow& stored, const MetricRow& row) {
   for (const auto& value : row.values) {
-    auto* series = series_of(row.job, schema::undeclared_series(value.series), false);
+    auto* series = series_of(row.job, spec::undeclared_series(value.series), false);
     if (series == nullptr) continue;
-    if (series->series.over_ranks == schema::OverRanks::kRank0 && row.rank != 0) continue;
+    if (series->series.over_ranks == spec::OverRanks::kRank0 && row.rank != 0) continue;
     if (!value_of(stored, value.series)) stored.values.push_back(value);
     if (std::pair(row.attempt, row.step) > std::pair(series->attempt, series->step)) {
       series->attempt = row.attempt;

@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "store/store.h"
+#include "controller/store/store.h"
 
 namespace store {
 
@@ -77,7 +77,7 @@ class MemoryStore final : public Store {
     std::int64_t left_out = 0;
   };
 
-  SeriesRow* series_of(core::JobId job, const schema::Series& series, bool declares);
+  SeriesRow* series_of(core::JobId job, const spec::Series& series, bool declares);
   void add_values(MetricRow& stored, const MetricRow& row);
   void combine_values(StepRow& step) const;
   bool takes(const MetricRow& row);

@@ -11,16 +11,16 @@
 #include <cmath>
 #include <random>
 
-#include "store/curves.h"
-#include "store/error_of.h"
-#include "store/memory_store.h"
-#include "store/random_rows.h"
-#include "store/saga.h"
-#include "store/sqlite_file.h"
-#include "store/sqlite_pair.h"
-#include "store/sqlite_steps.h"
-#include "store/sqlite_store.h"
-#include "temporary_folder.h"
+#include "controller/store/sqlite_file.h"
+#include "controller/store/sqlite_pair.h"
+#include "controller/store/sqlite_steps.h"
+#include "controller/store/sqlite_store.h"
+#include "tests/controller/store/curves.h"
+#include "tests/controller/store/error_of.h"
+#include "tests/controller/store/memory_store.h"
+#include "tests/controller/store/random_rows.h"
+#include "tests/controller/store/saga.h"
+#include "tests/temporary_folder.h"
 
 namespace test {
 namespace {

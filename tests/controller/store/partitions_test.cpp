@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "store/memory_store.h"
-#include "store/sqlite_store.h"
-#include "temporary_folder.h"
+#include "controller/store/sqlite_store.h"
+#include "tests/controller/store/memory_store.h"
+#include "tests/temporary_folder.h"
 
 namespace test {
 namespace {

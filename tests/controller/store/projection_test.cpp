@@ -6,11 +6,11 @@
 
 #include <map>
 
-#include "core/random_events.h"
-#include "store/codec.h"
-#include "store/saga.h"
-#include "store/sqlite_store.h"
-#include "temporary_folder.h"
+#include "controller/store/codec.h"
+#include "controller/store/sqlite_store.h"
+#include "tests/controller/core/random_events.h"
+#include "tests/controller/store/saga.h"
+#include "tests/temporary_folder.h"
 
 namespace test {
 namespace {

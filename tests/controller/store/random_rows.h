@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "store/metrics.h"
+#include "controller/store/metrics.h"
 
 namespace test {
 
@@ -47,10 +47,9 @@ inline std::vector<store::MetricRow> random_rows(unsigned seed) {
   return ordered;
 }
 
-inline const std::vector<store::DeclaredSeries> kDeclared{
-    {1, {.name = "rate", .over_ranks = schema::OverRanks::kRank0}},
-    {1, {.name = "mean", .over_ranks = schema::OverRanks::kMean}},
-    {1, {.name = "sum", .over_ranks = schema::OverRanks::kSum}},
-    {1, {.name = "max", .over_ranks = schema::OverRanks::kMax}}};
+inline const std::vector<store::DeclaredSeries> kDeclared{{1, {.name = "rate", .over_ranks = spec::OverRanks::kRank0}},
+                                                          {1, {.name = "mean", .over_ranks = spec::OverRanks::kMean}},
+                                                          {1, {.name = "sum", .over_ranks = spec::OverRanks::kSum}},
+                                                          {1, {.name = "max", .over_ranks = spec::OverRanks::kMax}}};
 
 }  // namespace test

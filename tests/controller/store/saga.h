@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "core/story.h"
-#include "store/store.h"
+#include "controller/store/store.h"
+#include "tests/controller/core/story.h"
 
 namespace test {
 

@@ -9,9 +9,9 @@
 #include <array>
 #include <random>
 
-#include "store/saga.h"
-#include "store/sqlite_store.h"
-#include "temporary_folder.h"
+#include "controller/store/sqlite_store.h"
+#include "tests/controller/store/saga.h"
+#include "tests/temporary_folder.h"
 
 namespace test {
 namespace {

@@ -10,10 +10,10 @@
 
 #include <fstream>
 
-#include "store/error_of.h"
-#include "store/saga.h"
-#include "store/sqlite_store.h"
-#include "temporary_folder.h"
+#include "controller/store/sqlite_store.h"
+#include "tests/controller/store/error_of.h"
+#include "tests/controller/store/saga.h"
+#include "tests/temporary_folder.h"
 
 namespace test {
 namespace {

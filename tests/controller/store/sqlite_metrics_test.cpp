@@ -8,9 +8,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "store/sqlite_file.h"
-#include "store/sqlite_store.h"
-#include "temporary_folder.h"
+#include "controller/store/sqlite_file.h"
+#include "controller/store/sqlite_store.h"
+#include "tests/temporary_folder.h"
 
 namespace test {
 namespace {
@@ -85,7 +85,7 @@ TEST(SqliteMetrics, OfTheVersionBeforeNamedSeriesAreAllThere) {
   for (const auto& one : series) names.push_back(one.series.name);
   EXPECT_THAT(names, ElementsAre("loss", "tokens_per_s", "learning_rate", "grad_norm", "validation/loss"));
   EXPECT_EQ(series[0].series.unit, "nats");
-  EXPECT_EQ(series[0].series.better, schema::Better::kLower);
+  EXPECT_EQ(series[0].series.better, spec::Better::kLower);
   EXPECT_EQ(std::pair(series[4].attempt, series[4].step), std::pair(2U, core::Step{12}));
   EXPECT_EQ(series[4].value, before.back().validation);
   EXPECT_TRUE(store->series(3).empty()) << "a command that told of nothing";

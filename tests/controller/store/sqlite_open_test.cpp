@@ -10,11 +10,11 @@
 #include <sstream>
 #include <thread>
 
-#include "store/error_of.h"
-#include "store/saga.h"
-#include "store/sqlite_file.h"
-#include "store/sqlite_store.h"
-#include "temporary_folder.h"
+#include "controller/store/sqlite_file.h"
+#include "controller/store/sqlite_store.h"
+#include "tests/controller/store/error_of.h"
+#include "tests/controller/store/saga.h"
+#include "tests/temporary_folder.h"
 
 namespace test {
 namespace {

@@ -9,9 +9,9 @@
 #include <limits>
 #include <random>
 
-#include "store/curves.h"
-#include "store/kinds.h"
-#include "store/random_rows.h"
+#include "tests/controller/store/curves.h"
+#include "tests/controller/store/kinds.h"
+#include "tests/controller/store/random_rows.h"
 
 namespace test {
 namespace {
@@ -285,7 +285,7 @@ TEST(SqliteThinning, ASeriesThatIsDeclaredAnewIsPutTogetherAnew) {
   for (auto* store : {static_cast<store::Store*>(&memory), sqlite.get()}) {
     store->add_metrics({}, kDeclared);
     add(*store, rows, 500);
-    const store::DeclaredSeries other{1, {.name = "mean", .over_ranks = schema::OverRanks::kMax}};
+    const store::DeclaredSeries other{1, {.name = "mean", .over_ranks = spec::OverRanks::kMax}};
     store->add_metrics({}, {&other, 1});
   }
   EXPECT_EQ(stored_buckets(file), 0);

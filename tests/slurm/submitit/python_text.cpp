@@ -1,4 +1,4 @@
-#include "python_text.h"
+#include "tests/slurm/submitit/python_text.h"
 
 #include <array>
 #include <charconv>

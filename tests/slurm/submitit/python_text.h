@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "submitit_style.h"
+#include "tests/slurm/submitit/submitit_style.h"
 
 namespace slurm {
 

@@ -3,9 +3,9 @@
 #include <array>
 #include <cmath>
 
-#include "python_text.h"
-#include "submitit_style.h"
-#include "text.h"
+#include "slurm/text.h"
+#include "tests/slurm/submitit/python_text.h"
+#include "tests/slurm/submitit/submitit_style.h"
 
 namespace slurm {
 namespace {

@@ -1,11 +1,11 @@
-#include "submitit_style.h"
+#include "tests/slurm/submitit/submitit_style.h"
 
 #include <algorithm>
 #include <array>
 
-#include "python_text.h"
 #include "slurm/batch_script.h"
-#include "text.h"
+#include "slurm/text.h"
+#include "tests/slurm/submitit/python_text.h"
 
 namespace slurm {
 namespace {

@@ -1,21 +1,21 @@
-#include "models/bert/hf.h"
+#include "worker/models/bert/hf.h"
 
 #include <array>
 #include <cstdint>
 #include <stdexcept>
 #include <string_view>
 
-#include "models/bert/model.h"
-#include "models/config_json.h"
-#include "models/config_members.h"
-#include "models/first_values.h"
-#include "schema/tables/bert.h"
+#include "spec/tables/bert.h"
+#include "worker/models/bert/model.h"
+#include "worker/models/config_json.h"
+#include "worker/models/config_members.h"
+#include "worker/models/first_values.h"
 
 namespace worker {
 namespace {
 
 using fsdp::Json;
-using schema::Values;
+using spec::Values;
 
 /// The most labels that a config.json may name. It keeps a hostile file from filling the memory.
 constexpr std::int64_t kMostBertLabels = 1 << 20;
@@ -46,8 +46,8 @@ constexpr auto kBertNullable = std::to_array<std::string_view>({"classifier_drop
 
 Values read_bert(const Json& config) {
   want_family(config, "bert", kBertArchitectures);
-  check_config(config, schema::bert(), {{}, kBertOnly, kBertNoEffect, kBertNullable});
-  Values values = values_of_config(schema::bert(), config);
+  check_config(config, spec::bert(), {{}, kBertOnly, kBertNoEffect, kBertNullable});
+  Values values = values_of_config(spec::bert(), config);
   set_absent(values, "model.vocab_size", std::int64_t{30522});
   set_absent(values, "model.hidden_size", std::int64_t{768});
   set_absent(values, "model.intermediate_size", std::int64_t{3072});
@@ -179,7 +179,7 @@ void write_bert_labels(std::span<const std::string> labels, Json& config) {
 const Family& bert_family() {
   static const Family row{
       .name = "bert",
-      .table = schema::bert(),
+      .table = spec::bert(),
       .architectures = kBertArchitectures,
       .read = read_bert,
       .write = write_bert,

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/family.h"
+#include "worker/models/family.h"
 
 namespace worker {
 

@@ -1,4 +1,4 @@
-#include "models/bert/model.h"
+#include "worker/models/bert/model.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -11,19 +11,19 @@
 #include <stdexcept>
 #include <string>
 
-#include "models/check_sizes.h"
-#include "models/class_loss.h"
-#include "models/head_loss.h"
-#include "models/layers/attention.h"
-#include "models/layers/dropout.h"
-#include "models/layers/uninitialised.h"
-#include "models/ops.h"
+#include "worker/models/check_sizes.h"
+#include "worker/models/class_loss.h"
+#include "worker/models/head_loss.h"
+#include "worker/models/layers/attention.h"
+#include "worker/models/layers/dropout.h"
+#include "worker/models/layers/uninitialised.h"
+#include "worker/models/ops.h"
 
 namespace worker {
 namespace {
 
 /// Throws std::invalid_argument when the sizes contradict each other.
-void check_bert(const schema::Bert& model) {
+void check_bert(const spec::Bert& model) {
   check_sizes({{"vocab_size", model.vocab_size},
                {"hidden_size", model.hidden_size},
                {"intermediate_size", model.intermediate_size},
@@ -31,7 +31,7 @@ void check_bert(const schema::Bert& model) {
                {"num_attention_heads", model.num_attention_heads},
                {"max_position_embeddings", model.max_position_embeddings},
                {"type_vocab_size", model.type_vocab_size}});
-  check_no_conflict(schema::conflicts_of(model));
+  check_no_conflict(spec::conflicts_of(model));
 }
 
 /// A child that only groups parameters under a name of Hugging Face.
@@ -64,7 +64,7 @@ MaskedTargets masked_targets(const at::Tensor& targets) {
   return out;
 }
 
-BertEmbeddings::BertEmbeddings(const schema::Bert& c)
+BertEmbeddings::BertEmbeddings(const spec::Bert& c)
     : word_embeddings(register_module("word_embeddings", std::make_shared<Embedding>(c.vocab_size, c.hidden_size))),
       dropout_(c.hidden_dropout_prob),
       position_embeddings_(register_module("position_embeddings",
@@ -80,7 +80,7 @@ at::Tensor BertEmbeddings::forward(const at::Tensor& ids, const at::Tensor& type
   return drop_out(norm_->forward(words + of_types + position_embeddings_->forward(positions)), dropout_, is_training());
 }
 
-BertSelfAttention::BertSelfAttention(const schema::Bert& c)
+BertSelfAttention::BertSelfAttention(const spec::Bert& c)
     : heads_(c.num_attention_heads),
       head_dim_(c.hidden_size / c.num_attention_heads),
       dropout_(c.attention_probs_dropout_prob),
@@ -98,7 +98,7 @@ at::Tensor BertSelfAttention::forward(const at::Tensor& x, const Mask& mask) con
   return out.transpose(1, 2).reshape({batch, positions, heads_ * head_dim_});
 }
 
-BertOutput::BertOutput(const schema::Bert& c, std::int64_t in)
+BertOutput::BertOutput(const spec::Bert& c, std::int64_t in)
     : dropout_(c.hidden_dropout_prob),
       dense_(register_module("dense", std::make_shared<Linear>(in, c.hidden_size, true))),
       norm_(register_module("LayerNorm", std::make_shared<LayerNorm>(c.hidden_size, c.layer_norm_eps))) {}
@@ -107,7 +107,7 @@ at::Tensor BertOutput::forward(const at::Tensor& x, const at::Tensor& before) co
   return norm_->forward(drop_out(dense_->forward(x), dropout_, is_training()) + before);
 }
 
-BertLayer::BertLayer(const schema::Bert& c) : act_(activation_of(c.hidden_act)) {
+BertLayer::BertLayer(const spec::Bert& c) : act_(activation_of(c.hidden_act)) {
   const auto of_attention = bert_group(*this, "attention");
   self_ = of_attention->register_module("self", std::make_shared<BertSelfAttention>(c));
   attention_output_ = of_attention->register_module("output", std::make_shared<BertOutput>(c, c.hidden_size));
@@ -127,7 +127,7 @@ at::Tensor BertLayer::forward(at::Tensor x, const Mask& mask) const {
   });
 }
 
-BertModel::BertModel(const schema::Bert& c, bool with_pooler)
+BertModel::BertModel(const spec::Bert& c, bool with_pooler)
     : embeddings(register_module("embeddings", std::make_shared<BertEmbeddings>(c))), config_(c) {
   const auto list = bert_group(*bert_group(*this, "encoder"), "layer");
   for (std::int64_t i = 0; i < c.num_hidden_layers; ++i) {
@@ -158,7 +158,7 @@ at::Tensor BertModel::pool(const at::Tensor& hidden) const {
   return at::tanh(pooler_->forward(hidden.select(1, 0)));
 }
 
-BertEncoder::BertEncoder(const schema::Bert& config, bool with_pooler) : config_(config) {
+BertEncoder::BertEncoder(const spec::Bert& config, bool with_pooler) : config_(config) {
   check_bert(config_);
   bert_ = register_module("bert", std::make_shared<BertModel>(config_, with_pooler));
 }
@@ -180,7 +180,7 @@ at::Tensor BertEncoder::hidden(const BertRows& rows) const {
   return through(rows, [](at::Tensor hidden) { return hidden; });
 }
 
-BertPredictions::BertPredictions(const schema::Bert& c)
+BertPredictions::BertPredictions(const spec::Bert& c)
     : bias(register_parameter("bias", uninitialised({c.vocab_size}))), act_(activation_of(c.hidden_act)) {
   const auto transform = bert_group(*this, "transform");
   dense_ = transform->register_module("dense", std::make_shared<Linear>(c.hidden_size, c.hidden_size, true));
@@ -194,7 +194,7 @@ at::Tensor BertPredictions::transform(const at::Tensor& hidden) const {
   return norm_->forward(activate(act_, dense_->forward(hidden)));
 }
 
-BertForMaskedLm::BertForMaskedLm(const schema::Bert& config) : BertEncoder(config) {
+BertForMaskedLm::BertForMaskedLm(const spec::Bert& config) : BertEncoder(config) {
   predictions_ = bert_group(*this, "cls")->register_module("predictions", std::make_shared<BertPredictions>(config_));
 }
 
@@ -227,7 +227,7 @@ at::Tensor BertForMaskedLm::loss(const BertRows& rows, const at::Tensor& targets
   return loss(rows, masked_targets(targets));
 }
 
-BertForSequenceClassification::BertForSequenceClassification(const schema::Bert& config, std::int64_t labels)
+BertForSequenceClassification::BertForSequenceClassification(const spec::Bert& config, std::int64_t labels)
     : BertEncoder(config, /*with_pooler=*/true), dropout_(config.dropout_of_classifier()) {
   if (labels < 2) {
     throw std::invalid_argument("the classifier has " + std::to_string(labels) +

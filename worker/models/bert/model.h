@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "models/layers/activation.h"
-#include "models/layers/embedding.h"
-#include "models/layers/linear.h"
-#include "models/layers/masks.h"
-#include "models/layers/norm.h"
-#include "models/layers/wrapped.h"
-#include "schema/tables/bert.h"
+#include "spec/tables/bert.h"
+#include "worker/models/layers/activation.h"
+#include "worker/models/layers/embedding.h"
+#include "worker/models/layers/linear.h"
+#include "worker/models/layers/masks.h"
+#include "worker/models/layers/norm.h"
+#include "worker/models/layers/wrapped.h"
 
 // BERT (Devlin et al., arXiv 1810.04805): an encoder with norms after the sums. A model knows nothing of sharding. Its
 // parameters are fp32 and have Hugging Face's names.
@@ -43,7 +43,7 @@ MaskedTargets masked_targets(const at::Tensor& targets);
 /// The sum of word, token-type and position embeddings, with norm and dropout.
 class BertEmbeddings : public torch::nn::Module {
  public:
-  explicit BertEmbeddings(const schema::Bert& config);
+  explicit BertEmbeddings(const spec::Bert& config);
   /// -> [batch, positions, hidden]
   at::Tensor forward(const at::Tensor& ids, const at::Tensor& types) const;
 
@@ -58,7 +58,7 @@ class BertEmbeddings : public torch::nn::Module {
 /// Multi-head self-attention without its output projection.
 class BertSelfAttention : public torch::nn::Module {
  public:
-  explicit BertSelfAttention(const schema::Bert& config);
+  explicit BertSelfAttention(const spec::Bert& config);
   at::Tensor forward(const at::Tensor& x, const Mask& mask) const;
 
  private:
@@ -70,7 +70,7 @@ class BertSelfAttention : public torch::nn::Module {
 /// norm(dropout(W x + b) + before): how both parts of a block end.
 class BertOutput : public torch::nn::Module {
  public:
-  BertOutput(const schema::Bert& config, std::int64_t in);
+  BertOutput(const spec::Bert& config, std::int64_t in);
   /// x [.., in], before [.., hidden] -> [.., hidden]
   at::Tensor forward(const at::Tensor& x, const at::Tensor& before) const;
 
@@ -83,7 +83,7 @@ class BertOutput : public torch::nn::Module {
 /// y = norm(x + attention(x)), then norm(y + feed_forward(y)).
 class BertLayer : public Block {
  public:
-  explicit BertLayer(const schema::Bert& config);
+  explicit BertLayer(const spec::Bert& config);
   /// [batch, positions, hidden] -> [batch, positions, hidden].
   at::Tensor forward(at::Tensor x, const Mask& mask) const;
 
@@ -97,7 +97,7 @@ class BertLayer : public Block {
 /// Embeddings, blocks and, where a head reads it, the pooler: tanh(W x + b) of each row's first token.
 class BertModel : public torch::nn::Module {
  public:
-  BertModel(const schema::Bert& config, bool with_pooler);
+  BertModel(const spec::Bert& config, bool with_pooler);
   /// -> [batch, positions, hidden]. Throws c10::Error for more positions than the model takes, and for a mask or token
   /// types of another shape than the ids.
   at::Tensor forward(const BertRows& rows) const;
@@ -108,7 +108,7 @@ class BertModel : public torch::nn::Module {
   std::vector<std::shared_ptr<BertLayer>> layers;
 
  private:
-  schema::Bert config_;
+  spec::Bert config_;
   std::shared_ptr<Linear> pooler_;  ///< null without one
 };
 
@@ -120,9 +120,9 @@ class BertEncoder : public torch::nn::Module, public Wrapped {
  public:
   /// The parameters have no values yet. Throws std::invalid_argument naming key, value and remedy when the sizes
   /// contradict each other.
-  explicit BertEncoder(const schema::Bert& config, bool with_pooler = false);
+  explicit BertEncoder(const spec::Bert& config, bool with_pooler = false);
 
-  const schema::Bert& config() const { return config_; }
+  const spec::Bert& config() const { return config_; }
   std::vector<std::shared_ptr<Block>> blocks() const;
   /// What a head reads: [batch, positions, hidden].
   at::Tensor hidden(const BertRows& rows) const;
@@ -132,7 +132,7 @@ class BertEncoder : public torch::nn::Module, public Wrapped {
   template <class Head>
   at::Tensor through(const BertRows& rows, Head head) const;
 
-  schema::Bert config_;
+  spec::Bert config_;
   std::shared_ptr<BertModel> bert_;
 };
 
@@ -140,7 +140,7 @@ class BertEncoder : public torch::nn::Module, public Wrapped {
 /// tie_word_embeddings = false, has a weight of its own. Its parameters are "cls.predictions.*".
 class BertPredictions : public torch::nn::Module {
  public:
-  explicit BertPredictions(const schema::Bert& config);
+  explicit BertPredictions(const spec::Bert& config);
   /// What the decoder reads: [.., hidden] -> [.., hidden].
   at::Tensor transform(const at::Tensor& hidden) const;
 
@@ -156,7 +156,7 @@ class BertPredictions : public torch::nn::Module {
 /// BERT that predicts masked tokens.
 class BertForMaskedLm : public BertEncoder {
  public:
-  explicit BertForMaskedLm(const schema::Bert& config);
+  explicit BertForMaskedLm(const spec::Bert& config);
 
   /// Logits of all positions, [batch, positions, vocab].
   at::Tensor forward(const BertRows& rows) const;
@@ -178,7 +178,7 @@ class BertForMaskedLm : public BertEncoder {
 class BertForSequenceClassification : public BertEncoder {
  public:
   /// Throws std::invalid_argument for fewer than two labels, too.
-  BertForSequenceClassification(const schema::Bert& config, std::int64_t labels);
+  BertForSequenceClassification(const spec::Bert& config, std::int64_t labels);
 
   /// Logits [batch, labels].
   at::Tensor forward(const BertRows& rows) const;

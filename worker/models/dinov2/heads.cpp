@@ -1,4 +1,4 @@
-#include "models/dinov2/heads.h"
+#include "worker/models/dinov2/heads.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -10,10 +10,10 @@
 #include <string>
 #include <utility>
 
-#include "models/first_values.h"
-#include "models/layers/activation.h"
-#include "models/layers/uninitialised.h"
-#include "models/ops.h"
+#include "worker/models/first_values.h"
+#include "worker/models/layers/activation.h"
+#include "worker/models/layers/uninitialised.h"
+#include "worker/models/ops.h"
 
 namespace worker {
 namespace {
@@ -70,7 +70,7 @@ at::Tensor DinoHead::forward(const at::Tensor& tokens) const {
   });
 }
 
-SelfDistilled::SelfDistilled(const schema::Dinov2& of_backbone, const DinoHeadSizes& head, bool separate_ibot_head)
+SelfDistilled::SelfDistilled(const spec::Dinov2& of_backbone, const DinoHeadSizes& head, bool separate_ibot_head)
     : backbone(register_module("backbone", std::make_shared<Dinov2Model>(of_backbone))),
       dino_head(register_module("dino_head", std::make_shared<DinoHead>(of_backbone.hidden_size, head))) {
   if (separate_ibot_head)

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "models/dinov2/model.h"
-#include "models/layers/linear.h"
-#include "models/layers/wrapped.h"
+#include "worker/models/dinov2/model.h"
+#include "worker/models/layers/linear.h"
+#include "worker/models/layers/wrapped.h"
 
 // What self-distillation puts on a DINOv2 (Oquab et al., arXiv 2304.07193). transformers has none of it. Names and
 // formulas are those of facebookresearch/dinov2, dinov2/layers/dino_head.py.
@@ -61,7 +61,7 @@ class SelfDistilled : public torch::nn::Module, public Wrapped {
   };
 
   /// Without a head of its own iBOT uses DINO's, and nothing is registered twice. Throws as Dinov2Model and DinoHead.
-  SelfDistilled(const schema::Dinov2& backbone, const DinoHeadSizes& head, bool separate_ibot_head);
+  SelfDistilled(const spec::Dinov2& backbone, const DinoHeadSizes& head, bool separate_ibot_head);
 
   /// `pixels` and `masks` as Dinov2Model::forward(). `masked`: int64 [masked], numbers of patches whose tokens the iBOT
   /// head reads, counted over the whole batch, image by image. Undefined: none. A teacher gets `masked` without masks.

@@ -1,4 +1,4 @@
-#include "models/dinov2/hf.h"
+#include "worker/models/dinov2/hf.h"
 
 #include <array>
 #include <cstdint>
@@ -6,17 +6,17 @@
 #include <string>
 #include <string_view>
 
-#include "models/config_json.h"
-#include "models/config_members.h"
-#include "models/dinov2/heads.h"
-#include "models/first_values.h"
-#include "schema/tables/dinov2.h"
+#include "spec/tables/dinov2.h"
+#include "worker/models/config_json.h"
+#include "worker/models/config_members.h"
+#include "worker/models/dinov2/heads.h"
+#include "worker/models/first_values.h"
 
 namespace worker {
 namespace {
 
 using fsdp::Json;
-using schema::Values;
+using spec::Values;
 
 constexpr std::string_view kDinov2 = "dinov2", kWithRegisters = "dinov2_with_registers";
 constexpr auto kOtherDinov2Types = std::to_array<std::string_view>({kWithRegisters});
@@ -65,10 +65,10 @@ Values read_dinov2(const Json& config) {
   } else {
     want_family(config, kDinov2, kDinov2Architectures);
   }
-  check_config(config, schema::dinov2(), {kDinov2Sides, kDinov2Only, kDinov2NoEffect});
+  check_config(config, spec::dinov2(), {kDinov2Sides, kDinov2Only, kDinov2NoEffect});
   Json plain = config;
   for (const auto side : kDinov2Sides) plain[side] = dinov2_side(config, side);
-  Values values = values_of_config(schema::dinov2(), plain);
+  Values values = values_of_config(spec::dinov2(), plain);
   set_absent(values, "model.hidden_size", std::int64_t{768});
   set_absent(values, "model.num_hidden_layers", std::int64_t{12});
   set_absent(values, "model.num_attention_heads", std::int64_t{12});
@@ -167,15 +167,15 @@ Json dinov2_preprocessor(const Values& values) {
   out["do_rescale"] = true;
   out["rescale_factor"] = 1.0 / 255;
   out["do_normalize"] = true;
-  out["image_mean"] = Json::Array(schema::kImageNetMean.begin(), schema::kImageNetMean.end());
-  out["image_std"] = Json::Array(schema::kImageNetDeviation.begin(), schema::kImageNetDeviation.end());
+  out["image_mean"] = Json::Array(spec::kImageNetMean.begin(), spec::kImageNetMean.end());
+  out["image_std"] = Json::Array(spec::kImageNetDeviation.begin(), spec::kImageNetDeviation.end());
   return out;
 }
 
 const Family& dinov2_family() {
   static const Family row{.name = kDinov2,
                           .other_types = kOtherDinov2Types,
-                          .table = schema::dinov2(),
+                          .table = spec::dinov2(),
                           .architectures = kDinov2Architectures,
                           .read = read_dinov2,
                           .write = write_dinov2,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "models/family.h"
+#include "worker/models/family.h"
 
 namespace worker {
 
@@ -13,6 +13,6 @@ inline constexpr const char* kPreprocessorFile = "preprocessor_config.json";
 
 /// A kPreprocessorFile for images as training sees them: the shorter side is made 256/224 of model.image_size, the
 /// middle is cut out, and ImageNet's mean and deviation are taken away.
-fsdp::Json dinov2_preprocessor(const schema::Values& values);
+fsdp::Json dinov2_preprocessor(const spec::Values& values);
 
 }  // namespace worker

@@ -1,4 +1,4 @@
-#include "models/dinov2/model.h"
+#include "worker/models/dinov2/model.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_upsample_bicubic2d_aa.h>
@@ -11,25 +11,25 @@
 #include <string>
 #include <utility>
 
-#include "models/check_sizes.h"
-#include "models/fused_ops.h"
-#include "models/layers/attention.h"
-#include "models/layers/dropout.h"
-#include "models/layers/uninitialised.h"
-#include "models/ops.h"
+#include "worker/models/check_sizes.h"
+#include "worker/models/fused_ops.h"
+#include "worker/models/layers/attention.h"
+#include "worker/models/layers/dropout.h"
+#include "worker/models/layers/uninitialised.h"
+#include "worker/models/ops.h"
 
 namespace worker {
 namespace {
 
 /// Throws std::invalid_argument when the sizes contradict each other.
-void check_dinov2(const schema::Dinov2& model) {
+void check_dinov2(const spec::Dinov2& model) {
   check_sizes({{"hidden_size", model.hidden_size},
                {"num_hidden_layers", model.num_hidden_layers},
                {"num_attention_heads", model.num_attention_heads},
                {"image_size", model.image_size},
                {"patch_size", model.patch_size},
                {"num_channels", model.num_channels}});
-  check_no_conflict(schema::conflicts_of(model));
+  check_no_conflict(spec::conflicts_of(model));
 }
 
 /// Stochastic depth: sets the rows of some images to zero and divides the others by the share that is kept.
@@ -40,7 +40,7 @@ at::Tensor drop_path(const at::Tensor& x, double p, bool training) {
 
 }  // namespace
 
-Dinov2Projection::Dinov2Projection(const schema::Dinov2& c)
+Dinov2Projection::Dinov2Projection(const spec::Dinov2& c)
     : weight(register_parameter("weight", uninitialised({c.hidden_size, c.num_channels, c.patch_size, c.patch_size}))),
       bias(register_parameter("bias", uninitialised({c.hidden_size}))),
       patch_size_(c.patch_size) {}
@@ -56,7 +56,7 @@ at::Tensor Dinov2Projection::forward(const at::Tensor& pixels) const {
   return worker::linear(patches.to(weight.scalar_type()), weight.flatten(1), bias);
 }
 
-Dinov2Embeddings::Dinov2Embeddings(const schema::Dinov2& c)
+Dinov2Embeddings::Dinov2Embeddings(const spec::Dinov2& c)
     : cls_token(register_parameter("cls_token", uninitialised({1, 1, c.hidden_size}))), config_(c) {
   if (c.use_mask_token) mask_token = register_parameter("mask_token", uninitialised({1, c.hidden_size}));
   if (c.num_register_tokens > 0) {
@@ -100,7 +100,7 @@ at::Tensor Dinov2Embeddings::forward(const at::Tensor& pixels, const at::Tensor&
   return drop_out(x, config_.hidden_dropout_prob, is_training());
 }
 
-Dinov2Attention::Dinov2Attention(const schema::Dinov2& c)
+Dinov2Attention::Dinov2Attention(const spec::Dinov2& c)
     : heads_(c.num_attention_heads), probs_dropout_(c.attention_probs_dropout_prob), dropout_(c.hidden_dropout_prob) {
   const auto projection = [&](bool has_bias) {
     return std::make_shared<Linear>(c.hidden_size, c.hidden_size, has_bias);
@@ -122,7 +122,7 @@ at::Tensor Dinov2Attention::forward(const at::Tensor& x) const {
   return drop_out(dense_->forward(out.transpose(1, 2).reshape({batch, tokens, hidden})), dropout_, is_training());
 }
 
-Dinov2Mlp::Dinov2Mlp(const schema::Dinov2& c) : swiglu_(c.use_swiglu_ffn), act_(activation_of(c.hidden_act)) {
+Dinov2Mlp::Dinov2Mlp(const spec::Dinov2& c) : swiglu_(c.use_swiglu_ffn), act_(activation_of(c.hidden_act)) {
   const std::int64_t inner = c.inner_size();
   in_ = register_module(swiglu_ ? "weights_in" : "fc1",
                         std::make_shared<Linear>(c.hidden_size, swiglu_ ? 2 * inner : inner, true));
@@ -142,7 +142,7 @@ at::Tensor Dinov2LayerScale::forward(const at::Tensor& x) const {
   return x * lambda1;
 }
 
-Dinov2Layer::Dinov2Layer(const schema::Dinov2& c)
+Dinov2Layer::Dinov2Layer(const spec::Dinov2& c)
     : drop_path_(c.drop_path_rate),
       norm1_(register_module("norm1", std::make_shared<LayerNorm>(c.hidden_size, c.layer_norm_eps))),
       norm2_(register_module("norm2", std::make_shared<LayerNorm>(c.hidden_size, c.layer_norm_eps))),
@@ -163,7 +163,7 @@ at::Tensor Dinov2Layer::forward(at::Tensor x) const {
   });
 }
 
-Dinov2Model::Dinov2Model(const schema::Dinov2& config) : config_(config) {
+Dinov2Model::Dinov2Model(const spec::Dinov2& config) : config_(config) {
   check_dinov2(config_);
   embeddings_ = register_module("embeddings", std::make_shared<Dinov2Embeddings>(config_));
   const auto encoder = register_module("encoder", std::make_shared<torch::nn::Module>());

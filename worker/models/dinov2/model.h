@@ -7,11 +7,11 @@
 #include <memory>
 #include <vector>
 
-#include "models/layers/activation.h"
-#include "models/layers/linear.h"
-#include "models/layers/norm.h"
-#include "models/layers/wrapped.h"
-#include "schema/tables/dinov2.h"
+#include "spec/tables/dinov2.h"
+#include "worker/models/layers/activation.h"
+#include "worker/models/layers/linear.h"
+#include "worker/models/layers/norm.h"
+#include "worker/models/layers/wrapped.h"
 
 // DINOv2 (Oquab et al., "DINOv2: Learning Robust Visual Features without Supervision", arXiv 2304.07193), a vision
 // transformer whose parts are multiplied by learnt scales, with registers (Darcet et al., "Vision Transformers Need
@@ -21,7 +21,7 @@ namespace worker {
 /// The convolution whose stride is its kernel's size. It is computed as one product: the pixels of a patch in a row.
 class Dinov2Projection : public torch::nn::Module {
  public:
-  explicit Dinov2Projection(const schema::Dinov2& config);
+  explicit Dinov2Projection(const spec::Dinov2& config);
   /// [batch, channels, height, width] -> [batch, patches, hidden], patches by rows. Pixels at the right and lower
   /// border that fill no patch are left out.
   at::Tensor forward(const at::Tensor& pixels) const;
@@ -35,7 +35,7 @@ class Dinov2Projection : public torch::nn::Module {
 /// Patches to tokens. The order is [class, registers, patches].
 class Dinov2Embeddings : public torch::nn::Module {
  public:
-  explicit Dinov2Embeddings(const schema::Dinov2& config);
+  explicit Dinov2Embeddings(const spec::Dinov2& config);
   /// As Dinov2Model::forward(), before the blocks.
   at::Tensor forward(const at::Tensor& pixels, const at::Tensor& masks) const;
 
@@ -48,14 +48,14 @@ class Dinov2Embeddings : public torch::nn::Module {
   /// [1, 1 + patches, hidden] for an image of this size.
   at::Tensor positions(std::int64_t height, std::int64_t width) const;
 
-  schema::Dinov2 config_;
+  spec::Dinov2 config_;
   std::shared_ptr<Dinov2Projection> projection_;
 };
 
 /// Self-attention over all tokens, with a projection each for queries, keys and values.
 class Dinov2Attention : public torch::nn::Module {
  public:
-  explicit Dinov2Attention(const schema::Dinov2& config);
+  explicit Dinov2Attention(const spec::Dinov2& config);
   /// [batch, tokens, hidden] -> [batch, tokens, hidden].
   at::Tensor forward(const at::Tensor& x) const;
 
@@ -68,7 +68,7 @@ class Dinov2Attention : public torch::nn::Module {
 /// fc2(act(fc1(x))), or weights_out(silu(a) * b) with [a, b] = weights_in(x).
 class Dinov2Mlp : public torch::nn::Module {
  public:
-  explicit Dinov2Mlp(const schema::Dinov2& config);
+  explicit Dinov2Mlp(const spec::Dinov2& config);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
@@ -90,7 +90,7 @@ class Dinov2LayerScale : public torch::nn::Module {
 /// a part for some images of a batch in training. The sums are outside of the two parts' wrappers.
 class Dinov2Layer : public Block {
  public:
-  explicit Dinov2Layer(const schema::Dinov2& config);
+  explicit Dinov2Layer(const spec::Dinov2& config);
   /// [batch, tokens, hidden] -> [batch, tokens, hidden].
   at::Tensor forward(at::Tensor x) const;
 
@@ -117,7 +117,7 @@ class Dinov2Model : public torch::nn::Module, public Wrapped {
  public:
   /// The parameters have no values yet. Throws std::invalid_argument naming key, value and remedy when the sizes
   /// contradict each other.
-  explicit Dinov2Model(const schema::Dinov2& config);
+  explicit Dinov2Model(const spec::Dinov2& config);
 
   /// `pixels` [batch, channels, height, width] of any size from one patch on, normalised. Sizes other than the trained
   /// one interpolate the table of positions bicubically, with antialiasing in a model with registers, as transformers
@@ -125,11 +125,11 @@ class Dinov2Model : public torch::nn::Module, public Wrapped {
   /// Throws c10::Error for other shapes, and for masks where the model has no mask token.
   Dinov2Output forward(const at::Tensor& pixels, const at::Tensor& masks = {}) const;
 
-  const schema::Dinov2& config() const { return config_; }
+  const spec::Dinov2& config() const { return config_; }
   std::vector<std::shared_ptr<Block>> blocks() const { return {layers_.begin(), layers_.end()}; }
 
  private:
-  schema::Dinov2 config_;
+  spec::Dinov2 config_;
   std::shared_ptr<Dinov2Embeddings> embeddings_;
   std::vector<std::shared_ptr<Dinov2Layer>> layers_;
   std::shared_ptr<LayerNorm> layernorm_;

@@ -1,4 +1,4 @@
-#include "models/gpt_neox/hf.h"
+#include "worker/models/gpt_neox/hf.h"
 
 #include <array>
 #include <cstdint>
@@ -7,19 +7,19 @@
 #include <string_view>
 #include <utility>
 
-#include "models/config_json.h"
-#include "models/config_members.h"
-#include "models/first_values.h"
-#include "models/gpt_neox/model.h"
-#include "models/rope_members.h"
-#include "schema/recipes.h"
-#include "schema/tables/gpt_neox.h"
+#include "spec/recipes.h"
+#include "spec/tables/gpt_neox.h"
+#include "worker/models/config_json.h"
+#include "worker/models/config_members.h"
+#include "worker/models/first_values.h"
+#include "worker/models/gpt_neox/model.h"
+#include "worker/models/rope_members.h"
 
 namespace worker {
 namespace {
 
 using fsdp::Json;
-using schema::Values;
+using spec::Values;
 
 constexpr auto kGptNeoXArchitectures = std::to_array<std::string_view>({"GPTNeoXForCausalLM", "GPTNeoXModel"});
 
@@ -57,7 +57,7 @@ void read_gpt_neox_rope(const Json& config, Values& values) {
     }
     want_known_members(*rope, where, kGptNeoXRopeMembers);
   }
-  for (const auto& number : kGptNeoXRope) read_rope_number(config, schema::gpt_neox(), number, values);
+  for (const auto& number : kGptNeoXRope) read_rope_number(config, spec::gpt_neox(), number, values);
 }
 
 /// transformers 4 writes the members of the objects beside them too, and reads them under their other names alone.
@@ -72,8 +72,8 @@ void want_equal_beside(const Json& config, const RopeNumber& number, const Value
 
 Values read_gpt_neox(const Json& config) {
   want_family(config, "gpt_neox", kGptNeoXArchitectures);
-  check_config(config, schema::gpt_neox(), {kGptNeoXRead, kGptNeoXOnly, kGptNeoXNoEffect, /*nullable=*/kGptNeoXRead});
-  Values values = values_of_config(schema::gpt_neox(), config);
+  check_config(config, spec::gpt_neox(), {kGptNeoXRead, kGptNeoXOnly, kGptNeoXNoEffect, /*nullable=*/kGptNeoXRead});
+  Values values = values_of_config(spec::gpt_neox(), config);
   read_gpt_neox_rope(config, values);
   set_absent(values, "model.vocab_size", std::int64_t{50432});
   set_absent(values, "model.hidden_size", std::int64_t{6144});
@@ -131,7 +131,7 @@ int gpt_neox_layers_above(const Values& values, const std::string& parameter) {
 const Family& gpt_neox_family() {
   static const Family row{
       .name = "gpt_neox",
-      .table = schema::gpt_neox(),
+      .table = spec::gpt_neox(),
       .architectures = kGptNeoXArchitectures,
       .read = read_gpt_neox,
       .write = write_gpt_neox,
@@ -146,7 +146,7 @@ const Family& gpt_neox_family() {
                  at::Generator& random) { draw_normal(name, into, values.real("model.initializer_range"), random); },
       .layers_above = gpt_neox_layers_above,
       .make_causal = [](const Values& values) -> std::shared_ptr<CausalModel> {
-        return std::make_shared<GptNeoXForCausalLm>(schema::bind<schema::GptNeoX>(schema::gpt_neox(), values));
+        return std::make_shared<GptNeoXForCausalLm>(spec::bind<spec::GptNeoX>(spec::gpt_neox(), values));
       }};
   return row;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "models/family.h"
+#include "worker/models/family.h"
 
 namespace worker {
 

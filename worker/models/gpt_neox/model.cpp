@@ -1,4 +1,4 @@
-#include "models/gpt_neox/model.h"
+#include "worker/models/gpt_neox/model.h"
 
 #include <ATen/TensorOperators.h>
 #include <c10/util/Exception.h>
@@ -6,27 +6,27 @@
 #include <string>
 #include <utility>
 
-#include "models/check_sizes.h"
-#include "models/layers/attention.h"
-#include "models/layers/dropout.h"
+#include "worker/models/check_sizes.h"
+#include "worker/models/layers/attention.h"
+#include "worker/models/layers/dropout.h"
 
 namespace worker {
 namespace {
 
 /// Throws std::invalid_argument when the sizes contradict each other.
-void check_gpt_neox(const schema::GptNeoX& model) {
+void check_gpt_neox(const spec::GptNeoX& model) {
   check_sizes({{"vocab_size", model.vocab_size},
                {"hidden_size", model.hidden_size},
                {"intermediate_size", model.intermediate_size},
                {"num_hidden_layers", model.num_hidden_layers},
                {"num_attention_heads", model.num_attention_heads},
                {"max_position_embeddings", model.max_position_embeddings}});
-  check_no_conflict(schema::conflicts_of(model));
+  check_no_conflict(spec::conflicts_of(model));
 }
 
 }  // namespace
 
-GptNeoXAttention::GptNeoXAttention(const schema::GptNeoX& c)
+GptNeoXAttention::GptNeoXAttention(const spec::GptNeoX& c)
     : heads_(c.num_attention_heads),
       head_dim_(c.head_size()),
       dropout_(c.attention_dropout),
@@ -49,7 +49,7 @@ at::Tensor GptNeoXAttention::forward(const at::Tensor& x, const GptNeoXContext& 
   return dense_->forward(out.transpose(1, 2).reshape({batch, positions, heads_ * head_dim_}));
 }
 
-GptNeoXMlp::GptNeoXMlp(const schema::GptNeoX& c)
+GptNeoXMlp::GptNeoXMlp(const spec::GptNeoX& c)
     : act_(activation_of(c.hidden_act)),
       dense_h_to_4h_(
           register_module("dense_h_to_4h", std::make_shared<Linear>(c.hidden_size, c.intermediate_size, true))),
@@ -60,7 +60,7 @@ at::Tensor GptNeoXMlp::forward(const at::Tensor& x) const {
   return dense_4h_to_h_->forward(activate(act_, dense_h_to_4h_->forward(x)));
 }
 
-GptNeoXLayer::GptNeoXLayer(const schema::GptNeoX& c)
+GptNeoXLayer::GptNeoXLayer(const spec::GptNeoX& c)
     : parallel_(c.use_parallel_residual),
       dropout_(c.hidden_dropout),
       input_layernorm_(
@@ -86,7 +86,7 @@ at::Tensor GptNeoXLayer::forward(at::Tensor x, const GptNeoXContext& context, Ke
   });
 }
 
-GptNeoXModel::GptNeoXModel(const schema::GptNeoX& c)
+GptNeoXModel::GptNeoXModel(const spec::GptNeoX& c)
     : embed_in(register_module("embed_in", std::make_shared<Embedding>(c.vocab_size, c.hidden_size))), config_(c) {
   const auto list = register_module("layers", std::make_shared<torch::nn::Module>());
   for (std::int64_t i = 0; i < c.num_hidden_layers; ++i) {
@@ -114,7 +114,7 @@ at::Tensor GptNeoXModel::forward(const Rows& rows, Cache* cache) const {
   return final_layer_norm->forward(x);
 }
 
-GptNeoXForCausalLm::GptNeoXForCausalLm(const schema::GptNeoX& config) : config_(config) {
+GptNeoXForCausalLm::GptNeoXForCausalLm(const spec::GptNeoX& config) : config_(config) {
   check_gpt_neox(config_);
   gpt_neox_ = register_module("gpt_neox", std::make_shared<GptNeoXModel>(config_));
   if (!config_.tie_word_embeddings) {

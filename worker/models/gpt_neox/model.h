@@ -6,14 +6,14 @@
 #include <memory>
 #include <vector>
 
-#include "models/causal_model.h"
-#include "models/layers/activation.h"
-#include "models/layers/embedding.h"
-#include "models/layers/linear.h"
-#include "models/layers/masks.h"
-#include "models/layers/norm.h"
-#include "models/layers/rope.h"
-#include "schema/tables/gpt_neox.h"
+#include "spec/tables/gpt_neox.h"
+#include "worker/models/causal_model.h"
+#include "worker/models/layers/activation.h"
+#include "worker/models/layers/embedding.h"
+#include "worker/models/layers/linear.h"
+#include "worker/models/layers/masks.h"
+#include "worker/models/layers/norm.h"
+#include "worker/models/layers/rope.h"
 
 namespace worker {
 
@@ -26,7 +26,7 @@ struct GptNeoXContext {
 /// Self-attention with one projection for queries, keys and values. Its rows are packed by heads: [heads, 3, head_dim].
 class GptNeoXAttention : public torch::nn::Module {
  public:
-  explicit GptNeoXAttention(const schema::GptNeoX& config);
+  explicit GptNeoXAttention(const spec::GptNeoX& config);
   /// [batch, positions, hidden] -> [batch, positions, hidden]. Reads and extends `cached` where it is not null.
   at::Tensor forward(const at::Tensor& x, const GptNeoXContext& context, KeyValues* cached) const;
 
@@ -39,7 +39,7 @@ class GptNeoXAttention : public torch::nn::Module {
 /// down(act(up(x))), both with biases.
 class GptNeoXMlp : public torch::nn::Module {
  public:
-  explicit GptNeoXMlp(const schema::GptNeoX& config);
+  explicit GptNeoXMlp(const spec::GptNeoX& config);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
@@ -51,7 +51,7 @@ class GptNeoXMlp : public torch::nn::Module {
 /// x + attention(norm(x)), then x + mlp(norm(x)). The sums are outside of the two parts' wrappers.
 class GptNeoXLayer : public Block {
  public:
-  explicit GptNeoXLayer(const schema::GptNeoX& config);
+  explicit GptNeoXLayer(const spec::GptNeoX& config);
   /// [batch, positions, hidden] -> [batch, positions, hidden].
   at::Tensor forward(at::Tensor x, const GptNeoXContext& context, KeyValues* cached) const;
 
@@ -66,7 +66,7 @@ class GptNeoXLayer : public Block {
 /// Embedding, blocks and final norm.
 class GptNeoXModel : public torch::nn::Module {
  public:
-  explicit GptNeoXModel(const schema::GptNeoX& config);
+  explicit GptNeoXModel(const spec::GptNeoX& config);
   /// Token ids -> [batch, positions, hidden].
   at::Tensor forward(const Rows& rows, Cache* cache) const;
 
@@ -75,7 +75,7 @@ class GptNeoXModel : public torch::nn::Module {
   std::shared_ptr<LayerNorm> final_layer_norm;
 
  private:
-  schema::GptNeoX config_;
+  spec::GptNeoX config_;
 };
 
 /// GPT-NeoX, such as Pythia, with a language-model head. With a tied head there is no `embed_out.weight`.
@@ -83,9 +83,9 @@ class GptNeoXForCausalLm : public CausalModel {
  public:
   /// The parameters have no values yet. Throws std::invalid_argument naming key, value and remedy when the sizes
   /// contradict each other.
-  explicit GptNeoXForCausalLm(const schema::GptNeoX& config);
+  explicit GptNeoXForCausalLm(const spec::GptNeoX& config);
 
-  const schema::GptNeoX& config() const { return config_; }
+  const spec::GptNeoX& config() const { return config_; }
   Cache cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype, at::Device device) const override;
   std::vector<std::shared_ptr<Block>> blocks() const override;
 
@@ -94,7 +94,7 @@ class GptNeoXForCausalLm : public CausalModel {
   Factors head(const at::Tensor& hidden) const override;
 
  private:
-  schema::GptNeoX config_;
+  spec::GptNeoX config_;
   std::shared_ptr<GptNeoXModel> gpt_neox_;
   std::shared_ptr<Linear> embed_out_;  ///< null when tied
 };

@@ -1,9 +1,9 @@
-#include "models/kernels/cross_entropy.h"
+#include "worker/models/kernels/cross_entropy.h"
 
 #include <cassert>
 #include <cfloat>
 
-#include "models/kernels/pack.cuh"
+#include "worker/models/kernels/pack.cuh"
 
 namespace worker::kernels {
 namespace {

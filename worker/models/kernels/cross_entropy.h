@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "models/kernels/number.h"
+#include "worker/models/kernels/number.h"
 
 namespace worker::kernels {
 

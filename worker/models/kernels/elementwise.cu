@@ -1,6 +1,6 @@
-#include "models/kernels/elementwise.h"
+#include "worker/models/kernels/elementwise.h"
 
-#include "models/kernels/pack.cuh"
+#include "worker/models/kernels/pack.cuh"
 
 namespace worker::kernels {
 namespace {

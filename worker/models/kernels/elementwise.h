@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "models/kernels/number.h"
+#include "worker/models/kernels/number.h"
 
 // Kernels of elementwise.cu. Pointers are of the GPU's memory, `stream` is a cudaStream_t. Arithmetic is in fp32. They
 // start the kernel and return; cudaGetLastError() tells whether it has started.

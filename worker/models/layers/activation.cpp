@@ -1,4 +1,4 @@
-#include "models/layers/activation.h"
+#include "worker/models/layers/activation.h"
 
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/relu.h>

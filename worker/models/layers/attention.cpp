@@ -1,4 +1,4 @@
-#include "models/layers/attention.h"
+#include "worker/models/layers/attention.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "models/layers/dropout.h"
+#include "worker/models/layers/dropout.h"
 
 namespace worker {
 namespace {

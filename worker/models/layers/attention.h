@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "models/layers/masks.h"
+#include "worker/models/layers/masks.h"
 
 namespace worker {
 

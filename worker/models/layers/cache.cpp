@@ -1,4 +1,4 @@
-#include "models/layers/cache.h"
+#include "worker/models/layers/cache.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>

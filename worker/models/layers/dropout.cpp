@@ -1,4 +1,4 @@
-#include "models/layers/dropout.h"
+#include "worker/models/layers/dropout.h"
 
 #include <ATen/ops/dropout.h>
 

@@ -1,7 +1,7 @@
-#include "models/layers/embedding.h"
+#include "worker/models/layers/embedding.h"
 
-#include "models/layers/uninitialised.h"
-#include "models/ops.h"
+#include "worker/models/layers/uninitialised.h"
+#include "worker/models/ops.h"
 
 namespace worker {
 

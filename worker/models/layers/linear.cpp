@@ -1,12 +1,12 @@
-#include "models/layers/linear.h"
+#include "worker/models/layers/linear.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <c10/util/Exception.h>
 
-#include "models/layers/dropout.h"
-#include "models/layers/uninitialised.h"
-#include "models/ops.h"
+#include "worker/models/layers/dropout.h"
+#include "worker/models/layers/uninitialised.h"
+#include "worker/models/ops.h"
 
 namespace worker {
 

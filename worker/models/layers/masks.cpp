@@ -1,4 +1,4 @@
-#include "models/layers/masks.h"
+#include "worker/models/layers/masks.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

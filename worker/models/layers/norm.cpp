@@ -1,9 +1,9 @@
-#include "models/layers/norm.h"
+#include "worker/models/layers/norm.h"
 
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/rms_norm.h>
 
-#include "models/layers/uninitialised.h"
+#include "worker/models/layers/uninitialised.h"
 
 namespace worker {
 

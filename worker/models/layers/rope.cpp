@@ -1,4 +1,4 @@
-#include "models/layers/rope.h"
+#include "worker/models/layers/rope.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -17,8 +17,8 @@ at::Tensor frequencies(const RopeOptions& rope, at::Device device) {
   const auto options = at::TensorOptions(at::kFloat).device(device);
   const at::Tensor exponent = at::arange(0, rope.dim, 2, options) / static_cast<double>(rope.dim);
   const at::Tensor plain = 1.0 / at::pow(rope.theta, exponent);
-  if (rope.type == schema::RopeScaling::kDefault) return plain;
-  if (rope.type == schema::RopeScaling::kLinear) return plain / rope.factor;
+  if (rope.type == spec::RopeScaling::kDefault) return plain;
+  if (rope.type == spec::RopeScaling::kLinear) return plain / rope.factor;
   TORCH_CHECK(rope.original_positions > 0 && rope.high_freq_factor > rope.low_freq_factor,
               "rope_table: llama3 with original_positions = ", rope.original_positions,
               ", low_freq_factor = ", rope.low_freq_factor, " and high_freq_factor = ", rope.high_freq_factor,

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "models/fused_ops.h"
-#include "schema/rope_scaling.h"
+#include "spec/rope_scaling.h"
+#include "worker/models/fused_ops.h"
 
 namespace worker {
 
@@ -13,7 +13,7 @@ namespace worker {
 struct RopeOptions {
   std::int64_t dim = 0;  ///< rotated elements of a head, an even number
   double theta = 10000;
-  schema::RopeScaling type = schema::RopeScaling::kDefault;
+  spec::RopeScaling type = spec::RopeScaling::kDefault;
   double factor = 1;  ///< of kLinear and kLlama3
   // Of kLlama3: a wavelength above original_positions / low_freq_factor is long, and one below original_positions /
   // high_freq_factor is short.

@@ -2,7 +2,7 @@
 
 #include <torch/nn/module.h>
 
-#include "models/call_wrapper.h"
+#include "worker/models/call_wrapper.h"
 
 namespace worker {
 

@@ -1,4 +1,4 @@
-#include "models/llama/hf.h"
+#include "worker/models/llama/hf.h"
 
 #include <algorithm>
 #include <array>
@@ -6,19 +6,19 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "models/config_json.h"
-#include "models/config_members.h"
-#include "models/first_values.h"
-#include "models/llama/model.h"
-#include "models/rope_members.h"
-#include "schema/recipes.h"
-#include "schema/tables/llama.h"
+#include "spec/recipes.h"
+#include "spec/tables/llama.h"
+#include "worker/models/config_json.h"
+#include "worker/models/config_members.h"
+#include "worker/models/first_values.h"
+#include "worker/models/llama/model.h"
+#include "worker/models/rope_members.h"
 
 namespace worker {
 namespace {
 
 using fsdp::Json;
-using schema::Values;
+using spec::Values;
 
 constexpr auto kLlamaArchitectures = std::to_array<std::string_view>({"LlamaForCausalLM", "LlamaModel"});
 
@@ -60,7 +60,7 @@ void read_llama_scaling(const Json& rope, const std::string& where, ScalingMembe
   const Json* member = given(rope, from.member);
   const std::string name = where + "." + std::string(from.member);
   if (member == nullptr) throw std::invalid_argument(name + " is missing; repair the file");
-  set_row(values, schema::llama(), from.row, *member, name);
+  set_row(values, spec::llama(), from.row, *member, name);
 }
 
 /// What one object says but the base.
@@ -94,13 +94,13 @@ void read_llama_rope(const Json& config, Values& values) {
     said = scaling;
   }
   for (const auto& [row, value] : said) values.set(row, value);
-  read_rope_number(config, schema::llama(), kLlamaTheta, values);
+  read_rope_number(config, spec::llama(), kLlamaTheta, values);
 }
 
 Values read_llama(const Json& config) {
   want_family(config, "llama", kLlamaArchitectures);
-  check_config(config, schema::llama(), {kLlamaRead, kLlamaOnly, kLlamaNoEffect, kLlamaNullable});
-  Values values = values_of_config(schema::llama(), config);
+  check_config(config, spec::llama(), {kLlamaRead, kLlamaOnly, kLlamaNoEffect, kLlamaNullable});
+  Values values = values_of_config(spec::llama(), config);
   set_absent(values, "model.vocab_size", std::int64_t{32000});
   set_absent(values, "model.hidden_size", std::int64_t{4096});
   set_absent(values, "model.intermediate_size", std::int64_t{11008});
@@ -172,7 +172,7 @@ int llama_layers_above(int layers, const std::string& parameter) {
 const Family& llama_family() {
   static const Family row{
       .name = "llama",
-      .table = schema::llama(),
+      .table = spec::llama(),
       .architectures = kLlamaArchitectures,
       .read = read_llama,
       .write = write_llama,
@@ -190,7 +190,7 @@ const Family& llama_family() {
             return llama_layers_above(static_cast<int>(values.whole("model.num_hidden_layers")), parameter);
           },
       .make_causal = [](const Values& values) -> std::shared_ptr<CausalModel> {
-        return std::make_shared<LlamaForCausalLm>(schema::bind<schema::Llama>(schema::llama(), values));
+        return std::make_shared<LlamaForCausalLm>(spec::bind<spec::Llama>(spec::llama(), values));
       }};
   return row;
 }

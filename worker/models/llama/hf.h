@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "models/family.h"
+#include "worker/models/family.h"
 
 namespace worker {
 

@@ -1,4 +1,4 @@
-#include "models/llama/model.h"
+#include "worker/models/llama/model.h"
 
 #include <ATen/TensorOperators.h>
 #include <c10/util/Exception.h>
@@ -6,15 +6,15 @@
 #include <string>
 #include <utility>
 
-#include "models/check_sizes.h"
-#include "models/first_values.h"
-#include "models/layers/attention.h"
+#include "worker/models/check_sizes.h"
+#include "worker/models/first_values.h"
+#include "worker/models/layers/attention.h"
 
 namespace worker {
 namespace {
 
 /// Throws std::invalid_argument when the sizes contradict each other.
-void check_llama(const schema::Llama& model) {
+void check_llama(const spec::Llama& model) {
   check_sizes({{"vocab_size", model.vocab_size},
                {"hidden_size", model.hidden_size},
                {"intermediate_size", model.intermediate_size},
@@ -22,10 +22,10 @@ void check_llama(const schema::Llama& model) {
                {"num_attention_heads", model.num_attention_heads},
                {"num_key_value_heads", model.num_key_value_heads},
                {"max_position_embeddings", model.max_position_embeddings}});
-  check_no_conflict(schema::conflicts_of(model));
+  check_no_conflict(spec::conflicts_of(model));
 }
 
-RopeOptions rope_of(const schema::Llama& c) {
+RopeOptions rope_of(const spec::Llama& c) {
   return {.dim = c.head_size(),
           .theta = c.rope_theta,
           .type = c.rope_type,
@@ -37,7 +37,7 @@ RopeOptions rope_of(const schema::Llama& c) {
 
 }  // namespace
 
-LlamaAttention::LlamaAttention(const schema::Llama& c)
+LlamaAttention::LlamaAttention(const spec::Llama& c)
     : heads_(c.num_attention_heads),
       kv_heads_(c.num_key_value_heads),
       head_dim_(c.head_size()),
@@ -68,7 +68,7 @@ at::Tensor LlamaAttention::forward(const at::Tensor& x, const LlamaContext& cont
   return o_proj_->forward(out.transpose(1, 2).reshape({batch, positions, heads_ * head_dim_}));
 }
 
-LlamaMlp::LlamaMlp(const schema::Llama& c)
+LlamaMlp::LlamaMlp(const spec::Llama& c)
     : gate_proj_(
           register_module("gate_proj", std::make_shared<Linear>(c.hidden_size, c.intermediate_size, c.mlp_bias))),
       up_proj_(register_module("up_proj", std::make_shared<Linear>(c.hidden_size, c.intermediate_size, c.mlp_bias))),
@@ -79,7 +79,7 @@ at::Tensor LlamaMlp::forward(const at::Tensor& x) const {
   return down_proj_->forward(swiglu(gate_proj_->forward(x), up_proj_->forward(x)));
 }
 
-LlamaDecoderLayer::LlamaDecoderLayer(const schema::Llama& c)
+LlamaDecoderLayer::LlamaDecoderLayer(const spec::Llama& c)
     : self_attn_(register_module("self_attn", std::make_shared<LlamaAttention>(c))),
       mlp_(register_module("mlp", std::make_shared<LlamaMlp>(c))),
       input_layernorm_(register_module("input_layernorm", std::make_shared<RmsNorm>(c.hidden_size, c.rms_norm_eps))),
@@ -98,7 +98,7 @@ at::Tensor LlamaDecoderLayer::forward(at::Tensor x, const LlamaContext& context,
   });
 }
 
-LlamaModel::LlamaModel(const schema::Llama& c)
+LlamaModel::LlamaModel(const spec::Llama& c)
     : embed_tokens(register_module("embed_tokens", std::make_shared<Embedding>(c.vocab_size, c.hidden_size))),
       config_(c),
       rope_(rope_of(c)) {
@@ -127,7 +127,7 @@ at::Tensor LlamaModel::forward(const Rows& rows, Cache* cache) const {
   return norm->forward(x);
 }
 
-LlamaForCausalLm::LlamaForCausalLm(const schema::Llama& config) : config_(config) {
+LlamaForCausalLm::LlamaForCausalLm(const spec::Llama& config) : config_(config) {
   check_llama(config_);
   model_ = register_module("model", std::make_shared<LlamaModel>(config_));
   if (!config_.tie_word_embeddings) {

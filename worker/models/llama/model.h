@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "models/causal_model.h"
-#include "models/layers/embedding.h"
-#include "models/layers/linear.h"
-#include "models/layers/masks.h"
-#include "models/layers/norm.h"
-#include "models/layers/rope.h"
-#include "schema/tables/llama.h"
+#include "spec/tables/llama.h"
+#include "worker/models/causal_model.h"
+#include "worker/models/layers/embedding.h"
+#include "worker/models/layers/linear.h"
+#include "worker/models/layers/masks.h"
+#include "worker/models/layers/norm.h"
+#include "worker/models/layers/rope.h"
 
 namespace worker {
 
@@ -27,7 +27,7 @@ struct LlamaContext {
 /// Self-attention with grouped key/value heads (Ainslie et al., GQA).
 class LlamaAttention : public torch::nn::Module {
  public:
-  explicit LlamaAttention(const schema::Llama& config);
+  explicit LlamaAttention(const spec::Llama& config);
   /// [batch, positions, hidden] -> [batch, positions, hidden]. Reads and extends `cached` where it is not null.
   at::Tensor forward(const at::Tensor& x, const LlamaContext& context, KeyValues* cached) const;
 
@@ -40,7 +40,7 @@ class LlamaAttention : public torch::nn::Module {
 /// SwiGLU (Shazeer, GLU Variants Improve Transformer): down(silu(gate(x)) * up(x)).
 class LlamaMlp : public torch::nn::Module {
  public:
-  explicit LlamaMlp(const schema::Llama& config);
+  explicit LlamaMlp(const spec::Llama& config);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
@@ -50,7 +50,7 @@ class LlamaMlp : public torch::nn::Module {
 /// x + attention(norm(x)), then x + mlp(norm(x)).
 class LlamaDecoderLayer : public Block {
  public:
-  explicit LlamaDecoderLayer(const schema::Llama& config);
+  explicit LlamaDecoderLayer(const spec::Llama& config);
   /// [batch, positions, hidden] -> [batch, positions, hidden].
   at::Tensor forward(at::Tensor x, const LlamaContext& context, KeyValues* cached) const;
 
@@ -63,7 +63,7 @@ class LlamaDecoderLayer : public Block {
 /// Embedding, blocks and final norm.
 class LlamaModel : public torch::nn::Module {
  public:
-  explicit LlamaModel(const schema::Llama& config);
+  explicit LlamaModel(const spec::Llama& config);
   /// Token ids -> [batch, positions, hidden].
   at::Tensor forward(const Rows& rows, Cache* cache) const;
 
@@ -72,7 +72,7 @@ class LlamaModel : public torch::nn::Module {
   std::shared_ptr<RmsNorm> norm;
 
  private:
-  schema::Llama config_;
+  spec::Llama config_;
   RopeOptions rope_;
 };
 
@@ -81,13 +81,13 @@ class LlamaForCausalLm : public CausalModel {
  public:
   /// The parameters have no values yet: see draw(). Throws std::invalid_argument naming
   /// key, value and remedy when the sizes contradict each other.
-  explicit LlamaForCausalLm(const schema::Llama& config);
+  explicit LlamaForCausalLm(const spec::Llama& config);
 
   /// Draws first values for elements of the parameter `name` into `values`: Normal(0, initializer_range) for matrices,
   /// ones for norms, zeros for biases, as transformers does.
   void draw(const std::string& name, const at::Tensor& values, at::Generator& random) const;
 
-  const schema::Llama& config() const { return config_; }
+  const spec::Llama& config() const { return config_; }
   Cache cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype, at::Device device) const override;
   std::vector<std::shared_ptr<Block>> blocks() const override;
 
@@ -96,7 +96,7 @@ class LlamaForCausalLm : public CausalModel {
   Factors head(const at::Tensor& hidden) const override;
 
  private:
-  schema::Llama config_;
+  spec::Llama config_;
   std::shared_ptr<LlamaModel> model_;
   std::shared_ptr<Linear> lm_head_;  ///< null when tied
 };

@@ -1,4 +1,4 @@
-#include "models/t5/bias.h"
+#include "worker/models/t5/bias.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -9,8 +9,8 @@
 #include <cmath>
 #include <limits>
 
-#include "models/layers/uninitialised.h"
-#include "models/ops.h"
+#include "worker/models/layers/uninitialised.h"
+#include "worker/models/ops.h"
 
 namespace worker {
 namespace {
@@ -35,7 +35,7 @@ at::Tensor t5_buckets(const at::Tensor& relative, bool bidirectional, std::int64
   return bidirectional ? out + (relative > 0).to(at::kLong) * buckets : out;
 }
 
-T5RelativeBias::T5RelativeBias(const schema::T5& config, bool bidirectional)
+T5RelativeBias::T5RelativeBias(const spec::T5& config, bool bidirectional)
     : weight(register_parameter("weight", uninitialised({config.relative_attention_num_buckets, config.num_heads}))),
       bidirectional_(bidirectional),
       max_distance_(config.relative_attention_max_distance) {}

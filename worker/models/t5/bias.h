@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "schema/tables/t5.h"
+#include "spec/tables/t5.h"
 
 namespace worker {
 
@@ -18,7 +18,7 @@ at::Tensor t5_buckets(const at::Tensor& relative, bool bidirectional, std::int64
 /// What T5 adds to the scores of attention in place of positions: one number for each bucket and head, which trains.
 class T5RelativeBias : public torch::nn::Module {
  public:
-  T5RelativeBias(const schema::T5& config, bool bidirectional);
+  T5RelativeBias(const spec::T5& config, bool bidirectional);
   /// For queries at the positions begin, begin + 1, .. and keys from position 0 on: [1, heads, queries, keys] in the
   /// weight's dtype.
   at::Tensor forward(std::int64_t begin, std::int64_t queries, std::int64_t keys) const;

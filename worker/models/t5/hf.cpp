@@ -1,4 +1,4 @@
-#include "models/t5/hf.h"
+#include "worker/models/t5/hf.h"
 
 #include <array>
 #include <cmath>
@@ -7,16 +7,16 @@
 #include <string>
 #include <string_view>
 
-#include "models/config_json.h"
-#include "models/config_members.h"
-#include "schema/recipes.h"
-#include "schema/tables/t5.h"
+#include "spec/recipes.h"
+#include "spec/tables/t5.h"
+#include "worker/models/config_json.h"
+#include "worker/models/config_members.h"
 
 namespace worker {
 namespace {
 
 using fsdp::Json;
-using schema::Values;
+using spec::Values;
 
 /// T5WithLMHeadModel is the old name of the first, which the files of T5 still have.
 constexpr auto kT5Architectures = std::to_array<std::string_view>({kT5Architecture, "T5WithLMHeadModel", "T5Model"});
@@ -42,14 +42,14 @@ constexpr auto kT5Nullable =
 constexpr std::string_view kT5Head = "lm_head.weight";
 constexpr const char *kT5Scaled = "scale_decoder_outputs", *kT5Start = "decoder_start_token_id";
 
-schema::T5 t5_of(const Values& values) {
-  return schema::bind<schema::T5>(schema::t5(), values);
+spec::T5 t5_of(const Values& values) {
+  return spec::bind<spec::T5>(spec::t5(), values);
 }
 
 Values read_t5(const Json& config) {
   want_family(config, "t5", kT5Architectures);
-  check_config(config, schema::t5(), {kT5Read, kT5Only, kT5NoEffect, kT5Nullable});
-  Values values = values_of_config(schema::t5(), config);
+  check_config(config, spec::t5(), {kT5Read, kT5Only, kT5NoEffect, kT5Nullable});
+  Values values = values_of_config(spec::t5(), config);
   set_absent(values, "model.vocab_size", std::int64_t{32128});
   set_absent(values, "model.d_model", std::int64_t{512});
   set_absent(values, "model.d_kv", std::int64_t{64});
@@ -70,7 +70,7 @@ Values read_t5(const Json& config) {
   set_absent(values, "model.eos_token_id", std::int64_t{1});
   set_absent(values, "model.decoder_start_token_id", values.whole("model.pad_token_id"));
   // transformers writes what follows from feed_forward_proj beside it, and then reads that.
-  const schema::T5 model = t5_of(values);
+  const spec::T5 model = t5_of(values);
   want_member(config, "dense_act_fn", model.activation());
   if (const Json* gated = config.find("is_gated_act"); gated != nullptr) {
     Json said;
@@ -92,13 +92,13 @@ void complete_t5(const ModelFiles& files, Values& values) {
                                 of_generation->dump() + ", and " + kModelConfigFile + " has " + of_config->dump() +
                                 ", with which the model is trained; make them equal");
   }
-  set_row(values, schema::t5(), "model.decoder_start_token_id", *of_generation,
+  set_row(values, spec::t5(), "model.decoder_start_token_id", *of_generation,
           std::string(kGenerationConfigFile) + "'s " + kT5Start);
 }
 
 /// transformers 4 knows tie_word_embeddings alone, and transformers 5 takes it for scale_decoder_outputs where the file
 /// lacks that.
-void write_t5_head(const schema::T5& model, Json& config) {
+void write_t5_head(const spec::T5& model, Json& config) {
   const bool differs = model.tie_word_embeddings && !model.scale_decoder_outputs;
   if (differs || config.contains(kT5Scaled)) config[kT5Scaled] = model.scales_head();
 }
@@ -108,7 +108,7 @@ void write_t5(const Values& values, std::string_view architecture, Json& config)
   config["model_type"] = "t5";
   config["is_encoder_decoder"] = true;
   write_members(config, values, kT5Members);
-  const schema::T5 model = t5_of(values);
+  const spec::T5 model = t5_of(values);
   if (config.contains("dense_act_fn")) config["dense_act_fn"] = model.activation();
   if (config.contains("is_gated_act")) config["is_gated_act"] = model.is_gated();
   write_t5_head(model, config);
@@ -138,7 +138,7 @@ std::string t5_equal_to(std::string_view in_file, const Values& model) {
 
 /// The standard deviation of the first values of a matrix, for initializer_factor 1, as in transformers, which has it
 /// from Mesh TensorFlow.
-double t5_deviation(const schema::T5& model, std::string_view name) {
+double t5_deviation(const spec::T5& model, std::string_view name) {
   const auto inverse_root = [](std::int64_t size) { return std::pow(static_cast<double>(size), -0.5); };
   if (name == kT5Embedding || name == kT5Head) return 1;
   if (name.ends_with(".q.weight")) return inverse_root(model.d_model * model.d_kv);
@@ -148,7 +148,7 @@ double t5_deviation(const schema::T5& model, std::string_view name) {
 }
 
 void draw_t5(const Values& values, const std::string& name, const at::Tensor& into, at::Generator& random) {
-  const schema::T5 model = t5_of(values);
+  const spec::T5 model = t5_of(values);
   if (name.ends_with("norm.weight")) {
     into.fill_(model.initializer_factor);
   } else {
@@ -175,7 +175,7 @@ bool is_wide_in_t5(std::string_view parameter) {
 
 const Family& t5_family() {
   static const Family row{.name = "t5",
-                          .table = schema::t5(),
+                          .table = spec::t5(),
                           .architectures = kT5Architectures,
                           .read = read_t5,
                           .complete = complete_t5,

@@ -1,4 +1,4 @@
-#include "models/t5/model.h"
+#include "worker/models/t5/model.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -15,18 +15,18 @@
 #include <string>
 #include <utility>
 
-#include "models/check_sizes.h"
-#include "models/fused_ops.h"
-#include "models/head_loss.h"
-#include "models/layers/attention.h"
-#include "models/layers/dropout.h"
-#include "models/ops.h"
+#include "worker/models/check_sizes.h"
+#include "worker/models/fused_ops.h"
+#include "worker/models/head_loss.h"
+#include "worker/models/layers/attention.h"
+#include "worker/models/layers/dropout.h"
+#include "worker/models/ops.h"
 
 namespace worker {
 namespace {
 
 /// Throws std::invalid_argument when the sizes contradict each other.
-void check_t5(const schema::T5& model) {
+void check_t5(const spec::T5& model) {
   check_sizes({{"vocab_size", model.vocab_size},
                {"d_model", model.d_model},
                {"d_kv", model.d_kv},
@@ -38,7 +38,7 @@ void check_t5(const schema::T5& model) {
     throw std::invalid_argument(
         "model.relative_attention_num_buckets = " + std::to_string(model.relative_attention_num_buckets) +
         ": want a whole number of at least 4");
-  check_no_conflict(schema::conflicts_of(model));
+  check_no_conflict(spec::conflicts_of(model));
 }
 
 void check_t5_source(const at::Tensor& ids, const at::Tensor& attention_mask) {
@@ -63,7 +63,7 @@ at::Tensor t5_causal(std::int64_t before, std::int64_t count, at::Device device)
 
 }  // namespace
 
-T5Attention::T5Attention(const schema::T5& c)
+T5Attention::T5Attention(const spec::T5& c)
     : heads_(c.num_heads),
       head_dim_(c.d_kv),
       dropout_(c.dropout_rate),
@@ -87,13 +87,13 @@ at::Tensor T5Attention::forward(const at::Tensor& x, const at::Tensor& keys, con
   return o_->forward(out.transpose(1, 2).reshape({x.size(0), x.size(1), heads_ * head_dim_}));
 }
 
-T5SelfAttention::T5SelfAttention(const schema::T5& c, bool is_decoder, bool has_bias) : T5Attention(c) {
+T5SelfAttention::T5SelfAttention(const spec::T5& c, bool is_decoder, bool has_bias) : T5Attention(c) {
   if (has_bias)
     relative_attention_bias =
         register_module("relative_attention_bias", std::make_shared<T5RelativeBias>(c, !is_decoder));
 }
 
-T5SelfAttentionLayer::T5SelfAttentionLayer(const schema::T5& c, bool is_decoder, bool has_bias)
+T5SelfAttentionLayer::T5SelfAttentionLayer(const spec::T5& c, bool is_decoder, bool has_bias)
     : dropout_(c.dropout_rate),
       attention_(register_module("SelfAttention", std::make_shared<T5SelfAttention>(c, is_decoder, has_bias))),
       layer_norm_(register_module("layer_norm", std::make_shared<RmsNorm>(c.d_model, c.layer_norm_epsilon))) {}
@@ -116,7 +116,7 @@ Tensors T5SelfAttentionLayer::forward(const at::Tensor& x, at::Tensor bias, cons
   return makes_bias ? Tensors{std::move(sum), std::move(bias)} : Tensors{std::move(sum)};
 }
 
-T5CrossAttentionLayer::T5CrossAttentionLayer(const schema::T5& c)
+T5CrossAttentionLayer::T5CrossAttentionLayer(const spec::T5& c)
     : dropout_(c.dropout_rate),
       attention_(register_module("EncDecAttention", std::make_shared<T5Attention>(c))),
       layer_norm_(register_module("layer_norm", std::make_shared<RmsNorm>(c.d_model, c.layer_norm_epsilon))) {}
@@ -134,7 +134,7 @@ at::Tensor T5CrossAttentionLayer::forward(const at::Tensor& x, const at::Tensor&
   return t5_finite(x + drop_out(out, dropout_, is_training()));
 }
 
-T5FeedForward::T5FeedForward(const schema::T5& c) : act_(activation_of(c.activation())), dropout_(c.dropout_rate) {
+T5FeedForward::T5FeedForward(const spec::T5& c) : act_(activation_of(c.activation())), dropout_(c.dropout_rate) {
   in_ = register_module(c.is_gated() ? "wi_0" : "wi", std::make_shared<Linear>(c.d_model, c.d_ff));
   if (c.is_gated()) linear_ = register_module("wi_1", std::make_shared<Linear>(c.d_model, c.d_ff));
   out_ = register_module("wo", std::make_shared<Linear>(c.d_ff, c.d_model));
@@ -153,7 +153,7 @@ at::Tensor T5FeedForward::forward(const at::Tensor& x) const {
   return out_->forward(hidden.to(out_->weight.scalar_type())).to(x.scalar_type());
 }
 
-T5FeedForwardLayer::T5FeedForwardLayer(const schema::T5& c)
+T5FeedForwardLayer::T5FeedForwardLayer(const spec::T5& c)
     : dropout_(c.dropout_rate),
       feed_forward_(register_module("DenseReluDense", std::make_shared<T5FeedForward>(c))),
       layer_norm_(register_module("layer_norm", std::make_shared<RmsNorm>(c.d_model, c.layer_norm_epsilon))) {}
@@ -162,7 +162,7 @@ at::Tensor T5FeedForwardLayer::forward(const at::Tensor& x) const {
   return t5_finite(x + drop_out(feed_forward_->forward(layer_norm_->forward(x)), dropout_, is_training()));
 }
 
-T5Block::T5Block(const schema::T5& c, bool is_decoder, bool has_bias) {
+T5Block::T5Block(const spec::T5& c, bool is_decoder, bool has_bias) {
   const auto list = register_module("layer", std::make_shared<torch::nn::Module>());
   self_attention_ = list->register_module("0", std::make_shared<T5SelfAttentionLayer>(c, is_decoder, has_bias));
   if (is_decoder) cross_attention_ = list->register_module("1", std::make_shared<T5CrossAttentionLayer>(c));
@@ -192,7 +192,7 @@ T5Block::Flow T5Block::forward(Flow flow, const T5Context& context, T5BlockCache
   return flow;
 }
 
-T5Stack::T5Stack(const schema::T5& c, bool is_decoder) : dropout_(c.dropout_rate) {
+T5Stack::T5Stack(const spec::T5& c, bool is_decoder) : dropout_(c.dropout_rate) {
   const auto list = register_module("block", std::make_shared<torch::nn::Module>());
   for (std::int64_t i = 0; i < (is_decoder ? c.num_decoder_layers : c.num_layers); ++i) {
     block.push_back(list->register_module(std::to_string(i), std::make_shared<T5Block>(c, is_decoder, i == 0)));
@@ -210,7 +210,7 @@ at::Tensor T5Stack::forward(const at::Tensor& x, const at::Tensor& encoded, cons
   return drop_out(final_layer_norm_->forward(flow.x), dropout_, is_training());
 }
 
-T5ForConditionalGeneration::T5ForConditionalGeneration(const schema::T5& config) : config_(config) {
+T5ForConditionalGeneration::T5ForConditionalGeneration(const spec::T5& config) : config_(config) {
   check_t5(config_);
   shared_ = register_module("shared", std::make_shared<Embedding>(config_.vocab_size, config_.d_model));
   encoder_ = register_module("encoder", std::make_shared<T5Stack>(config_, /*is_decoder=*/false));

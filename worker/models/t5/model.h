@@ -7,15 +7,15 @@
 #include <memory>
 #include <vector>
 
-#include "models/layers/activation.h"
-#include "models/layers/cache.h"
-#include "models/layers/embedding.h"
-#include "models/layers/linear.h"
-#include "models/layers/masks.h"
-#include "models/layers/norm.h"
-#include "models/layers/wrapped.h"
-#include "models/t5/bias.h"
-#include "schema/tables/t5.h"
+#include "spec/tables/t5.h"
+#include "worker/models/layers/activation.h"
+#include "worker/models/layers/cache.h"
+#include "worker/models/layers/embedding.h"
+#include "worker/models/layers/linear.h"
+#include "worker/models/layers/masks.h"
+#include "worker/models/layers/norm.h"
+#include "worker/models/layers/wrapped.h"
+#include "worker/models/t5/bias.h"
 
 namespace worker {
 
@@ -40,7 +40,7 @@ struct T5Context {
 /// Attention without a scale: T5's first values of the queries are so much smaller.
 class T5Attention : public torch::nn::Module {
  public:
-  explicit T5Attention(const schema::T5& config);
+  explicit T5Attention(const spec::T5& config);
   /// The keys and values of tokens [batch, n, d_model]: [batch, heads, n, d_kv].
   KeyValues keys_and_values(const at::Tensor& tokens) const;
   /// [batch, queries, d_model] -> [batch, queries, d_model].
@@ -59,7 +59,7 @@ class T5Attention : public torch::nn::Module {
 /// Attention of a stack to itself. That of block 0 has the relative bias of all blocks.
 class T5SelfAttention : public T5Attention {
  public:
-  T5SelfAttention(const schema::T5& config, bool is_decoder, bool has_bias);
+  T5SelfAttention(const spec::T5& config, bool is_decoder, bool has_bias);
 
   std::shared_ptr<T5RelativeBias> relative_attention_bias;  ///< null without one
 };
@@ -67,7 +67,7 @@ class T5SelfAttention : public T5Attention {
 /// x + self-attention(norm(x)).
 class T5SelfAttentionLayer : public torch::nn::Module {
  public:
-  T5SelfAttentionLayer(const schema::T5& config, bool is_decoder, bool has_bias);
+  T5SelfAttentionLayer(const spec::T5& config, bool is_decoder, bool has_bias);
   /// Takes x and the bias, which is undefined for block 0. Returns x, and from block 0 also the bias that it has made:
   /// [batch or 1, heads, queries, keys], with the context's penalty in it.
   Tensors forward(const at::Tensor& x, at::Tensor bias, const T5Context& context, KeyValues* cached) const;
@@ -81,7 +81,7 @@ class T5SelfAttentionLayer : public torch::nn::Module {
 /// x + attention of norm(x) to what the encoder made.
 class T5CrossAttentionLayer : public torch::nn::Module {
  public:
-  explicit T5CrossAttentionLayer(const schema::T5& config);
+  explicit T5CrossAttentionLayer(const spec::T5& config);
   at::Tensor forward(const at::Tensor& x, const at::Tensor& encoded, const Mask& mask, KeyValues* cached) const;
 
  private:
@@ -94,7 +94,7 @@ class T5CrossAttentionLayer : public torch::nn::Module {
 /// than the rest, because its sums overflow in fp16.
 class T5FeedForward : public torch::nn::Module {
  public:
-  explicit T5FeedForward(const schema::T5& config);
+  explicit T5FeedForward(const spec::T5& config);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
@@ -106,7 +106,7 @@ class T5FeedForward : public torch::nn::Module {
 /// x + feed-forward(norm(x)).
 class T5FeedForwardLayer : public torch::nn::Module {
  public:
-  explicit T5FeedForwardLayer(const schema::T5& config);
+  explicit T5FeedForwardLayer(const spec::T5& config);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
@@ -118,7 +118,7 @@ class T5FeedForwardLayer : public torch::nn::Module {
 /// A block of the encoder or of the decoder. A decoder block calls both of its attentions through attention_wrapper.
 class T5Block : public Block {
  public:
-  T5Block(const schema::T5& config, bool is_decoder, bool has_bias);
+  T5Block(const spec::T5& config, bool is_decoder, bool has_bias);
   /// What goes from block to block. `encoded` is undefined in the encoder.
   struct Flow {
     at::Tensor x, bias, encoded;
@@ -137,7 +137,7 @@ class T5Block : public Block {
 /// Blocks and final norm.
 class T5Stack : public torch::nn::Module {
  public:
-  T5Stack(const schema::T5& config, bool is_decoder);
+  T5Stack(const spec::T5& config, bool is_decoder);
   /// [batch, n, d_model] -> [batch, n, d_model].
   at::Tensor forward(const at::Tensor& x, const at::Tensor& encoded, const T5Context& context, T5Cache* cache) const;
 
@@ -165,7 +165,7 @@ class T5ForConditionalGeneration : public torch::nn::Module, public Wrapped {
  public:
   /// The parameters have no values yet. Throws std::invalid_argument naming key, value and remedy when the sizes
   /// contradict each other.
-  explicit T5ForConditionalGeneration(const schema::T5& config);
+  explicit T5ForConditionalGeneration(const spec::T5& config);
 
   /// Logits [batch, n, vocab] for int64 ids [batch, source] and decoder_ids [batch, n].
   at::Tensor forward(const at::Tensor& ids, const at::Tensor& attention_mask, const at::Tensor& decoder_ids) const;
@@ -195,7 +195,7 @@ class T5ForConditionalGeneration : public torch::nn::Module, public Wrapped {
   /// Those of the encoder, then those of the decoder.
   std::vector<std::shared_ptr<Block>> blocks() const;
 
-  const schema::T5& config() const { return config_; }
+  const spec::T5& config() const { return config_; }
 
  private:
   at::Tensor embedded(const at::Tensor& ids) const;
@@ -205,7 +205,7 @@ class T5ForConditionalGeneration : public torch::nn::Module, public Wrapped {
                         T5Cache* cache) const;
   const at::Tensor& head() const;
 
-  schema::T5 config_;
+  spec::T5 config_;
   std::shared_ptr<Embedding> shared_;
   std::shared_ptr<T5Stack> encoder_, decoder_;
   std::shared_ptr<Linear> lm_head_;  ///< null when tied

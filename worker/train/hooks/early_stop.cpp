@@ -1,20 +1,20 @@
-#include "train/hooks/early_stop.h"
+#include "worker/train/hooks/early_stop.h"
 
 #include <cmath>
 #include <cstdio>
 #include <utility>
 
-#include "train/step_measures.h"
+#include "worker/train/step_measures.h"
 
 namespace worker {
 
-EarlyStop::EarlyStop(schema::Series series, std::int64_t patience, double least)
+EarlyStop::EarlyStop(spec::Series series, std::int64_t patience, double least)
     : series_(std::move(series)), patience_(patience), least_(least) {}
 
 void EarlyStop::step(const StepReport& report, bool evaluated) {
   const auto value = evaluated ? value_of(report.values, series_.name) : std::nullopt;
   if (!value) return;
-  const double by = !best_ ? 0 : series_.better == schema::Better::kHigher ? *value - *best_ : *best_ - *value;
+  const double by = !best_ ? 0 : series_.better == spec::Better::kHigher ? *value - *best_ : *best_ - *value;
   if (std::isfinite(*value) && (!best_ || by > least_)) {
     best_ = *value;
     best_step_ = report.step;

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "schema/series.h"
-#include "train/hooks/hook.h"
+#include "spec/series.h"
+#include "worker/train/hooks/hook.h"
 
 namespace worker {
 
@@ -14,7 +14,7 @@ namespace worker {
 class EarlyStop : public Hook {
  public:
   /// `series` has a better direction. `patience` is at least 1.
-  EarlyStop(schema::Series series, std::int64_t patience, double least);
+  EarlyStop(spec::Series series, std::int64_t patience, double least);
 
   void step(const StepReport& report, bool evaluated) override;
   std::string wants_stop() const override;
@@ -22,7 +22,7 @@ class EarlyStop : public Hook {
   void load(const fsdp::Json& extra) override;
 
  private:
-  const schema::Series series_;
+  const spec::Series series_;
   const std::int64_t patience_;
   const double least_;
   std::optional<double> best_;

@@ -1,9 +1,9 @@
-#include "train/hooks/event_bytes.h"
+#include "worker/train/hooks/event_bytes.h"
 
 #include <bit>
 #include <cstring>
 
-#include "os/crc32c.h"
+#include "base/crc32c.h"
 
 namespace worker {
 namespace {
@@ -49,9 +49,9 @@ std::string record(const std::string& event) {
   std::string length, out;
   add_bytes(length, static_cast<std::uint64_t>(event.size()));
   out = length;
-  add_bytes(out, os::masked_crc32c(length));
+  add_bytes(out, base::masked_crc32c(length));
   out += event;
-  add_bytes(out, os::masked_crc32c(event));
+  add_bytes(out, base::masked_crc32c(event));
   return out;
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "rank/reporter.h"
+#include "agent/rank/reporter.h"
 
 namespace worker {
 

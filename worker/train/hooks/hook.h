@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "fsdp/json.h"
-#include "rank/reporter.h"
+#include "agent/rank/reporter.h"
+#include "fsdp/text/json.h"
 
 namespace worker {
 

@@ -1,4 +1,4 @@
-#include "train/hooks/log_files.h"
+#include "worker/train/hooks/log_files.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,10 +9,10 @@
 #include <fstream>
 #include <utility>
 
-#include "os/durable_file.h"
-#include "rank/errors.h"
-#include "rank/jsonl_reporter.h"
-#include "train/hooks/event_bytes.h"
+#include "agent/rank/errors.h"
+#include "agent/rank/jsonl_reporter.h"
+#include "base/durable_file.h"
+#include "worker/train/hooks/event_bytes.h"
 
 namespace worker {
 namespace {
@@ -42,8 +42,8 @@ std::string kept_lines(const std::filesystem::path& file, std::int64_t step) {
   return kept;
 }
 
-os::Fd append_to(const std::filesystem::path& file) {
-  return os::Fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+base::Fd append_to(const std::filesystem::path& file) {
+  return base::Fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ void LogFiles::began(std::int64_t step) {
   const auto now = static_cast<double>(now_ms()) / 1e3;
   const auto lines = folder_ / kLines;
   std::error_code error;
-  if (std::filesystem::exists(lines, error)) os::write_file_durably(lines, kept_lines(lines, step), 0644);
+  if (std::filesystem::exists(lines, error)) base::write_file_durably(lines, kept_lines(lines, step), 0644);
   lines_ = append_to(lines);
   char begin[64];
   std::snprintf(begin, sizeof begin, "events.out.tfevents.%010lld.", static_cast<long long>(now));
@@ -83,7 +83,7 @@ void LogFiles::step(const StepReport& report, bool /*evaluated*/) {
   write(events_, scalar_event(at, report.step, report.values));
 }
 
-void LogFiles::write(const os::Fd& file, const std::string& bytes) {
+void LogFiles::write(const base::Fd& file, const std::string& bytes) {
   if (file && ::write(file.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size())) return;
   if (std::exchange(warned_, true)) return;
   say_("warning: train.log_folder = \"" + folder_.native() + "\" takes no more lines (" + std::strerror(errno) +

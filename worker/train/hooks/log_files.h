@@ -5,8 +5,8 @@
 #include <functional>
 #include <string>
 
-#include "os/fd.h"
-#include "train/hooks/hook.h"
+#include "base/fd.h"
+#include "worker/train/hooks/hook.h"
 
 namespace worker {
 
@@ -24,12 +24,12 @@ class LogFiles : public Hook {
   void step(const StepReport& report, bool evaluated) override;
 
  private:
-  void write(const os::Fd& file, const std::string& bytes);
+  void write(const base::Fd& file, const std::string& bytes);
 
   const std::filesystem::path folder_;
   const std::int64_t attempt_;
   const std::function<void(const std::string&)> say_;
-  os::Fd lines_, events_;
+  base::Fd lines_, events_;
   bool warned_ = false;
 };
 

@@ -1,4 +1,4 @@
-#include "train/hooks/progress.h"
+#include "worker/train/hooks/progress.h"
 
 #include <cstdio>
 #include <utility>

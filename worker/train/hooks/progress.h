@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "train/hooks/hook.h"
+#include "worker/train/hooks/hook.h"
 
 namespace worker {
 

@@ -1,7 +1,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "world.h"
+#include "tests/controller/executors/local/world.h"
 
 // Goal: a controller that comes back finds its ranks again.
 // Method: executors made and destroyed over the same folder; ranks are real processes.

@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "world.h"
+#include "tests/controller/executors/local/world.h"
 
 // Goal: whatever is killed at whatever point, one set of ranks runs at most, and its end becomes known.
 // Method: launchers and supervisors that kill themselves at a named step; ranks append a line to a file when they run.

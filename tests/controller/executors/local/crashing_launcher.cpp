@@ -1,7 +1,7 @@
 #include <signal.h>
 
-#include "executors/local/local_executor.h"
-#include "script_request.h"
+#include "controller/executors/local/local_executor.h"
+#include "tests/controller/executors/local/script_request.h"
 
 // crashing_launcher <root> <supervisor> <job> <script> <ranks> <step>: launches an attempt and kills itself at a step
 // of launch(), or "returned" after it.

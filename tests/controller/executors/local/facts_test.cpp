@@ -4,8 +4,8 @@
 
 #include <fstream>
 
-#include "os/process_stat.h"
-#include "world.h"
+#include "base/process_stat.h"
+#include "tests/controller/executors/local/world.h"
 
 // Goal: what ranks do is told as it is, at once.
 // Method: real processes; shell scripts as ranks.
@@ -205,7 +205,7 @@ TEST_F(RankFacts, ARankThatADebuggerHoldsIsVouchedFor) {
   if (::ptrace(PTRACE_SEIZE, pid, nullptr, nullptr) != 0) GTEST_SKIP() << "nobody may trace a process here";
   ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, pid, nullptr, nullptr), 0);
   ASSERT_EQ(::waitpid(pid, nullptr, __WALL), pid);
-  EXPECT_EQ(os::read_stat(pid)->state, 't');
+  EXPECT_EQ(base::read_stat(pid)->state, 't');
   EXPECT_EQ(executor_->vouch({1, 1}, 0), executors::Vouch::kAlive);
   ::ptrace(PTRACE_DETACH, pid, nullptr, nullptr);
 }

@@ -1,4 +1,4 @@
-#include "executors/local/follower.h"
+#include "controller/executors/local/follower.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -14,9 +14,9 @@
 #include <fstream>
 #include <string>
 
-#include "contract/variables.h"
-#include "os/process_table.h"
-#include "temporary_folder.h"
+#include "agent/protocol/variables.h"
+#include "base/process_table.h"
+#include "tests/temporary_folder.h"
 
 namespace executors::local {
 namespace {
@@ -26,9 +26,9 @@ using ::testing::Field;
 using ::testing::Not;
 
 TEST(Leftovers, ALaterProcessWithTheSameIdIsNone) {
-  const auto own = *os::read_stat(::getpid());
-  EXPECT_FALSE(leftovers({os::boot_id(), "", -1, {{own.pid, own.start_time}}}).empty());
-  EXPECT_TRUE(leftovers({os::boot_id(), "", -1, {{own.pid, own.start_time + 1}}}).empty());
+  const auto own = *base::read_stat(::getpid());
+  EXPECT_FALSE(leftovers({base::boot_id(), "", -1, {{own.pid, own.start_time}}}).empty());
+  EXPECT_TRUE(leftovers({base::boot_id(), "", -1, {{own.pid, own.start_time + 1}}}).empty());
   EXPECT_TRUE(leftovers({"another boot", "", -1, {{own.pid, own.start_time}}}).empty());
 }
 
@@ -57,14 +57,14 @@ struct Stranger {
 };
 
 TEST(Leftovers, WhatWasStartedForTheAttemptIsOneInWhateverSessionAndSoAreItsChildren) {
-  const auto own = *os::read_stat(::getpid());
-  const contract::Started started{os::boot_id(), "", -1, {{0, own.start_time}}};  // this process is no rank
+  const auto own = *base::read_stat(::getpid());
+  const contract::Started started{base::boot_id(), "", -1, {{0, own.start_time}}};  // this process is no rank
   const Stranger stranger;
-  const auto is = [](std::int64_t pid) { return Field(&os::ProcessStat::pid, pid); };
+  const auto is = [](std::int64_t pid) { return Field(&base::ProcessStat::pid, pid); };
   EXPECT_THAT(leftovers(started, "/data/jobs/7/attempt-1"), Contains(is(stranger.shell)));
   EXPECT_THAT(leftovers(started, "/data/jobs/7/attempt-1"), Contains(is(stranger.child)));
   EXPECT_THAT(leftovers(started, "/data/jobs/7/attempt-11"), Not(Contains(is(stranger.shell))));
-  const contract::Started later{os::boot_id(), "", -1, {{own.pid, UINT64_MAX}}};
+  const contract::Started later{base::boot_id(), "", -1, {{own.pid, UINT64_MAX}}};
   EXPECT_THAT(leftovers(later, "/data/jobs/7/attempt-1"), Not(Contains(is(stranger.shell)))) << "it began before";
 }
 
@@ -75,8 +75,8 @@ TEST(Leftovers, AProcessThatHasOverwrittenItsEnvironmentIsKnownByTheLogItWritesT
   std::filesystem::create_directories(attempt / "logs");
   const auto log = (attempt / "logs" / "rank-0.log").string();
   const auto mark = std::string(contract::variable::kAttemptFolder) + "=";
-  const auto own = *os::read_stat(::getpid());
-  const contract::Started started{os::boot_id(), "", -1, {{0, own.start_time}}};
+  const auto own = *base::read_stat(::getpid());
+  const contract::Started started{base::boot_id(), "", -1, {{0, own.start_time}}};
   for (const auto& left : {std::string("x=1"), mark, mark + attempt.string().substr(0, attempt.string().size() - 4)}) {
     const auto renamed = ::fork();
     if (renamed == 0) {
@@ -86,9 +86,9 @@ TEST(Leftovers, AProcessThatHasOverwrittenItsEnvironmentIsKnownByTheLogItWritesT
       ::_exit(1);
     }
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    const auto name = [&] { return os::read_stat(renamed).value_or(os::ProcessStat{}).name; };
+    const auto name = [&] { return base::read_stat(renamed).value_or(base::ProcessStat{}).name; };
     while (name() != "sleep" && std::chrono::steady_clock::now() < until) ::usleep(1000);
-    const auto is_it = Field(&os::ProcessStat::pid, std::int64_t{renamed});
+    const auto is_it = Field(&base::ProcessStat::pid, std::int64_t{renamed});
     EXPECT_THAT(leftovers(started, attempt.string()), Contains(is_it)) << left;
     EXPECT_THAT(leftovers(started, (folder / "attempt-2").string()), Not(Contains(is_it))) << left;
     ::kill(renamed, SIGKILL);

@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "agent/supervisor/attempt_folder.h"
-#include "executors/local/port_picker.h"
-#include "executors/local/start.h"
-#include "world.h"
+#include "controller/executors/local/port_picker.h"
+#include "controller/executors/local/start.h"
+#include "tests/controller/executors/local/world.h"
 
 // Goal: ranks start exactly as asked, or a clear word says why not.
 // Method: real processes that write down what they see.

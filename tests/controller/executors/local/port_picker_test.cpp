@@ -1,4 +1,4 @@
-#include "executors/local/port_picker.h"
+#include "controller/executors/local/port_picker.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -9,13 +9,13 @@
 #include <set>
 #include <system_error>
 
-#include "os/fd.h"
+#include "base/fd.h"
 
 namespace executors::local {
 namespace {
 
-os::Fd listen_on(std::uint16_t port) {
-  os::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+base::Fd listen_on(std::uint16_t port) {
+  base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

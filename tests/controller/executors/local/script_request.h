@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "executors/executor.h"
+#include "controller/executors/executor.h"
 
 namespace test {
 

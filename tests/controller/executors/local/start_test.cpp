@@ -1,4 +1,4 @@
-#include "executors/local/start.h"
+#include "controller/executors/local/start.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

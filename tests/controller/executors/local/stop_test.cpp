@@ -1,5 +1,5 @@
-#include "executors/local/follower.h"
-#include "world.h"
+#include "controller/executors/local/follower.h"
+#include "tests/controller/executors/local/world.h"
 
 // Goal: a stop asks once, waits for the grace, then ends everything.
 // Method: real processes that obey, and such that ignore, SIGTERM.

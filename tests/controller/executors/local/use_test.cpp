@@ -1,5 +1,5 @@
-#include "contract/supervisor_facts.h"
-#include "world.h"
+#include "agent/protocol/supervisor_facts.h"
+#include "tests/controller/executors/local/world.h"
 
 // Goal: what ranks use is told by the supervisor that stays with them, to each controller.
 // Method: real processes; shell scripts as ranks.

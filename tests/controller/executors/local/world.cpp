@@ -1,4 +1,4 @@
-#include "world.h"
+#include "tests/controller/executors/local/world.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -12,16 +12,16 @@
 #include <thread>
 
 #include "agent/supervisor/attempt_folder.h"
-#include "base/data_folder.h"
-#include "executors/local/follower.h"
-#include "os/process_table.h"
+#include "base/process_table.h"
+#include "controller/common/data_folder.h"
+#include "controller/executors/local/follower.h"
 
 namespace test {
 
 using namespace agent::supervisor;
 using namespace executors::local;
+using base::kill_exactly;
 using contract::kStatusFile;
-using os::kill_exactly;
 
 bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds limit) {
   for (const auto deadline = SteadyClock::now() + limit; SteadyClock::now() < deadline;) {
@@ -47,7 +47,7 @@ std::size_t count_lines(const std::filesystem::path& path) {
 }
 
 bool is_alive(std::int64_t pid) {
-  const auto stat = os::read_stat(pid);
+  const auto stat = base::read_stat(pid);
   return stat && !stat->is_dead();
 }
 
@@ -105,8 +105,8 @@ World::~World() {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(top_)) {
     if (entry.path().filename() != kStatusFile) continue;
     const auto known = read_status(open_folder(entry.path().parent_path()).get());
-    if (!known.started || known.started->boot_id != os::boot_id()) continue;
-    const auto supervisor = os::read_stat(known.started->session);
+    if (!known.started || known.started->boot_id != base::boot_id()) continue;
+    const auto supervisor = base::read_stat(known.started->session);
     const bool same = supervisor && supervisor->session == supervisor->pid &&
                       supervisor->start_time <= known.started->ranks.front().start_time;
     if (!known.ended && same) kill_exactly(*supervisor);
@@ -158,7 +158,7 @@ void World::forget_use() {
 }
 
 std::filesystem::path World::folder(core::JobId job) const {
-  return base::DataFolder(root_).attempt({job, 1});
+  return common::DataFolder(root_).attempt({job, 1});
 }
 
 std::filesystem::path World::log(core::JobId job, core::RankNumber rank) const {

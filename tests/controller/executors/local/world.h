@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "contract/supervisor_facts.h"
-#include "executors/local/local_executor.h"
-#include "script_request.h"
+#include "agent/protocol/supervisor_facts.h"
+#include "controller/executors/local/local_executor.h"
+#include "tests/controller/executors/local/script_request.h"
 
 namespace test {
 

@@ -1,9 +1,9 @@
 // What Slurm says of its partitions and nodes, as admins' policies are compared with it.
-#include "executors/slurm/ask_cluster.h"
+#include "controller/executors/slurm/ask_cluster.h"
 
 #include <gtest/gtest.h>
 
-#include "slurm/fake_scheduler.h"
+#include "tests/controller/executors/slurm/fake_scheduler.h"
 
 namespace executors::on_slurm {
 namespace {

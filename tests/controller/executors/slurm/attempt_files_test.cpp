@@ -1,4 +1,4 @@
-#include "executors/slurm/attempt_files.h"
+#include "controller/executors/slurm/attempt_files.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "executors/slurm/attempt_table.h"
+#include "controller/executors/slurm/attempt_table.h"
 
 #include <gtest/gtest.h>
 

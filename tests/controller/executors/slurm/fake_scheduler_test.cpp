@@ -1,5 +1,5 @@
-#include "slurm/fake_scheduler.h"
-#include "slurm/scheduler_contract.h"
+#include "tests/controller/executors/slurm/fake_scheduler.h"
+#include "tests/controller/executors/slurm/scheduler_contract.h"
 
 namespace executors::on_slurm::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "executors/slurm/slurm_attempt.h"
+#include "controller/executors/slurm/slurm_attempt.h"
 
 namespace executors::on_slurm::testing {
 

@@ -1,7 +1,7 @@
 // Goal: which node failed its health check is read from the log that Slurm wrote, of an attempt alone and of an array's
 // element alike.
 // Method: the check's own shell text runs here, and writes the logs.
-#include "executors/slurm/attempt_files.h"
+#include "controller/executors/slurm/attempt_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "controller/service/bench.h"
-#include "executors/slurm/submission.h"
-#include "os/durable_file.h"
+#include "base/durable_file.h"
+#include "controller/executors/slurm/submission.h"
+#include "tests/controller/service/bench.h"
 
 namespace executors::on_slurm {
 namespace {
@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 /// Runs the check as the batch script does, on `node`, and appends what it says to `log`; its exit code.
 int run_check(const std::filesystem::path& folder, const std::string& check, const std::string& node,
               const std::filesystem::path& log) {
-  os::write_file_durably(folder / "check.sh", telling_check(check));
+  base::write_file_durably(folder / "check.sh", telling_check(check));
   const auto command =
       "SLURMD_NODENAME='" + node + "' bash '" + (folder / "check.sh").string() + "' >> '" + log.string() + "' 2>&1";
   return WEXITSTATUS(std::system(command.c_str()));

@@ -1,6 +1,6 @@
-#include "executors/slurm/node_check.h"
+#include "controller/executors/slurm/node_check.h"
 
-#include "slurm/follow.h"
+#include "tests/controller/executors/slurm/follow.h"
 
 namespace executors::on_slurm {
 namespace {

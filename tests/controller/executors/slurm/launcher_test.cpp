@@ -1,15 +1,15 @@
-#include "executors/slurm/launcher.h"
+#include "controller/executors/slurm/launcher.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "beside/fence.h"
-#include "contract/attempt_set.h"
-#include "controller/service/bench.h"
-#include "os/durable_file.h"
-#include "slurm/fake_scheduler.h"
+#include "agent/protocol/attempt_set.h"
+#include "agent/watch/fence.h"
+#include "base/durable_file.h"
+#include "tests/controller/executors/slurm/fake_scheduler.h"
+#include "tests/controller/service/bench.h"
 
 namespace executors::on_slurm {
 namespace {
@@ -65,7 +65,7 @@ class Launching {
 
   service::testing::TempFolder folder;
   FakeScheduler slurm;
-  base::ManualClock clock;
+  common::ManualClock clock;
   SlurmOptions options;
 };
 
@@ -96,7 +96,7 @@ TEST(Launcher, TasksHandOnSignalsWhereSlurmReachesThemAlone) {
     Launching l;
     l.slurm.proctrack = tracked_by;
     EXPECT_EQ(l.launch({l.request(7)}), "1");
-    const auto text = os::read_small_file(l.request(7).attempt_folder + "/task_launch.json", 1 << 20);
+    const auto text = base::read_small_file(l.request(7).attempt_folder + "/task_launch.json", 1 << 20);
     EXPECT_EQ(nlohmann::json::parse(text).at("forward_signals"), std::string(tracked_by) == "proctrack/pgid");
   }
 }
@@ -206,7 +206,7 @@ TEST(Launcher, WhatGoesAloneIsPreparedWhenItIsHandedOver) {
   request.run_file = "{}\n";
   EXPECT_EQ(l.launch({request}), "1");
   EXPECT_EQ(beside::read_fence(request.fence_folder), (contract::Fence{1, 1}));
-  EXPECT_EQ(os::read_small_file(l.folder.path() / "run.json"), "{}\n");
+  EXPECT_EQ(base::read_small_file(l.folder.path() / "run.json"), "{}\n");
   EXPECT_THAT(l.slurm.scripts.at(0), ::testing::Not(HasSubstr("--prepare")));
 }
 
@@ -234,10 +234,10 @@ TEST(Launcher, AnElementThatHasBegunIsNotStartedAgainThoughItsPlaceIsAnothers) {
   EXPECT_EQ(l.launch(l.sweep(3)), "later later later");
   l.slurm.jobs.clear();
   const std::filesystem::path folder = l.request(2).attempt_folder;
-  os::make_folders(folder / "ranks");
-  os::write_file_durably(folder / "ranks" / "rank-0.json", "{}");
-  os::write_file_durably(folder / contract::kElementFile,
-                         contract::to_text({(l.folder.path() / "slurm" / "set-1.1").string(), 1}));
+  base::make_folders(folder / "ranks");
+  base::write_file_durably(folder / "ranks" / "rank-0.json", "{}");
+  base::write_file_durably(folder / contract::kElementFile,
+                           contract::to_text({(l.folder.path() / "slurm" / "set-1.1").string(), 1}));
   l.slurm.submits = Submits::kTakes;
   l.clock.advance(core::Millis(3'600'000));
   EXPECT_EQ(l.launch({l.request(1), l.request(3)}), "2_0 2_1");
@@ -356,7 +356,7 @@ TEST(Launcher, AnElementIsNotTakenForAnotherThatHasItsOldPlace) {
   before.index = 1;
   l.slurm.submits = Submits::kTakes;
   EXPECT_EQ(l.launch({all[0], all[2], all[3]}), "1_0 1_1 1_2");
-  os::make_folders(all[1].attempt_folder);
+  base::make_folders(all[1].attempt_folder);
   write_record(all[1].attempt_folder, before);
   EXPECT_EQ(l.launch({all[1]}), "2");
   EXPECT_EQ(l.launch(all), "1_0 2 1_1 1_2");
@@ -414,8 +414,8 @@ TEST(Launcher, AnElementThatRanAndWasForgottenIsNotStartedAgain) {
   EXPECT_EQ(l.launch(l.sweep(3)), "later later later");
   l.slurm.jobs.clear();  // MinJobAge is over
   const std::filesystem::path ranks = l.request(2).attempt_folder + "/ranks";
-  os::make_folders(ranks);
-  os::write_file_durably(ranks / "rank-0.json", "{}");
+  base::make_folders(ranks);
+  base::write_file_durably(ranks / "rank-0.json", "{}");
   l.slurm.submits = Submits::kTakes;
   l.clock.advance(core::Millis(3'600'000));
   EXPECT_EQ(l.launcher().withdraw(l.request(2)).has_value(), true);

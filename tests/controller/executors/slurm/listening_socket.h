@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "../../../claimed_port.h"
+#include "tests/claimed_port.h"
 
 namespace executors::on_slurm::testing {
 

@@ -1,4 +1,4 @@
-#include "executors/slurm/node_check.h"
+#include "controller/executors/slurm/node_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 
 #include <array>
 
-#include "no_descriptors.h"
-#include "slurm/listening_socket.h"
+#include "tests/controller/executors/slurm/listening_socket.h"
+#include "tests/no_descriptors.h"
 
 namespace executors::on_slurm {
 namespace {

@@ -1,4 +1,4 @@
-#include "executors/slurm/poll_pace.h"
+#include "controller/executors/slurm/poll_pace.h"
 
 #include <gtest/gtest.h>
 

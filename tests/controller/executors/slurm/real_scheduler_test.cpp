@@ -1,9 +1,9 @@
 // Goal: what our tests take for Slurm behaves as Slurm does.
 // Method: the same contract as the fake's, on the real client and a private Slurm of one node.
-#include "executors/slurm/node_check.h"
+#include "controller/executors/slurm/node_check.h"
 #include "slurm/client.h"
-#include "slurm/scheduler_contract.h"
-#include "slurm_cluster/cluster.h"
+#include "tests/controller/executors/slurm/scheduler_contract.h"
+#include "tests/slurm_cluster/cluster.h"
 
 namespace executors::on_slurm::testing {
 namespace {

@@ -1,11 +1,11 @@
-#include "executors/routing_executor.h"
+#include "controller/executors/routing_executor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "controller/service/fake_executor.h"
+#include "tests/controller/service/fake_executor.h"
 
 namespace executors {
 namespace {

@@ -1,4 +1,4 @@
-#include "slurm/scheduler_contract.h"
+#include "tests/controller/executors/slurm/scheduler_contract.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "executors/slurm/script_plan.h"
+#include "controller/executors/slurm/script_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdio>
 
-#include "core/golden.h"
+#include "tests/controller/core/golden.h"
 
 namespace executors::on_slurm {
 namespace {

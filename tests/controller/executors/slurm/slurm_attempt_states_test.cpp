@@ -7,8 +7,8 @@
 #include <set>
 #include <sstream>
 
-#include "core/golden.h"
-#include "slurm/follow.h"
+#include "tests/controller/core/golden.h"
+#include "tests/controller/executors/slurm/follow.h"
 
 namespace executors::on_slurm {
 namespace {

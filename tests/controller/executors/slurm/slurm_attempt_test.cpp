@@ -1,6 +1,6 @@
 #include <signal.h>
 
-#include "slurm/follow.h"
+#include "tests/controller/executors/slurm/follow.h"
 
 namespace executors::on_slurm {
 namespace {

@@ -1,6 +1,6 @@
-#include "executors/slurm/slurm_clock.h"
+#include "controller/executors/slurm/slurm_clock.h"
 
-#include "slurm/follow.h"
+#include "tests/controller/executors/slurm/follow.h"
 
 namespace executors::on_slurm {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: what the executor asks of Slurm for all its attempts together, and what it tells of each.
 // Method: the real executor with its threads on a Slurm in memory; a test waits for facts, never for time.
-#include "executors/slurm/slurm_executor.h"
+#include "controller/executors/slurm/slurm_executor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,13 +10,13 @@
 #include <mutex>
 #include <thread>
 
-#include "controller/service/bench.h"
-#include "executors/slurm/attempt_files.h"
-#include "executors/slurm/launcher.h"
-#include "executors/slurm/submission.h"
-#include "slurm/fake_scheduler.h"
-#include "slurm/follow.h"
-#include "slurm/listening_socket.h"
+#include "controller/executors/slurm/attempt_files.h"
+#include "controller/executors/slurm/launcher.h"
+#include "controller/executors/slurm/submission.h"
+#include "tests/controller/executors/slurm/fake_scheduler.h"
+#include "tests/controller/executors/slurm/follow.h"
+#include "tests/controller/executors/slurm/listening_socket.h"
+#include "tests/controller/service/bench.h"
 
 namespace executors::on_slurm {
 namespace {
@@ -69,7 +69,7 @@ class Executing {
     std::lock_guard lock(mutex_);
     over_.insert(key);
   }
-  base::Clock& clock() { return hurried_ ? static_cast<base::Clock&>(hurried_clock_) : real_clock_; }
+  common::Clock& clock() { return hurried_ ? static_cast<common::Clock&>(hurried_clock_) : real_clock_; }
   std::string folder_of(const core::AttemptKey& key) const {
     return (folder.path() / "jobs" / std::to_string(key.job) / ("attempt-" + std::to_string(key.number))).string();
   }
@@ -179,8 +179,8 @@ class Executing {
 
  private:
   const bool hurried_;
-  base::RealClock real_clock_;
-  base::ManualClock hurried_clock_;
+  common::RealClock real_clock_;
+  common::ManualClock hurried_clock_;
   std::mutex mutex_;
   std::map<core::JobId, std::vector<std::string>> told_;
   std::map<core::JobId, std::vector<Vouch>> vouched_;

@@ -1,4 +1,4 @@
-#include "executors/slurm/submission.h"
+#include "controller/executors/slurm/submission.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -8,9 +8,9 @@
 
 #include <utility>
 
-#include "controller/service/bench.h"
-#include "os/durable_file.h"
-#include "slurm/fake_scheduler.h"
+#include "base/durable_file.h"
+#include "tests/controller/executors/slurm/fake_scheduler.h"
+#include "tests/controller/service/bench.h"
 
 namespace executors::on_slurm {
 namespace {
@@ -34,7 +34,7 @@ class Submitting {
     record.comment = "muster:s:7.1";
     return submitter.submit(folder.path(), record, kScript, {{"PATH", "/the/job's"}});
   }
-  static void set(base::ManualClock& clock, std::int64_t now) {
+  static void set(common::ManualClock& clock, std::int64_t now) {
     clock.set_wall(core::Millis(now) - clock.wall().time_since_epoch());
   }
   static std::uint64_t id(const Submitter::Outcome& outcome) {
@@ -44,7 +44,7 @@ class Submitting {
   static bool later(const Submitter::Outcome& outcome) { return std::holds_alternative<LaunchLater>(outcome); }
 
   FakeScheduler slurm;
-  base::ManualClock clock;
+  common::ManualClock clock;
   service::testing::TempFolder folder;
 };
 
@@ -138,7 +138,7 @@ TEST(Submitter, WhatFailsAgainAndAgainIsTriedLessOftenAndSaysWhy) {
 // A slurmctld that answers no sbatch in time is not asked for all its jobs once for each.
 TEST(Submitter, ManyLostAnswersAreLookedForInOneListing) {
   FakeScheduler slurm;
-  base::ManualClock clock;
+  common::ManualClock clock;
   Submitter submitter(slurm, clock, [&] { return slurm.list("me"); });
   std::vector<service::testing::TempFolder> folders(3);
   const auto submit_all = [&](std::int64_t now) {
@@ -265,7 +265,7 @@ TEST(Submitter, WhatAHungSbatchHasSubmittedIsFoundWhileItHangs) {
 // A list is asked for once for many, and may be older than what slurmctld took at last.
 TEST(Submitter, OfAnSbatchThatTookLongNoOlderListSpeaks) {
   FakeScheduler slurm;
-  base::ManualClock clock;
+  common::ManualClock clock;
   Submitter submitter(slurm, clock, [&] { return slurm.list("me"); });
   service::testing::TempFolder folder, other;
   const auto submit = [&](const service::testing::TempFolder& where, const std::string& comment, std::int64_t now) {
@@ -321,8 +321,8 @@ TEST(Submitter, AnAttemptThatRanAndWasForgottenIsNotStartedAgain) {
   s.slurm.submits = Submits::kCrashesAfter;
   EXPECT_THROW(s.submit(), testing::Crash);
   s.slurm.jobs.clear();  // MinJobAge is over
-  os::make_folders(s.folder.path() / "ranks");
-  os::write_file_durably(s.folder.path() / "ranks" / "rank-0.json", "{}");
+  base::make_folders(s.folder.path() / "ranks");
+  base::write_file_durably(s.folder.path() / "ranks" / "rank-0.json", "{}");
   s.slurm.submits = Submits::kTakes;
   EXPECT_TRUE(std::holds_alternative<::slurm::JobId>(s.submit(kNow + 3'600'000)));
   EXPECT_EQ(s.slurm.calls_to_submit, 1);

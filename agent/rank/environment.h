@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "agent/rank/endpoint.h"
+
+namespace worker {
+
+/// Where this process stands among its job's processes, and who started it.
+struct RankEnvironment {
+  int rank = 0;                    ///< in [0, world_size)
+  int local_rank = 0;              ///< in [0, local_world_size)
+  int node_rank = 0;               ///< which node, from 0
+  int world_size = 1;              ///< processes of the attempt
+  int local_world_size = 1;        ///< processes of the attempt on this node
+  std::optional<Endpoint> master;  ///< MASTER_ADDR:MASTER_PORT; absent when the controller hands out the address
+
+  std::optional<Endpoint> controller;  ///< MUSTER_CONTROLLER; absent without a controller
+  std::string token;                   ///< MUSTER_RANK_TOKEN, a secret: never log it
+  std::string job_id;                  ///< MUSTER_JOB_ID
+  std::int64_t attempt = 0;            ///< MUSTER_ATTEMPT, from 1; 0 without a controller
+  std::string attempt_folder;          ///< MUSTER_ATTEMPT_FOLDER: the attempt's own files; "" without a controller
+  std::string run_file;                ///< MUSTER_RUN_FILE
+  std::string metrics_file;            ///< MUSTER_METRICS_FILE, else MUSTER_REPORT; default metrics.rank<r>.jsonl
+};
+
+/// Looks up one environment variable; nothing when it is not set.
+using GetVariable = std::function<std::optional<std::string>(const char* name)>;
+
+/// Reads RANK, LOCAL_RANK, NODE_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; where RANK is not set,
+/// Slurm's variables of a step with more than one task or of an srun'd task (without a controller they also tell where
+/// to meet, see slurm_meeting.h); else a single process. Throws
+/// std::invalid_argument that names variable, value and remedy when they are malformed or contradict one another.
+RankEnvironment read_environment(const GetVariable& get);
+
+/// The same from this process's own environment.
+RankEnvironment read_environment();
+
+}  // namespace worker

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "agent/rank/reporter.h"
+
+namespace worker {
+
+/// Takes over the signals a scheduler sends. SIGUSR2 and SIGTERM only set a flag, which `signalled_stop` reads at the
+/// next step boundary; a second SIGTERM, half a second or more after the first, ends the process at once with
+/// kExitRequeue (two at once are one: Slurm sends them so). SIGCONT and SIGPIPE are ignored. Until
+/// `now_there_is_something_to_save` the first SIGTERM or SIGUSR2 ends the process at once too, with kExitRequeue: a
+/// rank that still waits for the others has nothing to lose and must not sit out its time limit.
+void install_stop_signals();
+
+/// From now on a first signal asks for a save instead of ending the process.
+void now_there_is_something_to_save();
+
+/// kSave once a signal has asked to stop, else kNone.
+StopKind signalled_stop();
+
+/// Forgets earlier signals and returns to the state before `install_stop_signals`' first signal. For tests.
+void forget_stop_signals();
+
+}  // namespace worker

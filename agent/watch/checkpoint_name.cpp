@@ -1,0 +1,161 @@
+#include "agent/watch/checkpoint_name.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string>
+#include <vector>
+
+#include "base/save_name.h"
+#include "spec/whole_number.h"
+
+namespace beside {
+namespace {
+
+using By = NamedStep::By;
+using base::NumberWord;
+constexpr std::int64_t kLargestStep = 9'000'000'000'000'000;
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_letter(char c) {
+  return std::isalpha(static_cast<unsigned char>(c)) != 0;
+}
+
+/// A run of letters and digits of a name.
+struct Run {
+  std::string_view text;
+  std::size_t begin = 0;
+};
+
+std::vector<Run> runs_of(std::string_view name) {
+  std::vector<Run> runs;
+  for (std::size_t at = 0; at < name.size();) {
+    auto end = at;
+    while (end < name.size() && (is_digit(name[end]) || is_letter(name[end]))) ++end;
+    if (end > at) runs.push_back({name.substr(at, end - at), at});
+    at = std::max(end, at + 1);
+  }
+  return runs;
+}
+
+std::optional<std::int64_t> number_of(std::string_view digits) {
+  const auto step = spec::whole_number<std::int64_t>(digits);
+  return step && *step <= kLargestStep ? step : std::nullopt;
+}
+
+bool all_digits(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, is_digit);
+}
+
+/// "20261128".
+bool is_date(std::string_view digits) {
+  if (digits.size() != 8) return false;
+  const auto year = *number_of(digits.substr(0, 4)), month = *number_of(digits.substr(4, 2)),
+             day = *number_of(digits.substr(6));
+  return year >= 1990 && year < 2100 && month >= 1 && month <= 12 && day >= 1 && day <= 31;
+}
+
+/// Whether the digits are one side of a decimal point: "0.80". Not those of "step.12.h5", whose other side is no digit.
+bool is_decimal(std::string_view name, const Run& run) {
+  const auto end = run.begin + run.text.size();
+  const bool before = run.begin >= 2 && name[run.begin - 1] == '.' && is_digit(name[run.begin - 2]);
+  const bool after = end + 1 < name.size() && name[end] == '.' && is_digit(name[end + 1]);
+  return before || after;
+}
+
+/// The numbers of a name, each kind's last one.
+struct Numbers {
+  std::optional<std::int64_t> step, checkpoint, model, alone, epoch;
+  void add(NumberWord word, std::int64_t number) {
+    switch (word) {
+      case NumberWord::kStep:
+        step = number;
+        break;
+      case NumberWord::kCheckpoint:
+        checkpoint = number;
+        break;
+      case NumberWord::kModel:
+        model = number;
+        break;
+      case NumberWord::kEpoch:
+        epoch = number;
+        break;
+      case NumberWord::kOther:
+        alone = number;
+        break;
+      case NumberWord::kOf:
+      case NumberWord::kPart:
+        break;
+    }
+  }
+};
+
+Numbers numbers_of(std::string_view name) {
+  Numbers found;
+  auto before = NumberWord::kOther;  // what the run before says of a number behind it
+  bool after_date = false;
+  const auto add = [&](std::string_view digits) {
+    if (const auto number = number_of(digits)) found.add(before, *number);
+  };
+  for (const auto& run : runs_of(name)) {
+    const auto& text = run.text;
+    if (all_digits(text)) {
+      const bool date = is_date(text) && before == NumberWord::kOther;
+      const bool time = after_date && text.size() == 6;
+      const bool decimal = before != NumberWord::kStep && is_decimal(name, run);
+      if (!date && !time && !decimal) add(text);
+      before = NumberWord::kOther;
+      after_date = date;
+      continue;
+    }
+    const auto letters = static_cast<std::size_t>(std::ranges::find_if_not(text, is_letter) - text.begin());
+    before = base::number_word(text.substr(0, letters));
+    after_date = false;
+    if (letters == text.size()) continue;
+    // "step100": digits that are joined to a word count only where the word says what they are.
+    const auto digits = text.substr(letters);
+    if (before != NumberWord::kOther && all_digits(digits)) add(digits);
+    before = NumberWord::kOther;
+  }
+  return found;
+}
+
+/// Without the numbers of "-00001-of-00003", where those count parts.
+std::string without_part(std::string_view name) {
+  const auto of = base::number_of(name);
+  if (!of || of->is_part != base::NumberOf::IsPart::kYes) return std::string(name);
+  return of->before + of->after;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> step_of_digits(std::string_view digits) {
+  return number_of(digits);
+}
+
+std::optional<NamedStep> step_in_name(std::string_view name) {
+  const auto dot = name.rfind('.');
+  const bool has_extension = dot != std::string_view::npos && std::ranges::any_of(name.substr(dot), is_letter);
+  const auto found = numbers_of(without_part(has_extension ? name.substr(0, dot) : name));
+  if (found.step) return NamedStep{*found.step, By::kStep};
+  if (found.checkpoint) return NamedStep{*found.checkpoint, By::kCheckpoint};
+  if (found.model) return NamedStep{*found.model, By::kModel};
+  if (found.alone) return NamedStep{*found.alone, By::kAlone};
+  if (found.epoch) return NamedStep{*found.epoch, By::kEpoch};
+  return std::nullopt;
+}
+
+bool is_draft_name(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kWords{"tmp", "temp", "partial", "incomplete", "lock"};
+  for (std::size_t at = 0; at < name.size();) {
+    std::size_t end = at;
+    while (end < name.size() && is_letter(name[end])) ++end;
+    if (std::ranges::find(kWords, name.substr(at, end - at)) != kWords.end()) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+}  // namespace beside

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "agent/protocol/fence_file.h"
+
+namespace beside {
+
+/// The fence of a checkpoint folder, in its file FENCE. Nothing if there is no such file, or it says something else.
+std::optional<contract::Fence> read_fence(const std::filesystem::path& folder);
+
+}  // namespace beside

@@ -1,0 +1,115 @@
+#include "agent/watch/last_words.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "agent/protocol/survivors.h"
+#include "agent/watch/error_line.h"
+#include "agent/watch/root_cause.h"
+#include "agent/watch/worker_errors.h"
+#include "spec/utf8.h"
+
+namespace beside {
+namespace {
+
+constexpr std::size_t kMostErrorFile = 1 << 20;
+
+/// At most `most` bytes from the end of a regular file; empty: there is none.
+std::string read_end(const std::filesystem::path& file, std::size_t most) {
+  // A pipe of that name would be waited for.
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return {};
+  struct Close {
+    int fd;
+    ~Close() { ::close(fd); }
+  } const close{fd};
+  struct stat status {};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  const auto size = static_cast<std::size_t>(status.st_size);
+  std::string text(std::min(size, most), '\0');
+  std::size_t done = 0;
+  for (auto at = static_cast<off_t>(size - text.size()); done < text.size();) {
+    const auto count = ::pread(fd, text.data() + done, text.size() - done, at + static_cast<off_t>(done));
+    if (count == 0 || (count < 0 && errno != EINTR)) break;
+    if (count > 0) done += static_cast<std::size_t>(count);
+  }
+  text.resize(done);
+  return text;
+}
+
+/// Whether they tell why, and not only that a launcher's worker exited or that another one has gone.
+bool tell_why(const std::string& words) {
+  return !words.empty() && !contract::is_of_a_survivor(words) && words.find(kWorkerExited) == std::string::npos;
+}
+
+/// What `find` reads in the end of the log, unless the error file or a launcher's worker tells more. A launcher's error
+/// file may tell of a worker that only lost its connection.
+std::string first_words(const RankFiles& files, std::string (*find)(std::string_view log),
+                        std::string (*find_after_file)(std::string_view log)) {
+  auto words = words_of_error_file(read_end(files.error, kMostErrorFile));
+  if (tell_why(words)) return words;
+  const auto log = read_end(files.log, kMostRead);
+  auto of_log = fit_for_a_sentence((words.empty() ? find : find_after_file)(log));
+  if (tell_why(of_log)) return of_log;
+  if (auto of_workers = words_of_workers(log); !of_workers.empty()) return of_workers;
+  return of_log.empty() ? words : of_log;
+}
+
+}  // namespace
+
+bool may_have_words(const contract::ExitStatus& end) {
+  constexpr std::array kOwnFault{SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+  if (end.signal != 0) return std::ranges::find(kOwnFault, end.signal) != kOwnFault.end();
+  return end.code != 0 && end.code != contract::kExitRequeue && end.code != contract::kExitFenced;
+}
+
+bool may_have_failed(const contract::ExitStatus& end) {
+  return end.signal == SIGTERM || end.signal == SIGKILL || may_have_words(end);
+}
+
+std::string fit_for_a_sentence(std::string_view text) {
+  std::string words;
+  while (!text.empty()) {
+    const auto size = spec::character_bytes(text);
+    const auto first = static_cast<unsigned char>(text.front());
+    const bool blank = first <= 0x20 || first == 0x7F;
+    if (blank) {
+      if (!words.empty() && words.back() != ' ') words += ' ';
+    } else {
+      words += size == 0 ? "?" : text.substr(0, size);
+    }
+    text.remove_prefix(std::max<std::size_t>(size, 1));
+  }
+  while (!words.empty() && words.back() == ' ') words.pop_back();
+  if (words.size() <= kMostWords) return words;
+  std::size_t end = kMostWords - 3;  // room for "..."
+  while (end > 0 && (static_cast<unsigned char>(words[end]) & 0xC0) == 0x80) --end;
+  return words.substr(0, end) + "...";
+}
+
+std::string words_of_error_file(std::string_view text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return {};
+  auto message = json.find("message");
+  if (message == json.end()) return {};
+  if (message->is_object() && message->contains("message")) message = message->find("message");
+  return message->is_string() ? fit_for_a_sentence(first_line(message->get_ref<const std::string&>())) : std::string();
+}
+
+std::string read_own_failure(const RankFiles& files) {
+  auto words = first_words(files, closing_error, closing_error);
+  return contract::is_of_a_survivor(words) ? std::string() : words;
+}
+
+std::string read_last_words(const RankFiles& files) {
+  return first_words(files, error_line, closing_error);
+}
+
+}  // namespace beside

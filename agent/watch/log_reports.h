@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "agent/protocol/log_pattern.h"
+#include "agent/watch/report.h"
+
+namespace beside {
+
+/// Makes reports of the lines of a log, by the patterns of [report] log.
+///
+/// The pattern "step" tells the step of its line and of the lines that follow, up to its next match. Values before its
+/// first match are of no step and left out. Without that pattern the steps are counted from 1: a step ends where a
+/// series comes again. Of several values of one series at one step the first counts.
+///
+/// The pattern "resumed" tells from which step the attempt goes on: its first match counts. Steps that are counted go
+/// on from there. The pattern "total" tells how many steps there are in all.
+class LogReports {
+ public:
+  explicit LogReports(const std::map<std::string, std::string>& patterns);
+
+  /// What one line tells; nullopt: nothing new.
+  std::optional<Report> take(std::string_view line);
+
+  /// The names whose patterns have matched no line, with commas; empty: all have. A first attempt goes on from nowhere,
+  /// so "resumed" is none of them.
+  std::string unmatched() const;
+  /// What is wrong with the first match that is no number; empty: nothing.
+  const std::string& first_complaint() const { return complaint_; }
+
+ private:
+  using Values = std::vector<std::pair<std::string, double>>;
+  /// The values on the line, by their series.
+  Values values_of(std::string_view line);
+  std::optional<std::int64_t> read_resumed(std::string_view line);
+  std::optional<std::int64_t> read_total(std::string_view line);
+  std::optional<ReportedStep> read_values(std::string_view line);
+  bool read_step(std::string_view line);
+  /// What the pattern of that name finds; nullopt: nothing, or no whole number.
+  std::optional<std::int64_t> count_of(std::string_view name, const contract::LogPattern& pattern,
+                                       std::string_view line);
+  void begin_step(std::int64_t step);
+  void complain(std::string_view name, std::string_view found);
+
+  std::optional<contract::LogPattern> step_pattern_, resumed_pattern_, total_pattern_;
+  std::vector<std::pair<std::string, contract::LogPattern>> patterns_;
+  std::optional<std::int64_t> step_, resumed_, total_;
+  std::set<std::string> unmatched_;
+  std::set<std::string> told_;  // series with a value at step_
+  std::string complaint_;
+};
+
+}  // namespace beside

@@ -1,0 +1,222 @@
+#include "agent/watch/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "agent/protocol/report_keys.h"
+
+namespace beside {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMostBrackets = 5'000;  // the JSON library writes nested values by recursion
+constexpr std::size_t kLongestSection = 40;
+constexpr double kLargestStep = 9e15;  // beyond, a double is no exact count
+
+/// The line with null for the three words that JSON does not know and that Python writes.
+std::string without_unknown_numbers(std::string_view line) {
+  std::string out;
+  bool in_text = false;
+  for (std::size_t at = 0; at < line.size();) {
+    if (!in_text) {
+      bool replaced = false;
+      for (const std::string_view word : {"NaN", "-Infinity", "Infinity"}) {
+        if (!line.substr(at).starts_with(word)) continue;
+        out += "null";
+        at += word.size();
+        replaced = true;
+        break;
+      }
+      if (replaced) continue;
+    }
+    if (in_text && line[at] == '\\' && at + 1 < line.size())
+      out += line[at++];
+    else if (line[at] == '"')
+      in_text = !in_text;
+    out += line[at++];
+  }
+  return out;
+}
+
+json parsed(std::string_view line) {
+  auto object = json::parse(line, nullptr, false);
+  return object.is_discarded() ? json::parse(without_unknown_numbers(line), nullptr, false) : object;
+}
+
+/// The beginning of a text, for a sentence.
+std::string beginning(std::string_view text) {
+  constexpr std::size_t kMost = 60;
+  std::string out;
+  for (const char c : text.substr(0, kMost)) out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  return text.size() > kMost ? out + "..." : out;
+}
+
+/// The text at this key; empty: there is none.
+std::string text_of(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+class Reader {
+ public:
+  explicit Reader(const json& line) : line_(line) {}
+
+  Report read() {
+    report_.at_ms = count("at_ms");
+    report_.total_steps = count("total_steps");
+    report_.resumed = count("resumed");
+    const auto step = count("step");
+    if (const auto* config = part("config", json::value_t::object)) read_config(*config);
+    if (const auto* section = part("section", json::value_t::string)) read_section(section->get<std::string>());
+    if (const auto* status = part("status", json::value_t::string)) report_.status = status->get<std::string>();
+    if (const auto* path = part("checkpoint", json::value_t::string)) read_checkpoint(*path, step);
+    if (const auto* series = part("series", json::value_t::object)) read_series(*series);
+    read_error();
+    read_step(step);
+    return std::move(report_);
+  }
+
+ private:
+  void complain(const std::string& about) {
+    if (report_.complaint.empty()) report_.complaint = about;
+  }
+
+  /// The value of a key that is no series if it has this type.
+  const json* part(const char* key, json::value_t type) {
+    const auto found = line_.find(key);
+    if (found == line_.end() || found->is_number() || found->is_null()) return nullptr;
+    if (found->type() == type) return &*found;
+    complain(std::string("\"") + key + "\" is " + found->type_name() + "; expected " + json(type).type_name());
+    return nullptr;
+  }
+
+  std::optional<double> number(const char* key) {
+    const auto found = line_.find(key);
+    if (found == line_.end() || found->is_null()) return std::nullopt;
+    if (found->is_number()) return found->get<double>();
+    complain(std::string("\"") + key + "\" is " + found->type_name() + "; expected number");
+    return std::nullopt;
+  }
+
+  std::optional<std::int64_t> count(const char* key) {
+    const auto value = number(key);
+    if (!value) return std::nullopt;
+    if (*value >= 0 && *value <= kLargestStep && *value == std::floor(*value)) return static_cast<std::int64_t>(*value);
+    complain(std::string("\"") + key + "\" is " + line_[key].dump() + "; expected a whole number of 0 or more");
+    return std::nullopt;
+  }
+
+  void read_config(const json& config) {
+    auto text = config.dump(-1, ' ', false, json::error_handler_t::replace);
+    if (text.size() <= kMostConfig) {
+      report_.config = std::move(text);
+      return;
+    }
+    complain("\"config\" has " + std::to_string(text.size()) + " bytes; expected at most " +
+             std::to_string(kMostConfig));
+  }
+
+  void read_section(std::string name) {
+    const bool plain = std::ranges::none_of(name, [](char c) { return static_cast<unsigned char>(c) < 0x20; });
+    if (plain && !name.empty() && name.size() <= kLongestSection) {
+      report_.section = std::move(name);
+      return;
+    }
+    complain("\"" + beginning(name) + "\" is no name of a section; use one line of 1 to " +
+             std::to_string(kLongestSection) + " bytes");
+  }
+
+  void read_checkpoint(const json& path, std::optional<std::int64_t> step) {
+    if (!step) return complain("\"checkpoint\" has no \"step\"; write the step that the checkpoint holds");
+    report_.checkpoint = ReportedCheckpoint{path.get<std::string>(), *step, count("bytes"), number("took_ms")};
+  }
+
+  void read_series(const json& all) {
+    for (const auto& entry : all.items()) {
+      const auto& name = entry.key();
+      const auto& facts = entry.value();
+      if (!is_name(name)) continue;
+      if (!facts.is_object()) {
+        complain("the description of series \"" + name + "\" is " + facts.type_name() + "; expected object");
+        continue;
+      }
+      auto one = spec::undeclared_series(name);
+      const auto better = text_of(facts, "better"), over_ranks = text_of(facts, "over_ranks");
+      const auto unit = text_of(facts, "unit");
+      if (!better.empty()) one.better = spec::better_of(better);
+      if (!over_ranks.empty()) one.over_ranks = spec::over_ranks_of(over_ranks);
+      if (!better.empty() && to_string(one.better) != better) {
+        complain("better of series \"" + name + "\" is \"" + better + "\"; expected lower, higher or neither");
+      }
+      if (!over_ranks.empty() && to_string(one.over_ranks) != over_ranks) {
+        complain("over_ranks of series \"" + name + "\" is \"" + over_ranks + "\"; expected mean, sum, max or rank0");
+      }
+      if (unit.size() > spec::kLongestUnit) {
+        complain("unit of series \"" + name + "\" is longer than " + std::to_string(spec::kLongestUnit) + " bytes");
+      } else {
+        one.unit = unit;
+      }
+      report_.series.push_back(std::move(one));
+    }
+  }
+
+  void read_error() {
+    const auto found = line_.find("error");
+    if (found == line_.end()) return;
+    if (found->is_string()) report_.error = ReportedError{"", found->get<std::string>(), ""};
+    if (!found->is_object()) return;
+    report_.error = ReportedError{text_of(*found, "type"), text_of(*found, "message"), text_of(*found, "trace")};
+  }
+
+  void read_step(std::optional<std::int64_t> step) {
+    ReportedStep out;
+    for (const auto& [key, value] : line_.items()) {
+      if (contract::is_report_key(key) || (!value.is_number() && !(value.is_null() && step))) continue;
+      if (is_name(key)) out.values.emplace_back(key, value.is_null() ? kNoNumber : value.get<double>());
+    }
+    if (!step) {
+      if (!out.values.empty())
+        complain("\"" + out.values.front().first + "\" has no \"step\"; write the step that it is of");
+      return;
+    }
+    if (out.values.empty() && (report_.checkpoint || line_.contains("checkpoint"))) return;
+    out.step = *step;
+    out.step_ms = number("step_ms");
+    out.memory_bytes = count("memory_bytes");
+    out.memory_peak_bytes = count("memory_peak_bytes");
+    out.bytes_communicated = count("bytes_communicated");
+    report_.step = std::move(out);
+  }
+
+  bool is_name(const std::string& name) {
+    if (spec::is_series_name(name)) return true;
+    complain("\"" + beginning(name) + "\" is no name of a series; use letters, digits and . _ - / @ + : %, at most " +
+             std::to_string(spec::kLongestSeries));
+    return false;
+  }
+
+  static constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+
+  const json& line_;
+  Report report_;
+};
+
+}  // namespace
+
+std::variant<Report, BadLine> parse_report(std::string_view line) {
+  if (line.size() >= contract::kMostReportLine) {
+    return BadLine{"a line of " + std::to_string(line.size() + 1) + " bytes is over the limit of " +
+                   std::to_string(contract::kMostReportLine)};
+  }
+  if (std::ranges::count(line, '[') + std::ranges::count(line, '{') > kMostBrackets) {
+    return BadLine{"a line has over " + std::to_string(kMostBrackets) + " lists and objects"};
+  }
+  const auto object = parsed(line);
+  if (!object.is_object()) return BadLine{"\"" + beginning(line) + "\" is no JSON object"};
+  return Reader(object).read();
+}
+
+}  // namespace beside

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/watch/event_file.h"
+#include "agent/watch/report_source.h"
+
+namespace beside {
+
+/// Reports the scalars of TensorBoard's event files in a folder and the folders below it.
+///
+/// What is there at the first look is another attempt's, and only what is added later is read. A tag is the name of a
+/// series; characters that a series' name does not have become "_". Files in a folder named after data that is not
+/// trained on ("validation", "eval", "test") get that name before their tags, and so do values whose tag comes from
+/// another folder already.
+class TensorboardWatch : public ReportSource {
+ public:
+  explicit TensorboardWatch(std::string folder) : folder_(std::move(folder)) {}
+
+  Found look(const Moment& moment) override;
+
+  static constexpr std::size_t kMostAtOnce = 1 << 20;
+  static constexpr std::size_t kMostEntries = 5'000;  // of folders, in one look
+  static constexpr std::size_t kMostFiles = 256;      // that are followed, the newest
+  static constexpr int kDeepest = 6;
+  static constexpr int kPauses = 20;  // as in CheckpointWatch
+  /// Looks at bytes that make no sense. Its disk may show bytes later than its size.
+  static constexpr int kMostBadLooks = 10;
+
+ private:
+  struct File {
+    std::uint64_t offset = 0;
+    int bad_looks = 0;
+    bool is_followed = true;
+  };
+  void search();
+  /// True: there is more in the file than the budget allows.
+  bool read(const std::string& path, File& file, std::size_t& budget, std::vector<Report>& out);
+  Report report_of(const ScalarEvent& event, const std::string& folder);
+  std::string series_of(const std::string& tag, const std::string& folder);
+
+  const std::string folder_;
+  bool is_first_look_ = true;
+  std::map<std::string, File> files_;
+  std::string next_file_;                           // where a look that could not read all goes on
+  std::map<std::string, std::string> tag_folders_;  // the folder that a tag was first seen in
+  std::chrono::steady_clock::time_point next_search_{};
+};
+
+/// The name of a series for this tag; empty: there is none.
+std::string series_of_tag(std::string_view tag);
+
+}  // namespace beside

@@ -1,0 +1,183 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/config.h"
+#include "cli/failure.h"
+#include "cli/interrupts.h"
+#include "controller/net/self_probe.h"
+#include "muster/v1/admin_service.grpc.pb.h"
+#include "muster/v1/job_service.grpc.pb.h"
+
+namespace cli {
+
+using JobStub = muster::v1::JobService::Stub;
+using AdminStub = muster::v1::AdminService::Stub;
+
+/// The connection of the command line to the controller. It ignores proxies that the environment names.
+class Client {
+ public:
+  static constexpr std::chrono::seconds kCallLimit{10};
+
+  explicit Client(const Config& config);
+
+  /// Connects, and waits at most ten seconds. Where somebody listens it tries again, since a crowd may be there.
+  /// Returns false if the controller cannot be reached.
+  bool connect();
+  /// Connects, reads the token, and waits until the controller has answered a call. Returns false if the controller
+  /// cannot be reached, or is gone again. Throws a Failure with a remedy if there is no token.
+  bool meet();
+  /// meet(). Throws a Failure with a remedy if the controller cannot be reached.
+  void must_connect();
+
+  const std::string& address() const { return config_.address.value; }
+  JobStub& jobs() { return *jobs_; }
+
+  /// Adds the token to a call.
+  void authorize(grpc::ClientContext& context);
+
+  /// Calls `method` with this deadline. Throws failure() if the call fails.
+  template <typename Stub, typename Request, typename Response>
+  Response call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*), const Request& request,
+                std::chrono::seconds limit = kCallLimit) {
+    Response response;
+    const auto status = try_call(method, request, &response, limit);
+    if (!status.ok()) throw failure(status);
+    return response;
+  }
+  template <typename Stub, typename Request, typename Response>
+  grpc::Status try_call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                        const Request& request, Response* response, std::chrono::seconds limit = kCallLimit) {
+    grpc::ClientContext context;
+    authorize(context);
+    context.set_deadline(std::chrono::system_clock::now() + limit);
+    return told_in_time((stub<Stub>().*method)(&context, request, response), limit);
+  }
+
+  /// The message and the exit code for a failed call.
+  Failure failure(const grpc::Status& status) const;
+  /// The Failure for a controller that cannot be reached.
+  Failure unreachable() const;
+  /// Call it after a failed connect(). True if an HTTP server listens at the address, so that waiting does not help.
+  bool is_wrong_port() const;
+  /// The token that calls carry. Empty before must_connect().
+  const std::string& token() const { return token_; }
+
+ private:
+  /// The status. If the deadline passed, its text tells the limit in place of gRPC's words.
+  static grpc::Status told_in_time(const grpc::Status& status, std::chrono::seconds limit);
+  /// Calls until there is an answer, at most ten seconds. Returns false if nobody listens any more.
+  bool knock();
+  bool is_listening() const;
+  /// Whether the probe that `as` makes for the address finds what it looks for.
+  bool answers(const std::function<net::ProbedPort(const std::string& host, int port)>& as) const;
+  template <typename Stub>
+  Stub& stub() {
+    if constexpr (std::is_same_v<Stub, JobStub>) {
+      return *jobs_;
+    } else {
+      return *admin_;
+    }
+  }
+
+  Config config_;
+  std::string token_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<JobStub> jobs_;
+  std::unique_ptr<AdminStub> admin_;
+};
+
+/// The request for everything that is asked of one job.
+muster::v1::GetRequest of_job(std::int64_t id);
+
+/// True if the connection was lost. The call may have been performed, so the caller may only repeat it if repeating
+/// does no harm.
+bool is_lost_contact(const grpc::Status& status);
+/// True if the controller could not store the change, and has changed nothing. The caller may repeat the call.
+bool is_unchanged(const grpc::Status& status);
+/// True if too many follow, or are connected, already. It passes, and whoever follows waits for it.
+bool has_to_wait(const grpc::Status& status);
+/// True if the controller refused the call unread, because too many calls are running.
+bool is_overloaded(const grpc::Status& status);
+
+/// How reading a stream ended.
+enum class StreamEnd { kComplete, kTimedOut, kInterrupted };
+
+/// Reads streams to their end. If the connection is lost, it says so once on stderr, and opens the stream again until
+/// that works, the deadline passes, or Ctrl-C is pressed.
+class Contact {
+ public:
+  using Clock = std::chrono::system_clock;
+
+  /// Without a `deadline` it tries for ever.
+  explicit Contact(Client& client, std::optional<Clock::time_point> deadline = std::nullopt);
+
+  template <typename Message>
+  using Open = std::function<std::unique_ptr<grpc::ClientReader<Message>>(grpc::ClientContext*)>;
+
+  /// Calls `open` for each try; it must ask only for what was not read yet. After `longest` the stream is opened again,
+  /// so that a connection that died silently is noticed. Leave `longest` out if opening again is costly.
+  template <typename Message>
+  StreamEnd follow(const Open<Message>& open, const std::function<void(const Message&)>& take,
+                   std::optional<std::chrono::seconds> longest = std::nullopt) {
+    while (true) {
+      grpc::ClientContext context;
+      client_.authorize(context);
+      std::optional<Clock::time_point> until = deadline_;
+      if (longest) until = std::min(until.value_or(Clock::time_point::max()), Clock::now() + *longest);
+      if (until) context.set_deadline(*until);
+      const Interrupts::Scope scope(context);
+      auto reader = open(&context);
+      Message message;
+      while (reader->Read(&message)) {
+        regained();
+        take(message);
+      }
+      const auto status = reader->Finish();
+      if (status.ok()) return StreamEnd::kComplete;
+      if (Interrupts::instance().requested() || out_of_time()) return stopped();
+      const bool is_due = longest && status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+      if (!is_due && !settle(status)) return stopped();
+    }
+  }
+
+  /// As follow() if `follows`; else reads the stream once, and throws if the connection is lost.
+  template <typename Message>
+  static StreamEnd read(Client& client, bool follows, const Open<Message>& open,
+                        const std::function<void(const Message&)>& take) {
+    if (follows) return Contact(client).follow<Message>(open, take);
+    grpc::ClientContext context;
+    client.authorize(context);
+    auto reader = open(&context);
+    Message message;
+    while (reader->Read(&message)) take(message);
+    if (const auto status = reader->Finish(); !status.ok()) throw client.failure(status);
+    return StreamEnd::kComplete;
+  }
+
+  /// Waits a moment before the next try. Returns false if it was interrupted or the deadline has passed.
+  bool pause();
+  /// Handles a failed try. Returns true to try again. Throws errors other than a lost connection and a full controller.
+  bool settle(const grpc::Status& status);
+  /// Notes that the connection works again.
+  void regained();
+  /// Why settle() or pause() returned false.
+  StreamEnd stopped() const;
+
+ private:
+  bool out_of_time() const { return deadline_ && Clock::now() >= *deadline_; }
+
+  Client& client_;
+  std::optional<Clock::time_point> deadline_;
+  std::chrono::milliseconds wait_;
+  bool lost_ = false;
+  bool waits_ = false;  // for a turn, and has said so
+};
+
+}  // namespace cli

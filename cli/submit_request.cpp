@@ -1,0 +1,244 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+
+#include "agent/environment/submitter.h"
+#include "cli/submit.h"
+#include "cli/sweep_settings.h"
+#include "cli/text.h"
+#include "spec/jobfile/job_file.h"
+#include "spec/jobfile/sbatch_words.h"
+#include "spec/jobfile/toml_value.h"
+#include "spec/utf8.h"
+
+namespace cli {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kStandardInput = "standard input";
+
+/// The overrides from the command line, and its problems.
+struct Overrides {
+  std::vector<jobfile::Override> all;
+  std::vector<std::string> problems;
+};
+
+/// Reads NAME=VALUE, or NAME with the value that it has here. Messages never show the value, which may be a secret.
+void add_variable(const std::string& text, const launch::Environment& here, Overrides& to) {
+  const auto equals = text.find('=');
+  const auto name = text.substr(0, equals);
+  const auto option = "--env " + jobfile::shown(name);
+  if (!jobfile::is_variable_name(name)) {
+    to.problems.push_back(
+        option + ": want NAME or NAME=VALUE; a name has letters, digits and \"_\", and does not begin with a digit");
+    return;
+  }
+  const auto found = here.find(name);
+  if (equals == std::string::npos && found == here.end()) {
+    to.problems.push_back(option + ": the variable is not set here; export it, or write --env " + name + "=VALUE");
+    return;
+  }
+  const auto value = equals == std::string::npos ? found->second : text.substr(equals + 1);
+  if (!spec::is_utf8(value)) {
+    to.problems.push_back(option + ": want a value in UTF-8");
+    return;
+  }
+  to.all.push_back({option, "env." + name, jobfile::toml_text(value)});
+}
+
+/// Adds the arguments after "--".
+void add_arguments(const std::vector<std::string>& arguments, Overrides& to) {
+  if (arguments.empty()) return;
+  std::string typed = "--";
+  for (const auto& argument : arguments) {
+    typed += " " + jobfile::shown(argument);
+    if (spec::is_utf8(argument)) continue;
+    to.problems.push_back("-- " + jobfile::shown(argument) +
+                          ": want UTF-8; check this terminal's settings with locale");
+    return;
+  }
+  to.all.push_back({typed, "command", std::nullopt, arguments});
+}
+
+/// Reads the options that set keys of the job file.
+Overrides overrides_of(const SubmitOptions& options, const launch::Environment& here,
+                       const std::vector<std::string>& arguments) {
+  Overrides out;
+  auto& all = out.all;
+  for (const auto& assignment : options.set) all.push_back(jobfile::override_of_set(assignment));
+  for (const auto& text : options.env) add_variable(text, here, out);
+  if (!options.name.empty()) all.push_back({"--name " + options.name, "name", options.name});
+  if (!options.executor.empty()) all.push_back({"--executor " + options.executor, "executor", options.executor});
+  if (options.hold) all.push_back({"--hold", "hold", "true"});
+  const auto add = [&](const char* option, const char* key, const std::string& typed, const std::string& value) {
+    if (!typed.empty()) all.push_back({std::string(option) + " " + jobfile::shown(typed), key, value});
+  };
+  add("--partition", "slurm.partition", options.partition, options.partition);
+  add("--nodes", "resources.nodes", options.nodes, options.nodes);
+  add("--time", "resources.time_limit", options.time, jobfile::as_duration(options.time));
+  add_arguments(arguments, out);
+  if (options.after.empty()) return out;
+  std::string typed, array;
+  for (const auto& job : options.after) {
+    typed += (typed.empty() ? "--after " : " --after ") + jobfile::shown(job);
+    std::string text;
+    for (const char c : job) {
+      if (c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 0x20)
+        text += c;  // a job's name has no such character
+    }
+    append(array, "\"" + text + "\"");
+  }
+  all.push_back({typed, "after", "[" + array + "]"});
+  return out;
+}
+
+/// The GPUs of all ranks together, as sbatch counts them, become those of each rank.
+void add_gpus(const std::string& text, const muster::v1::JobSpec& spec, Overrides& to) {
+  const auto option = "--gpus " + jobfile::shown(text);
+  std::uint64_t gpus = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), gpus);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    to.problems.push_back(option + ": want a number of GPUs for the whole job; each rank gets the same number of them");
+    return;
+  }
+  const auto& resources = spec.resources();
+  const auto ranks = std::max<std::uint64_t>(std::uint64_t{resources.nodes()} * resources.ranks_per_node(), 1);
+  if (gpus % ranks == 0) {
+    to.all.push_back({option, "resources.gpus_per_rank", std::to_string(gpus / ranks)});
+    return;
+  }
+  to.problems.push_back(option + ": the job has " + std::to_string(ranks) +
+                        " ranks, and each gets the same number of GPUs; want a multiple of " + std::to_string(ranks) +
+                        ", or --set resources.gpus_per_rank=1");
+}
+
+std::nullopt_t tell(const SubmitOptions& options, const std::vector<std::string>& problems) {
+  for (const auto& problem : problems) std::cerr << problem << "\n";
+  std::cerr << "muster " << options.command << ": nothing was " << (options.command == "plan" ? "planned" : "submitted")
+            << "; muster submit --help explains every key\n";
+  return std::nullopt;
+}
+
+/// Reads one byte more than the limit, so that a longer text is noticed.
+std::string standard_input() {
+  std::string text(jobfile::kMostJobFileBytes + 1, '\0');
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const auto count = ::read(STDIN_FILENO, text.data() + size, text.size() - size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw Failure(kUsage, std::string(kStandardInput) + ": " + std::strerror(errno));
+    if (count == 0) break;
+    size += static_cast<std::size_t>(count);
+  }
+  text.resize(size);
+  return text;
+}
+
+/// The job file to submit, and its origin in words.
+struct Wish {
+  jobfile::JobSource source;
+  std::string place;
+};
+
+/// Makes a job file from a job's spec. The new job keeps the old job's environment, unless the command line sets
+/// another.
+Wish wish_like(Session& session, std::int64_t id, const Overrides& overrides, const launch::Environment& here) {
+  auto spec = session.client().call(&JobStub::GetSpec, of_job(id));
+  const bool asks =
+      std::ranges::any_of(overrides.all, [](const auto& override) { return override.key == "environment"; });
+  if (asks) spec.clear_submitted_env();
+  const auto place = "job " + std::to_string(id);
+  auto source = jobfile::JobSource::of_text(jobfile::job_file_text(spec), place, "/");
+  if (asks || spec.environment().empty()) source.set_submitter(here);
+  return {std::move(source), place};
+}
+
+Wish wish_of(Session& session, const SubmitOptions& options, const Overrides& overrides,
+             const launch::Environment& here) {
+  if (options.like > 0) return wish_like(session, options.like, overrides, here);
+  std::error_code error;
+  auto wish =
+      options.file == "-"
+          ? Wish{jobfile::JobSource::of_text(standard_input(), kStandardInput, fs::current_path(error)), kStandardInput}
+          : Wish{jobfile::JobSource::of_file(options.file), jobfile::shown(fs::absolute(options.file, error).native())};
+  wish.source.set_submitter(here);
+  return wish;
+}
+
+void check_options(const SubmitOptions& options) {
+  if (options.file.empty() && options.like == 0) {
+    throw Failure(kUsage,
+                  "want JOB.toml, - for standard input, or --like JOB; see muster " + options.command + " --help");
+  }
+  if (!options.file.empty() && options.like > 0) {
+    throw Failure(kUsage, "want JOB.toml or --like, not both; --set changes a value of either");
+  }
+}
+
+/// Reads the axes of --sweep. Adds its problems to `problems`.
+std::vector<jobfile::SweepAxis> axes_of(const SubmitOptions& options, std::vector<std::string>& problems) {
+  std::vector<jobfile::SweepAxis> axes;
+  for (const auto& text : options.sweep) {
+    auto axis = jobfile::axis_of_option(text);
+    for (const auto& known : axes) {
+      if (known.key == axis.axis.key)
+        axis.problem = "--sweep " + jobfile::shown(text) + ": " + known.key + " varies already";
+    }
+    if (!axis.problem.empty()) problems.push_back(axis.problem);
+    axes.push_back(std::move(axis.axis));
+  }
+  return axes;
+}
+
+/// muster limits a sweep, or Slurm does.
+void check_parallel(std::uint32_t parallel, jobfile::Sweep& sweep) {
+  const auto throttled =
+      std::ranges::find_if(sweep.specs, [](const auto& spec) { return spec.slurm().array_parallelism() > 0; });
+  if (throttled == sweep.specs.end()) return;
+  sweep.problems.push_back("--parallel " + std::to_string(parallel) + ": slurm.array_parallelism is " +
+                           std::to_string(throttled->slurm().array_parallelism()) +
+                           ": want either muster's limit or that of Slurm's arrays; leave out one of them");
+}
+
+}  // namespace
+
+std::optional<Request> read_request(Session& session, const SubmitOptions& options) {
+  check_options(options);
+  const auto own = launch::own_environment();
+  auto wanted = overrides_of(options, own, session.arguments);
+  const auto [source, place] = wish_of(session, options, wanted, own);
+  if (!options.gpus.empty()) {
+    add_gpus(options.gpus, jobfile::compose(source, wanted.all, jobfile::FileChecks::kSkip).spec, wanted);
+  }
+  auto& [overrides, problems] = wanted;
+  auto axes = axes_of(options, problems);
+  const bool here = is_loopback(session.config().address.value);
+  auto checks = here ? jobfile::FileChecks::kLook : jobfile::FileChecks::kSkip;
+  auto file = jobfile::compose(source, overrides, checks);
+  const bool is_sweep = !options.sweep.empty() || !file.axes.empty();
+  if (problems.empty() && is_sweep) {
+    auto sweep = jobfile::compose_sweep(source, overrides, std::move(axes), checks);
+    if (options.parallel > 0 && sweep.problems.empty()) check_parallel(options.parallel, sweep);
+    if (!sweep.problems.empty()) return tell(options, sweep.problems);
+    if (!options.sweep_settings.empty()) take_settings(options.sweep_settings, sweep.specs);
+    for (auto& spec : sweep.specs) spec.set_job_file(place);
+    const auto parallel = options.parallel > 0 ? options.parallel : sweep.parallel;
+    return Request{std::move(sweep.specs), true, parallel, options.like};
+  }
+  if (file.problems.empty() && file.spec.executor() == "debug" && !here) {
+    file = jobfile::compose(source, overrides, jobfile::FileChecks::kLook);  // a debug job runs on this machine
+  }
+  problems.insert(problems.end(), file.problems.begin(), file.problems.end());
+  if (!problems.empty()) return tell(options, problems);
+  if (options.parallel > 0) throw Failure(kUsage, "--parallel is for sweeps; add --sweep, or leave it out");
+  if (!options.sweep_settings.empty()) throw Failure(kUsage, "--sweep-settings is for sweeps; leave it out");
+  file.spec.set_job_file(place);
+  return Request{{std::move(file.spec)}, false, 0, options.like};
+}
+
+}  // namespace cli

@@ -1,7 +1,0 @@
-# fsdp_json: the engine's JSON as a library of its own, with the standard library alone. The engine links it, and so do
-# parts that a build without LibTorch has, too.
-include_guard(GLOBAL)
-
-cmake_path(SET fsdp_folder NORMALIZE "${CMAKE_CURRENT_LIST_DIR}/../fsdp")
-muster_library(fsdp_json SOURCES "${fsdp_folder}/src/json.cpp")
-target_include_directories(fsdp_json PUBLIC "${fsdp_folder}/include")

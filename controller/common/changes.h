@@ -1,0 +1,39 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+
+#include "controller/core/types.h"
+
+namespace common {
+
+/// What watchers wait on: one counter that grows with every change, and for each job the count at its newest change.
+/// Remembers kJobs jobs; of one forgotten it says "perhaps changed", which costs its watchers one look. Thread-safe.
+class Changes {
+ public:
+  static constexpr std::size_t kJobs = 8192;
+
+  void bump(core::JobId job);
+  /// Waits until `job` (0: any) changed after `seen`, at most `timeout`; returns the newest count.
+  std::uint64_t wait(core::JobId job, std::uint64_t seen, core::Millis timeout);
+  /// The count at the newest change of `job`; 0: of any.
+  std::uint64_t newest(core::JobId job) const;
+  /// Lets every waiter go, now and later.
+  void close();
+
+ private:
+  std::uint64_t newest_locked(core::JobId job) const;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t count_ = 1;
+  std::uint64_t forgotten_ = 1;  // the newest change of any job no longer in jobs_
+  std::unordered_map<core::JobId, std::uint64_t> jobs_;
+  std::deque<core::JobId> order_;  // of first change
+  bool closed_ = false;
+};
+
+}  // namespace common

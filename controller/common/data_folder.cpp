@@ -1,0 +1,86 @@
+#include "controller/common/data_folder.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <system_error>
+
+#include "base/durable_file.h"
+#include "base/patience.h"
+#include "spec/whole_number.h"
+
+namespace common {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr core::Millis kPathPatience{500};
+
+std::optional<core::JobId> job_below(const fs::path& jobs, const fs::path& path) {
+  const auto place = path.lexically_normal().lexically_relative(jobs.lexically_normal());
+  return place.empty() ? std::nullopt : spec::whole_number<core::JobId>(place.begin()->native());
+}
+
+/// The highest number in the text of an array's set.json, which names the folders of its attempts.
+core::JobId newest_in(std::string_view text) {
+  constexpr std::string_view kJobs = "/jobs/";
+  core::JobId newest = 0;
+  for (auto at = text.find(kJobs); at != std::string_view::npos; at = text.find(kJobs, at + 1)) {
+    const auto number = text.substr(at + kJobs.size(), text.find('/', at + kJobs.size()) - at - kJobs.size());
+    newest = std::max(newest, spec::whole_number<core::JobId>(number).value_or(0));
+  }
+  return newest;
+}
+
+/// The highest number in the arrays for Slurm; 0: none is above `known`. A waiting element has no folder of its own. An
+/// array is read only if it may have a higher number: it is named after its first job, and no sweep has more than
+/// core::kMostSweepJobs.
+core::JobId newest_in_arrays(const fs::path& folder, core::JobId known) {
+  constexpr std::string_view kSet = "set-";
+  constexpr std::size_t kMostSetFile = 1 << 20;
+  core::JobId newest = 0;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const auto name = at->path().filename().native();
+    if (!name.starts_with(kSet)) continue;
+    const auto first = spec::whole_number<core::JobId>(name.substr(kSet.size(), name.find('.') - kSet.size()));
+    if (!first || *first + core::kMostSweepJobs <= known) continue;
+    newest = std::max(newest, newest_in(base::read_small_file(at->path() / "set.json", kMostSetFile)));
+  }
+  return newest;
+}
+
+}  // namespace
+
+core::JobId DataFolder::newest_job_folder() const {
+  core::JobId newest = 0;
+  std::error_code error;
+  for (fs::directory_iterator at(root_ / "jobs", error), end; !error && at != end; at.increment(error)) {
+    const auto id = spec::whole_number<core::JobId>(at->path().filename().native());
+    newest = std::max(newest, id.value_or(0));
+  }
+  return std::max(newest, newest_in_arrays(root_ / "slurm", newest));
+}
+
+std::optional<core::JobId> DataFolder::job_of(const fs::path& path) const {
+  const auto jobs = root_ / "jobs";
+  if (const auto id = job_below(jobs, path)) return id;
+  using Answer = std::optional<core::JobId>;
+  return base::ask_within<Answer>(
+             kPathPatience, base::file_system_of(path),
+             [jobs, path] { return job_below(fs::weakly_canonical(jobs), fs::weakly_canonical(path)); })
+      .value_or(std::nullopt);
+}
+
+std::string DataFolder::open_to_others() const {
+  struct stat info {};
+  if (::stat(root_.c_str(), &info) != 0 || (info.st_mode & 07) == 0) return {};
+  std::array<char, 8> mode{};
+  std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(info.st_mode & 07777));
+  return root_.string() + " is open to everybody on this machine (mode " + mode.data() +
+         "), and logs and job folders are in it: chmod 700 " + root_.string();
+}
+
+}  // namespace common

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "agent/protocol/rank_log.h"
+#include "controller/core/types.h"
+
+namespace common {
+
+/// Where everything lies under musterd's data folder. Nothing is created here.
+class DataFolder {
+ public:
+  explicit DataFolder(std::filesystem::path root) : root_(std::move(root)) {}
+  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path cache() const { return root_ / "cache"; }
+  std::filesystem::path disk_probe() const { return root_ / "disk-probe"; }
+  std::filesystem::path job(core::JobId id) const { return root_ / "jobs" / std::to_string(id); }
+  std::filesystem::path attempt(const core::AttemptKey& key) const {
+    return job(key.job) / (std::string(contract::kAttemptStart) + std::to_string(key.number));
+  }
+  std::filesystem::path run_file(const core::AttemptKey& key) const { return attempt(key) / "run.json"; }
+  std::filesystem::path logs(const core::AttemptKey& key) const { return attempt(key) / contract::kLogsFolder; }
+  std::filesystem::path log(const core::AttemptKey& key, core::RankNumber rank) const {
+    return logs(key) / (std::string(contract::kRankStart) + std::to_string(rank) + std::string(contract::kLogEnd));
+  }
+  /// What a program's checkpoint folder held before the attempt began, see jobs::FolderContents.
+  std::filesystem::path checkpoints_before(const core::AttemptKey& key) const {
+    return attempt(key) / "checkpoints-before.json";
+  }
+  /// Rank 0's address, so that ranks that ask after a restart of the controller still learn it.
+  std::filesystem::path rendezvous(const core::AttemptKey& key) const { return attempt(key) / "rendezvous"; }
+  /// What a rank could not tell while the controller was away, see agent/grpc/grpc_unsent_file.h.
+  std::filesystem::path unsent(const core::AttemptKey& key, core::RankNumber rank) const {
+    return attempt(key) / "unsent" / ("rank-" + std::to_string(rank));
+  }
+  /// The job whose folder this path leads into, by whatever links; nullopt: none. A path that does not answer soon is
+  /// taken as it is written.
+  std::optional<core::JobId> job_of(const std::filesystem::path& path) const;
+  std::filesystem::path checkpoints(core::JobId id) const { return job(id) / "checkpoints"; }
+  /// The highest number that a job's folder has, or a job that waits in an array; 0: there is none. After a restored
+  /// backup it may be higher than any the store knows, and what lies there is another job's.
+  core::JobId newest_job_folder() const;
+  /// Why others can look into it, with the remedy; empty: they can't.
+  std::string open_to_others() const;
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace common

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "data/order/random.h"
+
+namespace worker {
+
+struct OrderOptions {
+  std::int64_t samples = 1;  ///< samples of an epoch, at least 1
+  std::uint64_t seed = 0;
+  bool shuffle = true;              ///< false: every epoch begins as 0, 1, 2, ...
+  std::int64_t batch_size = 0;      ///< samples of a total batch, over all ranks; used with buckets only
+  std::int64_t bucket_batches = 0;  ///< total batches of a bucket; 0: no buckets
+  /// The length of a sample in [0, samples), in tokens; needed with buckets. A sample's length never changes.
+  std::function<std::int32_t(std::int64_t sample)> length = {};
+};
+
+/// An endless sequence of samples. Each epoch is a permutation of all samples. The permutation depends on the options
+/// and the number of the epoch, never on ranks, so a training goes on at any position and at any world size.
+///
+/// Buckets keep padding low. Without them a batch mixes short and long samples, and all are padded to the longest. The
+/// shuffled epoch is cut into buckets of bucket_batches total batches. Each bucket is sorted by length and cut into
+/// total batches, and these come in random order. The cuts are where total batches begin: at the multiples of
+/// batch_size among all positions. So the total batch that spans two epochs is the only one that mixes lengths.
+///
+/// Memory: 8 bytes a sample. Each change of the epoch makes the permutation anew. Not thread-safe.
+class Order {
+ public:
+  /// The number of the rule that turns options into an order. Checkpoints save it with the position, because the same
+  /// position means other samples under another rule. Raise a number with every change of its order. With buckets a
+  /// checkpoint also needs batch_size and bucket_batches, because they change the order.
+  static constexpr std::int64_t kShuffled = 2, kBucketed = 3;
+
+  /// Throws std::invalid_argument naming the option, its value and what it must be.
+  explicit Order(OrderOptions options);
+
+  /// The sample at this position of the sequence, at least 0.
+  std::int64_t at(std::int64_t position);
+
+  /// The number of the epoch that this position is in, from 0.
+  std::int64_t epoch(std::int64_t position) const { return position / options_.samples; }
+
+  /// kShuffled or kBucketed.
+  std::int64_t rule() const { return options_.bucket_batches > 0 ? kBucketed : kShuffled; }
+
+  const OrderOptions& options() const { return options_; }
+
+ private:
+  void make(std::int64_t epoch);
+  void sort_into_buckets(std::int64_t epoch, Random& random);
+  void sort_bucket(std::int64_t begin, std::int64_t end, Random& random);
+
+  OrderOptions options_;
+  std::int64_t made_ = -1;           // the epoch whose permutation is in order_
+  std::vector<std::int64_t> order_;  // samples by place in the epoch
+};
+
+}  // namespace worker

@@ -1,0 +1,249 @@
+#include "data/prepare/job.h"
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/sha256.h"
+#include "data/format/description.h"
+#include "data/prepare/tokenizer_copy.h"
+#include "data/prepare/work_folder.h"
+#include "spec/utf8.h"
+
+namespace prepare {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Changes when the same options give other bytes than before.
+constexpr int kContract = 2;
+/// Files of a split. A rank maps all of them, and a process has 65,530 maps.
+constexpr std::int64_t kMostParts = 30'000;
+
+/// Thrown out of a source's read to end it.
+struct Stopped {};
+
+FileKind file_kind(const Job& job) {
+  FileKind out{.kind = job.records.kind};
+  if (job.tokenizer) {
+    out.vocabulary = static_cast<std::uint64_t>(job.tokenizer->vocabulary());
+    out.tokenizer = job.tokenizer->sha256();
+  }
+  return out;
+}
+
+std::int64_t elements_of(const Record& record) {
+  auto out = std::ssize(record.picture.rgb);
+  for (const auto& field : record.fields) out += std::ssize(field);
+  return out;
+}
+
+/// Makes parts, by several threads.
+class Parts {
+ public:
+  Parts(const Job& job, Progress& progress, const std::atomic<int>& stop)
+      : job_(job), progress_(progress), stop_(stop), infos_(static_cast<std::size_t>(job.records.parts)) {}
+
+  /// Returns false if it was stopped. Throws the error of the first part that has one.
+  bool make_all() {
+    std::vector<std::thread> threads;
+    const auto count = std::min<std::int64_t>(job_.jobs, job_.records.parts);
+    for (std::int64_t i = 0; i < count; ++i) threads.emplace_back([this] { work(); });
+    for (auto& thread : threads) thread.join();
+    if (error_) std::rethrow_exception(error_);
+    return stop_ == 0;
+  }
+
+  std::vector<std::optional<PartInfo>>& infos() { return infos_; }
+
+ private:
+  void work() {
+    for (auto part = next_++; part < job_.records.parts && !is_over(); part = next_++) {
+      try {
+        infos_[static_cast<std::size_t>(part)] = finish_part(part);
+      } catch (const Stopped&) {
+        return;
+      } catch (...) {
+        keep_error(part);
+        return;
+      }
+    }
+  }
+
+  PartInfo finish_part(std::int64_t part) {
+    if (auto kept = kept_part(part)) {
+      add(kept->train);
+      if (kept->validation) add(*kept->validation);
+      progress_.end_part(true, kept->train.records + (kept->validation ? kept->validation->records : 0));
+      return *kept;
+    }
+    PartWriter writer(job_.folder, file_kind(job_), job_.splits, part);
+    std::int64_t records = 0;
+    job_.records.make(part, [&](Record&& record) {
+      if (is_over()) throw Stopped();
+      const auto elements = elements_of(record);
+      writer.add(std::move(record));
+      progress_.add_records(1, elements);
+      ++records;
+    });
+    if (is_over()) throw Stopped();
+    auto made = writer.finish();
+    progress_.end_part(false, records);
+    return made;
+  }
+
+  std::optional<PartInfo> kept_part(std::int64_t part) {
+    try {
+      return finished_part(job_.folder, job_.splits, part);
+    } catch (const std::runtime_error& damage) {
+      progress_.say(std::string("made anew: ") + damage.what());
+      return std::nullopt;
+    }
+  }
+
+  void add(const prepared::FileInfo& info) { progress_.add_records(info.records, info.elements); }
+
+  bool is_over() const { return stop_ != 0 || failed_; }
+
+  void keep_error(std::int64_t part) {
+    const std::lock_guard lock(mutex_);
+    if (!error_ || part < error_part_) {
+      error_ = std::current_exception();
+      error_part_ = part;
+    }
+    failed_ = true;
+  }
+
+  const Job& job_;
+  Progress& progress_;
+  const std::atomic<int>& stop_;
+  std::vector<std::optional<PartInfo>> infos_;  // by part; each is written by one thread
+  std::atomic<std::int64_t> next_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  std::exception_ptr error_;
+  std::int64_t error_part_ = 0;
+};
+
+prepared::Description description_of(const Job& job, std::vector<std::optional<PartInfo>>& infos) {
+  prepared::Description out;
+  out.kind = job.records.kind;
+  out.source = spec::valid_utf8(job.records.name);
+  out.made_by = job.made_by;
+  out.labels = job.records.labels;
+  out.fields = job.records.fields;
+  out.prefix_text = job.prefix_text;
+  out.options = options_of(job);
+  if (job.tokenizer) {
+    out.tokenizer_kind = job.tokenizer->kind();
+    out.tokenizer_sha256 = base::hex(job.tokenizer->sha256());
+    out.vocabulary = job.tokenizer->vocabulary();
+    out.prefix = job.tokenizer->prefix();
+    out.suffix = job.tokenizer->suffix();
+    const auto& special = job.tokenizer->special();
+    out.pad = special.pad;
+    out.bos = special.bos;
+    out.eos = special.eos;
+    out.mask = special.mask;
+  }
+  for (const auto& info : infos) {
+    out.splits[kTrain].files.push_back(info->train);
+    if (info->validation) out.splits[kValidation].files.push_back(*info->validation);
+  }
+  return out;
+}
+
+/// Refuses a split without records.
+void check_records(const Job& job, const prepared::Description& description) {
+  std::int64_t all = 0, least = INT64_MAX;
+  for (const auto& [name, split] : description.splits) {
+    std::int64_t records = 0;
+    for (const auto& file : split.files) records += file.records;
+    all += records;
+    least = std::min(least, records);
+  }
+  if (least > 0) return;
+  if (all == 0) {
+    throw std::runtime_error(job.records.name + ": holds no records; name a source that has some, and another --to");
+  }
+  throw std::runtime_error(job.records.name + ": " + std::to_string(all) + " records are too few for --validation " +
+                           Json(job.splits.validation).dump() +
+                           ", one split would be empty; name more data, or --validation 0, and another --to");
+}
+
+/// Refuses finished data of which files are missing or too short.
+void check_files(const std::filesystem::path& folder) {
+  for (const auto& [name, split] : prepared::read_description(folder).splits) {
+    for (const auto& file : split.files) {
+      const auto path = folder / file.name;
+      std::error_code error;
+      const auto bytes = std::filesystem::file_size(path, error);
+      if (!error && bytes == file.bytes) continue;
+      throw std::runtime_error(
+          path.native() + ": " +
+          (error ? error.message() : "has " + std::to_string(bytes) + " bytes, not " + std::to_string(file.bytes)) +
+          "; remove " + folder.native() + ", and the same command makes it again");
+    }
+  }
+}
+
+/// Refuses what data.json cannot hold, before anything is made.
+void check_texts(const Job& job) {
+  for (const auto& label : job.records.labels) {
+    if (!spec::is_utf8(label)) {
+      throw std::runtime_error(job.records.name + ": the label " +
+                               Json(label).dump(-1, ' ', true, Json::error_handler_t::replace) +
+                               " is no UTF-8; rename it");
+    }
+  }
+  if (!spec::is_utf8(job.prefix_text)) {
+    throw std::runtime_error("--prefix: is no UTF-8; want UTF-8, check this terminal's settings with locale");
+  }
+}
+
+}  // namespace
+
+std::string options_of(const Job& job) {
+  Json out = {{"contract", kContract},
+              {"source", job.records.description},
+              {"kind", prepared::name_of(job.records.kind)},
+              {"labels", job.records.labels},
+              {"validation", job.splits.validation},
+              {"seed", job.splits.seed}};
+  if (job.tokenizer) {
+    out["tokenizer"] = fingerprint_of_tokenizer(job.tokenizer_path, *job.tokenizer);
+    out["prefix"] = job.prefix_text;
+  }
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Ended prepare(const Job& job, Progress& progress, const std::atomic<int>& stop) {
+  if (job.records.parts > kMostParts) {
+    throw std::runtime_error(job.records.name + ": makes " + std::to_string(job.records.parts) +
+                             " files a split, and at most " + std::to_string(kMostParts) +
+                             " can be mapped; want a larger --part-size, or less data");
+  }
+  check_texts(job);
+  WorkFolder work(job.folder, options_of(job));
+  if (work.is_finished()) {
+    check_files(job.folder);
+    return Ended::kWasDone;
+  }
+  if (work.is_begun()) progress.say("goes on with " + job.folder.native() + ", and checks what is there");
+  Parts parts(job, progress, stop);
+  if (!parts.make_all()) return Ended::kStopped;
+  auto description = description_of(job, parts.infos());
+  check_records(job, description);
+  if (job.tokenizer) copy_tokenizer(job.tokenizer_path, *job.tokenizer, job.folder);
+  prepared::write_description(job.folder, description);
+  work.finish();
+  return Ended::kDone;
+}
+
+}  // namespace prepare

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <ostream>
+
+#include "data/format/description.h"
+#include "data/prepare/options.h"
+#include "data/prepare/progress.h"
+
+namespace prepare {
+
+/// Prints what a folder holds. Throws std::runtime_error as prepared::read_description() does.
+void show(const ShowOptions& options, std::ostream& out);
+
+/// Files of a folder, for the progress of check(). Throws as show() does.
+std::int64_t files_of(const CheckOptions& options);
+
+/// Reads every byte: headers and indexes, the checksum of each block, data.json's own account of the files, the
+/// fingerprint and the copied tokenizer. Prints one line if all is whole. Returns false if `stop` became other than 0.
+/// Throws std::runtime_error naming file, block and remedy for the first damage.
+bool check(const CheckOptions& options, Progress& progress, const std::atomic<int>& stop, std::ostream& out);
+
+/// What check() reads, without a word. `on_file` is called after each file. Throws and returns as check().
+bool check_bytes(const std::filesystem::path& folder, const std::atomic<int>& stop,
+                 const std::function<void(const prepared::FileInfo& file)>& on_file = {});
+
+/// Prints one record. Throws std::runtime_error naming folder, split and record if there is none such.
+void decode(const DecodeOptions& options, std::ostream& out);
+
+}  // namespace prepare

@@ -1,0 +1,130 @@
+#include "data/prepare/open.h"
+
+#include <utility>
+
+#include "data/prepare/images/folder.h"
+#include "data/prepare/images/glyphs.h"
+#include "data/prepare/images/shapes.h"
+#include "data/prepare/images/textures.h"
+#include "data/prepare/text/chess_games.h"
+#include "data/prepare/text/jsonl.h"
+#include "data/prepare/text/man_pages.h"
+#include "data/prepare/text/man_pairs.h"
+#include "data/prepare/text/packages.h"
+#include "data/prepare/text/text_files.h"
+
+namespace prepare {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kManFolder = "/usr/share/man";
+constexpr std::int64_t kShorterSide = 256;
+constexpr std::int64_t kGames = 10'000;
+
+fs::path man_folder_of(const PrepareOptions& options) {
+  return options.sources.empty() ? fs::path(kManFolder) : options.sources[0];
+}
+
+/// Refuses data inside of a source's folder: the next command would read them as a source.
+void check_apart(const PrepareOptions& options) {
+  std::error_code ignored;
+  const auto& given = options.cache.empty() ? options.to : options.cache;
+  const auto to = fs::weakly_canonical(given, ignored);
+  for (const auto& source : options.sources) {
+    if (!fs::is_directory(source, ignored)) continue;
+    const auto folder = fs::weakly_canonical(source, ignored);
+    const auto relative = to.lexically_relative(folder);
+    if (!relative.empty() && *relative.begin() != "..") {
+      throw std::runtime_error((options.cache.empty() ? "--to " : "--cache ") + given.native() +
+                               ": lies in the source " + source.native() + "; name a folder outside of it");
+    }
+  }
+}
+
+GeneratedOptions generated_options(const PrepareOptions& options) {
+  GeneratedOptions out;
+  if (options.size > 0) out.size = static_cast<int>(options.size);
+  if (options.count > 0) out.count = options.count;
+  out.seed = static_cast<std::uint64_t>(options.seed);
+  return out;
+}
+
+ImageSource open_image_source(const PrepareOptions& options, LeftOut& left_out) {
+  if (options.from == From::kShapes) return open_shapes(generated_options(options));
+  if (options.from == From::kGlyphs) return open_glyphs(generated_options(options));
+  if (options.from == From::kTextures) return open_textures(generated_options(options));
+  ImageFolderOptions folder;
+  folder.folder = options.sources.at(0);
+  folder.shorter_side = static_cast<int>(options.size > 0 ? options.size : kShorterSide);
+  if (options.skip_damaged)
+    folder.on_damaged = [&left_out](const std::string& error) { left_out.add([&] { return error; }); };
+  return open_image_folder(folder);
+}
+
+JsonlOptions jsonl_options(const PrepareOptions& options, LeftOut& left_out) {
+  JsonlOptions out{.files = options.sources,
+                   .kind = options.kind,
+                   .text_key = options.first_key,
+                   .target_key = options.second_key,
+                   .label_key = options.second_key,
+                   .labels = options.labels,
+                   .part_bytes = options.part_bytes,
+                   .most_bytes = options.max_bytes};
+  if (options.skip_damaged) out.on_damaged = [&left_out](const auto& text) { left_out.add(text); };
+  return out;
+}
+
+TextSource open_text_source(const PrepareOptions& options, LeftOut& left_out) {
+  switch (options.from) {
+    case From::kText:
+      return open_text_files(
+          {.paths = options.sources, .most_bytes = options.max_bytes, .part_bytes = options.part_bytes});
+    case From::kJsonl:
+      return open_jsonl(jsonl_options(options, left_out));
+    case From::kMan:
+      return open_man_text({.folder = man_folder_of(options), .most_bytes = options.max_bytes});
+    case From::kManPairs:
+      return open_man_pairs(
+          {.folder = man_folder_of(options), .most_pages = options.count, .may_fall_back = options.sources.empty()});
+    case From::kPackages:
+      return open_packages({.files = options.sources, .sections = options.sections});
+    case From::kChess: {
+      ChessGamesOptions games;
+      games.games = options.count > 0 ? options.count : kGames;
+      games.seed = static_cast<std::uint64_t>(options.seed);
+      games.player.plies = static_cast<int>(options.plies);
+      games.player.notation = options.notation;
+      return open_chess_games(games);
+    }
+    case From::kAuto:
+      if (has_man_text(man_folder_of(options))) {
+        return open_man_text({.folder = man_folder_of(options), .most_bytes = options.max_bytes});
+      }
+      return open_built_in_text(options.max_bytes);
+    default:
+      return open_built_in_text(options.max_bytes);
+  }
+}
+
+std::string name_of_images(const PrepareOptions& options) {
+  if (options.from == From::kImages) return options.sources.at(0).native();
+  return "generated " + std::string(name_of(options.from));
+}
+
+}  // namespace
+
+bool has_images(From from) {
+  return from == From::kImages || from == From::kShapes || from == From::kGlyphs || from == From::kTextures;
+}
+
+Records open_records(const PrepareOptions& options, std::shared_ptr<const tokens::Tokenizer> tokenizer,
+                     LeftOut& left_out) {
+  check_apart(options);
+  if (has_images(options.from)) {
+    return pictures(open_image_source(options, left_out), name_of_images(options));
+  }
+  return tokenized(open_text_source(options, left_out), std::move(tokenizer), options.prefix);
+}
+
+}  // namespace prepare

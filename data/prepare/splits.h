@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "base/sha256.h"
+#include "data/format/writer.h"
+#include "data/prepare/records.h"
+
+namespace prepare {
+
+inline constexpr const char* kTrain = "train";
+inline constexpr const char* kValidation = "validation";
+
+/// How records are shared between the splits "train" and "validation".
+struct SplitOptions {
+  double validation = 0.05;  // share of the records; 0: there is no split "validation"
+  std::uint64_t seed = 1;
+};
+
+/// Whether record `number` of a part belongs to the split "validation". Depends on its arguments alone.
+bool is_validation(const SplitOptions& options, std::int64_t part, std::int64_t number);
+
+/// What every file of a folder has in common.
+struct FileKind {
+  prepared::Kind kind = prepared::Kind::kTokens;
+  std::uint64_t vocabulary = 0;
+  base::Sha256::Digest tokenizer{};
+};
+
+/// What the files of one part hold. `validation`: nullopt if there is no such split.
+struct PartInfo {
+  prepared::FileInfo train;
+  std::optional<prepared::FileInfo> validation = std::nullopt;
+};
+
+/// Writes the files of one part: train-NNNNN.mdat and validation-NNNNN.mdat. Without finish() neither is there.
+///
+/// A part whose source has no record gets files of 0 records. The last record of part 0 goes to the
+/// split that has none of this part yet, to train first. So a small source has both splits, and a part is still a
+/// function of its own records.
+class PartWriter {
+ public:
+  PartWriter(const std::filesystem::path& folder, const FileKind& kind, const SplitOptions& options, std::int64_t part);
+
+  /// Throws as prepared::Writer does.
+  void add(Record&& record);
+  PartInfo finish();
+
+ private:
+  void write(const Record& record, bool validation);
+  void write_held(bool is_last);
+
+  const SplitOptions options_;
+  const std::int64_t part_;
+  prepared::Writer train_;
+  std::optional<prepared::Writer> validation_;
+  std::optional<Record> held_;  // the newest record; whether it is the last is not known yet
+  std::int64_t records_ = 0;    // held one included
+  std::int64_t in_train_ = 0, in_validation_ = 0;
+};
+
+/// What a part's finished files hold, after a check of every byte; nullopt if one of them is not there. Throws
+/// std::runtime_error for a damaged file.
+std::optional<PartInfo> finished_part(const std::filesystem::path& folder, const SplitOptions& options,
+                                      std::int64_t part);
+
+}  // namespace prepare

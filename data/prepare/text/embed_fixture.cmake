@@ -1,0 +1,13 @@
+# Writes the folder's *.txt as C++ string literals: cmake -DFOLDER=<fixture> -DOUTPUT=<file.cpp> -P embed_fixture.cmake
+file(GLOB texts "${FOLDER}/*.txt")
+list(SORT texts)
+set(source "#include \"data/prepare/text/fixture.h\"\n\n#include <array>\n\nnamespace prepare {\nnamespace {\n\n")
+list(LENGTH texts count)
+string(APPEND source "constexpr std::array<std::string_view, ${count}> kDocuments = {\n")
+foreach(text IN LISTS texts)
+  file(READ "${text}" content)
+  string(APPEND source "R\"fixture(${content})fixture\",\n")
+endforeach()
+string(APPEND source "};\n\n}  // namespace\n\n")
+string(APPEND source "std::span<const std::string_view> fixture_documents() { return kDocuments; }\n\n}  // namespace prepare\n")
+file(WRITE "${OUTPUT}" "${source}")

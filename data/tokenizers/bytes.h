@@ -1,0 +1,12 @@
+#pragma once
+
+#include <memory>
+
+#include "data/tokenizers/tokenizer.h"
+
+namespace tokens {
+
+/// The vocabulary of 256 bytes and the end of a text, 256. Needs no file.
+std::shared_ptr<const Tokenizer> byte_tokenizer();
+
+}  // namespace tokens

@@ -1,0 +1,166 @@
+#include "data/tokenizers/spm_model.h"
+
+#include <array>
+#include <cmath>
+#include <stdexcept>
+#include <unordered_map>
+
+#include "data/tokenizers/utf8.h"
+#include "data/tokenizers/wire.h"
+
+namespace tokens {
+namespace {
+
+constexpr std::size_t kMaxPieces = 1 << 22;  // the largest vocabularies of 2025 have 2^18
+constexpr std::size_t kMaxPieceBytes = 1024;
+
+[[noreturn]] void refuse_piece(std::size_t id, const std::string& what) {
+  throw std::runtime_error("piece " + std::to_string(id) + " " + what);
+}
+
+std::string quoted(const std::string& text) {
+  return '"' + text + '"';
+}
+
+SpmPiece read_piece(const WireField& whole, std::size_t id) {
+  WireReader reader(whole.bytes, whole.content, "piece " + std::to_string(id));
+  SpmPiece piece;
+  while (const auto field = reader.next()) {
+    if (field->number == 1) {
+      const auto text = reader.bytes(*field);
+      if (text.size() > kMaxPieceBytes) {
+        reader.refuse(*field, "has " + std::to_string(text.size()) + " bytes, more than the " +
+                                  std::to_string(kMaxPieceBytes) + " that a piece may have");
+      }
+      piece.text = text;
+      if (repaired(text) != text) reader.refuse(*field, "is not UTF-8");
+    } else if (field->number == 2) {
+      piece.score = reader.single(*field);
+      if (!std::isfinite(piece.score)) reader.refuse(*field, "is a score that is not finite");
+    } else if (field->number == 3) {
+      piece.type = static_cast<SpmType>(reader.choice(*field, static_cast<std::uint8_t>(SpmType::kByte)));
+    }
+  }
+  if (piece.text.empty())
+    throw std::runtime_error("byte " + std::to_string(whole.place) + ": piece " + std::to_string(id) +
+                             " has no text; is it the right file?");
+  return piece;
+}
+
+void read_trainer(const WireField& whole, SpmModel& model) {
+  WireReader reader(whole.bytes, whole.content, "trainer_spec");
+  while (const auto field = reader.next()) {
+    if (field->number == 3) {
+      model.algorithm =
+          static_cast<SpmAlgorithm>(reader.choice(*field, static_cast<std::uint8_t>(SpmAlgorithm::kCharacter)));
+    } else if (field->number == 24) {
+      model.treat_whitespace_as_suffix = reader.flag(*field);
+    } else if (field->number == 35) {
+      model.byte_fallback = reader.flag(*field);
+    }
+  }
+}
+
+/// A charsmap is the size of a trie in bytes (32 bits, little-endian), the trie (units of 32 bits), and texts.
+void check_charsmap(const WireReader& reader, const WireField& field) {
+  const auto bytes = field.bytes;
+  if (bytes.empty()) return;
+  std::uint64_t trie = 0;
+  for (std::size_t i = 0; i < 4 && i < bytes.size(); ++i) {
+    trie |= static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
+  }
+  if (bytes.size() < 8 || trie == 0 || trie % 4 != 0 || trie > bytes.size() - 4) {
+    reader.refuse(field, "is no charsmap: it has " + std::to_string(bytes.size()) + " bytes, and its trie would have " +
+                             std::to_string(trie));
+  }
+}
+
+void read_normalizer(const WireField& whole, SpmModel& model) {
+  WireReader reader(whole.bytes, whole.content, "normalizer_spec");
+  while (const auto field = reader.next()) {
+    if (field->number == 2) {
+      model.charsmap = reader.bytes(*field);
+      check_charsmap(reader, *field);
+    } else if (field->number == 3) {
+      model.add_dummy_prefix = reader.flag(*field);
+    } else if (field->number == 4) {
+      model.remove_extra_whitespaces = reader.flag(*field);
+    } else if (field->number == 5) {
+      model.escape_whitespaces = reader.flag(*field);
+    }
+  }
+}
+
+std::string byte_piece(unsigned byte) {
+  constexpr const char* kDigits = "0123456789ABCDEF";
+  return std::string("<0x") + kDigits[byte >> 4] + kDigits[byte & 0xF] + ">";
+}
+
+void check_bytes(const SpmModel& model, const std::unordered_map<std::string_view, std::size_t>& ids) {
+  if (!model.byte_fallback) return;
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const std::string text = byte_piece(byte);
+    const auto found = ids.find(text);
+    if (found == ids.end() || model.pieces[found->second].type != SpmType::kByte) {
+      throw std::runtime_error("trainer_spec says byte_fallback, but no piece of type BYTE is " + quoted(text) +
+                               "; the file is damaged: copy it again");
+    }
+  }
+}
+
+void check_pieces(SpmModel& model) {
+  std::unordered_map<std::string_view, std::size_t> ids;
+  ids.reserve(model.pieces.size());
+  bool has_unknown = false;
+  for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+    const auto& piece = model.pieces[id];
+    const auto [before, is_new] = ids.emplace(piece.text, id);
+    if (!is_new) {
+      refuse_piece(id, "is " + quoted(piece.text) + ", as piece " + std::to_string(before->second) +
+                           " is; sentencepiece reads no such file");
+    }
+    if (piece.type != SpmType::kUnknown) continue;
+    if (has_unknown) {
+      refuse_piece(id, "has the type UNKNOWN, as piece " + std::to_string(model.unknown) +
+                           " has; sentencepiece reads no such file");
+    }
+    has_unknown = true;
+    model.unknown = id;
+  }
+  if (!has_unknown) throw std::runtime_error("no piece has the type UNKNOWN; is it the right file?");
+  check_bytes(model, ids);
+}
+
+}  // namespace
+
+SpmModel read_spm_model(std::string_view bytes) {
+  SpmModel model;
+  bool has_trainer = false, has_normalizer = false;
+  WireReader reader(bytes, 0, "the message ModelProto");
+  while (const auto field = reader.next()) {
+    if (field->number < 1 || field->number > 3) continue;
+    reader.bytes(*field);
+    if (field->number == 1) {
+      if (model.pieces.size() == kMaxPieces) {
+        reader.refuse(*field, "is one piece more than the " + std::to_string(kMaxPieces) + " that a model may have");
+      }
+      model.pieces.push_back(read_piece(*field, model.pieces.size()));
+    } else if (field->number == 2) {
+      read_trainer(*field, model);
+      has_trainer = true;
+    } else {
+      read_normalizer(*field, model);
+      has_normalizer = true;
+    }
+  }
+  // sentencepiece writes the pieces first and these two after them, so a file that was cut lacks one.
+  if (!has_trainer || !has_normalizer) {
+    throw std::runtime_error("byte " + std::to_string(bytes.size()) + ": the file ends without " +
+                             (has_trainer ? "normalizer_spec" : "trainer_spec") +
+                             "; it was cut, or is no model of sentencepiece: copy it again");
+  }
+  check_pieces(model);
+  return model;
+}
+
+}  // namespace tokens

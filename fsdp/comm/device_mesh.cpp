@@ -1,0 +1,349 @@
+#include "fsdp/comm/device_mesh.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <set>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "fsdp/comm/transport.h"
+#include "fsdp/comm/watch/late_word.h"
+#include "fsdp/comm/watch/meeting_store.h"
+#include "fsdp/comm/watch/watcher.h"
+
+#ifdef MUSTER_WITH_CUDA
+#include <c10/cuda/CUDAFunctions.h>
+
+#include "fsdp/comm/gpu_identity.h"
+#endif
+
+namespace fsdp {
+namespace {
+
+constexpr int kListenBacklog = 4096;
+constexpr const char* kShard = "shard";
+constexpr const char* kReplicate = "replicate";
+constexpr const char* kControl = "control";
+constexpr const char* kReduce = "reduce";
+constexpr const char* kPostForward = "post_forward_";
+
+std::string place(const std::string& host, std::uint16_t port) {
+  return host + ":" + std::to_string(port);
+}
+
+/// An owned socket until released.
+class Socket {
+ public:
+  explicit Socket(int fd) : fd_(fd) {}
+  ~Socket() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+struct FreeAddresses {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+
+int try_listen(const addrinfo& address) {
+  Socket socket(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol));
+  const int on = 1;
+  if (socket.get() < 0 || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0 || ::listen(socket.get(), kListenBacklog) != 0)
+    return -1;
+  return socket.release();
+}
+
+/// A listening socket on the first address of `host` that can be bound. TCPStore itself would bind to every interface.
+int listen_on(const std::string& host, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int failed = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  TORCH_CHECK(failed == 0, "rendezvous store on ", place(host, port), ": ", ::gai_strerror(failed));
+  const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
+  for (const addrinfo* address = found; address != nullptr; address = address->ai_next)
+    if (const int fd = try_listen(*address); fd >= 0) return fd;
+  TORCH_CHECK(false, "rendezvous store on ", place(host, port), ": ", std::strerror(errno),
+              "; the host must be an address of this machine and the port free (0 takes any)");
+}
+
+std::uint16_t bound_port(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  TORCH_CHECK(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0,
+              "rendezvous store: no address of its socket: ", std::strerror(errno));
+  char port[NI_MAXSERV];
+  const int failed = ::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, nullptr, 0, port, sizeof port,
+                                   NI_NUMERICSERV | NI_NUMERICHOST);
+  TORCH_CHECK(failed == 0, "rendezvous store: no port of its socket: ", ::gai_strerror(failed));
+  return static_cast<std::uint16_t>(std::stoi(port));
+}
+
+std::unique_ptr<Transport> make_cpu_transport(const c10::intrusive_ptr<c10d::Store>& store, bool shared_memory,
+                                              const TransportOptions& options) {
+  if (shared_memory)
+    if (auto transport = make_shared_memory_transport(store, options)) return transport;
+  return make_socket_transport(store, options);
+}
+
+std::unique_ptr<Transport> make_device_transport(const c10::intrusive_ptr<c10d::Store>& store, c10::Device device,
+                                                 const TransportOptions& options, [[maybe_unused]] bool shares_gpus) {
+#ifdef MUSTER_WITH_CUDA
+  // NCCL refuses two ranks on one GPU.
+  if (device.is_cuda() && shares_gpus)
+    return make_staged_transport(make_socket_transport(store, options), options.rank, options.world_size);
+  if (device.is_cuda()) return make_nccl_transport(store, options);
+#endif
+  static_cast<void>(store);
+  static_cast<void>(options);
+  TORCH_CHECK(false, "mesh: device ", device, " is not served by this build; use cpu",
+              device.is_cuda() ? ", or build with MUSTER_WITH_CUDA" : "");
+}
+
+/// Whether any two ranks have the same GPU. Collective.
+bool any_share_a_gpu([[maybe_unused]] Transport& control, [[maybe_unused]] int rank, [[maybe_unused]] int world_size,
+                     [[maybe_unused]] c10::Device device) {
+#ifdef MUSTER_WITH_CUDA
+  if (device.is_cuda()) {
+    const auto mine = gpu_identity(device);
+    const at::Tensor all = at::zeros({world_size, static_cast<std::int64_t>(mine.size())}, at::kByte);
+    auto* bytes = all.mutable_data_ptr<std::uint8_t>();
+    std::copy(mine.begin(), mine.end(), bytes + rank * mine.size());
+    control.all_gather_into(all.view({-1}), "identities of GPUs")->wait();
+    std::set<std::string> different;
+    for (int r = 0; r < world_size; ++r)
+      different.emplace(reinterpret_cast<const char*>(bytes) + r * mine.size(), mine.size());
+    return different.size() < static_cast<std::size_t>(world_size);
+  }
+#endif
+  return false;
+}
+
+}  // namespace
+
+ListeningStore listen_store(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout) {
+  Socket socket(listen_on(host, port));
+  c10d::TCPStoreOptions options;
+  options.port = bound_port(socket.get());
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  options.masterListenFd = socket.get();
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>(host, options);
+    socket.release();
+    return {std::move(store), options.port};
+  } catch (const std::exception& error) {
+    socket.release();  // the store's server may have closed the socket already
+    TORCH_CHECK(false, "rendezvous store on ", place(host, options.port), ": ", error.what());
+  }
+}
+
+c10::intrusive_ptr<c10d::Store> connect_store(const std::string& host, std::uint16_t port,
+                                              std::chrono::milliseconds timeout, const OnLate& on_late,
+                                              std::chrono::milliseconds late_after) {
+  std::optional<watch::LateWord> word;
+  if (on_late) word.emplace(late_after, on_late, "rank 0", "it serves no rendezvous store at " + place(host, port));
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  } catch (const std::exception& error) {
+    TORCH_CHECK(false, "rendezvous store at ", place(host, port), " not reached within ", timeout.count(),
+                " ms (is rank 0 up?): ", error.what());
+  }
+}
+
+c10::Device device_of_rank([[maybe_unused]] int local_rank) {
+#ifdef MUSTER_WITH_CUDA
+  const int gpus = c10::cuda::device_count();
+  if (gpus > 0) return {c10::kCUDA, static_cast<c10::DeviceIndex>(local_rank % gpus)};
+#endif
+  return c10::kCPU;
+}
+
+DeviceMesh::DeviceMesh(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const MeshOptions& options)
+    : rank_(rank), world_size_(world_size), options_(options) {
+  check();
+#ifdef MUSTER_WITH_CUDA
+  if (options.device.is_cuda()) c10::cuda::set_device(options.device.index());
+#else
+  TORCH_CHECK(options.device.is_cpu(), "mesh: device ", options.device,
+              " is not served by this build; use cpu, or build with MUSTER_WITH_CUDA");
+#endif
+  TORCH_CHECK(world_size == 1 || store, "mesh: ", world_size, " ranks need a rendezvous store");
+  if (world_size > 1 && options.watch_patience.count() > 0)
+    make_watcher(*c10::make_intrusive<c10d::PrefixStore>(options.key_prefix + "/watcher", store));
+  const std::weak_ptr<watch::Watcher> watcher = watcher_;
+  const auto transport_of = [options, store, watcher](const MeshGroup& group, bool shares_gpus) {
+    auto own_keys = c10::make_intrusive<watch::MeetingStore>(
+        options.key_prefix + "/" + group.axis + "-" + std::to_string(group.number), store, watcher);
+    const TransportOptions wanted{group.rank, group.size, options.timeout, options.interface_address,
+                                  [own_keys] { own_keys->check_all_here(); }};
+    return options.device.is_cpu() || group.axis == kControl
+               ? make_cpu_transport(own_keys, options.shared_memory, wanted)
+               : make_device_transport(own_keys, options.device, wanted, shares_gpus);
+  };
+  try {
+    // control() comes first, because the ranks tell each other their GPUs over it.
+    const auto first = std::make_shared<std::unique_ptr<Transport>>();
+    if (world_size > 1) {
+      *first = transport_of({kControl, 0, rank, world_size}, false);
+      shares_gpus_ = any_share_a_gpu(**first, rank, world_size, options.device);
+    }
+    if (!options_.separate_reductions) options_.separate_reductions = options.device.is_cuda() && !shares_gpus_;
+    make_ = [transport_of, first, shares_gpus = shares_gpus_](const MeshGroup& group) {
+      return group.axis == kControl && *first ? std::move(*first) : transport_of(group, shares_gpus);
+    };
+    connect();
+  } catch (const std::exception&) {
+    // The end of a rank shows in its peers' connections first, where it has no name.
+    if (watcher_) watcher_->check_all_here(2 * options.watch_patience);
+    throw;
+  }
+  if (watcher_) watch_groups();
+}
+
+DeviceMesh::DeviceMesh(int rank, int world_size, const MakeTransport& make, const MeshOptions& options)
+    : rank_(rank), world_size_(world_size), options_(options), make_(make) {
+  check();
+  connect();
+}
+
+void DeviceMesh::check() const {
+  TORCH_CHECK(world_size_ >= 1 && rank_ >= 0 && rank_ < world_size_, "mesh: rank ", rank_, " in a world of ",
+              world_size_);
+  if (options_.axes.empty()) return;
+  std::int64_t ranks = 1;
+  std::string text;
+  std::set<std::string> names{kControl, kReduce};
+  for (const MeshAxis& axis : options_.axes) {
+    TORCH_CHECK(axis.size >= 1, "mesh: axis ", axis.name, " of ", axis.size, " ranks: want 1 or more");
+    TORCH_CHECK(names.insert(axis.name).second && !axis.name.starts_with(kPostForward), "mesh: axis ", axis.name,
+                ": want another name for each axis, and none \"", kControl, "\", \"", kReduce, "\" or \"", kPostForward,
+                "...\"");
+    ranks *= axis.size;
+    text += (text.empty() ? "" : " x ") + axis.name + " " + std::to_string(axis.size);
+  }
+  TORCH_CHECK(ranks == world_size_, "mesh: ", text, " is ", ranks, " ranks, and there are ", world_size_);
+}
+
+/// Finds this rank's group of each axis. Ranks are numbered along the last axis first.
+void DeviceMesh::connect() {
+  const std::vector<MeshAxis> axes =
+      options_.axes.empty() ? std::vector<MeshAxis>{{kShard, world_size_}} : options_.axes;
+  int stride = world_size_;
+  for (const MeshAxis& axis : axes) {
+    const int block = stride;  // ranks that differ in this axis and later ones
+    stride /= axis.size;
+    const MeshGroup group{axis.name, rank_ / block * stride + rank_ % stride, rank_ % block / stride, axis.size};
+    axes_.push_back({axis.name, std::make_shared<Communicator>(group.rank, group.size, options_.device,
+                                                               group.size > 1 ? make_(group) : nullptr)});
+    if (axis.name == kShard) {
+      shard_ = axes_.back().communicator;
+      shard_number_ = group.number;
+    }
+    if (axis.name == kReplicate && axis.size > 1) replicate_ = axes_.back().communicator;
+  }
+  if (!shard_) shard_ = std::make_shared<Communicator>(0, 1, options_.device, nullptr);
+  reduce_ = shard_;
+  if (shard_->world_size() > 1 && options_.separate_reductions.value_or(false)) {
+    const MeshGroup group{kReduce, shard_number_, shard_->rank(), shard_->world_size()};
+    if (auto transport = make_(group))
+      reduce_ = std::make_shared<Communicator>(group.rank, group.size, options_.device, std::move(transport));
+  }
+  std::unique_ptr<Transport> control;
+  if (world_size_ > 1) control = make_({kControl, controls_++, rank_, world_size_});
+  if (control || world_size_ == 1) {
+    control_ = std::make_shared<Communicator>(rank_, world_size_, c10::kCPU, std::move(control));
+  } else {
+    TORCH_CHECK(shard_->world_size() == world_size_, "mesh: no transport for control");
+    control_ = shard_;
+  }
+  for (const Axis& axis : axes_) axis.communicator->record_in(tracer_);
+  if (reduce_ != shard_) reduce_->record_in(tracer_);
+  control_->record_in(tracer_);
+}
+
+std::unique_ptr<Communicator> DeviceMesh::make_control() {
+  std::unique_ptr<Transport> transport;
+  if (world_size_ > 1) {
+    transport = make_({kControl, controls_++, rank_, world_size_});
+    TORCH_CHECK(transport, "mesh: no transport for another thread; give one for each group of \"control\"");
+  }
+  auto control = std::make_unique<Communicator>(rank_, world_size_, c10::kCPU, std::move(transport));
+  if (watcher_) watch_control(*control, controls_ - 1);
+  return control;
+}
+
+Communicator& DeviceMesh::axis(std::string_view name) {
+  std::string names;
+  for (Axis& axis : axes_) {
+    if (axis.name == name) return *axis.communicator;
+    names += (names.empty() ? "" : ", ") + axis.name;
+  }
+  TORCH_CHECK(false, "mesh: no axis \"", std::string(name), "\"; it has: ", names);
+}
+
+std::shared_ptr<Communicator> DeviceMesh::shard_group(int ranks) {
+  const int all = shard_->world_size();
+  TORCH_CHECK(ranks > 1 && ranks < all && all % ranks == 0, "mesh: groups of ", ranks, " of the ", all,
+              " ranks that parameters are sharded over: want a divisor of ", all, " other than 1 and ", all);
+  if (const auto made = shard_groups_.find(ranks); made != shard_groups_.end()) return made->second;
+  const MeshGroup group{kPostForward + std::to_string(ranks), shard_number_ * (all / ranks) + shard_->rank() / ranks,
+                        shard_->rank() % ranks, ranks};
+  auto made = std::make_shared<Communicator>(group.rank, ranks, options_.device, make_(group));
+  made->record_in(tracer_);
+  if (watcher_) watch_shard_group(*made);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return shard_groups_[ranks] = std::move(made);
+}
+
+/// All communicators but control(), each once.
+std::vector<Communicator*> DeviceMesh::of_device() const {
+  std::vector<Communicator*> all;
+  if (reduce_ != shard_) all.push_back(reduce_.get());
+  for (const Axis& axis : axes_)
+    if (axis.communicator != control_) all.push_back(axis.communicator.get());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [size, group] : shard_groups_) all.push_back(group.get());
+  return all;
+}
+
+void DeviceMesh::note_calls(bool on) {
+  for (Communicator* communicator : of_device()) communicator->note_calls(on);
+}
+
+void DeviceMesh::repeat_calls() {
+  for (Communicator* communicator : of_device()) communicator->repeat_calls();
+}
+
+Traffic DeviceMesh::traffic() const {
+  Traffic all;
+  if (control_ != shard_) all += control_->traffic();
+  if (reduce_ != shard_) all += reduce_->traffic();
+  for (const Axis& axis : axes_) all += axis.communicator->traffic();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [size, group] : shard_groups_) all += group->traffic();
+  return all;
+}
+
+}  // namespace fsdp

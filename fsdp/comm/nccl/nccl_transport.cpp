@@ -1,0 +1,119 @@
+#include <c10/util/Exception.h>
+#include <stdlib.h>
+
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#include <vector>
+
+#include "fsdp/comm/transport.h"
+
+namespace fsdp {
+namespace {
+
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+void wait_for(const WorkPtr& work, const char* what, int rank) {
+  try {
+    work->wait();
+  } catch (const std::exception& error) {
+    TORCH_CHECK(false, what, " on rank ", rank, " failed (did a rank die?): ", error.what());
+  }
+}
+
+// [Note: streams] NCCL runs on c10d's own stream. A collective starts by waiting for the current stream. wait() makes
+// the current stream wait for the collective; the host does not wait. Buffers are allocated, used and freed on the
+// current stream only. So the caching allocator reuses them in the right order, and record_stream is never needed.
+class PendingNccl : public Pending {
+ public:
+  PendingNccl(WorkPtr work, const char* what, int rank) : work_(std::move(work)), what_(what), rank_(rank) {}
+  void wait() override { wait_for(work_, what_, rank_); }
+
+ private:
+  WorkPtr work_;
+  const char* what_;
+  int rank_;
+};
+
+/// c10d's own watchdog would end the process by SIGABRT when a collective fails or takes too long. Then nobody would
+/// learn which rank was missing. With this it aborts the communicator, so that the next call throws.
+void keep_process() {
+  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*replace=*/0);  // ErrorHandlingMode::CleanUpOnly
+}
+
+/// NCCL would register the buffers of collectives in a CUDA graph. With the allocator's expandable segments that has
+/// ended in illegal memory accesses (Megatron-LM refuses the two together), so the buffers are copied.
+void register_nothing_of_graphs() {
+  ::setenv("NCCL_GRAPH_REGISTER", "0", /*replace=*/0);
+}
+
+class NcclTransport : public Transport {
+ public:
+  NcclTransport(const c10::intrusive_ptr<c10d::Store>& store, const TransportOptions& options)
+      : rank_(options.rank), world_size_(options.world_size) {
+    keep_process();
+    register_nothing_of_graphs();
+    auto nccl = c10d::ProcessGroupNCCL::Options::create();
+    nccl->timeout = options.timeout;
+    nccl->is_high_priority_stream = true;
+    group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank_, world_size_, nccl);
+  }
+
+  ~NcclTransport() override {
+    try {
+      group_->shutdown();
+    } catch (const std::exception&) {
+      // A peer is gone. The communicator ends with the process.
+    }
+  }
+
+  std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view /*whose*/) override {
+    const std::int64_t chunk = buffer.numel() / world_size_;
+    at::Tensor output = buffer, own = buffer.narrow(0, rank_ * chunk, chunk);
+    return std::make_unique<PendingNccl>(group_->_allgather_base(output, own), "all-gather", rank_);
+  }
+
+  std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
+                                          std::string_view /*whose*/) override {
+    at::Tensor in = input, out = output;
+    return std::make_unique<PendingNccl>(group_->_reduce_scatter_base(out, in), "reduce-scatter", rank_);
+  }
+
+  std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, std::string_view /*whose*/) override {
+    std::vector<at::Tensor> tensors{tensor};
+    return std::make_unique<PendingNccl>(group_->allreduce(tensors), "all-reduce", rank_);
+  }
+
+  void all_reduce(at::Tensor& tensor, Reduction reduction) override {
+    c10d::AllreduceOptions options;
+    options.reduceOp = reduction == Reduction::kMax ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
+    std::vector<at::Tensor> tensors{tensor};
+    wait_for(group_->allreduce(tensors, options), "all-reduce", rank_);
+  }
+
+  void broadcast(at::Tensor& tensor, int root) override {
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    std::vector<at::Tensor> tensors{tensor};
+    wait_for(group_->broadcast(tensors, options), "broadcast", rank_);
+  }
+
+  void barrier() override { wait_for(group_->barrier(), "barrier", rank_); }
+
+  // The device leaves its collectives with unknown values. No later call of the mesh's communicators succeeds, so the
+  // values reach neither weights nor a checkpoint.
+  void abort(const std::string& /*why*/) override { group_->abort(); }
+  bool host_waits() const override { return false; }
+
+ private:
+  int rank_;
+  int world_size_;
+  c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_nccl_transport(const c10::intrusive_ptr<c10d::Store>& store,
+                                               const TransportOptions& options) {
+  return std::make_unique<NcclTransport>(store, options);
+}
+
+}  // namespace fsdp

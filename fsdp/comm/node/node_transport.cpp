@@ -1,0 +1,313 @@
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/maximum.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstring>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
+#include <vector>
+
+#include "fsdp/comm/node/meeting.h"
+#include "fsdp/comm/node/node.h"
+#include "fsdp/comm/transport.h"
+#include "fsdp/comm/tree_sum.h"
+
+namespace fsdp {
+namespace {
+
+using node::Arena;
+using node::Call;
+using node::Node;
+
+// [Note: memory that peers read] A rank shows its peers where its bytes lie in its shared file, and they read them
+// there. Memory of peer_memory() lies in that file, so an all-gather copies each byte once, and a reduce-scatter copies
+// none: it adds from where the gradients are. Other tensors are first copied into a block of the file.
+
+constexpr std::int64_t kBroadcastPiece = 8 << 20;  // bytes of the root's memory for a broadcast
+constexpr std::int64_t kCopyGrain = 4 << 20;       // bytes for a further thread
+constexpr std::int64_t kSumPiece = 32 << 10;       // elements; sums of a few parts stay in the cache
+
+char* bytes_of(const at::Tensor& tensor) {
+  return static_cast<char*>(tensor.mutable_data_ptr());
+}
+
+void copy(char* to, const char* from, std::int64_t bytes) {
+  at::parallel_for(0, bytes, kCopyGrain, [&](std::int64_t begin, std::int64_t end) {
+    std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+  });
+}
+
+/// The tree sum of `parts`, which start at these addresses, and are like `output` in size and dtype.
+void sum_into(const at::Tensor& output, const std::vector<const char*>& parts) {
+  const std::int64_t size = output.element_size();
+  const std::vector<bool> may_change(parts.size(), false);
+  // A sum of two needs no memory for sums of a few, so it is not cut.
+  const std::int64_t piece = parts.size() == 2 ? output.numel() : kSumPiece;
+  for (std::int64_t begin = 0; begin < output.numel(); begin += piece) {
+    const std::int64_t count = std::min(piece, output.numel() - begin);
+    std::vector<at::Tensor> tensors;
+    tensors.reserve(parts.size());
+    for (const char* part : parts)  // only read
+      tensors.push_back(at::from_blob(const_cast<char*>(part) + begin * size, {count}, output.options()));
+    tree_sum(tensors, may_change, output.narrow(0, begin, count));
+  }
+}
+
+/// This rank's memory that peers read in place. Pools keep it, and with it the node, beyond the transport.
+class NodeMemory : public PeerMemory {
+ public:
+  explicit NodeMemory(std::shared_ptr<Node> node) : node_(std::move(node)) {}
+
+  at::Tensor allocate(std::int64_t bytes) override {
+    Arena::Block& block = node_->arena().take(bytes);
+    const auto report = [bytes](void* start, int sign) {  // LibTorch counts the memory of tensors
+      c10::reportMemoryUsageToProfiler(start, sign * bytes, 0, 0, at::kCPU);
+    };
+    report(block.pages.start(), 1);
+    const auto give_back = [node = node_, &block, report](void* start) {
+      report(start, -1);
+      node->arena().give_back(block);
+    };
+    return at::from_blob(block.pages.start(), {bytes}, give_back, at::TensorOptions(at::kByte));
+  }
+  void await_readers(const at::Tensor& memory) override {
+    if (auto* block = node_->arena().find(memory.const_data_ptr(), 1)) node_->await_readers(*block);
+  }
+
+ private:
+  std::shared_ptr<Node> node_;
+};
+
+/// A collective under way. Without a wait it still ends for the peers.
+class NodePending : public Pending {
+ public:
+  NodePending(std::shared_ptr<Node> node, const Call& call) : node_(std::move(node)), call_(call) {}
+  ~NodePending() override { finish(); }
+  NodePending(const NodePending&) = delete;
+  NodePending& operator=(const NodePending&) = delete;
+
+  void wait() override {
+    const at::NoGradGuard no_grad;
+    complete();
+    finish();
+  }
+
+ protected:
+  virtual void complete() = 0;
+
+  /// Calls `use` for each peer with its bytes, beginning with the rank before this one.
+  template <typename Use>
+  void for_each_peer(const Call& call, const Use& use) {
+    const int n = node_->world_size();
+    for (int i = 1; i < n; ++i) {
+      const int peer = (node_->rank() - i + n) % n;
+      use(peer, node_->data_of(peer, call));
+    }
+  }
+  /// The bytes of all ranks: `own`, and what peers have posted from byte `offset` on.
+  std::vector<const char*> parts(const char* own, std::int64_t offset) {
+    std::vector<const char*> all(node_->world_size(), own);
+    for_each_peer(call_, [&](int peer, const char* data) { all[peer] = data + offset; });
+    return all;
+  }
+
+  std::shared_ptr<Node> node_;
+  Call call_;
+
+ private:
+  /// Once only: by the time of the destructor the post may be that of a later call.
+  void finish() {
+    if (!std::exchange(finished_, true)) node_->finish(call_);
+  }
+  bool finished_ = false;
+};
+
+class NodeGather : public NodePending {
+ public:
+  NodeGather(std::shared_ptr<Node> node, const Call& call, at::Tensor buffer)
+      : NodePending(std::move(node), call), buffer_(std::move(buffer)) {}
+
+ private:
+  void complete() override {
+    for_each_peer(call_,
+                  [&](int peer, const char* data) { copy(bytes_of(buffer_) + peer * call_.bytes, data, call_.bytes); });
+  }
+  at::Tensor buffer_;
+};
+
+class NodeReduceScatter : public NodePending {
+ public:
+  NodeReduceScatter(std::shared_ptr<Node> node, const Call& call, at::Tensor input, at::Tensor output)
+      : NodePending(std::move(node), call), input_(std::move(input)), output_(std::move(output)) {}
+
+ private:
+  void complete() override {
+    const std::int64_t offset = node_->rank() * call_.bytes;
+    sum_into(output_, parts(bytes_of(input_) + offset, offset));
+  }
+  at::Tensor input_, output_;
+};
+
+/// Every rank sums all of a tensor.
+class NodeAllReduce : public NodePending {
+ public:
+  NodeAllReduce(std::shared_ptr<Node> node, const Call& call, at::Tensor tensor, Reduction reduction)
+      : NodePending(std::move(node), call), tensor_(std::move(tensor)), reduction_(reduction) {}
+
+ private:
+  void complete() override {
+    const auto all = parts(bytes_of(tensor_), 0);
+    if (reduction_ == Reduction::kSum) return sum_into(tensor_, all);
+    for (const char* part : all)  // only read
+      at::maximum_out(tensor_, tensor_, at::from_blob(const_cast<char*>(part), tensor_.sizes(), tensor_.options()));
+  }
+  at::Tensor tensor_;
+  Reduction reduction_;
+};
+
+/// Each rank sums its share, and then all ranks gather the shares.
+class NodeAllReduceInShares : public NodePending {
+ public:
+  NodeAllReduceInShares(std::shared_ptr<Node> node, const Call& call, const Call& second, at::Tensor tensor)
+      : NodePending(std::move(node), call), second_(second), tensor_(std::move(tensor)) {}
+  ~NodeAllReduceInShares() override {
+    if (!has_shares_) node_->finish(second_);
+  }
+
+ private:
+  at::Tensor share(int rank) const {
+    const std::int64_t n = node_->world_size(), begin = tensor_.numel() * rank / n;
+    return tensor_.narrow(0, begin, tensor_.numel() * (rank + 1) / n - begin);
+  }
+
+  void complete() override {
+    const at::Tensor own = share(node_->rank());
+    sum_into(own, parts(bytes_of(own), bytes_of(own) - bytes_of(tensor_)));
+    const auto bytes = static_cast<std::int64_t>(own.nbytes());
+    Arena::Block& block = node_->arena().take(bytes);
+    copy(block.pages.start(), bytes_of(own), bytes);
+    node_->post(second_, &block, block.pages.start());
+    node_->arena().give_back(block);
+    for_each_peer(second_, [&](int peer, const char* data) {
+      const at::Tensor theirs = share(peer);
+      copy(bytes_of(theirs), data, static_cast<std::int64_t>(theirs.nbytes()));
+    });
+    has_shares_ = true;
+    node_->finish(second_);
+  }
+
+  Call second_;
+  bool has_shares_ = false;
+  at::Tensor tensor_;
+};
+
+class NodeTransport : public Transport {
+ public:
+  NodeTransport(std::unique_ptr<Node> node, c10::intrusive_ptr<c10d::Store> store)
+      : node_(std::move(node)), memory_(std::make_shared<NodeMemory>(node_)), store_(std::move(store)) {}
+  ~NodeTransport() override { node_->leave("its mesh was destroyed"); }
+
+  std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view whose) override {
+    const std::int64_t chunk = static_cast<std::int64_t>(buffer.nbytes()) / node_->world_size();
+    const Call call = node_->next("all-gather", whose, chunk);
+    show(call, bytes_of(buffer) + node_->rank() * chunk, chunk);
+    return std::make_unique<NodeGather>(node_, call, buffer);
+  }
+
+  std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
+                                          std::string_view whose) override {
+    const Call call = node_->next("reduce-scatter", whose, static_cast<std::int64_t>(output.nbytes()));
+    show(call, bytes_of(input), static_cast<std::int64_t>(input.nbytes()));
+    return std::make_unique<NodeReduceScatter>(node_, call, input, output);
+  }
+
+  std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, std::string_view whose) override {
+    const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+    const Call call = node_->next("all-reduce", whose, bytes);
+    if (node_->world_size() == 2 || bytes <= kSentWhole) {
+      show_copy(call, bytes_of(tensor), bytes);  // the tensor itself is about to change
+      return std::make_unique<NodeAllReduce>(node_, call, tensor, Reduction::kSum);
+    }
+    const Call second = node_->next("all-reduce's gather", whose, bytes);
+    show_copy(call, bytes_of(tensor), bytes);
+    return std::make_unique<NodeAllReduceInShares>(node_, call, second, tensor);
+  }
+
+  void all_reduce(at::Tensor& tensor, Reduction reduction) override {
+    const at::Tensor flat = tensor.view({-1});
+    if (reduction == Reduction::kSum) return start_all_reduce(flat, {})->wait();
+    const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+    const Call call = node_->next("all-reduce's maximum", {}, bytes);
+    show_copy(call, bytes_of(flat), bytes);
+    NodeAllReduce(node_, call, flat, reduction).wait();
+  }
+
+  void broadcast(at::Tensor& tensor, int root) override {
+    const std::string whose = "rank " + std::to_string(root);
+    const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+    for (std::int64_t begin = 0; begin < bytes; begin += kBroadcastPiece)
+      broadcast_piece(bytes_of(tensor) + begin, std::min(kBroadcastPiece, bytes - begin), root, whose);
+  }
+
+  void barrier() override {
+    const Call call = node_->next("barrier", {}, 0);
+    node_->post(call);
+    for (int peer = 0; peer < node_->world_size(); ++peer)
+      if (peer != node_->rank()) node_->data_of(peer, call);
+    node_->finish(call);
+  }
+
+  std::shared_ptr<PeerMemory> peer_memory() override { return memory_; }
+
+  void trim() override { node_->arena().trim(); }
+  void abort(const std::string& why) override { node_->interrupt(why); }
+
+ private:
+  /// Lets the peers read `data` until all have finished the call.
+  void show(const Call& call, const char* data, std::int64_t bytes) {
+    if (auto* block = node_->arena().find(data, bytes)) return node_->post(call, block, data);
+    show_copy(call, data, bytes);
+  }
+
+  void show_copy(const Call& call, const char* data, std::int64_t bytes) {
+    Arena::Block& block = node_->arena().take(bytes);
+    copy(block.pages.start(), data, bytes);
+    node_->post(call, &block, block.pages.start());
+    node_->arena().give_back(block);
+  }
+
+  /// All ranks wait for all, so that a dead peer or another call is told to the root too.
+  void broadcast_piece(char* data, std::int64_t bytes, int root, std::string_view whose) {
+    const Call call = node_->next("broadcast", whose, bytes);
+    if (root == node_->rank()) {
+      show_copy(call, data, bytes);
+    } else {
+      node_->post(call);
+    }
+    for (int peer = 0; peer < node_->world_size(); ++peer) {
+      if (peer == node_->rank()) continue;
+      const char* theirs = node_->data_of(peer, call);
+      if (peer == root) copy(data, theirs, bytes);
+    }
+    node_->finish(call);
+  }
+
+  std::shared_ptr<Node> node_;
+  std::shared_ptr<NodeMemory> memory_;
+  c10::intrusive_ptr<c10d::Store> store_;  // rank 0 may serve it, and others may still read there
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_shared_memory_transport(const c10::intrusive_ptr<c10d::Store>& store,
+                                                        const TransportOptions& options) {
+  std::unique_ptr<Node> node = node::meet(store, options);
+  if (!node) return nullptr;
+  return std::make_unique<NodeTransport>(std::move(node), store);
+}
+
+}  // namespace fsdp

@@ -1,0 +1,313 @@
+#include "fsdp/comm/sockets/peer_sockets.h"
+
+#include <c10/util/Exception.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <sstream>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "fsdp/comm/sockets/connect.h"
+
+namespace fsdp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A message of at most so many bytes is written by the caller. The thread writes longer ones while the caller
+/// computes.
+constexpr std::int64_t kWrittenAtOnce = 64 << 10;
+constexpr std::chrono::seconds kHelloPatience{10};
+constexpr std::chrono::milliseconds kLook{200};
+
+/// What a rank says first on a new connection.
+struct Hello {
+  std::uint64_t secret = 0;
+  std::int64_t rank = 0;
+};
+
+/// False: the other end said less, or nothing in time.
+bool read_hello(int fd, Hello& hello) {
+  const auto deadline = Clock::now() + kHelloPatience;
+  std::size_t have = 0;
+  while (have < sizeof hello) {
+    pollfd one{fd, POLLIN, 0};
+    if (::poll(&one, 1, net::left_ms(deadline)) < 0 && errno == EINTR) continue;
+    const ssize_t count = ::recv(fd, reinterpret_cast<char*>(&hello) + have, sizeof hello - have, MSG_DONTWAIT);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    have += static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
+}  // namespace
+
+PeerSockets::PeerSockets(c10d::Store& store, int rank, int world_size, const std::string& address,
+                         std::chrono::milliseconds timeout, const std::function<void()>& check_peers)
+    : rank_(rank), timeout_(timeout), peers_(static_cast<std::size_t>(world_size)) {
+  try {
+    meet(store, address, check_peers);
+    wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    TORCH_CHECK(wake_fd_ >= 0, "connections of ranks: eventfd: ", std::strerror(errno));
+  } catch (...) {
+    for (const Peer& peer : peers_) {
+      if (peer.fd >= 0) ::close(peer.fd);
+    }
+    throw;
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+PeerSockets::~PeerSockets() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ends_ = true;
+  }
+  wake();
+  thread_.join();
+  for (const Peer& peer : peers_) {
+    if (peer.fd >= 0) ::close(peer.fd);
+  }
+  ::close(wake_fd_);
+}
+
+/// A rank connects to those before it, and accepts those after it. They know its secret from the store.
+void PeerSockets::meet(c10d::Store& store, const std::string& address, const std::function<void()>& check_peers) {
+  const net::Socket listening = net::listen_at(address);
+  std::random_device random;
+  const std::uint64_t secret = std::uint64_t{random()} << 32 | random();
+  const std::string mine = std::to_string(secret) + " " + net::port_of(listening.get()) + " " + address;
+  store.set("peer-" + std::to_string(rank_), std::vector<std::uint8_t>(mine.begin(), mine.end()));
+  connect_before(store);
+  accept_after(listening.get(), secret, check_peers);
+  for (const Peer& peer : peers_) {
+    if (peer.fd >= 0) net::set_options(peer.fd);
+  }
+}
+
+void PeerSockets::connect_before(c10d::Store& store) {
+  for (int other = 0; other < rank_; ++other) {
+    const auto bytes = store.get("peer-" + std::to_string(other));
+    std::istringstream text(std::string(bytes.begin(), bytes.end()));
+    Hello hello{0, rank_};
+    std::string port, host;
+    text >> hello.secret >> port >> host;
+    net::Socket socket = net::connect_to(host, port, timeout_);
+    TORCH_CHECK(::send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello, "connections of ranks: rank ",
+                other, " is gone");
+    peers_[static_cast<std::size_t>(other)].fd = socket.release();
+  }
+}
+
+void PeerSockets::accept_after(int listening, std::uint64_t secret, const std::function<void()>& check_peers) {
+  const auto deadline = Clock::now() + timeout_;
+  for (auto missing = static_cast<int>(peers_.size()) - rank_ - 1; missing > 0;) {
+    while (check_peers && !net::is_ready(listening, POLLIN, std::min(deadline, Clock::now() + kLook)) &&
+           Clock::now() < deadline)
+      check_peers();
+    net::await(listening, POLLIN, deadline, "waiting for later ranks");
+    net::Socket socket{::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC)};
+    Hello hello;
+    const auto ranks = static_cast<std::int64_t>(peers_.size());
+    if (socket.get() < 0 || !read_hello(socket.get(), hello)) continue;
+    if (hello.secret != secret || hello.rank <= rank_ || hello.rank >= ranks) continue;  // a stranger
+    Peer& peer = peers_[static_cast<std::size_t>(hello.rank)];
+    if (peer.fd >= 0) continue;
+    peer.fd = socket.release();
+    --missing;
+  }
+}
+
+void PeerSockets::wake() {
+  const std::uint64_t one = 1;
+  (void)!::write(wake_fd_, &one, sizeof one);
+}
+
+PeerSockets::Pending PeerSockets::post(int peer, std::uint64_t tag, const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.is_contiguous() && tensor.is_cpu(), "connections of ranks: want contiguous tensors on the CPU");
+  const std::string& error = peers_[static_cast<std::size_t>(peer)].error;
+  TORCH_CHECK(error.empty(), error);
+  auto transfer = std::make_shared<Transfer>();
+  transfer->group = this;
+  transfer->tensor = tensor;
+  transfer->tag = tag;
+  transfer->bytes = static_cast<std::int64_t>(tensor.nbytes());
+  return transfer;
+}
+
+PeerSockets::Pending PeerSockets::send(int peer, std::uint64_t tag, const at::Tensor& from) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  Peer& to = peers_[static_cast<std::size_t>(peer)];
+  auto transfer = post(peer, tag, from);
+  const bool was_idle = to.sends.empty();
+  to.sends.push_back(transfer);
+  if (was_idle && transfer->bytes <= kWrittenAtOnce) write_some(to, lock, /*unlocks=*/false);
+  if (was_idle && !to.sends.empty()) wake();
+  return transfer;
+}
+
+PeerSockets::Pending PeerSockets::receive(int peer, std::uint64_t tag, const at::Tensor& into) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Peer& from = peers_[static_cast<std::size_t>(peer)];
+  auto transfer = post(peer, tag, into);
+  from.receives.push_back(transfer);
+  if (from.is_parked) wake();
+  return transfer;
+}
+
+void PeerSockets::Transfer::wait() {
+  std::unique_lock<std::mutex> lock(group->mutex_);
+  const bool ended = group->changed_.wait_for(lock, group->timeout_, [this] { return done || !error.empty(); });
+  if (!ended) group->fail_all("timed out after " + std::to_string(group->timeout_.count()) + " ms");
+  TORCH_CHECK(error.empty(), error);
+}
+
+void PeerSockets::abort(const std::string& why) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  fail_all(why);
+}
+
+void PeerSockets::fail(Peer& peer, const std::string& why) {
+  peer.error = why;
+  for (auto* list : {&peer.sends, &peer.receives}) {
+    for (const Pending& transfer : *list) transfer->error = why;
+    list->clear();
+  }
+  if (peer.arriving) peer.arriving->error = why;
+  peer.arriving.reset();
+  if (peer.fd >= 0) ::shutdown(peer.fd, SHUT_RDWR);
+  changed_.notify_all();
+}
+
+void PeerSockets::fail_all(const std::string& why) {
+  for (Peer& peer : peers_) {
+    if (peer.error.empty()) fail(peer, why);
+  }
+  wake();
+}
+
+/// Writes what the kernel takes now. The first send stays in the list meanwhile, so only one thread writes.
+void PeerSockets::write_some(Peer& peer, std::unique_lock<std::mutex>& lock, bool unlocks) {
+  while (!peer.sends.empty()) {
+    const Pending transfer = peer.sends.front();
+    Header header{transfer->tag, transfer->bytes};
+    constexpr std::int64_t kHeader = sizeof header;
+    iovec parts[2];
+    msghdr message{};
+    message.msg_iov = parts;
+    if (transfer->moved < kHeader) {
+      parts[message.msg_iovlen++] = {reinterpret_cast<char*>(&header) + transfer->moved,
+                                     static_cast<std::size_t>(kHeader - transfer->moved)};
+    }
+    const std::int64_t begin = std::max<std::int64_t>(0, transfer->moved - kHeader);
+    if (begin < transfer->bytes) {
+      parts[message.msg_iovlen++] = {static_cast<char*>(transfer->tensor.data_ptr()) + begin,
+                                     static_cast<std::size_t>(transfer->bytes - begin)};
+    }
+    if (unlocks) lock.unlock();
+    const ssize_t written = ::sendmsg(peer.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const int why = errno;
+    if (unlocks) lock.lock();
+    if (!peer.error.empty()) return;
+    if (written < 0 && why == EINTR) continue;
+    if (written < 0 && why == EAGAIN) return;
+    if (written < 0) return fail(peer, std::string("the connection is gone: ") + std::strerror(why));
+    transfer->moved += written;
+    if (transfer->moved < kHeader + transfer->bytes) continue;
+    transfer->done = true;
+    transfer->tensor.reset();
+    peer.sends.pop_front();
+    changed_.notify_all();
+  }
+}
+
+/// Takes the first posted receive that fits the header.
+void PeerSockets::match(Peer& peer) {
+  const auto fits = [&](const Pending& receive) {
+    return receive->tag == peer.header.tag && receive->bytes == peer.header.bytes;
+  };
+  const auto found = std::find_if(peer.receives.begin(), peer.receives.end(), fits);
+  peer.is_parked = found == peer.receives.end();
+  if (peer.is_parked) return;
+  peer.arriving = *found;
+  peer.receives.erase(found);
+}
+
+/// Reads what has arrived, once. True: there may be more.
+bool PeerSockets::read_some(Peer& peer, std::unique_lock<std::mutex>& lock) {
+  constexpr std::int64_t kHeader = sizeof(Header);
+  char* into = reinterpret_cast<char*>(&peer.header) + peer.header_read;
+  std::int64_t wanted = kHeader - peer.header_read;
+  if (wanted == 0) {
+    if (!peer.arriving) match(peer);
+    if (peer.is_parked) return false;
+    into = static_cast<char*>(peer.arriving->tensor.data_ptr()) + peer.arriving->moved;
+    wanted = peer.arriving->bytes - peer.arriving->moved;
+  }
+  const Pending transfer = peer.arriving;  // holds the memory while nobody holds the mutex
+  if (wanted > 0) {
+    lock.unlock();
+    const ssize_t count = ::recv(peer.fd, into, static_cast<std::size_t>(wanted), MSG_DONTWAIT);
+    const int why = errno;
+    lock.lock();
+    if (!peer.error.empty()) return false;
+    if (count < 0 && why == EINTR) return true;
+    if (count < 0 && why == EAGAIN) return false;
+    if (count <= 0) {
+      fail(peer, count == 0 ? "the peer has closed the connection"
+                            : std::string("the connection is gone: ") + std::strerror(why));
+      return false;
+    }
+    (transfer ? transfer->moved : peer.header_read) += count;
+  }
+  if (transfer && transfer->moved == transfer->bytes) {
+    transfer->done = true;
+    transfer->tensor.reset();
+    peer.arriving.reset();
+    peer.header_read = 0;
+    changed_.notify_all();
+  }
+  return true;
+}
+
+void PeerSockets::run() {
+  std::vector<pollfd> sockets;
+  std::vector<Peer*> of_socket;
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!ends_) {
+    sockets.assign(1, {wake_fd_, POLLIN, 0});
+    of_socket.assign(1, nullptr);
+    for (Peer& peer : peers_) {
+      if (peer.fd < 0 || !peer.error.empty()) continue;
+      while (read_some(peer, lock)) {
+      }
+      write_some(peer, lock, /*unlocks=*/true);
+      if (!peer.error.empty()) continue;
+      const int events = (peer.is_parked ? 0 : POLLIN) | (peer.sends.empty() ? 0 : POLLOUT);
+      sockets.push_back({peer.fd, static_cast<short>(events), 0});
+      of_socket.push_back(&peer);
+    }
+    if (ends_) return;
+    lock.unlock();
+    (void)::poll(sockets.data(), sockets.size(), -1);
+    if (sockets[0].revents != 0) {
+      std::uint64_t count = 0;
+      (void)!::read(wake_fd_, &count, sizeof count);
+    }
+    lock.lock();
+    for (std::size_t i = 1; i < sockets.size(); ++i) {
+      Peer& peer = *of_socket[i];
+      if (peer.is_parked && peer.error.empty() && (sockets[i].revents & (POLLERR | POLLHUP)) != 0)
+        fail(peer, "the connection is gone");
+    }
+  }
+}
+
+}  // namespace fsdp

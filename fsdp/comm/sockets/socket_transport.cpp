@@ -1,0 +1,297 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/maximum.h>
+#include <c10/util/Exception.h>
+
+#include <functional>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "fsdp/comm/buffer_pool.h"
+#include "fsdp/comm/sockets/peer_sockets.h"
+#include "fsdp/comm/transport.h"
+#include "fsdp/comm/tree_sum.h"
+#include "fsdp/text/fnv1a.h"
+#include "fsdp/tracing/error_text.h"
+
+namespace fsdp {
+namespace {
+
+// [Note: exchange] Every pair of ranks exchanges its parts directly, to and from the engine's own buffers. That sends
+// (N-1)/N of the bytes without a copy. The thread of PeerSockets moves the bytes while the rank computes.
+
+/// What both ends of an exchange must agree on.
+struct Topic {
+  const char* kind;
+  std::string_view whose;
+  std::int64_t bytes;    // of one rank's part
+  std::uint32_t number;  // of the collective on this rank
+};
+
+// [Note: tags] PeerSockets matches a send and a receive by peer and tag. The tag keeps concurrent collectives apart by
+// the low bits of their number. Its other bits are a hash of kind, owner and size. So two ranks that run units in
+// another order find no partner, and wait until the watcher or the timeout ends that. With the number alone they would
+// exchange the bytes of different units.
+constexpr int kNumberBits = 10, kHashBits = 21;
+
+int tag_of(const Topic& topic) {
+  Fnv1a hash;
+  hash.add(topic.kind);
+  hash.add(topic.whose);
+  hash.add(static_cast<std::uint64_t>(topic.bytes));
+  const std::uint64_t folded = hash.value() ^ hash.value() >> 32;
+  return static_cast<int>((folded & ((1U << kHashBits) - 1)) << kNumberBits |
+                          (topic.number & ((1U << kNumberBits) - 1)));
+}
+
+/// A send to or a receive from one peer. Either the start or the wait throws when the peer is gone.
+class Exchange {
+ public:
+  template <typename Begin>
+  Exchange(const Topic& topic, int rank, int peer, std::shared_ptr<PeerSockets> sockets, const Begin& begin)
+      : topic_(topic), rank_(rank), peer_(peer), sockets_(std::move(sockets)) {
+    named([&] { transfer_ = begin(); });
+  }
+
+  void wait() const {
+    named([&] { transfer_->wait(); });
+  }
+
+ private:
+  template <typename Do>
+  void named(const Do& part) const {
+    try {
+      part();
+    } catch (const std::exception& error) {
+      TORCH_CHECK(false, topic_.kind, topic_.whose.empty() ? "" : " of ", topic_.whose, " on rank ", rank_,
+                  " with rank ", peer_,
+                  " failed (did it die, or does it call another unit at this point? this is call ", topic_.number, ", ",
+                  topic_.bytes, " bytes a rank): ", error.what());
+    }
+  }
+
+  Topic topic_;
+  int rank_;
+  int peer_;
+  std::shared_ptr<PeerSockets> sockets_;
+  PeerSockets::Pending transfer_;
+};
+
+class PendingGather : public Pending {
+ public:
+  explicit PendingGather(std::vector<Exchange> exchanges) : exchanges_(std::move(exchanges)) {}
+  void wait() override {
+    for (const Exchange& exchange : exchanges_) exchange.wait();
+  }
+
+ private:
+  std::vector<Exchange> exchanges_;
+};
+
+/// A sum of parts that all ranks have, of which the own one is here and the others are on their way.
+class Summing {
+ public:
+  Summing(int rank, int world_size, at::Tensor own) : parts_(world_size), may_change_(world_size, true) {
+    parts_[rank] = std::move(own);
+    may_change_[rank] = false;
+  }
+  void expect(int peer, at::Tensor part, const Exchange& receive) {
+    parts_[peer] = std::move(part);
+    exchanges_.push_back(receive);
+  }
+  void send(const Exchange& exchange) { exchanges_.push_back(exchange); }
+
+  /// Waits for everything under way and writes the sum.
+  void finish(const at::Tensor& output) {
+    for (const Exchange& exchange : exchanges_) exchange.wait();
+    tree_sum(parts_, may_change_, output);
+    parts_.clear();
+    exchanges_.clear();
+  }
+
+ private:
+  std::vector<at::Tensor> parts_;  // by rank
+  std::vector<bool> may_change_;
+  std::vector<Exchange> exchanges_;
+};
+
+class PendingReduceScatter : public Pending {
+ public:
+  PendingReduceScatter(Summing sum, at::Tensor output) : sum_(std::move(sum)), output_(std::move(output)) {}
+  void wait() override {
+    const at::NoGradGuard no_grad;
+    sum_.finish(output_);
+  }
+
+ private:
+  Summing sum_;
+  at::Tensor output_;
+};
+
+/// Each rank sums its part, and then all ranks gather the parts. `gather` starts that; null: the part is the whole.
+class PendingAllReduce : public Pending {
+ public:
+  PendingAllReduce(Summing sum, at::Tensor own, std::function<std::unique_ptr<Pending>()> gather)
+      : sum_(std::move(sum)), own_(std::move(own)), gather_(std::move(gather)) {}
+  void wait() override {
+    const at::NoGradGuard no_grad;
+    sum_.finish(own_);
+    if (gather_) gather_()->wait();
+  }
+
+ private:
+  Summing sum_;
+  at::Tensor own_;
+  std::function<std::unique_ptr<Pending>()> gather_;
+};
+
+class SocketTransport : public Transport {
+ public:
+  SocketTransport(const c10::intrusive_ptr<c10d::Store>& store, const TransportOptions& options)
+      : store_(store), rank_(options.rank), world_size_(options.world_size) {
+    const std::string address = options.interface_address.empty() ? "127.0.0.1" : options.interface_address;
+    try {
+      sockets_ =
+          std::make_shared<PeerSockets>(*store, rank_, world_size_, address, options.timeout, options.check_peers);
+    } catch (const std::exception& error) {
+      TORCH_CHECK(false, "sockets on rank ", rank_, " of ", world_size_, ", address ", address,
+                  ": no connection to all ranks: ", text_of(error));
+    }
+  }
+
+  std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view whose) override {
+    const Topic topic = next("all-gather", whose, static_cast<std::int64_t>(buffer.nbytes()) / world_size_);
+    const int tag = tag_of(topic);
+    std::vector<Exchange> exchanges;
+    for (int i = 1; i < world_size_; ++i) exchanges.push_back(receive(topic, part(buffer, before(i)), before(i), tag));
+    for (int i = 1; i < world_size_; ++i) exchanges.push_back(send(topic, part(buffer, rank_), after(i), tag));
+    return std::make_unique<PendingGather>(std::move(exchanges));
+  }
+
+  std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
+                                          std::string_view whose) override {
+    const Topic topic = next("reduce-scatter", whose, static_cast<std::int64_t>(output.nbytes()));
+    return std::make_unique<PendingReduceScatter>(exchange_parts(topic, [&](int rank) { return part(input, rank); }),
+                                                  output);
+  }
+
+  std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, std::string_view whose) override {
+    const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
+    const Topic topic = next("all-reduce", whose, bytes);
+    // Two ranks send as much either way, and little is better sent once than in two rounds.
+    if (world_size_ == 2 || bytes <= kSentWhole) {
+      return std::make_unique<PendingAllReduce>(exchange_parts(topic, [&](int) { return tensor; }), tensor, nullptr);
+    }
+    const auto share = [tensor, this](int rank) {
+      const std::int64_t begin = tensor.numel() * rank / world_size_, end = tensor.numel() * (rank + 1) / world_size_;
+      return tensor.narrow(0, begin, end - begin);
+    };
+    const Topic second = next("all-reduce's gather", whose, bytes);
+    const auto gather = [this, share, second] {
+      const int tag = tag_of(second);
+      std::vector<Exchange> exchanges;
+      for (int i = 1; i < world_size_; ++i) exchanges.push_back(receive(second, share(before(i)), before(i), tag));
+      for (int i = 1; i < world_size_; ++i) exchanges.push_back(send(second, share(rank_), after(i), tag));
+      return std::make_unique<PendingGather>(std::move(exchanges));
+    };
+    return std::make_unique<PendingAllReduce>(exchange_parts(topic, share), share(rank_), gather);
+  }
+
+  void all_reduce(at::Tensor& tensor, Reduction reduction) override {
+    const at::Tensor flat = tensor.view({-1});
+    if (reduction == Reduction::kSum) return start_all_reduce(flat, {})->wait();
+    const at::NoGradGuard no_grad;
+    const Topic topic = next("all-reduce's maximum", {}, static_cast<std::int64_t>(tensor.nbytes()));
+    const int tag = tag_of(topic);
+    const at::Tensor own = flat.clone();  // the tensor itself changes while it is sent
+    std::vector<Exchange> sends;
+    for (int i = 1; i < world_size_; ++i) sends.push_back(send(topic, own, after(i), tag));
+    const at::Tensor theirs = at::empty_like(flat);
+    for (int i = 1; i < world_size_; ++i) {
+      receive(topic, theirs, before(i), tag).wait();
+      at::maximum_out(tensor, tensor, theirs.view(tensor.sizes()));
+    }
+    for (const Exchange& sent : sends) sent.wait();
+  }
+
+  /// Over a binomial tree below the root: a rank that has the bytes sends them on to half of those that lack them.
+  void broadcast(at::Tensor& tensor, int root) override {
+    const std::string whose = "rank " + std::to_string(root);
+    const Topic topic = next("broadcast", whose, static_cast<std::int64_t>(tensor.nbytes()));
+    const int tag = tag_of(topic), place = (rank_ - root + world_size_) % world_size_;
+    const auto rank_at = [&](int at) { return (at + root) % world_size_; };
+    int distance = 1;
+    while (distance < world_size_ && (place & distance) == 0) distance *= 2;
+    if (place != 0) receive(topic, tensor, rank_at(place - distance), tag).wait();
+    std::vector<Exchange> sends;
+    for (distance /= 2; distance > 0; distance /= 2)
+      if (place + distance < world_size_) sends.push_back(send(topic, tensor, rank_at(place + distance), tag));
+    for (const Exchange& sent : sends) sent.wait();
+  }
+
+  /// In rounds: in round k each rank hears from the rank 2^k before it, and so of the 2^k ranks before that one.
+  void barrier() override {
+    const Topic topic = next("barrier", {}, 0);
+    const int tag = tag_of(topic);
+    const at::Tensor nothing = at::empty({0}, at::kByte);
+    for (int distance = 1; distance < world_size_; distance *= 2) {
+      const Exchange sent = send(topic, nothing, after(distance), tag);
+      receive(topic, nothing, before(distance), tag).wait();
+      sent.wait();
+    }
+  }
+
+  void trim() override { parts_.trim(); }
+  void abort(const std::string& why) override { sockets_->abort(why); }
+
+ private:
+  int before(int i) const { return (rank_ - i + world_size_) % world_size_; }
+  int after(int i) const { return (rank_ + i) % world_size_; }
+
+  at::Tensor part(const at::Tensor& buffer, int rank) const {
+    const std::int64_t chunk = buffer.numel() / world_size_;
+    return buffer.narrow(0, rank * chunk, chunk);
+  }
+
+  /// Sends each peer its share and receives everybody's parts of the own share.
+  template <typename Share>
+  Summing exchange_parts(const Topic& topic, const Share& share) {
+    const int tag = tag_of(topic);
+    const at::Tensor own = share(rank_);
+    Summing sum(rank_, world_size_, own);
+    for (int i = 1; i < world_size_; ++i) {
+      const at::Tensor part = parts_.tensor(own.numel(), own.options());
+      sum.expect(before(i), part, receive(topic, part, before(i), tag));
+    }
+    for (int i = 1; i < world_size_; ++i) sum.send(send(topic, share(after(i)), after(i), tag));
+    return sum;
+  }
+
+  Topic next(const char* kind, std::string_view whose, std::int64_t bytes) { return {kind, whose, bytes, number_++}; }
+
+  Exchange receive(const Topic& topic, const at::Tensor& into, int peer, int tag) {
+    return {topic, rank_, peer, sockets_,
+            [&] { return sockets_->receive(peer, static_cast<std::uint64_t>(tag), into); }};
+  }
+
+  Exchange send(const Topic& topic, const at::Tensor& from, int peer, int tag) {
+    return {topic, rank_, peer, sockets_, [&] { return sockets_->send(peer, static_cast<std::uint64_t>(tag), from); }};
+  }
+
+  c10::intrusive_ptr<c10d::Store> store_;  // rank 0 may serve it, and others may still read there
+  int rank_;
+  int world_size_;
+  BufferPool parts_{c10::kCPU};  // received in reduce-scatters
+  std::uint32_t number_ = 0;     // of the next collective; all ranks count alike
+  std::shared_ptr<PeerSockets> sockets_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_socket_transport(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const TransportOptions& options) {
+  return std::make_unique<SocketTransport>(store, options);
+}
+
+}  // namespace fsdp

@@ -1,0 +1,77 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "fsdp/comm/communicator.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace fsdp {
+
+/// Memory of this rank that peers read in place, so that a collective of it copies less. Not thread-safe.
+class PeerMemory {
+ public:
+  virtual ~PeerMemory() = default;
+  /// kByte [bytes] of unknown values, on a page's border. What all-gathers and reduce-scatters send from here must stay
+  /// untouched after their wait() too, until await_readers() has returned.
+  virtual at::Tensor allocate(std::int64_t bytes) = 0;
+  /// Returns once no peer reads `memory`, which allocate() has returned. Throws c10::Error naming the peer after the
+  /// mesh's timeout.
+  virtual void await_readers(const at::Tensor& memory) = 0;
+};
+
+/// The collectives of one backend, for two ranks or more. Shapes and failures are those of Communicator.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view whose) = 0;
+  virtual std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
+                                                  std::string_view whose) = 0;
+  virtual std::unique_ptr<Pending> start_all_reduce(const at::Tensor& tensor, std::string_view whose) = 0;
+  virtual void all_reduce(at::Tensor& tensor, Reduction reduction) = 0;
+  virtual void broadcast(at::Tensor& tensor, int root) = 0;
+  virtual void barrier() = 0;
+  /// Ends all collectives under way, and all later ones, with an error that says why. Called from another thread than
+  /// the others, at any time but during construction and destruction.
+  virtual void abort(const std::string& /*why*/) {}
+  /// Whether the host itself waits for a collective, in wait() or in the call. False: only the device does.
+  virtual bool host_waits() const { return true; }
+  /// Null: this backend gains nothing from memory of its own. May outlive the transport.
+  virtual std::shared_ptr<PeerMemory> peer_memory() { return nullptr; }
+  /// Gives back memory that no collective needs now.
+  virtual void trim() {}
+};
+
+struct TransportOptions {
+  int rank = 0;
+  int world_size = 1;
+  std::chrono::milliseconds timeout{};
+  std::string interface_address;
+  /// Asked a few times a second while the constructor waits for peers. Throws where one cannot come any more. Null:
+  /// only the timeout ends such a wait.
+  std::function<void()> check_peers = {};
+};
+
+/// For CPU ranks on any nodes. Collective. Throws c10::Error for ranks that do not come within the timeout.
+std::unique_ptr<Transport> make_socket_transport(const c10::intrusive_ptr<c10d::Store>& store,
+                                                 const TransportOptions& options);
+/// For CPU ranks of one node. Collective. Returns null on all ranks when one of them runs on another node or as another
+/// user, or cannot open its peers' memory. Throws c10::Error for ranks that do not come within the timeout.
+std::unique_ptr<Transport> make_shared_memory_transport(const c10::intrusive_ptr<c10d::Store>& store,
+                                                        const TransportOptions& options);
+/// Carries tensors of any device over `inner`, whose collectives are on the CPU, through copies on the host. A start
+/// waits until the device has computed what is sent. `rank` and `world_size` are those of `inner`.
+std::unique_ptr<Transport> make_staged_transport(std::unique_ptr<Transport> inner, int rank, int world_size);
+/// Only in builds with MUSTER_WITH_CUDA. The destructor shuts the communicator down.
+std::unique_ptr<Transport> make_nccl_transport(const c10::intrusive_ptr<c10d::Store>& store,
+                                               const TransportOptions& options);
+
+}  // namespace fsdp

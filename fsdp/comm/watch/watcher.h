@@ -1,0 +1,170 @@
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fsdp/comm/watch/calls.h"
+#include "fsdp/comm/watch/hub.h"
+#include "fsdp/comm/watch/line.h"
+#include "fsdp/text/json.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace fsdp::watch {
+
+/// A communicator, as the watcher knows it.
+struct Watched {
+  std::string group;       // equal on its ranks, such as "shard 0"
+  std::vector<int> ranks;  // of the mesh, in the order of the group
+  /// The host stands in a collective until it has ended. False where only the device waits, as with NCCL.
+  bool host_waits = true;
+  /// Ends all waits for the group's collectives, now and later. Called on the watcher's thread.
+  std::function<void(const std::string& why)> abort;
+};
+
+struct WatchOptions {
+  std::chrono::milliseconds patience{500};
+  std::chrono::milliseconds late_after{10'000};
+  std::function<void(const std::string&)> on_late;  // null: standard error
+  std::chrono::milliseconds timeout{600'000};       // of the connection at the start
+  std::string interface_address;
+};
+
+/// Finds out why a collective does not end.
+///
+/// [Note: watcher] Each rank has a thread with a connection to rank 0's. The thread looks a few times a second whether
+/// the rank has stood in one collective for longer than `patience`. Then it asks, through rank 0, what the group's
+/// ranks have called. There are three answers.
+/// Another call: a rank made another call under the same number, and no such collective can end. All ranks abort all
+/// collectives, with an error that names both calls.
+/// Gone: a rank's process has ended, or its mesh was destroyed before the call, so its connection is closed. All ranks
+/// abort.
+/// Late: a rank has not come yet. It may compute or write a file, so this is no error. After `late_after`, and again
+/// after twice the time, the ranks that wait say so in their log.
+/// Where nothing is heard nothing is concluded: a process that is stopped, or a node without power, is told as late.
+///
+/// [Note: meeting] A mesh makes its watcher first, before any rank waits for another one. Rank 0 calls the roll: ranks
+/// that have not come are named in the logs of all that have, after `late_after`, and again after twice the time. A
+/// rank whose process ends before the mesh stands closes its connection to rank 0. Then the constructors of all meshes
+/// throw, with its name: rank 0 in the roll, the others where they wait for keys and connections (MeetingStore).
+///
+/// Thread-safe.
+class Watcher {
+ public:
+  /// Collective. `store` has keys for this watcher alone. Rank 0 waits until all have come; the others wait for rank 0.
+  /// Throws c10::Error that names the ranks when some have not come in time, or have come and are gone.
+  Watcher(c10d::Store& store, int rank, int world_size, WatchOptions options);
+  /// Says goodbye, so that the others don't take this rank for dead.
+  ~Watcher();
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+
+  /// Watches `calls` until forget(). All ranks of the group make the same communicators in the same order.
+  void watch(std::shared_ptr<Calls> calls, Watched watched);
+  void forget(const Calls& calls);
+
+  /// While ranks meet: throws c10::Error naming a rank whose process has ended, or that has given up its mesh. With
+  /// `patience` it waits for that long, for the case that the news are on their way.
+  void check_all_here(std::chrono::milliseconds patience = {}) const;
+
+  /// Whether there is a verdict: each collective fails from now on. Costs one load.
+  bool has_failed() const { return failed_.load(std::memory_order_acquire); }
+  /// Empty: none.
+  std::string verdict() const;
+  /// Why a collective of `calls` failed: the verdict, or what is known of late ranks. Waits for it for some seconds'
+  /// fraction: two times the patience. Empty: not known.
+  std::string explain(const Calls& calls);
+  /// "process 12 on node-3": this one.
+  static std::string who_am_i();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Entry {
+    std::shared_ptr<Calls> calls;
+    Watched watched;
+    std::uint64_t seen = 0;  // the stay, or the number of calls, that was looked at last
+    Clock::time_point since, next_question, next_word;
+    std::chrono::milliseconds gap{};
+    std::string late;
+  };
+  struct Gone {
+    std::string why;
+    std::optional<std::map<std::string, std::uint64_t, std::less<>>> made;  // by group, where the rank said goodbye
+  };
+  struct Guest {
+    Line line;
+    int rank = -1;    // unknown until its first line
+    std::string who;  // "process 12 on node-3"
+  };
+
+  void meet(c10d::Store& store);
+  void await_all();
+  std::vector<int> missing() const;
+  void call_the_roll();
+  void note_gone(int rank, Gone gone);
+  void run();
+  void sleep();
+  void hear();
+  void hear_hub();
+  void hear_guests();
+  void hear_guest(Guest& guest, const std::string& text);
+  void deliver();
+  void look();
+  std::string look_at(Entry& entry, bool failing);
+  void heard(const Json& message);
+  Json answer(const std::string& group);
+  std::string absent_in(const Entry& entry) const;
+  void say(const std::string& text) const;
+  void decide(const std::string& verdict);
+  void fail(const std::string& verdict);
+  void tell_hub(const Json& message);
+  void tell_rank(int rank, const Json& message);
+  void say_goodbye();
+  void wake();
+
+  const int rank_, world_size_;
+  const WatchOptions options_;
+  const Clock::duration tick_;
+
+  mutable std::mutex mutex_;  // of what follows
+  mutable std::condition_variable changed_;
+  std::string verdict_;
+  std::map<const Calls*, int> failing_;  // how many threads wait in explain()
+  std::map<const Calls*, std::string> late_;
+  bool ends_ = false;
+  std::set<int> here_;  // ranks that have come to rank 0, on rank 0 alone
+  std::string absent_;  // the first rank that is gone, and why
+  std::atomic<bool> failed_{false};
+
+  std::mutex entries_mutex_;  // held while collectives are aborted, so that none is destroyed meanwhile
+  std::list<Entry> entries_;
+  std::map<std::string, std::uint64_t, std::less<>> forgotten_;  // calls made in groups that are not watched any more
+
+  // Of the watcher's thread.
+  Clock::time_point now_, began_, next_roll_;
+  std::map<int, Gone> gone_;
+  std::optional<Line> to_hub_;  // not on rank 0
+  std::string who_hub_;
+  net::Socket listening_;  // rank 0 only, as the rest
+  std::string secret_;
+  std::list<Guest> guests_;
+  std::optional<Hub> hub_;
+  std::vector<Json> from_here_, to_here_;  // messages between rank 0's own watcher and its hub
+
+  int wake_fd_ = -1;
+  std::thread thread_;
+};
+
+}  // namespace fsdp::watch

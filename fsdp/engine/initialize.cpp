@@ -1,0 +1,78 @@
+#include "fsdp/engine/initialize.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <set>
+
+#include "fsdp/engine/parameter_names.h"
+#include "fsdp/text/fnv1a.h"
+
+namespace fsdp {
+namespace {
+
+/// It derives a parameter's random numbers from the name alone, equally on every platform.
+std::uint64_t hash_of(const std::string& text, std::uint64_t start) {
+  Fnv1a hash(start);
+  hash.add(text);
+  return hash.value();
+}
+
+/// A generator for one block. LibTorch's own seeding uses 32 bits, and two of a model's 100,000 blocks would soon be
+/// equal. So all of the generator's state comes from `seed`, by splitmix64 (Steele, Lea and Flood, 2014).
+at::Generator generator_of(std::uint64_t seed) {
+  at::mt19937_data_pod state = at::mt19937(1).data();
+  for (std::uint32_t& word : state.state_) {
+    std::uint64_t z = seed += 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    word = static_cast<std::uint32_t>((z ^ (z >> 31)) >> 32);
+  }
+  at::mt19937 engine(1);
+  engine.set_data(state);
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>();
+  generator.get<at::CPUGeneratorImpl>()->set_engine(engine);
+  return generator;
+}
+
+/// Draws elements [begin, begin + values.numel()) of a parameter with `numel` elements.
+void draw_part(const std::string& name, std::int64_t numel, std::int64_t begin, const at::Tensor& values,
+               std::uint64_t seed, const Draw& draw) {
+  const std::uint64_t of_name = hash_of(name, seed);
+  const std::int64_t end = begin + values.numel();
+  for (std::int64_t first = begin / kDrawnBlock * kDrawnBlock; first < end; first += kDrawnBlock) {
+    const std::int64_t count = std::min(kDrawnBlock, numel - first);
+    at::Generator random = generator_of(hash_of(std::to_string(first / kDrawnBlock), of_name));
+    // A block is drawn as a whole, because how LibTorch draws an element depends on how many there are.
+    if (first >= begin && first + count <= end) {
+      draw(name, values.narrow(0, first - begin, count), random);
+      continue;
+    }
+    const at::Tensor block = at::empty({count}, values.options());
+    draw(name, block, random);
+    const std::int64_t from = std::max(first, begin), to = std::min(first + count, end);
+    values.narrow(0, from - begin, to - from).copy_(block.narrow(0, from - first, to - from));
+  }
+}
+
+}  // namespace
+
+void initialize(ShardedModel& model, std::uint64_t seed, const Draw& draw,
+                const std::function<bool(const std::string& name)>& only) {
+  model.fill([&](const ParameterInfo& parameter, std::int64_t begin,
+                 const at::Tensor& values) { draw_part(parameter.name, parameter.numel, begin, values, seed, draw); },
+             [&](const ParameterInfo& parameter) { return !only || only(parameter.name); });
+}
+
+void initialize(torch::nn::Module& module, std::uint64_t seed, const Draw& draw) {
+  const at::NoGradGuard no_grad;
+  std::set<const void*> done;
+  for (const auto& [name, parameter] : parameter_names(module)) {
+    if (!done.insert(parameter.unsafeGetTensorImpl()).second) continue;
+    draw_part(name, parameter.numel(), 0, parameter.detach().view({-1}), seed, draw);
+  }
+}
+
+}  // namespace fsdp

@@ -1,0 +1,227 @@
+#include "fsdp/engine/schedule.h"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "fsdp/engine/unit.h"
+
+namespace fsdp {
+namespace {
+
+bool in_backward_now() {
+  return torch::autograd::get_current_graph_task_id() != -1;
+}
+
+bool contains(const std::vector<Unit*>& units, const Unit* unit) {
+  return std::find(units.begin(), units.end(), unit) != units.end();
+}
+
+}  // namespace
+
+Backward::~Backward() {
+  if (!ended_) schedule_->abandon_backward();
+}
+
+void Backward::end() {
+  schedule_->end_backward();
+  ended_ = true;
+}
+
+Schedule::Run::Run(Schedule& schedule, Unit& unit) : schedule_(schedule), unit_(unit) {
+  if (schedule_.depth_ == 0) schedule_.settle();
+  ++schedule_.depth_;
+  ++unit_.running_;
+}
+
+Schedule::Run::~Run() {
+  --schedule_.depth_;
+  --unit_.running_;
+  if (!done_) schedule_.abandon_forward();
+}
+
+void Schedule::remove(Unit& unit) {
+  for (auto* units : {&units_, &order_, &recording_, &ended_, &ahead_, &backward_order_, &entered_})
+    units->erase(std::remove(units->begin(), units->end(), &unit), units->end());
+  for (Unit** reduced : {&reducing_, &adding_replicas_})
+    if (*reduced == &unit) *reduced = nullptr;
+}
+
+Communicator* Schedule::shard_group(int ranks) const {
+  const auto group = shard_groups_.find(ranks);
+  return group == shard_groups_.end() ? nullptr : group->second.get();
+}
+
+std::vector<Unit*> Schedule::following(const std::vector<Unit*>& order, const Unit& unit, int depth) const {
+  const auto self = std::find(order.begin(), order.end(), &unit);
+  if (self == order.end()) return {};
+  const auto count = std::min<std::ptrdiff_t>(depth, order.end() - self - 1);
+  return {self + 1, self + 1 + std::max<std::ptrdiff_t>(count, 0)};
+}
+
+/// Frees what was gathered ahead and is not wanted next. So a changed order holds no more memory than the usual one.
+void Schedule::gather_only(const Unit& unit, const std::vector<Unit*>& next) {
+  for (Unit* before : ahead_)
+    if (before != &unit && !contains(next, before)) before->release();
+  ahead_ = next;
+}
+
+std::vector<Unit*> Schedule::enter_forward(Unit& unit) {
+  if (in_backward_now()) return {};  // a recompute is no new iteration
+  const bool known = contains(recording_, &unit);
+  if (known && depth_ == 1) {
+    order_ = std::move(recording_);
+    recording_ = {&unit};
+  } else if (!known) {
+    recording_.push_back(&unit);
+  }
+  const int depth = unit.options().prefetch_depth;
+  std::vector<Unit*> next = unit.forward_prefetch_ ? *unit.forward_prefetch_ : following(order_, unit, depth);
+  gather_only(unit, next);
+  return next;
+}
+
+void Schedule::leave_forward(Unit& unit, bool recorded) {
+  if (!recorded || in_backward_now()) return;
+  const auto before = std::find(ended_.begin(), ended_.end(), &unit);
+  if (before != ended_.end()) ended_.erase(before);
+  ended_.push_back(&unit);
+}
+
+std::vector<Unit*> Schedule::enter_backward(Unit& unit) {
+  check_whole("backward");
+  if (backward_.expired()) {
+    entered_.clear();
+    backward_order_.assign(ended_.rbegin(), ended_.rend());
+    const auto backward = std::make_shared<Backward>(shared_from_this());
+    backward_ = backward;
+    torch::autograd::Engine::get_default_engine().queue_callback([backward] { backward->end(); });
+  }
+  if (!contains(entered_, &unit)) entered_.push_back(&unit);
+  const int depth = unit.options().backward_prefetch_depth.value_or(unit.options().prefetch_depth);
+  std::vector<Unit*> next =
+      unit.backward_prefetch_ ? *unit.backward_prefetch_ : following(backward_order_, unit, depth);
+  gather_only(unit, next);
+  return next;
+}
+
+void Schedule::admit_reduction(Unit& unit) {
+  if (replicas() == nullptr || reducing_ == &unit || adding_replicas_ == &unit) {
+    finish_reductions();
+  } else {
+    if (adding_replicas_ != nullptr) adding_replicas_->finish_reduce();
+    adding_replicas_ = reducing_;
+    if (adding_replicas_ != nullptr) adding_replicas_->add_replicas();
+  }
+  reducing_ = &unit;
+}
+
+void Schedule::finish_reductions() {
+  for (Unit** reduced : {&adding_replicas_, &reducing_})
+    if (Unit* unit = std::exchange(*reduced, nullptr)) unit->finish_reduce();
+}
+
+void Schedule::end_backward() {
+  for (Unit* unit : entered_) unit->leave_backward();
+  // Units that this backward did not reach may hold gradients of earlier backward passes without synchronisation.
+  if (gradient_sync_) {
+    for (Unit* unit : units_) unit->reduce_left_over();
+    exchange_participation();
+  }
+  finish_reductions();
+  for (Unit* unit : units_) unit->end_backward();
+  trim();
+  backward_.reset();
+  entered_.clear();
+  ended_.clear();
+  ahead_.clear();
+}
+
+void Schedule::trim() {
+  bool any = false;
+  for (Unit* unit : units_) {
+    if (!unit->options().tight) continue;
+    unit->gradient_pool_->trim();
+    any = true;
+  }
+  if (!any) return;
+  scratch_->trim();
+  ranks_.reduce->trim();
+  if (ranks_.replicate) ranks_.replicate->trim();
+}
+
+void Schedule::exchange_participation() {
+  std::vector<Segment*> trainable;
+  for (Unit* unit : units_)
+    for (const auto& segment : unit->segments())
+      if (segment->key().trainable) trainable.push_back(segment.get());
+  participation_.start(std::move(trainable));
+}
+
+/// The gradients of a backward that failed are incomplete, so all gradients of the step are dropped.
+void Schedule::abandon_backward() {
+  participation_.discard();
+  for (Unit* unit : units_) unit->abandon();
+  failed_ = true;
+  reducing_ = adding_replicas_ = nullptr;
+  backward_.reset();
+  entered_.clear();
+  ended_.clear();
+  ahead_.clear();
+}
+
+void Schedule::abandon_forward() {
+  if (depth_ > 0 || in_backward_now()) return;
+  for (Unit* unit : units_) unit->discard_gathered();
+  ended_.clear();
+  ahead_.clear();
+}
+
+void Schedule::settle() {
+  const auto backward = backward_.lock();
+  if (backward == nullptr || in_backward_now() || depth_ > 0) return;
+  backward->forget();
+  abandon_backward();
+}
+
+void Schedule::abandon_step() {
+  TORCH_CHECK(depth_ == 0 && !in_backward_now(),
+              "abandon_step() inside of a forward or a backward; call it after the exception has left both");
+  if (const auto backward = backward_.lock()) backward->forget();
+  abandon_backward();
+  recording_.clear();
+  start_over();
+}
+
+void Schedule::check_whole(const char* what) const {
+  TORCH_CHECK(!failed_, what,
+              ": a backward of this step threw, so the step's gradients are incomplete; call abandon_step() or "
+              "zero_grad() and begin the step again");
+}
+
+void Schedule::follow_gradients() {
+  if (!backward_.expired()) return;
+  for (Unit* unit : units_) unit->follow_gradients();
+}
+
+void Schedule::check_gradients(const char* what) {
+  for (Unit* unit : units_) {
+    unit->follow_gradients();
+    unit->check_step(what);
+  }
+}
+
+void Schedule::count_gathered(std::int64_t bytes) {
+  gathered_now_ += bytes;
+  gathered_peak_ = std::max(gathered_peak_, gathered_now_);
+}
+
+void Schedule::count_unreduced(std::int64_t bytes) {
+  unreduced_now_ += bytes;
+  unreduced_peak_ = std::max(unreduced_peak_, unreduced_now_);
+}
+
+}  // namespace fsdp

@@ -1,0 +1,330 @@
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <set>
+
+#include "fsdp/files/checkpoint.h"
+#include "fsdp/files/checkpoint_folder.h"
+#include "fsdp/files/checkpoint_manifest.h"
+#include "fsdp/files/checkpoint_taken.h"
+#include "fsdp/files/safetensors.h"
+#include "fsdp/files/snapshot.h"
+#include "fsdp/files/summed_text.h"
+#include "fsdp/tracing/error_text.h"
+
+namespace fsdp {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The first character of a failed commit's text tells all ranks the kind of failure.
+constexpr char kFenced = 'F';
+constexpr char kFailed = 'E';
+
+/// Adds this rank's slices of a segment: views of its flat tensors, or of the tensors' copies. `where` names the
+/// segment.
+void add_slices(const CheckpointPart& part, Segment& segment, const std::string& where, Snapshot* copies,
+                std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  const auto& parameters = segment.layout().parameters();
+  if (std::none_of(parameters.begin(), parameters.end(), [&](const auto& one) { return part.saves(one); })) return;
+  std::vector<std::pair<std::string, at::Tensor>> flats = {{"parameter", segment.shard()}};
+  if (part.optimizer != nullptr && segment.key().has_master)
+    for (const std::string& name : part.optimizer->state_names()) flats.emplace_back(name, segment.state(name));
+  if (copies != nullptr)
+    for (auto& [kind, flat] : flats) flat = copies->take(where + "/" + kind, flat);
+  for (const ParameterInfo& parameter : parameters) {
+    const Slice slice = segment.layout().own(parameter);
+    if (slice.length == 0 || !part.saves(parameter)) continue;
+    for (const auto& [kind, flat] : flats)
+      tensors.emplace_back(part.name + "/" + kind + "/" + parameter.name,
+                           flat.narrow(0, slice.shard_offset, slice.length));
+  }
+}
+
+void add_slices(const CheckpointPart& part, Snapshot* copies,
+                std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  std::size_t number = 0;
+  for (const auto& unit : part.model.units())
+    for (const auto& segment : unit->segments())
+      add_slices(part, *segment, part.name + "/" + std::to_string(number++), copies, tensors);
+}
+
+/// Writes a rank's file: its slices in fp32, converted one at a time, and its own tensors as they are.
+WrittenFile write_rank(const fs::path& path, const std::vector<std::pair<std::string, at::Tensor>>& slices,
+                       const std::map<std::string, at::Tensor>& own, std::int64_t block_bytes) {
+  std::vector<TensorPlan> plan;
+  for (const auto& [key, slice] : slices) plan.push_back({key, at::kFloat, slice.sizes().vec()});
+  for (const auto& [key, tensor] : own)
+    plan.push_back({std::string(kRankTensors) + "/" + key, tensor.scalar_type(), tensor.sizes().vec()});
+  SafetensorsWriter writer(path, plan, {}, block_bytes);
+  for (const auto& [key, slice] : slices) writer.append(slice.to(at::kFloat));
+  for (const auto& [key, tensor] : own) writer.append(tensor);
+  return writer.finish();
+}
+
+std::string not_removed(const fs::path& old, const std::string& problem) {
+  return "old checkpoint " + old.string() + " not removed: " + problem;
+}
+
+}  // namespace
+
+Checkpointer::Checkpointer(std::vector<CheckpointPart> parts, CheckpointOptions options)
+    : parts_(std::move(parts)), options_(std::move(options)) {
+  TORCH_CHECK(options_.keep >= 1, "checkpoints: keep ", options_.keep, ": want 1 or more");
+  TORCH_CHECK(!options_.folder.empty(), "checkpoints: no folder");
+  TORCH_CHECK(options_.block_bytes >= 1, "checkpoints: blocks of ", options_.block_bytes, " bytes: want 1 or more");
+  TORCH_CHECK(!parts_.empty(), "checkpoints: no parts");
+  std::set<std::string> names{kRankTensors};
+  for (const CheckpointPart& part : parts_) {
+    const bool plain = !part.name.empty() && part.name.find('/') == std::string::npos;
+    TORCH_CHECK(plain && names.insert(part.name).second, "checkpoints: part \"", part.name,
+                "\": want a name without \"/\" that no other part has, and not \"", kRankTensors, "\"");
+    TORCH_CHECK(&part.model.mesh() == &mesh(), "checkpoints: part ", part.name, " is on another mesh than part ",
+                parts_.front().name, "; want one mesh");
+  }
+}
+
+Checkpointer::Checkpointer(ShardedModel& model, Optimizer& optimizer, CheckpointOptions options)
+    : Checkpointer({{"model", model, &optimizer}}, std::move(options)) {}
+
+DeviceMesh& Checkpointer::mesh() const {
+  return parts_.front().model.mesh();
+}
+
+fs::path Checkpointer::temporary(std::int64_t step) const {
+  return options_.folder / (kTemporaryPrefix + step_name(step) + kAttemptMark + std::to_string(options_.attempt));
+}
+
+struct Checkpointer::Committed {
+  std::string problem;  // empty for success, otherwise kFenced or kFailed and the reason
+  /// The folder under the temporary name, if any, belongs to this save and not to another attempt.
+  bool ours = true;
+};
+
+/// A failure is in the result, because the other ranks begin the save, and the ranks agree on failures there. `copies`
+/// null: the slices are views of the models.
+Checkpointer::Taken Checkpointer::take(const CheckpointState& state, std::optional<std::int64_t> also_keep,
+                                       Snapshot* copies) const {
+  TORCH_CHECK(!options_.some_parts && !options_.some_parameters,
+              "checkpoints: a run that loads some parts of a checkpoint cannot save, because the other parts would be "
+              "lost; make a Checkpointer without some_parts and some_parameters");
+  for (const CheckpointPart& part : parts_)
+    if (part.optimizer != nullptr) part.optimizer->check_own_weights("a save");
+  Taken taken;
+  taken.step = state.step;
+  taken.also_keep = also_keep;
+  taken.problem = failure_of([&] {
+    if (mesh().rank() == 0) taken.manifest = make_manifest(parts_, state, options_.attempt);
+    if (!writes()) return;
+    for (const CheckpointPart& part : parts_) add_slices(part, copies, taken.slices);
+    for (const auto& [key, tensor] : state.rank_tensors)
+      taken.own[key] = copies == nullptr ? tensor : tensor.detach().to(at::kCPU, tensor.scalar_type(), false, true);
+  });
+  return taken;
+}
+
+/// Replicas hold the same, so the first one's ranks write.
+bool Checkpointer::writes() const {
+  return mesh().replicate() == nullptr || mesh().replicate()->rank() == 0;
+}
+
+SavedCheckpoint Checkpointer::save(const CheckpointState& state, std::optional<std::int64_t> also_keep) {
+  wait();
+  const std::vector<std::string> before = wait_for_removal();
+  std::vector<Aside> old;
+  SavedCheckpoint saved = save(take(state, also_keep, nullptr), mesh().control(), old);
+  saved.warnings.insert(saved.warnings.begin(), before.begin(), before.end());
+  // Where no thread can be started, wait_for_removal() removes.
+  if (!old.empty())
+    removal_ = std::async(std::launch::async | std::launch::deferred, [old = std::move(old)] { return remove(old); });
+  return saved;
+}
+
+std::vector<std::string> Checkpointer::wait_for_removal() {
+  return removal_.valid() ? removal_.get() : std::vector<std::string>();
+}
+
+SavedCheckpoint Checkpointer::save(const Taken& taken, Communicator& ranks, std::vector<Aside>& old) {
+  const bool first = ranks.rank() == 0;
+  const fs::path target = options_.folder / step_name(taken.step);
+  const fs::path folder = temporary(taken.step);
+
+  std::string problem = ranks.broadcast(first ? begin(folder) : std::string());
+  // Whether the temporary folder may be removed. A refusal at the beginning leaves an existing folder alone.
+  bool ours = problem.empty() || problem.front() != kFenced;
+  Json files;
+  if (problem.empty()) {
+    problem = write_files(folder, taken, ranks, files);
+    if (!problem.empty()) problem.insert(problem.begin(), kFailed);
+  }
+  if (problem.empty()) {
+    Committed committed;
+    if (first) {
+      Json manifest = taken.manifest;
+      manifest["files"] = files;
+      committed = commit(folder, target, manifest);
+      ours = committed.ours;
+    }
+    problem = ranks.broadcast(committed.problem);
+  }
+  if (!problem.empty()) {
+    std::error_code ignored;
+    if (first && ours) fs::remove_all(folder, ignored);
+    const std::string text = "checkpoint of step " + std::to_string(taken.step) + " not saved: " + problem.substr(1);
+    if (problem.front() == kFenced) throw CheckpointFenced(text);
+    throw CheckpointError(text);
+  }
+
+  SavedCheckpoint saved;
+  saved.path = target;
+  for (const Json& file : files.as_array()) saved.bytes += file.at("bytes").as_int();
+  if (first) saved.warnings = set_aside(target, taken.step, taken.also_keep, old);
+  return saved;
+}
+
+/// Makes the temporary folder on rank 0. Returns an empty text for success, otherwise kFenced or kFailed and the
+/// reason.
+std::string Checkpointer::begin(const fs::path& folder) {
+  std::string refusal;
+  const std::string problem = failure_of([&] {
+    if (options_.may_write) refusal = options_.may_write();
+    if (!refusal.empty()) return;
+    fs::create_directories(options_.folder);
+    if (!parents_synced_) sync_parents(options_.folder);
+    parents_synced_ = true;
+    fs::remove_all(folder);
+    fs::create_directory(folder);
+  });
+  if (!problem.empty()) return kFailed + ("rank 0: " + problem);
+  return refusal.empty() ? refusal : kFenced + refusal;
+}
+
+/// Writes this rank's file and fills `files` with the sizes and checksums of all ranks' files. Returns the failure of
+/// the lowest failing rank, or an empty text.
+std::string Checkpointer::write_files(const fs::path& folder, const Taken& taken, Communicator& ranks, Json& files) {
+  const Communicator& shards = mesh().shard();
+  WrittenFile written;
+  std::string mine = taken.problem;
+  if (mine.empty())
+    mine = failure_of([&] {
+      if (writes())
+        written = write_rank(folder / file_name(shards.rank(), shards.world_size()), taken.slices, taken.own,
+                             options_.block_bytes);
+    });
+  const std::string problem = ranks.agree(mine);
+  if (!problem.empty()) return problem;
+
+  // A row for each file: bytes, header, and the checksums of its blocks.
+  const auto most =
+      static_cast<std::int64_t>(ranks.all_reduce(static_cast<double>(written.blocks.size()), Reduction::kMax));
+  constexpr std::int64_t kFixed = 4;
+  at::Tensor table = at::zeros({shards.world_size(), kFixed + most}, at::kLong);
+  auto* row = table.mutable_data_ptr<std::int64_t>() + shards.rank() * table.size(1);
+  if (writes()) {
+    row[0] = written.bytes;
+    row[1] = written.header_bytes;
+    row[2] = written.header_checksum;
+    row[3] = static_cast<std::int64_t>(written.blocks.size());
+    std::copy(written.blocks.begin(), written.blocks.end(), row + kFixed);
+  }
+  ranks.all_reduce(table);
+  for (int rank = 0; rank < shards.world_size(); ++rank) {
+    row = table.mutable_data_ptr<std::int64_t>() + rank * table.size(1);
+    WrittenFile file{row[0], row[1], static_cast<std::uint32_t>(row[2]), options_.block_bytes, {}};
+    file.blocks.assign(row + kFixed, row + kFixed + row[3]);
+    files.push_back(json_of(file_name(rank, shards.world_size()), file));
+  }
+  return {};
+}
+
+/// The part of [Note: commit] that rank 0 does after all ranks have written their files.
+Checkpointer::Committed Checkpointer::commit(const fs::path& from, const fs::path& to, const Json& manifest) {
+  struct Over {
+    const std::function<void()>& call;
+    ~Over() {
+      if (call) call();
+    }
+  } const over{options_.commit_over};
+  Committed out;
+  std::string refusal;
+  std::optional<Identity> own;  // set right before the publication
+  const std::string problem = failure_of([&] {
+    write_text(from / kManifest, summed_text(manifest));
+    sync_path(from, O_RDONLY | O_DIRECTORY);
+    if (options_.may_commit) refusal = options_.may_commit();
+    if (!refusal.empty()) return;
+    own = identity_of(from);
+    const fs::path before = publish_folder(from, to);
+    if (options_.may_write) refusal = options_.may_write();
+    if (!refusal.empty()) {
+      withdraw_folder(from, to, before, own);
+    } else if (!before.empty()) {
+      fs::remove_all(before);
+    }
+    sync_path(to.parent_path(), O_RDONLY | O_DIRECTORY);
+  });
+  out.ours = !own || identity_of(from) == own;
+  // A refusal counts before any other failure, because a fenced attempt must not try again.
+  if (!refusal.empty()) {
+    out.problem = kFenced + refusal + (problem.empty() ? "" : "; " + problem);
+  } else if (!problem.empty()) {
+    out.problem = kFailed + problem;
+  }
+  return out;
+}
+
+/// Renames old checkpoints, and adds them to `old`: all but the newest `keep` up to `step` and the checkpoint of step
+/// `also_keep`. Later checkpoints belong to a run that this run went back behind; they stay.
+std::vector<std::string> Checkpointer::set_aside(const fs::path& newest, std::int64_t step,
+                                                 std::optional<std::int64_t> also_keep, std::vector<Aside>& old) {
+  std::vector<std::string> warnings;
+  int kept = 1;
+  CheckpointList list;
+  const std::string unlisted = failure_of([&] { list = list_checkpoints(options_.folder); });
+  if (!unlisted.empty()) warnings.push_back("old checkpoints not removed: " + unlisted);
+  for (const CheckpointInfo& found : list.valid) {
+    if (found.step > step || found.path.filename() == newest.filename() || kept++ < options_.keep) continue;
+    if (found.step == also_keep) continue;
+    // Much time may have passed since the commit.
+    if (options_.may_write && !options_.may_write().empty()) break;
+    // The rename comes first, so that a crash during the removal does not leave a torn checkpoint.
+    const Aside aside{found.path, temporary(found.step)};
+    const std::string problem = failure_of([&] { fs::rename(aside.was, aside.is); });
+    if (problem.empty()) {
+      old.push_back(aside);
+    } else {
+      warnings.push_back(not_removed(aside.was, problem));
+    }
+  }
+  return warnings;
+}
+
+std::vector<std::string> Checkpointer::remove(const std::vector<Aside>& old) {
+  std::vector<std::string> warnings;
+  for (const Aside& aside : old) {
+    const std::string problem = failure_of([&] { fs::remove_all(aside.is); });
+    if (!problem.empty()) warnings.push_back(not_removed(aside.was, problem));
+  }
+  return warnings;
+}
+
+void Checkpointer::remove_stale() {
+  Communicator& ranks = mesh().control();
+  const std::string problem = ranks.agree(failure_of([&] {
+    if (ranks.rank() != 0 || !fs::exists(options_.folder)) return;
+    std::vector<fs::path> stale;
+    for (const auto& entry : fs::directory_iterator(options_.folder)) {
+      const std::string name = entry.path().filename().string();
+      const auto attempt = number_after(name, kAttemptMark);
+      if (name.rfind(kTemporaryPrefix, 0) == 0 && attempt && *attempt <= options_.attempt)
+        stale.push_back(entry.path());
+    }
+    for (const fs::path& path : stale) fs::remove_all(path);
+  }));
+  if (!problem.empty()) throw CheckpointError("leftovers in " + options_.folder.string() + " not removed: " + problem);
+}
+
+}  // namespace fsdp

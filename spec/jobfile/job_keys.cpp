@@ -1,0 +1,417 @@
+#include "spec/jobfile/job_keys.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "spec/limits.h"
+#include "spec/nearest.h"
+#include "spec/tables/checkpoints.h"
+
+namespace jobfile {
+namespace {
+
+constexpr double kMostBudget = 1'000'000;
+constexpr double kLongest = 864'000'000'000;  // 10,000 days in ms
+constexpr double kLongestDelay = 3'600'000;
+constexpr double kMinute = 60'000;
+constexpr double kNicest = 2'147'483'645;  // sbatch's limit
+constexpr double kMiB = 1 << 20;
+constexpr double kMostMemory = 1'125'899'906'842'624;  // 1024TiB
+
+constexpr Key number(std::string_view name, std::string_view standard, double low, double high,
+                     std::string_view meaning) {
+  return {.name = name, .kind = Kind::kWhole, .standard = standard, .low = low, .high = high, .meaning = meaning};
+}
+
+constexpr Key budget(std::string_view name, std::string_view standard, std::string_view meaning) {
+  return number(name, standard, 0, kMostBudget, meaning);
+}
+
+constexpr Key memory(std::string_view name, std::string_view meaning) {
+  return {.name = name, .kind = Kind::kSize, .low = kMiB, .high = kMostMemory, .meaning = meaning};
+}
+
+constexpr Key duration(std::string_view name, std::string_view standard, double low, double high,
+                       std::string_view meaning) {
+  return {.name = name, .kind = Kind::kDuration, .standard = standard, .low = low, .high = high, .meaning = meaning};
+}
+
+constexpr Key flag(std::string_view name, std::string_view meaning) {
+  return {.name = name, .kind = Kind::kFlag, .derived = "false", .meaning = meaning};
+}
+
+/// The key without a standard. `how` describes its default.
+constexpr Key derived(Key key, std::string_view how) {
+  key.derived = how;
+  return key;
+}
+
+/// The keys that the help shows before the keys of recipes.
+constexpr auto kFirst = std::to_array<Key>({
+    {.name = "name", .kind = Kind::kName, .meaning = "The job's name in lists and on the dashboard. Required."},
+    {.name = "command",
+     .kind = Kind::kWords,
+     .meaning = "Program and arguments, started once for each rank. Excludes [model], [data], [train] and [fsdp]."},
+    {.name = "working_folder",
+     .kind = Kind::kPath,
+     .derived = "the job file's folder",
+     .meaning = "The folder in which the ranks are started."},
+    {.name = "environment",
+     .kind = Kind::kChoice,
+     .derived = "submit for a command, clean for a recipe",
+     .choices = "submit clean",
+     .meaning =
+         "The base of the ranks' environment. clean: the variables of a fresh login. submit: the same, with PATH, "
+         "VIRTUAL_ENV, CONDA_*, PYTHONPATH and LD_LIBRARY_PATH from where muster submit runs. [env] and --env "
+         "override both."},
+    {.name = "launcher",
+     .kind = Kind::kChoice,
+     .standard = "muster",
+     .choices = "muster own",
+     .meaning = "Who starts the ranks of a command. muster: each rank is a process of the command. own: the command is "
+                "started once on each node and starts its ranks itself, as torchrun and accelerate launch do. It gets "
+                "no RANK and no WORLD_SIZE."},
+    {.name = "executor",
+     .kind = Kind::kChoice,
+     .standard = "auto",
+     .choices = "auto slurm local debug",
+     .meaning =
+         "What starts the ranks. auto: Slurm if the controller has one, else local processes. debug: muster submit "
+         "itself runs all ranks here in the foreground, without a controller."},
+    {.name = "after",
+     .kind = Kind::kWords,
+     .meaning = "Jobs that must end first: \"12\" or \"succeeded:12\", \"failed:12\" (or cancelled), \"ended:12\"."},
+    flag("hold", "Submit the job held: it starts after muster release."),
+    {.name = "extends",
+     .kind = Kind::kPath,
+     .meaning =
+         "Another job file, which is read first. Values of this file replace its values; tables are merged, arrays "
+         "replaced. Its relative paths start at its own folder. At most 8 files deep."},
+
+    number("resources.nodes", "1", 1, 4096, "Number of machines."),
+    number("resources.ranks_per_node", "1", 1, 4096,
+           "Processes on each machine. nodes x ranks_per_node is the world size, at most 4096."),
+    derived(number("resources.cpus_per_rank", "", 1, 4096,
+                   "CPU cores of each rank. A local job waits until they are free; without this key its cores "
+                   "are not counted."),
+            "no limit"),
+    derived(number("resources.gpus_per_rank", "", 0, 64,
+                   "GPUs of each rank. A local job waits until they are free, and sees no others."),
+            "none"),
+    derived(duration("resources.time_limit", "", 1000, kLongest,
+                     "Longest time of one attempt. After it the ranks save and leave, and the job is requeued "
+                     "(requeue.max_timed_out)."),
+            "no limit"),
+    duration("resources.stop_grace", "30s", 0, kLongestDelay,
+             "Time that ranks have to save and leave before they are killed."),
+
+    {.name = "slurm.partition",
+     .meaning = "Partition. Of several with commas Slurm uses the one that can start the job first."},
+    {.name = "slurm.account", .meaning = "Account to charge."},
+    {.name = "slurm.qos", .meaning = "Quality of service."},
+    {.name = "slurm.constraint", .meaning = "Features that nodes must have, such as \"a100&ib\"."},
+    {.name = "slurm.gres",
+     .meaning = "Generic resources of each node, such as \"gpu:a100:4\". To ask only for GPUs of each rank, use "
+                "gpus_per_rank."},
+    {.name = "slurm.reservation", .meaning = "Reservation to use."},
+    {.name = "slurm.exclude", .meaning = "Nodes not to use, such as \"n[3-5]\"."},
+    {.name = "slurm.nodelist", .meaning = "Nodes to use."},
+    memory("slurm.mem", "Memory of each node. Set at most one of mem, mem_per_cpu and mem_per_gpu."),
+    memory("slurm.mem_per_cpu", "Memory of each CPU."),
+    memory("slurm.mem_per_gpu", "Memory of each GPU."),
+    flag("slurm.exclusive", "Do not share the nodes with other jobs."),
+    derived(
+        number("slurm.nice", "", -kNicest, kNicest, "Lowers the priority. A value below 0 needs an operator's rights."),
+        "0"),
+    derived(number("slurm.array_parallelism", "", 1, 10'000,
+                   "For a sweep: elements of one job array that Slurm runs at once. The sweep is handed over as job "
+                   "arrays, and muster keeps no limit of its own for it. Excludes the sweep's parallel."),
+            "no limit"),
+    {.name = "slurm.licenses", .meaning = "Licenses, such as \"matlab:2\"."},
+    {.name = "slurm.mail_user", .meaning = "The person to whom Slurm sends mail."},
+    {.name = "slurm.mail_type",
+     .meaning = "The events for which Slurm sends mail, such as \"END,FAIL\". They count for each attempt."},
+    {.name = "slurm.output",
+     .meaning = "On Slurm, a link to rank 0's log, or with %t to each rank's log. A path as for sbatch, such as "
+                "\"%x-%j.out\". A relative path starts at the working folder; missing folders are created. Local "
+                "processes have no such link."},
+    {.name = "slurm.setup",
+     .kind = Kind::kLines,
+     .meaning =
+         "Shell lines before the ranks, on the first node, such as module load cuda. As in any script, a line that "
+         "fails does not end the script, unless you add it: module load cuda || exit 1."},
+    {.name = "slurm.teardown",
+     .kind = Kind::kLines,
+     .meaning = "Shell lines after the ranks, even if the ranks failed. Their exit code does not count."},
+    {.name = "slurm.srun_args",
+     .kind = Kind::kLines,
+     .meaning = "Further arguments for srun, such as [\"--cpu-bind=cores\"]."},
+    {.name = "slurm.health_check",
+     .meaning =
+         "A command that runs on every node before the ranks start. A node where it fails gets no ranks of this job."},
+    {.name = "slurm.options",
+     .kind = Kind::kOptions,
+     .meaning = "Any other option of sbatch by its long name: hint = \"nomultithread\". Write true for an option "
+                "without a value."},
+});
+
+/// The keys that the help shows after the keys of recipes.
+constexpr auto kLast = std::to_array<Key>({
+    budget("requeue.max_failed", "3",
+           "New attempts after a rank exited with an error; 0: none. Budgets refill with progress."),
+    budget("requeue.max_rank_silent", "5", "New attempts after a rank fell silent."),
+    budget("requeue.max_rank_hung", "2", "New attempts after a rank stopped making progress."),
+    budget("requeue.max_preempted", "1000", "New attempts after Slurm took the job's nodes for another job."),
+    budget("requeue.max_timed_out", "3", "New attempts after resources.time_limit ended one."),
+    budget("requeue.max_node_failed", "10", "New attempts after a machine was lost."),
+    budget("requeue.max_out_of_memory", "1", "New attempts after a rank ran out of memory."),
+    budget("requeue.max_same_error", "1",
+           "New attempts after a rank failed with the same error at the same step as before, within a minute of the "
+           "start or before the first step. A checkpoint in between restarts the count."),
+    budget("requeue.max_controller_lost", "5", "New attempts after the controller found no trace of an attempt."),
+    duration("requeue.backoff_initial", "1s", 0, kLongest,
+             "Wait before the second attempt. It doubles with each attempt that ends without progress."),
+    derived(duration("requeue.backoff_max", "", 1, kLongest, "Longest wait between two attempts."),
+            "5m, or backoff_initial if that is longer"),
+    duration("requeue.healthy_after", "10m", 1, kLongest,
+             "Running this long counts as progress, like a new checkpoint."),
+
+    duration("liveness.heartbeat_interval", "500ms", 50, 10 * kMinute, "Time between two heartbeats of a rank."),
+    duration(
+        "liveness.silent_after", "2500ms", 100, kLongest,
+        "An attempt ends if nothing was heard from a rank this long, and its process is stopped, or its node does not "
+        "answer and a rank on another node ends because its connection was lost. At least twice heartbeat_interval."),
+    derived(duration("liveness.silent_after_vouched", "", 100, kLongest,
+                     "After this time without a word from a rank the attempt is suspected, and goes on. It ends when "
+                     "all ranks that are heard have stood still for as long as a hang ends an attempt."),
+            "15s, or silent_after if that is longer"),
+    derived(duration("liveness.lost_after", "", 1000, kLongest,
+                     "An attempt ends if nothing was heard from a rank this long and no other rank makes progress, "
+                     "though nobody tells that anything has failed: the network may be cut."),
+            "10m, or silent_after_vouched if that is longer"),
+    derived(
+        duration("liveness.hung_after", "", 1000, kLongest,
+                 "An attempt ends if a rank reports but makes no progress for this long. Learned: 20 times what its "
+                 "steps usually take, at least 10m, or 1m for a recipe; and only if its log, report and checkpoint "
+                 "folder stay as they are, too. A hang is suspected earlier, after 5 times what steps take, at least "
+                 "10s."),
+        "learned from the times of its steps"),
+    duration("liveness.join_within", "2m", 1000, kLongest,
+             "An attempt is suspected if a rank has not reported this long after its start. It goes on: lost_after "
+             "counts from then on, unless the rank's process is stopped or gone."),
+
+    {.name = "report.checkpoints",
+     .meaning = "For a program that does not report: its checkpoints, a path whose names may have the wildcards of a "
+                "shell, such as \"ckpt/step-*\". A new or changed match that is complete counts as a checkpoint. Its "
+                "step is the number behind a word such as step or checkpoint, or the one that brackets mark: "
+                "\"step-(*)-7b\". A path may hold variables of the rank, such as "
+                "$MUSTER_CHECKPOINT_FOLDER. A relative path starts at working_folder."},
+    {.name = "report.tensorboard",
+     .meaning = "A folder into which the program writes TensorBoard's event files. Their scalars become series. A path "
+                "as for checkpoints, without wildcards."},
+    {.name = "report.log",
+     .kind = Kind::kPatterns,
+     .meaning =
+         "Regular expressions (RE2) over the lines of each rank's log, by the names of their series: loss = "
+         "'loss ([\\d.]+)'. The first group is the value. step = 'step (\\d+)' is the step of its line and of "
+         "those that follow. Without it a step ends where a series comes again. resumed = 'from step (\\d+)' is the "
+         "step from which an attempt goes on, and total = '/(\\d+)' the number of steps in all."},
+
+    {.name = "sweep",
+     .kind = Kind::kSweep,
+     .meaning = "Submits several jobs, one for each combination: train.seed = \"0..3\", train.learning_rate = [1e-4, "
+                "3e-4]. parallel = N lets at most N of them run at once. As muster submit --sweep."},
+
+    {.name = "env",
+     .kind = Kind::kVariables,
+     .meaning =
+         "Variables of every rank. muster never overwrites a variable that is set here. A value is a text, a number, "
+         "true or false. muster submit --env NAME takes one from your environment."},
+    {.name = "submitted_env",
+     .kind = Kind::kVariables,
+     .meaning = "Written by muster spec: the variables that the job took from its submitter, with environment = "
+                "\"submit\". With "
+                "this table none are taken again."},
+});
+
+std::vector<Key> all_keys() {
+  std::vector<Key> keys(kFirst.begin(), kFirst.end());
+  const auto add = [&](std::span<const Key> more) { keys.insert(keys.end(), more.begin(), more.end()); };
+  keys.push_back(spec::family_key());
+  const auto of_recipes = spec::recipe_keys();
+  const auto first = std::ranges::find_if(of_recipes, [](const Key& key) { return key.name.starts_with("train."); });
+  keys.insert(keys.end(), of_recipes.begin(), first);
+  keys.push_back(spec::recipe_key());
+  keys.insert(keys.end(), first, of_recipes.end());
+  add(spec::checkpoints().keys);
+  add(kLast);
+  // Sorting puts the keys of a table together, since the help shows each [table] once.
+  const auto table = [](const Key& key) { return key.name.substr(0, key.name.find('.')); };
+  std::vector<std::string_view> tables;
+  for (const auto& key : keys) tables.push_back(table(key));
+  std::ranges::stable_sort(keys, {}, [&](const Key& key) { return std::ranges::find(tables, table(key)); });
+  return keys;
+}
+
+/// The keys, and what is asked of them for each job of a sweep.
+struct Rows {
+  std::uint64_t version = spec::recipes_version();
+  std::vector<Key> keys = all_keys();
+  std::unordered_map<std::string_view, const Key*> by_name;
+  std::unordered_set<std::string_view> of_tables;  // names of rows in the tables of recipes
+  std::unordered_set<std::string_view> tables, recipe_tables;
+  std::vector<const Key*> of_commands, of_recipes, paths;  // the first two: plain keys alone
+  std::vector<Standard> standards;
+
+  Rows() {
+    for (const auto* table : spec::recipe_tables()) {
+      for (const auto& key : table->keys) of_tables.insert(key.name);
+    }
+    for (const auto& key : keys) {
+      by_name.emplace(key.name, &key);
+      const bool of_table = of_tables.contains(key.name);
+      const auto table = key.name.substr(0, key.name.find('.'));
+      if (table != key.name) tables.insert(table);
+      if (table != key.name && is_of_recipe(key)) recipe_tables.insert(table);
+      const bool is_asked = !of_table && is_plain(key);
+      if (is_asked) of_recipes.push_back(&key);
+      if (is_asked && !is_of_recipe(key)) of_commands.push_back(&key);
+      if (key.kind == Kind::kPath) paths.push_back(&key);
+      if (key.standard.empty() || of_tables.contains(key.name)) continue;
+      standards.push_back({&key, spec::parse(key, key.standard).value(), is_of_recipe(key)});
+    }
+  }
+  bool is_of_recipe(const Key& key) const {
+    return key.name == spec::recipe_key().name || key.name == spec::family_key().name || of_tables.contains(key.name);
+  }
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
+};
+
+/// Those of the recipes as they are. Earlier ones are kept: tests change the recipes, and references stay good.
+const Rows& rows() {
+  static std::atomic<const Rows*> newest = nullptr;
+  const auto* known = newest.load();
+  if (known != nullptr && known->version == spec::recipes_version()) return *known;
+  static std::mutex mutex;
+  static std::map<std::uint64_t, Rows> by_version;
+  const std::lock_guard lock(mutex);
+  known = &by_version[spec::recipes_version()];
+  newest = known;
+  return *known;
+}
+
+}  // namespace
+
+std::span<const Key> job_keys() {
+  return rows().keys;
+}
+
+std::span<const Key* const> plain_keys_of(const muster::v1::JobSpec& spec) {
+  return spec.has_recipe() ? rows().of_recipes : rows().of_commands;
+}
+
+std::span<const Key* const> path_keys() {
+  return rows().paths;
+}
+
+bool is_recipe_table(std::string_view name) {
+  return rows().recipe_tables.contains(name);
+}
+
+std::span<const Standard> plain_standards() {
+  return rows().standards;
+}
+
+const Key* find_key(std::string_view name) {
+  const auto found = rows().by_name.find(name);
+  return found == rows().by_name.end() ? nullptr : found->second;
+}
+
+bool is_recipe_key(const Key& key) {
+  return rows().is_of_recipe(key);
+}
+
+std::string leaf_of(std::string_view key) {
+  return std::string(key.substr(key.rfind('.') + 1));
+}
+
+std::string table_of(std::string_view key) {
+  const auto dot = key.rfind('.');
+  return std::string(dot == std::string_view::npos ? std::string_view() : key.substr(0, dot));
+}
+
+bool is_table_name(std::string_view path) {
+  return rows().tables.contains(path);
+}
+
+bool is_open_table(std::string_view path) {
+  const auto* field = find_key(path);
+  return field != nullptr &&
+         (field->kind == Kind::kVariables || field->kind == Kind::kOptions || field->kind == Kind::kPatterns);
+}
+
+std::string not_of_a_command(std::string_view key) {
+  auto variable = leaf_of(key);
+  std::ranges::transform(variable, variable.begin(), [](char c) { return c >= 'a' && c <= 'z' ? char(c - 32) : c; });
+  return "this job runs a command, and recipes alone have this key; set a variable that the program reads, such as "
+         "env." +
+         variable;
+}
+
+std::vector<std::string> keys_ending_in(std::string_view word, const std::vector<std::string>& keys) {
+  std::vector<std::string> meant;
+  for (const auto& key : keys) {
+    if (word.find('.') == std::string_view::npos && leaf_of(key) == word) meant.push_back(key);
+  }
+  return meant;
+}
+
+std::string several_keys(const std::vector<std::string>& keys) {
+  std::string list;
+  for (const auto& key : keys) list += (list.empty() ? "" : ", ") + key;
+  return "several keys end in this name; want one of " + list;
+}
+
+std::vector<std::string> settable_keys() {
+  std::vector<std::string> keys;
+  for (const auto& field : job_keys()) {
+    if (field.name != "extends" && field.name != "sweep") keys.emplace_back(field.name);
+  }
+  return keys;
+}
+
+std::string did_you_mean(std::string_view path) {
+  std::map<std::string, std::vector<std::string>> leaves;
+  std::set<std::string> tables;
+  for (const auto& field : job_keys()) {
+    leaves[table_of(field.name)].push_back(leaf_of(field.name));
+    if (!table_of(field.name).empty()) tables.insert(table_of(field.name));
+  }
+  const auto table = table_of(path), leaf = leaf_of(path);
+  auto candidates = leaves[table];
+  if (table.empty()) candidates.insert(candidates.end(), tables.begin(), tables.end());
+  if (const auto near = spec::nearest(leaf, candidates); !near.empty())
+    return table.empty() ? near : table + "." + near;
+  if (const auto near = table.empty() ? "" : spec::nearest(table, {tables.begin(), tables.end()}); !near.empty()) {
+    if (const auto key = spec::nearest(leaf, leaves[near]); !key.empty()) return near + "." + key;
+  }
+  for (const auto& [other, names] : leaves) {
+    if (const auto near = spec::nearest(leaf, names); !near.empty()) return other.empty() ? near : other + "." + near;
+  }
+  return {};
+}
+
+std::string unknown_key(std::string_view path) {
+  const auto near = did_you_mean(path);
+  return near.empty() ? "unknown key; muster submit --help lists all" : "unknown key, did you mean " + near;
+}
+
+}  // namespace jobfile

@@ -1,0 +1,149 @@
+#include "spec/jobfile/partition_keys.h"
+
+#include <algorithm>
+#include <array>
+
+#include "spec/jobfile/toml_value.h"
+#include "spec/nearest.h"
+#include "spec/units.h"
+
+namespace jobfile {
+namespace {
+
+constexpr double kMostCount = 1'000'000;
+constexpr double kMinute = 60'000;
+constexpr double kLongest = 864'000'000'000;  // 10,000 days in ms
+constexpr std::size_t kMostValues = 1000;
+constexpr Key count(std::string_view name, std::string_view meaning) {
+  return {.name = name, .kind = Kind::kWhole, .low = 1, .high = kMostCount, .meaning = meaning};
+}
+
+constexpr Key budget(std::string_view name) {
+  return {
+      .name = name, .kind = Kind::kWhole, .high = kMostCount, .meaning = "Of jobs that don't say; as in a job file."};
+}
+
+constexpr Key duration(std::string_view name, std::string_view meaning) {
+  return {.name = name, .kind = Kind::kDuration, .low = kMinute, .high = kLongest, .meaning = meaning};
+}
+
+constexpr auto kFields = std::to_array<Key>({
+    {.name = "users",
+     .kind = Kind::kWords,
+     .meaning = "Who may use the partition. With groups as well, either is enough."},
+    {.name = "groups",
+     .kind = Kind::kWords,
+     .meaning = "Members of these groups may use the partition. Without users and groups everybody may."},
+    count("max_nodes", "The most nodes of a job."),
+    count("max_ranks", "The most ranks of a job: nodes x ranks_per_node."),
+    duration("max_time", "The longest time of one attempt. Without default_time also the limit of jobs that set none."),
+    count("max_running_jobs_per_user", "How many jobs of a user are in Slurm at once. Further jobs wait in muster."),
+    count("max_queued_jobs_per_user",
+          "How many jobs of a user may wait, in muster or in Slurm's queue. Further jobs are refused at submit."),
+    {.name = "default_account", .meaning = "For jobs that set none."},
+    {.name = "default_qos", .meaning = "For jobs that set none."},
+    {.name = "default_constraint", .meaning = "For jobs that set none."},
+    {.name = "default_gres", .meaning = "For jobs that set neither slurm.gres nor gpus_per_rank."},
+    duration("default_time", "Time limit of jobs that set none."),
+    {.name = "preemptible",
+     .kind = Kind::kFlag,
+     .meaning = "Whether Slurm may preempt jobs. Checked against Slurm's PreemptMode."},
+    budget("requeue.max_failed"),
+    budget("requeue.max_rank_silent"),
+    budget("requeue.max_rank_hung"),
+    budget("requeue.max_preempted"),
+    budget("requeue.max_timed_out"),
+    budget("requeue.max_node_failed"),
+    budget("requeue.max_out_of_memory"),
+    budget("requeue.max_same_error"),
+    budget("requeue.max_controller_lost"),
+    {.name = "health_check",
+     .meaning = "Command that runs on every node before the ranks start. A node where it fails gets no ranks."},
+    {.name = "setup",
+     .kind = Kind::kLines,
+     .meaning = "Shell lines before the ranks and before the job's own, such as \"module load cuda\"."},
+    {.name = "default", .kind = Kind::kFlag, .meaning = "For jobs that name no partition."},
+});
+
+bool is_line(std::string_view text) {
+  return !text.empty() && text.find_first_of(std::string_view("\r\n\0", 3)) == std::string_view::npos;
+}
+
+bool is_user_name(std::string_view text) {
+  return is_line(text) && text.size() <= 64 && text.find_first_of(" ,\t:/") == std::string_view::npos;
+}
+
+std::string put_list(PartitionPolicy& policy, const Key& field, const std::vector<std::string>& values) {
+  const bool names = field.kind == Kind::kWords;
+  if (names && values.empty()) return "at least one name; leave the key out to let everybody in";
+  if (values.size() > kMostValues) return "at most " + std::to_string(kMostValues) + " values";
+  for (const auto& value : values) {
+    if (names && !is_user_name(value)) return "names such as [\"ann\", \"bob\"]";
+    if (!names && !is_line(value)) return "texts of one line each";
+  }
+  clear(policy, field);
+  for (const auto& value : values) add(policy, field, value);
+  return {};
+}
+
+}  // namespace
+
+std::span<const Key> partition_keys() {
+  return kFields;
+}
+
+const Key* find_partition_key(std::string_view key) {
+  const auto found = std::ranges::find(kFields, key, &Key::name);
+  return found == kFields.end() ? nullptr : &*found;
+}
+
+std::string nearest_partition_key(std::string_view wrong) {
+  std::vector<std::string> keys;
+  for (const auto& field : kFields) keys.emplace_back(field.name);
+  return spec::nearest(wrong, keys);
+}
+
+bool is_list(const Key& field) {
+  return field.kind == Kind::kWords || field.kind == Kind::kLines;
+}
+
+void clear(PartitionPolicy& policy, const Key& field) {
+  clear(static_cast<google::protobuf::Message&>(policy), field);
+  if (policy.has_requeue() && policy.requeue().ByteSizeLong() == 0) policy.clear_requeue();
+}
+
+std::vector<std::string> texts(const PartitionPolicy& policy, const Key& field) {
+  if (is_list(field)) return texts_of(policy, field);
+  const auto value = get(policy, field);
+  return value ? std::vector{print(field, *value)} : std::vector<std::string>();
+}
+
+std::string put(PartitionPolicy& policy, const Key& field, const std::vector<std::string>& values) {
+  if (is_list(field)) return put_list(policy, field, values);
+  if (values.size() != 1) return "one value";
+  const auto value = parse(field, values.front());
+  if (!value || !allowed(field, *value)) return wanted(field);
+  if (const auto* text = std::get_if<std::string>(&*value); text != nullptr && !is_line(*text)) return wanted(field);
+  set(policy, field, *value);
+  return {};
+}
+
+bool is_partition_name(std::string_view name) {
+  static constexpr Key kName{.name = "partition", .kind = Kind::kName};
+  return allowed(kName, Value(std::string(name)));
+}
+
+std::vector<std::string> contradictions(const PartitionPolicy& policy) {
+  std::vector<std::string> found;
+  if (policy.has_max_time_ms() && policy.has_default_time_ms() && policy.default_time_ms() > policy.max_time_ms()) {
+    found.push_back("default_time \"" + spec::print_duration_ms(policy.default_time_ms()) +
+                    "\": want at most max_time, " + spec::print_duration_ms(policy.max_time_ms()));
+  }
+  if (policy.has_max_nodes() && policy.has_max_ranks() && policy.max_ranks() < policy.max_nodes()) {
+    found.push_back("max_nodes \"" + std::to_string(policy.max_nodes()) + "\": want at most max_ranks, " +
+                    std::to_string(policy.max_ranks()) + ": a node has at least one rank");
+  }
+  return found;
+}
+
+}  // namespace jobfile

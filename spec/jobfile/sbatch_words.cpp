@@ -1,0 +1,124 @@
+#include "spec/jobfile/sbatch_words.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+#include <vector>
+
+#include "spec/units.h"
+
+namespace jobfile {
+namespace {
+
+constexpr std::int64_t kSecond = 1'000, kMinute = 60 * kSecond, kHour = 60 * kMinute, kDay = 24 * kHour;
+constexpr std::int64_t kMostNumber = 10'000'000;
+
+/// Digits alone.
+std::optional<std::int64_t> number_of(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && end == text.data() + text.size() && !text.empty() && text[0] != '-';
+  return whole && number <= kMostNumber ? std::optional(number) : std::nullopt;
+}
+
+/// The numbers between colons; empty: something else is there, too.
+std::vector<std::int64_t> numbers_of(std::string_view text) {
+  std::vector<std::int64_t> numbers;
+  for (;;) {
+    const auto colon = std::min(text.find(':'), text.size());
+    const auto number = number_of(text.substr(0, colon));
+    if (!number) return {};
+    numbers.push_back(*number);
+    if (colon == text.size()) return numbers;
+    text.remove_prefix(colon + 1);
+  }
+}
+
+bool is_memory(const Key& field) {
+  return field.kind == Kind::kSize && field.name.starts_with("slurm.");
+}
+
+bool is_time_limit(const Key& field) {
+  return field.name == "resources.time_limit";
+}
+
+}  // namespace
+
+std::optional<SbatchTime> sbatch_time(std::string_view text) {
+  const auto dash = text.find('-');
+  const auto days = dash == std::string_view::npos ? std::optional<std::int64_t>(0) : number_of(text.substr(0, dash));
+  const bool has_days = dash != std::string_view::npos;
+  const auto numbers = numbers_of(has_days ? text.substr(dash + 1) : text);
+  if (!days || numbers.empty() || numbers.size() > 3) return std::nullopt;
+  // With days the first number is hours. Without them one number is minutes, and the last of two or three is seconds.
+  std::int64_t unit = has_days || numbers.size() == 3 ? kHour : kMinute;
+  std::int64_t ms = *days * kDay;
+  for (const auto number : numbers) {
+    ms += number * unit;
+    unit /= 60;
+  }
+  return SbatchTime{ms, has_days || numbers.size() == 3};
+}
+
+std::optional<std::int64_t> sbatch_size(std::string_view text) {
+  const auto letters = text.find_first_not_of("0123456789");
+  if (letters == std::string_view::npos) return std::nullopt;
+  const auto number = number_of(text.substr(0, letters));
+  auto unit = text.substr(letters);
+  if (unit.size() == 2 && (unit[1] == 'B' || unit[1] == 'b')) unit.remove_suffix(1);
+  constexpr std::string_view kUnits = "KMGT";
+  if (!number || unit.size() != 1) return std::nullopt;
+  const char letter = unit[0] >= 'a' ? static_cast<char>(unit[0] - 'a' + 'A') : unit[0];
+  const auto power = kUnits.find(letter);
+  if (power == std::string_view::npos) return std::nullopt;
+  return *number << (10 * (power + 1));
+}
+
+std::optional<Value> sbatch_value(const Key& field, std::string_view text) {
+  if (is_memory(field)) {
+    if (const auto bytes = sbatch_size(text)) return *bytes;
+  } else if (is_time_limit(field)) {
+    if (const auto time = sbatch_time(text); time && time->is_clear) return time->ms;
+  }
+  return std::nullopt;
+}
+
+std::string sbatch_remedy(const Key& field, std::string_view text) {
+  const auto number = number_of(text);
+  if (is_memory(field) && number) {
+    if (*number == 0) return "; for all memory of a node leave it out, and set slurm.exclusive = true";
+    return "; sbatch reads MiB: write \"" + std::to_string(*number) + "MiB\"";
+  }
+  if (!is_time_limit(field)) return {};
+  if (const auto time = sbatch_time(text)) {
+    return "; sbatch reads minutes" + std::string(number ? "" : " and seconds") + ": write \"" +
+           spec::print_duration_ms(time->ms) + "\"";
+  }
+  const bool no_limit = text == "UNLIMITED" || text == "unlimited" || text == "INFINITE" || text == "infinite";
+  return no_limit ? "; leave it out for no limit" : "";
+}
+
+std::string_view key_of_sbatch(std::string_view path) {
+  constexpr std::string_view kTable = "slurm.";
+  if (!path.starts_with(kTable)) return {};
+  std::string name(path.substr(kTable.size()));
+  std::ranges::replace(name, '-', '_');
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kKeys{{
+      {"time", "resources.time_limit"},
+      {"nodes", "resources.nodes"},
+      {"ntasks_per_node", "resources.ranks_per_node"},
+      {"cpus_per_task", "resources.cpus_per_rank"},
+      {"gpus_per_task", "resources.gpus_per_rank"},
+      {"job_name", "name"},
+  }};
+  const auto* const found = std::ranges::find(kKeys, name, [](const auto& one) { return one.first; });
+  return found == kKeys.end() ? std::string_view() : found->second;
+}
+
+std::string as_duration(std::string_view text) {
+  const auto time = sbatch_time(text);
+  return time ? spec::print_duration_ms(time->ms) : std::string(text);
+}
+
+}  // namespace jobfile

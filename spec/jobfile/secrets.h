@@ -1,0 +1,13 @@
+#pragma once
+
+#include "muster/v1/job.pb.h"
+
+namespace jobfile {
+
+/// Replaces every secret of a spec by launch::kMask: in [env], in variables from the submitter, and in the values that
+/// a sweep varies. agent/environment/secrets.h says what a secret is.
+void mask_secrets(muster::v1::JobSpec& spec);
+/// Masks the secrets in a sweep's settings only.
+void mask_secrets(muster::v1::SweepElement& element);
+
+}  // namespace jobfile

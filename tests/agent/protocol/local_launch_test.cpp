@@ -1,0 +1,54 @@
+#include "agent/protocol/local_launch.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+// Goal: a supervisor starts what musterd meant, whichever of the two is older.
+namespace contract {
+namespace {
+
+TEST(LocalLaunch, ComesBackAsItWas) {
+  LocalLaunch launch{.job = 3,
+                     .attempt = 2,
+                     .job_name = "a \"job\"\n%",
+                     .program = "/bin/sh",
+                     .argv = {"sh", "", "\x01 \xc3\xa9"},
+                     .base_env = {{"PATH", "/bin"}},
+                     .env = {{"A", "b=c\n"}},
+                     .working_folder = "/work",
+                     .log_folder = "/logs",
+                     .ranks = 4,
+                     .gpus_per_rank = 2,
+                     .allowed_devices = "",
+                     .master_port = 65535,
+                     .open_files = 1024,
+                     .report = {"ckpt/step-*", {{"loss", "loss ([\\d.]+)"}}, "runs"}};
+  EXPECT_EQ(parse_local_launch(to_text(launch)), launch);
+  launch.allowed_devices.reset();
+  EXPECT_EQ(parse_local_launch(to_text(launch)), launch);
+}
+
+TEST(LocalLaunch, OfAnOlderMusterdIsUnderstood) {
+  const auto launch = parse_local_launch(R"({"job": 3, "attempt": 2, "job_name": "a", "program": "/bin/sh",
+    "argv": ["sh"], "env": {}, "working_folder": "/", "log_folder": "/", "ranks": 1, "gpus_per_rank": 0,
+    "master_addr": "127.0.0.1", "master_port": 7})");
+  EXPECT_EQ(launch.master_port, 7);
+  EXPECT_EQ(launch.open_files, 0U);
+  EXPECT_TRUE(launch.base_env.empty());
+  EXPECT_TRUE(launch.report.empty());
+}
+
+TEST(LocalLaunch, BytesThatAreNotUtf8AreRefused) {
+  LocalLaunch launch;
+  launch.argv = {"\xff"};
+  EXPECT_THROW(to_text(launch), std::invalid_argument);
+}
+
+TEST(LocalLaunch, GarbageIsAnError) {
+  EXPECT_THROW(parse_local_launch("{\"job\": 1}"), std::runtime_error);
+  EXPECT_THROW(parse_local_launch("{"), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace contract
