@@ -20,13 +20,18 @@ BOOST_DESCRIBE_STRUCT(ExitStatus, (), (code, signal))
 
 }  // namespace contract
 
+namespace spec {
+
+BOOST_DESCRIBE_STRUCT(Dependency, (), (job, on))
+
+}  // namespace spec
+
 namespace core {
 
 BOOST_DESCRIBE_STRUCT(RequeuePolicy, (),
                       (max_failed, max_rank_silent, max_rank_hung, max_preempted, max_timed_out, max_node_failed,
                        max_out_of_memory, max_controller_lost, max_same_error, backoff_initial, backoff_max,
                        healthy_after))
-BOOST_DESCRIBE_STRUCT(Dependency, (), (job, on))
 BOOST_DESCRIBE_STRUCT(SweepElement, (), (sweep, index, parallel))
 
 BOOST_DESCRIBE_STRUCT(JobSubmitted, (),

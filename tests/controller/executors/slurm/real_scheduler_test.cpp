@@ -28,14 +28,14 @@ class RealWorld : public SchedulerWorld {
   std::filesystem::path word() const { return cluster_.folder() / "exit-with"; }
 
   slurm_cluster::Cluster cluster_{{.nodes = 1}};
-  ::os::ProcessRunner runner_;
+  ::base::ProcessRunner runner_;
   ::slurm::Client client_{runner_, {.conf = cluster_.conf().string()}};
 };
 
 // Slurm names the second node's port alone: the first one's is that of the configuration.
 TEST(RealNodes, AreFoundWhereTheirSlurmdsListen) {
   const slurm_cluster::Cluster cluster({.nodes = 2});
-  ::os::ProcessRunner runner;
+  ::base::ProcessRunner runner;
   ::slurm::Client client(runner, {.conf = cluster.conf().string()});
   const auto nodes = client.nodes();
   const auto config = client.config();
