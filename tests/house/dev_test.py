@@ -141,8 +141,8 @@ class WhichLibtorch(Project):
 class WhichTokenizers(Project):
     def setUp(self):
         super().setUp()
-        (self.project / "tokens" / "tokenizers").mkdir(parents=True)
-        lock = self.project / "tokens" / "tokenizers" / "Cargo.lock"
+        (self.project / "data/tokenizers/crate").mkdir(parents=True)
+        lock = self.project / "data/tokenizers/crate/Cargo.lock"
         lock.write_text("version = 4\n")
         (self.project / ".deps" / "crates").mkdir()
         (self.project / ".deps" / "crates" / ".complete").write_text(hashlib.sha256(lock.read_bytes()).hexdigest() + "  -\n")
@@ -455,7 +455,7 @@ class SharesTheCompilerCache(Project):
 
     def setUp(self):
         super().setUp()
-        shutil.copy(ROOT / "cmake" / "MusterBuild.cmake", self.project / "cmake")
+        shutil.copy(ROOT / "tools/cmake/MusterBuild.cmake", self.project / "tools/cmake")
         (self.project / "CMakeLists.txt").write_text(
             PROJECT.replace("LANGUAGES NONE", "LANGUAGES CXX").replace("tools/cmake/LibTorch", "tools/cmake/MusterBuild") +
             "muster_library(part SOURCES part/one.cpp part/two.cpp UNITY 2)\ntarget_precompile_headers(part PRIVATE <vector>)\n")

@@ -26,17 +26,17 @@ build controller/store/CMakeFiles/muster_store.dir/Unity/unity_1_cxx.cxx.o: CXX_
   DEP_FILE = controller/store/CMakeFiles/muster_store.dir/Unity/unity_1_cxx.cxx.o.d
   FLAGS = -O2 -fPIC   -Wall -Wextra -std=c++20
 
-build controller/store/libmuster_store.a: CXX_STATIC_LIBRARY_LINKER__muster_store_Release controller/store/CMakeFiles/muster_store.dir/Unity/unity_1_cxx.cxx.o || agent/protocol/libmuster_contract.a controller/core/libmuster_core.a
-build controller/store/schema.cpp | ${cmake_ninja_workdir}controller/store/schema.cpp: CUSTOM_COMMAND /muster/controller/store/schema/001.sql /muster/a$ folder/embed$:1.cmake || agent/protocol/libmuster_contract.a
-build bin/store_test: CXX_EXECUTABLE_LINKER__store_test_Release tests/controller/store/CMakeFiles/store_test.dir/Unity/unity_0_cxx.cxx.o | controller/store/libmuster_store.a /usr/lib/x86_64-linux-gnu/libgtest.a || agent/protocol/libmuster_contract.a
+build controller/store/libmuster_store.a: CXX_STATIC_LIBRARY_LINKER__muster_store_Release controller/store/CMakeFiles/muster_store.dir/Unity/unity_1_cxx.cxx.o || contract/libmuster_contract.a controller/core/libmuster_core.a
+build controller/store/schema.cpp | ${cmake_ninja_workdir}controller/store/schema.cpp: CUSTOM_COMMAND /muster/controller/store/schema/001.sql /muster/a$ folder/embed$:1.cmake || contract/libmuster_contract.a
+build bin/store_test: CXX_EXECUTABLE_LINKER__store_test_Release tests/controller/store/CMakeFiles/store_test.dir/Unity/unity_0_cxx.cxx.o | controller/store/libmuster_store.a /usr/lib/x86_64-linux-gnu/libgtest.a || contract/libmuster_contract.a
 """
-DEPS = """spec/CMakeFiles/muster_schema.dir/nearest.cpp.o: #deps 4, deps mtime 1795821339578708732 (VALID)
+DEPS = """schema/CMakeFiles/muster_schema.dir/nearest.cpp.o: #deps 4, deps mtime 1795821339578708732 (VALID)
     ../../schema/nearest.cpp
     /usr/include/stdc-predef.h
     ../../schema/nearest.h
-    spec/made.h
+    schema/made.h
 
-spec/CMakeFiles/muster_schema.dir/key.cpp.o: #deps 1, deps mtime 1795821339985897567 (STALE)
+schema/CMakeFiles/muster_schema.dir/key.cpp.o: #deps 1, deps mtime 1795821339985897567 (STALE)
     /muster/schema/key.cpp
 
 """
@@ -91,10 +91,10 @@ class Texts(unittest.TestCase):
         self.assertEqual(edges["bin/store_test"], build_graph.Edge(
             "CXX_EXECUTABLE_LINKER__store_test_Release", ("bin/store_test",),
             ("tests/controller/store/CMakeFiles/store_test.dir/Unity/unity_0_cxx.cxx.o", "controller/store/libmuster_store.a",
-             "/usr/lib/x86_64-linux-gnu/libgtest.a"), ("agent/protocol/libmuster_contract.a",)))
+             "/usr/lib/x86_64-linux-gnu/libgtest.a"), ("contract/libmuster_contract.a",)))
         self.assertEqual(edges["controller/store/schema.cpp"], build_graph.Edge(
             "CUSTOM_COMMAND", ("controller/store/schema.cpp", "/muster/build/dev/controller/store/schema.cpp"),
-            ("/muster/controller/store/schema/001.sql", "/muster/a folder/embed:1.cmake"), ("agent/protocol/libmuster_contract.a",)))
+            ("/muster/controller/store/schema/001.sql", "/muster/a folder/embed:1.cmake"), ("contract/libmuster_contract.a",)))
         self.assertEqual(len(edges), 5)
 
     def test_an_object_has_the_files_of_the_sources_that_it_read(self):
@@ -102,9 +102,9 @@ class Texts(unittest.TestCase):
             full = os.path.normpath(os.path.join("/muster/build/dev", file))
             return full.removeprefix("/muster/")
         self.assertEqual(build_graph.objects_of(DEPS, name_of), {
-            "build/dev/schema/CMakeFiles/muster_schema.dir/nearest.cpp.o": {"spec/nearest.cpp", "spec/nearest.h",
+            "build/dev/schema/CMakeFiles/muster_schema.dir/nearest.cpp.o": {"schema/nearest.cpp", "schema/nearest.h",
                                                                             "build/dev/schema/made.h"},
-            "build/dev/schema/CMakeFiles/muster_schema.dir/key.cpp.o": {"spec/key.cpp"}})
+            "build/dev/schema/CMakeFiles/muster_schema.dir/key.cpp.o": {"schema/key.cpp"}})
 
     def test_order_only_inputs_make_nothing(self):
         edges = build_graph.edges_of(NINJA)
@@ -112,7 +112,7 @@ class Texts(unittest.TestCase):
         self.assertEqual(build_graph.reached(["/muster/controller/store/schema/001.sql"], reads, edges), {
             "controller/store/schema.cpp", "/muster/build/dev/controller/store/schema.cpp", "bin/store_test",
             "controller/store/CMakeFiles/muster_store.dir/Unity/unity_1_cxx.cxx.o", "controller/store/libmuster_store.a"})
-        self.assertEqual(build_graph.reached(["agent/protocol/libmuster_contract.a"], reads, edges), set())
+        self.assertEqual(build_graph.reached(["contract/libmuster_contract.a"], reads, edges), set())
 
     def test_the_longest_time_of_an_output_is_what_it_takes(self):
         log = "# ninja log v5\n324\t2051\t1795\ta.o\td37c\n10\t60\t1796\ta.o\td37d\n0\t5\t1\tb.o\te\n"
@@ -269,7 +269,7 @@ class Linked(Repository):
         self.assertEqual(self.programs(plan), ["core_test", "store_test", "service_test"])
         self.assertEqual(plan.targets, ["bin/core_test", "bin/service_test", "bin/store_test"])
         self.assertEqual(self.programs(self.plan("controller/store/codec.cpp")), ["store_test", "service_test"])
-        self.assertEqual(self.programs(self.plan("spec/key.cpp")), ["schema_test", "agent_test"])
+        self.assertEqual(self.programs(self.plan("schema/key.cpp")), ["schema_test", "agent_test"])
 
     def test_of_equally_near_programs_the_one_with_the_fewest_cases_comes_first(self):
         for name, cases in (("core_test", 5), ("store_test", 3), ("service_test", 2)):
@@ -331,8 +331,8 @@ class Linked(Repository):
         plan = self.plan("controller/service/service.cpp")
         self.assertEqual(self.programs(plan), ["service_test"])
         self.assertEqual(plan.lines, ["not run: 8 tests (peers, system) that start musterd: ./dev test"])
-        self.assertEqual(self.plan("spec/key.cpp").lines, ["not run: 2 tests (system) that link it: ./dev test"])
-        self.assertEqual(self.plan("tests/spec/support.cpp").lines, [])
+        self.assertEqual(self.plan("schema/key.cpp").lines, ["not run: 2 tests (system) that link it: ./dev test"])
+        self.assertEqual(self.plan("tests/schema/support.cpp").lines, [])
 
 
 class Own(Repository):
@@ -360,7 +360,7 @@ class Own(Repository):
         self.assertEqual(set(self.plan("python/muster/report.py").scripts), near.ALWAYS | {"Python.report"})
 
     def test_a_unit_test_that_names_a_changed_file_runs(self):
-        self.write("tests/spec/key_test.cpp", 'TEST(key, words) { fail("docs/words.md: no such row"); }\n')
+        self.write("tests/schema/key_test.cpp", 'TEST(key, words) { fail("docs/words.md: no such row"); }\n')
         self.write("tests/house/setup_test.py", 'shutil.copy("README.md")\n')
         self.assertEqual(self.plan("docs/words.md").programs, {"build/dev/bin/schema_test": ["key.words"]})
         self.assertEqual(set(self.plan("README.md").scripts), near.ALWAYS | {"House.setup"})
@@ -373,8 +373,8 @@ class Own(Repository):
         self.assertEqual(set(self.plan("tests/house/package.py").scripts), near.ALWAYS)
 
     def test_a_unit_test_with_a_macro_for_a_folder_of_the_changed_file_runs(self):
-        self.write("tests/spec/CMakeLists.txt", 'PRIVATE MUSTER_GOLDEN_FOLDER="${CMAKE_SOURCE_DIR}/tests/golden")\n')
-        self.write("tests/spec/key_test.cpp", "TEST(key, golden) { each(MUSTER_GOLDEN_FOLDER); }\n")
+        self.write("tests/schema/CMakeLists.txt", 'PRIVATE MUSTER_GOLDEN_FOLDER="${CMAKE_SOURCE_DIR}/tests/golden")\n')
+        self.write("tests/schema/key_test.cpp", "TEST(key, golden) { each(MUSTER_GOLDEN_FOLDER); }\n")
         self.assertEqual(self.plan("tests/golden/events.jsonl").programs, {"build/dev/bin/schema_test": ["key.golden"]})
         self.assertEqual(self.plan("tests/gold/events.jsonl").programs, {})
 
@@ -423,14 +423,14 @@ class Command(Repository):
 
     def test_changes_on_main_itself_count_until_they_are_committed(self):
         self.git("checkout", "-q", "main")
-        self.change("spec/key.cpp")
+        self.change("schema/key.cpp")
         self.assertEqual(self.near("--targets")[1], ["bin/agent_test", "bin/schema_test"])
         self.commit()
         self.assertEqual(self.near("--targets")[0], 2)
 
     def test_without_a_build_folder_it_says_so(self):
         (self.build / "build.ninja").unlink()
-        self.change("spec/key.cpp")
+        self.change("schema/key.cpp")
         code, _, said = self.near("--targets")
         self.assertEqual(code, 2)
         self.assertIn("tests: ninja can't read", said)
