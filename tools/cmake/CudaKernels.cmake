@@ -23,7 +23,7 @@ function(muster_cuda_kernels target)
       COMMAND "${MUSTER_NVCC}" -std=c++17 -O3 -ccbin "${CMAKE_CXX_COMPILER}" -Xcompiler -fPIC
               -gencode arch=compute_80,code=sm_80 -gencode "arch=compute_90,code=[sm_90,compute_90]"
               -isystem "${MUSTER_CUDA_INCLUDE}" -isystem "${MUSTER_CUDA_INCLUDE}/cccl"
-              -I "${CMAKE_CURRENT_SOURCE_DIR}" -MMD -MF "${_object}.d" -c "${_absolute}" -o "${_object}"
+              -I "${PROJECT_SOURCE_DIR}" -MMD -MF "${_object}.d" -c "${_absolute}" -o "${_object}"
       DEPENDS "${_absolute}" DEPFILE "${_object}.d" VERBATIM)
     target_sources(${target} PRIVATE "${_object}")
   endforeach()
