@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <utility>
 
+#include "spec/enumerators.h"
 #include "spec/whole_number.h"
 
 namespace spec {
@@ -11,11 +13,12 @@ namespace {
 
 constexpr auto kConditions = std::to_array<std::pair<DependsOn, std::string_view>>(
     {{DependsOn::kSucceeded, "succeeded"}, {DependsOn::kFailed, "failed"}, {DependsOn::kEnded, "ended"}});
+static_assert(std::ranges::equal(kConditions, all_of<DependsOn>(), {}, &std::pair<DependsOn, std::string_view>::first));
 
 }  // namespace
 
 std::string_view to_string(DependsOn condition) {
-  return std::ranges::find(kConditions, condition, &std::pair<DependsOn, std::string_view>::first)->second;
+  return kConditions[static_cast<std::size_t>(condition)].second;
 }
 
 std::optional<DependsOn> depends_on_from_string(std::string_view text) {

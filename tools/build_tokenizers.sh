@@ -17,19 +17,16 @@ exec 9> "$build/lock"
 flock 9
 state=$(cat "$0" "$crate/Cargo.toml" "$crate/Cargo.lock" "$crate/src/lib.rs" <(cargo --version) | sha256sum | cut -c1-16)
 kept=$build/archives/$state.a
-if [ -f "$kept" ]; then
-  cp "$kept" "$archive.new"
-  mv "$archive.new" "$archive"
-  exit
+if [ ! -f "$kept" ]; then
+  # The regular expressions' library is always the one in the crate, so that the archive links the same on every machine.
+  CARGO_TARGET_DIR=$build RUSTONIG_SYSTEM_LIBONIG=0 RUSTONIG_DYNAMIC_LIBONIG=0 cargo build --quiet --release --locked --offline \
+    --manifest-path "$crate/Cargo.toml" \
+    --config 'source.crates-io.replace-with="vendored"' --config "source.vendored.directory=\"$crates\"" >&2 ||
+    die "cargo could not build $crate; if a crate is missing in $crates, run ./dev setup"
+  mkdir -p "${kept%/*}"
+  cp "$build/release/libmuster_tokenizers.a" "$kept.new"
+  mv "$kept.new" "$kept"
+  ls -t "${kept%/*}"/*.a | tail -n +4 | xargs --no-run-if-empty rm --
 fi
-# The regular expressions' library is always the one in the crate, so that the archive links the same on every machine.
-CARGO_TARGET_DIR=$build RUSTONIG_SYSTEM_LIBONIG=0 RUSTONIG_DYNAMIC_LIBONIG=0 cargo build --quiet --release --locked --offline \
-  --manifest-path "$crate/Cargo.toml" \
-  --config 'source.crates-io.replace-with="vendored"' --config "source.vendored.directory=\"$crates\"" >&2 ||
-  die "cargo could not build $crate; if a crate is missing in $crates, run ./dev setup"
-mkdir -p "${kept%/*}"
-cp "$build/release/libmuster_tokenizers.a" "$kept.new"
-mv "$kept.new" "$kept"
-ls -t "${kept%/*}"/*.a | tail -n +4 | xargs --no-run-if-empty rm --
 cp "$kept" "$archive.new"
 mv "$archive.new" "$archive"

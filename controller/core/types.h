@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "agent/protocol/exit_codes.h"
+#include "spec/enumerators.h"
 #include "spec/limits.h"
 
 namespace core {
@@ -64,26 +64,7 @@ enum class Cause {
 std::string_view to_string(Cause cause);                   // "rank_silent"
 std::optional<Cause> cause_from_string(std::string_view);  // the reverse
 
-/// True if the value is one of its enum's enumerators. Compilers name it in the function's name then, and write any
-/// other value as a cast: "(core::Cause)12".
-template <auto value>
-consteval bool is_enumerator() {
-  constexpr std::string_view kName = __PRETTY_FUNCTION__;
-  const char behind = kName[kName.rfind(')') + 1];
-  return behind < '0' || behind > '9';
-}
-
-/// All enumerators of an enum that counts from 0 without gaps, in order.
-template <typename Enum, int count = 0>
-consteval auto all_of() {
-  if constexpr (is_enumerator<static_cast<Enum>(count)>()) {
-    return all_of<Enum, count + 1>();
-  } else {
-    std::array<Enum, count> all{};
-    for (int i = 0; i < count; ++i) all[static_cast<std::size_t>(i)] = static_cast<Enum>(i);
-    return all;
-  }
-}
+using spec::all_of;
 
 using contract::ExitStatus;
 using contract::kExitFenced;
