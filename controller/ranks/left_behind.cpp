@@ -106,6 +106,8 @@ RankSessions::Late RankSessions::read_reports(const RankKey& rank) {
     agent::report::read_reports_late(beside::rank_files(data_.logs(key), number).report, of_rank,
                                      view && one_source ? view->durable_step : 0, [&](v1::HeartbeatRequest request) {
                                        ++reports;
+                                       // Until all of the file is stored, the rank counts as one that did not tell it.
+                                       request.set_blind(view && view->blind);
                                        if (request.has_program())
                                          keep_words(known, *request.mutable_program(), is_told_still);
                                        const auto taken = take_late(request, all == Late::kTaken);
@@ -142,7 +144,7 @@ RankSessions::Late RankSessions::take_late(const v1::HeartbeatRequest& request, 
   const bool checkpoints =
       take_checkpoints(caller, request, true) == static_cast<std::uint32_t>(request.checkpoints_size());
   const auto most = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
-  const bool metrics = most == 0 || (with_metrics && take_metrics(caller, request, common::Hearing::kPatience) == most);
+  const bool metrics = most == 0 || (with_metrics && take_metrics(caller, request, common::Hearing::kPatience, true) == most);
   parts_.changes.bump(caller.key.job);
   return metrics && checkpoints ? Late::kTaken : Late::kLater;
 }

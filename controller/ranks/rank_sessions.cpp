@@ -115,7 +115,7 @@ Outcome<v1::HeartbeatResponse> RankSessions::heartbeat(const v1::HeartbeatReques
   // Who makes single calls hears of no trace.
   parts_.live_ranks.said_of_trace(caller.key, caller.rank, nullptr);
   v1::HeartbeatResponse response;
-  response.set_metrics_accepted(take_metrics(caller, request, core::Millis(0)));
+  response.set_metrics_accepted(take_metrics(caller, request, core::Millis(0), false));
   response.set_checkpoints_accepted(write(caller, request).checkpoints);
   // What was written meanwhile may have changed what the rank is to do.
   place(caller);
@@ -234,8 +234,9 @@ bool RankSessions::describe(const Caller& caller, bool last_words) {
   return tell(caller, core::ProgramDescribed{caller.key.number, words.total_steps(), words.config()}, last_words);
 }
 
+// Rows that are read of a file after the rank's end say nothing of the steps before those rows.
 std::uint32_t RankSessions::take_metrics(const Caller& caller, const v1::HeartbeatRequest& request,
-                                         core::Millis patience) {
+                                         core::Millis patience, bool last_words) {
   const auto count = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
   std::vector<store::MetricRow> rows;
   for (std::size_t i = 0; keeps_rows(caller) && i < count; ++i) {
@@ -244,7 +245,7 @@ std::uint32_t RankSessions::take_metrics(const Caller& caller, const v1::Heartbe
   if (rows.empty()) return static_cast<std::uint32_t>(count);
   parts_.live_ranks.steps(caller.key, rows);
   const auto durable = parts_.metrics.add(rows, declared_of(caller.key, request), patience);
-  if (durable > 0) parts_.live_ranks.set_durable_step(caller.key, caller.rank, rows[durable - 1].step);
+  if (durable > 0 && !last_words) parts_.live_ranks.set_durable_step(caller.key, caller.rank, rows[durable - 1].step);
   return static_cast<std::uint32_t>(durable);
 }
 

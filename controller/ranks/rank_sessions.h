@@ -126,7 +126,8 @@ class RankSessions {
   /// False: it is not in the history yet. With `last_words` it is kept for it.
   bool tell(const Caller& caller, core::EventBody body, bool last_words);
   /// How many of the request's metrics, counted from the first, are durable after `patience`.
-  std::uint32_t take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request, core::Millis patience);
+  std::uint32_t take_metrics(const Caller& caller, const muster::v1::HeartbeatRequest& request, core::Millis patience,
+                             bool last_words);
   /// How many of the request's checkpoints, counted from the first, are in the history.
   std::uint32_t take_checkpoints(const Caller& caller, const muster::v1::HeartbeatRequest& request, bool last_words);
   void keep_endpoint(const core::AttemptKey& key, const std::string& endpoint);
