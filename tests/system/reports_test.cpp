@@ -361,13 +361,13 @@ for step in range(1, 41):
 }
 
 /// All steps from 1 on are stored, soon, and nothing says that some may be missing.
-void expect_every_step(World& world, const std::string& job, int steps) {
+void expect_every_step(World& world, const std::string& job, int steps, const std::string& series = "loss") {
   const auto done = world.until(job, [&](const Json& view) { return view.at("step") == steps; });
   EXPECT_EQ(done.at("notes").dump().find("older steps"), std::string::npos) << done.at("notes");
   Finished csv;
   int count = 0;
   const auto all_are_there = [&] {
-    csv = world.cli({"metrics", job, "--csv", "--series", "loss"}, 120s);
+    csv = world.cli({"metrics", job, "--csv", "--series", series}, 120s);
     std::istringstream rows(csv.out);
     std::string row;
     std::getline(rows, row);
@@ -413,6 +413,12 @@ TEST(Reports, ABurstOfLogLinesIsStoredWhole) {
   expect_every_step_of_a_burst(150'000, burst_of_lines(150'000), 120s);
 }
 
+/// Waits until the first attempt has ended, as its supervisor has written down.
+void until_ended_on_disk(World& world, const std::string& job) {
+  const auto status = world.data() / "jobs" / job / "attempt-1" / "status.jsonl";
+  EXPECT_TRUE(eventually([&] { return read_file(status).find("\"ended\"") != std::string::npos; }, 60s));
+}
+
 // The news of a failure does not wait for a musterd that takes nothing: other ranks may hang because of the one that
 // failed. What it takes later is told after that news.
 TEST(Reports, ABurstBeforeAFailureIsStoredWholeThoughMusterdStandsStill) {
@@ -432,11 +438,66 @@ sys.exit(3)
   until_reported(world, job, 1);
   world.daemon().signal(SIGSTOP);
   write_file(burst, "");
-  const auto status = world.data() / "jobs" / job / "attempt-1" / "status.jsonl";
-  EXPECT_TRUE(eventually([&] { return read_file(status).find("\"ended\"") != std::string::npos; }, 60s));
+  until_ended_on_disk(world, job);
   world.daemon().signal(SIGCONT);
   world.until_state(job, "failed");
   expect_every_step(world, job, kSteps);
+}
+
+// Rank 0 writes event files, which nobody but its agent reads, and rank 1 its report file. The agents tell the next
+// musterd what the one before was killed over, though the job is over.
+TEST(Reports, BurstsOfTwoRanksBeforeAFailureAreStoredWholeThoughMusterdIsKilled) {
+  constexpr int kSteps = 150'000;
+  World world;
+  world.start_daemon();
+  const auto burst = world.folder() / "burst";
+  const auto job = world.submit(python_job("burst = '" + burst.string() + "'; steps = " + std::to_string(kSteps) + R"(
+import os, struct, sys, time
+table = []
+for byte in range(256):
+    for bit in range(8): byte = byte >> 1 ^ (0x82f63b78 if byte & 1 else 0)
+    table.append(byte)
+def masked(data):
+    crc = 0xffffffff
+    for byte in data: crc = table[(crc ^ byte) & 255] ^ crc >> 8
+    crc ^= 0xffffffff
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff)
+def field(number, data): return bytes([number << 3 | 2, len(data)]) + data
+def varint(number):
+    data = b""
+    while number > 127: data, number = data + bytes([number & 127 | 128]), number >> 7
+    return data + bytes([number])
+def record(data):
+    length = struct.pack("<Q", len(data))
+    return length + masked(length) + data + masked(data)
+def scalar(step):
+    value = field(1, field(1, b"loss") + b"\x15" + struct.pack("<f", 0.5))
+    return record(b"\x09" + struct.pack("<d", 10.0) + b"\x10" + varint(step) + field(5, value))
+def line(step): return b'{"step":%d,"second":0.5}\n' % step
+is_first = os.environ["RANK"] == "0"
+os.makedirs("runs", exist_ok=True)
+file = open("runs/events.out.tfevents.1.host" if is_first else os.environ["MUSTER_REPORT"], "ab", buffering=0)
+told = scalar if is_first else line
+file.write(told(1))
+rest = b"".join(told(step) for step in range(2, steps + 1))
+while not os.path.exists(burst): time.sleep(0.01)
+file.write(rest)
+sys.exit(3)
+)",
+                                           "[resources]\nranks_per_node = 2\n[requeue]\nmax_failed = 0\n"
+                                           "[report]\ntensorboard = 'runs'\n"));
+  world.until(job, [](const Json& view) {
+    const auto& ranks = view.at("ranks");
+    return ranks.size() == 2 && ranks[0].at("step") == 1 && ranks[1].at("step") == 1;
+  });
+  world.daemon().signal(SIGSTOP);
+  write_file(burst, "");
+  until_ended_on_disk(world, job);
+  world.kill_daemon();
+  world.start_daemon();
+  world.until_state(job, "failed");
+  expect_every_step(world, job, kSteps);
+  expect_every_step(world, job, kSteps, "second");
 }
 
 TEST(Reports, AMillionLinesAtOnceAreStoredWhole) {
