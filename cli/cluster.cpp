@@ -3,11 +3,11 @@
 #include <map>
 #include <ranges>
 
+#include "base/units.h"
 #include "cli/command.h"
 #include "cli/text.h"
 #include "controller/core/text.h"
 #include "spec/jobfile/partition_keys.h"
-#include "spec/units.h"
 
 namespace cli {
 namespace {
@@ -56,7 +56,7 @@ std::string nodes_text(const PartitionView& partition) {
 /// Slurm's longest time and most nodes: "12h, 4 nodes"; "-": no limit.
 std::string slurm_limits_text(const PartitionView& partition) {
   std::string text;
-  if (partition.slurm_max_time_ms() > 0) text = spec::print_duration_ms(partition.slurm_max_time_ms());
+  if (partition.slurm_max_time_ms() > 0) text = base::print_duration_ms(partition.slurm_max_time_ms());
   if (partition.slurm_max_nodes() > 0) append(text, std::to_string(partition.slurm_max_nodes()) + " nodes");
   return or_dash(text);
 }
@@ -82,7 +82,7 @@ std::string name_of(const PartitionView& partition) {
 std::string preempted_text(const PartitionView& partition) {
   if (partition.preempt_mode().empty()) return "-";
   if (partition.preempt_mode() == "OFF") return "no";
-  return "after " + spec::print_duration_ms(partition.grace_ms());
+  return "after " + base::print_duration_ms(partition.grace_ms());
 }
 
 std::string mine_text(const PartitionView& partition) {

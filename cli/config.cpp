@@ -12,12 +12,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "agent/protocol/variables.h"
 #include "base/host_name.h"
+#include "base/nearest.h"
+#include "base/whole_number.h"
 #include "cli/failure.h"
 #include "spec/jobfile/toml_value.h"
-#include "spec/nearest.h"
-#include "spec/whole_number.h"
+#include "spec/variables.h"
 
 namespace cli {
 namespace {
@@ -70,7 +70,7 @@ std::map<std::string, std::string> read_keys(const fs::path& file) {
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
     if (std::find(kKeys.begin(), kKeys.end(), name) == kKeys.end()) {
-      const auto near = spec::nearest(name, kKeys);
+      const auto near = base::nearest(name, kKeys);
       throw Failure(kUsage, place(file, key.source()) + jobfile::shown(name) + ": unknown key, " +
                                 (near.empty() ? "want address or token_file (a job file is given to muster submit)"
                                               : "did you mean " + near));
@@ -103,7 +103,7 @@ Setting default_data_folder(const ConfigPlaces& places) {
 /// The data folder of the musterd that runs this process as a rank: three folders above that of its attempt
 /// (common::DataFolder). nullopt: this is no rank, or no musterd has started it.
 std::optional<fs::path> data_folder_of_own_job(const ConfigPlaces& places) {
-  const auto attempt = places.variable(contract::variable::kAttemptFolder);
+  const auto attempt = places.variable(spec::variable::kAttemptFolder);
   if (!attempt) return std::nullopt;
   const auto jobs = fs::path(*attempt).parent_path().parent_path();
   std::error_code error;
@@ -117,7 +117,7 @@ void check_address(const Setting& address) {
   if (text.starts_with("unix:")) return;
   const auto colon = text.rfind(':');
   const auto port = colon == std::string::npos ? std::string() : text.substr(colon + 1);
-  if (colon == 0 || spec::whole_number<std::uint16_t>(port).value_or(0) == 0) {
+  if (colon == 0 || base::whole_number<std::uint16_t>(port).value_or(0) == 0) {
     throw Failure(kUsage, address.source + " \"" + jobfile::shown(text) + "\": want host:port such as 127.0.0.1:7600");
   }
 }
@@ -199,9 +199,9 @@ Config load_config(const Flags& flags, const ConfigPlaces& places) {
     // The addresses in musterd.json are those on musterd's own machine.
     const auto ready = read_ready_file(*job);
     const bool is_here = ready && (ready->host.empty() || ready->host == base::host_name());
-    const auto told = places.variable(contract::variable::kController);
-    if (told && !is_here) take(config.address, *told, contract::variable::kController);
-    take_folder(job->native(), contract::variable::kAttemptFolder, true);
+    const auto told = places.variable(spec::variable::kController);
+    if (told && !is_here) take(config.address, *told, spec::variable::kController);
+    take_folder(job->native(), spec::variable::kAttemptFolder, true);
   }
   for (const auto& file : places.files) {
     std::error_code error;

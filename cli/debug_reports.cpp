@@ -17,10 +17,10 @@ struct Reported {
   std::uint64_t steps = 0;
   std::optional<std::int64_t> newest_step, total_steps;
   std::map<std::string, double> values;  // the newest of each series
-  std::optional<beside::ReportedCheckpoint> checkpoint;
-  std::optional<beside::ReportedError> error;
+  std::optional<agent::watch::ReportedCheckpoint> checkpoint;
+  std::optional<agent::watch::ReportedError> error;
 
-  void take(const beside::Report& report) {
+  void take(const agent::watch::Report& report) {
     if (report.total_steps) total_steps = report.total_steps;
     if (report.checkpoint) checkpoint = report.checkpoint;
     if (report.step) {
@@ -49,7 +49,7 @@ std::string steps_line(const Reported& all) {
 }  // namespace
 
 std::string what_was_reported(const std::filesystem::path& report_file, std::uint32_t rank) {
-  beside::ReportTail tail(report_file);
+  agent::watch::ReportTail tail(report_file);
   Reported all;
   for (bool more = true; more;) {
     const auto found = tail.read(true);

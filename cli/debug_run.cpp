@@ -23,9 +23,7 @@
 
 #include "agent/environment/login_environment.h"
 #include "agent/environment/rank_variables.h"
-#include "agent/environment/submitter.h"
 #include "agent/environment/visible_devices.h"
-#include "agent/protocol/variables.h"
 #include "agent/watch/rank_files.h"
 #include "agent/watch/stop_file.h"
 #include "base/command.h"
@@ -34,12 +32,14 @@
 #include "cli/debug_reports.h"
 #include "spec/jobfile/run_file.h"
 #include "spec/jobfile/spec.h"
+#include "spec/submitter.h"
+#include "spec/variables.h"
 
 namespace cli {
 namespace {
 
 namespace fs = std::filesystem;
-namespace names = contract::variable;
+namespace names = spec::variable;
 using DebugClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLook{20};
@@ -54,7 +54,7 @@ void note_leave(int) {
 /// How to start one rank.
 struct DebugRank {
   std::vector<std::string> words;
-  launch::Environment environment;
+  spec::Environment environment;
   std::string working_folder;
   fs::path stop_file;  // the value of MUSTER_STOP
 };
@@ -214,7 +214,7 @@ class DebugRanks {
     for (const auto& rank : ranks_) {
       if (rank.pid <= 0) continue;
       // Without the stop file the program would take the signal for a preemption, and save.
-      beside::write_stop_file(rank.stop_file, {failed ? "peer_failed" : "cancelled", !failed, deadline.count()});
+      agent::watch::write_stop_file(rank.stop_file, {failed ? "peer_failed" : "cancelled", !failed, deadline.count()});
     }
     signal_all(SIGTERM);
   }
@@ -336,8 +336,8 @@ struct DebugPlace {
 };
 
 /// A rank's place. All nodes of the job are this machine.
-launch::RankPlace place_of(const muster::v1::Resources& resources, std::uint32_t rank) {
-  launch::RankPlace place{.rank = rank, .world_size = resources.nodes() * resources.ranks_per_node()};
+agent::environment::RankPlace place_of(const muster::v1::Resources& resources, std::uint32_t rank) {
+  agent::environment::RankPlace place{.rank = rank, .world_size = resources.nodes() * resources.ranks_per_node()};
   place.local_world_size = resources.ranks_per_node();
   place.local_rank = rank % place.local_world_size;
   place.node_rank = rank / place.local_world_size;
@@ -348,33 +348,35 @@ launch::RankPlace place_of(const muster::v1::Resources& resources, std::uint32_t
 }
 
 /// Adds TERM, and the GPUs that this shell may use.
-void add_of_this_shell(const muster::v1::Resources& resources, std::uint32_t rank, launch::Environment& to) {
-  const auto own = launch::own_environment();
+void add_of_this_shell(const muster::v1::Resources& resources, std::uint32_t rank, spec::Environment& to) {
+  const auto own = spec::own_environment();
   for (const auto* name : {"TERM", names::kVisibleDevices}) {
     if (const auto found = own.find(name); found != own.end()) to[name] = found->second;
   }
   if (resources.gpus_per_rank() == 0) return;
   auto& devices = to[names::kVisibleDevices];
-  devices = launch::visible_devices(devices, resources.gpus_per_rank(), rank).value_or(devices);
+  devices = agent::environment::visible_devices(devices, resources.gpus_per_rank(), rank).value_or(devices);
 }
 
-/// A rank's environment, as in an attempt; see [Note: a rank's environment] in agent/environment/environment.h. A rank
+/// A rank's environment, as in an attempt; see [Note: a rank's environment] in spec/environment.h. A rank
 /// also gets TERM, since it uses this terminal. muster-worker also gets a file for its metrics, since there is no
 /// controller.
-launch::Environment debug_environment(const muster::v1::JobSpec& spec, const DebugPlace& place, std::uint32_t rank) {
-  auto all = launch::login_environment();
+spec::Environment debug_environment(const muster::v1::JobSpec& spec, const DebugPlace& place, std::uint32_t rank) {
+  auto all = agent::environment::login_environment();
   for (const auto& [name, value] : spec.submitted_env()) all[name] = value;
   const bool own = spec.launcher() == "own";
   const auto where = place_of(spec.resources(), rank);
-  for (auto& [name, value] : own ? launch::own_launcher_variables(where) : launch::rank_variables(where)) {
+  for (auto& [name, value] :
+       own ? agent::environment::own_launcher_variables(where) : agent::environment::rank_variables(where)) {
     all[name] = value;
   }
-  const auto files = beside::file_variables(beside::rank_files(place.folder / "logs", rank));
+  const auto files = agent::watch::file_variables(agent::watch::rank_files(place.folder / "logs", rank));
   for (const auto& [name, value] : files) all[name] = value;
-  for (auto& [name, value] : launch::meeting_variables("127.0.0.1", place.master_port)) all[name] = value;
+  for (auto& [name, value] : agent::environment::meeting_variables("127.0.0.1", place.master_port)) all[name] = value;
   add_of_this_shell(spec.resources(), rank, all);
   if (spec.has_command() && !own) {
-    for (auto& [name, value] : launch::torchelastic_variables(0, 1, spec.requeue().max_failed())) all[name] = value;
+    for (auto& [name, value] : agent::environment::torchelastic_variables(0, 1, spec.requeue().max_failed()))
+      all[name] = value;
   }
   for (const auto& [name, value] : spec.env()) all[name] = value;
   // There is no controller, so there is no job id.
@@ -411,7 +413,7 @@ int run_in_foreground(const muster::v1::JobSpec& given) {
   const auto words = words_of(spec, place.folder, place.checkpoints);
   std::vector<DebugRank> ranks;
   for (std::uint32_t rank = 0; rank < jobfile::world_size(spec); ++rank) {
-    const auto files = beside::rank_files(place.folder / "logs", rank);
+    const auto files = agent::watch::rank_files(place.folder / "logs", rank);
     ranks.push_back({words, debug_environment(spec, place, rank), spec.working_folder(), files.stop});
   }
   tell_start(spec, ranks.size(), own.path());
@@ -420,7 +422,7 @@ int run_in_foreground(const muster::v1::JobSpec& given) {
   }
   const int exit = DebugRanks(ranks).wait(std::chrono::milliseconds(spec.resources().stop_grace_ms()));
   for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
-    std::cerr << what_was_reported(beside::rank_files(place.folder / "logs", rank).report, rank);
+    std::cerr << what_was_reported(agent::watch::rank_files(place.folder / "logs", rank).report, rank);
   }
   return exit;
 }

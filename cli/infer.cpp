@@ -25,9 +25,9 @@ namespace fs = std::filesystem;
 struct InferOptions {
   std::string command, model;
   std::vector<std::string> texts;
-  // Of infer::kFlags, in their order: whether the option was given, and its value.
-  std::vector<bool> given = std::vector<bool>(infer::kFlags.size());
-  std::vector<std::string> values = std::vector<std::string>(infer::kFlags.size());
+  // Of spec::kInferFlags, in their order: whether the option was given, and its value.
+  std::vector<bool> given = std::vector<bool>(spec::kInferFlags.size());
+  std::vector<std::string> values = std::vector<std::string>(spec::kInferFlags.size());
 };
 
 /// The text in a file without a name, which the next program can open under the path that is returned.
@@ -88,8 +88,8 @@ int run_infer(Session& session, const InferOptions& options) {
   } else {
     words.push_back(options.model);
   }
-  for (std::size_t i = 0; i < infer::kFlags.size(); ++i) {
-    const auto& flag = infer::kFlags[i];
+  for (std::size_t i = 0; i < spec::kInferFlags.size(); ++i) {
+    const auto& flag = spec::kInferFlags[i];
     if (!options.given[i]) continue;
     words.emplace_back(flag.name);
     if (!flag.value.empty()) words.push_back(options.values[i]);
@@ -112,8 +112,8 @@ void define(CLI::App& app, Session& session, const std::string& command, unsigne
       ->type_name("MODEL");
   app.add_option("texts", options->texts, "The texts; without any they are read from -f or standard input")
       ->type_name("TEXT");
-  for (std::size_t i = 0; i < infer::kFlags.size(); ++i) {
-    const auto& flag = infer::kFlags[i];
+  for (std::size_t i = 0; i < spec::kInferFlags.size(); ++i) {
+    const auto& flag = spec::kInferFlags[i];
     if ((flag.commands & bit) == 0) continue;
     const std::string names = (flag.name == "--file" ? "-f," : "") + std::string(flag.name);
     const std::string meaning(flag.meaning);
@@ -133,15 +133,15 @@ void define(CLI::App& app, Session& session, const std::string& command, unsigne
 }  // namespace
 
 void define_generate(CLI::App& app, Session& session) {
-  define(app, session, "generate", infer::kGenerates);
+  define(app, session, "generate", spec::kGenerates);
 }
 
 void define_embed(CLI::App& app, Session& session) {
-  define(app, session, "embed", infer::kEmbeds);
+  define(app, session, "embed", spec::kEmbeds);
 }
 
 void define_classify(CLI::App& app, Session& session) {
-  define(app, session, "classify", infer::kClassifies);
+  define(app, session, "classify", spec::kClassifies);
 }
 
 }  // namespace cli

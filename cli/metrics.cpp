@@ -7,11 +7,11 @@
 #include <ranges>
 #include <set>
 
+#include "base/nearest.h"
 #include "cli/command.h"
 #include "cli/text.h"
 #include "proto/json/proto_json.h"
 #include "spec/jobfile/toml_value.h"
-#include "spec/nearest.h"
 
 namespace cli {
 namespace {
@@ -334,7 +334,7 @@ std::string no_such_series(const std::string& wanted, const std::vector<std::str
   if (known.empty()) return "there is no series " + jobfile::shown(wanted) + ": none has been reported yet";
   auto all = joined(known | std::views::take(kMostNamed));
   if (std::ssize(known) > kMostNamed) all += " and " + std::to_string(std::ssize(known) - kMostNamed) + " more";
-  const auto near = spec::nearest(wanted, known);
+  const auto near = base::nearest(wanted, known);
   return "there is no series " + jobfile::shown(wanted) + ", want one of " + all +
          (near.empty() ? "" : "; did you mean " + near);
 }

@@ -7,12 +7,13 @@
 #include "agent/environment/rank_variables.h"
 #include "base/command.h"
 #include "base/memory_limit.h"
+#include "base/units.h"
 #include "cli/key_help.h"
 #include "cli/output.h"
 #include "cli/text.h"
+#include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/run_file.h"
 #include "spec/jobfile/spec.h"
-#include "spec/units.h"
 
 namespace cli {
 namespace {
@@ -30,17 +31,17 @@ struct PlanOptions {
 
 /// The variables of the first rank. The others need the same memory.
 std::vector<std::pair<std::string, std::string>> variables_of(const muster::v1::Resources& resources) {
-  launch::RankPlace place{.world_size = resources.nodes() * resources.ranks_per_node(),
-                          .local_world_size = resources.ranks_per_node(),
-                          .nodes = resources.nodes()};
+  agent::environment::RankPlace place{.world_size = resources.nodes() * resources.ranks_per_node(),
+                                      .local_world_size = resources.ranks_per_node(),
+                                      .nodes = resources.nodes()};
   std::vector<std::pair<std::string, std::string>> out{{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}};
-  for (auto& [name, value] : launch::rank_variables(place)) out.emplace_back(name, value);
+  for (auto& [name, value] : agent::environment::rank_variables(place)) out.emplace_back(name, value);
   return out;
 }
 
 std::int64_t parsed_size(const std::string& option, const std::string& text) {
   if (text.empty()) return 0;
-  const auto bytes = spec::parse_size_bytes(text);
+  const auto bytes = base::parse_size_bytes(text);
   if (!bytes || *bytes < 1) throw Failure(kUsage, option + " " + text + ": want a size such as 80GiB");
   return *bytes;
 }
@@ -176,14 +177,14 @@ int run_plan(Session& session, const PlanOptions& options) {
 
 std::optional<RankMemory> memory_of_rank(const muster::v1::JobSpec& spec, std::int64_t gpu_bytes, bool here) {
   const auto& resources = spec.resources();
-  const auto& slurm = spec.slurm();
+  const auto mem = jobfile::slurm_whole(spec, "mem"), mem_per_cpu = jobfile::slurm_whole(spec, "mem_per_cpu");
   const std::int64_t ranks = std::max<std::int64_t>(1, resources.ranks_per_node());
   const auto of_ranks = [](std::int64_t count) {
     return count > 1 ? " for " + std::to_string(count) + " ranks" : std::string();
   };
   if (resources.gpus_per_rank() > 0) {
     if (gpu_bytes == 0) return std::nullopt;
-    return RankMemory{gpu_bytes, true, "--gpu-memory " + spec::print_size_bytes(gpu_bytes)};
+    return RankMemory{gpu_bytes, true, "--gpu-memory " + base::print_size_bytes(gpu_bytes)};
   }
   if (spec.executor() == "local" || spec.executor() == "debug") {
     if (!here) return std::nullopt;
@@ -192,13 +193,12 @@ std::optional<RankMemory> memory_of_rank(const muster::v1::JobSpec& spec, std::i
     const auto all = ranks * std::max<std::int64_t>(1, resources.nodes());
     return RankMemory{memory.bytes / all, false, memory.of + " has " + bytes_text(memory.bytes) + of_ranks(all)};
   }
-  if (slurm.mem_bytes() > 0) {
-    return RankMemory{slurm.mem_bytes() / ranks, false,
-                      "slurm.mem = " + spec::print_size_bytes(slurm.mem_bytes()) + of_ranks(ranks)};
+  if (mem > 0) {
+    return RankMemory{mem / ranks, false, "slurm.mem = " + base::print_size_bytes(mem) + of_ranks(ranks)};
   }
-  if (slurm.mem_per_cpu_bytes() > 0 && resources.cpus_per_rank() > 0) {
-    return RankMemory{slurm.mem_per_cpu_bytes() * resources.cpus_per_rank(), false,
-                      "slurm.mem_per_cpu = " + spec::print_size_bytes(slurm.mem_per_cpu_bytes()) + " x " +
+  if (mem_per_cpu > 0 && resources.cpus_per_rank() > 0) {
+    return RankMemory{mem_per_cpu * resources.cpus_per_rank(), false,
+                      "slurm.mem_per_cpu = " + base::print_size_bytes(mem_per_cpu) + " x " +
                           std::to_string(resources.cpus_per_rank()) + " CPUs"};
   }
   return std::nullopt;

@@ -6,10 +6,10 @@
 #include <iostream>
 #include <vector>
 
+#include "base/units.h"
 #include "cli/command.h"
 #include "cli/data.h"
 #include "spec/jobfile/toml_value.h"
-#include "spec/units.h"
 
 namespace cli {
 namespace {
@@ -104,7 +104,7 @@ CLI::Option* add_jobs(CLI::App& app, std::vector<std::int64_t>& jobs) {
 }
 
 std::chrono::milliseconds duration_of(const std::string& option, const std::string& text, const std::string& example) {
-  if (const auto duration = spec::parse_duration_ms(text)) return std::chrono::milliseconds(*duration);
+  if (const auto duration = base::parse_duration_ms(text)) return std::chrono::milliseconds(*duration);
   throw Failure(kUsage, option + " \"" + jobfile::shown(text) + "\": want a duration such as " + example);
 }
 

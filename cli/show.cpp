@@ -3,7 +3,6 @@
 #include <map>
 #include <sstream>
 
-#include "agent/environment/secrets.h"
 #include "cli/command.h"
 #include "cli/list.h"
 #include "cli/log_view.h"
@@ -16,6 +15,7 @@
 #include "spec/jobfile/secrets.h"
 #include "spec/jobfile/spec.h"
 #include "spec/jobfile/toml_value.h"
+#include "spec/secret_variables.h"
 
 namespace cli {
 namespace {
@@ -297,7 +297,7 @@ std::string secrets_of(const muster::v1::JobSpec& spec) {
   std::string names;
   const auto add = [&](const char* table, const Map& variables) {
     for (const auto& [name, value] : std::map<std::string, std::string>(variables.begin(), variables.end())) {
-      if (launch::is_secret(name, value)) append(names, table + name);
+      if (spec::is_secret(name, value)) append(names, table + name);
     }
   };
   add("env.", spec.env());

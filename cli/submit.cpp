@@ -9,6 +9,7 @@
 #include "cli/plan.h"
 #include "cli/text.h"
 #include "controller/core/text.h"
+#include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/missing_inputs.h"
 #include "spec/jobfile/spec.h"
 
@@ -213,7 +214,7 @@ void tell_of_several(const Request& request, const muster::v1::PlanScriptRespons
               << "); one script is printed for jobs that ask for the same\n";
   } else if (plan.scripts_size() > 1) {
     std::cerr << "muster: the sweep's " << jobs << " jobs become " << plan.scripts_size() << " Slurm jobs";
-    const auto most = request.specs.front().slurm().array_parallelism();
+    const auto most = jobfile::slurm_whole(request.specs.front(), "array_parallelism");
     if (most > 0) std::cerr << "; slurm.array_parallelism = " << most << " counts in each array by itself";
     std::cerr << "\n";
   }

@@ -7,14 +7,15 @@
 #include <filesystem>
 #include <iostream>
 
-#include "agent/environment/submitter.h"
+#include "base/utf8.h"
 #include "cli/submit.h"
 #include "cli/sweep_settings.h"
 #include "cli/text.h"
 #include "spec/jobfile/job_file.h"
+#include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/sbatch_words.h"
 #include "spec/jobfile/toml_value.h"
-#include "spec/utf8.h"
+#include "spec/submitter.h"
 
 namespace cli {
 namespace {
@@ -29,7 +30,7 @@ struct Overrides {
 };
 
 /// Reads NAME=VALUE, or NAME with the value that it has here. Messages never show the value, which may be a secret.
-void add_variable(const std::string& text, const launch::Environment& here, Overrides& to) {
+void add_variable(const std::string& text, const spec::Environment& here, Overrides& to) {
   const auto equals = text.find('=');
   const auto name = text.substr(0, equals);
   const auto option = "--env " + jobfile::shown(name);
@@ -44,7 +45,7 @@ void add_variable(const std::string& text, const launch::Environment& here, Over
     return;
   }
   const auto value = equals == std::string::npos ? found->second : text.substr(equals + 1);
-  if (!spec::is_utf8(value)) {
+  if (!base::is_utf8(value)) {
     to.problems.push_back(option + ": want a value in UTF-8");
     return;
   }
@@ -57,7 +58,7 @@ void add_arguments(const std::vector<std::string>& arguments, Overrides& to) {
   std::string typed = "--";
   for (const auto& argument : arguments) {
     typed += " " + jobfile::shown(argument);
-    if (spec::is_utf8(argument)) continue;
+    if (base::is_utf8(argument)) continue;
     to.problems.push_back("-- " + jobfile::shown(argument) +
                           ": want UTF-8; check this terminal's settings with locale");
     return;
@@ -66,7 +67,7 @@ void add_arguments(const std::vector<std::string>& arguments, Overrides& to) {
 }
 
 /// Reads the options that set keys of the job file.
-Overrides overrides_of(const SubmitOptions& options, const launch::Environment& here,
+Overrides overrides_of(const SubmitOptions& options, const spec::Environment& here,
                        const std::vector<std::string>& arguments) {
   Overrides out;
   auto& all = out.all;
@@ -147,7 +148,7 @@ struct Wish {
 
 /// Makes a job file from a job's spec. The new job keeps the old job's environment, unless the command line sets
 /// another.
-Wish wish_like(Session& session, std::int64_t id, const Overrides& overrides, const launch::Environment& here) {
+Wish wish_like(Session& session, std::int64_t id, const Overrides& overrides, const spec::Environment& here) {
   auto spec = session.client().call(&JobStub::GetSpec, of_job(id));
   const bool asks =
       std::ranges::any_of(overrides.all, [](const auto& override) { return override.key == "environment"; });
@@ -159,7 +160,7 @@ Wish wish_like(Session& session, std::int64_t id, const Overrides& overrides, co
 }
 
 Wish wish_of(Session& session, const SubmitOptions& options, const Overrides& overrides,
-             const launch::Environment& here) {
+             const spec::Environment& here) {
   if (options.like > 0) return wish_like(session, options.like, overrides, here);
   std::error_code error;
   auto wish =
@@ -197,11 +198,11 @@ std::vector<jobfile::SweepAxis> axes_of(const SubmitOptions& options, std::vecto
 
 /// muster limits a sweep, or Slurm does.
 void check_parallel(std::uint32_t parallel, jobfile::Sweep& sweep) {
-  const auto throttled =
-      std::ranges::find_if(sweep.specs, [](const auto& spec) { return spec.slurm().array_parallelism() > 0; });
+  const auto throttled = std::ranges::find_if(
+      sweep.specs, [](const auto& spec) { return jobfile::slurm_whole(spec, "array_parallelism") > 0; });
   if (throttled == sweep.specs.end()) return;
   sweep.problems.push_back("--parallel " + std::to_string(parallel) + ": slurm.array_parallelism is " +
-                           std::to_string(throttled->slurm().array_parallelism()) +
+                           std::to_string(jobfile::slurm_whole(*throttled, "array_parallelism")) +
                            ": want either muster's limit or that of Slurm's arrays; leave out one of them");
 }
 
@@ -209,7 +210,7 @@ void check_parallel(std::uint32_t parallel, jobfile::Sweep& sweep) {
 
 std::optional<Request> read_request(Session& session, const SubmitOptions& options) {
   check_options(options);
-  const auto own = launch::own_environment();
+  const auto own = spec::own_environment();
   auto wanted = overrides_of(options, own, session.arguments);
   const auto [source, place] = wish_of(session, options, wanted, own);
   if (!options.gpus.empty()) {

@@ -6,8 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.h"
 #include "cli/failure.h"
-#include "spec/utf8.h"
 
 namespace cli {
 namespace {
@@ -50,7 +50,7 @@ void take_settings(const std::string& file, std::vector<muster::v1::JobSpec>& sp
       if (value.is_structured() || value.is_null()) {
         throw refuse(place + "\"" + name + "\" is " + value.type_name() + "; want a text, a number, true or false");
       }
-      shown[name] = spec::valid_utf8(text_of(value).substr(0, kLongestValue));
+      shown[name] = base::valid_utf8(text_of(value).substr(0, kLongestValue));
     }
   }
 }

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/utf8.h"
+#include "base/whole_number.h"
 #include "cli/text.h"
-#include "spec/utf8.h"
-#include "spec/whole_number.h"
 
 namespace cli {
 namespace {
@@ -48,7 +48,7 @@ class Parameters {
       const auto part = rest.substr(0, colon);
       more = colon < rest.size();
       rest.remove_prefix(std::min(colon + 1, rest.size()));
-      const auto value = spec::whole_number<unsigned>(part);
+      const auto value = base::whole_number<unsigned>(part);
       if (!part.empty() && !value) {
         is_over_ = true;
         return std::nullopt;
@@ -155,7 +155,7 @@ std::string TerminalText::reset() {
 /// Hands out what of text_ is whole.
 void TerminalText::take_text(std::string& out) {
   while (!text_.empty()) {
-    const auto size = spec::character_bytes(text_);
+    const auto size = base::character_bytes(text_);
     if (size == 0 && text_.size() < kLongestCharacter && may_go_on(text_)) return;
     // harmless() leaves a space for what controls the terminal, 8-bit controls too.
     out += harmless(std::string_view(text_).substr(0, std::max<std::size_t>(size, 1)));

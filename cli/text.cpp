@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <ctime>
 
-#include "spec/units.h"
-#include "spec/utf8.h"
+#include "base/units.h"
+#include "base/utf8.h"
 
 namespace cli {
 namespace {
@@ -45,7 +45,7 @@ bool is_control(std::string_view character) {
 std::string harmless(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    auto size = spec::character_bytes(text);
+    auto size = base::character_bytes(text);
     if (text[0] == '\x1b') {
       size = escape_bytes(text);
     } else if (size == 0) {
@@ -103,9 +103,9 @@ std::string duration_text(std::int64_t milliseconds) {
   constexpr std::array<std::int64_t, 4> kUnits{86'400'000, 3'600'000, 60'000, 1000};
   if (milliseconds < 1000) return std::to_string(std::max<std::int64_t>(0, milliseconds)) + "ms";
   for (std::size_t i = 0; i + 1 < kUnits.size(); ++i) {
-    if (milliseconds >= kUnits[i]) return spec::print_duration_ms(milliseconds / kUnits[i + 1] * kUnits[i + 1]);
+    if (milliseconds >= kUnits[i]) return base::print_duration_ms(milliseconds / kUnits[i + 1] * kUnits[i + 1]);
   }
-  return spec::print_duration_ms(milliseconds / 1000 * 1000);
+  return base::print_duration_ms(milliseconds / 1000 * 1000);
 }
 
 std::int64_t time_ms(const std::string& rfc3339) {

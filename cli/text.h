@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "spec/units.h"
+#include "base/units.h"
 
 namespace cli {
 
@@ -32,7 +32,7 @@ std::string joined(const Texts& texts, std::string_view between = ", ") {
 /// The text, or "-" if it is empty.
 std::string or_dash(const std::string& text);
 
-using spec::bytes_text;
+using base::bytes_text;
 /// A duration in at most two units: "3m12s", "2d4h", "850ms".
 std::string duration_text(std::int64_t milliseconds);
 /// Milliseconds since 1970 of an RFC 3339 time in UTC; -1: the text is not such a time.

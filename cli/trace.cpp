@@ -32,7 +32,7 @@ struct TraceOptions {
 /// A number that no other request has.
 std::uint64_t random_number() {
   std::random_device device;
-  return std::uniform_int_distribution<std::uint64_t>(1, contract::kMostTraceNumber)(device);
+  return std::uniform_int_distribution<std::uint64_t>(1, agent::protocol::kMostTraceNumber)(device);
 }
 
 /// "job 7: its 2 ranks"
@@ -45,7 +45,7 @@ std::vector<std::string> files_of(const TraceView& view) {
   std::vector<std::string> files;
   for (const auto& rank : view.ranks()) {
     for (const auto step : rank.steps_written()) {
-      files.push_back(view.folder() + "/" + contract::trace_file_name(step, rank.rank()));
+      files.push_back(view.folder() + "/" + agent::protocol::trace_file_name(step, rank.rank()));
     }
   }
   return files;
@@ -72,7 +72,7 @@ std::vector<std::string> problems_of(const TraceView& view) {
 
 /// "job 7: its 2 ranks record step 41"
 std::string stage_text(const TraceView& view) {
-  const auto what = view.first_step() > 0 ? contract::traced_steps_text(view.first_step(), view.steps())
+  const auto what = view.first_step() > 0 ? agent::protocol::traced_steps_text(view.first_step(), view.steps())
                                           : core::count_text(view.steps(), "step");
   return its_ranks(view) + (view.state() == "asked" ? " are asked to record " : " record ") + what;
 }
@@ -169,7 +169,8 @@ int run_trace(Session& session, const TraceOptions& options) {
 void define_trace(CLI::App& app, Session& session) {
   auto options = add_action<TraceOptions>(app, session, run_trace);
   add_job(app, options->job);
-  add_number(app, "--steps", options->steps, 1, contract::kMostTraceSteps, "How many steps, one after the other");
+  add_number(app, "--steps", options->steps, 1, agent::protocol::kMostTraceSteps,
+             "How many steps, one after the other");
   add_number(app, "--at", options->at, 1, INT64_MAX,
              "The first step; without it the next one that all ranks can record");
   app.add_flag("--no-wait", options->no_wait, "Only ask; do not wait for the files");

@@ -4,11 +4,11 @@
 #include <iostream>
 #include <vector>
 
+#include "base/nearest.h"
+#include "base/utf8.h"
+#include "base/whole_number.h"
 #include "cli/text.h"
 #include "spec/jobfile/toml_value.h"
-#include "spec/nearest.h"
-#include "spec/utf8.h"
-#include "spec/whole_number.h"
 
 namespace cli {
 namespace {
@@ -35,7 +35,7 @@ std::string unexpected(const CLI::App& app, const CLI::App& command) {
   const auto rest = app.remaining(true);
   const auto word = rest.empty() ? std::string() : rest.front();
   if (!word.starts_with("-")) return "\"" + jobfile::shown(word) + "\" is one argument too many";
-  const auto near = spec::nearest(word, long_names(app, command));
+  const auto near = base::nearest(word, long_names(app, command));
   return "there is no option " + jobfile::shown(word) + (near.empty() ? "" : ", did you mean " + near);
 }
 
@@ -52,7 +52,7 @@ std::string meant_by(const std::string& word, const std::vector<std::string>& na
   for (const auto& [other, own] : kOtherNames) {
     if (word == other && std::ranges::find(names, own) != names.end()) return own;
   }
-  return spec::nearest(word, names);
+  return base::nearest(word, names);
 }
 
 /// The message for an unknown command: `there is no command "shwo", did you mean muster show`. `names`: the commands of
@@ -154,7 +154,7 @@ std::string HelpFormatter::make_option_usage(const CLI::Option* option) const {
 
 CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
   const auto check = [low, high](const std::string& text) -> std::string {
-    const auto number = spec::whole_number<std::int64_t>(text);
+    const auto number = base::whole_number<std::int64_t>(text);
     if (number && *number >= low && *number <= high) return {};
     auto wanted = "want a whole number from " + std::to_string(low);
     if (high < INT32_MAX) wanted += " to " + std::to_string(high);
@@ -194,7 +194,7 @@ std::string not_utf8(const CLI::App& app) {
     // A file may have any name. A variable's value may be a secret, so it is refused elsewhere without showing it.
     if (const auto type = label_of(*option); type == "FILE" || type == "JOB.toml" || type == "NAME[=VALUE]") continue;
     for (const auto& text : option->results()) {
-      if (spec::is_utf8(text)) continue;
+      if (base::is_utf8(text)) continue;
       return (option->get_positional() ? label_of(*option) : option->get_name()) + " \"" + jobfile::shown(text) +
              "\": want UTF-8; check this terminal's settings with locale, or rename the file";
     }

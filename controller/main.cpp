@@ -17,17 +17,17 @@
 #include "base/durable_file.h"
 #include "base/host_name.h"
 #include "base/open_files.h"
+#include "base/usage_error.h"
 #include "controller/common/data_folder.h"
 #include "controller/common/tokens.h"
-#include "controller/daemon/advertised.h"
-#include "controller/daemon/environment.h"
-#include "controller/daemon/executors.h"
-#include "controller/daemon/leaving.h"
-#include "controller/daemon/own_machine.h"
-#include "controller/daemon/place.h"
-#include "controller/daemon/usage_error.h"
 #include "controller/executors/slurm/submission.h"
 #include "controller/http/server.h"
+#include "controller/musterd/advertised.h"
+#include "controller/musterd/environment.h"
+#include "controller/musterd/executors.h"
+#include "controller/musterd/leaving.h"
+#include "controller/musterd/own_machine.h"
+#include "controller/musterd/place.h"
 #include "controller/net/connections.h"
 #include "controller/net/known_networks_file.h"
 #include "controller/net/listen_address.h"
@@ -39,8 +39,8 @@
 namespace {
 
 namespace fs = std::filesystem;
+using base::UsageError;
 using musterd::environment;
-using musterd::UsageError;
 using net::ListenAddress;
 
 constexpr int kExitFailed = 1;

@@ -44,23 +44,6 @@ class Check {
   std::vector<std::string> problems_;
 };
 
-void check_resources(Check& check, const Resources& r) {
-  for (const auto& [name, value] : kResourceTexts) check.line(replaced(name, "-", " "), r.*value);
-  check.line("exclusive", r.exclusive.value_or(""));
-  for (const auto* list : {&r.node_list, &r.exclude}) {
-    for (const auto& node : *list) {
-      check.line("node name", node);
-      if (node.empty() || node.find_first_of(", []") != std::string::npos)
-        check.add("'" + node + "' is no node's name");
-    }
-  }
-}
-
-void check_terms(Check& check, const Terms& t) {
-  for (const auto& [name, value] : kTermTexts) check.line(replaced(name, "-", " "), t.*value);
-  if (t.time.count() < 0) check.add("the time limit is negative");
-}
-
 void check_array(Check& check, const BatchScript& s) {
   if (!s.array) {
     if (!s.index_mark.empty()) check.add("an index mark without an array; leave one out or add the other");
@@ -92,18 +75,11 @@ std::vector<std::string> problems(const BatchScript& s) {
   check.text("the folder", s.chdir);
   if (!s.chdir.empty() && !s.chdir.starts_with('/')) check.add("the folder '" + s.chdir + "' must be absolute");
   check.log("output", s.output);
-  check.line("export policy", s.export_policy);
-  for (const auto& [name, value] : s.environment) {
-    if (!is_environment_name(name)) check.add("'" + name + "' can't be an environment variable's name");
-    check.text("environment variable " + name, value);
-  }
   check_array(check, s);
-  check_resources(check, s.resources);
-  check_terms(check, s.terms);
   check_steps(check, s.steps);
   check_launch(check, s.launch);
-  for (const auto& [name, value] : s.additional) {
-    if (option_name(name).empty()) check.add("'" + name + "' is no option of sbatch");
+  for (const auto& [name, value] : s.options) {
+    if (!is_option_name(name)) check.add("'" + name + "' is no option of sbatch");
     check.line("option " + name, value.value_or(""));
   }
   return check.take();

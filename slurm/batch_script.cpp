@@ -12,56 +12,23 @@
 namespace slurm {
 namespace {
 
-using Options = std::map<std::string, std::optional<std::string>>;
-
 void ask(Options& options, const std::string& name, const std::string& value) {
   if (!value.empty()) options[name] = value;
 }
 
-void ask(Options& options, const std::string& name, std::uint32_t value) {
-  if (value != 0) options[name] = std::to_string(value);
-}
-
-void add_resources(Options& options, const Resources& r) {
-  for (const auto& [name, value] : kResourceTexts) ask(options, name, r.*value);
-  ask(options, "nodes", r.nodes);
-  ask(options, "ntasks", r.tasks);
-  ask(options, "ntasks-per-node", r.tasks_per_node);
-  ask(options, "cpus-per-task", r.cpus_per_task);
-  ask(options, "cpus-per-gpu", r.cpus_per_gpu);
-  ask(options, "nodelist", compress_hosts(r.node_list));
-  ask(options, "exclude", compress_hosts(r.exclude));
-  if (r.exclusive) options["exclusive"] = r.exclusive->empty() ? std::nullopt : r.exclusive;
-}
-
-void add_terms(Options& options, const Terms& t) {
-  for (const auto& [name, value] : kTermTexts) ask(options, name, t.*value);
-  if (t.time.count() > 0) options["time"] = std::to_string(t.time.count());
-  if (!t.dependency.empty() && t.kill_on_invalid_dep) options["kill-on-invalid-dep"] = "yes";
-  if (t.requeue) options[*t.requeue ? "requeue" : "no-requeue"] = std::nullopt;
-  if (t.nice) options["nice"] = std::to_string(*t.nice);
-  if (t.hold) options["hold"] = std::nullopt;
-}
-
 Options options_of(const BatchScript& s) {
   Options options;
-  add_resources(options, s.resources);
-  add_terms(options, s.terms);
   ask(options, "job-name", on_one_line(s.name));
   ask(options, "comment", on_one_line(s.comment));
   if (!has_control(s.chdir)) ask(options, "chdir", s.chdir);
   ask(options, "output", needs_redirection(s.output) ? "/dev/null" : log_pattern(s.output, s.index_mark));
   options["open-mode"] = "append";
-  ask(options, "export", s.export_policy);
   if (s.array) {
     options["array"] = compress_tasks(s.array->tasks) +
                        (s.array->parallelism > 0 ? "%" + std::to_string(s.array->parallelism) : std::string());
   }
-  for (const auto& [name, value] : s.additional) {
-    const auto option = option_name(name);
-    if (option == "requeue") options.erase("no-requeue");
-    if (option == "no-requeue") options.erase("requeue");
-    if (!option.empty()) options[option] = value;
+  for (const auto& [name, value] : s.options) {
+    if (is_option_name(name)) options[name] = value;
   }
   return options;
 }
@@ -99,11 +66,6 @@ std::string preparation(const BatchScript& s) {
   }
   if (needs_redirection(s.output)) text += "\nexec >>" + words_with_index(s.output.path, s.index_mark) + " 2>&1\n";
   if (has_control(s.chdir)) text += "\ncd " + bash_quote(s.chdir) + " || exit 1\n";
-  if (!s.environment.empty()) text += "\n# environment\n";
-  for (const auto& [name, value] : s.environment) {
-    if (!is_environment_name(name)) continue;
-    text += "export " + name + "=" + words_with_index(value, s.index_mark) + "\n";
-  }
   if (uses_modules(s.steps)) text += kModules;
   if (!s.steps.setup.empty()) text += "\n# setup\n" + joined(s.steps.setup, "\n") + "\n";
   return text;
@@ -115,12 +77,12 @@ constexpr const char* kTraps =
     "muster_signalled=\n"
     "trap 'muster_signalled=1' TERM\n";
 
-std::string health_check(const Steps& steps, bool ranks_need_export) {
-  if (steps.health_check.empty()) return {};
+std::string health_check(const BatchScript& s) {
+  const auto& lines = s.steps.health_check;
+  if (lines.empty()) return {};
   const std::string run =
-      "srun --nodes=\"$SLURM_JOB_NUM_NODES\" --ntasks=\"$SLURM_JOB_NUM_NODES\" --ntasks-per-node=1 " +
-      std::string(ranks_need_export ? "--export=ALL " : "") + "bash -e -c " +
-      bash_quote(joined(steps.health_check, "\n"));
+      "srun --nodes=\"$SLURM_JOB_NUM_NODES\" --ntasks=\"$SLURM_JOB_NUM_NODES\" --ntasks-per-node=1 bash -e -c " +
+      bash_quote(joined(lines, "\n"));
   return "\n# health check\n"
          "muster_health=0\n" +
          run +
@@ -133,22 +95,16 @@ std::string health_check(const Steps& steps, bool ranks_need_export) {
 
 std::string command_line(const BatchScript& s) {
   const auto& launch = s.launch;
-  std::string line;
-  if (launch.use_srun) {
-    std::vector<std::string> words = {"srun", "--unbuffered"};
-    if (!s.export_policy.empty()) words.push_back("--export=ALL");
-    if (launch.kill_on_bad_exit) words.push_back("--kill-on-bad-exit=1");
-    // Since Slurm 22.05 srun no longer inherits this option from sbatch.
-    if (s.resources.cpus_per_task > 0) {
-      words.push_back("--cpus-per-task=" + std::to_string(s.resources.cpus_per_task));
-    }
-    words.insert(words.end(), launch.srun_args.begin(), launch.srun_args.end());
-    for (auto& word : words) word = bash_quote(word);
-    line = joined(words, " ") + " ";
+  std::vector<std::string> words = {"srun", "--unbuffered"};
+  if (launch.kill_on_bad_exit) words.push_back("--kill-on-bad-exit=1");
+  // Since Slurm 22.05 srun no longer inherits this option from sbatch.
+  if (const auto cpus = s.options.find("cpus-per-task"); cpus != s.options.end()) {
+    words.push_back("--cpus-per-task=" + cpus->second.value_or(""));
   }
-  std::vector<std::string> words;
+  words.insert(words.end(), launch.srun_args.begin(), launch.srun_args.end());
+  for (auto& word : words) word = bash_quote(word);
   for (const auto& word : launch.command) words.push_back(words_with_index(word, s.index_mark));
-  return line + joined(words, " ");
+  return joined(words, " ");
 }
 
 /// Runs the command in the background and waits for it, because bash runs traps only when `wait` returns. A wait that a
@@ -182,7 +138,7 @@ std::string render(const BatchScript& script) {
   for (const auto& [name, value] : options_of(script)) text += option_line(name, value);
   text += preparation(script);
   text += kTraps;
-  text += health_check(script.steps, !script.export_policy.empty());
+  text += health_check(script);
   text += run_command(script);
   text += teardown(script.steps);
   return text + "exit \"$muster_exit\"\n";

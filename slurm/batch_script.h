@@ -1,10 +1,9 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace slurm {
@@ -27,45 +26,8 @@ struct ArrayTasks {
   bool operator==(const ArrayTasks&) const = default;
 };
 
-/// What the job asks Slurm for. Empty and zero mean not asked; Slurm's default applies.
-struct Resources {
-  std::uint32_t nodes = 0;
-  std::uint32_t tasks = 0;  // --ntasks
-  std::uint32_t tasks_per_node = 0;
-  std::uint32_t cpus_per_task = 0;
-  std::uint32_t cpus_per_gpu = 0;
-  std::string gpus{};  // "4", "a100:4"
-  std::string gpus_per_node{};
-  std::string gpus_per_task{};  // each rank sees only its own GPUs
-  std::string gres{};           // "gpu:fake:2"; every rank of a node sees all GPUs of the job there
-  std::string mem{};            // "16GB", per node
-  std::string mem_per_cpu{};
-  std::string mem_per_gpu{};
-  std::optional<std::string> exclusive{};  // "": share nodes with no job; "user", "mcs": only with jobs of the same
-  std::string constraint{};                // features, "a100&ib"
-  std::vector<std::string> node_list{};    // nodes that the job must get
-  std::vector<std::string> exclude{};      // nodes that the job must not get
-  std::string licenses{};
-};
-
-/// Accounting, time limits, queue order and mail.
-struct Terms {
-  std::string partition{};  // one name, or several with commas
-  std::string account{};
-  std::string qos{};
-  std::string reservation{};
-  std::string wckey{};
-  std::chrono::minutes time{0};  // whole minutes, as Slurm counts; the caller rounds
-  std::string begin{};           // "now+1hour"
-  std::string deadline{};
-  std::string dependency{};         // "afterok:123:124"
-  bool kill_on_invalid_dep = true;  // rendered with a dependency; false: after a failed afterok the job waits for ever
-  std::optional<bool> requeue{};    // --requeue, --no-requeue
-  std::optional<std::int64_t> nice{};
-  bool hold = false;
-  std::string mail_type{};
-  std::string mail_user{};
-};
+/// Options of sbatch by their long names, without dashes. Without a value: a bare flag.
+using Options = std::map<std::string, std::optional<std::string>>;
 
 /// The exit code of a script whose health check failed.
 inline constexpr int kUnfitExit = 96;
@@ -83,10 +45,9 @@ struct Steps {
   std::vector<std::string> teardown{};
 };
 
-/// How the command runs.
+/// How srun runs the command.
 struct Launch {
   std::vector<std::string> command{};  // literal words; see BatchScript::index_mark
-  bool use_srun = true;                // false: run the command once, on the first node
   std::vector<std::string> srun_args{};
   bool kill_on_bad_exit = true;  // srun ends all ranks when one fails
 };
@@ -94,22 +55,17 @@ struct Launch {
 /// Everything that one sbatch script says, as plain values.
 struct BatchScript {
   std::string name{};
-  std::string comment{};        // --comment
-  std::string chdir{};          // absolute; empty: the folder where sbatch ran
-  LogFile output{};             // stdout and stderr, appended; empty: Slurm's default
-  std::string export_policy{};  // --export: "NIL", "ALL"; ranks always get the script's environment
-  std::vector<std::pair<std::string, std::string>> environment{};  // exported before setup; any value
+  std::string comment{};  // --comment
+  std::string chdir{};    // absolute; empty: the folder where sbatch ran
+  LogFile output{};       // stdout and stderr, appended; empty: Slurm's default
   std::optional<ArrayTasks> array{};
-  /// The array's task id replaces this text in words of the command, in values of the environment and in a literal log
-  /// path. Empty: nothing is replaced.
+  /// The array's task id replaces this text in words of the command and in a literal log path. Empty: nothing is
+  /// replaced.
   std::string index_mark{};
-  Resources resources{};
-  Terms terms{};
   Steps steps{};
   Launch launch{};
-  /// Options applied last, as (option without dashes, value). They override other options of the same name. A bare flag
-  /// has no value.
-  std::vector<std::pair<std::string, std::optional<std::string>>> additional{};
+  /// All that is asked of Slurm besides. These options override those that the members above become.
+  Options options{};
 };
 
 /// What a batch script cannot express, one sentence each. Empty if render() can express all of `script`. Examples: a

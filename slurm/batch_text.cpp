@@ -1,7 +1,6 @@
 #include "slurm/batch_text.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include "slurm/text.h"
 
@@ -24,16 +23,9 @@ std::string sbatch_quote(const std::string& value) {
   return "\"" + replaced(replaced(line, "\\", "\\\\"), "\"", "\\\"") + "\"";
 }
 
-std::string option_name(std::string name) {
-  while (name.starts_with('-')) name.erase(0, 1);
-  std::ranges::replace(name, '_', '-');
+bool is_option_name(std::string_view name) {
   const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
-  return std::ranges::all_of(name, fits) ? name : std::string();
-}
-
-bool is_environment_name(const std::string& name) {
-  const auto fits = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
-  return !name.empty() && !std::isdigit(static_cast<unsigned char>(name.front())) && std::ranges::all_of(name, fits);
+  return !name.empty() && name.front() != '-' && std::ranges::all_of(name, fits);
 }
 
 bool needs_redirection(const LogFile& log) {

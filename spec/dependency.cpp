@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "base/whole_number.h"
 #include "spec/enumerators.h"
-#include "spec/whole_number.h"
 
 namespace spec {
 namespace {
@@ -30,7 +30,7 @@ std::optional<Dependency> parse_dependency(std::string_view text) {
   const auto colon = text.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
   const auto on = depends_on_from_string(text.substr(0, colon));
-  const auto job = whole_number<std::int64_t>(text.substr(colon + 1));
+  const auto job = base::whole_number<std::int64_t>(text.substr(colon + 1));
   if (!on || !job || *job <= 0) return std::nullopt;
   return Dependency{*job, *on, false};
 }

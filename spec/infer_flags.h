@@ -3,20 +3,20 @@
 #include <array>
 #include <string_view>
 
-namespace infer {
+namespace spec {
 
 /// The commands of muster-infer, as bits.
 inline constexpr unsigned kGenerates = 1, kEmbeds = 2, kClassifies = 4, kAllCommands = 7;
 
 /// An option of muster-infer. `muster` has the same ones.
-struct Flag {
+struct InferFlag {
   std::string_view name;
   std::string_view value;  // what it takes; empty: nothing
   unsigned commands;       // that have it
   std::string_view meaning;
 };
 
-inline constexpr auto kFlags = std::to_array<Flag>({
+inline constexpr auto kInferFlags = std::to_array<InferFlag>({
     {"--step", "N", kAllCommands, "Of a training: the checkpoint of this step, not the newest one"},
     {"--best", "", kAllCommands, "Of a training: the checkpoint that checkpoint.best has kept"},
     {"--part", "NAME", kAllCommands, "Of a checkpoint with several parts (default: model; teacher of dino)"},
@@ -40,4 +40,4 @@ inline constexpr auto kFlags = std::to_array<Flag>({
     {"--top", "N", kClassifies, "How many labels (default: 3)"},
 });
 
-}  // namespace infer
+}  // namespace spec

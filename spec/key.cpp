@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "spec/units.h"
+#include "base/units.h"
 
 namespace spec {
 namespace {
@@ -76,8 +76,8 @@ std::string print(const Key& key, const Value& value) {
   if (const auto* real = std::get_if<double>(&value)) return print_real(*real);
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
   const auto number = std::get<std::int64_t>(value);
-  if (key.kind == Kind::kDuration) return print_duration_ms(number);
-  if (key.kind == Kind::kSize) return print_size_bytes(number);
+  if (key.kind == Kind::kDuration) return base::print_duration_ms(number);
+  if (key.kind == Kind::kSize) return base::print_size_bytes(number);
   return std::to_string(number);
 }
 
@@ -91,10 +91,10 @@ std::optional<Value> parse(const Key& key, std::string_view text) {
       if (text != "true" && text != "false") return std::nullopt;
       return text == "true";
     case Kind::kDuration:
-      if (const auto duration = parse_duration_ms(text)) return *duration;
+      if (const auto duration = base::parse_duration_ms(text)) return *duration;
       return std::nullopt;
     case Kind::kSize:
-      if (const auto size = parse_size_bytes(text)) return *size;
+      if (const auto size = base::parse_size_bytes(text)) return *size;
       return std::nullopt;
     default:
       return std::string(text);
@@ -135,9 +135,9 @@ std::string wanted(const Key& key) {
       return quoted_choices(key.choices);
     case Kind::kDuration:
       return "a duration such as 12h, 30m, 90s, 500ms or 1h30m," +
-             range(key, print_duration_ms(low), print_duration_ms(high));
+             range(key, base::print_duration_ms(low), base::print_duration_ms(high));
     case Kind::kSize:
-      return "a size such as 16MiB," + range(key, print_size_bytes(low), print_size_bytes(high));
+      return "a size such as 16MiB," + range(key, base::print_size_bytes(low), base::print_size_bytes(high));
     case Kind::kWords:
       return key.name == "after" ? "an array of jobs such as [\"12\", \"failed:13\"]"
                                  : "an array of texts such as [\"python3\", \"train.py\"]";

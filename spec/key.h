@@ -53,6 +53,8 @@ struct Key {
   std::string_view unit = {};     // the unit of a number, in the plural: "tokens"; empty: none, or in `meaning`
   std::string_view meaning = {};
   Assign assign = nullptr;  // null: no options struct has the key
+  /// The long option of sbatch that the key sets. [slurm] takes the key by this name, too. Empty: none.
+  std::string_view sbatch = {};
 };
 
 /// Whether a key of this kind has a single value: no array and no table.

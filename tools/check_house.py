@@ -1,6 +1,6 @@
 """Checks rules that a compiler does not check: which folder may include and link which other, without a cycle of folders; that an
-include is a path in the repository; that no file sees both LibTorch's headers and those of gRPC, protobuf or spdlog (LibTorch's
-wheel contains its own copies of fmt and protobuf); and that each folder has a short README.
+include is a path in the repository, and a namespace follows it; that no file sees both LibTorch's headers and those of gRPC,
+protobuf or spdlog (LibTorch's wheel contains its own copies of fmt and protobuf); and that each folder has a short README.
 
 Usage: check_house.py [ROOT]
 Exit status: 0 if the rules hold, 1 otherwise, with one line per violation.
@@ -12,93 +12,91 @@ import sys
 
 import verdict
 
-# The engine, for those that use it.
-ENGINE = {"fsdp", "fsdp/comm", "fsdp/engine", "fsdp/files", "fsdp/memory", "fsdp/optim", "fsdp/text", "fsdp/tracing"}
 # A folder may include itself and the folders and libraries listed here. The longest matching folder counts.
 ALLOWED = {
     "base": set(),
     "proto": {"grpc", "json"},
-    "slurm": {"base", "boost"},
-    "spec": set(),
-    "spec/jobfile": {"agent/environment", "agent/protocol", "proto", "slurm", "spec", "grpc", "json", "toml"},
+    "slurm": {"base"},
+    "spec": {"base", "re2"},
+    "spec/jobfile": {"base", "proto", "slurm", "spec", "grpc", "json", "toml"},
     "data/chess": set(),
     "data/order": set(),
     "data/format": {"base", "fsdp/text"},
     "data/prepare": {"base", "data/chess", "data/format", "data/order", "data/prepare/images", "data/tokenizers", "spec", "json"},
     "data/tokenizers": {"base", "data/format", "json"},
     "data/prepare/images": {"base", "data/order", "images"},
-    "fsdp": {"libtorch"},
+    "fsdp": {"base", "libtorch"},
     "fsdp/text": set(),
     "fsdp/tracing": {"fsdp/text", "libtorch"},
-    "fsdp/memory": {"fsdp/text", "libtorch"},
-    "fsdp/comm": {"fsdp/memory", "fsdp/text", "fsdp/tracing", "libtorch"},
-    "fsdp/engine": {"fsdp/comm", "fsdp/memory", "fsdp/text", "fsdp/tracing", "libtorch"},
-    "fsdp/optim": {"fsdp/comm", "fsdp/engine", "fsdp/memory", "fsdp/text", "fsdp/tracing", "libtorch"},
-    "fsdp/files": {"fsdp/comm", "fsdp/engine", "fsdp/memory", "fsdp/optim", "fsdp/text", "fsdp/tracing", "libtorch"},
-    "agent/protocol": {"spec", "json", "re2"},
-    "agent/environment": {"agent/protocol"},
+    "fsdp/memory": {"libtorch"},
+    "fsdp/comm": {"fsdp/text", "fsdp/tracing", "libtorch"},
+    "fsdp/engine": {"fsdp/comm", "fsdp/memory", "fsdp/text", "libtorch"},
+    "fsdp/optim": {"fsdp/engine", "fsdp/text", "fsdp/tracing", "libtorch"},
+    "fsdp/files": {"base", "fsdp/comm", "fsdp/engine", "fsdp/optim", "fsdp/text", "fsdp/tracing", "libtorch"},
+    "agent/protocol": {"base", "spec", "json"},
+    "agent/environment": {"spec"},
     "agent/watch": {"agent/protocol", "base", "spec", "json"},
     "agent/process": {"agent/protocol", "base", "spec"},
-    "agent/report": {"agent/environment", "agent/grpc", "agent/protocol", "agent/rank", "agent/watch", "base", "proto", "spec"},
+    "agent/report": {"agent/environment", "agent/rank/grpc", "agent/protocol", "agent/rank", "agent/watch", "base", "proto", "spec"},
     "agent/use": {"agent/protocol", "base"},
     "agent/stacks": {"agent/protocol", "base", "spec"},
     "agent/supervisor": {"agent/environment", "agent/process", "agent/protocol", "agent/report", "agent/stacks", "agent/use", "agent/watch",
-                         "base"},
-    "agent/task": {"agent/environment", "agent/grpc", "agent/process", "agent/protocol", "agent/rank", "agent/report", "agent/stacks",
-                   "agent/use", "agent/watch", "base", "proto", "slurm", "grpc"},
+                         "base", "spec"},
+    "agent/task": {"agent/environment", "agent/rank/grpc", "agent/process", "agent/protocol", "agent/rank", "agent/report", "agent/stacks",
+                   "agent/use", "agent/watch", "base", "proto", "slurm", "spec"},
     "agent/rank": {"agent/protocol", "spec"},
-    "agent/grpc": {"agent/protocol", "agent/rank", "base", "proto", "spec", "grpc"},
+    "agent/rank/grpc": {"agent/protocol", "agent/rank", "base", "proto", "spec", "grpc"},
     "worker/models": {"data/order", "fsdp/text", "spec", "libtorch"},
-    "worker/files": {"spec", "worker/models", "libtorch"} | ENGINE,
-    "worker/batch": {"agent/rank", "data/format", "data/order", "spec", "libtorch"},
-    "worker/adapters": {"agent/rank", "base", "worker/models", "libtorch"} | ENGINE,
+    "worker/files": {"fsdp", "fsdp/files", "spec", "worker/models", "libtorch"},
+    "worker/batch": {"base", "data/format", "data/order", "spec", "libtorch"},
+    "worker/adapters": {"agent/rank", "base", "fsdp", "fsdp/files", "fsdp/text", "worker/models", "libtorch"},
     "worker/metrics": {"data/chess", "libtorch"},
     "worker/generate": {"data/order", "worker/batch", "worker/models", "libtorch"},
-    "worker/train": {"agent/protocol", "agent/rank", "base", "data/format", "data/order", "spec", "worker/batch", "worker/files",
-                     "worker/models", "libtorch"} | ENGINE,
-    "worker/recipes": {"agent/protocol", "agent/rank", "base", "data/chess", "data/format", "data/order", "data/tokenizers", "spec",
-                       "worker/adapters", "worker/batch", "worker/generate", "worker/metrics", "worker/models", "worker/train", "libtorch"}
-                       | ENGINE,
-    "worker/plan": {"agent/protocol", "agent/rank", "base", "data/order", "spec", "worker/batch", "worker/recipes", "worker/train",
-                    "libtorch"} | ENGINE,
-    "worker": {"agent/grpc", "agent/protocol", "agent/rank", "base", "data/order", "spec", "worker/models", "worker/plan", "worker/recipes",
-               "worker/train", "libtorch"} | ENGINE,
-    "worker/infer": {"agent/rank", "base", "data/prepare/images", "data/tokenizers", "spec", "worker/adapters", "worker/batch",
-                     "worker/files", "worker/generate", "worker/models", "libtorch"} | ENGINE,
-    "controller/core": {"agent/protocol", "spec"},
+    "worker/train": {"agent/protocol", "agent/rank", "base", "data/format", "data/order", "fsdp", "fsdp/comm", "fsdp/engine", "fsdp/files",
+                     "fsdp/memory", "fsdp/optim", "fsdp/text", "fsdp/tracing", "spec", "worker/batch", "worker/files", "worker/models",
+                     "libtorch"},
+    "worker/recipes": {"base", "data/chess", "data/format", "data/tokenizers", "fsdp/engine", "fsdp/files", "fsdp/optim", "fsdp/text",
+                       "spec", "worker/adapters", "worker/batch", "worker/generate", "worker/metrics", "worker/models", "worker/train",
+                       "libtorch"},
+    "worker/plan": {"agent/rank", "base", "fsdp/comm", "fsdp/engine", "fsdp/memory", "fsdp/text", "spec", "worker/batch", "worker/recipes",
+                    "worker/train", "libtorch"},
+    "worker": {"agent/rank/grpc", "agent/rank", "base", "fsdp/files", "spec", "worker/plan", "worker/recipes", "worker/train", "libtorch"},
+    "worker/infer": {"agent/rank", "base", "data/prepare/images", "data/tokenizers", "fsdp", "fsdp/comm", "fsdp/engine", "fsdp/files",
+                     "fsdp/text", "spec", "worker/adapters", "worker/batch", "worker/files", "worker/generate", "worker/models",
+                     "libtorch"},
+    "controller/core": {"agent/protocol", "base", "spec"},
     "controller/store": {"base", "controller/core", "spec", "boost", "json", "sqlite"},
     "controller/logs": set(),
-    "controller/net": {"base", "controller/common", "controller/core", "boost", "grpc"},
-    "controller/common": {"agent/protocol", "base", "controller/core", "spec", "grpc"},
-    "controller/executors": {"agent/environment", "agent/protocol", "controller/common", "controller/core", "spec"},
+    "controller/net": {"base", "controller/common", "boost", "grpc"},
+    "controller/common": {"agent/protocol", "base", "controller/core", "grpc"},
+    "controller/executors": {"agent/environment", "agent/protocol", "base", "controller/common", "controller/core", "spec"},
     "controller/executors/local": {"agent/environment", "agent/process", "agent/protocol", "agent/supervisor", "base", "controller/common",
-                                   "controller/core", "controller/executors", "boost", "grpc"},
-    "controller/executors/slurm": {"agent/environment", "agent/protocol", "agent/watch", "base", "controller/common", "controller/core",
-                                   "controller/executors", "slurm", "spec", "boost", "grpc", "json"},
+                                   "controller/core", "controller/executors", "spec", "boost", "grpc"},
+    "controller/executors/slurm": {"agent/protocol", "agent/watch", "base", "controller/common", "controller/core", "controller/executors",
+                                   "slurm", "spec", "grpc", "json"},
     "controller/jobs": {"agent/protocol", "agent/watch", "base", "controller/common", "controller/core", "controller/store", "proto",
                         "spec", "grpc", "json"},
     "controller/stacks": {"agent/protocol", "base", "controller/common", "controller/core", "grpc", "json"},
     "controller/ranks": {"agent/protocol", "agent/report", "agent/watch", "base", "controller/common", "controller/core",
-                         "controller/executors", "controller/jobs", "controller/store", "proto", "spec", "grpc"},
-    "controller/partitions": {"controller/common", "controller/core", "controller/executors", "controller/jobs", "controller/store",
-                              "proto", "spec", "spec/jobfile", "grpc", "json"},
+                         "controller/executors", "controller/jobs", "controller/store", "proto", "grpc"},
+    "controller/partitions": {"base", "controller/common", "controller/core", "controller/executors", "controller/jobs", "controller/store",
+                              "proto", "spec/jobfile", "grpc", "json"},
     "controller/admission": {"controller/common", "controller/core", "controller/executors", "controller/jobs", "controller/partitions",
-                             "proto", "grpc"},
-    "controller/actions": {"agent/environment", "agent/protocol", "agent/watch", "base", "controller/admission", "controller/common",
-                           "controller/core", "controller/executors", "controller/jobs", "controller/partitions", "controller/store",
-                           "proto", "spec/jobfile", "grpc", "json"},
-    "controller/service": {"agent/environment", "agent/protocol", "controller/actions", "controller/admission", "controller/common",
+                             "proto", "spec/jobfile", "grpc"},
+    "controller/actions": {"agent/environment", "agent/watch", "controller/admission", "controller/common", "controller/core",
+                           "controller/executors", "controller/jobs", "controller/partitions", "controller/store", "proto", "spec",
+                           "spec/jobfile", "grpc", "json"},
+    "controller/service": {"agent/environment", "agent/protocol", "base", "controller/actions", "controller/admission", "controller/common",
                            "controller/core", "controller/executors", "controller/jobs", "controller/partitions", "controller/ranks",
                            "controller/stacks", "controller/store", "proto", "spec", "spec/jobfile", "grpc", "json"},
     "controller/rpc": {"controller/common", "controller/core", "controller/logs", "controller/net", "controller/service", "proto", "spec",
                        "boost", "grpc"},
-    "controller/http": {"agent/environment", "base", "controller/common", "controller/core", "controller/logs", "controller/net",
-                        "controller/service", "proto", "spec", "spec/jobfile", "boost", "grpc", "json"},
-    "controller/daemon": {"base", "controller/common", "controller/core", "controller/executors", "controller/executors/local",
+    "controller/http": {"base", "controller/common", "controller/core", "controller/logs", "controller/net", "controller/service", "proto",
+                        "spec/jobfile", "boost", "json"},
+    "controller/musterd": {"base", "controller/common", "controller/core", "controller/executors", "controller/executors/local",
                           "controller/executors/slurm", "controller/net", "controller/store", "slurm", "grpc", "json"},
-    "controller": {"base", "controller/common", "controller/core", "controller/daemon", "controller/executors",
-                   "controller/executors/local", "controller/executors/slurm", "controller/http", "controller/net", "controller/rpc",
-                   "controller/service", "controller/store", "proto", "slurm", "grpc", "json"},
+    "controller": {"base", "controller/common", "controller/musterd", "controller/executors/slurm", "controller/http", "controller/net",
+                   "controller/rpc", "controller/service", "controller/store", "grpc", "json"},
     "cli": {"agent/environment", "agent/protocol", "agent/watch", "base", "controller/common", "controller/core", "controller/net", "proto",
             "slurm", "spec", "spec/jobfile", "grpc", "json", "toml"},
 }
@@ -115,6 +113,7 @@ LIBRARIES = [(name, re.compile(headers), re.compile(targets)) for name, headers,
 ]]
 LONGEST_README = 15  # lines
 TOPS = ["agent", "base", "cli", "controller", "data", "fsdp", "proto", "slurm", "spec", "worker"]
+NAMESPACE_END = re.compile(r"^}  // namespace ([\w:]+)$", re.MULTILINE)  # clang-format writes it
 CMAKE_CALL = re.compile(r"^\s*(muster_library|add_library|add_executable|target_link_libraries)\(([^)]*)\)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -162,6 +161,20 @@ def short_includes(root, graph):
             near = (root / file).parent / name
             if quote == '"' and resolve(root, name) is None and near.is_file():
                 yield f"{file}: includes {name}; say {near.resolve().relative_to(root).as_posix()}"
+
+
+def namespace_violations(root, graph):
+    """Files whose namespace does not follow their folder: its first part names one of the folders above the file, and below agent/
+    and data/ the second part does so, too."""
+    for file in graph:
+        ends = NAMESPACE_END.findall((root / file).read_text(errors="replace"))
+        folders = file.split("/")[:-1]
+        parts = ends[-1].split("::") if ends else []
+        wrong = parts[:1] if parts and parts[0] not in folders else []
+        if folders[0] in ("agent", "data") and parts and (len(parts) < 2 or parts[1] not in folders):
+            wrong = parts
+        if wrong:
+            yield f"{file}: namespace {'::'.join(parts)}, which names no folder above the file"
 
 
 def readme_violations(root, graph):
@@ -257,6 +270,7 @@ def violations(root):
         if "libtorch" in everything and everything & {"grpc", "proto"}:
             yield f"{file}: sees headers of both LibTorch and gRPC/protobuf/spdlog"
     yield from short_includes(root, graph)
+    yield from namespace_violations(root, graph)
     yield from readme_violations(root, graph)
     yield from link_violations(root)
 

@@ -1,4 +1,4 @@
-// muster-worker: one rank of a run. Its exit code tells the controller how it ended; see agent/protocol/exit_codes.h.
+// muster-worker: one rank of a run. Its exit code tells the controller how it ended; see spec/exit_codes.h.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
@@ -12,16 +12,17 @@
 #include <string>
 #include <string_view>
 
-#include "agent/protocol/exit_codes.h"
 #include "agent/rank/environment.h"
-#include "agent/rank/errors.h"
+#include "agent/rank/fenced_error.h"
 #include "agent/rank/reporter.h"
 #include "agent/rank/signals.h"
 #include "agent/rank/stacks.h"
 #include "base/core_limit.h"
 #include "base/open_files.h"
+#include "base/usage_error.h"
+#include "base/whole_number.h"
 #include "fsdp/files/checkpoint.h"
-#include "spec/whole_number.h"
+#include "spec/exit_codes.h"
 #include "worker/plan/command.h"
 #include "worker/recipes/registry.h"
 #include "worker/train/config.h"
@@ -64,8 +65,8 @@ struct Arguments {
 };
 
 std::int64_t bytes_of(const std::string& text) {
-  const auto bytes = spec::whole_number<std::int64_t>(text);
-  if (!bytes || *bytes < 1) throw worker::UsageError("--memory " + text + ": want a number of bytes above 0");
+  const auto bytes = base::whole_number<std::int64_t>(text);
+  if (!bytes || *bytes < 1) throw base::UsageError("--memory " + text + ": want a number of bytes above 0");
   return *bytes;
 }
 
@@ -89,22 +90,21 @@ Arguments parse_arguments(int argc, char** argv, const std::string& from_environ
     } else if (word == "--gpu") {
       out.limit.of_gpu = true;
     } else {
-      throw worker::UsageError("argument \"" + std::string(word) +
-                               "\": want --run-file FILE, --plan, --memory BYTES, --gpu or --help");
+      throw base::UsageError("argument \"" + std::string(word) +
+                             "\": want --run-file FILE, --plan, --memory BYTES, --gpu or --help");
     }
   }
-  if (out.file.empty() && !out.help)
-    throw worker::UsageError("no run file: give one with --run-file or MUSTER_RUN_FILE");
+  if (out.file.empty() && !out.help) throw base::UsageError("no run file: give one with --run-file or MUSTER_RUN_FILE");
   return out;
 }
 
-void print_plan(const Arguments& arguments, const worker::RankEnvironment& environment) {
+void print_plan(const Arguments& arguments, const agent::rank::RankEnvironment& environment) {
   std::puts(worker::plan_report(worker::read_run_config(arguments.file), environment, arguments.limit).dump().c_str());
 }
 
 /// Divides the cores that this process may use evenly among the ranks of its node. OMP_NUM_THREADS overrides the
 /// division.
-void set_threads(const worker::RankEnvironment& environment) {
+void set_threads(const agent::rank::RankEnvironment& environment) {
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
   const int cores = static_cast<int>(base::core_limit().cores);
   at::set_num_threads(std::max(1, cores / environment.local_world_size));
@@ -120,32 +120,32 @@ std::string one_line(std::string text) {
 worker::Outcome explain_failure() {
   try {
     throw;
-  } catch (const worker::UsageError& error) {
-    return {contract::kExitNeverRequeue, one_line(error.what())};
+  } catch (const base::UsageError& error) {
+    return {spec::kExitNeverRequeue, one_line(error.what())};
   } catch (const std::invalid_argument& error) {
-    return {contract::kExitNeverRequeue, one_line(error.what())};
-  } catch (const worker::FencedError& error) {
-    return {contract::kExitFenced, one_line(error.what())};
+    return {spec::kExitNeverRequeue, one_line(error.what())};
+  } catch (const agent::rank::FencedError& error) {
+    return {spec::kExitFenced, one_line(error.what())};
   } catch (const fsdp::CheckpointFenced& error) {
-    return {contract::kExitFenced, one_line(error.what())};
+    return {spec::kExitFenced, one_line(error.what())};
   } catch (const std::bad_alloc&) {
-    return {contract::kExitOutOfMemory, "out of memory; use a smaller train.micro_batch_size, or more ranks"};
+    return {spec::kExitOutOfMemory, "out of memory; use a smaller train.micro_batch_size, or more ranks"};
   } catch (const c10::Error& error) {
     const std::string what = one_line(error.what_without_backtrace());
     // On the CPU LibTorch throws a plain c10::Error for a failed allocation.
     const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
                         what.find("can't allocate memory") != std::string::npos;
-    return {memory ? contract::kExitOutOfMemory : contract::kExitFailed, what};
+    return {memory ? spec::kExitOutOfMemory : spec::kExitFailed, what};
   } catch (const std::exception& error) {
-    return {contract::kExitFailed, one_line(error.what())};
+    return {spec::kExitFailed, one_line(error.what())};
   } catch (...) {
-    return {contract::kExitFailed, "an unknown exception"};
+    return {spec::kExitFailed, "an unknown exception"};
   }
 }
 
 /// Prints and reports the failure, then ends the process without destructors. After a failure, collectives with dead
 /// peers may still be in progress.
-[[noreturn]] void fail(const worker::Outcome& outcome, int rank, std::unique_ptr<worker::Reporter> reporter) {
+[[noreturn]] void fail(const worker::Outcome& outcome, int rank, std::unique_ptr<agent::rank::Reporter> reporter) {
   std::fflush(stdout);
   std::fprintf(stderr, "[rank %d] error: %s (exit code %d)\n", rank, outcome.reason.c_str(),
                static_cast<int>(outcome.code));
@@ -159,28 +159,28 @@ worker::Outcome explain_failure() {
 
 int main(int argc, char** argv) {
   worker::set_up_gpus();
-  worker::install_stop_signals();
+  agent::rank::install_stop_signals();
   // A rank has connections to all others, several times. Only muster-data is started later, which may have as many.
   base::raise_open_files_limit();
-  worker::RankEnvironment environment;
+  agent::rank::RankEnvironment environment;
   worker::RunConfig config;
-  std::unique_ptr<worker::Reporter> reporter;
+  std::unique_ptr<agent::rank::Reporter> reporter;
   std::unique_ptr<worker::Trainer> trainer;
   worker::Outcome outcome;
   try {
-    environment = worker::read_environment();
+    environment = agent::rank::read_environment();
     const Arguments arguments = parse_arguments(argc, argv, environment.run_file);
     if (arguments.help) {
       std::fputs(kHelp, stdout);
-      return contract::kExitDone;
+      return spec::kExitDone;
     }
     if (arguments.plan) {
       print_plan(arguments, environment);
-      return contract::kExitDone;
+      return spec::kExitDone;
     }
-    worker::offer_stacks();
-    reporter = worker::make_reporter(environment);
-    reporter->section(worker::Section::kInit);
+    agent::rank::offer_stacks();
+    reporter = agent::rank::make_reporter(environment);
+    reporter->section(agent::rank::Section::kInit);
     config = worker::read_run_config(arguments.file);
     set_threads(environment);
     worker::check_memory(config, environment, worker::limit_here(environment));

@@ -5,14 +5,14 @@
 
 #include <vector>
 
-namespace launch {
+namespace agent::environment {
 namespace {
 
 constexpr const char* kPath = "/usr/local/bin:/usr/bin:/bin";
 constexpr const char* kRootsPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr std::size_t kMostEntry = std::size_t{1} << 20;
 
-void add_user(Environment& to) {
+void add_user(spec::Environment& to) {
   passwd entry{};
   passwd* found = nullptr;
   std::vector<char> texts(1024);
@@ -25,17 +25,18 @@ void add_user(Environment& to) {
   to["SHELL"] = found != nullptr && *found->pw_shell != 0 ? found->pw_shell : "/bin/sh";
 }
 
-Environment ask() {
-  Environment all{{"PATH", ::geteuid() == 0 ? kRootsPath : kPath}, {"LANG", "C.UTF-8"}, {"PYTHONUNBUFFERED", "1"}};
+spec::Environment ask() {
+  spec::Environment all{
+      {"PATH", ::geteuid() == 0 ? kRootsPath : kPath}, {"LANG", "C.UTF-8"}, {"PYTHONUNBUFFERED", "1"}};
   add_user(all);
   return all;
 }
 
 }  // namespace
 
-const Environment& login_environment() {
-  static const Environment kAsked = ask();
+const spec::Environment& login_environment() {
+  static const spec::Environment kAsked = ask();
   return kAsked;
 }
 
-}  // namespace launch
+}  // namespace agent::environment

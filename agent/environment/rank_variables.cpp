@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <array>
 
-#include "agent/protocol/variables.h"
+#include "spec/variables.h"
 
-namespace launch {
+namespace agent::environment {
 namespace {
 
-namespace variable = contract::variable;
+namespace variable = spec::variable;
 
-Environment node_variables(const RankPlace& place) {
-  Environment all{{variable::kNodes, std::to_string(place.nodes)}};
+spec::Environment node_variables(const RankPlace& place) {
+  spec::Environment all{{variable::kNodes, std::to_string(place.nodes)}};
   if (place.node_names.empty()) return all;
   std::string names;
   for (const auto& name : place.node_names) names += (names.empty() ? "" : ",") + name;
@@ -21,29 +21,29 @@ Environment node_variables(const RankPlace& place) {
 
 }  // namespace
 
-Environment rank_variables(const RankPlace& place) {
+spec::Environment rank_variables(const RankPlace& place) {
   const auto text = [](std::uint32_t number) { return std::to_string(number); };
-  Environment all{{"RANK", text(place.rank)},
-                  {"WORLD_SIZE", text(place.world_size)},
-                  {"LOCAL_RANK", text(place.local_rank)},
-                  {"LOCAL_WORLD_SIZE", text(place.local_world_size)},
-                  {"NODE_RANK", text(place.node_rank)},
-                  // torchrun's group is a node's workers; muster has one role.
-                  {"GROUP_RANK", text(place.node_rank)},
-                  {"GROUP_WORLD_SIZE", text(place.nodes)},
-                  {"ROLE_NAME", "default"},
-                  {"ROLE_RANK", text(place.rank)},
-                  {"ROLE_WORLD_SIZE", text(place.world_size)},
-                  {variable::kLocalRank, text(place.local_rank)}};
+  spec::Environment all{{"RANK", text(place.rank)},
+                        {"WORLD_SIZE", text(place.world_size)},
+                        {"LOCAL_RANK", text(place.local_rank)},
+                        {"LOCAL_WORLD_SIZE", text(place.local_world_size)},
+                        {"NODE_RANK", text(place.node_rank)},
+                        // torchrun's group is a node's workers; muster has one role.
+                        {"GROUP_RANK", text(place.node_rank)},
+                        {"GROUP_WORLD_SIZE", text(place.nodes)},
+                        {"ROLE_NAME", "default"},
+                        {"ROLE_RANK", text(place.rank)},
+                        {"ROLE_WORLD_SIZE", text(place.world_size)},
+                        {variable::kLocalRank, text(place.local_rank)}};
   all.merge(node_variables(place));
   return all;
 }
 
-Environment own_launcher_variables(const RankPlace& place) {
-  Environment all{{"NODE_RANK", std::to_string(place.node_rank)},
-                  {variable::kLocalRank, std::to_string(place.local_rank)},
-                  {variable::kTorchrunNodes, std::to_string(place.nodes)},
-                  {variable::kTorchrunNodeRank, std::to_string(place.node_rank)}};
+spec::Environment own_launcher_variables(const RankPlace& place) {
+  spec::Environment all{{"NODE_RANK", std::to_string(place.node_rank)},
+                        {variable::kLocalRank, std::to_string(place.local_rank)},
+                        {variable::kTorchrunNodes, std::to_string(place.nodes)},
+                        {variable::kTorchrunNodeRank, std::to_string(place.node_rank)}};
   all.merge(node_variables(place));
   return all;
 }
@@ -57,17 +57,17 @@ bool tells_of_a_rank(std::string_view name) {
   return name.starts_with("TORCHELASTIC_") || std::ranges::find(kNames, name) != kNames.end();
 }
 
-Environment meeting_variables(const std::string& address, const std::string& port) {
+spec::Environment meeting_variables(const std::string& address, const std::string& port) {
   return {{variable::kMasterAddress, address},
           {variable::kMasterPort, port},
           {variable::kTorchrunAddress, address},
           {variable::kTorchrunPort, port}};
 }
 
-Environment torchelastic_variables(std::int64_t job, std::uint32_t attempt, std::uint32_t max_restarts) {
+spec::Environment torchelastic_variables(std::int64_t job, std::uint32_t attempt, std::uint32_t max_restarts) {
   return {{"TORCHELASTIC_RUN_ID", "muster-" + std::to_string(job)},
           {"TORCHELASTIC_RESTART_COUNT", std::to_string(attempt > 0 ? attempt - 1 : 0)},
           {"TORCHELASTIC_MAX_RESTARTS", std::to_string(max_restarts)}};
 }
 
-}  // namespace launch
+}  // namespace agent::environment

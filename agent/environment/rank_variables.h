@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/environment/environment.h"
+#include "spec/environment.h"
 
-namespace launch {
+namespace agent::environment {
 
 /// Where a rank stands among the ranks of its attempt.
 struct RankPlace {
@@ -22,22 +22,22 @@ struct RankPlace {
 
 /// What a rank is told about its place, whatever starts it: RANK and the like as torchrun sets them for a worker, and
 /// MUSTER_NODES, MUSTER_NODELIST and MUSTER_LOCAL_RANK.
-Environment rank_variables(const RankPlace& place);
+spec::Environment rank_variables(const RankPlace& place);
 
 /// What a command with launcher = "own" is told instead: on which of how many nodes it is, also by torchrun's names for
 /// its options. It is no rank, so it gets no RANK.
-Environment own_launcher_variables(const RankPlace& place);
+spec::Environment own_launcher_variables(const RankPlace& place);
 /// Whether a variable tells a program that it is one rank of several: RANK and the others of torchrun, and those by
 /// which programs find their place among srun's tasks. A command with launcher = "own" gets none of them.
 bool tells_of_a_rank(std::string_view name);
 
 /// Where rank 0 listens. torchrun meets there too, unless its command line says otherwise: the port that it takes else
 /// is the same in all jobs of a node.
-Environment meeting_variables(const std::string& address, const std::string& port);
+spec::Environment meeting_variables(const std::string& address, const std::string& port);
 
 /// torchrun's variables about the run as a whole, for programs that are not muster-worker. `attempt` counts from 1.
 /// TORCHELASTIC_RUN_ID makes Lightning take the ranks as they are, on Slurm too, where it would else requeue the Slurm
 /// job by itself. TORCHELASTIC_USE_AGENT_STORE is never set: nobody but rank 0 serves the store.
-Environment torchelastic_variables(std::int64_t job, std::uint32_t attempt, std::uint32_t max_restarts);
+spec::Environment torchelastic_variables(std::int64_t job, std::uint32_t attempt, std::uint32_t max_restarts);
 
-}  // namespace launch
+}  // namespace agent::environment

@@ -3,7 +3,7 @@
 #include <sstream>
 #include <vector>
 
-namespace launch {
+namespace agent::environment {
 
 std::optional<std::string> visible_devices(const std::string& allowed, std::uint32_t gpus_per_rank,
                                            std::uint32_t local_rank) {
@@ -20,4 +20,4 @@ std::optional<std::string> visible_devices(const std::string& allowed, std::uint
   return slice;
 }
 
-}  // namespace launch
+}  // namespace agent::environment

@@ -8,11 +8,11 @@
 #include <cerrno>
 #include <cstring>
 
-#include "agent/protocol/exit_codes.h"
 #include "base/open_files.h"
 #include "base/process_stat.h"
+#include "spec/exit_codes.h"
 
-namespace agent {
+namespace agent::process {
 namespace {
 
 LaunchError system_failure(const std::string& what, int error) {
@@ -134,9 +134,9 @@ void Gang::be_rank(const Execution& execution) const {
   const int gate = ::dup3(high_gate, 3, O_CLOEXEC);
   const int failures = ::dup3(high_failures, 4, O_CLOEXEC);
   ::close_range(5, ~0U, 0);
-  if (!wait_for_byte(gate)) ::_exit(contract::kExitCannotStart);
+  if (!wait_for_byte(gate)) ::_exit(spec::kExitCannotStart);
   // A parent that died before the prctl above sends no signal.
-  if (::getppid() != execution.parent) ::_exit(contract::kExitCannotStart);
+  if (::getppid() != execution.parent) ::_exit(spec::kExitCannotStart);
   base::set_open_files(open_files_);
   if (error == 0) {
     auto* const argv = execution.argv.data();
@@ -145,7 +145,7 @@ void Gang::be_rank(const Execution& execution) const {
     error = errno;
   }
   [[maybe_unused]] const auto told = ::write(failures, &error, sizeof error);
-  ::_exit(contract::kExitCannotStart);
+  ::_exit(spec::kExitCannotStart);
 }
 
 std::optional<LaunchError> Gang::open_gate() {
@@ -181,4 +181,4 @@ void Gang::signal(std::size_t index, int number) const {
   ::kill(-static_cast<pid_t>(ranks_.at(index).pid), number);
 }
 
-}  // namespace agent
+}  // namespace agent::process

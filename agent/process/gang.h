@@ -10,7 +10,7 @@
 #include "agent/protocol/supervisor_facts.h"
 #include "base/fd.h"
 
-namespace agent {
+namespace agent::process {
 
 /// Why ranks could not be started.
 struct LaunchError : std::runtime_error {
@@ -55,7 +55,7 @@ class Gang {
   Gang& operator=(const Gang&) = delete;
 
   /// In the order of the plan.
-  const std::vector<contract::RankProcess>& ranks() const { return ranks_; }
+  const std::vector<protocol::RankProcess>& ranks() const { return ranks_; }
 
   /// Lets every rank execute its program. Returns when all have, or the reason why one could not; the others run then.
   std::optional<LaunchError> open_gate();
@@ -81,7 +81,7 @@ class Gang {
   base::Fd working_folder_, null_;
   Pipe gate_;      // a byte each rank lets it go
   Pipe failures_;  // closed by executing; otherwise an errno
-  std::vector<contract::RankProcess> ranks_;
+  std::vector<protocol::RankProcess> ranks_;
 };
 
-}  // namespace agent
+}  // namespace agent::process

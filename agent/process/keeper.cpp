@@ -11,7 +11,7 @@
 
 #include "base/fd.h"
 
-namespace agent {
+namespace agent::process {
 namespace {
 
 constexpr std::chrono::minutes kLongest{10};  // for processes that even SIGKILL does not end
@@ -46,4 +46,4 @@ void keep_rank(const RankMark& mark) {
   ::_exit(0);
 }
 
-}  // namespace agent
+}  // namespace agent::process

@@ -2,7 +2,7 @@
 
 #include "agent/process/orphans.h"
 
-namespace agent {
+namespace agent::process {
 
 /// Starts a process that waits for the death of this one, then ends what the rank has left behind, and goes. Where
 /// Slurm has no cgroups, nobody else ends a rank's children in sessions of their own when the agent is killed with its
@@ -12,4 +12,4 @@ namespace agent {
 /// it while this process has one thread. A system that refuses gets no such process.
 void keep_rank(const RankMark& mark);
 
-}  // namespace agent
+}  // namespace agent::process

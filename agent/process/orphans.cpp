@@ -16,17 +16,17 @@
 #include <vector>
 
 #include "agent/protocol/rank_log.h"
-#include "agent/protocol/variables.h"
 #include "base/fd.h"
 #include "base/patience.h"
-#include "spec/whole_number.h"
+#include "base/whole_number.h"
+#include "spec/variables.h"
 
-namespace agent {
+namespace agent::process {
 namespace {
 
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
-namespace variable = contract::variable;
+namespace variable = spec::variable;
 /// All of /proc is read at each look, and what SIGKILL does not end at once may stay for long.
 constexpr milliseconds kLookAgain{20}, kLookAtMost{200};
 
@@ -77,7 +77,7 @@ class Earlier {
     if (const auto folder = attempt_folder_of_process(process.pid)) {
       if (*folder == mark_.folder || job_of(*folder) != job_) return false;
       const auto number = base::variable_of_process(process.pid, variable::kAttempt);
-      return is_earlier(spec::whole_number<std::int64_t>(number.value_or(""))) && !is_of_another_slurm_job(process.pid);
+      return is_earlier(base::whole_number<std::int64_t>(number.value_or(""))) && !is_of_another_slurm_job(process.pid);
     }
     return std::ranges::any_of(base::outputs_of_process(process.pid),
                                [&](const std::string& file) { return is_log(file); });
@@ -86,9 +86,9 @@ class Earlier {
  private:
   bool is_earlier(std::optional<std::int64_t> number) const { return number && *number > 0 && *number < mark_.number; }
   bool is_log(const std::string& file) const {
-    const auto attempt = contract::attempt_of_log(file);
+    const auto attempt = protocol::attempt_of_log(file);
     if (attempt.empty() || job_of(attempt) != real_job_) return false;
-    return is_earlier(contract::number_of_attempt_folder(attempt));
+    return is_earlier(protocol::number_of_attempt_folder(attempt));
   }
 
   const AttemptMark& mark_;
@@ -99,7 +99,7 @@ class Earlier {
 
 std::optional<std::string> attempt_folder_of_process(std::int64_t pid) {
   auto folder = base::variable_of_process(pid, variable::kAttemptFolder);
-  return folder && contract::number_of_attempt_folder(*folder) ? folder : std::nullopt;
+  return folder && protocol::number_of_attempt_folder(*folder) ? folder : std::nullopt;
 }
 
 std::string in_words(const std::vector<base::ProcessStat>& processes) {
@@ -154,4 +154,4 @@ void say_in_log(const std::filesystem::path& log, const std::string& line) {
   });
 }
 
-}  // namespace agent
+}  // namespace agent::process

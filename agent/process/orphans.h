@@ -10,7 +10,7 @@
 
 #include "base/process_table.h"
 
-namespace agent {
+namespace agent::process {
 
 /// How a process is ended: base::kill_exactly, but in tests.
 using Kill = std::function<void(const base::ProcessStat&)>;
@@ -57,4 +57,4 @@ void say_in_log(const std::filesystem::path& log, const std::string& line);
 /// "process 12 (python3)", "4 processes, among them 12 (python3)".
 std::string in_words(const std::vector<base::ProcessStat>& processes);
 
-}  // namespace agent
+}  // namespace agent::process

@@ -7,7 +7,7 @@
 #include "agent/protocol/json_file.h"
 #include "agent/protocol/task_launch_json.h"
 
-namespace contract {
+namespace agent::protocol {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -116,4 +116,4 @@ std::optional<ElementPlace> parse_element(std::string_view text) {
   return ElementPlace{folder->get<std::string>(), index->get<std::uint32_t>()};
 }
 
-}  // namespace contract
+}  // namespace agent::protocol

@@ -10,7 +10,7 @@
 
 #include "agent/protocol/task_launch.h"
 
-namespace contract {
+namespace agent::protocol {
 
 // The files of a Slurm array, in a folder of its own. musterd writes them when it submits the array, so a waiting
 // element has no file of its own. `muster-task --prepare` makes an element's folders and files when the element starts.
@@ -46,4 +46,4 @@ std::string to_text(const ElementPlace& place);
 /// nullopt: the text is no such file's.
 std::optional<ElementPlace> parse_element(std::string_view text);
 
-}  // namespace contract
+}  // namespace agent::protocol

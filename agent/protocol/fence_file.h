@@ -7,7 +7,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace contract {
+namespace agent::protocol {
 
 // A checkpoint folder's fence: the job that the folder belongs to, and the job's oldest attempt that may still write
 // there. musterd raises it; muster-task and muster-worker read it.
@@ -62,4 +62,4 @@ inline std::optional<Fence> parse_fence(std::string_view text) {
   return text == " check " + fence_check(summed) + "\n" ? std::optional(fence) : std::nullopt;
 }
 
-}  // namespace contract
+}  // namespace agent::protocol

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-namespace contract {
+namespace agent::protocol {
 
 /// The key "format" of the files that musterd and muster-task share.
 inline constexpr int kFormat = 1;
@@ -22,4 +22,4 @@ inline nlohmann::ordered_json read_json_file(const std::filesystem::path& path) 
   return json;
 }
 
-}  // namespace contract
+}  // namespace agent::protocol

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-namespace contract {
+namespace agent::protocol {
 
 using nlohmann::json;
 
@@ -61,4 +61,4 @@ LocalLaunch parse_local_launch(std::string_view text) {
   }
 }
 
-}  // namespace contract
+}  // namespace agent::protocol

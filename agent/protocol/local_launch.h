@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/protocol/report_sources.h"
+#include "spec/report_sources.h"
 
-namespace contract {
+namespace agent::protocol {
 
 /// <attempt>/launch.json. musterd writes it (mode 0600: it holds the user's environment, secrets included), and
 /// muster-supervisor reads it at once. A musterd that was updated reads it again when it adopts the attempt.
@@ -33,7 +33,7 @@ struct LocalLaunch {
   std::uint16_t master_port = 0;
   bool is_command = true;        // any program, which may report by files; muster-worker speaks for itself
   std::uint64_t open_files = 0;  // the soft limit that ranks get; 0: as their supervisor has it
-  ReportSources report = {};
+  spec::ReportSources report = {};
   bool own_launcher = false;  // the program starts its ranks itself, and is told of no rank
   bool operator==(const LocalLaunch&) const = default;
 };
@@ -45,4 +45,4 @@ std::string to_text(const LocalLaunch& launch);
 /// std::runtime_error when the text makes no sense.
 LocalLaunch parse_local_launch(std::string_view text);
 
-}  // namespace contract
+}  // namespace agent::protocol

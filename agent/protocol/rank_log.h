@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "spec/whole_number.h"
+#include "base/whole_number.h"
 
-namespace contract {
+namespace agent::protocol {
 
 /// How the folders of attempts, and the logs of ranks in them, are named.
 inline constexpr std::string_view kAttemptStart = "attempt-", kLogsFolder = "logs", kRankStart = "rank-",
@@ -17,7 +17,7 @@ inline constexpr std::string_view kAttemptStart = "attempt-", kLogsFolder = "log
 inline std::optional<std::int64_t> number_of_attempt_folder(std::string_view path) {
   const auto name = path.substr(path.rfind('/') + 1);
   if (!name.starts_with(kAttemptStart)) return std::nullopt;
-  return spec::whole_number<std::int64_t>(name.substr(kAttemptStart.size()));
+  return base::whole_number<std::int64_t>(name.substr(kAttemptStart.size()));
 }
 
 /// The attempt folder of a rank's log: "/data/jobs/7/attempt-1" for "/data/jobs/7/attempt-1/logs/rank-0.log". Empty: it
@@ -32,4 +32,4 @@ inline std::string attempt_of_log(std::string_view path) {
   return std::string(folder.substr(0, above));
 }
 
-}  // namespace contract
+}  // namespace agent::protocol

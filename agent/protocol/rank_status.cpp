@@ -4,7 +4,7 @@
 
 #include "agent/protocol/json_file.h"
 
-namespace contract {
+namespace agent::protocol {
 namespace {
 
 const char* name_of(RankStatus::State state) {
@@ -70,4 +70,4 @@ std::optional<RankStatus> parse_rank_status(std::string_view text) {
   }
 }
 
-}  // namespace contract
+}  // namespace agent::protocol

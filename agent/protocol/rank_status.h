@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/protocol/exit_codes.h"
+#include "spec/exit_codes.h"
 
-namespace contract {
+namespace agent::protocol {
 
 /// How far a rank's program has come, as muster-task saw it. muster-task tells musterd the same by gRPC; musterd reads
 /// the file when it was away or a message was lost.
@@ -18,7 +18,7 @@ struct RankStatus {
   State state = State::kRunning;
   std::string node;
   std::int64_t pid = 0;
-  ExitStatus exit;                // of kExited and kStepLost
+  spec::ExitStatus exit;          // of kExited and kStepLost
   std::int64_t ended_at_ms = 0;   // since 1970, by the node's clock; 0: not ended
   bool out_of_memory = false;     // the kernel killed it for memory
   std::vector<int> signals_seen;  // from outside, in order
@@ -36,4 +36,4 @@ std::string to_text(const RankStatus& status);
 /// nullopt: the text is no such file's, or of another format. Files of older versions have fewer keys.
 std::optional<RankStatus> parse_rank_status(std::string_view text);
 
-}  // namespace contract
+}  // namespace agent::protocol

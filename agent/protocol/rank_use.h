@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace contract {
+namespace agent::protocol {
 
 /// What the processes of one rank use, as the agent beside the rank sees it.
 struct RankUse {
@@ -18,4 +18,4 @@ struct RankUse {
   bool operator==(const RankUse&) const = default;
 };
 
-}  // namespace contract
+}  // namespace agent::protocol

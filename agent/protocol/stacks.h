@@ -20,7 +20,7 @@
 //
 // The text of a stack has a section for each process of the rank, its first process first: a line of section_head(),
 // and lines as the one who took it writes them.
-namespace contract {
+namespace agent::protocol {
 
 inline constexpr int kStackSignal = SIGURG;
 inline constexpr const char* kStackMemory = "muster-stack-";
@@ -53,4 +53,4 @@ inline std::string stack_file_name(std::uint32_t rank) {
   return "rank-" + std::to_string(rank) + ".txt";
 }
 
-}  // namespace contract
+}  // namespace agent::protocol

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-namespace contract {
+namespace agent::protocol {
 namespace {
 
 using nlohmann::json;
@@ -123,4 +123,4 @@ Status parse_status(std::string_view text) {
   }
 }
 
-}  // namespace contract
+}  // namespace agent::protocol

@@ -8,10 +8,10 @@
 #include <variant>
 #include <vector>
 
-#include "agent/protocol/exit_codes.h"
 #include "agent/protocol/rank_use.h"
+#include "spec/exit_codes.h"
 
-namespace contract {
+namespace agent::protocol {
 
 /// <attempt>/status.jsonl of a local attempt: every fact, one line each. The supervisor writes it and tells the same
 /// lines on its socket; the local executor reads both. A supervisor lives through an update of musterd, so lines keep
@@ -47,7 +47,7 @@ struct LaunchFailed {
 };
 struct Exited {
   std::uint32_t rank = 0;
-  ExitStatus exit;
+  spec::ExitStatus exit;
   bool out_of_memory = false;
   std::int64_t at_ms = 0;  // since 1970 in UTC
   std::string error;       // the program's own words; empty: it left none
@@ -83,4 +83,4 @@ void fold(Status& status, const Fact& fact);
 /// std::runtime_error when a whole line makes no sense: then nobody knows whether the attempt ran.
 Status parse_status(std::string_view text);
 
-}  // namespace contract
+}  // namespace agent::protocol

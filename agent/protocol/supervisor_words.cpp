@@ -4,7 +4,7 @@
 #include <charconv>
 #include <system_error>
 
-namespace contract {
+namespace agent::protocol {
 namespace {
 
 constexpr std::string_view kPid = "pid ", kRunning = "running", kFailed = "failed ";
@@ -85,4 +85,4 @@ std::optional<StopCommand> StopReader::take(std::string_view line) {
   return command_;
 }
 
-}  // namespace contract
+}  // namespace agent::protocol

@@ -9,7 +9,7 @@
 // What muster-supervisor and the local executor say to one another: the supervisor on a pipe while it starts, the
 // executor on the supervisor's socket. A musterd that was updated talks to supervisors of older versions, so a word
 // keeps its meaning, and a line that a supervisor does not know is passed over.
-namespace contract {
+namespace agent::protocol {
 
 /// Descriptors that the executor gives a supervisor: the attempt's lock, held; and the pipe for its report.
 inline constexpr int kLockFd = 3;
@@ -64,4 +64,4 @@ class StopReader {
   StopCommand command_;
 };
 
-}  // namespace contract
+}  // namespace agent::protocol

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-namespace contract {
+namespace agent::protocol {
 namespace {
 
 /// As Gloo, NCCL, c10d's store, sockets of the system, process pools, torchelastic, Horovod and JAX say it, and what
@@ -55,4 +55,4 @@ bool is_of_a_survivor(std::string_view error) {
   return std::ranges::any_of(kParts, [&](auto part) { return !std::ranges::search(error, part, is_equal).empty(); });
 }
 
-}  // namespace contract
+}  // namespace agent::protocol

@@ -5,9 +5,9 @@
 
 #include "agent/protocol/json_file.h"
 #include "agent/protocol/task_launch_json.h"
-#include "agent/protocol/variables.h"
+#include "spec/variables.h"
 
-namespace contract {
+namespace agent::protocol {
 
 nlohmann::ordered_json json_of(const TaskLaunch& launch) {
   nlohmann::ordered_json json = {
@@ -55,7 +55,7 @@ TaskLaunch launch_of_json(const nlohmann::ordered_json& json, const std::string&
     json.at("log_folder").get_to(launch.log_folder);
     json.at("job_name").get_to(launch.job_name);
     // A musterd of before this field raised the fence where checkpoints go.
-    const auto checkpoints = launch.env.find(variable::kCheckpointFolder);
+    const auto checkpoints = launch.env.find(spec::variable::kCheckpointFolder);
     launch.fence_folder = json.value("fence_folder", checkpoints == launch.env.end() ? "" : checkpoints->second);
     json.at("log_link").get_to(launch.log_link);
     json.at("is_command").get_to(launch.is_command);
@@ -74,4 +74,4 @@ TaskLaunch launch_of_json(const nlohmann::ordered_json& json, const std::string&
   }
 }
 
-}  // namespace contract
+}  // namespace agent::protocol

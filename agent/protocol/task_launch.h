@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/protocol/report_sources.h"
+#include "spec/report_sources.h"
 
-namespace contract {
+namespace agent::protocol {
 
 /// <attempt>/task_launch.json. musterd writes it when it submits a Slurm job (mode 0600: it holds the attempt's token).
 /// muster-task reads it when the job starts, which may be days later.
@@ -34,7 +34,7 @@ struct TaskLaunch {
   bool forward_signals = false;
   std::int64_t time_limit_ms = 0;  // of the Slurm job; 0: no limit
   std::int64_t stop_grace_ms = 0;  // how long ranks may take to save
-  ReportSources report = {};
+  spec::ReportSources report = {};
   bool own_launcher = false;  // the program starts its ranks itself, and is told of no rank
   /// musterd has left it to the start of the attempt to make the folders, to raise the fence and to write the run file:
   /// see agent/watch/attempt_start.h. Else it has done so.
@@ -51,4 +51,4 @@ std::string to_text(const TaskLaunch& launch);
 /// what is wrong.
 TaskLaunch read_task_launch(const std::filesystem::path& attempt_folder);
 
-}  // namespace contract
+}  // namespace agent::protocol

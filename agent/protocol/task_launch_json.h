@@ -5,7 +5,7 @@
 
 #include "agent/protocol/task_launch.h"
 
-namespace contract {
+namespace agent::protocol {
 
 /// A launch file as JSON. Throws nlohmann::json::exception where `run_file` is no JSON.
 nlohmann::ordered_json json_of(const TaskLaunch& launch);
@@ -13,4 +13,4 @@ nlohmann::ordered_json json_of(const TaskLaunch& launch);
 /// Throws std::runtime_error that begins with `place` and says what is wrong.
 TaskLaunch launch_of_json(const nlohmann::ordered_json& json, const std::string& place);
 
-}  // namespace contract
+}  // namespace agent::protocol

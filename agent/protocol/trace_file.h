@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-namespace contract {
+namespace agent::protocol {
 
 /// The folder below the folder of the checkpoints in which ranks record steps.
 inline constexpr const char* kTraceFolder = "trace";
@@ -24,4 +24,4 @@ inline constexpr std::uint64_t kMostTraceNumber = (std::uint64_t{1} << 53) - 1;
 /// The most steps of one request, as of train.trace_steps.
 inline constexpr std::uint32_t kMostTraceSteps = 1000;
 
-}  // namespace contract
+}  // namespace agent::protocol

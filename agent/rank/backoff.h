@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <random>
 
-namespace worker {
+namespace agent::rank {
 
 /// How long to wait after each failure: `first`, then twice as long each time, at most `most`.
 class Backoff {
@@ -27,4 +27,4 @@ class Backoff {
   std::minstd_rand random_{std::random_device()()};
 };
 
-}  // namespace worker
+}  // namespace agent::rank

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <stdexcept>
 
-namespace worker {
+namespace agent::rank {
 
 std::string to_string(const Endpoint& endpoint) {
   const bool brackets = endpoint.host.find(':') != std::string::npos;
@@ -69,4 +69,4 @@ std::string own_address_towards(const Endpoint& peer) {
   return found.empty() ? "127.0.0.1" : found;
 }
 
-}  // namespace worker
+}  // namespace agent::rank

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace worker {
+namespace agent::rank {
 
 /// A TCP address: a host name or a numeric address without brackets, and a port in 1..65535.
 struct Endpoint {
@@ -24,4 +24,4 @@ Endpoint parse_endpoint(std::string_view text);
 /// resolve. Sends nothing. Other nodes can reach it even where node names don't resolve.
 std::string own_address_towards(const Endpoint& peer);
 
-}  // namespace worker
+}  // namespace agent::rank

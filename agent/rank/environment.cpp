@@ -5,13 +5,13 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "agent/protocol/variables.h"
 #include "agent/rank/slurm_meeting.h"
+#include "spec/variables.h"
 
-namespace worker {
+namespace agent::rank {
 namespace {
 
-namespace variable = contract::variable;
+namespace variable = spec::variable;
 
 [[noreturn]] void refuse(const std::string& message) {
   throw std::invalid_argument("environment: " + message);
@@ -158,4 +158,4 @@ RankEnvironment read_environment() {
   });
 }
 
-}  // namespace worker
+}  // namespace agent::rank

@@ -7,7 +7,7 @@
 
 #include "agent/rank/endpoint.h"
 
-namespace worker {
+namespace agent::rank {
 
 /// Where this process stands among its job's processes, and who started it.
 struct RankEnvironment {
@@ -39,4 +39,4 @@ RankEnvironment read_environment(const GetVariable& get);
 /// The same from this process's own environment.
 RankEnvironment read_environment();
 
-}  // namespace worker
+}  // namespace agent::rank

@@ -10,9 +10,9 @@
 #include <set>
 #include <stdexcept>
 
-#include "agent/protocol/report_keys.h"
+#include "spec/report_keys.h"
 
-namespace worker {
+namespace agent::rank {
 namespace {
 
 std::string quoted(std::string_view text) {
@@ -51,7 +51,7 @@ std::string field(std::string_view key, std::int64_t value) {
 
 /// The values of a step, each under a key of its own.
 std::string values_of(const StepReport& report) {
-  std::set<std::string> taken(contract::kReportKeys.begin(), contract::kReportKeys.end());
+  std::set<std::string> taken(spec::kReportKeys.begin(), spec::kReportKeys.end());
   std::string fields;
   for (const auto& value : report.values) {
     std::string key = value.series;
@@ -152,4 +152,4 @@ void JsonlReporter::leaving(int exit_code, std::string_view reason) {
   write_fact("\"status\":" + quoted(text));
 }
 
-}  // namespace worker
+}  // namespace agent::rank

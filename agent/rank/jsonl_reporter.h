@@ -7,7 +7,7 @@
 
 #include "agent/rank/reporter.h"
 
-namespace worker {
+namespace agent::rank {
 
 /// Reports into a file, one JSON object a line, each written with one call so that a reader never sees half a line of a
 /// living process. It is a report file as any program may write one (docs/report.md). The file is appended to, so a
@@ -56,4 +56,4 @@ std::string_view to_string(Section section);
 /// Unix time in milliseconds.
 std::int64_t now_ms();
 
-}  // namespace worker
+}  // namespace agent::rank

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace worker {
+namespace agent::rank {
 
 /// How long a rank waits until it is told where the ranks meet. Ranks that don't come cost the others `limit`, as often
 /// as the controller says that it does not know yet; while nobody answers, they wait `away_limit`: whoever is queued in
@@ -37,4 +37,4 @@ class MeetingPatience {
   bool answered_ = true;
 };
 
-}  // namespace worker
+}  // namespace agent::rank

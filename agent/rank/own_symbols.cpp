@@ -14,7 +14,7 @@
 #include <memory>
 #include <string_view>
 
-namespace worker {
+namespace agent::rank {
 namespace {
 
 /// The file of this process in memory, for as long as it lives.
@@ -101,4 +101,4 @@ std::string OwnSymbols::name_of(std::uintptr_t address) const {
   return address < place->end ? demangled(place->name.c_str()) : std::string();
 }
 
-}  // namespace worker
+}  // namespace agent::rank

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace worker {
+namespace agent::rank {
 
 /// The names of this program's own functions, from the table of symbols in its file. A library's are asked for with
 /// dladdr(), which does not know those of a program.
@@ -26,4 +26,4 @@ class OwnSymbols {
 /// "fsdp::Unit::wait()" of "_ZN4fsdp4Unit4waitEv"; what is no such name stays.
 std::string demangled(const char* name);
 
-}  // namespace worker
+}  // namespace agent::rank

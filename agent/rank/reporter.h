@@ -11,7 +11,7 @@
 #include "agent/rank/endpoint.h"
 #include "spec/series.h"
 
-namespace worker {
+namespace agent::rank {
 
 struct RankEnvironment;
 
@@ -56,7 +56,7 @@ struct ProgramWords {
 
 /// Which steps the ranks are asked to record; see TraceWish in proto/muster/v1/rank_service.proto.
 struct TraceWish {
-  std::uint64_t number = 0;  ///< from 1 to contract::kMostTraceNumber; 0: nothing is asked
+  std::uint64_t number = 0;  ///< from 1 to protocol::kMostTraceNumber; 0: nothing is asked
   std::int64_t first = 0;    ///< the first step, from 1; 0: the next step that all ranks can record
   std::int64_t steps = 1;
   bool operator==(const TraceWish&) const = default;
@@ -149,4 +149,4 @@ class Reporter {
 /// (MUSTER_WITH_GRPC), else JSON lines into a file. Throws std::runtime_error when neither can be opened.
 std::unique_ptr<Reporter> make_reporter(const RankEnvironment& environment);
 
-}  // namespace worker
+}  // namespace agent::rank

@@ -7,9 +7,9 @@
 #include <atomic>
 #include <cstdint>
 
-#include "agent/protocol/exit_codes.h"
+#include "spec/exit_codes.h"
 
-namespace worker {
+namespace agent::rank {
 namespace {
 
 constexpr std::int64_t kSameTermMs = 500;
@@ -35,7 +35,7 @@ bool is_second_term() {
 
 extern "C" void on_stop_signal(int number) {
   const bool again = number == SIGTERM && is_second_term();
-  if (again || !something_to_save.load()) ::_exit(contract::kExitRequeue);
+  if (again || !something_to_save.load()) ::_exit(spec::kExitRequeue);
   stop_asked.store(true);
 }
 
@@ -70,4 +70,4 @@ void forget_stop_signals() {
   something_to_save.store(false);
 }
 
-}  // namespace worker
+}  // namespace agent::rank

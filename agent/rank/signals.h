@@ -2,7 +2,7 @@
 
 #include "agent/rank/reporter.h"
 
-namespace worker {
+namespace agent::rank {
 
 /// Takes over the signals a scheduler sends. SIGUSR2 and SIGTERM only set a flag, which `signalled_stop` reads at the
 /// next step boundary; a second SIGTERM, half a second or more after the first, ends the process at once with
@@ -20,4 +20,4 @@ StopKind signalled_stop();
 /// Forgets earlier signals and returns to the state before `install_stop_signals`' first signal. For tests.
 void forget_stop_signals();
 
-}  // namespace worker
+}  // namespace agent::rank

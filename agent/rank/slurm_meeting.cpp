@@ -5,7 +5,7 @@
 #include <charconv>
 #include <string_view>
 
-namespace worker {
+namespace agent::rank {
 namespace {
 
 constexpr std::uint64_t kFirstPort = 10'000;
@@ -66,4 +66,4 @@ std::optional<Endpoint> slurm_meeting_point(const GetVariable& get, const Resolv
   return Endpoint{host, static_cast<std::uint16_t>(port)};
 }
 
-}  // namespace worker
+}  // namespace agent::rank

@@ -6,7 +6,7 @@
 
 #include "agent/rank/environment.h"
 
-namespace worker {
+namespace agent::rank {
 
 /// Whether a host name leads to an address from here.
 using Resolves = std::function<bool(const std::string& host)>;
@@ -21,4 +21,4 @@ std::optional<Endpoint> slurm_meeting_point(const GetVariable& get, const Resolv
 /// The first name of Slurm's compressed host list: "node07" of "node[07-09],gpu-a". Empty if there is none.
 std::string first_host(std::string_view list);
 
-}  // namespace worker
+}  // namespace agent::rank

@@ -31,7 +31,7 @@
 #include "agent/protocol/stacks.h"
 #include "agent/rank/own_symbols.h"
 
-namespace worker {
+namespace agent::rank {
 namespace {
 
 using std::chrono::milliseconds;
@@ -142,12 +142,12 @@ class Writer {
     if (++ticket_ < Capture::kFirstTicket) ticket_ = Capture::kFirstTicket;
     capture.ticket.store(ticket_);
     siginfo_t info{};
-    info.si_signo = contract::kStackSignal;
+    info.si_signo = protocol::kStackSignal;
     info.si_code = SI_QUEUE;
     info.si_pid = own_pid;
     info.si_uid = ::getuid();
     info.si_value.sival_int = static_cast<int>(ticket_);
-    const bool sent = ::syscall(SYS_rt_tgsigqueueinfo, own_pid, thread, contract::kStackSignal, &info) == 0;
+    const bool sent = ::syscall(SYS_rt_tgsigqueueinfo, own_pid, thread, protocol::kStackSignal, &info) == 0;
     if (sent && wait(patience)) return true;
     auto mine = ticket_;
     if (capture.ticket.compare_exchange_strong(mine, Capture::kFree)) return false;
@@ -186,7 +186,7 @@ class Writer {
 
 void offer_stacks() {
   own_pid = ::getpid();
-  const auto name = contract::kStackMemory + std::to_string(own_pid);
+  const auto name = protocol::kStackMemory + std::to_string(own_pid);
   const int memory = ::memfd_create(name.c_str(), MFD_CLOEXEC);
   if (memory < 0 || ::sem_init(&asked, 0, 0) != 0) return;
   // The agent empties the file, and what comes then is to begin at its start.
@@ -195,22 +195,22 @@ void offer_stacks() {
   ::backtrace(first.data(), first.size());  // loads what it needs, which no handler may do
   sigset_t all, before;
   ::sigfillset(&all);
-  ::sigdelset(&all, contract::kStackSignal);  // the agent sends it to the thread of this name
+  ::sigdelset(&all, protocol::kStackSignal);  // the agent sends it to the thread of this name
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     std::thread([memory] {
-      ::pthread_setname_np(::pthread_self(), contract::kStackThread.data());  // a literal, so it ends with 0
+      ::pthread_setname_np(::pthread_self(), protocol::kStackThread.data());  // a literal, so it ends with 0
       Writer(memory).run();
     }).detach();
     struct sigaction action {};
     action.sa_sigaction = on_stack_signal;
     action.sa_flags = SA_SIGINFO | SA_RESTART;
     ::sigemptyset(&action.sa_mask);
-    ::sigaction(contract::kStackSignal, &action, nullptr);
+    ::sigaction(protocol::kStackSignal, &action, nullptr);
   } catch (const std::system_error&) {  // the rank runs on without
     ::close(memory);
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-}  // namespace worker
+}  // namespace agent::rank

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace worker {
+namespace agent::rank {
 
 /// From now on the agent beside this rank can have the frames of each of its threads (agent/protocol/stacks.h): a file
 /// in memory is there, and a handler for the signal by which the agent asks.
@@ -11,4 +11,4 @@ namespace worker {
 /// kernel, is left out after a moment. Does nothing where the system refuses a thread or the file. For one call.
 void offer_stacks();
 
-}  // namespace worker
+}  // namespace agent::rank

@@ -2,17 +2,17 @@
 
 #include <optional>
 
-#include "agent/grpc/grpc_reporter.h"
+#include "agent/rank/grpc/grpc_reporter.h"
 
 namespace agent::report {
 
 Connect connect_by_grpc(const std::map<std::string, std::string>& environment, pid_t pid) {
   return [environment, pid] {
-    const auto rank = worker::read_environment([&](const char* name) -> std::optional<std::string> {
+    const auto rank = rank::read_environment([&](const char* name) -> std::optional<std::string> {
       const auto found = environment.find(name);
       return found == environment.end() ? std::nullopt : std::optional(found->second);
     });
-    return worker::make_grpc_reporter(rank, {.for_another = true, .pid = pid});
+    return rank::make_grpc_reporter(rank, {.for_another = true, .pid = pid});
   };
 }
 

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "agent/grpc/grpc_outbox.h"
-#include "agent/grpc/grpc_words.h"
+#include "agent/rank/grpc/grpc_outbox.h"
+#include "agent/rank/grpc/grpc_words.h"
 #include "agent/report/teller.h"
 #include "agent/watch/report_tail.h"
 
@@ -13,13 +13,13 @@ namespace agent::report {
 namespace {
 
 /// Keeps what it is told as heartbeats.
-class Heartbeats : public worker::Reporter {
+class Heartbeats : public rank::Reporter {
  public:
   Heartbeats(muster::v1::RankKey key, std::int64_t first_step)
       : key_(std::move(key)), first_step_(first_step), outbox_(key_.rank()) {}
 
   /// All that was told since the last call; empty: nothing.
-  std::vector<muster::v1::HeartbeatRequest> take(const worker::ProgramWords& words) {
+  std::vector<muster::v1::HeartbeatRequest> take(const rank::ProgramWords& words) {
     std::vector<muster::v1::HeartbeatRequest> all;
     const bool has_words = words != news_.words;
     if (!std::exchange(has_news_, false) && !has_words) return all;
@@ -27,8 +27,8 @@ class Heartbeats : public worker::Reporter {
     for (bool more = true; more;) {
       auto& request = all.emplace_back();
       *request.mutable_key() = key_;
-      worker::write(news_, request);
-      if (has_words && all.size() == 1) *request.mutable_program() = worker::wire(words);
+      rank::write(news_, request);
+      if (has_words && all.size() == 1) *request.mutable_program() = rank::wire(words);
       const auto batch = outbox_.fill(request);
       outbox_.acknowledge(batch, batch.steps, batch.checkpoints);
       more = batch.full;
@@ -36,12 +36,12 @@ class Heartbeats : public worker::Reporter {
     return all;
   }
 
-  void section(worker::Section now) override {
+  void section(rank::Section now) override {
     has_news_ = true;
     news_.section = now;
   }
   void declare(std::vector<spec::Series> series) override { outbox_.declare(std::move(series)); }
-  void step(const worker::StepReport& report) override {
+  void step(const rank::StepReport& report) override {
     has_news_ = true;
     news_.step = report.step;
     news_.step_ms = report.step_ms;
@@ -57,18 +57,18 @@ class Heartbeats : public worker::Reporter {
   }
   void checkpoint_saved_at(const std::string& path, std::int64_t step, std::int64_t bytes, double ms) override {
     has_news_ = true;
-    outbox_.add(worker::wire(path, step, bytes, ms));
+    outbox_.add(rank::wire(path, step, bytes, ms));
   }
-  worker::StopKind stop_requested() const override { return worker::StopKind::kNone; }
+  rank::StopKind stop_requested() const override { return rank::StopKind::kNone; }
   bool assigns_rendezvous() const override { return false; }
-  worker::Endpoint rendezvous(std::optional<worker::Endpoint>) override { return {}; }
+  rank::Endpoint rendezvous(std::optional<rank::Endpoint>) override { return {}; }
   void leaving(int, std::string_view) override {}
 
  private:
   const muster::v1::RankKey key_;
   const std::int64_t first_step_;
-  worker::GrpcOutbox outbox_;
-  worker::RankNews news_;
+  rank::GrpcOutbox outbox_;
+  rank::RankNews news_;
   bool has_news_ = false;
 };
 
@@ -79,7 +79,7 @@ bool read_reports_late(const std::filesystem::path& file, const muster::v1::Rank
   std::error_code none;
   const auto size = std::filesystem::file_size(file, none);
   if (none) return true;
-  beside::ReportTail tail(file);
+  watch::ReportTail tail(file);
   std::string left_out;
   if (size > kMostReadLate) {
     tail.skip_to(size - kMostReadLate);

@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kDiskPatience{500};
 
 Relay::Relay(std::filesystem::path file, Connect connect, Sources sources)
     : connect_(std::move(connect)),
-      tail_(std::make_shared<beside::ReportTail>(std::move(file))),
+      tail_(std::make_shared<watch::ReportTail>(std::move(file))),
       sources_(std::move(sources)) {
   const base::SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
@@ -36,7 +36,7 @@ void Relay::quit() {
   wake_.notify_all();
 }
 
-void Relay::ended(contract::ExitStatus exit) {
+void Relay::ended(spec::ExitStatus exit) {
   const std::lock_guard lock(mutex_);
   if (!exit_) ended_at_ = Clock::now();
   if (!exit_) exit_ = exit;
@@ -117,7 +117,7 @@ void Relay::run() {
   wake_.notify_all();
 }
 
-bool Relay::look(const std::optional<contract::ExitStatus>& exit) {
+bool Relay::look(const std::optional<spec::ExitStatus>& exit) {
   note_taken();
   sources_.start(exit, teller_.newest_step());
   const auto until = Clock::now() + kDiskPatience;
@@ -157,7 +157,7 @@ bool Relay::look(const std::optional<contract::ExitStatus>& exit) {
 
 // A rank that was killed is waited for, so its end is not to look like one in good order, for which the reporter takes
 // its time.
-void Relay::leave(const contract::ExitStatus& exit) {
+void Relay::leave(const spec::ExitStatus& exit) {
   reporter_->leaving(exit.signal != 0 ? 128 + exit.signal : exit.code, "");
 }
 
@@ -170,9 +170,9 @@ void Relay::note_taken() {
   taken_at_ = Clock::now();
 }
 
-std::optional<beside::Found> Relay::read(bool ended) {
+std::optional<watch::Found> Relay::read(bool ended) {
   if (!reading_.valid()) {
-    std::packaged_task<beside::Found()> task([tail = tail_, ended] { return tail->read(ended); });
+    std::packaged_task<watch::Found()> task([tail = tail_, ended] { return tail->read(ended); });
     auto reading = task.get_future();
     try {
       std::thread(std::move(task)).detach();
@@ -195,7 +195,7 @@ void Relay::complain_once() {
                tail_->first_complaint()->c_str());
 }
 
-bool Relay::tell(std::vector<beside::Report> reports) {
+bool Relay::tell(std::vector<watch::Report> reports) {
   std::ranges::move(reports, std::back_inserter(untold_));
   if (untold_.empty()) return true;
   connect_once();
@@ -212,7 +212,7 @@ void Relay::connect_once() {
 }
 
 // What the reporter holds goes into its file. A report file that was not told to its end the controller reads itself.
-void Relay::give_up(const contract::ExitStatus& exit) {
+void Relay::give_up(const spec::ExitStatus& exit) {
   try {
     left_out_ = sources_.give_up(untold_is_own_ ? 0 : untold_.size());
     tell_words(!own_is_told_);

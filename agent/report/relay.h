@@ -16,16 +16,16 @@
 #include <thread>
 #include <vector>
 
-#include "agent/protocol/exit_codes.h"
 #include "agent/rank/reporter.h"
 #include "agent/report/sources.h"
 #include "agent/report/teller.h"
 #include "agent/watch/report_tail.h"
+#include "spec/exit_codes.h"
 
 namespace agent::report {
 
 /// What connects a rank to the controller. Called once, when the rank's program has reported something.
-using Connect = std::function<std::unique_ptr<worker::Reporter>()>;
+using Connect = std::function<std::unique_ptr<rank::Reporter>()>;
 
 /// Follows the report file of one rank, and the other sources that its job names, and tells the controller what it
 /// says, with the rank's heartbeats. A program that writes no report is never heard of here. Lines that cannot be read
@@ -58,7 +58,7 @@ class Relay {
   Relay& operator=(const Relay&) = delete;
 
   /// The rank's program has ended: what its file still holds is told, and that the rank leaves.
-  void ended(contract::ExitStatus exit);
+  void ended(spec::ExitStatus exit);
   /// Waits until that is done, at most until `until`. False: it is not.
   bool wait(std::chrono::steady_clock::time_point until);
   /// Waits as wait() does, and no longer than the news of the rank's end may be held back for it. True: tell that news.
@@ -77,42 +77,42 @@ class Relay {
   Clock::time_point stands_until(std::chrono::milliseconds stands) const;
   void quit();
   /// What the disk has brought by now; nullopt: it has not answered yet.
-  std::optional<beside::Found> read(bool ended);
+  std::optional<watch::Found> read(bool ended);
   /// One look at the file. True: all is told that the program has written before its end.
-  bool look(const std::optional<contract::ExitStatus>& exit);
+  bool look(const std::optional<spec::ExitStatus>& exit);
   void complain_once();
   /// Adds to what was read, and tells of it what the reporter has room for. True: all.
-  bool tell(std::vector<beside::Report> reports);
+  bool tell(std::vector<watch::Report> reports);
   void connect_once();
   /// Notes whether the controller has taken reports since the last turn.
   void note_taken();
   void tell_words(bool blind);
   /// Tells that not all was told, and that the rank leaves.
-  void give_up(const contract::ExitStatus& exit);
-  void leave(const contract::ExitStatus& exit);
+  void give_up(const spec::ExitStatus& exit);
+  void leave(const spec::ExitStatus& exit);
 
   const Connect connect_;
-  const std::shared_ptr<beside::ReportTail> tail_;  // shared with a read that the disk holds up
-  std::future<beside::Found> reading_;
+  const std::shared_ptr<watch::ReportTail> tail_;  // shared with a read that the disk holds up
+  std::future<watch::Found> reading_;
   bool reading_began_ended_ = false;  // the program had ended when reading_ began
   Sources sources_;
   bool has_news_ = false, has_more_ = false, waits_for_room_ = false, complained_ = false;
-  std::deque<beside::Report> untold_;  // read, and not told yet
-  bool untold_is_own_ = false;         // of the report file; else of the other sources
-  bool own_is_told_ = false;           // the report file, to its end after the program's end
-  std::size_t backlog_ = 0;            // the reporter's, a turn ago
-  std::unique_ptr<worker::Reporter> reporter_;
+  std::deque<watch::Report> untold_;  // read, and not told yet
+  bool untold_is_own_ = false;        // of the report file; else of the other sources
+  bool own_is_told_ = false;          // the report file, to its end after the program's end
+  std::size_t backlog_ = 0;           // the reporter's, a turn ago
+  std::unique_ptr<rank::Reporter> reporter_;
   Teller teller_;
   std::uint64_t bad_lines_ = 0;
   std::string first_bad_line_;
-  worker::ProgramWords told_words_;
+  rank::ProgramWords told_words_;
 
   std::atomic<bool> has_told_ = false;
 
   std::string left_out_;  // written before done_
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::optional<contract::ExitStatus> exit_;
+  std::optional<spec::ExitStatus> exit_;
   Clock::time_point ended_at_{}, taken_at_{};  // the rank's end; when the controller was last known to take reports
   bool quit_ = false, done_ = false;
   std::thread thread_;

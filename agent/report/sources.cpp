@@ -5,16 +5,16 @@
 #include <thread>
 #include <utility>
 
-#include "agent/protocol/rank_path.h"
 #include "agent/rank/jsonl_reporter.h"
 #include "agent/watch/checkpoint_watch.h"
 #include "agent/watch/log_watch.h"
 #include "agent/watch/tensorboard_watch.h"
 #include "agent/watch/wildcards.h"
+#include "spec/rank_path.h"
 
 namespace agent::report {
 
-Sources::Sources(std::vector<std::shared_ptr<beside::ReportSource>> sources, const std::string& trouble) {
+Sources::Sources(std::vector<std::shared_ptr<watch::ReportSource>> sources, const std::string& trouble) {
   for (auto& source : sources) all_.push_back({std::move(source)});
   complain(trouble);
 }
@@ -33,11 +33,11 @@ void Sources::begin(Clock::time_point until) {
   }
 }
 
-void Sources::start(const std::optional<contract::ExitStatus>& end, std::optional<std::int64_t> newest_step) {
-  const beside::Moment moment{Clock::now(), worker::now_ms(), end, newest_step};
+void Sources::start(const std::optional<spec::ExitStatus>& end, std::optional<std::int64_t> newest_step) {
+  const watch::Moment moment{Clock::now(), rank::now_ms(), end, newest_step};
   for (auto& one : all_) {
     if (one.is_done || one.looking.valid()) continue;
-    std::packaged_task<beside::Found()> task([source = one.source, moment] { return source->look(moment); });
+    std::packaged_task<watch::Found()> task([source = one.source, moment] { return source->look(moment); });
     auto looking = task.get_future();
     try {
       std::thread(std::move(task)).detach();
@@ -49,8 +49,8 @@ void Sources::start(const std::optional<contract::ExitStatus>& end, std::optiona
   }
 }
 
-beside::Found Sources::take(Clock::time_point until) {
-  beside::Found all;
+watch::Found Sources::take(Clock::time_point until) {
+  watch::Found all;
   for (auto& one : all_) {
     if (!one.looking.valid() || one.looking.wait_until(until) != std::future_status::ready) continue;
     auto found = one.looking.get();
@@ -84,13 +84,13 @@ std::string Sources::give_up(std::size_t untold) {
   return left;
 }
 
-Sources make_sources(const contract::ReportSources& wanted, const SourcesPlace& place) {
-  using beside::Wildcards;
-  std::vector<std::shared_ptr<beside::ReportSource>> sources;
-  if (!wanted.log.empty()) sources.push_back(std::make_shared<beside::LogWatch>(place.log, wanted.log));
+Sources make_sources(const spec::ReportSources& wanted, const SourcesPlace& place) {
+  using watch::Wildcards;
+  std::vector<std::shared_ptr<watch::ReportSource>> sources;
+  if (!wanted.log.empty()) sources.push_back(std::make_shared<watch::LogWatch>(place.log, wanted.log));
   std::string trouble;
   const auto expanded = [&](const char* key, const std::string& text, bool is_pattern) {
-    const auto out = contract::expand_rank_path(text, [&](const std::string& name) -> std::optional<std::string> {
+    const auto out = spec::expand_rank_path(text, [&](const std::string& name) -> std::optional<std::string> {
       const auto found = place.environment.find(name);
       if (found == place.environment.end()) return std::nullopt;
       return is_pattern ? Wildcards::plain(found->second) : found->second;
@@ -103,13 +103,13 @@ Sources make_sources(const contract::ReportSources& wanted, const SourcesPlace& 
   auto pattern = expanded("report.checkpoints", wanted.checkpoints, true);
   if (!pattern.empty()) {
     if (pattern.front() != '/') pattern = Wildcards::plain(place.working_folder) + "/" + pattern;
-    sources.push_back(std::make_shared<beside::CheckpointWatch>(pattern, place.working_folder));
+    sources.push_back(std::make_shared<watch::CheckpointWatch>(pattern, place.working_folder));
   }
   const auto folder = expanded("report.tensorboard", wanted.tensorboard, false);
   if (!folder.empty()) {
     const auto path = (std::filesystem::path(place.working_folder) / folder).lexically_normal();
     sources.push_back(
-        std::make_shared<beside::TensorboardWatch>((path.has_filename() ? path : path.parent_path()).string()));
+        std::make_shared<watch::TensorboardWatch>((path.has_filename() ? path : path.parent_path()).string()));
   }
   return Sources(std::move(sources), trouble);
 }

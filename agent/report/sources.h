@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "agent/environment/environment.h"
-#include "agent/protocol/exit_codes.h"
-#include "agent/protocol/report_sources.h"
 #include "agent/watch/report_source.h"
+#include "spec/environment.h"
+#include "spec/exit_codes.h"
+#include "spec/report_sources.h"
 
 namespace agent::report {
 
@@ -26,15 +26,15 @@ class Sources {
   using Clock = std::chrono::steady_clock;
 
   Sources() = default;
-  explicit Sources(std::vector<std::shared_ptr<beside::ReportSource>> sources, const std::string& trouble = {});
+  explicit Sources(std::vector<std::shared_ptr<watch::ReportSource>> sources, const std::string& trouble = {});
 
   /// The first look, before the program starts: what is there by then is old. Waits for disks until then at most.
   void begin(Clock::time_point until);
 
   /// Begins a look at each source that has none under way. `end`: how the program has ended; nullopt: it runs.
-  void start(const std::optional<contract::ExitStatus>& end, std::optional<std::int64_t> newest_step);
+  void start(const std::optional<spec::ExitStatus>& end, std::optional<std::int64_t> newest_step);
   /// What the disks have brought until then.
-  beside::Found take(Clock::time_point until);
+  watch::Found take(Clock::time_point until);
   /// After the program's end: all that it has written is taken.
   bool is_done() const;
   /// Nothing more is read, and `untold` reports that were read are not told. Returns what was left out, in one sentence
@@ -45,8 +45,8 @@ class Sources {
 
  private:
   struct Watched {
-    std::shared_ptr<beside::ReportSource> source;  // shared with a look that the disk holds up
-    std::future<beside::Found> looking = {};
+    std::shared_ptr<watch::ReportSource> source;  // shared with a look that the disk holds up
+    std::future<watch::Found> looking = {};
     bool began_ended = false;  // the program had ended when `looking` began
     bool is_done = false;
   };
@@ -61,11 +61,11 @@ struct SourcesPlace {
   std::uint32_t rank = 0;
   std::filesystem::path log;
   std::string working_folder;
-  launch::Environment environment;  // the rank's, whose variables a path may hold
+  spec::Environment environment;  // the rank's, whose variables a path may hold
 };
 
 /// What [report] of a job file asks for. Patterns are read from each rank's log. Checkpoints and event files are looked
 /// for beside rank 0 alone. A path with a variable that is not set is left out, and is trouble().
-Sources make_sources(const contract::ReportSources& wanted, const SourcesPlace& place);
+Sources make_sources(const spec::ReportSources& wanted, const SourcesPlace& place);
 
 }  // namespace agent::report

@@ -6,18 +6,18 @@ namespace agent::report {
 namespace {
 
 /// nullopt: it is a name of the program's own.
-std::optional<worker::Section> section_of(const std::string& name) {
-  if (name == "init") return worker::Section::kInit;
-  if (name == "data") return worker::Section::kData;
-  if (name == "step") return worker::Section::kStep;
-  if (name == "checkpoint") return worker::Section::kCheckpoint;
-  if (name == "end") return worker::Section::kDone;
+std::optional<rank::Section> section_of(const std::string& name) {
+  if (name == "init") return rank::Section::kInit;
+  if (name == "data") return rank::Section::kData;
+  if (name == "step") return rank::Section::kStep;
+  if (name == "checkpoint") return rank::Section::kCheckpoint;
+  if (name == "end") return rank::Section::kDone;
   return std::nullopt;
 }
 
 }  // namespace
 
-void Teller::tell(const beside::Report& report, worker::Reporter& to) {
+void Teller::tell(const watch::Report& report, rank::Reporter& to) {
   if (!report.series.empty()) declare(report.series, to);
   if (report.resumed) to.resumed_from(*report.resumed);
   if (report.section) enter(*report.section, to);
@@ -32,7 +32,7 @@ void Teller::tell(const beside::Report& report, worker::Reporter& to) {
   if (report.error) words_.error = {report.error->type, report.error->message, report.error->trace};
 }
 
-void Teller::declare(const std::vector<spec::Series>& series, worker::Reporter& to) {
+void Teller::declare(const std::vector<spec::Series>& series, rank::Reporter& to) {
   for (const auto& one : series) {
     std::erase_if(series_, [&](const auto& other) { return other.name == one.name; });
     series_.push_back(one);
@@ -40,13 +40,13 @@ void Teller::declare(const std::vector<spec::Series>& series, worker::Reporter& 
   to.declare(series_);
 }
 
-void Teller::step(const beside::Report& report, worker::Reporter& to) {
+void Teller::step(const watch::Report& report, rank::Reporter& to) {
   words_.error.reset();  // the program went on after it
   const auto& step = *report.step;
-  worker::StepReport out;
+  rank::StepReport out;
   out.step = step.step;
   for (const auto& [name, value] : step.values) out.values.push_back({name, value});
-  out.at_ms = report.at_ms.value_or(worker::now_ms());
+  out.at_ms = report.at_ms.value_or(rank::now_ms());
   out.step_ms = step.step_ms.value_or(step_ms_since_last(step.step, out.at_ms));
   const bool is_new = !last_step_ || step.step > last_step_->first;
   last_step_ = {step.step, out.at_ms};
@@ -55,20 +55,20 @@ void Teller::step(const beside::Report& report, worker::Reporter& to) {
   out.bytes_communicated = step.bytes_communicated.value_or(-1);
   to.step(out);
   // After the end a program may tell more of its last step, or train once more.
-  if (section_ == worker::Section::kInit || (section_ == worker::Section::kDone && is_new)) {
-    enter(worker::Section::kStep, to);
+  if (section_ == rank::Section::kInit || (section_ == rank::Section::kDone && is_new)) {
+    enter(rank::Section::kStep, to);
   }
 }
 
-void Teller::enter(worker::Section section, worker::Reporter& to) {
+void Teller::enter(rank::Section section, rank::Reporter& to) {
   words_.section.clear();
   if (std::exchange(section_, section) != section) to.section(section);
 }
 
 // A controller that does not know such names takes it for a step.
-void Teller::enter(const std::string& name, worker::Reporter& to) {
+void Teller::enter(const std::string& name, rank::Reporter& to) {
   if (const auto known = section_of(name)) return enter(*known, to);
-  enter(worker::Section::kStep, to);
+  enter(rank::Section::kStep, to);
   words_.section = name;
 }
 

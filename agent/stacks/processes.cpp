@@ -89,8 +89,8 @@ bool is_python(pid_t pid) {
 
 std::optional<std::string> stack_memory(pid_t pid) {
   const auto status = status_of(pid);
-  if ((status.caught >> (contract::kStackSignal - 1) & 1) == 0) return std::nullopt;
-  const auto wanted = std::string("/memfd:") + contract::kStackMemory + status.own_pid;
+  if ((status.caught >> (protocol::kStackSignal - 1) & 1) == 0) return std::nullopt;
+  const auto wanted = std::string("/memfd:") + protocol::kStackMemory + status.own_pid;
   std::error_code error;
   for (fs::directory_iterator entry(proc(pid, "fd"), error), end; !error && entry != end; entry.increment(error)) {
     std::error_code unreadable;
@@ -105,7 +105,7 @@ std::optional<pid_t> stack_thread(pid_t pid) {
   for (fs::directory_iterator entry(proc(pid, "task"), error), end; !error && entry != end; entry.increment(error)) {
     std::string name;
     std::getline(std::ifstream(entry->path() / "comm"), name);
-    if (name != contract::kStackThread) continue;
+    if (name != protocol::kStackThread) continue;
     const auto number = entry->path().filename().string();
     pid_t thread = 0;
     if (std::from_chars(number.data(), number.data() + number.size(), thread).ec == std::errc()) return thread;

@@ -22,7 +22,7 @@ extern "C" {  // glibc 2.36 forgot to say so in it
 #include "agent/stacks/processes.h"
 #include "base/child.h"
 #include "base/process_table.h"
-#include "spec/utf8.h"
+#include "base/utf8.h"
 
 namespace agent::stacks {
 namespace {
@@ -56,9 +56,9 @@ Process look_at(const base::ProcessStat& stat) {
 /// To the thread that waits for it, or to the process.
 bool send_signal(pid_t pid, const base::Fd& process) {
   if (const auto thread = stack_thread(pid)) {
-    return ::syscall(SYS_tgkill, pid, *thread, contract::kStackSignal) == 0;
+    return ::syscall(SYS_tgkill, pid, *thread, protocol::kStackSignal) == 0;
   }
-  return ::pidfd_send_signal(process.get(), contract::kStackSignal, nullptr, 0) == 0;
+  return ::pidfd_send_signal(process.get(), protocol::kStackSignal, nullptr, 0) == 0;
 }
 
 /// Asks the process for its stack. What it wrote before is dropped, unless it is asked `again`.
@@ -107,8 +107,8 @@ void take_own(std::vector<Process*> processes, milliseconds patience) {
     }
   }
   for (auto* process : processes) {
-    process->frames = read_proc(process->memory, contract::kMostStackBytes);
-    process->by = process->python ? contract::kByFaulthandler : contract::kByWorker;
+    process->frames = read_proc(process->memory, protocol::kMostStackBytes);
+    process->by = process->python ? protocol::kByFaulthandler : protocol::kByWorker;
   }
 }
 
@@ -150,8 +150,8 @@ void take_by_py_spy(Process& process, Clock::time_point until) {
   const auto program = find_py_spy(pid);
   if (!program) return;
   process.frames = output_of(
-      {.argv = {*program, "dump", "--pid", std::to_string(pid)}, .max_output_bytes = contract::kMostStackBytes}, until);
-  process.by = contract::kByPySpy;
+      {.argv = {*program, "dump", "--pid", std::to_string(pid)}, .max_output_bytes = protocol::kMostStackBytes}, until);
+  process.by = protocol::kByPySpy;
 }
 
 /// Bytes that are no UTF-8, and controls that a terminal would obey, become "?".
@@ -159,7 +159,7 @@ std::string plain(const std::string& text) {
   std::string out;
   out.reserve(text.size());
   for (std::string_view left = text; !left.empty();) {
-    const auto size = spec::character_bytes(left);
+    const auto size = base::character_bytes(left);
     const auto byte = static_cast<unsigned char>(left.front());
     const bool is_control = (byte < ' ' && byte != '\n' && byte != '\t') || byte == 0x7F;
     if (size == 0 || is_control) {
@@ -177,11 +177,11 @@ std::string text_of(const Process& process) {
   const auto command = command_of(pid);
   std::string out;
   if (!process.frames.empty()) {
-    out += contract::section_head(process.stat.pid, command, process.by) + process.frames;
+    out += protocol::section_head(process.stat.pid, command, process.by) + process.frames;
     if (out.back() != '\n') out += '\n';
   }
   const auto threads = kernel_threads(pid);
-  if (!threads.empty()) out += contract::section_head(process.stat.pid, command, contract::kByKernel) + threads;
+  if (!threads.empty()) out += protocol::section_head(process.stat.pid, command, protocol::kByKernel) + threads;
   return out;
 }
 
@@ -189,9 +189,9 @@ std::string text_of(const std::vector<Process>& processes) {
   std::string out;
   for (const auto& process : processes) {
     out += plain(text_of(process));
-    if (out.size() <= contract::kMostStackBytes) continue;
-    out.resize(out.rfind('\n', contract::kMostStackBytes - contract::kStackCut.size() - 1) + 1);
-    return out + std::string(contract::kStackCut);
+    if (out.size() <= protocol::kMostStackBytes) continue;
+    out.resize(out.rfind('\n', protocol::kMostStackBytes - protocol::kStackCut.size() - 1) + 1);
+    return out + std::string(protocol::kStackCut);
   }
   return out;
 }

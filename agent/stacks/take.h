@@ -23,7 +23,7 @@ struct Patience {
 
 /// The stack of each rank, in their order: frames of the processes that write them themselves, or that py-spy can read,
 /// and what the kernel tells of every thread. A stopped process is not asked. UTF-8, at most
-/// contract::kMostStackBytes each. Empty: the rank has no process any more.
+/// protocol::kMostStackBytes each. Empty: the rank has no process any more.
 ///
 /// A process is asked by a signal that it takes for this alone (agent/protocol/stacks.h); nothing is sent to any other.
 std::vector<std::string> take_stacks(const std::vector<Rank>& ranks, const Patience& patience = {});

@@ -55,13 +55,13 @@ std::optional<std::string> read_file_at(int folder, const char* name) {
   }
 }
 
-std::optional<contract::LocalLaunch> read_local_launch(int folder) {
-  const auto text = read_file_at(folder, contract::kLocalLaunchFile);
-  return text ? std::optional(contract::parse_local_launch(*text)) : std::nullopt;
+std::optional<protocol::LocalLaunch> read_local_launch(int folder) {
+  const auto text = read_file_at(folder, protocol::kLocalLaunchFile);
+  return text ? std::optional(protocol::parse_local_launch(*text)) : std::nullopt;
 }
 
-contract::Status read_status(int folder) {
-  return contract::parse_status(read_file_at(folder, contract::kStatusFile).value_or(""));
+protocol::Status read_status(int folder) {
+  return protocol::parse_status(read_file_at(folder, protocol::kStatusFile).value_or(""));
 }
 
 }  // namespace agent::supervisor

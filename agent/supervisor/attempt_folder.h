@@ -32,11 +32,11 @@ std::optional<base::Fd> try_lock(int folder);
 std::optional<std::string> read_file_at(int folder, const char* name);
 
 /// launch.json; nothing if there is none. Throws std::runtime_error when it cannot be read or makes no sense.
-std::optional<contract::LocalLaunch> read_local_launch(int folder);
+std::optional<protocol::LocalLaunch> read_local_launch(int folder);
 
 /// status.jsonl; nothing is known if there is none. Throws std::runtime_error when it cannot be read or a whole line
 /// makes no sense: then nobody knows whether the attempt ran.
-contract::Status read_status(int folder);
+protocol::Status read_status(int folder);
 
 /// Throws std::system_error with errno and this text.
 [[noreturn]] void throw_errno(const std::string& what);

@@ -10,7 +10,7 @@
 namespace agent::supervisor {
 namespace {
 
-using contract::kStatusFile;
+using protocol::kStatusFile;
 
 // Longer than any line of a rank's exit, and than a rank's part in Started.
 constexpr std::size_t kBytesPerRank = 1024;

@@ -26,7 +26,6 @@
 #include "agent/process/gang.h"
 #include "agent/protocol/stacks.h"
 #include "agent/protocol/supervisor_words.h"
-#include "agent/protocol/variables.h"
 #include "agent/stacks/taker.h"
 #include "agent/supervisor/attempt_folder.h"
 #include "agent/supervisor/client.h"
@@ -43,6 +42,7 @@
 #include "base/patience.h"
 #include "base/process_table.h"
 #include "base/room.h"
+#include "spec/variables.h"
 
 namespace agent::supervisor {
 namespace {
@@ -50,7 +50,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using base::Fd;
 using std::chrono::milliseconds;
-using namespace contract;
+using namespace protocol;
 
 constexpr std::size_t kMaxClients = 16;
 constexpr milliseconds kLookForRecord{20};         // once all ranks have ended
@@ -70,14 +70,14 @@ std::int64_t wall_ms() {
   return std::chrono::duration_cast<milliseconds>(now).count();
 }
 
-GangPlan plan_of(const LocalLaunch& launch, const std::string& node) {
-  GangPlan plan{.program = launch.program,
-                .argv = launch.argv,
-                .working_folder = launch.working_folder,
-                .open_files = launch.open_files,
-                .ranks = {}};
+process::GangPlan plan_of(const LocalLaunch& launch, const std::string& node) {
+  process::GangPlan plan{.program = launch.program,
+                         .argv = launch.argv,
+                         .working_folder = launch.working_folder,
+                         .open_files = launch.open_files,
+                         .ranks = {}};
   for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
-    const auto log = beside::rank_files(launch.log_folder, rank).log.string();
+    const auto log = watch::rank_files(launch.log_folder, rank).log.string();
     plan.ranks.push_back({rank, rank_environment(launch, rank, node), log});
   }
   return plan;
@@ -118,8 +118,8 @@ class Supervisor {
   std::set<std::uint32_t> tell_why(const StopCommand& how);
   void signal_living(int number);
   void reap();
-  void rank_ended(std::uint32_t rank, ExitStatus exit);
-  std::string last_words(std::uint32_t rank, ExitStatus exit);
+  void rank_ended(std::uint32_t rank, spec::ExitStatus exit);
+  std::string last_words(std::uint32_t rank, spec::ExitStatus exit);
   void record_told_ends();
   bool is_told(const Exited& end);
   bool is_nothing_left();
@@ -130,7 +130,7 @@ class Supervisor {
   Fd folder_, lock_, listener_, children_;
   std::string facts_;  // every line so far
   std::optional<StatusLog> log_;
-  std::unique_ptr<Gang> gang_;
+  std::unique_ptr<process::Gang> gang_;
   std::optional<StatusWriter> writer_;  // begun after all forks
   std::set<std::uint32_t> living_;
   std::map<std::uint32_t, report::Sources> sources_;  // until the ranks run
@@ -157,14 +157,14 @@ Supervisor::Supervisor(const SupervisorOptions& options)
       folder_(open_folder(options.folder)),
       oom_(base::OomWatch::best_counter_file(), Clock::now()),
       stacks_([folder = std::filesystem::absolute(options.folder)](auto number, auto rank, const auto& text) {
-        keep_stack(contract::stack_folder(folder, number) / contract::stack_file_name(rank), text);
+        keep_stack(protocol::stack_folder(folder, number) / protocol::stack_file_name(rank), text);
       }) {
   if (options.started_by_executor) {
     lock_ = Fd(kLockFd);
   } else if (auto lock = try_lock(folder_.get())) {
     lock_ = std::move(*lock);
   } else {
-    throw LaunchError("another supervisor, or musterd, holds the attempt's lock", true);
+    throw process::LaunchError("another supervisor, or musterd, holds the attempt's lock", true);
   }
   sigset_t child;
   ::sigemptyset(&child);
@@ -175,15 +175,16 @@ Supervisor::Supervisor(const SupervisorOptions& options)
 }
 
 void Supervisor::start() {
-  if (read_status(folder_.get()).started) throw LaunchError("the attempt was started before", false);
+  if (read_status(folder_.get()).started) throw process::LaunchError("the attempt was started before", false);
   const auto launch = read_local_launch(folder_.get());
-  if (!launch) throw LaunchError(std::string("no ") + kLocalLaunchFile + " in " + options_.folder.string(), false);
+  if (!launch)
+    throw process::LaunchError(std::string("no ") + kLocalLaunchFile + " in " + options_.folder.string(), false);
   listener_ = listen_in(folder_.get());
   log_folder_ = launch->log_folder;
   log_.emplace(folder_.get(), launch->ranks);
   const auto name = base::host_name();
   const auto node = name.empty() ? "localhost" : name;
-  gang_ = std::make_unique<Gang>(plan_of(*launch, node));
+  gang_ = std::make_unique<process::Gang>(plan_of(*launch, node));
   step("forked");
 
   facts_ = to_line(Started{base::boot_id(), node, ::getsid(0), gang_->ranks()});
@@ -214,7 +215,7 @@ void Supervisor::look_before_start(const LocalLaunch& launch, const std::string&
   if (!options_.connect || launch.report.empty()) return;
   const auto until = Clock::now() + kFilePatience;
   for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
-    sources_[rank] = report::make_sources(launch.report, {rank, beside::rank_files(log_folder_, rank).log,
+    sources_[rank] = report::make_sources(launch.report, {rank, watch::rank_files(log_folder_, rank).log,
                                                           launch.working_folder, rank_environment(launch, rank, node)});
     sources_[rank].begin(until);
   }
@@ -225,7 +226,7 @@ void Supervisor::follow_reports(const LocalLaunch& launch, const std::string& no
   for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
     try {
       relays_[rank] = std::make_unique<report::Relay>(
-          beside::rank_files(log_folder_, rank).report,
+          watch::rank_files(log_folder_, rank).report,
           options_.connect(agents_environment(launch, rank, node), gang_->ranks()[rank].pid),
           std::move(sources_[rank]));
     } catch (const std::system_error& error) {  // the rank runs on without
@@ -239,7 +240,7 @@ void Supervisor::watch_use(const LocalLaunch& launch, const std::string& node) {
   std::vector<use::Rank> ranks;
   for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
     const auto environment = rank_environment(launch, rank, node);
-    const auto devices = environment.find(variable::kVisibleDevices);
+    const auto devices = environment.find(spec::variable::kVisibleDevices);
     ranks.push_back(
         {rank, gang_->ranks()[rank].pid, devices == environment.end() ? std::nullopt : std::optional(devices->second)});
   }
@@ -269,7 +270,7 @@ void Supervisor::tell_what_is_left() {
   for (auto& [rank, relay] : relays_) {
     const auto left_out = relay->finish(Clock::time_point::max());
     if (!left_out.empty())
-      say_in_log(beside::rank_files(log_folder_, rank).log, "muster-supervisor: " + left_out + "\n");
+      process::say_in_log(watch::rank_files(log_folder_, rank).log, "muster-supervisor: " + left_out + "\n");
   }
 }
 
@@ -330,7 +331,7 @@ void Supervisor::accept_client() {
 }
 
 void Supervisor::obey(const std::string& line) {
-  if (const auto number = contract::parse_stacks_line(line)) return ask_stacks(*number);
+  if (const auto number = protocol::parse_stacks_line(line)) return ask_stacks(*number);
   if (const auto command = stops_.take(line)) stop(*command);
 }
 
@@ -349,7 +350,7 @@ void Supervisor::stop(const StopCommand& how) {
   constexpr milliseconds kLongest = std::chrono::hours(24 * 365);
   const auto at = Clock::now() + std::min(how.grace, kLongest);
   if (!asked_to_leave_) {
-    peer_failed_ = how.why == beside::kPeerFailed;
+    peer_failed_ = how.why == watch::kPeerFailed;
     const auto know = tell_why(how);
     for (const auto rank : living_) {
       if (!know.contains(rank)) gang_->signal(rank, SIGTERM);
@@ -363,13 +364,13 @@ void Supervisor::stop(const StopCommand& how) {
 /// for that file by themselves, and need no signal.
 std::set<std::uint32_t> Supervisor::tell_why(const StopCommand& how) {
   if (how.why.empty()) return {};
-  const beside::StopNotice notice{how.why, how.save, wall_ms() + how.grace.count(), how.at_step};
+  const watch::StopNotice notice{how.why, how.save, wall_ms() + how.grace.count(), how.at_step};
   std::map<std::uint32_t, std::filesystem::path> files;
-  for (const auto rank : living_) files[rank] = beside::rank_files(log_folder_, rank).stop;
+  for (const auto rank : living_) files[rank] = watch::rank_files(log_folder_, rank).stop;
   const auto know = base::ask_within<std::set<std::uint32_t>>(kFilePatience, [files, notice] {
     std::set<std::uint32_t> ranks;
     for (const auto& [rank, file] : files) {
-      if (beside::write_stop_file(file, notice) && beside::looks_for(file)) ranks.insert(rank);
+      if (watch::write_stop_file(file, notice) && watch::looks_for(file)) ranks.insert(rank);
     }
     return ranks;
   });
@@ -395,11 +396,12 @@ void Supervisor::reap() {
     if (found != ranks.end()) gang_->signal(rank, SIGKILL);
     ::waitpid(info.si_pid, nullptr, 0);
     if (found == ranks.end()) continue;  // left behind by a rank and inherited
-    rank_ended(rank, info.si_code == CLD_EXITED ? ExitStatus{info.si_status, 0} : ExitStatus{0, info.si_status});
+    rank_ended(rank,
+               info.si_code == CLD_EXITED ? spec::ExitStatus{info.si_status, 0} : spec::ExitStatus{0, info.si_status});
   }
 }
 
-void Supervisor::rank_ended(std::uint32_t rank, ExitStatus exit) {
+void Supervisor::rank_ended(std::uint32_t rank, spec::ExitStatus exit) {
   if (living_.erase(rank) == 0) return;
   if (sampler_) sampler_->ended(rank);
   const bool by_others = exit.signal == SIGKILL && !killed_;
@@ -442,7 +444,7 @@ bool Supervisor::is_nothing_left() {
 
 /// Into the log of the rank that ended last, where people look first, and into that of the supervisor.
 void Supervisor::say(const std::string& words) const {
-  say_in_log(beside::rank_files(log_folder_, leaving_.back().rank).log, "muster-supervisor: " + words + "\n");
+  process::say_in_log(watch::rank_files(log_folder_, leaving_.back().rank).log, "muster-supervisor: " + words + "\n");
 }
 
 bool Supervisor::is_told(const Exited& end) {
@@ -452,12 +454,12 @@ bool Supervisor::is_told(const Exited& end) {
 
 /// A rank that was asked to leave is not asked why it left, unless it is asked because another rank has failed: its own
 /// failure may have been the first.
-std::string Supervisor::last_words(std::uint32_t rank, ExitStatus exit) {
+std::string Supervisor::last_words(std::uint32_t rank, spec::ExitStatus exit) {
   if (!files_answer_ || (asked_to_leave_ && !peer_failed_)) return {};
-  if (!(peer_failed_ ? beside::may_have_failed(exit) : beside::may_have_words(exit))) return {};
-  auto* const read = peer_failed_ ? beside::read_own_failure : beside::read_last_words;
+  if (!(peer_failed_ ? watch::may_have_failed(exit) : watch::may_have_words(exit))) return {};
+  auto* const read = peer_failed_ ? watch::read_own_failure : watch::read_last_words;
   const auto words = base::ask_within<std::string>(
-      kWordsPatience, [read, files = beside::rank_files(log_folder_, rank)] { return read(files); });
+      kWordsPatience, [read, files = watch::rank_files(log_folder_, rank)] { return read(files); });
   files_answer_ = words.has_value();
   return words.value_or("");
 }
@@ -517,10 +519,10 @@ int supervise(const SupervisorOptions& options) {
     report.close();
     supervisor.run();
     return 0;
-  } catch (const LaunchError& error) {
+  } catch (const process::LaunchError& error) {
     report.failed(error.what(), kind_of(error.error, error.retryable));
   } catch (const std::system_error& error) {
-    report.failed(error.what(), kind_of(error.code().value(), may_pass(error.code().value())));
+    report.failed(error.what(), kind_of(error.code().value(), process::may_pass(error.code().value())));
   } catch (const std::exception& error) {
     report.failed(error.what(), StartFailure::kForGood);
   }

@@ -6,21 +6,21 @@
 #include <string>
 #include <string_view>
 
-#include "agent/environment/environment.h"
 #include "agent/process/orphans.h"
 #include "agent/report/relay.h"
+#include "spec/environment.h"
 
 namespace agent::supervisor {
 
 struct SupervisorOptions {
   std::filesystem::path folder;
-  /// true: contract::kLockFd and kReportFd are there. false: started by hand; takes the lock itself.
+  /// true: protocol::kLockFd and kReportFd are there. false: started by hand; takes the lock itself.
   bool started_by_executor = false;
   /// How a rank's report file reaches the controller, by the rank's environment and process. Null: it does not.
-  std::function<report::Connect(const launch::Environment& rank, pid_t pid)> connect;
+  std::function<report::Connect(const spec::Environment& rank, pid_t pid)> connect;
   /// Ends what ranks have left behind; see agent/process/orphans.h.
   std::function<std::string(std::chrono::milliseconds)> end_children = [](auto patience) {
-    return agent::end_children(patience);
+    return process::end_children(patience);
   };
   /// For tests of crashes: called at "forked", "recorded", "running" and "exited".
   std::function<void(std::string_view)> on_step;

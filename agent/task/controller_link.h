@@ -29,7 +29,7 @@ class ControllerLink {
   virtual std::chrono::milliseconds unheard_for() const = 0;
   /// Where rank 0 listens: rank 0 offers `mine`, the others ask with an empty text. Blocks until the answer is known,
   /// as long as there is patience. Empty if it is not, or if the attempt is over.
-  virtual std::string meet(const std::string& mine, worker::MeetingPatience patience) = 0;
+  virtual std::string meet(const std::string& mine, rank::MeetingPatience patience) = 0;
   /// Gives the controller the rank's stack. Blocks for a few seconds at most; false if the controller has not taken it.
   virtual bool give_stack(std::uint64_t number, const std::string& text) = 0;
 };
@@ -38,6 +38,6 @@ class ControllerLink {
 using OnDirective = std::function<void(const muster::v1::TaskResponse&)>;
 
 using ConnectToController = std::function<std::unique_ptr<ControllerLink>(
-    const worker::Endpoint& controller, const std::string& token, const muster::v1::TaskRequest& first, OnDirective)>;
+    const rank::Endpoint& controller, const std::string& token, const muster::v1::TaskRequest& first, OnDirective)>;
 
 }  // namespace agent::task

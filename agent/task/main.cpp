@@ -10,14 +10,14 @@
 #include <string_view>
 #include <system_error>
 
-#include "agent/environment/submitter.h"
 #include "agent/protocol/attempt_set.h"
-#include "agent/protocol/exit_codes.h"
 #include "agent/report/connect.h"
 #include "agent/task/prepare.h"
 #include "agent/task/task.h"
 #include "agent/task/task_reporter.h"
 #include "base/oom_watch.h"
+#include "spec/exit_codes.h"
+#include "spec/submitter.h"
 
 namespace {
 
@@ -62,7 +62,7 @@ Arguments read_arguments(int argc, char** argv) {
   if (!arguments.attempt_folder.empty()) return arguments;
   if (set.empty() || !index) throw std::runtime_error("want --attempt FOLDER, or --set FILE and --index N");
   arguments.index = *index;
-  arguments.attempt_folder = contract::attempt_of_set(set, *index);
+  arguments.attempt_folder = agent::protocol::attempt_of_set(set, *index);
   return arguments;
 }
 
@@ -82,8 +82,8 @@ int main(int argc, char** argv) {
     // What its rank starts, in whatever session, becomes a child of this process, which ends it.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     agent::task::Task task({.attempt_folder = arguments.attempt_folder,
-                            .launch = contract::read_task_launch(arguments.attempt_folder),
-                            .inherited = launch::own_environment(),
+                            .launch = agent::protocol::read_task_launch(arguments.attempt_folder),
+                            .inherited = spec::own_environment(),
                             .oom_counter = arguments.oom_counter,
                             .connect = agent::task::report_by_grpc,
                             .report = agent::report::connect_by_grpc,
@@ -91,6 +91,6 @@ int main(int argc, char** argv) {
     return task.run();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "muster-task: %s\n", error.what());
-    return contract::kExitCannotStart;
+    return spec::kExitCannotStart;
   }
 }

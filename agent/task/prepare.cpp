@@ -18,22 +18,22 @@ constexpr unsigned kOwnersOnly = 0600;
 void prepare_element(const std::filesystem::path& set_file, std::uint32_t index,
                      const std::filesystem::path& attempt_folder) {
   const auto set_folder = set_file.parent_path();
-  const auto launch = contract::launch_of_set(set_folder / contract::kSetLaunchFile, index);
+  const auto launch = protocol::launch_of_set(set_folder / protocol::kSetLaunchFile, index);
   // Where the log is, before anything that may fail.
   base::make_private_folder(attempt_folder);
-  base::write_file_durably(attempt_folder / contract::kElementFile, contract::to_text({set_folder.string(), index}));
-  switch (beside::make_start(beside::start_of(launch, attempt_folder))) {
-    case beside::Fencing::kRaised:
+  base::write_file_durably(attempt_folder / protocol::kElementFile, protocol::to_text({set_folder.string(), index}));
+  switch (watch::make_start(watch::start_of(launch, attempt_folder))) {
+    case watch::Fencing::kRaised:
       break;
-    case beside::Fencing::kRaisedAgain:
+    case watch::Fencing::kRaisedAgain:
       std::fprintf(stderr, "muster-task: a rank of an older attempt holds %s; it was fenced all the same\n",
                    launch.fence_folder.c_str());
       break;
-    case beside::Fencing::kOver:
+    case watch::Fencing::kOver:
       throw std::runtime_error("its attempt is over already: a later one has " + launch.fence_folder);
   }
-  base::make_folders(contract::rank_status_folder(attempt_folder));
-  base::write_file_durably(attempt_folder / contract::kTaskLaunchFile, contract::to_text(launch), kOwnersOnly);
+  base::make_folders(protocol::rank_status_folder(attempt_folder));
+  base::write_file_durably(attempt_folder / protocol::kTaskLaunchFile, protocol::to_text(launch), kOwnersOnly);
 }
 
 }  // namespace agent::task

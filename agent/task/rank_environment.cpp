@@ -4,17 +4,17 @@
 #include <variant>
 
 #include "agent/environment/rank_variables.h"
-#include "agent/protocol/variables.h"
 #include "agent/watch/rank_files.h"
 #include "slurm/host_list.h"
+#include "spec/variables.h"
 
 namespace agent::task {
 namespace {
 
-namespace variable = contract::variable;
+namespace variable = spec::variable;
 
 /// The step's nodes in the order of SLURM_NODEID; empty: not known.
-std::vector<std::string> nodes_of_step(const launch::Environment& inherited) {
+std::vector<std::string> nodes_of_step(const spec::Environment& inherited) {
   for (const auto* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}) {
     const auto list = inherited.find(name);
     if (list == inherited.end()) continue;
@@ -26,13 +26,13 @@ std::vector<std::string> nodes_of_step(const launch::Environment& inherited) {
   return {};
 }
 
-launch::RankPlace place_of(const worker::RankEnvironment& rank, const launch::Environment& inherited) {
+environment::RankPlace place_of(const rank::RankEnvironment& rank, const spec::Environment& inherited) {
   const auto number = [](int value) { return static_cast<std::uint32_t>(value); };
-  launch::RankPlace place{.rank = number(rank.rank),
-                          .world_size = number(rank.world_size),
-                          .local_rank = number(rank.local_rank),
-                          .local_world_size = number(rank.local_world_size),
-                          .node_rank = number(rank.node_rank)};
+  environment::RankPlace place{.rank = number(rank.rank),
+                               .world_size = number(rank.world_size),
+                               .local_rank = number(rank.local_rank),
+                               .local_world_size = number(rank.local_world_size),
+                               .node_rank = number(rank.node_rank)};
   place.node_names = nodes_of_step(inherited);
   place.nodes = place.node_names.empty() ? (place.world_size + place.local_world_size - 1) / place.local_world_size
                                          : static_cast<std::uint32_t>(place.node_names.size());
@@ -41,8 +41,8 @@ launch::RankPlace place_of(const worker::RankEnvironment& rank, const launch::En
 
 /// The task's own environment, without muster's variables. The script has kept the job's libraries from the task, which
 /// may have started with others.
-launch::Environment base_of(const launch::Environment& inherited) {
-  launch::Environment base;
+spec::Environment base_of(const spec::Environment& inherited) {
+  spec::Environment base;
   for (const auto& [name, value] : inherited) {
     if (!name.starts_with(variable::kPrefix)) base.emplace(name, value);
   }
@@ -58,7 +58,7 @@ launch::Environment base_of(const launch::Environment& inherited) {
 
 }  // namespace
 
-std::optional<std::string> variable_of(const launch::Environment& inherited, const contract::TaskLaunch& launch,
+std::optional<std::string> variable_of(const spec::Environment& inherited, const protocol::TaskLaunch& launch,
                                        const char* name) {
   for (const auto* variables : {&launch.env, &inherited}) {
     if (const auto found = variables->find(name); found != variables->end()) return found->second;
@@ -66,23 +66,23 @@ std::optional<std::string> variable_of(const launch::Environment& inherited, con
   return std::nullopt;
 }
 
-launch::Environment rank_environment(const launch::Environment& inherited, const contract::TaskLaunch& launch,
-                                     const worker::RankEnvironment& place,
-                                     const std::optional<worker::Endpoint>& meeting_point) {
+spec::Environment rank_environment(const spec::Environment& inherited, const protocol::TaskLaunch& launch,
+                                   const rank::RankEnvironment& place,
+                                   const std::optional<rank::Endpoint>& meeting_point) {
   auto all = base_of(inherited);
   const auto where = place_of(place, inherited);
-  if (launch.own_launcher) std::erase_if(all, [](const auto& one) { return launch::tells_of_a_rank(one.first); });
+  if (launch.own_launcher) std::erase_if(all, [](const auto& one) { return environment::tells_of_a_rank(one.first); });
   for (auto& [name, value] :
-       launch.own_launcher ? launch::own_launcher_variables(where) : launch::rank_variables(where)) {
+       launch.own_launcher ? environment::own_launcher_variables(where) : environment::rank_variables(where)) {
     all[name] = value;
   }
   if (const auto job = inherited.find("SLURM_JOB_ID"); job != inherited.end()) all[variable::kSlurmJob] = job->second;
   if (meeting_point) {
-    const auto meeting = launch::meeting_variables(meeting_point->host, std::to_string(meeting_point->port));
+    const auto meeting = environment::meeting_variables(meeting_point->host, std::to_string(meeting_point->port));
     for (const auto& [name, value] : meeting) all[name] = value;
   }
-  const auto files = beside::rank_files(launch.log_folder, static_cast<std::uint32_t>(place.rank));
-  for (const auto& [name, value] : beside::file_variables(files)) all[name] = value;
+  const auto files = watch::rank_files(launch.log_folder, static_cast<std::uint32_t>(place.rank));
+  for (const auto& [name, value] : watch::file_variables(files)) all[name] = value;
   for (const auto& [name, value] : launch.env) all[name] = value;
   return all;
 }

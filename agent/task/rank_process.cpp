@@ -8,7 +8,7 @@
 
 namespace agent::task {
 
-RankProcess::RankProcess(const GangPlan& plan) : gang_(plan) {
+RankProcess::RankProcess(const process::GangPlan& plan) : gang_(plan) {
   const auto failure = gang_.open_gate();
   if (!failure) return;
   while (::waitpid(pid(), nullptr, 0) < 0 && errno == EINTR) {

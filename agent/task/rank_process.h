@@ -11,7 +11,7 @@ class RankProcess {
  public:
   /// `plan` has one rank. Throws LaunchError, in words for people, if the program cannot be executed; nothing runs
   /// then.
-  explicit RankProcess(const GangPlan& plan);
+  explicit RankProcess(const process::GangPlan& plan);
 
   pid_t pid() const { return static_cast<pid_t>(gang_.ranks().front().pid); }
   /// To the whole process group.
@@ -20,7 +20,7 @@ class RankProcess {
   bool stopped() const;
 
  private:
-  Gang gang_;
+  process::Gang gang_;
 };
 
 }  // namespace agent::task

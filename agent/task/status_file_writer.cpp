@@ -14,8 +14,8 @@
 
 namespace agent::task {
 
-void write_status(const std::filesystem::path& attempt_folder, int rank, const contract::RankStatus& status) {
-  const auto path = contract::rank_status_file(attempt_folder, static_cast<std::uint32_t>(rank));
+void write_status(const std::filesystem::path& attempt_folder, int rank, const protocol::RankStatus& status) {
+  const auto path = protocol::rank_status_file(attempt_folder, static_cast<std::uint32_t>(rank));
   const auto folder = path.parent_path();
   std::filesystem::create_directories(folder);
   const base::Fd opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -30,7 +30,7 @@ StatusFileWriter::StatusFileWriter(std::filesystem::path attempt_folder, int ran
   thread_ = std::thread([this] { run(); });
 }
 
-void StatusFileWriter::put(const contract::RankStatus& status) {
+void StatusFileWriter::put(const protocol::RankStatus& status) {
   {
     std::lock_guard lock(mutex_);
     next_ = status;

@@ -12,7 +12,7 @@ namespace agent::task {
 
 /// Writes a rank's status file (see agent/protocol/rank_status.h), durable when it returns. The text is written under
 /// another name first, so that a reader sees the old text or the new. Throws std::system_error.
-void write_status(const std::filesystem::path& attempt_folder, int rank, const contract::RankStatus& status);
+void write_status(const std::filesystem::path& attempt_folder, int rank, const protocol::RankStatus& status);
 
 /// Writes the newest status in a thread of its own: a disk that stands still holds up nothing else of a task. A status
 /// that cannot be written is reported on stderr.
@@ -24,7 +24,7 @@ class StatusFileWriter {
   StatusFileWriter& operator=(const StatusFileWriter&) = delete;
 
   /// Replaces a status whose writing has not begun. Returns at once.
-  void put(const contract::RankStatus& status);
+  void put(const protocol::RankStatus& status);
   /// Waits until the newest status is written, however long the disk takes: the kernel would keep the process as long.
   void finish();
 
@@ -35,7 +35,7 @@ class StatusFileWriter {
   const int rank_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::optional<contract::RankStatus> next_;
+  std::optional<protocol::RankStatus> next_;
   bool closed_ = false;
   std::thread thread_;
 };

@@ -19,7 +19,6 @@
 #include <utility>
 
 #include "agent/process/keeper.h"
-#include "agent/protocol/variables.h"
 #include "agent/task/log_link.h"
 #include "agent/task/rank_environment.h"
 #include "agent/watch/fence.h"
@@ -27,13 +26,14 @@
 #include "agent/watch/stop_file.h"
 #include "base/host_name.h"
 #include "base/patience.h"
+#include "spec/variables.h"
 
 namespace agent::task {
 namespace {
 
 using std::chrono::milliseconds;
 namespace v1 = muster::v1;
-namespace variable = contract::variable;
+namespace variable = spec::variable;
 
 constexpr milliseconds kLastWord{5'000};
 /// After the attempt is over, between asking the program to leave and killing it.
@@ -64,7 +64,7 @@ std::int64_t number_in(std::string_view text) {
   return number;
 }
 
-std::string text_of(const launch::Environment& variables, const char* name) {
+std::string text_of(const spec::Environment& variables, const char* name) {
   const auto found = variables.find(name);
   return found == variables.end() ? std::string() : found->second;
 }
@@ -80,7 +80,7 @@ std::string free_endpoint(const std::string& address) {
   if (!socket || ::bind(socket.get(), named, sizeof where) != 0 || ::getsockname(socket.get(), named, &size) != 0) {
     throw std::runtime_error("no free port on " + address);
   }
-  return to_string(worker::Endpoint{address, ntohs(where.sin_port)});
+  return to_string(rank::Endpoint{address, ntohs(where.sin_port)});
 }
 
 }  // namespace
@@ -88,13 +88,13 @@ std::string free_endpoint(const std::string& address) {
 Task::Task(TaskSetup setup)
     : setup_(std::move(setup)),
       // The user's own variables come first in everything, RANK and the like included.
-      environment_(worker::read_environment(
+      environment_(rank::read_environment(
           [this](const char* name) { return variable_of(setup_.inherited, setup_.launch, name); })),
       counts_alone_(base::OomWatch::is_slurm_tasks(setup_.oom_counter)),
       oom_(setup_.oom_counter, Clock::now()) {
   if (setup_.has_keeper) {
     const auto folder = launch_.env.find(variable::kAttemptFolder);
-    keep_rank(
+    process::keep_rank(
         {folder == launch_.env.end() ? std::string() : folder->second, files().report.string(), files().log.string()});
   }
   catch_signals();
@@ -103,7 +103,7 @@ Task::Task(TaskSetup setup)
 }
 
 int Task::run() {
-  launch::Environment environment;
+  spec::Environment environment;
   try {
     const auto planned = plan();
     environment = planned.ranks.front().environment;
@@ -146,7 +146,7 @@ void Task::start_reporting() {
   key->set_rank(static_cast<std::uint32_t>(environment_.rank));
   told_.set_slurm_job(text_of(setup_.inherited, "SLURM_JOB_ID"));
   if (!environment_.controller) {
-    throw std::runtime_error(std::string(variable::kController) + " is not set in " + contract::kTaskLaunchFile);
+    throw std::runtime_error(std::string(variable::kController) + " is not set in " + protocol::kTaskLaunchFile);
   }
   fill_request(v1::PROCESS_STARTING);
   link_ = setup_.connect(*environment_.controller, environment_.token, told_,
@@ -165,8 +165,8 @@ void Task::heard(const v1::TaskResponse& answer) {
   [[maybe_unused]] const auto wrote = ::write(directives_.get(), &one, sizeof one);
 }
 
-GangPlan Task::plan() {
-  std::optional<worker::Endpoint> at;
+process::GangPlan Task::plan() {
+  std::optional<rank::Endpoint> at;
   if (launch_.is_command && !environment_.master) at = meeting_point();
   const auto rank = static_cast<std::uint32_t>(environment_.rank);
   return {.program = launch_.argv.front(),
@@ -177,18 +177,18 @@ GangPlan Task::plan() {
 }
 
 /// Where rank 0's program will listen. muster-worker finds that out by itself, with a port it holds already.
-worker::Endpoint Task::meeting_point() {
-  using worker::MeetingPatience;
+rank::Endpoint Task::meeting_point() {
+  using rank::MeetingPatience;
   std::string mine;
   if (environment_.rank == 0) mine = free_endpoint(own_address_towards(*environment_.controller));
-  if (environment_.world_size == 1) return worker::parse_endpoint(mine);
+  if (environment_.world_size == 1) return rank::parse_endpoint(mine);
   const auto at = link_->meet(mine, {MeetingPatience::kLimit, MeetingPatience::kAwayLimit, Clock::now()});
   if (at.empty()) throw std::runtime_error("the controller did not tell where rank 0 listens");
-  return worker::parse_endpoint(at);
+  return rank::parse_endpoint(at);
 }
 
-beside::RankFiles Task::files() const {
-  return beside::rank_files(launch_.log_folder, static_cast<std::uint32_t>(environment_.rank));
+watch::RankFiles Task::files() const {
+  return watch::rank_files(launch_.log_folder, static_cast<std::uint32_t>(environment_.rank));
 }
 
 /// A muster-task that was killed could not end what its rank had left in sessions of their own. Where Slurm has no
@@ -196,7 +196,7 @@ beside::RankFiles Task::files() const {
 bool Task::end_earlier() {
   const auto folder = launch_.env.find(variable::kAttemptFolder);
   if (folder == launch_.env.end()) return true;
-  const AttemptMark mark{folder->second, environment_.attempt};
+  const process::AttemptMark mark{folder->second, environment_.attempt};
   auto left = setup_.ending.earlier(mark, setup_.ending.told_after);
   if (left.empty()) return true;
   say("rank " + std::to_string(environment_.rank) + " waits for " + left +
@@ -212,7 +212,7 @@ bool Task::end_earlier() {
 
 /// Into the rank's log, where people look first, and into that of the Slurm job.
 void Task::say(const std::string& words) const {
-  say_in_log(files().log, "muster-task: " + words + "\n");
+  process::say_in_log(files().log, "muster-task: " + words + "\n");
 }
 
 /// The end is told: the other ranks must not wait for it. As long as this task is there, Slurm's job is not over, and
@@ -229,8 +229,8 @@ void Task::stay_beside(const std::string& left) {
 /// A later attempt has the checkpoint folder. A controller that has forgotten this attempt, or is away, cannot say so.
 bool Task::is_fenced() const {
   if (launch_.fence_folder.empty() || environment_.attempt <= 0) return false;
-  const auto fence = base::ask_within<std::optional<contract::Fence>>(
-      kFencePatience, [path = launch_.fence_folder] { return beside::read_fence(path); });
+  const auto fence = base::ask_within<std::optional<protocol::Fence>>(
+      kFencePatience, [path = launch_.fence_folder] { return watch::read_fence(path); });
   return fence && *fence && !(*fence)->lets(number_in(environment_.job_id), environment_.attempt);
 }
 
@@ -321,7 +321,7 @@ void Task::take_directive() {
     stacks_->ask(answer.stacks(), {{static_cast<std::uint32_t>(environment_.rank), process_->pid()}});
   }
   if (said == v1::DIRECTIVE_STOP) {
-    peer_failed_ = !asked_ && answer.stop_why() == beside::kPeerFailed;
+    peer_failed_ = !asked_ && answer.stop_why() == watch::kPeerFailed;
     const bool knows = tell_why(answer.stop_why(), false, kLeaveWithin);
     // muster-worker hears it too, and leaves on its own.
     if (launch_.is_command && !asked_ && !knows) process_->signal(SIGTERM);
@@ -391,9 +391,9 @@ bool Task::may_be_for_memory() const {
 /// needs no signal.
 bool Task::tell_why(const std::string& why, bool save, milliseconds until_kill, std::optional<std::int64_t> at_step) {
   if (why.empty() || std::exchange(told_why_, true)) return false;
-  const beside::StopNotice notice{why, save, wall_ms() + until_kill.count(), at_step};
+  const watch::StopNotice notice{why, save, wall_ms() + until_kill.count(), at_step};
   const auto knows = base::ask_within<bool>(kFilePatience, [file = files().stop, notice] {
-    return beside::write_stop_file(file, notice) && beside::looks_for(file);
+    return watch::write_stop_file(file, notice) && watch::looks_for(file);
   });
   return knows.value_or(false);
 }
@@ -424,7 +424,7 @@ int Task::finish() {
   const auto left = setup_.ending.children(setup_.ending.told_after);
   hear_late_signals();
   tell_last_reports();
-  status_.state = step_lost_ ? contract::RankStatus::State::kStepLost : contract::RankStatus::State::kExited;
+  status_.state = step_lost_ ? protocol::RankStatus::State::kStepLost : protocol::RankStatus::State::kExited;
   const int code = last_word(step_lost_ ? v1::PROCESS_STEP_LOST : v1::PROCESS_EXITED);
   tell_what_is_left();
   if (!left.empty()) stay_beside(left);
@@ -441,8 +441,8 @@ void Task::tell_what_is_left() {
 
 int Task::finish_unstarted(const std::string& why) {
   std::fprintf(stderr, "muster-task: rank %d: %s\n", environment_.rank, why.c_str());
-  status_.state = contract::RankStatus::State::kExited;
-  status_.exit.code = contract::kExitCannotStart;
+  status_.state = protocol::RankStatus::State::kExited;
+  status_.exit.code = spec::kExitCannotStart;
   status_.trouble = why;
   return last_word(v1::PROCESS_EXITED);
 }
@@ -457,14 +457,14 @@ int Task::last_word(v1::ProcessState state) {
 }
 
 // What is there before the program starts is no work of it.
-void Task::look_before_start(const launch::Environment& rank) {
+void Task::look_before_start(const spec::Environment& rank) {
   if (!setup_.report || launch_.report.empty()) return;
   sources_ = report::make_sources(
       launch_.report, {static_cast<std::uint32_t>(environment_.rank), files().log, launch_.working_folder, rank});
   sources_.begin(Clock::now() + kFilePatience);
 }
 
-void Task::follow_report(const launch::Environment& rank) {
+void Task::follow_report(const spec::Environment& rank) {
   if (!setup_.report || !launch_.is_command) return;
   try {
     relay_ = std::make_unique<report::Relay>(files().report, setup_.report(agents_environment(rank), process_->pid()),
@@ -475,7 +475,7 @@ void Task::follow_report(const launch::Environment& rank) {
 }
 
 // A rank with a launcher of its own has no variables of a rank; who reports for it says which rank it is.
-launch::Environment Task::agents_environment(const launch::Environment& rank) const {
+spec::Environment Task::agents_environment(const spec::Environment& rank) const {
   if (!launch_.own_launcher) return rank;
   auto all = rank;
   auto with_rank = launch_;
@@ -484,7 +484,7 @@ launch::Environment Task::agents_environment(const launch::Environment& rank) co
   return all;
 }
 
-void Task::watch_use(const launch::Environment& rank) {
+void Task::watch_use(const spec::Environment& rank) {
   const auto devices = rank.find(variable::kVisibleDevices);
   try {
     sampler_.emplace(std::vector<use::Rank>{{static_cast<std::uint32_t>(environment_.rank), process_->pid(),
@@ -521,8 +521,8 @@ void Task::hear_late_signals() {
 std::string Task::last_words() const {
   const bool was_asked = asked_ || killed_ || !status_.signals_seen.empty();
   if (was_asked && !peer_failed_) return {};
-  if (!(peer_failed_ ? beside::may_have_failed(status_.exit) : beside::may_have_words(status_.exit))) return {};
-  auto* const read = peer_failed_ ? beside::read_own_failure : beside::read_last_words;
+  if (!(peer_failed_ ? watch::may_have_failed(status_.exit) : watch::may_have_words(status_.exit))) return {};
+  auto* const read = peer_failed_ ? watch::read_own_failure : watch::read_last_words;
   const auto words = base::ask_within<std::string>(kWordsPatience, [read, files = files()] { return read(files); });
   return words.value_or("");
 }

@@ -11,7 +11,6 @@
 #include <optional>
 #include <string>
 
-#include "agent/environment/environment.h"
 #include "agent/process/orphans.h"
 #include "agent/protocol/task_launch.h"
 #include "agent/rank/environment.h"
@@ -24,14 +23,17 @@
 #include "agent/watch/rank_files.h"
 #include "base/fd.h"
 #include "base/oom_watch.h"
+#include "spec/environment.h"
 
 namespace agent::task {
 
 /// How a task ends what ranks have left behind, and how long it waits for what SIGKILL does not end at once.
 struct Ending {
-  std::function<std::string(std::chrono::milliseconds)> children = [](auto patience) { return end_children(patience); };
-  std::function<std::string(const AttemptMark&, std::chrono::milliseconds)> earlier =
-      [](const auto& mark, auto patience) { return end_earlier_attempts(mark, patience); };
+  std::function<std::string(std::chrono::milliseconds)> children = [](auto patience) {
+    return process::end_children(patience);
+  };
+  std::function<std::string(const process::AttemptMark&, std::chrono::milliseconds)> earlier =
+      [](const auto& mark, auto patience) { return process::end_earlier_attempts(mark, patience); };
   std::chrono::milliseconds told_after{5'000};
   std::chrono::milliseconds longest{600'000};
 };
@@ -39,12 +41,12 @@ struct Ending {
 /// What a task starts with.
 struct TaskSetup {
   std::filesystem::path attempt_folder;
-  contract::TaskLaunch launch;
-  launch::Environment inherited;      // of this process
+  protocol::TaskLaunch launch;
+  spec::Environment inherited;        // of this process
   std::filesystem::path oom_counter;  // see base::OomWatch
   ConnectToController connect;
   /// How the rank's report file reaches the controller, by the rank's environment and process. Null: it does not.
-  std::function<report::Connect(const launch::Environment& rank, pid_t pid)> report = {};
+  std::function<report::Connect(const spec::Environment& rank, pid_t pid)> report = {};
   use::SamplerOptions use = {};
   Ending ending = {};
   bool has_keeper = false;  // see agent/process/keeper.h
@@ -78,21 +80,21 @@ class Task {
   void catch_signals();
   void start_reporting();
   void heard(const muster::v1::TaskResponse& answer);
-  GangPlan plan();
-  worker::Endpoint meeting_point();
-  beside::RankFiles files() const;
+  process::GangPlan plan();
+  rank::Endpoint meeting_point();
+  watch::RankFiles files() const;
   bool is_fenced() const;
   bool end_earlier();
   void say(const std::string& words) const;
   void stay_beside(const std::string& left);
   void link_log() const;
   void plan_save();
-  void look_before_start(const launch::Environment& rank);
-  void follow_report(const launch::Environment& rank);
-  launch::Environment agents_environment(const launch::Environment& rank) const;
+  void look_before_start(const spec::Environment& rank);
+  void follow_report(const spec::Environment& rank);
+  spec::Environment agents_environment(const spec::Environment& rank) const;
   void tell_last_reports();
   void tell_what_is_left();
-  void watch_use(const launch::Environment& rank);
+  void watch_use(const spec::Environment& rank);
 
   void watch();
   void take_signals();
@@ -115,9 +117,9 @@ class Task {
   std::string last_words() const;
 
   const TaskSetup setup_;
-  const contract::TaskLaunch& launch_ = setup_.launch;
-  worker::RankEnvironment environment_;
-  contract::RankStatus status_;
+  const protocol::TaskLaunch& launch_ = setup_.launch;
+  rank::RankEnvironment environment_;
+  protocol::RankStatus status_;
   std::optional<StatusFileWriter> file_;
   const bool counts_alone_;  // the counter of kills for memory counts this task's processes alone
   base::OomWatch oom_;

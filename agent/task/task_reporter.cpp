@@ -29,7 +29,7 @@ constexpr std::int64_t kIntervalMostMs = 10'000;
 
 }  // namespace
 
-TaskReporter::TaskReporter(const worker::Endpoint& controller, const std::string& token, muster::v1::TaskRequest first,
+TaskReporter::TaskReporter(const rank::Endpoint& controller, const std::string& token, muster::v1::TaskRequest first,
                            OnDirective on_directive)
     : controller_(controller),
       client_(controller, token),
@@ -81,7 +81,7 @@ milliseconds TaskReporter::unheard_for() const {
   return owes_since_ ? std::chrono::duration_cast<milliseconds>(Clock::now() - *owes_since_) : milliseconds(0);
 }
 
-std::string TaskReporter::meet(const std::string& mine, worker::MeetingPatience patience) {
+std::string TaskReporter::meet(const std::string& mine, rank::MeetingPatience patience) {
   muster::v1::RendezvousRequest request;
   {
     std::lock_guard lock(mutex_);
@@ -145,9 +145,8 @@ bool TaskReporter::call(Lock& lock) {
 void TaskReporter::say_unreached() {
   const bool is_due = !was_answered_ && Clock::now() - began_at_ > kSayUnreachedAfter;
   if (!is_due || std::exchange(said_unreached_, true)) return;
-  std::fprintf(stderr, "muster-task: musterd at %s does not answer on %s (%s)\n",
-               worker::to_string(controller_).c_str(), base::node_name().c_str(),
-               error_.empty() ? "no answer" : error_.c_str());
+  std::fprintf(stderr, "muster-task: musterd at %s does not answer on %s (%s)\n", rank::to_string(controller_).c_str(),
+               base::node_name().c_str(), error_.empty() ? "no answer" : error_.c_str());
 }
 
 // What is new is asked about, so that flush() learns that it was heard.
@@ -168,7 +167,7 @@ bool TaskReporter::send(Lock& lock) {
 }
 
 void TaskReporter::open_stream() {
-  stream_ = std::make_unique<worker::TaskStream>(
+  stream_ = std::make_unique<rank::TaskStream>(
       client_, [this](const muster::v1::TaskResponse& answer) { answered(answer, answer.requests_heard()); },
       [this] {
         std::lock_guard own(mutex_);
@@ -213,7 +212,7 @@ void TaskReporter::answered(const muster::v1::TaskResponse& answer, std::uint64_
   heard_.notify_all();
 }
 
-std::unique_ptr<ControllerLink> report_by_grpc(const worker::Endpoint& controller, const std::string& token,
+std::unique_ptr<ControllerLink> report_by_grpc(const rank::Endpoint& controller, const std::string& token,
                                                const muster::v1::TaskRequest& first, OnDirective on_directive) {
   return std::make_unique<TaskReporter>(controller, token, first, std::move(on_directive));
 }

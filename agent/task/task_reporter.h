@@ -8,9 +8,9 @@
 #include <string>
 #include <thread>
 
-#include "agent/grpc/grpc_client.h"
-#include "agent/grpc/grpc_stream.h"
 #include "agent/rank/backoff.h"
+#include "agent/rank/grpc/grpc_client.h"
+#include "agent/rank/grpc/grpc_stream.h"
 #include "agent/task/controller_link.h"
 
 namespace agent::task {
@@ -20,7 +20,7 @@ namespace agent::task {
 /// knows no stream. Thread-safe; one thread of its own, and the stream's.
 class TaskReporter : public ControllerLink {
  public:
-  TaskReporter(const worker::Endpoint& controller, const std::string& token, muster::v1::TaskRequest first,
+  TaskReporter(const rank::Endpoint& controller, const std::string& token, muster::v1::TaskRequest first,
                OnDirective on_directive);
   ~TaskReporter() override;
   TaskReporter(const TaskReporter&) = delete;
@@ -31,7 +31,7 @@ class TaskReporter : public ControllerLink {
   void hold() override;
   bool flush(std::chrono::milliseconds patience) override;
   std::chrono::milliseconds unheard_for() const override;
-  std::string meet(const std::string& mine, worker::MeetingPatience patience) override;
+  std::string meet(const std::string& mine, rank::MeetingPatience patience) override;
   bool give_stack(std::uint64_t number, const std::string& text) override;
 
  private:
@@ -50,8 +50,8 @@ class TaskReporter : public ControllerLink {
   void ask(std::uint64_t number);
   void answered(const muster::v1::TaskResponse& answer, std::uint64_t requests_heard);
 
-  const worker::Endpoint controller_;
-  worker::GrpcClient client_;
+  const rank::Endpoint controller_;
+  rank::GrpcClient client_;
   const OnDirective on_directive_;
   mutable std::mutex mutex_;
   std::condition_variable wake_, heard_;
@@ -69,17 +69,17 @@ class TaskReporter : public ControllerLink {
   muster::v1::Directive said_ = muster::v1::DIRECTIVE_CONTINUE;
   std::uint64_t stacks_ = 0;
   // Of the thread that tells.
-  worker::Backoff backoff_;
+  rank::Backoff backoff_;
   bool calls_ = false;  // the controller knows no stream
   const Clock::time_point began_at_ = Clock::now();
   bool said_unreached_ = false;
   std::string error_;  // with which the newest stream ended
-  std::unique_ptr<worker::TaskStream> stream_;
+  std::unique_ptr<rank::TaskStream> stream_;
   std::thread thread_;
 };
 
 /// A ConnectToController.
-std::unique_ptr<ControllerLink> report_by_grpc(const worker::Endpoint& controller, const std::string& token,
+std::unique_ptr<ControllerLink> report_by_grpc(const rank::Endpoint& controller, const std::string& token,
                                                const muster::v1::TaskRequest& first, OnDirective on_directive);
 
 }  // namespace agent::task

@@ -62,7 +62,7 @@ struct Sampler::Shared {
   std::condition_variable wake;
   bool quit = false;
   int threads = 0;  // that are there
-  std::map<std::uint32_t, contract::RankUse> samples;
+  std::map<std::uint32_t, protocol::RankUse> samples;
   std::vector<std::uint32_t> ended;
   std::vector<base::GpuLook> gpus;
   Clock::time_point gpus_at{};
@@ -87,11 +87,11 @@ void Sampler::Shared::look() {
   const auto processes = base::look_at_processes(options.proc);
   const auto now = Clock::now();
   const auto gpus_said = gpus_now();
-  std::map<std::uint32_t, contract::RankUse> seen;
+  std::map<std::uint32_t, protocol::RankUse> seen;
   for (auto& [rank, meter] : watched) {
     const auto used = meter.look(processes, now);
     if (!used) continue;
-    contract::RankUse use{.at_ms = wall_ms(),
+    protocol::RankUse use{.at_ms = wall_ms(),
                           .cores = used->cores,
                           .memory_bytes = used->memory_bytes,
                           .memory_peak_bytes = used->memory_peak_bytes,
@@ -175,7 +175,7 @@ int Sampler::fd() const {
   return shared_->event.get();
 }
 
-std::map<std::uint32_t, contract::RankUse> Sampler::newest() {
+std::map<std::uint32_t, protocol::RankUse> Sampler::newest() {
   eventfd_t count = 0;
   ::eventfd_read(shared_->event.get(), &count);
   const std::lock_guard lock(shared_->mutex);

@@ -47,7 +47,7 @@ class Sampler {
   /// Readable when there is a newer sample.
   int fd() const;
   /// The newest sample of each rank that has not ended. Not fd() is readable then.
-  std::map<std::uint32_t, contract::RankUse> newest();
+  std::map<std::uint32_t, protocol::RankUse> newest();
   /// The rank's program has ended: its process id may be another's soon.
   void ended(std::uint32_t rank);
 

@@ -7,13 +7,13 @@
 #include <system_error>
 #include <thread>
 
-#include "agent/protocol/variables.h"
 #include "agent/watch/fence.h"
 #include "base/durable_file.h"
 #include "base/fd.h"
-#include "spec/whole_number.h"
+#include "base/whole_number.h"
+#include "spec/variables.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 using std::chrono::milliseconds;
@@ -31,19 +31,19 @@ bool lock_within(int fd, milliseconds patience) {
 }
 
 /// The variable; empty: the launch file does not have it.
-std::string text_of(const contract::TaskLaunch& launch, const char* name) {
+std::string text_of(const protocol::TaskLaunch& launch, const char* name) {
   const auto found = launch.env.find(name);
   return found == launch.env.end() ? std::string() : found->second;
 }
 
-std::int64_t number_of(const contract::TaskLaunch& launch, const char* name) {
-  return spec::whole_number<std::int64_t>(text_of(launch, name)).value_or(0);
+std::int64_t number_of(const protocol::TaskLaunch& launch, const char* name) {
+  return base::whole_number<std::int64_t>(text_of(launch, name)).value_or(0);
 }
 
 }  // namespace
 
-AttemptStart start_of(const contract::TaskLaunch& launch, const std::filesystem::path& attempt_folder) {
-  namespace variable = contract::variable;
+AttemptStart start_of(const protocol::TaskLaunch& launch, const std::filesystem::path& attempt_folder) {
+  namespace variable = spec::variable;
   return {.key = {number_of(launch, variable::kJobId), number_of(launch, variable::kAttempt)},
           .folder = attempt_folder,
           .log_folder = launch.log_folder,
@@ -68,17 +68,17 @@ Fencing make_start(const AttemptStart& start) {
   return fencing;
 }
 
-bool raise_fence(const std::filesystem::path& folder, const contract::Fence& key, milliseconds patience) {
+bool raise_fence(const std::filesystem::path& folder, const protocol::Fence& key, milliseconds patience) {
   base::make_folders(folder);
-  const auto lock_path = folder / contract::kFenceLock;
+  const auto lock_path = folder / protocol::kFenceLock;
   const base::Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock) throw std::system_error(errno, std::generic_category(), "cannot open " + lock_path.string());
   const bool locked = lock_within(lock.get(), patience);
   const auto fence = read_fence(folder);
   if (!fence || fence->job != key.job || fence->attempt < key.attempt) {
-    base::write_file_durably(folder / contract::kFenceFile, contract::fence_text(key));
+    base::write_file_durably(folder / protocol::kFenceFile, protocol::fence_text(key));
   }
   return locked;
 }
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -7,13 +7,13 @@
 #include "agent/protocol/fence_file.h"
 #include "agent/protocol/task_launch.h"
 
-namespace beside {
+namespace agent::watch {
 
 /// What must lie on disk before the ranks of an attempt start. musterd makes it when it hands an attempt over alone.
 /// For an element of a Slurm array the batch script makes it when the element starts (`muster-task --prepare`), so that
 /// a waiting element costs no file.
 struct AttemptStart {
-  contract::Fence key;                 // the job and the number of the attempt
+  protocol::Fence key;                 // the job and the number of the attempt
   std::filesystem::path folder;        // the attempt's own
   std::filesystem::path log_folder;    // of its ranks
   std::filesystem::path fence_folder;  // the checkpoint folder whose fence is raised; empty: none is
@@ -24,7 +24,7 @@ struct AttemptStart {
 
 /// Of a launch file. The attempt's own variables tell the key and where the run file goes. Where musterd has raised the
 /// fence, it is not raised again: a later job may have the folder by now.
-AttemptStart start_of(const contract::TaskLaunch& launch, const std::filesystem::path& attempt_folder);
+AttemptStart start_of(const protocol::TaskLaunch& launch, const std::filesystem::path& attempt_folder);
 
 enum class Fencing {
   kRaised,       // or there is no fence to raise
@@ -43,6 +43,6 @@ Fencing make_start(const AttemptStart& start);
 /// `patience`: an old rank that hangs inside its save must not keep the next attempt from starting. Creates the folder.
 /// Returns false if the lock was not to be had. The fence is raised all the same: that rank looks at it again when it
 /// has published, and withdraws what it has. Throws std::system_error when the folder takes no writes.
-bool raise_fence(const std::filesystem::path& folder, const contract::Fence& key, std::chrono::milliseconds patience);
+bool raise_fence(const std::filesystem::path& folder, const protocol::Fence& key, std::chrono::milliseconds patience);
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/save_name.h"
-#include "spec/whole_number.h"
+#include "base/whole_number.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 using By = NamedStep::By;
@@ -41,7 +41,7 @@ std::vector<Run> runs_of(std::string_view name) {
 }
 
 std::optional<std::int64_t> number_of(std::string_view digits) {
-  const auto step = spec::whole_number<std::int64_t>(digits);
+  const auto step = base::whole_number<std::int64_t>(digits);
   return step && *step <= kLargestStep ? step : std::nullopt;
 }
 
@@ -158,4 +158,4 @@ bool is_draft_name(std::string_view name) {
   return false;
 }
 
-}  // namespace beside
+}  // namespace agent::watch

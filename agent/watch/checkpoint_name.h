@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-namespace beside {
+namespace agent::watch {
 
 /// The step of a checkpoint by its name.
 struct NamedStep {
@@ -33,4 +33,4 @@ std::optional<std::int64_t> step_of_digits(std::string_view digits);
 /// or lock.
 bool is_draft_name(std::string_view name);
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -10,7 +10,7 @@
 #include "agent/watch/folder_walk.h"
 #include "base/torn_save.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 constexpr const char* kRemedy =
@@ -38,8 +38,8 @@ std::int64_t order_of(const Wildcards::Match& match, bool has_group) {
   return step ? step->step : -1;
 }
 
-bool is_good_order(const contract::ExitStatus& end) {
-  return end.signal == 0 && (end.code == 0 || end.code == contract::kExitRequeue);
+bool is_good_order(const spec::ExitStatus& end) {
+  return end.signal == 0 && (end.code == 0 || end.code == spec::kExitRequeue);
 }
 
 }  // namespace
@@ -191,4 +191,4 @@ void CheckpointWatch::complain_of_name(const std::string& what, std::int64_t tol
            ", and the program has reported step " + std::to_string(told) + kRemedy);
 }
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -10,7 +10,7 @@
 #include "agent/watch/report_source.h"
 #include "agent/watch/wildcards.h"
 
-namespace beside {
+namespace agent::watch {
 
 /// Reports the checkpoints of a program by the paths that match a pattern.
 ///
@@ -89,4 +89,4 @@ class CheckpointWatch : public ReportSource {
   std::chrono::steady_clock::time_point next_look_{};
 };
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -13,7 +13,7 @@
 #include "agent/watch/root_cause.h"
 #include "agent/watch/said_error.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 using log::Lines;
@@ -51,8 +51,8 @@ std::optional<LastError> last_error(const Stream& stream) {
     const auto found = error_at(stream.lines, i);
     if (!found) continue;
     const bool follows = own && i <= stream.lines.size() - own->behind + kAtEnd;
-    const bool gives_way = !found->of_child && follows && contract::is_of_a_survivor(found->words) &&
-                           !contract::is_of_a_survivor(own->words);
+    const bool gives_way = !found->of_child && follows && protocol::is_of_a_survivor(found->words) &&
+                           !protocol::is_of_a_survivor(own->words);
     const auto behind = stream.lines.size() - found->last - 1;
     if (gives_way) {
       own->behind = behind;
@@ -77,7 +77,7 @@ const LastError* first_cause(const std::map<int, LastError>& errors) {
   const LastError* best = nullptr;
   // Worse: of a launcher, followed by much else, of a survivor; then a later place.
   const auto rate = [](const LastError& error) {
-    return std::tuple(error.of_child, error.behind > kAtEnd, contract::is_of_a_survivor(error.words), error.place);
+    return std::tuple(error.of_child, error.behind > kAtEnd, protocol::is_of_a_survivor(error.words), error.place);
   };
   for (const auto& [rank, error] : errors) {
     if (best == nullptr || rate(error) < rate(*best)) best = &error;
@@ -89,11 +89,11 @@ const LastError* first_cause(const std::map<int, LastError>& errors) {
 std::string own_words(const WorkerFailure& worker, const std::map<int, LastError>& errors) {
   for (const int rank : {worker.rank, worker.local_rank}) {
     const auto own = errors.find(rank);
-    if (rank != log::kNoRank && own != errors.end() && !contract::is_of_a_survivor(own->second.words)) {
+    if (rank != log::kNoRank && own != errors.end() && !protocol::is_of_a_survivor(own->second.words)) {
       return own->second.words;
     }
   }
-  return contract::is_of_a_survivor(worker.error) ? std::string() : worker.error;
+  return protocol::is_of_a_survivor(worker.error) ? std::string() : worker.error;
 }
 
 /// What the launcher's word on the first failure leads to; empty: it says no more than the lines do.
@@ -101,7 +101,7 @@ std::string words_of(const RootCause& cause, const std::map<int, LastError>& err
   if (auto words = own_words(cause, errors); !words.empty()) return words;
   if (cause.was_killed) return cause.end;  // what others said follows from it
   const auto* const first = first_cause(errors);
-  if (first != nullptr && !first->of_child && !contract::is_of_a_survivor(first->words)) return {};
+  if (first != nullptr && !first->of_child && !protocol::is_of_a_survivor(first->words)) return {};
   // torchelastic compares seconds, so a survivor may have been called the first.
   for (const auto& other : cause.others) {
     if (other.had_signal) return other.end;
@@ -141,4 +141,4 @@ std::string closing_error(std::string_view text) {
   return first == nullptr || first->behind > kAfterError ? std::string() : first->words;
 }
 
-}  // namespace beside
+}  // namespace agent::watch

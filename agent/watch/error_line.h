@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace beside {
+namespace agent::watch {
 
 /// The line of a program's output that names the error it ended with; empty: none is found.
 ///
@@ -15,7 +15,7 @@ namespace beside {
 ///
 /// Of several ranks that write into one log the first cause is told: the error of the rank that torchelastic's block
 /// "Root Cause" names; without such a block the earliest last error of a rank. An error that says that another rank has
-/// gone (contract::is_of_a_survivor) counts only where there is no other.
+/// gone (protocol::is_of_a_survivor) counts only where there is no other.
 ///
 /// Failing those, what a tool or a shell says of an error in the log's last line: "train.py: error: no --lr".
 ///
@@ -42,4 +42,4 @@ inline constexpr std::size_t kAtEnd = 20;
 /// Such as a warning of a library that is torn down.
 inline constexpr std::size_t kAfterError = 3;
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -4,7 +4,7 @@
 #include <array>
 #include <cctype>
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 using namespace log;
@@ -149,4 +149,4 @@ std::optional<FoundError> error_at(const Lines& lines, std::size_t i) {
   return std::nullopt;
 }
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -6,7 +6,7 @@
 
 #include "agent/watch/log_lines.h"
 
-namespace beside {
+namespace agent::watch {
 
 /// An error that a runtime has printed.
 struct FoundError {
@@ -19,4 +19,4 @@ struct FoundError {
 /// an exception alone. error_line.h lists the shapes.
 std::optional<FoundError> error_at(const log::Lines& lines, std::size_t i);
 
-}  // namespace beside
+}  // namespace agent::watch

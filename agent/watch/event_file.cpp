@@ -7,7 +7,7 @@
 
 #include "base/crc32c.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 constexpr std::size_t kLengthBytes = 8, kChecksumBytes = 4;
@@ -245,4 +245,4 @@ EventBytes read_events(std::string_view bytes) {
   return out;
 }
 
-}  // namespace beside
+}  // namespace agent::watch

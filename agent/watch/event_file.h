@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace beside {
+namespace agent::watch {
 
 /// The scalars of one event of TensorBoard.
 struct ScalarEvent {
@@ -38,4 +38,4 @@ std::optional<ScalarEvent> parse_event(std::string_view message);
 /// The longest record that is read. Images and graphs are longer, and are left out.
 inline constexpr std::uint64_t kLongestRecord = 256 << 10;
 
-}  // namespace beside
+}  // namespace agent::watch

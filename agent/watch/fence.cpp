@@ -5,15 +5,15 @@
 
 #include <cstddef>
 
-namespace beside {
+namespace agent::watch {
 
-std::optional<contract::Fence> read_fence(const std::filesystem::path& folder) {
-  const int fd = ::open((folder / contract::kFenceFile).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+std::optional<protocol::Fence> read_fence(const std::filesystem::path& folder) {
+  const int fd = ::open((folder / protocol::kFenceFile).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return std::nullopt;
   char buffer[64];
   const auto count = ::read(fd, buffer, sizeof buffer);
   ::close(fd);
-  return contract::parse_fence({buffer, count > 0 ? static_cast<std::size_t>(count) : 0});
+  return protocol::parse_fence({buffer, count > 0 ? static_cast<std::size_t>(count) : 0});
 }
 
-}  // namespace beside
+}  // namespace agent::watch

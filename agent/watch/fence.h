@@ -5,9 +5,9 @@
 
 #include "agent/protocol/fence_file.h"
 
-namespace beside {
+namespace agent::watch {
 
 /// The fence of a checkpoint folder, in its file FENCE. Nothing if there is no such file, or it says something else.
-std::optional<contract::Fence> read_fence(const std::filesystem::path& folder);
+std::optional<protocol::Fence> read_fence(const std::filesystem::path& folder);
 
-}  // namespace beside
+}  // namespace agent::watch

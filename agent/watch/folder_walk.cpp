@@ -4,7 +4,7 @@
 
 #include <memory>
 
-namespace beside {
+namespace agent::watch {
 
 void walk_folder(const std::string& folder, int depth, Links links, std::size_t& budget,
                  const std::function<void(const FolderEntry&)>& visit) {
@@ -26,4 +26,4 @@ std::int64_t changed_ns(const struct stat& status) {
   return status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec;
 }
 
-}  // namespace beside
+}  // namespace agent::watch

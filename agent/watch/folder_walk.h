@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-namespace beside {
+namespace agent::watch {
 
 /// A file or a folder below a folder.
 struct FolderEntry {
@@ -25,4 +25,4 @@ void walk_folder(const std::string& folder, int depth, Links links, std::size_t&
 /// When the content was changed last, in nanoseconds since 1970.
 std::int64_t changed_ns(const struct stat& status);
 
-}  // namespace beside
+}  // namespace agent::watch

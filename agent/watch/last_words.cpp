@@ -14,9 +14,9 @@
 #include "agent/watch/error_line.h"
 #include "agent/watch/root_cause.h"
 #include "agent/watch/worker_errors.h"
-#include "spec/utf8.h"
+#include "base/utf8.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 constexpr std::size_t kMostErrorFile = 1 << 20;
@@ -46,7 +46,7 @@ std::string read_end(const std::filesystem::path& file, std::size_t most) {
 
 /// Whether they tell why, and not only that a launcher's worker exited or that another one has gone.
 bool tell_why(const std::string& words) {
-  return !words.empty() && !contract::is_of_a_survivor(words) && words.find(kWorkerExited) == std::string::npos;
+  return !words.empty() && !protocol::is_of_a_survivor(words) && words.find(kWorkerExited) == std::string::npos;
 }
 
 /// What `find` reads in the end of the log, unless the error file or a launcher's worker tells more. A launcher's error
@@ -64,20 +64,20 @@ std::string first_words(const RankFiles& files, std::string (*find)(std::string_
 
 }  // namespace
 
-bool may_have_words(const contract::ExitStatus& end) {
+bool may_have_words(const spec::ExitStatus& end) {
   constexpr std::array kOwnFault{SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
   if (end.signal != 0) return std::ranges::find(kOwnFault, end.signal) != kOwnFault.end();
-  return end.code != 0 && end.code != contract::kExitRequeue && end.code != contract::kExitFenced;
+  return end.code != 0 && end.code != spec::kExitRequeue && end.code != spec::kExitFenced;
 }
 
-bool may_have_failed(const contract::ExitStatus& end) {
+bool may_have_failed(const spec::ExitStatus& end) {
   return end.signal == SIGTERM || end.signal == SIGKILL || may_have_words(end);
 }
 
 std::string fit_for_a_sentence(std::string_view text) {
   std::string words;
   while (!text.empty()) {
-    const auto size = spec::character_bytes(text);
+    const auto size = base::character_bytes(text);
     const auto first = static_cast<unsigned char>(text.front());
     const bool blank = first <= 0x20 || first == 0x7F;
     if (blank) {
@@ -105,11 +105,11 @@ std::string words_of_error_file(std::string_view text) {
 
 std::string read_own_failure(const RankFiles& files) {
   auto words = first_words(files, closing_error, closing_error);
-  return contract::is_of_a_survivor(words) ? std::string() : words;
+  return protocol::is_of_a_survivor(words) ? std::string() : words;
 }
 
 std::string read_last_words(const RankFiles& files) {
   return first_words(files, error_line, closing_error);
 }
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -4,14 +4,14 @@
 #include <string>
 #include <string_view>
 
-#include "agent/protocol/exit_codes.h"
 #include "agent/watch/rank_files.h"
+#include "spec/exit_codes.h"
 
-namespace beside {
+namespace agent::watch {
 
 /// Whether what the program wrote last may tell why it ended so. Not where it was done or left as asked, nor where it
 /// was killed from outside: then its last error line is about something else.
-bool may_have_words(const contract::ExitStatus& end);
+bool may_have_words(const spec::ExitStatus& end);
 
 /// The message of torchelastic's error file; empty: the text is no such file's.
 std::string words_of_error_file(std::string_view text);
@@ -24,7 +24,7 @@ std::string fit_for_a_sentence(std::string_view text);
 std::string read_last_words(const RankFiles& files);
 
 /// Whether a rank that muster has asked to leave may have failed by itself before.
-bool may_have_failed(const contract::ExitStatus& end);
+bool may_have_failed(const spec::ExitStatus& end);
 /// The error that a rank closes with which muster has asked to leave because another rank failed: its own failure may
 /// have come first. Only a sure error that nothing follows, and none that says that another rank has gone; else empty.
 std::string read_own_failure(const RankFiles& files);
@@ -32,4 +32,4 @@ std::string read_own_failure(const RankFiles& files);
 inline constexpr std::size_t kMostWords = 300;
 inline constexpr std::size_t kMostRead = 64 << 10;
 
-}  // namespace beside
+}  // namespace agent::watch

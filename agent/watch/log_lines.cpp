@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-namespace beside::log {
+namespace agent::watch::log {
 namespace {
 
 /// Without what colours and moves the cursor: CSI and OSC sequences, and other control characters.
@@ -137,4 +137,4 @@ Lines last_lines(std::string_view log, std::size_t most) {
   return lines;
 }
 
-}  // namespace beside::log
+}  // namespace agent::watch::log

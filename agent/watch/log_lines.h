@@ -6,7 +6,7 @@
 #include <vector>
 
 /// The end of a program's log as lines, and what is asked of a line.
-namespace beside::log {
+namespace agent::watch::log {
 
 inline constexpr int kNoRank = -1;
 
@@ -31,4 +31,4 @@ bool contains_in_any_case(std::string_view text, std::string_view part);
 /// "0.31 at step 10", "12%".
 bool begins_with_digits(std::string_view text);
 
-}  // namespace beside::log
+}  // namespace agent::watch::log

@@ -5,19 +5,19 @@
 #include "agent/watch/last_words.h"
 #include "agent/watch/plain_number.h"
 
-namespace beside {
+namespace agent::watch {
 
 LogReports::LogReports(const std::map<std::string, std::string>& patterns) {
   for (const auto& [name, pattern] : patterns) {
     unmatched_.insert(name);
-    if (name == contract::kStepPattern) {
+    if (name == spec::kStepPattern) {
       step_pattern_.emplace(pattern);
-    } else if (name == contract::kResumedPattern) {
+    } else if (name == spec::kResumedPattern) {
       resumed_pattern_.emplace(pattern);
-    } else if (name == contract::kTotalPattern) {
+    } else if (name == spec::kTotalPattern) {
       total_pattern_.emplace(pattern);
     } else {
-      patterns_.emplace_back(name, contract::LogPattern(pattern));
+      patterns_.emplace_back(name, spec::LogPattern(pattern));
     }
   }
 }
@@ -34,13 +34,13 @@ std::optional<Report> LogReports::take(std::string_view line) {
 /// Once: a program may say again what it had said at its start. Steps that are counted go on from there.
 std::optional<std::int64_t> LogReports::read_resumed(std::string_view line) {
   if (!resumed_pattern_ || resumed_) return std::nullopt;
-  resumed_ = count_of(contract::kResumedPattern, *resumed_pattern_, line);
+  resumed_ = count_of(spec::kResumedPattern, *resumed_pattern_, line);
   return resumed_;
 }
 
 std::optional<std::int64_t> LogReports::read_total(std::string_view line) {
   if (!total_pattern_) return std::nullopt;
-  const auto total = count_of(contract::kTotalPattern, *total_pattern_, line);
+  const auto total = count_of(spec::kTotalPattern, *total_pattern_, line);
   if (!total || total == total_) return std::nullopt;
   total_ = total;
   return total;
@@ -80,13 +80,13 @@ LogReports::Values LogReports::values_of(std::string_view line) {
 
 /// True: the line begins another step.
 bool LogReports::read_step(std::string_view line) {
-  const auto step = count_of(contract::kStepPattern, *step_pattern_, line);
+  const auto step = count_of(spec::kStepPattern, *step_pattern_, line);
   if (!step || step == step_) return false;
   begin_step(*step);
   return true;
 }
 
-std::optional<std::int64_t> LogReports::count_of(std::string_view name, const contract::LogPattern& pattern,
+std::optional<std::int64_t> LogReports::count_of(std::string_view name, const spec::LogPattern& pattern,
                                                  std::string_view line) {
   const auto found = pattern.find(line);
   if (!found) return std::nullopt;
@@ -99,7 +99,7 @@ std::optional<std::int64_t> LogReports::count_of(std::string_view name, const co
 std::string LogReports::unmatched() const {
   std::string names;
   for (const auto& name : unmatched_) {
-    if (name != contract::kResumedPattern) names += (names.empty() ? "" : ", ") + name;
+    if (name != spec::kResumedPattern) names += (names.empty() ? "" : ", ") + name;
   }
   return names;
 }
@@ -112,7 +112,7 @@ void LogReports::begin_step(std::int64_t step) {
 void LogReports::complain(std::string_view name, std::string_view found) {
   if (!complaint_.empty()) return;
   complaint_ = "report.log." + std::string(name) + " finds \"" + fit_for_a_sentence(found.substr(0, 60)) +
-               "\" in the log, which is no " + (contract::is_of_the_run(name) ? "whole number" : "number");
+               "\" in the log, which is no " + (spec::is_of_the_run(name) ? "whole number" : "number");
 }
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "agent/protocol/log_pattern.h"
 #include "agent/watch/report.h"
+#include "spec/log_pattern.h"
 
-namespace beside {
+namespace agent::watch {
 
 /// Makes reports of the lines of a log, by the patterns of [report] log.
 ///
@@ -44,17 +44,16 @@ class LogReports {
   std::optional<ReportedStep> read_values(std::string_view line);
   bool read_step(std::string_view line);
   /// What the pattern of that name finds; nullopt: nothing, or no whole number.
-  std::optional<std::int64_t> count_of(std::string_view name, const contract::LogPattern& pattern,
-                                       std::string_view line);
+  std::optional<std::int64_t> count_of(std::string_view name, const spec::LogPattern& pattern, std::string_view line);
   void begin_step(std::int64_t step);
   void complain(std::string_view name, std::string_view found);
 
-  std::optional<contract::LogPattern> step_pattern_, resumed_pattern_, total_pattern_;
-  std::vector<std::pair<std::string, contract::LogPattern>> patterns_;
+  std::optional<spec::LogPattern> step_pattern_, resumed_pattern_, total_pattern_;
+  std::vector<std::pair<std::string, spec::LogPattern>> patterns_;
   std::optional<std::int64_t> step_, resumed_, total_;
   std::set<std::string> unmatched_;
   std::set<std::string> told_;  // series with a value at step_
   std::string complaint_;
 };
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -5,7 +5,7 @@
 
 #include "agent/watch/regular_file.h"
 
-namespace beside {
+namespace agent::watch {
 
 LogWatch::LogWatch(std::filesystem::path file, const std::map<std::string, std::string>& patterns)
     : file_(std::move(file)), reports_(patterns) {}
@@ -24,7 +24,7 @@ Found LogWatch::look(const Moment& moment) {
   if (moment.end && !found.more) lines_.finish(take);
   if (!reports_.first_complaint().empty()) complain(reports_.first_complaint());
   if (moment.end && !found.more && !reports_.unmatched().empty()) {
-    complain(std::string(contract::kNothingMatches) + reports_.unmatched());
+    complain(std::string(spec::kNothingMatches) + reports_.unmatched());
   }
   set_times(found.reports, moment.wall_ms);
   set_pace(found.reports, moment.wall_ms);
@@ -63,4 +63,4 @@ void LogWatch::set_pace(std::vector<Report>& reports, std::int64_t now_ms) {
   }
 }
 
-}  // namespace beside
+}  // namespace agent::watch

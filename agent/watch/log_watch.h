@@ -11,7 +11,7 @@
 #include "agent/watch/report_source.h"
 #include "agent/watch/step_pace.h"
 
-namespace beside {
+namespace agent::watch {
 
 /// Follows a rank's log and reports what patterns find in it. All of it is read, in pieces: what a look leaves waits in
 /// the file for the next one.
@@ -38,4 +38,4 @@ class LogWatch : public ReportSource {
   std::int64_t last_look_ms_ = 0;  // 0: there was none
 };
 
-}  // namespace beside
+}  // namespace agent::watch

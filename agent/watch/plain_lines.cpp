@@ -1,6 +1,6 @@
 #include "agent/watch/plain_lines.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 constexpr char kEscapeSign = '\x1b';
@@ -60,4 +60,4 @@ void PlainLines::end_line(const Take& take) {
   line_.clear();
 }
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace beside {
+namespace agent::watch {
 
 /// Cuts what a program writes for a terminal into lines of plain text. "\n", "\r" and "\b" end a line, so each state of
 /// a progress bar is a line of its own. Colours and other commands to a terminal are left out, and so are empty lines.
@@ -31,4 +31,4 @@ class PlainLines {
   std::string line_;
 };
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 constexpr double kLargestCount = 9e15;  // beyond, a double is no exact count
@@ -88,4 +88,4 @@ std::optional<std::int64_t> plain_count(std::string_view text) {
   return static_cast<std::int64_t>(*value);
 }
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-namespace beside {
+namespace agent::watch {
 
 /// A number as people and programs print it: "2.31,", "1e-4", "85.2%", "+3", "1,234.5", "1_200", "1.2k", "350M",
 /// "tensor(2.31,", "[0.5]", a minus of Unicode. NaN for the words that say so, and for infinity. nullopt: it is none.
@@ -15,4 +15,4 @@ std::optional<double> plain_number(std::string_view text);
 /// and "12,34": a comma stands between groups of three.
 std::optional<std::int64_t> plain_count(std::string_view text);
 
-}  // namespace beside
+}  // namespace agent::watch

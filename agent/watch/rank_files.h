@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-namespace beside {
+namespace agent::watch {
 
 /// The files of one rank in its attempt's log folder.
 struct RankFiles {
@@ -18,4 +18,4 @@ RankFiles rank_files(const std::filesystem::path& log_folder, std::uint32_t rank
 /// How its program learns where they are: MUSTER_REPORT, MUSTER_STOP and TORCHELASTIC_ERROR_FILE.
 std::map<std::string, std::string> file_variables(const RankFiles& files);
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace beside {
+namespace agent::watch {
 
 FilePart read_part(const std::filesystem::path& file, std::uint64_t offset, std::size_t most) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -23,4 +23,4 @@ FilePart read_part(const std::filesystem::path& file, std::uint64_t offset, std:
   return part;
 }
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-namespace beside {
+namespace agent::watch {
 
 /// A part of a file, and how large the whole is.
 struct FilePart {
@@ -16,4 +16,4 @@ struct FilePart {
 /// that name is not waited for.
 FilePart read_part(const std::filesystem::path& file, std::uint64_t offset, std::size_t most);
 
-}  // namespace beside
+}  // namespace agent::watch

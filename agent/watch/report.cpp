@@ -5,9 +5,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "agent/protocol/report_keys.h"
+#include "spec/report_keys.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 using nlohmann::json;
@@ -174,7 +174,7 @@ class Reader {
   void read_step(std::optional<std::int64_t> step) {
     ReportedStep out;
     for (const auto& [key, value] : line_.items()) {
-      if (contract::is_report_key(key) || (!value.is_number() && !(value.is_null() && step))) continue;
+      if (spec::is_report_key(key) || (!value.is_number() && !(value.is_null() && step))) continue;
       if (is_name(key)) out.values.emplace_back(key, value.is_null() ? kNoNumber : value.get<double>());
     }
     if (!step) {
@@ -207,9 +207,9 @@ class Reader {
 }  // namespace
 
 std::variant<Report, BadLine> parse_report(std::string_view line) {
-  if (line.size() >= contract::kMostReportLine) {
+  if (line.size() >= spec::kMostReportLine) {
     return BadLine{"a line of " + std::to_string(line.size() + 1) + " bytes is over the limit of " +
-                   std::to_string(contract::kMostReportLine)};
+                   std::to_string(spec::kMostReportLine)};
   }
   if (std::ranges::count(line, '[') + std::ranges::count(line, '{') > kMostBrackets) {
     return BadLine{"a line has over " + std::to_string(kMostBrackets) + " lists and objects"};
@@ -219,4 +219,4 @@ std::variant<Report, BadLine> parse_report(std::string_view line) {
   return Reader(object).read();
 }
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -10,7 +10,7 @@
 
 #include "spec/series.h"
 
-namespace beside {
+namespace agent::watch {
 
 /// A checkpoint that a program has written.
 struct ReportedCheckpoint {
@@ -66,4 +66,4 @@ struct BadLine {
 /// of another type than the contract's is a part that is wrong; an unknown key without a number is ignored.
 std::variant<Report, BadLine> parse_report(std::string_view line);
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -7,16 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include "agent/protocol/exit_codes.h"
 #include "agent/watch/report.h"
+#include "spec/exit_codes.h"
 
-namespace beside {
+namespace agent::watch {
 
 /// When a source is looked at, and what is known of its program then.
 struct Moment {
   std::chrono::steady_clock::time_point now = {};
   std::int64_t wall_ms = 0;                      // since 1970
-  std::optional<contract::ExitStatus> end = {};  // how the program has ended; nullopt: it runs
+  std::optional<spec::ExitStatus> end = {};      // how the program has ended; nullopt: it runs
   std::optional<std::int64_t> newest_step = {};  // the newest step that the program has told, in whatever way
 };
 
@@ -56,4 +56,4 @@ class ReportSource {
   bool has_complained_ = false;
 };
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -2,10 +2,10 @@
 
 #include <variant>
 
-#include "agent/protocol/report_keys.h"
 #include "agent/watch/regular_file.h"
+#include "spec/report_keys.h"
 
-namespace beside {
+namespace agent::watch {
 Found ReportTail::read(bool ended) {
   const auto bytes = read_part(file_, offset_, kMostAtOnce).bytes;
   Found out;
@@ -13,7 +13,7 @@ Found ReportTail::read(bool ended) {
   while (!rest.empty()) {
     const auto end = rest.find('\n');
     const bool whole = end != std::string_view::npos;
-    if (!whole && rest.size() < contract::kMostReportLine && !(ended && bytes.size() < kMostAtOnce)) break;
+    if (!whole && rest.size() < spec::kMostReportLine && !(ended && bytes.size() < kMostAtOnce)) break;
     const auto line = rest.substr(0, end);
     const auto taken = whole ? end + 1 : rest.size();
     if (!skips_) take(line, out.reports);
@@ -40,4 +40,4 @@ void ReportTail::complain(const std::string& why) {
   if (!first_complaint_) first_complaint_ = "line " + std::to_string(line_) + ": " + why;
 }
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -10,7 +10,7 @@
 
 #include "agent/watch/report_source.h"
 
-namespace beside {
+namespace agent::watch {
 
 /// Follows a report file. It reads regular files alone, and waits as long as their file system does.
 class ReportTail {
@@ -47,4 +47,4 @@ class ReportTail {
   std::optional<std::string> first_complaint_;
 };
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -7,7 +7,7 @@
 
 #include "agent/watch/error_shapes.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 using namespace log;
@@ -124,4 +124,4 @@ std::optional<RootCause> root_cause(const Lines& lines) {
   return RootCause{std::move(*first), failures_before(lines, at - 1)};
 }
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -7,7 +7,7 @@
 
 #include "agent/watch/log_lines.h"
 
-namespace beside {
+namespace agent::watch {
 
 /// What torchelastic (torchrun, accelerate launch) says of one worker that failed.
 struct WorkerFailure {
@@ -32,4 +32,4 @@ std::optional<RootCause> root_cause(const log::Lines& lines);
 /// How RootCause::end tells that a worker exited, which says nothing of why.
 inline constexpr std::string_view kWorkerExited = " of the launcher exited with ";
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -5,7 +5,7 @@
 
 #include "agent/watch/error_line.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 using namespace log;
@@ -157,4 +157,4 @@ std::string said_error(const log::Lines& lines) {
   return sentence;
 }
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -9,7 +9,7 @@
 #include "agent/watch/checkpoint_name.h"
 #include "base/save_name.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 using By = NamedStep::By;
@@ -116,4 +116,4 @@ std::vector<SaveOfFile> saves_of(const std::vector<std::string>& files) {
   return out;
 }
 
-}  // namespace beside
+}  // namespace agent::watch

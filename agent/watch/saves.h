@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace beside {
+namespace agent::watch {
 
 /// The save that a file of a checkpoint folder belongs to.
 struct SaveOfFile {
@@ -24,4 +24,4 @@ struct SaveOfFile {
 /// word of one: "model_1.safetensors" is a rank's.
 std::vector<SaveOfFile> saves_of(const std::vector<std::string>& files);
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-namespace beside {
+namespace agent::watch {
 
 /// How long a step takes, of steps whose times are known by looks alone. One look is the resolution of such a time, so
 /// the pace is that of many looks, and it is not known before. A pause between two steps, such as an evaluation, is no
@@ -91,4 +91,4 @@ class StepPace {
   double pace_ = 0;
 };
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-namespace beside {
+namespace agent::watch {
 
 std::string to_text(const StopNotice& notice) {
   char deadline[40];
@@ -31,4 +31,4 @@ bool looks_for(const std::filesystem::path& stop_file) {
   return ::access((stop_file.string() + kAsked).c_str(), F_OK) == 0;
 }
 
-}  // namespace beside
+}  // namespace agent::watch

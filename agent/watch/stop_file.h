@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace beside {
+namespace agent::watch {
 
 /// StopNotice::why where another rank of the attempt has failed.
 inline constexpr std::string_view kPeerFailed = "peer_failed";
@@ -32,4 +32,4 @@ bool write_stop_file(const std::filesystem::path& file, const StopNotice& notice
 bool looks_for(const std::filesystem::path& stop_file);
 inline constexpr const char* kAsked = ".asked";
 
-}  // namespace beside
+}  // namespace agent::watch

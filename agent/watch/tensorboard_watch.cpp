@@ -12,7 +12,7 @@
 #include "agent/watch/regular_file.h"
 #include "spec/series.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 constexpr std::int64_t kLargestStep = 9'000'000'000'000'000;
@@ -157,4 +157,4 @@ std::string series_of_tag(std::string_view tag) {
   return spec::is_series_name(name) ? name : std::string();
 }
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -10,7 +10,7 @@
 #include "agent/watch/event_file.h"
 #include "agent/watch/report_source.h"
 
-namespace beside {
+namespace agent::watch {
 
 /// Reports the scalars of TensorBoard's event files in a folder and the folders below it.
 ///
@@ -55,4 +55,4 @@ class TensorboardWatch : public ReportSource {
 /// The name of a series for this tag; empty: there is none.
 std::string series_of_tag(std::string_view tag);
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 bool is_special(char c) {
@@ -116,4 +116,4 @@ std::string Wildcards::plain(const std::string& text) {
   return out;
 }
 
-}  // namespace beside
+}  // namespace agent::watch

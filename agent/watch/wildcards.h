@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace beside {
+namespace agent::watch {
 
 /// A path whose names may have the wildcards of a shell: *, ? and [...]. A "\" makes the next character plain. One part
 /// of one name may stand in brackets, as a group: "step-(*)-7b". Brackets without a wildcard between them are plain.
@@ -44,4 +44,4 @@ class Wildcards {
   bool has_group_ = false;
 };
 
-}  // namespace beside
+}  // namespace agent::watch

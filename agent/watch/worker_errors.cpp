@@ -15,7 +15,7 @@
 #include "agent/watch/regular_file.h"
 #include "agent/watch/root_cause.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,11 +64,11 @@ std::string words_of_workers(std::string_view log) {
        entry.increment(error)) {
     const auto text = read_part(entry->path() / kErrorName, 0, kMostBytes).bytes;
     auto words = words_of_error_file(text);
-    if (words.empty() || contract::is_of_a_survivor(words)) continue;
+    if (words.empty() || protocol::is_of_a_survivor(words)) continue;
     const auto json = nlohmann::json::parse(text, nullptr, false);
     errors.emplace(std::pair(time_in(json), entry->path().filename().string()), std::move(words));
   }
   return errors.empty() ? std::string() : errors.begin()->second;
 }
 
-}  // namespace beside
+}  // namespace agent::watch

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace beside {
+namespace agent::watch {
 
 /// The earliest error that a worker of a launcher wrote into its error file, and that no other worker's end explains:
 /// the message, fit for a sentence. Empty: there is none.
@@ -16,4 +16,4 @@ std::string words_of_workers(std::string_view log);
 
 inline constexpr int kMostWorkers = 256;
 
-}  // namespace beside
+}  // namespace agent::watch

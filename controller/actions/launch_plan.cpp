@@ -6,17 +6,18 @@
 
 #include "agent/environment/login_environment.h"
 #include "agent/environment/rank_variables.h"
-#include "agent/protocol/variables.h"
 #include "controller/common/tokens.h"
 #include "controller/jobs/progress_watch.h"
 #include "controller/jobs/specs.h"
 #include "spec/jobfile/run_file.h"
+#include "spec/jobfile/sbatch_words.h"
 #include "spec/jobfile/spec.h"
+#include "spec/variables.h"
 
 namespace actions {
 namespace {
 
-namespace variable = contract::variable;
+namespace variable = spec::variable;
 
 /// The text of the run file; empty: the job is no recipe.
 std::string run_text(const muster::v1::JobSpec& spec, core::JobId job, const common::DataFolder& data) {
@@ -40,35 +41,20 @@ std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId 
   return spec.has_recipe() || ours ? jobs::checkpoint_folder(spec, job, data) : std::filesystem::path();
 }
 
-executors::SlurmWishes slurm_wishes(const muster::v1::Slurm& from) {
+executors::SlurmWishes slurm_wishes(const muster::v1::JobSpec& spec) {
+  const auto& from = spec.slurm();
   executors::SlurmWishes to;
-  to.partition = from.partition();
-  to.account = from.account();
-  to.qos = from.qos();
-  to.constraint = from.constraint();
-  to.gres = from.gres();
-  to.reservation = from.reservation();
-  to.exclude = from.exclude();
-  to.nodelist = from.nodelist();
-  to.licenses = from.licenses();
-  to.mail_user = from.mail_user();
-  to.mail_type = from.mail_type();
-  to.output = from.output();
-  to.mem_bytes = from.mem_bytes();
-  to.mem_per_cpu_bytes = from.mem_per_cpu_bytes();
-  to.mem_per_gpu_bytes = from.mem_per_gpu_bytes();
-  to.exclusive = from.exclusive();
-  if (from.has_nice()) to.nice = from.nice();
-  to.array_parallelism = from.array_parallelism();
+  to.options = jobfile::sbatch_options(spec);
+  to.output = jobfile::slurm_text(spec, "output");
+  to.array_parallelism = static_cast<std::uint32_t>(jobfile::slurm_whole(spec, "array_parallelism"));
   to.setup.assign(from.setup().begin(), from.setup().end());
   to.teardown.assign(from.teardown().begin(), from.teardown().end());
   to.srun_args.assign(from.srun_args().begin(), from.srun_args().end());
-  to.options.insert(from.options().begin(), from.options().end());
-  to.health_check = executors::own_check(from.health_check());
+  to.health_check = executors::own_check(jobfile::slurm_text(spec, "health_check"));
   return to;
 }
 
-contract::ReportSources report_sources(const muster::v1::ReportSources& from) {
+spec::ReportSources report_sources(const muster::v1::ReportSources& from) {
   return {from.checkpoints(), {from.log().begin(), from.log().end()}, from.tensorboard()};
 }
 
@@ -85,7 +71,7 @@ executors::LaunchRequest asked_request(const muster::v1::JobSpec& spec) {
   request.executor = spec.executor().empty() ? "auto" : spec.executor();
   request.is_command = spec.has_command();
   request.own_launcher = spec.launcher() == "own";
-  request.slurm = slurm_wishes(spec.slurm());
+  request.slurm = slurm_wishes(spec);
   for (const auto& [name, value] : spec.env()) request.env[name] = value;
   return request;
 }
@@ -108,10 +94,10 @@ executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const c
     request.argv = {settings.worker_program.string(), "--run-file", run_path};
     request.env[variable::kRunFile] = run_path;
   }
-  request.base_env = launch::login_environment();
+  request.base_env = agent::environment::login_environment();
   for (const auto& [name, value] : spec.submitted_env()) request.base_env[name] = value;
   if (spec.has_command() && !request.own_launcher) {
-    request.env.merge(launch::torchelastic_variables(key.job, key.number, spec.requeue().max_failed()));
+    request.env.merge(agent::environment::torchelastic_variables(key.job, key.number, spec.requeue().max_failed()));
   }
   for (const auto& [name, value] : of_user) request.env[name] = value;
   request.env[variable::kController] = settings.controller_address;
@@ -126,14 +112,14 @@ executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const c
 void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& key, const LaunchSettings& settings) {
   const auto& data = settings.data;
   const auto folder = fence_folder(spec, key.job, data);
-  const auto fencing = beside::make_start({{key.job, key.number},
-                                           data.attempt(key),
-                                           data.logs(key),
-                                           folder,
-                                           data.run_file(key),
-                                           run_text(spec, key.job, data),
-                                           cache_folder(spec, data)});
-  if (fencing == beside::Fencing::kRaisedAgain) {
+  const auto fencing = agent::watch::make_start({{key.job, key.number},
+                                                 data.attempt(key),
+                                                 data.logs(key),
+                                                 folder,
+                                                 data.run_file(key),
+                                                 run_text(spec, key.job, data),
+                                                 cache_folder(spec, data)});
+  if (fencing == agent::watch::Fencing::kRaisedAgain) {
     spdlog::warn(
         "job {} attempt {}: a rank of an older attempt holds the checkpoint folder {}; it was fenced all the "
         "same",

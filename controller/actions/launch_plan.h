@@ -4,13 +4,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "agent/protocol/report_sources.h"
 #include "agent/watch/attempt_start.h"
 #include "agent/watch/fence.h"
 #include "controller/common/data_folder.h"
 #include "controller/core/job.h"
 #include "controller/executors/executor.h"
 #include "muster/v1/job.pb.h"
+#include "spec/report_sources.h"
 
 namespace actions {
 
@@ -26,8 +26,8 @@ struct LaunchSettings {
 /// out are left out, but for the folders.
 nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const common::DataFolder& data);
 
-executors::SlurmWishes slurm_wishes(const muster::v1::Slurm& from);
-contract::ReportSources report_sources(const muster::v1::ReportSources& from);
+executors::SlurmWishes slurm_wishes(const muster::v1::JobSpec& spec);
+spec::ReportSources report_sources(const muster::v1::ReportSources& from);
 
 /// Pure: what a job asks for, for Executor::unfit(): executor, resources, the scheduler's wishes and the user's own
 /// variables. A sweep asks for it ten thousand times.
@@ -51,6 +51,6 @@ void prepare_later(const muster::v1::JobSpec& spec, const LaunchSettings& settin
 /// Where the fence of a job is raised; empty for a checkpoint folder that a command names itself.
 std::filesystem::path fence_folder(const muster::v1::JobSpec& spec, core::JobId job, const common::DataFolder& data);
 
-using beside::read_fence;
+using agent::watch::read_fence;
 
 }  // namespace actions

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "spec/jobfile/job_keys.h"
+
 namespace admission {
 namespace {
 
@@ -151,7 +153,8 @@ void Admission::find_partitions() {
   for (const auto job : wanted) {
     try {
       const auto spec = parts_.specs.get(job);
-      const auto partition = spec != nullptr && is_for_slurm(*spec) ? spec->slurm().partition() : std::string();
+      const auto partition =
+          spec != nullptr && is_for_slurm(*spec) ? jobfile::slurm_text(*spec, "partition") : std::string();
       std::lock_guard lock(mutex_);
       ledger_.set_partition(job, partition);
     } catch (const std::exception& error) {

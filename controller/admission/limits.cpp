@@ -1,6 +1,7 @@
 #include "controller/admission/limits.h"
 
 #include "controller/common/wait.h"
+#include "spec/jobfile/job_keys.h"
 
 namespace admission {
 namespace {
@@ -32,10 +33,11 @@ std::string partition_key(const std::string& partition, const std::string& user)
 std::vector<Limit> limits_of(const core::Job& job, const muster::v1::JobSpec& spec,
                              const partitions::PartitionPolicies* policies) {
   std::vector<Limit> limits;
-  const auto* policy = policies == nullptr ? nullptr : policies->find(spec.slurm().partition());
+  const auto* policy = policies == nullptr ? nullptr : policies->find(jobfile::slurm_text(spec, "partition"));
   const bool limits_running = policy != nullptr && policy->has_max_running_jobs_per_user();
   auto parallel = job.sweep.parallel;
-  if (parallel == 0 && limits_running) parallel = spec.slurm().array_parallelism();
+  if (parallel == 0 && limits_running)
+    parallel = static_cast<std::uint32_t>(jobfile::slurm_whole(spec, "array_parallelism"));
   if (!job.sweep.sweep.empty() && parallel > 0) limits.push_back(sweep_limit(job.sweep.sweep, parallel));
   if (limits_running) limits.push_back(partition_limit(*policy, job.user));
   return limits;

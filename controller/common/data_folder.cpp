@@ -9,7 +9,7 @@
 
 #include "base/durable_file.h"
 #include "base/patience.h"
-#include "spec/whole_number.h"
+#include "base/whole_number.h"
 
 namespace common {
 namespace {
@@ -20,7 +20,7 @@ constexpr core::Millis kPathPatience{500};
 
 std::optional<core::JobId> job_below(const fs::path& jobs, const fs::path& path) {
   const auto place = path.lexically_normal().lexically_relative(jobs.lexically_normal());
-  return place.empty() ? std::nullopt : spec::whole_number<core::JobId>(place.begin()->native());
+  return place.empty() ? std::nullopt : base::whole_number<core::JobId>(place.begin()->native());
 }
 
 /// The highest number in the text of an array's set.json, which names the folders of its attempts.
@@ -29,7 +29,7 @@ core::JobId newest_in(std::string_view text) {
   core::JobId newest = 0;
   for (auto at = text.find(kJobs); at != std::string_view::npos; at = text.find(kJobs, at + 1)) {
     const auto number = text.substr(at + kJobs.size(), text.find('/', at + kJobs.size()) - at - kJobs.size());
-    newest = std::max(newest, spec::whole_number<core::JobId>(number).value_or(0));
+    newest = std::max(newest, base::whole_number<core::JobId>(number).value_or(0));
   }
   return newest;
 }
@@ -45,7 +45,7 @@ core::JobId newest_in_arrays(const fs::path& folder, core::JobId known) {
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const auto name = at->path().filename().native();
     if (!name.starts_with(kSet)) continue;
-    const auto first = spec::whole_number<core::JobId>(name.substr(kSet.size(), name.find('.') - kSet.size()));
+    const auto first = base::whole_number<core::JobId>(name.substr(kSet.size(), name.find('.') - kSet.size()));
     if (!first || *first + core::kMostSweepJobs <= known) continue;
     newest = std::max(newest, newest_in(base::read_small_file(at->path() / "set.json", kMostSetFile)));
   }
@@ -58,7 +58,7 @@ core::JobId DataFolder::newest_job_folder() const {
   core::JobId newest = 0;
   std::error_code error;
   for (fs::directory_iterator at(root_ / "jobs", error), end; !error && at != end; at.increment(error)) {
-    const auto id = spec::whole_number<core::JobId>(at->path().filename().native());
+    const auto id = base::whole_number<core::JobId>(at->path().filename().native());
     newest = std::max(newest, id.value_or(0));
   }
   return std::max(newest, newest_in_arrays(root_ / "slurm", newest));

@@ -18,12 +18,13 @@ class DataFolder {
   std::filesystem::path disk_probe() const { return root_ / "disk-probe"; }
   std::filesystem::path job(core::JobId id) const { return root_ / "jobs" / std::to_string(id); }
   std::filesystem::path attempt(const core::AttemptKey& key) const {
-    return job(key.job) / (std::string(contract::kAttemptStart) + std::to_string(key.number));
+    return job(key.job) / (std::string(agent::protocol::kAttemptStart) + std::to_string(key.number));
   }
   std::filesystem::path run_file(const core::AttemptKey& key) const { return attempt(key) / "run.json"; }
-  std::filesystem::path logs(const core::AttemptKey& key) const { return attempt(key) / contract::kLogsFolder; }
+  std::filesystem::path logs(const core::AttemptKey& key) const { return attempt(key) / agent::protocol::kLogsFolder; }
   std::filesystem::path log(const core::AttemptKey& key, core::RankNumber rank) const {
-    return logs(key) / (std::string(contract::kRankStart) + std::to_string(rank) + std::string(contract::kLogEnd));
+    return logs(key) /
+           (std::string(agent::protocol::kRankStart) + std::to_string(rank) + std::string(agent::protocol::kLogEnd));
   }
   /// What a program's checkpoint folder held before the attempt began, see jobs::FolderContents.
   std::filesystem::path checkpoints_before(const core::AttemptKey& key) const {
@@ -31,7 +32,7 @@ class DataFolder {
   }
   /// Rank 0's address, so that ranks that ask after a restart of the controller still learn it.
   std::filesystem::path rendezvous(const core::AttemptKey& key) const { return attempt(key) / "rendezvous"; }
-  /// What a rank could not tell while the controller was away, see agent/grpc/grpc_unsent_file.h.
+  /// What a rank could not tell while the controller was away, see agent/rank/grpc/grpc_unsent_file.h.
   std::filesystem::path unsent(const core::AttemptKey& key, core::RankNumber rank) const {
     return attempt(key) / "unsent" / ("rank-" + std::to_string(rank));
   }

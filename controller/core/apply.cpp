@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/protocol/log_pattern.h"
 #include "agent/protocol/survivors.h"
 #include "controller/core/requeue_policy.h"
 #include "controller/core/text.h"
 #include "controller/core/transitions.h"
+#include "spec/log_pattern.h"
 
 namespace core {
 
@@ -65,7 +65,7 @@ void note_report(Job& job, Attempt& attempt, RankNumber rank) {
 }
 
 bool says_nothing_matches(const RankExited& e) {
-  return e.source_trouble.starts_with(contract::kNothingMatches);
+  return e.source_trouble.starts_with(spec::kNothingMatches);
 }
 
 /// In most programs one rank alone prints. So a pattern that finds nothing in the log of a rank is worth a note only
@@ -73,7 +73,7 @@ bool says_nothing_matches(const RankExited& e) {
 void note_unmatched(ProgramFacts& program, const RankExited& e) {
   std::set<std::string> own;
   const auto names =
-      says_nothing_matches(e) ? plain_words(e.source_trouble).substr(contract::kNothingMatches.size()) : std::string();
+      says_nothing_matches(e) ? plain_words(e.source_trouble).substr(spec::kNothingMatches.size()) : std::string();
   for (std::size_t at = 0; at < names.size();) {
     const auto end = std::min(names.find(", ", at), names.size());
     own.insert(names.substr(at, end - at));
@@ -88,7 +88,7 @@ void tell_unmatched(ProgramFacts& program) {
   if (!program.source_trouble.empty() || !program.unmatched || program.unmatched->empty()) return;
   std::string names;
   for (const auto& name : *program.unmatched) names += (names.empty() ? "" : ", ") + name;
-  program.source_trouble = std::string(contract::kNothingMatches) + names;
+  program.source_trouble = std::string(spec::kNothingMatches) + names;
 }
 
 /// What the report file of a rank that has ended leaves behind.
@@ -335,8 +335,9 @@ void note_failure(Attempt& attempt, const RankExited& e) {
 
 /// True if this rank's error explains why the rank that ended first has lost its connection.
 bool is_first_cause(const Attempt& attempt, const RankExited& e) {
-  if (attempt.cause != Cause::kFailed || e.attempt_step < 0 || !contract::is_of_a_survivor(attempt.error)) return false;
-  return is_surely_an_error(e.error) && !contract::is_of_a_survivor(e.error);
+  if (attempt.cause != Cause::kFailed || e.attempt_step < 0 || !agent::protocol::is_of_a_survivor(attempt.error))
+    return false;
+  return is_surely_an_error(e.error) && !agent::protocol::is_of_a_survivor(e.error);
 }
 
 void on(Applied& out, Attempt& attempt, Rank& rank, const RankExited& e, Time at) {

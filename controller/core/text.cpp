@@ -5,13 +5,13 @@
 #include <cstring>
 #include <ctime>
 
-#include "spec/utf8.h"
+#include "base/utf8.h"
 
 namespace core {
 
 std::string plain_words(std::string_view text) {
   std::string result;
-  for (const char c : spec::valid_utf8(text)) {
+  for (const char c : base::valid_utf8(text)) {
     const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
     if ((control || c == ' ') && (result.empty() || result.back() == ' ')) continue;
     result += control ? ' ' : c;

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/protocol/exit_codes.h"
 #include "spec/enumerators.h"
+#include "spec/exit_codes.h"
 #include "spec/limits.h"
 
 namespace core {
@@ -66,10 +66,10 @@ std::optional<Cause> cause_from_string(std::string_view);  // the reverse
 
 using spec::all_of;
 
-using contract::ExitStatus;
-using contract::kExitFenced;
-using contract::kExitNeverRequeue;
-using contract::kExitOutOfMemory;
-using contract::kExitRequeue;
+using spec::ExitStatus;
+using spec::kExitFenced;
+using spec::kExitNeverRequeue;
+using spec::kExitOutOfMemory;
+using spec::kExitRequeue;
 
 }  // namespace core

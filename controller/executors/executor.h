@@ -8,26 +8,29 @@
 #include <variant>
 #include <vector>
 
-#include "agent/environment/environment.h"
 #include "agent/protocol/rank_use.h"
-#include "agent/protocol/report_sources.h"
 #include "controller/core/apply.h"
 #include "controller/executors/cluster_facts.h"
 #include "controller/executors/own_machine.h"
+#include "spec/environment.h"
+#include "spec/report_sources.h"
 
 namespace executors {
 
 /// What only Slurm reads: as in the job file's [slurm].
 struct SlurmWishes {
-  std::string partition, account, qos, constraint, gres, reservation, exclude, nodelist, licenses, mail_user, mail_type,
-      output;
-  std::int64_t mem_bytes = 0, mem_per_cpu_bytes = 0, mem_per_gpu_bytes = 0;  // 0: not said
-  bool exclusive = false;
-  std::optional<std::int32_t> nice;
+  /// Of sbatch by their long names, but for those of the resources; without a value: a bare flag.
+  std::map<std::string, std::optional<std::string>> options;
+  std::string output;                   // where people look for a rank's log besides
   std::uint32_t array_parallelism = 0;  // elements of one array that may run at once; 0: any number
   std::vector<std::string> setup, teardown, srun_args;
-  std::map<std::string, std::string> options;
   std::string health_check;
+
+  /// The option's value; empty: there is none.
+  std::string option(const std::string& name) const {
+    const auto found = options.find(name);
+    return found == options.end() ? std::string() : found->second.value_or("");
+  }
   bool operator==(const SlurmWishes&) const = default;
 };
 
@@ -40,8 +43,8 @@ struct LaunchRequest {
   std::uint32_t cpus_per_rank = 0;  // 0: not said
   std::uint32_t gpus_per_rank = 0;
   std::vector<std::string> argv;  // the program of one rank
-  launch::Environment base_env;   // what a rank's environment begins with; on Slurm sbatch's whole one
-  launch::Environment env;        // the user's and muster's own; never overwritten by the rank variables
+  spec::Environment base_env;     // what a rank's environment begins with; on Slurm sbatch's whole one
+  spec::Environment env;          // the user's and muster's own; never overwritten by the rank variables
   std::string working_folder;     // absolute
   std::string log_folder;         // absolute; one file a rank: rank-<n>.log
   core::Millis time_limit{0};
@@ -54,7 +57,7 @@ struct LaunchRequest {
   std::string sweep;           // empty: it goes alone. Attempts of one sweep may be handed to a scheduler together
   std::vector<std::string> exclude_nodes;  // lost lately
   SlurmWishes slurm;
-  contract::ReportSources report;
+  spec::ReportSources report;
   bool prepared = true;      // what must lie on disk before the ranks start is there; see Executor::prepares()
   std::string run_file;      // else: the text of the file that MUSTER_RUN_FILE names; empty: there is none
   std::string cache_folder;  // else: the folder of prepared text; empty: none is needed
@@ -154,7 +157,8 @@ std::string stop_word(core::Cause cause);
 using FactSink = std::function<void(core::JobId, core::EventBody)>;
 
 /// Takes what ranks use. Called from an executor's own thread; returns quickly.
-using UseSink = std::function<void(const core::AttemptKey&, const std::map<core::RankNumber, contract::RankUse>&)>;
+using UseSink =
+    std::function<void(const core::AttemptKey&, const std::map<core::RankNumber, agent::protocol::RankUse>&)>;
 
 /// What a node says of a rank's process, asked when its heartbeats stop. kEnded: its end is known, and told as soon as
 /// the executor knows what it means; that executor answers for how long this takes. kSuspended: the scheduler has

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "base/whole_number.h"
 #include "controller/core/text.h"
 #include "controller/executors/executor.h"
-#include "spec/whole_number.h"
 
 namespace executors {
 namespace {
@@ -27,7 +27,7 @@ core::GpuIdentity completed(const std::string& name, core::GpuIdentity known) {
 
 core::GpuIdentity identity_by_name(const std::string& name) {
   core::GpuIdentity known;
-  known.number = spec::whole_number<std::uint32_t>(name);
+  known.number = base::whole_number<std::uint32_t>(name);
   if (name.starts_with("GPU-")) known.gpu = name;
   return known;
 }

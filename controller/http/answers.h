@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "base/whole_number.h"
 #include "controller/common/outcome.h"
 #include "controller/http/message.h"
 #include "proto/json/proto_json.h"
-#include "spec/whole_number.h"
 
 namespace http {
 
@@ -41,7 +41,7 @@ Number number(const Request& request, const std::string& name, Number otherwise,
               std::uint64_t most = std::numeric_limits<Number>::max()) {
   const std::string& text = request.parameter(name);
   if (text.empty()) return otherwise;
-  const auto value = spec::whole_number<std::uint64_t>(text);
+  const auto value = base::whole_number<std::uint64_t>(text);
   if (!value || *value > most)
     throw BadParameter{name + "=" + text.substr(0, 80) + " is not a number from 0 to " + std::to_string(most),
                        "correct the parameter " + name};

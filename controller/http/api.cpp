@@ -55,7 +55,7 @@ Response not_found(std::string_view path) {
 
 /// nullopt: no job can have this number.
 std::optional<core::JobId> job_of(std::string_view text) {
-  const auto id = spec::whole_number<std::uint64_t>(text);
+  const auto id = base::whole_number<std::uint64_t>(text);
   if (!id || *id == 0 || *id > std::numeric_limits<core::JobId>::max()) return std::nullopt;
   return static_cast<core::JobId>(*id);
 }

@@ -25,7 +25,7 @@ constexpr std::uint64_t kFarthestOffset = std::numeric_limits<std::int64_t>::max
 std::uint32_t add_ids(const std::string& text, muster::v1::ListRequest& wanted) {
   std::stringstream ids(text);
   for (std::string id; std::getline(ids, id, ',');) {
-    const auto value = spec::whole_number<core::JobId>(id);
+    const auto value = base::whole_number<core::JobId>(id);
     if (!value || *value <= 0)
       throw BadParameter{"id: '" + id.substr(0, 80) + "' is not a job's number", "write id=7,9,12"};
     if (wanted.job_ids_size() == static_cast<int>(kMaxJobRows))

@@ -4,8 +4,8 @@
 #include <ranges>
 #include <vector>
 
+#include "base/nearest.h"
 #include "controller/http/handlers.h"
-#include "spec/nearest.h"
 
 namespace http {
 namespace {
@@ -82,7 +82,7 @@ std::optional<Response> refuse_parameters(const Route& route, const Request& req
   const auto names = names_of(route.parameters);
   for (const auto& [name, value] : request.query) {
     if (std::ranges::find(names, name) != names.end()) continue;
-    const auto close = spec::nearest(name, names);
+    const auto close = base::nearest(name, names);
     return refuse(400, "this address has no parameter " + name.substr(0, 80),
                   !close.empty()             ? "did you mean " + close + "?"
                   : route.parameters.empty() ? "leave it out: there are none"

@@ -26,6 +26,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/whole_number.h"
 #include "controller/http/access.h"
 #include "controller/http/api.h"
 #include "controller/http/feed.h"
@@ -33,7 +34,6 @@
 #include "controller/net/connections.h"
 #include "controller/net/http_gate.h"
 #include "controller/net/listener.h"
-#include "spec/whole_number.h"
 
 namespace http {
 namespace {
@@ -74,7 +74,7 @@ std::optional<std::int64_t> resume_point(const Request& request) {
   // A reconnecting EventSource sends the header. A page that takes over another tab's stream sends ?after=.
   const auto header = request.header("last-event-id");
   const auto& text = header.empty() ? request.parameter("after") : header;
-  const auto id = spec::whole_number<std::int64_t>(text);
+  const auto id = base::whole_number<std::int64_t>(text);
   return id && *id >= 0 ? id : std::nullopt;
 }
 

@@ -15,7 +15,7 @@
 #include "agent/watch/saves.h"
 #include "base/patience.h"
 #include "base/torn_save.h"
-#include "spec/utf8.h"
+#include "base/utf8.h"
 
 namespace jobs {
 namespace {
@@ -23,7 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_other_file(std::string_view name) {
-  if (name.starts_with('.') || name.starts_with("events.out.tfevents") || name == contract::kFenceFile) return true;
+  if (name.starts_with('.') || name.starts_with("events.out.tfevents") || name == agent::protocol::kFenceFile)
+    return true;
   constexpr std::array<std::string_view, 6> kEndings = {".log", ".out", ".err", ".lock", ".pid", ".tmp"};
   return std::ranges::any_of(kEndings, [&](auto ending) { return name.ends_with(ending); });
 }
@@ -77,7 +78,7 @@ class Walk {
       const bool is_folder = fs::is_directory(entry->symlink_status(none));
       if (is_folder ? is_other_folder(own) : is_other_file(own) && !is_metadata(own)) continue;
       // As it can be noted: names that differ in bytes that are no text share an entry, and a digest of both.
-      if (depth == 0) top_ = spec::valid_utf8(own);
+      if (depth == 0) top_ = base::valid_utf8(own);
       if (is_folder) {
         if (depth + 1 < kDeepest) into(entry->path(), name + own + "/", depth + 1);
       } else {
@@ -117,10 +118,10 @@ void add_saves(const std::vector<File>& files, Looked& looked) {
   std::vector<std::string> names;
   names.reserve(files.size());
   for (const auto& file : files) names.push_back(file.name);
-  const auto saves = beside::saves_of(names);
+  const auto saves = agent::watch::saves_of(names);
   auto& noted = looked.contents.saves.emplace();
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const auto name = spec::valid_utf8(saves[i].name);
+    const auto name = base::valid_utf8(saves[i].name);
     add(files[i].entry, noted[name]);
     auto& save = looked.saves[name];
     save.tops.insert(files[i].top);

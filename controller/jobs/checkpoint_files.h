@@ -24,7 +24,7 @@ struct FolderContents {
     bool operator==(const Entry&) const = default;
   };
   std::map<std::string, Entry> entries;  // files and folders at the top that hold a file, by names in UTF-8
-  /// The saves, by the names of beside::saves_of() in UTF-8; nullopt: an earlier musterd has not noted them.
+  /// The saves, by the names of agent::watch::saves_of() in UTF-8; nullopt: an earlier musterd has not noted them.
   std::optional<std::map<std::string, Entry>> saves;
   std::string trouble;  // not empty: why it is not known what is there
   bool operator==(const FolderContents&) const = default;

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "spec/whole_number.h"
+#include "base/whole_number.h"
 
 namespace jobs {
 namespace {
@@ -17,7 +17,7 @@ constexpr core::Millis kTryAgain{5000};
 std::optional<core::JobId> first_job_of(const std::string& set_folder) {
   constexpr std::string_view kSet = "set-";
   if (!set_folder.starts_with(kSet)) return std::nullopt;
-  return spec::whole_number<core::JobId>(set_folder.substr(kSet.size(), set_folder.find('.') - kSet.size()));
+  return base::whole_number<core::JobId>(set_folder.substr(kSet.size(), set_folder.find('.') - kSet.size()));
 }
 
 }  // namespace

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <string>
 
-#include "agent/protocol/rank_path.h"
-#include "agent/protocol/variables.h"
 #include "base/patience.h"
 #include "controller/jobs/checkpoint_files.h"
+#include "spec/rank_path.h"
+#include "spec/variables.h"
 
 namespace jobs {
 namespace {
@@ -38,10 +38,10 @@ OutputPlace place_of(const fs::path& path, const std::string& wild) {
 /// The path of [report] as rank 0 has it, with kAnyText for what the rank alone knows. nullopt: it may lie anywhere.
 std::optional<fs::path> rank_path(const std::string& text, const muster::v1::JobSpec& spec, const core::AttemptKey& key,
                                   const common::DataFolder& data) {
-  const auto expanded = contract::expand_rank_path(text, [&](const std::string& name) -> std::optional<std::string> {
-    if (name == contract::variable::kJobId) return std::to_string(key.job);
-    if (name == contract::variable::kAttempt) return std::to_string(key.number);
-    if (name == contract::variable::kCheckpointFolder) return checkpoint_folder(spec, key.job, data).string();
+  const auto expanded = spec::expand_rank_path(text, [&](const std::string& name) -> std::optional<std::string> {
+    if (name == spec::variable::kJobId) return std::to_string(key.job);
+    if (name == spec::variable::kAttempt) return std::to_string(key.number);
+    if (name == spec::variable::kCheckpointFolder) return checkpoint_folder(spec, key.job, data).string();
     for (const auto* variables : {&spec.env(), &spec.submitted_env()}) {
       if (const auto set = variables->find(name); set != variables->end()) return set->second;
     }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "agent/protocol/log_pattern.h"
 #include "proto/json/proto_json.h"
+#include "spec/log_pattern.h"
 
 namespace jobs {
 namespace {
@@ -61,7 +61,7 @@ namespace {
 bool tells_steps(const muster::v1::JobSpec& spec) {
   const auto& log = spec.report().log();
   return !spec.report().tensorboard().empty() || std::ranges::any_of(log, [](const auto& pattern) {
-    return pattern.first == contract::kStepPattern || !contract::is_of_the_run(pattern.first);
+    return pattern.first == spec::kStepPattern || !spec::is_of_the_run(pattern.first);
   });
 }
 

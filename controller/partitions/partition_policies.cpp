@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "base/nearest.h"
+#include "base/units.h"
 #include "controller/core/text.h"
+#include "spec/jobfile/partition_keys.h"
 #include "spec/jobfile/toml_value.h"
-#include "spec/nearest.h"
-#include "spec/units.h"
 
 namespace partitions {
 namespace {
@@ -23,18 +24,17 @@ common::Refusal limited(const std::string& partition, const std::string& why) {
   return common::Refusal::limit(of(partition) + why);
 }
 
-void fill_text(const std::string& from, std::string* now) {
-  if (now->empty()) *now = from;
+/// The policy's default_NAME becomes slurm.NAME of a job that sets none.
+void fill_text(const PartitionPolicy& policy, const std::string& name, JobSpec& spec) {
+  const auto given = jobfile::get(policy, *jobfile::find_partition_key("default_" + name));
+  if (!given || !jobfile::slurm_text(spec, name).empty()) return;
+  jobfile::set_slurm_text(spec, name, std::get<std::string>(*given));
 }
 
 void fill(const PartitionPolicy& policy, JobSpec& spec) {
-  auto& slurm = *spec.mutable_slurm();
-  fill_text(policy.default_account(), slurm.mutable_account());
-  fill_text(policy.default_qos(), slurm.mutable_qos());
-  fill_text(policy.default_constraint(), slurm.mutable_constraint());
-  // A job that wants its GPUs by rank has said what it needs.
-  if (spec.resources().gpus_per_rank() == 0) {
-    fill_text(policy.default_gres(), slurm.mutable_gres());
+  for (const auto& name : jobfile::partition_defaults()) {
+    // A job that wants its GPUs by rank has said what it needs.
+    if (name != "gres" || spec.resources().gpus_per_rank() == 0) fill_text(policy, name, spec);
   }
   if (spec.resources().time_limit_ms() == 0) {
     const auto time = policy.has_default_time_ms() ? policy.default_time_ms() : policy.max_time_ms();
@@ -131,7 +131,7 @@ std::string PartitionPolicies::remedy(const Applicant& who, const executors::Clu
 
 std::optional<common::Refusal> PartitionPolicies::unknown(const Applicant& who, const executors::ClusterFacts& slurm,
                                                           const std::string& partition) const {
-  const auto near = spec::nearest(partition, usable(who, slurm));
+  const auto near = base::nearest(partition, usable(who, slurm));
   const auto* facts = slurm.find(partition);
   const bool hidden = facts != nullptr && !policies_.empty();
   const std::string what =
@@ -143,7 +143,7 @@ std::optional<common::Refusal> PartitionPolicies::unknown(const Applicant& who, 
 
 std::optional<common::Refusal> PartitionPolicies::admit(const Applicant& who, const executors::ClusterFacts& slurm,
                                                         JobSpec& spec) const {
-  auto partition = spec.slurm().partition();
+  auto partition = jobfile::slurm_text(spec, "partition");
   if (policies_.empty()) {
     const bool several = partition.find(',') != std::string::npos;
     if (partition.empty() || several || !slurm.known() || slurm.find(partition) != nullptr) return std::nullopt;
@@ -164,7 +164,7 @@ std::optional<common::Refusal> PartitionPolicies::admit(const Applicant& who, co
   if (const auto why = why_not(who, partition); !why.empty()) {
     return limited(partition, why + "; " + remedy(who, slurm));
   }
-  spec.mutable_slurm()->set_partition(partition);
+  jobfile::set_slurm_text(spec, "partition", partition);
   fill(*policy, spec);
   if (auto refusal = judge_size(*policy, spec)) return refusal;
   return judge_time(partition, spec.resources().time_limit_ms());
@@ -175,8 +175,8 @@ std::optional<common::Refusal> PartitionPolicies::judge_time(const std::string& 
   const auto* policy = find(partition);
   if (policy == nullptr || !policy->has_max_time_ms()) return std::nullopt;
   if (time_limit_ms > 0 && time_limit_ms <= policy->max_time_ms()) return std::nullopt;
-  const auto most = spec::print_duration_ms(policy->max_time_ms());
-  const auto wanted = time_limit_ms > 0 ? spec::print_duration_ms(time_limit_ms) : "no limit";
+  const auto most = base::print_duration_ms(policy->max_time_ms());
+  const auto wanted = time_limit_ms > 0 ? base::print_duration_ms(time_limit_ms) : "no limit";
   return limited(partition, "max_time is " + most + ", the job wants " + wanted +
                                 "; set resources.time_limit to at most " + most + ", " + kAsk);
 }

@@ -5,10 +5,11 @@
 #include <map>
 #include <sstream>
 
+#include "base/units.h"
 #include "controller/common/clock.h"
 #include "controller/core/event.h"
 #include "controller/core/text.h"
-#include "spec/units.h"
+#include "spec/jobfile/job_keys.h"
 
 namespace partitions {
 namespace {
@@ -30,8 +31,8 @@ void check_limits(const PartitionPolicy& policy, const executors::PartitionFacts
   for (const auto& [name, time] :
        {std::pair("max_time", policy.max_time_ms()), std::pair("default_time", policy.default_time_ms())}) {
     if (!slurm.max_time || time <= slurm.max_time->count()) continue;
-    found.push_back(of(policy) + name + " is " + spec::print_duration_ms(time) + ", but Slurm's MaxTime is " +
-                    spec::print_duration_ms(slurm.max_time->count()) + "; lower it, or raise Slurm's");
+    found.push_back(of(policy) + name + " is " + base::print_duration_ms(time) + ", but Slurm's MaxTime is " +
+                    base::print_duration_ms(slurm.max_time->count()) + "; lower it, or raise Slurm's");
   }
 }
 
@@ -127,11 +128,10 @@ std::optional<NeverStarts> too_much_for_nodes(const muster::v1::JobSpec& spec,
                                               const executors::PartitionFacts& partition,
                                               const std::vector<executors::NodeFacts>& nodes) {
   const auto& resources = spec.resources();
-  const auto& slurm = spec.slurm();
   const std::uint64_t ranks = resources.ranks_per_node(), cpus = ranks * std::max(1u, resources.cpus_per_rank());
-  const auto bytes =
-      std::max<std::int64_t>(slurm.mem_bytes(), slurm.mem_per_cpu_bytes() * static_cast<std::int64_t>(cpus));
-  const bool shares_cpus = slurm.options().contains("overcommit");
+  const auto bytes = std::max<std::int64_t>(
+      jobfile::slurm_whole(spec, "mem"), jobfile::slurm_whole(spec, "mem_per_cpu") * static_cast<std::int64_t>(cpus));
+  const bool shares_cpus = spec.slurm().options().contains("overcommit");
   struct Want {
     std::uint64_t amount;
     std::function<std::uint64_t(const executors::NodeFacts&)> has;
@@ -179,8 +179,8 @@ std::optional<NeverStarts> too_much_for(const muster::v1::JobSpec& spec, core::M
                        {}};
   }
   if (partition.max_time && limit > *partition.max_time) {
-    const auto allowed = spec::print_duration_ms(partition.max_time->count());
-    return NeverStarts{"its time limit of " + spec::print_duration_ms(limit.count()) + " is longer than the " +
+    const auto allowed = base::print_duration_ms(partition.max_time->count());
+    return NeverStarts{"its time limit of " + base::print_duration_ms(limit.count()) + " is longer than the " +
                            allowed + " that " + name + " allows",
                        "resources.time_limit at most " + allowed, *partition.max_time};
   }
@@ -192,10 +192,11 @@ std::optional<NeverStarts> too_much_for(const muster::v1::JobSpec& spec, core::M
 std::optional<NeverStarts> never_starts(const muster::v1::JobSpec& spec, core::Millis limit,
                                         const executors::ClusterFacts& slurm) {
   std::vector<std::string> names;
-  std::istringstream list(spec.slurm().partition());
+  const auto wanted = jobfile::slurm_text(spec, "partition");
+  std::istringstream list(wanted);
   for (std::string name; std::getline(list, name, ',');) names.push_back(name);
   for (const auto& partition : slurm.partitions) {
-    if (names.empty() && spec.slurm().partition().empty() && partition.is_default) names = {partition.name};
+    if (names.empty() && wanted.empty() && partition.is_default) names = {partition.name};
   }
   std::optional<NeverStarts> first;
   for (const auto& name : names) {

@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <set>
 
+#include "base/units.h"
 #include "controller/common/clock.h"
 #include "controller/core/text.h"
 #include "controller/partitions/partition_views.h"
-#include "spec/units.h"
+#include "spec/jobfile/job_keys.h"
 
 namespace partitions {
 namespace {
@@ -53,7 +54,7 @@ bool Partitions::is_for_slurm(const muster::v1::JobSpec& spec) const {
 }
 
 std::string Partitions::place_of(const muster::v1::JobSpec& spec) const {
-  return is_for_slurm(spec) ? spec.slurm().partition() : std::string();
+  return is_for_slurm(spec) ? jobfile::slurm_text(spec, "partition") : std::string();
 }
 
 std::string Partitions::partition_of(core::JobId job) {
@@ -66,7 +67,8 @@ std::optional<common::Refusal> Partitions::admit(muster::v1::JobSpec& spec, cons
   const auto book = keeper_.book();
   auto facts = cluster_.known();
   // It may be younger than what is known.
-  if (book->empty() && facts->known() && lacks(*facts, spec.slurm().partition())) facts = cluster_.ask(kSubmitPatience);
+  if (book->empty() && facts->known() && lacks(*facts, jobfile::slurm_text(spec, "partition")))
+    facts = cluster_.ask(kSubmitPatience);
   // Groups may cost a question to a directory service.
   const auto who = book->empty() ? Applicant{user, {}} : applicant(user);
   return book->admit(who, *facts, spec);
@@ -99,7 +101,7 @@ std::optional<common::Wait> Partitions::why_never(const core::Job& job, const st
   const auto id = std::to_string(job.id);
   return common::Wait{
       "It can't start as it is: " + never->why + ".",
-      (never->limit ? "muster limit " + id + " " + spec::print_duration_ms(never->limit->count()) + "; or "
+      (never->limit ? "muster limit " + id + " " + base::print_duration_ms(never->limit->count()) + "; or "
                     : std::string()) +
           "muster cancel " + id + ", and submit it with " + never->instead + ", or to another partition"};
 }
@@ -107,7 +109,7 @@ std::optional<common::Wait> Partitions::why_never(const core::Job& job, const st
 void Partitions::equip(executors::LaunchRequest& request) {
   const auto book = keeper_.book();
   if (book->empty() || !parts_.executor.has_queue(request.executor)) return;
-  auto partition = request.slurm.partition;
+  auto partition = request.slurm.option("partition");
   if (partition.empty()) partition = book->default_partition(*cluster_.known());
   const auto* policy = book->find(partition);
   if (policy == nullptr) return;

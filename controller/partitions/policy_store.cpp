@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "base/nearest.h"
+#include "base/utf8.h"
 #include "controller/core/text.h"
 #include "spec/jobfile/partition_file.h"
 #include "spec/jobfile/partition_keys.h"
-#include "spec/nearest.h"
-#include "spec/utf8.h"
 
 namespace partitions {
 namespace {
@@ -23,7 +23,7 @@ constexpr const char* kReadAgain = "; the last good one is in force";
 constexpr std::size_t kMostUser = 64;
 
 std::string named(const std::string& partition) {
-  return "partition \"" + spec::valid_utf8(partition.substr(0, 80)) + "\"";
+  return "partition \"" + base::valid_utf8(partition.substr(0, 80)) + "\"";
 }
 
 /// As the audit names who asked.
@@ -46,7 +46,7 @@ std::vector<std::string> names_of(const PartitionPolicies& book) {
 }
 
 std::string did_you_mean(const std::string& wrong, const std::vector<std::string>& names) {
-  const auto near = spec::nearest(wrong, names);
+  const auto near = base::nearest(wrong, names);
   return near.empty() ? "" : ", did you mean \"" + near + "\"";
 }
 

@@ -6,9 +6,9 @@
 #include "agent/report/late_reports.h"
 #include "agent/watch/rank_files.h"
 #include "base/room.h"
+#include "base/whole_number.h"
 #include "controller/ranks/rank_sessions.h"
 #include "controller/ranks/reports.h"
-#include "spec/whole_number.h"
 
 // What ranks that have ended could not tell: RankSessions reads it from the files that they left.
 
@@ -103,7 +103,7 @@ RankSessions::Late RankSessions::read_reports(const RankKey& rank) {
     const auto known = view && view->program ? *view->program : v1::ProgramWords();
     Late all = Late::kTaken;
     int reports = 0;
-    agent::report::read_reports_late(beside::rank_files(data_.logs(key), number).report, of_rank,
+    agent::report::read_reports_late(agent::watch::rank_files(data_.logs(key), number).report, of_rank,
                                      view && one_source ? view->durable_step : 0, [&](v1::HeartbeatRequest request) {
                                        ++reports;
                                        // Until all of the file is stored, the rank counts as one that did not tell it.
@@ -144,7 +144,8 @@ RankSessions::Late RankSessions::take_late(const v1::HeartbeatRequest& request, 
   const bool checkpoints =
       take_checkpoints(caller, request, true) == static_cast<std::uint32_t>(request.checkpoints_size());
   const auto most = std::min<std::size_t>(static_cast<std::size_t>(request.metrics_size()), kMostMetrics);
-  const bool metrics = most == 0 || (with_metrics && take_metrics(caller, request, common::Hearing::kPatience, true) == most);
+  const bool metrics =
+      most == 0 || (with_metrics && take_metrics(caller, request, common::Hearing::kPatience, true) == most);
   parts_.changes.bump(caller.key.job);
   return metrics && checkpoints ? Late::kTaken : Late::kLater;
 }
@@ -165,7 +166,7 @@ void RankSessions::search_some() {
          file.increment(none)) {
       const auto name = file->path().filename().string();
       if (!name.starts_with(kStart)) continue;
-      const auto rank = spec::whole_number<core::RankNumber>(std::string_view(name).substr(kStart.size()));
+      const auto rank = base::whole_number<core::RankNumber>(std::string_view(name).substr(kStart.size()));
       if (rank) unread_.insert({key, *rank});
     }
   }

@@ -167,7 +167,7 @@ void LiveRanks::registered(const core::AttemptKey& key, core::RankNumber rank, c
   if (pid != 0) view.pid = pid;
 }
 
-bool LiveRanks::used(const core::AttemptKey& key, core::RankNumber rank, const contract::RankUse& use,
+bool LiveRanks::used(const core::AttemptKey& key, core::RankNumber rank, const agent::protocol::RankUse& use,
                      core::Millis now) {
   const auto makes_sense = [](const std::optional<double>& value) {
     return !value || (std::isfinite(*value) && *value >= 0);

@@ -78,7 +78,7 @@ struct RankView {
   bool reports = false;
   /// What its program says of itself; null: nothing.
   std::shared_ptr<const muster::v1::ProgramWords> program;
-  std::optional<contract::RankUse> use;
+  std::optional<agent::protocol::RankUse> use;
   core::Millis used_at{0};  // monotonic: when this sample came first
 };
 
@@ -117,7 +117,7 @@ class LiveRanks {
                   std::int64_t pid = 0);
   /// What the rank's processes use. True: the sample is new. An agent that speaks for a rank is not the rank, so this
   /// does not count as heard.
-  bool used(const core::AttemptKey& key, core::RankNumber rank, const contract::RankUse& use, core::Millis now);
+  bool used(const core::AttemptKey& key, core::RankNumber rank, const agent::protocol::RankUse& use, core::Millis now);
   /// Steps of one rank, in order: who is slow shows from all ranks' together.
   void steps(const core::AttemptKey& key, const std::vector<store::MetricRow>& rows);
   /// The rows of one rank are durable below this step; 0: nobody knows up to where.

@@ -57,8 +57,8 @@ std::vector<store::DeclaredSeries> declared_of(const core::AttemptKey& key,
   return declared;
 }
 
-contract::RankUse use_of(const muster::v1::RankUse& use) {
-  contract::RankUse out;
+agent::protocol::RankUse use_of(const muster::v1::RankUse& use) {
+  agent::protocol::RankUse out;
   out.at_ms = use.at_ms();
   if (use.has_cores()) out.cores = use.cores();
   out.memory_bytes = use.memory_bytes();

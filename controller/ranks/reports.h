@@ -18,10 +18,10 @@ std::vector<store::DeclaredSeries> declared_of(const core::AttemptKey& key,
                                                const muster::v1::HeartbeatRequest& request);
 
 /// What a task says, for its executor.
-contract::RankUse use_of(const muster::v1::RankUse& use);
+agent::protocol::RankUse use_of(const muster::v1::RankUse& use);
 executors::TaskReport report_of(const muster::v1::TaskRequest& request);
 
-/// Reads what a rank wrote down while the controller was away (agent/grpc/grpc_unsent_file.h), oldest first, until
+/// Reads what a rank wrote down while the controller was away (agent/rank/grpc/grpc_unsent_file.h), oldest first, until
 /// `take` returns false. The rank may have been killed while it wrote: an end in the middle of a report is the end.
 /// True if all was taken, and if there is no such file. Throws std::system_error, naming the file, if it can't be
 /// read.

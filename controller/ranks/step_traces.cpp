@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "spec/utf8.h"
+#include "base/utf8.h"
 
 namespace ranks {
 namespace {
@@ -45,7 +45,7 @@ bool StepTraces::said(core::RankNumber rank, const muster::v1::TraceReport* repo
   its.has_spoken = true;
   its.is_over = report->over();
   // The cut may leave half a character, which protobuf does not send.
-  its.problem = spec::valid_utf8(report->problem().substr(0, kMostProblem));
+  its.problem = base::valid_utf8(report->problem().substr(0, kMostProblem));
   const int written = std::min(report->steps_written_size(), kMostWritten);
   its.steps_written.assign(report->steps_written().begin(), report->steps_written().begin() + written);
   return true;

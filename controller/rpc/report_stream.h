@@ -30,7 +30,7 @@ inline constexpr std::size_t kMaxName = 512;
 inline constexpr std::size_t kMaxTrace = 64 * 1024;
 /// The settings of a program's run.
 inline constexpr std::size_t kMaxConfig = 64 * 1024;
-/// Steps of a trace, see contract::kMostTraceSteps.
+/// Steps of a trace, see agent::protocol::kMostTraceSteps.
 inline constexpr int kMaxStepsWritten = 10'000;
 
 grpc::Status invalid(const std::string& text);

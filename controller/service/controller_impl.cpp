@@ -51,8 +51,8 @@ void add_words(const v1::ProgramWords& words, core::RankExited& exited) {
   if (!failed || !words.has_error()) return;
   const auto& error = words.error();
   const auto told = core::error_text(error.type(), error.message());
-  const bool log_knows = core::is_surely_an_error(exited.error) && !contract::is_of_a_survivor(exited.error);
-  if (contract::is_of_a_survivor(told) && log_knows) return;
+  const bool log_knows = core::is_surely_an_error(exited.error) && !agent::protocol::is_of_a_survivor(exited.error);
+  if (agent::protocol::is_of_a_survivor(told) && log_knows) return;
   exited.error = told;
   exited.trace = error.trace().substr(0, kMostTrace);
 }
@@ -405,7 +405,7 @@ void Impl::take_fact(core::JobId job, core::EventBody body) {
       if (told->program != nullptr) add_words(*told->program, *exited);
     }
     // The lost node is the first cause, and what a rank on another node says of its connection follows from it.
-    if (contract::is_of_a_survivor(exited->error) || contract::is_of_a_survivor(exited->last_words)) {
+    if (agent::protocol::is_of_a_survivor(exited->error) || agent::protocol::is_of_a_survivor(exited->last_words)) {
       if (auto lost = live_ranks_.lost_node({job, exited->attempt}, round(false)))
         progress_.take(job, std::move(*lost));
     }

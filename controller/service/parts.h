@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/utf8.h"
 #include "controller/actions/action_runner.h"
 #include "controller/common/data_folder.h"
 #include "controller/jobs/event_log.h"
@@ -11,7 +12,6 @@
 #include "controller/ranks/live_ranks.h"
 #include "controller/ranks/metrics.h"
 #include "controller/service/controller_impl.h"
-#include "spec/utf8.h"
 
 namespace service {
 
@@ -40,7 +40,7 @@ inline constexpr std::uint32_t kListMost = 1000;
 inline std::string user_or_unknown(const std::string& user) {
   constexpr std::size_t kMostUser = 64;
   // The cut may leave half a character, which protobuf does not send.
-  return user.empty() ? "unknown" : spec::valid_utf8(user.substr(0, kMostUser));
+  return user.empty() ? "unknown" : base::valid_utf8(user.substr(0, kMostUser));
 }
 
 }  // namespace service

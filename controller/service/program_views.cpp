@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "agent/environment/secrets.h"
 #include "controller/core/text.h"
+#include "spec/secret_variables.h"
 
 namespace service {
 namespace {
@@ -18,7 +18,7 @@ void flatten(const nlohmann::json& value, const std::string& name, int depth,
     }
     return;
   }
-  out[name] = value.is_string() ? launch::shown_value(name.substr(name.rfind('.') + 1), value.get<std::string>())
+  out[name] = value.is_string() ? spec::shown_value(name.substr(name.rfind('.') + 1), value.get<std::string>())
                                 : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -8,10 +8,10 @@
 #include <variant>
 
 #include "agent/protocol/stacks.h"
+#include "base/utf8.h"
 #include "controller/core/text.h"
 #include "controller/service/standing.h"
 #include "controller/stacks/compare.h"
-#include "spec/utf8.h"
 
 namespace service {
 namespace {
@@ -125,19 +125,19 @@ v1::StacksView StackRequests::view(const core::AttemptKey& key, std::uint64_t nu
     }
   }
   const auto groups = stacks::compare(places);
-  out.set_summary(spec::valid_utf8(stacks::summary_of(groups)));
+  out.set_summary(base::valid_utf8(stacks::summary_of(groups)));
   for (const auto& group : groups) {
     auto& told = *out.add_groups();
     told.mutable_ranks()->Assign(group.ranks.begin(), group.ranks.end());
-    told.set_parts_at(spec::valid_utf8(group.parts_at));
-    told.set_innermost(spec::valid_utf8(group.innermost));
+    told.set_parts_at(base::valid_utf8(group.parts_at));
+    told.set_innermost(base::valid_utf8(group.innermost));
   }
   return out;
 }
 
 std::string StackRequests::text(const core::AttemptKey& attempt, std::uint64_t number, core::RankNumber rank) {
   try {
-    return spec::valid_utf8(keeper_.text(attempt, number, rank));
+    return base::valid_utf8(keeper_.text(attempt, number, rank));
   } catch (const std::exception& error) {
     spdlog::warn("job {} attempt {}: the stack of rank {} can't be read: {}", attempt.job, attempt.number, rank,
                  error.what());
@@ -146,9 +146,9 @@ std::string StackRequests::text(const core::AttemptKey& attempt, std::uint64_t n
 }
 
 Outcome<v1::KeepStackResponse> StackRequests::take(const v1::KeepStackRequest& request) {
-  if (request.text().size() > contract::kMostStackBytes) {
+  if (request.text().size() > agent::protocol::kMostStackBytes) {
     return Refusal::invalid("text has " + std::to_string(request.text().size()) + " bytes; at most " +
-                            std::to_string(contract::kMostStackBytes) + " are taken");
+                            std::to_string(agent::protocol::kMostStackBytes) + " are taken");
   }
   keeper_.take({request.key().job_id(), request.key().attempt()}, request.number(), request.key().rank(),
                request.text());

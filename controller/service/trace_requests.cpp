@@ -28,13 +28,13 @@ std::string name_of(const core::Job& job) {
 
 /// The problem of a request that can never be taken; empty: there is none.
 std::string problem_of(const v1::TraceRequest& request) {
-  if (request.number() == 0 || request.number() > contract::kMostTraceNumber) {
+  if (request.number() == 0 || request.number() > agent::protocol::kMostTraceNumber) {
     return "number " + std::to_string(request.number()) + ": want a random number from 1 to " +
-           std::to_string(contract::kMostTraceNumber);
+           std::to_string(agent::protocol::kMostTraceNumber);
   }
-  if (request.steps() > contract::kMostTraceSteps) {
-    return "steps " + std::to_string(request.steps()) + ": at most " + std::to_string(contract::kMostTraceSteps) +
-           " steps of one request";
+  if (request.steps() > agent::protocol::kMostTraceSteps) {
+    return "steps " + std::to_string(request.steps()) + ": at most " +
+           std::to_string(agent::protocol::kMostTraceSteps) + " steps of one request";
   }
   if (request.first_step() < 0) {
     return "first_step " + std::to_string(request.first_step()) + ": want a step from 1, or 0 for the next one";
@@ -103,10 +103,11 @@ Outcome<v1::TraceView> TraceRequests::take(const v1::TraceRequest& request, cons
   if (answer.under_way) {
     const auto& other = *answer.under_way;
     const auto from = other.first > 0 ? other.first : other.wish.first;
-    return Refusal::wrong_state(
-        name_of(job) + " records " +
-        (from > 0 ? contract::traced_steps_text(from, other.wish.steps) : core::count_text(other.wish.steps, "step")) +
-        (other.user.empty() ? "" : " for " + other.user) + " already; ask again when that is done");
+    return Refusal::wrong_state(name_of(job) + " records " +
+                                (from > 0 ? agent::protocol::traced_steps_text(from, other.wish.steps)
+                                          : core::count_text(other.wish.steps, "step")) +
+                                (other.user.empty() ? "" : " for " + other.user) +
+                                " already; ask again when that is done");
   }
   if (!answer.taken) return Refusal::wrong_state(name_of(job) + " has changed meanwhile; ask again");
   spdlog::info("job {} attempt {}: {} asks its ranks to record {}", job.id, attempt->number, user,
@@ -131,7 +132,7 @@ v1::TraceView TraceRequests::view(const core::Job& job, core::AttemptNumber numb
   out.set_number(trace.wish.number);
   out.set_first_step(trace.first > 0 ? trace.first : trace.wish.first);
   out.set_steps(trace.wish.steps);
-  out.set_folder((jobs::checkpoint_folder(spec, job.id, parts_.data) / contract::kTraceFolder).string());
+  out.set_folder((jobs::checkpoint_folder(spec, job.id, parts_.data) / agent::protocol::kTraceFolder).string());
   for (std::size_t rank = 0; rank < trace.ranks.size(); ++rank) {
     auto& told = *out.add_ranks();
     told.set_rank(static_cast<std::uint32_t>(rank));

@@ -5,7 +5,6 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "agent/protocol/log_pattern.h"
 #include "controller/actions/launch_plan.h"
 #include "controller/core/apply.h"
 #include "controller/service/machine_views.h"
@@ -13,6 +12,7 @@
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/secrets.h"
 #include "spec/jobfile/spec.h"
+#include "spec/log_pattern.h"
 #include "spec/series.h"
 
 namespace service {
@@ -381,7 +381,7 @@ std::vector<std::string> Views::notes(const core::Job& job, const v1::JobSpec& s
     const auto live = parts_.live_ranks.view({job.id, attempt->number}, rank);
     if (!live || live->program == nullptr) continue;
     const auto& words = *live->program;
-    const bool is_for_the_end = words.source_trouble().starts_with(contract::kNothingMatches);
+    const bool is_for_the_end = words.source_trouble().starts_with(spec::kNothingMatches);
     // Of a rank that has exited, its agent may have said more since.
     if (trouble.empty() && !words.source_trouble().empty() && !is_for_the_end) {
       trouble = "rank " + std::to_string(rank) + ": " + words.source_trouble();

@@ -28,12 +28,12 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 std::vector<Section> sections_of(std::string_view text) {
   std::vector<Section> sections;
   for (const auto line : lines_of(text)) {
-    if (line.starts_with(contract::kSectionMark)) {
+    if (line.starts_with(agent::protocol::kSectionMark)) {
       // The command may hold the mark, too.
-      const auto by = line.rfind(contract::kSectionBy);
-      if (by == std::string_view::npos || by < contract::kSectionMark.size()) continue;
-      const auto pid = line.substr(contract::kSectionMark.size());
-      sections.push_back({pid.substr(0, pid.find(' ')), line.substr(by + contract::kSectionBy.size()), {}});
+      const auto by = line.rfind(agent::protocol::kSectionBy);
+      if (by == std::string_view::npos || by < agent::protocol::kSectionMark.size()) continue;
+      const auto pid = line.substr(agent::protocol::kSectionMark.size());
+      sections.push_back({pid.substr(0, pid.find(' ')), line.substr(by + agent::protocol::kSectionBy.size()), {}});
     } else if (!sections.empty()) {
       sections.back().lines.push_back(line);
     }
@@ -126,10 +126,10 @@ Thread main_of_kernel(const Section& section) {
 
 Place place_of(const Section& section) {
   Place out;
-  if (section.by == contract::kByFaulthandler) out = {Kind::kPython, main_of_faulthandler(section)};
-  if (section.by == contract::kByPySpy) out = {Kind::kPython, main_of_py_spy(section)};
-  if (section.by == contract::kByWorker) out = {Kind::kNative, main_of_worker(section)};
-  if (section.by == contract::kByKernel) out = {Kind::kKernel, main_of_kernel(section)};
+  if (section.by == agent::protocol::kByFaulthandler) out = {Kind::kPython, main_of_faulthandler(section)};
+  if (section.by == agent::protocol::kByPySpy) out = {Kind::kPython, main_of_py_spy(section)};
+  if (section.by == agent::protocol::kByWorker) out = {Kind::kNative, main_of_worker(section)};
+  if (section.by == agent::protocol::kByKernel) out = {Kind::kKernel, main_of_kernel(section)};
   std::ranges::reverse(out.frames);
   return out;
 }

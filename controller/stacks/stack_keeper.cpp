@@ -53,7 +53,7 @@ std::optional<core::RankNumber> rank_of(const std::string& name) {
   core::RankNumber rank = 0;
   const auto* const begin = name.data() + kLead.size();
   const auto [end, error] = std::from_chars(begin, name.data() + name.size(), rank);
-  return error == std::errc() && name == contract::stack_file_name(rank) ? std::optional(rank) : std::nullopt;
+  return error == std::errc() && name == agent::protocol::stack_file_name(rank) ? std::optional(rank) : std::nullopt;
 }
 
 std::set<core::RankNumber> given_in(const fs::path& folder) {
@@ -80,7 +80,7 @@ std::vector<std::uint64_t> numbers_in(const fs::path& folder) {
 }
 
 std::optional<StackSet> read_set(const fs::path& folder) {
-  auto set = parse_set(base::read_small_file(folder / contract::kStackSetFile, std::size_t{1} << 20));
+  auto set = parse_set(base::read_small_file(folder / agent::protocol::kStackSetFile, std::size_t{1} << 20));
   if (!set) return std::nullopt;
   set->given = given_in(folder);
   std::erase_if(set->none, [&](const auto& each) { return set->given.contains(each.first); });
@@ -95,7 +95,7 @@ StackKeeper::StackKeeper(Parts parts, bool threads)
 }
 
 fs::path StackKeeper::folder(const core::AttemptKey& key, std::uint64_t number) const {
-  return contract::stack_folder(parts_.data.attempt(key), number);
+  return agent::protocol::stack_folder(parts_.data.attempt(key), number);
 }
 
 std::uint64_t StackKeeper::ask(const core::AttemptKey& key, const std::string& why, const std::string& user,
@@ -186,8 +186,8 @@ void StackKeeper::write_texts() {
     }
     try {
       const auto where = folder(next.key, next.number);
-      if (!fs::exists(where / contract::kStackSetFile)) continue;
-      base::write_file_durably(where / contract::stack_file_name(next.rank), next.text);
+      if (!fs::exists(where / agent::protocol::kStackSetFile)) continue;
+      base::write_file_durably(where / agent::protocol::stack_file_name(next.rank), next.text);
     } catch (const std::system_error& error) {
       spdlog::warn("job {} attempt {}: the stack of rank {} is not kept: {}", next.key.job, next.key.number, next.rank,
                    error.what());
@@ -202,7 +202,7 @@ void StackKeeper::write_set(const core::AttemptKey& key, const StackSet& set) co
     // The folder of a removed job does not come back.
     if (!fs::exists(parts_.data.attempt(key))) return;
     base::make_folders(where);
-    base::write_file_durably(where / contract::kStackSetFile, to_text(set));
+    base::write_file_durably(where / agent::protocol::kStackSetFile, to_text(set));
   } catch (const std::system_error& error) {
     spdlog::warn("job {} attempt {}: its stacks are not kept: {}", key.job, key.number, error.what());
   }
@@ -224,7 +224,7 @@ void StackKeeper::forget_oldest(const core::AttemptKey& key) const {
 
 std::vector<StackSet> StackKeeper::sets(const core::AttemptKey& key) const {
   std::vector<StackSet> out;
-  for (const auto number : numbers_in(parts_.data.attempt(key) / contract::kStacksFolder)) {
+  for (const auto number : numbers_in(parts_.data.attempt(key) / agent::protocol::kStacksFolder)) {
     auto set = read_set(folder(key, number));
     if (set && set->number == number) out.push_back(std::move(*set));
   }
@@ -242,8 +242,8 @@ std::vector<StackSet> StackKeeper::sets(const core::AttemptKey& key) const {
 
 std::string StackKeeper::text(const core::AttemptKey& key, std::uint64_t number, core::RankNumber rank,
                               std::size_t most) const {
-  return base::read_small_file(folder(key, number) / contract::stack_file_name(rank),
-                               std::min(most, contract::kMostStackBytes));
+  return base::read_small_file(folder(key, number) / agent::protocol::stack_file_name(rank),
+                               std::min(most, agent::protocol::kMostStackBytes));
 }
 
 }  // namespace stacks

@@ -7,18 +7,18 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include "base/utf8.h"
 #include "controller/store/store.h"
-#include "spec/utf8.h"
 
 // BOOST_DESCRIBE_STRUCT lists the stored members of a type once, for writing and reading. Their names are stored for
 // ever. The name of a time or of a duration ends in "_ms". A reader ignores unknown names and keeps the default of
 // missing ones, so a member may be added at any time.
 
-namespace contract {
+namespace spec {
 
 BOOST_DESCRIBE_STRUCT(ExitStatus, (), (code, signal))
 
-}  // namespace contract
+}  // namespace spec
 
 namespace spec {
 
@@ -102,7 +102,7 @@ void write_text(const std::string& text, std::string& out) {
   const bool is_plain =
       std::ranges::all_of(text, [](char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; });
   if (!is_plain) {
-    out += nlohmann::json(spec::valid_utf8(text)).dump();
+    out += nlohmann::json(base::valid_utf8(text)).dump();
     return;
   }
   out += '"';

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-namespace chess {
+namespace data::chess {
 namespace {
 
 constexpr Square kA1 = 0, kE1 = 4, kH1 = 7, kA8 = 56, kE8 = 60, kH8 = 63;
@@ -111,4 +111,4 @@ bool Board::same_position(const Board& that) const {
          en_passant_ == that.en_passant_;
 }
 
-}  // namespace chess
+}  // namespace data::chess

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace chess {
+namespace data::chess {
 
 /// A square by number: 0 is a1, 7 is h1, 56 is a8, 63 is h8.
 using Square = std::int8_t;
@@ -156,4 +156,4 @@ inline constexpr std::array<Direction, 8> kDirections{
 inline constexpr std::array<Direction, 8> kKnightSteps{
     {{1, 2}, {2, 1}, {2, -1}, {1, -2}, {-1, -2}, {-2, -1}, {-2, 1}, {-1, 2}}};
 
-}  // namespace chess
+}  // namespace data::chess

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace chess {
+namespace data::chess {
 namespace {
 
 constexpr int kFiftyMovesInPlies = 100;
@@ -45,4 +45,4 @@ std::string_view result_of(Ending ending, const Board& last) {
   return last.turn() == Color::kBlack ? "1-0" : "0-1";
 }
 
-}  // namespace chess
+}  // namespace data::chess

@@ -7,7 +7,7 @@
 
 #include "data/chess/board.h"
 
-namespace chess {
+namespace data::chess {
 
 /// Why a game is over. Of the last two, FIDE lets a player claim the draw; here they end the game at once.
 enum class Ending : std::uint8_t { kCheckmate, kStalemate, kInsufficientMaterial, kFiftyMoves, kThreefoldRepetition };
@@ -22,4 +22,4 @@ std::optional<Ending> ending(const Board& now, std::span<const Board> earlier);
 /// The result of a game that is over, as PGN writes it: "1-0", "0-1" or "1/2-1/2". `last`: its last position.
 std::string_view result_of(Ending ending, const Board& last);
 
-}  // namespace chess
+}  // namespace data::chess

@@ -5,7 +5,7 @@
 #include "data/chess/board.h"
 #include "data/chess/letters.h"
 
-namespace chess {
+namespace data::chess {
 namespace {
 
 constexpr std::size_t kFields = 6;
@@ -213,4 +213,4 @@ std::string Board::fen() const {
   return text + " " + std::to_string(quiet_plies_) + " " + std::to_string(number_);
 }
 
-}  // namespace chess
+}  // namespace data::chess

@@ -6,7 +6,7 @@
 
 #include "data/chess/board.h"
 
-namespace chess {
+namespace data::chess {
 
 /// 'N' of a knight, 'P' of a pawn.
 constexpr char letter_of(Kind kind) {
@@ -37,4 +37,4 @@ inline std::nullopt_t refuse(std::string* why, std::string message) {
   return std::nullopt;
 }
 
-}  // namespace chess
+}  // namespace data::chess

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace chess {
+namespace data::chess {
 namespace {
 
 /// Collects the moves that follow from how pieces move, whether or not they leave the own king attacked.
@@ -121,4 +121,4 @@ std::uint64_t perft(const Board& board, int depth) {
   return games;
 }
 
-}  // namespace chess
+}  // namespace data::chess

@@ -4,7 +4,7 @@
 
 #include "data/chess/letters.h"
 
-namespace chess {
+namespace data::chess {
 namespace {
 
 constexpr std::string_view kSpaces = " \n\r";
@@ -120,4 +120,4 @@ std::optional<std::string_view> text_before(std::string_view movetext, std::size
   return std::nullopt;
 }
 
-}  // namespace chess
+}  // namespace data::chess

@@ -10,7 +10,7 @@
 #include "data/chess/board.h"
 #include "data/chess/notation.h"
 
-namespace chess {
+namespace data::chess {
 
 /// Moves of one game, read from a text.
 struct Line {
@@ -33,4 +33,4 @@ std::optional<Line> parse_movetext(const Board& start, std::string_view text, No
 /// " for ply 2 of "1. e4 e5 2. Nf3". nullopt if the text has no such move. Reads words alone and does not check moves.
 std::optional<std::string_view> text_before(std::string_view movetext, std::size_t ply);
 
-}  // namespace chess
+}  // namespace data::chess

@@ -4,7 +4,7 @@
 
 #include "data/chess/letters.h"
 
-namespace chess {
+namespace data::chess {
 namespace {
 
 constexpr std::size_t kMostMovesInMessage = 6;
@@ -132,4 +132,4 @@ std::optional<Move> parse_move(const Board& board, std::string_view text, Notati
   return notation == Notation::kSan ? of_san(board, text, why) : of_uci(board, text, why);
 }
 
-}  // namespace chess
+}  // namespace data::chess

@@ -6,7 +6,7 @@
 
 #include "data/chess/board.h"
 
-namespace chess {
+namespace data::chess {
 
 /// How moves are written. kSan: "Nf3", "exd5", "O-O", "e8=Q#", as in PGN. kUci: "g1f3", "e1g1", "e7e8q".
 enum class Notation : std::uint8_t { kSan, kUci };
@@ -31,4 +31,4 @@ std::string print_move(const Board& board, Move move, Notation notation);
 std::optional<Move> parse_move(const Board& board, std::string_view text, Notation notation,
                                std::string* why = nullptr);
 
-}  // namespace chess
+}  // namespace data::chess

@@ -7,7 +7,7 @@
 #include "data/chess/ending.h"
 #include "data/chess/movetext.h"
 
-namespace chess {
+namespace data::chess {
 namespace {
 
 constexpr int kMostPlies = 1000;
@@ -125,4 +125,4 @@ std::string game(std::uint64_t seed, const PlayerOptions& options) {
   return text;
 }
 
-}  // namespace chess
+}  // namespace data::chess

@@ -8,7 +8,7 @@
 #include "data/chess/board.h"
 #include "data/chess/notation.h"
 
-namespace chess {
+namespace data::chess {
 
 struct PlayerOptions {
   int plies = 60;             // at most so many, 1 to 1,000; a game that is over has fewer
@@ -35,4 +35,4 @@ PlayedGame play(std::uint64_t seed, const PlayerOptions& options = {});
 /// The movetext of play(). kSan ends with the result of a game that is over: "1. e4 e5 2. Nf3 ... 27. Qh7# 1-0".
 std::string game(std::uint64_t seed, const PlayerOptions& options = {});
 
-}  // namespace chess
+}  // namespace data::chess

@@ -12,7 +12,7 @@
 #include "data/format/file.h"
 #include "fsdp/text/json.h"
 
-namespace prepared {
+namespace data::format {
 namespace {
 
 using fsdp::Json;
@@ -334,4 +334,4 @@ void write_description(const std::filesystem::path& folder, Description& descrip
   base::write_file_durably(path, description.text, 0644);
 }
 
-}  // namespace prepared
+}  // namespace data::format

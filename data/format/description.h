@@ -11,7 +11,7 @@
 
 #include "data/format/format.h"
 
-namespace prepared {
+namespace data::format {
 
 inline constexpr std::string_view kDescriptionName = "data.json";
 /// The folder of the tokenizer's files beside it.
@@ -60,4 +60,4 @@ void write_description(const std::filesystem::path& folder, Description& descrip
 /// Opens every file; throws as File does.
 std::string fingerprint_of(const std::filesystem::path& folder, const Description& description);
 
-}  // namespace prepared
+}  // namespace data::format

@@ -15,7 +15,7 @@
 #include "base/crc32c.h"
 #include "base/fd.h"
 
-namespace prepared {
+namespace data::format {
 namespace {
 
 /// A file that is not there is damage of the data. Anything else may pass.
@@ -210,4 +210,4 @@ std::int64_t File::length(std::int64_t record) const {
   return static_cast<std::int64_t>(start[fields()] - start[0]);
 }
 
-}  // namespace prepared
+}  // namespace data::format

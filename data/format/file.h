@@ -9,7 +9,7 @@
 #include "base/sha256.h"
 #include "data/format/format.h"
 
-namespace prepared {
+namespace data::format {
 
 /// The tokens of one field: a view into a File, which must outlive it.
 struct Ids {
@@ -92,4 +92,4 @@ class File {
   std::int64_t longest_ = 0;
 };
 
-}  // namespace prepared
+}  // namespace data::format

@@ -9,7 +9,7 @@
 
 #include "base/crc32c.h"
 
-namespace prepared {
+namespace data::format {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "prepared data are little-endian");
@@ -137,4 +137,4 @@ std::string file_name(std::string_view split, std::uint64_t part) {
   return std::string(split) + number;
 }
 
-}  // namespace prepared
+}  // namespace data::format

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace prepared {
+namespace data::format {
 
 // [Note: the file of prepared data] A file `<split>-NNNNN.mdat` holds records, little-endian, in five sections:
 //
@@ -100,4 +100,4 @@ inline constexpr std::string_view kFileEnding = ".mdat";
 /// "train-00012.mdat"
 std::string file_name(std::string_view split, std::uint64_t part);
 
-}  // namespace prepared
+}  // namespace data::format

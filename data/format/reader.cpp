@@ -6,7 +6,7 @@
 
 #include "base/sha256.h"
 
-namespace prepared {
+namespace data::format {
 namespace {
 
 constexpr std::string_view kRemedy = "; remove the folder and prepare the data again";
@@ -120,4 +120,4 @@ void Dataset::verify(int rank, int world_size) const {
   }
 }
 
-}  // namespace prepared
+}  // namespace data::format

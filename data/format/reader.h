@@ -9,7 +9,7 @@
 #include "data/format/description.h"
 #include "data/format/file.h"
 
-namespace prepared {
+namespace data::format {
 
 /// A split of a folder of prepared data: its files as one sequence of records. Thread-safe. Views that it gives (Ids,
 /// Image) point into its files, which are mapped as long as it lives; a move keeps them.
@@ -42,4 +42,4 @@ class Dataset {
   std::vector<std::int64_t> starts_{0};  // starts_[i]: the first record of file i; the last: all records
 };
 
-}  // namespace prepared
+}  // namespace data::format

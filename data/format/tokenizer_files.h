@@ -11,7 +11,7 @@
 
 // The files of a tokenizer in a folder of transformers. The standard library alone, because a worker that is built
 // without tokenizers reads this header, too.
-namespace tokens {
+namespace data::format {
 
 /// The files that give the ids. The first one that a folder has counts.
 inline constexpr auto kIdFiles = std::to_array<std::string_view>({"tokenizer.json", "tokenizer.model", "spiece.model"});
@@ -63,4 +63,4 @@ inline std::vector<std::filesystem::path> tokenizer_files(const std::filesystem:
   return found;
 }
 
-}  // namespace tokens
+}  // namespace data::format

@@ -15,7 +15,7 @@
 #include "base/crc32c.h"
 #include "base/durable_file.h"
 
-namespace prepared {
+namespace data::format {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
@@ -220,4 +220,4 @@ std::optional<FileInfo> finished_file(const std::filesystem::path& path) {
   return file.info();
 }
 
-}  // namespace prepared
+}  // namespace data::format

@@ -14,7 +14,7 @@
 #include "data/format/file.h"
 #include "data/format/format.h"
 
-namespace prepared {
+namespace data::format {
 
 /// Writes one file of prepared data; see [Note: the file of prepared data].
 ///
@@ -74,4 +74,4 @@ class Writer {
 /// for a file that is damaged.
 std::optional<FileInfo> finished_file(const std::filesystem::path& path);
 
-}  // namespace prepared
+}  // namespace data::format

@@ -7,7 +7,7 @@
 
 #include "data/order/random.h"
 
-namespace worker {
+namespace data::order {
 namespace {
 
 /// One more than the largest id.
@@ -78,4 +78,4 @@ MaskedText Masking::mask(std::span<const std::uint32_t> tokens, std::uint64_t se
   return text;
 }
 
-}  // namespace worker
+}  // namespace data::order

@@ -6,7 +6,7 @@
 
 #include "data/order/target.h"
 
-namespace worker {
+namespace data::order {
 
 /// The masked-language-model objective of BERT (Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers",
 /// 2019, section 3.1). Some tokens are chosen, each with probability `share`. Most of these become the mask token, some
@@ -44,4 +44,4 @@ class Masking {
   MaskingOptions options_;  // special: sorted, each once, with the mask token
 };
 
-}  // namespace worker
+}  // namespace data::order

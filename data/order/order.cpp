@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-namespace worker {
+namespace data::order {
 namespace {
 
 void require(bool holds, const char* option, std::int64_t value, const char* must) {
@@ -72,4 +72,4 @@ void Order::sort_bucket(std::int64_t begin, std::int64_t end, Random& random) {
   for (auto i = batches.size() * size; i < sorted.size(); ++i) order_[place++] = sorted[i].second;
 }
 
-}  // namespace worker
+}  // namespace data::order

@@ -6,7 +6,7 @@
 
 #include "data/order/random.h"
 
-namespace worker {
+namespace data::order {
 
 struct OrderOptions {
   std::int64_t samples = 1;  ///< samples of an epoch, at least 1
@@ -58,4 +58,4 @@ class Order {
   std::vector<std::int64_t> order_;  // samples by place in the epoch
 };
 
-}  // namespace worker
+}  // namespace data::order

@@ -7,7 +7,7 @@
 
 #include "data/order/order.h"
 
-namespace worker {
+namespace data::order {
 namespace {
 
 /// Rows while they are filled.
@@ -72,4 +72,4 @@ std::vector<PackedRow> pack(std::uint64_t seed, std::span<const std::int32_t> le
   return packer.take_rows();
 }
 
-}  // namespace worker
+}  // namespace data::order

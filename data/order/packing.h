@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace worker {
+namespace data::order {
 
 /// Tokens [begin, begin + length) of a record.
 struct Piece {
@@ -35,4 +35,4 @@ inline constexpr std::size_t kOpenRows = 64;
 /// Throws std::invalid_argument for a length below 1, and for a record whose length is negative, naming it.
 std::vector<PackedRow> pack(std::uint64_t seed, std::span<const std::int32_t> lengths, std::int64_t length);
 
-}  // namespace worker
+}  // namespace data::order

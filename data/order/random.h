@@ -6,7 +6,7 @@
 
 #include "data/order/splitmix.h"
 
-namespace worker {
+namespace data::order {
 
 /// A stream of random numbers by splitmix64. The same on every platform and library version, which std::shuffle and the
 /// distributions of <random> do not promise.
@@ -47,4 +47,4 @@ class Random {
   std::uint64_t state_;
 };
 
-}  // namespace worker
+}  // namespace data::order

@@ -7,7 +7,7 @@
 
 #include "data/order/random.h"
 
-namespace worker {
+namespace data::order {
 namespace {
 
 struct Noise {
@@ -118,4 +118,4 @@ CorruptedText cut_spans(std::span<const std::uint32_t> tokens, const std::vector
   return text;
 }
 
-}  // namespace worker
+}  // namespace data::order

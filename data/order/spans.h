@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace worker {
+namespace data::order {
 
 /// Span corruption, the objective that T5 was trained on first (Raffel et al., "Exploring the Limits of Transfer
 /// Learning with a Unified Text-to-Text Transformer", 2020, section 3.1.4). Spans of a text are cut out. In the input
@@ -54,4 +54,4 @@ struct CorruptedText {
 CorruptedText cut_spans(std::span<const std::uint32_t> tokens, const std::vector<bool>& noise,
                         const SpanOptions& options);
 
-}  // namespace worker
+}  // namespace data::order

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace worker {
+namespace data::order {
 
 /// The finalizer of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014): numbers
 /// that are close become numbers that are not. The same on every platform.
@@ -15,4 +15,4 @@ constexpr std::uint64_t splitmix(std::uint64_t z) {
 /// How far apart two numbers of one sequence are before the finalizer.
 inline constexpr std::uint64_t kSplitmixStride = 0x9e3779b97f4a7c15ull;
 
-}  // namespace worker
+}  // namespace data::order

@@ -19,7 +19,7 @@
 #include "data/format/description.h"
 #include "data/prepare/look.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -67,13 +67,13 @@ class FolderLock {
 
 bool is_there(const fs::path& folder) {
   std::error_code ignored;
-  return fs::exists(folder / prepared::kDescriptionName, ignored);
+  return fs::exists(folder / format::kDescriptionName, ignored);
 }
 
 /// What tells two descriptions of one folder apart.
 std::string mark_of(const fs::path& folder) {
   std::error_code ignored;
-  return std::to_string(fs::last_write_time(folder / prepared::kDescriptionName, ignored).time_since_epoch().count());
+  return std::to_string(fs::last_write_time(folder / format::kDescriptionName, ignored).time_since_epoch().count());
 }
 
 enum class State : std::uint8_t { kMissing, kWhole, kDamaged, kStopped };
@@ -143,4 +143,4 @@ Ended prepare_in_cache(Job& job, const fs::path& cache, Progress& progress, cons
   }
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -6,7 +6,7 @@
 #include "data/prepare/job.h"
 #include "data/prepare/progress.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// The folder of the cache for a job's data. Its name is made of options_of(job), so equal options have one folder.
 std::filesystem::path folder_in_cache(const Job& job, const std::filesystem::path& cache);
@@ -18,4 +18,4 @@ std::filesystem::path folder_in_cache(const Job& job, const std::filesystem::pat
 /// refuses.
 Ended prepare_in_cache(Job& job, const std::filesystem::path& cache, Progress& progress, const std::atomic<int>& stop);
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -1,6 +1,6 @@
 #include "data/prepare/help.h"
 
-namespace prepare {
+namespace data::prepare {
 
 const char* const kHelp = R"(muster data COMMAND ...
 
@@ -95,4 +95,4 @@ Prints a record: its label, and each field as the folder's own tokenizer decodes
   --to FILE      write an image to a PPM file
 )";
 
-}  // namespace prepare
+}  // namespace data::prepare

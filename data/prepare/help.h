@@ -1,6 +1,6 @@
 #pragma once
 
-namespace prepare {
+namespace data::prepare {
 
 // The texts of --help: of the program, and of its commands.
 extern const char* const kHelp;
@@ -9,4 +9,4 @@ extern const char* const kShowHelp;
 extern const char* const kCheckHelp;
 extern const char* const kDecodeHelp;
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "base/sha256.h"
+#include "base/utf8.h"
 #include "data/format/description.h"
 #include "data/prepare/tokenizer_copy.h"
 #include "data/prepare/work_folder.h"
-#include "spec/utf8.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 using Json = nlohmann::json;
@@ -107,7 +107,7 @@ class Parts {
     }
   }
 
-  void add(const prepared::FileInfo& info) { progress_.add_records(info.records, info.elements); }
+  void add(const format::FileInfo& info) { progress_.add_records(info.records, info.elements); }
 
   bool is_over() const { return stop_ != 0 || failed_; }
 
@@ -131,10 +131,10 @@ class Parts {
   std::int64_t error_part_ = 0;
 };
 
-prepared::Description description_of(const Job& job, std::vector<std::optional<PartInfo>>& infos) {
-  prepared::Description out;
+format::Description description_of(const Job& job, std::vector<std::optional<PartInfo>>& infos) {
+  format::Description out;
   out.kind = job.records.kind;
-  out.source = spec::valid_utf8(job.records.name);
+  out.source = base::valid_utf8(job.records.name);
   out.made_by = job.made_by;
   out.labels = job.records.labels;
   out.fields = job.records.fields;
@@ -160,7 +160,7 @@ prepared::Description description_of(const Job& job, std::vector<std::optional<P
 }
 
 /// Refuses a split without records.
-void check_records(const Job& job, const prepared::Description& description) {
+void check_records(const Job& job, const format::Description& description) {
   std::int64_t all = 0, least = INT64_MAX;
   for (const auto& [name, split] : description.splits) {
     std::int64_t records = 0;
@@ -179,7 +179,7 @@ void check_records(const Job& job, const prepared::Description& description) {
 
 /// Refuses finished data of which files are missing or too short.
 void check_files(const std::filesystem::path& folder) {
-  for (const auto& [name, split] : prepared::read_description(folder).splits) {
+  for (const auto& [name, split] : format::read_description(folder).splits) {
     for (const auto& file : split.files) {
       const auto path = folder / file.name;
       std::error_code error;
@@ -196,13 +196,13 @@ void check_files(const std::filesystem::path& folder) {
 /// Refuses what data.json cannot hold, before anything is made.
 void check_texts(const Job& job) {
   for (const auto& label : job.records.labels) {
-    if (!spec::is_utf8(label)) {
+    if (!base::is_utf8(label)) {
       throw std::runtime_error(job.records.name + ": the label " +
                                Json(label).dump(-1, ' ', true, Json::error_handler_t::replace) +
                                " is no UTF-8; rename it");
     }
   }
-  if (!spec::is_utf8(job.prefix_text)) {
+  if (!base::is_utf8(job.prefix_text)) {
     throw std::runtime_error("--prefix: is no UTF-8; want UTF-8, check this terminal's settings with locale");
   }
 }
@@ -212,7 +212,7 @@ void check_texts(const Job& job) {
 std::string options_of(const Job& job) {
   Json out = {{"contract", kContract},
               {"source", job.records.description},
-              {"kind", prepared::name_of(job.records.kind)},
+              {"kind", format::name_of(job.records.kind)},
               {"labels", job.records.labels},
               {"validation", job.splits.validation},
               {"seed", job.splits.seed}};
@@ -241,9 +241,9 @@ Ended prepare(const Job& job, Progress& progress, const std::atomic<int>& stop) 
   auto description = description_of(job, parts.infos());
   check_records(job, description);
   if (job.tokenizer) copy_tokenizer(job.tokenizer_path, *job.tokenizer, job.folder);
-  prepared::write_description(job.folder, description);
+  format::write_description(job.folder, description);
   work.finish();
   return Ended::kDone;
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

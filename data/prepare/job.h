@@ -12,11 +12,11 @@
 #include "data/prepare/splits.h"
 #include "data/tokenizers/tokenizer.h"
 
-namespace prepare {
+namespace data::prepare {
 
 // [Note: preparing] A source has numbered parts. Part NNNNN becomes train-NNNNN.mdat and, with a share for validation,
 // validation-NNNNN.mdat. Both are a pure function of the options and the number, and are there as a whole or not at all
-// (prepared::Writer). So a command that was killed at any point is taken up by the same command: it keeps parts that
+// (format::Writer). So a command that was killed at any point is taken up by the same command: it keeps parts that
 // are there and whole, and makes the others. The number of threads changes no byte. data.json is written last; before
 // it nothing reads the folder, so a damaged part may be made anew. After it no file changes.
 
@@ -25,7 +25,7 @@ struct Job {
   Records records;
   SplitOptions splits = {};
   std::filesystem::path folder = {};
-  std::shared_ptr<const tokens::Tokenizer> tokenizer = nullptr;  // null: images
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer = nullptr;  // null: images
   std::string tokenizer_path = {};
   std::string prefix_text = {};
   std::string made_by = {};  // "muster-data 0.1.0"
@@ -45,4 +45,4 @@ Ended prepare(const Job& job, Progress& progress, const std::atomic<int>& stop);
 /// What decides about the bytes of a folder, as a JSON object: the options in data.json.
 std::string options_of(const Job& job);
 
-}  // namespace prepare
+}  // namespace data::prepare

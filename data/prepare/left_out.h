@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace prepare {
+namespace data::prepare {
 
 /// Counts what --skip-damaged leaves out of the data, and names the first ones. Several threads may call it.
 class LeftOut {
@@ -30,4 +30,4 @@ class LeftOut {
   std::atomic<std::int64_t> count_{0};
 };
 
-}  // namespace prepare
+}  // namespace data::prepare

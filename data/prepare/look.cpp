@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "base/units.h"
 #include "data/format/reader.h"
 #include "data/prepare/tokenizer_copy.h"
-#include "spec/units.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 namespace fs = std::filesystem;
-using prepared::Dataset;
-using prepared::Description;
+using format::Dataset;
+using format::Description;
 
 constexpr std::size_t kMostLabelsShown = 16;
 constexpr std::size_t kNameColumn = 13;
@@ -25,8 +25,8 @@ void print_row(std::ostream& out, std::string name, const std::string& value) {
   out << name << value << "\n";
 }
 
-std::string unit_of(prepared::Kind kind) {
-  return kind == prepared::Kind::kImages ? "bytes" : "tokens";
+std::string unit_of(format::Kind kind) {
+  return kind == format::Kind::kImages ? "bytes" : "tokens";
 }
 
 std::string labels_text(const std::vector<std::string>& labels) {
@@ -35,13 +35,13 @@ std::string labels_text(const std::vector<std::string>& labels) {
   return labels.size() > kMostLabelsShown ? out + ", ..." : out;
 }
 
-std::string split_text(const Description& description, const prepared::SplitInfo& split) {
+std::string split_text(const Description& description, const format::SplitInfo& split) {
   std::uint64_t bytes = 0;
   for (const auto& file : split.files) bytes += file.bytes;
   const auto unit = unit_of(description.kind);
   return grouped(split.records) + " records, " + grouped(split.elements) + " " + unit + ", the longest " +
          grouped(split.longest) + "; " + std::to_string(split.files.size()) +
-         (split.files.size() == 1 ? " file, " : " files, ") + spec::bytes_text(static_cast<std::int64_t>(bytes));
+         (split.files.size() == 1 ? " file, " : " files, ") + base::bytes_text(static_cast<std::int64_t>(bytes));
 }
 
 void print_ids(std::ostream& out, const std::vector<std::uint32_t>& ids) {
@@ -79,15 +79,15 @@ void print_image(const Dataset& data, const DecodeOptions& options, std::ostream
 }  // namespace
 
 void show(const ShowOptions& options, std::ostream& out) {
-  const auto description = prepared::read_description(options.folder);
+  const auto description = format::read_description(options.folder);
   if (options.json) {
     out << description.text;
     return;
   }
-  print_row(out, "kind", std::string(prepared::name_of(description.kind)));
+  print_row(out, "kind", std::string(format::name_of(description.kind)));
   print_row(out, "source", description.source);
   print_row(out, "made by", description.made_by);
-  if (description.kind != prepared::Kind::kImages) {
+  if (description.kind != format::Kind::kImages) {
     print_row(out, "tokenizer",
               description.tokenizer_kind + ", " + grouped(description.vocabulary) + " ids, sha256 " +
                   description.tokenizer_sha256);
@@ -100,17 +100,17 @@ void show(const ShowOptions& options, std::ostream& out) {
 
 std::int64_t files_of(const CheckOptions& options) {
   std::int64_t files = 0;
-  for (const auto& [name, split] : prepared::read_description(options.folder).splits) files += std::ssize(split.files);
+  for (const auto& [name, split] : format::read_description(options.folder).splits) files += std::ssize(split.files);
   return files;
 }
 
 bool check_bytes(const fs::path& folder, const std::atomic<int>& stop,
-                 const std::function<void(const prepared::FileInfo&)>& on_file) {
-  const auto description = prepared::read_description(folder);
+                 const std::function<void(const format::FileInfo&)>& on_file) {
+  const auto description = format::read_description(folder);
   for (const auto& [name, split] : description.splits) {
     Dataset::open(folder, name);  // compares the files with data.json
     for (const auto& info : split.files) {
-      const auto file = prepared::File::open(folder / info.name);
+      const auto file = format::File::open(folder / info.name);
       for (std::uint64_t block = 0; block < file.blocks(); ++block) {
         if (stop != 0) return false;
         file.verify(block, 1);
@@ -118,19 +118,19 @@ bool check_bytes(const fs::path& folder, const std::atomic<int>& stop,
       if (on_file) on_file(info);
     }
   }
-  if (prepared::fingerprint_of(folder, description) != description.fingerprint) {
+  if (format::fingerprint_of(folder, description) != description.fingerprint) {
     throw std::runtime_error(
-        (folder / prepared::kDescriptionName).native() +
+        (folder / format::kDescriptionName).native() +
         ": its fingerprint is not that of the files; remove the folder and prepare the data again");
   }
-  if (description.kind != prepared::Kind::kImages) tokenizer_of(folder, description);
+  if (description.kind != format::Kind::kImages) tokenizer_of(folder, description);
   return true;
 }
 
 bool check(const CheckOptions& options, Progress& progress, const std::atomic<int>& stop, std::ostream& out) {
   std::int64_t files = 0;
   std::uint64_t bytes = 0;
-  const auto on_file = [&](const prepared::FileInfo& file) {
+  const auto on_file = [&](const format::FileInfo& file) {
     progress.add_records(file.records, static_cast<std::int64_t>(file.elements));
     progress.end_part(false, file.records);
     ++files;
@@ -138,7 +138,7 @@ bool check(const CheckOptions& options, Progress& progress, const std::atomic<in
   };
   if (!check_bytes(options.folder, stop, on_file)) return false;
   out << options.folder.native() << " is whole: " << files << (files == 1 ? " file, " : " files, ")
-      << spec::bytes_text(static_cast<std::int64_t>(bytes)) << "\n";
+      << base::bytes_text(static_cast<std::int64_t>(bytes)) << "\n";
   return true;
 }
 
@@ -150,7 +150,7 @@ void decode(const DecodeOptions& options, std::ostream& out) {
                              " records, counted from 0; want a smaller number");
   }
   const auto& description = data.description();
-  const bool is_image = description.kind == prepared::Kind::kImages;
+  const bool is_image = description.kind == format::Kind::kImages;
   if (!is_image && !options.to.empty()) throw std::runtime_error("--to: the records are no images; leave it out");
   if (is_image && options.ids) throw std::runtime_error("--ids: the records are images; leave it out");
   if (const auto label = data.label(options.record); label >= 0) {
@@ -165,4 +165,4 @@ void decode(const DecodeOptions& options, std::ostream& out) {
   }
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

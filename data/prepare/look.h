@@ -9,9 +9,9 @@
 #include "data/prepare/options.h"
 #include "data/prepare/progress.h"
 
-namespace prepare {
+namespace data::prepare {
 
-/// Prints what a folder holds. Throws std::runtime_error as prepared::read_description() does.
+/// Prints what a folder holds. Throws std::runtime_error as format::read_description() does.
 void show(const ShowOptions& options, std::ostream& out);
 
 /// Files of a folder, for the progress of check(). Throws as show() does.
@@ -24,9 +24,9 @@ bool check(const CheckOptions& options, Progress& progress, const std::atomic<in
 
 /// What check() reads, without a word. `on_file` is called after each file. Throws and returns as check().
 bool check_bytes(const std::filesystem::path& folder, const std::atomic<int>& stop,
-                 const std::function<void(const prepared::FileInfo& file)>& on_file = {});
+                 const std::function<void(const format::FileInfo& file)>& on_file = {});
 
 /// Prints one record. Throws std::runtime_error naming folder, split and record if there is none such.
 void decode(const DecodeOptions& options, std::ostream& out);
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -23,7 +23,7 @@
 
 namespace {
 
-using prepare::Ended;
+using data::prepare::Ended;
 
 constexpr int kDone = 0;
 constexpr int kRefused = 1;  // by the system
@@ -49,46 +49,46 @@ void set_threads(int jobs) {
   ::setenv("RAYON_NUM_THREADS", std::to_string(jobs).c_str(), /*overwrite=*/0);
 }
 
-int jobs_of(const prepare::PrepareOptions& options) {
+int jobs_of(const data::prepare::PrepareOptions& options) {
   if (options.jobs > 0) return options.jobs;
   return static_cast<int>(base::core_limit().cores);
 }
 
-std::string result_text(const prepare::Job& job, const prepare::Counts& counts, const std::string& unit) {
-  std::string text = job.folder.native() + ": " + prepare::grouped(counts.records) + " records, " +
-                     prepare::grouped(counts.elements) + " " + unit + " of " + job.records.name;
-  if (counts.parts_kept > 0) text += "; " + prepare::grouped(counts.parts_kept) + " parts were there before";
+std::string result_text(const data::prepare::Job& job, const data::prepare::Counts& counts, const std::string& unit) {
+  std::string text = job.folder.native() + ": " + data::prepare::grouped(counts.records) + " records, " +
+                     data::prepare::grouped(counts.elements) + " " + unit + " of " + job.records.name;
+  if (counts.parts_kept > 0) text += "; " + data::prepare::grouped(counts.parts_kept) + " parts were there before";
   return text;
 }
 
-int run(const prepare::PrepareOptions& options) {
-  const bool images = prepare::has_images(options.from);
+int run(const data::prepare::PrepareOptions& options) {
+  const bool images = data::prepare::has_images(options.from);
   const std::string unit = images ? "bytes" : "tokens";
-  prepare::Job job;
+  data::prepare::Job job;
   job.jobs = jobs_of(options);
   set_threads(job.jobs);
-  if (!images) job.tokenizer = tokens::open_tokenizer(options.tokenizer);
-  prepare::Progress* printer = nullptr;
-  prepare::LeftOut left_out([&printer](const std::string& line) {
+  if (!images) job.tokenizer = data::tokenizers::open_tokenizer(options.tokenizer);
+  data::prepare::Progress* printer = nullptr;
+  data::prepare::LeftOut left_out([&printer](const std::string& line) {
     if (printer != nullptr) return printer->say(line);
     std::fprintf(stderr, "muster data prepare: %s\n", line.c_str());
   });
-  job.records = prepare::open_records(options, job.tokenizer, left_out);
+  job.records = data::prepare::open_records(options, job.tokenizer, left_out);
   job.splits = {options.validation, static_cast<std::uint64_t>(options.seed)};
   job.folder = options.to;
   job.tokenizer_path = options.tokenizer;
   job.prefix_text = images ? "" : options.prefix;
   job.made_by = "muster-data " MUSTER_VERSION;
   if (options.name_only) {
-    std::cout << prepare::folder_in_cache(job, options.cache).native() << "\n";
+    std::cout << data::prepare::folder_in_cache(job, options.cache).native() << "\n";
     return kDone;
   }
   catch_signals();
-  prepare::Progress progress("muster data prepare", unit, job.records.parts);
+  data::prepare::Progress progress("muster data prepare", unit, job.records.parts);
   printer = &progress;
   progress.say("reads " + job.records.name);
-  const auto ended = options.cache.empty() ? prepare::prepare(job, progress, stop_signal)
-                                           : prepare::prepare_in_cache(job, options.cache, progress, stop_signal);
+  const auto ended = options.cache.empty() ? data::prepare::prepare(job, progress, stop_signal)
+                                           : data::prepare::prepare_in_cache(job, options.cache, progress, stop_signal);
   if (ended == Ended::kStopped) {
     progress.say(progress.counts().parts_done > 0 ? "stopped; the same command goes on from here"
                                                   : "stopped before a part was whole; the same command begins again");
@@ -99,7 +99,7 @@ int run(const prepare::PrepareOptions& options) {
   const std::string here = job.folder.native();
   const bool has_kept = options.skip_damaged && progress.counts().parts_kept > 0;
   if (left_out.count() > 0 || has_kept) {
-    progress.say("left out " + prepare::grouped(left_out.count()) +
+    progress.say("left out " + data::prepare::grouped(left_out.count()) +
                  (left_out.count() == 1 ? " record that cannot be read" : " records that cannot be read") +
                  (has_kept ? "; those of the parts that were there before were told then" : ""));
   }
@@ -108,24 +108,24 @@ int run(const prepare::PrepareOptions& options) {
   return kDone;
 }
 
-int run(const prepare::ShowOptions& options) {
-  prepare::show(options, std::cout);
+int run(const data::prepare::ShowOptions& options) {
+  data::prepare::show(options, std::cout);
   return kDone;
 }
 
-int run(const prepare::CheckOptions& options) {
-  const auto files = prepare::files_of(options);
+int run(const data::prepare::CheckOptions& options) {
+  const auto files = data::prepare::files_of(options);
   catch_signals();
-  prepare::Progress progress("muster data check", "elements", files);
-  return prepare::check(options, progress, stop_signal, std::cout) ? kDone : kSignalled + stop_signal;
+  data::prepare::Progress progress("muster data check", "elements", files);
+  return data::prepare::check(options, progress, stop_signal, std::cout) ? kDone : kSignalled + stop_signal;
 }
 
-int run(const prepare::DecodeOptions& options) {
-  prepare::decode(options, std::cout);
+int run(const data::prepare::DecodeOptions& options) {
+  data::prepare::decode(options, std::cout);
   return kDone;
 }
 
-int run(const prepare::HelpOptions& options) {
+int run(const data::prepare::HelpOptions& options) {
   std::cout << options.text;
   return kDone;
 }
@@ -145,12 +145,12 @@ int main(int argc, char** argv) {
   const bool has_command = !words.empty() && !words[0].starts_with("-");
   const std::string command = has_command ? " " + words[0] : "";
   try {
-    const auto parsed = prepare::parse_command(words);
+    const auto parsed = data::prepare::parse_command(words);
     const int exit = std::visit([](const auto& options) { return run(options); }, parsed);
     std::cout << std::flush;
     if (!std::cout) return fail(command, "cannot write to standard output; is the disk full?", kRefused);
     return exit;
-  } catch (const prepare::UsageError& error) {
+  } catch (const data::prepare::UsageError& error) {
     const bool known = command == " prepare" || command == " show" || command == " check" || command == " decode";
     return fail(known ? command : "",
                 std::string(error.what()) + "; see muster data" + (known ? command : "") + " --help");

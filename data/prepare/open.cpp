@@ -13,7 +13,7 @@
 #include "data/prepare/text/packages.h"
 #include "data/prepare/text/text_files.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -118,7 +118,7 @@ bool has_images(From from) {
   return from == From::kImages || from == From::kShapes || from == From::kGlyphs || from == From::kTextures;
 }
 
-Records open_records(const PrepareOptions& options, std::shared_ptr<const tokens::Tokenizer> tokenizer,
+Records open_records(const PrepareOptions& options, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
                      LeftOut& left_out) {
   check_apart(options);
   if (has_images(options.from)) {
@@ -127,4 +127,4 @@ Records open_records(const PrepareOptions& options, std::shared_ptr<const tokens
   return tokenized(open_text_source(options, left_out), std::move(tokenizer), options.prefix);
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

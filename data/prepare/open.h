@@ -7,14 +7,14 @@
 #include "data/prepare/records.h"
 #include "data/tokenizers/tokenizer.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// Whether the source gives images, which have no tokenizer.
 bool has_images(From from);
 
 /// Opens the source that the options describe. `tokenizer`: null for images. `left_out` gets what --skip-damaged leaves
 /// out, and must outlive the records. Throws std::runtime_error naming option or path, finding and remedy.
-Records open_records(const PrepareOptions& options, std::shared_ptr<const tokens::Tokenizer> tokenizer,
+Records open_records(const PrepareOptions& options, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
                      LeftOut& left_out);
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -8,11 +8,11 @@
 #include <optional>
 #include <string_view>
 
+#include "base/units.h"
+#include "base/whole_number.h"
 #include "data/prepare/help.h"
-#include "spec/units.h"
-#include "spec/whole_number.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 constexpr std::array<std::string_view, 12> kFromNames = {"text",   "jsonl",  "man",    "man-pairs", "packages", "chess",
@@ -45,13 +45,13 @@ struct OptionRow {
 }
 
 std::int64_t number_of(const std::string& option, const std::string& value, std::int64_t least, std::int64_t most) {
-  const auto number = spec::whole_number<std::int64_t>(value);
+  const auto number = base::whole_number<std::int64_t>(value);
   if (number && *number >= least && *number <= most) return *number;
   refuse(option, value, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
 }
 
 std::int64_t size_of(const std::string& option, const std::string& value) {
-  const auto bytes = spec::parse_size_bytes(value);
+  const auto bytes = base::parse_size_bytes(value);
   if (bytes && *bytes >= 1 && *bytes <= std::int64_t{1} << 40) return *bytes;
   refuse(option, value, "a size up to 1024GiB, such as 64MiB");
 }
@@ -333,4 +333,4 @@ Command parse_command(std::span<const std::string> words) {
   throw UsageError("there is no command \"" + command + "\"; want prepare, show, check or decode");
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

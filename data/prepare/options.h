@@ -12,7 +12,7 @@
 #include "data/chess/notation.h"
 #include "data/prepare/text/source.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// A mistake in the command line: the option, its value and what is wanted.
 class UsageError : public std::runtime_error {
@@ -46,7 +46,7 @@ struct PrepareOptions {
   std::filesystem::path to = {};                    // either this, or
   std::filesystem::path cache = {};                 // a folder in which the data get a folder of their own
   bool name_only = false;                           // print the name of that folder and make nothing
-  std::string tokenizer = "bytes";                  // for tokens::open_tokenizer()
+  std::string tokenizer = "bytes";                  // for tokenizers::open_tokenizer()
   // --fields, of jsonl: the roles and the keys in the lines.
   RecordKind kind = RecordKind::kText;
   std::string first_key = "text";   // of the text, or of a pair's input
@@ -98,4 +98,4 @@ using Command = std::variant<PrepareOptions, ShowOptions, CheckOptions, DecodeOp
 /// does not have or that is given twice, a source without or with too many SOURCE.
 Command parse_command(std::span<const std::string> words);
 
-}  // namespace prepare
+}  // namespace data::prepare

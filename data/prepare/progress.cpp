@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <utility>
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 using std::chrono::milliseconds;
@@ -123,4 +123,4 @@ void Progress::clear_line() {
   if (std::exchange(is_drawn_, false)) std::fputs("\r\033[K", stderr);
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

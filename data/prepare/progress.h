@@ -9,7 +9,7 @@
 #include <string_view>
 #include <thread>
 
-namespace prepare {
+namespace data::prepare {
 
 /// How far a command is. Threads add; one thread prints.
 struct Counts {
@@ -66,4 +66,4 @@ class Progress {
   std::thread printer_;
 };
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -2,20 +2,20 @@
 
 #include <utility>
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 constexpr std::size_t kBatchBytes = 1 << 20;  // of text that is encoded at once
 constexpr std::size_t kBatchTexts = 1024;
 
-prepared::Kind kind_of(RecordKind kind) {
+format::Kind kind_of(RecordKind kind) {
   switch (kind) {
     case RecordKind::kPair:
-      return prepared::Kind::kPairs;
+      return format::Kind::kPairs;
     case RecordKind::kLabelled:
-      return prepared::Kind::kLabelled;
+      return format::Kind::kLabelled;
     default:
-      return prepared::Kind::kTokens;
+      return format::Kind::kTokens;
   }
 }
 
@@ -27,7 +27,7 @@ std::vector<std::string> fields_of(RecordKind kind) {
 /// Collects texts, so that the tokenizer encodes many of them at once on all cores.
 class TextBatch {
  public:
-  TextBatch(const tokens::Tokenizer& tokenizer, const PutRecord& put) : tokenizer_(tokenizer), put_(put) {}
+  TextBatch(const tokenizers::Tokenizer& tokenizer, const PutRecord& put) : tokenizer_(tokenizer), put_(put) {}
 
   void add(std::string text, std::int32_t label) {
     bytes_ += text.size();
@@ -43,7 +43,7 @@ class TextBatch {
   void flush() {
     auto ids = tokenizer_.encode_batch(texts_, false);
     auto target_ids =
-        targets_.empty() ? std::vector<tokens::Tokenizer::Ids>() : tokenizer_.encode_batch(targets_, false);
+        targets_.empty() ? std::vector<tokenizers::Tokenizer::Ids>() : tokenizer_.encode_batch(targets_, false);
     for (std::size_t i = 0; i < texts_.size(); ++i) {
       Record record{.label = labels_[i]};
       record.fields.push_back(std::move(ids[i]));
@@ -57,7 +57,7 @@ class TextBatch {
   }
 
  private:
-  const tokens::Tokenizer& tokenizer_;
+  const tokenizers::Tokenizer& tokenizer_;
   const PutRecord& put_;
   std::vector<std::string> texts_, targets_;
   std::vector<std::int32_t> labels_;
@@ -66,7 +66,7 @@ class TextBatch {
 
 }  // namespace
 
-Records tokenized(TextSource source, std::shared_ptr<const tokens::Tokenizer> tokenizer, std::string prefix) {
+Records tokenized(TextSource source, std::shared_ptr<const tokenizers::Tokenizer> tokenizer, std::string prefix) {
   const auto kind = source.kind;
   return {kind_of(kind),
           source.description,
@@ -87,7 +87,7 @@ Records tokenized(TextSource source, std::shared_ptr<const tokens::Tokenizer> to
 }
 
 Records pictures(ImageSource source, std::string name) {
-  return {prepared::Kind::kImages,
+  return {format::Kind::kImages,
           source.description,
           std::move(name),
           source.labels,
@@ -100,4 +100,4 @@ Records pictures(ImageSource source, std::string name) {
           }};
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -11,11 +11,11 @@
 #include "data/prepare/text/source.h"
 #include "data/tokenizers/tokenizer.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// One example as it is written: tokens or pixels.
 struct Record {
-  std::vector<tokens::Tokenizer::Ids> fields = {};  // [fields of the kind][ids]; empty: an image
+  std::vector<tokenizers::Tokenizer::Ids> fields = {};  // [fields of the kind][ids]; empty: an image
   Picture picture = {};
   std::int32_t label = -1;
 };
@@ -25,7 +25,7 @@ using PutRecord = std::function<void(Record&& record)>;
 
 /// A source as records in numbered parts. A part is always the same records in the same order.
 struct Records {
-  prepared::Kind kind = prepared::Kind::kTokens;
+  format::Kind kind = format::Kind::kTokens;
   std::string description;          ///< equal ones, with an equal tokenizer, mean equal records
   std::string name;                 ///< for people
   std::vector<std::string> labels;  ///< names by number
@@ -37,9 +37,9 @@ struct Records {
 };
 
 /// Texts as tokens, without special tokens. `prefix` is put before each text, or before a pair's input.
-Records tokenized(TextSource source, std::shared_ptr<const tokens::Tokenizer> tokenizer, std::string prefix);
+Records tokenized(TextSource source, std::shared_ptr<const tokenizers::Tokenizer> tokenizer, std::string prefix);
 
 /// Images as they are.
 Records pictures(ImageSource source, std::string name);
 
-}  // namespace prepare
+}  // namespace data::prepare

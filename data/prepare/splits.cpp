@@ -6,13 +6,13 @@
 
 #include "data/order/splitmix.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 constexpr std::uint64_t kShares = 1'000'000;
 
 std::filesystem::path path_of(const std::filesystem::path& folder, const char* split, std::int64_t part) {
-  return folder / prepared::file_name(split, static_cast<std::uint64_t>(part));
+  return folder / format::file_name(split, static_cast<std::uint64_t>(part));
 }
 
 }  // namespace
@@ -20,7 +20,7 @@ std::filesystem::path path_of(const std::filesystem::path& folder, const char* s
 bool is_validation(const SplitOptions& options, std::int64_t part, std::int64_t number) {
   const auto limit = static_cast<std::uint64_t>(std::llround(options.validation * static_cast<double>(kShares)));
   const auto place = (static_cast<std::uint64_t>(part) << 32) + static_cast<std::uint64_t>(number);
-  return worker::splitmix(options.seed + place) % kShares < limit;
+  return order::splitmix(options.seed + place) % kShares < limit;
 }
 
 PartWriter::PartWriter(const std::filesystem::path& folder, const FileKind& kind, const SplitOptions& options,
@@ -70,13 +70,13 @@ PartInfo PartWriter::finish() {
 
 std::optional<PartInfo> finished_part(const std::filesystem::path& folder, const SplitOptions& options,
                                       std::int64_t part) {
-  const auto train = prepared::finished_file(path_of(folder, kTrain, part));
+  const auto train = format::finished_file(path_of(folder, kTrain, part));
   if (!train) return std::nullopt;
   PartInfo info{*train};
   if (options.validation <= 0) return info;
-  info.validation = prepared::finished_file(path_of(folder, kValidation, part));
+  info.validation = format::finished_file(path_of(folder, kValidation, part));
   if (!info.validation) return std::nullopt;
   return info;
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

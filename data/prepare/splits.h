@@ -9,7 +9,7 @@
 #include "data/format/writer.h"
 #include "data/prepare/records.h"
 
-namespace prepare {
+namespace data::prepare {
 
 inline constexpr const char* kTrain = "train";
 inline constexpr const char* kValidation = "validation";
@@ -25,15 +25,15 @@ bool is_validation(const SplitOptions& options, std::int64_t part, std::int64_t 
 
 /// What every file of a folder has in common.
 struct FileKind {
-  prepared::Kind kind = prepared::Kind::kTokens;
+  format::Kind kind = format::Kind::kTokens;
   std::uint64_t vocabulary = 0;
   base::Sha256::Digest tokenizer{};
 };
 
 /// What the files of one part hold. `validation`: nullopt if there is no such split.
 struct PartInfo {
-  prepared::FileInfo train;
-  std::optional<prepared::FileInfo> validation = std::nullopt;
+  format::FileInfo train;
+  std::optional<format::FileInfo> validation = std::nullopt;
 };
 
 /// Writes the files of one part: train-NNNNN.mdat and validation-NNNNN.mdat. Without finish() neither is there.
@@ -45,7 +45,7 @@ class PartWriter {
  public:
   PartWriter(const std::filesystem::path& folder, const FileKind& kind, const SplitOptions& options, std::int64_t part);
 
-  /// Throws as prepared::Writer does.
+  /// Throws as format::Writer does.
   void add(Record&& record);
   PartInfo finish();
 
@@ -55,8 +55,8 @@ class PartWriter {
 
   const SplitOptions options_;
   const std::int64_t part_;
-  prepared::Writer train_;
-  std::optional<prepared::Writer> validation_;
+  format::Writer train_;
+  std::optional<format::Writer> validation_;
   std::optional<Record> held_;  // the newest record; whether it is the last is not known yet
   std::int64_t records_ = 0;    // held one included
   std::int64_t in_train_ = 0, in_validation_ = 0;
@@ -67,4 +67,4 @@ class PartWriter {
 std::optional<PartInfo> finished_part(const std::filesystem::path& folder, const SplitOptions& options,
                                       std::int64_t part);
 
-}  // namespace prepare
+}  // namespace data::prepare

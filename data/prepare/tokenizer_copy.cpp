@@ -11,7 +11,7 @@
 #include "base/sha256.h"
 #include "data/format/tokenizer_files.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -32,17 +32,17 @@ void copy_durably(const fs::path& from, const fs::path& to) {
 /// The name under which open_tokenizer() finds a file of any name in a folder.
 std::string name_in_folder(const fs::path& file) {
   const auto name = file.filename().native();
-  if (!tokens::is_sentencepiece(file)) return "tokenizer.json";
+  if (!format::is_sentencepiece(file)) return "tokenizer.json";
   return name == "spiece.model" ? name : "tokenizer.model";
 }
 
-bool is_equal(const tokens::Tokenizer& a, const tokens::Tokenizer& b) {
+bool is_equal(const tokenizers::Tokenizer& a, const tokenizers::Tokenizer& b) {
   return a.sha256() == b.sha256() && a.kind() == b.kind() && a.vocabulary() == b.vocabulary() &&
          a.prefix() == b.prefix() && a.suffix() == b.suffix() && a.special() == b.special();
 }
 
 /// The files of a tokenizer that was opened from `path`: where each is, and its name in a folder of its own.
-std::vector<std::pair<fs::path, fs::path>> files_of(const std::string& path, const tokens::Tokenizer& tokenizer) {
+std::vector<std::pair<fs::path, fs::path>> files_of(const std::string& path, const tokenizers::Tokenizer& tokenizer) {
   std::vector<std::pair<fs::path, fs::path>> files;
   if (tokenizer.kind() == "bytes") return files;
   const fs::path from = path;
@@ -50,10 +50,10 @@ std::vector<std::pair<fs::path, fs::path>> files_of(const std::string& path, con
   const bool is_folder = fs::is_directory(from, ignored);
   const auto beside = is_folder ? from : from.parent_path();
   if (is_folder) {
-    for (const auto& file : tokens::tokenizer_files(from)) files.emplace_back(file, file.filename());
+    for (const auto& file : format::tokenizer_files(from)) files.emplace_back(file, file.filename());
   } else {
     files.emplace_back(from, name_in_folder(from));
-    for (const auto& file : tokens::side_files_in(beside)) files.emplace_back(file, file.filename());
+    for (const auto& file : format::side_files_in(beside)) files.emplace_back(file, file.filename());
   }
   if (tokenizer.kind() == "sentencepiece" && is_file(beside / kModelConfig))
     files.emplace_back(beside / kModelConfig, kModelConfig);
@@ -62,7 +62,7 @@ std::vector<std::pair<fs::path, fs::path>> files_of(const std::string& path, con
 
 }  // namespace
 
-std::string fingerprint_of_tokenizer(const std::string& path, const tokens::Tokenizer& tokenizer) {
+std::string fingerprint_of_tokenizer(const std::string& path, const tokenizers::Tokenizer& tokenizer) {
   base::Sha256 hash;
   for (const auto& [from, name] : files_of(path, tokenizer)) {
     const auto bytes = base::read_small_file(from, kMostFileBytes);
@@ -71,23 +71,23 @@ std::string fingerprint_of_tokenizer(const std::string& path, const tokens::Toke
   return tokenizer.kind() + " " + base::hex(tokenizer.kind() == "bytes" ? tokenizer.sha256() : hash.digest());
 }
 
-void copy_tokenizer(const std::string& path, const tokens::Tokenizer& tokenizer, const fs::path& folder) {
+void copy_tokenizer(const std::string& path, const tokenizers::Tokenizer& tokenizer, const fs::path& folder) {
   if (tokenizer.kind() == "bytes") return;
-  const auto to = folder / prepared::kTokenizerFolder;
+  const auto to = folder / format::kTokenizerFolder;
   base::make_folders(to);
   for (const auto& [from, name] : files_of(path, tokenizer)) copy_durably(from, to / name);
-  if (!is_equal(*tokens::open_tokenizer(to.native()), tokenizer)) {
+  if (!is_equal(*tokenizers::open_tokenizer(to.native()), tokenizer)) {
     throw std::system_error(EAGAIN, std::generic_category(),
                             "--tokenizer " + path + ": the copy in " + to.native() +
                                 " is another tokenizer; did the files change meanwhile? run the same command again");
   }
 }
 
-std::shared_ptr<const tokens::Tokenizer> tokenizer_of(const fs::path& folder,
-                                                      const prepared::Description& description) {
-  if (description.tokenizer_kind == "bytes") return tokens::open_tokenizer("bytes");
-  const auto place = folder / prepared::kTokenizerFolder;
-  auto tokenizer = tokens::open_tokenizer(place.native());
+std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const fs::path& folder,
+                                                          const format::Description& description) {
+  if (description.tokenizer_kind == "bytes") return tokenizers::open_tokenizer("bytes");
+  const auto place = folder / format::kTokenizerFolder;
+  auto tokenizer = tokenizers::open_tokenizer(place.native());
   const auto sha256 = base::hex(tokenizer->sha256());
   if (sha256 != description.tokenizer_sha256) {
     throw std::runtime_error(place.native() + ": is another tokenizer (sha256 " + sha256.substr(0, 12) +
@@ -97,4 +97,4 @@ std::shared_ptr<const tokens::Tokenizer> tokenizer_of(const fs::path& folder,
   return tokenizer;
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -14,7 +14,7 @@
 #include "data/format/description.h"
 #include "data/format/format.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -51,7 +51,7 @@ std::string differences(const Json& found, const Json& wanted) {
 /// Whether a part is whole.
 bool has_parts(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.path().extension() == prepared::kFileEnding) return true;
+    if (entry.path().extension() == format::kFileEnding) return true;
   return false;
 }
 
@@ -60,8 +60,8 @@ bool has_parts(const fs::path& folder) {
 WorkFolder::WorkFolder(fs::path folder, const std::string& options) : folder_(std::move(folder)) {
   const auto work = folder_ / kWork;
   // A finished folder may be read-only.
-  if (is_there(folder_ / prepared::kDescriptionName) && !is_there(work)) {
-    check_options(prepared::read_description(folder_).options, options);
+  if (is_there(folder_ / format::kDescriptionName) && !is_there(work)) {
+    check_options(format::read_description(folder_).options, options);
     is_finished_ = true;
     return;
   }
@@ -72,9 +72,9 @@ WorkFolder::WorkFolder(fs::path folder, const std::string& options) : folder_(st
   }
   base::make_folders(work);
   lock();
-  if (is_there(folder_ / prepared::kDescriptionName)) {
+  if (is_there(folder_ / format::kDescriptionName)) {
     // Killed between data.json and the end, or finished by the process that held the lock.
-    check_options(prepared::read_description(folder_).options, options);
+    check_options(format::read_description(folder_).options, options);
     finish();
     is_finished_ = true;
     return;
@@ -100,7 +100,7 @@ void WorkFolder::lock() {
                                 ": another muster data prepare fills this folder now; wait for it, or name another "
                                 "folder");
   }
-  // A file system without locks: prepared::Writer keeps two processes from mixing one file.
+  // A file system without locks: format::Writer keeps two processes from mixing one file.
 }
 
 void WorkFolder::check_options(const std::string& found, const std::string& wanted) const {
@@ -121,4 +121,4 @@ void WorkFolder::finish() {
   fs::remove_all(folder_ / kWork, ignored);  // data.json alone says that the data are there
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

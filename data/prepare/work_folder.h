@@ -5,7 +5,7 @@
 
 #include "base/fd.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// The folder that a command fills. While it is unfinished it holds `.work/options.json`, what the command was asked
 /// for, and `.work/lock`, which its process holds. Then data.json has the options, and `.work` is gone.
@@ -34,4 +34,4 @@ class WorkFolder {
   bool is_finished_ = false, is_begun_ = false;
 };
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace tokens {
+namespace data::tokenizers {
 
 std::string base64(std::string_view bytes) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -20,4 +20,4 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
-}  // namespace tokens
+}  // namespace data::tokenizers

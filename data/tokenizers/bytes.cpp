@@ -6,7 +6,7 @@
 #include "base/sha256.h"
 #include "data/tokenizers/utf8.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 constexpr std::uint32_t kEnd = 256;
@@ -67,7 +67,7 @@ class Bytes final : public Tokenizer {
   static Facts facts() {
     Facts facts;
     facts.kind = "bytes";
-    facts.sha256 = base::sha256(kBytesIdentity);
+    facts.sha256 = base::sha256(format::kBytesIdentity);
     facts.special.eos = kEnd;
     return facts;
   }
@@ -109,4 +109,4 @@ std::string bytes_tokenizer_json() {
   return file.dump(1) + "\n";
 }
 
-}  // namespace tokens
+}  // namespace data::tokenizers

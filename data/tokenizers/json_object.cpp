@@ -4,7 +4,7 @@
 
 #include "base/durable_file.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 namespace fs = std::filesystem;
@@ -51,4 +51,4 @@ std::optional<std::string> token_text(const JsonObject& object, const std::strin
   return text.get<std::string>();
 }
 
-}  // namespace tokens
+}  // namespace data::tokenizers

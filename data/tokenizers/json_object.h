@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace tokens {
+namespace data::tokenizers {
 
 /// A JSON object and where it was read. Without the file it has no members.
 struct JsonObject {
@@ -28,4 +28,4 @@ JsonObject read_object(const std::filesystem::path& path);
 /// `key` names the token in an error.
 std::optional<std::string> token_text(const JsonObject& object, const std::string& key, const nlohmann::json& value);
 
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -8,7 +8,7 @@
 #include "data/tokenizers/tokenizer_config.h"
 #include "muster_tokenizers.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 namespace fs = std::filesystem;
@@ -197,4 +197,4 @@ std::shared_ptr<const Tokenizer> open_json(const JsonSource& source) {
   return JsonTokenizer::open(source);
 }
 
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -8,7 +8,7 @@
 
 #include "data/tokenizers/tokenizer.h"
 
-namespace tokens {
+namespace data::tokenizers {
 
 /// A tokenizer.json and where it comes from.
 struct JsonSource {
@@ -22,4 +22,4 @@ struct JsonSource {
 /// std::runtime_error that says so.
 std::shared_ptr<const Tokenizer> open_json(const JsonSource& source);
 
-}  // namespace tokens
+}  // namespace data::tokenizers

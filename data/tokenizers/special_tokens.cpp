@@ -5,7 +5,7 @@
 
 #include "data/tokenizers/json_object.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 namespace fs = std::filesystem;
@@ -65,4 +65,4 @@ Special special_tokens(const fs::path& folder, const FindPiece& find) {
   return special;
 }
 
-}  // namespace tokens
+}  // namespace data::tokenizers

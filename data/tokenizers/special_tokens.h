@@ -9,7 +9,7 @@
 
 #include "data/tokenizers/tokenizer.h"
 
-namespace tokens {
+namespace data::tokenizers {
 
 struct Piece {
   std::uint32_t id = 0;
@@ -23,4 +23,4 @@ using FindPiece = std::function<std::optional<Piece>(std::string_view)>;
 /// Python. Throws std::runtime_error that names the file: one that is not readable, and a token that is no piece.
 Special special_tokens(const std::filesystem::path& folder, const FindPiece& find);
 
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -10,7 +10,7 @@
 #include "data/tokenizers/base64.h"
 #include "data/tokenizers/spm_merges.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 using Json = nlohmann::json;
@@ -310,4 +310,4 @@ std::string tokenizer_json_of(std::string_view model_proto, SpmStyle style) {
   return tokenizer_json_of(read_spm_model(model_proto), usual_options(style));
 }
 
-}  // namespace tokens
+}  // namespace data::tokenizers

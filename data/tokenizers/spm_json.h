@@ -8,7 +8,7 @@
 
 #include "data/tokenizers/spm_model.h"
 
-namespace tokens {
+namespace data::tokenizers {
 
 /// How a model of sentencepiece is used.
 /// kPlain: as sentencepiece itself does, with nothing around a text.
@@ -58,4 +58,4 @@ std::string tokenizer_json_of(const SpmModel& model, const SpmOptions& options);
 /// The same from the bytes of a model file, with the usual options of the style.
 std::string tokenizer_json_of(std::string_view model_proto, SpmStyle style);
 
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <unordered_map>
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 using Ids = std::unordered_map<std::string_view, std::size_t>;
@@ -70,4 +70,4 @@ std::vector<std::pair<std::string_view, std::string_view>> merges_of(const SpmMo
   return result;
 }
 
-}  // namespace tokens
+}  // namespace data::tokenizers

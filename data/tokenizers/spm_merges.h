@@ -6,7 +6,7 @@
 
 #include "data/tokenizers/spm_json.h"
 
-namespace tokens {
+namespace data::tokenizers {
 
 /// The merges of a BPE model, most urgent first. sentencepiece stores scores of pieces instead. Every cut of a piece
 /// into two pieces is a merge; merges are sorted by the score of the whole, as transformers' generate_merges() sorts
@@ -15,4 +15,4 @@ namespace tokens {
 /// kLlama: the scores of the first three pieces are taken as 0.
 std::vector<std::pair<std::string_view, std::string_view>> merges_of(const SpmModel& model, SpmStyle style);
 
-}  // namespace tokens
+}  // namespace data::tokenizers

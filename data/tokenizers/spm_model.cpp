@@ -8,7 +8,7 @@
 #include "data/tokenizers/utf8.h"
 #include "data/tokenizers/wire.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 constexpr std::size_t kMaxPieces = 1 << 22;  // the largest vocabularies of 2025 have 2^18
@@ -163,4 +163,4 @@ SpmModel read_spm_model(std::string_view bytes) {
   return model;
 }
 
-}  // namespace tokens
+}  // namespace data::tokenizers

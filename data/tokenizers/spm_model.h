@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tokens {
+namespace data::tokenizers {
 
 /// The numbers are those of sentencepiece_model.proto.
 enum class SpmType : std::uint8_t {
@@ -47,4 +47,4 @@ struct SpmModel {
 /// path.
 SpmModel read_spm_model(std::string_view bytes);
 
-}  // namespace tokens
+}  // namespace data::tokenizers

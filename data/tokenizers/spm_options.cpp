@@ -8,7 +8,7 @@
 
 #include "data/tokenizers/json_object.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 namespace fs = std::filesystem;
@@ -237,4 +237,4 @@ SpmOptions spm_options(const fs::path& file, const SpmModel& model) {
   return options;
 }
 
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -4,7 +4,7 @@
 
 #include "data/tokenizers/spm_json.h"
 
-namespace tokens {
+namespace data::tokenizers {
 
 /// How transformers 4.57 would use this model file, which `model` was read from. The files beside it say so:
 /// - the style: "tokenizer_class" of tokenizer_config.json or config.json, else "model_type" of config.json. Without
@@ -16,4 +16,4 @@ namespace tokens {
 /// Throws std::runtime_error that names the file: one that can't be read, and a class with rules of its own.
 SpmOptions spm_options(const std::filesystem::path& file, const SpmModel& model);
 
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -10,7 +10,7 @@
 #include "data/tokenizers/json_tokenizer.h"
 #include "data/tokenizers/spm_options.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 namespace fs = std::filesystem;
@@ -21,7 +21,7 @@ bool is_file(const fs::path& path) {
 }
 
 std::shared_ptr<const Tokenizer> open_tokenizer_json(const fs::path& file) {
-  std::string text = base::read_whole_file(file, most_bytes_of(file));
+  std::string text = base::read_whole_file(file, format::most_bytes_of(file));
   const auto sha256 = base::sha256(text);
   return open_json({.file = file, .kind = "tokenizer.json", .sha256 = sha256, .text = std::move(text)});
 }
@@ -37,7 +37,7 @@ auto about(const fs::path& file, const Work& work) {
 }
 
 std::shared_ptr<const Tokenizer> open_model(const fs::path& file) {
-  const std::string bytes = base::read_whole_file(file, most_bytes_of(file));
+  const std::string bytes = base::read_whole_file(file, format::most_bytes_of(file));
   const SpmModel model = about(file, [&] { return read_spm_model(bytes); });
   const SpmOptions options = spm_options(file, model);
   return open_json({.file = file, .kind = "sentencepiece", .sha256 = base::sha256(bytes), .text = about(file, [&] {
@@ -47,7 +47,7 @@ std::shared_ptr<const Tokenizer> open_model(const fs::path& file) {
 }
 
 std::shared_ptr<const Tokenizer> open_file(const fs::path& file) {
-  return is_sentencepiece(file) ? open_model(file) : open_tokenizer_json(file);
+  return format::is_sentencepiece(file) ? open_model(file) : open_tokenizer_json(file);
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path) {
   const fs::path place = path;
   std::error_code ignored;
   if (fs::is_directory(place, ignored)) {
-    if (const auto file = id_file_in(place)) return open_file(*file);
+    if (const auto file = format::id_file_in(place)) return open_file(*file);
     throw std::runtime_error(path +
                              ": no tokenizer.json, tokenizer.model or spiece.model in this folder; name a folder that "
                              "transformers' save_pretrained() wrote, such a file, or \"bytes\"");
@@ -70,4 +70,4 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path) {
   return open_file(place);
 }
 
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -13,7 +13,7 @@
 
 #include "data/format/tokenizer_files.h"
 
-namespace tokens {
+namespace data::tokenizers {
 
 /// The ids of named special tokens. A tokenizer has those that its files name.
 struct Special {
@@ -78,4 +78,4 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path);
 /// transformers does with every special token.
 std::string bytes_tokenizer_json();
 
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -9,7 +9,7 @@
 
 #include "data/tokenizers/json_object.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 namespace fs = std::filesystem;
@@ -359,4 +359,4 @@ void check_tokenizer_config(const fs::path& folder, const JsonTokenizerFacts& fa
   if (!config.members.empty()) check_prefix_space(config, class_name, parts);
 }
 
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -9,7 +9,7 @@
 // The members of the files beside a tokenizer.json. transformers applies some of them over the file, so ids would
 // differ from the file's own. Each member is read, known to change no id, or compared with what the tokenizer.json does
 // and refused where the two differ. docs/model-files.md says why.
-namespace tokens {
+namespace data::tokenizers {
 
 /// What a tokenizer.json does by itself.
 struct JsonTokenizerFacts {
@@ -30,4 +30,4 @@ void check_tokenizer_config(const std::filesystem::path& folder, const JsonToken
 /// others by itself (spm_options.h).
 void check_known_members(const std::filesystem::path& folder);
 
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 struct Part {
@@ -42,4 +42,4 @@ std::string repaired(std::string_view text) {
   return result;
 }
 
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 constexpr int kVarintBytes = 10;
@@ -111,4 +111,4 @@ void WireReader::want(const WireField& field, WireField::Kind kind, const char* 
   refuse(field, "has the wire type " + std::to_string(static_cast<int>(field.kind)) + ", want " + name);
 }
 
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace tokens {
+namespace data::tokenizers {
 
 /// One field of a protocol buffer message.
 struct WireField {
@@ -52,4 +52,4 @@ class WireReader {
   std::string name_;
 };
 
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -2,7 +2,7 @@
 
 #include "data/tokenizers/json_tokenizer.h"
 
-namespace tokens {
+namespace data::tokenizers {
 
 std::shared_ptr<const Tokenizer> open_json(const JsonSource& source) {
   throw std::runtime_error(source.file.string() + ": this build reads no " +
@@ -11,4 +11,4 @@ std::shared_ptr<const Tokenizer> open_json(const JsonSource& source) {
                            "cargo, or use the tokenizer \"bytes\"");
 }
 
-}  // namespace tokens
+}  // namespace data::tokenizers

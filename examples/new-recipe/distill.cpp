@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "data/order/masking.h"
 #include "fsdp/engine/meta_device.h"
 #include "spec/tables/exports.h"
@@ -68,7 +68,7 @@ constexpr std::string_view kTeacher = "teacher";
 
 /// The run as if it trained the teacher: [model] holds its folder alone, so config.json there gives the sizes.
 RunConfig of_teacher(const RunConfig& run, const std::string& folder) {
-  if (folder.empty()) throw UsageError("train.teacher is missing; give the folder of a Hugging Face model");
+  if (folder.empty()) throw base::UsageError("train.teacher is missing; give the folder of a Hugging Face model");
   RunConfig out = run;
   out.values = {};
   for (const auto& [name, value] : run.values)
@@ -89,16 +89,16 @@ class Distill : public Recipe {
     const auto ours = student_sizes_.values.whole("model.vocab_size");
     const auto theirs = teacher_sizes_.values.whole("model.vocab_size");
     if (ours != theirs) {
-      throw UsageError("train.teacher = \"" + options_.teacher + "\": the teacher has " + std::to_string(theirs) +
-                       " tokens, and the model " + std::to_string(ours) + "; set model.vocab_size = " +
-                       std::to_string(theirs) + ", and prepare the data with the teacher's tokenizer");
+      throw base::UsageError("train.teacher = \"" + options_.teacher + "\": the teacher has " + std::to_string(theirs) +
+                             " tokens, and the model " + std::to_string(ours) + "; set model.vocab_size = " +
+                             std::to_string(theirs) + ", and prepare the data with the teacher's tokenizer");
     }
   }
 
   // The data are those of causal_lm: rows of data.sequence_length tokens.
 
   std::string data_source() const override { return text_.source(); }
-  RunData open_data(const std::string& began_with, const RankEnvironment& place) override {
+  RunData open_data(const std::string& began_with, const agent::rank::RankEnvironment& place) override {
     return text_.open(began_with, place, student_sizes_.values.whole("model.vocab_size"));
   }
   std::shared_ptr<const BatchSource> data(Split split) const override { return text_.split(split); }
@@ -136,7 +136,7 @@ class Distill : public Recipe {
   Losses loss(const Batch& batch) override {
     const at::Tensor& ids = batch.at("input_ids");
     const at::Tensor& targets = batch.at("targets");
-    const at::Tensor counts = targets.ne(kNoTarget).unsqueeze(-1);
+    const at::Tensor counts = targets.ne(data::order::kNoTarget).unsqueeze(-1);
     at::Tensor wanted;
     {
       const at::NoGradGuard no_grad;

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "fsdp/text/checksum.h"
+#include "base/crc32c.h"
 
 namespace fsdp {
 namespace {
@@ -75,7 +75,7 @@ void BlockWriter::sum(const char* data, std::size_t bytes) {
     const std::int64_t into_block = written_.bytes % block_bytes_;
     if (into_block == 0) written_.blocks.push_back(0);
     const std::size_t piece = std::min(bytes, static_cast<std::size_t>(block_bytes_ - into_block));
-    written_.blocks.back() = crc32c(data, piece, written_.blocks.back());
+    written_.blocks.back() = base::crc32c({data, piece}, written_.blocks.back());
     written_.bytes += static_cast<std::int64_t>(piece);
     data += piece;
     bytes -= piece;

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "base/crc32c.h"
 #include "fsdp/files/checkpoint_folder.h"
-#include "fsdp/text/checksum.h"
 
 namespace fsdp {
 namespace {
@@ -19,7 +19,7 @@ std::uint32_t checksum_of(const SafetensorsReader& file, std::int64_t begin, std
   while (begin < end) {
     const std::int64_t piece = std::min(kVerifyBytes, end - begin);
     file.read_bytes(buffer.data(), piece, begin);
-    sum = crc32c(buffer.data(), static_cast<std::size_t>(piece), sum);
+    sum = base::crc32c({buffer.data(), static_cast<std::size_t>(piece)}, sum);
     begin += piece;
   }
   return sum;

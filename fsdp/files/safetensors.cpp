@@ -15,8 +15,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/crc32c.h"
 #include "fsdp/files/block_writer.h"
-#include "fsdp/text/checksum.h"
 #include "fsdp/text/json.h"
 #include "fsdp/tracing/error_text.h"
 
@@ -239,7 +239,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const st
   std::string length(kLengthBytes, '\0');
   for (int i = 0; i < kLengthBytes; ++i) length[i] = static_cast<char>(header.size() >> (8 * i));
   header_bytes_ = static_cast<std::int64_t>(length.size() + header.size());
-  header_checksum_ = crc32c(header.data(), header.size(), crc32c(length.data(), length.size()));
+  header_checksum_ = base::crc32c(header, base::crc32c(length));
   file_ = std::make_unique<BlockWriter>(path, block_bytes);
   file_->write(length.data(), length.size());
   file_->write(header.data(), header.size());

@@ -5,8 +5,8 @@
 #include <array>
 #include <cstdio>
 
+#include "base/crc32c.h"
 #include "fsdp/files/checkpoint_folder.h"
-#include "fsdp/text/checksum.h"
 
 namespace fsdp {
 namespace {
@@ -17,7 +17,7 @@ constexpr std::size_t kHead = kBefore.size() + kDigits + kAfter.size();
 
 std::string digits_of(std::string_view summed) {
   std::array<char, kDigits + 1> digits{};
-  std::snprintf(digits.data(), digits.size(), "%08x", crc32c(summed.data(), summed.size()));
+  std::snprintf(digits.data(), digits.size(), "%08x", base::crc32c(summed));
   return digits.data();
 }
 

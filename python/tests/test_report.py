@@ -131,7 +131,7 @@ class Lines(unittest.TestCase):
         self.assertEqual(list(self.program.folder.iterdir()), [])
 
     def test_the_keys_that_are_no_series_are_those_that_muster_reads(self):
-        header = (Path(PACKAGE).parent / "agent/protocol/report_keys.h").read_text()
+        header = (Path(PACKAGE).parent / "spec/report_keys.h").read_text()
         table = header[header.index("kReportKeys{"):header.index("};")]
         from muster import _run
         self.assertEqual(set(re.findall(r'"(\w+)"', table)), set(_run.RESERVED))

@@ -39,7 +39,7 @@ std::string array_text(const std::vector<std::string>& texts) {
 
 /// True for a budget that the partition would fill in if it were left out. The spec's budgets must be kept then.
 bool may_be_the_partitions(const JobSpec& spec, const Key& field) {
-  return field.name.starts_with("requeue.") && !spec.slurm().partition().empty();
+  return field.name.starts_with("requeue.") && !slurm_text(spec, "partition").empty();
 }
 
 /// The spec without the values that fill_defaults() would derive from the others. Values are removed one after the

@@ -10,8 +10,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/nearest.h"
 #include "spec/limits.h"
-#include "spec/nearest.h"
 #include "spec/tables/checkpoints.h"
 
 namespace jobfile {
@@ -53,9 +53,16 @@ constexpr Key derived(Key key, std::string_view how) {
   return key;
 }
 
+/// The key, which sets this option of sbatch.
+constexpr Key asks(std::string_view option, Key key) {
+  key.sbatch = option;
+  return key;
+}
+
 /// The keys that the help shows before the keys of recipes.
 constexpr auto kFirst = std::to_array<Key>({
-    {.name = "name", .kind = Kind::kName, .meaning = "The job's name in lists and on the dashboard. Required."},
+    asks("job-name",
+         {.name = "name", .kind = Kind::kName, .meaning = "The job's name in lists and on the dashboard. Required."}),
     {.name = "command",
      .kind = Kind::kWords,
      .meaning = "Program and arguments, started once for each rank. Excludes [model], [data], [train] and [fsdp]."},
@@ -95,49 +102,56 @@ constexpr auto kFirst = std::to_array<Key>({
          "Another job file, which is read first. Values of this file replace its values; tables are merged, arrays "
          "replaced. Its relative paths start at its own folder. At most 8 files deep."},
 
-    number("resources.nodes", "1", 1, 4096, "Number of machines."),
-    number("resources.ranks_per_node", "1", 1, 4096,
-           "Processes on each machine. nodes x ranks_per_node is the world size, at most 4096."),
-    derived(number("resources.cpus_per_rank", "", 1, 4096,
-                   "CPU cores of each rank. A local job waits until they are free; without this key its cores "
-                   "are not counted."),
-            "no limit"),
-    derived(number("resources.gpus_per_rank", "", 0, 64,
-                   "GPUs of each rank. A local job waits until they are free, and sees no others."),
-            "none"),
-    derived(duration("resources.time_limit", "", 1000, kLongest,
-                     "Longest time of one attempt. After it the ranks save and leave, and the job is requeued "
-                     "(requeue.max_timed_out)."),
-            "no limit"),
+    asks("nodes", number("resources.nodes", "1", 1, 4096, "Number of machines.")),
+    asks("ntasks-per-node",
+         number("resources.ranks_per_node", "1", 1, 4096,
+                "Processes on each machine. nodes x ranks_per_node is the world size, at most 4096.")),
+    asks("cpus-per-task",
+         derived(number("resources.cpus_per_rank", "", 1, 4096,
+                        "CPU cores of each rank. A local job waits until they are free; without this key its cores "
+                        "are not counted."),
+                 "no limit")),
+    asks("gpus-per-task",
+         derived(number("resources.gpus_per_rank", "", 0, 64,
+                        "GPUs of each rank. A local job waits until they are free, and sees no others."),
+                 "none")),
+    asks("time",
+         derived(duration("resources.time_limit", "", 1000, kLongest,
+                          "Longest time of one attempt. After it the ranks save and leave, and the job is requeued "
+                          "(requeue.max_timed_out)."),
+                 "no limit")),
     duration("resources.stop_grace", "30s", 0, kLongestDelay,
              "Time that ranks have to save and leave before they are killed."),
 
-    {.name = "slurm.partition",
-     .meaning = "Partition. Of several with commas Slurm uses the one that can start the job first."},
-    {.name = "slurm.account", .meaning = "Account to charge."},
-    {.name = "slurm.qos", .meaning = "Quality of service."},
-    {.name = "slurm.constraint", .meaning = "Features that nodes must have, such as \"a100&ib\"."},
-    {.name = "slurm.gres",
-     .meaning = "Generic resources of each node, such as \"gpu:a100:4\". To ask only for GPUs of each rank, use "
-                "gpus_per_rank."},
-    {.name = "slurm.reservation", .meaning = "Reservation to use."},
-    {.name = "slurm.exclude", .meaning = "Nodes not to use, such as \"n[3-5]\"."},
-    {.name = "slurm.nodelist", .meaning = "Nodes to use."},
-    memory("slurm.mem", "Memory of each node. Set at most one of mem, mem_per_cpu and mem_per_gpu."),
-    memory("slurm.mem_per_cpu", "Memory of each CPU."),
-    memory("slurm.mem_per_gpu", "Memory of each GPU."),
-    flag("slurm.exclusive", "Do not share the nodes with other jobs."),
-    derived(
-        number("slurm.nice", "", -kNicest, kNicest, "Lowers the priority. A value below 0 needs an operator's rights."),
-        "0"),
+    asks("partition",
+         {.name = "slurm.partition",
+          .meaning = "Partition. Of several with commas Slurm uses the one that can start the job first."}),
+    asks("account", {.name = "slurm.account", .meaning = "Account to charge."}),
+    asks("qos", {.name = "slurm.qos", .meaning = "Quality of service."}),
+    asks("constraint", {.name = "slurm.constraint", .meaning = "Features that nodes must have, such as \"a100&ib\"."}),
+    asks("gres",
+         {.name = "slurm.gres",
+          .meaning = "Generic resources of each node, such as \"gpu:a100:4\". To ask only for GPUs of each rank, use "
+                     "gpus_per_rank."}),
+    asks("reservation", {.name = "slurm.reservation", .meaning = "Reservation to use."}),
+    asks("exclude", {.name = "slurm.exclude", .meaning = "Nodes not to use, such as \"n[3-5]\"."}),
+    asks("nodelist", {.name = "slurm.nodelist", .meaning = "Nodes to use."}),
+    asks("mem", memory("slurm.mem", "Memory of each node. Set at most one of mem, mem_per_cpu and mem_per_gpu.")),
+    asks("mem-per-cpu", memory("slurm.mem_per_cpu", "Memory of each CPU.")),
+    asks("mem-per-gpu", memory("slurm.mem_per_gpu", "Memory of each GPU.")),
+    asks("exclusive", flag("slurm.exclusive", "Do not share the nodes with other jobs.")),
+    asks("nice", derived(number("slurm.nice", "", -kNicest, kNicest,
+                                "Lowers the priority. A value below 0 needs an operator's rights."),
+                         "0")),
     derived(number("slurm.array_parallelism", "", 1, 10'000,
                    "For a sweep: elements of one job array that Slurm runs at once. The sweep is handed over as job "
                    "arrays, and muster keeps no limit of its own for it. Excludes the sweep's parallel."),
             "no limit"),
-    {.name = "slurm.licenses", .meaning = "Licenses, such as \"matlab:2\"."},
-    {.name = "slurm.mail_user", .meaning = "The person to whom Slurm sends mail."},
-    {.name = "slurm.mail_type",
-     .meaning = "The events for which Slurm sends mail, such as \"END,FAIL\". They count for each attempt."},
+    asks("licenses", {.name = "slurm.licenses", .meaning = "Licenses, such as \"matlab:2\"."}),
+    asks("mail-user", {.name = "slurm.mail_user", .meaning = "The person to whom Slurm sends mail."}),
+    asks("mail-type",
+         {.name = "slurm.mail_type",
+          .meaning = "The events for which Slurm sends mail, such as \"END,FAIL\". They count for each attempt."}),
     {.name = "slurm.output",
      .meaning = "On Slurm, a link to rank 0's log, or with %t to each rank's log. A path as for sbatch, such as "
                 "\"%x-%j.out\". A relative path starts at the working folder; missing folders are created. Local "
@@ -398,13 +412,13 @@ std::string did_you_mean(std::string_view path) {
   const auto table = table_of(path), leaf = leaf_of(path);
   auto candidates = leaves[table];
   if (table.empty()) candidates.insert(candidates.end(), tables.begin(), tables.end());
-  if (const auto near = spec::nearest(leaf, candidates); !near.empty())
+  if (const auto near = base::nearest(leaf, candidates); !near.empty())
     return table.empty() ? near : table + "." + near;
-  if (const auto near = table.empty() ? "" : spec::nearest(table, {tables.begin(), tables.end()}); !near.empty()) {
-    if (const auto key = spec::nearest(leaf, leaves[near]); !key.empty()) return near + "." + key;
+  if (const auto near = table.empty() ? "" : base::nearest(table, {tables.begin(), tables.end()}); !near.empty()) {
+    if (const auto key = base::nearest(leaf, leaves[near]); !key.empty()) return near + "." + key;
   }
   for (const auto& [other, names] : leaves) {
-    if (const auto near = spec::nearest(leaf, names); !near.empty()) return other.empty() ? near : other + "." + near;
+    if (const auto near = base::nearest(leaf, names); !near.empty()) return other.empty() ? near : other + "." + near;
   }
   return {};
 }

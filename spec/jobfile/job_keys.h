@@ -63,8 +63,8 @@ std::vector<std::string> settable_keys();
 /// True for a table in which people choose the names of keys: [env], [slurm.options], [report.log].
 bool is_open_table(std::string_view path);
 
-// The values of a message whose fields are named after keys: a JobSpec, or a PartitionPolicy. The keys of a recipe are
-// entries of a map in JobSpec.
+// The values of a message whose fields are named after keys: a JobSpec, or a PartitionPolicy. The keys of a recipe and
+// the plain ones of [slurm] are entries of maps in JobSpec.
 
 /// The key's value; nullopt: the message does not have it. A field without presence counts as absent if it is 0 or "".
 std::optional<Value> get(const google::protobuf::Message& message, const Key& key);
@@ -88,6 +88,13 @@ template <typename Entry>
 std::map<std::string, Entry> sorted(const google::protobuf::Map<std::string, Entry>& map) {
   return {map.begin(), map.end()};
 }
+
+/// The value of a plain key of [slurm] by its name without the table, such as "partition"; empty or 0: the job does not
+/// have it.
+std::string slurm_text(const muster::v1::JobSpec& spec, const std::string& name);
+std::int64_t slurm_whole(const muster::v1::JobSpec& spec, const std::string& name);
+/// Sets it; an empty text removes it.
+void set_slurm_text(muster::v1::JobSpec& spec, const std::string& name, const std::string& text);
 
 /// The value of a recipe's key of kind kWhole, such as "train.steps"; 0: the recipe does not have it.
 std::int64_t whole_of(const muster::v1::Recipe& recipe, const std::string& name);

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/environment/submitter.h"
 #include "spec/jobfile/spec.h"
+#include "spec/submitter.h"
 
 namespace jobfile {
 
@@ -33,8 +33,8 @@ class JobSource {
   toml::table merged() const;
 
   /// The variables that a job takes of its submitter's environment. Empty before set_submitter().
-  const launch::Environment& taken_from_submitter() const { return taken_; }
-  void set_submitter(const launch::Environment& environment) { taken_ = launch::taken_from(environment); }
+  const spec::Environment& taken_from_submitter() const { return taken_; }
+  void set_submitter(const spec::Environment& environment) { taken_ = spec::taken_from(environment); }
 
   const std::string& name() const { return name_; }
   /// Where the job file begins; 0:0 for a table.
@@ -66,7 +66,7 @@ class JobSource {
 
   std::string name_;
   std::filesystem::path folder_;
-  launch::Environment taken_;
+  spec::Environment taken_;
   std::vector<File> files_;  // each extends the next
   std::vector<Finding> findings_;
 };

@@ -107,9 +107,24 @@ muster::v1::Value message_of(const Value& value) {
   return message;
 }
 
-/// True for a recipe's key, except the two that choose the recipe: kind and family.
+using Values = google::protobuf::Map<std::string, muster::v1::Value>;
+
+/// True for a plain key of [slurm], and for a recipe's key, except the two that choose the recipe: kind and family.
+bool is_slurm_value(const Key& key) {
+  return key.name.starts_with("slurm.") && is_plain(key);
+}
 bool is_recipe_value(const Key& key) {
   return is_recipe_key(key) && key.name != spec::recipe_key().name && key.name != spec::family_key().name;
+}
+
+/// The map that has the key's value; null: a field of its own has it.
+const Values* values_with(const muster::v1::JobSpec& spec, const Key& key) {
+  if (is_slurm_value(key)) return &spec.slurm().values();
+  return is_recipe_value(key) ? &spec.recipe().values() : nullptr;
+}
+Values* values_with(muster::v1::JobSpec& spec, const Key& key) {
+  if (is_slurm_value(key)) return spec.mutable_slurm()->mutable_values();
+  return is_recipe_value(key) ? spec.mutable_recipe()->mutable_values() : nullptr;
 }
 
 }  // namespace
@@ -135,9 +150,10 @@ std::optional<Value> get(const Message& root, const Key& key) {
 }
 
 std::optional<Value> get(const muster::v1::JobSpec& spec, const Key& key) {
-  if (!is_recipe_value(key)) return get(static_cast<const Message&>(spec), key);
-  const auto found = spec.recipe().values().find(std::string(key.name));
-  return found == spec.recipe().values().end() ? std::nullopt : value_of(found->second);
+  const auto* values = values_with(spec, key);
+  if (values == nullptr) return get(static_cast<const Message&>(spec), key);
+  const auto found = values->find(std::string(key.name));
+  return found == values->end() ? std::nullopt : value_of(found->second);
 }
 
 void set(Message& root, const Key& key, const Value& value) {
@@ -159,8 +175,13 @@ void set(Message& root, const Key& key, const Value& value) {
 }
 
 void set(muster::v1::JobSpec& spec, const Key& key, const Value& value) {
-  if (!is_recipe_value(key)) return set(static_cast<Message&>(spec), key, value);
-  (*spec.mutable_recipe()->mutable_values())[std::string(key.name)] = message_of(value);
+  // What asks Slurm for nothing is left out.
+  if (is_slurm_value(key) && (value == Value(false) || value == Value(std::string()))) return clear(spec, key);
+  if (auto* values = values_with(spec, key)) {
+    (*values)[std::string(key.name)] = message_of(value);
+  } else {
+    set(static_cast<Message&>(spec), key, value);
+  }
 }
 
 void add(Message& root, const Key& key, const std::string& text) {
@@ -193,8 +214,30 @@ void clear(Message& root, const Key& key) {
 }
 
 void clear(muster::v1::JobSpec& spec, const Key& key) {
-  if (!is_recipe_value(key)) return clear(static_cast<Message&>(spec), key);
-  spec.mutable_recipe()->mutable_values()->erase(std::string(key.name));
+  if (auto* values = values_with(spec, key)) {
+    values->erase(std::string(key.name));
+  } else {
+    clear(static_cast<Message&>(spec), key);
+  }
+}
+
+std::string slurm_text(const muster::v1::JobSpec& spec, const std::string& name) {
+  const auto found = spec.slurm().values().find("slurm." + name);
+  return found == spec.slurm().values().end() ? std::string() : found->second.text();
+}
+
+std::int64_t slurm_whole(const muster::v1::JobSpec& spec, const std::string& name) {
+  const auto found = spec.slurm().values().find("slurm." + name);
+  return found == spec.slurm().values().end() ? 0 : found->second.whole();
+}
+
+void set_slurm_text(muster::v1::JobSpec& spec, const std::string& name, const std::string& text) {
+  auto& values = *spec.mutable_slurm()->mutable_values();
+  if (text.empty()) {
+    values.erase("slurm." + name);
+  } else {
+    values["slurm." + name].set_text(text);
+  }
 }
 
 std::int64_t whole_of(const muster::v1::Recipe& recipe, const std::string& name) {

@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <optional>
 
-#include "agent/environment/submitter.h"
+#include "base/nearest.h"
 #include "spec/jobfile/job_file.h"
 #include "spec/jobfile/json_toml.h"
 #include "spec/jobfile/sweep.h"
 #include "spec/jobfile/toml_value.h"
-#include "spec/nearest.h"
+#include "spec/submitter.h"
 
 namespace jobfile {
 namespace {
@@ -29,7 +29,7 @@ class Body {
     const auto names = request_members(is_sweep);
     for (const auto& [name, value] : body.items()) {
       if (std::ranges::find(names, name) != names.end()) continue;
-      const auto near = spec::nearest(name, names);
+      const auto near = base::nearest(name, names);
       refuse(name, "unknown member" + (near.empty() ? "; docs/api.md lists the members" : "; did you mean " + near),
              nullptr);
     }
@@ -108,8 +108,8 @@ std::vector<Override> overrides_of(Body& body) {
   return set == nullptr ? std::vector<Override>() : overrides_of(body, *set, "set");
 }
 
-launch::Environment submitter_of(Body& body) {
-  launch::Environment all;
+spec::Environment submitter_of(Body& body) {
+  spec::Environment all;
   const auto* given = body.object("submitted_env");
   if (given == nullptr) return all;
   for (const auto& [name, value] : given->items()) {
@@ -119,7 +119,7 @@ launch::Environment submitter_of(Body& body) {
       body.refuse("submitted_env." + shown(name), "want a text", &value);
     }
   }
-  return launch::taken_from(all);
+  return spec::taken_from(all);
 }
 
 /// The axes of `sweep`: arrays of values, or texts such as "0..3".

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/environment/environment.h"
+#include "spec/environment.h"
 #include "spec/jobfile/spec.h"
 
 namespace jobfile {
@@ -22,7 +22,7 @@ struct JsonRequest {
   std::uint32_t parallel = 0;              // of a sweep; 0: no limit
   std::string user;                        // empty: not given
   std::string request_id;                  // empty: not given
-  launch::Environment submitted_env;       // of a sweep: what its commands take from their submitter
+  spec::Environment submitted_env;         // of a sweep: what its commands take from their submitter
   std::vector<Finding> findings;
 };
 JsonRequest read_job(const nlohmann::ordered_json& body);

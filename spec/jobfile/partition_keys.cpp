@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/nearest.h"
+#include "base/units.h"
 #include "spec/jobfile/toml_value.h"
-#include "spec/nearest.h"
-#include "spec/units.h"
 
 namespace jobfile {
 namespace {
@@ -92,6 +92,17 @@ std::span<const Key> partition_keys() {
   return kFields;
 }
 
+std::vector<std::string> partition_defaults() {
+  constexpr std::string_view kDefault = "default_";
+  std::vector<std::string> names;
+  for (const auto& field : kFields) {
+    if (!field.name.starts_with(kDefault)) continue;
+    const auto name = std::string(field.name.substr(kDefault.size()));
+    if (find_key("slurm." + name) != nullptr) names.push_back(name);
+  }
+  return names;
+}
+
 const Key* find_partition_key(std::string_view key) {
   const auto found = std::ranges::find(kFields, key, &Key::name);
   return found == kFields.end() ? nullptr : &*found;
@@ -100,7 +111,7 @@ const Key* find_partition_key(std::string_view key) {
 std::string nearest_partition_key(std::string_view wrong) {
   std::vector<std::string> keys;
   for (const auto& field : kFields) keys.emplace_back(field.name);
-  return spec::nearest(wrong, keys);
+  return base::nearest(wrong, keys);
 }
 
 bool is_list(const Key& field) {
@@ -136,8 +147,8 @@ bool is_partition_name(std::string_view name) {
 std::vector<std::string> contradictions(const PartitionPolicy& policy) {
   std::vector<std::string> found;
   if (policy.has_max_time_ms() && policy.has_default_time_ms() && policy.default_time_ms() > policy.max_time_ms()) {
-    found.push_back("default_time \"" + spec::print_duration_ms(policy.default_time_ms()) +
-                    "\": want at most max_time, " + spec::print_duration_ms(policy.max_time_ms()));
+    found.push_back("default_time \"" + base::print_duration_ms(policy.default_time_ms()) +
+                    "\": want at most max_time, " + base::print_duration_ms(policy.max_time_ms()));
   }
   if (policy.has_max_nodes() && policy.has_max_ranks() && policy.max_ranks() < policy.max_nodes()) {
     found.push_back("max_nodes \"" + std::to_string(policy.max_nodes()) + "\": want at most max_ranks, " +

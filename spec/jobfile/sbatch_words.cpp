@@ -6,12 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include "spec/units.h"
+#include "base/units.h"
 
 namespace jobfile {
 namespace {
 
 constexpr std::int64_t kSecond = 1'000, kMinute = 60 * kSecond, kHour = 60 * kMinute, kDay = 24 * kHour;
+constexpr std::int64_t kMebi = 1 << 20;
 constexpr std::int64_t kMostNumber = 10'000'000;
 
 /// Digits alone.
@@ -93,7 +94,7 @@ std::string sbatch_remedy(const Key& field, std::string_view text) {
   if (!is_time_limit(field)) return {};
   if (const auto time = sbatch_time(text)) {
     return "; sbatch reads minutes" + std::string(number ? "" : " and seconds") + ": write \"" +
-           spec::print_duration_ms(time->ms) + "\"";
+           base::print_duration_ms(time->ms) + "\"";
   }
   const bool no_limit = text == "UNLIMITED" || text == "unlimited" || text == "INFINITE" || text == "infinite";
   return no_limit ? "; leave it out for no limit" : "";
@@ -103,22 +104,36 @@ std::string_view key_of_sbatch(std::string_view path) {
   constexpr std::string_view kTable = "slurm.";
   if (!path.starts_with(kTable)) return {};
   std::string name(path.substr(kTable.size()));
-  std::ranges::replace(name, '-', '_');
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kKeys{{
-      {"time", "resources.time_limit"},
-      {"nodes", "resources.nodes"},
-      {"ntasks_per_node", "resources.ranks_per_node"},
-      {"cpus_per_task", "resources.cpus_per_rank"},
-      {"gpus_per_task", "resources.gpus_per_rank"},
-      {"job_name", "name"},
-  }};
-  const auto* const found = std::ranges::find(kKeys, name, [](const auto& one) { return one.first; });
-  return found == kKeys.end() ? std::string_view() : found->second;
+  std::ranges::replace(name, '_', '-');
+  // [slurm] has keys of its own by most of sbatch's names.
+  for (const auto& key : job_keys()) {
+    if (key.sbatch == name && !key.name.starts_with(kTable)) return key.name;
+  }
+  return {};
+}
+
+std::map<std::string, std::optional<std::string>> sbatch_options(const muster::v1::JobSpec& spec) {
+  std::map<std::string, std::optional<std::string>> options;
+  for (const auto& key : job_keys()) {
+    if (key.sbatch.empty() || !key.name.starts_with("slurm.")) continue;
+    const auto value = get(spec, key);
+    if (!value || *value == Value(false) || *value == Value(std::string())) continue;
+    auto& option = options[std::string(key.sbatch)];
+    if (key.kind == Kind::kSize) {
+      option = std::to_string((std::get<std::int64_t>(*value) + kMebi - 1) / kMebi) + "M";
+    } else if (key.kind != Kind::kFlag) {
+      option = print(key, *value);
+    }
+  }
+  for (const auto& [name, value] : sorted(spec.slurm().options())) {
+    options[name] = value.empty() ? std::nullopt : std::optional(value);
+  }
+  return options;
 }
 
 std::string as_duration(std::string_view text) {
   const auto time = sbatch_time(text);
-  return time ? spec::print_duration_ms(time->ms) : std::string(text);
+  return time ? base::print_duration_ms(time->ms) : std::string(text);
 }
 
 }  // namespace jobfile

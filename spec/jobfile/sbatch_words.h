@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,6 +32,9 @@ std::string sbatch_remedy(const Key& field, std::string_view text);
 /// The key that [slurm] of a job file means by a name of sbatch's: "resources.time_limit" for "slurm.time". Empty:
 /// none.
 std::string_view key_of_sbatch(std::string_view path);
+/// What the job asks of Slurm by [slurm]: options of sbatch by their long names; without a value: a bare flag. Those of
+/// slurm.options come last.
+std::map<std::string, std::optional<std::string>> sbatch_options(const muster::v1::JobSpec& spec);
 /// The value of slurm.time and of --time as a duration's text, since all of sbatch's forms are meant there; `text` if
 /// it is no such time.
 std::string as_duration(std::string_view text);

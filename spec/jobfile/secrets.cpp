@@ -1,12 +1,12 @@
 #include "spec/jobfile/secrets.h"
 
-#include "agent/environment/secrets.h"
+#include "spec/secret_variables.h"
 
 namespace jobfile {
 namespace {
 
 void mask(google::protobuf::Map<std::string, std::string>& variables) {
-  for (auto& [name, value] : variables) value = launch::shown_value(name, value);
+  for (auto& [name, value] : variables) value = spec::shown_value(name, value);
 }
 
 }  // namespace
@@ -15,7 +15,7 @@ void mask_secrets(muster::v1::SweepElement& element) {
   for (auto& [key, value] : *element.mutable_settings()) {
     const auto dot = key.find('.');
     const auto table = key.substr(0, dot);
-    if (table == "env" || table == "submitted_env") value = launch::shown_value(key.substr(dot + 1), value);
+    if (table == "env" || table == "submitted_env") value = spec::shown_value(key.substr(dot + 1), value);
   }
 }
 

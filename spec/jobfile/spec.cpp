@@ -109,7 +109,7 @@ void fill_defaults(JobSpec& spec) {
 
 std::vector<std::string> idle_keys(const JobSpec& spec, bool reports, bool is_local) {
   std::vector<std::string> notes;
-  if (spec.slurm().array_parallelism() > 0 && !spec.has_sweep()) {
+  if (slurm_whole(spec, "array_parallelism") > 0 && !spec.has_sweep()) {
     notes.push_back("slurm.array_parallelism has no effect on a job that is not of a sweep");
   }
   if (const auto keys = asked_of_slurm(spec); is_local && !keys.empty()) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/whole_number.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/toml_value.h"
-#include "spec/whole_number.h"
 
 namespace jobfile {
 namespace {
@@ -38,8 +38,8 @@ std::vector<std::string> parts_of(std::string_view text) {
 /// Adds one value, or all values of a range. Returns the problem; empty: there is none.
 std::string add_values(const std::string& part, std::vector<std::string>* values) {
   const auto dots = part.find("..");
-  const auto first = dots == std::string::npos ? std::nullopt : spec::whole_number<std::int64_t>(part.substr(0, dots));
-  const auto last = dots == std::string::npos ? std::nullopt : spec::whole_number<std::int64_t>(part.substr(dots + 2));
+  const auto first = dots == std::string::npos ? std::nullopt : base::whole_number<std::int64_t>(part.substr(0, dots));
+  const auto last = dots == std::string::npos ? std::nullopt : base::whole_number<std::int64_t>(part.substr(dots + 2));
   if (!first || !last) {
     if (part.empty()) return std::string("a value is missing; ") + kWantValues;
     values->push_back(part);

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <sstream>
 
-#include "spec/utf8.h"
+#include "base/utf8.h"
 
 namespace jobfile {
 namespace {
@@ -36,7 +36,7 @@ std::string shown(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     if (out.size() >= kLongestShown) return out + "...";
-    const auto size = spec::character_bytes(text);
+    const auto size = base::character_bytes(text);
     const auto byte = static_cast<unsigned char>(text.front());
     if (size == 0) {
       char escaped[5];

@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <map>
 
+#include "base/utf8.h"
 #include "spec/jobfile/findings.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/spec.h"
 #include "spec/tables/checkpoints.h"
-#include "spec/utf8.h"
 
 namespace jobfile {
 namespace {
@@ -19,10 +19,13 @@ constexpr int kMostArguments = 4096;
 
 /// All but the values of recipes, which check_recipe_values() compares with the rows of the job's own family.
 void check_ranges(const JobSpec& spec, Findings& findings) {
-  const google::protobuf::Message& fields = spec;
   for (const auto* key : plain_keys_of(spec)) {
     const auto& field = *key;
-    const auto value = get(fields, field);
+    const auto given = get(spec, field), value = given ? spec::as_kind(field, *given) : std::nullopt;
+    if (given && !value) {
+      findings.add(field.name, "want " + wanted(field), "");
+      continue;
+    }
     if (!value) {
       if (field.kind == Kind::kName) findings.add_value("name", "", "want " + wanted(field), "add name = \"my-job\"");
       continue;
@@ -121,7 +124,7 @@ void check_folders(const JobSpec& spec, FileChecks checks, Findings& findings) {
     const auto value = get(spec, field);
     if (!value) continue;
     const auto& path = std::get<std::string>(*value);
-    if (!spec::is_utf8(path)) {
+    if (!base::is_utf8(path)) {
       findings.add(field.name, "want a path in UTF-8", "rename the folder or file, or choose another path");
     } else if (!fs::path(path).is_absolute()) {
       findings.add(field.name, "want an absolute path", "relative paths exist in job files only; muster resolves them");

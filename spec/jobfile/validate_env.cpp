@@ -2,16 +2,16 @@
 #include <array>
 #include <optional>
 
-#include "agent/environment/secrets.h"
-#include "agent/protocol/variables.h"
+#include "base/utf8.h"
+#include "base/whole_number.h"
 #include "spec/jobfile/findings.h"
-#include "spec/utf8.h"
-#include "spec/whole_number.h"
+#include "spec/secret_variables.h"
+#include "spec/variables.h"
 
 namespace jobfile {
 namespace {
 
-namespace names = contract::variable;
+namespace names = spec::variable;
 
 using muster::v1::JobSpec;
 
@@ -23,7 +23,7 @@ constexpr int kMostRankNumber = 1 << 20;  // the worker's limit
 constexpr int kMostPort = 65535;
 
 std::optional<int> number_of(const std::string& text, int low, int high) {
-  const auto value = spec::whole_number<int>(text);
+  const auto value = base::whole_number<int>(text);
   return value && *value >= low && *value <= high ? value : std::nullopt;
 }
 
@@ -200,10 +200,10 @@ void check_submitted(const JobSpec& spec, Findings& findings) {
     const auto key = "submitted_env." + name;
     if (!is_variable_name(name)) {
       findings.add_value(key, name, kWantName, "rename it");
-    } else if (!spec::is_utf8(value) || value.find('\0') != std::string::npos) {
+    } else if (!base::is_utf8(value) || value.find('\0') != std::string::npos) {
       findings.add("environment", "want variables in UTF-8 from the submitter; " + name + " is not",
                    "unset " + name + " where muster submit runs, or set environment = \"clean\"");
-    } else if (value == launch::kMask) {
+    } else if (value == spec::kMask) {
       findings.add_value(key, value, kWantSecret,
                          "remove the table [submitted_env], so that muster submit takes the variables again");
     }
@@ -238,7 +238,7 @@ void check_variables(const JobSpec& spec, Findings& findings) {
     } else if (!is_c_text(value)) {
       findings.add_value("env." + name, value.substr(0, kLongestValue), "want a text without NUL, under 128 KiB",
                          "put it into a file that the program reads");
-    } else if (value == launch::kMask) {
+    } else if (value == spec::kMask) {
       findings.add_value("env." + name, value, kWantSecret, "give it with muster submit --env " + name);
     } else if (is_set_by_muster(spec, name)) {
       const bool folder = name == names::kCheckpointFolder;

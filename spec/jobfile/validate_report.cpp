@@ -2,13 +2,13 @@
 #include <array>
 #include <filesystem>
 
-#include "agent/protocol/log_pattern.h"
-#include "agent/protocol/rank_path.h"
-#include "agent/protocol/report_keys.h"
+#include "base/utf8.h"
 #include "spec/jobfile/findings.h"
 #include "spec/jobfile/job_keys.h"
+#include "spec/log_pattern.h"
+#include "spec/rank_path.h"
+#include "spec/report_keys.h"
 #include "spec/series.h"
-#include "spec/utf8.h"
 
 namespace jobfile {
 namespace {
@@ -25,11 +25,11 @@ void check_path(const char* key, const std::string& path, Findings& findings) {
   if (path.size() > kLongestPath) {
     return findings.add(key, "want at most " + std::to_string(kLongestPath) + " bytes", "write a shorter path");
   }
-  if (!spec::is_utf8(path)) return findings.add(key, "want a path in UTF-8", "rename the folder or file");
+  if (!base::is_utf8(path)) return findings.add(key, "want a path in UTF-8", "rename the folder or file");
   if (path.starts_with("~")) {
     return findings.add(key, "want a path without \"~\"", "write $HOME" + path.substr(1));
   }
-  const auto expanded = contract::expand_rank_path(path, [](const std::string&) { return ""; });
+  const auto expanded = spec::expand_rank_path(path, [](const std::string&) { return ""; });
   if (!expanded.problem.empty()) findings.add(key, expanded.problem, "such as ${MUSTER_JOB_ID}");
 }
 
@@ -70,7 +70,7 @@ void check_tensorboard(const std::string& path, Findings& findings) {
 
 void check_pattern(const std::string& name, const std::string& text, Findings& findings) {
   const auto key = std::string(kLog) + "." + name;
-  if (!contract::is_of_the_run(name) && contract::is_report_key(name)) {
+  if (!spec::is_of_the_run(name) && spec::is_report_key(name)) {
     return findings.add_value(key, text, "want the name of a series; this name has a meaning of its own in reports",
                               "choose another name");
   }
@@ -80,7 +80,7 @@ void check_pattern(const std::string& name, const std::string& text, Findings& f
                                   std::to_string(spec::kLongestSeries),
                               "choose another name");
   }
-  const contract::LogPattern pattern(text);
+  const spec::LogPattern pattern(text);
   if (!pattern.problem().empty()) findings.add_value(key, text, pattern.problem(), pattern.remedy());
 }
 
@@ -102,7 +102,7 @@ void check_report(const JobSpec& spec, Findings& findings) {
   if (spec.has_recipe()) return check_of_recipe(spec, findings);
   check_checkpoints(report.checkpoints(), findings);
   check_tensorboard(report.tensorboard(), findings);
-  if (findings.too_many(kLog, static_cast<std::size_t>(report.log_size()), contract::kMostPatterns, "patterns")) return;
+  if (findings.too_many(kLog, static_cast<std::size_t>(report.log_size()), spec::kMostPatterns, "patterns")) return;
   for (const auto& [name, text] : sorted(report.log())) check_pattern(name, text, findings);
 }
 

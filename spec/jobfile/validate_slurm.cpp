@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
 
 #include "slurm/host_list.h"
 #include "spec/dependency.h"
@@ -21,57 +24,36 @@ struct Owned {
   std::string_view instead;  // begins with "use", or says why there is no other key
 };
 
+/// Besides those that keys set.
 constexpr auto kOwned = std::to_array<Owned>({
-    {"account", "use slurm.account"},
     {"array", "use [sweep] or muster submit --sweep"},
     {"chdir", "use working_folder"},
     {"clusters", "a controller works with one cluster: submit to the other cluster's controller"},
     {"comment", "muster finds its own jobs by it"},
-    {"constraint", "use slurm.constraint"},
-    {"cpus-per-task", "use resources.cpus_per_rank"},
     {"dependency", "use after, which names muster's jobs"},
     {"error", "a rank's log holds both: use slurm.output"},
-    {"exclude", "use slurm.exclude"},
-    {"exclusive", "use slurm.exclusive"},
     {"export", "use [env]"},
     {"export-file", "use [env]"},
     {"gid", "musterd submits as itself"},
     {"gpus", "use resources.gpus_per_rank, which counts the GPUs of one rank"},
     {"gpus-per-node", "use resources.gpus_per_rank"},
-    {"gpus-per-task", "use resources.gpus_per_rank"},
-    {"gres", "use slurm.gres"},
     {"help", "see man sbatch"},
     {"hold", "use hold"},
     {"input", "ranks have no standard input: give the program a file name"},
-    {"job-name", "use name"},
     {"kill-on-invalid-dep", "use after, which muster checks itself"},
-    {"licenses", "use slurm.licenses"},
-    {"mail-type", "use slurm.mail_type"},
-    {"mail-user", "use slurm.mail_user"},
-    {"mem", "use slurm.mem"},
-    {"mem-per-cpu", "use slurm.mem_per_cpu"},
-    {"mem-per-gpu", "use slurm.mem_per_gpu"},
-    {"nice", "use slurm.nice"},
     {"no-requeue", "use [requeue]"},
     {"nodefile", "use slurm.nodelist"},
-    {"nodelist", "use slurm.nodelist"},
-    {"nodes", "use resources.nodes"},
     {"ntasks", "use resources.nodes and resources.ranks_per_node"},
     {"ntasks-per-core", "use resources.ranks_per_node and resources.cpus_per_rank"},
     {"ntasks-per-gpu", "use resources.gpus_per_rank"},
-    {"ntasks-per-node", "use resources.ranks_per_node"},
     {"ntasks-per-socket", "use resources.ranks_per_node"},
     {"open-mode", "muster keeps a log of each attempt: see muster logs"},
     {"output", "use slurm.output"},
     {"parsable", "muster reads sbatch's answer itself"},
-    {"partition", "use slurm.partition"},
-    {"qos", "use slurm.qos"},
     {"quiet", "muster reads sbatch's answer itself"},
     {"requeue", "use [requeue]"},
-    {"reservation", "use slurm.reservation"},
     {"signal", "use resources.stop_grace"},
     {"test-only", "use muster submit --check"},
-    {"time", "use resources.time_limit"},
     {"uid", "musterd submits as itself"},
     {"usage", "see man sbatch"},
     {"verbose", "muster reads sbatch's answer itself"},
@@ -80,6 +62,19 @@ constexpr auto kOwned = std::to_array<Owned>({
     {"wrap", "use command"},
 });
 
+/// Options that jobs may not set, with what to use instead.
+const std::map<std::string, std::string, std::less<>>& owned_options() {
+  static const auto kAll = [] {
+    std::map<std::string, std::string, std::less<>> all;
+    for (const auto& [option, instead] : kOwned) all.emplace(option, instead);
+    for (const auto& key : job_keys()) {
+      if (!key.sbatch.empty()) all.emplace(key.sbatch, "use " + std::string(key.name));
+    }
+    return all;
+  }();
+  return kAll;
+}
+
 bool is_option_name(std::string_view name) {
   const auto ok = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
   return name.size() > 1 && name.size() <= 64 && name[0] >= 'a' && name[0] <= 'z' && std::ranges::all_of(name, ok);
@@ -87,6 +82,15 @@ bool is_option_name(std::string_view name) {
 
 bool is_line(const std::string& text) {
   return text.find_first_of(std::string_view("\r\n\0", 3)) == std::string::npos && text.size() < kMostTextBytes;
+}
+
+/// Another version of muster, or another client, may have written names that no key has.
+void check_names(const muster::v1::Slurm& slurm, Findings& findings) {
+  for (const auto& [name, value] : sorted(slurm.values())) {
+    const auto* key = find_key(name);
+    if (key == nullptr || !name.starts_with("slurm.") || !is_plain(*key))
+      findings.add_value(name, "", unknown_key(name));
+  }
 }
 
 void check_memory(const JobSpec& spec, Findings& findings) {
@@ -103,8 +107,9 @@ void check_memory(const JobSpec& spec, Findings& findings) {
 
 /// Two would limit one sweep, and neither knows the other's attempts.
 void check_parallelism(const JobSpec& spec, Findings& findings) {
-  if (spec.slurm().array_parallelism() == 0 || spec.sweep().parallel() == 0) return;
-  findings.add_value("slurm.array_parallelism", std::to_string(spec.slurm().array_parallelism()),
+  const auto at_once = slurm_whole(spec, "array_parallelism");
+  if (at_once == 0 || spec.sweep().parallel() == 0) return;
+  findings.add_value("slurm.array_parallelism", std::to_string(at_once),
                      "the sweep's parallel is " + std::to_string(spec.sweep().parallel()) +
                          ": want either muster's limit or that of Slurm's arrays",
                      "leave out slurm.array_parallelism, or parallel in [sweep] and --parallel");
@@ -149,7 +154,7 @@ void check_output(const std::string& output, Findings& findings) {
 /// Missing folders will be created. Refuses a path on which a file is in the place of a folder.
 void check_output_folder(const JobSpec& spec, FileChecks checks, Findings& findings) {
   namespace fs = std::filesystem;
-  const auto& output = spec.slurm().output();
+  const auto output = slurm_text(spec, "output");
   if (checks == FileChecks::kSkip || output.empty()) return;
   fs::path folder(spec.working_folder());
   if (output.starts_with('/')) folder = "/";
@@ -212,8 +217,8 @@ void check_debug(const JobSpec& spec, Findings& findings) {
 std::string instead_of_slurm_option(std::string_view name) {
   std::string dashed(name);
   std::ranges::replace(dashed, '_', '-');
-  const auto* const found = std::ranges::find(kOwned, dashed, &Owned::option);
-  return found == kOwned.end() ? std::string() : std::string(found->instead);
+  const auto found = owned_options().find(dashed);
+  return found == owned_options().end() ? std::string() : found->second;
 }
 
 std::string refuse_slurm_option(std::string_view name) {
@@ -228,27 +233,25 @@ std::string refuse_slurm_option(std::string_view name) {
     return "want the option as sbatch spells it: " + dashed;
   }
   if (!is_option_name(name)) return "want the long name of an option of sbatch, such as hint";
-  for (const auto& [option, instead] : kOwned) {
-    if (option == name) return "muster sets this option itself; " + std::string(instead);
-  }
-  for (const auto& [option, instead] : kOwned) {
-    if (option.starts_with(name)) {
-      return "sbatch may read it as " + std::string(option) + ", which muster sets itself; " + std::string(instead);
-    }
-  }
-  return {};
+  const auto first = owned_options().lower_bound(name);
+  if (first == owned_options().end() || !first->first.starts_with(name)) return {};
+  const auto& [option, instead] = *first;
+  if (option == name) return "muster sets this option itself; " + instead;
+  return "sbatch may read it as " + option + ", which muster sets itself; " + instead;
 }
 
 void check_slurm(const JobSpec& spec, FileChecks checks, Findings& findings) {
   const auto& slurm = spec.slurm();
+  check_names(slurm, findings);
   check_memory(spec, findings);
   check_parallelism(spec, findings);
   check_lines("slurm.setup", slurm.setup(), findings);
   check_lines("slurm.teardown", slurm.teardown(), findings);
   check_lines("slurm.srun_args", slurm.srun_args(), findings);
-  check_hosts("slurm.exclude", slurm.exclude(), findings);
-  check_hosts("slurm.nodelist", slurm.nodelist(), findings);
-  check_output(slurm.output(), findings);
+  for (const auto* list : {"exclude", "nodelist"}) {
+    check_hosts(std::string("slurm.") + list, slurm_text(spec, list), findings);
+  }
+  check_output(slurm_text(spec, "output"), findings);
   check_output_folder(spec, checks, findings);
   check_options(slurm, findings);
 }

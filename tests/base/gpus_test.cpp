@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "tests/places.h"
 #include "tests/temporary_folder.h"
 
 namespace base {
@@ -42,7 +43,7 @@ TEST(Nvml, IsAbsentWithoutItsLibrary) {
 
 // tests/base/fake_nvml.cpp has two GPUs, of which the second does not answer.
 TEST(Nvml, IsReadThroughTheFunctionsOfItsLibrary) {
-  const auto nvml = open_nvml(MUSTER_FAKE_NVML);
+  const auto nvml = open_nvml(::test::built_program("libfake_nvml.so").c_str());
   ASSERT_NE(nvml, nullptr);
   const auto gpus = nvml->look();
   ASSERT_EQ(gpus.size(), 2U);
@@ -81,7 +82,7 @@ TEST(NamedDevices, AreFoundByNumberOrUuidUpToTheFirstUnknownName) {
 }
 
 TEST(Nvml, ListsWhatProgramsCanBeGiven) {
-  const auto nvml = open_nvml(MUSTER_FAKE_NVML);
+  const auto nvml = open_nvml(::test::built_program("libfake_nvml.so").c_str());
   ASSERT_NE(nvml, nullptr);
   EXPECT_EQ(nvml->devices(), (std::vector<GpuDevice>{{0, "GPU-fake", "GPU-fake", "A GPU"}})) << "the other is lost";
   ::setenv("MUSTER_FAKE_MIG", "1", 1);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/fake_controller.h"
+#include "tests/places.h"
 
 namespace test {
 namespace {
@@ -17,7 +18,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 Finished muster(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), MUSTER_PROGRAM);
+  arguments.insert(arguments.begin(), ::test::built_program("muster"));
   return run(arguments, {{"MUSTER_ADDRESS", "127.0.0.1:1"}, {"MUSTER_TOKEN", "x"}}, 20s);
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cli/fake_controller.h"
+#include "tests/places.h"
 #include "tests/system/process.h"
 
 namespace test {
@@ -12,7 +13,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 std::string script_of(const std::string& shell) {
-  return run({MUSTER_PROGRAM, "completion", shell}, {}, 10s).out;
+  return run({::test::built_program("muster"), "completion", shell}, {}, 10s).out;
 }
 
 /// What bash offers for the last of `words`, one word a line.
@@ -38,7 +39,7 @@ TEST(Completion, BashScriptParsesAndOffersCommandsOptionsAndValues) {
   EXPECT_EQ(offered(folder, "muster submit --set train.learn", 3), "train.learning_rate=\n");
   EXPECT_EQ(offered(folder, "muster submit --sweep train.learn", 3), "train.learning_rate=\n");
   EXPECT_EQ(offered(folder, "muster submit --executor de", 3), "debug\n");
-  const std::string muster = MUSTER_PROGRAM;
+  const std::string muster = ::test::built_program("muster");
   EXPECT_EQ(offered(folder, muster + " results --metric validation/lo", 3), "validation/loss\n")
       << "known without a controller";
   EXPECT_THAT(offered(folder, "muster submit --set ''", 3), AllOf(Not(HasSubstr("extends=")), HasSubstr("slurm.mem=")));
@@ -122,8 +123,9 @@ TEST(Completion, BashOffersTheJobsThatFitAndTheSweepsThereAre) {
   add_some_jobs(fake);
   write_file(fake.folder().path() / "completion.bash", script_of("bash"));
   const auto offers = [&](const std::string& words, int count, const std::string& where = "") {
-    const auto program = "source completion.bash; COMP_WORDS=(" + std::string(MUSTER_PROGRAM) + where + " " + words +
-                         "); COMP_CWORD=" + std::to_string(count) + "; _muster; printf '%s ' \"${COMPREPLY[@]}\"";
+    const auto program = "source completion.bash; COMP_WORDS=(" + ::test::built_program("muster") + where + " " +
+                         words + "); COMP_CWORD=" + std::to_string(count) +
+                         "; _muster; printf '%s ' \"${COMPREPLY[@]}\"";
     auto variables = fake.environment();
     variables["PATH"] = "/usr/bin:/bin";
     if (!where.empty()) variables.erase("MUSTER_ADDRESS");
@@ -157,7 +159,7 @@ TEST(Completion, FishAndZshAskForJobsAndSweepsToo) {
   add_some_jobs(fake);
   write_file(fake.folder().path() / "muster.fish", script_of("fish"));
   auto variables = fake.environment();
-  variables["PATH"] = std::filesystem::path(MUSTER_PROGRAM).parent_path().native() + ":/usr/bin:/bin";
+  variables["PATH"] = std::filesystem::path(::test::built_program("muster")).parent_path().native() + ":/usr/bin:/bin";
   const auto program = "source " + (fake.folder().path() / "muster.fish").native() + "; complete -C 'muster cancel 1'";
   EXPECT_THAT(run({"/usr/bin/fish", "--no-config", "-c", program}, variables, 20s).out,
               HasSubstr("13\trun, pending\n12\trun, running\n"));
@@ -199,14 +201,14 @@ TEST(Completion, ZshOffersJobsInARealShell) {
   // The test replaces _describe, to which the script hands its words.
   const auto program = "autoload -Uz compinit; compinit -u -D; source " +
                        (fake.folder().path() / "muster.zsh").native() +
-                       "; _describe() { print -l -- \"${(@P)argv[-1]}\" }; program=" + MUSTER_PROGRAM +
+                       "; _describe() { print -l -- \"${(@P)argv[-1]}\" }; program=" + ::test::built_program("muster") +
                        "; _muster_ask jobs cancel; _muster_ask sweeps";
   const auto done = run({"/usr/bin/zsh", "-f", "-c", program}, fake.environment(), 20s);
   EXPECT_EQ(done.out, "13:run, pending\n12:run, running\ns11:run, 2 jobs\n") << done.err;
 }
 
 TEST(Completion, AnotherShellIsRefused) {
-  const auto refused = run({MUSTER_PROGRAM, "completion", "tcsh"}, {}, 10s);
+  const auto refused = run({::test::built_program("muster"), "completion", "tcsh"}, {}, 10s);
   EXPECT_EQ(refused.exit, 2);
   EXPECT_EQ(refused.out, "");
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include "tests/places.h"
 #include "tests/system/process.h"
 #include "tests/temporary_folder.h"
 
@@ -16,7 +17,7 @@ using ::testing::StartsWith;
 class Data : public testing::Test {
  protected:
   Finished muster(std::vector<std::string> words, std::map<std::string, std::string> env = {}) {
-    words.insert(words.begin(), MUSTER_PROGRAM);
+    words.insert(words.begin(), ::test::built_program("muster"));
     env.emplace("HOME", folder_.path());
     return run(words, env, 30s);
   }
@@ -38,8 +39,8 @@ TEST_F(Data, PassesWordsAndExitCodesOn) {
 }
 
 TEST_F(Data, TakesSignalsAsMusterDataDoes) {
-  Process process({MUSTER_PROGRAM, "data", "prepare", "--from", "shapes", "--count", "50000000", "--to",
-                   (folder_ / "shapes").native()},
+  Process process({::test::built_program("muster"), "data", "prepare", "--from", "shapes", "--count", "50000000",
+                   "--to", (folder_ / "shapes").native()},
                   {}, folder_ / "out", folder_ / "err");
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(folder_ / "shapes/train-00000.mdat.part"); }, 30s));
   process.signal(SIGINT);
@@ -55,7 +56,7 @@ TEST_F(Data, IsExplainedByHelp) {
 }
 
 TEST_F(Data, SaysThatMusterDataIsMissing) {
-  std::filesystem::copy_file(MUSTER_PROGRAM, folder_ / "muster");
+  std::filesystem::copy_file(::test::built_program("muster"), folder_ / "muster");
   const auto done = run({folder_ / "muster", "data", "show", "x"}, {{"PATH", folder_.path()}}, 30s);
   EXPECT_EQ(done.exit, 2);
   EXPECT_EQ(done.err,

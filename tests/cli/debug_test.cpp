@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cli/fake_controller.h"
+#include "tests/places.h"
 
 namespace test {
 namespace {
@@ -17,7 +18,7 @@ class Debug : public testing::Test {
  protected:
   Finished submit(const std::string& text, std::vector<std::string> more = {}) {
     write_file(folder_.path() / "job.toml", text);
-    std::vector<std::string> arguments{MUSTER_PROGRAM, "submit", folder_.path() / "job.toml"};
+    std::vector<std::string> arguments{::test::built_program("muster"), "submit", folder_.path() / "job.toml"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments, here_, 30s);
   }
@@ -111,7 +112,7 @@ read line && echo got $line || echo no input"""]
 nodes = 2
 ranks_per_node = 2
 )");
-  const auto line = std::string(MUSTER_PROGRAM) + " submit " + (folder_.path() / "job.toml").native();
+  const auto line = ::test::built_program("muster") + " submit " + (folder_.path() / "job.toml").native();
   const auto done = run({"/bin/bash", "-c", "echo input | " + line}, here_, 30s);
   EXPECT_EQ(done.exit, 0) << done.err;
   EXPECT_EQ(done.out, "0 of 4, 0 of 2 on node 0\n[rank 0] names itself\ngot input\n");
@@ -154,7 +155,7 @@ TEST_F(Debug, SignalsAreForTheRanks) {
   write_file(folder_.path() / "job.toml",
              "name = \"a\"\nexecutor = \"debug\"\ncommand = [\"/bin/bash\", \"-c\", \"trap 'echo int' INT; trap 'echo "
              "term; exit 3' TERM; echo ready; while :; do sleep 0.05; done\"]\n");
-  const auto line = "set -m; " + std::string(MUSTER_PROGRAM) + " submit " + (folder_.path() / "job.toml").native() +
+  const auto line = "set -m; " + ::test::built_program("muster") + " submit " + (folder_.path() / "job.toml").native() +
                     " > out & group=$!; wait_for() { until [ $(grep -c $1 out) = $2 ]; do sleep 0.05; done; }; "
                     "wait_for ready 1; kill -INT -$group; wait_for int 1; kill -INT -$group; wait_for int 2; "
                     "kill -TERM $group; wait $group";
@@ -187,7 +188,7 @@ TEST_F(Debug, WhatItCannotDoIsRefused) {
 TEST_F(Debug, ARecipeRunsTheWorkerOnItsRunFile) {
   const auto bin = folder_.path() / "bin";
   std::filesystem::create_directories(bin);
-  std::filesystem::copy_file(MUSTER_PROGRAM, bin / "muster");
+  std::filesystem::copy_file(::test::built_program("muster"), bin / "muster");
   write_file(bin / "muster-worker", "#!/bin/sh\ncat \"$2\"\necho \"$MUSTER_METRICS_FILE\" >&2\n");
   std::filesystem::permissions(bin / "muster-worker", std::filesystem::perms::owner_all);
   write_file(folder_.path() / "job.toml", "name = \"a\"\nexecutor = \"debug\"\n[train]\nsteps = 7\n");

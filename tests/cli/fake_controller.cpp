@@ -13,6 +13,7 @@
 #include "muster/v1/job_service.grpc.pb.h"
 #include "proto/wire/logs.h"
 #include "tests/job_series.h"
+#include "tests/places.h"
 
 namespace test {
 namespace {
@@ -595,7 +596,7 @@ std::map<std::string, std::string> FakeController::environment() const {
 }
 
 Finished FakeController::muster(std::vector<std::string> arguments, std::map<std::string, std::string> more) {
-  arguments.insert(arguments.begin(), MUSTER_PROGRAM);
+  arguments.insert(arguments.begin(), ::test::built_program("muster"));
   auto variables = environment();
   for (const auto& [name, value] : more) variables[name] = value;
   return run(arguments, variables, 30s);

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "tests/cli/fake_controller.h"
+#include "tests/places.h"
 
 namespace test {
 namespace {
@@ -31,7 +32,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 class InferCommand : public ::testing::Test {
  protected:
   void SetUp() override {
-    fs::copy_file(MUSTER_PROGRAM, folder_ / "muster");
+    fs::copy_file(::test::built_program("muster"), folder_ / "muster");
     const auto script = folder_ / "muster-infer";
     write_file(script,
                "#!/bin/sh\nprintf '%s\\n' \"$@\"\n"

@@ -10,6 +10,7 @@
 #include "spec/jobfile/job_file.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/recipes.h"
+#include "tests/places.h"
 #include "tests/system/process.h"
 
 namespace cli {
@@ -75,8 +76,8 @@ TEST(Init, EachRecipeHasAFullSizeThatKeepsItsModel) {
 TEST(Init, WritesTheFileThatItsLinesName) {
   const test::TemporaryFolder folder;
   const auto init = [&](std::vector<std::string> words) {
-    words.insert(words.begin(),
-                 {"/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", folder.path().native(), MUSTER_PROGRAM, "init"});
+    words.insert(words.begin(), {"/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", folder.path().native(),
+                                 ::test::built_program("muster"), "init"});
     return test::run(words, {}, 20s);
   };
   const auto done = init({"masked_lm", "--full"});

@@ -15,6 +15,7 @@
 #include "cli/submit.h"
 #include "cli/text.h"
 #include "tests/cli/fake_controller.h"
+#include "tests/places.h"
 
 namespace test {
 namespace {
@@ -468,7 +469,7 @@ TEST(Read, InAPipeNothingIsCut) {
 /// Runs muster with a terminal of `columns` columns as its stdout. Returns what it wrote there.
 std::string on_terminal(FakeController& fake, std::vector<std::string> arguments, unsigned short columns, bool no_color,
                         const char* kind = "xterm") {
-  arguments.insert(arguments.begin(), MUSTER_PROGRAM);
+  arguments.insert(arguments.begin(), ::test::built_program("muster"));
   std::vector<std::string> variables{std::string("TERM=") + kind, "PATH=/usr/bin:/bin"};
   for (const auto& [name, value] : fake.environment()) variables.push_back(name + "=" + value);
   if (no_color) variables.emplace_back("NO_COLOR=1");
@@ -527,7 +528,9 @@ TEST(Read, ALogReachesATerminalWithItsColoursAndWithoutAnythingElseThatActsOnIt)
 }
 
 TEST(Help, SaysHowManyJobsACommandTakesInWordsOfPeople) {
-  const auto help = [](const char* command) { return run({MUSTER_PROGRAM, command, "--help"}, {}, 10s).out; };
+  const auto help = [](const char* command) {
+    return run({::test::built_program("muster"), command, "--help"}, {}, 10s).out;
+  };
   EXPECT_THAT(help("list"), AllOf(HasSubstr("[JOB...]"), Not(HasSubstr("(0x)"))));
   EXPECT_THAT(help("show"), HasSubstr(" JOB...\n"));
   EXPECT_THAT(help("logs"), HasSubstr(" JOB\n"));
@@ -694,7 +697,8 @@ std::pair<std::string, std::string> finding_of(FakeController& fake, const std::
                                                const std::string& address) {
   const auto alone = fake.folder().path() / "alone";
   std::filesystem::create_directories(alone);
-  if (!std::filesystem::exists(alone / "muster")) std::filesystem::copy_file(MUSTER_PROGRAM, alone / "muster");
+  if (!std::filesystem::exists(alone / "muster"))
+    std::filesystem::copy_file(::test::built_program("muster"), alone / "muster");
   auto variables = fake.environment();
   variables["PATH"] = path;
   variables["MUSTER_ADDRESS"] = address;
@@ -730,12 +734,12 @@ TEST(Doctor, AFaultyConfigurationIsAFindingToo) {
 TEST(Pipes, AReaderThatLeavesEndsTheProgramQuietly) {
   FakeController fake;
   for (int i = 0; i < 300; ++i) add_job(fake, "running");
-  const auto done = run({"/bin/bash", "-c", std::string(MUSTER_PROGRAM) + " list --limit 300 --json | head -c 10"},
+  const auto done = run({"/bin/bash", "-c", ::test::built_program("muster") + " list --limit 300 --json | head -c 10"},
                         fake.environment(), 30s);
   EXPECT_EQ(done.exit, 0);
   EXPECT_EQ(done.err, "");
   const auto full =
-      run({"/bin/bash", "-c", std::string(MUSTER_PROGRAM) + " list > /dev/full"}, fake.environment(), 30s);
+      run({"/bin/bash", "-c", ::test::built_program("muster") + " list > /dev/full"}, fake.environment(), 30s);
   EXPECT_EQ(full.exit, 2);
   EXPECT_THAT(full.err, HasSubstr("standard output"));
 }

@@ -10,6 +10,7 @@
 
 #include "cli/list.h"
 #include "tests/cli/fake_controller.h"
+#include "tests/places.h"
 
 namespace test {
 namespace {
@@ -115,7 +116,7 @@ TEST(Prune, WantsARuleAndKeepsToOnesOwnJobs) {
 
 /// What a terminal shows of `muster rm 1` if a person types `answer`.
 std::string rm_on_terminal(FakeController& fake, const std::vector<std::string>& options, const std::string& answer) {
-  std::vector<std::string> words{MUSTER_PROGRAM, "rm", "1"};
+  std::vector<std::string> words{::test::built_program("muster"), "rm", "1"};
   words.insert(words.end(), options.begin(), options.end());
   std::vector<std::string> variables;
   for (const auto& [name, value] : fake.environment()) variables.push_back(name + "=" + value);

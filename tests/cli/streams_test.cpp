@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/fake_controller.h"
+#include "tests/places.h"
 
 namespace test {
 namespace {
@@ -20,7 +21,7 @@ class Running {
  public:
   Running(FakeController& fake, std::vector<std::string> arguments)
       : out_(fake.folder().path() / "out"), err_(fake.folder().path() / "err") {
-    arguments.insert(arguments.begin(), MUSTER_PROGRAM);
+    arguments.insert(arguments.begin(), ::test::built_program("muster"));
     process_ = std::make_unique<Process>(arguments, fake.environment(), out_, err_);
   }
   Process& process() { return *process_; }

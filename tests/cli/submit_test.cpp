@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "spec/jobfile/job_keys.h"
 #include "tests/cli/fake_controller.h"
+#include "tests/places.h"
 
 namespace test {
 namespace {
@@ -35,7 +37,7 @@ class SubmitWays : public testing::Test {
   /// Runs a shell line with a pipe as standard input.
   Finished shell(const std::string& line) {
     auto variables = fake_.environment();
-    variables["MUSTER"] = MUSTER_PROGRAM;
+    variables["MUSTER"] = ::test::built_program("muster");
     return run({"/bin/bash", "-c", "cd " + fake_.folder().path().native() + " && " + line}, variables, 30s);
   }
 
@@ -94,7 +96,7 @@ TEST_F(SubmitWays, TheWordsOfSbatchAreUnderstood) {
   const auto done = submit({path, "--partition", "gpu", "--nodes", "2", "--gpus", "8", "--time", "2-00:00:00"});
   ASSERT_EQ(done.exit, 0) << done.err;
   const auto spec = newest();
-  EXPECT_EQ(spec.slurm().partition(), "gpu");
+  EXPECT_EQ(jobfile::slurm_text(spec, "partition"), "gpu");
   EXPECT_EQ(spec.resources().nodes(), 2U);
   EXPECT_EQ(spec.resources().gpus_per_rank(), 2U) << "8 of the whole job are 2 of each of its 4 ranks";
   EXPECT_EQ(spec.resources().time_limit_ms(), 172'800'000);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/fake_controller.h"
+#include "tests/places.h"
 #include "tests/recipe_values.h"
 
 namespace test {
@@ -124,8 +125,8 @@ TEST(SubmitSweep, WaitReturnsWhenAllHaveEnded) {
   // One job fails while muster waits for another.
   const auto err = fake.folder().path() / "err";
   fake.with([](FakeState& s) { s.submit_state = "running"; });
-  Process waiting({MUSTER_PROGRAM, "submit", "--wait", "--sweep", "seed=0..2", write_tuning(fake)}, fake.environment(),
-                  fake.folder().path() / "out", err);
+  Process waiting({::test::built_program("muster"), "submit", "--wait", "--sweep", "seed=0..2", write_tuning(fake)},
+                  fake.environment(), fake.folder().path() / "out", err);
   ASSERT_TRUE(eventually([&] { return fake.get<int>([](FakeState& s) { return s.watchers; }) == 1; }, 20s));
   fake.with([](FakeState& s) {
     for (std::size_t i = 3; i < 6; ++i) s.jobs[i].set_state(i == 4 ? "failed" : "succeeded");

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "tests/cli/fake_controller.h"
+#include "tests/places.h"
 
 namespace test {
 namespace {
@@ -25,7 +26,7 @@ using ::testing::Not;
 class OnTerminal {
  public:
   OnTerminal(const FakeController& fake, std::vector<std::string> arguments, winsize size) {
-    arguments.insert(arguments.begin(), MUSTER_PROGRAM);
+    arguments.insert(arguments.begin(), ::test::built_program("muster"));
     std::vector<std::string> variables{"TERM=xterm", "NO_COLOR=1"};
     for (const auto& [name, value] : fake.environment()) {
       if (name != "COLUMNS") variables.push_back(name + "=" + value);

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/text/checksum.h"
+#include "base/crc32c.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/temporary_folder.h"
 
@@ -83,7 +83,7 @@ class BlockWriting : public ::testing::Test {
     std::vector<std::uint32_t> want;
     for (std::size_t at = 0; at < bytes.size(); at += static_cast<std::size_t>(block_bytes))
       want.push_back(
-          fsdp::crc32c(bytes.data() + at, std::min(static_cast<std::size_t>(block_bytes), bytes.size() - at)));
+          base::crc32c({bytes.data() + at, std::min(static_cast<std::size_t>(block_bytes), bytes.size() - at)}));
     EXPECT_EQ(written.blocks, want);
   }
 

@@ -7,6 +7,7 @@
 #include "fsdp/optim/sgd.h"
 #include "tests/fsdp/checkpoint_fixture.h"
 #include "tests/fsdp/error_of.h"
+#include "tests/places.h"
 
 namespace {
 
@@ -164,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(Earlier, CheckpointOfVersion, ::testing::Values("v1", "
 TEST_P(CheckpointOfVersion, LoadsAndGoesOn) {
   const at::Tensor after_four = at::tensor({-0.0937f, 0.0904f, 0.3337f, 0.5758f, 0.8171f, 1.0581f}).reshape({2, 3});
   fsdp::CheckpointOptions earlier = options();
-  earlier.folder = std::string(MUSTER_EARLIER_CHECKPOINTS) + GetParam();
+  earlier.folder = ::test::source_folder() + "/tests/fsdp/checkpoint_" + GetParam();
   for (const int world_size : {1, 2, 3}) {
     run_ranks(world_size, [&](fsdp::DeviceMesh& mesh) {
       const auto module = std::make_shared<Earlier>(), again = std::make_shared<Earlier>();

@@ -10,10 +10,10 @@
 #include <random>
 #include <sstream>
 
+#include "base/crc32c.h"
 #include "fsdp/engine/layout.h"
 #include "fsdp/engine/random.h"
 #include "fsdp/files/safetensors.h"
-#include "fsdp/text/checksum.h"
 #include "fsdp/text/json.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/temporary_folder.h"
@@ -125,16 +125,6 @@ TEST(JsonText, SurvivesRandomDamage) {
   }
 }
 
-TEST(Checksum, IsCrc32c) {
-  EXPECT_EQ(fsdp::crc32c("123456789", 9), 0xE3069283u);
-  EXPECT_EQ(fsdp::crc32c("", 0), 0u);
-  const std::vector<unsigned char> zeros(32, 0);
-  EXPECT_EQ(fsdp::crc32c(zeros.data(), zeros.size()), 0x8A9136AAu);
-  const std::string text(1000, 'x');
-  EXPECT_EQ(fsdp::crc32c(text.data() + 13, 987, fsdp::crc32c(text.data(), 13)), fsdp::crc32c(text.data(), 1000));
-  EXPECT_EQ(fsdp::crc32c_portable(text.data(), 1000), fsdp::crc32c(text.data(), 1000));
-}
-
 fsdp::ParameterInfo parameter(const std::string& name, std::int64_t numel) {
   return {name, {}, {numel}, numel};
 }
@@ -210,9 +200,9 @@ TEST_F(Safetensors, AreWrittenByteForByteAsSpecified) {
   want += std::string("\x02\x01", 2);
   EXPECT_EQ(bytes_of(path), want);
   EXPECT_EQ(written.bytes, static_cast<std::int64_t>(want.size()));
-  EXPECT_THAT(written.blocks, ::testing::ElementsAre(fsdp::crc32c(want.data(), want.size())));
+  EXPECT_THAT(written.blocks, ::testing::ElementsAre(base::crc32c(want)));
   EXPECT_EQ(written.header_bytes, static_cast<std::int64_t>(8 + header.size()));
-  EXPECT_EQ(written.header_checksum, fsdp::crc32c(want.data(), 8 + header.size()));
+  EXPECT_EQ(written.header_checksum, base::crc32c(std::string_view(want).substr(0, 8 + header.size())));
 }
 
 TEST_F(Safetensors, ComeBackInEveryDtype) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/fsdp/temporary_folder.h"
+#include "tests/places.h"
 
 namespace {
 
@@ -38,8 +39,8 @@ std::vector<Ended> run(int ranks, const std::string& words) {
   const TemporaryFolder folder;
   std::vector<FILE*> running;
   for (int rank = 0; rank < ranks; ++rank) {
-    const std::string command = "timeout 100 '" FSDP_GPU_RANK "' " + std::to_string(rank) + " " +
-                                std::to_string(ranks) + " '" + (folder.path() / "store").native() + "' " + words;
+    const std::string command = "timeout 100 '" + ::test::built_program("fsdp_gpu_rank") + "' " + std::to_string(rank) +
+                                " " + std::to_string(ranks) + " '" + (folder.path() / "store").native() + "' " + words;
     running.push_back(::popen(command.c_str(), "r"));
   }
   std::vector<Ended> ended;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/fsdp/temporary_folder.h"
+#include "tests/places.h"
 
 namespace {
 
@@ -24,8 +25,8 @@ using ::testing::HasSubstr;
 constexpr int kRanks = 3;
 
 FILE* start(const std::string& arguments, int rank, const std::filesystem::path& store) {
-  const std::string command = FSDP_KILLED_RANK " " + arguments + " " + std::to_string(rank) + " " +
-                              std::to_string(kRanks) + " '" + store.native() + "' 2>&1";
+  const std::string command = ::test::built_program("fsdp_killed_rank") + " " + arguments + " " + std::to_string(rank) +
+                              " " + std::to_string(kRanks) + " '" + store.native() + "' 2>&1";
   return ::popen(command.c_str(), "re");
 }
 

@@ -16,6 +16,7 @@
 #include "fsdp/text/json.h"
 #include "tests/fsdp/limited_model.h"
 #include "tests/fsdp/temporary_folder.h"
+#include "tests/places.h"
 
 namespace {
 
@@ -49,9 +50,12 @@ std::vector<pid_t> start(const std::string& mode, int ranks, std::int64_t allowa
   std::filesystem::remove(folder / "store");
   std::vector<pid_t> processes;
   for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<std::string> words = {FSDP_LIMITED_RANK,         mode,
-                                      std::to_string(rank),      std::to_string(ranks),
-                                      std::to_string(allowance), folder.native()};
+    std::vector<std::string> words = {::test::built_program("fsdp_limited_rank"),
+                                      mode,
+                                      std::to_string(rank),
+                                      std::to_string(ranks),
+                                      std::to_string(allowance),
+                                      folder.native()};
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);

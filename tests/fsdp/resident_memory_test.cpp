@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/fsdp/temporary_folder.h"
+#include "tests/places.h"
 
 namespace {
 
@@ -25,8 +26,9 @@ TEST(ResidentMemory, IsAtMost300MiBMoreThanTheTensors) {
     const TemporaryFolder folder;
     std::vector<FILE*> ranks;
     for (int rank = 0; rank < kRanks; ++rank) {
-      const std::string command = std::string("exec '") + FSDP_RESIDENT_RANK + "' " + std::to_string(rank) + " " +
-                                  std::to_string(kRanks) + " " + dtype + " '" + folder.path().native() + "'";
+      const std::string command = std::string("exec '") + ::test::built_program("fsdp_resident_rank") + "' " +
+                                  std::to_string(rank) + " " + std::to_string(kRanks) + " " + dtype + " '" +
+                                  folder.path().native() + "'";
       ranks.push_back(::popen(command.c_str(), "re"));
       ASSERT_NE(ranks.back(), nullptr);
     }

@@ -34,6 +34,16 @@ class CheckHouse(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("controller/core/apply.cpp: includes job.h; say controller/core/job.h", out)
 
+    def test_a_namespace_follows_the_folder(self):
+        end = "}}  // namespace {}\n"
+        code, out = self.check({"controller/core/job.h": end.format("jobs"), "agent/rank/grpc/client.h": end.format("agent::rank"),
+                                "agent/task/task.h": end.format("agent"), "spec/key.h": end.format("spec::testing")})
+        self.assertEqual(code, 1)
+        self.assertIn("controller/core/job.h: namespace jobs, which names no folder above the file", out)
+        self.assertIn("agent/task/task.h: namespace agent, which", out)
+        self.assertNotIn("client.h: namespace", out)
+        self.assertNotIn("key.h: namespace", out)
+
     def test_each_folder_has_a_short_readme(self):
         code, out = self.check({"controller/core/job.h": "", "controller/store/store.h": "", "controller/store/README.md": "line\n" * 16})
         self.assertEqual(code, 1)

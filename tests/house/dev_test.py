@@ -30,7 +30,7 @@ class Project(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name).resolve()
         self.project = self.folder / "project"
-        for name in ("dev", "tools/setup.sh", "tools/changed_files.py", "tools/test_summary.py", "tools/cmake/LibTorch.cmake", "CMakePresets.json"):
+        for name in ("dev", "tools/setup.sh", "tools/changed_files.py", "tools/test_summary.py", "tools/cmake/Deps.cmake", "tools/cmake/LibTorch.cmake", "CMakePresets.json"):
             (self.project / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.project / name)
         for file in (ROOT / "tools" / "testing").glob("*.py"):

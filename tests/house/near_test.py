@@ -22,13 +22,13 @@ NINJA = r"""# CMAKE generated file: DO NOT EDIT!
 cmake_ninja_workdir = /muster/build/dev/
 build cmake_object_order_depends_target_muster_store: phony || cmake_object_order_depends_target_muster_core controller/store/schema.cpp
 
-build controller/store/CMakeFiles/muster_store.dir/Unity/unity_1_cxx.cxx.o: CXX_COMPILER__muster_store_Release /muster/build/dev/controller/store/CMakeFiles/muster_store.dir/Unity/unity_1_cxx.cxx || cmake_object_order_depends_target_muster_store
-  DEP_FILE = controller/store/CMakeFiles/muster_store.dir/Unity/unity_1_cxx.cxx.o.d
+build controller/store/CMakeFiles/muster_store.dir/Unity/unity_1.cpp.o: CXX_COMPILER__muster_store_Release /muster/build/dev/controller/store/CMakeFiles/muster_store.dir/Unity/unity_1.cpp || cmake_object_order_depends_target_muster_store
+  DEP_FILE = controller/store/CMakeFiles/muster_store.dir/Unity/unity_1.cpp.o.d
   FLAGS = -O2 -fPIC   -Wall -Wextra -std=c++20
 
-build controller/store/libmuster_store.a: CXX_STATIC_LIBRARY_LINKER__muster_store_Release controller/store/CMakeFiles/muster_store.dir/Unity/unity_1_cxx.cxx.o || contract/libmuster_contract.a controller/core/libmuster_core.a
+build controller/store/libmuster_store.a: CXX_STATIC_LIBRARY_LINKER__muster_store_Release controller/store/CMakeFiles/muster_store.dir/Unity/unity_1.cpp.o || contract/libmuster_contract.a controller/core/libmuster_core.a
 build controller/store/schema.cpp | ${cmake_ninja_workdir}controller/store/schema.cpp: CUSTOM_COMMAND /muster/controller/store/schema/001.sql /muster/a$ folder/embed$:1.cmake || contract/libmuster_contract.a
-build bin/store_test: CXX_EXECUTABLE_LINKER__store_test_Release tests/controller/store/CMakeFiles/store_test.dir/Unity/unity_0_cxx.cxx.o | controller/store/libmuster_store.a /usr/lib/x86_64-linux-gnu/libgtest.a || contract/libmuster_contract.a
+build bin/store_test: CXX_EXECUTABLE_LINKER__store_test_Release tests/controller/store/CMakeFiles/store_test.dir/Unity/unity_0.cpp.o | controller/store/libmuster_store.a /usr/lib/x86_64-linux-gnu/libgtest.a || contract/libmuster_contract.a
 """
 DEPS = """schema/CMakeFiles/muster_schema.dir/nearest.cpp.o: #deps 4, deps mtime 1795821339578708732 (VALID)
     ../../schema/nearest.cpp
@@ -90,7 +90,7 @@ class Texts(unittest.TestCase):
         edges = {edge.outputs[0]: edge for edge in build_graph.edges_of(NINJA)}
         self.assertEqual(edges["bin/store_test"], build_graph.Edge(
             "CXX_EXECUTABLE_LINKER__store_test_Release", ("bin/store_test",),
-            ("tests/controller/store/CMakeFiles/store_test.dir/Unity/unity_0_cxx.cxx.o", "controller/store/libmuster_store.a",
+            ("tests/controller/store/CMakeFiles/store_test.dir/Unity/unity_0.cpp.o", "controller/store/libmuster_store.a",
              "/usr/lib/x86_64-linux-gnu/libgtest.a"), ("contract/libmuster_contract.a",)))
         self.assertEqual(edges["controller/store/schema.cpp"], build_graph.Edge(
             "CUSTOM_COMMAND", ("controller/store/schema.cpp", "/muster/build/dev/controller/store/schema.cpp"),
@@ -108,10 +108,10 @@ class Texts(unittest.TestCase):
 
     def test_order_only_inputs_make_nothing(self):
         edges = build_graph.edges_of(NINJA)
-        reads = {"controller/store/CMakeFiles/muster_store.dir/Unity/unity_1_cxx.cxx.o": {"controller/store/schema.cpp"}}
+        reads = {"controller/store/CMakeFiles/muster_store.dir/Unity/unity_1.cpp.o": {"controller/store/schema.cpp"}}
         self.assertEqual(build_graph.reached(["/muster/controller/store/schema/001.sql"], reads, edges), {
             "controller/store/schema.cpp", "/muster/build/dev/controller/store/schema.cpp", "bin/store_test",
-            "controller/store/CMakeFiles/muster_store.dir/Unity/unity_1_cxx.cxx.o", "controller/store/libmuster_store.a"})
+            "controller/store/CMakeFiles/muster_store.dir/Unity/unity_1.cpp.o", "controller/store/libmuster_store.a"})
         self.assertEqual(build_graph.reached(["contract/libmuster_contract.a"], reads, edges), set())
 
     def test_the_longest_time_of_an_output_is_what_it_takes(self):
@@ -214,8 +214,8 @@ class Repository(unittest.TestCase):
             files = [f"{self.root}/{folder}/{source}" for source in sources]
             reads = [f"../../{file}" for source in sources for file in self.READS.get(source, [])]
             if len(files) > 1:
-                self.write(f"build/dev/{made}/Unity/unity_0_cxx.cxx", "".join(f'#include "{file}"\n' for file in files))
-                reads, files = files + ["controller/store/schema.cpp"], [f"{self.build}/{made}/Unity/unity_0_cxx.cxx"]
+                self.write(f"build/dev/{made}/Unity/unity_0.cpp", "".join(f'#include "{folder}/{source}"\n' for source in sources))
+                reads, files = files + ["controller/store/schema.cpp"], [f"{self.build}/{made}/Unity/unity_0.cpp"]
             out = f"{made}/{os.path.relpath(files[0], self.build / made) if len(sources) > 1 else sources[0]}.o"
             before = " || controller/store/schema.cpp" if len(sources) > 1 else ""
             lines.append(f"build {out}: CXX_COMPILER__all {files[0]}{before}\n  READS = {' '.join(reads)}\n")

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-Json json_of(const tokens::Special& special) {
+Json json_of(const data::tokenizers::Special& special) {
   Json out = Json::object();
   const auto add = [&](const char* name, const std::optional<std::int64_t>& id) {
     if (id) out[name] = *id;
@@ -32,7 +32,7 @@ std::string bytes_of(const std::string& hex) {
   return bytes;
 }
 
-Json answer(const tokens::Tokenizer& tokenizer, const std::vector<std::string>& texts) {
+Json answer(const data::tokenizers::Tokenizer& tokenizer, const std::vector<std::string>& texts) {
   Json rows = Json::array();
   const auto plain = tokenizer.encode_batch(texts, false);
   const auto with = tokenizer.encode_batch(texts, true);
@@ -51,7 +51,7 @@ Json answer(const tokens::Tokenizer& tokenizer, const std::vector<std::string>& 
 
 int main(int count, char** arguments) try {
   if (count != 2) throw std::runtime_error("usage: peers_tokenize TOKENIZER");
-  const auto tokenizer = tokens::open_tokenizer(arguments[1]);
+  const auto tokenizer = data::tokenizers::open_tokenizer(arguments[1]);
   std::cout << Json{{"vocabulary", tokenizer->vocabulary()},
                     {"special", json_of(tokenizer->special())},
                     {"prefix", tokenizer->prefix()},

@@ -148,6 +148,7 @@ TEST(ProtoJson, ACompactTextComesBackAsItWent) {
     JobSpec spec, again;
     fill_by_chance(spec, random, 3);
     if (spec.has_recipe()) spec.mutable_recipe()->clear_values();
+    if (spec.has_slurm()) spec.mutable_slurm()->clear_values();
     const auto text = to_compact_text(spec);
     from_json(ordered_json::parse(text), again);
     ASSERT_EQ(to_json(again), to_json(spec)) << seed << "\n" << text;
@@ -159,9 +160,9 @@ TEST(ProtoJson, ACompactTextComesBackAsItWent) {
 TEST(ProtoJson, ACompactTextLeavesOutWhatHasItsDefault) {
   JobSpec spec;
   EXPECT_EQ(to_compact_text(spec), "{}");
-  spec.mutable_slurm()->set_nice(0);
+  spec.mutable_checkpoint()->set_every_steps(0);
   spec.mutable_command();
-  EXPECT_EQ(to_compact_text(spec), R"({"command":{},"slurm":{"nice":0}})");
+  EXPECT_EQ(to_compact_text(spec), R"({"command":{},"checkpoint":{"every_steps":0}})");
   spec.set_name("bad \xff byte");
   EXPECT_EQ(ordered_json::parse(to_compact_text(spec))["name"], "bad \xEF\xBF\xBD byte");
 }

@@ -42,8 +42,8 @@ TEST(BatchScript, AUsualJobReadsLikeOneWrittenByHand) {
   auto s = script_of({"/opt/muster/muster-task", "--plan", "/data/job 1/plan.json"});
   s.name = "finetune";
   s.output = {.path = "logs/%x-%j.out"};
-  s.resources = {.nodes = 2, .tasks_per_node = 4, .cpus_per_task = 8, .gpus_per_task = "1"};
-  s.terms = {.partition = "gpu", .time = 600min, .requeue = false};
+  s.options = {{"nodes", "2"},       {"ntasks-per-node", "4"}, {"cpus-per-task", "8"},      {"gpus-per-task", "1"},
+               {"partition", "gpu"}, {"time", "600"},          {"no-requeue", std::nullopt}};
   s.steps.setup = {"module load cuda"};
   s.steps.teardown = {"rm -rf /scratch/$SLURM_JOB_ID"};
   EXPECT_EQ(render(s), R"(#!/bin/bash
@@ -101,73 +101,28 @@ TEST(BatchScript, QuotesInAnOptionAreTheValuesOwn) {
   EXPECT_THAT(option_lines(s), ElementsAre(R"(--comment="the \"best\" \\one")", "--open-mode=append"));
 }
 
-TEST(BatchScript, EveryResourceAndTermHasItsOption) {
+TEST(BatchScript, OptionsAreSortedAndHaveTheLastWord) {
   auto s = script_of({"x"});
-  s.resources = {.nodes = 1,
-                 .tasks = 2,
-                 .tasks_per_node = 3,
-                 .cpus_per_task = 4,
-                 .cpus_per_gpu = 5,
-                 .gpus = "6",
-                 .gpus_per_node = "a100:7",
-                 .gpus_per_task = "8",
-                 .gres = "gpu:9",
-                 .mem = "10G",
-                 .mem_per_cpu = "11G",
-                 .mem_per_gpu = "12G",
-                 .exclusive = "",
-                 .constraint = "a&b",
-                 .node_list = {"n1", "n2"},
-                 .exclude = {"n4", "n5", "x"},
-                 .licenses = "l:1"};
-  s.terms = {.partition = "p",
-             .account = "a",
-             .qos = "q",
-             .reservation = "r",
-             .wckey = "w",
-             .time = 5min,
-             .begin = "now+1hour",
-             .deadline = "d",
-             .dependency = "afterok:1",
-             .requeue = true,
-             .nice = -3,
-             .hold = true,
-             .mail_type = "END",
-             .mail_user = "u"};
+  s.name = "n";
   s.array = ArrayTasks{{4, 0, 1, 2}, 3};
-  s.export_policy = "NIL";
-  EXPECT_THAT(
-      option_lines(s),
-      ElementsAre("--account=a", "--array=0-2,4%3", "--begin=now+1hour", "--constraint=\"a&b\"", "--cpus-per-gpu=5",
-                  "--cpus-per-task=4", "--deadline=d", "--dependency=afterok:1", "--exclude=\"n[4-5],x\"",
-                  "--exclusive", "--export=NIL", "--gpus=6", "--gpus-per-node=a100:7", "--gpus-per-task=8",
-                  "--gres=gpu:9", "--hold", "--kill-on-invalid-dep=yes", "--licenses=l:1", "--mail-type=END",
-                  "--mail-user=u", "--mem=10G", "--mem-per-cpu=11G", "--mem-per-gpu=12G", "--nice=-3",
-                  "--nodelist=\"n[1-2]\"", "--nodes=1", "--ntasks=2", "--ntasks-per-node=3", "--open-mode=append",
-                  "--partition=p", "--qos=q", "--requeue", "--reservation=r", "--time=5", "--wckey=w"));
-  EXPECT_THAT(render(s), HasSubstr("srun --unbuffered --export=ALL ")) << "else srun would take over --export=NIL";
-}
-
-TEST(BatchScript, AdditionalOptionsHaveTheLastWord) {
-  auto s = script_of({"x"});
-  s.terms = {.partition = "p", .requeue = true};
-  s.additional = {{"partition", "q"}, {"--mail_user", "u"}, {"no-requeue", std::nullopt}};
-  EXPECT_THAT(option_lines(s), ElementsAre("--mail-user=u", "--no-requeue", "--open-mode=append", "--partition=q"));
+  s.options = {
+      {"partition", "q"}, {"constraint", "a&b"}, {"exclusive", std::nullopt}, {"nice", "-3"}, {"job-name", "m"}};
+  EXPECT_THAT(option_lines(s), ElementsAre("--array=0-2,4%3", "--constraint=\"a&b\"", "--exclusive", "--job-name=m",
+                                           "--nice=-3", "--open-mode=append", "--partition=q"));
 }
 
 TEST(BatchScript, AValueNeverBecomesAnotherLine) {
   auto s = script_of({"x"});
   s.name = "a\n#SBATCH --account=thief\nrm -rf /";
   s.comment = "b\r\n#SBATCH --qos=thief";
-  s.terms.partition = "p\n#SBATCH --hold";
-  s.environment = {{"A=1\nB", "x"}, {"OK", "1\nrm -rf /"}};
+  s.options = {{"partition", "p\n#SBATCH --hold"}, {"hint\nrm -rf /", "x"}};
   for (const auto& line : option_lines(s))
     EXPECT_THAT(line, Not(::testing::AnyOf(::testing::StartsWith("--account"), ::testing::StartsWith("--qos"),
                                            ::testing::StartsWith("--hold"))))
         << line;
   std::istringstream text(render(s));
   for (std::string line; std::getline(text, line);) EXPECT_FALSE(line.starts_with("rm")) << line;
-  EXPECT_THAT(problems(s), ::testing::SizeIs(2)) << "the partition and the environment's name";
+  EXPECT_THAT(problems(s), ::testing::SizeIs(2)) << "the partition and the name of an option";
 }
 
 TEST(BatchScript, WhatCanNotBeSaidIsNamed) {
@@ -197,8 +152,8 @@ TEST(BatchScript, WhatCanNotBeSaidIsNamed) {
   s.output = {.path = "a\nb"};
   EXPECT_THAT(first(s), HasSubstr("literal"));
   s = script_of({"x"});
-  s.resources.exclude = {"node[1-2]"};
-  EXPECT_THAT(first(s), HasSubstr("no node's name"));
+  s.options = {{"--hint", "x"}};
+  EXPECT_EQ(first(s), "'--hint' is no option of sbatch");
 }
 
 TEST(Quoting, BashReadsBackWhatWasQuoted) {
@@ -339,9 +294,7 @@ TEST_F(RunScript, ASetupThatIsStrictChangesNothing) {
 
 TEST_F(RunScript, HostileValuesArriveAsTheyAre) {
   const std::string hostile = "it's \"50%\" $HOME `id`\\\n\tü;&|#\r";
-  auto s = script_of({"bash", "-c", "printf '%s|%s' \"$1\" \"$HOSTILE\"", "x", hostile});
-  s.environment = {{"HOSTILE", hostile}};
-  EXPECT_EQ(run(s).out, hostile + "|" + hostile);
+  EXPECT_EQ(run(script_of({"bash", "-c", "printf '%s|' \"$1\"", "x", hostile})).out, hostile + "|");
 }
 
 TEST_F(RunScript, FoldersAndLogsMayHaveAnyName) {
@@ -398,20 +351,10 @@ TEST_F(RunScript, ArraysReplaceTheMark) {
   auto s = script_of({"echo", "plan-{i}.json", "{i}{i}", "x y"});
   s.index_mark = "{i}";
   s.array = ArrayTasks{{0, 1, 7}, 2};
-  s.environment = {{"PLAN", "a b/{i}"}};
   s.output = {.path = "/logs/{i}%", .literal = true};
   environment_ = {{"SLURM_ARRAY_TASK_ID", "7"}};
   EXPECT_EQ(run(s).out, "plan-7.json 77 x y\n");
   EXPECT_THAT(option_lines(s), ::testing::Contains("--output=/logs/%a%%"));
-  EXPECT_THAT(render(s), HasSubstr("export PLAN='a b/'\"$SLURM_ARRAY_TASK_ID\"\n"));
-}
-
-TEST_F(RunScript, WithoutSrunTheCommandRunsOnce) {
-  auto s = script_of({"bash", "-c", "exit 6"});
-  s.launch.use_srun = false;
-  s.launch.srun_args = {"--ignored"};
-  EXPECT_EQ(run(s).exit_code, 6);
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "words"));
 }
 
 TEST_F(RunScript, SrunIsToldWhatItNeeds) {

@@ -10,6 +10,7 @@
 #include "slurm/batch_script.h"
 #include "slurm/client.h"
 #include "slurm/host_list.h"
+#include "tests/places.h"
 #include "tests/slurm/temporary_folder.h"
 
 namespace slurm {
@@ -28,9 +29,9 @@ using namespace std::chrono_literals;
 class SlurmClient : public ::testing::Test {
  protected:
   void start(const std::string& options = {}) {
-    const auto command =
-        "exec python3 -B '" MUSTER_SOURCE_DIR "/tools/cluster' start --foreground --die-with-parent --folder '" +
-        cluster_.native() + "' --nodes 2 --json " + options + " >'" + (folder_ / "ready").native() + "' 2>&1";
+    const auto command = "exec python3 -B '" + ::test::source_folder() +
+                         "/tools/cluster' start --foreground --die-with-parent --folder '" + cluster_.native() +
+                         "' --nodes 2 --json " + options + " >'" + (folder_ / "ready").native() + "' 2>&1";
     process_ = ::popen(command.c_str(), "w");
     ASSERT_NE(process_, nullptr);
     ASSERT_TRUE(eventually([&] { return read_file(folder_ / "ready").find('\n') != std::string::npos; }, 150s))
@@ -54,9 +55,8 @@ class SlurmClient : public ::testing::Test {
   BatchScript job(std::vector<std::string> command) const {
     BatchScript s;
     s.launch.command = std::move(command);
-    s.launch.use_srun = false;
     s.output = {.path = (folder_ / "log").native(), .literal = true};
-    s.terms.time = 10min;
+    s.options["time"] = "10";
     return s;
   }
   JobId submit(const BatchScript& s, const std::vector<std::string>& arguments = {}) {
@@ -101,7 +101,7 @@ class SlurmClient : public ::testing::Test {
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
   }
   void control(const std::string& what) {
-    ASSERT_EQ(std::system(("python3 -B '" MUSTER_SOURCE_DIR "/tools/cluster' " + what + " --folder '" +
+    ASSERT_EQ(std::system(("python3 -B '" + ::test::source_folder() + "/tools/cluster' " + what + " --folder '" +
                            cluster_.native() + "' >/dev/null 2>&1")
                               .c_str()),
               0);
@@ -137,14 +137,13 @@ TEST_F(SlurmClient, HostilePathsAndValuesReachTheJob) {
   ASSERT_NO_FATAL_FAILURE(start());
   const auto odd = folder_ / "it's 100% \"x\" $y `z`\n\\";
   std::filesystem::create_directory(odd);
-  auto s = job({"bash", "-c", "printf '%s|%s|' \"$PWD\" \"$VALUE\""});
+  const std::string value = "a\nb 'c' \"d\" $e\r%";
+  auto s = job({"bash", "-c", "printf '%s|%s|' \"$PWD\" \"$1\"", "x", value});
   s.chdir = odd.native();
-  s.environment = {{"VALUE", "a\nb 'c' \"d\" $e\r%"}};
-  s.export_policy = "NIL";
   for (const std::string name : {"log 100% %j.txt", "log\n\\%j"}) {
     s.output = {.path = (odd / name).native(), .literal = true};
     ASSERT_TRUE(reaches(submit(s), JobState::kCompleted)) << read_file(odd / name);
-    EXPECT_EQ(read_file(odd / name), odd.native() + "|a\nb 'c' \"d\" $e\r%|");
+    EXPECT_EQ(read_file(odd / name), odd.native() + "|" + value + "|");
   }
 }
 
@@ -168,7 +167,7 @@ TEST_F(SlurmClient, ArraysAreListedElementByElementAndRunAsManyAtOnceAsTheyMay) 
 TEST_F(SlurmClient, HoldReleaseLimitAndCancel) {
   ASSERT_NO_FATAL_FAILURE(start());
   auto s = job({"sleep", "100"});
-  s.terms.hold = true;
+  s.options["hold"] = std::nullopt;
   const auto id = submit(s);
   EXPECT_EQ(look(id)->priority, 0U);
   EXPECT_TRUE(client_.release(id));
@@ -227,13 +226,14 @@ TEST_F(SlurmClient, AVictimSaysSinceWhenItIsPreemptedWhileItHasItsGrace) {
   ASSERT_NO_FATAL_FAILURE(start("--grace 60"));
   const auto deaf = (folder_ / "deaf").native();
   auto low = job({"bash", "-c", "trap '' TERM; touch " + deaf + "$SLURM_PROCID; while :; do sleep 1; done"});
-  low.terms.partition = "low";
-  low.resources = {.nodes = 2, .exclusive = ""};
+  low.options["partition"] = "low";
+  low.options["nodes"] = "2";
+  low.options["exclusive"] = std::nullopt;
   const auto victim = submit(low);
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(deaf + "0"); }));
   EXPECT_FALSE(look(victim)->preempted);
   auto high = low;
-  high.terms.partition = "high";
+  high.options["partition"] = "high";
   submit(high);
   ASSERT_TRUE(eventually([&] { return look(victim)->preempted.has_value(); }));
   const auto now = look(victim).value();
@@ -244,13 +244,14 @@ TEST_F(SlurmClient, AVictimSaysSinceWhenItIsPreemptedWhileItHasItsGrace) {
 TEST_F(SlurmClient, AVictimThatWaitsAgainDoesNotSayWhyAnyMore) {
   ASSERT_NO_FATAL_FAILURE(start("--conf PreemptExemptTime=00:00:00"));
   auto low = job({"sleep", "100"});
-  low.terms.partition = "low";
-  low.resources = {.nodes = 2, .exclusive = ""};
-  low.terms.requeue = true;
+  low.options["partition"] = "low";
+  low.options["nodes"] = "2";
+  low.options["exclusive"] = std::nullopt;
+  low.options["requeue"] = std::nullopt;
   const auto victim = submit(low);
   ASSERT_TRUE(reaches(victim, JobState::kRunning));
   auto high = low;
-  high.terms.partition = "high";
+  high.options["partition"] = "high";
   const auto winner = submit(high);
   ASSERT_TRUE(reaches(winner, JobState::kRunning));
   ASSERT_TRUE(eventually([&] { return look(victim)->restarts == 1; }));
@@ -265,9 +266,9 @@ TEST_F(SlurmClient, SlurmSaysBeforehandWhatItWouldDo) {
   EXPECT_TRUE(start_at->start);
   EXPECT_EQ(start_at->partition, "main");
   auto wide = job({"true"});
-  wide.resources.nodes = 50;
+  wide.options["nodes"] = "50";
   EXPECT_TRUE(client_.test_only(render(wide)).refused());
-  wide.terms.partition = "nope";
+  wide.options["partition"] = "nope";
   const auto refused = client_.submit(render(wide));
   ASSERT_TRUE(std::holds_alternative<Refused>(refused));
   EXPECT_THAT(std::get<Refused>(refused).why, HasSubstr("Invalid partition name"));

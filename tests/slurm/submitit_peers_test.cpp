@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "slurm/batch_script.h"
+#include "tests/places.h"
 #include "tests/slurm/submitit/submitit_style.h"
 #include "tests/slurm/submitit_cases.h"
 #include "tests/slurm/temporary_folder.h"
@@ -22,7 +23,7 @@ int shell(const std::string& command) {
 }
 
 std::string peer_python() {
-  std::vector<std::string> candidates = {MUSTER_PEERS_FOLDER "/bin/python", "python3"};
+  std::vector<std::string> candidates = {::test::deps_folder() + "/peers/bin/python", "python3"};
   if (const char* chosen = std::getenv("MUSTER_PEER_PYTHON"); chosen != nullptr) candidates = {chosen};
   for (const auto& python : candidates) {
     const auto check =
@@ -99,7 +100,7 @@ class SubmititPeers : public ::testing::Test {
   void run(const std::vector<SubmititCase>& cases) {
     std::filesystem::create_directory(folder_.path() / "out");
     write_file(folder_.path() / "cases", source_of(cases, root()));
-    ASSERT_EQ(shell("'" + python_ + "' '" MUSTER_SOURCE_DIR "/tests/slurm/submitit_peer.py' '" +
+    ASSERT_EQ(shell("'" + python_ + "' '" + ::test::source_folder() + "/tests/slurm/submitit_peer.py' '" +
                     (folder_.path() / "cases").native() + "' '" + (folder_.path() / "out").native() + "' >'" +
                     (folder_.path() / "log").native() + "' 2>&1"),
               0)

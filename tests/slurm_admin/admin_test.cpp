@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/places.h"
 #include "tests/slurm_cluster/world.h"
 #include "tests/system/world.h"
 
@@ -105,7 +106,7 @@ class SlurmAdmin : public testing::Test {
 
 /// The block of the guide that says that it is run here.
 std::string guide_commands() {
-  const auto guide = read_file(std::filesystem::path(MUSTER_SOURCE_FOLDER) / "deploy/ADMIN.md");
+  const auto guide = read_file(std::filesystem::path(::test::source_folder()) / "deploy/ADMIN.md");
   const std::string mark = "<!-- run by tests/slurm_admin -->\n```bash\n";
   const auto begin = guide.find(mark);
   if (begin == std::string::npos) return {};
@@ -118,7 +119,7 @@ TEST_F(SlurmAdmin, TheGuidesPartitionSetUpDoesWhatItSays) {
   const auto commands = guide_commands();
   ASSERT_THAT(commands, HasSubstr("muster admin partition add main"));
   auto environment = muster().client_environment();
-  environment["PATH"] = std::string(MUSTER_BIN_FOLDER) + ":" + ::getenv("PATH");
+  environment["PATH"] = ::test::build_folder() + "/bin:" + ::getenv("PATH");
   const auto done = run({"/bin/bash", "-e", "-c", commands}, environment, 120s);
   ASSERT_EQ(done.exit, 0) << done.out << done.err;
   EXPECT_THAT(done.out, AllOf(HasSubstr("max_nodes 4"), HasSubstr("node1"), HasSubstr("remove low")));
@@ -329,7 +330,7 @@ TEST_F(SlurmAdmin, WithSlurmDownAPolicyIsKeptAndFlagged) {
 TEST_F(SlurmAdmin, AFileIsReloadedLiveAndABrokenOneChangesNothing) {
   TemporaryFolder folder;
   const auto file = folder.path() / "partitions.toml";
-  const auto sample = read_file(std::filesystem::path(MUSTER_SOURCE_FOLDER) / "deploy/partitions.toml");
+  const auto sample = read_file(std::filesystem::path(::test::source_folder()) / "deploy/partitions.toml");
   ASSERT_NE(sample, "");
   write_file(file, sample);
   start({"--partitions", file});

@@ -1,4 +1,5 @@
 #include "tests/slurm_cluster/cluster.h"
+#include "tests/places.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ constexpr auto kCommandLimit = 60s;
 constexpr std::size_t kLogTail = 4000;
 
 std::string tool() {
-  return std::string(MUSTER_SOURCE_FOLDER) + "/tools/cluster";
+  return ::test::source_folder() + "/tools/cluster";
 }
 
 std::string text(std::chrono::seconds value) {

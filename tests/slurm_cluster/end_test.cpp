@@ -11,6 +11,7 @@
 
 #include <memory>
 
+#include "tests/places.h"
 #include "tests/slurm_cluster/world.h"
 
 namespace slurm_cluster {
@@ -105,8 +106,7 @@ TEST(SlurmCluster, LeavesNothingBehindWhenTheTestIsKilledWithoutRoot) {
   const auto child = fork_test([]() -> std::string {
     if (setgroups(0, nullptr) != 0 || setgid(kNobody) != 0 || setuid(kNobody) != 0) return "error: no other user";
     prctl(PR_SET_DUMPABLE, 1);
-    if (access((std::string(MUSTER_SOURCE_FOLDER) + "/tools/cluster/__main__.py").c_str(), R_OK) != 0)
-      return "unreadable";
+    if (access((::test::source_folder() + "/tools/cluster/__main__.py").c_str(), R_OK) != 0) return "unreadable";
     const auto* cluster = new Cluster({.nodes = 2});
     start_clinging_job(*cluster);
     return cluster->has_namespaces() ? "error: namespaces without root" : cluster->folder().string();
@@ -183,8 +183,7 @@ class People : public testing::Test {
  protected:
   ~People() override { cluster({"stop"}); }
   test::Finished cluster(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(),
-                     {"/usr/bin/env", "python3", "-B", std::string(MUSTER_SOURCE_FOLDER) + "/tools/cluster"});
+    arguments.insert(arguments.begin(), {"/usr/bin/env", "python3", "-B", ::test::source_folder() + "/tools/cluster"});
     arguments.insert(arguments.end(), {"--folder", folder()});
     return test::run(arguments, {}, 60s);
   }

@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/places.h"
 #include "tests/slurm_system/story.h"
 
 namespace story {
@@ -13,7 +14,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-const std::string kFinetune = MUSTER_EXAMPLES_FOLDER "/finetune-multinode.toml";
+const std::string kFinetune = ::test::source_folder() + "/examples/finetune-multinode.toml";
 
 struct Examples;
 class SlurmExamples : public Story<Examples> {
@@ -155,7 +156,7 @@ TEST_F(SlurmExamples, TheSweepTrainsEachOfItsJobs) {
                                   "model.num_attention_heads=2",
                                   "--set",
                                   "model.num_hidden_layers=1",
-                                  MUSTER_EXAMPLES_FOLDER "/sweep.toml"});
+                                  ::test::source_folder() + "/examples/sweep.toml"});
   ASSERT_EQ(done.exit, 0) << done.err;
   const auto sweep = text(Json::parse(done.out), "sweep");
   ASSERT_TRUE(test::eventually(

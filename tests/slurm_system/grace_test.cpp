@@ -1,6 +1,7 @@
 // Goal: a victim that leaves within its grace period always comes back, whether Slurm calls it FAILED, as one that
 // saved and left with 99, or COMPLETED.
 // Method: a real Slurm whose low partition gives 10 s; a high job takes the nodes; the judge is an uninterrupted run.
+#include "tests/places.h"
 #include "tests/slurm_system/story.h"
 
 namespace story {
@@ -76,8 +77,8 @@ TEST_F(SlurmGrace, ASaveThatDoesNotFitLeavesTheLastGoodCheckpoint) {
   const auto slow = (muster().folder() / "slow").string();
   const Training what{.step_delay_ms = 300,
                       .partition = "low",
-                      .more = "[env]\nLD_PRELOAD = \"" MUSTER_SLOW_DISK "\"\nSLOW_DISK = \"" + slow +
-                              "\"\nASAN_OPTIONS = \"verify_asan_link_order=0\"\n"};
+                      .more = "[env]\nLD_PRELOAD = \"" + ::test::built_program("libslow_disk.so") +
+                              "\"\nSLOW_DISK = \"" + slow + "\"\nASAN_OPTIONS = \"verify_asan_link_order=0\"\n"};
   test::write_file(slow + "-2", "");
   const auto stubborn =
       muster().submit(shell({.script = "trap '' TERM; [ $MUSTER_ATTEMPT = 2 ] || while :; do sleep 1; done",

@@ -4,6 +4,7 @@
 // signals make the trouble; the judge is an uninterrupted run of the same job.
 #include <signal.h>
 
+#include "tests/places.h"
 #include "tests/slurm_system/story.h"
 
 namespace story {
@@ -127,9 +128,11 @@ TEST_F(SlurmRequeue, AnOutsidersScancelIsACancel) {
 // The first to leave is long gone when Slurm says why: nobody calls it silent meanwhile.
 // Method: a library preloaded into its ranks, ahead of a sanitizer where there is one.
 TEST_F(SlurmRequeue, AnOutsidersScancelIsACancelHoweverLongAPeerTakesToLeave) {
-  const auto job = muster().submit(training({.steps = 400,
-                                             .more = "[env]\nLD_PRELOAD = \"" MUSTER_LATE_LEAVER "\"\n"
-                                                     "ASAN_OPTIONS = \"verify_asan_link_order=0\"\n"}));
+  const auto job =
+      muster().submit(training({.steps = 400,
+                                .more = "[env]\nLD_PRELOAD = \"" + ::test::built_program("liblate_leaver.so") +
+                                        "\"\n"
+                                        "ASAN_OPTIONS = \"verify_asan_link_order=0\"\n"}));
   const auto id = under_way(job, 3);
   ASSERT_EQ(slurm().run({"scancel", id}).exit, 0);
   const auto after = muster().until_state(job, "cancelled");

@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/places.h"
 #include "tests/slurm_system/story.h"
 
 namespace story {
@@ -82,7 +83,7 @@ TEST_F(SlurmScripts, OfEachTrainingAtItsFullSizeAskForWhatItsFileSays) {
                                           {"t5", {"1", "4", "720", ""}}};
   const auto jobs = muster().json({"list"}).size();
   std::set<std::string> seen;
-  for (const auto& entry : std::filesystem::directory_iterator(MUSTER_EXAMPLES_FOLDER "/recipes/full")) {
+  for (const auto& entry : std::filesystem::directory_iterator(::test::source_folder() + "/examples/recipes/full")) {
     const std::string name = entry.path().stem();
     SCOPED_TRACE(name);
     seen.insert(name);

@@ -7,13 +7,14 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "cli/key_help.h"
 #include "spec/jobfile/job_file.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/run_file.h"
 #include "spec/recipes.h"
 #include "spec/tables/checkpoints.h"
+#include "tests/places.h"
 #include "worker/train/config.h"
 
 namespace {
@@ -112,7 +113,7 @@ std::string other_value(const Key& key) {
 
 TEST(EveryKey, HasOneDefaultWithAControllerAloneAndInTheGoldenSpec) {
   const auto with = by_the_controller(std::string(kJob) + "[train]\n"), without = alone(kRun);
-  std::ifstream in(MUSTER_GOLDEN_FOLDER "/default_spec.json");
+  std::ifstream in(::test::source_folder() + "/tests/golden/default_spec.json");
   ordered_json golden;
   in >> golden;  // the spec of a recipe; the spec of a command follows it
   int compared = 0;
@@ -284,7 +285,7 @@ TEST(ANewKey, IsOneRowAndOneMember) {
   try {
     alone(R"({"format":1,"name":"job","train":{"scratch_nob":0.5}})");
     ADD_FAILURE() << "an unknown key was taken";
-  } catch (const worker::UsageError& error) {
+  } catch (const base::UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("did you mean \"scratch_knob\""));
   }
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/places.h"
 #include "tests/system/world.h"
 
 namespace test {
@@ -82,7 +83,7 @@ TEST_F(Plan, IsMadeBeforeASubmissionUnlessItIsForced) {
 
 /// The plan of a job file of examples/recipes/full, where neither model nor data are on this machine.
 Json plan_of_full_size(World& world, const std::string& name, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words{"plan", std::string(MUSTER_SOURCE_FOLDER) + "/examples/recipes/full/" + name + ".toml",
+  std::vector<std::string> words{"plan", ::test::source_folder() + "/examples/recipes/full/" + name + ".toml",
                                  "--json"};
   words.insert(words.end(), more.begin(), more.end());
   const auto done = world.cli(words);
@@ -121,7 +122,7 @@ TEST_F(Plan, OfAFullSizeJobFileNeedsNeitherItsModelNorItsData) {
 
 /// A row of the table in docs/recipes.md that begins so: the cells behind the first.
 std::vector<std::string> documented(const std::string& training) {
-  std::istringstream lines(read_file(MUSTER_SOURCE_FOLDER "/docs/recipes.md"));
+  std::istringstream lines(read_file(::test::source_folder() + "/docs/recipes.md"));
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with("| " + training + " |")) continue;
     std::vector<std::string> cells;

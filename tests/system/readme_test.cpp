@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/places.h"
 #include "tests/system/world.h"
 
 namespace test {
@@ -14,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::filesystem::path kSource = MUSTER_SOURCE_FOLDER;
+const std::filesystem::path kSource = ::test::source_folder();
 
 /// The first fenced block of a language after a heading of a page; fails the test if there is none.
 std::string block_after(const std::string& page, const std::string& heading, const std::string& language) {
@@ -44,7 +45,7 @@ std::vector<std::string> commands_in_a_row() {
 
 Finished shell(World& world, const std::string& line, const std::filesystem::path& where) {
   auto environment = world.client_environment();
-  environment["PATH"] = std::string(MUSTER_BIN_FOLDER) + ":/usr/bin:/bin";
+  environment["PATH"] = ::test::build_folder() + "/bin:/usr/bin:/bin";
   return run({"/bin/bash", "-c", "cd '" + where.native() + "' && " + line}, environment, 600s);
 }
 
@@ -172,7 +173,7 @@ TEST(Demo, InterruptedTwiceItLeavesNoProcessAndNoFiles) {
   TemporaryFolder folder;
   const auto out = folder.path() / "out", temporary = folder.path() / "tmp";
   std::filesystem::create_directory(temporary);
-  Process demo({"/usr/bin/env", "python3", "-B", kSource / "tools/demo.py", "--bin", MUSTER_BIN_FOLDER},
+  Process demo({"/usr/bin/env", "python3", "-B", kSource / "tools/demo.py", "--bin", ::test::build_folder() + "/bin"},
                {{"TMPDIR", temporary}}, out, folder.path() / "err");
   ASSERT_TRUE(eventually([&] { return read_file(out).find("attempt 1  step") != std::string::npos; }, 60s))
       << read_file(out) << read_file(folder.path() / "err");

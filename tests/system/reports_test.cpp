@@ -5,6 +5,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/places.h"
 #include "tests/system/world.h"
 
 namespace test {
@@ -12,8 +13,8 @@ namespace {
 
 /// A job of ranks that run a Python program with the package of this repository.
 std::string python_job(const std::string& program, const std::string& more = "") {
-  return "name = \"python\"\ncommand = [\"python3\", \"-B\", \"-c\", '''\n" + program +
-         "''']\n[env]\nPYTHONPATH = \"" MUSTER_SOURCE_FOLDER "/python\"\n" + more;
+  return "name = \"python\"\ncommand = [\"python3\", \"-B\", \"-c\", '''\n" + program + "''']\n[env]\nPYTHONPATH = \"" +
+         ::test::source_folder() + "/python\"\n" + more;
 }
 
 /// The numbers of one series in the order of the rows: those that are there.

@@ -1,4 +1,5 @@
 #include "tests/system/world.h"
+#include "tests/places.h"
 
 #include <pwd.h>
 #include <signal.h>
@@ -94,7 +95,7 @@ std::vector<std::string> World::as_user(std::vector<std::string> argv) const {
 }
 
 std::filesystem::path World::program(const std::string& name) {
-  return std::filesystem::path(MUSTER_BIN_FOLDER) / name;
+  return std::filesystem::path(::test::build_folder() + "/bin") / name;
 }
 
 Process& World::launch_daemon() {

@@ -39,33 +39,33 @@ inline const base::Sha256::Digest kTestTokenizer = base::sha256("a tokenizer");
 /// A folder of prepared data of texts. By default ids are below 1000, and the tokenizer has no special tokens.
 class PreparedFolder {
  public:
-  using Change = std::function<void(prepared::Description&)>;
+  using Change = std::function<void(data::format::Description&)>;
 
-  PreparedFolder(prepared::Kind kind, const std::map<std::string, Records>& splits, const Change& change = {}) {
-    prepared::Description description;
+  PreparedFolder(data::format::Kind kind, const std::map<std::string, Records>& splits, const Change& change = {}) {
+    data::format::Description description;
     description.kind = kind;
     description.source = description.made_by = "a test";
     description.tokenizer_kind = "tokenizer.json";
     description.tokenizer_sha256 = base::hex(kTestTokenizer);
     description.vocabulary = 1000;
-    description.fields =
-        kind == prepared::Kind::kPairs ? std::vector<std::string>{"input", "target"} : std::vector<std::string>{"text"};
+    description.fields = kind == data::format::Kind::kPairs ? std::vector<std::string>{"input", "target"}
+                                                            : std::vector<std::string>{"text"};
     if (change) change(description);
     for (const auto& [name, records] : splits) {
-      prepared::Writer writer(folder_ / prepared::file_name(name, 0), kind,
-                              static_cast<std::uint64_t>(description.vocabulary), kTestTokenizer);
+      data::format::Writer writer(folder_ / data::format::file_name(name, 0), kind,
+                                  static_cast<std::uint64_t>(description.vocabulary), kTestTokenizer);
       for (const auto& record : records) {
         std::vector<std::span<const std::uint32_t>> fields(record.fields.begin(), record.fields.end());
         writer.add(fields, record.label);
       }
       description.splits[name].files = {writer.finish()};
     }
-    prepared::write_description(folder_.path(), description);
+    data::format::write_description(folder_.path(), description);
   }
 
   const std::filesystem::path& path() const { return folder_.path(); }
-  std::shared_ptr<const prepared::Dataset> open(const std::string& split = "train") const {
-    return std::make_shared<prepared::Dataset>(prepared::Dataset::open(path(), split));
+  std::shared_ptr<const data::format::Dataset> open(const std::string& split = "train") const {
+    return std::make_shared<data::format::Dataset>(data::format::Dataset::open(path(), split));
   }
 
  private:
@@ -74,7 +74,7 @@ class PreparedFolder {
 
 /// A folder with the split train of these documents.
 inline PreparedFolder folder_of_texts(const std::vector<Ids>& documents, const PreparedFolder::Change& change = {}) {
-  return PreparedFolder(prepared::Kind::kTokens, {{"train", texts(documents)}}, change);
+  return PreparedFolder(data::format::Kind::kTokens, {{"train", texts(documents)}}, change);
 }
 
 /// The batch of these samples, with their draws in epoch 0 of seed 1.

@@ -14,22 +14,22 @@ namespace worker::testing {
 class ImageFolder {
  public:
   explicit ImageFolder(bool with_classes = true) {
-    prepared::Description description;
-    description.kind = prepared::Kind::kImages;
+    data::format::Description description;
+    description.kind = data::format::Kind::kImages;
     description.source = description.made_by = "a test";
     if (with_classes) description.labels = {"left", "right"};
     description.fields = {"image"};
     for (const auto& [split, count] : {std::pair{"train", 48}, {"validation", 16}}) {
-      prepared::Writer writer(folder_ / prepared::file_name(split, 0), prepared::Kind::kImages, 0, {});
+      data::format::Writer writer(folder_ / data::format::file_name(split, 0), data::format::Kind::kImages, 0, {});
       for (int i = 0; i < count; ++i) writer.add(image(i), with_classes ? i % 2 : -1);
       description.splits[split].files = {writer.finish()};
     }
-    prepared::write_description(folder_.path(), description);
+    data::format::write_description(folder_.path(), description);
   }
   const std::filesystem::path& path() const { return folder_.path(); }
 
  private:
-  prepared::Image image(int number) {
+  data::format::Image image(int number) {
     bytes_.assign(20 * 20 * 3, static_cast<std::uint8_t>(60 + number % 50));
     for (int y = 0; y < 20; ++y) {
       for (int x = 0; x < 10; ++x) {

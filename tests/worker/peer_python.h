@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/places.h"
 #include "tests/worker/temporary_folder.h"
 
 // What tests share that compare with Hugging Face's models or with other programs of tests/peers.
@@ -25,7 +26,7 @@ inline int shell(const std::string& command) {
 
 /// The first Python with the peer's packages; empty when there is none. Importing them takes seconds.
 inline std::string peer_python() {
-  std::vector<std::string> candidates = {MUSTER_PEERS_FOLDER "/bin/python", "python3"};
+  std::vector<std::string> candidates = {::test::deps_folder() + "/peers/bin/python", "python3"};
   if (const char* chosen = std::getenv("MUSTER_PEER_PYTHON"); chosen != nullptr) candidates = {chosen};
   const std::string look =
       "from importlib.util import find_spec; exit(not all(map(find_spec, (\"torch\", \"transformers\", "
@@ -44,8 +45,8 @@ inline constexpr const char* kNoPeerPython =
 inline void run_peer(const std::string& python, const std::string& program, const std::string& arguments,
                      const std::filesystem::path& folder) {
   const auto log = folder / "peer.log";
-  ASSERT_EQ(shell("'" + python + "' '" MUSTER_SOURCE_DIR "/tests/peers/" + program + "' " + arguments + " >'" +
-                  log.native() + "' 2>&1"),
+  ASSERT_EQ(shell("'" + python + "' '" + ::test::source_folder() + "/tests/peers/" + program + "' " + arguments +
+                  " >'" + log.native() + "' 2>&1"),
             0)
       << read_file(log);
 }

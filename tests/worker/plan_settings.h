@@ -24,8 +24,8 @@ inline RunConfig config_of(const TemporaryFolder& folder, const Settings& with) 
       (folder / "checkpoints").native() + "\"" + with.checkpoint + "}}");
 }
 
-inline RankEnvironment place_of(int world_size, int local_world_size = 0) {
-  RankEnvironment place;
+inline agent::rank::RankEnvironment place_of(int world_size, int local_world_size = 0) {
+  agent::rank::RankEnvironment place;
   place.world_size = world_size;
   place.local_world_size = local_world_size > 0 ? local_world_size : world_size;
   return place;

@@ -19,7 +19,9 @@ class PointsRecipe : public Recipe {
   /// Points [0, points) train, and the next `validation` ones validate.
   explicit PointsRecipe(std::int64_t points, std::int64_t validation = 0) : points_(points), validation_(validation) {}
   std::string data_source() const override { return "points"; }
-  RunData open_data(const std::string&, const RankEnvironment&) override { return {"points", "points", "", 0}; }
+  RunData open_data(const std::string&, const agent::rank::RankEnvironment&) override {
+    return {"points", "points", "", 0};
+  }
   std::shared_ptr<const BatchSource> data(Split split) const override {
     if (split == Split::kValidation && validation_ == 0) return nullptr;
     return split == Split::kTrain ? std::make_shared<Source>(*this, 0, points_)

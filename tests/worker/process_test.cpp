@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "tests/manifest_text.h"
+#include "tests/places.h"
 #include "tests/worker/temporary_folder.h"
 #include "tests/worker/worker_process.h"
 
@@ -297,7 +298,7 @@ TEST(Worker, WithoutAControllerNamesTheRankThatDoesNotCome) {
   const auto start = [&](int rank, const test::ClaimedPort& port) {
     const auto number = std::to_string(rank);
     return std::make_unique<Process>(
-        MUSTER_WORKER, std::vector<std::string>{"--run-file", (folder / "run.json").native()},
+        ::test::built_program("muster-worker"), std::vector<std::string>{"--run-file", (folder / "run.json").native()},
         std::map<std::string, std::string>{{"RANK", number},
                                            {"LOCAL_RANK", number},
                                            {"NODE_RANK", "0"},
@@ -627,23 +628,24 @@ TEST(Worker, PrintsAPlanAndTrainsNothing) {
   const std::map<std::string, std::string> place = {
       {"RANK", "0"},      {"LOCAL_RANK", "0"},          {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"},
       {"NODE_RANK", "0"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}};
-  Process plan(MUSTER_WORKER, {"--plan", "--run-file", (folder / "run.json").native(), "--memory", "1000000"}, place,
-               folder / "plan");
+  Process plan(::test::built_program("muster-worker"),
+               {"--plan", "--run-file", (folder / "run.json").native(), "--memory", "1000000"}, place, folder / "plan");
   EXPECT_EQ(plan.wait(20s), 0);
   EXPECT_THAT(read_file(folder / "plan"), AllOf(HasSubstr(R"("ranks":2)"), HasSubstr(R"("limit_bytes":1000000)")));
   EXPECT_FALSE(std::filesystem::exists(folder / "checkpoints"));
-  Process wrong(MUSTER_WORKER, {"--plan", "--run-file", (folder / "run.json").native(), "--memory", "1GiB"}, place,
-                folder / "wrong");
+  Process wrong(::test::built_program("muster-worker"),
+                {"--plan", "--run-file", (folder / "run.json").native(), "--memory", "1GiB"}, place, folder / "wrong");
   EXPECT_EQ(wrong.wait(20s), 93);
   EXPECT_THAT(read_file(folder / "wrong"), HasSubstr("--memory 1GiB: want a number of bytes"));
 }
 
 TEST(Worker, HelpIsPrintedAndWrongArgumentsAreRefused) {
   const TemporaryFolder folder;
-  Process help(MUSTER_WORKER, {"--help"}, {}, folder / "help");
+  Process help(::test::built_program("muster-worker"), {"--help"}, {}, folder / "help");
   EXPECT_EQ(help.wait(20s), 0);
   EXPECT_THAT(read_file(folder / "help"), HasSubstr("--run-file FILE"));
-  Process wrong(MUSTER_WORKER, {"--frobnicate"}, {{"MUSTER_METRICS_FILE", (folder / "m").native()}}, folder / "wrong");
+  Process wrong(::test::built_program("muster-worker"), {"--frobnicate"},
+                {{"MUSTER_METRICS_FILE", (folder / "m").native()}}, folder / "wrong");
   EXPECT_EQ(wrong.wait(20s), 93);
   EXPECT_THAT(read_file(folder / "wrong"), HasSubstr("\"--frobnicate\": want --run-file FILE"));
 }

@@ -39,7 +39,7 @@ inline RunConfig run(const std::string& recipe, const std::string& model, const 
                           "\"}}");
 }
 
-inline std::vector<double> values(const std::vector<StepReport>& steps, const std::string& series) {
+inline std::vector<double> values(const std::vector<agent::rank::StepReport>& steps, const std::string& series) {
   std::vector<double> out;
   for (const auto& step : steps) {
     if (const auto value = value_of(step.values, series)) out.push_back(*value);
@@ -77,9 +77,9 @@ inline std::map<std::string, at::Tensor> newest_tensors(const std::filesystem::p
 
 /// A run in one go, and the same run in two parts.
 struct WholeAndParts {
-  std::vector<StepReport> steps;            ///< of the whole run
-  std::map<std::string, at::Tensor> whole;  ///< its last checkpoint
-  std::map<std::string, at::Tensor> parts;  ///< the last checkpoint of the run in parts
+  std::vector<agent::rank::StepReport> steps;  ///< of the whole run
+  std::map<std::string, at::Tensor> whole;     ///< its last checkpoint
+  std::map<std::string, at::Tensor> parts;     ///< the last checkpoint of the run in parts
 };
 
 /// A run of 2 ranks, and the same run stopped after `stop` steps and continued by 3 ranks. Both must tell the same
@@ -101,7 +101,7 @@ inline WholeAndParts whole_and_in_parts(const std::function<RunConfig(const Temp
 }
 
 /// Pairs of bytes whose texts end.
-inline void of_bytes(prepared::Description& description) {
+inline void of_bytes(data::format::Description& description) {
   description.tokenizer_kind = "bytes";
   description.vocabulary = 257;
   description.eos = 256;

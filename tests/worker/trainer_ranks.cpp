@@ -57,9 +57,9 @@ RunConfig run_of(const TemporaryFolder& folder, const std::string& train, const 
 
 std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& listeners, std::int64_t attempt,
                            const MakeRecipe& make_recipe) {
-  forget_stop_signals();
-  std::promise<Endpoint> meeting;
-  const std::shared_future<Endpoint> where = meeting.get_future().share();
+  agent::rank::forget_stop_signals();
+  std::promise<agent::rank::Endpoint> meeting;
+  const std::shared_future<agent::rank::Endpoint> where = meeting.get_future().share();
   const int world_size = static_cast<int>(listeners.size());
   std::vector<Outcome> outcomes(listeners.size());
   std::vector<std::thread> threads;
@@ -69,7 +69,7 @@ std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& liste
       auto& listener = listeners[static_cast<std::size_t>(rank)];
       listener.meeting = &meeting;
       listener.where = where;
-      RankEnvironment environment;
+      agent::rank::RankEnvironment environment;
       environment.rank = environment.local_rank = rank;
       environment.world_size = environment.local_world_size = world_size;
       environment.attempt = attempt;
@@ -85,7 +85,7 @@ std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& liste
   return outcomes;
 }
 
-std::vector<std::int64_t> numbers(const std::vector<StepReport>& reports) {
+std::vector<std::int64_t> numbers(const std::vector<agent::rank::StepReport>& reports) {
   std::vector<std::int64_t> out;
   for (const auto& report : reports) out.push_back(report.step);
   return out;

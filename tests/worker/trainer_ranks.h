@@ -23,41 +23,45 @@ extern std::function<void(const std::string&)> before_rename;
 extern std::function<void(const std::string&)> before_sync;
 
 /// Keeps what its rank reports.
-class Listener : public Reporter {
+class Listener : public agent::rank::Reporter {
  public:
-  void section(Section) override {}
+  void section(agent::rank::Section) override {}
   void declare(std::vector<spec::Series> series) override { declared.push_back(std::move(series)); }
-  void step(const StepReport& report) override {
+  void step(const agent::rank::StepReport& report) override {
     steps.push_back(report);
     if (on_step) on_step();
   }
-  void program(const ProgramWords& said) override { words = said; }
+  void program(const agent::rank::ProgramWords& said) override { words = said; }
   void resumed_from(std::int64_t) override {
     if (on_resumed) on_resumed();
   }
   void checkpoint_saved(std::int64_t step, std::int64_t, double) override { saved.push_back(step); }
-  std::optional<TraceWish> trace_requested() const override { return on_trace ? on_trace(asked_) : std::nullopt; }
-  void trace(const TraceReport& report) override { traces.push_back(report); }
-  StopKind stop_requested() const override { return ++asked_ == save_at ? StopKind::kSave : StopKind::kNone; }
+  std::optional<agent::rank::TraceWish> trace_requested() const override {
+    return on_trace ? on_trace(asked_) : std::nullopt;
+  }
+  void trace(const agent::rank::TraceReport& report) override { traces.push_back(report); }
+  agent::rank::StopKind stop_requested() const override {
+    return ++asked_ == save_at ? agent::rank::StopKind::kSave : agent::rank::StopKind::kNone;
+  }
   bool assigns_rendezvous() const override { return true; }
-  Endpoint rendezvous(std::optional<Endpoint> mine) override {
+  agent::rank::Endpoint rendezvous(std::optional<agent::rank::Endpoint> mine) override {
     if (mine) meeting->set_value(*mine);
     return where.get();
   }
   void leaving(int, std::string_view) override {}
 
   std::vector<std::vector<spec::Series>> declared;
-  std::vector<StepReport> steps;
-  ProgramWords words;
+  std::vector<agent::rank::StepReport> steps;
+  agent::rank::ProgramWords words;
   std::vector<std::int64_t> saved;
-  std::vector<TraceReport> traces;
+  std::vector<agent::rank::TraceReport> traces;
   std::function<void()> on_step, on_resumed;
   /// What the controller asks this rank to record, as heard in this step of the attempt, from 1.
-  std::function<std::optional<TraceWish>(int step)> on_trace;
-  std::function<void(const std::string&)> on_failure;  ///< if empty, a failure ends the test
-  int save_at = 0;                                     ///< the step in which this rank asks for a save; 0: never
-  std::promise<Endpoint>* meeting = nullptr;           ///< the endpoint, shared by all ranks
-  std::shared_future<Endpoint> where;
+  std::function<std::optional<agent::rank::TraceWish>(int step)> on_trace;
+  std::function<void(const std::string&)> on_failure;      ///< if empty, a failure ends the test
+  int save_at = 0;                                         ///< the step in which this rank asks for a save; 0: never
+  std::promise<agent::rank::Endpoint>* meeting = nullptr;  ///< the endpoint, shared by all ranks
+  std::shared_future<agent::rank::Endpoint> where;
 
  private:
   mutable int asked_ = 0;
@@ -72,6 +76,6 @@ std::vector<Outcome> train(const RunConfig& config, std::vector<Listener>& liste
                            const MakeRecipe& make_recipe = worker::make_recipe);
 
 /// The steps of these reports.
-std::vector<std::int64_t> numbers(const std::vector<StepReport>& reports);
+std::vector<std::int64_t> numbers(const std::vector<agent::rank::StepReport>& reports);
 
 }  // namespace worker::testing

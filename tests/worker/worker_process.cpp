@@ -9,6 +9,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/places.h"
 #include "tests/worker/temporary_folder.h"
 
 namespace worker::testing {
@@ -121,8 +122,9 @@ Ranks::Ranks(const std::filesystem::path& folder, const std::string& run_json, c
     for (const char* name : {"ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS"}) {
       if (const char* value = std::getenv(name); value != nullptr) environment[name] = value;
     }
-    processes_.push_back(std::make_unique<Process>(MUSTER_WORKER, std::vector<std::string>{"--run-file", run_file},
-                                                   environment, file(rank, ".log"), options.address_space_bytes));
+    processes_.push_back(std::make_unique<Process>(::test::built_program("muster-worker"),
+                                                   std::vector<std::string>{"--run-file", run_file}, environment,
+                                                   file(rank, ".log"), options.address_space_bytes));
   }
 }
 

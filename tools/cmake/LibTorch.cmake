@@ -4,15 +4,11 @@
 #   libtorch::cpu       headers, libtorch_cpu and libc10
 #   libtorch::cuda      also libtorch_cuda and libc10_cuda (only with MUSTER_WITH_CUDA)
 include_guard(GLOBAL)
+include("${CMAKE_CURRENT_LIST_DIR}/Deps.cmake")
 
 set(MUSTER_LIBTORCH "$ENV{MUSTER_LIBTORCH}" CACHE PATH "LibTorch's folder, the one that holds include/ and lib/")
-set(_deps "$ENV{MUSTER_DEPS_FOLDER}")
-if(NOT _deps)
-  get_filename_component(_deps "${CMAKE_CURRENT_LIST_DIR}/../../.deps" ABSOLUTE)
-endif()
-set(MUSTER_DEPS "${_deps}" CACHE INTERNAL "Where ./dev setup puts downloads")
 if(NOT MUSTER_LIBTORCH)
-  set(_torch "${_deps}/libtorch-2.11.0/torch")
+  set(_torch "${MUSTER_DEPS}/libtorch-2.11.0/torch")
 else()
   set(_torch "${MUSTER_LIBTORCH}")
 endif()
@@ -37,7 +33,7 @@ target_link_options(libtorch_cpu_import INTERFACE "LINKER:--allow-shlib-undefine
 if(MUSTER_WITH_CUDA)
   # No CUDA toolkit is needed. The wheels of tools/deps/cuda.txt have the headers, and the libraries that LibTorch's CUDA side
   # links.
-  set(MUSTER_CUDA_HEADERS "${_deps}/cuda" CACHE PATH "Folder of the unpacked wheels, the one that holds nvidia/")
+  set(MUSTER_CUDA_HEADERS "${MUSTER_DEPS}/cuda" CACHE PATH "Folder of the unpacked wheels, the one that holds nvidia/")
   find_path(MUSTER_CUDA_INCLUDE cuda_runtime_api.h PATHS "${MUSTER_CUDA_HEADERS}/nvidia/cu13/include" /usr/local/cuda/include
             NO_DEFAULT_PATH)
   find_path(MUSTER_NCCL_INCLUDE nccl.h PATHS "${MUSTER_CUDA_HEADERS}/nvidia/nccl/include" /usr/include NO_DEFAULT_PATH)

@@ -9,6 +9,11 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 # All programs go into one folder, because musterd looks for muster-worker and muster-supervisor next to itself.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 find_package(Threads REQUIRED)
+get_filename_component(_repository "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
+include("${CMAKE_CURRENT_LIST_DIR}/Deps.cmake")
+# Tests read it when they run (tests/places.h). An absolute path in a macro would make the compiler's cache miss in each
+# clone.
+file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/test_places" CONTENT "source=${_repository}\ndeps=${MUSTER_DEPS}\n")
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
@@ -28,7 +33,6 @@ target_compile_options(muster_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtu
 target_compile_options(muster_flags INTERFACE "$<$<CXX_COMPILER_ID:GNU>:SHELL:--param ggc-min-heapsize=524288>")
 # Macros such as GoogleTest's and LibTorch's write the file's path into the code. A path that begins in the repository is
 # the same in every clone, so the compiler cache serves all clones.
-get_filename_component(_repository "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
 target_compile_options(muster_flags INTERFACE "-fmacro-prefix-map=${_repository}/=")
 # An include is a path in the repository.
 target_include_directories(muster_flags INTERFACE "${_repository}")
@@ -54,21 +58,52 @@ target_link_libraries(muster_test_flags INTERFACE muster_flags)
 target_compile_options(muster_test_flags INTERFACE -O0)
 
 # Unity builds compile several files at once, because the files read the same large headers. This halves the time of a
-# full build. The tidy preset compiles each file alone, so that clang-tidy sees a missing include.
+# full build. The tidy preset compiles each file alone, so that clang-tidy sees a missing include. CMake's own unity builds
+# include by absolute paths, which are others in each clone, so the compiler's cache has to preprocess them. Those of this
+# function include by the path in the repository.
 option(MUSTER_UNITY "Compile several source files of a part at once, and LibTorch's headers once for all" OFF)
-function(muster_unity target files)
-  if(MUSTER_UNITY AND files)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
+function(muster_unity target files alone)
+  if(NOT MUSTER_UNITY OR NOT files)
+    return()
   endif()
+  get_target_property(sources ${target} SOURCES)
+  get_filename_component(repository "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../.." ABSOLUTE)
+  set(kept "")
+  set(text "")
+  set(joined 0)
+  set(unit 0)
+  foreach(source IN LISTS sources ITEMS "")
+    if(NOT source STREQUAL "")
+      cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE OUTPUT_VARIABLE path)
+      cmake_path(IS_PREFIX repository "${path}" is_ours)
+      cmake_path(IS_PREFIX CMAKE_BINARY_DIR "${path}" is_built)
+      if(source IN_LIST alone OR is_built OR NOT is_ours)
+        list(APPEND kept "${source}")
+        continue()
+      endif()
+      cmake_path(RELATIVE_PATH path BASE_DIRECTORY "${repository}")
+      string(APPEND text "#include \"${path}\"\n")
+      math(EXPR joined "${joined} + 1")
+    endif()
+    if(text AND (joined EQUAL files OR source STREQUAL ""))
+      set(made "${CMAKE_CURRENT_BINARY_DIR}/${target}/Unity/unity_${unit}.cpp")
+      file(CONFIGURE OUTPUT "${made}" CONTENT "${text}" @ONLY)
+      list(APPEND kept "${made}")
+      math(EXPR unit "${unit} + 1")
+      set(text "")
+      set(joined 0)
+    endif()
+  endforeach()
+  set_target_properties(${target} PROPERTIES SOURCES "${kept}")
 endfunction()
 
-# muster_library(<name> SOURCES ... [DEPENDS ...] [UNITY files] [TORCH]): a static library of one folder with the shared
-# flags. TORCH: its files read LibTorch's headers, which are compiled once for all (muster_torch_headers of LibTorch.cmake).
+# muster_library(<name> SOURCES ... [DEPENDS ...] [UNITY files] [ALONE ...] [TORCH]): a static library of one folder with the
+# shared flags. ALONE: sources that are compiled each by itself. TORCH: its files read LibTorch's headers, which are compiled once for all (muster_torch_headers of LibTorch.cmake).
 function(muster_library name)
-  cmake_parse_arguments(ARG "TORCH" "UNITY" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "UNITY" "SOURCES;DEPENDS;ALONE" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} Threads::Threads PRIVATE $<BUILD_INTERFACE:muster_flags>)
-  muster_unity(${name} "${ARG_UNITY}")
+  muster_unity(${name} "${ARG_UNITY}" "${ARG_ALONE}")
   if(ARG_TORCH)
     muster_torch_headers(${name})
   endif()
@@ -90,13 +125,13 @@ function(muster_long)
 endfunction()
 
 # muster_test(<name> SOURCES ... DEPENDS ... [LABEL unit|system|slurm|peers|gpu] [TIMEOUT seconds] [SERIAL] [LANE lane]
-# [UNITY files] [TORCH] [APART] [LONG filter]):
+# [UNITY files] [ALONE ...] [TORCH] [APART] [LONG filter]):
 # one GoogleTest program, with each case as a test of its own. tools/testing/run.py runs unit cases of a program in few
 # processes; APART: each in one of its own. A system test runs below tests/guard.py. SERIAL: nothing else runs beside
-# the test. TIMEOUT counts for each case. LONG: the cases of this filter run with `./dev test -L long` alone. TORCH: as of
-# muster_library.
+# the test. TIMEOUT counts for each case. LONG: the cases of this filter run with `./dev test -L long` alone. ALONE and
+# TORCH: as of muster_library.
 function(muster_test name)
-  cmake_parse_arguments(ARG "SERIAL;APART;TORCH" "LABEL;TIMEOUT;LANE;UNITY;LONG" "SOURCES;DEPENDS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;APART;TORCH" "LABEL;TIMEOUT;LANE;UNITY;LONG" "SOURCES;DEPENDS;ENVIRONMENT;ALONE" ${ARGN})
   if(NOT ARG_LABEL)
     set(ARG_LABEL unit)
   endif()
@@ -108,7 +143,7 @@ function(muster_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest GTest::gtest_main muster_test_flags)
-  muster_unity(${name} "${ARG_UNITY}")
+  muster_unity(${name} "${ARG_UNITY}" "${ARG_ALONE}")
   if(ARG_TORCH)
     muster_torch_headers(${name} TESTS)
   endif()

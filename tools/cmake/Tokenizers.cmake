@@ -2,14 +2,7 @@
 # a static library that cargo builds from the crates of ./dev setup. Nothing is downloaded.
 # All presets and worktrees share cargo's own build folder in the deps folder, so the crates are compiled once.
 include_guard(GLOBAL)
-
-if(NOT MUSTER_DEPS)
-  set(_deps "$ENV{MUSTER_DEPS_FOLDER}")
-  if(NOT _deps)
-    get_filename_component(_deps "${CMAKE_CURRENT_LIST_DIR}/../../.deps" ABSOLUTE)
-  endif()
-  set(MUSTER_DEPS "${_deps}" CACHE INTERNAL "Where ./dev setup puts downloads")
-endif()
+include("${CMAKE_CURRENT_LIST_DIR}/Deps.cmake")
 
 set(_crate "${PROJECT_SOURCE_DIR}/data/tokenizers/crate")
 set(_archive "${CMAKE_BINARY_DIR}/data/tokenizers/libmuster_tokenizers.a")

@@ -48,7 +48,7 @@ def objects_of(text, name_of=str):
 
 
 def included(text):
-    """The files that a source of a unity build consists of."""
+    """The files that a source of a unity build consists of, as paths in the repository."""
     return re.findall(r'^#include "(.+)"$', text, re.MULTILINE)
 
 

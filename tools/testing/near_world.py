@@ -118,7 +118,7 @@ def read(build, root):
         if edge.rule.startswith("CXX_COMPILER_"):
             source, made = root / edge.inputs[0], edge.outputs[0]
             is_unity = "/Unity/unity_" in edge.inputs[0] and source.exists()
-            sources[made] = [name_of(file) for file in build_graph.included(source.read_text())] if is_unity else [edge.inputs[0]]
+            sources[made] = build_graph.included(source.read_text()) if is_unity else [edge.inputs[0]]
             reads.setdefault(made, set()).update(sources[made])
     texts = {name_of(str(file)): file.read_text(errors="replace") for folder in ("tests", "python/tests", "web/test")
              for file in sorted((root / folder).rglob("*")) if file.name.endswith(TEXTS)}

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "agent/rank/errors.h"
 #include "base/sha256.h"
+#include "base/usage_error.h"
 #include "fsdp/files/tensor_files.h"
 #include "worker/models/config_json.h"
 #include "worker/models/config_members.h"
@@ -48,7 +48,7 @@ constexpr auto kKnownMembers = std::to_array<std::string_view>(
      "runtime_config"});
 
 [[noreturn]] void refuse(const std::string& place, const std::string& why) {
-  throw UsageError(place + ": " + why);
+  throw base::UsageError(place + ": " + why);
 }
 
 }  // namespace

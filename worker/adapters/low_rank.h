@@ -36,14 +36,15 @@ std::string adapter_a(const std::string& layer);
 std::string adapter_b(const std::string& layer);
 
 /// Adds adapters to the chosen linear layers of a model, before it is sharded. `dropout`: see Linear::add_adapter().
-/// Returns the layers, with the number of inputs of each. Throws UsageError with `key` where a name fits no layer.
+/// Returns the layers, with the number of inputs of each. Throws base::UsageError with `key` where a name fits no
+/// layer.
 std::map<std::string, std::int64_t> add_adapters(torch::nn::Module& model, const LowRank& adapters, double dropout,
                                                  const std::string& key);
 
 /// The members that adapter_config.json and a checkpoint have alike: r, lora_alpha, target_modules.
 fsdp::Json adapters_json(const LowRank& adapters);
-/// Reads them. Throws UsageError with `place` for a member that is missing or impossible, and for variants of adapters
-/// that are not supported.
+/// Reads them. Throws base::UsageError with `place` for a member that is missing or impossible, and for variants of
+/// adapters that are not supported.
 LowRank read_adapters(const fsdp::Json& json, const std::string& place);
 
 /// Recognises the files of a model: SHA-256 of their names, sizes and headers. Throws as fsdp::TensorFiles does.

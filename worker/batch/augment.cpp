@@ -46,13 +46,13 @@ at::Tensor blended(const at::Tensor& image, const at::Tensor& with, double facto
 }
 
 /// A place for something of `size` in `room`.
-std::int64_t random_place(std::int64_t room, std::int64_t size, Random& random) {
+std::int64_t random_place(std::int64_t room, std::int64_t size, data::order::Random& random) {
   return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(room - size + 1)));
 }
 
 }  // namespace
 
-Box random_box(std::int64_t height, std::int64_t width, double low, double high, Random& random) {
+Box random_box(std::int64_t height, std::int64_t width, double low, double high, data::order::Random& random) {
   const auto wide = static_cast<double>(width), tall = static_cast<double>(height);
   for (int i = 0; i < kBoxTries; ++i) {
     const double area = tall * wide * random.between(low, high);
@@ -69,7 +69,7 @@ Box random_box(std::int64_t height, std::int64_t width, double low, double high,
   return {.top = (height - h) / 2, .left = (width - w) / 2, .height = h, .width = w};
 }
 
-at::Tensor resized_part(const prepared::Image& image, const Box& box, std::int64_t height, std::int64_t width) {
+at::Tensor resized_part(const data::format::Image& image, const Box& box, std::int64_t height, std::int64_t width) {
   TORCH_CHECK(
       image.height >= 1 && image.width >= 1 &&
           image.rgb.size() == static_cast<std::size_t>(image.height) * static_cast<std::size_t>(image.width) * 3,

@@ -19,12 +19,12 @@ struct Box {
 
 /// A box whose area is a share of the image's from [low, high), and whose width is from 3/4 to 4/3 of its height, at a
 /// uniform place. After ten boxes that do not fit it is the largest one in the middle with a side ratio in this range.
-Box random_box(std::int64_t height, std::int64_t width, double low, double high, Random& random);
+Box random_box(std::int64_t height, std::int64_t width, double low, double high, data::order::Random& random);
 
 /// The part of the image that `box` names, resized to [3, height, width] by bicubic interpolation with antialiasing, as
 /// torch.nn.functional.interpolate(antialias=True) does, and cut off at 0 and 1. Throws c10::Error for a box that is
 /// not inside of the image, and for an image whose bytes are not height x width x 3.
-at::Tensor resized_part(const prepared::Image& image, const Box& box, std::int64_t height, std::int64_t width);
+at::Tensor resized_part(const data::format::Image& image, const Box& box, std::int64_t height, std::int64_t width);
 
 /// Left and right exchanged.
 at::Tensor mirrored(const at::Tensor& image);

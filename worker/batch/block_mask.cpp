@@ -12,7 +12,7 @@ constexpr int kTries = 10;
 
 /// Masks one rectangle that adds at least 1 and at most `most` patches. Returns how many it added; 0: none was found.
 std::int64_t add_block(std::vector<std::uint8_t>& mask, std::int64_t rows, std::int64_t columns, std::int64_t most,
-                       Random& random) {
+                       data::order::Random& random) {
   for (int i = 0; i < kTries; ++i) {
     const double area = random.between(kLeastBlock, static_cast<double>(most));
     const double ratio = std::exp(random.between(std::log(kFlattest), -std::log(kFlattest)));
@@ -38,7 +38,8 @@ std::int64_t add_block(std::vector<std::uint8_t>& mask, std::int64_t rows, std::
 
 }  // namespace
 
-std::vector<std::uint8_t> block_mask(std::int64_t rows, std::int64_t columns, std::int64_t count, Random& random) {
+std::vector<std::uint8_t> block_mask(std::int64_t rows, std::int64_t columns, std::int64_t count,
+                                     data::order::Random& random) {
   std::vector<std::uint8_t> mask(static_cast<std::size_t>(rows * columns), 0);
   // A block of DINOv2 has at most half of the patches.
   const std::int64_t largest = std::max<std::int64_t>(rows * columns / 2, 1);

@@ -20,9 +20,9 @@ inline constexpr std::int64_t kLongestPackedRow = 16'384;
 ///
 /// Tensors: input_ids, targets, segment_ids, position_ids. Padding has the tokenizer's padding token, or 0.
 ///
-/// `seed` decides which documents share a row. Memory: 24 bytes a document and 24 a row. Throws UsageError naming key,
-/// value and remedy for a length outside [1, kLongestPackedRow], and for a split without a token.
-std::shared_ptr<const BatchSource> packed_documents(std::shared_ptr<const prepared::Dataset> split, std::int64_t length,
-                                                    std::uint64_t seed);
+/// `seed` decides which documents share a row. Memory: 24 bytes a document and 24 a row. Throws base::UsageError naming
+/// key, value and remedy for a length outside [1, kLongestPackedRow], and for a split without a token.
+std::shared_ptr<const BatchSource> packed_documents(std::shared_ptr<const data::format::Dataset> split,
+                                                    std::int64_t length, std::uint64_t seed);
 
 }  // namespace worker

@@ -29,7 +29,7 @@ struct ViewKind {
   double low, high, blur, solarize;
 };
 
-at::Tensor jittered(at::Tensor image, Random& random) {
+at::Tensor jittered(at::Tensor image, data::order::Random& random) {
   std::vector<int> order{0, 1, 2, 3};
   random.shuffle(order);
   for (const int step : order) {
@@ -41,7 +41,7 @@ at::Tensor jittered(at::Tensor image, Random& random) {
   return image;
 }
 
-at::Tensor random_view(const prepared::Image& image, const ViewKind& kind, Random random) {
+at::Tensor random_view(const data::format::Image& image, const ViewKind& kind, data::order::Random random) {
   const Box box = random_box(image.height, image.width, kind.low, kind.high, random);
   at::Tensor view = resized_part(image, box, kind.size, kind.size);
   if (random.happens(kFlip)) view = mirrored(view);
@@ -57,7 +57,7 @@ at::Tensor random_masks(const CropOptions& options, std::uint64_t seed) {
   const std::int64_t grid = options.global_size / options.patch_size, patches = grid * grid;
   at::Tensor masks = at::empty({2, patches}, at::kBool);
   for (std::int64_t crop = 0; crop < 2; ++crop) {
-    Random random(seed, kMaskStream + static_cast<std::uint64_t>(crop));
+    data::order::Random random(seed, kMaskStream + static_cast<std::uint64_t>(crop));
     const bool is_masked = random.happens(options.mask_probability);
     const double share = random.between(options.mask_low, options.mask_high);
     const auto count = is_masked ? static_cast<std::int64_t>(static_cast<double>(patches) * share) : 0;
@@ -97,23 +97,23 @@ void check_crops(const CropOptions& options) {
                    options.mask_probability, "a probability");
 }
 
-Crops crops_of(const prepared::Image& image, const CropOptions& options, std::uint64_t seed) {
+Crops crops_of(const data::format::Image& image, const CropOptions& options, std::uint64_t seed) {
   const std::array<ViewKind, 2> global{
       ViewKind{options.global_size, options.global_low, options.global_high, /*blur=*/1.0, /*solarize=*/0.0},
       ViewKind{options.global_size, options.global_low, options.global_high, /*blur=*/0.1, /*solarize=*/0.2}};
   const ViewKind local{options.local_size, options.local_low, options.local_high, /*blur=*/0.5, /*solarize=*/0.0};
   std::uint64_t stream = 0;
   std::vector<at::Tensor> large, small;
-  for (const ViewKind& kind : global) large.push_back(random_view(image, kind, Random(seed, stream++)));
+  for (const ViewKind& kind : global) large.push_back(random_view(image, kind, data::order::Random(seed, stream++)));
   for (std::int64_t i = 0; i < options.local_crops; ++i) {
-    small.push_back(random_view(image, local, Random(seed, stream++)));
+    small.push_back(random_view(image, local, data::order::Random(seed, stream++)));
   }
   return {.global = at::stack(large),
           .local = small.empty() ? at::empty({0, 3, options.local_size, options.local_size}) : at::stack(small),
           .masks = random_masks(options, seed)};
 }
 
-at::Tensor middle_crop(const prepared::Image& image, std::int64_t size) {
+at::Tensor middle_crop(const data::format::Image& image, std::int64_t size) {
   // The part of the image that the middle of the resized one shows.
   const double shorter = std::min(image.height, image.width);
   const auto side = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::nearbyint(shorter * kMiddleShare)));

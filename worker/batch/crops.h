@@ -39,13 +39,13 @@ void check_crops(const CropOptions& options);
 ///
 /// `options` must be ones that check_crops() takes. Throws c10::Error for an image whose bytes are not height x width x
 /// 3. Thread-safe.
-Crops crops_of(const prepared::Image& image, const CropOptions& options, std::uint64_t seed);
+Crops crops_of(const data::format::Image& image, const CropOptions& options, std::uint64_t seed);
 
 /// The share of an image's shorter side that evaluations look at, as those of ImageNet do.
 inline constexpr double kMiddleShare = 224.0 / 256;
 
 /// The image without anything random, for evaluations: the square in its middle whose side is kMiddleShare of the
 /// image's shorter side, resized to fp32 [3, size, size] and normalised. Throws as crops_of().
-at::Tensor middle_crop(const prepared::Image& image, std::int64_t size);
+at::Tensor middle_crop(const data::format::Image& image, std::int64_t size);
 
 }  // namespace worker

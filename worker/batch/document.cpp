@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <string>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 
 namespace worker {
 
-Frame frame_of(const prepared::Description& description) {
+Frame frame_of(const data::format::Description& description) {
   return {{description.prefix.begin(), description.prefix.end()},
           {description.suffix.begin(), description.suffix.end()}};
 }
 
-Frame document_frame_of(const prepared::Description& description) {
+Frame document_frame_of(const data::format::Description& description) {
   Frame frame = frame_of(description);
   const bool ended = !frame.suffix.empty() && description.eos && frame.suffix.back() == *description.eos;
   if (description.eos && !ended) frame.suffix.push_back(*description.eos);
@@ -30,7 +30,8 @@ void Document::copy(std::int64_t begin, std::int64_t count, std::int64_t* out) c
   for (std::int64_t i = 0; i < count; ++i) out[i] = (*this)[begin + i];
 }
 
-std::vector<std::int64_t> framed(const Frame& frame, const prepared::Ids& ids, std::int64_t begin, std::int64_t count) {
+std::vector<std::int64_t> framed(const Frame& frame, const data::format::Ids& ids, std::int64_t begin,
+                                 std::int64_t count) {
   std::vector<std::int64_t> out = frame.prefix;
   out.reserve(static_cast<std::size_t>(frame.size() + count));
   for (auto at = begin; at < begin + count; ++at) out.push_back(ids[at]);
@@ -40,9 +41,9 @@ std::vector<std::int64_t> framed(const Frame& frame, const prepared::Ids& ids, s
 
 std::int64_t room_in(std::int64_t length, const Frame& frame, const char* key) {
   if (length > frame.size()) return length - frame.size();
-  throw UsageError(std::string(key) + " = " + std::to_string(length) + ": the tokenizer puts " +
-                   std::to_string(frame.size()) + " special tokens around a text, so a row needs at least " +
-                   std::to_string(frame.size() + 1) + " tokens; give a longer one");
+  throw base::UsageError(std::string(key) + " = " + std::to_string(length) + ": the tokenizer puts " +
+                         std::to_string(frame.size()) + " special tokens around a text, so a row needs at least " +
+                         std::to_string(frame.size() + 1) + " tokens; give a longer one");
 }
 
 }  // namespace worker

@@ -16,15 +16,15 @@ struct Frame {
 };
 
 /// What the tokenizer puts around a text, such as BERT's [CLS] and [SEP] or T5's </s>.
-Frame frame_of(const prepared::Description& description);
+Frame frame_of(const data::format::Description& description);
 
 /// The same, with the end-of-text token last, if the tokenizer has one: the border between two documents.
-Frame document_frame_of(const prepared::Description& description);
+Frame document_frame_of(const data::format::Description& description);
 
 /// The tokens of a record with its frame. A view of both.
 class Document {
  public:
-  Document(const Frame& frame, const prepared::Ids& ids) : frame_(frame), ids_(ids) {}
+  Document(const Frame& frame, const data::format::Ids& ids) : frame_(frame), ids_(ids) {}
 
   std::int64_t size() const { return frame_.size() + ids_.size; }
   /// `place` is in [0, size()).
@@ -34,15 +34,16 @@ class Document {
 
  private:
   const Frame& frame_;
-  const prepared::Ids ids_;
+  const data::format::Ids ids_;
 };
 
 /// The frame with the tokens [begin, begin + count) of a field inside. The suffix is always there, however long the
 /// field is.
-std::vector<std::int64_t> framed(const Frame& frame, const prepared::Ids& ids, std::int64_t begin, std::int64_t count);
+std::vector<std::int64_t> framed(const Frame& frame, const data::format::Ids& ids, std::int64_t begin,
+                                 std::int64_t count);
 
-/// The most tokens of a record that fit with their frame into `length` tokens. Throws UsageError naming `key`, its
-/// value `length` and the remedy if there is no room for one.
+/// The most tokens of a record that fit with their frame into `length` tokens. Throws base::UsageError naming `key`,
+/// its value `length` and the remedy if there is no room for one.
 std::int64_t room_in(std::int64_t length, const Frame& frame, const char* key);
 
 }  // namespace worker

@@ -9,21 +9,21 @@
 #include <utility>
 #include <vector>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "worker/batch/padding.h"
 
 namespace worker {
 namespace {
 
-void check_has_images(const prepared::Dataset& split) {
-  if (split.records() == 0) throw UsageError("the data has no image; prepare more");
+void check_has_images(const data::format::Dataset& split) {
+  if (split.records() == 0) throw base::UsageError("the data has no image; prepare more");
 }
 
 class EvaluationImages : public BatchSource {
  public:
-  EvaluationImages(std::shared_ptr<const prepared::Dataset> split, std::int64_t size)
+  EvaluationImages(std::shared_ptr<const data::format::Dataset> split, std::int64_t size)
       : split_(std::move(split)), size_(size) {
-    if (size < 1) throw UsageError("images of " + std::to_string(size) + " pixels; a side has at least 1");
+    if (size < 1) throw base::UsageError("images of " + std::to_string(size) + " pixels; a side has at least 1");
     check_has_images(*split_);
   }
 
@@ -44,7 +44,7 @@ class EvaluationImages : public BatchSource {
   }
 
  private:
-  const std::shared_ptr<const prepared::Dataset> split_;
+  const std::shared_ptr<const data::format::Dataset> split_;
   const std::int64_t size_;
 };
 
@@ -69,12 +69,12 @@ std::pair<at::Tensor, at::Tensor> masked_places(const at::Tensor& masks) {
 
 class ImageCrops : public BatchSource {
  public:
-  ImageCrops(std::shared_ptr<const prepared::Dataset> split, const CropOptions& options)
+  ImageCrops(std::shared_ptr<const data::format::Dataset> split, const CropOptions& options)
       : split_(std::move(split)), options_(options) {
     try {
       check_crops(options_);
     } catch (const std::invalid_argument& error) {
-      throw UsageError(error.what());
+      throw base::UsageError(error.what());
     }
     check_has_images(*split_);
   }
@@ -105,17 +105,17 @@ class ImageCrops : public BatchSource {
   }
 
  private:
-  const std::shared_ptr<const prepared::Dataset> split_;
+  const std::shared_ptr<const data::format::Dataset> split_;
   const CropOptions options_;
 };
 
 }  // namespace
 
-std::shared_ptr<const BatchSource> images_of(std::shared_ptr<const prepared::Dataset> split, std::int64_t size) {
+std::shared_ptr<const BatchSource> images_of(std::shared_ptr<const data::format::Dataset> split, std::int64_t size) {
   return std::make_shared<EvaluationImages>(std::move(split), size);
 }
 
-std::shared_ptr<const BatchSource> image_crops(std::shared_ptr<const prepared::Dataset> split,
+std::shared_ptr<const BatchSource> image_crops(std::shared_ptr<const data::format::Dataset> split,
                                                const CropOptions& options) {
   return std::make_shared<ImageCrops>(std::move(split), options);
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "worker/batch/document.h"
 #include "worker/batch/padding.h"
 
@@ -17,25 +17,25 @@ namespace {
 void check_weights(const std::vector<double>& weights, const std::vector<std::string>& labels) {
   if (weights.empty()) return;
   if (weights.size() != labels.size()) {
-    throw UsageError("train.class_weights: " + std::to_string(weights.size()) + " weights for " +
-                     std::to_string(labels.size()) + " labels; give one for each label of the data, or none");
+    throw base::UsageError("train.class_weights: " + std::to_string(weights.size()) + " weights for " +
+                           std::to_string(labels.size()) + " labels; give one for each label of the data, or none");
   }
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (std::isfinite(weights[i]) && weights[i] >= 0) continue;
-    throw UsageError("train.class_weights: the weight of the label \"" + labels[i] + "\" is " +
-                     std::to_string(weights[i]) + "; a weight is a number from 0 on");
+    throw base::UsageError("train.class_weights: the weight of the label \"" + labels[i] + "\" is " +
+                           std::to_string(weights[i]) + "; a weight is a number from 0 on");
   }
 }
 
 class LabelledTexts : public BatchSource {
  public:
-  LabelledTexts(std::shared_ptr<const prepared::Dataset> split, const LabelledOptions& options)
+  LabelledTexts(std::shared_ptr<const data::format::Dataset> split, const LabelledOptions& options)
       : split_(std::move(split)),
         options_(options),
         frame_(frame_of(split_->description())),
         room_(room_in(options.length, frame_, "data.sequence_length")) {
     check_weights(options_.class_weights, split_->description().labels);
-    if (split_->records() == 0) throw UsageError("the data has no labelled text; prepare more");
+    if (split_->records() == 0) throw base::UsageError("the data has no labelled text; prepare more");
   }
 
   std::int64_t samples() const override { return split_->records(); }
@@ -66,7 +66,7 @@ class LabelledTexts : public BatchSource {
   }
 
  private:
-  const std::shared_ptr<const prepared::Dataset> split_;
+  const std::shared_ptr<const data::format::Dataset> split_;
   const LabelledOptions options_;
   const Frame frame_;
   const std::int64_t room_;  // tokens of a text without its frame
@@ -74,12 +74,12 @@ class LabelledTexts : public BatchSource {
 
 }  // namespace
 
-std::shared_ptr<const BatchSource> labelled_texts(std::shared_ptr<const prepared::Dataset> split,
+std::shared_ptr<const BatchSource> labelled_texts(std::shared_ptr<const data::format::Dataset> split,
                                                   const LabelledOptions& options) {
   return std::make_shared<LabelledTexts>(std::move(split), options);
 }
 
-std::vector<double> balanced_weights(const prepared::Dataset& split) {
+std::vector<double> balanced_weights(const data::format::Dataset& split) {
   std::vector<double> weights(split.description().labels.size());
   for (std::int64_t record = 0; record < split.records(); ++record) {
     weights.at(static_cast<std::size_t>(split.label(record))) += 1;

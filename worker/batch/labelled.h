@@ -21,14 +21,14 @@ struct LabelledOptions {
 /// it. A text that is too long loses its last tokens, but never its suffix, such as [SEP]. A batch's weight is the sum
 /// of its samples' class weights, so that a weighted sum of losses divided by it is PyTorch's weighted mean.
 ///
-/// Tensors: input_ids, attention_mask, token_type_ids, labels. Throws UsageError naming the value and the remedy for a
-/// length without room for a token, for weights whose number is not that of the labels or that are below 0, and for a
-/// split without records.
-std::shared_ptr<const BatchSource> labelled_texts(std::shared_ptr<const prepared::Dataset> split,
+/// Tensors: input_ids, attention_mask, token_type_ids, labels. Throws base::UsageError naming the value and the remedy
+/// for a length without room for a token, for weights whose number is not that of the labels or that are below 0, and
+/// for a split without records.
+std::shared_ptr<const BatchSource> labelled_texts(std::shared_ptr<const data::format::Dataset> split,
                                                   const LabelledOptions& options);
 
 /// Class weights that give all labels of a split the same weight in a mean: records / (labels x records of the label),
 /// as scikit-learn's "balanced". A label without records has the weight 0.
-std::vector<double> balanced_weights(const prepared::Dataset& split);
+std::vector<double> balanced_weights(const data::format::Dataset& split);
 
 }  // namespace worker

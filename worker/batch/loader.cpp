@@ -137,7 +137,8 @@ class Loader::Threads {
 
 class Loader::State {
  public:
-  State(std::shared_ptr<const BatchSource> source, Order order, int rank, int world_size, LoaderOptions options)
+  State(std::shared_ptr<const BatchSource> source, data::order::Order order, int rank, int world_size,
+        LoaderOptions options)
       : source_(std::move(source)), order_(std::move(order)), rank_(rank), world_size_(world_size), options_(options) {
     if (!source_) throw std::invalid_argument("loader of batches: source is missing");
     require_of_loader(order_.options().samples == source_->samples(), "the order's number of samples",
@@ -216,7 +217,7 @@ class Loader::State {
   }
 
   const std::shared_ptr<const BatchSource> source_;
-  Order order_;
+  data::order::Order order_;
   const int rank_, world_size_;
   const LoaderOptions options_;
   std::int64_t position_ = 0;
@@ -226,7 +227,8 @@ class Loader::State {
   std::optional<Threads> threads_;  // last, so that they end first
 };
 
-Loader::Loader(std::shared_ptr<const BatchSource> source, Order order, int rank, int world_size, LoaderOptions options)
+Loader::Loader(std::shared_ptr<const BatchSource> source, data::order::Order order, int rank, int world_size,
+               LoaderOptions options)
     : state_(std::make_unique<State>(std::move(source), std::move(order), rank, world_size, options)) {}
 Loader::~Loader() = default;
 Loader::Loader(Loader&&) noexcept = default;

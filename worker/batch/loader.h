@@ -29,7 +29,8 @@ class Loader {
  public:
   /// `rank` is in [0, world_size). The order's samples are those of the source. Throws std::invalid_argument naming the
   /// value and what it must be.
-  Loader(std::shared_ptr<const BatchSource> source, Order order, int rank, int world_size, LoaderOptions options = {});
+  Loader(std::shared_ptr<const BatchSource> source, data::order::Order order, int rank, int world_size,
+         LoaderOptions options = {});
   ~Loader();
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;

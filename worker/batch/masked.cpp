@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "data/order/masking.h"
 #include "worker/batch/document.h"
 #include "worker/batch/padding.h"
@@ -16,13 +16,14 @@
 namespace worker {
 namespace {
 
-MaskingOptions masking_options(const prepared::Description& description, const MaskedOptions& options) {
+data::order::MaskingOptions masking_options(const data::format::Description& description,
+                                            const MaskedOptions& options) {
   if (!options.mask && !description.mask) {
-    throw UsageError(
+    throw base::UsageError(
         "the data's tokenizer (" + description.tokenizer_kind +
         ") has no mask token, which masked texts need; prepare the data with a tokenizer that has one, such as BERT's");
   }
-  MaskingOptions out{.share = options.share, .special = options.special};
+  data::order::MaskingOptions out{.share = options.share, .special = options.special};
   out.mask = options.mask ? *options.mask : static_cast<std::uint32_t>(*description.mask);
   out.vocabulary = std::max<std::int64_t>(description.vocabulary, std::int64_t{out.mask} + 1);
   out.special.insert(out.special.end(), description.prefix.begin(), description.prefix.end());
@@ -33,17 +34,17 @@ MaskingOptions masking_options(const prepared::Description& description, const M
   return out;
 }
 
-Masking masking_of(const prepared::Description& description, const MaskedOptions& options) {
+data::order::Masking masking_of(const data::format::Description& description, const MaskedOptions& options) {
   try {
-    return Masking(masking_options(description, options));
+    return data::order::Masking(masking_options(description, options));
   } catch (const std::invalid_argument& error) {
-    throw UsageError(error.what());
+    throw base::UsageError(error.what());
   }
 }
 
 class MaskedTexts : public BatchSource {
  public:
-  MaskedTexts(std::shared_ptr<const prepared::Dataset> split, const MaskedOptions& options)
+  MaskedTexts(std::shared_ptr<const data::format::Dataset> split, const MaskedOptions& options)
       : longest_(options.length),
         frame_(frame_of(split->description())),
         masking_(masking_of(split->description(), options)),
@@ -58,7 +59,7 @@ class MaskedTexts : public BatchSource {
   Batch collate(std::span<const std::int64_t> samples, std::span<const std::uint64_t> draws) const override {
     TokenRows inputs, targets;
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      const Piece piece = pieces_.at(samples[i]);
+      const data::order::Piece piece = pieces_.at(samples[i]);
       const auto row = framed(frame_, pieces_.ids(piece), piece.begin, piece.length);
       auto text = masking_.mask(std::vector<std::uint32_t>(row.begin(), row.end()), draws[i]);
       inputs.emplace_back(text.input.begin(), text.input.end());
@@ -73,7 +74,7 @@ class MaskedTexts : public BatchSource {
     batch.tensors = {{"input_ids", padded(inputs, length, pieces_.description().pad.value_or(0))},
                      {"attention_mask", attention_mask(inputs, length)},
                      {"token_type_ids", at::zeros({batch.samples, length}, at::kLong)},
-                     {"targets", padded(targets, length, kNoTarget)},
+                     {"targets", padded(targets, length, data::order::kNoTarget)},
                      {"masked", to_tensor(masked)}};
     return batch;
   }
@@ -84,7 +85,7 @@ class MaskedTexts : public BatchSource {
     std::int64_t row = 0;
     for (const auto& of_row : targets) {
       for (std::size_t at = 0; at < of_row.size(); ++at) {
-        if (of_row[at] != kNoTarget) out.push_back(row * length + static_cast<std::int64_t>(at));
+        if (of_row[at] != data::order::kNoTarget) out.push_back(row * length + static_cast<std::int64_t>(at));
       }
       ++row;
     }
@@ -93,13 +94,13 @@ class MaskedTexts : public BatchSource {
 
   const std::int64_t longest_;
   const Frame frame_;
-  const Masking masking_;
+  const data::order::Masking masking_;
   const Pieces pieces_;
 };
 
 }  // namespace
 
-std::shared_ptr<const BatchSource> masked_texts(std::shared_ptr<const prepared::Dataset> split,
+std::shared_ptr<const BatchSource> masked_texts(std::shared_ptr<const data::format::Dataset> split,
                                                 const MaskedOptions& options) {
   return std::make_shared<MaskedTexts>(std::move(split), options);
 }

@@ -25,10 +25,10 @@ struct MaskedOptions {
 /// that fit into a row with the tokenizer's special tokens around them, and a piece is a sample. Each epoch masks other
 /// tokens of it. A piece's weight is its number of masked tokens, which may be 0.
 ///
-/// Tensors: input_ids, attention_mask, token_type_ids, targets, masked. Throws UsageError naming the value and the
-/// remedy for a length without room for a token, options out of range, a tokenizer without a mask token, and for a
+/// Tensors: input_ids, attention_mask, token_type_ids, targets, masked. Throws base::UsageError naming the value and
+/// the remedy for a length without room for a token, options out of range, a tokenizer without a mask token, and for a
 /// split without a token.
-std::shared_ptr<const BatchSource> masked_texts(std::shared_ptr<const prepared::Dataset> split,
+std::shared_ptr<const BatchSource> masked_texts(std::shared_ptr<const data::format::Dataset> split,
                                                 const MaskedOptions& options);
 
 }  // namespace worker

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "data/order/target.h"
 #include "worker/batch/document.h"
 
@@ -12,14 +12,14 @@ namespace {
 
 class Pairs : public BatchSource {
  public:
-  Pairs(std::shared_ptr<const prepared::Dataset> split, const PairOptions& options)
+  Pairs(std::shared_ptr<const data::format::Dataset> split, const PairOptions& options)
       : split_(std::move(split)),
         options_(options),
         input_frame_(frame_of(split_->description())),
         target_frame_(document_frame_of(split_->description())),
         of_input_(room_in(options.input_length, input_frame_, "data.sequence_length")),
         of_target_(room_in(options.target_length, target_frame_, "data.target_length")) {
-    if (split_->records() == 0) throw UsageError("the data has no pair of texts; prepare more");
+    if (split_->records() == 0) throw base::UsageError("the data has no pair of texts; prepare more");
   }
 
   std::int64_t samples() const override { return split_->records(); }
@@ -41,7 +41,7 @@ class Pairs : public BatchSource {
   }
 
  private:
-  const std::shared_ptr<const prepared::Dataset> split_;
+  const std::shared_ptr<const data::format::Dataset> split_;
   const PairOptions options_;
   const Frame input_frame_;
   const Frame target_frame_;                 // ends with the end-of-text token: a model learns where its answer ends
@@ -50,7 +50,7 @@ class Pairs : public BatchSource {
 
 }  // namespace
 
-std::shared_ptr<const BatchSource> pairs_of(std::shared_ptr<const prepared::Dataset> split,
+std::shared_ptr<const BatchSource> pairs_of(std::shared_ptr<const data::format::Dataset> split,
                                             const PairOptions& options) {
   return std::make_shared<Pairs>(std::move(split), options);
 }
@@ -60,7 +60,7 @@ Batch pair_batch(const TokenRows& inputs, const TokenRows& targets, std::int64_t
   const auto length = padded_length(inputs, options.input_length);
   batch.tensors = {{"input_ids", padded(inputs, length, pad)},
                    {"attention_mask", attention_mask(inputs, length)},
-                   {"targets", padded(targets, padded_length(targets, options.target_length), kNoTarget)}};
+                   {"targets", padded(targets, padded_length(targets, options.target_length), data::order::kNoTarget)}};
   batch.samples = static_cast<std::int64_t>(inputs.size());
   const auto counted = count_tokens(targets);
   batch.tokens = count_tokens(inputs) + counted;

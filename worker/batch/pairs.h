@@ -19,9 +19,10 @@ struct PairOptions {
 /// is too long loses its last tokens, but never its suffix, such as </s>. A pair's weight is the number of its target's
 /// tokens.
 ///
-/// Tensors: input_ids, attention_mask, targets. Throws UsageError naming key, value and remedy for a length without
-/// room for a token, and for a split without records.
-std::shared_ptr<const BatchSource> pairs_of(std::shared_ptr<const prepared::Dataset> split, const PairOptions& options);
+/// Tensors: input_ids, attention_mask, targets. Throws base::UsageError naming key, value and remedy for a length
+/// without room for a token, and for a split without records.
+std::shared_ptr<const BatchSource> pairs_of(std::shared_ptr<const data::format::Dataset> split,
+                                            const PairOptions& options);
 
 /// The batch of these inputs and targets, padded: the inputs with `pad`, the targets with kNoTarget. The lengths are
 /// the longest that a row may have.

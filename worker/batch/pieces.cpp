@@ -5,19 +5,20 @@
 #include <string>
 #include <utility>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 
 namespace worker {
 
-Pieces::Pieces(std::shared_ptr<const prepared::Dataset> split, std::int64_t most)
+Pieces::Pieces(std::shared_ptr<const data::format::Dataset> split, std::int64_t most)
     : split_(std::move(split)), most_(most) {
   for (std::int64_t record = 0; record < split_->records(); ++record) {
     first_.push_back(first_.back() + (split_->length(record) + most_ - 1) / most_);
   }
-  if (size() == 0) throw UsageError("the data has no token in " + std::to_string(split_->records()) + " documents");
+  if (size() == 0)
+    throw base::UsageError("the data has no token in " + std::to_string(split_->records()) + " documents");
 }
 
-Piece Pieces::at(std::int64_t number) const {
+data::order::Piece Pieces::at(std::int64_t number) const {
   if (number < 0 || number >= size()) {
     throw std::out_of_range("there is no piece " + std::to_string(number) + " of " + std::to_string(size()));
   }

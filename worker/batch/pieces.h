@@ -13,18 +13,18 @@ namespace worker {
 /// of the documents. A document without tokens has none. Memory: 8 bytes a document. Thread-safe.
 class Pieces {
  public:
-  /// `most` is at least 1. Throws UsageError for a split without a token.
-  Pieces(std::shared_ptr<const prepared::Dataset> split, std::int64_t most);
+  /// `most` is at least 1. Throws base::UsageError for a split without a token.
+  Pieces(std::shared_ptr<const data::format::Dataset> split, std::int64_t most);
 
   std::int64_t size() const { return first_.back(); }
   /// Throws std::out_of_range for a piece that is not there.
-  Piece at(std::int64_t number) const;
+  data::order::Piece at(std::int64_t number) const;
   /// The piece's document.
-  prepared::Ids ids(const Piece& piece) const { return split_->ids(piece.record, 0); }
-  const prepared::Description& description() const { return split_->description(); }
+  data::format::Ids ids(const data::order::Piece& piece) const { return split_->ids(piece.record, 0); }
+  const data::format::Description& description() const { return split_->description(); }
 
  private:
-  std::shared_ptr<const prepared::Dataset> split_;
+  std::shared_ptr<const data::format::Dataset> split_;
   std::int64_t most_;
   std::vector<std::int64_t> first_{0};  // number of each document's first piece; the last: all pieces
 };

@@ -20,7 +20,7 @@ struct ModelTokenizer {
 
 /// What a run wants of its data.
 struct PreparedNeeds {
-  std::vector<prepared::Kind> kinds;             ///< any of them
+  std::vector<data::format::Kind> kinds;         ///< any of them
   std::string recipe;                            ///< its name, for messages
   std::string place = {};                        ///< what names the folder, for messages; empty: data.prepared = FOLDER
   std::optional<ModelTokenizer> tokenizer = {};  ///< none: not compared
@@ -29,20 +29,20 @@ struct PreparedNeeds {
 
 /// A folder of prepared data, opened for a training.
 struct PreparedData {
-  prepared::Description description;
-  std::shared_ptr<const prepared::Dataset> train;       ///< at least one record
-  std::shared_ptr<const prepared::Dataset> validation;  ///< null: the split is missing or has no records
+  data::format::Description description;
+  std::shared_ptr<const data::format::Dataset> train;       ///< at least one record
+  std::shared_ptr<const data::format::Dataset> validation;  ///< null: the split is missing or has no records
 };
 
-/// Throws UsageError, which does not name the folder, where the data are of another kind than a run wants.
-void check_kind(const prepared::Description& is, const PreparedNeeds& needs);
+/// Throws base::UsageError, which does not name the folder, where the data are of another kind than a run wants.
+void check_kind(const data::format::Description& is, const PreparedNeeds& needs);
 
 /// Opens a folder of `muster data prepare`, and reads the blocks b with b % world_size == rank of both splits, so that
 /// these ranks together verify all data once. Another rank's damage is not heard of here. Not collective.
 ///
-/// Throws UsageError naming folder, finding and remedy: the folder is unfinished, damaged, of another kind, made with
-/// another tokenizer, has ids beyond the model's vocabulary, or nothing to train on. Throws std::system_error where the
-/// file system refuses, which may pass.
+/// Throws base::UsageError naming folder, finding and remedy: the folder is unfinished, damaged, of another kind, made
+/// with another tokenizer, has ids beyond the model's vocabulary, or nothing to train on. Throws std::system_error
+/// where the file system refuses, which may pass.
 PreparedData open_prepared(const std::filesystem::path& folder, const PreparedNeeds& needs, int rank, int world_size);
 
 }  // namespace worker

@@ -10,11 +10,11 @@ namespace worker {
 namespace {
 
 /// The tokens from `begin` on.
-std::vector<std::int64_t> rest_of(const prepared::Ids& ids, std::int64_t begin) {
+std::vector<std::int64_t> rest_of(const data::format::Ids& ids, std::int64_t begin) {
   return framed({}, ids, begin, ids.size - begin);
 }
 
-Prompt continuation(const prepared::Dataset& split, std::int64_t record, const Frame& frame, std::int64_t room,
+Prompt continuation(const data::format::Dataset& split, std::int64_t record, const Frame& frame, std::int64_t room,
                     const PromptOptions& options) {
   const auto ids = split.ids(record, 0);
   auto cut = ids.size / 2;
@@ -32,7 +32,7 @@ Prompt continuation(const prepared::Dataset& split, std::int64_t record, const F
   return out;
 }
 
-Prompt question(const prepared::Dataset& split, std::int64_t record, const Frame& frame, std::int64_t room) {
+Prompt question(const data::format::Dataset& split, std::int64_t record, const Frame& frame, std::int64_t room) {
   const auto input = split.ids(record, 0);
   return {.record = record,
           .ids = framed(frame, input, 0, std::min(input.size, room)),
@@ -41,11 +41,12 @@ Prompt question(const prepared::Dataset& split, std::int64_t record, const Frame
 
 }  // namespace
 
-std::vector<Prompt> prompts_of(const prepared::Dataset& split, int rank, int world_size, const PromptOptions& options) {
+std::vector<Prompt> prompts_of(const data::format::Dataset& split, int rank, int world_size,
+                               const PromptOptions& options) {
   const auto kind = split.description().kind;
-  const bool pairs = kind == prepared::Kind::kPairs;
-  if (!pairs && kind != prepared::Kind::kTokens) {
-    throw std::logic_error("prompts of data of kind " + std::string(prepared::name_of(kind)));
+  const bool pairs = kind == data::format::Kind::kPairs;
+  if (!pairs && kind != data::format::Kind::kTokens) {
+    throw std::logic_error("prompts of data of kind " + std::string(data::format::name_of(kind)));
   }
   Frame frame = frame_of(split.description());
   if (!pairs) frame.suffix.clear();  // the text goes on

@@ -31,8 +31,9 @@ struct Prompt {
 ///
 /// Kind tokens: the tokenizer's prefix and the first tokens of a record. A prompt that would be empty is the
 /// end-of-text token, which is what comes before a document in training, or token 0. Kind pairs: the input with prefix
-/// and suffix; `rest` is the target. Throws UsageError naming the value and the remedy for `most` without room for a
-/// token, and std::logic_error for other kinds.
-std::vector<Prompt> prompts_of(const prepared::Dataset& split, int rank, int world_size, const PromptOptions& options);
+/// and suffix; `rest` is the target. Throws base::UsageError naming the value and the remedy for `most` without room
+/// for a token, and std::logic_error for other kinds.
+std::vector<Prompt> prompts_of(const data::format::Dataset& split, int rank, int world_size,
+                               const PromptOptions& options);
 
 }  // namespace worker

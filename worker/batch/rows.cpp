@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "worker/batch/document.h"
 
 namespace worker {
@@ -15,7 +15,7 @@ namespace {
 
 class RecordStream : public TokenStream {
  public:
-  explicit RecordStream(std::shared_ptr<const prepared::Dataset> split)
+  explicit RecordStream(std::shared_ptr<const data::format::Dataset> split)
       : split_(std::move(split)), frame_(document_frame_of(split_->description())) {
     for (std::int64_t record = 0; record < split_->records(); ++record) {
       starts_.push_back(starts_.back() + frame_.size() + split_->length(record));
@@ -37,7 +37,7 @@ class RecordStream : public TokenStream {
   }
 
  private:
-  const std::shared_ptr<const prepared::Dataset> split_;
+  const std::shared_ptr<const data::format::Dataset> split_;
   const Frame frame_;
   std::vector<std::int64_t> starts_{0};  // in the stream, by record; the last: the stream's size
 };
@@ -84,12 +84,13 @@ std::int64_t whole_rows(const TokenStream& stream, std::int64_t length) {
 }
 
 void check_length(std::int64_t length) {
-  if (length < 1) throw UsageError("data.sequence_length = " + std::to_string(length) + ": a row has at least 1 token");
+  if (length < 1)
+    throw base::UsageError("data.sequence_length = " + std::to_string(length) + ": a row has at least 1 token");
 }
 
 }  // namespace
 
-std::shared_ptr<const TokenStream> stream_of(std::shared_ptr<const prepared::Dataset> split) {
+std::shared_ptr<const TokenStream> stream_of(std::shared_ptr<const data::format::Dataset> split) {
   return std::make_shared<RecordStream>(std::move(split));
 }
 
@@ -103,9 +104,9 @@ std::shared_ptr<const BatchSource> all_rows_of(std::shared_ptr<const TokenStream
   check_length(length);
   const auto rows = whole_rows(*stream, length);
   if (rows == 0) {
-    throw UsageError("data.sequence_length = " + std::to_string(length) + ": " + what + " has only " +
-                     std::to_string(stream->size()) +
-                     " tokens, too few for one row; prepare more text, or give a shorter sequence");
+    throw base::UsageError("data.sequence_length = " + std::to_string(length) + ": " + what + " has only " +
+                           std::to_string(stream->size()) +
+                           " tokens, too few for one row; prepare more text, or give a shorter sequence");
   }
   return rows_of(std::move(stream), length, 0, rows);
 }
@@ -120,7 +121,7 @@ SplitRows split_rows(const std::shared_ptr<const TokenStream>& stream, std::int6
   }
   const auto train = rows - validation;
   if (train < 1) {
-    throw UsageError(
+    throw base::UsageError(
         "data.sequence_length = " + std::to_string(length) + ": the text has only " + std::to_string(stream->size()) +
         " tokens, too few for one training sample beside validation; give more text or a shorter sequence");
   }

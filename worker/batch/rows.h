@@ -20,7 +20,7 @@ class TokenStream {
 
 /// The records of a split of kind tokens, in their order. The tokenizer's special tokens are around each, and the
 /// end-of-text token, if there is one, follows it. Memory: 8 bytes a record.
-std::shared_ptr<const TokenStream> stream_of(std::shared_ptr<const prepared::Dataset> split);
+std::shared_ptr<const TokenStream> stream_of(std::shared_ptr<const data::format::Dataset> split);
 
 /// Rows [first, first + rows) of a stream that is cut every `length` tokens. A row's targets are its tokens shifted by
 /// one, so the last target is the first token of the next row.
@@ -28,8 +28,8 @@ std::shared_ptr<const TokenStream> stream_of(std::shared_ptr<const prepared::Dat
 std::shared_ptr<const BatchSource> rows_of(std::shared_ptr<const TokenStream> stream, std::int64_t length,
                                            std::int64_t first, std::int64_t rows);
 
-/// All rows of a stream. Throws UsageError with `what`, such as "the split train of /data/pages", when the stream has
-/// no whole row.
+/// All rows of a stream. Throws base::UsageError with `what`, such as "the split train of /data/pages", when the stream
+/// has no whole row.
 std::shared_ptr<const BatchSource> all_rows_of(std::shared_ptr<const TokenStream> stream, std::int64_t length,
                                                const std::string& what);
 
@@ -40,8 +40,8 @@ struct SplitRows {
 };
 
 /// Splits a stream without a validation split of its own. Validation has `validation_fraction` of the rows, rounded
-/// down, but at least one for a fraction above 0. Throws UsageError naming key, value and remedy when no row is left
-/// for training.
+/// down, but at least one for a fraction above 0. Throws base::UsageError naming key, value and remedy when no row is
+/// left for training.
 SplitRows split_rows(const std::shared_ptr<const TokenStream>& stream, std::int64_t length, double validation_fraction);
 
 }  // namespace worker

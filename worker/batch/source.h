@@ -28,8 +28,9 @@ class BatchSource {
 /// The seed of what is random about a sample in an epoch: masks, spans, crops. The seed knows no rank and no place in
 /// the batch, so batches are equal at every world size.
 constexpr std::uint64_t sample_draw(std::uint64_t seed, std::int64_t epoch, std::int64_t sample) {
-  const auto of_epoch = splitmix(splitmix(seed) + static_cast<std::uint64_t>(epoch) * kSplitmixStride);
-  return splitmix(of_epoch + static_cast<std::uint64_t>(sample));
+  const auto of_epoch = data::order::splitmix(data::order::splitmix(seed) +
+                                              static_cast<std::uint64_t>(epoch) * data::order::kSplitmixStride);
+  return data::order::splitmix(of_epoch + static_cast<std::uint64_t>(sample));
 }
 
 }  // namespace worker

@@ -85,7 +85,8 @@ std::int64_t pick(std::span<const float> logits, const Sampling& sampling, std::
 }
 
 std::uint64_t draw_for(std::uint64_t seed, std::uint64_t row, std::uint64_t token) {
-  return splitmix(splitmix(splitmix(seed) + row) + (token + 1) * kSplitmixStride);
+  return data::order::splitmix(data::order::splitmix(data::order::splitmix(seed) + row) +
+                               (token + 1) * data::order::kSplitmixStride);
 }
 
 }  // namespace worker

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "data/tokenizers/utf8.h"
 #include "worker/infer/commands.h"
 #include "worker/infer/encode.h"
@@ -28,8 +28,8 @@ void run_classify(const Options& options, const Source& source, const std::vecto
   in_batches(options, source, texts, model->most_positions(), [&](auto group, const auto& ids) {
     const at::Tensor shares = model->logits(ids).softmax(1);
     if (!shares.isfinite().all().template item<bool>()) {
-      throw worker::UsageError("the logits are not numbers: the weights of " + source.name() +
-                               " are damaged, or too large for --dtype " + options.dtype + "; try --dtype fp32");
+      throw base::UsageError("the logits are not numbers: the weights of " + source.name() +
+                             " are damaged, or too large for --dtype " + options.dtype + "; try --dtype fp32");
     }
     const auto [best, numbers] = shares.topk(top, 1);
     for (std::size_t row = 0; row < group.size(); ++row) {
@@ -47,7 +47,7 @@ void run_classify(const Options& options, const Source& source, const std::vecto
       }
       if (options.json) {
         fsdp::Json out;
-        out["text"] = tokens::repaired(group[row]);
+        out["text"] = data::tokenizers::repaired(group[row]);
         out["labels"] = std::move(found);
         console.out << out.dump() << "\n";
       } else {

@@ -7,20 +7,20 @@
 #include <variant>
 #include <vector>
 
-#include "agent/rank/errors.h"
 #include "base/durable_file.h"
+#include "base/usage_error.h"
+#include "base/whole_number.h"
 #include "spec/limits.h"
 #include "spec/recipes.h"
-#include "spec/whole_number.h"
 #include "worker/models/config_json.h"
 
 namespace infer {
 namespace {
 
 namespace fs = std::filesystem;
+using base::UsageError;
 using fsdp::Json;
 using worker::given;
-using worker::UsageError;
 
 constexpr const char* kRunFile = "run.json";
 
@@ -72,7 +72,7 @@ std::optional<fs::path> run_file_near(const fs::path& checkpoints) {
        !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename();
     if (!name.starts_with(kAttempt)) continue;
-    const auto number = spec::whole_number<std::int64_t>(std::string_view(name).substr(kAttempt.size()));
+    const auto number = base::whole_number<std::int64_t>(std::string_view(name).substr(kAttempt.size()));
     if (!number || *number <= attempt || !fs::is_regular_file(at->path() / kRunFile, error)) continue;
     attempt = *number;
     newest = at->path() / kRunFile;

@@ -30,14 +30,14 @@ Described described_by_run(const fsdp::Json& run);
 
 /// Of a checkpoint by its manifest's extra.model, or else extra.run, or else by `run_file`, or by a run file that lies
 /// where musterd writes it. A vocabulary that these leave open is that of the checkpoint's embedding. Throws
-/// worker::UsageError, and what the functions above throw.
+/// base::UsageError, and what the functions above throw.
 Described described_by_checkpoint(const fsdp::CheckpointInfo& checkpoint, const std::string& part,
                                   const std::filesystem::path& run_file);
 
 /// A member that is a text; empty: there is none.
 std::string text_of(const fsdp::Json& object, std::string_view name);
 
-/// A JSON object in a file of at most worker::kMostConfigBytes. Throws worker::UsageError naming the file.
+/// A JSON object in a file of at most worker::kMostConfigBytes. Throws base::UsageError naming the file.
 fsdp::Json read_json_object(const std::filesystem::path& file);
 
 }  // namespace infer

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "data/tokenizers/utf8.h"
 #include "fsdp/files/safetensors.h"
 #include "worker/infer/commands.h"
@@ -41,7 +41,7 @@ void print_vector(const Options& options, const char* kind, const std::string& n
                   std::int64_t size, std::ostream& out) {
   if (options.json) {
     fsdp::Json object;
-    object[kind] = tokens::repaired(name);
+    object[kind] = data::tokenizers::repaired(name);
     std::string line = object.dump();
     line.pop_back();
     out << line << ",\"embedding\":[";
@@ -64,14 +64,14 @@ class Vectors {
   void add(const Names& names, const at::Tensor& given) {
     const at::Tensor vectors = given.contiguous();
     if (!vectors.isfinite().all().template item<bool>()) {
-      throw worker::UsageError("the vectors are not numbers: the weights of " + source_.name() +
-                               " are damaged, or too large for --dtype " + options_.dtype + "; try --dtype fp32");
+      throw base::UsageError("the vectors are not numbers: the weights of " + source_.name() +
+                             " are damaged, or too large for --dtype " + options_.dtype + "; try --dtype fp32");
     }
     if (!options_.to.empty()) {
       all_.push_back(vectors);
       for (const std::string& name : names) {
         name_bytes_ += name.size();
-        if (name_bytes_ <= kMostNameBytes) names_.emplace_back(tokens::repaired(name));
+        if (name_bytes_ <= kMostNameBytes) names_.emplace_back(data::tokenizers::repaired(name));
       }
       return;
     }
@@ -91,7 +91,7 @@ class Vectors {
       if (name_bytes_ <= kMostNameBytes) metadata[kind_ + std::string("s")] = fsdp::Json(names_).dump();
       fsdp::write_safetensors(options_.to, {{"embeddings", whole}}, metadata);
     } catch (const c10::Error& error) {
-      throw worker::UsageError(error.what_without_backtrace());
+      throw base::UsageError(error.what_without_backtrace());
     }
     console_.notes << "muster-infer: " << whole.size(0) << " vectors are in " << options_.to.native()
                    << (name_bytes_ <= kMostNameBytes ? "\n" : ", without the texts, which are too many\n");

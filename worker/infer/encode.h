@@ -14,14 +14,14 @@
 namespace infer {
 
 /// The ids of a text as a decoder continues it: with what the tokenizer puts before a text, without what it puts behind
-/// one. An empty text is the token that begins texts, or else the one that ends them. Throws worker::UsageError for an
+/// one. An empty text is the token that begins texts, or else the one that ends them. Throws base::UsageError for an
 /// empty text and a tokenizer without either.
 worker::TokenIds ids_to_continue(const Source& source, const std::string& text);
 
-/// The ids of a text as an encoder reads it. Throws worker::UsageError when there are none.
+/// The ids of a text as an encoder reads it. Throws base::UsageError when there are none.
 worker::TokenIds ids_to_read(const Source& source, const std::string& text);
 
-/// Throws worker::UsageError unless a text has at most `most` tokens; 0: no limit.
+/// Throws base::UsageError unless a text has at most `most` tokens; 0: no limit.
 void check_length(const worker::TokenIds& ids, std::int64_t most, const std::string& text);
 
 /// The beginning of a text in quotes, for messages.

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "data/tokenizers/utf8.h"
 #include "worker/infer/commands.h"
 #include "worker/infer/encode.h"
@@ -36,9 +36,9 @@ std::int64_t room_behind(const TokenIds& prompt, const std::string& text, std::i
   // The last new token is not read.
   const std::int64_t room = most_positions - static_cast<std::int64_t>(prompt.size()) + 1;
   if (room >= 1) return room;
-  throw worker::UsageError("the text " + beginning_of(text) + " has " + std::to_string(prompt.size()) +
-                           " tokens, and the model takes " + std::to_string(most_positions) +
-                           " with what is new; give a shorter one");
+  throw base::UsageError("the text " + beginning_of(text) + " has " + std::to_string(prompt.size()) +
+                         " tokens, and the model takes " + std::to_string(most_positions) +
+                         " with what is new; give a shorter one");
 }
 
 /// transformers reads generation_config.json. transformers 4 reads the same members of config.json too where there is
@@ -51,7 +51,7 @@ void check_generation_files(const Source& source) {
     if (source.generation.is_null() || (made != nullptr && *made == fsdp::Json(true)))
       worker::check_generation(source.config, worker::kModelConfigFile, /*is_whole=*/false);
   } catch (const std::invalid_argument& refused) {
-    throw worker::UsageError(source.name() + ": " + refused.what());
+    throw base::UsageError(source.name() + ": " + refused.what());
   }
 }
 
@@ -97,7 +97,7 @@ class Generation {
 
   void stream(const std::string& text, const std::vector<TokenIds>& prompts, const worker::Sampling& sampling) {
     TextStream pieces(*source_.tokenizer, narrow(before(prompts[0])));
-    if (!model_->answers()) show(console_, tokens::repaired(text));
+    if (!model_->answers()) show(console_, data::tokenizers::repaired(text));
     model_->generate(prompts, sampling, [&](std::size_t, std::int64_t token) {
       show(console_, pieces.add(static_cast<std::uint32_t>(token)));
       console_.out << std::flush;
@@ -109,11 +109,11 @@ class Generation {
   void print(const std::string& text, const TokenIds& prompt, const TokenIds& result) const {
     const std::string made = text_behind(source_, before(prompt), result);
     if (!options_.json) {
-      show(console_, (model_->answers() ? "" : tokens::repaired(text)) + made + "\n");
+      show(console_, (model_->answers() ? "" : data::tokenizers::repaired(text)) + made + "\n");
       return;
     }
     fsdp::Json out;
-    out["prompt"] = tokens::repaired(text);
+    out["prompt"] = data::tokenizers::repaired(text);
     out["text"] = made;
     out["tokens"] = fsdp::Json::Array(result.begin(), result.end());
     out["ended"] = !result.empty() && std::ranges::find(sampling_.ends, result.back()) != sampling_.ends.end();

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "data/prepare/images/resize.h"
 #include "worker/infer/described.h"
 #include "worker/models/config_json.h"
@@ -20,9 +20,9 @@ namespace infer {
 namespace {
 
 namespace fs = std::filesystem;
+using base::UsageError;
 using fsdp::Json;
 using worker::given;
-using worker::UsageError;
 
 /// Members that change nothing of the picture. Pictures are RGB when they come here.
 constexpr auto kNoEffect = std::to_array<std::string_view>(
@@ -107,7 +107,7 @@ void check_type(const Processor& processor) {
 }
 
 std::int64_t side_of(const Json& side) {
-  return side.is_int() && side.as_int() > 0 && side.as_int() <= prepare::kMostSide ? side.as_int() : 0;
+  return side.is_int() && side.as_int() > 0 && side.as_int() <= data::prepare::kMostSide ? side.as_int() : 0;
 }
 
 /// The length of `size` after resizing. An object has a shortest_edge alone.
@@ -121,7 +121,7 @@ std::int64_t shortest_edge(const Processor& processor) {
   const std::int64_t side = edge == nullptr || more ? 0 : side_of(*edge);
   if (side == 0) {
     refuse(processor.file, "size", *size,
-           "want {\"shortest_edge\": N}, and N from 1 to " + std::to_string(prepare::kMostSide));
+           "want {\"shortest_edge\": N}, and N from 1 to " + std::to_string(data::prepare::kMostSide));
   }
   return side;
 }
@@ -195,22 +195,22 @@ ImageView image_view(const Source& source) {
   return view;
 }
 
-prepare::Picture viewed(const prepare::Picture& picture, const ImageView& view) {
+data::prepare::Picture viewed(const data::prepare::Picture& picture, const ImageView& view) {
   const std::int64_t shorter = std::min(picture.height, picture.width),
                      longer = std::max(picture.height, picture.width);
   const std::int64_t long_edge = view.shortest_edge * longer / shorter;
-  if (long_edge > prepare::kMostSide) {
+  if (long_edge > data::prepare::kMostSide) {
     throw std::runtime_error("has " + std::to_string(picture.width) + " x " + std::to_string(picture.height) +
                              " pixels, and would have a side of " + std::to_string(long_edge) +
                              "; give a picture that is less narrow");
   }
   const auto shortest = static_cast<int>(view.shortest_edge), longest = static_cast<int>(long_edge);
   const bool is_upright = picture.width <= picture.height;
-  const prepare::Picture whole =
-      prepare::resize_bicubic(picture, is_upright ? longest : shortest, is_upright ? shortest : longest);
+  const data::prepare::Picture whole =
+      data::prepare::resize_bicubic(picture, is_upright ? longest : shortest, is_upright ? shortest : longest);
   const auto side = static_cast<std::size_t>(view.side), row = static_cast<std::size_t>(whole.width);
   const std::size_t top = (static_cast<std::size_t>(whole.height) - side) / 2, left = (row - side) / 2;
-  prepare::Picture out{static_cast<int>(side), static_cast<int>(side), {}};
+  data::prepare::Picture out{static_cast<int>(side), static_cast<int>(side), {}};
   for (std::size_t y = top; y < top + side; ++y) {
     const auto begin = whole.rgb.begin() + static_cast<std::ptrdiff_t>(3 * (y * row + left));
     out.rgb.insert(out.rgb.end(), begin, begin + static_cast<std::ptrdiff_t>(3 * side));

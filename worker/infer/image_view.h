@@ -22,12 +22,12 @@ struct ImageView {
 /// That of preprocessor_config.json beside the weights, or of "image_processor" in processor_config.json, or else that
 /// of an export; see worker::dinov2_preprocessor(). Every member of a file is read, known to be without effect, or
 /// refused. A member that the file lacks has the default of BitImageProcessor, as in transformers. Throws
-/// worker::UsageError naming file, member, value and remedy for a file that cannot be read, for another processor, and
+/// base::UsageError naming file, member, value and remedy for a file that cannot be read, for another processor, and
 /// for a file that asks for something else than bicubic resizing, cutting the middle out and normalising.
 ImageView image_view(const Source& source);
 
 /// The square that a view shows of a picture, as RGB of 8 bits. Equal to transformers' own picture before it is
 /// normalised. Throws std::runtime_error for a picture so narrow that its longer side would be too long.
-prepare::Picture viewed(const prepare::Picture& picture, const ImageView& view);
+data::prepare::Picture viewed(const data::prepare::Picture& picture, const ImageView& view);
 
 }  // namespace infer

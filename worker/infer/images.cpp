@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "data/prepare/images/decode.h"
 #include "worker/batch/augment.h"
 
 namespace infer {
 
 namespace fs = std::filesystem;
-using worker::UsageError;
+using base::UsageError;
 
 std::vector<fs::path> image_files(const std::vector<std::string>& paths) {
   std::vector<fs::path> files;
@@ -27,7 +27,7 @@ std::vector<fs::path> image_files(const std::vector<std::string>& paths) {
     std::vector<fs::path> found;
     for (fs::recursive_directory_iterator at(path, fs::directory_options::follow_directory_symlink, error), end;
          !error && at != end; at.increment(error)) {
-      if (prepare::has_picture_name(at->path()) && at->is_regular_file()) found.push_back(at->path());
+      if (data::prepare::has_picture_name(at->path()) && at->is_regular_file()) found.push_back(at->path());
     }
     if (error) throw UsageError(path + ": " + error.message());
     if (found.empty()) throw UsageError(path + " has no image: want files that end in .jpg, .png or .ppm");
@@ -39,7 +39,7 @@ std::vector<fs::path> image_files(const std::vector<std::string>& paths) {
 
 at::Tensor pixels_of(const fs::path& file, const ImageView& view) {
   try {
-    const prepare::Picture seen = viewed(prepare::read_picture(file), view);
+    const data::prepare::Picture seen = viewed(data::prepare::read_picture(file), view);
     at::Tensor pixels = at::empty({seen.height, seen.width, 3}, at::kByte);
     std::ranges::copy(seen.rgb, pixels.mutable_data_ptr<std::uint8_t>());
     const at::Tensor whole = pixels.permute({2, 0, 1}).to(at::kFloat).div(255);

@@ -9,7 +9,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "worker/infer/commands.h"
 #include "worker/infer/options.h"
 #include "worker/infer/texts.h"
@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
     const auto texts = infer::read_texts(options, std::cin, isatty(STDIN_FILENO) == 0);
     infer::run(options, texts, {.out = std::cout, .notes = std::cerr, .out_is_terminal = isatty(STDOUT_FILENO) == 1});
     return kDone;
-  } catch (const worker::UsageError& error) {
+  } catch (const base::UsageError& error) {
     return fail(kUsage, error.what());
   } catch (const std::invalid_argument& error) {
     return fail(kUsage, error.what());

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "worker/models/family.h"
 
 namespace infer {
@@ -19,8 +19,8 @@ std::unique_ptr<Made> open(const Source& source, const Options& options, Open<Ma
   for (const auto* family : worker::families()) {
     if (uses_of(*family).*use != nullptr) list += (list.empty() ? "" : ", ") + std::string(family->name);
   }
-  throw worker::UsageError(source.name() + ": a model of the family " + std::string(source.family->name) + what +
-                           "; want one of: " + (list.empty() ? "(none)" : list));
+  throw base::UsageError(source.name() + ": a model of the family " + std::string(source.family->name) + what +
+                         "; want one of: " + (list.empty() ? "(none)" : list));
 }
 
 /// Of families that are no decoders.

@@ -71,13 +71,13 @@ struct Uses {
 /// row in model.cpp.
 Uses uses_of(const worker::Family& family);
 
-/// The models of a source. Throw worker::UsageError that lists the families with that use.
+/// The models of a source. Throw base::UsageError that lists the families with that use.
 std::unique_ptr<Generator> open_generator(const Source& source, const Options& options);
 std::unique_ptr<Embedder> open_embedder(const Source& source, const Options& options);
 std::unique_ptr<Classifier> open_classifier(const Source& source, const Options& options);
 /// Whether the family makes vectors of images.
 bool embeds_images(const Source& source);
-/// Of such a family. Throws worker::UsageError for a pool that images do not have.
+/// Of such a family. Throws base::UsageError for a pool that images do not have.
 std::unique_ptr<ImageEmbedder> open_image_embedder(const Source& source, const Options& options);
 
 /// The vectors of tokens, [texts, positions, hidden], as one of each text, [texts, hidden] in fp32. `mask` is bool

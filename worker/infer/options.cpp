@@ -5,23 +5,23 @@
 #include <cstdlib>
 #include <map>
 
-#include "agent/rank/errors.h"
+#include "base/nearest.h"
+#include "base/usage_error.h"
+#include "base/whole_number.h"
 #include "spec/infer_flags.h"
-#include "spec/nearest.h"
-#include "spec/whole_number.h"
 
 namespace infer {
 
 namespace {
 
-using worker::UsageError;
+using base::UsageError;
 
 [[noreturn]] void refuse(std::string_view what, std::string_view value, const std::string& want) {
   throw UsageError(std::string(what) + " " + std::string(value) + ": want " + want);
 }
 
 std::int64_t whole(std::string_view name, std::string_view value, std::int64_t low, std::int64_t high) {
-  const auto number = spec::whole_number<std::int64_t>(value);
+  const auto number = base::whole_number<std::int64_t>(value);
   if (!number || *number < low || *number > high)
     refuse(name, value, "a whole number from " + std::to_string(low) + " to " + std::to_string(high));
   return *number;
@@ -45,7 +45,7 @@ std::string word(std::string_view name, const std::string& value, std::initializ
 }
 
 std::string device(std::string_view name, const std::string& value) {
-  const bool numbered = value.starts_with("cuda:") && spec::whole_number<std::uint8_t>(value.substr(5));
+  const bool numbered = value.starts_with("cuda:") && base::whole_number<std::uint8_t>(value.substr(5));
   if (value != "cpu" && value != "cuda" && !numbered) refuse(name, value, "cpu, cuda or cuda:N");
   return value;
 }
@@ -93,8 +93,8 @@ unsigned bit_of(Command command) {
 
 [[noreturn]] void refuse_option(const std::string& name, std::string_view command) {
   std::vector<std::string> names;
-  for (const auto& flag : kFlags) names.emplace_back(flag.name);
-  const std::string near = spec::nearest(name, names);
+  for (const auto& flag : spec::kInferFlags) names.emplace_back(flag.name);
+  const std::string near = base::nearest(name, names);
   throw UsageError(name + ": " + std::string(command) + " has no such option" +
                    (near.empty() || near == name ? "" : "; did you mean " + near + "?"));
 }
@@ -112,8 +112,8 @@ std::size_t take_option(std::span<char* const> arguments, std::size_t at, std::s
     return at;
   }
   if (name == "-f") name = "--file";
-  const auto flag = std::ranges::find(kFlags, name, &Flag::name);
-  if (flag == kFlags.end() || (flag->commands & bit_of(out.command)) == 0) refuse_option(name, command);
+  const auto flag = std::ranges::find(spec::kInferFlags, name, &spec::InferFlag::name);
+  if (flag == spec::kInferFlags.end() || (flag->commands & bit_of(out.command)) == 0) refuse_option(name, command);
   if (flag->value.empty() && value) throw UsageError(name + " takes no value");
   if (!flag->value.empty() && !value) {
     if (at + 1 == arguments.size()) throw UsageError(name + " wants a value");
@@ -174,12 +174,12 @@ std::string help_text() {
       "them. `muster generate` also takes the number of a job. Texts are arguments, lines of a file, or lines of\n"
       "standard input.\n";
   unsigned shown = 0;
-  for (const auto& flag : kFlags) {
+  for (const auto& flag : spec::kInferFlags) {
     if (flag.commands != shown) {
-      text += flag.commands == kAllCommands ? "\nEvery command\n"
-              : flag.commands == kGenerates ? "\ngenerate\n"
-              : flag.commands == kEmbeds    ? "\nembed\n"
-                                            : "\nclassify\n";
+      text += flag.commands == spec::kAllCommands ? "\nEvery command\n"
+              : flag.commands == spec::kGenerates ? "\ngenerate\n"
+              : flag.commands == spec::kEmbeds    ? "\nembed\n"
+                                                  : "\nclassify\n";
       shown = flag.commands;
     }
     std::string usage = "  " + std::string(flag.name) + (flag.value.empty() ? "" : " " + std::string(flag.value));

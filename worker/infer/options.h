@@ -47,7 +47,7 @@ struct Options {
   bool help = false;
 };
 
-/// Reads the arguments behind the program's name. Throws worker::UsageError naming the argument and what is wanted.
+/// Reads the arguments behind the program's name. Throws base::UsageError naming the argument and what is wanted.
 Options parse_options(std::span<char* const> arguments);
 
 /// The text of --help.

@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "agent/rank/errors.h"
 #include "base/sha256.h"
+#include "base/usage_error.h"
 #include "data/tokenizers/bytes.h"
 #include "spec/recipes.h"
 #include "worker/files/model_tensors.h"
@@ -16,9 +16,9 @@ namespace infer {
 namespace {
 
 namespace fs = std::filesystem;
+using base::UsageError;
 using fsdp::Json;
 using worker::given;
-using worker::UsageError;
 
 constexpr const char* kManifest = "manifest.json";
 constexpr std::string_view kStep = "step-";
@@ -100,16 +100,16 @@ fsdp::CheckpointInfo at_path(const fs::path& folder, const Options& options) {
   throw UsageError(plain.native() + " is no checkpoint: its name is not step-N; give it the name that it had");
 }
 
-std::shared_ptr<const tokens::Tokenizer> opened(const std::string& path) {
+std::shared_ptr<const data::tokenizers::Tokenizer> opened(const std::string& path) {
   try {
-    return tokens::open_tokenizer(path);
+    return data::tokenizers::open_tokenizer(path);
   } catch (const std::runtime_error& error) {
     throw UsageError(error.what());
   }
 }
 
 /// The tokenizer that a checkpoint names: {"kind", "sha256", "folder"}.
-std::shared_ptr<const tokens::Tokenizer> of_extra(const Json& saved, const fs::path& checkpoints) {
+std::shared_ptr<const data::tokenizers::Tokenizer> of_extra(const Json& saved, const fs::path& checkpoints) {
   const Json *kind = given(saved, "kind"), *folder = given(saved, "folder"), *sum = given(saved, "sha256");
   const bool is_bytes = kind != nullptr && *kind == Json("bytes");
   if (!is_bytes && (folder == nullptr || !folder->is_string())) return nullptr;
@@ -122,8 +122,8 @@ std::shared_ptr<const tokens::Tokenizer> of_extra(const Json& saved, const fs::p
   return tokenizer;
 }
 
-std::shared_ptr<const tokens::Tokenizer> tokenizer_of(const Options& options, const Source& source,
-                                                      const Described& described) {
+std::shared_ptr<const data::tokenizers::Tokenizer> tokenizer_of(const Options& options, const Source& source,
+                                                                const Described& described) {
   if (!options.tokenizer.empty()) return opened(options.tokenizer);
   if (source.checkpoint) {
     const Json* extra = source.checkpoint->manifest.find("extra");
@@ -131,12 +131,12 @@ std::shared_ptr<const tokens::Tokenizer> tokenizer_of(const Options& options, co
     if (saved != nullptr)
       if (auto found = of_extra(*saved, source.folder.parent_path())) return found;
     if (!described.data_tokenizer.empty()) return opened(described.data_tokenizer);
-  } else if (!tokens::tokenizer_files(source.folder).empty()) {
+  } else if (!data::format::tokenizer_files(source.folder).empty()) {
     return opened(source.folder.native());
   }
-  if (!described.pretrained.empty() && !tokens::tokenizer_files(described.pretrained).empty())
+  if (!described.pretrained.empty() && !data::format::tokenizer_files(described.pretrained).empty())
     return opened(described.pretrained);
-  auto bytes = tokens::byte_tokenizer();
+  auto bytes = data::tokenizers::byte_tokenizer();
   if (source.whole("vocab_size") <= bytes->vocabulary()) return bytes;
   throw UsageError(
       source.folder.native() + " has no tokenizer, and its model has " + std::to_string(source.whole("vocab_size")) +

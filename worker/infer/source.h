@@ -34,7 +34,7 @@ struct Source {
   spec::Values values;    // of the rows of family->table, with their defaults
   fsdp::Json config;      // config.json; null in a checkpoint that does not hold it
   fsdp::Json generation;  // generation_config.json, in a checkpoint that of extra.model; null: there is none
-  std::shared_ptr<const tokens::Tokenizer> tokenizer;
+  std::shared_ptr<const data::tokenizers::Tokenizer> tokenizer;
 
   /// "llama, step 100 of /data/run" for people.
   std::string name() const;
@@ -55,7 +55,7 @@ struct Source {
 /// The tokenizer is that of --tokenizer, of the folder, of extra.tokenizer, or of the folder that the run started from;
 /// otherwise the byte vocabulary, if the model has no more tokens.
 ///
-/// Throws worker::UsageError naming the place, what is wrong and what to do.
+/// Throws base::UsageError naming the place, what is wrong and what to do.
 Source open_source(const Options& options);
 
 /// Texts that end a generated text, as token ids: eos_token_id of generation_config.json, else of config.json, else the

@@ -23,7 +23,7 @@ std::size_t common(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-TextStream::TextStream(const tokens::Tokenizer& tokenizer, std::vector<std::uint32_t> before)
+TextStream::TextStream(const data::tokenizers::Tokenizer& tokenizer, std::vector<std::uint32_t> before)
     : tokenizer_(tokenizer),
       tokens_(std::move(before)),
       begin_(tokens_.size() - std::min(tokens_.size(), kBefore)),

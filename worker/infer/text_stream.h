@@ -18,7 +18,7 @@ namespace infer {
 class TextStream {
  public:
   /// `before` are the tokens that the text follows, such as a prompt. They give no text.
-  TextStream(const tokens::Tokenizer& tokenizer, std::vector<std::uint32_t> before);
+  TextStream(const data::tokenizers::Tokenizer& tokenizer, std::vector<std::uint32_t> before);
 
   /// The text that is known now and was not before; may be empty.
   std::string add(std::uint32_t token);
@@ -29,7 +29,7 @@ class TextStream {
   std::string text(std::size_t end) const;
   std::string give(std::size_t end);
 
-  const tokens::Tokenizer& tokenizer_;
+  const data::tokenizers::Tokenizer& tokenizer_;
   std::vector<std::uint32_t> tokens_;
   std::size_t begin_ = 0;  // of the tokens that are decoded, so that the next ones stand behind others
   std::size_t given_ = 0;  // tokens before this one are given out

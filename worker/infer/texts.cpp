@@ -5,12 +5,12 @@
 #include <cstring>
 #include <fstream>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 
 namespace infer {
 namespace {
 
-using worker::UsageError;
+using base::UsageError;
 
 std::string read_all(std::istream& in, const std::string& name) {
   std::string text;

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
+#include "base/whole_number.h"
 #include "fsdp/engine/meta_device.h"
 #include "fsdp/files/checkpoint.h"
 #include "fsdp/files/tensor_files.h"
-#include "spec/whole_number.h"
 #include "worker/adapters/low_rank.h"
 #include "worker/files/model_tensors.h"
 #include "worker/models/layers/wrapped.h"
@@ -21,7 +21,7 @@
 namespace infer {
 namespace {
 
-using worker::UsageError;
+using base::UsageError;
 
 at::ScalarType dtype_named(const std::string& name) {
   if (name == "bf16") return at::kBFloat16;
@@ -50,7 +50,7 @@ worker::Activations activations_of(const Options& options) {
   const at::ScalarType dtype = dtype_named(options.dtype);
   if (options.device == "cpu") return {dtype, at::kCPU};
   const std::string number = options.device.starts_with("cuda:") ? options.device.substr(5) : "0";
-  const int wanted = spec::whole_number<int>(number).value_or(0);
+  const int wanted = base::whole_number<int>(number).value_or(0);
   const at::Device device = fsdp::device_of_rank(wanted);
   if (options.device.empty()) return {dtype, device};
   if (!device.is_cuda() || device.index() != wanted) {

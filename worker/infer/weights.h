@@ -13,7 +13,7 @@
 
 namespace infer {
 
-/// The dtype and the device of the options. Throws worker::UsageError for a GPU that this program cannot use.
+/// The dtype and the device of the options. Throws base::UsageError for a GPU that this program cannot use.
 worker::Activations activations_of(const Options& options);
 
 /// A module of one process with the weights of a source. The weights exist once, in the dtype of the options, and
@@ -31,7 +31,7 @@ class LoadedModel {
   /// which parameters are kept in fp32 whatever the options say; null: none. `some_parameters`: a checkpoint may have
   /// more parameters than the module.
   ///
-  /// Throws worker::UsageError that names each tensor that is missing, has another shape or dtype, or belongs to no
+  /// Throws base::UsageError that names each tensor that is missing, has another shape or dtype, or belongs to no
   /// parameter, and for a checkpoint that cannot be read.
   LoadedModel(const Source& source, const Options& options,
               const std::function<std::shared_ptr<torch::nn::Module>()>& make,

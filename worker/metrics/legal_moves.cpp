@@ -20,11 +20,12 @@ std::string_view take_word(std::string_view& text) {
 }
 
 /// The position after the next move of the reply. nullopt if the reply has no legal move there.
-std::optional<chess::Board> play_next(const chess::Board& board, std::string_view& reply, chess::Notation notation) {
+std::optional<data::chess::Board> play_next(const data::chess::Board& board, std::string_view& reply,
+                                            data::chess::Notation notation) {
   while (true) {
     const auto word = take_word(reply);
     if (word.empty()) return std::nullopt;
-    const auto line = chess::parse_movetext(board, word, notation);
+    const auto line = data::chess::parse_movetext(board, word, notation);
     if (!line || !line->result.empty()) return std::nullopt;
     if (!line->moves.empty()) return line->last;  // else the word is the number of the move
   }
@@ -38,12 +39,12 @@ LegalShare& LegalShare::operator+=(const LegalShare& that) {
   return *this;
 }
 
-LegalShare count_legal_moves(std::string_view prompt, std::string_view reply, chess::Notation notation,
+LegalShare count_legal_moves(std::string_view prompt, std::string_view reply, data::chess::Notation notation,
                              std::int64_t moves) {
-  const auto line = chess::parse_movetext(chess::Board::start(), prompt, notation);
+  const auto line = data::chess::parse_movetext(data::chess::Board::start(), prompt, notation);
   if (!line || !line->result.empty()) return {};
   LegalShare share;
-  std::optional<chess::Board> board = line->last;
+  std::optional<data::chess::Board> board = line->last;
   while (share.asked < moves && !(board && board->legal_moves().empty())) {
     ++share.asked;
     if (board) board = play_next(*board, reply, notation);
@@ -52,7 +53,7 @@ LegalShare count_legal_moves(std::string_view prompt, std::string_view reply, ch
   return share;
 }
 
-bool is_legal_next(std::string_view prompt, std::string_view reply, chess::Notation notation) {
+bool is_legal_next(std::string_view prompt, std::string_view reply, data::chess::Notation notation) {
   return count_legal_moves(prompt, reply, notation).legal == 1;
 }
 

@@ -21,10 +21,10 @@ struct LegalShare {
 
 /// Reads what a model writes after the beginning of a game, and counts its legal moves.
 ///
-/// `prompt`: a movetext from the start position that ends where a move may begin, such as chess::text_before() gives:
-/// "1. e4 e5 2. ". `reply`: what follows it: "Nf3 Nc6", or "Nf3 Nc6 3. Bb5 ...". Words are separated by spaces or line
-/// feeds. Numbers of moves may be there and must be right. A move is accepted exactly as chess::of_san() or of_uci()
-/// accepts it: "+" and "#" may be missing, but not wrong.
+/// `prompt`: a movetext from the start position that ends where a move may begin, such as data::chess::text_before()
+/// gives: "1. e4 e5 2. ". `reply`: what follows it: "Nf3 Nc6", or "Nf3 Nc6 3. Bb5 ...". Words are separated by spaces
+/// or line feeds. Numbers of moves may be there and must be right. A move is accepted exactly as data::chess::of_san()
+/// or of_uci() accepts it: "+" and "#" may be missing, but not wrong.
 ///
 /// `moves`: how many are asked for, at least 1. Words after these are not read. After the first word that is no legal
 /// move the position is unknown, so that move and all that are still asked for count as not legal, as do moves that
@@ -32,10 +32,10 @@ struct LegalShare {
 ///
 /// A prompt that is no movetext, has a result or is over cannot be continued, so nothing is asked: {0, 0}. Never throws
 /// for a text. Time: a legal move generation a move.
-LegalShare count_legal_moves(std::string_view prompt, std::string_view reply, chess::Notation notation,
+LegalShare count_legal_moves(std::string_view prompt, std::string_view reply, data::chess::Notation notation,
                              std::int64_t moves = 1);
 
 /// Whether a model's reply begins with a legal move.
-bool is_legal_next(std::string_view prompt, std::string_view reply, chess::Notation notation);
+bool is_legal_next(std::string_view prompt, std::string_view reply, data::chess::Notation notation);
 
 }  // namespace worker

@@ -15,7 +15,7 @@ at::Tensor class_loss(const at::Tensor& logits, const at::Tensor& labels, const 
   TORCH_CHECK(logits.dim() == 2 && labels.dim() == 1 && labels.size(0) == logits.size(0), "class_loss: logits are ",
               logits.sizes(), " and labels ", labels.sizes(), "; want [batch, classes] and [batch]");
   const auto weights = class_weights.defined() ? std::optional<at::Tensor>(class_weights) : std::nullopt;
-  return at::cross_entropy_loss(logits.to(at::kFloat), labels, weights, at::Reduction::Sum, kNoTarget);
+  return at::cross_entropy_loss(logits.to(at::kFloat), labels, weights, at::Reduction::Sum, data::order::kNoTarget);
 }
 
 double class_weight(const at::Tensor& labels, const at::Tensor& class_weights) {
@@ -24,7 +24,7 @@ double class_weight(const at::Tensor& labels, const at::Tensor& class_weights) {
   const at::Tensor weights = class_weights.defined() ? class_weights.to(at::kDouble).contiguous() : class_weights;
   double sum = 0;
   for (std::int64_t i = 0; i < dense.numel(); ++i) {
-    if (values[i] == kNoTarget) continue;
+    if (values[i] == data::order::kNoTarget) continue;
     if (!weights.defined()) {
       sum += 1;
       continue;

@@ -55,8 +55,8 @@ at::Tensor losses_of(const at::Tensor& scores, const at::Tensor& targets, bool g
   const at::Tensor losses = at::empty({scores.size(0)}, scores.options().dtype(at::kFloat));
   const at::Tensor dense = targets.contiguous();
   kernels::cross_entropy(kernels::number_of(scores), scores.mutable_data_ptr(), dense.const_data_ptr<std::int64_t>(),
-                         losses.mutable_data_ptr<float>(), scores.size(0), scores.size(1), kNoTarget, gradient,
-                         kernels::stream_of(scores));
+                         losses.mutable_data_ptr<float>(), scores.size(0), scores.size(1), data::order::kNoTarget,
+                         gradient, kernels::stream_of(scores));
   C10_CUDA_CHECK(cudaGetLastError());
   return losses.sum();
 }
@@ -83,7 +83,7 @@ void add_positions(const at::Tensor& x, const Head& head, const at::Tensor& targ
   if (has_kernels(x.device(), x.scalar_type())) return add_positions_by_kernel(x, head, targets, sum, into);
 #endif
   at::Tensor scores = head.scores(x).to(at::kFloat);
-  const at::Tensor counts = targets.ne(kNoTarget).to(at::kFloat);
+  const at::Tensor counts = targets.ne(data::order::kNoTarget).to(at::kFloat);
   const at::Tensor index = targets.clamp_min(0).unsqueeze(-1);
   const at::Tensor total = at::logsumexp(scores, {-1}, /*keepdim=*/true);
   sum += ((total - scores.gather(-1, index)).squeeze(-1) * counts).sum();

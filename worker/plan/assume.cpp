@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "spec/recipes.h"
 #include "worker/train/start_weights.h"
 
@@ -37,11 +37,12 @@ PlannedRun assume_config(RunConfig config) {
   }
   const std::string place = "model.pretrained = \"" + pretrained + "\"";
   if (!missing.empty()) {
-    throw UsageError(place +
-                     ": cannot read config.json there, which would tell the sizes of the model; plan where the folder "
-                     "is, or write the sizes "
-                     "into the job file, too: " +
-                     joined(missing));
+    throw base::UsageError(
+        place +
+        ": cannot read config.json there, which would tell the sizes of the model; plan where the folder "
+        "is, or write the sizes "
+        "into the job file, too: " +
+        joined(missing));
   }
   config.values.set(spec::kPretrained, std::string());
   spec::fill_defaults(config.values, tables, /*ranks=*/0);
@@ -52,7 +53,8 @@ PlannedRun assume_config(RunConfig config) {
   for (const auto& conflict : spec::conflicts_of(config.values, tables, /*ranks=*/0)) {
     // Other keys were looked at before, or are about the weights.
     if (std::ranges::find(family.keys, conflict.key, &spec::Key::name) == family.keys.end()) continue;
-    throw UsageError(conflict.key + ": " + conflict.want + (conflict.remedy.empty() ? "" : "; " + conflict.remedy));
+    throw base::UsageError(conflict.key + ": " + conflict.want +
+                           (conflict.remedy.empty() ? "" : "; " + conflict.remedy));
   }
   std::string note = place + ": config.json cannot be read here";
   if (!assumed.empty()) note += ", so the plan is of " + joined(assumed);

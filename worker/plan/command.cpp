@@ -2,16 +2,16 @@
 
 #include <c10/util/Exception.h>
 
-#include "agent/rank/errors.h"
 #include "base/memory_limit.h"
+#include "base/units.h"
+#include "base/usage_error.h"
 #include "fsdp/comm/device_mesh.h"
-#include "spec/units.h"
 #include "worker/plan/assume.h"
 #include "worker/train/gpu.h"
 
 namespace worker {
 
-fsdp::Json plan_report(const RunConfig& given, const RankEnvironment& environment, const Limit& limit) {
+fsdp::Json plan_report(const RunConfig& given, const agent::rank::RankEnvironment& environment, const Limit& limit) {
   const auto [config, note] = assume_config(given);
   const RankPlan plan = plan_rank(config, environment, limit.ranks());
   fsdp::Json out;
@@ -57,7 +57,7 @@ fsdp::Json plan_report(const RunConfig& given, const RankEnvironment& environmen
   return out;
 }
 
-std::optional<Limit> limit_here(const RankEnvironment& environment) {
+std::optional<Limit> limit_here(const agent::rank::RankEnvironment& environment) {
   const c10::Device device = fsdp::device_of_rank(environment.local_rank);
   if (const auto bytes = gpu_size(device))
     return Limit{*bytes, true, "the memory of GPU " + std::to_string(device.index())};
@@ -66,11 +66,12 @@ std::optional<Limit> limit_here(const RankEnvironment& environment) {
   if (memory.bytes == 0) return std::nullopt;
   const int ranks = environment.local_world_size;
   return Limit{memory.bytes / ranks, false,
-               memory.of + " has " + spec::bytes_text(memory.bytes) +
+               memory.of + " has " + base::bytes_text(memory.bytes) +
                    (ranks == 1 ? "" : " for " + std::to_string(ranks) + " ranks")};
 }
 
-void check_memory(const RunConfig& config, const RankEnvironment& environment, const std::optional<Limit>& limit) {
+void check_memory(const RunConfig& config, const agent::rank::RankEnvironment& environment,
+                  const std::optional<Limit>& limit) {
   if (!limit || !config.fsdp.check_memory) return;
   std::optional<RankPlan> plan;
   try {
@@ -80,8 +81,8 @@ void check_memory(const RunConfig& config, const RankEnvironment& environment, c
   }
   const std::int64_t uncertain = limit->of_gpu ? plan->activation_bytes : 0;
   if (bytes_against(*plan, *limit) - uncertain <= limit->bytes) return;
-  throw UsageError(misfit_text(*plan, *limit, remedies(config, environment, *limit)) +
-                   "; fsdp.check_memory = false runs it all the same");
+  throw base::UsageError(misfit_text(*plan, *limit, remedies(config, environment, *limit)) +
+                         "; fsdp.check_memory = false runs it all the same");
 }
 
 }  // namespace worker

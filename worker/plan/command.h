@@ -11,15 +11,16 @@ namespace worker {
 /// What `muster-worker --plan` prints: the plan of a rank, what it assumes (see assume_config()), the estimates, and
 /// with a limit whether the run fits, why not and what would. A limit of 0 bytes is none, but still says what the ranks
 /// compute on. Bytes are whole numbers. Throws as plan_rank() and assume_config().
-fsdp::Json plan_report(const RunConfig& config, const RankEnvironment& environment, const Limit& limit);
+fsdp::Json plan_report(const RunConfig& config, const agent::rank::RankEnvironment& environment, const Limit& limit);
 
 /// What this rank may use here: the memory of its GPU, or its part of the memory of this machine or cgroup. Nothing
 /// where that is not known.
-std::optional<Limit> limit_here(const RankEnvironment& environment);
+std::optional<Limit> limit_here(const agent::rank::RankEnvironment& environment);
 
-/// Throws UsageError with misfit_text() where the run does not fit into `limit`, unless fsdp.check_memory is off. A run
-/// that cannot be planned passes. Activations are planned by the operations of the CPU, so against the memory of a GPU
-/// they do not count. Takes milliseconds a layer. Not collective; all ranks of equal nodes agree.
-void check_memory(const RunConfig& config, const RankEnvironment& environment, const std::optional<Limit>& limit);
+/// Throws base::UsageError with misfit_text() where the run does not fit into `limit`, unless fsdp.check_memory is off.
+/// A run that cannot be planned passes. Activations are planned by the operations of the CPU, so against the memory of
+/// a GPU they do not count. Takes milliseconds a layer. Not collective; all ranks of equal nodes agree.
+void check_memory(const RunConfig& config, const agent::rank::RankEnvironment& environment,
+                  const std::optional<Limit>& limit);
 
 }  // namespace worker

@@ -4,14 +4,14 @@
 #include <functional>
 #include <optional>
 
-#include "agent/rank/errors.h"
-#include "spec/units.h"
+#include "base/units.h"
+#include "base/usage_error.h"
 
 namespace worker {
 namespace {
 
+using base::bytes_text;
 using spec::ActivationCheckpointing;
-using spec::bytes_text;
 using spec::Strategy;
 
 constexpr int kMostDoublings = 6;
@@ -21,7 +21,7 @@ constexpr int kMostRanks = 4096;
 struct Variant {
   std::chrono::steady_clock::time_point until;  // no plan begins later
   RunConfig config;
-  RankEnvironment environment;
+  agent::rank::RankEnvironment environment;
   Remedy remedy;
 
   void set(const std::string& key, const std::string& value) { remedy.set.emplace_back(key, value); }
@@ -142,7 +142,7 @@ std::optional<Remedy> fitted(const Variant& asked, const std::vector<std::vector
   }
   try {
     run.remedy.bytes = bytes_against(plan_memory(run.config, run.environment, limit.ranks()), limit);
-  } catch (const UsageError&) {
+  } catch (const base::UsageError&) {
     return std::nullopt;
   }
   return run.remedy.bytes <= limit.bytes ? std::optional(run.remedy) : std::nullopt;
@@ -202,7 +202,8 @@ std::int64_t bytes_against(const RankPlan& plan, const Limit& limit) {
                   plan.tensor_bytes() - plan.activation_bytes + plan.full_state_bytes);
 }
 
-std::vector<Remedy> remedies(const RunConfig& config, const RankEnvironment& environment, const Limit& limit) {
+std::vector<Remedy> remedies(const RunConfig& config, const agent::rank::RankEnvironment& environment,
+                             const Limit& limit) {
   const Variant asked{std::chrono::steady_clock::now() + kSearch, config, environment, {}};
   const auto all = changes(split_batch(config.train, environment.world_size), limit.of_gpu);
   auto found = single_changes(asked, all, limit);

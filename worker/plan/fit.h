@@ -37,7 +37,8 @@ struct Remedy {
 /// changes, the cheapest first: another strategy, no copy for checkpoints, smaller micro-batches, tight
 /// units, recomputed blocks, bf16, offload from a GPU, more nodes. Where none is enough, one combination that is. Makes
 /// at most about fifty plans, and begins none after kSearch.
-std::vector<Remedy> remedies(const RunConfig& config, const RankEnvironment& environment, const Limit& limit);
+std::vector<Remedy> remedies(const RunConfig& config, const agent::rank::RankEnvironment& environment,
+                             const Limit& limit);
 
 inline constexpr std::chrono::seconds kSearch{20};
 

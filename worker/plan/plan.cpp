@@ -25,16 +25,18 @@ constexpr std::int64_t kSteps = 2;
 constexpr std::int64_t kSamples = 1024;
 
 /// Nobody hears what a planned step reports.
-class NoReporter : public Reporter {
+class NoReporter : public agent::rank::Reporter {
  public:
-  void section(Section) override {}
+  void section(agent::rank::Section) override {}
   void declare(std::vector<spec::Series>) override {}
-  void step(const StepReport&) override {}
+  void step(const agent::rank::StepReport&) override {}
   void resumed_from(std::int64_t) override {}
   void checkpoint_saved(std::int64_t, std::int64_t, double) override {}
-  StopKind stop_requested() const override { return StopKind::kNone; }
+  agent::rank::StopKind stop_requested() const override { return agent::rank::StopKind::kNone; }
   bool assigns_rendezvous() const override { return false; }
-  Endpoint rendezvous(std::optional<Endpoint> mine) override { return mine.value_or(Endpoint{}); }
+  agent::rank::Endpoint rendezvous(std::optional<agent::rank::Endpoint> mine) override {
+    return mine.value_or(agent::rank::Endpoint{});
+  }
   void leaving(int, std::string_view) override {}
 };
 
@@ -53,7 +55,7 @@ class WithoutData : public BatchSource {
 
 /// CPU ranks of one node exchange through shared memory. Those of all groups but "replicate" are neighbours.
 fsdp::StillBuffers buffers_of(const fsdp::MeshGroup& group, const spec::Sharding& sharding,
-                              const RankEnvironment& environment, PlanFor ranks) {
+                              const agent::rank::RankEnvironment& environment, PlanFor ranks) {
   if (ranks == PlanFor::kGpus) return fsdp::StillBuffers::kNone;
   const int local = environment.local_world_size;
   const bool one_node = environment.world_size == local || (group.axis != "replicate" && local % group.size == 0);
@@ -67,7 +69,8 @@ class DryTraining {
     std::int64_t wire_bytes = 0, collectives = 0;
   };
 
-  DryTraining(const RunConfig& config, const RankEnvironment& environment, PlanFor ranks, const MakeRecipe& make)
+  DryTraining(const RunConfig& config, const agent::rank::RankEnvironment& environment, PlanFor ranks,
+              const MakeRecipe& make)
       : config_(config),
         environment_(environment),
         recipe_(make(config)),
@@ -78,7 +81,7 @@ class DryTraining {
                                                 buffers_of(group, config.fsdp, environment, ranks));
             },
             mesh_options(config.fsdp, environment)),
-        loader_(std::make_shared<WithoutData>(*recipe_), Order({.samples = kSamples}), environment.rank,
+        loader_(std::make_shared<WithoutData>(*recipe_), data::order::Order({.samples = kSamples}), environment.rank,
                 environment.world_size, {.threads = 0}),
         loss_scale_(config.train, mesh_.device()) {
     const fsdp::DryRunGuard dry;
@@ -120,7 +123,7 @@ class DryTraining {
 
  private:
   const RunConfig& config_;
-  const RankEnvironment& environment_;
+  const agent::rank::RankEnvironment& environment_;
   NoReporter reporter_;
   std::unique_ptr<Recipe> recipe_;
   fsdp::DeviceMesh mesh_;
@@ -129,8 +132,8 @@ class DryTraining {
   std::optional<Parts> parts_;
 };
 
-RankPlan plan(const RunConfig& given, const RankEnvironment& environment, PlanFor ranks, const MakeRecipe& make,
-              bool traffic) {
+RankPlan plan(const RunConfig& given, const agent::rank::RankEnvironment& environment, PlanFor ranks,
+              const MakeRecipe& make, bool traffic) {
   RunConfig config = given;
   config.train.step_delay_ms = 0;
   // The data tell how many steps train.epochs are. No memory depends on that number, but the rate of a step does.
@@ -174,11 +177,12 @@ RankPlan plan(const RunConfig& given, const RankEnvironment& environment, PlanFo
 
 }  // namespace
 
-RankPlan plan_rank(const RunConfig& config, const RankEnvironment& environment, PlanFor ranks, const MakeRecipe& make) {
+RankPlan plan_rank(const RunConfig& config, const agent::rank::RankEnvironment& environment, PlanFor ranks,
+                   const MakeRecipe& make) {
   return plan(config, environment, ranks, make, /*traffic=*/true);
 }
 
-RankPlan plan_memory(const RunConfig& config, const RankEnvironment& environment, PlanFor ranks) {
+RankPlan plan_memory(const RunConfig& config, const agent::rank::RankEnvironment& environment, PlanFor ranks) {
   return plan(config, environment, ranks, make_recipe, /*traffic=*/false);
 }
 

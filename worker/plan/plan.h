@@ -52,12 +52,12 @@ inline constexpr int kEstimateFactors[] = {6, 8, 16};
 /// none. Bytes are those on the CPU. On a GPU the model's kernels keep less for backward, and the head holds up to 256
 /// MiB of logits more. Not in it: the program itself (about 300 MiB), fragments, and NCCL's buffers.
 ///
-/// `environment` gives the rank and the numbers of ranks. Not collective. Throws UsageError for a split that the ranks
-/// do not allow, and c10::Error for a model whose operations have no known sizes.
-RankPlan plan_rank(const RunConfig& config, const RankEnvironment& environment, PlanFor ranks = PlanFor::kCpus,
-                   const MakeRecipe& make_recipe = worker::make_recipe);
+/// `environment` gives the rank and the numbers of ranks. Not collective. Throws base::UsageError for a split that the
+/// ranks do not allow, and c10::Error for a model whose operations have no known sizes.
+RankPlan plan_rank(const RunConfig& config, const agent::rank::RankEnvironment& environment,
+                   PlanFor ranks = PlanFor::kCpus, const MakeRecipe& make_recipe = worker::make_recipe);
 
 /// The bytes of that plan alone, in less time. wire_bytes and collectives are those of two micro-batches at most.
-RankPlan plan_memory(const RunConfig& config, const RankEnvironment& environment, PlanFor ranks);
+RankPlan plan_memory(const RunConfig& config, const agent::rank::RankEnvironment& environment, PlanFor ranks);
 
 }  // namespace worker

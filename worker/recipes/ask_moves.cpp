@@ -22,7 +22,7 @@ constexpr std::size_t kAtOnce = 32;
 /// The beginning of a game that ends where its next move begins.
 std::string beginning_of(std::string_view game, std::int64_t record) {
   for (auto ply = static_cast<std::size_t>(1 + record % kPlies); ply > 0; --ply) {
-    if (const auto before = chess::text_before(game, ply)) return std::string(*before);
+    if (const auto before = data::chess::text_before(game, ply)) return std::string(*before);
   }
   return {};
 }
@@ -63,7 +63,7 @@ bool has_move(std::string_view text) {
 
 }  // namespace
 
-void ask_for_moves(Evaluation& evaluation, CausalModel& model, const prepared::Dataset& games,
+void ask_for_moves(Evaluation& evaluation, CausalModel& model, const data::format::Dataset& games,
                    const DecodeText& text_of, const MoveQuestions& questions) {
   fsdp::DeviceMesh& mesh = evaluation.mesh();
   PromptOptions options;
@@ -73,7 +73,8 @@ void ask_for_moves(Evaluation& evaluation, CausalModel& model, const prepared::D
     return tokens_of(beginning_of(text_of(wide(ids)), record), ids, text_of);
   };
   const auto prompts = prompts_of(games, mesh.rank(), mesh.world_size(), options);
-  const auto notation = questions.notation == spec::LegalMoves::kUci ? chess::Notation::kUci : chess::Notation::kSan;
+  const auto notation =
+      questions.notation == spec::LegalMoves::kUci ? data::chess::Notation::kUci : data::chess::Notation::kSan;
   const AllDone all_done = [&](bool mine) { return mesh.control().all_reduce(mine ? 0.0 : 1.0) == 0; };
   Sampling sampling;
   sampling.max_new_tokens = kMoveTokens;

@@ -22,7 +22,7 @@ struct MoveQuestions {
 /// Gives the model the beginnings of validation games and counts how many of its next moves are legal, as
 /// validation/legal_moves. Game k is cut before one of its first 20 moves of a side. The model's most likely tokens are
 /// its answer. Collective.
-void ask_for_moves(Evaluation& evaluation, CausalModel& model, const prepared::Dataset& games,
+void ask_for_moves(Evaluation& evaluation, CausalModel& model, const data::format::Dataset& games,
                    const DecodeText& text_of, const MoveQuestions& questions);
 
 }  // namespace worker

@@ -6,7 +6,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "fsdp/engine/meta_device.h"
 #include "spec/tables/causal.h"
 #include "spec/tables/lora.h"
@@ -32,7 +32,7 @@ class CausalLm : public Recipe {
         chosen_(choose_model(config, text_.vocabulary())) {}
 
   std::string data_source() const override { return text_.source(); }
-  RunData open_data(const std::string& began_with, const RankEnvironment& place) override {
+  RunData open_data(const std::string& began_with, const agent::rank::RankEnvironment& place) override {
     RunData out = text_.open(began_with, place, chosen_.values.whole("model.vocab_size"));
     if (asks_for_moves()) text_of_ = decode_text_of(text_.folder()->tokenizer_path());
     return out;
@@ -58,7 +58,7 @@ class CausalLm : public Recipe {
     try {
       model_ = chosen_.family->make_causal(chosen_.values);
     } catch (const std::invalid_argument& error) {
-      throw UsageError(error.what());
+      throw base::UsageError(error.what());
     }
     Part part = part_of(chosen_, model_);
     if (lora_.rank > 0) adapters_.emplace(lora_, *chosen_.family, part);
@@ -122,10 +122,10 @@ class CausalLm : public Recipe {
     if (!adapters_) return;
     const fsdp::Json& then = extra.at("pretrained");
     if (then.at("fingerprint").as_string() == base_fingerprint_) return;
-    throw UsageError("model.pretrained = \"" + chosen_.pretrained.native() +
-                     "\": the adapters were trained with other files (" + then.at("folder").as_string() + ", then " +
-                     then.at("fingerprint").as_string() + ", now " + base_fingerprint_ +
-                     "); restore them, or use a new checkpoint.folder");
+    throw base::UsageError("model.pretrained = \"" + chosen_.pretrained.native() +
+                           "\": the adapters were trained with other files (" + then.at("folder").as_string() +
+                           ", then " + then.at("fingerprint").as_string() + ", now " + base_fingerprint_ +
+                           "); restore them, or use a new checkpoint.folder");
   }
 
   fsdp::ShardedModel& exported(Parts& parts, fsdp::ExportOptions& options) override {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "worker/models/bert/hf.h"
 
 namespace worker {
@@ -25,7 +25,7 @@ std::vector<std::string> names_of_rows(const ChosenModel& model) {
   try {
     return bert_labels(model.files.config);
   } catch (const std::invalid_argument& error) {
-    throw UsageError("model.pretrained = \"" + model.pretrained.native() + "\": " + error.what());
+    throw base::UsageError("model.pretrained = \"" + model.pretrained.native() + "\": " + error.what());
   }
 }
 
@@ -58,7 +58,7 @@ std::string list_of_labels(const std::vector<std::string>& labels) {
 
 [[noreturn]] void refuse_rows(const ChosenModel& model, const std::vector<std::string>& rows,
                               const std::vector<std::string>& labels) {
-  throw UsageError(
+  throw base::UsageError(
       "model.pretrained = \"" + model.pretrained.native() + "\": its classifier has the labels " +
       list_of_labels(rows) + ", and the data have " + list_of_labels(labels) +
       "; set train.head = \"new\" to draw the classifier's last layer anew" +

@@ -23,8 +23,8 @@ struct ClassRows {
 /// each label in the order of the data. Otherwise train.head says which row is whose. In a checkpoint the rows have the
 /// names that its config.json gives them.
 ///
-/// Throws UsageError naming the labels of both sides, the key and its values where the rows of the file do not fit the
-/// data.
+/// Throws base::UsageError naming the labels of both sides, the key and its values where the rows of the file do not
+/// fit the data.
 ClassRows class_rows(const ChosenModel& model, const std::vector<std::string>& labels, spec::ClassHead head);
 
 }  // namespace worker

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "fsdp/engine/meta_device.h"
 #include "spec/tables/bert.h"
 #include "spec/tables/classify.h"
@@ -36,16 +36,16 @@ class Classify : public Recipe {
       : config_(config),
         options_(spec::bind<spec::Classify>(spec::classify(), config.values)),
         length_(spec::bind<spec::Sequence>(spec::sequence(), config.values).sequence_length),
-        folder_(config, prepared::Kind::kLabelled),
+        folder_(config, data::format::Kind::kLabelled),
         chosen_(choose_model(config, folder_.vocabulary())),
         rows_(class_rows(chosen_, labels_of_data(), options_.head)) {}
 
   std::string data_source() const override { return folder_.source(); }
 
-  RunData open_data(const std::string&, const RankEnvironment& place) override {
+  RunData open_data(const std::string&, const agent::rank::RankEnvironment& place) override {
     RunData out = folder_.open(place, chosen_.values.whole("model.vocab_size"));
     if (const auto conflict = spec::conflict_with_classes(options_, classes()))
-      throw UsageError(conflict->key + " " + conflict->want + "; " + conflict->remedy);
+      throw base::UsageError(conflict->key + " " + conflict->want + "; " + conflict->remedy);
     weights_ = options_.class_weights == "balanced"
                    ? balanced_weights(*folder_.data().train)
                    : spec::class_weight_numbers(options_.class_weights).value_or(std::vector<double>());

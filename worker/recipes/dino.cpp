@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "fsdp/engine/meta_device.h"
 #include "fsdp/optim/average.h"
 #include "spec/tables/dino.h"
@@ -54,17 +54,17 @@ class Dino : public Recipe {
  public:
   explicit Dino(const RunConfig& config)
       : config_(config),
-        folder_(config, prepared::Kind::kImages),
+        folder_(config, data::format::Kind::kImages),
         chosen_(choose_model(config, 0)),
         options_(spec::bind<spec::Dino>(spec::dino(), chosen_.values)),
         backbone_(spec::bind<spec::Dinov2>(spec::dinov2(), chosen_.values)) {}
 
   std::string data_source() const override { return folder_.source(); }
 
-  RunData open_data(const std::string&, const RankEnvironment& place) override {
+  RunData open_data(const std::string&, const agent::rank::RankEnvironment& place) override {
     if (backbone_.num_channels != kChannels) {
-      throw UsageError("model.num_channels = " + std::to_string(backbone_.num_channels) +
-                       ": prepared images have red, green and blue; want a model of 3 channels");
+      throw base::UsageError("model.num_channels = " + std::to_string(backbone_.num_channels) +
+                             ": prepared images have red, green and blue; want a model of 3 channels");
     }
     RunData out = folder_.open(place);
     train_ = image_crops(folder_.data().train, crop_options());

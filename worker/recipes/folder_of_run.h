@@ -14,24 +14,24 @@ namespace worker {
 /// The folder of prepared data that a run trains on.
 class FolderOfRun {
  public:
-  /// data.prepared, which the run must have. Reads the description of the folder, if it can. Throws UsageError naming
-  /// the place where the data are of another kind.
-  FolderOfRun(const RunConfig& config, prepared::Kind kind);
+  /// data.prepared, which the run must have. Reads the description of the folder, if it can. Throws base::UsageError
+  /// naming the place where the data are of another kind.
+  FolderOfRun(const RunConfig& config, data::format::Kind kind);
   /// A folder that was made of a source. `place` names it in messages. `tokenizer`: where the tokenizer is that made
   /// it, or "bytes".
-  FolderOfRun(const RunConfig& config, prepared::Kind kind, std::filesystem::path folder, std::string place,
+  FolderOfRun(const RunConfig& config, data::format::Kind kind, std::filesystem::path folder, std::string place,
               std::string tokenizer);
 
   /// Null where it cannot be read, as for a plan on another machine.
-  const prepared::Description* description() const { return description_ ? &*description_ : nullptr; }
+  const data::format::Description* description() const { return description_ ? &*description_ : nullptr; }
   /// The number of ids that texts may have; 0: not known.
   std::int64_t vocabulary() const { return description_ ? description_->vocabulary : 0; }
   /// As Recipe::data_source().
   std::string source() const;
 
-  /// Opens both splits. `model_vocabulary`: see PreparedNeeds; 0: not compared. Throws UsageError naming the place
-  /// where it cannot, and as open_prepared().
-  RunData open(const RankEnvironment& place, std::int64_t model_vocabulary = 0);
+  /// Opens both splits. `model_vocabulary`: see PreparedNeeds; 0: not compared. Throws base::UsageError naming the
+  /// place where it cannot, and as open_prepared().
+  RunData open(const agent::rank::RankEnvironment& place, std::int64_t model_vocabulary = 0);
   /// After open().
   const PreparedData& data() const { return *data_; }
 
@@ -46,10 +46,10 @@ class FolderOfRun {
   std::string place() const;
 
   const RunConfig& config_;
-  const prepared::Kind kind_;
+  const data::format::Kind kind_;
   const std::filesystem::path folder_;
   const std::string place_, tokenizer_;  // empty: those of data.prepared
-  std::optional<prepared::Description> description_;
+  std::optional<data::format::Description> description_;
   std::string why_not_;  // it cannot be read
   std::optional<PreparedData> data_;
 };

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <utility>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "worker/models/config_json.h"
 
 namespace worker {
@@ -20,8 +20,8 @@ constexpr std::string_view kWeight = ".weight";
 
 std::vector<std::string> layers_of(const spec::Lora& lora, const Family& family) {
   if (lora.layers.empty() && family.lora_layers.empty()) {
-    throw UsageError("train.lora_layers is missing: the family " + std::string(family.name) +
-                     " has no usual layers for adapters; name linear layers of the model");
+    throw base::UsageError("train.lora_layers is missing: the family " + std::string(family.name) +
+                           " has no usual layers for adapters; name linear layers of the model");
   }
   std::istringstream words(lora.layers.empty() ? std::string(family.lora_layers) : lora.layers);
   std::vector<std::string> out;

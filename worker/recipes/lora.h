@@ -17,8 +17,8 @@ namespace worker {
 class Adapters {
  public:
   /// Adds adapters to the chosen linear layers of the part's module, freezes all other parameters, and lets checkpoints
-  /// hold the adapters alone. Before the part is sharded. Throws UsageError naming train.lora_layers where a name fits
-  /// no layer. `family` must outlive the object.
+  /// hold the adapters alone. Before the part is sharded. Throws base::UsageError naming train.lora_layers where a name
+  /// fits no layer. `family` must outlive the object.
   Adapters(spec::Lora lora, const Family& family, Part& part);
 
   /// Draws first values for elements of an adapter's parameter: A uniform in [-1, 1] / sqrt(in), B zero, as PEFT does.

@@ -24,12 +24,12 @@ class MaskedLm : public Recipe {
       : config_(config),
         options_(spec::bind<spec::MaskedLm>(spec::masked_lm(), config.values)),
         length_(spec::bind<spec::Sequence>(spec::sequence(), config.values).sequence_length),
-        folder_(config, prepared::Kind::kTokens),
+        folder_(config, data::format::Kind::kTokens),
         chosen_(choose_model(config, ids())) {}
 
   std::string data_source() const override { return folder_.source(); }
 
-  RunData open_data(const std::string&, const RankEnvironment& place) override {
+  RunData open_data(const std::string&, const agent::rank::RankEnvironment& place) override {
     RunData out = folder_.open(place, chosen_.values.whole("model.vocab_size"));
     MaskedOptions options;
     options.length = length_;

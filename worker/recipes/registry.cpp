@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "worker/recipes/causal_lm.h"
 #include "worker/recipes/classify.h"
 #include "worker/recipes/dino.h"
@@ -30,7 +30,7 @@ std::unique_ptr<Recipe> make_recipe(const RunConfig& config) {
   if (found != makers().end()) return found->second(config);
   std::string list;
   for (const auto& [name, maker] : makers()) list += (list.empty() ? "" : ", ") + std::string(name);
-  throw UsageError("recipe = \"" + config.recipe + "\": there is no such recipe; want one of: " + list);
+  throw base::UsageError("recipe = \"" + config.recipe + "\": there is no such recipe; want one of: " + list);
 }
 
 ScratchMaker::ScratchMaker(std::string_view kind, RecipeMaker maker) : kind_(kind) {

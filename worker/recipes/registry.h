@@ -7,8 +7,8 @@
 
 namespace worker {
 
-/// The recipe that the run names. `config` must outlive it. Throws UsageError listing the existing recipes, and as the
-/// recipe's constructor.
+/// The recipe that the run names. `config` must outlive it. Throws base::UsageError listing the existing recipes, and
+/// as the recipe's constructor.
 std::unique_ptr<Recipe> make_recipe(const RunConfig& config);
 
 /// Makes the recipe of one kind. The run must outlive it.

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "fsdp/engine/meta_device.h"
 #include "spec/tables/seq2seq.h"
 #include "spec/tables/sequence.h"
@@ -44,12 +44,12 @@ class Seq2Seq : public Recipe {
       : config_(config),
         options_(spec::bind<spec::Seq2Seq>(spec::seq2seq(), config.values)),
         sizes_{spec::bind<spec::Sequence>(spec::sequence(), config.values).sequence_length, options_.target_length},
-        folder_(config, is_pairs() ? prepared::Kind::kPairs : prepared::Kind::kTokens),
+        folder_(config, is_pairs() ? data::format::Kind::kPairs : data::format::Kind::kTokens),
         chosen_(chosen_of(config)) {}
 
   std::string data_source() const override { return folder_.source(); }
 
-  RunData open_data(const std::string&, const RankEnvironment& place) override {
+  RunData open_data(const std::string&, const agent::rank::RankEnvironment& place) override {
     RunData out = folder_.open(place, chosen_.values.whole("model.vocab_size"));
     train_ = source_of(folder_.data().train);
     if (folder_.data().validation) validation_ = source_of(folder_.data().validation);
@@ -128,14 +128,14 @@ class Seq2Seq : public Recipe {
   /// Ids that the model must know. T5's tokenizers end with the sentinels of cut spans; bytes get as many ids more.
   std::int64_t ids() const {
     const bool adds = !is_pairs() && folder_.description() != nullptr && folder_.tokenizer_path() == "bytes";
-    return folder_.vocabulary() + (adds ? SpanOptions().sentinels : 0);
+    return folder_.vocabulary() + (adds ? data::order::SpanOptions().sentinels : 0);
   }
   bool is_pairs() const { return options_.objective == spec::Objective::kPairs; }
   bool writes_answers() const { return is_pairs() && options_.rouge; }
 
-  std::shared_ptr<const BatchSource> source_of(const std::shared_ptr<const prepared::Dataset>& split) const {
+  std::shared_ptr<const BatchSource> source_of(const std::shared_ptr<const data::format::Dataset>& split) const {
     if (is_pairs()) return pairs_of(split, sizes_);
-    SpanOptions spans;
+    data::order::SpanOptions spans;
     spans.density = options_.span_density;
     spans.mean_length = options_.span_length;
     spans.first_sentinel = static_cast<std::uint32_t>(ids() - 1);
@@ -145,8 +145,8 @@ class Seq2Seq : public Recipe {
   DecodeText decode_text() const {
     try {
       return decode_text_of(folder_.tokenizer_path());
-    } catch (const UsageError& error) {
-      throw UsageError(std::string("train.rouge: ") + error.what() + "; or set train.rouge = false");
+    } catch (const base::UsageError& error) {
+      throw base::UsageError(std::string("train.rouge: ") + error.what() + "; or set train.rouge = false");
     }
   }
 

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "agent/rank/errors.h"
 #include "base/command.h"
+#include "base/usage_error.h"
 #include "spec/limits.h"
 #include "worker/batch/causal.h"
 #include "worker/train/model_tokenizer.h"
@@ -19,7 +19,7 @@ constexpr std::string_view kBytes = "bytes";
 
 TextOfRun::TextOfRun(const RunConfig& config) : config_(config) {
   if (!is_source()) {
-    folder_.emplace(config, prepared::Kind::kTokens);
+    folder_.emplace(config, data::format::Kind::kTokens);
   } else if (auto tokenizer = tokenizer_of(config); tokenizer && tokenizer->kind != kBytes) {
     tokenizer_ = std::move(tokenizer);
   }
@@ -37,16 +37,17 @@ std::int64_t TextOfRun::vocabulary() const {
   return tokenizer_ ? 0 : static_cast<std::int64_t>(spec::kByteVocabulary);
 }
 
-RunData TextOfRun::open(const std::string& began_with, const RankEnvironment& place, std::int64_t model_vocabulary) {
+RunData TextOfRun::open(const std::string& began_with, const agent::rank::RankEnvironment& place,
+                        std::int64_t model_vocabulary) {
   RunData out = is_source() ? open_source(began_with, place, model_vocabulary) : open_folder(place, model_vocabulary);
   const bool whole_rows = config_.data.packing == spec::Packing::kChunks;
   if (whole_rows) out.tokens_per_sample = config_.data.sequence_length;
   return out;
 }
 
-RunData TextOfRun::open_folder(const RankEnvironment& place, std::int64_t model_vocabulary) {
+RunData TextOfRun::open_folder(const agent::rank::RankEnvironment& place, std::int64_t model_vocabulary) {
   RunData out = folder_->open(place, model_vocabulary);
-  const auto rows = [&](const std::shared_ptr<const prepared::Dataset>& split, const char* name) {
+  const auto rows = [&](const std::shared_ptr<const data::format::Dataset>& split, const char* name) {
     const std::int64_t length = config_.data.sequence_length;
     if (config_.data.packing == spec::Packing::kDocuments)
       return packed_documents(split, length, static_cast<std::uint64_t>(config_.train.seed));
@@ -58,7 +59,7 @@ RunData TextOfRun::open_folder(const RankEnvironment& place, std::int64_t model_
   return out;
 }
 
-RunData TextOfRun::open_source(const std::string& began_with, const RankEnvironment& place,
+RunData TextOfRun::open_source(const std::string& began_with, const agent::rank::RankEnvironment& place,
                                std::int64_t model_vocabulary) {
   const std::filesystem::path cache = cache_folder_of(config_.data);
   base::ProcessRunner runner(/*outlive_us=*/false);
@@ -70,7 +71,7 @@ RunData TextOfRun::open_source(const std::string& began_with, const RankEnvironm
   } else {
     folder = prepare_source(config_.data, tokenizer_, runner);
   }
-  folder_.emplace(config_, prepared::Kind::kTokens, *folder,
+  folder_.emplace(config_, data::format::Kind::kTokens, *folder,
                   source_text(config_.data) + ", whose data are in " + folder->native(),
                   tokenizer_ ? tokenizer_->path : std::string(kBytes));
   RunData out = folder_->open(place, model_vocabulary);

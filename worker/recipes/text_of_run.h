@@ -26,7 +26,7 @@ class TextOfRun {
   /// How many ids the text may have; 0: not known, as for a plan without the folder or a source with a tokenizer.
   std::int64_t vocabulary() const;
   /// See Recipe::open_data(). A source has no splits, so its last rows are for validation.
-  RunData open(const std::string& began_with, const RankEnvironment& place, std::int64_t model_vocabulary);
+  RunData open(const std::string& began_with, const agent::rank::RankEnvironment& place, std::int64_t model_vocabulary);
   std::shared_ptr<const BatchSource> split(Split split) const {
     return split == Split::kTrain ? rows_.train : rows_.validation;
   }
@@ -35,8 +35,9 @@ class TextOfRun {
 
  private:
   bool is_source() const { return config_.data_options.prepared.empty(); }
-  RunData open_folder(const RankEnvironment& place, std::int64_t model_vocabulary);
-  RunData open_source(const std::string& began_with, const RankEnvironment& place, std::int64_t model_vocabulary);
+  RunData open_folder(const agent::rank::RankEnvironment& place, std::int64_t model_vocabulary);
+  RunData open_source(const std::string& began_with, const agent::rank::RankEnvironment& place,
+                      std::int64_t model_vocabulary);
   std::string note_of_change(const std::filesystem::path& folder, base::CommandRunner& runner) const;
 
   const RunConfig& config_;

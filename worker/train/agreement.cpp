@@ -21,7 +21,7 @@ AgreementUnderWay::AgreementUnderWay(fsdp::Communicator& ranks, const Agreement&
   own[0] = words.next_weight;
   own[1] = words.next_tokens;
   own[2] = static_cast<double>(static_cast<int>(words.stop));
-  // Exact in doubles: see contract::kMostTraceNumber.
+  // Exact in doubles: see agent::protocol::kMostTraceNumber.
   own[3] = static_cast<double>(words.trace.number);
   own[4] = static_cast<double>(words.trace.first);
   own[5] = static_cast<double>(words.trace.steps);
@@ -40,7 +40,7 @@ Agreement AgreementUnderWay::wait() {
     for (double& loss : out.losses) loss += *row++;
     out.next_weight += row[0];
     out.next_tokens += row[1];
-    out.stop = std::max(out.stop, static_cast<StopKind>(static_cast<int>(row[2])));
+    out.stop = std::max(out.stop, static_cast<agent::rank::StopKind>(static_cast<int>(row[2])));
     // Of several, the same one on all ranks. The others are passed on again when it is over.
     if (const auto number = static_cast<std::uint64_t>(row[3]); number > out.trace.number) {
       out.trace = {number, static_cast<std::int64_t>(row[4]), static_cast<std::int64_t>(row[5])};

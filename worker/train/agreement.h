@@ -10,28 +10,28 @@
 #include <string>
 #include <vector>
 
-#include "agent/rank/errors.h"
 #include "agent/rank/reporter.h"
+#include "base/usage_error.h"
 #include "fsdp/comm/communicator.h"
 
 namespace worker {
 
-/// Runs `work` on every rank. When `work` fails on any rank, all ranks throw the same error: UsageError if a rank threw
-/// that, otherwise std::runtime_error. std::bad_alloc is not shared and leaves at once. Collective, but `work` must
-/// make no collective calls.
+/// Runs `work` on every rank. When `work` fails on any rank, all ranks throw the same error: base::UsageError if a rank
+/// threw that, otherwise std::runtime_error. std::bad_alloc is not shared and leaves at once. Collective, but `work`
+/// must make no collective calls.
 template <class Work>
 void together(fsdp::Communicator& ranks, Work work) {
   std::string usage, other;
   try {
     work();
-  } catch (const UsageError& error) {
+  } catch (const base::UsageError& error) {
     usage = error.what();
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {
     other = error.what();
   }
-  if (const auto error = ranks.agree(usage); !error.empty()) throw UsageError(error);
+  if (const auto error = ranks.agree(usage); !error.empty()) throw base::UsageError(error);
   if (const auto error = ranks.agree(other); !error.empty()) throw std::runtime_error(error);
 }
 
@@ -41,8 +41,8 @@ struct Agreement {
   std::vector<double> losses;  ///< sums of the losses of the step's targets, see Losses; as many on every rank
   double next_weight = 0;      ///< of the next step's batches, see Batch::weight
   double next_tokens = 0;      ///< of these batches
-  StopKind stop = StopKind::kNone;
-  TraceWish trace;  ///< see [Note: one step on all ranks] in worker/train/trace_requests.h
+  agent::rank::StopKind stop = agent::rank::StopKind::kNone;
+  agent::rank::TraceWish trace;  ///< see [Note: one step on all ranks] in worker/train/trace_requests.h
 };
 
 /// The all-gather of [Note: leaving together] in worker/train/loop.h. It starts before the last backward, and is read

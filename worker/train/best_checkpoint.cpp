@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "spec/recipes.h"
 
 namespace worker {
@@ -60,8 +60,8 @@ spec::Series series_of(std::string_view recipe, const std::string& name) {
   const auto all = spec::series_of(recipe);
   const auto found = std::ranges::find(all, name, &spec::Series::name);
   if (found == all.end() || found->better == spec::Better::kNeither) {
-    throw UsageError("checkpoint.best = \"" + name + "\": want a series of the recipe " + std::string(recipe) +
-                     " whose lower or higher values are better; correct it, or leave it out");
+    throw base::UsageError("checkpoint.best = \"" + name + "\": want a series of the recipe " + std::string(recipe) +
+                           " whose lower or higher values are better; correct it, or leave it out");
   }
   return *found;
 }

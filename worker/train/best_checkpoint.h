@@ -66,12 +66,13 @@ class BestCheckpoint {
   std::optional<Choice> kept_, offered_;
 };
 
-/// The series of that name, which the recipe reports and whose lower or higher values are better. Throws UsageError
-/// naming checkpoint.best otherwise.
+/// The series of that name, which the recipe reports and whose lower or higher values are better. Throws
+/// base::UsageError naming checkpoint.best otherwise.
 spec::Series series_of(std::string_view recipe, const std::string& name);
 
 /// The BestCheckpoint of a run of this recipe with this checkpoint.best; "" gives one without a series. Throws
-/// UsageError when the recipe does not report the series, or when neither lower nor higher values of it are better.
+/// base::UsageError when the recipe does not report the series, or when neither lower nor higher values of it are
+/// better.
 BestCheckpoint best_checkpoint_of(std::string_view recipe, const std::string& series);
 
 }  // namespace worker

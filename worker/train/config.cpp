@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "agent/rank/errors.h"
+#include "base/nearest.h"
+#include "base/usage_error.h"
 #include "fsdp/text/json.h"
-#include "spec/nearest.h"
 #include "spec/recipes.h"
 
 namespace worker {
@@ -26,12 +26,12 @@ constexpr std::size_t kMostFileBytes = 1 << 20;
 constexpr std::size_t kLongestShown = 80;
 
 [[noreturn]] void refuse(const std::string& key, const std::string& value, const std::string& remedy) {
-  throw UsageError(key + " = " + value + ": " + remedy);
+  throw base::UsageError(key + " = " + value + ": " + remedy);
 }
 
 [[noreturn]] void refuse_unknown(const std::string& key, const Json& value, std::string_view leaf,
                                  const std::vector<std::string>& names) {
-  const auto near = spec::nearest(leaf, names);
+  const auto near = base::nearest(leaf, names);
   refuse(key, value.dump().substr(0, kLongestShown),
          "there is no such key" + (near.empty() ? std::string() : "; did you mean \"" + near + "\"?"));
 }
@@ -114,11 +114,11 @@ RunConfig parse_run_config(std::string_view json) {
   try {
     file = Json::parse(json);
   } catch (const fsdp::JsonError& error) {
-    throw UsageError(std::string("the run file is no JSON: ") + error.what());
+    throw base::UsageError(std::string("the run file is no JSON: ") + error.what());
   }
-  if (!file.is_object()) throw UsageError("the run file holds no JSON object");
+  if (!file.is_object()) throw base::UsageError("the run file holds no JSON object");
   for (const char* key : {"format", "name"}) {
-    if (member(file, key) == nullptr) throw UsageError(std::string(key) + " is missing from the run file");
+    if (member(file, key) == nullptr) throw base::UsageError(std::string(key) + " is missing from the run file");
   }
   const Json& format = *member(file, "format");
   if (!format.is_int() || format.as_int() != kFormat) {
@@ -173,14 +173,15 @@ RunConfig read_run_config(const std::filesystem::path& file) {
   std::string text(kMostFileBytes + 1, '\0');
   if (in) in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!in.is_open() || in.bad()) {
-    throw UsageError("cannot read the run file " + file.native() + "; give one with --run-file or MUSTER_RUN_FILE");
+    throw base::UsageError("cannot read the run file " + file.native() +
+                           "; give one with --run-file or MUSTER_RUN_FILE");
   }
   text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.size() > kMostFileBytes) throw UsageError("the run file " + file.native() + " is larger than 1 MiB");
+  if (text.size() > kMostFileBytes) throw base::UsageError("the run file " + file.native() + " is larger than 1 MiB");
   try {
     return parse_run_config(text);
-  } catch (const UsageError& error) {
-    throw UsageError(file.native() + ": " + error.what());
+  } catch (const base::UsageError& error) {
+    throw base::UsageError(file.native() + ": " + error.what());
   }
 }
 

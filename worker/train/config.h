@@ -38,7 +38,7 @@ struct RunConfig {
 };
 
 /// Reads a run file's text. Whole numbers may also be decimal strings, as in protobuf's JSON. null means absent. Throws
-/// UsageError naming key, value and remedy for an unknown key, a wrong type or an impossible value.
+/// base::UsageError naming key, value and remedy for an unknown key, a wrong type or an impossible value.
 RunConfig parse_run_config(std::string_view json);
 
 /// Reads a run file. The error also names the file.
@@ -55,8 +55,8 @@ struct BatchSplit {
   std::int64_t accumulation = 1;
 };
 
-/// Derives absent values by the rules of schema's table "training". Throws UsageError naming the nearest fitting batch
-/// sizes when the batch cannot be split evenly over `world_size` ranks.
+/// Derives absent values by the rules of schema's table "training". Throws base::UsageError naming the nearest fitting
+/// batch sizes when the batch cannot be split evenly over `world_size` ranks.
 BatchSplit split_batch(const spec::Training& config, int world_size);
 
 }  // namespace worker

@@ -1,6 +1,6 @@
 #include "worker/train/cuda_graph.h"
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 
 namespace worker {
 
@@ -30,7 +30,7 @@ std::unique_ptr<fsdp::DeviceGraph> cuda_graph_of(const RunConfig& config, const 
   if (!config.train.cuda_graph) return nullptr;
   std::string why = why_no_cuda_graph(config, mesh.device(), mesh.shares_gpus());
   if (why.empty()) why = recipe;
-  if (!why.empty()) throw UsageError("train.cuda_graph = true: " + why + ", or leave train.cuda_graph out");
+  if (!why.empty()) throw base::UsageError("train.cuda_graph = true: " + why + ", or leave train.cuda_graph out");
   return fsdp::make_device_graph(mesh.device());
 }
 

@@ -15,7 +15,7 @@ namespace worker {
 /// DeviceMesh::shares_gpus().
 std::string why_no_cuda_graph(const RunConfig& config, c10::Device device, bool shares_gpus);
 
-/// The graph for train.cuda_graph, or null without the key. Throws UsageError where a graph cannot hold the run's
+/// The graph for train.cuda_graph, or null without the key. Throws base::UsageError where a graph cannot hold the run's
 /// steps. `recipe` says why its batches have no fixed shapes; empty: they have.
 std::unique_ptr<fsdp::DeviceGraph> cuda_graph_of(const RunConfig& config, const fsdp::DeviceMesh& mesh,
                                                  const std::string& recipe);

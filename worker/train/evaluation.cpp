@@ -88,9 +88,9 @@ std::vector<std::int64_t> Evaluation::agreed(std::string_view tally) {
   return {sum, sum + own.size()};
 }
 
-std::vector<SeriesValue> Evaluation::finish() {
+std::vector<agent::rank::SeriesValue> Evaluation::finish() {
   guards_->averaged.end();
-  std::vector<SeriesValue> out;
+  std::vector<agent::rank::SeriesValue> out;
   for (const Mean& of_series : means_) out.push_back({of_series.series, value(of_series.series)});
   return out;
 }

@@ -54,7 +54,7 @@ class Evaluation {
   void set(std::string_view series, double value);
 
   /// The values of all series, in the order in which they came. Collective.
-  std::vector<SeriesValue> finish();
+  std::vector<agent::rank::SeriesValue> finish();
 
  private:
   struct Mean {

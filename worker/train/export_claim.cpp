@@ -37,7 +37,7 @@ std::vector<Target> targets_of(const spec::Exports& exports) {
   return out;
 }
 
-std::string owner_of(const RunConfig& config, const RankEnvironment& environment) {
+std::string owner_of(const RunConfig& config, const agent::rank::RankEnvironment& environment) {
   return environment.job_id.empty() ? "the run " + config.name : "job " + environment.job_id;
 }
 
@@ -68,7 +68,7 @@ std::string export_claim_file(const std::string& target) {
   return (path.parent_path() / (".tmp-export-" + path.filename().native() + "-claim")).native();
 }
 
-ExportClaims::ExportClaims(const RunConfig& config, const RankEnvironment& environment)
+ExportClaims::ExportClaims(const RunConfig& config, const agent::rank::RankEnvironment& environment)
     : exports_(config.exports), owner_(owner_of(config, environment)) {}
 
 std::vector<std::string> ExportClaims::announce() {

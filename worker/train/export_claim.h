@@ -19,7 +19,7 @@ namespace worker {
 /// Used on rank 0. Not thread-safe.
 class ExportClaims {
  public:
-  ExportClaims(const RunConfig& config, const RankEnvironment& environment);
+  ExportClaims(const RunConfig& config, const agent::rank::RankEnvironment& environment);
 
   /// "job 7"; without a controller "the run NAME".
   const std::string& owner() const { return owner_; }

@@ -12,11 +12,11 @@
 #include <system_error>
 #include <utility>
 
-#include "agent/rank/errors.h"
 #include "base/durable_file.h"
+#include "base/units.h"
+#include "base/usage_error.h"
 #include "fsdp/files/export.h"
 #include "fsdp/files/safetensors.h"
-#include "spec/units.h"
 #include "worker/train/agreement.h"
 #include "worker/train/averaged_weights.h"
 #include "worker/train/strategy.h"
@@ -43,15 +43,16 @@ fs::path absolute(const std::string& path) {
   return out.filename().empty() ? out.parent_path() : out;
 }
 
-/// Throws UsageError unless something new can be made in a folder once it and those above it have been made.
+/// Throws base::UsageError unless something new can be made in a folder once it and those above it have been made.
 void check_writable(const fs::path& folder, const std::string& place) {
   std::error_code error;
   fs::path above = folder;
   while (!fs::exists(above, error) && above != above.parent_path()) above = above.parent_path();
-  if (!fs::is_directory(above, error)) throw UsageError(place + above.native() + " is no folder; choose another path");
+  if (!fs::is_directory(above, error))
+    throw base::UsageError(place + above.native() + " is no folder; choose another path");
   if (::access(above.c_str(), W_OK | X_OK) != 0) {
-    throw UsageError(place + "cannot write in " + above.native() + ": " + std::strerror(errno) +
-                     "; choose another path");
+    throw base::UsageError(place + "cannot write in " + above.native() + ": " + std::strerror(errno) +
+                           "; choose another path");
   }
 }
 
@@ -66,33 +67,34 @@ bool is_full_state(const fs::path& file) {
   }
 }
 
-/// Throws UsageError where the file cannot be written at the end, or is another one already.
+/// Throws base::UsageError where the file cannot be written at the end, or is another one already.
 void check_full_state_file(const spec::Exports& exports) {
   const std::string place = "train.full_state_file = \"" + exports.full_state_file + "\": ";
   const fs::path file = absolute(exports.full_state_file);
   std::error_code error;
   if (exports.full_state_file.ends_with('/') || fs::is_directory(file, error))
-    throw UsageError(place + "this is a folder; name a file, such as model.safetensors in it");
+    throw base::UsageError(place + "this is a folder; name a file, such as model.safetensors in it");
   if (fs::exists(file, error) && !is_full_state(file))
-    throw UsageError(place +
-                     "there is a file that no earlier run has written there; choose another path, or remove it");
+    throw base::UsageError(place +
+                           "there is a file that no earlier run has written there; choose another path, or remove it");
   for (fs::path above = file.parent_path(); above != above.parent_path(); above = above.parent_path()) {
     if (!exports.folder.empty() && above == absolute(exports.folder))
-      throw UsageError(place + "an export replaces the whole folder of train.export_folder; name a file outside of it");
+      throw base::UsageError(place +
+                             "an export replaces the whole folder of train.export_folder; name a file outside of it");
   }
   check_writable(file.parent_path(), place);
 }
 
-/// Throws UsageError where the folder cannot be written at the end, or holds something else.
+/// Throws base::UsageError where the folder cannot be written at the end, or holds something else.
 void check_export_folder(const RunConfig& config) {
   const std::string place = "train.export_folder = \"" + config.exports.folder + "\": ";
   std::error_code error;
   if (fs::equivalent(config.exports.folder, config.values.text(spec::kPretrained), error))
-    throw UsageError(place + "this is model.pretrained, which an export would replace; choose another folder");
+    throw base::UsageError(place + "this is model.pretrained, which an export would replace; choose another folder");
   try {
     fsdp::check_export_folder(config.exports.folder);
   } catch (const c10::Error& failure) {
-    throw UsageError(place + failure.what_without_backtrace());
+    throw base::UsageError(place + failure.what_without_backtrace());
   }
   check_writable(absolute(config.exports.folder).parent_path(), place);
 }
@@ -142,7 +144,7 @@ std::optional<std::string> write_full_state(const std::string& path, fsdp::Shard
     }
   });
   if (model.mesh().rank() != 0) return std::nullopt;
-  return "gathered the full state and wrote it to " + path + " (" + spec::bytes_text(bytes) + ")";
+  return "gathered the full state and wrote it to " + path + " (" + base::bytes_text(bytes) + ")";
 }
 
 }  // namespace
@@ -181,7 +183,7 @@ std::vector<std::string> export_trained(const RunConfig& config, Recipe& recipe,
   if (!asked.folder.empty()) {
     const fsdp::ExportedModel out = fsdp::export_model(model, options);
     lines.push_back("exported the model to " + asked.folder + " (" + std::to_string(out.files.size()) +
-                    (out.files.size() == 1 ? " file, " : " files, ") + spec::bytes_text(out.bytes) + ")");
+                    (out.files.size() == 1 ? " file, " : " files, ") + base::bytes_text(out.bytes) + ")");
   }
   if (!asked.full_state_file.empty()) {
     if (auto line = write_full_state(asked.full_state_file, model, options)) lines.push_back(*std::move(line));

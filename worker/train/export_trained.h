@@ -9,7 +9,7 @@
 namespace worker {
 
 /// Refuses train.export_folder and train.full_state_file before the first step where they could not be written at the
-/// end. Throws UsageError. Not collective.
+/// end. Throws base::UsageError. Not collective.
 void check_export(const RunConfig& config);
 
 /// Writes the trained model as train.export_folder and train.full_state_file ask, and returns a line for people of

@@ -23,7 +23,7 @@ std::string objection(const std::filesystem::path& fence, std::int64_t job, std:
   std::string text(64, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
-  const auto newest = contract::parse_fence(text);
+  const auto newest = agent::protocol::parse_fence(text);
   if (!newest) return fence.native() + " does not say \"job J attempt N\"; only musterd writes it";
   if (newest->lets(job, attempt)) return {};
   if (newest->job != 0 && newest->job != job) {
@@ -44,13 +44,13 @@ Fence::~Fence() {
 }
 
 std::string Fence::may_write() const {
-  return attempt_ == 0 ? std::string() : objection(folder_ / contract::kFenceFile, job_, attempt_);
+  return attempt_ == 0 ? std::string() : objection(folder_ / agent::protocol::kFenceFile, job_, attempt_);
 }
 
 std::string Fence::may_commit() {
   if (attempt_ == 0) return {};
   release();
-  const auto path = folder_ / contract::kFenceLock;
+  const auto path = folder_ / agent::protocol::kFenceLock;
   lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock_ < 0) return "cannot open " + path.native() + ": " + std::strerror(errno);
   while (::flock(lock_, LOCK_SH) != 0) {
@@ -59,7 +59,7 @@ std::string Fence::may_commit() {
     release();
     return "cannot lock " + path.native() + ": " + why;
   }
-  std::string against = objection(folder_ / contract::kFenceFile, job_, attempt_);
+  std::string against = objection(folder_ / agent::protocol::kFenceFile, job_, attempt_);
   if (!against.empty()) release();
   return against;
 }

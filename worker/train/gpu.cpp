@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 
 #ifdef MUSTER_WITH_CUDA
 #include <c10/cuda/CUDAAllocatorConfig.h>
@@ -73,10 +73,11 @@ void set_up_gpus() {}
 void refuse_cpu_instead_of_gpus(c10::Device /*device*/) {
   const char* visible = std::getenv(kVisible);
   if (!names_a_gpu(visible)) return;
-  throw UsageError(std::string(kVisible) + "=" + visible +
-                   " gives this rank a GPU, and this muster-worker is built without CUDA; build it with ./dev build "
-                   "--preset cuda, or ask for no GPUs (resources.gpus_per_rank = 0, or " +
-                   kVisible + "=\"\")");
+  throw base::UsageError(
+      std::string(kVisible) + "=" + visible +
+      " gives this rank a GPU, and this muster-worker is built without CUDA; build it with ./dev build "
+      "--preset cuda, or ask for no GPUs (resources.gpus_per_rank = 0, or " +
+      kVisible + "=\"\")");
 }
 
 #endif

@@ -19,8 +19,8 @@ std::optional<std::int64_t> gpu_size(c10::Device device);
 /// PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF. Call it before the first tensor on a GPU.
 void set_up_gpus();
 
-/// Throws when this rank was given GPUs by CUDA_VISIBLE_DEVICES and would train on the CPU: UsageError when the program
-/// is built without CUDA, std::runtime_error with CUDA's own reason when CUDA finds no GPU here.
+/// Throws when this rank was given GPUs by CUDA_VISIBLE_DEVICES and would train on the CPU: base::UsageError when the
+/// program is built without CUDA, std::runtime_error with CUDA's own reason when CUDA finds no GPU here.
 void refuse_cpu_instead_of_gpus(c10::Device device);
 
 }  // namespace worker

@@ -40,31 +40,31 @@ Outcome Loop::run() {
   if (step >= steps) {
     run_.log.say("nothing left to do: the checkpoint holds all %lld steps", static_cast<long long>(steps));
     export_model();
-    return leave(contract::kExitDone, "all " + std::to_string(steps) + " steps were done already");
+    return leave(spec::kExitDone, "all " + std::to_string(steps) + " steps were done already");
   }
   const auto series = spec::series_of(run_.config.recipe);
   run_.reporter.declare({series.begin(), series.end()});
-  run_.reporter.section(Section::kStep);
+  run_.reporter.section(agent::rank::Section::kStep);
   for (const auto& hook : state_.hooks) hook->began(step);
   if (stop_early_ = wants_stop(); !stop_early_.empty()) return end();
   stepper_.prepare();
-  now_there_is_something_to_save();
+  agent::rank::now_there_is_something_to_save();
   while (step < steps) {
-    const StopKind stop = stepper_.make(step++);
+    const agent::rank::StopKind stop = stepper_.make(step++);
     state_.saves->look();
     bool last = step == steps;
-    const bool asked = stop == StopKind::kSave;
+    const bool asked = stop == agent::rank::StopKind::kSave;
     const std::int64_t every = run_.config.checkpoint.every_steps;
     bool must_save = last || asked || (every > 0 && step % every == 0);
-    const bool goes_on = !must_save && stop == StopKind::kNone && !validates_now();
+    const bool goes_on = !must_save && stop == agent::rank::StopKind::kNone && !validates_now();
     const bool is_best = tell_made_steps(stepper_.late() && goes_on ? 1 : 0);
-    if (stop == StopKind::kNow)
-      return leave(contract::kExitFenced, "told to leave at once after step " + std::to_string(step));
+    if (stop == agent::rank::StopKind::kNow)
+      return leave(spec::kExitFenced, "told to leave at once after step " + std::to_string(step));
     last |= !stop_early_.empty();
     must_save |= last;
     if (is_best || must_save) save(last || asked);
     if (asked && !last)
-      return leave(contract::kExitRequeue, "saved step " + std::to_string(step) + " as asked; start me again");
+      return leave(spec::kExitRequeue, "saved step " + std::to_string(step) + " as asked; start me again");
     if (last) break;
   }
   return end();
@@ -73,7 +73,7 @@ Outcome Loop::run() {
 /// All steps are done and saved, or enough of them.
 Outcome Loop::end() {
   export_model();
-  return leave(contract::kExitDone,
+  return leave(spec::kExitDone,
                stop_early_.empty() ? "all " + std::to_string(state_.step) + " steps done" : stop_early_);
 }
 
@@ -100,16 +100,16 @@ bool Loop::validates_now() const {
   return run_.validation != nullptr && evaluates(run_.config.train, run_.epochs_a_step(), state_.step);
 }
 
-void Loop::tell(StepReport& report, StepMeasures& measures) {
+void Loop::tell(agent::rank::StepReport& report, StepMeasures& measures) {
   const bool scale_falls = measures.loss_scale.value_or(0) > LossScale::kFloor;
   if (state_.skipped.note(report.step, measures.loss, measures.grad_norm, scale_falls))
     run_.log.say(state_.skipped.line());
   measures.skipped_steps = state_.skipped.total();
   const bool is_evaluated = report.step == state_.step && validates_now();
   if (is_evaluated) {
-    run_.reporter.section(Section::kEvaluate);
+    run_.reporter.section(agent::rank::Section::kEvaluate);
     measures.evaluated = evaluate();
-    run_.reporter.section(Section::kStep);
+    run_.reporter.section(agent::rank::Section::kStep);
   }
   measures.gpu_memory = gpu_memory(run_.mesh->device());
   report.values = measures.values();
@@ -136,7 +136,7 @@ void Loop::say_tensors(const StepMeasures& measures) const {
 }
 
 /// Whether the step is the best so far and must be saved now. Rank 0 decides, so that all ranks save or none does.
-bool Loop::offer_best(const StepReport& report) {
+bool Loop::offer_best(const agent::rank::StepReport& report) {
   const auto value = value_of(report.values, state_.best.series());
   if (value) state_.saves->finish();  // it may be the save of the best step so far
   if (!value || run_.ranks().broadcast(state_.best.is_better(*value) ? "better" : "").empty()) return false;
@@ -144,7 +144,7 @@ bool Loop::offer_best(const StepReport& report) {
   return true;
 }
 
-std::vector<SeriesValue> Loop::evaluate() {
+std::vector<agent::rank::SeriesValue> Loop::evaluate() {
   Evaluation evaluation(run_.config, run_.split, *run_.parts, run_.validation.get());
   run_.recipe->evaluate(evaluation);
   return evaluation.finish();
@@ -159,7 +159,7 @@ void Loop::save(bool must) {
 void Loop::export_model() {
   if (!exports_anything(run_.config)) return;
   state_.check_not_fenced();
-  run_.reporter.section(Section::kCheckpoint);
+  run_.reporter.section(agent::rank::Section::kCheckpoint);
   std::string owner;
   if (run_.export_claims) {
     owner = run_.export_claims->owner();
@@ -185,11 +185,11 @@ fsdp::CheckpointState Loop::checkpoint_state() const {
   return state;
 }
 
-Outcome Loop::leave(contract::ExitCode code, std::string reason) {
+Outcome Loop::leave(spec::ExitCode code, std::string reason) {
   // No rank may close its connections while another rank still uses them.
   run_.ranks().barrier();
   state_.saves->finish_removal();
-  run_.reporter.section(Section::kDone);
+  run_.reporter.section(agent::rank::Section::kDone);
   run_.log.say("leaving with exit code %d: %s", static_cast<int>(code), reason.c_str());
   return {code, std::move(reason)};
 }

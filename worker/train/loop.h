@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "agent/protocol/exit_codes.h"
+#include "spec/exit_codes.h"
 #include "worker/train/resume.h"
 #include "worker/train/setup.h"
 #include "worker/train/step.h"
@@ -12,7 +12,7 @@ namespace worker {
 
 /// How a rank's training ended, when it ended in an orderly way.
 struct Outcome {
-  contract::ExitCode code = contract::kExitDone;
+  spec::ExitCode code = spec::kExitDone;
   std::string reason;
 };
 
@@ -32,16 +32,16 @@ class Loop {
  private:
   bool tell_made_steps(std::size_t keep);
   bool validates_now() const;
-  void tell(StepReport& report, StepMeasures& measures);
+  void tell(agent::rank::StepReport& report, StepMeasures& measures);
   void say_tensors(const StepMeasures& measures) const;
-  bool offer_best(const StepReport& report);
-  std::vector<SeriesValue> evaluate();
+  bool offer_best(const agent::rank::StepReport& report);
+  std::vector<agent::rank::SeriesValue> evaluate();
   void save(bool must);
   void export_model();
   fsdp::CheckpointState checkpoint_state() const;
   std::string wants_stop();
   Outcome end();
-  Outcome leave(contract::ExitCode code, std::string reason);
+  Outcome leave(spec::ExitCode code, std::string reason);
 
   Setup& run_;
   Resume& state_;

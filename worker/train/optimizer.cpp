@@ -1,6 +1,6 @@
 #include "worker/train/optimizer.h"
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "fsdp/optim/adam.h"
 #include "fsdp/optim/lion.h"
 #include "fsdp/optim/sgd.h"
@@ -52,7 +52,8 @@ std::unique_ptr<fsdp::Optimizer> make_optimizer(const spec::Optimizer& options, 
                                                 fsdp::ShardedModel& model) {
   fsdp::GroupOf group = part.group ? part.group : fsdp::decay_matrices;
   if (options.layer_decay != 1) {
-    if (!part.layers_above) throw UsageError("train.layer_decay: this recipe counts no layers; leave the key out");
+    if (!part.layers_above)
+      throw base::UsageError("train.layer_decay: this recipe counts no layers; leave the key out");
     group = fsdp::with_layer_rates(group, options.layer_decay,
                                    [layers_above = part.layers_above](const fsdp::ParameterInfo& parameter) {
                                      return layers_above(parameter.name);

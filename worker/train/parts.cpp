@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "fsdp/engine/gradient_place.h"
 #include "fsdp/engine/wrap.h"
 #include "worker/models/layers/wrapped.h"
@@ -64,8 +64,8 @@ void Parts::freeze(const Part& part, const std::string& beginnings) const {
       found = true;
     }
     if (!found) {
-      throw UsageError("train.frozen: the model has no parameter whose name begins with \"" + beginning +
-                       "\"; its first is " + part.module->named_parameters().keys().front());
+      throw base::UsageError("train.frozen: the model has no parameter whose name begins with \"" + beginning +
+                             "\"; its first is " + part.module->named_parameters().keys().front());
     }
   }
 }

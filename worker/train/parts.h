@@ -18,8 +18,8 @@ namespace worker {
 class Parts {
  public:
   /// Makes units (see [Note: units of a part] in worker/train/part.h), recomputes activations as
-  /// fsdp.activation_checkpointing asks, and makes the optimizer. Not collective. Throws UsageError naming a key that
-  /// does not fit the part, and c10::Error for a module without a wrapper. `mesh` must outlive the object.
+  /// fsdp.activation_checkpointing asks, and makes the optimizer. Not collective. Throws base::UsageError naming a key
+  /// that does not fit the part, and c10::Error for a module without a wrapper. `mesh` must outlive the object.
   Parts(std::vector<Part> parts, fsdp::DeviceMesh& mesh, const RunConfig& config);
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;

@@ -12,10 +12,10 @@
 #include <system_error>
 #include <vector>
 
-#include "agent/rank/errors.h"
+#include "base/units.h"
+#include "base/usage_error.h"
 #include "data/format/description.h"
 #include "data/format/reader.h"
-#include "spec/units.h"
 
 namespace worker {
 namespace {
@@ -59,24 +59,25 @@ fs::path ask(const DataConfig& data, const std::optional<ModelTokenizer>& tokeni
   const std::string place = source_text(data) + ": ";
   const fs::path program = base::find_program(kProgram);
   if (program.empty()) {
-    throw UsageError(place +
-                     "there is no muster-data beside this program or in PATH, which reads sources; install it, or "
-                     "prepare the data elsewhere and name their folder in data.prepared");
+    throw base::UsageError(
+        place +
+        "there is no muster-data beside this program or in PATH, which reads sources; install it, or "
+        "prepare the data elsewhere and name their folder in data.prepared");
   }
   base::Command command{.argv = {program.native(), "prepare"}, .time_limit = kLimit, .max_output_bytes = kMostOutput};
   auto& words = command.argv;
   for (const auto& word : source_words(data)) words.push_back(word);
   const std::string cache = cache_folder_of(data).native();
   words.insert(words.end(),
-               {"--cache", cache, "--validation", "0", "--max-bytes", spec::print_size_bytes(data.max_bytes)});
+               {"--cache", cache, "--validation", "0", "--max-bytes", base::print_size_bytes(data.max_bytes)});
   if (tokenizer) words.insert(words.end(), {"--tokenizer", tokenizer->path});
   words.insert(words.end(), more.begin(), more.end());
   const auto result = runner.run(command);
   if (!result.could_not_start.empty()) throw std::runtime_error(place + result.could_not_start);
-  if (result.exit_code == kWrong) throw UsageError(place + last_line(result.err));
+  if (result.exit_code == kWrong) throw base::UsageError(place + last_line(result.err));
   if (result.exit_code == kNoSuchLibrary) {
-    throw UsageError(place + program.native() + " does not start: " + last_line(result.err) +
-                     "; install what it needs on this machine");
+    throw base::UsageError(place + program.native() + " does not start: " + last_line(result.err) +
+                           "; install what it needs on this machine");
   }
   if (result.signal != 0) {
     throw std::runtime_error(place + "a signal (" + std::to_string(result.signal) +
@@ -120,11 +121,12 @@ fs::path name_of_source(const DataConfig& data, const std::optional<ModelTokeniz
 std::optional<fs::path> find_prepared(const std::string& fingerprint, const fs::path& cache) {
   std::error_code error;
   for (fs::directory_iterator entry(cache, error), end; !error && entry != end; entry.increment(error)) {
-    if (std::error_code none; !fs::exists(entry->path() / prepared::kDescriptionName, none)) continue;
+    if (std::error_code none; !fs::exists(entry->path() / data::format::kDescriptionName, none)) continue;
     try {
-      const auto description = prepared::read_description(entry->path());
+      const auto description = data::format::read_description(entry->path());
       if (description.fingerprint != fingerprint) continue;
-      for (const auto& [split, info] : description.splits) prepared::Dataset::open(entry->path(), split).verify(0, 1);
+      for (const auto& [split, info] : description.splits)
+        data::format::Dataset::open(entry->path(), split).verify(0, 1);
       return entry->path();
     } catch (const std::system_error& refused) {
       if (refused.code() != std::errc::permission_denied) throw;  // another user's data are not meant

@@ -20,8 +20,8 @@ std::filesystem::path cache_folder_of(const DataConfig& data);
 /// there already are used; of several processes that ask at once, one makes them. All records are in the split train.
 /// `tokenizer`: none is the byte vocabulary.
 ///
-/// Throws UsageError with muster-data's own words where source or tokenizer is wrong, and where there is no muster-data
-/// beside this program or in PATH. Throws std::runtime_error for anything else, which may pass.
+/// Throws base::UsageError with muster-data's own words where source or tokenizer is wrong, and where there is no
+/// muster-data beside this program or in PATH. Throws std::runtime_error for anything else, which may pass.
 std::filesystem::path prepare_source(const DataConfig& data, const std::optional<ModelTokenizer>& tokenizer,
                                      base::CommandRunner& runner);
 

@@ -57,9 +57,9 @@ class Recipe {
   virtual std::string data_source() const = 0;
   /// Opens the data. `began_with` is the fingerprint of the data that the run began with, if the run asked for the same
   /// source; otherwise it is empty. A cache may still hold that data. It is used even where the source has changed or
-  /// is gone. The ranks of a node may share the work of checking the data. Throws UsageError when no retry can succeed.
-  /// Not collective.
-  virtual RunData open_data(const std::string& began_with, const RankEnvironment& place) = 0;
+  /// is gone. The ranks of a node may share the work of checking the data. Throws base::UsageError when no retry can
+  /// succeed. Not collective.
+  virtual RunData open_data(const std::string& began_with, const agent::rank::RankEnvironment& place) = 0;
   /// The samples of a split; null: there are none.
   virtual std::shared_ptr<const BatchSource> data(Split split) const = 0;
   /// A batch of the largest usual sizes and of unknown content, with a weight above 0. Needs no data: for a plan, whose
@@ -71,7 +71,7 @@ class Recipe {
   /// The parts are sharded now. They outlive the recipe's other calls.
   virtual void attach(Parts& /*parts*/) {}
   /// Gives the parts the weights that training starts from, and says where they come from, for people. Throws
-  /// UsageError when no retry can succeed. Not collective.
+  /// base::UsageError when no retry can succeed. Not collective.
   virtual std::string first_values(Parts& parts) = 0;
 
   /// Sets what changes from step to step, such as the rate of a group. `step` is the number of finished ones, `epoch`

@@ -21,7 +21,8 @@ namespace {
 constexpr std::chrono::minutes kStorePatience{5};
 
 /// The store that rank 0 serves. Sets `mine` to its address.
-fsdp::ListeningStore listen(const RankEnvironment& environment, const Reporter& reporter, Endpoint& mine) {
+fsdp::ListeningStore listen(const agent::rank::RankEnvironment& environment, const agent::rank::Reporter& reporter,
+                            agent::rank::Endpoint& mine) {
   if (!reporter.assigns_rendezvous()) {
     if (!environment.master) {
       throw std::runtime_error("no rendezvous address: set MASTER_ADDR and MASTER_PORT to rank 0's address");
@@ -29,7 +30,7 @@ fsdp::ListeningStore listen(const RankEnvironment& environment, const Reporter& 
     mine = *environment.master;
   } else {
     const bool one_node = environment.local_world_size == environment.world_size || !environment.controller;
-    mine = {one_node ? "127.0.0.1" : own_address_towards(*environment.controller), 0};
+    mine = {one_node ? "127.0.0.1" : agent::rank::own_address_towards(*environment.controller), 0};
   }
   auto listening = fsdp::listen_store(mine.host, mine.port);
   mine.port = listening.port;
@@ -64,7 +65,7 @@ class LastWord {
 
 }  // namespace
 
-std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Reporter& reporter,
+std::unique_ptr<fsdp::DeviceMesh> meet(const agent::rank::RankEnvironment& environment, agent::rank::Reporter& reporter,
                                        fsdp::MeshOptions options) {
   options.device = fsdp::device_of_rank(environment.local_rank);
   refuse_cpu_instead_of_gpus(options.device);
@@ -75,16 +76,17 @@ std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Repor
     std::fflush(stdout);
   };
   c10::intrusive_ptr<c10d::Store> store;
-  Endpoint at;
+  agent::rank::Endpoint at;
   if (environment.rank == 0) {
-    Endpoint mine;
+    agent::rank::Endpoint mine;
     store = listen(environment, reporter, mine).store;
     at = reporter.rendezvous(mine);
   } else {
     at = reporter.rendezvous(std::nullopt);
     store = fsdp::connect_store(at.host, at.port, kStorePatience, options.on_late);
   }
-  if (environment.local_world_size != environment.world_size) options.interface_address = own_address_towards(at);
+  if (environment.local_world_size != environment.world_size)
+    options.interface_address = agent::rank::own_address_towards(at);
   options.key_prefix = "attempt-" + std::to_string(environment.attempt);
   check_same_device(*store, options.key_prefix, environment.rank, options.device.is_cuda());
   return std::make_unique<fsdp::DeviceMesh>(std::move(store), environment.rank, environment.world_size, options);

@@ -13,7 +13,7 @@ namespace worker {
 /// without CUDA. Collective. A line of the log names ranks that have not come for ten seconds. Throws c10::Error or
 /// std::runtime_error when the other ranks do not come in time, at once when one that has come is gone, and when only
 /// some ranks have a GPU. Of `options` the axes and shared_memory count.
-std::unique_ptr<fsdp::DeviceMesh> meet(const RankEnvironment& environment, Reporter& reporter,
+std::unique_ptr<fsdp::DeviceMesh> meet(const agent::rank::RankEnvironment& environment, agent::rank::Reporter& reporter,
                                        fsdp::MeshOptions options);
 
 }  // namespace worker

@@ -7,8 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "agent/rank/errors.h"
-#include "spec/whole_number.h"
+#include "agent/rank/fenced_error.h"
+#include "base/usage_error.h"
+#include "base/whole_number.h"
 #include "worker/train/agreement.h"
 #include "worker/train/hooks/early_stop.h"
 #include "worker/train/hooks/log_files.h"
@@ -68,12 +69,13 @@ void Resume::open_folder() {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error || ::access(folder.c_str(), W_OK) != 0) {
-      throw UsageError("checkpoint.folder = \"" + folder.native() + "\": " +
-                       (error ? error.message() : "no permission to write") + "; want a folder that ranks can write");
+      throw base::UsageError("checkpoint.folder = \"" + folder.native() +
+                             "\": " + (error ? error.message() : "no permission to write") +
+                             "; want a folder that ranks can write");
     }
   });
-  const RankEnvironment& environment = setup_.environment;
-  fence_.emplace(folder, spec::whole_number<std::int64_t>(environment.job_id).value_or(0), environment.attempt);
+  const agent::rank::RankEnvironment& environment = setup_.environment;
+  fence_.emplace(folder, base::whole_number<std::int64_t>(environment.job_id).value_or(0), environment.attempt);
   fsdp::CheckpointOptions options;
   options.folder = folder;
   options.attempt = environment.attempt;
@@ -94,16 +96,16 @@ std::optional<fsdp::LoadedCheckpoint> Resume::load_newest() {
   try {
     loaded = checkpointer_->load_latest(&ignored);
   } catch (const fsdp::CheckpointTooNew& error) {
-    throw UsageError(error.what());
+    throw base::UsageError(error.what());
   } catch (const fsdp::CheckpointMismatch& error) {
     const std::string changes = changes_text(setup_.config, setup_.split, setup_.newest);
-    throw UsageError(std::string(error.what()) + (changes.empty() ? "" : " (set otherwise: " + changes + ")") +
-                     "; restore the run file, or use a new checkpoint.folder");
+    throw base::UsageError(std::string(error.what()) + (changes.empty() ? "" : " (set otherwise: " + changes + ")") +
+                           "; restore the run file, or use a new checkpoint.folder");
   }
   for (const auto& why : ignored) setup_.log.say("passed over a checkpoint: %s", why.c_str());
   if (!loaded && !ignored.empty()) {
-    throw UsageError("no checkpoint in " + setup_.config.checkpoint.folder + " can be read (" + ignored.front() +
-                     "); restore one, or move them away to begin at step 0");
+    throw base::UsageError("no checkpoint in " + setup_.config.checkpoint.folder + " can be read (" + ignored.front() +
+                           "); restore one, or move them away to begin at step 0");
   }
   return loaded;
 }
@@ -112,7 +114,7 @@ std::optional<fsdp::LoadedCheckpoint> Resume::load_newest() {
 void Resume::check_not_fenced() {
   const std::string against = fence_->may_commit();
   fence_->release();
-  if (const auto all = setup_.ranks().agree(against); !all.empty()) throw FencedError(all);
+  if (const auto all = setup_.ranks().agree(against); !all.empty()) throw agent::rank::FencedError(all);
 }
 
 /// A whole checkpoint without the state that training needs was not saved by this program. The checkpoint before it
@@ -121,9 +123,9 @@ void Resume::restore(const fsdp::LoadedCheckpoint& loaded) {
   try {
     restore_state(loaded.state, loaded.path);
   } catch (const fsdp::JsonError& error) {
-    throw UsageError((loaded.path / "manifest.json").native() + " does not say where to go on (extra: " + error.what() +
-                     "); move " + loaded.path.native() +
-                     " away to go on from the checkpoint before it, or use a new checkpoint.folder");
+    throw base::UsageError((loaded.path / "manifest.json").native() +
+                           " does not say where to go on (extra: " + error.what() + "); move " + loaded.path.native() +
+                           " away to go on from the checkpoint before it, or use a new checkpoint.folder");
   }
 }
 

@@ -19,9 +19,9 @@ namespace worker {
 class Resume {
  public:
   /// Opens the checkpoint folder and continues from its newest checkpoint, or begins with the recipe's first values.
-  /// Collective. Throws UsageError for a folder that cannot be used, and where all checkpoints are damaged, because
-  /// starting at step 0 would silently discard the job's work; FencedError; and as fsdp::Checkpointer. `setup` must
-  /// outlive the object.
+  /// Collective. Throws base::UsageError for a folder that cannot be used, and where all checkpoints are damaged,
+  /// because starting at step 0 would silently discard the job's work; FencedError; and as fsdp::Checkpointer. `setup`
+  /// must outlive the object.
   explicit Resume(Setup& setup);
 
   /// Refuses what a rank of an old attempt may not do. Collective.

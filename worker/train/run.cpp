@@ -10,16 +10,16 @@ namespace worker {
 /// Members live until the Trainer ends, also after an exception.
 struct Trainer::State {
   RunConfig config;
-  const RankEnvironment& environment;
-  Reporter& reporter;
+  const agent::rank::RankEnvironment& environment;
+  agent::rank::Reporter& reporter;
   const MakeRecipe make_recipe;
   std::optional<Setup> setup;
   std::optional<Resume> resume;
   std::optional<Loop> loop;
 };
 
-Trainer::Trainer(const RunConfig& config, const RankEnvironment& environment, Reporter& reporter,
-                 MakeRecipe make_recipe)
+Trainer::Trainer(const RunConfig& config, const agent::rank::RankEnvironment& environment,
+                 agent::rank::Reporter& reporter, MakeRecipe make_recipe)
     : state_(new State{config, environment, reporter, std::move(make_recipe), {}, {}, {}}) {}
 
 Trainer::~Trainer() = default;

@@ -24,14 +24,15 @@ namespace worker {
 class Trainer {
  public:
   /// Only keeps the references, which must outlive the Trainer, and a copy of the run.
-  Trainer(const RunConfig& config, const RankEnvironment& environment, Reporter& reporter, MakeRecipe make_recipe);
+  Trainer(const RunConfig& config, const agent::rank::RankEnvironment& environment, agent::rank::Reporter& reporter,
+          MakeRecipe make_recipe);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
   /// Trains, resuming from the newest valid checkpoint. Prints one line a step on stdout. Collective. Throws
-  /// UsageError, FencedError, std::bad_alloc, c10::Error, std::runtime_error. After a throw, peers may be gone and
-  /// collectives in progress, so the process should end without destroying the Trainer.
+  /// base::UsageError, agent::rank::FencedError, std::bad_alloc, c10::Error, std::runtime_error. After a throw, peers
+  /// may be gone and collectives in progress, so the process should end without destroying the Trainer.
   Outcome run();
 
  private:

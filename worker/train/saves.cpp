@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "agent/rank/errors.h"
+#include "agent/rank/fenced_error.h"
 
 namespace worker {
 namespace {
@@ -23,12 +23,12 @@ std::string milliseconds(double ms) {
 
 }  // namespace
 
-Saves::Saves(fsdp::Checkpointer& checkpointer, BestCheckpoint& best, Reporter& reporter, Options options)
+Saves::Saves(fsdp::Checkpointer& checkpointer, BestCheckpoint& best, agent::rank::Reporter& reporter, Options options)
     : checkpointer_(checkpointer), best_(best), reporter_(reporter), options_(std::move(options)) {}
 
 void Saves::save(const fsdp::CheckpointState& state, bool must) {
   finish();
-  reporter_.section(Section::kCheckpoint);
+  reporter_.section(agent::rank::Section::kCheckpoint);
   finish_removal();
   under_way_ = UnderWay{state.step, Clock::now(), {}};
   if (options_.beside_training && !must) {
@@ -37,7 +37,7 @@ void Saves::save(const fsdp::CheckpointState& state, bool must) {
   } else {
     settle([&] { return checkpointer_.save(state, best_.step()); }, must);
   }
-  reporter_.section(Section::kStep);
+  reporter_.section(agent::rank::Section::kStep);
 }
 
 void Saves::look() {
@@ -47,9 +47,9 @@ void Saves::look() {
 
 void Saves::finish() {
   if (!under_way_) return;
-  reporter_.section(Section::kCheckpoint);
+  reporter_.section(agent::rank::Section::kCheckpoint);
   settle([&] { return checkpointer_.wait().value(); }, /*must=*/false);
-  reporter_.section(Section::kStep);
+  reporter_.section(agent::rank::Section::kStep);
 }
 
 void Saves::finish_removal() {
@@ -61,7 +61,7 @@ void Saves::settle(const Outcome& outcome, bool must) {
   try {
     tell(outcome());
   } catch (const fsdp::CheckpointFenced& error) {
-    throw FencedError(error.what());
+    throw agent::rank::FencedError(error.what());
   } catch (const fsdp::CheckpointError& error) {
     const auto failed = *std::exchange(under_way_, std::nullopt);
     best_.dropped();

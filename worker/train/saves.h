@@ -28,7 +28,7 @@ class Saves {
     std::function<void(const std::string&)> say;  // writes a line of the log
   };
   /// All arguments must outlive the object.
-  Saves(fsdp::Checkpointer& checkpointer, BestCheckpoint& best, Reporter& reporter, Options options);
+  Saves(fsdp::Checkpointer& checkpointer, BestCheckpoint& best, agent::rank::Reporter& reporter, Options options);
 
   /// Tells that the run's state is that of the checkpoint of `step`.
   void resumed(std::int64_t step) { saved_step_ = step; }
@@ -58,7 +58,7 @@ class Saves {
 
   fsdp::Checkpointer& checkpointer_;
   BestCheckpoint& best_;
-  Reporter& reporter_;
+  agent::rank::Reporter& reporter_;
   const Options options_;
   std::optional<UnderWay> under_way_;
   std::int64_t saved_step_ = -1;

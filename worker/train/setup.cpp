@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "fsdp/engine/deterministic.h"
 #include "fsdp/files/checkpoint.h"
 #include "worker/train/agreement.h"
@@ -25,13 +25,14 @@ void choose_algorithms(const spec::Training& train) {
   try {
     fsdp::compute_deterministically();
   } catch (const c10::Error& error) {
-    throw UsageError(std::string("train.deterministic: ") + error.what_without_backtrace());
+    throw base::UsageError(std::string("train.deterministic: ") + error.what_without_backtrace());
   }
 }
 
 }  // namespace
 
-Setup::Setup(RunConfig& given, const RankEnvironment& of_rank, Reporter& to, const MakeRecipe& make_recipe)
+Setup::Setup(RunConfig& given, const agent::rank::RankEnvironment& of_rank, agent::rank::Reporter& to,
+             const MakeRecipe& make_recipe)
     : config(given),
       environment(of_rank),
       reporter(to),
@@ -40,13 +41,13 @@ Setup::Setup(RunConfig& given, const RankEnvironment& of_rank, Reporter& to, con
   choose_algorithms(config.train);
   recipe = make_recipe(config);
   mesh = meet(environment, reporter, mesh_options(config.fsdp, environment));
-  reporter.section(Section::kData);
+  reporter.section(agent::rank::Section::kData);
   open_data();
   check_same_on_all_ranks();
   check_best();
   together(ranks(), [&] { check_export(config); });
   announce_exports();
-  reporter.section(Section::kInit);
+  reporter.section(agent::rank::Section::kInit);
   deal();
   count_steps();
   check_sharding(config.fsdp, mesh->shard().world_size(), mesh->device());
@@ -95,8 +96,8 @@ void Setup::check_same_on_all_ranks() {
   const std::string first = ranks().broadcast(mine);
   together(ranks(), [&] {
     if (mine != first) {
-      throw UsageError("the text or the run file differs from rank 0's (here: " + data.fingerprint +
-                       "); give all nodes the same files, such as a shared data.cache_folder");
+      throw base::UsageError("the text or the run file differs from rank 0's (here: " + data.fingerprint +
+                             "); give all nodes the same files, such as a shared data.cache_folder");
     }
   });
 }
@@ -119,12 +120,12 @@ void Setup::check_same_run(const fsdp::Json& extra, const std::filesystem::path&
 void Setup::check_best() const {
   const std::string& watched = config.checkpoint.best;
   if (const std::string why = watched.empty() ? "" : recipe->why_not_measured(watched); !why.empty())
-    throw UsageError("checkpoint.best = \"" + watched + "\": " + why);
+    throw base::UsageError("checkpoint.best = \"" + watched + "\": " + why);
   const bool never = config.train.validation_every_steps == 0 && config.train.validation_every_epochs == 0;
   if (watched.empty() || (!never && recipe->data(Split::kValidation) != nullptr)) return;
-  throw UsageError("checkpoint.best = \"" + watched + "\": nothing is validated; want " +
-                   (never ? "train.validation_every_steps" : "data.validation_fraction") +
-                   " above 0, or no checkpoint.best");
+  throw base::UsageError("checkpoint.best = \"" + watched + "\": nothing is validated; want " +
+                         (never ? "train.validation_every_steps" : "data.validation_fraction") +
+                         " above 0, or no checkpoint.best");
 }
 
 /// Puts the samples in order, and deals them out to the ranks.
@@ -143,7 +144,7 @@ void Setup::deal() {
   options.ahead = static_cast<int>(config.data_options.loader_ahead);
   options.pin = mesh->device().is_cuda();
   options.seed = order.seed;
-  loader.emplace(source, Order(order), environment.rank, environment.world_size, options);
+  loader.emplace(source, data::order::Order(order), environment.rank, environment.world_size, options);
 }
 
 void Setup::count_steps() {

@@ -24,14 +24,15 @@ namespace worker {
 /// recipe with its data, and the sharded parts.
 class Setup {
  public:
-  /// Meets the other ranks, opens the data, and makes the parts. Collective. Throws UsageError, c10::Error and
+  /// Meets the other ranks, opens the data, and makes the parts. Collective. Throws base::UsageError, c10::Error and
   /// std::runtime_error. The references must outlive the object. With train.epochs, sets train.steps of `config` and
   /// what follows from them, because the number of samples is known now.
-  Setup(RunConfig& config, const RankEnvironment& environment, Reporter& reporter, const MakeRecipe& make_recipe);
+  Setup(RunConfig& config, const agent::rank::RankEnvironment& environment, agent::rank::Reporter& reporter,
+        const MakeRecipe& make_recipe);
 
   /// Writes what names this run into the member "extra" of a checkpoint.
   void describe(fsdp::Json& extra) const;
-  /// Throws UsageError where a checkpoint was saved with other data or another order of samples; see
+  /// Throws base::UsageError where a checkpoint was saved with other data or another order of samples; see
   /// worker/train/resume_checks.h.
   void check_same_run(const fsdp::Json& extra, const std::filesystem::path& path) const;
 
@@ -44,15 +45,15 @@ class Setup {
   double epochs_a_step() const { return static_cast<double>(split.batch_size) / static_cast<double>(order.samples); }
 
   RunConfig& config;
-  const RankEnvironment& environment;
-  Reporter& reporter;
+  const agent::rank::RankEnvironment& environment;
+  agent::rank::Reporter& reporter;
   const RankLog log;
   const BatchSplit split;
   std::unique_ptr<Recipe> recipe;
   std::unique_ptr<fsdp::DeviceMesh> mesh;
   RunData data;
   DataNames data_names;
-  OrderOptions order;
+  data::order::OrderOptions order;
   fsdp::Json newest;  ///< the member "extra" of the newest checkpoint at the start, with its path; null: none
   std::shared_ptr<const BatchSource> validation;  ///< null: none
   std::optional<Loader> loader;
@@ -70,7 +71,7 @@ class Setup {
   void say_what_is_trained();
   void announce_exports();
 
-  ProgramWords words_;
+  agent::rank::ProgramWords words_;
 };
 
 }  // namespace worker

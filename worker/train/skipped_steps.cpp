@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 
 namespace worker {
 
@@ -19,9 +19,9 @@ bool SkippedSteps::note(std::int64_t step, double loss, double grad_norm, bool s
     return true;
   }
   if (++in_a_row_ > most_in_a_row_) {
-    throw UsageError(what + "; so it was in " + std::to_string(in_a_row_) +
-                     " steps in a row, and train.max_skipped_steps is " + std::to_string(most_in_a_row_) +
-                     "; lower train.learning_rate or lengthen train.warmup_steps");
+    throw base::UsageError(what + "; so it was in " + std::to_string(in_a_row_) +
+                           " steps in a row, and train.max_skipped_steps is " + std::to_string(most_in_a_row_) +
+                           "; lower train.learning_rate or lengthen train.warmup_steps");
   }
   ++total_;
   line_ = what + " (" + std::to_string(in_a_row_) + " in a row, at most " + std::to_string(most_in_a_row_) + ")";

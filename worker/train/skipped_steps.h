@@ -18,7 +18,7 @@ class SkippedSteps {
 
   /// Whether the step was skipped: the optimizer does so when the gradient's norm is not finite. All ranks pass the
   /// same numbers. `scale_falls`: the loss is scaled, and the scale may still fall when gradients overflow. A loss that
-  /// is not finite itself counts in the row even so. Throws UsageError when there were too many in a row.
+  /// is not finite itself counts in the row even so. Throws base::UsageError when there were too many in a row.
   bool note(std::int64_t step, double loss, double grad_norm, bool scale_falls = false);
 
   /// Of the whole run.

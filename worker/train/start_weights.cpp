@@ -7,8 +7,8 @@
 #include <variant>
 #include <vector>
 
-#include "agent/rank/errors.h"
 #include "base/durable_file.h"
+#include "base/usage_error.h"
 #include "data/format/description.h"
 #include "fsdp/engine/initialize.h"
 #include "fsdp/files/checkpoint.h"
@@ -24,7 +24,7 @@ using fsdp::Json;
 namespace fs = std::filesystem;
 
 [[noreturn]] void refuse_folder(const fs::path& folder, const std::string& why) {
-  throw UsageError("model.pretrained = \"" + folder.native() + "\": " + why);
+  throw base::UsageError("model.pretrained = \"" + folder.native() + "\": " + why);
 }
 
 bool has_file(const fs::path& folder, const char* name) {
@@ -132,7 +132,8 @@ void check_rows(const RunConfig& config, ChosenModel& model) {
       return other.key == conflict.key && other.want == conflict.want;
     };
     if (std::ranges::any_of(before, is_this)) continue;
-    throw UsageError(conflict.key + ": " + conflict.want + (conflict.remedy.empty() ? "" : "; " + conflict.remedy));
+    throw base::UsageError(conflict.key + ": " + conflict.want +
+                           (conflict.remedy.empty() ? "" : "; " + conflict.remedy));
   }
 }
 
@@ -146,11 +147,11 @@ std::string list_of(const std::vector<std::string>& names) {
 /// Why prepared data tell nothing here.
 std::string why_unread(const fs::path& folder) {
   try {
-    prepared::read_description(folder);
+    data::format::read_description(folder);
   } catch (const std::runtime_error& error) {
     return error.what();
   }
-  return (folder / prepared::kDescriptionName).native() + " tells no vocabulary";
+  return (folder / data::format::kDescriptionName).native() + " tells no vocabulary";
 }
 
 }  // namespace
@@ -160,7 +161,7 @@ ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary) {
   try {
     model.family = &family(config.family);
   } catch (const std::invalid_argument& error) {
-    throw UsageError(std::string("model.family: ") + error.what());
+    throw base::UsageError(std::string("model.family: ") + error.what());
   }
   model.values = config.values;
   model.pretrained = config.values.text("model.pretrained");
@@ -172,19 +173,20 @@ ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary) {
   const auto has_vocabulary =
       std::ranges::find(model.family->table.keys, kVocabulary, &spec::Key::name) != model.family->table.keys.end();
   if (has_vocabulary && !model.values.has(kVocabulary) && vocabulary == 0 && config.data_options.prepared.empty()) {
-    throw UsageError("model.vocab_size is missing: it is known once the text is cut by data.tokenizer = \"" +
-                     config.data_options.tokenizer + "\"; give the number of that tokenizer's ids");
+    throw base::UsageError("model.vocab_size is missing: it is known once the text is cut by data.tokenizer = \"" +
+                           config.data_options.tokenizer + "\"; give the number of that tokenizer's ids");
   }
   if (has_vocabulary && !model.values.has(kVocabulary) && vocabulary == 0) {
-    throw UsageError("data.prepared = \"" + config.data_options.prepared +
-                     "\": " + why_unread(config.data_options.prepared) +
-                     ". data.json would tell model.vocab_size; to plan the run without the data, give that key");
+    throw base::UsageError("data.prepared = \"" + config.data_options.prepared +
+                           "\": " + why_unread(config.data_options.prepared) +
+                           ". data.json would tell model.vocab_size; to plan the run without the data, give that key");
   }
   if (has_vocabulary && !model.values.has(kVocabulary)) model.values.set(kVocabulary, vocabulary);
   if (has_vocabulary && model.values.whole(kVocabulary) < vocabulary) {
-    throw UsageError("model.vocab_size = " + std::to_string(model.values.whole(kVocabulary)) + ": the data have " +
-                     std::to_string(vocabulary) + " tokens; prepare the data with the model's own tokenizer" +
-                     (model.pretrained.empty() ? ", or leave model.vocab_size out" : ""));
+    throw base::UsageError("model.vocab_size = " + std::to_string(model.values.whole(kVocabulary)) +
+                           ": the data have " + std::to_string(vocabulary) +
+                           " tokens; prepare the data with the model's own tokenizer" +
+                           (model.pretrained.empty() ? ", or leave model.vocab_size out" : ""));
   }
   if (!model.pretrained.empty()) check_rows(config, model);
   return model;

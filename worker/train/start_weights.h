@@ -30,10 +30,10 @@ struct ChosenModel {
 /// more. Without a model.vocab_size the vocabulary is
 /// the data's, `vocabulary` ids; 0: not known.
 ///
-/// Throws UsageError naming key, value and remedy: the file cannot be read, describes what the family does not have
-/// here, or contradicts a row that is written; or the rows contradict each other; or the vocabulary is smaller than the
-/// data's. A longest sequence, an initializer's range and a dropout may differ from the file, as no weight depends on
-/// them.
+/// Throws base::UsageError naming key, value and remedy: the file cannot be read, describes what the family does not
+/// have here, or contradicts a row that is written; or the rows contradict each other; or the vocabulary is smaller
+/// than the data's. A longest sequence, an initializer's range and a dropout may differ from the file, as no weight
+/// depends on them.
 ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary);
 
 /// Whether choose_model() can read a config.json for model.pretrained: there, or in the newest checkpoint.
@@ -56,8 +56,8 @@ struct StartOptions {
 
 /// Gives a sharded model first values, and says for people where they come from: the weights of model.pretrained, of
 /// which each rank reads its own slices, or else what the family draws with `seed`. Where the files lack parameters
-/// that the family may draw, such as a head, these are drawn, and the text says so. Not collective. Throws UsageError
-/// where a tensor does not fit, and c10::Error where a file cannot be read.
+/// that the family may draw, such as a head, these are drawn, and the text says so. Not collective. Throws
+/// base::UsageError where a tensor does not fit, and c10::Error where a file cannot be read.
 std::string start_weights(const ChosenModel& model, std::int64_t seed, fsdp::ShardedModel& sharded,
                           const StartOptions& options = {});
 

@@ -39,8 +39,8 @@ std::vector<double> DeviceNumbers::all() const {
   return {values, values + host_.numel()};
 }
 
-Stepper::Stepper(const RunConfig& config, const BatchSplit& split, const RankEnvironment& environment,
-                 Reporter& reporter, Recipe& recipe, Loader& loader, Parts& parts, LossScale& loss_scale)
+Stepper::Stepper(const RunConfig& config, const BatchSplit& split, const agent::rank::RankEnvironment& environment,
+                 agent::rank::Reporter& reporter, Recipe& recipe, Loader& loader, Parts& parts, LossScale& loss_scale)
     : config_(config),
       split_(split),
       environment_(environment),
@@ -86,7 +86,7 @@ Stepper::Size Stepper::draw() {
   return size;
 }
 
-StopKind Stepper::make(std::int64_t step) {
+agent::rank::StopKind Stepper::make(std::int64_t step) {
   StepTrace trace(config_, step + 1, mesh_, traces_.records(step + 1));
   InFlight now;
   now.made.report.step = step + 1;
@@ -101,7 +101,7 @@ StopKind Stepper::make(std::int64_t step) {
   at::manual_seed(step_seed(config_.train.seed, step, environment_.rank));
   optimizer_.set_weight_decay(weight_decay(config_.optimizer, config_.train, step));
   recipe_.before_step(step, epoch_);
-  const StopKind stop = graph_ ? replay_step(now) : call_step(now);
+  const agent::rank::StopKind stop = graph_ ? replay_step(now) : call_step(now);
   recipe_.after_step(step + 1);
   if (config_.train.step_delay_ms > 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(config_.train.step_delay_ms));
@@ -127,8 +127,8 @@ double Stepper::loss_factor() const {
   return size_.weight > 0 ? static_cast<double>(environment_.world_size) / size_.weight : 0;
 }
 
-StopKind Stepper::call_step(InFlight& step) {
-  const StopKind stop = forward_backward(step);
+agent::rank::StopKind Stepper::call_step(InFlight& step) {
+  const agent::rank::StopKind stop = forward_backward(step);
   const fsdp::GradientNorm norm = loss_scale_.gradient_norm(sharded_);
   step.norm = DeviceNumbers(norm.norm);
   if (const auto scale = loss_scale_.value()) step.scale.emplace(*scale);
@@ -148,7 +148,7 @@ void Stepper::add_losses(at::Tensor& sums, const Losses& losses) const {
   sums = sums.defined() ? sums + of_batch : of_batch;
 }
 
-StopKind Stepper::forward_backward(InFlight& step) {
+agent::rank::StopKind Stepper::forward_backward(InFlight& step) {
   const double scale = loss_factor();
   at::Tensor sums;
   std::optional<AgreementUnderWay> agreement;
@@ -180,12 +180,12 @@ AgreementUnderWay Stepper::start_agreement(const InFlight* told) {
   const Size next = draw();
   mine.next_weight = next.weight;
   mine.next_tokens = next.tokens;
-  mine.stop = std::max(signalled_stop(), reporter_.stop_requested());
+  mine.stop = std::max(agent::rank::signalled_stop(), reporter_.stop_requested());
   mine.trace = traces_.wish();
   return {mesh_.control(), mine};
 }
 
-StopKind Stepper::finish_agreement(AgreementUnderWay& agreement, InFlight* told, const InFlight& step) {
+agent::rank::StopKind Stepper::finish_agreement(AgreementUnderWay& agreement, InFlight* told, const InFlight& step) {
   const Agreement agreed = agreement.wait();
   if (told != nullptr) told->agreed_losses = agreed.losses;
   size_ = {agreed.next_weight, agreed.next_tokens};
@@ -205,7 +205,7 @@ std::optional<std::int64_t> Stepper::graph_bytes() const {
 }
 
 /// The device has its work before the host waits for the loss of the step before.
-StopKind Stepper::replay_step(InFlight& step) {
+agent::rank::StopKind Stepper::replay_step(InFlight& step) {
   std::vector<at::Tensor> values;
   for (const Batch& batch : micro_batches_)
     for (const auto& [name, value] : batch.tensors) values.push_back(value);

@@ -57,8 +57,8 @@ class DeviceNumbers {
 class Stepper {
  public:
   /// Only keeps the references, which must outlive the Stepper.
-  Stepper(const RunConfig& config, const BatchSplit& split, const RankEnvironment& environment, Reporter& reporter,
-          Recipe& recipe, Loader& loader, Parts& parts, LossScale& loss_scale);
+  Stepper(const RunConfig& config, const BatchSplit& split, const agent::rank::RankEnvironment& environment,
+          agent::rank::Reporter& reporter, Recipe& recipe, Loader& loader, Parts& parts, LossScale& loss_scale);
 
   /// Lets the device replay steps from `graph`; see [Note: graph of a step]. Before the first step.
   void use_graph(std::unique_ptr<fsdp::DeviceGraph> graph);
@@ -69,11 +69,11 @@ class Stepper {
   void prepare();
 
   /// Makes step `step`, counted from 0. Returns what the ranks were asked to do meanwhile. Collective.
-  StopKind make(std::int64_t step);
+  agent::rank::StopKind make(std::int64_t step);
 
   /// A step whose numbers are known.
   struct Made {
-    StepReport report;  ///< step and step_ms, bytes_communicated
+    agent::rank::StepReport report;  ///< step and step_ms, bytes_communicated
     StepMeasures measures;
   };
   /// Whether numbers come a step late.
@@ -105,21 +105,21 @@ class Stepper {
   };
 
   Size draw();
-  StopKind call_step(InFlight& step);
-  StopKind forward_backward(InFlight& step);
-  StopKind replay_step(InFlight& step);
+  agent::rank::StopKind call_step(InFlight& step);
+  agent::rank::StopKind forward_backward(InFlight& step);
+  agent::rank::StopKind replay_step(InFlight& step);
   double loss_factor() const;
   void add_losses(at::Tensor& sums, const Losses& losses) const;
   std::vector<at::Tensor> graphed(const std::vector<at::Tensor>& inputs);
   InFlight* untold();
   AgreementUnderWay start_agreement(const InFlight* told);
-  StopKind finish_agreement(AgreementUnderWay& agreement, InFlight* told, const InFlight& step);
+  agent::rank::StopKind finish_agreement(AgreementUnderWay& agreement, InFlight* told, const InFlight& step);
   void mark(std::optional<c10::Event>& event) const;
 
   const RunConfig& config_;
   const BatchSplit& split_;
-  const RankEnvironment& environment_;
-  Reporter& reporter_;
+  const agent::rank::RankEnvironment& environment_;
+  agent::rank::Reporter& reporter_;
   Recipe& recipe_;
   Loader& loader_;
   Parts& parts_;

@@ -5,8 +5,8 @@
 
 namespace worker {
 
-std::vector<SeriesValue> StepMeasures::values() const {
-  std::vector<SeriesValue> out{{"loss", loss}};
+std::vector<agent::rank::SeriesValue> StepMeasures::values() const {
+  std::vector<agent::rank::SeriesValue> out{{"loss", loss}};
   out.insert(out.end(), more.begin(), more.end());
   out.insert(out.end(), evaluated.begin(), evaluated.end());
   if (tokens_per_s) out.push_back({"tokens_per_s", *tokens_per_s});
@@ -30,8 +30,8 @@ std::vector<SeriesValue> StepMeasures::values() const {
   return out;
 }
 
-std::optional<double> value_of(const std::vector<SeriesValue>& values, std::string_view series) {
-  const auto found = std::ranges::find(values, series, &SeriesValue::series);
+std::optional<double> value_of(const std::vector<agent::rank::SeriesValue>& values, std::string_view series) {
+  const auto found = std::ranges::find(values, series, &agent::rank::SeriesValue::series);
   return found == values.end() ? std::nullopt : std::optional(found->value);
 }
 
@@ -49,7 +49,7 @@ std::string line_of(const KeptTensors& kept, std::optional<std::int64_t> peak_by
   return text + line;
 }
 
-std::string line_of(const StepReport& report, const StepMeasures& measures, std::int64_t steps) {
+std::string line_of(const agent::rank::StepReport& report, const StepMeasures& measures, std::int64_t steps) {
   std::string found;
   for (const auto* list : {&measures.more, &measures.evaluated}) {
     for (const auto& [series, value] : *list) {

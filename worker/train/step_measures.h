@@ -18,9 +18,10 @@ struct GpuMemory {
 
 /// The measurements of one optimizer step over all ranks: the series that spec/recipes.cpp declares for every recipe.
 struct StepMeasures {
-  double loss = 0;                          ///< mean over the total batch, in the recipe's unit
-  std::vector<SeriesValue> more = {};       ///< the recipe's further series of a step
-  std::vector<SeriesValue> evaluated = {};  ///< what an evaluation after this step found; empty: there was none
+  double loss = 0;                                  ///< mean over the total batch, in the recipe's unit
+  std::vector<agent::rank::SeriesValue> more = {};  ///< the recipe's further series of a step
+  std::vector<agent::rank::SeriesValue> evaluated =
+      {};  ///< what an evaluation after this step found; empty: there was none
   std::optional<double> tokens_per_s = std::nullopt;   ///< without padding; absent: the data have no tokens
   std::optional<double> samples_per_s = std::nullopt;  ///< told where there are no tokens
   double learning_rate = 0;
@@ -39,11 +40,11 @@ struct StepMeasures {
   std::optional<std::int64_t> tensor_peak_bytes = std::nullopt;
 
   /// The measured values, by the names of their series.
-  std::vector<SeriesValue> values() const;
+  std::vector<agent::rank::SeriesValue> values() const;
 };
 
 /// The value of this series; nullopt if the list does not have it.
-std::optional<double> value_of(const std::vector<SeriesValue>& values, std::string_view series);
+std::optional<double> value_of(const std::vector<agent::rank::SeriesValue>& values, std::string_view series);
 
 /// Bytes of a rank's tensors that stay from step to step.
 struct KeptTensors {
@@ -57,6 +58,6 @@ struct KeptTensors {
 std::string line_of(const KeptTensors& kept, std::optional<std::int64_t> peak_bytes);
 
 /// The log line of a step: "step 3/10 loss 2.302585 ... memory_mib 512".
-std::string line_of(const StepReport& report, const StepMeasures& measures, std::int64_t steps);
+std::string line_of(const agent::rank::StepReport& report, const StepMeasures& measures, std::int64_t steps);
 
 }  // namespace worker

@@ -55,8 +55,8 @@ std::optional<WrittenTrace> StepTrace::write() {
 }
 
 std::filesystem::path StepTrace::file(const RunConfig& config, std::int64_t step, int rank) {
-  return std::filesystem::path(config.checkpoint.folder) / contract::kTraceFolder /
-         contract::trace_file_name(step, rank);
+  return std::filesystem::path(config.checkpoint.folder) / agent::protocol::kTraceFolder /
+         agent::protocol::trace_file_name(step, rank);
 }
 
 }  // namespace worker

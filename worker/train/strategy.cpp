@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "worker/models/layers/wrapped.h"
 
 namespace worker {
@@ -13,18 +13,18 @@ namespace {
 
 using spec::Strategy;
 
-int divided(const spec::Sharding& sharding, const RankEnvironment& environment) {
+int divided(const spec::Sharding& sharding, const agent::rank::RankEnvironment& environment) {
   const bool is_set = sharding.shard_ranks > 0;
   const auto group = is_set ? static_cast<int>(sharding.shard_ranks) : environment.local_world_size;
   if (environment.world_size % group == 0) return group;
   const auto ranks = std::to_string(environment.world_size);
-  throw UsageError(
+  throw base::UsageError(
       (is_set ? "fsdp.shard_ranks \"" + std::to_string(group) + "\": want a divisor of the " + ranks + " ranks"
               : "fsdp.strategy \"hybrid_shard\": the " + ranks + " ranks are no multiple of the " +
                     std::to_string(group) + " on this node; set fsdp.shard_ranks to a divisor of " + ranks));
 }
 
-std::vector<fsdp::MeshAxis> axes_of(const spec::Sharding& sharding, const RankEnvironment& environment) {
+std::vector<fsdp::MeshAxis> axes_of(const spec::Sharding& sharding, const agent::rank::RankEnvironment& environment) {
   switch (sharding.strategy) {
     case Strategy::kFullShard:
     case Strategy::kShardGradOp:
@@ -60,7 +60,7 @@ at::ScalarType dtype_of(spec::Precision precision) {
   return at::kFloat;
 }
 
-fsdp::MeshOptions mesh_options(const spec::Sharding& sharding, const RankEnvironment& environment) {
+fsdp::MeshOptions mesh_options(const spec::Sharding& sharding, const agent::rank::RankEnvironment& environment) {
   fsdp::MeshOptions options;
   options.axes = axes_of(sharding, environment);
   options.shared_memory = sharding.shared_memory;
@@ -114,13 +114,13 @@ fsdp::WrapPolicy wrap_policy(const spec::Sharding& sharding) {
 
 void check_sharding(const spec::Sharding& sharding, int shard_ranks, c10::Device device) {
   if (sharding.offload == spec::Offloading::kCpu && device.is_cpu())
-    throw UsageError(
+    throw base::UsageError(
         "fsdp.offload \"cpu\": this run is on CPUs, where it would only take memory and time; remove it, or set it to "
         "\"none\"");
   const auto neighbours = sharding.reshard_to_ranks;
   if (neighbours > 0 && (neighbours >= shard_ranks || shard_ranks % neighbours != 0))
-    throw UsageError("fsdp.reshard_to_ranks \"" + std::to_string(neighbours) + "\": want a divisor of the " +
-                     std::to_string(shard_ranks) + " ranks that weights are spread over, and not all of them");
+    throw base::UsageError("fsdp.reshard_to_ranks \"" + std::to_string(neighbours) + "\": want a divisor of the " +
+                           std::to_string(shard_ranks) + " ranks that weights are spread over, and not all of them");
 }
 
 }  // namespace worker

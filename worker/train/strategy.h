@@ -9,8 +9,9 @@
 namespace worker {
 
 /// The mesh that "fsdp" asks for: the axes along which "fsdp.strategy" spreads the ranks of an attempt, and
-/// "fsdp.shared_memory". Throws UsageError where the ranks do not divide into groups, naming key, value and remedy.
-fsdp::MeshOptions mesh_options(const spec::Sharding& sharding, const RankEnvironment& environment);
+/// "fsdp.shared_memory". Throws base::UsageError where the ranks do not divide into groups, naming key, value and
+/// remedy.
+fsdp::MeshOptions mesh_options(const spec::Sharding& sharding, const agent::rank::RankEnvironment& environment);
 
 /// The dtype that "train.precision" computes in.
 at::ScalarType dtype_of(spec::Precision precision);
@@ -30,7 +31,7 @@ fsdp::ShardOptions shard_options(const RunConfig& config);
 fsdp::WrapPolicy wrap_policy(const spec::Sharding& sharding);
 
 /// Checks what depends on the place of a run: `shard_ranks` is over how many ranks weights are spread. Throws
-/// UsageError for an "fsdp.reshard_to_ranks" that is no proper divisor of it, and for "fsdp.offload" on a CPU.
+/// base::UsageError for an "fsdp.reshard_to_ranks" that is no proper divisor of it, and for "fsdp.offload" on a CPU.
 void check_sharding(const spec::Sharding& sharding, int shard_ranks, c10::Device device);
 
 }  // namespace worker

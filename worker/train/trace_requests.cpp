@@ -16,18 +16,19 @@ std::string steps_text(std::int64_t count) {
 
 }  // namespace
 
-TraceWish TraceRequests::wish() const {
+agent::rank::TraceWish TraceRequests::wish() const {
   if (now_) return {};
   const auto wish = reporter_.trace_requested();
-  return wish && !is_known(wish->number) ? *wish : TraceWish{};
+  return wish && !is_known(wish->number) ? *wish : agent::rank::TraceWish{};
 }
 
-void TraceRequests::agreed(std::int64_t step, const TraceWish& wish) {
+void TraceRequests::agreed(std::int64_t step, const agent::rank::TraceWish& wish) {
   if (wish.number == 0 || now_) return;
   known_.push_back(wish.number);
   if (known_.size() > kRemembered) known_.pop_front();
   const std::int64_t next = step + 1;
-  now_ = TraceReport{.number = wish.number, .first = wish.first > 0 ? wish.first : next, .steps = wish.steps};
+  now_ =
+      agent::rank::TraceReport{.number = wish.number, .first = wish.first > 0 ? wish.first : next, .steps = wish.steps};
   if (now_->first > last_step_) {
     now_->problem = "the training ends after step " + text_of(last_step_);
     now_->over = true;

@@ -27,13 +27,13 @@ struct WrittenTrace {
 class TraceRequests {
  public:
   /// Only keeps the reference. `last_step` is the last step of the training.
-  TraceRequests(Reporter& reporter, int rank, std::int64_t last_step)
+  TraceRequests(agent::rank::Reporter& reporter, int rank, std::int64_t last_step)
       : reporter_(reporter), rank_(rank), last_step_(last_step) {}
 
   /// What this rank passes on in this step; number 0: nothing.
-  TraceWish wish() const;
+  agent::rank::TraceWish wish() const;
   /// What all ranks have read in step `step`, counted from 1. Must be the same on all ranks.
-  void agreed(std::int64_t step, const TraceWish& wish);
+  void agreed(std::int64_t step, const agent::rank::TraceWish& wish);
   /// Whether a request asks for this step.
   bool records(std::int64_t step) const;
   /// The step's file was written, or not. Steps that nobody has asked for are left out.
@@ -45,10 +45,10 @@ class TraceRequests {
   bool is_known(std::uint64_t number) const;
   void tell();
 
-  Reporter& reporter_;
+  agent::rank::Reporter& reporter_;
   const int rank_;
   const std::int64_t last_step_;
-  std::optional<TraceReport> now_;  // the request under way
+  std::optional<agent::rank::TraceReport> now_;  // the request under way
   std::deque<std::uint64_t> known_;
 };
 

@@ -13,18 +13,18 @@
 #include "agent/process/orphans.h"
 #include "agent/protocol/rank_log.h"
 #include "agent/protocol/supervisor_words.h"
-#include "agent/protocol/variables.h"
 #include "agent/supervisor/attempt_folder.h"
 #include "agent/supervisor/socket_path.h"
 #include "base/process_table.h"
+#include "spec/variables.h"
 
 namespace executors::local {
 namespace {
 
 using namespace agent::supervisor;
-namespace variable = contract::variable;
-using contract::RankProcess;
-using contract::Started;
+namespace variable = spec::variable;
+using agent::protocol::RankProcess;
+using agent::protocol::Started;
 using std::chrono::milliseconds;
 constexpr std::size_t kMaxLineBytes = 1 << 20;
 
@@ -38,10 +38,11 @@ std::vector<base::ProcessStat> leftovers(const Started& started, const std::stri
   const auto real_folder = base::real_path(attempt_folder);
   const auto has_mark = [&](const base::ProcessStat& process) {
     if (attempt_folder.empty() || process.pid == ::getpid() || process.start_time < began) return false;
-    if (const auto folder = agent::attempt_folder_of_process(process.pid)) return *folder == attempt_folder;
+    if (const auto folder = agent::process::attempt_folder_of_process(process.pid)) return *folder == attempt_folder;
     // A process that renames itself may overwrite its environment. Its output still goes into a rank's log.
-    return std::ranges::any_of(base::outputs_of_process(process.pid),
-                               [&](const std::string& file) { return contract::attempt_of_log(file) == real_folder; });
+    return std::ranges::any_of(base::outputs_of_process(process.pid), [&](const std::string& file) {
+      return agent::protocol::attempt_of_log(file) == real_folder;
+    });
   };
   for (const auto& process : base::all_processes()) {
     if (process.is_dead()) continue;
@@ -98,7 +99,7 @@ void Follower::stop(const StopRequest& how) {
 
 void Follower::ask_stacks(std::uint64_t number) {
   stacks_ = number;
-  if (socket_.is_open()) send(contract::stacks_line(stacks_));
+  if (socket_.is_open()) send(agent::protocol::stacks_line(stacks_));
 }
 
 void Follower::was_deaf() {
@@ -129,7 +130,7 @@ void Follower::connect() {
   fd.release();
   if (kill_at_) send_stop();
   // A supervisor answers a number once.
-  if (stacks_ > 0) send(contract::stacks_line(stacks_));
+  if (stacks_ > 0) send(agent::protocol::stacks_line(stacks_));
   input_.clear();
   read();
 }
@@ -141,7 +142,7 @@ void Follower::read() {
         if (self->closed_) return;
         if (!failed) {
           try {
-            if (const auto fact = contract::parse_fact(self->input_.substr(0, size))) self->take(*fact);
+            if (const auto fact = agent::protocol::parse_fact(self->input_.substr(0, size))) self->take(*fact);
             self->input_.erase(0, size);
             self->pause_ = kShortestPause;
             return self->read();
@@ -156,7 +157,7 @@ void Follower::read() {
 
 void Follower::send_stop() {
   const auto left = std::chrono::ceil<milliseconds>(*kill_at_ - Clock::now());
-  send(contract::to_lines({std::max(left, milliseconds(0)), stop_.why, stop_.save, stop_.at_step}));
+  send(agent::protocol::to_lines({std::max(left, milliseconds(0)), stop_.why, stop_.save, stop_.at_step}));
 }
 
 void Follower::send(const std::string& command) {
@@ -264,10 +265,10 @@ std::string Follower::why_gone() const {
          "; no process is left, and how these ranks ended is not known: " + ranks;
 }
 
-void Follower::take(const contract::Fact& fact) {
+void Follower::take(const agent::protocol::Fact& fact) {
   fold(status_, fact);
-  if (const auto* used = std::get_if<contract::Used>(&fact)) listener_.used(used->ranks);
-  const auto* exited = std::get_if<contract::Exited>(&fact);
+  if (const auto* used = std::get_if<agent::protocol::Used>(&fact)) listener_.used(used->ranks);
+  const auto* exited = std::get_if<agent::protocol::Exited>(&fact);
   if (!exited || status_.failed || !told_.insert(exited->rank).second) return;
   listener_.tell(core::RankExited{key_.number, exited->rank, exited->exit, exited->out_of_memory, "", exited->error});
 }

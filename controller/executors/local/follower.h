@@ -28,13 +28,14 @@ namespace executors::local {
 ///
 /// torchrun's workers, and daemons, have sessions of their own, and init is their parent once the rank has died. Their
 /// environment still tells whose they are. An empty `attempt_folder` is no mark.
-std::vector<base::ProcessStat> leftovers(const contract::Started& started, const std::string& attempt_folder = {});
+std::vector<base::ProcessStat> leftovers(const agent::protocol::Started& started,
+                                         const std::string& attempt_folder = {});
 
 /// Whether any rank itself (not what it started) still runs.
-bool any_alive(const contract::Started& started);
+bool any_alive(const agent::protocol::Started& started);
 
 /// The attempt's supervisor, if it is still there: the leader of the ranks' session, older than every rank.
-std::optional<base::ProcessStat> supervisor_of(const contract::Started& started);
+std::optional<base::ProcessStat> supervisor_of(const agent::protocol::Started& started);
 
 /// Follows one attempt to its end: tells RankExited for each rank not in `told`, once, and AttemptGone if the attempt
 /// is over without that being known of every rank.
@@ -61,7 +62,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   struct Listener {
     std::function<void(core::EventBody)> tell;
     std::function<void()> over;  // the last call
-    std::function<void(const std::map<core::RankNumber, contract::RankUse>&)> used = [](const auto&) {};
+    std::function<void(const std::map<core::RankNumber, agent::protocol::RankUse>&)> used = [](const auto&) {};
   };
 
   Follower(boost::asio::io_context& io, const core::AttemptKey& key, std::filesystem::path folder,
@@ -92,7 +93,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   void look_after_supervisor();
   bool is_stuck();
   void kill_all();
-  void take(const contract::Fact& fact);
+  void take(const agent::protocol::Fact& fact);
   void gone(const std::string& reason);
   void finish();
   void later(void (Follower::*what)());
@@ -111,7 +112,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   int rounds_without_ranks_ = 0;
   bool was_stuck_ = false;
   std::string input_;
-  contract::Status status_;
+  agent::protocol::Status status_;
   std::optional<Clock::time_point> tell_left_at_;  // that a process does not end
   std::optional<std::string> mark_;                // MUSTER_ATTEMPT_FOLDER of its ranks, once it was asked for
   std::chrono::milliseconds pause_ = kShortestPause;

@@ -15,7 +15,6 @@
 
 #include "agent/protocol/local_launch.h"
 #include "agent/protocol/supervisor_facts.h"
-#include "agent/protocol/variables.h"
 #include "agent/supervisor/attempt_folder.h"
 #include "base/durable_file.h"
 #include "base/process_table.h"
@@ -24,14 +23,15 @@
 #include "controller/executors/local/follower.h"
 #include "controller/executors/local/port_picker.h"
 #include "controller/executors/local/start.h"
+#include "spec/variables.h"
 
 namespace executors::local {
 namespace {
 
 using namespace agent::supervisor;
+using agent::protocol::LocalLaunch;
+using agent::protocol::Started;
 using base::Fd;
-using contract::LocalLaunch;
-using contract::Started;
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLookAgain{5};
 constexpr std::chrono::seconds kLaunchLimit{30};
@@ -138,7 +138,7 @@ class LocalExecutor : public Executor {
       const auto status = read_status(folder.get());
       if (!status.started || status.ended) return false;
       const auto launch = read_local_launch(folder.get());
-      const auto* mark = contract::variable::kAttemptFolder;
+      const auto* mark = spec::variable::kAttemptFolder;
       const bool has_mark = launch && launch->env.contains(mark);
       return !leftovers(*status.started, has_mark ? launch->env.at(mark) : std::string()).empty();
     } catch (const std::exception&) {  // asked again
@@ -247,8 +247,8 @@ class LocalExecutor : public Executor {
     StartAnswer answer;
     try {
       const auto launch = launch_of(request, program, port, options_, own_machine());
-      base::replace_file_at(folder, contract::kLocalLaunchFile, std::string(contract::kLocalLaunchFile) + ".tmp",
-                            to_text(launch));
+      base::replace_file_at(folder, agent::protocol::kLocalLaunchFile,
+                            std::string(agent::protocol::kLocalLaunchFile) + ".tmp", to_text(launch));
       step("written");
       answer = start_supervisor(options_.supervisor_program, path, std::move(lock), deadline, [&] { step("spawned"); });
       step("answered");

@@ -26,9 +26,9 @@ namespace executors::local {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using agent::protocol::kLockFd;
+using agent::protocol::kReportFd;
 using base::Fd;
-using contract::kLockFd;
-using contract::kReportFd;
 
 bool has_nul(const std::string& text) {
   return text.find('\0') != std::string::npos;
@@ -178,8 +178,8 @@ bool read_all(int fd, std::string& text, Clock::time_point deadline) {
 }
 
 StartAnswer understand(const std::string& text) {
-  using contract::StartFailure;
-  const auto report = contract::parse_start_report(text);
+  using agent::protocol::StartFailure;
+  const auto report = agent::protocol::parse_start_report(text);
   if (report.running) return {StartAnswer::Kind::kRunning, "", true};
   if (report.failure) {
     return {StartAnswer::Kind::kFailed, report.reason, report.failure != StartFailure::kForGood,
@@ -196,7 +196,7 @@ void kill_supervisor(pid_t launcher, int words, std::string& text) {
   constexpr std::chrono::seconds kLastWords{2};
   ::kill(launcher, SIGKILL);  // not waited for yet
   if (text.empty() && read_all(words, text, Clock::now() + kLastWords)) return;
-  const auto pid = static_cast<pid_t>(contract::parse_start_report(text).pid.value_or(0));
+  const auto pid = static_cast<pid_t>(agent::protocol::parse_start_report(text).pid.value_or(0));
   if (pid > 1) ::kill(pid, SIGKILL);
   read_all(words, text, Clock::now() + kLastWords);
 }

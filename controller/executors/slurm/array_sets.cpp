@@ -3,8 +3,8 @@
 #include <system_error>
 
 #include "base/durable_file.h"
+#include "base/whole_number.h"
 #include "controller/executors/slurm/attempt_files.h"
-#include "spec/whole_number.h"
 
 namespace executors::on_slurm {
 namespace {
@@ -16,7 +16,7 @@ constexpr std::string_view kSet = "set-";
 /// 12 of "set-12.3"; nullopt: the folder is no array's.
 std::optional<core::JobId> first_job_of(const std::string& name) {
   if (!name.starts_with(kSet)) return std::nullopt;
-  return spec::whole_number<core::JobId>(name.substr(kSet.size(), name.find('.') - kSet.size()));
+  return base::whole_number<core::JobId>(name.substr(kSet.size(), name.find('.') - kSet.size()));
 }
 
 }  // namespace
@@ -42,11 +42,11 @@ void ArraySets::list_once() {
 void ArraySets::read(const fs::path& folder) {
   const auto members = read_set_file(folder / kSetFile);
   for (std::uint32_t i = 0; i < members.size(); ++i) {
-    if (members[i].job != 0) places_.insert_or_assign(members[i], contract::ElementPlace{folder.string(), i});
+    if (members[i].job != 0) places_.insert_or_assign(members[i], agent::protocol::ElementPlace{folder.string(), i});
   }
 }
 
-std::optional<contract::ElementPlace> ArraySets::find(const core::AttemptKey& key) {
+std::optional<agent::protocol::ElementPlace> ArraySets::find(const core::AttemptKey& key) {
   std::lock_guard lock(mutex_);
   if (const auto found = places_.find(key); found != places_.end()) return found->second;
   list_once();
@@ -77,7 +77,7 @@ void ArraySets::write(const std::vector<LaunchRequest>& members, bool forward_si
   drop(folder);
   write_set_files(folder, members, forward_signals);
   for (std::uint32_t i = 0; i < members.size(); ++i) {
-    places_.insert_or_assign(members[i].key, contract::ElementPlace{folder.string(), i});
+    places_.insert_or_assign(members[i].key, agent::protocol::ElementPlace{folder.string(), i});
   }
 }
 
@@ -85,7 +85,7 @@ void ArraySets::forget(const fs::path& folder) {
   std::lock_guard lock(mutex_);
   drop(folder);
   bool any = false;
-  for (const auto* name : {kSetFile, contract::kSetLaunchFile}) any = fs::remove(folder / name) || any;
+  for (const auto* name : {kSetFile, agent::protocol::kSetLaunchFile}) any = fs::remove(folder / name) || any;
   if (any) base::sync_folder(folder);
 }
 

@@ -32,7 +32,7 @@ class ArraySets {
 
   std::filesystem::path folder_of(const core::AttemptKey& first) const;
   /// The array of this attempt, and its index there; nullopt: none. Throws std::system_error.
-  std::optional<contract::ElementPlace> find(const core::AttemptKey& key);
+  std::optional<agent::protocol::ElementPlace> find(const core::AttemptKey& key);
   /// The submission of an attempt's array, as a record of the attempt; nullopt: it is in none, or sbatch was never
   /// called for it. Throws std::system_error.
   std::optional<SubmissionRecord> record_of(const core::AttemptKey& key);
@@ -54,7 +54,7 @@ class ArraySets {
   std::mutex mutex_;
   bool listed_ = false;
   std::multimap<core::JobId, std::filesystem::path> unread_;  // by the first job
-  std::map<core::AttemptKey, contract::ElementPlace> places_;
+  std::map<core::AttemptKey, agent::protocol::ElementPlace> places_;
 };
 
 }  // namespace executors::on_slurm

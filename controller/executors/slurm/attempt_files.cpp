@@ -10,7 +10,7 @@
 #include "agent/protocol/task_launch.h"
 #include "agent/watch/attempt_start.h"
 #include "base/durable_file.h"
-#include "spec/whole_number.h"
+#include "base/whole_number.h"
 
 namespace executors::on_slurm {
 namespace {
@@ -18,13 +18,13 @@ namespace {
 constexpr unsigned kOwnersOnly = 0600;
 constexpr std::size_t kMostSetFile = 1 << 20;
 
-TaskReport::Process process_of(contract::RankStatus::State state) {
+TaskReport::Process process_of(agent::protocol::RankStatus::State state) {
   switch (state) {
-    case contract::RankStatus::State::kExited:
+    case agent::protocol::RankStatus::State::kExited:
       return TaskReport::Process::kExited;
-    case contract::RankStatus::State::kStepLost:
+    case agent::protocol::RankStatus::State::kStepLost:
       return TaskReport::Process::kStepLost;
-    case contract::RankStatus::State::kRunning:
+    case agent::protocol::RankStatus::State::kRunning:
       break;
   }
   return TaskReport::Process::kRunning;
@@ -32,11 +32,11 @@ TaskReport::Process process_of(contract::RankStatus::State state) {
 
 /// ".../jobs/7/attempt-2" is {7, 2}; anything else {}.
 core::AttemptKey attempt_of_folder(const std::filesystem::path& folder) {
-  constexpr auto kAttempt = contract::kAttemptStart;
+  constexpr auto kAttempt = agent::protocol::kAttemptStart;
   const auto name = folder.filename().string();
   if (!name.starts_with(kAttempt)) return {};
-  const auto job = spec::whole_number<core::JobId>(folder.parent_path().filename().string());
-  const auto number = spec::whole_number<core::AttemptNumber>(std::string_view(name).substr(kAttempt.size()));
+  const auto job = base::whole_number<core::JobId>(folder.parent_path().filename().string());
+  const auto number = base::whole_number<core::AttemptNumber>(std::string_view(name).substr(kAttempt.size()));
   return job && number ? core::AttemptKey{*job, *number} : core::AttemptKey{};
 }
 
@@ -82,7 +82,7 @@ std::string ends_of(const std::filesystem::path& log) {
   });
 }
 
-contract::TaskLaunch task_launch_of(const LaunchRequest& request, bool forward_signals) {
+agent::protocol::TaskLaunch task_launch_of(const LaunchRequest& request, bool forward_signals) {
   return {.argv = request.argv,
           .env = request.env,
           .working_folder = request.working_folder,
@@ -106,20 +106,20 @@ contract::TaskLaunch task_launch_of(const LaunchRequest& request, bool forward_s
 void write_launch_file(const LaunchRequest& request, bool forward_signals) {
   const auto launch = task_launch_of(request, forward_signals);
   const std::filesystem::path folder = request.attempt_folder;
-  if (!request.prepared) beside::make_start(beside::start_of(launch, folder));
+  if (!request.prepared) agent::watch::make_start(agent::watch::start_of(launch, folder));
   base::make_folders(request.log_folder);
-  base::make_folders(contract::rank_status_folder(folder));
-  base::write_file_durably(folder / contract::kTaskLaunchFile, to_text(launch), kOwnersOnly);
+  base::make_folders(agent::protocol::rank_status_folder(folder));
+  base::write_file_durably(folder / agent::protocol::kTaskLaunchFile, to_text(launch), kOwnersOnly);
 }
 
 std::optional<TaskReport> read_rank_status(const std::filesystem::path& attempt_folder, core::RankNumber rank) {
   std::string text;
   try {
-    text = base::read_small_file(contract::rank_status_file(attempt_folder, rank));
+    text = base::read_small_file(agent::protocol::rank_status_file(attempt_folder, rank));
   } catch (const std::system_error&) {
     return std::nullopt;
   }
-  const auto status = contract::parse_rank_status(text);
+  const auto status = agent::protocol::parse_rank_status(text);
   if (!status) return std::nullopt;
   return TaskReport{.process = process_of(status->state),
                     .node = status->node,
@@ -134,30 +134,31 @@ std::optional<TaskReport> read_rank_status(const std::filesystem::path& attempt_
 
 bool any_rank_status(const std::filesystem::path& attempt_folder) {
   std::error_code ignored;
-  std::filesystem::directory_iterator entries(contract::rank_status_folder(attempt_folder), ignored);
+  std::filesystem::directory_iterator entries(agent::protocol::rank_status_folder(attempt_folder), ignored);
   return !ignored && entries != std::filesystem::directory_iterator();
 }
 
-std::optional<contract::ElementPlace> element_place(const std::filesystem::path& attempt_folder) {
-  return contract::parse_element(base::read_small_file(attempt_folder / contract::kElementFile));
+std::optional<agent::protocol::ElementPlace> element_place(const std::filesystem::path& attempt_folder) {
+  return agent::protocol::parse_element(base::read_small_file(attempt_folder / agent::protocol::kElementFile));
 }
 
 void write_set_files(const std::filesystem::path& set_folder, const std::vector<LaunchRequest>& members,
                      bool forward_signals) {
   std::vector<std::string> folders;
-  std::vector<contract::TaskLaunch> launches;
+  std::vector<agent::protocol::TaskLaunch> launches;
   for (const auto& member : members) {
     folders.push_back(member.attempt_folder);
     launches.push_back(task_launch_of(member, forward_signals));
   }
   base::make_private_folder(set_folder);
-  base::write_file_durably(set_folder / contract::kSetLaunchFile, contract::to_set_launch_text(launches), kOwnersOnly);
-  base::write_file_durably(set_folder / kSetFile, contract::to_set_text(folders));
+  base::write_file_durably(set_folder / agent::protocol::kSetLaunchFile, agent::protocol::to_set_launch_text(launches),
+                           kOwnersOnly);
+  base::write_file_durably(set_folder / kSetFile, agent::protocol::to_set_text(folders));
 }
 
 std::vector<core::AttemptKey> read_set_file(const std::filesystem::path& path) {
   std::vector<core::AttemptKey> keys;
-  for (const auto& folder : contract::parse_set(base::read_small_file(path, kMostSetFile))) {
+  for (const auto& folder : agent::protocol::parse_set(base::read_small_file(path, kMostSetFile))) {
     keys.push_back(attempt_of_folder(folder));
   }
   return keys;

@@ -25,9 +25,9 @@ std::optional<TaskReport> read_rank_status(const std::filesystem::path& attempt_
 bool any_rank_status(const std::filesystem::path& attempt_folder);
 
 /// Where an element of an array has its log; nullopt: the attempt is no element, or has not begun.
-std::optional<contract::ElementPlace> element_place(const std::filesystem::path& attempt_folder);
+std::optional<agent::protocol::ElementPlace> element_place(const std::filesystem::path& attempt_folder);
 
-using contract::kSetFile;
+using agent::protocol::kSetFile;
 /// The files of an array, in its folder: the attempt folders by index, and the launch files of all attempts in one. See
 /// agent/protocol/attempt_set.h. Throws std::system_error.
 void write_set_files(const std::filesystem::path& set_folder, const std::vector<LaunchRequest>& members,

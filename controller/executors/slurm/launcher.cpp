@@ -6,9 +6,9 @@
 #include <map>
 
 #include "base/durable_file.h"
+#include "base/whole_number.h"
 #include "controller/executors/slurm/attempt_files.h"
 #include "controller/executors/slurm/script_plan.h"
-#include "spec/whole_number.h"
 
 namespace executors::on_slurm {
 namespace {
@@ -33,7 +33,7 @@ SubmissionRecord new_record(const LaunchRequest& request, const std::string& com
   record.ranks_per_node = request.ranks_per_node;
   record.stop_grace = request.stop_grace;
   record.time_limit = request.time_limit;
-  record.exclude = request.slurm.exclude;
+  record.exclude = request.slurm.option("exclude");
   record.left_out = request.exclude_nodes;
   return record;
 }
@@ -51,8 +51,8 @@ std::optional<core::AttemptKey> key_after(const std::string& prefix, const std::
   const auto rest = std::string_view(text).substr(prefix.size());
   const auto dot = rest.find('.');
   if (dot == std::string_view::npos) return std::nullopt;
-  const auto job = spec::whole_number<core::JobId>(rest.substr(0, dot));
-  const auto number = spec::whole_number<core::AttemptNumber>(rest.substr(dot + 1));
+  const auto job = base::whole_number<core::JobId>(rest.substr(0, dot));
+  const auto number = base::whole_number<core::AttemptNumber>(rest.substr(dot + 1));
   return job && number ? std::optional(core::AttemptKey{*job, *number}) : std::nullopt;
 }
 

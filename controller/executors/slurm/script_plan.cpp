@@ -3,19 +3,14 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "agent/protocol/variables.h"
 #include "controller/executors/slurm/attempt_files.h"
 #include "slurm/host_list.h"
+#include "spec/variables.h"
 
 namespace executors::on_slurm {
 namespace {
 
-constexpr std::int64_t kMebi = 1 << 20;
 constexpr const char* kIndexMark = "@MUSTER_INDEX@";
-
-std::string mebibytes(std::int64_t bytes) {
-  return bytes <= 0 ? std::string() : std::to_string((bytes + kMebi - 1) / kMebi) + "M";
-}
 
 /// The common name of a sweep's jobs: "tune" for "tune-0007".
 std::string without_index(const std::string& name) {
@@ -31,40 +26,28 @@ std::vector<std::string> hosts_of(const std::string& list) {
   return names == nullptr ? std::vector<std::string>{} : *names;
 }
 
-void fill_resources(const LaunchRequest& request, ::slurm::Resources& out) {
-  const auto& wishes = request.slurm;
-  out.nodes = request.nodes;
-  out.tasks = request.nodes * request.ranks_per_node;
-  out.tasks_per_node = request.ranks_per_node;
-  out.cpus_per_task = request.cpus_per_rank;
-  // Each rank sees its own GPUs and no others.
-  if (request.gpus_per_rank > 0) out.gpus_per_task = std::to_string(request.gpus_per_rank);
-  out.gres = wishes.gres;
-  out.mem = mebibytes(wishes.mem_bytes);
-  out.mem_per_cpu = mebibytes(wishes.mem_per_cpu_bytes);
-  out.mem_per_gpu = mebibytes(wishes.mem_per_gpu_bytes);
-  if (wishes.exclusive) out.exclusive = "";
-  out.constraint = wishes.constraint;
-  out.node_list = hosts_of(wishes.nodelist);
-  out.exclude = hosts_of(wishes.exclude);
-  for (const auto& node : request.exclude_nodes) {
-    if (std::ranges::find(out.exclude, node) == out.exclude.end()) out.exclude.push_back(node);
-  }
-  out.licenses = wishes.licenses;
+void put(::slurm::Options& options, const char* name, std::uint32_t value) {
+  if (value > 0) options[name] = std::to_string(value);
 }
 
-void fill_terms(const LaunchRequest& request, ::slurm::Terms& out) {
-  const auto& wishes = request.slurm;
-  out.partition = wishes.partition;
-  out.account = wishes.account;
-  out.qos = wishes.qos;
-  out.reservation = wishes.reservation;
-  out.time = slurm_minutes(request.time_limit);
+::slurm::Options options_of(const LaunchRequest& request) {
+  ::slurm::Options options;
+  put(options, "nodes", request.nodes);
+  put(options, "ntasks", request.nodes * request.ranks_per_node);
+  put(options, "ntasks-per-node", request.ranks_per_node);
+  put(options, "cpus-per-task", request.cpus_per_rank);
+  // Each rank sees its own GPUs and no others.
+  put(options, "gpus-per-task", request.gpus_per_rank);
+  put(options, "time", static_cast<std::uint32_t>(slurm_minutes(request.time_limit).count()));
   // An admin's `scontrol requeue` works with it. The second run is never the attempt's.
-  out.requeue = true;
-  if (wishes.nice) out.nice = *wishes.nice;
-  out.mail_type = wishes.mail_type;
-  out.mail_user = wishes.mail_user;
+  options["requeue"] = std::nullopt;
+  for (const auto& [name, value] : request.slurm.options) options[name] = value;
+  auto exclude = hosts_of(request.slurm.option("exclude"));
+  for (const auto& node : request.exclude_nodes) {
+    if (std::ranges::find(exclude, node) == exclude.end()) exclude.push_back(node);
+  }
+  if (!exclude.empty()) options["exclude"] = ::slurm::compress_hosts(exclude);
+  return options;
 }
 
 /// A slurmctld that dies before it has written down a start makes the start again when it is back, and calls it the
@@ -82,9 +65,8 @@ std::string claim_line(const std::filesystem::path& folder) {
 
 /// [Note: libraries of the job's environment]
 std::vector<std::string> with_libraries(const TaskProgram& task, std::vector<std::string> arguments) {
-  std::string start = std::string("exec env -u LD_LIBRARY_PATH -u LD_PRELOAD \"") +
-                      contract::variable::kRankLibraryPath + "=${LD_LIBRARY_PATH-}\" \"" +
-                      contract::variable::kRankPreload + "=${LD_PRELOAD-}\" ";
+  std::string start = std::string("exec env -u LD_LIBRARY_PATH -u LD_PRELOAD \"") + spec::variable::kRankLibraryPath +
+                      "=${LD_LIBRARY_PATH-}\" \"" + spec::variable::kRankPreload + "=${LD_PRELOAD-}\" ";
   if (!task.libraries.empty()) start += ::slurm::bash_quote("LD_LIBRARY_PATH=" + task.libraries) + " ";
   std::vector<std::string> words = {"/bin/sh", "-c", start + "\"$@\"", "muster-task", task.path};
   words.insert(words.end(), arguments.begin(), arguments.end());
@@ -107,20 +89,16 @@ std::string prepare_line(const TaskProgram& task, const std::string& set_file) {
   script.comment = comment;
   script.chdir = folder.string();
   script.output = {(folder / "slurm.log").string(), true};
-  fill_resources(request, script.resources);
-  fill_terms(request, script.terms);
+  script.options = options_of(request);
   script.steps.leave_when_restarted = true;
   // The time limit began to run then. Slurm 22.05 has no variable for that moment.
-  script.steps.setup = {claim_line(folder), std::string("export ") + contract::variable::kStartedAt + "=$(date +%s)"};
+  script.steps.setup = {claim_line(folder), std::string("export ") + spec::variable::kStartedAt + "=$(date +%s)"};
   script.steps.setup.insert(script.steps.setup.end(), request.slurm.setup.begin(), request.slurm.setup.end());
   script.steps.teardown = request.slurm.teardown;
   if (!request.slurm.health_check.empty()) script.steps.health_check = {telling_check(request.slurm.health_check)};
   script.launch.srun_args = request.slurm.srun_args;
   // A rank that has saved and left must not cut short a rank that is still saving. musterd itself ends a gang.
   script.launch.kill_on_bad_exit = false;
-  for (const auto& [name, value] : request.slurm.options) {
-    script.additional.emplace_back(name, value.empty() ? std::nullopt : std::optional(value));
-  }
   return script;
 }
 

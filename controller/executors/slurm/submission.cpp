@@ -109,7 +109,7 @@ std::filesystem::path slurm_log_of(const std::filesystem::path& attempt_folder) 
   return place ? log_of_element(*place) : attempt_folder / "slurm.log";
 }
 
-std::filesystem::path log_of_element(const contract::ElementPlace& place) {
+std::filesystem::path log_of_element(const agent::protocol::ElementPlace& place) {
   return std::filesystem::path(place.set_folder) / ("slurm-" + std::to_string(place.index) + ".log");
 }
 
@@ -134,7 +134,7 @@ void forget_record(const std::filesystem::path& folder) {
 }
 
 Submitter::Outcome Submitter::submit(const std::filesystem::path& folder, SubmissionRecord record,
-                                     const std::string& script, const launch::Environment& environment) {
+                                     const std::string& script, const spec::Environment& environment) {
   base::make_private_folder(folder);
   const Lock lock(folder / kLock);
   if (!lock.held()) return look_beside_sbatch(folder);

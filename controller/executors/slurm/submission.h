@@ -11,11 +11,11 @@
 #include <variant>
 #include <vector>
 
-#include "agent/environment/environment.h"
 #include "agent/protocol/attempt_set.h"
 #include "controller/common/clock.h"
 #include "controller/executors/executor.h"
 #include "slurm/scheduler.h"
+#include "spec/environment.h"
 
 namespace executors::on_slurm {
 
@@ -44,7 +44,7 @@ std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder)
 /// The log that Slurm and the lines before the ranks write. The log of an element is in the folder of its array, once
 /// the element has begun; before, it has none.
 std::filesystem::path slurm_log_of(const std::filesystem::path& attempt_folder);
-std::filesystem::path log_of_element(const contract::ElementPlace& place);
+std::filesystem::path log_of_element(const agent::protocol::ElementPlace& place);
 /// Whether there is a record, or nobody can tell. Without a record sbatch was not called, or Slurm refused the job.
 bool may_be_submitted(const std::filesystem::path& folder);
 /// Durable when it returns. Throws std::system_error.
@@ -74,7 +74,7 @@ class Submitter {
   /// Fills the id, the times and `unsure` of `record`, and keeps the rest as it is. sbatch gets `environment`, and the
   /// job inherits it. Thread-safe for different folders. Throws std::system_error if the folder cannot be written.
   Outcome submit(const std::filesystem::path& folder, SubmissionRecord record, const std::string& script,
-                 const launch::Environment& environment);
+                 const spec::Environment& environment);
 
   /// What became of the submission for a folder: the id, or LaunchLater while nobody knows. nullopt: Slurm does not
   /// have the job.

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 constexpr int kLeastContrast = 160;  // sum over the three channels of the distance of two colors
@@ -25,4 +25,4 @@ Color draw_unlike(const Color& other, Random& random) {
   return {other[0] < 128 ? 255 : 0, other[1] < 128 ? 255 : 0, other[2] < 128 ? 255 : 0};
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

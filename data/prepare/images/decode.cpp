@@ -12,7 +12,7 @@
 
 #include "data/prepare/images/formats.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace formats {
 
 void refuse(const std::string& name, const std::string& finding) {
@@ -129,4 +129,4 @@ bool has_picture_name(const std::filesystem::path& file) {
   return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

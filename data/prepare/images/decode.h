@@ -7,7 +7,7 @@
 
 #include "data/prepare/images/picture.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// What an image may need at most. Both are checked before memory is taken for it.
 struct DecodeLimits {
@@ -33,4 +33,4 @@ Picture read_picture(const std::filesystem::path& file, const DecodeLimits& limi
 /// Whether a name ends as files that decode() reads: .jpg, .jpeg, .png, .ppm, .pgm or .pnm, in any case.
 bool has_picture_name(const std::filesystem::path& file);
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -4,7 +4,7 @@
 
 #include "data/prepare/images/formats.h"
 
-namespace prepare::formats {
+namespace data::prepare::formats {
 namespace {
 
 struct Destroy {
@@ -75,4 +75,4 @@ Picture decode_jpeg(std::string_view bytes, const std::string& name, const Decod
   return out;
 }
 
-}  // namespace prepare::formats
+}  // namespace data::prepare::formats

@@ -4,7 +4,7 @@
 
 #include "data/prepare/images/formats.h"
 
-namespace prepare::formats {
+namespace data::prepare::formats {
 namespace {
 
 constexpr std::size_t kSignatureBytes = 8;
@@ -58,4 +58,4 @@ Picture decode_png(std::string_view bytes, const std::string& name, const Decode
   return out;
 }
 
-}  // namespace prepare::formats
+}  // namespace data::prepare::formats

@@ -2,7 +2,7 @@
 
 // Portable pixmaps (PPM: P3, P6) and graymaps (PGM: P2, P5), as netpbm's ppm(5) and pgm(5) describe them. Only the
 // first image of a file is read.
-namespace prepare::formats {
+namespace data::prepare::formats {
 namespace {
 
 constexpr std::int64_t kMostValue = 65'535;
@@ -98,4 +98,4 @@ Picture decode_pnm(std::string_view bytes, const std::string& name, const Decode
   return out;
 }
 
-}  // namespace prepare::formats
+}  // namespace data::prepare::formats

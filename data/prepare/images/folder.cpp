@@ -13,7 +13,7 @@
 
 #include "base/checksum.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -191,4 +191,4 @@ ImageSource open_image_folder(const ImageFolderOptions& options) {
           }};
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -8,7 +8,7 @@
 #include "data/prepare/images/decode.h"
 #include "data/prepare/images/source.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// The image files of a folder, in a fixed order.
 struct ImageFolder {
@@ -48,4 +48,4 @@ struct ImageFolderOptions {
 /// The images of list_image_folder() as a source of parts. Throws as list_image_folder() does.
 ImageSource open_image_folder(const ImageFolderOptions& options);
 
-}  // namespace prepare
+}  // namespace data::prepare

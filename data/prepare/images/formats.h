@@ -6,7 +6,7 @@
 #include "data/prepare/images/decode.h"
 
 // One decoder a format, for decode.cpp alone.
-namespace prepare::formats {
+namespace data::prepare::formats {
 
 /// Throws std::runtime_error "NAME: finding".
 [[noreturn]] void refuse(const std::string& name, const std::string& finding);
@@ -22,4 +22,4 @@ Picture decode_jpeg(std::string_view bytes, const std::string& name, const Decod
 Picture decode_png(std::string_view bytes, const std::string& name, const DecodeLimits& limits);
 Picture decode_pnm(std::string_view bytes, const std::string& name, const DecodeLimits& limits);
 
-}  // namespace prepare::formats
+}  // namespace data::prepare::formats

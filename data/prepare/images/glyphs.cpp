@@ -4,7 +4,7 @@
 
 #include "data/prepare/images/scene.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 constexpr int kColumns = 5;
@@ -53,4 +53,4 @@ ImageSource open_glyphs(const GeneratedOptions& options) {
   return open_generated("glyphs", options, glyph_labels(), draw_glyph);
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -2,7 +2,7 @@
 
 #include "data/prepare/images/shapes.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// "0" to "9", then "A" to "Z".
 std::vector<std::string> glyph_labels();
@@ -14,4 +14,4 @@ Picture draw_glyph(const GeneratedOptions& options, std::int64_t index);
 /// options.count such images. Throws std::runtime_error naming an option outside its range.
 ImageSource open_glyphs(const GeneratedOptions& options);
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -7,7 +7,7 @@
 #include "data/prepare/images/colors.h"
 #include "data/prepare/images/picture.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// Places are in eighths of a pixel, so that the points of a pixel lie between its borders.
 inline constexpr int kEighths = 8;
@@ -48,4 +48,4 @@ Picture painted(int size, int noise, Random& random, const ColorAt& color_at) {
   return out;
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace prepare {
+namespace data::prepare {
 
 /// A decoded image: RGB of 8 bits, rows from the top, without padding.
 struct Picture {
@@ -25,4 +25,4 @@ Picture shrink(Picture picture, int shorter_side);
 /// The longest side of a picture, in pixels.
 inline constexpr int kMostSide = 16'384;
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -4,18 +4,18 @@
 
 #include "data/order/splitmix.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// Random numbers that depend on (seed, index) alone, equal on every machine.
 class Random {
  public:
   Random(std::uint64_t seed, std::uint64_t index)
-      : state_(worker::splitmix(seed + worker::kSplitmixStride) ^
-               worker::splitmix((index + 1) * worker::kSplitmixStride)) {}
+      : state_(order::splitmix(seed + order::kSplitmixStride) ^ order::splitmix((index + 1) * order::kSplitmixStride)) {
+  }
 
   std::uint64_t next() {
-    state_ += worker::kSplitmixStride;
-    return worker::splitmix(state_);
+    state_ += order::kSplitmixStride;
+    return order::splitmix(state_);
   }
 
   /// A whole number from `low` to `high`, both included.
@@ -27,4 +27,4 @@ class Random {
   std::uint64_t state_;
 };
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 constexpr int kFractionBits = 22;  // of weights: 8 bits of a pixel and a sign fit beside them into 32 bits
@@ -100,4 +100,4 @@ Picture resize_bicubic(const Picture& picture, int height, int width) {
   return with_height(with_width(picture, width), height);
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

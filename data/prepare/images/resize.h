@@ -2,7 +2,7 @@
 
 #include "data/prepare/images/picture.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// The picture with other sides, as Pillow's Image.resize makes it with BICUBIC: each pixel is a weighted mean of the
 /// pixels that it covers and of their neighbours (Catmull-Rom, stretched where the picture becomes smaller), first
@@ -12,4 +12,4 @@ namespace prepare {
 /// picture that has these sides already is returned as it is.
 Picture resize_bicubic(const Picture& picture, int height, int width);
 
-}  // namespace prepare
+}  // namespace data::prepare

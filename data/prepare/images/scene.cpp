@@ -5,7 +5,7 @@
 
 #include "data/prepare/images/painting.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 constexpr int kTurnScale = 1 << 14;  // of cosine and sine
@@ -93,4 +93,4 @@ Picture draw_scene(Outline outline, int label, Turn turn, int size, Random rando
   });
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -5,7 +5,7 @@
 #include "data/prepare/images/picture.h"
 #include "data/prepare/images/random.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// The half side of the square in which an outline is described: from -kUnit to kUnit, y downwards.
 inline constexpr int kUnit = 1'024;
@@ -21,4 +21,4 @@ enum class Turn : std::uint8_t { kAnyWay, kLittle };  // 90 degrees to either si
 /// points a pixel. Whole numbers only, so equal arguments give equal bytes on every machine.
 Picture draw_scene(Outline outline, int label, Turn turn, int size, Random random);
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -8,7 +8,7 @@
 
 #include "data/prepare/images/scene.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 constexpr int kLeastSize = 8;
@@ -111,4 +111,4 @@ ImageSource open_generated(const std::string& kind, const GeneratedOptions& opti
           }};
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

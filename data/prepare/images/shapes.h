@@ -6,7 +6,7 @@
 
 #include "data/prepare/images/source.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// Generated images for tests and examples.
 struct GeneratedOptions {
@@ -30,4 +30,4 @@ ImageSource open_shapes(const GeneratedOptions& options);
 ImageSource open_generated(const std::string& kind, const GeneratedOptions& options, std::vector<std::string> labels,
                            Picture (*draw)(const GeneratedOptions&, std::int64_t));
 
-}  // namespace prepare
+}  // namespace data::prepare

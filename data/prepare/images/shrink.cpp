@@ -5,7 +5,7 @@
 
 #include "data/prepare/images/picture.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 /// Part of a line of `from` pixels that becomes `to` pixels. In units of 1 / (from x to) of the line, an old pixel is
@@ -75,4 +75,4 @@ Picture shrink(Picture picture, int shorter_side) {
   return out;
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace prepare {
+namespace data::prepare {
 
 ImageRange images_of_part(std::int64_t part, std::int64_t images) {
   if (part < 0 || part >= image_parts(images)) {
@@ -13,4 +13,4 @@ ImageRange images_of_part(std::int64_t part, std::int64_t images) {
   return {part * kImagesAPart, std::min(images, (part + 1) * kImagesAPart)};
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -7,7 +7,7 @@
 
 #include "data/prepare/images/picture.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// Images in one part of a source.
 inline constexpr std::int64_t kImagesAPart = 4'096;
@@ -37,4 +37,4 @@ constexpr std::int64_t image_parts(std::int64_t images) {
   return images <= kImagesAPart ? 1 : (images + kImagesAPart - 1) / kImagesAPart;
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

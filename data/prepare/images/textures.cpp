@@ -6,7 +6,7 @@
 
 #include "data/prepare/images/painting.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 constexpr int kPeriod = 1'024;  // units that a pattern takes to repeat
@@ -90,4 +90,4 @@ ImageSource open_textures(const GeneratedOptions& options) {
   return open_generated("textures", options, texture_labels(), draw_texture);
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -2,7 +2,7 @@
 
 #include "data/prepare/images/shapes.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// "bricks", "checks", "columns", "dots", "grid", "rings", "rows", "waves".
 std::vector<std::string> texture_labels();
@@ -15,4 +15,4 @@ Picture draw_texture(const GeneratedOptions& options, std::int64_t index);
 /// options.count such images. Throws std::runtime_error naming an option outside its range.
 ImageSource open_textures(const GeneratedOptions& options);
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -5,7 +5,7 @@
 
 #include "data/order/splitmix.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 constexpr std::int64_t kGamesAPart = 10'000;
@@ -14,8 +14,8 @@ constexpr std::int64_t kMostGames = 1'000'000'000;
 }  // namespace
 
 std::string chess_game(const ChessGamesOptions& options, std::int64_t number) {
-  const auto game = worker::splitmix((static_cast<std::uint64_t>(number) + 1) * worker::kSplitmixStride);
-  return chess::game(worker::splitmix(options.seed + worker::kSplitmixStride) ^ game, options.player);
+  const auto game = order::splitmix((static_cast<std::uint64_t>(number) + 1) * order::kSplitmixStride);
+  return chess::game(order::splitmix(options.seed + order::kSplitmixStride) ^ game, options.player);
 }
 
 TextSource open_chess_games(const ChessGamesOptions& options) {
@@ -44,4 +44,4 @@ TextSource open_chess_games(const ChessGamesOptions& options) {
           }};
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -5,7 +5,7 @@
 #include "data/chess/player.h"
 #include "data/prepare/text/source.h"
 
-namespace prepare {
+namespace data::prepare {
 
 struct ChessGamesOptions {
   std::int64_t games = 10'000;  // 1 to 1,000,000,000
@@ -21,4 +21,4 @@ TextSource open_chess_games(const ChessGamesOptions& options = {});
 /// Game `number` of them, from 0.
 std::string chess_game(const ChessGamesOptions& options, std::int64_t number);
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 char lower(char c) {
@@ -76,4 +76,4 @@ std::string folded_text(std::string_view value) {
   return out;
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

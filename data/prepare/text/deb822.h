@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace prepare {
+namespace data::prepare {
 
 /// One paragraph of a control file, as deb822(5) describes them.
 class Deb822Paragraph {
@@ -28,4 +28,4 @@ void for_paragraphs(std::string_view text, const std::function<void(const Deb822
 /// A value of several lines as text: without the space that begins each line, and with an empty line for each " .".
 std::string folded_text(std::string_view value);
 
-}  // namespace prepare
+}  // namespace data::prepare

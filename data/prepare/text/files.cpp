@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <system_error>
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& finding) {
@@ -69,4 +69,4 @@ std::string InputFile::read_all(std::int64_t most) const {
   return text;
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

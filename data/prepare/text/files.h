@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-namespace prepare {
+namespace data::prepare {
 
 /// A regular file, read in pieces. Not thread-safe; each thread opens its own.
 class InputFile {
@@ -34,4 +34,4 @@ class InputFile {
   std::string state_;
 };
 
-}  // namespace prepare
+}  // namespace data::prepare

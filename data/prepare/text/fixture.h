@@ -3,7 +3,7 @@
 #include <span>
 #include <string_view>
 
-namespace prepare {
+namespace data::prepare {
 
 /// Sixty packages of six sections as Debian control paragraphs, written for this project: for machines without package
 /// lists.
@@ -15,4 +15,4 @@ std::span<const std::string_view> fixture_pages();
 /// The texts of data/prepare/text/fixture in the order of their file names, as they were when this program was built.
 std::span<const std::string_view> fixture_documents();
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -1,6 +1,6 @@
 #include "data/prepare/text/fixture.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 constexpr std::string_view kPackages = R"deb822(Package: userkeep
@@ -370,4 +370,4 @@ std::string_view fixture_packages() {
   return kPackages;
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

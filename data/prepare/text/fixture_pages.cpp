@@ -2,7 +2,7 @@
 
 #include "data/prepare/text/fixture.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 constexpr std::array<std::string_view, 20> kPages{
@@ -230,4 +230,4 @@ std::span<const std::string_view> fixture_pages() {
   return kPages;
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -10,7 +10,7 @@
 
 // A decoder of RFC 1951 that reads codes one bit at a time, as the reference decoder does. Manual pages are small, so
 // checking every read matters more than speed.
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 [[noreturn]] void refuse(const char* what) {
@@ -240,4 +240,4 @@ std::string gunzip(std::string_view bytes, std::size_t max_bytes) {
   return std::move(out.text);
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -15,7 +15,7 @@
 
 #include "data/prepare/text/files.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 using Json = nlohmann::json;
@@ -367,4 +367,4 @@ TextSource open_jsonl(const JsonlOptions& options) {
           }};
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -8,7 +8,7 @@
 
 #include "data/prepare/text/source.h"
 
-namespace prepare {
+namespace data::prepare {
 
 struct JsonlOptions {
   std::vector<std::filesystem::path> files = {};  // read in this order
@@ -39,4 +39,4 @@ struct JsonlOptions {
 /// the last two.
 TextSource open_jsonl(const JsonlOptions& options);
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <stdexcept>
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 constexpr std::string_view kMagic = "\x04\x22\x4d\x18";
@@ -100,4 +100,4 @@ std::string unlz4(std::string_view bytes, std::size_t max_bytes) {
   return out;
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

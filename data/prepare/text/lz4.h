@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace prepare {
+namespace data::prepare {
 
 /// Whether the bytes begin as an LZ4 frame.
 bool is_lz4(std::string_view bytes);
@@ -14,4 +14,4 @@ bool is_lz4(std::string_view bytes);
 /// damage, or more than `max_bytes` of output. Time is linear in input and output on any input.
 std::string unlz4(std::string_view bytes, std::size_t max_bytes);
 
-}  // namespace prepare
+}  // namespace data::prepare

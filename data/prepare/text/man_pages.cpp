@@ -12,7 +12,7 @@
 #include "data/prepare/text/inflate.h"
 #include "data/prepare/text/roff.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -111,4 +111,4 @@ bool has_man_text(const fs::path& folder) {
   return bytes >= kEnoughManBytes;
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

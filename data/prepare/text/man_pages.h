@@ -9,7 +9,7 @@
 
 #include "data/prepare/text/source.h"
 
-namespace prepare {
+namespace data::prepare {
 
 /// One manual page of a folder.
 struct ManPage {
@@ -43,4 +43,4 @@ TextSource open_man_text(const ManTextOptions& options = {});
 /// Whether the folder has pages enough to train on: 512 KiB of files.
 bool has_man_text(const std::filesystem::path& folder);
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -11,7 +11,7 @@
 #include "data/prepare/text/man_pages.h"
 #include "data/prepare/text/roff.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -123,4 +123,4 @@ TextSource open_man_pairs(const ManPairsOptions& options) {
                            "; install some (apt-get install man-db manpages), or use the built-in ones");
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

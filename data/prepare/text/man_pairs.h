@@ -8,7 +8,7 @@
 
 #include "data/prepare/text/source.h"
 
-namespace prepare {
+namespace data::prepare {
 
 struct ManPairsOptions {
   std::filesystem::path folder = "/usr/share/man";
@@ -35,4 +35,4 @@ struct ManPair {
 /// The pair of one page's roff source, or nullopt if the page has none. Never throws on any input.
 std::optional<ManPair> man_pair(std::string_view roff);
 
-}  // namespace prepare
+}  // namespace data::prepare

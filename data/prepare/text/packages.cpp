@@ -18,7 +18,7 @@
 #include "data/prepare/text/inflate.h"
 #include "data/prepare/text/lz4.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -166,4 +166,4 @@ TextSource open_packages(const PackagesOptions& options) {
       "the built-in packages, because this machine has " + std::to_string(collected.size()) + " packages in its lists");
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -6,7 +6,7 @@
 
 #include "data/prepare/text/source.h"
 
-namespace prepare {
+namespace data::prepare {
 
 struct PackagesOptions {
   /// Files of Debian control paragraphs: dpkg's status file, apt's lists (*_Packages), packed with gzip or LZ4 or not.
@@ -33,4 +33,4 @@ TextSource open_packages(const PackagesOptions& options = {});
 /// left out.
 std::vector<std::filesystem::path> package_files(const std::filesystem::path& root);
 
-}  // namespace prepare
+}  // namespace data::prepare

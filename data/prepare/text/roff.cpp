@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 std::optional<char> special_character(std::string_view name) {
@@ -286,4 +286,4 @@ std::string roff_to_text(std::string_view source) {
   return page.take();
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace prepare {
+namespace data::prepare {
 
 ItemRange items_of_part(std::int64_t part, std::int64_t items, std::int64_t items_a_part) {
   const auto parts = parts_of(items, items_a_part);
@@ -39,4 +39,4 @@ std::string_view cut_text(std::string_view text, std::size_t bytes) {
   return text.substr(0, end);
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

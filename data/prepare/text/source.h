@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace prepare {
+namespace data::prepare {
 
 /// What each record of a source has.
 enum class RecordKind : std::uint8_t { kText, kPair, kLabelled };
@@ -54,4 +54,4 @@ std::string one_line(std::string_view text);
 /// The beginning of `text`, at most `bytes` long, without a part of a UTF-8 character at its end.
 std::string_view cut_text(std::string_view text, std::size_t bytes);
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -11,7 +11,7 @@
 #include "data/prepare/text/files.h"
 #include "data/prepare/text/fixture.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 namespace fs = std::filesystem;
@@ -197,4 +197,4 @@ TextSource open_built_in_text(std::int64_t most_bytes) {
           }};
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

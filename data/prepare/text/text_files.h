@@ -6,7 +6,7 @@
 
 #include "data/prepare/text/source.h"
 
-namespace prepare {
+namespace data::prepare {
 
 struct TextFilesOptions {
   /// Files, read in this order, and folders: the files below one, in the order of their paths.
@@ -27,4 +27,4 @@ TextSource open_text_files(const TextFilesOptions& options);
 /// The text built into this program: a few essays on training, 1 part. most_bytes: as in TextFilesOptions.
 TextSource open_built_in_text(std::int64_t most_bytes = 0);
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -1,9 +1,11 @@
 """The configuration node hydra/launcher=muster. The keys mean what they mean in submitit's launcher for Slurm."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from typing import Any, Dict, List, Optional
 
 from hydra.core.config_store import ConfigStore
+
+from muster._submitit.slurm_keys import KINDS
 
 # Hydra reads the types of this file before Python knows the module, so the types can't be texts
 # (from __future__ import annotations).
@@ -15,8 +17,12 @@ SHARED = frozenset({"timeout_min", "cpus_per_task", "gpus_per_node", "tasks_per_
 OF_THE_LAUNCHER = frozenset({"submitit_folder", "max_num_timeout"})
 
 
+# The keys of [slurm] that take a text or a size.
+SlurmConf = make_dataclass("SlurmConf", [(name, Optional[str], None) for name, kind in KINDS.items() if kind in ("text", "size")])
+
+
 @dataclass
-class MusterConf:
+class MusterConf(SlurmConf):
     _target_: str = "hydra_plugins.hydra_muster_launcher.muster_launcher.MusterLauncher"
 
     submitit_folder: str = "${hydra.sweep.dir}/.submitit/%j"  # pickles, results, logs; %j is muster's number of the job
@@ -37,19 +43,9 @@ class MusterConf:
     environment: str = "all"  # of the submitter's variables: all, submit (PATH and the like), clean
     set: Dict[str, Any] = field(default_factory=dict)  # keys of a job file of muster, such as {requeue.max_node_failed: 3}
 
-    # Of Slurm.
-    partition: Optional[str] = None
-    account: Optional[str] = None
-    qos: Optional[str] = None
-    constraint: Optional[str] = None
-    reservation: Optional[str] = None
-    exclude: Optional[str] = None
-    nodelist: Optional[str] = None
-    gres: Optional[str] = None
+    # Of Slurm, besides the keys of [slurm].
     cpus_per_gpu: Optional[int] = None
     gpus_per_task: Optional[int] = None
-    mem_per_gpu: Optional[str] = None
-    mem_per_cpu: Optional[str] = None
     additional_parameters: Dict[str, Any] = field(default_factory=dict)  # further options of sbatch
     setup: Optional[List[str]] = None  # shell lines before the tasks
 

@@ -12,6 +12,8 @@ import re
 import shlex
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
+from .slurm_keys import KINDS
+
 # Parameters that submitit shares between its executors, under the names that its executor for Slurm has for them too.
 SHARED = {
     "name": "job_name",
@@ -46,6 +48,12 @@ def _whole(least: int) -> Callable[[Any], int]:
             return value
         raise ValueError(f"want a whole number, at least {least}")
     return read
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError("want a whole number")
 
 
 def _minutes(value: Any) -> Union[int, float]:
@@ -89,11 +97,8 @@ def _one_of(*words: str) -> Callable[[Any], str]:
 
 
 # Each parameter with what reads its value. Those of [slurm] keep their names.
-SLURM: Dict[str, Callable[[Any], Any]] = {
-    "partition": _text, "account": _text, "qos": _text, "constraint": _text, "gres": _text, "reservation": _text,
-    "exclude": _text, "nodelist": _text, "mem": _memory, "mem_per_cpu": _memory, "mem_per_gpu": _memory, "licenses": _text,
-    "mail_user": _text, "mail_type": _text, "exclusive": _flag, "setup": _lines, "teardown": _lines, "srun_args": _lines,
-}
+_READERS: Dict[str, Callable[[Any], Any]] = {"text": _text, "size": _memory, "flag": _flag, "whole": _integer, "lines": _lines}
+SLURM: Dict[str, Callable[[Any], Any]] = {name: _READERS[kind] for name, kind in KINDS.items()}
 OPTIONS: Dict[str, Callable[[Any], Any]] = {"wckey": _text, "cpus_per_gpu": _whole(1)}  # of [slurm.options]
 OWN: Dict[str, Callable[[Any], Any]] = {
     "job_name": _text,

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 // Goal: musterd, muster-task and muster-worker read a fence alike.
-namespace contract {
+namespace agent::protocol {
 namespace {
 
 TEST(Fence, ComesBackAndNothingElseIsOne) {
@@ -40,4 +40,4 @@ TEST(Fence, LetsItsOwnJobsLaterAttemptsWriteAndNoOtherJob) {
 }
 
 }  // namespace
-}  // namespace contract
+}  // namespace agent::protocol

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 // Goal: a supervisor starts what musterd meant, whichever of the two is older.
-namespace contract {
+namespace agent::protocol {
 namespace {
 
 TEST(LocalLaunch, ComesBackAsItWas) {
@@ -51,4 +51,4 @@ TEST(LocalLaunch, GarbageIsAnError) {
 }
 
 }  // namespace
-}  // namespace contract
+}  // namespace agent::protocol

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 // Goal: musterd learns from a rank's status file what muster-task saw, whichever of the two is older.
-namespace contract {
+namespace agent::protocol {
 namespace {
 
 TEST(RankStatus, ComesBackAsItWas) {
@@ -28,7 +28,7 @@ TEST(RankStatus, OfAnOlderMusterTaskIsUnderstood) {
   const auto status = parse_rank_status(R"({"format":1,"state":"exited","node":"n1","pid":1,"exit_code":3,"signal":0,
     "signals_seen":[],"trouble":""})");
   ASSERT_TRUE(status);
-  EXPECT_EQ(status->exit, (ExitStatus{3, 0}));
+  EXPECT_EQ(status->exit, (spec::ExitStatus{3, 0}));
   EXPECT_EQ(status->ended_at_ms, 0);
   EXPECT_EQ(status->error, "");
 }
@@ -51,4 +51,4 @@ TEST(RankStatus, LiesInTheAttemptsFolder) {
 }
 
 }  // namespace
-}  // namespace contract
+}  // namespace agent::protocol

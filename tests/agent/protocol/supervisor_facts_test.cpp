@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 // Goal: a musterd of any version understands what a supervisor of any version wrote.
-namespace contract {
+namespace agent::protocol {
 namespace {
 
 TEST(SupervisorFacts, EveryFactComesBackAsItWas) {
@@ -36,4 +36,4 @@ TEST(SupervisorFacts, OfTheFirstVersionAreUnderstood) {
 }
 
 }  // namespace
-}  // namespace contract
+}  // namespace agent::protocol

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 // Goal: the local executor and supervisors of every version understand one another.
-namespace contract {
+namespace agent::protocol {
 namespace {
 
 using namespace std::chrono_literals;
@@ -69,4 +69,4 @@ TEST(StartReport, AnUnfinishedOneSaysWhatHasCome) {
 }
 
 }  // namespace
-}  // namespace contract
+}  // namespace agent::protocol

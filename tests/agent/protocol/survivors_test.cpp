@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace contract {
+namespace agent::protocol {
 namespace {
 
 TEST(Survivors, AreKnownByTheirWords) {
@@ -51,4 +51,4 @@ TEST(Survivors, AnErrorOfItsOwnIsNone) {
 }
 
 }  // namespace
-}  // namespace contract
+}  // namespace agent::protocol

@@ -9,7 +9,7 @@
 
 // Goal: muster-task starts what musterd meant, also for a job that an older musterd has submitted; and says what is
 // wrong with a file in words that help.
-namespace contract {
+namespace agent::protocol {
 namespace {
 
 using testing::HasSubstr;
@@ -131,4 +131,4 @@ TEST(ElementPlace, ComesBackAsItWas) {
 }
 
 }  // namespace
-}  // namespace contract
+}  // namespace agent::protocol

@@ -41,7 +41,7 @@ class Told {
     std::unique_lock lock(mutex_);
     return news_.wait_for(lock, 10s, [&] { return reports_ >= count; });
   }
-  worker::Backlog backlog() {
+  rank::Backlog backlog() {
     const std::lock_guard lock(mutex_);
     const auto waiting = reports_ - std::min(reports_, taken_);
     return {waiting >= room_, waiting > kOneHeartbeat, waiting};
@@ -64,7 +64,7 @@ class Told {
     const std::lock_guard lock(mutex_);
     path_ = path;
   }
-  void set_words(const worker::ProgramWords& words) {
+  void set_words(const rank::ProgramWords& words) {
     const std::lock_guard lock(mutex_);
     words_ = words;
     news_.notify_all();
@@ -74,7 +74,7 @@ class Told {
     return path_;
   }
   /// Waits until the words are as `is` says.
-  worker::ProgramWords words(const std::function<bool(const worker::ProgramWords&)>& is) {
+  rank::ProgramWords words(const std::function<bool(const rank::ProgramWords&)>& is) {
     std::unique_lock lock(mutex_);
     EXPECT_TRUE(news_.wait_for(lock, 10s, [&] { return is(words_); }));
     return words_;
@@ -85,21 +85,21 @@ class Told {
   std::condition_variable news_;
   std::size_t reports_ = 0, taken_ = 1'000'000, room_ = 1'000'000;
   std::string path_;
-  worker::ProgramWords words_;
+  rank::ProgramWords words_;
   std::vector<std::string> lines_;
 };
 
-class FakeReporter : public worker::Reporter {
+class FakeReporter : public rank::Reporter {
  public:
   explicit FakeReporter(Told& told) : told_(told) {}
-  void section(worker::Section now) override { told_.add("section " + std::to_string(static_cast<int>(now))); }
+  void section(rank::Section now) override { told_.add("section " + std::to_string(static_cast<int>(now))); }
   void declare(std::vector<spec::Series> series) override {
     std::string line = "declare";
     for (const auto& one : series) line += " " + one.name;
     told_.add(line);
   }
-  worker::Backlog backlog() const override { return told_.backlog(); }
-  void step(const worker::StepReport& report) override {
+  rank::Backlog backlog() const override { return told_.backlog(); }
+  void step(const rank::StepReport& report) override {
     told_.add_report();
     std::string line = "step " + std::to_string(report.step);
     for (const auto& value : report.values) line += " " + value.series + "=" + std::to_string(value.value);
@@ -113,10 +113,10 @@ class FakeReporter : public worker::Reporter {
     told_.set_path(path);
     checkpoint_saved(step, bytes, ms);
   }
-  void program(const worker::ProgramWords& words) override { told_.set_words(words); }
-  worker::StopKind stop_requested() const override { return worker::StopKind::kNone; }
+  void program(const rank::ProgramWords& words) override { told_.set_words(words); }
+  rank::StopKind stop_requested() const override { return rank::StopKind::kNone; }
   bool assigns_rendezvous() const override { return false; }
-  worker::Endpoint rendezvous(std::optional<worker::Endpoint>) override { return {}; }
+  rank::Endpoint rendezvous(std::optional<rank::Endpoint>) override { return {}; }
   void leaving(int exit_code, std::string_view) override { told_.add("leaving " + std::to_string(exit_code)); }
 
  private:
@@ -226,7 +226,7 @@ TEST_F(RelayTest, AnErrorAfterWhichTheProgramWentOnIsForgotten) {
   append("{\"error\":{\"type\":\"ValueError\",\"message\":\"no\",\"trace\":\"t\"}}\n");
   Relay relay(file_, connect());
   const auto words = told_.words([](const auto& now) { return now.error.has_value(); });
-  EXPECT_EQ(*words.error, (worker::ProgramWords::Error{"ValueError", "no", "t"}));
+  EXPECT_EQ(*words.error, (rank::ProgramWords::Error{"ValueError", "no", "t"}));
   append("{\"step\":1,\"loss\":2}\n");
   told_.words([](const auto& now) { return !now.error; });
 }
@@ -325,11 +325,11 @@ TEST_F(RelayTest, AReportFileThatWasNotToldToItsEndIsCalledSo) {
 }
 
 /// A source that tells all its steps at once, once there is a step to tell.
-class Whole : public beside::ReportSource {
+class Whole : public watch::ReportSource {
  public:
   explicit Whole(int steps) : steps_(steps) {}
-  beside::Found look(const beside::Moment&) override {
-    beside::Found found;
+  watch::Found look(const watch::Moment&) override {
+    watch::Found found;
     for (; told_ < steps_; ++told_) found.reports.emplace_back().step.emplace().step = told_ + 1;
     return found;
   }
@@ -349,10 +349,10 @@ TEST_F(RelayTest, WhatWasReadAndNotToldIsCounted) {
 }
 
 /// A source whose next report waits until the one before was told.
-class Endless : public beside::ReportSource {
+class Endless : public watch::ReportSource {
  public:
-  beside::Found look(const beside::Moment&) override {
-    beside::Found found;
+  watch::Found look(const watch::Moment&) override {
+    watch::Found found;
     found.more = true;
     found.reports.emplace_back().step.emplace().step = ++step_;
     return found;
@@ -378,7 +378,7 @@ TEST_F(RelayTest, WhatCouldNotBeReadBeforeTheEndIsSaid) {
 
 TEST_F(RelayTest, AControllerThatCannotBeReachedForGoodEndsTheRelayAlone) {
   append("{\"step\":1}\n");
-  Relay relay(file_, []() -> std::unique_ptr<worker::Reporter> { throw std::invalid_argument("no controller"); });
+  Relay relay(file_, []() -> std::unique_ptr<rank::Reporter> { throw std::invalid_argument("no controller"); });
   EXPECT_TRUE(relay.wait(Clock::now() + 10s));
 }
 

@@ -37,12 +37,12 @@ class Gate {
 };
 
 /// Tells one step at its first look, once the gate is open.
-class OneStep : public beside::ReportSource {
+class OneStep : public watch::ReportSource {
  public:
   OneStep(std::int64_t step, std::shared_ptr<Gate> gate) : step_(step), gate_(std::move(gate)) {}
-  beside::Found look(const beside::Moment&) override {
+  watch::Found look(const watch::Moment&) override {
     gate_->wait();
-    beside::Found found;
+    watch::Found found;
     if (std::exchange(told_, true)) return found;
     found.reports.emplace_back().step.emplace().step = step_;
     return found;
@@ -54,7 +54,7 @@ class OneStep : public beside::ReportSource {
   bool told_ = false;
 };
 
-Steps steps_of(const beside::Found& found) {
+Steps steps_of(const watch::Found& found) {
   Steps steps;
   for (const auto& report : found.reports) steps.push_back(report.step ? report.step->step : -report.checkpoint->step);
   return steps;
@@ -66,7 +66,7 @@ TEST(Sources, ADiskThatStandsStillHoldsUpNoOtherSource) {
   Sources sources({std::make_shared<OneStep>(1, shut), std::make_shared<OneStep>(2, open)});
   sources.begin(Sources::Clock::now() + 10ms);
   EXPECT_EQ(steps_of(sources.take(Sources::Clock::now() + 100ms)), Steps{2});
-  const contract::ExitStatus end;
+  const spec::ExitStatus end;
   sources.start(end, std::nullopt);
   sources.take(Sources::Clock::now() + 100ms);
   EXPECT_FALSE(sources.is_done()) << "the first may bring something yet";
@@ -87,14 +87,14 @@ class SourcesOfAJob : public testing::Test {
     std::ofstream(folder_ / name) << text;
   }
   /// What is found after the end of a program that wrote this between the first look and its end.
-  Steps found(const contract::ReportSources& wanted, std::uint32_t rank, const std::function<void()>& program) {
+  Steps found(const spec::ReportSources& wanted, std::uint32_t rank, const std::function<void()>& program) {
     auto sources =
         make_sources(wanted, {rank, folder_ / "log", folder_.path() / "work", {{"PLACE", folder_ / "place"}}});
     sources.begin(Sources::Clock::now() + 10s);
     program();
     Steps all;
     for (int i = 0; i < 10 && !sources.is_done(); ++i) {
-      sources.start(contract::ExitStatus{}, std::nullopt);
+      sources.start(spec::ExitStatus{}, std::nullopt);
       for (const auto step : steps_of(sources.take(Sources::Clock::now() + 10s))) all.push_back(step);
     }
     EXPECT_TRUE(sources.is_done());
@@ -105,7 +105,7 @@ class SourcesOfAJob : public testing::Test {
 };
 
 TEST_F(SourcesOfAJob, ALogIsOfEachRankAndCheckpointsAreOfRankZero) {
-  const contract::ReportSources wanted{"ckpt/step-*", {{"step", R"(step (\d+))"}}, ""};
+  const spec::ReportSources wanted{"ckpt/step-*", {{"step", R"(step (\d+))"}}, ""};
   const auto program = [&] {
     write("log", "step 7\n");
     write("work/ckpt/step-6/model", "x");
@@ -124,12 +124,12 @@ TEST_F(SourcesOfAJob, PathsMayHoldVariablesOfTheRank) {
 }
 
 TEST_F(SourcesOfAJob, WhatHasMatchedNothingIsToldAtTheEnd) {
-  const auto trouble = [&](const contract::ReportSources& wanted, bool ends) {
+  const auto trouble = [&](const spec::ReportSources& wanted, bool ends) {
     auto sources = make_sources(wanted, {0, folder_ / "log", folder_.path() / "work", {}});
     sources.begin(Sources::Clock::now() + 10s);
     write("log", "step 3\nloss 2\n");
     for (int i = 0; i < 3; ++i) {
-      sources.start(ends ? std::optional(contract::ExitStatus{}) : std::nullopt, std::nullopt);
+      sources.start(ends ? std::optional(spec::ExitStatus{}) : std::nullopt, std::nullopt);
       sources.take(Sources::Clock::now() + 10s);
     }
     return sources.trouble();

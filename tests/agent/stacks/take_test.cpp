@@ -20,6 +20,7 @@
 #include "agent/stacks/taker.h"
 #include "base/child.h"
 #include "base/process_table.h"
+#include "tests/places.h"
 #include "tests/temporary_folder.h"
 
 namespace agent::stacks {
@@ -65,7 +66,7 @@ class Program {
 
 Program python(const std::string& text) {
   const std::string begin = "import sys, os, time; sys.path.insert(0, " +
-                            std::string("'" MUSTER_SOURCE_FOLDER "/python')") +
+                            std::string("'" + ::test::source_folder() + "/python')") +
                             "; from muster import _stack; assert _stack.offer()\n";
   return Program({"python3", "-B", "-c", begin + text}, {{"MUSTER_ATTEMPT_FOLDER", "/some/attempt"}});
 }
@@ -179,8 +180,8 @@ TEST(Stacks, ATextIsBoundedAndPlain) {
   ASSERT_TRUE(program.wait_for("ready"));
   std::this_thread::sleep_for(200ms);  // the threads get to their places
   const auto text = stack_of(program.pid());
-  EXPECT_LE(text.size(), contract::kMostStackBytes);
-  EXPECT_TRUE(text.ends_with(contract::kStackCut));
+  EXPECT_LE(text.size(), protocol::kMostStackBytes);
+  EXPECT_TRUE(text.ends_with(protocol::kStackCut));
 }
 
 TEST(Stacks, OfARankWithoutProcessIsEmpty) {

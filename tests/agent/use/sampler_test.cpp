@@ -57,7 +57,7 @@ class ASampler : public ::testing::Test {
   }
   /// Waits for a sample that is as wanted.
   template <typename Wanted>
-  std::map<std::uint32_t, contract::RankUse> await(Sampler& sampler, Wanted wanted) {
+  std::map<std::uint32_t, protocol::RankUse> await(Sampler& sampler, Wanted wanted) {
     for (const auto give_up = std::chrono::steady_clock::now() + 20s; std::chrono::steady_clock::now() < give_up;) {
       pollfd news{sampler.fd(), POLLIN, 0};
       ::poll(&news, 1, 1000);

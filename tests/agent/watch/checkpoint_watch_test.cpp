@@ -13,7 +13,7 @@
 #include "agent/watch/checkpoint_name.h"
 #include "tests/temporary_folder.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 using namespace std::chrono_literals;
@@ -124,8 +124,7 @@ class Checkpoints : public testing::Test {
     return out;
   }
   /// One look so much later.
-  Told look(CheckpointWatch& watch, std::chrono::milliseconds later = 1s,
-            std::optional<contract::ExitStatus> end = {}) {
+  Told look(CheckpointWatch& watch, std::chrono::milliseconds later = 1s, std::optional<spec::ExitStatus> end = {}) {
     now_ += later;
     Told told;
     const auto found = watch.look({.now = now_, .wall_ms = 0, .end = end, .newest_step = newest_step_});
@@ -186,18 +185,18 @@ TEST_F(Checkpoints, ANameWithoutANumberHasTheNewestStepThatWasTold) {
 }
 
 TEST_F(Checkpoints, AnEndInGoodOrderLeavesNoneHalfWritten) {
-  for (const int code : {0, int{contract::kExitRequeue}}) {
+  for (const int code : {0, int{spec::kExitRequeue}}) {
     const auto checkpoints = watch();
     const auto name = "ckpt/step-5" + std::to_string(code);
     write(name, "x");
-    const auto end = contract::ExitStatus{code, 0};
+    const auto end = spec::ExitStatus{code, 0};
     EXPECT_EQ(look(*checkpoints, 1ms, end), Told{name + " 5" + std::to_string(code) + " 1"});
     EXPECT_EQ(look(*checkpoints, 1ms, end), Told{});
   }
 }
 
 TEST_F(Checkpoints, AnEndWithAnErrorMayHaveTornTheLast) {
-  for (const auto end : {contract::ExitStatus{1, 0}, contract::ExitStatus{0, 9}}) {
+  for (const auto end : {spec::ExitStatus{1, 0}, spec::ExitStatus{0, 9}}) {
     fs::remove_all(folder_ / "ckpt");
     const auto checkpoints = watch();
     write("ckpt/step-10", "whole");
@@ -225,7 +224,7 @@ TEST_F(Checkpoints, ASaveThatWasCutOffIsNone) {
   EXPECT_EQ(look(*checkpoints), Told{"ckpt/step-20 20 86"}) << "it was still being written";
   write("ckpt/step-30/model.pt", archive(false));
   look(*checkpoints);
-  const auto end = contract::ExitStatus{0, 9};
+  const auto end = spec::ExitStatus{0, 9};
   EXPECT_EQ(look(*checkpoints, 1s, end), Told{});
   EXPECT_THAT(checkpoints->take_complaint(),
               testing::EndsWith("ckpt/step-30 was cut off, so it is no checkpoint: model.pt has no end"));
@@ -271,7 +270,7 @@ class Names : public Checkpoints {
       look(*checkpoints);
       look(*checkpoints);
     }
-    if (ends) look(*checkpoints, 1s, contract::ExitStatus{});
+    if (ends) look(*checkpoints, 1s, spec::ExitStatus{});
     return checkpoints->take_complaint();
   }
 };
@@ -313,7 +312,7 @@ TEST_F(Names, OfAProgramThatSavesMuchQuickerThanItIsLookedAtAreNotSuspected) {
     look(*checkpoints);
     look(*checkpoints);
   }
-  look(*checkpoints, 1s, contract::ExitStatus{});
+  look(*checkpoints, 1s, spec::ExitStatus{});
   EXPECT_EQ(checkpoints->take_complaint(), "");
 }
 
@@ -325,7 +324,7 @@ TEST_F(Names, OfAProgramThatCeasesToSaveAreNotSuspected) {
     look(*checkpoints);
     look(*checkpoints);
   }
-  look(*checkpoints, 1s, contract::ExitStatus{});
+  look(*checkpoints, 1s, spec::ExitStatus{});
   EXPECT_EQ(checkpoints->take_complaint(), "");
 }
 
@@ -336,8 +335,8 @@ TEST_F(Names, OfAProgramThatLogsSeldomAreNotSuspected) {
   look(*checkpoints);
   look(*checkpoints);
   newest_step_ = 1'000;
-  look(*checkpoints, 1s, contract::ExitStatus{});
-  look(*checkpoints, 1s, contract::ExitStatus{});
+  look(*checkpoints, 1s, spec::ExitStatus{});
+  look(*checkpoints, 1s, spec::ExitStatus{});
   EXPECT_EQ(checkpoints->take_complaint(), "");
 }
 
@@ -354,4 +353,4 @@ TEST_F(Checkpoints, ACrowdOfFilesIsLookedAtInPartAndTheNewestFirst) {
 }
 
 }  // namespace
-}  // namespace beside
+}  // namespace agent::watch

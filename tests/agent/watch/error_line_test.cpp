@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 struct Case {
@@ -417,4 +417,4 @@ TEST(ErrorLine, AnythingMayStandInALog) {
 }
 
 }  // namespace
-}  // namespace beside
+}  // namespace agent::watch

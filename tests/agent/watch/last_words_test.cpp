@@ -10,7 +10,7 @@
 
 #include "tests/temporary_folder.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 TEST(ErrorFile, BothShapesOfTorchelasticAreRead) {
@@ -39,12 +39,12 @@ TEST(LastWords, AreOneCleanLineOfBoundedLength) {
 }
 
 TEST(LastWords, OnlyAnEndOfItsOwnFaultHasThem) {
-  for (const contract::ExitStatus end :
-       {contract::ExitStatus{1, 0}, {3, 0}, {97, 0}, {93, 0}, {137, 0}, {0, SIGABRT}, {0, SIGSEGV}}) {
+  for (const spec::ExitStatus end :
+       {spec::ExitStatus{1, 0}, {3, 0}, {97, 0}, {93, 0}, {137, 0}, {0, SIGABRT}, {0, SIGSEGV}}) {
     EXPECT_TRUE(may_have_words(end)) << end.code << " " << end.signal;
   }
-  for (const contract::ExitStatus end :
-       {contract::ExitStatus{0, 0}, {99, 0}, {94, 0}, {0, SIGKILL}, {0, SIGTERM}, {0, SIGINT}}) {
+  for (const spec::ExitStatus end :
+       {spec::ExitStatus{0, 0}, {99, 0}, {94, 0}, {0, SIGKILL}, {0, SIGTERM}, {0, SIGINT}}) {
     EXPECT_FALSE(may_have_words(end)) << end.code << " " << end.signal;
   }
 }
@@ -116,10 +116,10 @@ TEST(LastWords, TheErrorFilesOfAllWorkersOfALauncherAreRead) {
 }
 
 TEST(LastWords, OfARankThatWasAskedToLeaveOnlyItsOwnFailureCounts) {
-  for (const contract::ExitStatus end : {contract::ExitStatus{1, 0}, {0, SIGTERM}, {0, SIGKILL}}) {
+  for (const spec::ExitStatus end : {spec::ExitStatus{1, 0}, {0, SIGTERM}, {0, SIGKILL}}) {
     EXPECT_TRUE(may_have_failed(end)) << end.code << " " << end.signal;
   }
-  for (const contract::ExitStatus end : {contract::ExitStatus{0, 0}, {99, 0}, {94, 0}}) {
+  for (const spec::ExitStatus end : {spec::ExitStatus{0, 0}, {99, 0}, {94, 0}}) {
     EXPECT_FALSE(may_have_failed(end)) << end.code;
   }
   const test::TemporaryFolder folder;
@@ -139,4 +139,4 @@ TEST(LastWords, WhatIsNoFileIsNotWaitedFor) {
 }
 
 }  // namespace
-}  // namespace beside
+}  // namespace agent::watch

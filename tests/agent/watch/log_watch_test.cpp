@@ -15,7 +15,7 @@
 #include "agent/watch/step_pace.h"
 #include "tests/temporary_folder.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -355,4 +355,4 @@ TEST_F(Log, ThatIsEmptiedIsReadFromItsNewBeginning) {
 }
 
 }  // namespace
-}  // namespace beside
+}  // namespace agent::watch

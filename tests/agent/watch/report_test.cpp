@@ -8,11 +8,11 @@
 #include <cmath>
 #include <fstream>
 
-#include "agent/protocol/report_keys.h"
 #include "agent/watch/report_tail.h"
+#include "spec/report_keys.h"
 #include "tests/temporary_folder.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 Report good(std::string_view line) {
@@ -101,7 +101,7 @@ TEST(ReportLine, WhatIsNoObjectIsABadLine) {
   for (const auto* line : {"loss 2.5", "[1]", "12", "{\"step\":1", "\"text\"", "{\"step\":1}}", "\x01\x02"}) {
     EXPECT_NE(bad(line).find("is no JSON object"), std::string::npos) << line;
   }
-  EXPECT_NE(bad(std::string(contract::kMostReportLine, 'x')).find("over the limit of 65536"), std::string::npos);
+  EXPECT_NE(bad(std::string(spec::kMostReportLine, 'x')).find("over the limit of 65536"), std::string::npos);
   EXPECT_NE(bad("{\"config\":{\"a\":" + std::string(30'000, '[') + std::string(30'000, ']') + "}}").find("over 5000"),
             std::string::npos);
 }
@@ -177,4 +177,4 @@ TEST_F(Tail, ReadsRegularFilesAlone) {
 }
 
 }  // namespace
-}  // namespace beside
+}  // namespace agent::watch

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -54,4 +54,4 @@ TEST(Saves, ANumberBesideFilesOfRanksIsARanks) {
 }
 
 }  // namespace
-}  // namespace beside
+}  // namespace agent::watch

@@ -9,7 +9,7 @@
 
 #include "tests/temporary_folder.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 TEST(StopFile, SaysWhyAndWhetherToSaveAndUntilWhen) {
@@ -35,4 +35,4 @@ TEST(StopFile, IsWrittenWholeAndReplacesAnOlderOne) {
 }
 
 }  // namespace
-}  // namespace beside
+}  // namespace agent::watch

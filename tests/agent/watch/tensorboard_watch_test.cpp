@@ -12,7 +12,7 @@
 #include "base/crc32c.h"
 #include "tests/temporary_folder.h"
 
-namespace beside {
+namespace agent::watch {
 namespace {
 
 using namespace std::chrono_literals;
@@ -227,4 +227,4 @@ TEST_F(Tensorboard, AFileThatMakesNoSenseIsGivenUpAndNoOther) {
 }
 
 }  // namespace
-}  // namespace beside
+}  // namespace agent::watch

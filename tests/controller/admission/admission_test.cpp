@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "controller/jobs/specs.h"
+#include "spec/jobfile/job_keys.h"
 #include "tests/controller/service/bench.h"
 
 namespace admission::testing {
@@ -18,7 +19,7 @@ class AdmissionTest : public ::testing::Test {
   /// Stores a job of sweep "s1", at most one at once.
   core::Job submitted() {
     muster::v1::JobSpec spec = service::testing::command_request("").spec();
-    spec.mutable_slurm()->set_partition("main");
+    jobfile::set_slurm_text(spec, "partition", "main");
     spec.mutable_resources()->MergeFrom(wished);
     core::JobSubmitted body = jobs::job_submitted(spec, "ann");
     body.sweep = {"s1", 0, 1};

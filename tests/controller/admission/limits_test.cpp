@@ -1,6 +1,7 @@
 // Goal: which limits concern a job, and which leave it to Slurm.
 // Method: the pure function.
 #include "controller/admission/limits.h"
+#include "spec/jobfile/job_keys.h"
 
 #include <gmock/gmock.h>
 
@@ -20,8 +21,8 @@ core::Job job_of(std::uint32_t parallel) {
 
 muster::v1::JobSpec spec_for(const std::string& partition, std::uint32_t array_parallelism = 0) {
   muster::v1::JobSpec spec;
-  spec.mutable_slurm()->set_partition(partition);
-  spec.mutable_slurm()->set_array_parallelism(array_parallelism);
+  jobfile::set_slurm_text(spec, "partition", partition);
+  jobfile::set(spec, *jobfile::find_key("slurm.array_parallelism"), std::int64_t{array_parallelism});
   return spec;
 }
 

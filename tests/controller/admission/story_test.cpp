@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "spec/jobfile/job_keys.h"
 #include "tests/controller/admission/story_bench.h"
 
 namespace admission::testing {
@@ -70,7 +71,7 @@ class Story final : StoryBench {
     auto request = service::testing::sweep_request("sweep-" + std::to_string(jobs_), count, sweep.parallel);
     request.set_user(sweep.user);
     for (auto& spec : *request.mutable_specs()) {
-      spec.mutable_slurm()->set_partition("main");
+      jobfile::set_slurm_text(spec, "partition", "main");
       spec.set_executor(sweep.in_slurm ? "slurm" : "local");
       spec.set_hold(one_of(5));
       spec.mutable_requeue()->set_max_failed(2);

@@ -128,40 +128,40 @@ TEST(DataFolder, KnowsTheNewestJobByFoldersAndArrays) {
 TEST(Fence, IsRaisedAndNeverLowered) {
   service::testing::TempFolder folder;
   const auto checkpoints = folder.path() / "deep" / "checkpoints";
-  EXPECT_EQ(beside::read_fence(checkpoints), std::nullopt);
-  EXPECT_TRUE(beside::raise_fence(checkpoints, {7, 2}, 1s));
-  EXPECT_EQ(beside::read_fence(checkpoints), (contract::Fence{7, 2}));
-  EXPECT_TRUE(beside::raise_fence(checkpoints, {7, 1}, 1s));
-  EXPECT_EQ(beside::read_fence(checkpoints), (contract::Fence{7, 2}));
-  EXPECT_TRUE(beside::raise_fence(checkpoints, {7, 3}, 1s));
-  EXPECT_EQ(beside::read_fence(checkpoints), (contract::Fence{7, 3}));
+  EXPECT_EQ(agent::watch::read_fence(checkpoints), std::nullopt);
+  EXPECT_TRUE(agent::watch::raise_fence(checkpoints, {7, 2}, 1s));
+  EXPECT_EQ(agent::watch::read_fence(checkpoints), (agent::protocol::Fence{7, 2}));
+  EXPECT_TRUE(agent::watch::raise_fence(checkpoints, {7, 1}, 1s));
+  EXPECT_EQ(agent::watch::read_fence(checkpoints), (agent::protocol::Fence{7, 2}));
+  EXPECT_TRUE(agent::watch::raise_fence(checkpoints, {7, 3}, 1s));
+  EXPECT_EQ(agent::watch::read_fence(checkpoints), (agent::protocol::Fence{7, 3}));
 }
 
 TEST(Fence, GoesOverToAnotherJobWithTheJobsFirstAttempt) {
   service::testing::TempFolder folder;
   for (const auto* before : {"job 9 attempt 5\n", "attempt 5\n"}) {
     base::write_file_durably(folder.path() / "FENCE", before);
-    EXPECT_TRUE(beside::raise_fence(folder.path(), {8, 1}, 1s));
-    EXPECT_EQ(beside::read_fence(folder.path()), (contract::Fence{8, 1})) << before;
+    EXPECT_TRUE(agent::watch::raise_fence(folder.path(), {8, 1}, 1s));
+    EXPECT_EQ(agent::watch::read_fence(folder.path()), (agent::protocol::Fence{8, 1})) << before;
   }
 }
 
 TEST(Fence, IsRaisedEvenWhenAnOldRankHoldsTheLock) {
   service::testing::TempFolder folder;
-  ASSERT_TRUE(beside::raise_fence(folder.path(), {7, 1}, 1s));
+  ASSERT_TRUE(agent::watch::raise_fence(folder.path(), {7, 1}, 1s));
   const int fd = ::open((folder.path() / "FENCE.lock").c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(::flock(fd, LOCK_SH), 0);
-  EXPECT_FALSE(beside::raise_fence(folder.path(), {7, 2}, 60ms));
-  EXPECT_EQ(beside::read_fence(folder.path()), (contract::Fence{7, 2}));
+  EXPECT_FALSE(agent::watch::raise_fence(folder.path(), {7, 2}, 60ms));
+  EXPECT_EQ(agent::watch::read_fence(folder.path()), (agent::protocol::Fence{7, 2}));
   ::close(fd);
 }
 
 TEST(Fence, ThatIsDamagedIsReplaced) {
   service::testing::TempFolder folder;
   base::write_file_durably(folder.path() / "FENCE", "garbage");
-  EXPECT_EQ(beside::read_fence(folder.path()), std::nullopt);
-  beside::raise_fence(folder.path(), {7, 4}, 1s);
-  EXPECT_EQ(beside::read_fence(folder.path()), (contract::Fence{7, 4}));
+  EXPECT_EQ(agent::watch::read_fence(folder.path()), std::nullopt);
+  agent::watch::raise_fence(folder.path(), {7, 4}, 1s);
+  EXPECT_EQ(agent::watch::read_fence(folder.path()), (agent::protocol::Fence{7, 4}));
 }
 
 }  // namespace

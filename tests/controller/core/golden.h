@@ -8,11 +8,13 @@
 #include <sstream>
 #include <string>
 
+#include "tests/places.h"
+
 namespace test {
 
 /// Compares `text` with the golden file `name`; with MUSTER_BLESS=1 in the environment, rewrites the file instead.
 inline void expect_golden(const std::string& name, const std::string& text) {
-  const auto file = std::filesystem::path(MUSTER_GOLDEN_FOLDER) / name;
+  const auto file = std::filesystem::path(::test::source_folder() + "/tests/golden") / name;
   if (const char* bless = std::getenv("MUSTER_BLESS"); bless != nullptr && std::string(bless) == "1") {
     std::ofstream(file, std::ios::binary) << text;
     return;

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "spec/utf8.h"
+#include "base/utf8.h"
 
 namespace test {
 namespace {
@@ -43,7 +43,7 @@ TEST(Text, ForeignWordsBecomeOneShortLine) {
   for (int i = 0; i < 1000; ++i) umlauts += "\xc3\xa4";
   const std::string cut = core::plain_words(umlauts);
   EXPECT_LE(cut.size(), core::kMaxWordsBytes);
-  EXPECT_EQ(spec::valid_utf8(cut), cut) << "no character is cut in two";
+  EXPECT_EQ(base::valid_utf8(cut), cut) << "no character is cut in two";
 }
 
 }  // namespace

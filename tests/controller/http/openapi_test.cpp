@@ -14,13 +14,14 @@
 #include "spec/jobfile/json_request.h"
 #include "tests/controller/http/fixture.h"
 #include "tests/controller/http/json_schema.h"
+#include "tests/places.h"
 
 namespace {
 
 namespace pb = google::protobuf;
 using nlohmann::ordered_json;
 
-constexpr const char* kFile = MUSTER_SOURCE_FOLDER "/docs/openapi.json";
+const std::string kFile = ::test::source_folder() + "/docs/openapi.json";
 
 std::string text_of(const char* file) {
   std::ifstream in(file, std::ios::binary);
@@ -33,7 +34,7 @@ std::string text_of(const char* file) {
 const pb::DescriptorPool& messages() {
   static const auto* pool = [] {
     pb::FileDescriptorSet files;
-    std::ifstream in(MUSTER_DESCRIPTORS, std::ios::binary);
+    std::ifstream in(::test::build_folder() + "/http_test_descriptors.pb", std::ios::binary);
     files.ParseFromIstream(&in);
     auto* all = new pb::DescriptorPool;
     for (const auto& file : files.file()) all->BuildFile(file);
@@ -164,7 +165,7 @@ std::set<std::string> operations_of(const ordered_json& file) {
 
 class OpenApi : public HttpTest {
  protected:
-  const ordered_json file_ = ordered_json::parse(text_of(kFile));
+  const ordered_json file_ = ordered_json::parse(text_of(kFile.c_str()));
 
   /// A request for each route, whose answer is compared with the file.
   struct Example {
@@ -254,7 +255,7 @@ TEST_F(OpenApi, GoldenSchemasAreThoseOfTheMessages) {
   ASSERT_NE(messages().FindMessageTypeByName("muster.v1.Job"), nullptr);
   const auto wanted = with_messages(file_).dump(2) + "\n";
   if (std::getenv("MUSTER_BLESS") != nullptr) std::ofstream(kFile) << wanted;
-  EXPECT_EQ(text_of(kFile), wanted) << "run ./dev bless";
+  EXPECT_EQ(text_of(kFile.c_str()), wanted) << "run ./dev bless";
 }
 
 TEST_F(OpenApi, EachRouteIsInTheFileAndTheFileHasNoOther) {
@@ -264,7 +265,8 @@ TEST_F(OpenApi, EachRouteIsInTheFileAndTheFileHasNoOther) {
     served.insert(lower({method.data(), method.size()}) + " " + std::string(route.path));
   }
   EXPECT_EQ(operations_of(file_), served);
-  EXPECT_EQ(get("/api/v1/openapi.json").body, text_of(kFile)) << "musterd serves the file that it was built with";
+  EXPECT_EQ(get("/api/v1/openapi.json").body, text_of(kFile.c_str()))
+      << "musterd serves the file that it was built with";
 }
 
 TEST_F(OpenApi, EachRouteAnswersWithTheMembersAndTypesOfTheFile) {

@@ -12,6 +12,7 @@
 #include "controller/partitions/partition_views.h"
 #include "controller/partitions/policy_store.h"
 #include "controller/partitions/user_groups.h"
+#include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/partition_keys.h"
 
 namespace partitions {
@@ -40,7 +41,7 @@ PartitionPolicy policy(const std::string& name, const std::vector<std::pair<std:
 
 JobSpec job(const std::string& partition = "", std::uint32_t nodes = 0, std::uint32_t ranks_per_node = 0) {
   JobSpec spec;
-  spec.mutable_slurm()->set_partition(partition);
+  jobfile::set_slurm_text(spec, "partition", partition);
   spec.mutable_resources()->set_nodes(nodes);
   spec.mutable_resources()->set_ranks_per_node(ranks_per_node);
   return spec;
@@ -140,23 +141,23 @@ TEST(PartitionPolicies, WhatAJobLeavesOutIsFilledAndWhatItSaysIsKept) {
                                                 {"requeue.max_failed", "0"}})});
   auto bare = job("main");
   ASSERT_FALSE(book.admit(kAnn, cluster(), bare));
-  EXPECT_EQ(bare.slurm().account(), "lab");
-  EXPECT_EQ(bare.slurm().qos(), "normal");
-  EXPECT_EQ(bare.slurm().constraint(), "a100");
-  EXPECT_EQ(bare.slurm().gres(), "gpu:1");
+  EXPECT_EQ(jobfile::slurm_text(bare, "account"), "lab");
+  EXPECT_EQ(jobfile::slurm_text(bare, "qos"), "normal");
+  EXPECT_EQ(jobfile::slurm_text(bare, "constraint"), "a100");
+  EXPECT_EQ(jobfile::slurm_text(bare, "gres"), "gpu:1");
   EXPECT_EQ(bare.resources().time_limit_ms(), 2 * kHour);
   EXPECT_EQ(bare.requeue().max_preempted(), 7U);
   EXPECT_TRUE(bare.requeue().has_max_failed());
   EXPECT_FALSE(bare.requeue().has_max_timed_out()) << "left to the job file's own defaults";
 
   auto full = job("main");
-  full.mutable_slurm()->set_account("mine");
+  jobfile::set_slurm_text(full, "account", "mine");
   full.mutable_resources()->set_time_limit_ms(3 * kHour);
   full.mutable_resources()->set_gpus_per_rank(1);
   full.mutable_requeue()->set_max_preempted(0);
   ASSERT_FALSE(book.admit(kAnn, cluster(), full));
-  EXPECT_EQ(full.slurm().account(), "mine");
-  EXPECT_EQ(full.slurm().gres(), "") << "it has said which GPUs it needs";
+  EXPECT_EQ(jobfile::slurm_text(full, "account"), "mine");
+  EXPECT_EQ(jobfile::slurm_text(full, "gres"), "") << "it has said which GPUs it needs";
   EXPECT_EQ(full.resources().time_limit_ms(), 3 * kHour);
   EXPECT_EQ(full.requeue().max_preempted(), 0U);
 }
@@ -171,10 +172,10 @@ TEST(PartitionPolicies, WithoutADefaultTimeTheLimitIsTheLongest) {
 TEST(PartitionPolicies, AJobWithoutAPartitionGoesToTheDefault) {
   auto spec = job();
   ASSERT_FALSE(PartitionPolicies({policy("low", {{"default", "true"}}), policy("main")}).admit(kAnn, cluster(), spec));
-  EXPECT_EQ(spec.slurm().partition(), "low");
+  EXPECT_EQ(jobfile::slurm_text(spec, "partition"), "low");
   spec = job();
   ASSERT_FALSE(PartitionPolicies({policy("low"), policy("main")}).admit(kAnn, cluster(), spec));
-  EXPECT_EQ(spec.slurm().partition(), "main") << "Slurm's own";
+  EXPECT_EQ(jobfile::slurm_text(spec, "partition"), "main") << "Slurm's own";
   EXPECT_EQ(refusal(PartitionPolicies({policy("low")}), job(), kAnn, cluster({"low"})),
             "slurm.partition: want one, there is no default; you may use low");
 }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "controller/actions/launch_plan.h"
+#include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/partition_keys.h"
 #include "tests/controller/service/bench.h"
 
@@ -21,7 +22,7 @@ muster::v1::SubmitRequest command(const std::string& partition, const std::strin
   spec.set_name("script");
   spec.mutable_command()->add_argv("/bin/true");
   spec.set_working_folder("/tmp");
-  spec.mutable_slurm()->set_partition(partition);
+  jobfile::set_slurm_text(spec, "partition", partition);
   return request;
 }
 
@@ -94,7 +95,7 @@ TEST_F(Desk, ALimitIsRefusedAtSubmitAndDefaultsAreKeptWithTheJob) {
   EXPECT_EQ(refused(command("mian")).kind, common::Refusal::Kind::kInvalid);
   const auto job = bench.submit(command("main"));
   const auto spec = bench.job(job).spec();
-  EXPECT_EQ(spec.slurm().account(), "lab");
+  EXPECT_EQ(jobfile::slurm_text(spec, "account"), "lab");
   EXPECT_EQ(spec.resources().time_limit_ms(), 3'600'000);
   EXPECT_EQ(spec.requeue().max_failed(), 9U);
   EXPECT_EQ(spec.requeue().max_rank_hung(), 2U) << "the job file's own default";
@@ -110,7 +111,7 @@ TEST_F(Desk, LocalJobsAreNoneOfItsBusiness) {
 TEST_F(Desk, ChecksAndSetupComeBeforeTheJobsOwn) {
   set("main", {{"health_check", "nvidia-smi"}, {"setup", "module load cuda"}});
   auto request = command("main");
-  request.mutable_spec()->mutable_slurm()->set_health_check("df /scratch");
+  jobfile::set_slurm_text(*request.mutable_spec(), "health_check", "df /scratch");
   request.mutable_spec()->mutable_slurm()->add_setup("source env.sh");
   const auto job = bench.submit(request);
   const auto launch = bench.machine->get({job, 1}).request.slurm;
@@ -131,7 +132,7 @@ TEST_F(Desk, AScriptIsShownAsItWouldBeSubmitted) {
   const auto& asked = bench.machine->scripted.front();
   EXPECT_EQ(asked.slurm.health_check, "nvidia-smi");
   EXPECT_THAT(asked.slurm.setup, ElementsAre("module load cuda"));
-  EXPECT_EQ(asked.slurm.account, "lab");
+  EXPECT_EQ(asked.slurm.option("account"), "lab");
   EXPECT_TRUE(bench.machine->attempts.empty()) << "nothing is submitted";
 }
 
@@ -278,7 +279,7 @@ TEST_F(Desk, WhereRunningJobsAreLimitedMusterKeepsTheThrottleOfASweepItself) {
   sweep.set_user("ann");
   for (int i = 0; i < 3; ++i) {
     *sweep.add_specs() = command("main").spec();
-    sweep.mutable_specs(i)->mutable_slurm()->set_array_parallelism(2);
+    jobfile::set(*sweep.mutable_specs(i), *jobfile::find_key("slurm.array_parallelism"), std::int64_t{2});
   }
   ASSERT_TRUE(bench.controller().submit_sweep(sweep).ok());
   bench.tick();
@@ -491,7 +492,7 @@ TEST_F(Desk, AJobThatCanNeverStartIsToldWhatIsTooMuch) {
       {[](auto& spec) { spec.mutable_resources()->set_cpus_per_rank(99); },
        "it asks for 99 CPUs on each of 1 node, and the largest of partition \"main\" has 8 CPUs",
        "less in resources.ranks_per_node x cpus_per_rank"},
-      {[](auto& spec) { spec.mutable_slurm()->set_mem_bytes(std::int64_t{8000} << 20); },
+      {[](auto& spec) { jobfile::set(spec, *jobfile::find_key("slurm.mem"), std::int64_t{8000} << 20); },
        "it asks for 8000 MiB on each of 1 node, and the largest of partition \"main\" has 4000 MiB", "slurm.mem"},
       {[](auto& spec) { spec.mutable_resources()->set_gpus_per_rank(3); },
        "it asks for 3 GPUs on each of 1 node, and the largest of partition \"main\" has 2 GPUs", "gpus_per_rank"}};

@@ -55,7 +55,7 @@ class LeftBehind : public ::testing::Test {
   std::filesystem::path report(core::RankNumber rank) {
     const auto folder = bench.folder() / "jobs" / std::to_string(id) / "attempt-1" / "logs";
     std::filesystem::create_directories(folder);
-    return beside::rank_files(folder, rank).report;
+    return agent::watch::rank_files(folder, rank).report;
   }
   void write(core::RankNumber rank, int first, int last) {
     std::ofstream lines(report(rank), std::ios::app);

@@ -276,7 +276,7 @@ TEST_P(Progress, RowsThatAnAgentCouldNotSendAreReadFromTheReportFile) {
   ASSERT_TRUE(bench.send(beat).ok());
   bench.tick();
   ASSERT_EQ(bench.job(id).ranks(0).step(), 60);
-  const auto report = beside::rank_files(attempt_folder(id, 1) / "logs", 0).report;
+  const auto report = agent::watch::rank_files(attempt_folder(id, 1) / "logs", 0).report;
   std::filesystem::create_directories(report.parent_path());
   std::ofstream lines(report);
   for (int step = 0; step <= 60; ++step) {
@@ -403,11 +403,11 @@ TEST_P(Progress, TheReasonHoldsTheProgramsError) {
 
 // What finds the words and what judges them may not include each other.
 TEST(ProgramsWords, ThatNeedNotBeTheErrorAreKnownAsSuch) {
-  EXPECT_TRUE(core::is_surely_an_error(beside::error_line("ValueError: nan\n")));
-  EXPECT_TRUE(core::is_surely_an_error(beside::error_line("train.py: error: no --lr\n")));
-  EXPECT_FALSE(core::is_surely_an_error(beside::error_line("train.py: error: no --lr\nstep 7\n")));
-  EXPECT_FALSE(core::is_surely_an_error(beside::error_line("ERROR:root:no shard left\n")));
-  EXPECT_FALSE(core::is_surely_an_error(beside::error_line("config file missing\n")));
+  EXPECT_TRUE(core::is_surely_an_error(agent::watch::error_line("ValueError: nan\n")));
+  EXPECT_TRUE(core::is_surely_an_error(agent::watch::error_line("train.py: error: no --lr\n")));
+  EXPECT_FALSE(core::is_surely_an_error(agent::watch::error_line("train.py: error: no --lr\nstep 7\n")));
+  EXPECT_FALSE(core::is_surely_an_error(agent::watch::error_line("ERROR:root:no shard left\n")));
+  EXPECT_FALSE(core::is_surely_an_error(agent::watch::error_line("config file missing\n")));
 }
 
 }  // namespace

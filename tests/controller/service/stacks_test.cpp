@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 std::string text_at(const std::string& function) {
-  return contract::section_head(41, "python3", contract::kByFaulthandler) +
+  return agent::protocol::section_head(41, "python3", agent::protocol::kByFaulthandler) +
          "Current thread 0x1 (most recent call first):\n  File \"t.py\", line 4 in " + function + "\n";
 }
 
@@ -305,7 +305,7 @@ TEST_F(StackStory, OnlyTheAttemptsOwnTasksAreHeardAndWithinBounds) {
   request.set_text("x");
   EXPECT_EQ(bench.controller().keep_stack(request, "wrong").refusal().kind, common::Refusal::Kind::kUnauthenticated);
   EXPECT_EQ(give(2, number, "x").refusal().kind, common::Refusal::Kind::kInvalid) << "there is no such rank";
-  const auto long_text = give(0, number, std::string(contract::kMostStackBytes + 1, 'x'));
+  const auto long_text = give(0, number, std::string(agent::protocol::kMostStackBytes + 1, 'x'));
   ASSERT_FALSE(long_text.ok());
   EXPECT_THAT(long_text.refusal().text, HasSubstr("text has 262145 bytes"));
 }

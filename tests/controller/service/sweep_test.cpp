@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "spec/jobfile/job_keys.h"
 #include "tests/controller/service/bench.h"
 #include "tests/recipe_values.h"
 
@@ -220,7 +221,8 @@ TEST_P(Sweep, WithAQueueALimitedOneIsHandedOverOneByOneAsSlotsComeFree) {
 TEST_P(Sweep, WithSlurmsOwnThrottleItIsHandedOverTogetherAndNothingElseLimitsIt) {
   bench.machine->queue = true;
   auto request = sweep_request("a", 4, 0);
-  for (auto& spec : *request.mutable_specs()) spec.mutable_slurm()->set_array_parallelism(1);
+  for (auto& spec : *request.mutable_specs())
+    jobfile::set(spec, *jobfile::find_key("slurm.array_parallelism"), std::int64_t{1});
   ASSERT_TRUE(bench.controller().submit_sweep(request).ok());
   bench.tick();
   EXPECT_THAT(bench.machine->batches, ElementsAre(4U));

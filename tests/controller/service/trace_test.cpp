@@ -172,10 +172,10 @@ TEST_F(TraceRequest, IsRefusedForAStepThatIsPastOrNeverComes) {
 TEST_F(TraceRequest, IsRefusedIfItMakesNoSense) {
   start();
   EXPECT_THAT(refusal(0), HasSubstr("number 0: want"));
-  EXPECT_THAT(refusal(contract::kMostTraceNumber + 1), HasSubstr("want a random number"));
+  EXPECT_THAT(refusal(agent::protocol::kMostTraceNumber + 1), HasSubstr("want a random number"));
   EXPECT_THAT(refusal(5, -1), HasSubstr("first_step -1"));
   auto many = request(5);
-  many.set_steps(contract::kMostTraceSteps + 1);
+  many.set_steps(agent::protocol::kMostTraceSteps + 1);
   EXPECT_THAT(refusal(many), HasSubstr("at most 1000 steps"));
 }
 

@@ -57,7 +57,7 @@ TEST_F(UseOfRanks, AgesWhileTheSameSampleIsSentAgain) {
 }
 
 TEST_F(UseOfRanks, IsToldByAnExecutorForAllRanksAtOnce) {
-  contract::RankUse first, second;
+  agent::protocol::RankUse first, second;
   first.at_ms = second.at_ms = 5;
   first.cores = 0.25;
   second.memory_bytes = 70;
@@ -71,8 +71,8 @@ TEST_F(UseOfRanks, IsToldByAnExecutorForAllRanksAtOnce) {
 TEST_F(UseOfRanks, ThatMakesNoSenseIsNotTaken) {
   tell_by_task(0, 1000, std::numeric_limits<double>::infinity());
   tell_by_task(0, 1000, -1);
-  bench_.executor().tell_use({job_, 1}, {{7, contract::RankUse{}}});
-  bench_.executor().tell_use({99, 1}, {{0, contract::RankUse{}}});
+  bench_.executor().tell_use({job_, 1}, {{7, agent::protocol::RankUse{}}});
+  bench_.executor().tell_use({99, 1}, {{0, agent::protocol::RankUse{}}});
   EXPECT_FALSE(rank(0).has_use());
 }
 

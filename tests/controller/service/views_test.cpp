@@ -14,6 +14,7 @@
 #include "tests/recipe_values.h"
 
 #include "controller/common/clock.h"
+#include "spec/jobfile/job_keys.h"
 
 namespace service::testing {
 namespace {
@@ -94,7 +95,7 @@ TEST(LaunchRequests, BeginWithALoginEnvironmentAndWhatTheJobTookFromItsSubmitter
   const auto base = actions::launch_request(spec, {5, 2}, settings).base_env;
   EXPECT_THAT(base, Contains(Pair("PATH", "/venv/bin")));
   EXPECT_THAT(base, Contains(Pair("VIRTUAL_ENV", "/venv")));
-  EXPECT_EQ(base.size(), launch::login_environment().size() + 1);
+  EXPECT_EQ(base.size(), agent::environment::login_environment().size() + 1);
 }
 
 TEST(LaunchRequests, ACommandIsToldAboutItsRunAsByTorchrunUnlessItsJobFileSaysOtherwise) {
@@ -110,24 +111,38 @@ TEST(LaunchRequests, ACommandIsToldAboutItsRunAsByTorchrunUnlessItsJobFileSaysOt
 }
 
 TEST(LaunchRequests, SayOfSlurmWhatTheJobFileSays) {
-  muster::v1::Slurm from;
-  from.set_partition("p"), from.set_account("a"), from.set_qos("q"), from.set_constraint("c"), from.set_gres("g");
-  from.set_reservation("r"), from.set_exclude("x"), from.set_nodelist("n"), from.set_licenses("l");
-  from.set_mail_user("u"), from.set_mail_type("t"), from.set_output("o"), from.set_health_check("h");
-  from.set_mem_bytes(1), from.set_mem_per_cpu_bytes(2), from.set_mem_per_gpu_bytes(3);
-  from.set_exclusive(true), from.set_nice(-4);
+  muster::v1::JobSpec spec;
+  executors::SlurmWishes to;
+  for (const auto& key : jobfile::job_keys()) {
+    if (!key.name.starts_with("slurm.") || key.sbatch.empty()) continue;
+    const std::string option(key.sbatch);
+    if (key.kind == spec::Kind::kFlag) {
+      jobfile::set(spec, key, true);
+      to.options[option] = std::nullopt;
+    } else if (key.kind == spec::Kind::kSize) {
+      jobfile::set(spec, key, std::int64_t{(3 << 20) + 1});
+      to.options[option] = "4M";
+    } else if (key.kind == spec::Kind::kWhole) {
+      jobfile::set(spec, key, std::int64_t{-4});
+      to.options[option] = "-4";
+    } else {
+      jobfile::set(spec, key, "value of " + option);
+      to.options[option] = "value of " + option;
+    }
+  }
+  EXPECT_THAT(to.options, ::testing::SizeIs(16));
+  jobfile::set_slurm_text(spec, "output", "o");
+  jobfile::set_slurm_text(spec, "health_check", "h");
+  auto& from = *spec.mutable_slurm();
   from.add_setup("s"), from.add_teardown("d"), from.add_srun_args("--x");
   (*from.mutable_options())["hint"] = "nomultithread";
-  executors::SlurmWishes to;
-  to.partition = "p", to.account = "a", to.qos = "q", to.constraint = "c", to.gres = "g", to.reservation = "r";
-  to.exclude = "x", to.nodelist = "n", to.licenses = "l", to.mail_user = "u", to.mail_type = "t", to.output = "o";
-  const auto said = actions::slurm_wishes(from);
+  (*from.mutable_options())["contiguous"] = "";
+  const auto said = actions::slurm_wishes(spec);
   EXPECT_THAT(said.health_check, ::testing::EndsWith("\nh")) << "behind what tells whose check it was";
   to.health_check = said.health_check;
-  to.mem_bytes = 1, to.mem_per_cpu_bytes = 2, to.mem_per_gpu_bytes = 3;
-  to.exclusive = true, to.nice = -4;
-  to.setup = {"s"}, to.teardown = {"d"}, to.srun_args = {"--x"};
-  to.options = {{"hint", "nomultithread"}};
+  to.output = "o", to.setup = {"s"}, to.teardown = {"d"}, to.srun_args = {"--x"};
+  to.options["hint"] = "nomultithread";
+  to.options["contiguous"] = std::nullopt;
   EXPECT_TRUE(said == to);
 }
 

@@ -11,16 +11,16 @@ namespace {
 using testing::ElementsAre;
 
 std::string section(std::string_view by, const std::string& lines) {
-  return contract::section_head(41, "python3 train.py == x", by) + lines;
+  return agent::protocol::section_head(41, "python3 train.py == x", by) + lines;
 }
 
 const std::string kKernel =
-    section(contract::kByKernel,
+    section(agent::protocol::kByKernel,
             "thread 41 python3: sleeps, in futex, wait channel futex_wait_queue, 1.20 s of CPU\n"
             "thread 42 python3: runs, 0.10 s of CPU\n");
 
 TEST(Frames, OfFaulthandlerAreThoseOfTheLastThread) {
-  const auto place = place_of(section(contract::kByFaulthandler,
+  const auto place = place_of(section(agent::protocol::kByFaulthandler,
                                       "Current thread 0x00007f01 (most recent call first):\n"
                                       "  File \"/usr/lib/python3.11/threading.py\", line 327 in wait\n"
                                       "\n"
@@ -33,7 +33,7 @@ TEST(Frames, OfFaulthandlerAreThoseOfTheLastThread) {
 }
 
 TEST(Frames, OfPySpyAreThoseOfTheMainThread) {
-  const auto place = place_of(section(contract::kByPySpy,
+  const auto place = place_of(section(agent::protocol::kByPySpy,
                                       "Process 41: python3 train.py\n"
                                       "Python v3.11.2 (/usr/bin/python3.11)\n"
                                       "\n"
@@ -47,7 +47,7 @@ TEST(Frames, OfPySpyAreThoseOfTheMainThread) {
 }
 
 TEST(Frames, OfPySpyWithoutNamesAreThoseOfTheThreadWithTheProcesssNumber) {
-  const auto place = place_of(section(contract::kByPySpy,
+  const auto place = place_of(section(agent::protocol::kByPySpy,
                                       "Thread 42 (idle)\n"
                                       "    wait (threading.py:320)\n"
                                       "Thread 41 (idle)\n"
@@ -56,7 +56,7 @@ TEST(Frames, OfPySpyWithoutNamesAreThoseOfTheThreadWithTheProcesssNumber) {
 }
 
 TEST(Frames, OfMusterWorkerAreThoseOfItsFirstThread) {
-  const auto place = place_of(section(contract::kByWorker,
+  const auto place = place_of(section(agent::protocol::kByWorker,
                                       "thread 41 muster-worker\n"
                                       "  __poll in libc.so.6\n"
                                       "  fsdp::Communicator::wait()\n"
@@ -69,14 +69,14 @@ TEST(Frames, OfMusterWorkerAreThoseOfItsFirstThread) {
 TEST(Frames, OfTheKernelHaveNoTimesAndNoDescriptors) {
   EXPECT_EQ(place_of(kKernel), (Place{Kind::kKernel, {"sleeps, in futex, wait channel futex_wait_queue"}}));
   const auto reads =
-      section(contract::kByKernel,
+      section(agent::protocol::kByKernel,
               "thread 41 a: b: sleeps, in read of 7 (socket:[99]), wait channel sk_wait_data, 1.20 s of CPU\n");
   EXPECT_THAT(place_of(reads).frames, ElementsAre("b: sleeps, in read, wait channel sk_wait_data"));
 }
 
 // torchrun has no frames, and its worker has.
 TEST(Frames, AreThoseOfTheFirstProcessThatHasAny) {
-  const auto worker = section(contract::kByFaulthandler,
+  const auto worker = section(agent::protocol::kByFaulthandler,
                               "Current thread 0x00007f02 (most recent call first):\n"
                               "  File \"/a/train.py\", line 41 in <module>\n");
   EXPECT_THAT(place_of(kKernel + worker).frames, ElementsAre("<module> (train.py:41)"));
@@ -87,7 +87,7 @@ TEST(Frames, OfATextThatMakesNoSenseAreNone) {
        {"", "\n\n", "== process ", "== process 1 (a) == by nobody\nx\n", "  File \"x\", line\n"}) {
     EXPECT_TRUE(place_of(text).frames.empty()) << text;
   }
-  EXPECT_TRUE(place_of(section(contract::kByFaulthandler, "  File \"a.py\", line 1 in f\n")).frames.empty());
+  EXPECT_TRUE(place_of(section(agent::protocol::kByFaulthandler, "  File \"a.py\", line 1 in f\n")).frames.empty());
 }
 
 }  // namespace

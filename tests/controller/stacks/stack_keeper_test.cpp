@@ -35,9 +35,9 @@ class Keeper : public testing::Test {
   }
   /// As the supervisor of a local attempt does.
   void agent_writes(std::uint64_t number, core::RankNumber rank, const std::string& text) {
-    const auto folder = contract::stack_folder(attempt_, number);
+    const auto folder = agent::protocol::stack_folder(attempt_, number);
     std::filesystem::create_directories(folder);
-    test::write_file(folder / contract::stack_file_name(rank), text);
+    test::write_file(folder / agent::protocol::stack_file_name(rank), text);
   }
 
   test::TemporaryFolder folder_;
@@ -123,7 +123,7 @@ TEST_F(Keeper, AStackThatNobodyAskedForIsDropped) {
   keeper_->take(kKey, 12345, 0, "a stranger's");
   keeper_->poll();
   EXPECT_THAT(keeper_->sets(kKey), IsEmpty());
-  EXPECT_FALSE(std::filesystem::exists(contract::stack_folder(attempt_, 12345)));
+  EXPECT_FALSE(std::filesystem::exists(agent::protocol::stack_folder(attempt_, 12345)));
 }
 
 TEST_F(Keeper, TheFolderOfARemovedJobDoesNotComeBack) {
@@ -152,7 +152,7 @@ TEST_F(Keeper, KeepsAFewSetsAndThoseOfSuspicionsLongest) {
 
 TEST_F(Keeper, ASetThatMakesNoSenseIsPassedOver) {
   agent_writes(5, 0, "x");
-  test::write_file(contract::stack_folder(attempt_, 5) / contract::kStackSetFile, "{\"number\":");
+  test::write_file(agent::protocol::stack_folder(attempt_, 5) / agent::protocol::kStackSetFile, "{\"number\":");
   EXPECT_THAT(keeper_->sets(kKey), IsEmpty());
 }
 

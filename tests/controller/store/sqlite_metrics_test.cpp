@@ -10,6 +10,7 @@
 
 #include "controller/store/sqlite_file.h"
 #include "controller/store/sqlite_store.h"
+#include "tests/places.h"
 #include "tests/temporary_folder.h"
 
 namespace test {
@@ -52,7 +53,7 @@ TEST(SqliteMetrics, OfTheVersionBeforeNamedSeriesAreAllThere) {
   const auto file = folder.path() / "muster.db";
   {
     std::ostringstream dump;
-    dump << std::ifstream(MUSTER_STORED_FOLDER "/version5.sql").rdbuf();
+    dump << std::ifstream(::test::source_folder() + "/tests/controller/store/stored/version5.sql").rdbuf();
     SQLite::Database(file.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE).exec(dump.str());
   }
   const auto before = old_rows(file);
@@ -97,7 +98,7 @@ TEST(SqliteMetrics, ARunThatWentThroughTheMigrationGoesOnWithItsSeries) {
   const auto file = folder.path() / "muster.db";
   {
     std::ostringstream dump;
-    dump << std::ifstream(MUSTER_STORED_FOLDER "/version5.sql").rdbuf();
+    dump << std::ifstream(::test::source_folder() + "/tests/controller/store/stored/version5.sql").rdbuf();
     SQLite::Database(file.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE).exec(dump.str());
   }
   for (const core::Step step : {13, 14}) {

@@ -75,6 +75,21 @@ TEST_F(SqliteOpen, WhatWasWrittenIsThereAfterARestart) {
   EXPECT_EQ(store->schema_version(), static_cast<std::int64_t>(store::migrations().size()));
 }
 
+// Up to version 12 each plain key of [slurm] had a field of its own.
+TEST_F(SqliteOpen, WhatAnEarlierVersionStoredOfSlurmIsKept) {
+  fill(2);
+  exec(
+      R"(UPDATE jobs SET spec_json = '{"name":"a","slurm":{"partition":"p","qos":"","mem_bytes":1048576,"mem_per_cpu_bytes":0,
+"exclusive":true,"nice":0,"setup":["x"],"options":{"hint":"y"}}}' WHERE id = 1)");
+  const auto other = store::open_sqlite_store(file_)->spec_json(2);
+  exec("PRAGMA user_version = 12");
+  const auto store = store::open_sqlite_store(file_);
+  EXPECT_EQ(store->spec_json(1).value_or(""),
+            R"({"name":"a","slurm":{"setup":["x"],"options":{"hint":"y"},"values":{"slurm.partition":{"text":"p"},)"
+            R"("slurm.mem":{"whole":1048576},"slurm.exclusive":{"flag":true},"slurm.nice":{"whole":0}}}})");
+  EXPECT_EQ(store->spec_json(2), other);
+}
+
 TEST_F(SqliteOpen, OnlyTheOwnerMayReadIt) {
   const auto store = store::open_sqlite_store(file_);
   struct stat status {};

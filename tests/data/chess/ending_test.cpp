@@ -4,7 +4,7 @@
 
 #include "data/chess/notation.h"
 
-namespace chess {
+namespace data::chess {
 namespace {
 
 std::optional<Ending> ending_at(const char* fen) {
@@ -69,4 +69,4 @@ TEST(Endings, APositionWithOtherCastlingRightsIsAnotherPosition) {
 }
 
 }  // namespace
-}  // namespace chess
+}  // namespace data::chess

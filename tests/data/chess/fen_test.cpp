@@ -2,7 +2,7 @@
 
 #include "data/chess/board.h"
 
-namespace chess {
+namespace data::chess {
 namespace {
 
 TEST(Fens, AreReadAndPrintedAsTheyWere) {
@@ -82,4 +82,4 @@ TEST(Fens, AMegabyteOfOneIsRefusedByAShortMessage) {
 }
 
 }  // namespace
-}  // namespace chess
+}  // namespace data::chess

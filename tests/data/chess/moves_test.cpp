@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace chess {
+namespace data::chess {
 namespace {
 
 /// A position of https://www.chessprogramming.org/Perft_Results and its numbers of games of 1, 2, 3... plies.
@@ -79,4 +79,4 @@ TEST(Boards, KeepAnEnPassantSquareOnlyWhereTheCaptureIsLegal) {
 }
 
 }  // namespace
-}  // namespace chess
+}  // namespace data::chess

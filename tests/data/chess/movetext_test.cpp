@@ -6,7 +6,7 @@
 
 #include "data/chess/player.h"
 
-namespace chess {
+namespace data::chess {
 namespace {
 
 TEST(Movetext, IsReadWithAndWithoutNumbers) {
@@ -104,4 +104,4 @@ TEST(Movetext, IsCutBeforeAPly) {
 }
 
 }  // namespace
-}  // namespace chess
+}  // namespace data::chess

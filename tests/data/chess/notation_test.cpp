@@ -6,7 +6,7 @@
 
 #include "data/chess/player.h"
 
-namespace chess {
+namespace data::chess {
 namespace {
 
 Board board_of(std::string_view fen) {
@@ -140,4 +140,4 @@ TEST(Uci, AWrongOneIsRefusedWithPlaceValueAndRemedy) {
 }
 
 }  // namespace
-}  // namespace chess
+}  // namespace data::chess

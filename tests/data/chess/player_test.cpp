@@ -7,7 +7,7 @@
 #include <set>
 #include <stdexcept>
 
-namespace chess {
+namespace data::chess {
 namespace {
 
 TEST(Player, EqualSeedsPlayEqualGamesOnEveryMachine) {
@@ -75,4 +75,4 @@ TEST(Player, OptionsOutsideTheirRangeAreRefused) {
 }
 
 }  // namespace
-}  // namespace chess
+}  // namespace data::chess

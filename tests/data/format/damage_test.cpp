@@ -9,7 +9,7 @@
 #include "tests/data/format/samples.h"
 #include "tests/temporary_folder.h"
 
-namespace prepared {
+namespace data::format {
 namespace {
 
 using ::testing::AllOf;
@@ -44,7 +44,7 @@ class Reading {
     std::filesystem::remove(folder_ / "f");
     test::write_file(folder_ / "f", bytes);
     opened_ = false;
-    return prepared::error_of([&] {
+    return data::format::error_of([&] {
       const auto file = File::open(folder_ / "f");
       opened_ = true;
       file.verify();
@@ -212,4 +212,4 @@ TEST(Damage, WhatIsNoFileIsNamed) {
 }
 
 }  // namespace
-}  // namespace prepared
+}  // namespace data::format

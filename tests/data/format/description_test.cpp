@@ -6,7 +6,7 @@
 #include "tests/data/format/samples.h"
 #include "tests/temporary_folder.h"
 
-namespace prepared {
+namespace data::format {
 namespace {
 
 using ::testing::AllOf;
@@ -201,4 +201,4 @@ TEST_F(DescriptionFile, IsNotWrittenWhereItWouldBeRefusedOrIsNotOfTheFiles) {
 }
 
 }  // namespace
-}  // namespace prepared
+}  // namespace data::format

@@ -6,7 +6,7 @@
 #include "tests/data/format/samples.h"
 #include "tests/temporary_folder.h"
 
-namespace prepared {
+namespace data::format {
 namespace {
 
 using ::testing::HasSubstr;
@@ -120,4 +120,4 @@ TEST(DatasetOfLabels, ALabelWithoutANameIsRefusedByRecord) {
 }
 
 }  // namespace
-}  // namespace prepared
+}  // namespace data::format

@@ -12,7 +12,7 @@
 #include "data/format/description.h"
 #include "data/format/writer.h"
 
-namespace prepared {
+namespace data::format {
 
 using Tokens = std::vector<std::uint32_t>;
 
@@ -71,4 +71,4 @@ inline Description describe_tokens(std::vector<FileInfo> train) {
   return out;
 }
 
-}  // namespace prepared
+}  // namespace data::format

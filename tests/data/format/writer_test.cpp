@@ -15,7 +15,7 @@
 #include "tests/data/format/samples.h"
 #include "tests/temporary_folder.h"
 
-namespace prepared {
+namespace data::format {
 namespace {
 
 using ::testing::AllOf;
@@ -271,4 +271,4 @@ TEST(Writer, TwoNeverWriteOneFile) {
 }
 
 }  // namespace
-}  // namespace prepared
+}  // namespace data::format

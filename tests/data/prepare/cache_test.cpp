@@ -16,7 +16,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/prepare/folder_bytes.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 using ::testing::HasSubstr;
@@ -28,7 +28,7 @@ class Cache : public ::testing::Test {
  protected:
   /// A source that notes each reading in the file "readings".
   Job job(const std::string& text = "some text") const {
-    const auto bytes = tokens::open_tokenizer("bytes");
+    const auto bytes = data::tokenizers::open_tokenizer("bytes");
     TextSource source{
         RecordKind::kText, text, "texts of the test", {}, 1, [this, text](std::int64_t, const auto& sink) {
           std::ofstream(folder_ / "readings", std::ios::app) << 'x';
@@ -49,7 +49,7 @@ class Cache : public ::testing::Test {
   std::string made(const std::string& text = "some text") const {
     Job wanted = job(text);
     EXPECT_NE(run(wanted), Ended::kStopped);
-    EXPECT_EQ(prepared::Dataset::open(wanted.folder, "train").records(), 500);
+    EXPECT_EQ(data::format::Dataset::open(wanted.folder, "train").records(), 500);
     return wanted.folder.native();
   }
 
@@ -89,7 +89,7 @@ TEST_F(Cache, DamagedDataAreMadeAnew) {
 // A file that a training has mapped keeps its bytes when the data are made anew.
 TEST_F(Cache, AMappedFileStaysWhenDataAreMadeAnew) {
   const std::filesystem::path folder = made();
-  const auto mapped = prepared::Dataset::open(folder, "train");
+  const auto mapped = data::format::Dataset::open(folder, "train");
   ::test::write_file(folder / "data.json", "{");
   made();
   EXPECT_EQ(mapped.length(499), 9);
@@ -103,7 +103,7 @@ TEST_F(Cache, ProcessesThatStartAtOnceMakeTheDataOnce) {
       try {
         Job wanted = job();
         run(wanted);
-        ::_exit(prepared::Dataset::open(wanted.folder, "train").records() == 500 ? 0 : 1);
+        ::_exit(data::format::Dataset::open(wanted.folder, "train").records() == 500 ? 0 : 1);
       } catch (...) {
         ::_exit(2);
       }
@@ -203,4 +203,4 @@ TEST_F(Cache, ACacheThatCanNotBeMadeIsNamed) {
 }
 
 }  // namespace
-}  // namespace prepare
+}  // namespace data::prepare

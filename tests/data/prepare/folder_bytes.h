@@ -6,7 +6,7 @@
 
 #include "tests/temporary_folder.h"
 
-namespace prepare::test {
+namespace data::prepare::test {
 
 /// The bytes of every file below a folder, by relative path.
 inline std::map<std::string, std::string> bytes_of(const std::filesystem::path& folder) {
@@ -32,4 +32,4 @@ inline std::string differing(const std::map<std::string, std::string>& a, const 
   return out;
 }
 
-}  // namespace prepare::test
+}  // namespace data::prepare::test

@@ -11,7 +11,7 @@
 
 #include "data/prepare/images/decode.h"
 
-namespace prepare {
+namespace data::prepare {
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -105,4 +105,4 @@ inline std::string refusal(std::string_view bytes, const std::string& name, cons
   return "decoded";
 }
 
-}  // namespace prepare
+}  // namespace data::prepare

@@ -14,7 +14,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/prepare/folder_bytes.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 using ::testing::AllOf;
@@ -39,7 +39,7 @@ TextSource source_of_texts(const std::string& description = "texts 1") {
 class JobTest : public ::testing::Test {
  protected:
   Job job(const std::string& name, int jobs = 1) const {
-    const auto bytes = tokens::open_tokenizer("bytes");
+    const auto bytes = data::tokenizers::open_tokenizer("bytes");
     return {.records = tokenized(source_of_texts(), bytes, ""),
             .splits = {.validation = 0.1, .seed = 3},
             .folder = folder_ / name,
@@ -97,8 +97,8 @@ class JobTest : public ::testing::Test {
 
 TEST_F(JobTest, MakesOneFileAPartAndSplit) {
   EXPECT_EQ(run(job("whole")), Ended::kDone);
-  const auto train = prepared::Dataset::open(folder_ / "whole", "train");
-  const auto validation = prepared::Dataset::open(folder_ / "whole", "validation");
+  const auto train = data::format::Dataset::open(folder_ / "whole", "train");
+  const auto validation = data::format::Dataset::open(folder_ / "whole", "validation");
   EXPECT_EQ(train.records() + validation.records(), (kParts - 1) * kRecordsAPart);
   EXPECT_GT(validation.records(), 5);
   EXPECT_LT(validation.records(), 40);
@@ -288,8 +288,8 @@ TEST_F(JobTest, RefusesASourceThatLeavesASplitEmpty) {
   one.folder = folder_ / "c";
   one.splits.validation = 0;
   EXPECT_EQ(error_of(one), "");
-  EXPECT_EQ(prepared::Dataset::open(folder_ / "c", "train").records(), 1);
-  EXPECT_EQ(prepared::read_description(folder_ / "c").splits.size(), 1U) << "no split for validation";
+  EXPECT_EQ(data::format::Dataset::open(folder_ / "c", "train").records(), 1);
+  EXPECT_EQ(data::format::read_description(folder_ / "c").splits.size(), 1U) << "no split for validation";
 }
 
 TEST_F(JobTest, GivesEachSplitARecordOfASmallSource) {
@@ -302,8 +302,8 @@ TEST_F(JobTest, GivesEachSplitARecordOfASmallSource) {
       put({.fields = {{2}}});
     };
     EXPECT_EQ(error_of(two), "");
-    EXPECT_EQ(prepared::Dataset::open(two.folder, "train").records(), 1);
-    EXPECT_EQ(prepared::Dataset::open(two.folder, "validation").records(), 1);
+    EXPECT_EQ(data::format::Dataset::open(two.folder, "train").records(), 1);
+    EXPECT_EQ(data::format::Dataset::open(two.folder, "validation").records(), 1);
   }
 }
 
@@ -320,4 +320,4 @@ TEST(IsValidation, IsDrawnByShareAndSeed) {
 }
 
 }  // namespace
-}  // namespace prepare
+}  // namespace data::prepare

@@ -5,7 +5,7 @@
 
 #include "data/prepare/help.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 using ::testing::AllOf;
@@ -52,7 +52,7 @@ TEST(PrepareOptions, AreReadInAnyOrderAndInBothForms) {
 }
 
 TEST(PrepareOptions, OfEachSource) {
-  EXPECT_EQ(prepare_of("--from chess --to x --count 5 --notation uci --plies 7").notation, chess::Notation::kUci);
+  EXPECT_EQ(prepare_of("--from chess --to x --count 5 --notation uci --plies 7").notation, data::chess::Notation::kUci);
   EXPECT_EQ(prepare_of("--from packages --to x --sections 0").sections, 0);
   EXPECT_TRUE(prepare_of("--from images photos --to x --size 64 --skip-damaged").skip_damaged);
   EXPECT_TRUE(prepare_of("--from jsonl rows --to x --skip-damaged").skip_damaged);
@@ -130,4 +130,4 @@ TEST(Commands, TheHelpNamesEverySourceAndOptionAndFitsATerminal) {
 }
 
 }  // namespace
-}  // namespace prepare
+}  // namespace data::prepare

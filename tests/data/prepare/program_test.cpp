@@ -11,9 +11,10 @@
 #include "data/format/reader.h"
 #include "tests/data/prepare/folder_bytes.h"
 #include "tests/data/tokenizers/small_tokenizers.h"
+#include "tests/places.h"
 #include "tests/system/process.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 using namespace std::chrono_literals;
@@ -36,13 +37,13 @@ bool has_crate() {
 class DataProgram : public ::testing::Test {
  protected:
   Finished data(std::vector<std::string> words) {
-    words.insert(words.begin(), MUSTER_DATA);
+    words.insert(words.begin(), ::test::built_program("muster-data"));
     return ::test::run(words, {}, 50s);
   }
   std::string at(const std::string& name) { return (folder_ / name).native(); }
 
   /// Prepares with these words and expects success.
-  prepared::Dataset prepared_of(const std::string& name, std::vector<std::string> words) {
+  data::format::Dataset prepared_of(const std::string& name, std::vector<std::string> words) {
     words.insert(words.begin(), "prepare");
     words.insert(words.end(), {"--to", at(name)});
     const auto done = data(words);
@@ -51,7 +52,7 @@ class DataProgram : public ::testing::Test {
     const auto checked = data({"check", at(name)});
     EXPECT_EQ(checked.exit, 0) << checked.err;
     EXPECT_THAT(checked.out, HasSubstr(" is whole: "));
-    return prepared::Dataset::open(folder_ / name, "train");
+    return data::format::Dataset::open(folder_ / name, "train");
   }
   std::string shown(const std::string& name) { return data({"show", at(name)}).out; }
   std::string decoded(const std::string& name, int record, std::vector<std::string> more = {}) {
@@ -75,7 +76,7 @@ class DataProgram : public ::testing::Test {
 TEST_F(DataProgram, PreparesText) {
   for (int i = 0; i < 40; ++i) ::test::write_file(folder_ / ("in/" + std::to_string(i)), "text " + std::to_string(i));
   const auto train = prepared_of("out", {"--from", "text", at("in"), "--validation", "0.25"});
-  EXPECT_EQ(train.records() + prepared::Dataset::open(folder_ / "out", "validation").records(), 40);
+  EXPECT_EQ(train.records() + data::format::Dataset::open(folder_ / "out", "validation").records(), 40);
   EXPECT_THAT(decoded("out", 0), HasSubstr("text ("));
   EXPECT_THAT(shown("out"),
               AllOf(HasSubstr("kind         tokens\n"), HasSubstr("bytes, 257 ids"), HasSubstr(at("in"))));
@@ -84,7 +85,7 @@ TEST_F(DataProgram, PreparesText) {
 TEST_F(DataProgram, PreparesTextPairsAndLabelsOfJsonLines) {
   write_lines("x.jsonl", 60);
   auto train = prepared_of("texts", {"--from", "jsonl", at("x.jsonl")});
-  EXPECT_EQ(train.description().kind, prepared::Kind::kTokens);
+  EXPECT_EQ(train.description().kind, data::format::Kind::kTokens);
   train = prepared_of("pairs", {"--from", "jsonl", at("x.jsonl"), "--fields", "input=text,target", "--prefix",
                                 "do: ", "--validation", "0"});
   EXPECT_EQ(train.records(), 60);
@@ -184,7 +185,7 @@ TEST_F(DataProgram, SaysThatWhatAnEarlierCommandLeftOutIsNotCountedAgain) {
   const std::vector<std::string> words{"prepare",        "--from",       "jsonl", at("x.jsonl"), "--part-size",
                                        "1KiB",           "--jobs",       "1",     "--to",        at("out"),
                                        "--skip-damaged", "--validation", "0"};
-  std::vector<std::string> argv{MUSTER_DATA};
+  std::vector<std::string> argv{::test::built_program("muster-data")};
   argv.insert(argv.end(), words.begin(), words.end());
   {
     ::test::Process process(argv, {}, at("log.out"), at("log.err"));
@@ -217,7 +218,7 @@ TEST_F(DataProgram, KilledAndRepeatedMakesTheSameBytes) {
   write_lines("x.jsonl", 4'000);
   const std::vector<std::string> words{"prepare", "--from", "jsonl", at("x.jsonl"), "--part-size",
                                        "1KiB",    "--jobs", "2",     "--to",        at("killed")};
-  std::vector<std::string> argv{MUSTER_DATA};
+  std::vector<std::string> argv{::test::built_program("muster-data")};
   argv.insert(argv.end(), words.begin(), words.end());
   for (const char* last : {"train-00003.mdat", "train-00040.mdat", "train-00090.mdat"}) {
     ::test::Process process(argv, {}, at("log.out"), at("log.err"));
@@ -236,8 +237,9 @@ TEST_F(DataProgram, SignalsStopItAndSayHowItGoesOn) {
   for (const auto& [number, exit] : {std::pair{SIGINT, 130}, {SIGTERM, 143}}) {
     const auto to = "out" + std::to_string(number);
     // Images enough for hours.
-    ::test::Process process({MUSTER_DATA, "prepare", "--from", "shapes", "--count", "50000000", "--to", at(to)}, {},
-                            at(to + ".out"), at(to + ".err"));
+    ::test::Process process(
+        {::test::built_program("muster-data"), "prepare", "--from", "shapes", "--count", "50000000", "--to", at(to)},
+        {}, at(to + ".out"), at(to + ".err"));
     ASSERT_TRUE(
         ::test::eventually([&] { return std::filesystem::exists(folder_ / to / "train-00000.mdat.part"); }, 40s));
     process.signal(number);
@@ -252,8 +254,9 @@ TEST_F(DataProgram, DrawsOneLineAgainOnATerminal) {
   int terminal = -1;
   const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
   if (child == 0) {
-    ::execl(MUSTER_DATA, MUSTER_DATA, "prepare", "--from", "shapes", "--count", "50000000", "--to", at("out").c_str(),
-            nullptr);
+    const auto program = ::test::built_program("muster-data");
+    ::execl(program.c_str(), program.c_str(), "prepare", "--from", "shapes", "--count", "50000000", "--to",
+            at("out").c_str(), nullptr);
     ::_exit(127);
   }
   ASSERT_GT(child, 0);
@@ -293,7 +296,7 @@ TEST_F(DataProgram, RefusesOtherOptionsAnotherSourceAndAnotherTokenizer) {
   write_lines("x.jsonl", 21);
   EXPECT_THAT(refusal({"--from", "jsonl", at("x.jsonl")}), HasSubstr("from another source: source was \"jsonl text="));
   if (!has_crate()) GTEST_SKIP() << "this build reads no tokenizer.json";
-  ::test::write_file(folder_ / "words/tokenizer.json", tokens::test::words().dump());
+  ::test::write_file(folder_ / "words/tokenizer.json", data::tokenizers::test::words().dump());
   EXPECT_THAT(refusal({"--from", "jsonl", at("x.jsonl"), "--tokenizer", at("words")}),
               HasSubstr("tokenizer was \"bytes "));
 }
@@ -301,7 +304,7 @@ TEST_F(DataProgram, RefusesOtherOptionsAnotherSourceAndAnotherTokenizer) {
 TEST_F(DataProgram, CopiesTheTokenizerAndKeepsSpecialTokensOut) {
   if (!has_crate()) GTEST_SKIP() << "this build reads no tokenizer.json";
   write_lines("x.jsonl", 20);
-  ::test::write_file(folder_ / "words/tokenizer.json", tokens::test::words().dump());
+  ::test::write_file(folder_ / "words/tokenizer.json", data::tokenizers::test::words().dump());
   ::test::write_file(folder_ / "words/tokenizer_config.json",
                      R"({"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]"})");
   const auto train =
@@ -315,11 +318,11 @@ TEST_F(DataProgram, CopiesTheTokenizerAndKeepsSpecialTokensOut) {
   std::filesystem::remove_all(folder_ / "words");
   EXPECT_THAT(decoded("out", 0), HasSubstr("text (3 tokens): muster trains"));
 
-  ::test::write_file(folder_ / "odd.json", tokens::test::words().dump());
+  ::test::write_file(folder_ / "odd.json", data::tokenizers::test::words().dump());
   prepared_of("file", {"--from", "jsonl", at("x.jsonl"), "--tokenizer", at("odd.json")});
   EXPECT_TRUE(std::filesystem::exists(folder_ / "file/tokenizer/tokenizer.json"));
 
-  auto other = tokens::test::words();
+  auto other = data::tokenizers::test::words();
   other["model"]["vocab"]["other"] = 7;
   ::test::write_file(folder_ / "out/tokenizer/tokenizer.json", other.dump());
   const auto checked = data({"check", at("out")});
@@ -416,4 +419,4 @@ TEST_F(DataProgram, SaysWhatIsWrongInOneLineAndWhatToDo) {
 }
 
 }  // namespace
-}  // namespace prepare
+}  // namespace data::prepare

@@ -8,7 +8,7 @@
 
 #include "tests/temporary_folder.h"
 
-namespace prepare {
+namespace data::prepare {
 namespace {
 
 using namespace std::chrono_literals;
@@ -62,4 +62,4 @@ TEST(Grouped, HasCommasBetweenThousands) {
 }
 
 }  // namespace
-}  // namespace prepare
+}  // namespace data::prepare

@@ -3,7 +3,7 @@
 #include "base/sha256.h"
 #include "data/tokenizers/tokenizer.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 using Ids = Tokenizer::Ids;
@@ -53,4 +53,4 @@ TEST(Bytes, ABatchIsEncodedTextByText) {
 }
 
 }  // namespace
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -5,7 +5,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/tokenizers/small_tokenizers.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 using test::error_of;
@@ -132,4 +132,4 @@ TEST_F(HostileFiles, ATextThatCannotBeEncodedIsAnErrorAndTheNextOneWorks) {
 }
 
 }  // namespace
-}  // namespace tokens
+}  // namespace data::tokenizers

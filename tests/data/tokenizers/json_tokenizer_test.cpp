@@ -8,7 +8,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/tokenizers/small_tokenizers.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 using Ids = Tokenizer::Ids;
@@ -157,4 +157,4 @@ TEST(BytesAsJson, TheFileGivesTheSameIdsAndTextsAsTheByteVocabulary) {
 }
 
 }  // namespace
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -5,7 +5,7 @@
 #include "tests/data/tokenizers/small_spm.h"
 #include "tests/data/tokenizers/small_tokenizers.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 using test::error_of;
@@ -59,15 +59,15 @@ TEST(OpenTokenizer, AModelThatIsTooLargeIsNotRead) {
 
 TEST(OpenTokenizer, TheFilesOfATokenizerAreThoseThatAreThere) {
   const TemporaryFolder folder;
-  EXPECT_THAT(tokenizer_files(folder.path()), ::testing::IsEmpty());
-  EXPECT_THAT(tokenizer_files(folder / "nowhere"), ::testing::IsEmpty());
+  EXPECT_THAT(data::format::tokenizer_files(folder.path()), ::testing::IsEmpty());
+  EXPECT_THAT(data::format::tokenizer_files(folder / "nowhere"), ::testing::IsEmpty());
   for (const std::string name : {"config.json", "spiece.model", "tokenizer.json", "model.safetensors"}) {
     write_file(folder / name, "x");
   }
   std::filesystem::create_directory(folder / "vocab.txt");
-  EXPECT_THAT(tokenizer_files(folder.path()),
+  EXPECT_THAT(data::format::tokenizer_files(folder.path()),
               ::testing::ElementsAre(folder / "tokenizer.json", folder / "spiece.model"));
 }
 
 }  // namespace
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -9,7 +9,7 @@
 #include "data/tokenizers/spm_model.h"
 
 /// Writes model files of sentencepiece: the protocol buffer message ModelProto.
-namespace tokens::test {
+namespace data::tokenizers::test {
 
 inline const std::string kSpace = "\xE2\x96\x81";  // U+2581
 
@@ -88,4 +88,4 @@ inline SpmModel small_t5(const std::vector<std::string>& pieces) {
   return model;
 }
 
-}  // namespace tokens::test
+}  // namespace data::tokenizers::test

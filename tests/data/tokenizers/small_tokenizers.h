@@ -6,7 +6,7 @@
 
 #include "tests/temporary_folder.h"
 
-namespace tokens::test {
+namespace data::tokenizers::test {
 
 using Json = nlohmann::json;
 using ::test::TemporaryFolder;
@@ -55,4 +55,4 @@ std::string error_of(const Work& work) {
   return {};
 }
 
-}  // namespace tokens::test
+}  // namespace data::tokenizers::test

@@ -6,7 +6,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/tokenizers/small_tokenizers.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 using test::error_of;
@@ -88,4 +88,4 @@ TEST_F(SpecialTokens, AFileThatIsTooLargeIsNotRead) {
 }
 
 }  // namespace
-}  // namespace tokens
+}  // namespace data::tokenizers

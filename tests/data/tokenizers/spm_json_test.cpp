@@ -9,7 +9,7 @@
 #include "tests/data/tokenizers/small_spm.h"
 #include "tests/data/tokenizers/small_tokenizers.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 using test::error_of;
@@ -168,4 +168,4 @@ TEST(SpmJson, WhatNoTokenizerJsonCanExpressIsRefused) {
 }
 
 }  // namespace
-}  // namespace tokens
+}  // namespace data::tokenizers

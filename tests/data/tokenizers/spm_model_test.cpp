@@ -10,7 +10,7 @@
 #include "tests/data/tokenizers/small_spm.h"
 #include "tests/data/tokenizers/small_tokenizers.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 using test::bytes_field;
@@ -174,4 +174,4 @@ TEST(SpmModel, ACharsmapWhoseTrieLeadsOutOfItIsRefused) {
 }
 
 }  // namespace
-}  // namespace tokens
+}  // namespace data::tokenizers

@@ -7,7 +7,7 @@
 #include "tests/data/tokenizers/small_spm.h"
 #include "tests/data/tokenizers/small_tokenizers.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 using test::error_of;
@@ -182,4 +182,4 @@ TEST_F(SpmFolder, FilesThatSayNonsenseAreNamed) {
 }
 
 }  // namespace
-}  // namespace tokens
+}  // namespace data::tokenizers

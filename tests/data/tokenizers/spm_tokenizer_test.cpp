@@ -7,7 +7,7 @@
 #include "tests/data/tokenizers/small_spm.h"
 #include "tests/data/tokenizers/small_tokenizers.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 using Ids = Tokenizer::Ids;
@@ -130,4 +130,4 @@ TEST(SpmTokenizer, WhatTheCrateCannotUseIsAnErrorWithThePath) {
 }
 
 }  // namespace
-}  // namespace tokens
+}  // namespace data::tokenizers

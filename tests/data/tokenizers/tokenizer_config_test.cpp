@@ -8,7 +8,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/tokenizers/small_tokenizers.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 using test::added_token;
@@ -191,4 +191,4 @@ TEST_F(TokenizerConfig, ASpaceBeforeATextIsThatOfTheFile) {
 }
 
 }  // namespace
-}  // namespace tokens
+}  // namespace data::tokenizers

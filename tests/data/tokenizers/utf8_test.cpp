@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 const std::string kReplaced = "\xEF\xBF\xBD";
@@ -29,4 +29,4 @@ TEST(Utf8, BytesThatBeginNoCharacterAreReplacedOneByOne) {
 }
 
 }  // namespace
-}  // namespace tokens
+}  // namespace data::tokenizers

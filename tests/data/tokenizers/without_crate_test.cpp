@@ -5,7 +5,7 @@
 #include "tests/data/tokenizers/small_spm.h"
 #include "tests/data/tokenizers/small_tokenizers.h"
 
-namespace tokens {
+namespace data::tokenizers {
 namespace {
 
 TEST(WithoutTheCrate, ATokenizerJsonIsRefusedWithTheOptionThatReadsIt) {
@@ -26,4 +26,4 @@ TEST(WithoutTheCrate, AModelOfSentencepieceIsRefusedInTheSameWay) {
 }
 
 }  // namespace
-}  // namespace tokens
+}  // namespace data::tokenizers

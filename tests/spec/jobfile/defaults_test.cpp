@@ -10,6 +10,7 @@
 #include "proto/json/proto_json.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/spec.h"
+#include "tests/places.h"
 #include "tests/recipe_values.h"
 
 namespace jobfile {
@@ -52,7 +53,7 @@ std::vector<std::string> wrong_keys(const JobSpec& spec) {
 
 // Compares with a golden file. MUSTER_BLESS=1 rewrites the file.
 void expect_golden(const std::string& name, const std::string& text) {
-  const auto path = std::string(MUSTER_GOLDEN_FOLDER) + "/" + name;
+  const auto path = ::test::source_folder() + "/tests/golden/" + name;
   if (std::getenv("MUSTER_BLESS") != nullptr) std::ofstream(path) << text;
   std::ifstream in(path);
   std::stringstream golden;

@@ -2,11 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "agent/environment/secrets.h"
 #include "spec/jobfile/job_file.h"
 #include "spec/jobfile/secrets.h"
 #include "spec/jobfile/spec.h"
 #include "spec/jobfile/sweep.h"
+#include "spec/secret_variables.h"
 
 namespace jobfile {
 namespace {
@@ -17,9 +17,9 @@ using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
 constexpr const char* kTrain = "name = \"a\"\ncommand = [\"python3\", \"train.py\"]\n";
-const launch::Environment kHere{{"PATH", "/venv/bin:/bin"}, {"VIRTUAL_ENV", "/venv"}, {"HOME", "/home/ada"}};
+const spec::Environment kHere{{"PATH", "/venv/bin:/bin"}, {"VIRTUAL_ENV", "/venv"}, {"HOME", "/home/ada"}};
 
-JobFile submitted(const std::string& text, const launch::Environment& here = kHere) {
+JobFile submitted(const std::string& text, const spec::Environment& here = kHere) {
   auto source = JobSource::of_text(text, "job.toml", "/tmp");
   source.set_submitter(here);
   return compose(source, {}, FileChecks::kLook);
@@ -65,7 +65,7 @@ TEST(Environment, VariablesMayBeNumbersAndTruthsAsTheyAreWritten) {
 }
 
 TEST(Environment, RefusalsNamePlaceValueAndRemedy) {
-  const auto problems = [](const std::string& text, const launch::Environment& here = kHere) {
+  const auto problems = [](const std::string& text, const spec::Environment& here = kHere) {
     return submitted(text, here).problems;
   };
   EXPECT_THAT(problems(std::string(kTrain) + "environment = \"mine\"\n"),
@@ -108,10 +108,10 @@ TEST(Secrets, AreMaskedInEveryPlaceOfASpec) {
   (*spec.mutable_sweep()->mutable_settings())["env.API_KEY"] = "abc";
   (*spec.mutable_sweep()->mutable_settings())["train.seed"] = "1";
   mask_secrets(spec);
-  EXPECT_EQ(spec.env().at("HF_TOKEN"), launch::kMask);
+  EXPECT_EQ(spec.env().at("HF_TOKEN"), spec::kMask);
   EXPECT_EQ(spec.env().at("LR"), "1");
-  EXPECT_EQ(spec.submitted_env().at("CONDA_TOKEN"), launch::kMask);
-  EXPECT_EQ(spec.sweep().settings().at("env.API_KEY"), launch::kMask);
+  EXPECT_EQ(spec.submitted_env().at("CONDA_TOKEN"), spec::kMask);
+  EXPECT_EQ(spec.sweep().settings().at("env.API_KEY"), spec::kMask);
   EXPECT_EQ(spec.sweep().settings().at("train.seed"), "1");
 }
 

@@ -41,7 +41,7 @@ TEST_F(Extends, TablesAreMergedArraysReplacedAndTheUpperFileWins) {
   EXPECT_EQ(file.spec.name(), "job");
   EXPECT_EQ(test::whole(file.spec, "train.steps"), 20);
   EXPECT_EQ(test::whole(file.spec, "train.seed"), 4) << "--set stands above all files";
-  EXPECT_EQ(file.spec.slurm().partition(), "main");
+  EXPECT_EQ(slurm_text(file.spec, "partition"), "main");
   EXPECT_THAT(file.spec.slurm().setup(), ElementsAre("c"));
   EXPECT_EQ(file.spec.slurm().options().at("hint"), "x");
   EXPECT_EQ(file.spec.slurm().options().at("wckey"), "w");

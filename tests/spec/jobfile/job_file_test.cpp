@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "spec/jobfile/sweep.h"
+#include "tests/places.h"
 #include "tests/recipe_values.h"
 
 namespace jobfile {
@@ -455,7 +456,7 @@ TEST(Set, ErrorsNameTheOption) {
 
 TEST(Examples, AreValid) {
   int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(MUSTER_EXAMPLES_FOLDER)) {
+  for (const auto& entry : std::filesystem::directory_iterator(::test::source_folder() + "/examples")) {
     if (entry.path().extension() != ".toml") continue;
     ++count;
     EXPECT_THAT(compose(JobSource::of_file(entry.path()), {}, FileChecks::kLook).problems, IsEmpty()) << entry.path();
@@ -464,8 +465,8 @@ TEST(Examples, AreValid) {
 }
 
 TEST(Examples, TheMultiNodeFineTuneAccumulatesItsTotalBatch) {
-  const auto file = compose(JobSource::of_file(std::string(MUSTER_EXAMPLES_FOLDER) + "/finetune-multinode.toml"), {},
-                            FileChecks::kLook);
+  const auto file =
+      compose(JobSource::of_file(::test::source_folder() + "/examples/finetune-multinode.toml"), {}, FileChecks::kLook);
   EXPECT_EQ(world_size(file.spec), 8U);
   EXPECT_EQ(test::whole(file.spec, "train.batch_size") /
                 (test::whole(file.spec, "train.micro_batch_size") * static_cast<std::int64_t>(world_size(file.spec))),
@@ -479,12 +480,12 @@ TEST(Examples, TheMultiNodeFineTuneIsTriedSmallByAFewSettings) {
                           "train.precision=fp32"}) {
     overrides.push_back(override_of_set(set));
   }
-  const auto path = std::string(MUSTER_EXAMPLES_FOLDER) + "/finetune-multinode.toml";
+  const auto path = ::test::source_folder() + "/examples/finetune-multinode.toml";
   EXPECT_THAT(compose(JobSource::of_file(path), overrides, FileChecks::kLook).problems, IsEmpty());
 }
 
 TEST(Examples, TheSweepIsSixJobs) {
-  const auto source = JobSource::of_file(std::string(MUSTER_EXAMPLES_FOLDER) + "/sweep.toml");
+  const auto source = JobSource::of_file(::test::source_folder() + "/examples/sweep.toml");
   const auto sweep = compose_sweep(source, {}, {}, FileChecks::kLook);
   EXPECT_THAT(sweep.problems, IsEmpty());
   EXPECT_THAT(sweep.specs, SizeIs(6));

@@ -169,7 +169,7 @@ TEST(JobFileText, BudgetsAreSaidWhereAPartitionWouldFillThemIn) {
   JobSpec spec;
   spec.set_name("a");
   spec.mutable_command()->add_argv("true");
-  spec.mutable_slurm()->set_partition("low");
+  set_slurm_text(spec, "partition", "low");
   EXPECT_NE(job_file_text(spec).find("max_failed = 3\n"), std::string::npos);
 }
 

@@ -2,8 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+
 #include "spec/jobfile/findings.h"
 #include "spec/jobfile/job_file.h"
+#include "tests/places.h"
 
 namespace jobfile {
 namespace {
@@ -47,7 +53,7 @@ TEST(Launcher, OwnIsForOneProcessANodeOfACommand) {
 
 TEST(SbatchsWords, ValuesWithOneMeaningAreUnderstood) {
   const auto memory = [](const std::string& text) {
-    return parsed("[slurm]\nmem = \"" + text + "\"\n").spec.slurm().mem_bytes();
+    return slurm_whole(parsed("[slurm]\nmem = \"" + text + "\"\n").spec, "mem");
   };
   constexpr std::int64_t kGiB = 1 << 30;
   EXPECT_EQ(memory("120G"), 120 * kGiB);
@@ -55,7 +61,7 @@ TEST(SbatchsWords, ValuesWithOneMeaningAreUnderstood) {
   EXPECT_EQ(memory("400GB"), 400 * kGiB);
   EXPECT_EQ(memory("64000M"), 64000 * (kGiB >> 10));
   EXPECT_EQ(memory("120GiB"), 120 * kGiB) << "our own form";
-  EXPECT_EQ(parsed("", {"slurm.mem_per_gpu=80G"}).spec.slurm().mem_per_gpu_bytes(), 80 * kGiB);
+  EXPECT_EQ(slurm_whole(parsed("", {"slurm.mem_per_gpu=80G"}).spec, "mem_per_gpu"), 80 * kGiB);
   const auto limit = [](const std::string& text) {
     return parsed("[resources]\ntime_limit = \"" + text + "\"\n").spec.resources().time_limit_ms() / 60'000;
   };
@@ -149,17 +155,17 @@ contiguous = true
   EXPECT_EQ(file.spec.executor(), "slurm");
   EXPECT_THAT(file.spec.after(), ElementsAre("succeeded:12", "failed:13", "ended:14"));
   EXPECT_TRUE(file.spec.hold());
-  EXPECT_EQ(slurm.partition(), "main,low");
-  EXPECT_EQ(slurm.gres(), "gpu:fake:2");
-  EXPECT_EQ(slurm.array_parallelism(), 3U);
-  EXPECT_EQ(slurm.mem_per_cpu_bytes(), std::int64_t{2} << 30);
-  EXPECT_EQ(slurm.nice(), -5);
-  EXPECT_EQ(slurm.output(), "logs/%x-%4j.out");
-  EXPECT_TRUE(slurm.exclusive());
+  EXPECT_EQ(slurm_text(file.spec, "partition"), "main,low");
+  EXPECT_EQ(slurm_text(file.spec, "gres"), "gpu:fake:2");
+  EXPECT_EQ(slurm_whole(file.spec, "array_parallelism"), 3);
+  EXPECT_EQ(slurm_whole(file.spec, "mem_per_cpu"), std::int64_t{2} << 30);
+  EXPECT_EQ(slurm_whole(file.spec, "nice"), -5);
+  EXPECT_EQ(slurm_text(file.spec, "output"), "logs/%x-%4j.out");
+  EXPECT_EQ(get(file.spec, *find_key("slurm.exclusive")), Value(true));
   EXPECT_THAT(slurm.setup(), ElementsAre("module load cuda", "echo \"a b\" 'c' $HOME %j"));
   EXPECT_THAT(slurm.teardown(), ElementsAre("rm -rf /tmp/x"));
   EXPECT_THAT(slurm.srun_args(), ElementsAre("--cpu-bind=cores"));
-  EXPECT_EQ(slurm.health_check(), "nvidia-smi -L");
+  EXPECT_EQ(slurm_text(file.spec, "health_check"), "nvidia-smi -L");
   EXPECT_EQ(slurm.options().at("hint"), "nomultithread");
   EXPECT_EQ(slurm.options().at("priority"), "5");
   EXPECT_EQ(slurm.options().at("contiguous"), "") << "a bare flag";
@@ -292,7 +298,7 @@ TEST(SlurmKeys, CanBeSetOnTheCommandLine) {
   const auto file = parsed("", {"slurm.partition=low", "slurm.options.hint=nomultithread", "slurm.options.priority=5",
                                 "after=[\"7\"]", "hold=true", "executor=slurm", "slurm.mem=2GiB"});
   ASSERT_THAT(file.problems, IsEmpty());
-  EXPECT_EQ(file.spec.slurm().partition(), "low");
+  EXPECT_EQ(slurm_text(file.spec, "partition"), "low");
   EXPECT_EQ(file.spec.slurm().options().at("hint"), "nomultithread");
   EXPECT_EQ(file.spec.slurm().options().at("priority"), "5");
   EXPECT_THAT(file.spec.after(), ElementsAre("succeeded:7"));
@@ -301,22 +307,49 @@ TEST(SlurmKeys, CanBeSetOnTheCommandLine) {
   EXPECT_THAT(parsed("", {"slurm.partition.x=2"}).problems, ElementsAre(HasSubstr("unknown key")));
 }
 
+// Parameters of submitit and Hydra are the keys of [slurm], too.
+TEST(SlurmKeys, ThePythonPackageHasThem) {
+  const std::map<Kind, std::string> words{{Kind::kText, "text"},
+                                          {Kind::kSize, "size"},
+                                          {Kind::kFlag, "flag"},
+                                          {Kind::kWhole, "whole"},
+                                          {Kind::kLines, "lines"}};
+  std::string text =
+      "\"\"\"The keys of [slurm] of a job file, and what each takes. `./dev bless` writes this file from "
+      "spec/jobfile/job_keys.cpp.\"\"\"\n\nKINDS = {\n";
+  for (const auto& key : job_keys()) {
+    // Both have a parameter of their own for how many jobs run at once, and for any other option.
+    if (!key.name.starts_with("slurm.") || key.name == "slurm.array_parallelism" || key.kind == Kind::kOptions)
+      continue;
+    text += "    \"" + leaf_of(key.name) + "\": \"" + words.at(key.kind) + "\",\n";
+  }
+  text += "}\n";
+  const auto file = ::test::source_folder() + "/python/muster/_submitit/slurm_keys.py";
+  if (std::getenv("MUSTER_BLESS") != nullptr) std::ofstream(file) << text;
+  std::stringstream there;
+  there << std::ifstream(file).rdbuf();
+  EXPECT_EQ(there.str(), text) << "run ./dev bless";
+}
+
 TEST(SlurmKeys, ASpecFromAnywhereIsHeldToTheSameRules) {
   auto spec = parsed("").spec;
   auto& slurm = *spec.mutable_slurm();
-  slurm.set_partition("a\nb");
+  set_slurm_text(spec, "partition", "a\nb");
   slurm.add_setup("a\nb");
   slurm.add_srun_args(std::string("a\0b", 3));
   (*slurm.mutable_options())["comment"] = "x";
   (*slurm.mutable_options())["hint"] = "a\nb";
-  slurm.set_mem_bytes(-1);
+  set(spec, *find_key("slurm.mem"), std::int64_t{-1});
+  (*slurm.mutable_values())["slurm.nice"].set_text("very");
+  (*slurm.mutable_values())["slurm.priority"].set_text("5");
   spec.set_executor("cloud");
   spec.add_after("13");
   spec.add_after("whenever");
   std::vector<std::string> keys;
   for (const auto& problem : validate(spec, FileChecks::kSkip)) keys.push_back(problem.field);
-  EXPECT_THAT(keys, ElementsAre("executor", "slurm.partition", "slurm.mem", "slurm.setup", "slurm.srun_args",
-                                "slurm.options.comment", "slurm.options.hint", "after"));
+  EXPECT_THAT(keys,
+              ElementsAre("executor", "slurm.partition", "slurm.mem", "slurm.nice", "slurm.priority", "slurm.setup",
+                          "slurm.srun_args", "slurm.options.comment", "slurm.options.hint", "after"));
 }
 
 TEST(SlurmOutput, MayLeaveTheWorkingFolderButNotGoThroughAFile) {

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "data/tokenizers/bytes.h"
 #include "tests/worker/infer/small_models.h"
 #include "worker/infer/model.h"
@@ -32,7 +32,7 @@ std::vector<Json> json_lines(const std::string& text) {
 
 std::string decoded(const worker::TokenIds& ids) {
   const std::vector<std::uint32_t> narrow(ids.begin(), ids.end());
-  return tokens::byte_tokenizer()->decode(narrow, true);
+  return data::tokenizers::byte_tokenizer()->decode(narrow, true);
 }
 
 class InferCommands : public ::testing::Test {
@@ -49,9 +49,9 @@ class InferCommands : public ::testing::Test {
 
 TEST_F(InferCommands, GenerateContinuesATextAndSaysWhichModel) {
   const auto done = printed(options(Command::kGenerate), {"abc"});
-  EXPECT_EQ(done.out, tokens::byte_tokenizer()->decode(
+  EXPECT_EQ(done.out, data::tokenizers::byte_tokenizer()->decode(
                           [&] {
-                            auto ids = tokens::byte_tokenizer()->encode("abc", false);
+                            auto ids = data::tokenizers::byte_tokenizer()->encode("abc", false);
                             for (const auto id : continued(*model_, "abc", 9))
                               ids.push_back(static_cast<std::uint32_t>(id));
                             return ids;
@@ -104,7 +104,7 @@ TEST_F(InferCommands, GenerateStopsWhereTheModelHasNoMorePositions) {
   try {
     printed(asked, {std::string(60, 'a')});
     ADD_FAILURE() << "nothing was thrown";
-  } catch (const worker::UsageError& error) {
+  } catch (const base::UsageError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("has 60 tokens, and the model takes 48"), HasSubstr("a shorter one")));
   }
 }
@@ -113,7 +113,7 @@ TEST_F(InferCommands, GenerateRefusesWhatWouldChooseOtherTokens) {
   const auto refusal = [&] {
     try {
       return printed(options(Command::kGenerate), {"abc"}).out;
-    } catch (const worker::UsageError& error) {
+    } catch (const base::UsageError& error) {
       return std::string(error.what());
     }
   };
@@ -155,7 +155,7 @@ TEST_F(InferCommands, ATiedModelWithAnotherHeadInItsFileIsRefused) {
   try {
     printed(options(Command::kGenerate), {"abc"});
     ADD_FAILURE() << "nothing was thrown";
-  } catch (const worker::UsageError& error) {
+  } catch (const base::UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("lm_head.weight has other values than model.embed_tokens.weight"));
   }
 }
@@ -191,15 +191,15 @@ TEST_F(InferCommands, EmbedGivesTheMeanOfATextsVectors) {
 }
 
 TEST_F(InferCommands, EmbedNamesATextWithoutTokensAndOneThatIsTooLong) {
-  EXPECT_THROW(printed(options(Command::kEmbed), {""}), worker::UsageError);
-  EXPECT_THROW(printed(options(Command::kEmbed), {std::string(49, 'a')}), worker::UsageError);
+  EXPECT_THROW(printed(options(Command::kEmbed), {""}), base::UsageError);
+  EXPECT_THROW(printed(options(Command::kEmbed), {std::string(49, 'a')}), base::UsageError);
 }
 
 TEST_F(InferCommands, AModelWithoutThatUseIsNamed) {
   try {
     printed(options(Command::kClassify), {"a"});
     ADD_FAILURE() << "nothing was thrown";
-  } catch (const worker::UsageError& error) {
+  } catch (const base::UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("a model of the family llama has no labels"));
   }
 }

@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "spec/tables/dinov2.h"
 #include "tests/temporary_folder.h"
 #include "worker/models/dinov2/hf.h"
@@ -31,7 +31,7 @@ class ImageViews : public ::testing::Test {
     try {
       const ImageView view = image_view(source_);
       return std::to_string(view.side) + " of " + std::to_string(view.shortest_edge);
-    } catch (const worker::UsageError& error) {
+    } catch (const base::UsageError& error) {
       return error.what();
     }
   }
@@ -112,7 +112,7 @@ TEST_F(ImageViews, RefuseSizesOfAnotherForm) {
     ::test::write_file(folder_ / worker::kPreprocessorFile, text);
     try {
       image_view(source_);
-    } catch (const worker::UsageError& error) {
+    } catch (const base::UsageError& error) {
       return error.what();
     }
     return "accepted";
@@ -138,14 +138,14 @@ TEST_F(ImageViews, AProcessorOfAnotherFileIsReadOrMustBeEqual) {
   EXPECT_THAT(seen(""), HasSubstr("processor_config.json: image_processor differs from preprocessor_config.json"));
   ::test::write_file(folder_ / "processor_config.json", R"({"image_processor": {"do_resize": false}})");
   std::filesystem::remove(folder_ / worker::kPreprocessorFile);
-  EXPECT_THROW(image_view(source_), worker::UsageError);
+  EXPECT_THROW(image_view(source_), base::UsageError);
   ::test::write_file(folder_ / "processor_config.json", R"({"processor_class": "Other"})");
   EXPECT_EQ(seen(""), "56 of 64");
 }
 
 /// A picture whose pixels are their column and row.
-prepare::Picture squares(int height, int width) {
-  prepare::Picture out{height, width, {}};
+data::prepare::Picture squares(int height, int width) {
+  data::prepare::Picture out{height, width, {}};
   for (int y = 0; y < height; ++y)
     for (int x = 0; x < width; ++x)
       out.rgb.insert(out.rgb.end(), {static_cast<std::uint8_t>(x), static_cast<std::uint8_t>(y), 7});

@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "spec/infer_flags.h"
 #include "tests/temporary_folder.h"
 #include "worker/infer/texts.h"
@@ -26,7 +26,7 @@ Options parsed(std::vector<std::string> words) {
 std::string refusal(std::vector<std::string> words) {
   try {
     parsed(std::move(words));
-  } catch (const worker::UsageError& error) {
+  } catch (const base::UsageError& error) {
     return error.what();
   }
   return "(taken)";
@@ -75,16 +75,16 @@ TEST(InferOptions, SaysWhatIsWrong) {
 // A flag of the table without an effect would throw std::out_of_range.
 TEST(InferOptions, EveryFlagOfTheTableHasAnEffectAndIsInTheHelp) {
   const std::string help = help_text();
-  for (const auto& flag : kFlags) {
+  for (const auto& flag : spec::kInferFlags) {
     EXPECT_THAT(help, HasSubstr(std::string(flag.name)));
-    const char* command = (flag.commands & kGenerates) != 0 ? "generate"
-                          : flag.commands == kEmbeds        ? "embed"
-                                                            : "classify";
+    const char* command = (flag.commands & spec::kGenerates) != 0 ? "generate"
+                          : flag.commands == spec::kEmbeds        ? "embed"
+                                                                  : "classify";
     std::vector<std::string> words{command, "x", std::string(flag.name)};
     if (!flag.value.empty()) words.push_back("\x01");
     try {
       parsed(words);
-    } catch (const worker::UsageError&) {  // the value is wrong for most of them
+    } catch (const base::UsageError&) {  // the value is wrong for most of them
     }
   }
   EXPECT_TRUE(parsed({"--help"}).help);
@@ -103,9 +103,9 @@ TEST(InferTexts, ComeFromArgumentsLinesOrOneWholeFile) {
   std::istringstream again("a\nb\n"), more("c\n"), empty("\n\n");
   EXPECT_THAT(read_texts({.texts = {"-"}, .whole = true}, again, false), ElementsAre("a\nb\n"));
   EXPECT_THAT(read_texts({.file = "-"}, more, false), ElementsAre("c"));
-  EXPECT_THROW(read_texts({}, empty, true), worker::UsageError);
-  EXPECT_THROW(read_texts({}, empty, false), worker::UsageError) << "a terminal without a text";
-  EXPECT_THROW(read_texts({.file = folder / "none"}, empty, false), worker::UsageError);
+  EXPECT_THROW(read_texts({}, empty, true), base::UsageError);
+  EXPECT_THROW(read_texts({}, empty, false), base::UsageError) << "a terminal without a text";
+  EXPECT_THROW(read_texts({.file = folder / "none"}, empty, false), base::UsageError);
 }
 
 }  // namespace

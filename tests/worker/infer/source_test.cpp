@@ -12,7 +12,7 @@
 #include <cmath>
 #include <functional>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "fsdp/engine/fully_shard.h"
 #include "tests/fsdp/ranks.h"
 #include "tests/manifest_text.h"
@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 std::string refusal(const std::function<void()>& action) {
   try {
     action();
-  } catch (const worker::UsageError& error) {
+  } catch (const base::UsageError& error) {
     return error.what();
   } catch (const std::exception& error) {
     return std::string("another exception: ") + error.what();
@@ -376,7 +376,7 @@ TEST_F(InferSource, WeightsThatDoNotFitAreNamed) {
                 try {
                   printed(of_model_, {"ab"});
                 } catch (const std::invalid_argument& error) {
-                  throw worker::UsageError(error.what());
+                  throw base::UsageError(error.what());
                 }
               }),
               HasSubstr("logits are not numbers"));

@@ -24,7 +24,7 @@ Ids bytes_of(std::string_view text) {
   return ids;
 }
 
-std::vector<std::string> pieces(const tokens::Tokenizer& tokenizer, const Ids& before, const Ids& ids) {
+std::vector<std::string> pieces(const data::tokenizers::Tokenizer& tokenizer, const Ids& before, const Ids& ids) {
   TextStream stream(tokenizer, before);
   std::vector<std::string> out;
   for (const auto id : ids) out.push_back(stream.add(id));
@@ -39,20 +39,20 @@ std::string together(const std::vector<std::string>& all) {
 }
 
 TEST(TextStream, ACharacterWaitsForItsLastByte) {
-  const auto tokenizer = tokens::byte_tokenizer();
+  const auto tokenizer = data::tokenizers::byte_tokenizer();
   EXPECT_THAT(pieces(*tokenizer, {}, bytes_of("a\xC3\xA9z")), ElementsAre("a", "", "\xC3\xA9", "z", ""));
   EXPECT_THAT(pieces(*tokenizer, {}, bytes_of("\xF0\x9F\x99\x82")), ElementsAre("", "", "", "\xF0\x9F\x99\x82", ""));
 }
 
 TEST(TextStream, WhatNeverBecomesACharacterIsGivenOutAtTheEnd) {
-  const auto tokenizer = tokens::byte_tokenizer();
+  const auto tokenizer = data::tokenizers::byte_tokenizer();
   EXPECT_THAT(pieces(*tokenizer, {}, bytes_of("a\xE2\x82")), ElementsAre("a", "", "", "\uFFFD"));
   EXPECT_THAT(pieces(*tokenizer, {}, bytes_of("\xE2\x41")), ElementsAre("", "\uFFFD\x41", ""));
 }
 
 // A character behind bytes that are none comes whole, though those bytes wait no longer than four tokens.
 TEST(TextStream, WrongBytesDoNotHoldUpTheTextForEver) {
-  const auto tokenizer = tokens::byte_tokenizer();
+  const auto tokenizer = data::tokenizers::byte_tokenizer();
   const auto got = pieces(*tokenizer, {},
                           bytes_of("\xFF\xFF\xFF\xE2\x82\xAC"
                                    "b"));
@@ -63,20 +63,20 @@ TEST(TextStream, WrongBytesDoNotHoldUpTheTextForEver) {
 }
 
 TEST(TextStream, IsTheTextOfAllTokens) {
-  const auto tokenizer = tokens::byte_tokenizer();
+  const auto tokenizer = data::tokenizers::byte_tokenizer();
   std::mt19937 random(1);
   const std::vector<std::string> parts{"a", "\u00e9", "\u20ac", "\U0001F642", "\xFF", "\xE2\x82", " ", "\n"};
   for (int round = 0; round < 200; ++round) {
     std::string text;
     for (int i = 0; i < 12; ++i) text += parts[random() % parts.size()];
     const auto got = pieces(*tokenizer, bytes_of("before"), bytes_of(text));
-    EXPECT_EQ(together(got), tokens::repaired(text)) << round;
-    for (const auto& piece : got) EXPECT_EQ(piece, tokens::repaired(piece));
+    EXPECT_EQ(together(got), data::tokenizers::repaired(text)) << round;
+    for (const auto& piece : got) EXPECT_EQ(piece, data::tokenizers::repaired(piece));
   }
 }
 
 /// Words with a space before them, which the first word of a text loses, as sentencepiece's decoders do it.
-class Words : public tokens::Tokenizer {
+class Words : public data::tokenizers::Tokenizer {
  public:
   Words() : Tokenizer(Facts()) {}
   Ids encode(std::string_view, bool) const override { return {}; }

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "worker/infer/model.h"
 #include "worker/infer/weights.h"
 #include "worker/models/bert/hf.h"
@@ -91,9 +91,8 @@ std::unique_ptr<Embedder> bert_embedder(const Source& source, const Options& opt
 
 std::unique_ptr<Classifier> bert_classifier(const Source& source, const Options& options) {
   if (source.architecture() != worker::kBertClassifier) {
-    throw worker::UsageError(source.name() + " is a " +
-                             (source.architecture().empty() ? "BERT" : source.architecture()) +
-                             " and has no labels; want a " + std::string(worker::kBertClassifier));
+    throw base::UsageError(source.name() + " is a " + (source.architecture().empty() ? "BERT" : source.architecture()) +
+                           " and has no labels; want a " + std::string(worker::kBertClassifier));
   }
   return std::make_unique<BertClassifier>(source, options);
 }

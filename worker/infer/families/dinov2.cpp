@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "agent/rank/errors.h"
+#include "base/usage_error.h"
 #include "worker/infer/model.h"
 #include "worker/infer/weights.h"
 #include "worker/models/dinov2/model.h"
@@ -65,7 +65,7 @@ class Dinov2Embedder : public ImageEmbedder {
 
 std::unique_ptr<ImageEmbedder> dinov2_embedder(const Source& source, const Options& options) {
   if (options.pool == "last")
-    throw worker::UsageError("--pool last: the patches of an image have no last one; want cls or mean");
+    throw base::UsageError("--pool last: the patches of an image have no last one; want cls or mean");
   Options own = options;
   if (own.part == kUsualPart) own.part = kTeacher;
   return std::make_unique<Dinov2Embedder>(source, own);

@@ -52,12 +52,12 @@ MaskedTargets masked_targets(const at::Tensor& targets) {
               "; want int64 [batch, positions] on the CPU, or positions and ids");
   const at::Tensor dense = targets.contiguous();
   const auto* values = dense.const_data_ptr<std::int64_t>();
-  const std::int64_t count = dense.numel() - std::count(values, values + dense.numel(), kNoTarget);
+  const std::int64_t count = dense.numel() - std::count(values, values + dense.numel(), data::order::kNoTarget);
   MaskedTargets out{at::empty({count}, at::kLong), at::empty({count}, at::kLong)};
   auto* positions = out.positions.mutable_data_ptr<std::int64_t>();
   auto* ids = out.ids.mutable_data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < dense.numel(); ++i) {
-    if (values[i] == kNoTarget) continue;
+    if (values[i] == data::order::kNoTarget) continue;
     *positions++ = i;
     *ids++ = values[i];
   }

@@ -244,7 +244,7 @@ at::Tensor T5ForConditionalGeneration::decoder_inputs(const at::Tensor& targets)
               "; want [batch, positions] with at least one position");
   const at::Tensor start = at::full({targets.size(0), 1}, config_.decoder_start_token_id, targets.options());
   const at::Tensor read = at::cat({start, targets.narrow(1, 0, targets.size(1) - 1)}, 1);
-  return read.masked_fill(read == kNoTarget, config_.pad_token_id);
+  return read.masked_fill(read == data::order::kNoTarget, config_.pad_token_id);
 }
 
 at::Tensor T5ForConditionalGeneration::encode(const at::Tensor& ids, const at::Tensor& attention_mask) const {

@@ -11,7 +11,7 @@ namespace worker {
 EarlyStop::EarlyStop(spec::Series series, std::int64_t patience, double least)
     : series_(std::move(series)), patience_(patience), least_(least) {}
 
-void EarlyStop::step(const StepReport& report, bool evaluated) {
+void EarlyStop::step(const agent::rank::StepReport& report, bool evaluated) {
   const auto value = evaluated ? value_of(report.values, series_.name) : std::nullopt;
   if (!value) return;
   const double by = !best_ ? 0 : series_.better == spec::Better::kHigher ? *value - *best_ : *best_ - *value;

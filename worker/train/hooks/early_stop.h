@@ -16,7 +16,7 @@ class EarlyStop : public Hook {
   /// `series` has a better direction. `patience` is at least 1.
   EarlyStop(spec::Series series, std::int64_t patience, double least);
 
-  void step(const StepReport& report, bool evaluated) override;
+  void step(const agent::rank::StepReport& report, bool evaluated) override;
   std::string wants_stop() const override;
   void save(fsdp::Json& extra) const override;
   void load(const fsdp::Json& extra) override;

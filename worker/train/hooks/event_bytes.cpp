@@ -63,7 +63,7 @@ std::string first_event(double at_s) {
   return record(event);
 }
 
-std::string scalar_event(double at_s, std::int64_t step, const std::vector<SeriesValue>& values) {
+std::string scalar_event(double at_s, std::int64_t step, const std::vector<agent::rank::SeriesValue>& values) {
   std::string event = event_at(at_s), summary;
   add_tag(event, kStep, Wire::kVarint);
   add_varint(event, static_cast<std::uint64_t>(step));

@@ -17,7 +17,7 @@ class Hook {
   virtual void began(std::int64_t /*step*/) {}
   /// The numbers of a step are known. `evaluated`: those of an evaluation after it are among them. On GPUs a step's
   /// numbers come a step late.
-  virtual void step(const StepReport& report, bool evaluated) = 0;
+  virtual void step(const agent::rank::StepReport& report, bool evaluated) = 0;
   /// Why the training should end before its last step; empty: it should not. Rank 0's answer counts, after each
   /// evaluation and at the start.
   virtual std::string wants_stop() const { return {}; }

@@ -9,9 +9,9 @@
 #include <fstream>
 #include <utility>
 
-#include "agent/rank/errors.h"
 #include "agent/rank/jsonl_reporter.h"
 #include "base/durable_file.h"
+#include "base/usage_error.h"
 #include "worker/train/hooks/event_bytes.h"
 
 namespace worker {
@@ -53,14 +53,14 @@ LogFiles::LogFiles(std::filesystem::path folder, std::int64_t attempt, std::func
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error || ::access(folder_.c_str(), W_OK) != 0) {
-    throw UsageError("train.log_folder = \"" + folder_.native() +
-                     "\": " + (error ? error.message() : "no permission to write") +
-                     "; want a folder that rank 0 can write, or leave it out");
+    throw base::UsageError("train.log_folder = \"" + folder_.native() +
+                           "\": " + (error ? error.message() : "no permission to write") +
+                           "; want a folder that rank 0 can write, or leave it out");
   }
 }
 
 void LogFiles::began(std::int64_t step) {
-  const auto now = static_cast<double>(now_ms()) / 1e3;
+  const auto now = static_cast<double>(agent::rank::now_ms()) / 1e3;
   const auto lines = folder_ / kLines;
   std::error_code error;
   if (std::filesystem::exists(lines, error)) base::write_file_durably(lines, kept_lines(lines, step), 0644);
@@ -71,7 +71,7 @@ void LogFiles::began(std::int64_t step) {
   write(events_, first_event(now));
 }
 
-void LogFiles::step(const StepReport& report, bool /*evaluated*/) {
+void LogFiles::step(const agent::rank::StepReport& report, bool /*evaluated*/) {
   const double at = static_cast<double>(report.at_ms) / 1e3;
   fsdp::Json line;
   line["step"] = report.step;

@@ -17,11 +17,11 @@ namespace worker {
 /// A disk that takes nothing costs a warning, not the training.
 class LogFiles : public Hook {
  public:
-  /// Creates the folder. Throws UsageError naming train.log_folder where it cannot be written.
+  /// Creates the folder. Throws base::UsageError naming train.log_folder where it cannot be written.
   LogFiles(std::filesystem::path folder, std::int64_t attempt, std::function<void(const std::string&)> say);
 
   void began(std::int64_t step) override;
-  void step(const StepReport& report, bool evaluated) override;
+  void step(const agent::rank::StepReport& report, bool evaluated) override;
 
  private:
   void write(const base::Fd& file, const std::string& bytes);

@@ -7,7 +7,7 @@ namespace worker {
 
 Progress::Progress(Options options) : options_(std::move(options)) {}
 
-void Progress::step(const StepReport& report, bool /*evaluated*/) {
+void Progress::step(const agent::rank::StepReport& report, bool /*evaluated*/) {
   const auto now = options_.now();
   if (first_ < 0) {
     first_ = report.step;

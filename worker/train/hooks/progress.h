@@ -25,7 +25,7 @@ class Progress : public Hook {
   };
   explicit Progress(Options options);
 
-  void step(const StepReport& report, bool evaluated) override;
+  void step(const agent::rank::StepReport& report, bool evaluated) override;
 
  private:
   const Options options_;

@@ -95,9 +95,10 @@ TEST_F(Adoption, OfAFolderWhereNothingWasStartedIsGone) {
 
 TEST_F(Adoption, AfterAMachinesRestartIsGone) {
   std::filesystem::create_directories(folder(1));
-  contract::Started started{"another-boot", "node", 1, {{::getpid(), 1}, {::getpid(), 1}}};
-  write_file(folder(1) / "status.jsonl",
-             contract::to_line(started) + contract::to_line(contract::Exited{0, {3, 0}, false, 0, ""}));
+  agent::protocol::Started started{"another-boot", "node", 1, {{::getpid(), 1}, {::getpid(), 1}}};
+  write_file(
+      folder(1) / "status.jsonl",
+      agent::protocol::to_line(started) + agent::protocol::to_line(agent::protocol::Exited{0, {3, 0}, false, 0, ""}));
   executor_->adopt({1, 1}, core::Attempt{});
   ASSERT_TRUE(facts_.wait_for(2));
   EXPECT_EQ(facts_.of<core::RankExited>().size(), 1u);

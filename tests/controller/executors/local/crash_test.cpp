@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/controller/executors/local/world.h"
+#include "tests/places.h"
 
 // Goal: whatever is killed at whatever point, one set of ranks runs at most, and its end becomes known.
 // Method: launchers and supervisors that kill themselves at a named step; ranks append a line to a file when they run.
@@ -16,7 +17,8 @@ class LauncherCrash : public World, public testing::WithParamInterface<const cha
 
 TEST_P(LauncherCrash, TheNextLaunchFindsOrStartsOneSetOfRanks) {
   executor_.reset();
-  const int ended = run_program({CRASHING_LAUNCHER, root_.string(), SUPERVISOR, "1", kStaysAndCounts, "2", GetParam()});
+  const int ended = run_program({::test::built_program("crashing_launcher"), root_.string(),
+                                 ::test::built_program("muster-supervisor"), "1", kStaysAndCounts, "2", GetParam()});
   ASSERT_TRUE(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGKILL);
   restart_controller();
   const auto launched = must_launch(1, kStaysAndCounts, 2);
@@ -36,7 +38,7 @@ class SupervisorCrash : public World {
  protected:
   void crash_at(const std::string& step) {
     write_file(root_ / "crash_at", step);
-    restart_controller(CRASHING_SUPERVISOR);
+    restart_controller(::test::built_program("crashing_supervisor"));
   }
 };
 
@@ -127,7 +129,7 @@ TEST_F(SupervisorCrash, NoCrashAndTheLastEndIsToldWhenNothingIsLeftInSessionsOfI
 
 TEST_F(SupervisorCrash, NoCrashAndTheLastEndWaitsForAProcessThatDoesNotEndAndTheLogTellsIt) {
   write_file(root_ / "stuck_process", "");
-  restart_controller(CRASHING_SUPERVISOR);
+  restart_controller(::test::built_program("crashing_supervisor"));
   must_launch(1, "[ $RANK = 0 ] && exit 3; while [ ! -e leave ]; do sleep 0.01; done", 2);
   ASSERT_TRUE(facts_.exit_of(0)) << "the end of a rank is told while others run";
   write_file(root_ / "work/leave", "");
@@ -168,8 +170,8 @@ TEST_F(SupervisorCrash, IsNotCausedByTheSignalsOfAShutdown) {
 TEST_F(SupervisorCrash, ASecondSupervisorRefuses) {
   const auto launched = must_launch(1, kStaysAndCounts, 2);
   ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/starts") == 2; }));
-  const auto command =
-      std::string(SUPERVISOR) + " " + folder(1).string() + " 2>&1 | cat > " + (root_ / "said").string();
+  const auto command = ::test::built_program("muster-supervisor") + " " + folder(1).string() + " 2>&1 | cat > " +
+                       (root_ / "said").string();
   ASSERT_EQ(run_program({"/bin/sh", "-c", command}), 0);  // cat ends when the supervisor in the background has
   EXPECT_EQ(read_file(root_ / "said"), "muster-supervisor: another supervisor, or musterd, holds the attempt's lock\n");
   executor_->stop({1, 1}, {0ms});

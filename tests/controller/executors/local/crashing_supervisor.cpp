@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
   std::ifstream(data_folder / "crash_at") >> crash_at;
   // SIGKILL ends nothing as long as the file stuck_process lies there.
   options.end_children = [](std::chrono::milliseconds patience) {
-    if (!std::filesystem::exists(data_folder / "stuck_process")) return agent::end_children(patience);
+    if (!std::filesystem::exists(data_folder / "stuck_process")) return agent::process::end_children(patience);
     return std::string("process 12 (stuck)");
   };
   options.on_step = [&](std::string_view step) {

@@ -6,6 +6,7 @@
 
 #include "base/process_stat.h"
 #include "tests/controller/executors/local/world.h"
+#include "tests/places.h"
 
 // Goal: what ranks do is told as it is, at once.
 // Method: real processes; shell scripts as ranks.
@@ -105,7 +106,7 @@ TEST_F(RankFacts, AnExitIsKnownAtOnce) {
 TEST_F(RankFacts, AnExitIsToldWhileTheDiskTakesItsTimeForIt) {
   const auto gate = root_ / "work/gate";
   ASSERT_EQ(::mkfifo(gate.c_str(), 0600), 0);
-  restart_controller(CRASHING_SUPERVISOR);
+  restart_controller(::test::built_program("crashing_supervisor"));
   must_launch(1, "[ $RANK = 1 ] && exit 0; read word < gate && exit 3", 2);
   std::ofstream open(gate);        // waits until the rank reads
   ASSERT_TRUE(facts_.exit_of(1));  // so somebody listens
@@ -125,7 +126,7 @@ TEST_F(RankFacts, AnExitIsToldWhileTheDiskTakesItsTimeForIt) {
 TEST_F(RankFacts, AnExitIsToldAndAStopObeyedWhileTheDiskStandsStill) {
   const auto gate = root_ / "work/gate";
   ASSERT_EQ(::mkfifo(gate.c_str(), 0600), 0);
-  restart_controller(CRASHING_SUPERVISOR);
+  restart_controller(::test::built_program("crashing_supervisor"));
   must_launch(1, "[ $RANK = 1 ] && exit 0; [ $RANK = 2 ] && exec sleep 1000; read word < gate && exit 3", 3);
   std::ofstream open(gate);        // waits until the rank reads
   ASSERT_TRUE(facts_.exit_of(1));  // so somebody listens

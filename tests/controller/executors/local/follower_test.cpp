@@ -14,8 +14,8 @@
 #include <fstream>
 #include <string>
 
-#include "agent/protocol/variables.h"
 #include "base/process_table.h"
+#include "spec/variables.h"
 #include "tests/temporary_folder.h"
 
 namespace executors::local {
@@ -58,13 +58,13 @@ struct Stranger {
 
 TEST(Leftovers, WhatWasStartedForTheAttemptIsOneInWhateverSessionAndSoAreItsChildren) {
   const auto own = *base::read_stat(::getpid());
-  const contract::Started started{base::boot_id(), "", -1, {{0, own.start_time}}};  // this process is no rank
+  const agent::protocol::Started started{base::boot_id(), "", -1, {{0, own.start_time}}};  // this process is no rank
   const Stranger stranger;
   const auto is = [](std::int64_t pid) { return Field(&base::ProcessStat::pid, pid); };
   EXPECT_THAT(leftovers(started, "/data/jobs/7/attempt-1"), Contains(is(stranger.shell)));
   EXPECT_THAT(leftovers(started, "/data/jobs/7/attempt-1"), Contains(is(stranger.child)));
   EXPECT_THAT(leftovers(started, "/data/jobs/7/attempt-11"), Not(Contains(is(stranger.shell))));
-  const contract::Started later{base::boot_id(), "", -1, {{own.pid, UINT64_MAX}}};
+  const agent::protocol::Started later{base::boot_id(), "", -1, {{own.pid, UINT64_MAX}}};
   EXPECT_THAT(leftovers(later, "/data/jobs/7/attempt-1"), Not(Contains(is(stranger.shell)))) << "it began before";
 }
 
@@ -74,9 +74,9 @@ TEST(Leftovers, AProcessThatHasOverwrittenItsEnvironmentIsKnownByTheLogItWritesT
   const auto attempt = folder / "attempt-1";
   std::filesystem::create_directories(attempt / "logs");
   const auto log = (attempt / "logs" / "rank-0.log").string();
-  const auto mark = std::string(contract::variable::kAttemptFolder) + "=";
+  const auto mark = std::string(spec::variable::kAttemptFolder) + "=";
   const auto own = *base::read_stat(::getpid());
-  const contract::Started started{base::boot_id(), "", -1, {{0, own.start_time}}};
+  const agent::protocol::Started started{base::boot_id(), "", -1, {{0, own.start_time}}};
   for (const auto& left : {std::string("x=1"), mark, mark + attempt.string().substr(0, attempt.string().size() - 4)}) {
     const auto renamed = ::fork();
     if (renamed == 0) {

@@ -16,7 +16,7 @@ TEST_F(RankUse, IsToldToTheNextControllerTooAndWrittenNowhere) {
   };
   ASSERT_TRUE(eventually(told_apart, 60s));
   EXPECT_GT(used_now({1, 1}).at(1).memory_bytes, 100'000);
-  EXPECT_EQ(read_file(folder(1) / contract::kStatusFile).find("used"), std::string::npos);
+  EXPECT_EQ(read_file(folder(1) / agent::protocol::kStatusFile).find("used"), std::string::npos);
   executor_->shutdown();
   forget_use();
   restart_controller();

@@ -20,8 +20,8 @@ namespace test {
 
 using namespace agent::supervisor;
 using namespace executors::local;
+using agent::protocol::kStatusFile;
 using base::kill_exactly;
-using contract::kStatusFile;
 
 bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds limit) {
   for (const auto deadline = SteadyClock::now() + limit; SteadyClock::now() < deadline;) {
@@ -165,7 +165,7 @@ std::filesystem::path World::log(core::JobId job, core::RankNumber rank) const {
   return folder(job) / "logs" / ("rank-" + std::to_string(rank) + ".log");
 }
 
-contract::Status World::status(core::JobId job) const {
+agent::protocol::Status World::status(core::JobId job) const {
   return read_status(open_folder(folder(job)).get());
 }
 

@@ -16,6 +16,7 @@
 #include "agent/protocol/supervisor_facts.h"
 #include "controller/executors/local/local_executor.h"
 #include "tests/controller/executors/local/script_request.h"
+#include "tests/places.h"
 
 namespace test {
 
@@ -63,7 +64,7 @@ class World : public ::testing::Test {
   ~World() override;
 
   /// A new executor, which takes over from the one before (that is shut down first).
-  void restart_controller(const std::string& supervisor = SUPERVISOR);
+  void restart_controller(const std::string& supervisor = ::test::built_program("muster-supervisor"));
   executors::LaunchAnswer launch(const executors::LaunchRequest& request) { return executor_->launch(request); }
   executors::LaunchAnswer launch(core::JobId job, const std::string& script, std::size_t ranks = 1) {
     return launch(script_request(root_, job, script, ranks));
@@ -75,9 +76,9 @@ class World : public ::testing::Test {
   }
   std::filesystem::path folder(core::JobId job) const;
   std::filesystem::path log(core::JobId job, core::RankNumber rank) const;
-  contract::Status status(core::JobId job) const;
+  agent::protocol::Status status(core::JobId job) const;
   std::int64_t supervisor_of(core::JobId job) const;
-  using Use = std::map<core::RankNumber, contract::RankUse>;
+  using Use = std::map<core::RankNumber, agent::protocol::RankUse>;
   /// What the ranks of an attempt were last told to use.
   Use used_now(const core::AttemptKey& key) const;
   void forget_use();

@@ -171,7 +171,7 @@ TEST(Launcher, AnArraysLogIsInItsFolderWhateverThatIsCalled) {
 TEST(Launcher, AnArrayThatNoScriptCanSayFailsBeforeSlurmIsAsked) {
   Launching l;
   auto requests = l.sweep(2);
-  for (auto& request : requests) request.slurm.partition = "ma\nin";
+  for (auto& request : requests) request.slurm.options["partition"] = "ma\nin";
   EXPECT_EQ(l.launch(requests), "failed failed");
   EXPECT_TRUE(l.slurm.scripts.empty());
 }
@@ -192,7 +192,7 @@ TEST(Launcher, AWaitingElementCostsNoFile) {
   EXPECT_FALSE(std::filesystem::exists(l.folder.path() / "jobs"));
   const auto launches = l.folder.path() / "slurm" / "set-1.1" / "set_launch.json";
   EXPECT_EQ(std::filesystem::status(launches).permissions(), std::filesystem::perms(0600));
-  EXPECT_TRUE(contract::launch_of_set(launches, 499).unprepared);
+  EXPECT_TRUE(agent::protocol::launch_of_set(launches, 499).unprepared);
   EXPECT_THAT(l.slurm.scripts.at(0), HasSubstr("--prepare --set "));
 }
 
@@ -205,7 +205,7 @@ TEST(Launcher, WhatGoesAloneIsPreparedWhenItIsHandedOver) {
   request.env = {{"MUSTER_JOB_ID", "1"}, {"MUSTER_ATTEMPT", "1"}, {"MUSTER_RUN_FILE", l.folder.path() / "run.json"}};
   request.run_file = "{}\n";
   EXPECT_EQ(l.launch({request}), "1");
-  EXPECT_EQ(beside::read_fence(request.fence_folder), (contract::Fence{1, 1}));
+  EXPECT_EQ(agent::watch::read_fence(request.fence_folder), (agent::protocol::Fence{1, 1}));
   EXPECT_EQ(base::read_small_file(l.folder.path() / "run.json"), "{}\n");
   EXPECT_THAT(l.slurm.scripts.at(0), ::testing::Not(HasSubstr("--prepare")));
 }
@@ -236,8 +236,8 @@ TEST(Launcher, AnElementThatHasBegunIsNotStartedAgainThoughItsPlaceIsAnothers) {
   const std::filesystem::path folder = l.request(2).attempt_folder;
   base::make_folders(folder / "ranks");
   base::write_file_durably(folder / "ranks" / "rank-0.json", "{}");
-  base::write_file_durably(folder / contract::kElementFile,
-                           contract::to_text({(l.folder.path() / "slurm" / "set-1.1").string(), 1}));
+  base::write_file_durably(folder / agent::protocol::kElementFile,
+                           agent::protocol::to_text({(l.folder.path() / "slurm" / "set-1.1").string(), 1}));
   l.slurm.submits = Submits::kTakes;
   l.clock.advance(core::Millis(3'600'000));
   EXPECT_EQ(l.launch({l.request(1), l.request(3)}), "2_0 2_1");
@@ -396,7 +396,7 @@ TEST(Launcher, WhatALaunchLeavesOutIsOnDisk) {
   requests.push_back(l.request(9));
   for (auto& request : requests) {
     request.exclude_nodes = {"node1"};
-    request.slurm.exclude = "node[7-8]";
+    request.slurm.options["exclude"] = "node[7-8]";
   }
   l.launch({requests[0], requests[1]});
   l.launch({requests[2]});

@@ -23,10 +23,9 @@ const JobId kNobody{999'999, {}};
 ::slurm::BatchScript SchedulerContract::job(const std::string& comment) const {
   ::slurm::BatchScript script;
   script.launch.command = world_->command();
-  script.launch.use_srun = false;
   script.output = {.path = "/dev/null", .literal = true};
   script.comment = comment;
-  script.terms.time = 10min;
+  script.options["time"] = "10";
   return script;
 }
 
@@ -84,7 +83,7 @@ TEST_P(SchedulerContract, AJobIsListedWithItsCommentFromItsSubmissionToItsExitCo
 // Listed in a row they take more than the 64 characters after which scontrol cuts such a list.
 TEST_P(SchedulerContract, EveryElementOfAnArrayIsFoundByItsNumber) {
   auto array = job("muster:s:set.9.1");
-  array.terms.hold = true;
+  array.options["hold"] = std::nullopt;
   ::slurm::ArrayTasks tasks;
   for (std::uint32_t i = 0; i < 90; ++i) tasks.tasks.push_back(i);
   array.array = tasks;
@@ -110,7 +109,7 @@ TEST_P(SchedulerContract, ACleanEndIsCompletedWithZero) {
 
 TEST_P(SchedulerContract, AHeldJobHasNoPriorityUntilItIsReleased) {
   auto later = job("a");
-  later.terms.begin = "now+1hour";
+  later.options["begin"] = "now+1hour";
   const auto id = submit(later);
   EXPECT_GT(look(id)->priority, 0U);
   EXPECT_TRUE(slurm().hold(id));
@@ -168,7 +167,7 @@ TEST_P(SchedulerContract, NodesThatAWaitingJobIsToGetNoneOfMayChange) {
 
 TEST_P(SchedulerContract, ARequeuedJobKeepsItsNumberAndCountsItsRestarts) {
   auto again = job("a");
-  again.terms.requeue = true;
+  again.options["requeue"] = std::nullopt;
   const auto id = submit(again);
   world().start(id);
   ASSERT_TRUE(reaches(id, JobState::kRunning));
@@ -223,8 +222,7 @@ TEST_P(SchedulerContract, OfANumberThatNobodyHasNothingCanBeAsked) {
 // What an array depends on may be forgotten by the time it is handed over.
 TEST_P(SchedulerContract, ADependencyOnAJobThatIsOverHoldsNobodyBack) {
   auto after = job("a");
-  after.terms.dependency = "afterany:" + std::to_string(kNobody.job);
-  after.terms.kill_on_invalid_dep = false;
+  after.options["dependency"] = "afterany:" + std::to_string(kNobody.job);
   const auto id = submit(after);
   world().start(id);
   EXPECT_TRUE(reaches(id, JobState::kRunning));

@@ -31,13 +31,11 @@ LaunchRequest hostile() {
   r.time_limit = core::Millis(90'000);
   r.stop_grace = core::Millis(30'000);
   r.exclude_nodes = {"node7", "node8"};
-  r.slurm.partition = "low";
-  r.slurm.account = "physics";
-  r.slurm.mem_bytes = 1'500'000;
   r.slurm.setup = {"module load x"};
   r.slurm.teardown = {"rm -rf /scratch/$SLURM_JOB_ID"};
   r.slurm.srun_args = {"--cpu-bind=cores"};
-  r.slurm.options = {{"wckey", "a"}, {"contiguous", ""}};
+  r.slurm.options = {
+      {"partition", "low"}, {"account", "physics"}, {"mem", "2M"}, {"wckey", "a"}, {"contiguous", std::nullopt}};
   return r;
 }
 
@@ -93,7 +91,7 @@ TEST(ScriptPlan, AnArrayIsCalledByTheNameThatItsJobsShare) {
 
 TEST(ScriptPlan, ExcludesTheUsersNodesAndThoseLostLatelyOnceEach) {
   auto request = hostile();
-  request.slurm.exclude = "node[6-7]";
+  request.slurm.options["exclude"] = "node[6-7]";
   EXPECT_THAT(::slurm::render(plan_script(request, {"/t"}, "c")), HasSubstr("--exclude=\"node[6-8]\""));
 }
 
@@ -117,7 +115,7 @@ TEST(ScriptPlan, OnlyAttemptsThatAskSlurmForTheSameFitOneArray) {
       [](LaunchRequest& r) { r.ranks_per_node = 1; },
       [](LaunchRequest& r) { r.gpus_per_rank = 0; },
       [](LaunchRequest& r) { r.time_limit = core::Millis(1); },
-      [](LaunchRequest& r) { r.slurm.partition = "high"; },
+      [](LaunchRequest& r) { r.slurm.options["partition"] = "high"; },
       [](LaunchRequest& r) { r.exclude_nodes = {}; },
   };
   for (const auto& change : changes) {

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "agent/rank/reporter.h"
+#include "muster/v1/rank_service.pb.h"
+#include "spec/series.h"
+
+namespace agent::rank {
+
+/// Steps and checkpoints of one rank that the controller has not acknowledged yet, oldest first, and what is known of
+/// the steps' series. Bounded: beyond, the oldest are lost and counted. Not thread-safe.
+///
+/// A step takes some 70 bytes and each of its values 40 bytes and its name. kMaxSteps of the series of
+/// dino, which has most, take up to 114 MB. A step of many series costs more, so kMaxBytes bounds memory whatever is
+/// reported. With names of 20 characters that is 92,000 steps of twenty series, or 7,600 steps of spec::kMostSeries.
+class GrpcOutbox {
+ public:
+  static constexpr std::size_t kMaxSteps = 100'000;
+  static constexpr std::size_t kMaxBytes = 112 << 20;
+  static constexpr std::size_t kMostStepBytes =
+      sizeof(StepReport) + spec::kMostSeries * (sizeof(SeriesValue) + spec::kLongestSeries);
+  static constexpr std::size_t kMaxCheckpoints = 1'000;
+  /// Of each kind in one heartbeat.
+  static constexpr std::size_t kBatch = 512;
+  /// Of the steps in one heartbeat, as bytes_of() counts them. A heartbeat has two seconds to arrive.
+  static constexpr std::size_t kBatchBytes = 2 << 20;
+
+  /// Which of them a heartbeat carries.
+  struct Batch {
+    std::uint64_t first_step = 0, first_checkpoint = 0;  // counted since the beginning
+    std::size_t steps = 0, checkpoints = 0;
+    bool full = false;  // it holds as much as it may, so that more may be waiting
+    bool empty() const { return steps == 0 && checkpoints == 0; }
+  };
+
+  explicit GrpcOutbox(std::uint32_t rank = 0) : rank_(rank) {}
+
+  /// Replaces what is known of series. Steps that are added later go by it; those that wait travel with it.
+  void declare(std::vector<spec::Series> series);
+
+  /// Without the values that are not this rank's to tell: those of series declared as rank 0's, if it is another rank.
+  /// Beyond spec::kMostSeries, the last values of the step are left out.
+  void add(const StepReport& step);
+  void add(const muster::v1::CheckpointSaved& checkpoint);
+
+  /// Puts the oldest of each kind into `request`, and with steps the declared series that this rank reports.
+  Batch fill(muster::v1::HeartbeatRequest& request) const { return fill(request, 0, 0); }
+  /// The same of those from the numbers `from_step` and `from_checkpoint` on, as Batch counts them.
+  Batch fill(muster::v1::HeartbeatRequest& request, std::uint64_t from_step, std::uint64_t from_checkpoint) const;
+  /// Forgets the first `steps` and `checkpoints` of `batch`. What was added or lost since it was filled is no matter.
+  void acknowledge(const Batch& batch, std::size_t steps, std::size_t checkpoints);
+
+  /// Forgets the steps and checkpoints whose numbers, as Batch counts them, are below these.
+  void acknowledge_until(std::uint64_t step, std::uint64_t checkpoint);
+  /// Nothing of `batch` waits any more.
+  bool is_acknowledged(const Batch& batch) const {
+    return first_step_ >= batch.first_step + batch.steps &&
+           first_checkpoint_ >= batch.first_checkpoint + batch.checkpoints;
+  }
+
+  /// One more step, of whatever size, or one more checkpoint costs the oldest.
+  bool is_full() const {
+    return steps_.size() >= kMaxSteps || bytes_ + kMostStepBytes > kMaxBytes || checkpoints_.size() >= kMaxCheckpoints;
+  }
+  std::size_t waiting() const { return steps_.size() + checkpoints_.size(); }
+  /// True if one heartbeat holds all.
+  bool fits_one_batch() const {
+    return steps_.size() <= kBatch && bytes_ <= kBatchBytes && checkpoints_.size() <= kBatch;
+  }
+  /// Steps lost since the beginning.
+  std::uint64_t lost() const { return lost_; }
+
+  /// What a step takes in memory; on the wire it takes less.
+  static std::size_t bytes_of(const StepReport& step);
+
+ private:
+  bool is_told(const spec::Series& series) const;
+  bool is_told(const std::string& series) const;
+  void drop_steps_below(std::uint64_t until);
+
+  std::uint32_t rank_;
+  std::vector<spec::Series> series_;
+  std::deque<StepReport> steps_;
+  std::size_t bytes_ = 0;  // of steps_
+  std::deque<muster::v1::CheckpointSaved> checkpoints_;
+  std::uint64_t first_step_ = 0, first_checkpoint_ = 0;
+  std::uint64_t lost_ = 0;
+};
+
+}  // namespace agent::rank

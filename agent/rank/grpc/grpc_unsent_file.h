@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "agent/rank/grpc/grpc_outbox.h"
+#include "muster/v1/rank_service.pb.h"
+
+namespace agent::rank {
+
+/// What the controller could not be told while it was away, kept on disk: a rank may end, or be killed, before it is
+/// back. The controller reads it when it learns that the rank has ended.
+///
+/// The file holds HeartbeatRequests, each behind its length (protobuf's delimited form), oldest first. Each tells the
+/// declared series of its metrics. What stands in the file twice, or was sent after all, is no harm. What a full disk
+/// does not take is kept in memory and written when it does. Not thread-safe; nothing throws: a disk that takes no more
+/// costs only this.
+class UnsentFile {
+ public:
+  /// "" keeps nothing. The folder is made when there is something to keep, or room to reserve.
+  explicit UnsentFile(std::string path) : path_(std::move(path)) {}
+
+  /// Sets room aside, so that a disk that fills up later does not cost a rank's last words. Where a file system can't,
+  /// or has none, there is none.
+  void reserve();
+
+  /// What `outbox` holds and the file does not, in batches, each in a copy of `news`: to be appended at once.
+  std::string collect(const GrpcOutbox& outbox, const muster::v1::HeartbeatRequest& news);
+  /// May take as long as the disk does.
+  void append(const std::string& bytes);
+  /// All of it has been sent; reserved room stays.
+  void drop();
+  /// The same, and nothing more comes.
+  void remove();
+  bool empty() const { return bytes_ == 0 && pending_.empty(); }
+  /// All that was appended is on disk.
+  bool holds_all() const { return !path_.empty() && problem_.empty() && pending_.empty(); }
+  /// Empty, or why not all is on disk.
+  const std::string& problem() const { return problem_; }
+
+  /// A file does not grow beyond this: about half a million steps of the loop's series, in full reports. A report tells
+  /// the declared series besides, 40 bytes each, so steps that are kept one by one take three times as much.
+  static constexpr std::int64_t kMostBytes = 64 << 20;
+  /// About two thousand steps, in full reports.
+  static constexpr std::int64_t kReservedBytes = 256 << 10;
+
+ private:
+  const std::string path_;
+  std::uint64_t kept_steps_ = 0, kept_checkpoints_ = 0;  // as the outbox counts them
+  void write_pending();
+
+  std::int64_t bytes_ = 0;  // on disk
+  std::string pending_;     // not yet
+  bool reserved_ = false;
+  bool given_up_ = false;
+  std::string problem_;
+};
+
+}  // namespace agent::rank

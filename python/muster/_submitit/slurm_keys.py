@@ -1,0 +1,25 @@
+"""The keys of [slurm] of a job file, and what each takes. `./dev bless` writes this file from spec/jobfile/job_keys.cpp."""
+
+KINDS = {
+    "partition": "text",
+    "account": "text",
+    "qos": "text",
+    "constraint": "text",
+    "gres": "text",
+    "reservation": "text",
+    "exclude": "text",
+    "nodelist": "text",
+    "mem": "size",
+    "mem_per_cpu": "size",
+    "mem_per_gpu": "size",
+    "exclusive": "flag",
+    "nice": "whole",
+    "licenses": "text",
+    "mail_user": "text",
+    "mail_type": "text",
+    "output": "text",
+    "setup": "lines",
+    "teardown": "lines",
+    "srun_args": "lines",
+    "health_check": "text",
+}

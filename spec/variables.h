@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string_view>
+
+// Names of the environment variables that musterd, or an agent for it, sets for ranks.
+namespace spec::variable {
+
+/// Every name below begins so, except those that other programs have chosen. muster-task takes none of its own
+/// environment's with this prefix into a rank's.
+inline constexpr std::string_view kPrefix = "MUSTER_";
+
+// Set by musterd for the attempt.
+inline constexpr const char* kController = "MUSTER_CONTROLLER";  // host:port
+inline constexpr const char* kRankToken = "MUSTER_RANK_TOKEN";   // a secret
+inline constexpr const char* kJobId = "MUSTER_JOB_ID";
+inline constexpr const char* kAttempt = "MUSTER_ATTEMPT";  // from 1
+inline constexpr const char* kAttemptFolder = "MUSTER_ATTEMPT_FOLDER";
+inline constexpr const char* kCheckpointFolder = "MUSTER_CHECKPOINT_FOLDER";
+inline constexpr const char* kRunFile = "MUSTER_RUN_FILE";  // of a recipe's job
+/// Where a rank without a controller writes its metrics.
+inline constexpr const char* kMetricsFile = "MUSTER_METRICS_FILE";
+
+// Set by the agent for each rank.
+inline constexpr const char* kLocalRank = "MUSTER_LOCAL_RANK";  // among the processes that muster starts on the node
+inline constexpr const char* kNodes = "MUSTER_NODES";
+inline constexpr const char* kNodeList = "MUSTER_NODELIST";
+/// The Slurm job of the attempt. A process with another SLURM_JOB_ID belongs to a job that the rank has submitted.
+inline constexpr const char* kSlurmJob = "MUSTER_SLURM_JOB";
+inline constexpr const char* kStop = "MUSTER_STOP";      // the stop file, see agent/watch/stop_file.h
+inline constexpr const char* kReport = "MUSTER_REPORT";  // the report file, see agent/watch/report.h
+inline constexpr const char* kErrorFile = "TORCHELASTIC_ERROR_FILE";
+inline constexpr const char* kMasterAddress = "MASTER_ADDR";
+inline constexpr const char* kMasterPort = "MASTER_PORT";
+// What torchrun takes for --master-addr and the others, if its command line has none.
+inline constexpr const char* kTorchrunAddress = "PET_MASTER_ADDR";
+inline constexpr const char* kTorchrunPort = "PET_MASTER_PORT";
+inline constexpr const char* kTorchrunNodes = "PET_NNODES";
+inline constexpr const char* kTorchrunNodeRank = "PET_NODE_RANK";
+inline constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
+/// On musterd's own machine: what the whole attempt was given, as CUDA_VISIBLE_DEVICES names it. A rank sees its part.
+inline constexpr const char* kGpus = "MUSTER_GPUS";
+
+// Set by the batch script for muster-task.
+inline constexpr const char* kStartedAt = "MUSTER_STARTED_AT";  // of the Slurm job, seconds since 1970
+/// The job's libraries. muster-task itself may have started with others.
+inline constexpr const char* kRankLibraryPath = "MUSTER_RANK_LD_LIBRARY_PATH";
+inline constexpr const char* kRankPreload = "MUSTER_RANK_LD_PRELOAD";
+
+}  // namespace spec::variable

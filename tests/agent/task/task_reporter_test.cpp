@@ -1,0 +1,225 @@
+// Goal: what a task tells reaches the controller at once and over one stream, whatever breaks, and flush() knows it.
+// Method: the reporter before a real server with a fake controller, and before a server that knows calls alone.
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "agent/task/task_reporter.h"
+#include "controller/rpc/server.h"
+#include "tests/claimed_port.h"
+#include "tests/controller/rpc/fake_controller.h"
+
+namespace {
+
+using agent::task::TaskReporter;
+using muster::v1::TaskRequest;
+using muster::v1::TaskResponse;
+using rpc::testing::FakeController;
+using namespace std::chrono_literals;
+
+TaskRequest task(muster::v1::ProcessState state) {
+  TaskRequest request;
+  request.mutable_key()->set_job_id(7);
+  request.mutable_key()->set_attempt(1);
+  request.set_state(state);
+  return request;
+}
+
+class Reporter : public ::testing::Test {
+ protected:
+  void start(int port) {
+    reporter_ = std::make_unique<TaskReporter>(agent::rank::Endpoint{"127.0.0.1", static_cast<std::uint16_t>(port)},
+                                               FakeController::kRankToken, task(muster::v1::PROCESS_STARTING),
+                                               [this](const TaskResponse& answer) {
+                                                 const std::lock_guard lock(mutex_);
+                                                 told_.push_back(answer.directive());
+                                                 heard_.notify_all();
+                                               });
+  }
+  bool is_told(muster::v1::Directive directive) {
+    std::unique_lock lock(mutex_);
+    return heard_.wait_for(lock, 10s, [&] { return !told_.empty() && told_.back() == directive; });
+  }
+  bool heard(std::size_t requests) {
+    return controller_.wait_until([&](const FakeController& c) { return c.tasks.size() >= requests; });
+  }
+  std::size_t heard_now() {
+    std::size_t count = 0;
+    controller_.wait_until([&](const FakeController& c) { return (count = c.tasks.size(), true); });
+    return count;
+  }
+  /// How many requests were heard once none has come for so long. One that was on its way before hold() may come late.
+  std::size_t heard_when_quiet(std::chrono::milliseconds quiet) {
+    auto count = heard_now();
+    const auto give_up = std::chrono::steady_clock::now() + 20s;
+    for (auto since = std::chrono::steady_clock::now(), now = since; now - since < quiet && now < give_up;
+         now = std::chrono::steady_clock::now()) {
+      std::this_thread::sleep_for(10ms);
+      if (const auto newer = heard_now(); newer != count) {
+        count = newer;
+        since = std::chrono::steady_clock::now();
+      }
+    }
+    return count;
+  }
+  std::vector<muster::v1::Directive> told() {
+    const std::lock_guard lock(mutex_);
+    return told_;
+  }
+
+  FakeController controller_;
+  test::ClaimedPort port_;  // servers come back to it
+  std::mutex mutex_;
+  std::condition_variable heard_;
+  std::vector<muster::v1::Directive> told_;
+  std::unique_ptr<TaskReporter> reporter_;
+};
+
+// The first controller was overloaded and asked to be told once in four seconds. The next one wants to hear more, and
+// misses a task that is silent for as long as that.
+TEST_F(Reporter, LearnsTheIntervalOfAControllerThatHasRestartedBeforeItWaits) {
+  controller_.set_interval(4s);
+  auto server = rpc::serve(controller_, port_.on("127.0.0.1"));
+  start(server->port());
+  ASSERT_TRUE(reporter_->flush(10s));
+  server->shutdown();
+  server.reset();
+  controller_.set_interval(50ms);
+  const auto before = heard_now();
+  server = rpc::serve(controller_, port_.on("127.0.0.1"));
+  ASSERT_TRUE(heard(before + 1));
+  const auto back = std::chrono::steady_clock::now();
+  ASSERT_TRUE(heard(before + 4));
+  EXPECT_LT(std::chrono::steady_clock::now() - back, 3s);
+  reporter_.reset();
+  server->shutdown();
+}
+
+TEST_F(Reporter, TellsOverOneStreamAndKnowsWhatIsHeard) {
+  controller_.set_interval(50ms);
+  const auto server = rpc::serve(controller_, port_.on("127.0.0.1"));
+  start(server->port());
+  ASSERT_TRUE(reporter_->flush(10s));
+  ASSERT_TRUE(heard(5)) << "at the interval";
+  reporter_->tell(task(muster::v1::PROCESS_EXITED));
+  EXPECT_TRUE(reporter_->flush(10s));
+  EXPECT_LT(reporter_->unheard_for(), 3s);
+  reporter_.reset();
+  server->shutdown();
+  EXPECT_EQ(controller_.tasks.back().state(), muster::v1::PROCESS_EXITED);
+  EXPECT_EQ(controller_.task_streams_opened, 1);
+}
+
+TEST_F(Reporter, HoldsUntilThereIsSomethingNewToTell) {
+  controller_.set_interval(50ms);
+  const auto server = rpc::serve(controller_, port_.on("127.0.0.1"));
+  start(server->port());
+  ASSERT_TRUE(heard(3));
+  reporter_->hold();
+  const auto heard_before = heard_when_quiet(300ms);
+  std::this_thread::sleep_for(500ms);  // ten intervals
+  EXPECT_LE(heard_now(), heard_before + 1) << "one may have been on its way";
+  reporter_->tell(task(muster::v1::PROCESS_EXITED));
+  EXPECT_TRUE(reporter_->flush(10s));
+  ASSERT_TRUE(heard(heard_before + 2)) << "at the interval again";
+}
+
+// The intervals are so long that nothing but the change itself can be the cause.
+TEST_F(Reporter, TellsAChangeAndHearsADirectiveAtOnce) {
+  controller_.set_interval(10'000ms);
+  const auto server = rpc::serve(controller_, port_.on("127.0.0.1"));
+  start(server->port());
+  ASSERT_TRUE(reporter_->flush(10s));
+  const auto begin = std::chrono::steady_clock::now();
+  reporter_->tell(task(muster::v1::PROCESS_RUNNING));
+  EXPECT_TRUE(reporter_->flush(9s));
+  TaskResponse stop;
+  stop.set_directive(muster::v1::DIRECTIVE_STOP);
+  stop.set_interval_ms(10'000);
+  controller_.push(stop);
+  controller_.push(stop);
+  EXPECT_TRUE(is_told(muster::v1::DIRECTIVE_STOP));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 9s);
+  reporter_->tell(task(muster::v1::PROCESS_EXITED));
+  EXPECT_TRUE(reporter_->flush(9s));
+  EXPECT_THAT(told(), ::testing::ElementsAre(muster::v1::DIRECTIVE_STOP, muster::v1::DIRECTIVE_CONTINUE))
+      << "once for each change: the fake's own answer says to go on";
+}
+
+// What is not urgent costs no request of its own.
+TEST_F(Reporter, TellsWhatHasTimeWithTheNextRequest) {
+  controller_.set_interval(10'000ms);
+  const auto server = rpc::serve(controller_, port_.on("127.0.0.1"));
+  start(server->port());
+  ASSERT_TRUE(reporter_->flush(10s));
+  const auto heard_before = heard_now();
+  auto later = task(muster::v1::PROCESS_RUNNING);
+  later.mutable_use()->set_cores(1.5);
+  reporter_->tell_later(later);
+  EXPECT_TRUE(reporter_->flush(0ms)) << "nobody waits for it";
+  std::this_thread::sleep_for(300ms);
+  EXPECT_EQ(heard_now(), heard_before);
+  later.set_pid(5);
+  reporter_->tell(later);
+  ASSERT_TRUE(reporter_->flush(9s));
+  ASSERT_TRUE(heard(heard_before + 1));
+  reporter_.reset();
+  server->shutdown();
+  EXPECT_EQ(controller_.tasks.back().use().cores(), 1.5);
+}
+
+TEST_F(Reporter, OpensANewStreamWhenTheControllerIsBack) {
+  controller_.set_interval(50ms);
+  auto server = rpc::serve(controller_, port_.on("127.0.0.1"));
+  start(server->port());
+  ASSERT_TRUE(reporter_->flush(10s));
+  server->shutdown();
+  reporter_->tell(task(muster::v1::PROCESS_EXITED));
+  EXPECT_FALSE(reporter_->flush(300ms)) << "nobody has heard it";
+  EXPECT_GT(reporter_->unheard_for(), 200ms);
+  server = rpc::serve(controller_, port_.on("127.0.0.1"));
+  EXPECT_TRUE(reporter_->flush(20s));
+  EXPECT_LT(reporter_->unheard_for(), 3s);
+  reporter_.reset();
+  server->shutdown();
+  EXPECT_EQ(controller_.tasks.back().state(), muster::v1::PROCESS_EXITED);
+  EXPECT_GE(controller_.task_streams_opened, 2);
+}
+
+/// A controller of before: it knows no stream of tasks.
+class CallsAlone final : public muster::v1::RankService::Service {
+ public:
+  grpc::Status Task(grpc::ServerContext*, const TaskRequest* request, TaskResponse* response) override {
+    ++calls;
+    state = request->state();
+    response->set_interval_ms(50);
+    if (request->state() == muster::v1::PROCESS_RUNNING) response->set_directive(muster::v1::DIRECTIVE_STOP);
+    return grpc::Status::OK;
+  }
+  std::atomic<int> calls = 0;
+  std::atomic<muster::v1::ProcessState> state = muster::v1::PROCESS_STARTING;
+};
+
+TEST_F(Reporter, CallsAControllerThatKnowsNoStream) {
+  CallsAlone service;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&service);
+  const auto server = builder.BuildAndStart();
+  start(port);
+  ASSERT_TRUE(reporter_->flush(10s));
+  reporter_->tell(task(muster::v1::PROCESS_RUNNING));
+  EXPECT_TRUE(is_told(muster::v1::DIRECTIVE_STOP));
+  reporter_->tell(task(muster::v1::PROCESS_EXITED));
+  EXPECT_TRUE(reporter_->flush(10s));
+  EXPECT_EQ(service.state, muster::v1::PROCESS_EXITED);
+  EXPECT_GE(service.calls, 3);
+  reporter_.reset();
+  server->Shutdown();
+}
+
+}  // namespace
