@@ -13,10 +13,10 @@ namespace executors::on_slurm {
 /// Whether a node is there from which no rank and no task of an attempt is heard any more. A step that somebody has
 /// stopped is as silent as a node without power, but its node is healthy.
 ///
-/// A node answers if Slurm calls it up and its slurmd takes a connection. Another thread asks, which takes a moment.
-/// Meanwhile the word is kAsking, and after kPatience kSilent. The caller comes back a round later, and a round may
-/// take longer than an answer is fresh. So an answer that no caller has had yet is kept for kKept. Pure: times are
-/// passed in.
+/// A node answers if Slurm calls it up and its slurmd takes a connection. Another thread asks, which takes a moment,
+/// and longer on a busy machine. Meanwhile the word is kAsking, and after kPatience kSilent. The caller comes back a
+/// round later, and a round may take longer than an answer is fresh. So an answer that no caller has had yet is kept
+/// for kKept. Pure: times are passed in.
 class NodeCheck {
  public:
   enum class Word { kAsking, kAnswers, kSilent };
@@ -29,7 +29,7 @@ class NodeCheck {
   /// Forgets the nodes that no caller has wanted for a while.
   void forget_old(core::Millis now);
 
-  static constexpr core::Millis kPatience{2000};
+  static constexpr core::Millis kPatience{10'000};
   static constexpr core::Millis kFresh{5000};
   static constexpr core::Millis kKept{30'000};
   static constexpr core::Millis kForgottenAfter{60'000};
