@@ -232,12 +232,7 @@ std::int64_t slurm_whole(const muster::v1::JobSpec& spec, const std::string& nam
 }
 
 void set_slurm_text(muster::v1::JobSpec& spec, const std::string& name, const std::string& text) {
-  auto& values = *spec.mutable_slurm()->mutable_values();
-  if (text.empty()) {
-    values.erase("slurm." + name);
-  } else {
-    values["slurm." + name].set_text(text);
-  }
+  set(spec, *find_key("slurm." + name), text);
 }
 
 std::int64_t whole_of(const muster::v1::Recipe& recipe, const std::string& name) {

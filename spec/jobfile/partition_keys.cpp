@@ -92,15 +92,18 @@ std::span<const Key> partition_keys() {
   return kFields;
 }
 
-std::vector<std::string> partition_defaults() {
-  constexpr std::string_view kDefault = "default_";
-  std::vector<std::string> names;
-  for (const auto& field : kFields) {
-    if (!field.name.starts_with(kDefault)) continue;
-    const auto name = std::string(field.name.substr(kDefault.size()));
-    if (find_key("slurm." + name) != nullptr) names.push_back(name);
-  }
-  return names;
+const std::vector<std::string>& partition_defaults() {
+  static const auto kNames = [] {
+    constexpr std::string_view kDefault = "default_";
+    std::vector<std::string> names;
+    for (const auto& field : kFields) {
+      if (!field.name.starts_with(kDefault)) continue;
+      const auto name = std::string(field.name.substr(kDefault.size()));
+      if (find_key("slurm." + name) != nullptr) names.push_back(name);
+    }
+    return names;
+  }();
+  return kNames;
 }
 
 const Key* find_partition_key(std::string_view key) {

@@ -17,7 +17,7 @@ using muster::v1::PartitionPolicy;
 /// of kind kLines shell lines.
 std::span<const Key> partition_keys();
 /// The keys of [slurm] that a partition has a default for, without their table: "account" for default_account.
-std::vector<std::string> partition_defaults();
+const std::vector<std::string>& partition_defaults();
 /// Null: there is no such key.
 const Key* find_partition_key(std::string_view key);
 /// The key that `wrong` was most likely meant to be; empty if none is near.

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "slurm/batch_text.h"
 #include "slurm/host_list.h"
 #include "spec/dependency.h"
 #include "spec/jobfile/findings.h"
@@ -75,9 +76,8 @@ const std::map<std::string, std::string, std::less<>>& owned_options() {
   return kAll;
 }
 
-bool is_option_name(std::string_view name) {
-  const auto ok = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; };
-  return name.size() > 1 && name.size() <= 64 && name[0] >= 'a' && name[0] <= 'z' && std::ranges::all_of(name, ok);
+bool is_long_option(std::string_view name) {
+  return name.size() > 1 && name.size() <= 64 && name[0] >= 'a' && name[0] <= 'z' && ::slurm::is_option_name(name);
 }
 
 bool is_line(const std::string& text) {
@@ -232,7 +232,7 @@ std::string refuse_slurm_option(std::string_view name) {
     std::ranges::replace(dashed, '_', '-');
     return "want the option as sbatch spells it: " + dashed;
   }
-  if (!is_option_name(name)) return "want the long name of an option of sbatch, such as hint";
+  if (!is_long_option(name)) return "want the long name of an option of sbatch, such as hint";
   const auto first = owned_options().lower_bound(name);
   if (first == owned_options().end() || !first->first.starts_with(name)) return {};
   const auto& [option, instead] = *first;
