@@ -14,6 +14,11 @@ constexpr core::Millis kPeoplePatience{30'000};
 constexpr const char* kNoAnswer = "the store did not answer in time; it may still be carried out";
 constexpr const char* kShutDown = "musterd is shutting down; try again when it is back";
 
+/// True if the fact is told once, and may be undone and told again while the first one is still being written.
+bool alternates(const core::EventBody& body) {
+  return std::holds_alternative<core::AttemptSuspected>(body) || std::holds_alternative<core::SuspicionOver>(body);
+}
+
 }  // namespace
 
 JobPtr JobTable::in_memory(core::JobId id) const {
@@ -164,7 +169,8 @@ std::string EventLog::stands_still() const {
 
 std::shared_future<EventLog::Result> EventLog::enqueue(Entry entry) {
   const auto answer = entry.answer = std::make_shared<Answer>();
-  const bool is_fact = entry.kind == Kind::kFact, may_come_again = is_fact || entry.kind == Kind::kReport;
+  const bool is_fact = entry.kind == Kind::kFact;
+  const bool may_come_again = (is_fact || entry.kind == Kind::kReport) && !alternates(entry.body);
   {
     std::lock_guard lock(mutex_);
     auto& known = is_fact ? known_facts_ : known_reports_;

@@ -40,7 +40,9 @@ bool tells_nothing(const core::Attempt& attempt, const core::AttemptStarted& sta
   return true;
 }
 
-/// The rank, node, step or other job that a fact is about. Two facts of one kind with two subjects are two facts.
+/// The subject of a fact besides its attempt: a rank, a node, a step or another job. Two facts of one kind with two
+/// subjects are two facts. What may become known better, or be answered anew, is a subject, too: where the ranks are,
+/// why an attempt stops, how Slurm answered a time limit.
 std::string subject_of(const core::EventBody& body) {
   return std::visit(
       [](const auto& e) -> std::string {
@@ -48,6 +50,13 @@ std::string subject_of(const core::EventBody& body) {
         if constexpr (requires { e.node; }) return e.node;
         if constexpr (requires { e.job; }) return std::to_string(e.job);
         if constexpr (requires { e.step; }) return std::to_string(e.step);
+        if constexpr (requires { e.seen_there; }) {
+          std::string places = e.seen_there ? "seen" : "planned";
+          for (const auto& node : e.nodes) places += "\n" + node;
+          return places;
+        }
+        if constexpr (requires { e.refusal; }) return std::to_string(e.time_limit.count()) + e.refusal;
+        if constexpr (requires { e.save; }) return std::string(core::to_string(e.cause));
         return {};
       },
       body);

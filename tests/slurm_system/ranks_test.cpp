@@ -95,8 +95,8 @@ TEST_F(SlurmRanks, AreShownWhereTheyRunWhateverTheDistribution) {
       60s))
       << ::testing::PrintToString(shown());
   for (std::size_t rank = 0; rank < 4; ++rank) {
-    EXPECT_TRUE(test::eventually(
-        [&] { return log_of(muster(), job, static_cast<int>(rank)) == shown().at(rank) + "\n"; }, 60s));
+    const auto log = [&] { return log_of(muster(), job, static_cast<int>(rank)); };
+    EXPECT_TRUE(test::eventually([&] { return log() == shown().at(rank) + "\n"; }, 60s)) << rank << ": " << log();
   }
 }
 

@@ -71,7 +71,9 @@ TEST_F(Beats, OfOneRankComeOnItsNewestStream) {
   ASSERT_TRUE(newer->Write(beat(0, 2)) && newer->Read(&answer));
   while (older->Read(&answer)) {
   }
-  EXPECT_EQ(older->Finish().error_code(), StatusCode::ABORTED) << "the newer one replaces it";
+  // CANCELLED: gRPC had not said yet that the answer is written when the newer stream came.
+  const auto end = older->Finish().error_code();
+  EXPECT_TRUE(end == StatusCode::ABORTED || end == StatusCode::CANCELLED) << "the newer one replaces it: " << end;
   ASSERT_TRUE(newer->Write(beat(0, 3)) && newer->Read(&answer));
   ASSERT_TRUE(neighbour->Write(beat(1, 2)) && neighbour->Read(&answer));
   EXPECT_EQ(end_of("another", beat(0, 4)), StatusCode::UNAUTHENTICATED);

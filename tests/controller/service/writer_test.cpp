@@ -217,6 +217,34 @@ TEST_F(FullDisk, LosesNoFactOfAnExecutor) {
   EXPECT_EQ(bench.controller().status().store_problem(), "");
 }
 
+// The scheduler's plan of places is told first, what tasks see there a moment later.
+TEST_F(FullDisk, LosesNoPlaceThatIsKnownBetterThanBefore) {
+  const auto id = bench.submit(command_request("a", 2));
+  fill();
+  bench.executor().tell(id, core::AttemptStarted{1, {"n1", "n1"}});
+  bench.executor().tell(id, core::AttemptStarted{1, {"n1", "n2"}, true});
+  bench.pass(1s);
+  make_room();
+  bench.pass(6s);
+  const auto job = bench.controller().get(id).value();
+  EXPECT_EQ(job.ranks(0).node(), "n1");
+  EXPECT_EQ(job.ranks(1).node(), "n2");
+}
+
+TEST_F(FullDisk, LosesNoSuspicionThatComesAgain) {
+  const auto id = bench.submit(command_request("a"));
+  fill();
+  const core::AttemptSuspected suspected{.attempt = 1, .of = core::Suspicion::kHung};
+  bench.executor().tell(id, suspected);
+  bench.executor().tell(id, core::SuspicionOver{1, core::Suspicion::kHung, 5s});
+  bench.executor().tell(id, suspected);
+  bench.pass(1s);
+  make_room();
+  bench.pass(6s);
+  EXPECT_EQ(bench.count_events(id, "attempt_suspected"), 2);
+  EXPECT_EQ(bench.count_events(id, "suspicion_over"), 1);
+}
+
 TEST_F(FullDisk, KeepsRanksTrainingAndTheirMetricsComeLater) {
   const auto id = bench.submit(recipe_request("a", 1));
   bench.heartbeat({id, 1}, 0, 1);
