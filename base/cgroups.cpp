@@ -1,7 +1,16 @@
 #include "base/cgroups.h"
 
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/words.h"
 
 namespace base {
 namespace {
@@ -55,6 +64,161 @@ Cgroups cgroups_of(const std::string& controller, const fs::path& cgroup_file, c
     if (names(controllers, controller)) found.first = upwards(tree_of(mounted_at, controllers, controller), path);
   }
   return found;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// MemTotal, or 0.
+std::int64_t memory_of_machine(const fs::path& file) {
+  std::ifstream in(file);
+  std::string name;
+  std::int64_t kib = 0;
+  while (in >> name) {
+    if (name == "MemTotal:") return in >> kib ? kib * 1024 : 0;
+    in.ignore(256, '\n');
+  }
+  return 0;
+}
+
+/// The number in a cgroup's file; 0: there is none, such as "max".
+std::int64_t number_in(const fs::path& file) {
+  std::ifstream in(file);
+  std::int64_t bytes = 0;
+  return in >> bytes ? bytes : 0;
+}
+
+/// Lowers `limit` to the limits of the groups.
+void lower(MemoryLimit& limit, const std::vector<Cgroup>& groups, const char* file) {
+  for (const auto& group : groups) {
+    const auto bytes = number_in(group.folder / file);
+    if (bytes > 0 && (limit.bytes == 0 || bytes < limit.bytes)) limit = {bytes, "the cgroup " + group.name};
+  }
+}
+
+}  // namespace
+
+MemoryLimit memory_limit(const fs::path& cgroup_file, const fs::path& mounted_at, const fs::path& machine_file) {
+  MemoryLimit limit{memory_of_machine(machine_file), "this machine"};
+  const auto groups = cgroups_of("memory", cgroup_file, mounted_at);
+  lower(limit, groups.second, "memory.max");
+  lower(limit, groups.first, "memory.limit_in_bytes");
+  return limit;
+}
+
+MemoryLimit memory_limit() {
+  return memory_limit("/proc/self/cgroup", "/sys/fs/cgroup", "/proc/meminfo");
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The cores on which this process may run.
+std::uint32_t allowed_cores() {
+  for (int most = 1024; most <= (1 << 20); most *= 2) {
+    cpu_set_t* set = CPU_ALLOC(most);
+    const auto size = CPU_ALLOC_SIZE(most);
+    const bool known = set != nullptr && ::sched_getaffinity(0, size, set) == 0;
+    const int count = known ? CPU_COUNT_S(size, set) : 0;
+    CPU_FREE(set);
+    if (known) return static_cast<std::uint32_t>(std::max(count, 1));
+  }
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+/// A number of a file of a cgroup; 0: there is none, or no limit ("max", -1).
+std::int64_t positive(const std::string& word) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return error == std::errc() && end == word.data() + word.size() && number > 0 ? number : 0;
+}
+
+/// `quota` of each `period`, in microseconds.
+void lower(CoreLimit& limit, const Cgroup& group, const std::string& quota, const std::string& period) {
+  const auto most = positive(quota), each = positive(period);
+  if (most == 0 || each == 0) return;
+  const auto cores = std::max<std::int64_t>(most / each, 1);
+  if (cores < limit.cores) limit = {static_cast<std::uint32_t>(cores), "the cgroup " + group.name};
+}
+
+}  // namespace
+
+CoreLimit core_limit(std::uint32_t cores, const fs::path& cgroup_file, const fs::path& mounted_at) {
+  CoreLimit limit{std::max(cores, 1u), "this machine"};
+  const auto groups = cgroups_of("cpu", cgroup_file, mounted_at);
+  for (const auto& group : groups.second) {
+    std::string quota, period;
+    std::ifstream(group.folder / "cpu.max") >> quota >> period;
+    lower(limit, group, quota, period);
+  }
+  for (const auto& group : groups.first) {
+    lower(limit, group, first_word(group.folder / "cpu.cfs_quota_us"), first_word(group.folder / "cpu.cfs_period_us"));
+  }
+  return limit;
+}
+
+CoreLimit core_limit() {
+  return core_limit(allowed_cores(), "/proc/self/cgroup", "/sys/fs/cgroup");
+}
+
+OomWatch::OomWatch(std::filesystem::path counter_file, Time now)
+    : file_(std::move(counter_file)), older_(read()), newer_(older_), turned_(now) {}
+
+std::optional<std::uint64_t> OomWatch::read() const {
+  std::ifstream file(file_);
+  std::string name;
+  std::uint64_t value = 0;
+  while (file >> name >> value) {
+    if (name == "oom_kill") return value;
+  }
+  return std::nullopt;
+}
+
+void OomWatch::tick(Time now) {
+  if (now - turned_ < kWindow) return;
+  older_ = newer_;
+  newer_ = read();
+  turned_ = now;
+}
+
+bool OomWatch::killed_lately(Time now) {
+  const auto count = read();
+  const bool grew = count && older_ && *count > *older_;
+  tick(now);
+  return grew;
+}
+
+std::filesystem::path OomWatch::best_counter_file() {
+  return counter_file_of("/proc/self/cgroup", "/sys/fs/cgroup");
+}
+
+std::filesystem::path OomWatch::counter_file_of(const std::filesystem::path& cgroup_file,
+                                                const std::filesystem::path& mounted_at) {
+  std::ifstream groups(cgroup_file);
+  // "<number>:<controllers>:<path>", of the second version "0::<path>".
+  for (std::string line; std::getline(groups, line);) {
+    const auto colon = line.find(':'), second = line.find(':', colon + 1);
+    if (second == std::string::npos) continue;
+    const auto controllers = line.substr(colon + 1, second - colon - 1), path = line.substr(second + 1);
+    std::filesystem::path events;
+    if (controllers.empty()) events = mounted_at.string() + path + "/memory.events";
+    if (controllers == "memory") events = mounted_at.string() + "/memory" + path + "/memory.oom_control";
+    if (!events.empty() && std::ifstream(events)) return events;
+  }
+  return "/proc/vmstat";
+}
+
+bool OomWatch::is_slurm_tasks(const std::filesystem::path& counter_file) {
+  // slurm_node1/uid_0/job_7/step_0/task_1, of the second version job_7/step_0/user/task_1.
+  bool of_step = false;
+  for (const auto& part : counter_file) {
+    const auto name = part.string();
+    if (name.starts_with("step_")) of_step = true;
+    if (of_step && name.starts_with("task_")) return true;
+  }
+  return false;
 }
 
 }  // namespace base

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -47,5 +48,37 @@ inline std::uint64_t checksum_of(std::string_view bytes) {
   sum.add(bytes);
   return sum.value();
 }
+
+/// CRC-32C (Castagnoli) of the bytes. To continue over more bytes, pass the last result as `before`. Uses the SSE4.2
+/// instruction where the processor has it.
+std::uint32_t crc32c(std::string_view bytes, std::uint32_t before = 0);
+/// The same checksum in plain C++, for other processors and for tests.
+std::uint32_t crc32c_portable(std::string_view bytes, std::uint32_t before = 0);
+/// As TFRecord files have it.
+std::uint32_t masked_crc32c(std::string_view bytes);
+
+/// SHA-256 (FIPS 180-4) of bytes that come in pieces. In plain C++, because the worker links no OpenSSL.
+class Sha256 {
+ public:
+  using Digest = std::array<std::uint8_t, 32>;
+
+  void add(std::string_view bytes);
+  /// The digest of all bytes so far. More bytes may follow.
+  Digest digest() const;
+
+ private:
+  static constexpr std::size_t kBlock = 64;
+
+  void take_block(const char* block);
+
+  std::array<std::uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::array<char, kBlock> rest_{};  // bytes_ % kBlock of them wait for a whole block
+  std::uint64_t bytes_ = 0;
+};
+
+Sha256::Digest sha256(std::string_view bytes);
+/// 64 lower-case hexadecimal digits.
+std::string hex(const Sha256::Digest& digest);
 
 }  // namespace base

@@ -1,11 +1,24 @@
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
 
 namespace base {
+
+/// Whether the process, or the machine, has no descriptor left.
+inline bool lacks_descriptors(int error) {
+  return error == EMFILE || error == ENFILE;
+}
+
+/// Whether a file could not be made or written for want of room or of descriptors. Both come back sooner or later, so
+/// what needs them waits, and nothing is charged to any budget. A read-only folder, a broken disk or a lost mount may
+/// never heal: these are told.
+inline bool lacks_room(int error) {
+  return error == ENOSPC || error == EDQUOT || lacks_descriptors(error);
+}
 
 /// Replaces `path` as a whole: temporary file beside it, fsync, rename, fsync of the folder. After a crash at any point
 /// the file is the old or the new one. Throws std::system_error that names the path.

@@ -1,13 +1,16 @@
 #include "base/gpus.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
 #include <initializer_list>
 #include <sstream>
 #include <system_error>
 
-#include "base/first_word.h"
+#include "base/words.h"
 
 namespace base {
 namespace {
@@ -119,6 +122,170 @@ std::optional<GpuUse> use_of(const std::vector<GpuLook>& gpus, const std::option
   }
   if (tell > 0) use.busy_percent = busy / tell;
   return use;
+}
+
+}  // namespace base
+
+// NVIDIA's management library, as far as muster needs it. Its headers are not needed: the library keeps its functions
+// and their structures as they are, and gives a changed one another name.
+
+namespace base {
+namespace {
+
+using Device = void*;
+struct Utilization {
+  unsigned gpu = 0, memory = 0;  // percent
+};
+struct Memory {
+  unsigned long long total = 0, free = 0, used = 0;
+};
+struct Process {
+  unsigned pid = 0;
+  unsigned long long memory = 0;
+  unsigned gpu_instance = 0, compute_instance = 0;
+};
+constexpr int kSuccess = 0;
+constexpr unsigned kMostProcesses = 256, kMostGpus = 64, kMostParts = 64;
+
+class Library {
+ public:
+  explicit Library(const char* name) : handle_(::dlopen(name, RTLD_NOW | RTLD_LOCAL)) {}
+  ~Library() {
+    if (handle_ != nullptr) ::dlclose(handle_);
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  explicit operator bool() const { return handle_ != nullptr; }
+
+  template <typename Function>
+  bool find(const char* name, Function*& function) const {
+    function = reinterpret_cast<Function*>(::dlsym(handle_, name));
+    return function != nullptr;
+  }
+
+ private:
+  void* handle_;
+};
+
+class Nvml : public Gpus {
+ public:
+  explicit Nvml(const char* library) : library_(library) {
+    int (*begin)() = nullptr;
+    if (!library_ || !library_.find("nvmlInit_v2", begin) || !library_.find("nvmlShutdown", end_)) return;
+    if (!library_.find("nvmlDeviceGetCount_v2", count_) ||
+        !library_.find("nvmlDeviceGetHandleByIndex_v2", device_at_) || !library_.find("nvmlDeviceGetUUID", uuid_)) {
+      return;
+    }
+    library_.find("nvmlDeviceGetUtilizationRates", utilization_);
+    library_.find("nvmlDeviceGetMemoryInfo", memory_);
+    library_.find("nvmlDeviceGetComputeRunningProcesses_v3", processes_);
+    library_.find("nvmlDeviceGetName", name_);
+    library_.find("nvmlDeviceGetMigMode", mig_mode_);
+    library_.find("nvmlDeviceGetMaxMigDeviceCount", most_parts_);
+    library_.find("nvmlDeviceGetMigDeviceHandleByIndex", part_at_);
+    is_open_ = begin() == kSuccess;
+  }
+  ~Nvml() override {
+    if (is_open_) end_();
+  }
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  unsigned count() const {
+    unsigned count = 0;
+    return is_open_ && count_(&count) == kSuccess ? std::min(count, kMostGpus) : 0;
+  }
+
+  std::vector<GpuDevice> devices() override {
+    std::vector<GpuDevice> all;
+    for (unsigned index = 0, end = count(); index < end; ++index) {
+      Device device = nullptr;
+      if (device_at_(index, &device) != kSuccess) continue;
+      const GpuDevice gpu{.number = index, .id = uuid_of(device), .gpu = uuid_of(device), .name = name_of(device)};
+      if (gpu.id.empty()) continue;
+      if (!is_divided(device)) {
+        all.push_back(gpu);
+        continue;
+      }
+      for (auto& part : parts_of(device)) {
+        all.push_back({.number = index, .id = std::move(part), .gpu = gpu.id, .name = gpu.name});
+      }
+    }
+    return all;
+  }
+
+  std::vector<GpuLook> look() override {
+    std::vector<GpuLook> all;
+    for (unsigned index = 0, end = count(); index < end; ++index) all.push_back(look_at(index));
+    return all;
+  }
+
+ private:
+  std::string uuid_of(Device device) const {
+    std::array<char, 96> text{};
+    return uuid_(device, text.data(), text.size() - 1) == kSuccess ? text.data() : std::string();
+  }
+  std::string name_of(Device device) const {
+    std::array<char, 96> text{};
+    const bool known = name_ != nullptr && name_(device, text.data(), text.size() - 1) == kSuccess;
+    return known ? text.data() : std::string();
+  }
+  bool is_divided(Device device) const {
+    unsigned now = 0, later = 0;
+    return mig_mode_ != nullptr && mig_mode_(device, &now, &later) == kSuccess && now != 0;
+  }
+  std::vector<std::string> parts_of(Device device) const {
+    std::vector<std::string> parts;
+    unsigned most = 0;
+    if (most_parts_ == nullptr || part_at_ == nullptr || most_parts_(device, &most) != kSuccess) return parts;
+    for (unsigned index = 0; index < std::min(most, kMostParts); ++index) {
+      Device part = nullptr;
+      if (part_at_(device, index, &part) != kSuccess) continue;
+      if (auto uuid = uuid_of(part); !uuid.empty()) parts.push_back(std::move(uuid));
+    }
+    return parts;
+  }
+  /// One that does not answer keeps its place: the numbers of the others count.
+  GpuLook look_at(unsigned index) const {
+    GpuLook look;
+    Device device = nullptr;
+    if (device_at_(index, &device) != kSuccess) return look;
+    look.uuid = uuid_of(device);
+    Utilization utilization;
+    if (utilization_ != nullptr && utilization_(device, &utilization) == kSuccess) look.busy_percent = utilization.gpu;
+    Memory memory;
+    if (memory_ != nullptr && memory_(device, &memory) == kSuccess) {
+      look.memory_bytes = static_cast<std::int64_t>(memory.used);
+    }
+    std::array<Process, kMostProcesses> processes{};
+    unsigned count = kMostProcesses;
+    if (processes_ != nullptr && processes_(device, &count, processes.data()) == kSuccess) {
+      for (unsigned i = 0; i < std::min(count, kMostProcesses); ++i) look.pids.push_back(processes[i].pid);
+    }
+    return look;
+  }
+
+  const Library library_;
+  bool is_open_ = false;
+  int (*end_)() = nullptr;
+  int (*count_)(unsigned*) = nullptr;
+  int (*device_at_)(unsigned, Device*) = nullptr;
+  int (*uuid_)(Device, char*, unsigned) = nullptr;
+  int (*utilization_)(Device, Utilization*) = nullptr;
+  int (*memory_)(Device, Memory*) = nullptr;
+  int (*processes_)(Device, unsigned*, Process*) = nullptr;
+  int (*name_)(Device, char*, unsigned) = nullptr;
+  int (*mig_mode_)(Device, unsigned*, unsigned*) = nullptr;
+  int (*most_parts_)(Device, unsigned*) = nullptr;
+  int (*part_at_)(Device, unsigned, Device*) = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Gpus> open_nvml(const char* library) {
+  auto nvml = std::make_unique<Nvml>(library);
+  if (nvml->count() == 0) return nullptr;
+  return nvml;
 }
 
 }  // namespace base

@@ -6,7 +6,7 @@
 namespace base {
 
 /// While it lives this thread takes no signal, and neither do threads that are started meanwhile, for good. All but
-/// SIGURG: by it a process is asked where its threads stand (agent/protocol/stacks.h), and it does no harm anywhere
+/// SIGURG: by it a process is asked where its threads stand (agent/protocol/files.h), and it does no harm anywhere
 /// else.
 class SignalsBlocked {
  public:

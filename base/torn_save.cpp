@@ -1,17 +1,141 @@
 #include "base/torn_save.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
 #include <cstdint>
+#include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <system_error>
 #include <tuple>
 
+#include "base/fd.h"
 #include "base/save_name.h"
-#include "base/torn_file.h"
 
 namespace base {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kZipBegin("PK\3\4", 4), kZipEnd("PK\5\6", 4);
+constexpr std::size_t kZipEndBytes = 22, kMostComment = 65'535;
+constexpr std::size_t kMostHeader = 16 << 20;
+
+/// A regular file that is open for reading.
+struct File {
+  Fd fd;
+  std::uint64_t size = 0;
+};
+
+std::optional<File> open_file(const fs::path& path) {
+  // A pipe of that name would be waited for.
+  File file{Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)), 0};
+  struct stat status {};
+  if (!file.fd || ::fstat(file.fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  file.size = static_cast<std::uint64_t>(status.st_size);
+  return file;
+}
+
+std::string read_at(const File& file, std::uint64_t offset, std::size_t bytes) {
+  std::string text(std::min<std::uint64_t>(bytes, file.size - std::min(offset, file.size)), '\0');
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const auto count =
+        ::pread(file.fd.get(), text.data() + done, text.size() - done, static_cast<off_t>(offset + done));
+    if (count == 0 || (count < 0 && errno != EINTR)) break;
+    if (count > 0) done += static_cast<std::size_t>(count);
+  }
+  text.resize(done);
+  return text;
+}
+
+/// The record at a zip archive's end holds the length of the comment behind it.
+bool has_zip_end(const File& file) {
+  const auto bytes = std::min<std::uint64_t>(file.size, kZipEndBytes + kMostComment);
+  const auto end = read_at(file, file.size - bytes, bytes);
+  for (auto at = end.rfind(kZipEnd); at != std::string::npos; at = at == 0 ? at - 1 : end.rfind(kZipEnd, at - 1)) {
+    if (at + kZipEndBytes > end.size()) continue;
+    const auto low = static_cast<unsigned char>(end[at + 20]), high = static_cast<unsigned char>(end[at + 21]);
+    if (at + kZipEndBytes + low + 256U * high == end.size()) return true;
+  }
+  return false;
+}
+
+/// How many bytes a .safetensors file has by its own header; nullopt: the header cannot be read.
+std::optional<std::uint64_t> safetensors_bytes(const File& file) {
+  std::uint64_t header_bytes = 0;
+  const auto first = read_at(file, 0, sizeof header_bytes);
+  if (first.size() < sizeof header_bytes) return sizeof header_bytes;
+  std::memcpy(&header_bytes, first.data(), sizeof header_bytes);
+  if (header_bytes > kMostHeader) return std::nullopt;
+  const auto header = read_at(file, sizeof header_bytes, header_bytes);
+  std::uint64_t data = 0;
+  constexpr std::string_view kOffsets = "\"data_offsets\":[";
+  for (auto at = header.find(kOffsets); at != std::string::npos; at = header.find(kOffsets, at + 1)) {
+    const auto comma = header.find(',', at);
+    if (comma == std::string::npos) break;
+    std::uint64_t end = 0;
+    std::from_chars(header.data() + comma + 1, header.data() + header.size(), end);
+    data = std::max(data, end);
+  }
+  return sizeof header_bytes + header_bytes + data;
+}
+
+/// What those formats end with is known.
+constexpr std::array<std::string_view, 6> kPickles{".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib"};
+/// Files of these names hold weights or states, so an empty one is none. Ranks of torch.distributed.checkpoint that
+/// have nothing to save leave an empty .distcp file.
+constexpr std::array<std::string_view, 9> kNeverEmpty{".bin",  ".safetensors", ".npz",     ".npy", ".h5",
+                                                      ".hdf5", ".keras",       ".msgpack", ".gguf"};
+
+std::string extension_of(const fs::path& path) {
+  auto extension = path.extension().string();
+  std::ranges::transform(extension, extension.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension;
+}
+
+/// Whether a file that begins so is a pickle and nothing else: a pickle ends with its STOP, a dot. torch.save without
+/// an archive writes the weights behind pickles, of which the first is its magic number.
+bool is_bare_pickle(std::string_view head) {
+  constexpr std::string_view kMagic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e", 15);
+  if (head.size() < 2 || head[0] != '\x80' || head[1] < 2 || head[1] > 5) return false;
+  return !head.starts_with(kMagic);
+}
+
+}  // namespace
+
+std::string why_file_is_torn(const fs::path& path) {
+  const auto file = open_file(path);
+  if (!file) return {};
+  const auto name = path.filename().string();
+  const auto extension = extension_of(path);
+  const bool may_be_pickle = std::ranges::find(kPickles, extension) != kPickles.end();
+  if (file->size == 0) {
+    const bool never = may_be_pickle || std::ranges::find(kNeverEmpty, extension) != kNeverEmpty.end();
+    return never ? name + " is empty" : std::string();
+  }
+  if (extension == ".safetensors") {
+    const auto wanted = safetensors_bytes(*file);
+    if (!wanted || *wanted <= file->size) return {};
+    return name + " has " + std::to_string(file->size) + " of " + std::to_string(*wanted) + " bytes";
+  }
+  const auto head = read_at(*file, 0, 16);
+  const bool is_zip = head.starts_with(kZipBegin) || (may_be_pickle && kZipBegin.starts_with(head));
+  if (is_zip) return has_zip_end(*file) ? std::string() : name + " has no end";
+  if (!may_be_pickle || !is_bare_pickle(head) || read_at(*file, file->size - 1, 1) == ".") return {};
+  return name + " is a pickle without its end";
+}
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/open_files.h"
+#include "base/fd.h"
 #include "bench/own_cpu.h"
 #include "muster/v1/rank_service.grpc.pb.h"
 

@@ -32,7 +32,7 @@
 
 #include "fsdp/engine/fully_shard.h"
 #include "fsdp/files/checkpoint.h"
-#include "fsdp/optim/adam.h"
+#include "fsdp/optim/optimizers.h"
 
 namespace {
 

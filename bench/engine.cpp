@@ -28,13 +28,12 @@
 #include "bench/forked_ranks.h"
 #include "fsdp/engine/fully_shard.h"
 #include "fsdp/engine/initialize.h"
-#include "fsdp/engine/meta_device.h"
-#include "fsdp/memory/tensor_bytes.h"
-#include "fsdp/optim/adam.h"
+#include "fsdp/memory/storage.h"
+#include "fsdp/optim/optimizers.h"
 #include "fsdp/optim/step_graph.h"
 #include "fsdp/text/json.h"
-#include "worker/models/llama/model.h"
-#include "worker/train/unit_wrapper.h"
+#include "worker/models/llama/llama_model.h"
+#include "worker/train/strategy.h"
 #ifdef MUSTER_WITH_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>

@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/open_files.h"
+#include "base/fd.h"
 #include "muster/v1/rank_service.pb.h"
 
 namespace {

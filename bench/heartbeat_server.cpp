@@ -10,10 +10,10 @@
 #include <string>
 #include <thread>
 
-#include "base/open_files.h"
+#include "base/fd.h"
 #include "bench/own_cpu.h"
 #include "controller/common/tokens.h"
-#include "controller/rpc/server.h"
+#include "controller/rpc/rpc_server.h"
 #include "controller/service/controller_impl.h"
 #include "controller/store/sqlite_store.h"
 

@@ -19,7 +19,7 @@
 
 #include "fsdp/comm/still_transport.h"
 #include "fsdp/engine/fully_shard.h"
-#include "fsdp/optim/adam.h"
+#include "fsdp/optim/optimizers.h"
 
 namespace {
 

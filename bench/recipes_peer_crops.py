@@ -1,4 +1,4 @@
-"""Crops of images as DINOv2 makes them, with the steps and probabilities of worker/batch/crops.cpp, in PyTorch."""
+"""Crops of images as DINOv2 makes them, with the steps and probabilities of worker/batch/images.cpp, in PyTorch."""
 
 import math
 

@@ -1,21 +1,83 @@
 #pragma once
 
+#include <grpcpp/client_context.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <string>
 
-#include "cli/config.h"
-#include "cli/failure.h"
-#include "cli/interrupts.h"
+#include "cli/cli_config.h"
 #include "controller/net/self_probe.h"
 #include "muster/v1/admin_service.grpc.pb.h"
 #include "muster/v1/job_service.grpc.pb.h"
 
 namespace cli {
+
+/// Handles Ctrl-C. It ends the program with 130. After `gently()` the first Ctrl-C only cancels the running call and
+/// wakes sleepers, so that the program can say that the job goes on. A second Ctrl-C always ends the program.
+///
+/// There is one object for the process. Create it before any other thread: it blocks SIGINT in all threads, and a
+/// thread of its own waits for SIGINT.
+class Interrupts {
+ public:
+  static Interrupts& instance();
+
+  void gently() { gently_ = true; }
+  /// From now on this program ignores Ctrl-C. The programs that it has started in its terminal handle it.
+  void leave_to_children() { left_to_children_ = true; }
+  bool requested() const { return requested_; }
+  /// Returns false if it was interrupted.
+  bool sleep(std::chrono::milliseconds time);
+
+  /// Cancels its call when Ctrl-C is pressed, or if it was pressed before.
+  class Scope {
+   public:
+    explicit Scope(grpc::ClientContext& context);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+  };
+
+ private:
+  Interrupts();
+  void on_interrupt();
+
+  std::atomic<bool> gently_{false};
+  std::atomic<bool> left_to_children_{false};
+  std::atomic<bool> requested_{false};
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  grpc::ClientContext* call_ = nullptr;
+};
+
+/// The exit codes of `muster`.
+enum Exit : int {
+  kSuccess = 0,
+  kJobFailed = 1,    // the job failed or was cancelled; doctor: a check failed
+  kUsage = 2,        // bad options, job file or configuration, or the job's state does not allow the request
+  kNotFound = 3,     // there is no such job or attempt
+  kUnreachable = 4,  // the controller does not answer, or refuses the token
+  kRefused = 5,      // a limit of the controller (also a full disk) or the scheduler
+  kTimedOut = 124,
+  kInterrupted = 130,
+};
+
+/// Ends the program. Its text goes to stderr, and says what to try next.
+class Failure : public std::runtime_error {
+ public:
+  Failure(Exit exit, const std::string& text) : std::runtime_error(text), exit_(exit) {}
+  Exit exit() const { return exit_; }
+
+ private:
+  Exit exit_;
+};
 
 using JobStub = muster::v1::JobService::Stub;
 using AdminStub = muster::v1::AdminService::Stub;

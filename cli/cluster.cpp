@@ -3,10 +3,10 @@
 #include <map>
 #include <ranges>
 
-#include "base/units.h"
-#include "cli/command.h"
-#include "cli/text.h"
-#include "controller/core/text.h"
+#include "base/numbers.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
+#include "controller/core/core_text.h"
 #include "spec/jobfile/partition_keys.h"
 
 namespace cli {

@@ -5,12 +5,12 @@
 #include <set>
 #include <vector>
 
-#include "cli/command.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
 #include "cli/list.h"
-#include "cli/text.h"
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 #include "spec/jobfile/job_keys.h"
-#include "spec/jobfile/sweep_axis.h"
+#include "spec/jobfile/sweep.h"
 #include "spec/recipes.h"
 
 namespace cli {

@@ -6,11 +6,11 @@
 #include <span>
 #include <thread>
 
-#include "cli/command.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
 #include "cli/follow.h"
 #include "cli/list.h"
-#include "cli/text.h"
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 #include "spec/jobfile/job_keys.h"
 
 namespace cli {

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "base/command.h"
-#include "cli/command.h"
+#include "cli/cli_command.h"
 
 namespace cli {
 namespace {

@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "base/command.h"
-#include "cli/command.h"
-#include "cli/text.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
 
 namespace cli {
 namespace {

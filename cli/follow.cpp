@@ -7,12 +7,12 @@
 #include <thread>
 #include <utility>
 
-#include "cli/command.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
 #include "cli/list.h"
 #include "cli/log_view.h"
 #include "cli/metrics.h"
-#include "cli/text.h"
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 
 namespace cli {
 namespace {

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "base/fd.h"
-#include "cli/command.h"
-#include "cli/failure.h"
-#include "cli/text.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
+#include "cli/client.h"
 #include "slurm/batch_script.h"
 #include "starters.h"
 

@@ -1,6 +1,6 @@
 #include "cli/key_help.h"
 
-#include "cli/text.h"
+#include "cli/cli_text.h"
 #include "spec/jobfile/job_keys.h"
 
 namespace cli {

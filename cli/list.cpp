@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <iostream>
 
-#include "cli/command.h"
-#include "cli/text.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
 #include "spec/jobfile/job_keys.h"
-#include "spec/jobfile/sweep_axis.h"
+#include "spec/jobfile/sweep.h"
 
 namespace cli {
 namespace {

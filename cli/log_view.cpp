@@ -6,12 +6,11 @@
 #include <map>
 #include <utility>
 
-#include "cli/command.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
 #include "cli/follow.h"
 #include "cli/list.h"
 #include "cli/output.h"
-#include "cli/terminal_text.h"
-#include "cli/text.h"
 #include "controller/common/clock.h"
 #include "proto/wire/logs.h"
 

@@ -1,4 +1,4 @@
-#include "cli/command.h"
+#include "cli/cli_command.h"
 
 int main(int argc, char** argv) {
   return cli::run_program(argc, argv);

@@ -7,9 +7,9 @@
 #include <ranges>
 #include <set>
 
-#include "base/nearest.h"
-#include "cli/command.h"
-#include "cli/text.h"
+#include "base/words.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
 #include "proto/json/proto_json.h"
 #include "spec/jobfile/toml_value.h"
 

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "cli/text.h"
+#include "cli/cli_text.h"
 #include "proto/json/proto_json.h"
 
 namespace cli {

@@ -6,9 +6,9 @@
 #include <iostream>
 #include <vector>
 
-#include "base/units.h"
-#include "cli/command.h"
-#include "cli/data.h"
+#include "base/numbers.h"
+#include "cli/cli_command.h"
+#include "cli/other_programs.h"
 #include "spec/jobfile/toml_value.h"
 
 namespace cli {

@@ -3,10 +3,10 @@
 #include <map>
 #include <set>
 
-#include "cli/command.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
 #include "cli/list.h"
 #include "cli/metrics.h"
-#include "cli/text.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/series.h"
 

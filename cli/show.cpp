@@ -3,19 +3,18 @@
 #include <map>
 #include <sstream>
 
-#include "cli/command.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
 #include "cli/list.h"
 #include "cli/log_view.h"
 #include "cli/metrics.h"
-#include "cli/text.h"
 #include "cli/use.h"
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 #include "slurm/batch_script.h"
 #include "spec/jobfile/job_file.h"
-#include "spec/jobfile/secrets.h"
 #include "spec/jobfile/spec.h"
 #include "spec/jobfile/toml_value.h"
-#include "spec/secret_variables.h"
+#include "spec/variables.h"
 
 namespace cli {
 namespace {

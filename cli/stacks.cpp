@@ -6,11 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "cli/command.h"
-#include "cli/terminal_text.h"
-#include "cli/text.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
 #include "controller/common/clock.h"
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 
 namespace cli {
 namespace {

@@ -4,11 +4,11 @@
 #include <iostream>
 #include <random>
 
-#include "cli/command.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
 #include "cli/key_help.h"
-#include "cli/plan.h"
-#include "cli/text.h"
-#include "controller/core/text.h"
+#include "cli/plan_view.h"
+#include "controller/core/core_text.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/missing_inputs.h"
 #include "spec/jobfile/spec.h"

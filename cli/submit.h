@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/command.h"
+#include "cli/cli_command.h"
 #include "cli/follow.h"
 #include "spec/jobfile/sweep.h"
 

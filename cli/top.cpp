@@ -7,12 +7,12 @@
 #include <iostream>
 #include <optional>
 
-#include "cli/command.h"
-#include "cli/interrupts.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
+#include "cli/client.h"
 #include "cli/list.h"
-#include "cli/text.h"
 #include "cli/use.h"
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 
 namespace cli {
 namespace {

@@ -1,13 +1,12 @@
-#include "cli/command.h"
+#include "cli/cli_command.h"
 
 #include <algorithm>
 #include <iostream>
 #include <vector>
 
-#include "base/nearest.h"
-#include "base/utf8.h"
-#include "base/whole_number.h"
-#include "cli/text.h"
+#include "base/numbers.h"
+#include "base/words.h"
+#include "cli/cli_text.h"
 #include "spec/jobfile/toml_value.h"
 
 namespace cli {

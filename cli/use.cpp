@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "cli/text.h"
+#include "cli/cli_text.h"
 
 namespace cli {
 namespace {

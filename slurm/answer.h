@@ -6,10 +6,53 @@
 #include <utility>
 #include <variant>
 
-#include "slurm/job_id.h"
-#include "slurm/refusal.h"
+#include "base/command.h"
+#include "slurm/slurm_job.h"
 
 namespace slurm {
+
+/// What the failure of a command means.
+enum class Failure {
+  kRefused,  // Slurm said no
+  kNotSent,  // no request was sent: no controller, no configuration, no munge, no program
+  kLost,     // a request was sent, and its answer was lost
+};
+
+struct FailureText {
+  Failure kind = Failure::kRefused;
+  std::string why;  // on one line, without the command's own prefixes
+};
+
+/// Classifies a failure by how the command ended and by what it wrote to stderr.
+FailureText explain_failure(const std::string& program, const base::CommandResult& result);
+
+/// Whether the words say that a request was sent and its answer did not come.
+bool tells_of_a_lost_answer(const std::string& words);
+
+/// What a command wrote to stderr, or to stdout if stderr is empty, as one line of at most 2,000 characters.
+std::string complaint(const std::string& program, const base::CommandResult& result);
+
+/// What the words of a refusal mean.
+///
+/// Only words that Slurm writes after it has discarded a submission are a refusal. All other failures are kUnknown,
+/// because Slurm may still have accepted the submission. After kUnknown, look for the job in Slurm's list before
+/// anything else. One example: a site's wrapper fails after the real sbatch has succeeded.
+enum class Refusal {
+  kUsers,      // nothing was accepted; no later try can succeed, because the cluster lacks what the job file asks for
+  kTooMany,    // nothing was accepted, because of a limit on the number of queued jobs
+  kForNow,     // nothing was accepted, because of a state of Slurm that passes by itself
+  kArray,      // nothing was accepted, because the array is larger than MaxArraySize, or has no elements
+  kForbidden,  // the change needs the rights of an operator or admin of Slurm
+  kUnknown,    // the words prove nothing
+};
+
+/// No later try of the same submission can succeed.
+bool is_final(Refusal kind);
+
+/// Classifies the words of sbatch, given without "sbatch: error: ".
+Refusal understand_refusal(const std::string& words);
+/// Classifies the words of scontrol that refuses to change a job: kForbidden or kUnknown.
+Refusal understand_refused_change(const std::string& words);
 
 /// Slurm understood the request and refused it. The text is Slurm's own, without "sbatch: error: ".
 struct Refused {
@@ -76,5 +119,16 @@ class Answer {
 };
 
 using SubmitAnswer = std::variant<JobId, Refused, Unreachable, Unsure>;
+
+/// Classifies an sbatch that did not succeed. The answer is Unsure, unless sbatch's own last words prove that nothing
+/// was accepted.
+///
+/// Only two kinds of lines prove anything:
+/// - "Batch job submission failed: ..." is the last line that sbatch writes before it ends.
+/// - A complaint about options or configuration comes before sbatch sends anything.
+/// An earlier line such as "Slurm temporarily unable to accept job, sleeping and retrying" proves nothing, because
+/// sbatch goes on and may succeed. A site's wrapper may call the real sbatch by another name ("sbatch.real"), may add
+/// lines, and may fail after the real sbatch has succeeded. Output that names a job's number means that there is a job.
+SubmitAnswer failed_submission(const base::CommandResult& result);
 
 }  // namespace slurm

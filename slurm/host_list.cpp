@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "slurm/text.h"
+#include "slurm/slurm_text.h"
 
 namespace slurm {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "slurm/scheduler.h"
-#include "slurm/text.h"
+#include "slurm/slurm_text.h"
 
 namespace slurm {
 namespace {

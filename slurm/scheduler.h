@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "slurm/answer.h"
-#include "slurm/job_id.h"
-#include "slurm/job_state.h"
+#include "slurm/slurm_job.h"
 
 namespace slurm {
 

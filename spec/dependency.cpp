@@ -5,8 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "base/whole_number.h"
-#include "spec/enumerators.h"
+#include "base/numbers.h"
 
 namespace spec {
 namespace {

@@ -4,24 +4,20 @@
 #include <mutex>
 #include <set>
 
-#include "spec/tables/bert.h"
-#include "spec/tables/causal.h"
-#include "spec/tables/classify.h"
-#include "spec/tables/dino.h"
-#include "spec/tables/dinov2.h"
-#include "spec/tables/exports.h"
-#include "spec/tables/gpt_neox.h"
-#include "spec/tables/llama.h"
-#include "spec/tables/lora.h"
-#include "spec/tables/masked_lm.h"
-#include "spec/tables/optimizer.h"
-#include "spec/tables/prepared_data.h"
-#include "spec/tables/seq2seq.h"
-#include "spec/tables/sequence.h"
-#include "spec/tables/sharding.h"
-#include "spec/tables/t5.h"
-#include "spec/tables/text_data.h"
-#include "spec/tables/training.h"
+#include "spec/tables/bert_keys.h"
+#include "spec/tables/checkpoint_keys.h"
+#include "spec/tables/classify_keys.h"
+#include "spec/tables/dino_keys.h"
+#include "spec/tables/dinov2_keys.h"
+#include "spec/tables/gpt_neox_keys.h"
+#include "spec/tables/llama_keys.h"
+#include "spec/tables/lora_keys.h"
+#include "spec/tables/optimizer_keys.h"
+#include "spec/tables/sharding_keys.h"
+#include "spec/tables/t5_keys.h"
+#include "spec/tables/text_data_keys.h"
+#include "spec/tables/text_recipe_keys.h"
+#include "spec/tables/training_keys.h"
 
 namespace spec {
 namespace {

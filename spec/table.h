@@ -1,15 +1,112 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
-#include "spec/key.h"
-
 namespace spec {
+
+/// The most characters of a job's name, including the suffix of a sweep element. A file name made from it still has
+/// room for more.
+inline constexpr std::size_t kLongestName = 128;
+
+/// The kind of value that a key takes.
+enum class Kind {
+  kText,       // one line
+  kName,       // 1 to kLongestName letters, digits and any of . _ - = , +
+  kPath,       // a path; a relative path starts at the job file's folder
+  kWhole,      // a number without a fraction
+  kReal,       // a number
+  kFlag,       // true or false
+  kChoice,     // one of a list of words
+  kDuration,   // "12h"; milliseconds as a value
+  kSize,       // "16MiB"; bytes as a value
+  kWords,      // an array of texts
+  kLines,      // an array of texts of one line each
+  kVariables,  // a table of NAME = text, number, true or false
+  kOptions,    // a table of option = text, number or true
+  kPatterns,   // a table of NAME = regular expression
+  kSweep       // a table of key = values
+};
+
+/// The value of one plain key. Whole numbers, durations and sizes are integers.
+using Value = std::variant<bool, std::int64_t, double, std::string>;
+
+/// Copies a value into the key's member of an options struct.
+using Assign = void (*)(void* options, const Value& value, std::string_view choices);
+
+/// One key of a job file or run file. This row is the key's only declaration. Parser, validation, defaults, help,
+/// completion, run file and the worker's reader all read it.
+struct Key {
+  std::string_view name = {};  // "train.batch_size"; top-level keys have no dot
+  Kind kind = Kind::kText;
+  std::string_view standard = {};  // the default, spelt as in a job file but without quotes; empty: none, or derived
+  std::string_view derived = {};   // describes a default that depends on other keys; otherwise empty
+  double low = 0;                  // allowed range, both ends included; durations in ms, sizes in bytes
+  double high = 0;
+  bool above_low = false;         // `low` itself is not allowed
+  std::string_view choices = {};  // the words of kChoice: "cosine linear constant"
+  std::string_view unit = {};     // the unit of a number, in the plural: "tokens"; empty: none, or in `meaning`
+  std::string_view meaning = {};
+  Assign assign = nullptr;  // null: no options struct has the key
+  /// The long option of sbatch that the key sets. [slurm] takes the key by this name, too. Empty: none.
+  std::string_view sbatch = {};
+};
+
+/// Whether a key of this kind has a single value: no array and no table.
+bool is_plain(Kind kind);
+
+/// The text of a value as people write it: "12h", "16MiB", "0.0003".
+std::string print(const Key& key, const Value& value);
+/// Reads what print() writes. Returns nullopt if the text is no value of the key's kind. Does not check the range.
+std::optional<Value> parse(const Key& key, std::string_view text);
+/// The value converted to the type of the key's kind. Returns nullopt if the value has another kind. A whole number
+/// converts to a real one.
+std::optional<Value> as_kind(const Key& key, const Value& value);
+/// What the key takes, phrased to follow the word "want": "a whole number from 1 to 4096", "a duration such as 12h".
+std::string wanted(const Key& key);
+/// Whether a value of the right kind is within the key's range or among its choices.
+bool allowed(const Key& key, const Value& value);
+
+/// The position of a word in a list such as "cosine linear constant", from 0; nullopt if the word is not in the list.
+std::optional<std::size_t> choice_index(std::string_view choices, std::string_view word);
+
+/// Sets an enum to the member at a word's position in `choices`; an unknown word changes nothing.
+template <class Enum>
+requires std::is_enum_v<Enum>
+void choose(Enum& out, std::string_view choices, std::string_view word) {
+  if (const auto index = choice_index(choices, word)) out = static_cast<Enum>(*index);
+}
+/// The first word of `choices` means that nothing is chosen. The words after it stand in the order of the enum.
+template <class Enum>
+requires std::is_enum_v<Enum>
+void choose(std::optional<Enum>& out, std::string_view choices, std::string_view word) {
+  const auto index = choice_index(choices, word);
+  if (!index) return;
+  out = *index == 0 ? std::nullopt : std::optional(static_cast<Enum>(*index - 1));
+}
+
+/// A function for a row's `assign`: copies the value into this member of the options. Of a choice, the member is an
+/// enum or an optional enum; see choose().
+template <auto Member>
+void into(void* options, const Value& value, std::string_view choices) {
+  const auto put = [&]<class Options, class Type>(Type Options::*member) {
+    auto& out = static_cast<Options*>(options)->*member;
+    if constexpr (requires { choose(out, choices, std::string_view()); }) {
+      choose(out, choices, std::get<std::string>(value));
+    } else {
+      out = std::get<Type>(value);
+    }
+  };
+  put(Member);
+}
 
 /// Values by key name. Each value has its key's kind.
 class Values {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/crc32c.h"
+#include "base/checksum.h"
 #include "tests/temporary_folder.h"
 
 namespace test {

@@ -1,6 +1,7 @@
 """Checks rules that a compiler does not check: which folder may include and link which other, without a cycle of folders; that an
 include is a path in the repository, and a namespace follows it; that no file sees both LibTorch's headers and those of gRPC,
-protobuf or spdlog (LibTorch's wheel contains its own copies of fmt and protobuf); and that each folder has a short README.
+protobuf or spdlog (LibTorch's wheel contains its own copies of fmt and protobuf); that no two files have one name; and that each
+folder has a short README.
 
 Usage: check_house.py [ROOT]
 Exit status: 0 if the rules hold, 1 otherwise, with one line per violation.
@@ -177,6 +178,18 @@ def namespace_violations(root, graph):
             yield f"{file}: namespace {'::'.join(parts)}, which names no folder above the file"
 
 
+def name_violations(graph):
+    """Files of two folders that have one name. main.cpp is each program's."""
+    places = {}
+    for file in graph:
+        path = pathlib.PurePosixPath(file)
+        places.setdefault(path.stem, set()).add(path.parent.as_posix())
+    for name, folders in sorted(places.items()):
+        first, *others = sorted(folders)
+        for other in others if name != "main" else []:
+            yield f"{other}/{name}: has the name of {first}/{name}; a reader who looks for one finds two"
+
+
 def readme_violations(root, graph):
     for folder in sorted({folder_of(file) for file in graph} - {None}):
         readme = root / folder / "README.md"
@@ -271,6 +284,7 @@ def violations(root):
             yield f"{file}: sees headers of both LibTorch and gRPC/protobuf/spdlog"
     yield from short_includes(root, graph)
     yield from namespace_violations(root, graph)
+    yield from name_violations(graph)
     yield from readme_violations(root, graph)
     yield from link_violations(root)
 

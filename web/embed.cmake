@@ -1,5 +1,5 @@
 # Turns the files of a folder into C++: cmake -DFOLDER=dist -DOUTPUT=embedded.cpp -P embed.cmake
-# The result defines http::find_asset (controller/http/assets.h).
+# The result defines http::find_asset (controller/http/api.h).
 cmake_minimum_required(VERSION 3.24)
 file(GLOB files RELATIVE "${FOLDER}" "${FOLDER}/*")
 list(SORT files)
@@ -39,7 +39,7 @@ foreach(file IN LISTS files)
 endforeach()
 
 file(WRITE "${OUTPUT}" "// Made from the built dashboard by web/embed.cmake.
-#include \"controller/http/assets.h\"
+#include \"controller/http/api.h\"
 
 namespace http {
 namespace {

@@ -13,21 +13,20 @@
 #include <string_view>
 
 #include "agent/rank/environment.h"
-#include "agent/rank/fenced_error.h"
+#include "agent/rank/rank_stacks.h"
 #include "agent/rank/reporter.h"
 #include "agent/rank/signals.h"
-#include "agent/rank/stacks.h"
-#include "base/core_limit.h"
-#include "base/open_files.h"
+#include "base/cgroups.h"
+#include "base/fd.h"
+#include "base/numbers.h"
 #include "base/usage_error.h"
-#include "base/whole_number.h"
 #include "fsdp/files/checkpoint.h"
 #include "spec/exit_codes.h"
-#include "worker/plan/command.h"
+#include "worker/plan/plan_command.h"
 #include "worker/recipes/registry.h"
-#include "worker/train/config.h"
 #include "worker/train/gpu.h"
 #include "worker/train/run.h"
+#include "worker/train/train_config.h"
 
 namespace {
 

@@ -1,7 +1,12 @@
 #include "agent/environment/rank_variables.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <sstream>
+#include <vector>
 
 #include "spec/variables.h"
 
@@ -68,6 +73,54 @@ spec::Environment torchelastic_variables(std::int64_t job, std::uint32_t attempt
   return {{"TORCHELASTIC_RUN_ID", "muster-" + std::to_string(job)},
           {"TORCHELASTIC_RESTART_COUNT", std::to_string(attempt > 0 ? attempt - 1 : 0)},
           {"TORCHELASTIC_MAX_RESTARTS", std::to_string(max_restarts)}};
+}
+
+namespace {
+
+constexpr const char* kPath = "/usr/local/bin:/usr/bin:/bin";
+constexpr const char* kRootsPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+constexpr std::size_t kMostEntry = std::size_t{1} << 20;
+
+void add_user(spec::Environment& to) {
+  passwd entry{};
+  passwd* found = nullptr;
+  std::vector<char> texts(1024);
+  while (::getpwuid_r(::geteuid(), &entry, texts.data(), texts.size(), &found) == ERANGE && texts.size() < kMostEntry) {
+    texts.resize(2 * texts.size());
+  }
+  const auto name = found != nullptr ? std::string(found->pw_name) : std::to_string(::geteuid());
+  to["USER"] = to["LOGNAME"] = name;
+  to["HOME"] = found != nullptr && *found->pw_dir != 0 ? found->pw_dir : "/";
+  to["SHELL"] = found != nullptr && *found->pw_shell != 0 ? found->pw_shell : "/bin/sh";
+}
+
+spec::Environment ask() {
+  spec::Environment all{
+      {"PATH", ::geteuid() == 0 ? kRootsPath : kPath}, {"LANG", "C.UTF-8"}, {"PYTHONUNBUFFERED", "1"}};
+  add_user(all);
+  return all;
+}
+
+}  // namespace
+
+const spec::Environment& login_environment() {
+  static const spec::Environment kAsked = ask();
+  return kAsked;
+}
+
+std::optional<std::string> visible_devices(const std::string& allowed, std::uint32_t gpus_per_rank,
+                                           std::uint32_t local_rank) {
+  std::vector<std::string> names;
+  std::istringstream list(allowed);
+  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  const auto first = std::size_t{local_rank} * gpus_per_rank;
+  if (!names.empty() && first + gpus_per_rank > names.size()) return std::nullopt;
+  std::string slice;
+  for (std::size_t device = first; device < first + gpus_per_rank; ++device) {
+    if (!slice.empty()) slice += ',';
+    slice += names.empty() ? std::to_string(device) : names[device];
+  }
+  return slice;
 }
 
 }  // namespace agent::environment

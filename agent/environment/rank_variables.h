@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "spec/environment.h"
+#include "spec/variables.h"
 
 namespace agent::environment {
 
@@ -39,5 +40,15 @@ spec::Environment meeting_variables(const std::string& address, const std::strin
 /// TORCHELASTIC_RUN_ID makes Lightning take the ranks as they are, on Slurm too, where it would else requeue the Slurm
 /// job by itself. TORCHELASTIC_USE_AGENT_STORE is never set: nobody but rank 0 serves the store.
 spec::Environment torchelastic_variables(std::int64_t job, std::uint32_t attempt, std::uint32_t max_restarts);
+
+/// What this process's user would find after a fresh login: HOME, USER, LOGNAME and SHELL of the user database, PATH
+/// and LANG with plain defaults; and PYTHONUNBUFFERED=1, so that a log shows what Python prints when it prints it. The
+/// same in every call: the user database is asked once.
+const spec::Environment& login_environment();
+
+/// Which devices a rank sees when it is given `gpus_per_rank`: its slice of 0, 1, 2, ..., or of `allowed`, a list as
+/// CUDA_VISIBLE_DEVICES has it ("4,5"; empty: not limited). Nothing if the list is too short.
+std::optional<std::string> visible_devices(const std::string& allowed, std::uint32_t gpus_per_rank,
+                                           std::uint32_t local_rank);
 
 }  // namespace agent::environment

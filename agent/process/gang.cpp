@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/open_files.h"
-#include "base/process_stat.h"
+#include "base/fd.h"
+#include "base/process_table.h"
 #include "spec/exit_codes.h"
 
 namespace agent::process {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/protocol/supervisor_facts.h"
+#include "agent/protocol/supervisor_words.h"
 #include "base/fd.h"
 
 namespace agent::process {

@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "agent/rank/endpoint.h"
+#include "agent/rank/meeting.h"
 #include "spec/series.h"
 
 namespace agent::rank {
@@ -148,5 +149,10 @@ class Reporter {
 /// The reporter that fits the environment: gRPC to the controller when MUSTER_CONTROLLER is set and this build has gRPC
 /// (MUSTER_WITH_GRPC), else JSON lines into a file. Throws std::runtime_error when neither can be opened.
 std::unique_ptr<Reporter> make_reporter(const RankEnvironment& environment);
+
+/// A newer attempt owns the job's checkpoint folder (spec::kExitFenced).
+class FencedError : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 }  // namespace agent::rank

@@ -6,9 +6,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "base/process_stat.h"
+#include "base/process_table.h"
 
 namespace agent::stacks {
 
@@ -27,11 +28,26 @@ std::string command_of(pid_t pid);
 /// Whether a Python interpreter runs in the process.
 bool is_python(pid_t pid);
 
-/// The file in memory into which the process writes its stack (agent/protocol/stacks.h), as a path below /proc.
+/// The file in memory into which the process writes its stack (agent/protocol/files.h), as a path below /proc.
 /// nullopt: the process has none of its own, or no handler for the signal.
 std::optional<std::string> stack_memory(pid_t pid);
 
-/// The thread of the process that answers (agent/protocol/stacks.h). nullopt: it has none.
+/// The thread of the process that answers (agent/protocol/files.h). nullopt: it has none.
 std::optional<pid_t> stack_thread(pid_t pid);
+
+/// Threads of one process beyond this are only counted.
+inline constexpr std::size_t kMostThreads = 512;
+
+/// What the kernel tells of each thread of a process, a line each: its name, its state, the system call that it is in
+/// with the file behind a descriptor, where it waits inside the kernel, and its processor time. The first line is the
+/// main thread's. Empty: the process is gone.
+std::string kernel_threads(pid_t pid);
+
+/// "futex"; "call 512" of a number without a name here.
+std::string syscall_name(long number);
+
+/// Of a line of /proc/<pid>/task/<tid>/syscall: "in read of 7", "runs", "waits in no system call". `takes_descriptor`
+/// gets the descriptor that the call works on; -1: none.
+std::string syscall_text(std::string_view line, int& descriptor);
 
 }  // namespace agent::stacks

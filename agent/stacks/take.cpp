@@ -7,22 +7,26 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
 extern "C" {  // glibc 2.36 forgot to say so in it
 #include <sys/pidfd.h>
 }
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <exception>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
-#include "agent/protocol/stacks.h"
-#include "agent/stacks/kernel_threads.h"
+#include "agent/protocol/files.h"
 #include "agent/stacks/processes.h"
-#include "base/child.h"
+#include "base/command.h"
 #include "base/process_table.h"
-#include "base/utf8.h"
+#include "base/signals_blocked.h"
+#include "base/words.h"
 
 namespace agent::stacks {
 namespace {
@@ -222,6 +226,51 @@ std::vector<std::string> take_stacks(const std::vector<Rank>& ranks, const Patie
   std::vector<std::string> out;
   for (const auto& processes : found) out.push_back(text_of(processes));
   return out;
+}
+
+Taker::~Taker() {
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Taker::ask(std::uint64_t number, std::vector<Rank> ranks) {
+  std::lock_guard lock(mutex_);
+  if (number <= newest_) return;
+  newest_ = number;
+  waits_ = true;
+  ranks_ = std::move(ranks);
+  wake_.notify_all();
+  if (thread_.joinable()) return;
+  try {
+    const base::SignalsBlocked quiet;  // signals are the main thread's
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {  // the ranks run on without
+    std::fprintf(stderr, "muster: nobody takes the stacks of the ranks: %s\n", error.what());
+  }
+}
+
+void Taker::run() {
+  std::unique_lock lock(mutex_);
+  while (!closed_) {
+    wake_.wait(lock, [this] { return closed_ || waits_; });
+    if (!std::exchange(waits_, false) || closed_) continue;
+    const auto number = newest_;
+    const auto ranks = ranks_;
+    lock.unlock();
+    try {
+      const auto texts = take_stacks(ranks);
+      for (std::size_t i = 0; i < ranks.size(); ++i) {
+        if (!texts[i].empty()) keep_(number, ranks[i].rank, texts[i]);
+      }
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "muster: the stacks of the ranks could not be taken: %s\n", error.what());
+    }
+    lock.lock();
+  }
 }
 
 }  // namespace agent::stacks

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "agent/protocol/local_launch.h"
-#include "agent/protocol/supervisor_facts.h"
+#include "agent/protocol/launch.h"
+#include "agent/protocol/supervisor_words.h"
 #include "base/fd.h"
 
 namespace agent::supervisor {
@@ -40,5 +40,15 @@ protocol::Status read_status(int folder);
 
 /// Throws std::system_error with errno and this text.
 [[noreturn]] void throw_errno(const std::string& what);
+
+// A unix socket's path is limited to 107 bytes, an attempt's folder is not: both ends go through
+// /proc/self/fd/<folder>.
+
+/// Listens on the folder's supervisor.sock, non-blocking, for this user alone; replaces a stale one. Throws
+/// std::system_error.
+base::Fd listen_in(int folder);
+
+/// Connects to the folder's supervisor.sock, non-blocking. No descriptor (errno says why) if nobody listens.
+base::Fd connect_in(int folder);
 
 }  // namespace agent::supervisor

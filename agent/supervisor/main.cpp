@@ -1,7 +1,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "agent/report/connect.h"
+#include "agent/report/grpc_reports.h"
 #include "agent/supervisor/supervisor.h"
 
 // muster-supervisor <attempt folder>: see supervisor.h. People need it only to look at what a controller does.

@@ -1,8 +1,7 @@
 #include "agent/supervisor/rank_environment.h"
 
 #include "agent/environment/rank_variables.h"
-#include "agent/environment/visible_devices.h"
-#include "agent/watch/rank_files.h"
+#include "agent/watch/agent_files.h"
 #include "spec/variables.h"
 
 namespace agent::supervisor {

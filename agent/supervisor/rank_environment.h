@@ -1,12 +1,12 @@
 #pragma once
 
-#include "agent/protocol/local_launch.h"
-#include "spec/environment.h"
+#include "agent/protocol/launch.h"
+#include "spec/variables.h"
 
 namespace agent::supervisor {
 
 /// A rank's whole environment, from the launch file alone: nothing of this process's own. See [Note: a rank's
-/// environment] in spec/environment.h. `node` is this machine's name.
+/// environment] in spec/variables.h. `node` is this machine's name.
 spec::Environment rank_environment(const protocol::LocalLaunch& launch, std::uint32_t rank, const std::string& node);
 
 /// The same with the variables of a rank, for the agent that speaks for it. A rank with a launcher of its own has none.

@@ -1,6 +1,11 @@
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "base/fd.h"
 
@@ -29,6 +34,39 @@ class StatusLog {
   std::string lines_;
   std::size_t written_ = 0;
   bool synced_ = true;
+};
+
+/// Puts lines into a StatusLog in a thread of its own: a disk that stands still holds up neither the news of a rank's
+/// end nor a stop. Lines that a disk refuses are tried again every kTryAgain. All calls come from one thread.
+class StatusWriter {
+ public:
+  static constexpr std::chrono::milliseconds kTryAgain{1000};
+  /// The longest wait of add() for the system to take a line. A line that the system has taken outlives this process.
+  static constexpr std::chrono::milliseconds kPatience{100};
+
+  /// Nothing else may use `log` from here on.
+  explicit StatusWriter(StatusLog& log);
+  /// Waits for the write that is under way.
+  ~StatusWriter();
+  StatusWriter(const StatusWriter&) = delete;
+  StatusWriter& operator=(const StatusWriter&) = delete;
+
+  /// Returns at once while the system has not taken an earlier line.
+  void add(const std::string& line);
+  /// Every line is on disk.
+  bool recorded() const;
+
+ private:
+  void run();
+  void put(std::unique_lock<std::mutex>& lock);
+
+  StatusLog& log_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_, progress_;
+  std::deque<std::string> pending_;
+  std::size_t added_ = 0, written_ = 0, recorded_ = 0;  // lines
+  bool closed_ = false;
+  std::thread thread_;
 };
 
 }  // namespace agent::supervisor

@@ -8,7 +8,7 @@
 
 #include "agent/process/orphans.h"
 #include "agent/report/relay.h"
-#include "spec/environment.h"
+#include "spec/variables.h"
 
 namespace agent::supervisor {
 
@@ -28,7 +28,7 @@ struct SupervisorOptions {
 
 /// One attempt's life beside its ranks, independent of the controller. The supervisor
 /// - goes to the background, and starts what launch.json says unless status.jsonl shows that it was started before;
-/// - writes down each fact (see agent/protocol/supervisor_facts.h) in a second thread, and tells it on supervisor.sock
+/// - writes down each fact (see agent/protocol/supervisor_words.h) in a second thread, and tells it on supervisor.sock
 /// without
 ///   waiting for the disk;
 /// - tells the controller what the ranks report (see agent/watch/report.h), and on supervisor.sock what they use,
@@ -36,7 +36,7 @@ struct SupervisorOptions {
 ///
 /// A connection is told every fact from the first one on. It may send stop commands (see
 /// agent/protocol/supervisor_words.h). The reason of a stop is written where the ranks' programs find it (see
-/// agent/watch/stop_file.h).
+/// agent/watch/agent_files.h).
 ///
 /// The calling process must have one thread. If it dies, the kernel kills the ranks. It does not react to SIGTERM,
 /// SIGINT and SIGHUP: at a machine's shutdown ranks get their own SIGTERM, and a second one would spoil their saving.

@@ -6,8 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "agent/rank/endpoint.h"
-#include "agent/rank/meeting_patience.h"
+#include "agent/rank/meeting.h"
 #include "muster/v1/rank_service.pb.h"
 
 namespace agent::task {

@@ -10,14 +10,14 @@
 #include <string_view>
 #include <system_error>
 
-#include "agent/protocol/attempt_set.h"
-#include "agent/report/connect.h"
+#include "agent/protocol/launch.h"
+#include "agent/report/grpc_reports.h"
 #include "agent/task/prepare.h"
 #include "agent/task/task.h"
 #include "agent/task/task_reporter.h"
-#include "base/oom_watch.h"
+#include "base/cgroups.h"
 #include "spec/exit_codes.h"
-#include "spec/submitter.h"
+#include "spec/variables.h"
 
 namespace {
 

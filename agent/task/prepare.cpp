@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "agent/protocol/attempt_set.h"
-#include "agent/protocol/rank_status.h"
-#include "agent/watch/attempt_start.h"
+#include "agent/protocol/files.h"
+#include "agent/protocol/launch.h"
+#include "agent/watch/agent_files.h"
 #include "base/durable_file.h"
 
 namespace agent::task {

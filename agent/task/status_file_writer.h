@@ -6,11 +6,11 @@
 #include <optional>
 #include <thread>
 
-#include "agent/protocol/rank_status.h"
+#include "agent/protocol/files.h"
 
 namespace agent::task {
 
-/// Writes a rank's status file (see agent/protocol/rank_status.h), durable when it returns. The text is written under
+/// Writes a rank's status file (see agent/protocol/files.h), durable when it returns. The text is written under
 /// another name first, so that a reader sees the old text or the new. Throws std::system_error.
 void write_status(const std::filesystem::path& attempt_folder, int rank, const protocol::RankStatus& status);
 

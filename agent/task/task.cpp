@@ -18,12 +18,11 @@
 #include <system_error>
 #include <utility>
 
-#include "agent/process/keeper.h"
+#include "agent/process/orphans.h"
 #include "agent/task/log_link.h"
-#include "agent/task/rank_environment.h"
-#include "agent/watch/fence.h"
+#include "agent/task/rank_process.h"
+#include "agent/watch/agent_files.h"
 #include "agent/watch/last_words.h"
-#include "agent/watch/stop_file.h"
 #include "base/host_name.h"
 #include "base/patience.h"
 #include "spec/variables.h"

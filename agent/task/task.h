@@ -12,18 +12,18 @@
 #include <string>
 
 #include "agent/process/orphans.h"
-#include "agent/protocol/task_launch.h"
+#include "agent/protocol/launch.h"
 #include "agent/rank/environment.h"
 #include "agent/report/relay.h"
-#include "agent/stacks/taker.h"
+#include "agent/stacks/take.h"
 #include "agent/task/controller_link.h"
 #include "agent/task/rank_process.h"
 #include "agent/task/status_file_writer.h"
 #include "agent/use/sampler.h"
-#include "agent/watch/rank_files.h"
+#include "agent/watch/agent_files.h"
+#include "base/cgroups.h"
 #include "base/fd.h"
-#include "base/oom_watch.h"
-#include "spec/environment.h"
+#include "spec/variables.h"
 
 namespace agent::task {
 
@@ -49,7 +49,7 @@ struct TaskSetup {
   std::function<report::Connect(const spec::Environment& rank, pid_t pid)> report = {};
   use::SamplerOptions use = {};
   Ending ending = {};
-  bool has_keeper = false;  // see agent/process/keeper.h
+  bool has_keeper = false;  // see agent/process/orphans.h
 };
 
 /// One rank on Slurm from its start to its end.

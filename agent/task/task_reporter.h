@@ -8,9 +8,8 @@
 #include <string>
 #include <thread>
 
-#include "agent/rank/backoff.h"
 #include "agent/rank/grpc/grpc_client.h"
-#include "agent/rank/grpc/grpc_stream.h"
+#include "agent/rank/meeting.h"
 #include "agent/task/controller_link.h"
 
 namespace agent::task {

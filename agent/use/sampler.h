@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/protocol/rank_use.h"
+#include "agent/protocol/files.h"
 #include "base/gpus.h"
 
 namespace agent::use {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/watch/report_source.h"
-#include "agent/watch/wildcards.h"
+#include "agent/watch/folder_walk.h"
+#include "agent/watch/report.h"
 
 namespace agent::watch {
 

@@ -3,7 +3,13 @@
 #include <string>
 #include <string_view>
 
+#include "agent/watch/log_lines.h"
+
 namespace agent::watch {
+
+/// What nobody's last words look like, but a tool, a shell or a logger may say. The program ended with it only where
+/// nothing comes after it.
+std::string said_error(const log::Lines& lines);
 
 /// The line of a program's output that names the error it ended with; empty: none is found.
 ///

@@ -4,10 +4,21 @@
 #include <string>
 #include <string_view>
 
-#include "agent/watch/rank_files.h"
+#include "agent/watch/agent_files.h"
 #include "spec/exit_codes.h"
 
 namespace agent::watch {
+
+/// The earliest error that a worker of a launcher wrote into its error file, and that no other worker's end explains:
+/// the message, fit for a sentence. Empty: there is none.
+///
+/// `log` is the end of the launcher's log. torchelastic's last block there names the error files of the workers that it
+/// saw fail. Those of the others lie beside them (`attempt_0/<local rank>/error.json`): a worker may have written its
+/// error and still have been alive when a survivor of it failed. Where the block says that SIGKILL was first, nothing
+/// is looked for. Reads regular files alone, kMostWorkers of them at most.
+std::string words_of_workers(std::string_view log);
+
+inline constexpr int kMostWorkers = 256;
 
 /// Whether what the program wrote last may tell why it ended so. Not where it was done or left as asked, nor where it
 /// was killed from outside: then its last error line is about something else.

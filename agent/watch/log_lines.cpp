@@ -1,6 +1,7 @@
 #include "agent/watch/log_lines.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 namespace agent::watch::log {
@@ -138,3 +139,150 @@ Lines last_lines(std::string_view log, std::size_t most) {
 }
 
 }  // namespace agent::watch::log
+
+namespace agent::watch {
+namespace {
+
+using namespace log;
+
+bool is_name(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '<' || c == '>' || c == '$';
+}
+
+/// `File "/a/train.py", line 12` becomes "train.py, line 12".
+std::string place_of(std::string_view frame) {
+  constexpr std::string_view kStart = "File \"";
+  frame = trimmed(frame);
+  if (!frame.starts_with(kStart)) return {};
+  frame.remove_prefix(kStart.size());
+  const auto quote = frame.find('"');
+  constexpr std::string_view kLine = "\", line ";
+  if (quote == std::string_view::npos || !frame.substr(quote).starts_with(kLine)) return {};
+  auto number = frame.substr(quote + kLine.size());
+  number = number.substr(0, static_cast<std::size_t>(std::ranges::find_if_not(number, is_digit) - number.begin()));
+  const auto path = frame.substr(0, quote);
+  return std::string(path.substr(path.rfind('/') + 1)) + ", line " + std::string(number);
+}
+
+/// Whether the line is "Name: ..." or "Name" alone.
+bool begins_with_name(std::string_view line) {
+  const auto end = static_cast<std::size_t>(std::ranges::find_if_not(line, is_name) - line.begin());
+  if (end == 0 || is_digit(line.front())) return false;
+  return end == line.size() || line[end] == ':';
+}
+
+bool is_of_child(std::string_view exception) {
+  return contains(exception.substr(0, exception.find(' ')), "ChildFailedError") ||
+         exception.starts_with("subprocess.CalledProcessError") || exception.starts_with("CalledProcessError");
+}
+
+/// A Python traceback that begins at line i.
+std::optional<FoundError> traceback_at(const Lines& lines, std::size_t i) {
+  const auto head = trimmed(lines[i].text);
+  if (!head.starts_with("Traceback (most recent call last)") &&
+      !head.starts_with("Exception Group Traceback (most recent call last)")) {
+    return std::nullopt;
+  }
+  const auto indent = lines[i].text.find_first_not_of(' ');
+  std::string place;
+  for (++i; i < lines.size(); ++i) {
+    const auto own = lines[i].text.find_first_not_of(' ');
+    if (own == std::string::npos) continue;
+    if (own > indent) {
+      if (auto frame = place_of(lines[i].text); !frame.empty()) place = std::move(frame);
+      continue;
+    }
+    const auto line = trimmed(lines[i].text);
+    if (!begins_with_name(line)) return std::nullopt;
+    auto words = with_next(lines, i);
+    const bool bare = !contains(line, ": ");
+    if (bare && words == line && !place.empty()) words += " (" + place + ")";
+    return FoundError{words, i, is_of_child(line)};
+  }
+  return std::nullopt;
+}
+
+/// "terminate called after throwing an instance of 'X'" with its "what():".
+std::optional<FoundError> terminate_at(const Lines& lines, std::size_t i) {
+  const auto line = trimmed(lines[i].text);
+  constexpr std::string_view kAbi = "libc++abi: ";
+  if (line.starts_with(kAbi)) return FoundError{std::string(line.substr(kAbi.size())), i};
+  if (!line.starts_with("terminate called ")) return std::nullopt;
+  const auto quote = line.find('\'');
+  const auto end = line.rfind('\'');
+  constexpr std::string_view kWhat = "what():";
+  const auto next = i + 1 < lines.size() ? trimmed(lines[i + 1].text) : std::string_view();
+  if (quote == std::string_view::npos || end <= quote || !next.starts_with(kWhat))
+    return FoundError{std::string(line), i};
+  const auto type = std::string(line.substr(quote + 1, end - quote - 1));
+  return FoundError{type + ": " + std::string(trimmed(next.substr(kWhat.size()))), i + 1};
+}
+
+std::optional<FoundError> panic_at(const Lines& lines, std::size_t i) {
+  const auto line = trimmed(lines[i].text);
+  if (line.starts_with("panic: ") || line.starts_with("fatal error: ")) return FoundError{std::string(line), i};
+  constexpr std::string_view kJulia = "ERROR: ";
+  if (line.starts_with(kJulia) && i + 1 < lines.size() && lines[i + 1].text.starts_with("Stacktrace:")) {
+    return FoundError{std::string(line.substr(kJulia.size())), i};
+  }
+  const auto panicked = line.find(" panicked at ");
+  if (!line.starts_with("thread '") || panicked == std::string_view::npos) return std::nullopt;
+  return FoundError{with_next(lines, i).substr(panicked + 1), i};
+}
+
+constexpr std::array<std::string_view, 12> kAborts = {
+    "*** ",
+    "free(): ",
+    "malloc(): ",
+    "malloc_consolidate(): ",
+    "realloc(): ",
+    "munmap_chunk(): ",
+    "double free or corruption",
+    "corrupted size vs. prev_size",
+    "corrupted double-linked list",
+    "tcache_thread_shutdown(): ",
+    "Fatal glibc error: ",
+    "Fatal Python error: ",
+};
+
+std::optional<FoundError> abort_at(const Lines& lines, std::size_t i) {
+  const auto line = trimmed(lines[i].text);
+  for (const auto start : kAborts) {
+    if (!line.starts_with(start)) continue;
+    if (start == "*** " && !line.ends_with("***: terminated")) continue;
+    return FoundError{std::string(line), i};
+  }
+  if (contains(line, "Assertion `") && contains(line, "failed")) return FoundError{std::string(line), i};
+  for (const std::string_view mark : {"AddressSanitizer: ", "LeakSanitizer: ", "MemorySanitizer: ", "Check failed: "}) {
+    const auto at = line.find(mark);
+    if (at != std::string_view::npos && !line.starts_with("SUMMARY"))
+      return FoundError{std::string(line.substr(at)), i};
+  }
+  constexpr std::string_view kJava = "Exception in thread ";
+  if (line.starts_with(kJava)) {
+    const auto name = line.find("\" ");
+    return FoundError{std::string(name == std::string_view::npos ? line : line.substr(name + 2)), i};
+  }
+  return std::nullopt;
+}
+
+/// "SyntaxError: ...", "torch.OutOfMemoryError: ...", "Error: boom": an exception's line without a traceback before it.
+std::optional<FoundError> exception_at(const Lines& lines, std::size_t i) {
+  const std::string_view line = lines[i].text;
+  if (line.empty() || line.front() == ' ' || !begins_with_name(line)) return std::nullopt;
+  const auto name = line.substr(0, line.find(':'));
+  const bool fits = name.ends_with("Error") || name.ends_with("Exception") || name == "KeyboardInterrupt";
+  if (!fits || (name.size() < line.size() && begins_with_digits(line.substr(name.size() + 1)))) return std::nullopt;
+  return FoundError{with_next(lines, i), i, is_of_child(line)};
+}
+
+}  // namespace
+
+std::optional<FoundError> error_at(const Lines& lines, std::size_t i) {
+  for (const auto look : {traceback_at, terminate_at, panic_at, abort_at, exception_at}) {
+    if (auto found = look(lines, i)) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace agent::watch

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,3 +33,18 @@ bool contains_in_any_case(std::string_view text, std::string_view part);
 bool begins_with_digits(std::string_view text);
 
 }  // namespace agent::watch::log
+
+namespace agent::watch {
+
+/// An error that a runtime has printed.
+struct FoundError {
+  std::string words;
+  std::size_t last = 0;   // the line that it ends with
+  bool of_child = false;  // what a launcher says of a program that it started
+};
+
+/// The error whose first line is line i: a traceback of Python, "terminate called", a panic, an abort, or the line of
+/// an exception alone. error_line.h lists the shapes.
+std::optional<FoundError> error_at(const log::Lines& lines, std::size_t i);
+
+}  // namespace agent::watch

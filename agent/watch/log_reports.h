@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,6 +15,39 @@
 #include "spec/log_pattern.h"
 
 namespace agent::watch {
+
+/// A number as people and programs print it: "2.31,", "1e-4", "85.2%", "+3", "1,234.5", "1_200", "1.2k", "350M",
+/// "tensor(2.31,", "[0.5]", a minus of Unicode. NaN for the words that say so, and for infinity. nullopt: it is none.
+/// "2,31" is none: a comma is the sign between thousands.
+std::optional<double> plain_number(std::string_view text);
+
+/// The same for a count: "1,200", "120/9000" and "12k" are 1200, 120 and 12000. "1,5" is none, and neither are "0,120"
+/// and "12,34": a comma stands between groups of three.
+std::optional<std::int64_t> plain_count(std::string_view text);
+
+/// Cuts what a program writes for a terminal into lines of plain text. "\n", "\r" and "\b" end a line, so each state of
+/// a progress bar is a line of its own. Colours and other commands to a terminal are left out, and so are empty lines.
+class PlainLines {
+ public:
+  using Take = std::function<void(std::string_view line)>;
+
+  /// Hands out each line that ends in these bytes, which follow those of the last call.
+  void feed(std::string_view bytes, const Take& take);
+  /// Hands out a last line without an end.
+  void finish(const Take& take);
+
+  /// Of a longer line only so many bytes are kept.
+  static constexpr std::size_t kLongest = 16 << 10;
+
+ private:
+  enum class State { kText, kEscape, kCommand, kTitle, kTitleEscape };
+  void end_line(const Take& take);
+  State after(char c) const;
+
+  State state_ = State::kText;
+  std::size_t command_bytes_ = 0;
+  std::string line_;
+};
 
 /// Makes reports of the lines of a log, by the patterns of [report] log.
 ///

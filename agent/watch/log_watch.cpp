@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/watch/regular_file.h"
+#include "agent/watch/folder_walk.h"
 
 namespace agent::watch {
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "spec/exit_codes.h"
 #include "spec/series.h"
 
 namespace agent::watch {
@@ -65,5 +68,84 @@ struct BadLine {
 /// `line` without its newline. NaN, Infinity and -Infinity, which Python writes, are read as null. A key with a value
 /// of another type than the contract's is a part that is wrong; an unknown key without a number is ignored.
 std::variant<Report, BadLine> parse_report(std::string_view line);
+
+/// When a source is looked at, and what is known of its program then.
+struct Moment {
+  std::chrono::steady_clock::time_point now = {};
+  std::int64_t wall_ms = 0;                      // since 1970
+  std::optional<spec::ExitStatus> end = {};      // how the program has ended; nullopt: it runs
+  std::optional<std::int64_t> newest_step = {};  // the newest step that the program has told, in whatever way
+};
+
+/// What one look has brought.
+struct Found {
+  std::vector<Report> reports;
+  bool more = false;  // a next look brings more at once
+};
+
+/// One place, besides the report file, where a program that was not changed tells of its training. It reads regular
+/// files alone, a bounded part of them at each look, and waits as long as their file system does. Not thread-safe.
+class ReportSource {
+ public:
+  ReportSource() = default;
+  virtual ~ReportSource() = default;
+  ReportSource(const ReportSource&) = delete;
+  ReportSource& operator=(const ReportSource&) = delete;
+
+  /// What is new since the last look. After the program's end, a look that brings nothing and no more is the last one.
+  virtual Found look(const Moment& moment) = 0;
+
+  /// What waits to be read, in a few words, as far as the last look knows; empty: nothing. Also while a look is under
+  /// way.
+  virtual std::string unread() const { return {}; }
+
+  /// What is wrong with this source, in one sentence; empty: nothing, or it was taken before.
+  std::string take_complaint() { return std::exchange(complaint_, {}); }
+
+ protected:
+  /// Only the first one counts.
+  void complain(const std::string& about) {
+    if (!std::exchange(has_complained_, true)) complaint_ = about;
+  }
+
+ private:
+  std::string complaint_;
+  bool has_complained_ = false;
+};
+
+/// Follows a report file. It reads regular files alone, and waits as long as their file system does.
+class ReportTail {
+ public:
+  explicit ReportTail(std::filesystem::path file) : file_(std::move(file)) {}
+
+  /// The next lines that are whole, at most kMostAtOnce bytes of them. With `ended`, when the program has ended, a last
+  /// line without its newline counts too. Without `more` there is no more now; with it, lines may have been read that
+  /// hold no report.
+  Found read(bool ended = false);
+
+  /// Before the first read: begins with the first line that begins after so many bytes. Lines are then counted from
+  /// there.
+  void skip_to(std::uint64_t offset) {
+    offset_ = offset;
+    skips_ = true;
+  }
+  /// Bytes read so far.
+  std::uint64_t offset() const { return offset_; }
+  /// Lines that could not be read, or only in part.
+  std::uint64_t bad_lines() const { return bad_lines_; }
+  /// What was wrong with the first of them, with its number; nullopt: none was.
+  const std::optional<std::string>& first_complaint() const { return first_complaint_; }
+
+  static constexpr std::size_t kMostAtOnce = 1 << 20;
+
+ private:
+  void take(std::string_view line, std::vector<Report>& out);
+  void complain(const std::string& why);
+
+  const std::filesystem::path file_;
+  std::uint64_t offset_ = 0, line_ = 0, bad_lines_ = 0;
+  bool skips_ = false;  // the offset is inside a line that is too long
+  std::optional<std::string> first_complaint_;
+};
 
 }  // namespace agent::watch

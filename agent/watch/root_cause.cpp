@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "agent/watch/error_shapes.h"
+#include "agent/watch/log_lines.h"
 
 namespace agent::watch {
 namespace {

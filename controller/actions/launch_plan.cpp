@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "agent/environment/login_environment.h"
 #include "agent/environment/rank_variables.h"
 #include "controller/common/tokens.h"
 #include "controller/jobs/progress_watch.h"

@@ -4,13 +4,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "agent/watch/attempt_start.h"
-#include "agent/watch/fence.h"
+#include "agent/watch/agent_files.h"
 #include "controller/common/data_folder.h"
 #include "controller/core/job.h"
 #include "controller/executors/executor.h"
 #include "muster/v1/job.pb.h"
-#include "spec/report_sources.h"
+#include "spec/report_keys.h"
 
 namespace actions {
 

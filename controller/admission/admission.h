@@ -11,8 +11,8 @@
 
 #include "controller/admission/ledger.h"
 #include "controller/admission/machine_ledger.h"
+#include "controller/common/changes.h"
 #include "controller/common/clock.h"
-#include "controller/common/wait.h"
 #include "controller/executors/executor.h"
 #include "controller/jobs/specs.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 
 namespace admission {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "controller/common/wait.h"
+#include "controller/common/changes.h"
 #include "controller/core/job.h"
 #include "controller/executors/own_machine.h"
 #include "muster/v1/machine.pb.h"

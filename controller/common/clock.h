@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "controller/core/types.h"
+#include "controller/core/job.h"
 
 namespace common {
 

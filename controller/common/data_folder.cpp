@@ -1,15 +1,18 @@
 #include "controller/common/data_folder.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <system_error>
+#include <utility>
 
 #include "base/durable_file.h"
+#include "base/numbers.h"
 #include "base/patience.h"
-#include "base/whole_number.h"
 
 namespace common {
 namespace {
@@ -81,6 +84,82 @@ std::string DataFolder::open_to_others() const {
   std::snprintf(mode.data(), mode.size(), "%04o", static_cast<unsigned>(info.st_mode & 07777));
   return root_.string() + " is open to everybody on this machine (mode " + mode.data() +
          "), and logs and job folders are in it: chmod 700 " + root_.string();
+}
+
+namespace {
+
+/// Entries that are looked at below one folder; what is beyond them is not counted.
+constexpr std::size_t kMostCountedFiles = 1'000'000;
+constexpr std::int64_t kBlockBytes = 512;  // of st_blocks, whatever the file system's own are
+
+std::int64_t bytes_of(const std::filesystem::path& path) {
+  struct stat info {};
+  return lstat(path.c_str(), &info) == 0 ? info.st_blocks * kBlockBytes : 0;
+}
+
+}  // namespace
+
+std::int64_t bytes_below(const std::filesystem::path& folder) {
+  std::int64_t bytes = bytes_of(folder);
+  std::size_t left = kMostCountedFiles;
+  std::error_code error;
+  const auto options = std::filesystem::directory_options::skip_permission_denied;
+  for (std::filesystem::recursive_directory_iterator at(folder, options, error), end; !error && at != end && left > 0;
+       at.increment(error), --left) {
+    bytes += bytes_of(at->path());
+  }
+  return bytes;
+}
+
+namespace {
+
+// Whatever comes back is an answer; what is wrong with the disk is told by whoever needs to write.
+void write_a_byte(const std::filesystem::path& file) {
+  const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return;
+  if (::pwrite(fd, "\n", 1, 0) == 1) ::fdatasync(fd);
+  ::close(fd);
+}
+
+}  // namespace
+
+DiskProbe::DiskProbe(Hearing& hearing, Clock& clock, std::filesystem::path file, bool threads)
+    : hearing_(hearing),
+      clock_(clock),
+      file_(std::move(file)),
+      loop_("the disk could not be probed", threads, [this] { return write(); }) {
+  loop_.start();
+}
+
+void DiskProbe::ask() {
+  const auto written_at = hearing_.written_at();
+  if (!loop_.is_running() || (written_at && clock_.monotonic() - *written_at < kAgainAfter)) return;
+  {
+    std::lock_guard lock(mutex_);
+    wanted_ = true;
+  }
+  loop_.wake();
+}
+
+void DiskProbe::ask_and_wait(core::Millis patience) {
+  ask();
+  std::unique_lock lock(mutex_);
+  done_.wait_for(lock, patience, [&] { return !wanted_; });
+}
+
+std::optional<core::Millis> DiskProbe::write() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!wanted_) return std::nullopt;
+  }
+  {
+    const Hearing::Write write(hearing_);
+    write_a_byte(file_);
+  }
+  std::lock_guard lock(mutex_);
+  wanted_ = false;
+  done_.notify_all();
+  return std::nullopt;
 }
 
 }  // namespace common

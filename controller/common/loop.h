@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "controller/core/types.h"
+#include "controller/core/job.h"
 
 namespace common {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/protocol/survivors.h"
+#include "agent/protocol/files.h"
+#include "controller/core/core_text.h"
 #include "controller/core/requeue_policy.h"
-#include "controller/core/text.h"
 #include "controller/core/transitions.h"
 #include "spec/log_pattern.h"
 

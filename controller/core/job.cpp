@@ -1,6 +1,6 @@
 #include "controller/core/job.h"
 
-#include "base/whole_number.h"
+#include "base/numbers.h"
 
 namespace core {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 #include "controller/core/transitions.h"
 
 namespace core {

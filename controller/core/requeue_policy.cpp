@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 
 namespace core {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <csignal>
 
+#include "controller/core/core_text.h"
 #include "controller/core/requeue_policy.h"
-#include "controller/core/text.h"
 
 namespace core {
 

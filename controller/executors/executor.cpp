@@ -1,6 +1,6 @@
 #include "controller/executors/executor.h"
 
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 
 namespace executors {
 namespace {

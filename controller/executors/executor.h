@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -8,14 +9,53 @@
 #include <variant>
 #include <vector>
 
-#include "agent/protocol/rank_use.h"
+#include "agent/protocol/files.h"
 #include "controller/core/apply.h"
-#include "controller/executors/cluster_facts.h"
+#include "controller/core/job.h"
 #include "controller/executors/own_machine.h"
-#include "spec/environment.h"
-#include "spec/report_sources.h"
+#include "spec/report_keys.h"
+#include "spec/variables.h"
 
 namespace executors {
+
+/// What a scheduler says of one of its partitions.
+struct PartitionFacts {
+  std::string name, state, node_list, preempt_mode;
+  bool is_default = false;
+  std::uint32_t nodes = 0, cpus = 0, priority_tier = 0;
+  std::optional<core::Millis> max_time, default_time;  // nothing: unlimited; max_time
+  std::optional<std::uint32_t> max_nodes;              // nothing: unlimited
+  core::Millis grace{0};
+  std::vector<std::string> allow_groups, allow_accounts, allow_qos;  // empty: all
+  bool operator==(const PartitionFacts&) const = default;
+};
+
+/// What a scheduler says of one of its nodes.
+struct NodeFacts {
+  std::string name, state, reason;  // state: "MIXED+DRAIN"; "*" at the end: it does not answer
+  bool usable = true;               // up and not drained
+  std::uint32_t cpus = 0, cpus_used = 0;
+  std::int64_t memory_bytes = 0, memory_used_bytes = 0;
+  std::string gres, gres_used;
+  std::vector<std::string> partitions;
+  bool operator==(const NodeFacts&) const = default;
+};
+
+/// A cluster as its scheduler described it last.
+struct ClusterFacts {
+  std::vector<PartitionFacts> partitions;
+  std::vector<NodeFacts> nodes;
+  std::string unreachable;  // not empty: why it could not be asked now; the rest is old, or missing
+
+  const PartitionFacts* find(const std::string& name) const {
+    for (const auto& partition : partitions) {
+      if (partition.name == name) return &partition;
+    }
+    return nullptr;
+  }
+  /// False: nothing was ever heard.
+  bool known() const { return !partitions.empty(); }
+};
 
 /// What only Slurm reads: as in the job file's [slurm].
 struct SlurmWishes {
@@ -222,7 +262,7 @@ class Executor {
     return answers;
   }
   /// Whether launch_all() makes what must lie on disk before the ranks of this attempt start, where that is not done
-  /// yet (LaunchRequest::prepared): see agent/watch/attempt_start.h. An attempt that waits for its turn then costs no
+  /// yet (LaunchRequest::prepared): see agent/watch/agent_files.h. An attempt that waits for its turn then costs no
   /// files.
   virtual bool prepares(const LaunchRequest&) const { return false; }
   /// The attempt, which launch() was asked for, is not to start any more. The answer of that launch() where there is,
@@ -234,7 +274,7 @@ class Executor {
   virtual void adopt(const core::AttemptKey& key, const core::Attempt& attempt) = 0;
   virtual void stop(const core::AttemptKey& key, const StopRequest& how) = 0;
   virtual Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) = 0;
-  /// Asks the agents beside the attempt's ranks for their stacks (agent/protocol/stacks.h). One on this machine writes
+  /// Asks the agents beside the attempt's ranks for their stacks (agent/protocol/files.h). One on this machine writes
   /// them as files. Tasks hear of it with the answers to what they say. False: nobody can be asked. Returns at once.
   virtual bool ask_stacks(const core::AttemptKey&, std::uint64_t /*number*/) { return false; }
   /// The controller was deaf until now (see Hearing): nothing is to be concluded from what was not heard before.

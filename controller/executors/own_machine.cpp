@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/whole_number.h"
-#include "controller/core/text.h"
+#include "base/numbers.h"
+#include "controller/core/core_text.h"
 #include "controller/executors/executor.h"
 
 namespace executors {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/core/types.h"
+#include "controller/core/job.h"
 
 namespace executors {
 

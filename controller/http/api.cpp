@@ -1,14 +1,12 @@
 #include "controller/http/api.h"
 
-#include <limits>
 #include <nlohmann/json.hpp>
+
+#include <limits>
 #include <optional>
 #include <stdexcept>
 
-#include "controller/http/answers.h"
-#include "controller/http/assets.h"
-#include "controller/http/handlers.h"
-#include "controller/http/openapi.h"
+#include "controller/http/message.h"
 #include "controller/http/routes.h"
 #include "controller/service/controller.h"
 

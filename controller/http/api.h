@@ -1,10 +1,27 @@
 #pragma once
 
+#include <string_view>
+
 #include "controller/http/access.h"
 #include "controller/http/message.h"
 #include "controller/http/pages.h"
 
 namespace http {
+
+/// A file of the built dashboard, compiled into the program.
+struct Asset {
+  std::string_view path;  // "/app-1A2B3C4D.js"
+  std::string_view type;
+  std::string_view etag;  // quoted
+  std::string_view body;
+  bool immutable = false;  // the name changes with the content
+};
+
+/// Null: there is no such file. Defined in a generated file; see web/embed.cmake.
+const Asset* find_asset(std::string_view path);
+
+/// docs/openapi.json, as this program was built with it.
+std::string_view openapi_text();
 
 struct Found;
 

@@ -4,7 +4,7 @@ file(READ "${FILE}" hex HEX)
 string(REGEX REPLACE "(................................................................)" "\\1\n" hex "${hex}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
 file(WRITE "${OUTPUT}" "// Made from docs/openapi.json by controller/http/embed_openapi.cmake.
-#include \"controller/http/openapi.h\"
+#include \"controller/http/api.h\"
 
 namespace http {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "controller/common/loop.h"
-#include "controller/core/types.h"
+#include "controller/core/job.h"
 
 namespace service {
 class Controller;

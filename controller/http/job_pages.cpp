@@ -1,16 +1,19 @@
-#include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <initializer_list>
+#include <limits>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "controller/core/job.h"
-#include "controller/http/answers.h"
 #include "controller/http/api.h"
-#include "controller/http/handlers.h"
+#include "controller/http/message.h"
 #include "controller/http/routes.h"
 #include "controller/logs/log_tail.h"
 #include "controller/service/controller.h"
+#include "spec/jobfile/json_request.h"
 
 namespace http {
 namespace {
@@ -176,6 +179,210 @@ Response job_ranks(const Call& call) {
 }
 Response job_why(const Call& call) {
   return outcome(call.controller.why(call.job));
+}
+
+namespace {
+
+using nlohmann::ordered_json;
+
+/// Who asks, where the body does not say.
+constexpr const char* kUsualUser = "dashboard";
+
+/// The body of a change. Only `user` and these members may be in it.
+ordered_json change_of(const Call& call, std::initializer_list<std::string_view> more = {}) {
+  auto body = body_of(call.request);
+  for (const auto& [name, value] : body.items()) {
+    if (name != "user" && std::ranges::find(more, name) == more.end())
+      throw BadParameter{"there is no member '" + name.substr(0, 80) + "'",
+                         "docs/api.md lists the members of the body"};
+  }
+  auto& user = body["user"];
+  if (user.is_null()) user = kUsualUser;
+  if (!user.is_string()) throw BadParameter{"user is not a text", "send \"user\": \"ben\", or leave it out"};
+  return body;
+}
+
+using Change = common::Outcome<muster::v1::Job> (service::Controller::*)(core::JobId, const std::string& user);
+
+Response change_job(const Call& call, Change change) {
+  return outcome((call.controller.*change)(call.job, change_of(call)["user"]));
+}
+
+Response change_sweep(const Call& call, muster::v1::SweepChange change) {
+  muster::v1::ChangeSweepRequest request;
+  request.set_sweep(call.sweep);
+  request.set_user(change_of(call)["user"].get<std::string>());
+  request.set_change(change);
+  return outcome(call.controller.change_sweep(request));
+}
+
+}  // namespace
+
+Response cancel_job(const Call& call) {
+  return change_job(call, &service::Controller::cancel);
+}
+Response requeue_job(const Call& call) {
+  return change_job(call, &service::Controller::requeue);
+}
+Response hold_job(const Call& call) {
+  return change_job(call, &service::Controller::hold);
+}
+Response release_job(const Call& call) {
+  return change_job(call, &service::Controller::release);
+}
+
+Response limit_job(const Call& call) {
+  const auto body = change_of(call, {"time_limit_ms"});
+  const auto limit = body.find("time_limit_ms");
+  if (limit == body.end() || !limit->is_number_unsigned() ||
+      limit->get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()})
+    throw BadParameter{"time_limit_ms is not a number of milliseconds",
+                       "send \"time_limit_ms\": 14400000 for 4 hours, or 0 for no limit"};
+  return outcome(call.controller.set_time_limit(call.job, core::Millis(limit->get<std::int64_t>()), body["user"]));
+}
+
+// Answered at once; the stacks come within seconds.
+Response ask_stacks(const Call& call) {
+  muster::v1::StacksRequest request;
+  request.set_job_id(call.job);
+  request.set_user(change_of(call)["user"].get<std::string>());
+  request.set_ask(true);
+  return outcome(call.controller.stacks(request));
+}
+
+Response remove_job(const Call& call) {
+  const auto body = change_of(call, {"dry_run"});
+  const auto dry_run = body.find("dry_run");
+  if (dry_run != body.end() && !dry_run->is_boolean())
+    throw BadParameter{"dry_run is not true or false", "send \"dry_run\": true, or leave it out"};
+  muster::v1::RemoveRequest request;
+  request.add_job_ids(call.job);
+  request.set_user(body["user"].get<std::string>());
+  request.set_dry_run(dry_run != body.end() && dry_run->get<bool>());
+  const auto answer = call.controller.remove(request);
+  if (!answer.ok()) return refusal(answer.refusal());
+  if (answer.value().removed_size() > 0) return as_json(proto::to_json(answer.value().removed(0)));
+  if (answer.value().refused_size() == 0) return refusal(common::Refusal::no_job(call.job));
+  const auto& refused = answer.value().refused(0);
+  return refusal(refused.is_gone() ? common::Refusal::not_found(refused.why())
+                                   : common::Refusal::wrong_state(refused.why()));
+}
+
+Response cancel_sweep(const Call& call) {
+  return change_sweep(call, muster::v1::SWEEP_CHANGE_CANCEL);
+}
+Response requeue_sweep(const Call& call) {
+  return change_sweep(call, muster::v1::SWEEP_CHANGE_REQUEUE);
+}
+Response hold_sweep(const Call& call) {
+  return change_sweep(call, muster::v1::SWEEP_CHANGE_HOLD);
+}
+Response release_sweep(const Call& call) {
+  return change_sweep(call, muster::v1::SWEEP_CHANGE_RELEASE);
+}
+
+namespace {
+
+constexpr std::uint32_t kUsualStacks = 16, kMostStacks = 256;
+
+}  // namespace
+
+/// The ranks from `from` on, at most `limit`, with their texts.
+Response job_stacks(const Call& call) {
+  muster::v1::StacksRequest wanted;
+  wanted.set_job_id(call.job);
+  wanted.set_attempt(number<core::AttemptNumber>(call.request, "attempt", 0));
+  wanted.set_number(number<std::uint64_t>(call.request, "number", 0));
+  const auto from = number<std::uint32_t>(call.request, "from", 0);
+  const auto limit = number<std::uint32_t>(call.request, "limit", kUsualStacks, kMostStacks);
+  auto found = call.controller.stacks(wanted);
+  if (!found.ok()) return refusal(found.refusal());
+  auto& view = found.value();
+  const auto ranks = static_cast<std::uint32_t>(view.ranks_size());
+  const auto begin = std::min(from, ranks);
+  auto& all = *view.mutable_ranks();
+  all.DeleteSubrange(0, static_cast<int>(begin));
+  const auto count = static_cast<int>(std::min(limit, ranks - begin));
+  all.DeleteSubrange(count, all.size() - count);
+  for (auto& rank : all) {
+    rank.set_text(call.controller.stack_text({view.job_id(), view.attempt()}, view.shown().number(), rank.rank()));
+  }
+  return as_json(proto::to_json(view));
+}
+
+namespace {
+
+using jobfile::Finding;
+using nlohmann::ordered_json;
+
+/// Who submits, where the body does not say.
+constexpr const char* kProgram = "api";
+
+/// 400. `findings` has what `error` says, in parts.
+Response refuse_job(const std::vector<Finding>& findings) {
+  std::string lines;
+  auto list = ordered_json::array();
+  for (const auto& finding : findings) {
+    lines += (lines.empty() ? "" : "\n") + finding.line;
+    list.push_back({{"place", finding.place},
+                    {"key", finding.key},
+                    {"value", finding.value},
+                    {"message", finding.message},
+                    {"remedy", finding.remedy}});
+  }
+  return as_json(
+      {{"error", lines}, {"remedy", "correct the job; nothing was submitted"}, {"findings", std::move(list)}}, 400);
+}
+
+/// The controller's own findings: a line each.
+std::vector<Finding> findings_of(const std::string& text) {
+  std::vector<Finding> findings;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    auto finding = jobfile::finding_of("musterd", "", line);
+    finding.line = line;
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+template <typename Answer>
+Response answer_of(const common::Outcome<Answer>& answer, const std::string& location) {
+  if (!answer.ok() && answer.refusal().kind == common::Refusal::Kind::kInvalid)
+    return refuse_job(findings_of(answer.refusal().text));
+  auto response = outcome(answer, 201);
+  if (answer.ok()) response.set("Location", location);
+  return response;
+}
+
+std::string or_usual(const std::string& user) {
+  return user.empty() ? kProgram : user;
+}
+
+}  // namespace
+
+Response submit_job(const Call& call) {
+  const auto wanted = jobfile::read_job(body_of(call.request));
+  if (!wanted.findings.empty()) return refuse_job(wanted.findings);
+  muster::v1::SubmitRequest request;
+  *request.mutable_spec() = wanted.specs.front();
+  request.set_user(or_usual(wanted.user));
+  request.set_request_id(wanted.request_id);
+  const auto answer = call.controller.submit(request);
+  return answer_of(answer, answer.ok() ? "/api/v1/jobs/" + std::to_string(answer.value().job_id()) : "");
+}
+
+Response submit_sweep(const Call& call) {
+  auto wanted = jobfile::read_sweep(body_of(call.request));
+  if (!wanted.findings.empty()) return refuse_job(wanted.findings);
+  muster::v1::SubmitSweepRequest request;
+  for (auto& spec : wanted.specs) *request.add_specs() = std::move(spec);
+  request.set_user(or_usual(wanted.user));
+  request.set_request_id(wanted.request_id);
+  request.set_parallel(wanted.parallel);
+  request.mutable_submitted_env()->insert(wanted.submitted_env.begin(), wanted.submitted_env.end());
+  const auto answer = call.controller.submit_sweep(request);
+  return answer_of(answer, answer.ok() ? "/api/v1/jobs?sweep=" + answer.value().sweep() : "");
 }
 
 }  // namespace http

@@ -4,8 +4,7 @@
 #include <ranges>
 #include <vector>
 
-#include "base/nearest.h"
-#include "controller/http/handlers.h"
+#include "base/words.h"
 
 namespace http {
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/beast/http/verb.hpp>
+
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -8,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "controller/core/types.h"
+#include "controller/core/job.h"
 #include "controller/http/access.h"
 #include "controller/http/message.h"
 #include "controller/http/pages.h"
@@ -60,5 +61,47 @@ Found find_route(boost::beast::http::verb method, std::string_view path);
 
 /// The names below "/api/v1/jobs/{id}/" or "/api/v1/", in the order of the table: "metrics, events, ... or remove".
 std::string names_below(std::string_view path);
+
+struct Call;
+
+// What answers each route of routes.cpp. docs/api.md tells the parameters.
+
+// job_pages.cpp
+Response list_jobs(const Call& call);
+Response whole_job(const Call& call);
+Response job_metrics(const Call& call);
+Response job_events(const Call& call);
+Response job_logs(const Call& call);
+Response job_ranks(const Call& call);
+Response job_why(const Call& call);
+
+// stack_pages.cpp
+Response job_stacks(const Call& call);
+
+// job_changes.cpp
+Response cancel_job(const Call& call);
+Response requeue_job(const Call& call);
+Response hold_job(const Call& call);
+Response release_job(const Call& call);
+Response limit_job(const Call& call);
+Response remove_job(const Call& call);
+Response ask_stacks(const Call& call);
+Response cancel_sweep(const Call& call);
+Response requeue_sweep(const Call& call);
+Response hold_sweep(const Call& call);
+Response release_sweep(const Call& call);
+
+// submissions.cpp
+Response submit_job(const Call& call);
+Response submit_sweep(const Call& call);
+
+// api.cpp
+Response log_in(const Call& call);
+Response log_out(const Call& call);
+Response machine(const Call& call);
+Response status(const Call& call);
+Response openapi(const Call& call);
+Response health(const Call& call);
+Response scrape(const Call& call);
 
 }  // namespace http

@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "agent/protocol/fence_file.h"
-#include "agent/watch/saves.h"
+#include "agent/protocol/files.h"
+#include "agent/watch/checkpoint_name.h"
 #include "base/patience.h"
 #include "base/torn_save.h"
-#include "base/utf8.h"
+#include "base/words.h"
 
 namespace jobs {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "base/whole_number.h"
+#include "base/numbers.h"
 
 namespace jobs {
 namespace {

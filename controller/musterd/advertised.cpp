@@ -10,7 +10,7 @@
 
 #include "base/patience.h"
 #include "base/usage_error.h"
-#include "controller/net/listen_address.h"
+#include "controller/net/address.h"
 
 namespace musterd {
 namespace {

@@ -11,8 +11,8 @@
 #include "base/usage_error.h"
 #include "controller/common/tokens.h"
 #include "controller/executors/slurm/slurm_attempt.h"
-#include "controller/executors/slurm/submission.h"
-#include "controller/musterd/environment.h"
+#include "controller/executors/slurm/slurm_submission.h"
+#include "controller/musterd/musterd_environment.h"
 
 namespace musterd {
 namespace {

@@ -9,7 +9,7 @@
 #include "controller/executors/local/local_executor.h"
 #include "controller/executors/routing_executor.h"
 #include "controller/executors/slurm/slurm_executor.h"
-#include "slurm/client.h"
+#include "slurm/slurm_client.h"
 
 namespace musterd {
 

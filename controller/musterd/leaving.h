@@ -5,7 +5,7 @@
 #include <string>
 #include <thread>
 
-#include "controller/core/types.h"
+#include "controller/core/job.h"
 
 namespace musterd {
 

@@ -14,7 +14,7 @@
 
 #include "base/host_name.h"
 #include "base/usage_error.h"
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 
 namespace musterd {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "controller/core/types.h"
+#include "controller/core/job.h"
 #include "controller/store/store.h"
 
 namespace musterd {

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/open_files.h"
+#include "base/fd.h"
 
 namespace net {
 namespace {

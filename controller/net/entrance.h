@@ -9,11 +9,25 @@
 #include "base/fd.h"
 #include "controller/net/connections.h"
 #include "controller/net/crowd.h"
-#include "controller/net/door.h"
-#include "controller/net/first_words.h"
-#include "controller/net/waiting_room.h"
+#include "controller/net/newcomer.h"
 
 namespace net {
+
+/// Who comes in at a listening port. Its Listener calls everything from one thread.
+class Door {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  virtual ~Door() = default;
+  /// A socket was accepted. The door owns it from now on.
+  virtual void enter(int socket, Time now) = 0;
+  /// Called at least once a second.
+  virtual void tidy(Time now) = 0;
+  /// A descriptor that is readable while work() has something to do.
+  virtual int events() const = 0;
+  /// Must not wait.
+  virtual void work(Time now) = 0;
+};
 
 /// What stands before a server: nobody reaches the server before it has said something that can be judged, within a
 /// budget of bytes and of time that is counted from its arrival. Gate is the entrance of gRPC, HttpGate the

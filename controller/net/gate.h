@@ -1,11 +1,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "controller/net/entrance.h"
 #include "controller/net/newcomer.h"
@@ -46,6 +48,47 @@ class Gate final : public Entrance {
  protected:
   std::string greeting() const override;
   std::unique_ptr<FirstWords> listen() const override { return std::make_unique<Newcomer>(rules_.message_of); }
+  void judge(Guest& guest, Time now) override;
+  std::string goodbye(Crowd::Why why) const override;
+
+ private:
+  const Rules rules_;
+};
+
+/// What one connection to the dashboard's port has said before its first request was judged: HTTP/1 up to the empty
+/// line that ends a request's headers. It is kCalls once the server can answer: the line is there, or the first byte
+/// begins no request, which the server refuses. It is kMisbehaves when `most_bytes` have come without that line.
+class HttpHead final : public FirstWords {
+ public:
+  explicit HttpHead(std::size_t most_bytes) : most_(most_bytes) {}
+
+  State take(std::string_view bytes) override;
+  std::size_t room() const override { return most_ - said_.size(); }
+  const std::string& said() const override { return said_; }
+
+ private:
+  const std::size_t most_;
+  State state_ = State::kSilent;
+  std::string said_;
+};
+
+/// The entrance of the dashboard's HTTP server: nobody reaches it before the headers of a request. Whoever shows a
+/// valid token or session in them is one of the people, and gets a place of theirs. Anybody else may ask too (pages,
+/// log in), and gets a place among the strangers. For want of a place the answer is 503.
+class HttpGate final : public Entrance {
+ public:
+  struct Rules {
+    std::size_t most_bytes = 0;             // of a request's headers
+    std::chrono::milliseconds patience{0};  // with them, from the arrival on
+    std::function<bool(const std::string& head)> is_a_persons;
+    /// The socket belongs to the callee. `said`: what was read from it.
+    std::function<void(int socket, const std::string& said)> hand_over;
+  };
+
+  HttpGate(std::shared_ptr<Connections> connections, Rules rules);
+
+ protected:
+  std::unique_ptr<FirstWords> listen() const override { return std::make_unique<HttpHead>(rules_.most_bytes); }
   void judge(Guest& guest, Time now) override;
   std::string goodbye(Crowd::Why why) const override;
 

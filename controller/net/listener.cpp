@@ -15,8 +15,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "base/open_files.h"
-#include "base/room.h"
+#include "base/durable_file.h"
+#include "base/fd.h"
 
 namespace net {
 namespace {

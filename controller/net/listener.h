@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "controller/net/door.h"
-#include "controller/net/listen_address.h"
+#include "controller/net/address.h"
+#include "controller/net/entrance.h"
 
 namespace net {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "base/nearest.h"
-#include "base/units.h"
-#include "controller/core/text.h"
+#include "base/numbers.h"
+#include "base/words.h"
+#include "controller/core/core_text.h"
 #include "spec/jobfile/partition_keys.h"
 #include "spec/jobfile/toml_value.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "controller/common/outcome.h"
-#include "controller/executors/cluster_facts.h"
+#include "controller/executors/executor.h"
 #include "muster/v1/job.pb.h"
 #include "muster/v1/partition.pb.h"
 

@@ -5,10 +5,10 @@
 #include <map>
 #include <sstream>
 
-#include "base/units.h"
+#include "base/numbers.h"
 #include "controller/common/clock.h"
+#include "controller/core/core_text.h"
 #include "controller/core/event.h"
-#include "controller/core/text.h"
 #include "spec/jobfile/job_keys.h"
 
 namespace partitions {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "controller/core/job.h"
-#include "controller/executors/cluster_facts.h"
+#include "controller/executors/executor.h"
 #include "controller/partitions/partition_policies.h"
 #include "controller/store/store.h"
 #include "muster/v1/job.pb.h"

@@ -7,10 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "base/nearest.h"
-#include "base/utf8.h"
-#include "controller/core/text.h"
-#include "spec/jobfile/partition_file.h"
+#include "base/words.h"
+#include "controller/core/core_text.h"
 #include "spec/jobfile/partition_keys.h"
 
 namespace partitions {

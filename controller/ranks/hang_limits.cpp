@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 
 namespace ranks {
 namespace {

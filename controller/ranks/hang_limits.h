@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "controller/core/types.h"
+#include "controller/core/job.h"
 
 namespace ranks {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <system_error>
 
-#include "agent/report/late_reports.h"
-#include "agent/watch/rank_files.h"
-#include "base/room.h"
-#include "base/whole_number.h"
+#include "agent/report/grpc_reports.h"
+#include "agent/watch/agent_files.h"
+#include "base/durable_file.h"
+#include "base/numbers.h"
 #include "controller/ranks/rank_sessions.h"
 #include "controller/ranks/reports.h"
 

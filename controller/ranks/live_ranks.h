@@ -7,17 +7,32 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "agent/protocol/rank_use.h"
+#include "agent/protocol/files.h"
+#include "controller/core/job.h"
 #include "controller/ranks/liveness.h"
 #include "controller/ranks/step_traces.h"
 #include "controller/store/store.h"
 #include "muster/v1/rank_service.pb.h"
 
 namespace ranks {
+
+/// How fast one rank goes, as it has reported.
+struct RankPace {
+  core::Step step = 0;                     // the newest it has done
+  double quickest_ms = 0, slowest_ms = 0;  // of its newest steps; 0: not known
+  core::Millis told_ago{0};                // when it said so
+};
+
+/// The step after which all ranks leave, so that none of them waits for another that has left already. It is so far
+/// ahead that the stop file lies beside every rank before any rank gets there. nullopt: no rank has told of steps, or
+/// one could not get there within half of `grace`; then each rank leaves at once. `ranks`: those that have reported
+/// steps. `interval`: between two heartbeats.
+std::optional<core::Step> leave_step(std::span<const RankPace> ranks, core::Millis interval, core::Millis grace);
 
 /// Which ranks of one attempt are slow. A rank is slow once its step has taken more than kSlow times the median over
 /// all ranks in each of the last kSteps steps. One quick step ends that: a rank that is slow now and then is a busy

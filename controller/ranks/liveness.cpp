@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 
 namespace ranks {
 namespace {

@@ -15,7 +15,7 @@
 #include "controller/jobs/event_log.h"
 #include "controller/jobs/specs.h"
 #include "controller/ranks/live_ranks.h"
-#include "controller/ranks/metrics.h"
+#include "controller/ranks/rank_metrics.h"
 #include "controller/ranks/rank_streams.h"
 
 namespace ranks {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/core/types.h"
+#include "controller/core/job.h"
 #include "muster/v1/rank_service.pb.h"
 
 namespace ranks {

@@ -1,9 +1,16 @@
 #include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+#include <vector>
 
+#include "controller/logs/log_tail.h"
+#include "controller/rpc/call.h"
+#include "controller/rpc/followed.h"
 #include "controller/rpc/services.h"
-#include "controller/rpc/sources.h"
 #include "muster/v1/admin_service.grpc.pb.h"
 #include "muster/v1/job_service.grpc.pb.h"
+#include "proto/wire/logs.h"
 
 namespace rpc {
 namespace {
@@ -229,6 +236,216 @@ std::unique_ptr<grpc::Service> make_job_service(service::Controller& controller,
 
 std::unique_ptr<grpc::Service> make_admin_service(service::Controller& controller, const Callers& callers) {
   return std::make_unique<AdminService>(controller, callers);
+}
+
+namespace {
+
+/// How many chunks of one rank are sent in a row, so that a rank with a long log does not delay the others.
+constexpr int kChunksATurn = 16;
+constexpr std::uint64_t kNoEnd = std::numeric_limits<std::uint64_t>::max();
+
+/// The log file of one rank.
+struct RankLog {
+  core::RankNumber rank = 0;
+  std::string path;
+  std::uint64_t offset = 0;
+  std::uint64_t end = kNoEnd;  // where the stream stops, if it does not follow
+};
+
+std::int64_t now_ms() {
+  using namespace std::chrono;
+  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+std::uint32_t world_size(const muster::v1::Job& job) {
+  const auto& r = job.spec().resources();
+  return std::max(1u, r.nodes()) * std::max(1u, r.ranks_per_node());
+}
+
+const muster::v1::LogPosition* position_of(const muster::v1::LogsRequest& request, core::AttemptNumber attempt,
+                                           core::RankNumber rank) {
+  const auto found = std::ranges::find_if(request.from(), [&](const muster::v1::LogPosition& position) {
+    return position.attempt() == attempt && position.rank() == rank;
+  });
+  return found == request.from().end() ? nullptr : &*found;
+}
+
+/// The attempt that a stream begins with; 0: the job has no attempt yet.
+core::AttemptNumber first_attempt(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
+  if (request.attempt() != 0 || job.attempts_size() == 0) return request.attempt();
+  core::AttemptNumber broken_off = 0;
+  for (const auto& position : request.from()) broken_off = std::max(broken_off, position.attempt());
+  return find_attempt(job, broken_off) != nullptr ? broken_off : job.attempts().rbegin()->number();
+}
+
+/// The logs of one attempt.
+class AttemptLogs {
+ public:
+  AttemptLogs(service::Controller& controller, const muster::v1::Job& job, core::AttemptNumber attempt,
+              const muster::v1::LogsRequest& request, bool first)
+      : attempt_(attempt) {
+    const auto add = [&](core::RankNumber rank) {
+      RankLog log{rank,
+                  rank == proto::kSchedulerLog ? controller.scheduler_log_path(job.id(), attempt)
+                                               : controller.log_path(job.id(), attempt, rank),
+                  0, kNoEnd};
+      if (const auto* from = position_of(request, attempt, rank)) {
+        log.offset = from->offset();
+      } else if (first && request.tail_lines() > 0) {
+        log.offset = logs::last_lines_offset(log.path, request.tail_lines());
+      }
+      if (!request.follow()) log.end = logs::last_lines_offset(log.path, 0);
+      logs_.push_back(std::move(log));
+    };
+    if (request.has_rank()) {
+      add(request.rank());
+    } else {
+      for (core::RankNumber rank = 0; rank < world_size(job); ++rank) add(rank);
+    }
+  }
+
+  /// The next empty chunk with the first offset of a log; false: there is one of each log.
+  bool next_beginning(muster::v1::LogChunk& chunk) {
+    if (beginnings_ == logs_.size()) return false;
+    chunk = chunk_of(logs_[beginnings_++], {}, false);
+    return true;
+  }
+
+  /// The next piece of what can be read now; false: all of it was read. `finished`: no process writes any more. `live`:
+  /// the text was written since this returned false.
+  bool next(bool finished, bool live, muster::v1::LogChunk& chunk) {
+    while (at_ < logs_.size()) {
+      auto& log = logs_[at_];
+      if (chunks_ < kChunksATurn && log.offset < log.end) {
+        auto piece = logs::read_from(log.path, log.offset, logs::kChunkBytes, finished);
+        if (!piece.text.empty()) {
+          log.offset = piece.next_offset;
+          ++chunks_;
+          more_ = true;
+          chunk = chunk_of(log, std::move(piece.text), live);
+          return true;
+        }
+      }
+      chunks_ = 0;
+      // Once more over all of them, until none has anything new.
+      if (++at_ == logs_.size() && std::exchange(more_, false)) at_ = 0;
+    }
+    at_ = 0;
+    return false;
+  }
+
+ private:
+  muster::v1::LogChunk chunk_of(const RankLog& log, std::string text, bool live) const {
+    muster::v1::LogChunk chunk;
+    chunk.set_attempt(attempt_);
+    chunk.set_rank(log.rank);
+    chunk.set_data(std::move(text));
+    chunk.set_next_offset(log.offset);
+    if (live) chunk.set_seen_at_ms(now_ms());
+    return chunk;
+  }
+
+  core::AttemptNumber attempt_;
+  std::vector<RankLog> logs_;
+  std::size_t beginnings_ = 0;  // how many were told
+  std::size_t at_ = 0;          // whose turn it is
+  int chunks_ = 0;              // of its turn
+  bool more_ = false;           // some log had more in this round
+};
+
+/// Checks a request for the scheduler's log.
+grpc::Status check_scheduler(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
+  const auto* attempt = find_attempt(job, first_attempt(job, request));
+  if (attempt == nullptr || !attempt->scheduler_job().empty()) return grpc::Status::OK;
+  return failure(grpc::StatusCode::FAILED_PRECONDITION,
+                 "attempt " + std::to_string(attempt->number()) + " of job " + std::to_string(job.id()) +
+                     " has no Slurm log: Slurm did not start it; leave --slurm out");
+}
+
+grpc::Status check_request(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
+  const auto name = "job " + std::to_string(job.id());
+  if (const auto missing = missing_attempt(job, request.attempt())) return failure(*missing);
+  if (request.rank() == proto::kSchedulerLog) return check_scheduler(job, request);
+  if (request.has_rank() && request.rank() >= world_size(job)) {
+    return failure(grpc::StatusCode::INVALID_ARGUMENT, name + " has no rank " + std::to_string(request.rank()) +
+                                                           "; its ranks are 0 to " +
+                                                           std::to_string(world_size(job) - 1));
+  }
+  return grpc::Status::OK;
+}
+
+class LogsSource final : public Source<muster::v1::LogChunk> {
+ public:
+  LogsSource(service::Controller& controller, const muster::v1::LogsRequest& request)
+      : controller_(controller),
+        request_(request),
+        attempt_(request.attempt()),
+        says_beginnings_(request.follow() && request.tail_lines() > 0) {}
+
+  Turn next(muster::v1::LogChunk& chunk) override {
+    while (true) {
+      if (!is_reading_) {
+        const auto status = look();
+        if (!status.ok()) return Turn::end(status);
+      }
+      if (logs_) {
+        if (says_beginnings_ && logs_->next_beginning(chunk)) return Turn::message();
+        says_beginnings_ = false;
+        if (logs_->next(finished_ || !request_.follow(), live_, chunk)) return Turn::message();
+      }
+      is_reading_ = false;
+      if (!request_.follow() || (logs_ && finished_ && request_.attempt() != 0)) return Turn::end();
+      if (logs_ && finished_ && has_next_) {
+        ++attempt_;
+        logs_.reset();
+        continue;
+      }
+      if (job_ended_) return Turn::end();
+      live_ = true;
+      return Turn::wait();
+    }
+  }
+
+ private:
+  /// Reads the job's state, and then may read files: if the attempt has ended, everything that it wrote is in them.
+  grpc::Status look() {
+    const auto found = controller_.get(request_.job_id());
+    if (!found.ok()) return failure(found.refusal());
+    const auto& job = found.value();
+    const bool is_first = std::exchange(is_first_, false);
+    if (is_first) {
+      if (auto status = check_request(job, request_); !status.ok()) return status;
+      attempt_ = first_attempt(job, request_);
+    }
+    is_reading_ = true;
+    job_ended_ = is_ended_job(job.state());
+    // Null before the first attempt exists.
+    const auto* now = find_attempt(job, attempt_ == 0 ? 1 : attempt_);
+    if (now == nullptr) return grpc::Status::OK;
+    attempt_ = now->number();
+    finished_ = job_ended_ || now->state() == "ended";
+    has_next_ = find_attempt(job, attempt_ + 1) != nullptr;
+    if (!logs_) logs_.emplace(controller_, job, attempt_, request_, is_first);
+    return grpc::Status::OK;
+  }
+
+  service::Controller& controller_;
+  const muster::v1::LogsRequest& request_;
+  core::AttemptNumber attempt_;
+  std::optional<AttemptLogs> logs_;
+  bool is_first_ = true;
+  bool is_reading_ = false;  // not everything was read that was there at the last look
+  bool live_ = false;        // all older text was sent, so text that is found now is new
+  bool says_beginnings_;
+  // As of the last look.
+  bool job_ended_ = false, finished_ = false, has_next_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Source<muster::v1::LogChunk>> logs_source(service::Controller& controller,
+                                                          const muster::v1::LogsRequest& request) {
+  return std::make_unique<LogsSource>(controller, request);
 }
 
 }  // namespace rpc

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "controller/rpc/report_stream.h"
-#include "controller/rpc/server.h"
+#include "controller/rpc/rpc_server.h"
 #include "controller/rpc/services.h"
 
 namespace rpc {

@@ -1,6 +1,6 @@
 #include "controller/rpc/report_stream.h"
 
-#include "controller/rpc/server.h"
+#include "controller/rpc/rpc_server.h"
 #include "spec/series.h"
 
 namespace rpc {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "controller/rpc/call.h"
-#include "controller/rpc/pool.h"
+#include "controller/rpc/followers.h"
 #include "controller/rpc/read_guard.h"
 #include "controller/service/controller.h"
 #include "muster/v1/rank_service.grpc.pb.h"

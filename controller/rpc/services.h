@@ -8,7 +8,6 @@
 #include "controller/rpc/call.h"
 #include "controller/rpc/followers.h"
 #include "controller/rpc/read_guard.h"
-#include "controller/rpc/reading_probe.h"
 
 namespace rpc {
 

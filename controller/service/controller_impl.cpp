@@ -3,13 +3,13 @@
 #include <spdlog/spdlog.h>
 #include <atomic>
 
-#include "agent/protocol/survivors.h"
+#include "agent/protocol/files.h"
 #include "controller/common/changes.h"
-#include "controller/common/disk_probe.h"
+#include "controller/common/data_folder.h"
 #include "controller/common/hearing.h"
 #include "controller/common/loop.h"
 #include "controller/common/tokens.h"
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 #include "controller/jobs/dependencies.h"
 #include "controller/jobs/job_remover.h"
 #include "controller/jobs/output_watch.h"

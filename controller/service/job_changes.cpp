@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "controller/common/job_files.h"
+#include "controller/common/data_folder.h"
 #include "controller/service/standing.h"
 
 namespace service {

@@ -3,14 +3,14 @@
 #include <cstdint>
 #include <string>
 
-#include "base/utf8.h"
+#include "base/words.h"
 #include "controller/actions/action_runner.h"
 #include "controller/common/data_folder.h"
 #include "controller/jobs/event_log.h"
 #include "controller/jobs/specs.h"
 #include "controller/partitions/partitions.h"
 #include "controller/ranks/live_ranks.h"
-#include "controller/ranks/metrics.h"
+#include "controller/ranks/rank_metrics.h"
 #include "controller/service/controller_impl.h"
 
 namespace service {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <variant>
 
-#include "agent/protocol/stacks.h"
-#include "base/utf8.h"
-#include "controller/core/text.h"
+#include "agent/protocol/files.h"
+#include "base/words.h"
+#include "controller/core/core_text.h"
 #include "controller/service/standing.h"
 #include "controller/stacks/compare.h"
 

@@ -3,7 +3,7 @@
 #include <cctype>
 
 #include "controller/core/apply.h"
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 
 namespace service {
 namespace {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "controller/common/changes.h"
 #include "controller/common/clock.h"
-#include "controller/common/wait.h"
 #include "controller/core/job.h"
 #include "controller/executors/executor.h"
 #include "muster/v1/job.pb.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/common/disk_probe.h"
+#include "controller/common/data_folder.h"
 #include "controller/common/hearing.h"
 #include "controller/ranks/rank_streams.h"
 #include "controller/service/parts.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "agent/protocol/trace_file.h"
-#include "controller/core/text.h"
+#include "agent/protocol/files.h"
+#include "controller/core/core_text.h"
 #include "controller/service/standing.h"
 #include "spec/jobfile/job_keys.h"
 

@@ -7,10 +7,8 @@
 
 #include "controller/actions/launch_plan.h"
 #include "controller/core/apply.h"
-#include "controller/service/machine_views.h"
-#include "controller/service/program_views.h"
+#include "controller/service/part_views.h"
 #include "spec/jobfile/job_keys.h"
-#include "spec/jobfile/secrets.h"
 #include "spec/jobfile/spec.h"
 #include "spec/log_pattern.h"
 #include "spec/series.h"

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "agent/protocol/stacks.h"
+#include "agent/protocol/files.h"
 #include "base/durable_file.h"
 
 namespace stacks {

@@ -14,7 +14,7 @@
 #include "controller/common/clock.h"
 #include "controller/common/data_folder.h"
 #include "controller/common/loop.h"
-#include "controller/core/types.h"
+#include "controller/core/job.h"
 
 namespace stacks {
 
@@ -31,7 +31,7 @@ struct StackSet {
 };
 
 /// The stacks of attempts: asks for them, waits for them, and keeps them as files in the attempt's folder, which go
-/// with the job (agent/protocol/stacks.h).
+/// with the job (agent/protocol/files.h).
 ///
 ///   ask(): under way -- each rank has given one, or kPatience is over --> over
 ///

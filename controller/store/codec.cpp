@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
-#include "base/utf8.h"
+#include "base/words.h"
 #include "controller/store/store.h"
 
 // BOOST_DESCRIBE_STRUCT lists the stored members of a type once, for writing and reading. Their names are stored for

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "controller/store/metrics.h"
-#include "controller/store/sqlite_connection.h"
+#include "controller/store/metric_rows.h"
+#include "controller/store/sqlite_database.h"
 #include "controller/store/sqlite_steps.h"
 
 namespace store {

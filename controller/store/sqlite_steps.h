@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "controller/store/metrics.h"
-#include "controller/store/sqlite_connection.h"
+#include "controller/store/metric_rows.h"
+#include "controller/store/sqlite_database.h"
 
 namespace store {
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "controller/store/codec.h"
-#include "controller/store/sqlite_ageing.h"
 #include "controller/store/sqlite_database.h"
 #include "controller/store/sqlite_metrics.h"
 #include "controller/store/sqlite_pair.h"

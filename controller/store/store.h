@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "controller/core/apply.h"
-#include "controller/store/metrics.h"
+#include "controller/store/metric_rows.h"
 
 namespace store {
 

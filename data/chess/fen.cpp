@@ -3,7 +3,6 @@
 #include <charconv>
 
 #include "data/chess/board.h"
-#include "data/chess/letters.h"
 
 namespace data::chess {
 namespace {

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/durable_file.h"
-#include "base/sha256.h"
 #include "data/format/file.h"
 #include "fsdp/text/json.h"
 

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/crc32c.h"
+#include "base/checksum.h"
 #include "base/fd.h"
 
 namespace data::format {

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "base/sha256.h"
+#include "base/checksum.h"
 #include "data/format/format.h"
 
 namespace data::format {

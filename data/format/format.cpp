@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/crc32c.h"
+#include "base/checksum.h"
 
 namespace data::format {
 namespace {

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/sha256.h"
+#include "base/checksum.h"
 
 namespace data::format {
 namespace {

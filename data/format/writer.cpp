@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/crc32c.h"
+#include "base/checksum.h"
 #include "base/durable_file.h"
 
 namespace data::format {

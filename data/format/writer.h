@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/fd.h"
-#include "base/sha256.h"
 #include "data/format/file.h"
 #include "data/format/format.h"
 

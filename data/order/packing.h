@@ -7,6 +7,9 @@
 
 namespace data::order {
 
+/// The target of a token that counts for nothing, in batches and in losses. transformers and PyTorch have the same.
+inline constexpr std::int64_t kNoTarget = -100;
+
 /// Tokens [begin, begin + length) of a record.
 struct Piece {
   std::int64_t record = 0, begin = 0, length = 0;

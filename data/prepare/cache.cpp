@@ -12,10 +12,10 @@
 #include <system_error>
 #include <thread>
 
+#include "base/checksum.h"
 #include "base/durable_file.h"
 #include "base/fd.h"
 #include "base/host_name.h"
-#include "base/sha256.h"
 #include "data/format/description.h"
 #include "data/prepare/look.h"
 

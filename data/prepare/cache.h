@@ -3,7 +3,7 @@
 #include <atomic>
 #include <filesystem>
 
-#include "data/prepare/job.h"
+#include "data/prepare/prepare_job.h"
 #include "data/prepare/progress.h"
 
 namespace data::prepare {

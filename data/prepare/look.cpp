@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/units.h"
+#include "base/numbers.h"
 #include "data/format/reader.h"
 #include "data/prepare/tokenizer_copy.h"
 

@@ -6,7 +6,7 @@
 #include <ostream>
 
 #include "data/format/description.h"
-#include "data/prepare/options.h"
+#include "data/prepare/prepare_options.h"
 #include "data/prepare/progress.h"
 
 namespace data::prepare {

@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/core_limit.h"
+#include "base/cgroups.h"
 #include "data/prepare/cache.h"
-#include "data/prepare/job.h"
 #include "data/prepare/look.h"
 #include "data/prepare/open.h"
-#include "data/prepare/options.h"
+#include "data/prepare/prepare_job.h"
+#include "data/prepare/prepare_options.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace {

@@ -3,13 +3,10 @@
 #include <utility>
 
 #include "data/prepare/images/folder.h"
-#include "data/prepare/images/glyphs.h"
-#include "data/prepare/images/shapes.h"
-#include "data/prepare/images/textures.h"
+#include "data/prepare/images/painted.h"
 #include "data/prepare/text/chess_games.h"
 #include "data/prepare/text/jsonl.h"
 #include "data/prepare/text/man_pages.h"
-#include "data/prepare/text/man_pairs.h"
 #include "data/prepare/text/packages.h"
 #include "data/prepare/text/text_files.h"
 

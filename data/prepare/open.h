@@ -1,13 +1,39 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 
-#include "data/prepare/left_out.h"
-#include "data/prepare/options.h"
-#include "data/prepare/records.h"
+#include "data/prepare/prepare_options.h"
+#include "data/prepare/splits.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace data::prepare {
+
+/// Counts what --skip-damaged leaves out of the data, and names the first ones. Several threads may call it.
+class LeftOut {
+ public:
+  /// Further ones are counted only, so that a file of millions of damaged lines stays readable on the terminal.
+  static constexpr std::int64_t kMostNamed = 20;
+
+  explicit LeftOut(std::function<void(const std::string& line)> say) : say_(std::move(say)) {}
+
+  /// `text` says what is wrong, with file and place. It is called only where the text is shown, because a line's number
+  /// costs a look through its file.
+  void add(const std::function<std::string()>& text) {
+    const std::int64_t number = ++count_;
+    if (number <= kMostNamed) say_("left out: " + text());
+    if (number == kMostNamed) say_("left out: further ones are counted, and not named");
+  }
+  std::int64_t count() const { return count_; }
+
+ private:
+  std::function<void(const std::string& line)> say_;
+  std::atomic<std::int64_t> count_{0};
+};
 
 /// Whether the source gives images, which have no tokenizer.
 bool has_images(From from);

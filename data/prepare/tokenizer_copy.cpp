@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/durable_file.h"
-#include "base/sha256.h"
 #include "data/format/tokenizer_files.h"
 
 namespace data::prepare {

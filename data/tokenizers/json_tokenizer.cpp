@@ -4,7 +4,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "data/tokenizers/special_tokens.h"
 #include "data/tokenizers/tokenizer_config.h"
 #include "muster_tokenizers.h"
 

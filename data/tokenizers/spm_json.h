@@ -4,11 +4,15 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/tokenizers/spm_model.h"
 
 namespace data::tokenizers {
+
+/// Base64 with + and /, padded (RFC 4648, section 4).
+std::string base64(std::string_view bytes);
 
 /// How a model of sentencepiece is used.
 /// kPlain: as sentencepiece itself does, with nothing around a text.
@@ -57,5 +61,12 @@ std::string tokenizer_json_of(const SpmModel& model, const SpmOptions& options);
 
 /// The same from the bytes of a model file, with the usual options of the style.
 std::string tokenizer_json_of(std::string_view model_proto, SpmStyle style);
+
+/// The merges of a BPE model, most urgent first. sentencepiece stores scores of pieces instead. Every cut of a piece
+/// into two pieces is a merge; merges are sorted by the score of the whole, as transformers' generate_merges() sorts
+/// them. The views point into `model`.
+/// kPlain leaves out control, unknown and byte pieces, because sentencepiece never finds them in a text.
+/// kLlama: the scores of the first three pieces are taken as 0.
+std::vector<std::pair<std::string_view, std::string_view>> merges_of(const SpmModel& model, SpmStyle style);
 
 }  // namespace data::tokenizers

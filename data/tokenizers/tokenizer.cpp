@@ -3,8 +3,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/durable_file.h"
-#include "base/sha256.h"
 #include "data/tokenizers/bytes.h"
 #include "data/tokenizers/json_object.h"
 #include "data/tokenizers/json_tokenizer.h"

@@ -85,7 +85,7 @@ class Communicator {
 
   /// Starts a reduce-scatter. `input` is contiguous [world_size * chunk] and stays unchanged. `output` is contiguous
   /// [chunk] of the same dtype and receives the sum over ranks of part `rank`. On the CPU the order of the sum is a
-  /// tree over the ranks, see fsdp/comm/tree_sum.h, so equal inputs give equal bits. `whose` as in all_gather_into().
+  /// tree over the ranks, see fsdp/comm/transport.h, so equal inputs give equal bits. `whose` as in all_gather_into().
   std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
                                           std::string_view whose = {});
 

@@ -14,7 +14,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "fsdp/comm/transport.h"
-#include "fsdp/comm/watch/late_word.h"
+#include "fsdp/comm/watch/calls.h"
 #include "fsdp/comm/watch/meeting_store.h"
 #include "fsdp/comm/watch/watcher.h"
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "fsdp/comm/buffer_pool.h"
-#include "fsdp/comm/tree_sum.h"
+#include "fsdp/comm/transport.h"
 
 namespace fsdp {
 namespace {

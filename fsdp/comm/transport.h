@@ -1,12 +1,15 @@
 #pragma once
+
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fsdp/comm/communicator.h"
 
@@ -73,5 +76,14 @@ std::unique_ptr<Transport> make_staged_transport(std::unique_ptr<Transport> inne
 /// Only in builds with MUSTER_WITH_CUDA. The destructor shuts the communicator down.
 std::unique_ptr<Transport> make_nccl_transport(const c10::intrusive_ptr<c10d::Store>& store,
                                                const TransportOptions& options);
+
+/// All-reduces of at most so many bytes are summed by every rank, which sends all of them. Larger ones take two rounds.
+inline constexpr std::int64_t kSentWhole = 16 << 10;
+
+/// Writes the sum of `parts` to `output`, which may be one of them. All have one shape and dtype. The order of the
+/// additions is a tree that depends on the number of parts alone: ((0 + 1) + (2 + 3)). So the bits of a sum over all
+/// ranks are those of a sum over halves, quarters and so on of them, summed again. Parts with `may_change` are
+/// overwritten with sums of a few of them.
+void tree_sum(const std::vector<at::Tensor>& parts, const std::vector<bool>& may_change, const at::Tensor& output);
 
 }  // namespace fsdp

@@ -10,7 +10,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "fsdp/engine/parameter_names.h"
+#include "fsdp/engine/layout.h"
 #include "fsdp/engine/schedule.h"
 
 namespace fsdp {

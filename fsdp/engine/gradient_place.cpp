@@ -6,8 +6,6 @@
 
 #include <utility>
 
-#include "fsdp/engine/gradient_place.h"
-
 namespace fsdp {
 namespace {
 

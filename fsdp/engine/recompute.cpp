@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "fsdp/engine/random.h"
+#include "fsdp/engine/random_state.h"
 
 namespace fsdp {
 namespace {

@@ -1,15 +1,74 @@
 #pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "fsdp/comm/buffer_pool.h"
+#include "fsdp/comm/communicator.h"
 #include "fsdp/comm/device_mesh.h"
-#include "fsdp/engine/gather_stream.h"
-#include "fsdp/engine/participation.h"
 
 namespace fsdp {
+
+/// The stream that gathers start on. Without it a gather that was started ahead would begin only after all computation
+/// that was queued before. On a device without streams everything happens at once.
+///
+/// A gather reads shards and writes into slots. So its stream waits for the last change of the shards, and for the slot
+/// that it takes; see [Note: slots on a device with streams]. The computation waits for the gather.
+class GatherStream {
+ public:
+  explicit GatherStream(at::Device device);
+
+  /// Calls `gather` with this stream as the current one. `after` is what the gathered values depend on.
+  void run(const std::optional<c10::Event>& after, const std::function<void()>& gather) const;
+  /// Records the place that the current stream has reached, or this stream within run().
+  void mark(std::optional<c10::Event>& event) const;
+  /// Makes the current stream wait for a mark.
+  void wait_for(const std::optional<c10::Event>& event) const;
+
+ private:
+  c10::Stream current() const;
+
+  at::Device device_;
+  std::optional<c10::Stream> stream_;  // only on devices with streams
+};
+
+class Segment;
+
+/// Tells every rank which parameters took part in backward on any rank. A parameter that took part on none is left
+/// alone by the optimizer, as one without a gradient in PyTorch.
+///
+/// One all-gather of a byte a trainable parameter starts at the end of each backward that reduces. Nobody waits for it
+/// before the answer is needed. It goes over the CPU, so on a GPU no host waits for the device.
+class Participation {
+ public:
+  /// `communicator` joins all ranks, on the CPU.
+  explicit Participation(Communicator& communicator) : communicator_(communicator) {}
+  /// Peers may still need this rank's answer.
+  ~Participation() { discard(); }
+  Participation(const Participation&) = delete;
+  Participation& operator=(const Participation&) = delete;
+
+  /// Starts the exchange for `segments`, which are the same on every rank.
+  void start(std::vector<Segment*> segments);
+  /// Finishes the exchange, if one is under way.
+  void finish();
+  /// Waits for the exchange and drops its answer, for a failure.
+  void discard() { fsdp::discard(pending_); }
+
+ private:
+  Communicator& communicator_;
+  std::vector<Segment*> segments_;
+  at::Tensor table_;  // uint8 [world_size * parameters]
+  std::unique_ptr<Pending> pending_;
+};
 
 class Schedule;
 class Unit;

@@ -10,8 +10,7 @@
 
 #include "fsdp/comm/communicator.h"
 #include "fsdp/engine/layout.h"
-#include "fsdp/engine/precision.h"
-#include "fsdp/memory/offload.h"
+#include "fsdp/memory/storage.h"
 
 namespace fsdp {
 

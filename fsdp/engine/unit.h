@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/engine/precision.h"
+#include "fsdp/engine/layout.h"
 #include "fsdp/engine/segment.h"
-#include "fsdp/memory/offload.h"
+#include "fsdp/memory/storage.h"
 
 namespace fsdp {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "fsdp/engine/parameter_names.h"
+#include "fsdp/engine/layout.h"
 
 namespace fsdp {
 namespace {

@@ -30,7 +30,7 @@ namespace fsdp {
 // in the same way, so that a program can tell it from damage: see CheckpointTooNew.
 //
 // [Note: sums] What a load reads has a checksum that the load compares. So each byte that changes is named, and none is
-// loaded. A new file in a checkpoint needs one, too (fsdp/files/summed_text.h for a small one).
+// loaded. A new file in a checkpoint needs one, too (fsdp/files/checkpoint_manifest.h for a small one).
 //
 // [Note: commit] A save goes through these steps:
 //   1. Rank 0 asks may_write.

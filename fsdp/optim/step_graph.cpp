@@ -12,7 +12,7 @@
 #include <exception>
 #include <string>
 
-#include "fsdp/engine/random.h"
+#include "fsdp/engine/random_state.h"
 #include "fsdp/tracing/error_text.h"
 
 namespace fsdp {

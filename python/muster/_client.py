@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 from ._controller import Controller, MusterError, Unreachable
 
 END_STATES = frozenset({"succeeded", "failed", "cancelled"})
-# What a command takes from its submitter's environment (spec/submitter.cpp).
+# What a command takes from its submitter's environment (spec/variables.cpp).
 TAKEN_VARIABLES = frozenset({"PATH", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH"})
 TAKEN_PREFIX = "CONDA_"
 SUBMIT_SECONDS = 30.0

@@ -1,6 +1,6 @@
 """The controller's HTTP API: where it is, and one request to it. docs/api.md is the contract.
 
-The settings are those of the `muster` command line (cli/config.h), and the first that is given wins:
+The settings are those of the `muster` command line (cli/cli_config.h), and the first that is given wins:
 
 1. the argument `address`
 2. MUSTER_HTTP_ADDRESS, MUSTER_ADDRESS, MUSTER_TOKEN_FILE, MUSTER_TOKEN
@@ -32,7 +32,7 @@ USUAL_ADDRESS = "127.0.0.1:7601"
 CALL_SECONDS = 10.0
 PATIENCE_SECONDS = 20.0  # how long a request waits for a controller that restarts
 PAUSE_SECONDS = 0.25
-MOST_BODY_BYTES = 4 * 1024 * 1024  # kMaxSubmissionBytes of controller/http/server.h
+MOST_BODY_BYTES = 4 * 1024 * 1024  # kMaxSubmissionBytes of controller/http/http_server.h
 MOST_FILE_BYTES = 64 * 1024  # of a configuration file, a token or musterd.json
 
 

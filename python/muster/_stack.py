@@ -1,7 +1,7 @@
 """Lets muster see where this process stands: `muster stacks`.
 
 The agent beside a rank asks a process for its stack by SIGURG, which nobody else sends and which does no harm where there is
-no handler. The answer is written into a file in memory, whose name holds the process's number. agent/protocol/stacks.h of muster's
+no handler. The answer is written into a file in memory, whose name holds the process's number. agent/protocol/files.h of muster's
 sources describes this.
 
 A thread of its own waits for the signal, under a name by which the agent finds it and sends the signal to it alone: no system

@@ -327,7 +327,7 @@ class Settings(WithoutSettings):
 
 class Lists(unittest.TestCase):
     def test_a_command_takes_the_variables_that_muster_takes(self):
-        source = (ROOT / "spec/submitter.cpp").read_text()
+        source = (ROOT / "spec/variables.cpp").read_text()
         body = source[source.index("bool is_taken"):source.index("Environment taken_from")]
         self.assertEqual(set(re.findall(r'"(\w+)"', body)), _client.TAKEN_VARIABLES | {_client.TAKEN_PREFIX})
 

@@ -5,10 +5,10 @@
 #include <map>
 #include <set>
 
-#include "spec/jobfile/findings.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/sbatch_words.h"
 #include "spec/jobfile/toml_value.h"
+#include "spec/jobfile/validate.h"
 
 namespace jobfile {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "spec/jobfile/job_source.h"
 #include "spec/jobfile/spec.h"
-#include "spec/jobfile/sweep_axis.h"
+#include "spec/jobfile/sweep.h"
 
 namespace jobfile {
 

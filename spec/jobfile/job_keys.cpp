@@ -10,9 +10,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/nearest.h"
+#include "base/words.h"
 #include "spec/limits.h"
-#include "spec/tables/checkpoints.h"
+#include "spec/tables/checkpoint_keys.h"
 
 namespace jobfile {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "spec/jobfile/spec.h"
-#include "spec/submitter.h"
+#include "spec/variables.h"
 
 namespace jobfile {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/units.h"
+#include "base/numbers.h"
 
 namespace jobfile {
 namespace {

@@ -57,4 +57,10 @@ std::uint64_t world_size(const muster::v1::JobSpec& spec);
 /// job runs as local processes, or will.
 std::vector<std::string> idle_keys(const muster::v1::JobSpec& spec, bool reports, bool is_local);
 
+/// Replaces every secret of a spec by spec::kMask: in [env], in variables from the submitter, and in the values that
+/// a sweep varies. spec/variables.h says what a secret is.
+void mask_secrets(muster::v1::JobSpec& spec);
+/// Masks the secrets in a sweep's settings only.
+void mask_secrets(muster::v1::SweepElement& element);
+
 }  // namespace jobfile

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <sstream>
 
-#include "base/utf8.h"
+#include "base/words.h"
 
 namespace jobfile {
 namespace {

@@ -2,10 +2,9 @@
 #include <array>
 #include <optional>
 
-#include "base/utf8.h"
-#include "base/whole_number.h"
-#include "spec/jobfile/findings.h"
-#include "spec/secret_variables.h"
+#include "base/numbers.h"
+#include "base/words.h"
+#include "spec/jobfile/validate.h"
 #include "spec/variables.h"
 
 namespace jobfile {

@@ -5,10 +5,10 @@
 #include <map>
 #include <string>
 
-#include "slurm/batch_text.h"
+#include "slurm/batch_script.h"
 #include "slurm/host_list.h"
 #include "spec/dependency.h"
-#include "spec/jobfile/findings.h"
+#include "spec/jobfile/validate.h"
 
 namespace jobfile {
 namespace {

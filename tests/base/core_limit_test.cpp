@@ -1,11 +1,10 @@
 // Goal: a program in a container counts the cores that its cgroups give it, not those of the machine.
 // Method: made-up trees of both versions of cgroups.
-#include "base/core_limit.h"
+#include "base/cgroups.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include "base/cgroups.h"
 #include "tests/temporary_folder.h"
 
 namespace base {

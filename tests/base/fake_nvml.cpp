@@ -1,4 +1,4 @@
-// A library with the functions of NVML that base/nvml.cpp calls, written after NVIDIA's nvml.h.
+// A library with the functions of NVML that base/gpus.cpp calls, written after NVIDIA's nvml.h.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "base/memory_limit.h"
+#include "base/cgroups.h"
 
 #include <gtest/gtest.h>
 

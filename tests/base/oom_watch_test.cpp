@@ -1,4 +1,4 @@
-#include "base/oom_watch.h"
+#include "base/cgroups.h"
 
 #include <gtest/gtest.h>
 

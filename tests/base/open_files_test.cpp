@@ -1,10 +1,10 @@
-#include "base/open_files.h"
+#include "base/fd.h"
 
 #include <gtest/gtest.h>
 
 #include <cerrno>
 
-#include "base/room.h"
+#include "base/durable_file.h"
 
 namespace base {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/process_stat.h"
+#include "base/process_table.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "base/sha256.h"
+#include "base/checksum.h"
 
 #include <gtest/gtest.h>
 

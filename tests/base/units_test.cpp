@@ -1,8 +1,8 @@
-#include "base/units.h"
+#include "base/numbers.h"
 
 #include <gtest/gtest.h>
 
-#include "base/nearest.h"
+#include "base/words.h"
 
 namespace base {
 namespace {

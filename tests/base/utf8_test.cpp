@@ -1,4 +1,4 @@
-#include "base/utf8.h"
+#include "base/words.h"
 
 #include <gtest/gtest.h>
 

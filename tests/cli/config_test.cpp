@@ -1,11 +1,11 @@
-#include "cli/config.h"
+#include "cli/cli_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/failure.h"
+#include "cli/client.h"
 #include "tests/system/process.h"
 
 namespace cli {

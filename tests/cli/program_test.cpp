@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/command.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
 #include "cli/follow.h"
 #include "cli/submit.h"
-#include "cli/text.h"
 #include "tests/cli/fake_controller.h"
 #include "tests/places.h"
 

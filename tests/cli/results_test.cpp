@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/text.h"
+#include "cli/cli_text.h"
 #include "tests/cli/fake_controller.h"
 
 namespace test {

@@ -1,10 +1,9 @@
-#include "cli/text.h"
+#include "cli/cli_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cli/key_help.h"
-#include "cli/terminal_text.h"
 #include "spec/jobfile/job_keys.h"
 
 namespace cli {

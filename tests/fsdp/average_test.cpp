@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fsdp/engine/meta_device.h"
+#include "fsdp/engine/initialize.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/ranks.h"
 #include "tests/fsdp/small_model.h"

@@ -1,6 +1,6 @@
 // Goal: a large file goes around the page cache where the file system lets it, and holds the same bytes everywhere.
 // Method: files on the disk under the system's temporary folder, and a write() that refuses or cuts direct writes.
-#include "fsdp/files/block_writer.h"
+#include "fsdp/files/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "base/crc32c.h"
+#include "base/checksum.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/temporary_folder.h"
 

@@ -18,7 +18,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "fsdp/files/checkpoint.h"
-#include "fsdp/optim/adam.h"
+#include "fsdp/optim/optimizers.h"
 #include "tests/fsdp/temporary_folder.h"
 #include "tests/fsdp/thread_ranks.h"
 

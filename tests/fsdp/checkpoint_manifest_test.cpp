@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "fsdp/files/summed_text.h"
+#include "fsdp/files/checkpoint_manifest.h"
 #include "tests/fsdp/checkpoint_fixture.h"
 #include "tests/fsdp/error_of.h"
 

@@ -3,7 +3,7 @@
 // Method: the small model with a few parameters that train ("adapters") at 1 to 4 ranks.
 #include <gmock/gmock.h>
 
-#include "fsdp/engine/meta_device.h"
+#include "fsdp/engine/initialize.h"
 #include "tests/fsdp/checkpoint_fixture.h"
 #include "tests/fsdp/error_of.h"
 

@@ -3,8 +3,7 @@
 // 2 wrote.
 #include <gmock/gmock.h>
 
-#include "fsdp/optim/lion.h"
-#include "fsdp/optim/sgd.h"
+#include "fsdp/optim/optimizers.h"
 #include "tests/fsdp/checkpoint_fixture.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/places.h"

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <limits>
 
-#include "fsdp/files/summed_text.h"
-#include "fsdp/optim/gradient_norm.h"
+#include "fsdp/files/checkpoint_manifest.h"
+#include "fsdp/optim/grad_scaler.h"
 #include "tests/fsdp/checkpoint_fixture.h"
 #include "tests/fsdp/error_of.h"
 

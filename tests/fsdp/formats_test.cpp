@@ -10,9 +10,9 @@
 #include <random>
 #include <sstream>
 
-#include "base/crc32c.h"
+#include "base/checksum.h"
 #include "fsdp/engine/layout.h"
-#include "fsdp/engine/random.h"
+#include "fsdp/engine/random_state.h"
 #include "fsdp/files/safetensors.h"
 #include "fsdp/text/json.h"
 #include "tests/fsdp/error_of.h"

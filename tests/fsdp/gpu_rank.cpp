@@ -21,9 +21,9 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "fsdp/comm/transport.h"
-#include "fsdp/engine/deterministic.h"
+#include "fsdp/engine/random_state.h"
 #include "fsdp/engine/recompute.h"
-#include "fsdp/optim/gradient_norm.h"
+#include "fsdp/optim/grad_scaler.h"
 #include "fsdp/optim/step_graph.h"
 #include "tests/fsdp/small_model.h"
 

@@ -9,7 +9,7 @@
 
 #include "fsdp/comm/transport.h"
 #include "fsdp/files/checkpoint.h"
-#include "fsdp/optim/gradient_norm.h"
+#include "fsdp/optim/grad_scaler.h"
 #include "fsdp/optim/step_graph.h"
 #include "fsdp/text/json.h"
 #include "fsdp/tracing/trace.h"

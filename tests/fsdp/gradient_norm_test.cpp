@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "fsdp/optim/gradient_norm.h"
+#include "fsdp/optim/grad_scaler.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/ranks.h"
 #include "tests/fsdp/small_model.h"

@@ -10,10 +10,9 @@
 #include <vector>
 
 #include "fsdp/comm/transport.h"
-#include "fsdp/engine/meta_device.h"
+#include "fsdp/engine/initialize.h"
 #include "fsdp/engine/recompute.h"
 #include "fsdp/optim/grad_scaler.h"
-#include "fsdp/optim/gradient_norm.h"
 #include "tests/fsdp/mirror_transport.h"
 #include "tests/fsdp/small_model.h"
 

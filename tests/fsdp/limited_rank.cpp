@@ -11,7 +11,6 @@
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 
 #include "fsdp/engine/initialize.h"
-#include "fsdp/engine/meta_device.h"
 #include "fsdp/files/export.h"
 #include "fsdp/files/tensor_files.h"
 #include "tests/fsdp/limited_model.h"

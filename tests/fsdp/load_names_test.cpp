@@ -7,7 +7,6 @@
 #include <set>
 
 #include "fsdp/engine/initialize.h"
-#include "fsdp/engine/meta_device.h"
 #include "fsdp/files/tensor_files.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/ranks.h"

@@ -11,9 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "fsdp/optim/gradient_norm.h"
-#include "fsdp/optim/lion.h"
-#include "fsdp/optim/sgd.h"
+#include "fsdp/optim/grad_scaler.h"
+#include "fsdp/optim/optimizers.h"
 #include "tests/fsdp/checkpoint_fixture.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/ranks.h"

@@ -1,13 +1,12 @@
 // Goal: a model whose shards, gradients and states live on the CPU trains, saves and exports as any other, and holds
 // nothing of them on its device. Method: on the CPU an offload makes the same copies within one memory, so every bit
 // must be that of the training without it. gpu_test.cpp has the two memories.
-#include "fsdp/memory/offload.h"
+#include "fsdp/memory/storage.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fsdp/memory/storage.h"
-#include "fsdp/optim/gradient_norm.h"
+#include "fsdp/optim/grad_scaler.h"
 #include "tests/fsdp/checkpoint_fixture.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/ranks.h"

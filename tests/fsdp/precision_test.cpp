@@ -1,6 +1,6 @@
 // Goal: a unit computes, reduces, returns and keeps its buffers in the formats asked for, and divides gradients as
 // asked. Method: known sums in the open, and the unsharded reference in mixed precision for whole trainings.
-#include "fsdp/engine/precision.h"
+#include "fsdp/engine/layout.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "fsdp/engine/random.h"
+#include "fsdp/engine/random_state.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/ranks.h"
 #include "tests/fsdp/small_model.h"

@@ -11,9 +11,8 @@
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 
 #include "fsdp/engine/initialize.h"
-#include "fsdp/engine/meta_device.h"
-#include "fsdp/memory/tensor_bytes.h"
-#include "fsdp/optim/adam.h"
+#include "fsdp/memory/storage.h"
+#include "fsdp/optim/optimizers.h"
 #include "tests/fsdp/chain_model.h"
 
 namespace {

@@ -14,8 +14,8 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "fsdp/comm/buffer_pool.h"
-#include "fsdp/comm/node/arena.h"
 #include "fsdp/comm/node/node.h"
+#include "fsdp/comm/node/shared_file.h"
 #include "fsdp/comm/transport.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/ranks.h"

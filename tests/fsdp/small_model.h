@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fsdp/engine/fully_shard.h"
-#include "fsdp/optim/adam.h"
+#include "fsdp/optim/optimizers.h"
 
 /// A model that knows nothing of sharding. Its shapes have no common divisor: width 13, hidden 29, a bias of three, a
 /// scalar-like gain, tied embedding and head, a frozen and an unused parameter.

@@ -7,7 +7,6 @@
 #include <torch/nn/modules/normalization.h>
 
 #include "fsdp/engine/initialize.h"
-#include "fsdp/engine/meta_device.h"
 #include "fsdp/files/tensor_files.h"
 #include "fsdp/text/json.h"
 #include "tests/fsdp/error_of.h"

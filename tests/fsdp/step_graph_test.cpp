@@ -11,9 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/engine/random.h"
-#include "fsdp/optim/lion.h"
-#include "fsdp/optim/sgd.h"
+#include "fsdp/engine/random_state.h"
+#include "fsdp/optim/optimizers.h"
 #include "tests/fsdp/checkpoint_fixture.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/late_device.h"

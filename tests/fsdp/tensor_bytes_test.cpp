@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fsdp/memory/tensor_bytes.h"
-#include "fsdp/optim/adam.h"
+#include "fsdp/memory/storage.h"
+#include "fsdp/optim/optimizers.h"
 #include "tests/fsdp/chain_model.h"
 #include "tests/fsdp/ranks.h"
 

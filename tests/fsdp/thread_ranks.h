@@ -14,7 +14,6 @@
 
 #include "fsdp/comm/device_mesh.h"
 #include "fsdp/comm/transport.h"
-#include "fsdp/comm/tree_sum.h"
 #include "tests/fsdp/rank_threads.h"
 
 /// The place where the ranks of one process meet. The n-th collective of each rank meets the n-th of all others.

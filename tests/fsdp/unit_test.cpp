@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fsdp/optim/adam.h"
+#include "fsdp/optim/optimizers.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/ranks.h"
 #include "tests/fsdp/small_model.h"

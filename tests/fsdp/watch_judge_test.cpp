@@ -1,10 +1,8 @@
 // Goal: what the watcher concludes from the answers of ranks is right, and said so that people understand it.
-#include "fsdp/comm/watch/judge.h"
+#include "fsdp/comm/watch/hub.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "fsdp/comm/watch/hub.h"
 
 namespace fsdp::watch {
 namespace {

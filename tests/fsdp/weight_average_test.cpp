@@ -6,8 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "fsdp/optim/adam.h"
-#include "fsdp/optim/sgd.h"
+#include "fsdp/optim/optimizers.h"
 #include "tests/fsdp/error_of.h"
 #include "tests/fsdp/ranks.h"
 #include "tests/fsdp/small_model.h"

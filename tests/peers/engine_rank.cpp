@@ -21,16 +21,16 @@
 #include "bench/forked_ranks.h"
 #include "fsdp/files/safetensors.h"
 #include "fsdp/files/tensor_files.h"
-#include "fsdp/optim/gradient_norm.h"
+#include "fsdp/optim/grad_scaler.h"
 #include "fsdp/text/json.h"
 #include "tests/fsdp/small_model.h"
-#include "worker/models/bert/hf.h"
-#include "worker/models/bert/model.h"
-#include "worker/models/class_loss.h"
+#include "worker/models/bert/bert_hf.h"
+#include "worker/models/bert/bert_model.h"
 #include "worker/models/config_json.h"
 #include "worker/models/family.h"
-#include "worker/models/t5/model.h"
-#include "worker/train/unit_wrapper.h"
+#include "worker/models/head_loss.h"
+#include "worker/models/t5/t5_model.h"
+#include "worker/train/strategy.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "base/sha256.h"
+#include "base/checksum.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace {

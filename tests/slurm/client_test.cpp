@@ -1,5 +1,5 @@
 // The client with prepared answers in the words of Slurm 22.05.
-#include "slurm/client.h"
+#include "slurm/slurm_client.h"
 
 #include <gmock/gmock.h>
 

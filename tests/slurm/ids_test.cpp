@@ -5,10 +5,9 @@
 #include <set>
 
 #include "slurm/host_list.h"
-#include "slurm/job_id.h"
-#include "slurm/job_state.h"
 #include "slurm/pending_reason.h"
 #include "slurm/scheduler.h"
+#include "slurm/slurm_job.h"
 #include "tests/slurm/reason_names.h"
 
 namespace slurm {

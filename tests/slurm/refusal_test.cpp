@@ -1,6 +1,6 @@
 // Goal: what Slurm's refusals mean is decided in one place.
 // Method: Slurm's own sentences, as a table.
-#include "slurm/refusal.h"
+#include "slurm/answer.h"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "slurm/batch_script.h"
-#include "slurm/client.h"
 #include "slurm/host_list.h"
+#include "slurm/slurm_client.h"
 #include "tests/places.h"
 #include "tests/slurm/temporary_folder.h"
 

@@ -5,8 +5,8 @@
 
 #include <set>
 
-#include "slurm/job_state.h"
 #include "slurm/pending_reason.h"
+#include "slurm/slurm_job.h"
 #include "tests/slurm/reason_names.h"
 
 namespace slurm {

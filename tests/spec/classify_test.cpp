@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "spec/recipes.h"
-#include "spec/tables/bert.h"
-#include "spec/tables/classify.h"
-#include "spec/tables/gpt_neox.h"
-#include "spec/tables/llama.h"
-#include "spec/tables/masked_lm.h"
+#include "spec/tables/bert_keys.h"
+#include "spec/tables/classify_keys.h"
+#include "spec/tables/gpt_neox_keys.h"
+#include "spec/tables/llama_keys.h"
+#include "spec/tables/text_recipe_keys.h"
 
 namespace spec {
 namespace {

@@ -13,9 +13,9 @@
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/run_file.h"
 #include "spec/recipes.h"
-#include "spec/tables/checkpoints.h"
+#include "spec/tables/checkpoint_keys.h"
 #include "tests/places.h"
-#include "worker/train/config.h"
+#include "worker/train/train_config.h"
 
 namespace {
 

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "spec/recipes.h"
-#include "spec/tables/checkpoints.h"
-#include "spec/tables/dinov2.h"
-#include "spec/tables/llama.h"
-#include "spec/tables/sharding.h"
-#include "spec/tables/training.h"
+#include "spec/tables/checkpoint_keys.h"
+#include "spec/tables/dinov2_keys.h"
+#include "spec/tables/llama_keys.h"
+#include "spec/tables/sharding_keys.h"
+#include "spec/tables/training_keys.h"
 
 namespace spec {
 namespace {

@@ -9,7 +9,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "cli/text.h"
+#include "cli/cli_text.h"
 #include "tests/system/world.h"
 
 namespace test {

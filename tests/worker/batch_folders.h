@@ -10,12 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "base/sha256.h"
+#include "base/checksum.h"
 #include "data/format/reader.h"
 #include "data/format/writer.h"
 #include "tests/worker/temporary_folder.h"
 #include "worker/batch/batch.h"
-#include "worker/batch/source.h"
 
 namespace worker::testing {
 

@@ -12,7 +12,7 @@
 #include "fsdp/files/safetensors.h"
 #include "fsdp/text/json.h"
 #include "tests/worker/temporary_folder.h"
-#include "worker/models/llama/model.h"
+#include "worker/models/llama/llama_model.h"
 
 namespace worker::testing {
 

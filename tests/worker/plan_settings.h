@@ -4,7 +4,7 @@
 
 #include "agent/rank/environment.h"
 #include "tests/worker/temporary_folder.h"
-#include "worker/train/config.h"
+#include "worker/train/train_config.h"
 
 namespace worker::testing {
 

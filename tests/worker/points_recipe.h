@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/models/layers/wrapped.h"
+#include "worker/models/layers/layers.h"
 #include "worker/train/recipe.h"
 
 namespace worker::testing {

@@ -10,8 +10,8 @@
 
 #include "fsdp/engine/initialize.h"
 #include "tests/worker/small_llama.h"
-#include "worker/models/bert/hf.h"
-#include "worker/models/bert/model.h"
+#include "worker/models/bert/bert_hf.h"
+#include "worker/models/bert/bert_model.h"
 
 namespace worker::testing {
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "fsdp/engine/initialize.h"
+#include "worker/models/dinov2/dinov2_hf.h"
 #include "worker/models/dinov2/heads.h"
-#include "worker/models/dinov2/hf.h"
 
 namespace worker::testing {
 

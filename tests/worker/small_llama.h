@@ -8,7 +8,7 @@
 #include <string>
 
 #include "fsdp/engine/initialize.h"
-#include "worker/models/llama/model.h"
+#include "worker/models/llama/llama_model.h"
 
 namespace worker::testing {
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "fsdp/engine/initialize.h"
-#include "worker/models/t5/hf.h"
-#include "worker/models/t5/model.h"
+#include "worker/models/t5/t5_hf.h"
+#include "worker/models/t5/t5_model.h"
 
 namespace worker::testing {
 

@@ -12,8 +12,8 @@
 #include "agent/rank/reporter.h"
 #include "tests/worker/temporary_folder.h"
 #include "worker/recipes/registry.h"
-#include "worker/train/config.h"
 #include "worker/train/run.h"
+#include "worker/train/train_config.h"
 
 namespace worker::testing {
 

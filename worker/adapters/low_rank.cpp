@@ -7,12 +7,12 @@
 #include <sstream>
 #include <string_view>
 
-#include "base/sha256.h"
+#include "base/checksum.h"
 #include "base/usage_error.h"
 #include "fsdp/files/tensor_files.h"
 #include "worker/models/config_json.h"
 #include "worker/models/config_members.h"
-#include "worker/models/layers/linear.h"
+#include "worker/models/layers/layers.h"
 
 namespace worker {
 namespace {

@@ -19,7 +19,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "spec/tables/dinov2.h"
+#include "spec/tables/dinov2_keys.h"
 
 namespace worker {
 namespace {

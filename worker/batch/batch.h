@@ -5,8 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "data/order/random.h"
 
 namespace worker {
 
@@ -59,5 +63,48 @@ struct Batch {
 
 /// Rows are padded to a multiple of this, because matrix products are fast at such sizes.
 inline constexpr std::int64_t kPaddedTo = 8;
+
+/// The samples of a split, and how they become batches. Thread-safe: the threads of a Loader call collate() at the same
+/// time. A source has no state that changes.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+
+  /// Samples of an epoch, at least 1.
+  virtual std::int64_t samples() const = 0;
+
+  /// How long a sample in [0, samples()) is, in tokens. Never changes. For an Order with buckets.
+  virtual std::int32_t length(std::int64_t /*sample*/) const { return 1; }
+
+  /// The batch of these samples, in this order. `draws` has the seed of what is random about each; see sample_draw().
+  /// The batch depends on both arguments only. Throws std::out_of_range for a sample that is not there.
+  virtual Batch collate(std::span<const std::int64_t> samples, std::span<const std::uint64_t> draws) const = 0;
+};
+
+/// The seed of what is random about a sample in an epoch: masks, spans, crops. The seed knows no rank and no place in
+/// the batch, so batches are equal at every world size.
+constexpr std::uint64_t sample_draw(std::uint64_t seed, std::int64_t epoch, std::int64_t sample) {
+  const auto of_epoch = data::order::splitmix(data::order::splitmix(seed) +
+                                              static_cast<std::uint64_t>(epoch) * data::order::kSplitmixStride);
+  return data::order::splitmix(of_epoch + static_cast<std::uint64_t>(sample));
+}
+
+using TokenRows = std::vector<std::vector<std::int64_t>>;
+
+/// The length that rows are padded to: that of the longest row, at least 1, rounded up to kPaddedTo, but at most
+/// `most`, which no row exceeds.
+std::int64_t padded_length(std::int64_t longest, std::int64_t most);
+std::int64_t padded_length(const TokenRows& rows, std::int64_t most);
+
+/// The rows with `pad` after their tokens: int64 [rows, length].
+at::Tensor padded(const TokenRows& rows, std::int64_t length, std::int64_t pad);
+
+/// True for the tokens of the rows, false for what padded() adds: bool [rows, length].
+at::Tensor attention_mask(const TokenRows& rows, std::int64_t length);
+
+/// A list as int64 [n].
+at::Tensor to_tensor(const std::vector<std::int64_t>& values);
+
+std::int64_t count_tokens(const TokenRows& rows);
 
 }  // namespace worker

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "data/format/description.h"
 #include "data/format/file.h"
+#include "data/format/reader.h"
+#include "data/order/packing.h"
 
 namespace worker {
 
@@ -45,5 +48,25 @@ std::vector<std::int64_t> framed(const Frame& frame, const data::format::Ids& id
 /// The most tokens of a record that fit with their frame into `length` tokens. Throws base::UsageError naming `key`,
 /// its value `length` and the remedy if there is no room for one.
 std::int64_t room_in(std::int64_t length, const Frame& frame, const char* key);
+
+/// The documents of a split of kind tokens, cut into pieces of at most so many tokens. Pieces are numbered in the order
+/// of the documents. A document without tokens has none. Memory: 8 bytes a document. Thread-safe.
+class Pieces {
+ public:
+  /// `most` is at least 1. Throws base::UsageError for a split without a token.
+  Pieces(std::shared_ptr<const data::format::Dataset> split, std::int64_t most);
+
+  std::int64_t size() const { return first_.back(); }
+  /// Throws std::out_of_range for a piece that is not there.
+  data::order::Piece at(std::int64_t number) const;
+  /// The piece's document.
+  data::format::Ids ids(const data::order::Piece& piece) const { return split_->ids(piece.record, 0); }
+  const data::format::Description& description() const { return split_->description(); }
+
+ private:
+  std::shared_ptr<const data::format::Dataset> split_;
+  std::int64_t most_;
+  std::vector<std::int64_t> first_{0};  // number of each document's first piece; the last: all pieces
+};
 
 }  // namespace worker

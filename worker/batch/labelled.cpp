@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/usage_error.h"
+#include "worker/batch/batch.h"
 #include "worker/batch/document.h"
-#include "worker/batch/padding.h"
 
 namespace worker {
 namespace {

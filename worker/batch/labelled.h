@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/format/reader.h"
-#include "worker/batch/source.h"
+#include "worker/batch/batch.h"
 
 namespace worker {
 

@@ -5,7 +5,6 @@
 
 #include "data/order/order.h"
 #include "worker/batch/batch.h"
-#include "worker/batch/source.h"
 
 namespace worker {
 

@@ -9,9 +9,8 @@
 
 #include "base/usage_error.h"
 #include "data/order/masking.h"
+#include "worker/batch/batch.h"
 #include "worker/batch/document.h"
-#include "worker/batch/padding.h"
-#include "worker/batch/pieces.h"
 
 namespace worker {
 namespace {

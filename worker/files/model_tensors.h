@@ -8,7 +8,7 @@
 
 #include "fsdp/files/tensor_files.h"
 #include "spec/table.h"
-#include "worker/models/tensors.h"
+#include "worker/models/ops.h"
 
 // The tensors of a model's files, as its family names them: for trainings that begin with them, and for their use.
 namespace worker {

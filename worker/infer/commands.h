@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "worker/infer/console.h"
-#include "worker/infer/options.h"
-#include "worker/infer/source.h"
+#include "worker/infer/infer_options.h"
+#include "worker/infer/model_source.h"
 
 namespace infer {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/durable_file.h"
+#include "base/numbers.h"
 #include "base/usage_error.h"
-#include "base/whole_number.h"
 #include "spec/limits.h"
 #include "spec/recipes.h"
 #include "worker/models/config_json.h"

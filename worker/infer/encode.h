@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "worker/generate/decode.h"
-#include "worker/infer/source.h"
+#include "worker/infer/model_source.h"
 
 namespace infer {
 

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "base/usage_error.h"
-#include "data/tokenizers/utf8.h"
+#include "data/tokenizers/bytes.h"
 #include "worker/infer/commands.h"
 #include "worker/infer/encode.h"
-#include "worker/infer/model.h"
-#include "worker/infer/text_stream.h"
+#include "worker/infer/infer_model.h"
+#include "worker/infer/texts.h"
 #include "worker/models/config_json.h"
 #include "worker/models/generation_json.h"
 

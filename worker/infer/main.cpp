@@ -11,7 +11,7 @@
 
 #include "base/usage_error.h"
 #include "worker/infer/commands.h"
-#include "worker/infer/options.h"
+#include "worker/infer/infer_options.h"
 #include "worker/infer/texts.h"
 
 namespace {

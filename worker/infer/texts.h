@@ -1,12 +1,41 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <istream>
 #include <string>
 #include <vector>
 
-#include "worker/infer/options.h"
+#include "data/tokenizers/tokenizer.h"
+#include "worker/infer/infer_options.h"
 
 namespace infer {
+
+/// Makes text of tokens one by one, in pieces that are valid UTF-8 and together are the text of all tokens.
+///
+/// A character may be spread over several tokens, and a tokenizer may write a token in another way behind others, such
+/// as a word's space. So a piece is what a token adds to the text of those before it, and it waits until its last
+/// character is whole. A character has at most four bytes. So a text that never becomes one is given out as U+FFFD,
+/// four tokens later.
+class TextStream {
+ public:
+  /// `before` are the tokens that the text follows, such as a prompt. They give no text.
+  TextStream(const data::tokenizers::Tokenizer& tokenizer, std::vector<std::uint32_t> before);
+
+  /// The text that is known now and was not before; may be empty.
+  std::string add(std::uint32_t token);
+  /// What is left at the end.
+  std::string finish();
+
+ private:
+  std::string text(std::size_t end) const;
+  std::string give(std::size_t end);
+
+  const data::tokenizers::Tokenizer& tokenizer_;
+  std::vector<std::uint32_t> tokens_;
+  std::size_t begin_ = 0;  // of the tokens that are decoded, so that the next ones stand behind others
+  std::size_t given_ = 0;  // tokens before this one are given out
+};
 
 /// The most bytes that a file of texts may have.
 inline constexpr std::size_t kMostTextBytes = std::size_t{256} << 20;

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "data/chess/board.h"
-#include "data/chess/movetext.h"
+#include "data/chess/notation.h"
 
 namespace worker {
 namespace {

@@ -8,10 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "worker/models/layers/cache.h"
-#include "worker/models/layers/linear.h"
-#include "worker/models/layers/masks.h"
-#include "worker/models/layers/wrapped.h"
+#include "worker/models/layers/attention.h"
+#include "worker/models/layers/layers.h"
 
 namespace worker {
 

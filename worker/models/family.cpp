@@ -4,11 +4,11 @@
 #include <stdexcept>
 #include <vector>
 
-#include "worker/models/bert/hf.h"
-#include "worker/models/dinov2/hf.h"
-#include "worker/models/gpt_neox/hf.h"
-#include "worker/models/llama/hf.h"
-#include "worker/models/t5/hf.h"
+#include "worker/models/bert/bert_hf.h"
+#include "worker/models/dinov2/dinov2_hf.h"
+#include "worker/models/gpt_neox/gpt_neox_hf.h"
+#include "worker/models/llama/llama_hf.h"
+#include "worker/models/t5/t5_hf.h"
 
 namespace worker {
 namespace {

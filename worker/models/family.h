@@ -12,7 +12,7 @@
 #include "fsdp/text/json.h"
 #include "spec/table.h"
 #include "worker/models/causal_model.h"
-#include "worker/models/tensors.h"
+#include "worker/models/ops.h"
 
 namespace worker {
 

@@ -10,7 +10,7 @@
 
 #ifdef MUSTER_CUDA_KERNELS
 #include "worker/models/kernels/elementwise.h"
-#include "worker/models/kernels/launch.h"
+#include "worker/models/kernels/kernel_launch.h"
 #endif
 
 namespace worker {

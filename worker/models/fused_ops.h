@@ -11,7 +11,8 @@ namespace worker {
 // with CUDA and its compiler have one kernel for a chain (worker/models/kernels/elementwise.cu), which computes in fp32
 // and rounds once. Everywhere else, and in a backward that is differentiated again, LibTorch's operations are called.
 
-/// The angles of rotary position embedding, as worker/models/layers/rope.h makes them. Both halves of a row are equal.
+/// The angles of rotary position embedding, as worker/models/layers/attention.h makes them. Both halves of a row are
+/// equal.
 struct RopeTable {
   at::Tensor cos, sin;  ///< [positions, dim], or [batch, positions, dim] where rows have positions of their own
 };

@@ -121,4 +121,33 @@ at::Tensor embedding(const at::Tensor& weight, const at::Tensor& ids) {
   return EmbeddingFunction::apply(weight, ids);
 }
 
+std::string no_tensor(std::string_view, const spec::Values&) {
+  return {};
+}
+
+std::string parameter_in(const FileNames& names, std::string_view in_file,
+                         const std::function<bool(const std::string& name)>& is_parameter) {
+  std::string plain = names.parameter_of(in_file);
+  if (is_parameter(plain) || names.base.empty()) return plain;
+  if (plain.starts_with(names.base)) {
+    if (std::string without = plain.substr(names.base.size()); is_parameter(without)) return without;
+  }
+  if (std::string with = std::string(names.base) + plain; is_parameter(with)) return with;
+  return plain;
+}
+
+std::string same_name(std::string_view in_file) {
+  return std::string(in_file);
+}
+
+void draw_normal(const std::string& name, const at::Tensor& values, double deviation, at::Generator& random) {
+  if (name.ends_with("norm.weight") || name.ends_with("Norm.weight")) {
+    values.fill_(1.0);
+  } else if (name.ends_with(".bias")) {
+    values.fill_(0.0);
+  } else {
+    values.normal_(0.0, deviation, random);
+  }
+}
+
 }  // namespace worker

@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "base/units.h"
+#include "base/numbers.h"
 #include "base/usage_error.h"
 
 namespace worker {

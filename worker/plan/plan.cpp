@@ -10,12 +10,12 @@
 #include "fsdp/comm/still_transport.h"
 #include "fsdp/engine/dry_run.h"
 #include "fsdp/engine/fully_shard.h"
-#include "fsdp/memory/tensor_bytes.h"
+#include "fsdp/memory/storage.h"
 #include "worker/batch/loader.h"
-#include "worker/train/loss_scale.h"
-#include "worker/train/parts.h"
+#include "worker/train/optimizer_of_run.h"
 #include "worker/train/step.h"
 #include "worker/train/strategy.h"
+#include "worker/train/train_parts.h"
 
 namespace worker {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "agent/rank/environment.h"
 #include "worker/recipes/registry.h"
-#include "worker/train/config.h"
+#include "worker/train/train_config.h"
 
 namespace worker {
 

@@ -1,15 +1,25 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "data/format/reader.h"
-#include "spec/tables/causal.h"
+#include "spec/tables/text_recipe_keys.h"
 #include "worker/generate/decode.h"
 #include "worker/models/causal_model.h"
-#include "worker/recipes/decode_text.h"
 #include "worker/train/evaluation.h"
 
 namespace worker {
+
+/// The text of a tokenizer's ids, without special tokens. Thread-safe.
+using DecodeText = std::function<std::string(const std::vector<std::int64_t>& ids)>;
+
+/// `path` is "bytes" for the byte vocabulary, or a folder with a tokenizer's files; see data/tokenizers/tokenizer.h.
+/// Throws base::UsageError naming the path, what is wrong with it, and the remedy. A build without the library of
+/// tokenizers knows bytes alone.
+DecodeText decode_text_of(const std::string& path);
 
 /// How a model is asked for moves of chess.
 struct MoveQuestions {

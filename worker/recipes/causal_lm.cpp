@@ -7,14 +7,13 @@
 #include <stdexcept>
 
 #include "base/usage_error.h"
-#include "fsdp/engine/meta_device.h"
-#include "spec/tables/causal.h"
-#include "spec/tables/lora.h"
+#include "fsdp/engine/initialize.h"
+#include "spec/tables/lora_keys.h"
+#include "spec/tables/text_recipe_keys.h"
 #include "worker/models/causal_model.h"
 #include "worker/recipes/ask_moves.h"
-#include "worker/recipes/decode_text.h"
+#include "worker/recipes/data_of_run.h"
 #include "worker/recipes/lora.h"
-#include "worker/recipes/text_of_run.h"
 #include "worker/train/evaluation.h"
 #include "worker/train/start_weights.h"
 #include "worker/train/strategy.h"

@@ -6,10 +6,10 @@
 
 #include "fsdp/files/export.h"
 #include "fsdp/text/json.h"
-#include "spec/tables/lora.h"
+#include "spec/tables/lora_keys.h"
 #include "worker/adapters/low_rank.h"
-#include "worker/train/part.h"
 #include "worker/train/start_weights.h"
+#include "worker/train/train_parts.h"
 
 namespace worker {
 

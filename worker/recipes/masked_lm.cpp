@@ -3,15 +3,15 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 
-#include "fsdp/engine/meta_device.h"
-#include "spec/tables/bert.h"
-#include "spec/tables/masked_lm.h"
-#include "spec/tables/sequence.h"
+#include "fsdp/engine/initialize.h"
+#include "spec/tables/bert_keys.h"
+#include "spec/tables/text_data_keys.h"
+#include "spec/tables/text_recipe_keys.h"
 #include "worker/batch/masked.h"
-#include "worker/models/bert/hf.h"
-#include "worker/models/bert/model.h"
+#include "worker/models/bert/bert_hf.h"
+#include "worker/models/bert/bert_model.h"
 #include "worker/models/config_json.h"
-#include "worker/recipes/folder_of_run.h"
+#include "worker/recipes/data_of_run.h"
 #include "worker/train/evaluation.h"
 #include "worker/train/start_weights.h"
 

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include "worker/train/averaged_weights.h"
-
 namespace worker {
 
 /// What is put back at the end, also after an exception.

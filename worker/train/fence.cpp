@@ -8,7 +8,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "agent/protocol/fence_file.h"
+#include "agent/protocol/files.h"
 
 namespace worker {
 namespace {

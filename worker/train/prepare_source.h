@@ -6,9 +6,14 @@
 
 #include "base/command.h"
 #include "worker/batch/prepared_data.h"
-#include "worker/train/config.h"
+#include "worker/train/train_config.h"
 
 namespace worker {
+
+/// The tokenizer whose ids a run's model knows: that of data.tokenizer, or else of model.pretrained if a tokenizer lies
+/// there. nullopt: the data's own is as good as any. Throws base::UsageError naming the key where there is no such
+/// file, or one that is too large for a tokenizer.
+std::optional<ModelTokenizer> tokenizer_of(const RunConfig& config);
 
 /// What the run file asks for, for messages: data.source = "folder", data.path = "/text".
 std::string source_text(const DataConfig& data);

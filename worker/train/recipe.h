@@ -13,10 +13,8 @@
 #include "fsdp/files/export.h"
 #include "fsdp/text/json.h"
 #include "worker/batch/batch.h"
-#include "worker/batch/source.h"
-#include "worker/train/config.h"
-#include "worker/train/part.h"
-#include "worker/train/parts.h"
+#include "worker/train/train_config.h"
+#include "worker/train/train_parts.h"
 
 namespace worker {
 
@@ -43,7 +41,7 @@ struct Losses {
   std::vector<at::Tensor> more = {};
 };
 
-/// A kind of training: its data, models and loss. The loop in worker/train/loop.h does everything else and knows
+/// A kind of training: its data, models and loss. The loop in worker/train/run.h does everything else and knows
 /// nothing about them.
 ///
 /// Calls come in this order: open_data; parts; attach; first_values, or load after a checkpoint was loaded, or both

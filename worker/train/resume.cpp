@@ -7,13 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "agent/rank/fenced_error.h"
+#include "agent/rank/reporter.h"
+#include "base/numbers.h"
 #include "base/usage_error.h"
-#include "base/whole_number.h"
 #include "worker/train/agreement.h"
-#include "worker/train/hooks/early_stop.h"
-#include "worker/train/hooks/log_files.h"
-#include "worker/train/hooks/progress.h"
+#include "worker/train/hooks/hooks.h"
 #include "worker/train/settings.h"
 
 namespace worker {

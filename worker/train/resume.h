@@ -6,12 +6,11 @@
 #include <vector>
 
 #include "fsdp/files/checkpoint.h"
-#include "worker/train/best_checkpoint.h"
 #include "worker/train/fence.h"
-#include "worker/train/hooks/hook.h"
+#include "worker/train/hooks/hooks.h"
 #include "worker/train/saves.h"
 #include "worker/train/setup.h"
-#include "worker/train/skipped_steps.h"
+#include "worker/train/step_measures.h"
 
 namespace worker {
 

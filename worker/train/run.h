@@ -1,26 +1,71 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "agent/rank/environment.h"
 #include "agent/rank/reporter.h"
-#include "worker/train/config.h"
-#include "worker/train/loop.h"
+#include "spec/exit_codes.h"
 #include "worker/train/recipe.h"
+#include "worker/train/resume.h"
+#include "worker/train/setup.h"
+#include "worker/train/step.h"
+#include "worker/train/train_config.h"
 
 namespace worker {
+
+/// How a rank's training ended, when it ended in an orderly way.
+struct Outcome {
+  spec::ExitCode code = spec::kExitDone;
+  std::string reason;
+};
+
+/// The steps of a training, with what comes between them: evaluations, reports and saves.
+///
+/// [Note: leaving together] In each step every rank puts its loss and its stop request into one small all-gather, which
+/// runs beside the last backward. So all ranks see the same requests at the same step boundary and leave there
+/// together. They save first for kSave, and do not save for kNow, which wins.
+class Loop {
+ public:
+  /// Both must outlive the object.
+  Loop(Setup& setup, Resume& resume);
+
+  /// Makes the steps that are left, and exports the model at the end. Collective.
+  Outcome run();
+
+ private:
+  bool tell_made_steps(std::size_t keep);
+  bool validates_now() const;
+  void tell(agent::rank::StepReport& report, StepMeasures& measures);
+  void say_tensors(const StepMeasures& measures) const;
+  bool offer_best(const agent::rank::StepReport& report);
+  std::vector<agent::rank::SeriesValue> evaluate();
+  void save(bool must);
+  void export_model();
+  fsdp::CheckpointState checkpoint_state() const;
+  std::string wants_stop();
+  Outcome end();
+  Outcome leave(spec::ExitCode code, std::string reason);
+
+  Setup& run_;
+  Resume& state_;
+  Stepper stepper_;
+  std::string stop_early_;  // why no further step is made; the same on all ranks
+  bool said_tensors_ = false, said_graph_ = false;
+};
 
 /// One rank's training of one run, from the rendezvous to the last checkpoint: setup.h, resume.h, loop.h.
 ///
 /// A run that was stopped and resumed at the same world size and thread count continues bit for bit. For that, each
 /// checkpoint holds the loader's position and names the data, and random numbers are seeded anew in each step (see
-/// worker/train/step_seed.h).
+/// worker/train/step_trace.h).
 ///
-/// A step whose gradients are not finite changes no weight; see worker/train/skipped_steps.h. In fp16 the loss is
-/// scaled; see worker/train/loss_scale.h.
+/// A step whose gradients are not finite changes no weight; see worker/train/step_measures.h. In fp16 the loss is
+/// scaled; see worker/train/optimizer_of_run.h.
 ///
 /// With checkpoint.best, a step with a better value is saved at once; see [Note: best checkpoint] in
-/// worker/train/best_checkpoint.h. A resume continues from the newest checkpoint, never from the best one.
+/// worker/train/saves.h. A resume continues from the newest checkpoint, never from the best one.
 class Trainer {
  public:
   /// Only keeps the references, which must outlive the Trainer, and a copy of the run.

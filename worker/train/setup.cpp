@@ -1,23 +1,169 @@
 #include "worker/train/setup.h"
 
 #include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <chrono>
 #include <cmath>
+#include <cstdint>
+#include <cstdio>
 #include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/usage_error.h"
-#include "fsdp/engine/deterministic.h"
+#include "fsdp/engine/random_state.h"
 #include "fsdp/files/checkpoint.h"
 #include "worker/train/agreement.h"
 #include "worker/train/export_trained.h"
-#include "worker/train/rendezvous.h"
-#include "worker/train/resume_checks.h"
+#include "worker/train/gpu.h"
 #include "worker/train/settings.h"
 #include "worker/train/strategy.h"
 
 namespace worker {
+namespace {
+
+/// How long ranks try to reach rank 0's store. Their starts may be minutes apart.
+constexpr std::chrono::minutes kStorePatience{5};
+
+/// The store that rank 0 serves. Sets `mine` to its address.
+fsdp::ListeningStore listen(const agent::rank::RankEnvironment& environment, const agent::rank::Reporter& reporter,
+                            agent::rank::Endpoint& mine) {
+  if (!reporter.assigns_rendezvous()) {
+    if (!environment.master) {
+      throw std::runtime_error("no rendezvous address: set MASTER_ADDR and MASTER_PORT to rank 0's address");
+    }
+    mine = *environment.master;
+  } else {
+    const bool one_node = environment.local_world_size == environment.world_size || !environment.controller;
+    mine = {one_node ? "127.0.0.1" : agent::rank::own_address_towards(*environment.controller), 0};
+  }
+  auto listening = fsdp::listen_store(mine.host, mine.port);
+  mine.port = listening.port;
+  return listening;
+}
+
+/// Throws when some ranks have a GPU and others do not. Such ranks would wait for each other until their timeouts.
+void check_same_device(c10d::Store& store, const std::string& prefix, int rank, bool gpu) {
+  const auto text_of = [](bool has) { return std::string(has ? "a GPU" : "no GPU"); };
+  const std::string key = prefix + "/device", mine = text_of(gpu);
+  if (rank == 0) store.set(key, std::vector<std::uint8_t>(mine.begin(), mine.end()));
+  const auto bytes = store.get(key);
+  if (const std::string first(bytes.begin(), bytes.end()); first != mine) {
+    throw std::runtime_error("rank " + std::to_string(rank) + " sees " + mine + ", but rank 0 sees " + first +
+                             "; give every rank GPUs, or hide them all with CUDA_VISIBLE_DEVICES=\"\"");
+  }
+}
+
+/// The same wait is told once. To musterd a log that grows is output, so a line that says of a hang that it goes on
+/// would put off its end. Thread-safe.
+class LastWord {
+ public:
+  bool is_new(const std::string& text) {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(text_, text) != text;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::unique_ptr<fsdp::DeviceMesh> meet(const agent::rank::RankEnvironment& environment, agent::rank::Reporter& reporter,
+                                       fsdp::MeshOptions options) {
+  options.device = fsdp::device_of_rank(environment.local_rank);
+  refuse_cpu_instead_of_gpus(options.device);
+  if (environment.world_size == 1) return std::make_unique<fsdp::DeviceMesh>(nullptr, 0, 1, options);
+  options.on_late = [rank = environment.rank, told = std::make_shared<LastWord>()](const std::string& text) {
+    if (!told->is_new(text)) return;
+    std::printf("[rank %d] waiting: %s\n", rank, text.c_str());
+    std::fflush(stdout);
+  };
+  c10::intrusive_ptr<c10d::Store> store;
+  agent::rank::Endpoint at;
+  if (environment.rank == 0) {
+    agent::rank::Endpoint mine;
+    store = listen(environment, reporter, mine).store;
+    at = reporter.rendezvous(mine);
+  } else {
+    at = reporter.rendezvous(std::nullopt);
+    store = fsdp::connect_store(at.host, at.port, kStorePatience, options.on_late);
+  }
+  if (environment.local_world_size != environment.world_size)
+    options.interface_address = agent::rank::own_address_towards(at);
+  options.key_prefix = "attempt-" + std::to_string(environment.attempt);
+  check_same_device(*store, options.key_prefix, environment.rank, options.device.is_cuda());
+  return std::make_unique<fsdp::DeviceMesh>(std::move(store), environment.rank, environment.world_size, options);
+}
+
+namespace {
+
+/// The rule of the order in checkpoints that do not record it.
+constexpr std::int64_t kFirstOrder = 1;
+
+constexpr const char *kOrder = "order", *kEpoch = "epoch";
+
+fsdp::Json rule_json(const data::order::OrderOptions& order) {
+  if (order.bucket_batches == 0) return fsdp::Json(data::order::Order::kShuffled);
+  return fsdp::Json(fsdp::Json::Array{data::order::Order::kBucketed, order.batch_size, order.bucket_batches});
+}
+
+}  // namespace
+
+void check_same_data(const DataNames& data, const fsdp::Json& extra, const std::filesystem::path& path) {
+  const std::string& then = extra.at("data").as_string();
+  if (then == data.fingerprint) return;
+  std::string remedy = "restore it or its data in the cache folder";
+  if (then.find(" byte tokens, checksum ") != std::string::npos) remedy = "an earlier muster has cut it in another way";
+  const fsdp::Json* asked = extra.find("source");
+  if (asked != nullptr && asked->as_string() != data.source) {
+    remedy = "the run file asks for " + data.source + ", then for " + asked->as_string() + ": restore the run file";
+  }
+  throw base::UsageError("the text has changed since " + path.native() + " was saved (then " + then + ", now " +
+                         data.fingerprint + "); " + remedy + ", or use a new checkpoint.folder");
+}
+
+void save_order(const data::order::OrderOptions& order, fsdp::Json& extra) {
+  extra[kOrder] = rule_json(order);
+  extra[kEpoch]["samples"] = order.samples;
+  extra[kEpoch]["seed"] = static_cast<std::int64_t>(order.seed);
+}
+
+void check_same_order(const data::order::OrderOptions& order, const std::string& changes, const fsdp::Json& extra,
+                      const std::filesystem::path& path) {
+  const fsdp::Json* found = extra.find(kOrder);
+  const fsdp::Json saved = found != nullptr ? *found : fsdp::Json(kFirstOrder), now = rule_json(order);
+  if (saved != now && (saved.is_array() || (now.is_array() && saved == fsdp::Json(data::order::Order::kShuffled)))) {
+    throw base::UsageError(path.native() + " was saved with other length buckets (" + saved.dump() + ", now " +
+                           now.dump() +
+                           ": rule, batch size, batches of a bucket), and so with another order of samples; restore "
+                           "train.batch_size and data.bucket_batches, or use a new checkpoint.folder");
+  }
+  if (saved != now) {
+    throw base::UsageError(path.native() + " was saved by a program with another order of samples (order " +
+                           saved.dump() + ", this program has order " + now.dump() +
+                           "); continue with that program, or use a new checkpoint.folder");
+  }
+  const fsdp::Json* epoch = extra.find(kEpoch);
+  if (epoch == nullptr) return;
+  const auto refuse = [&](const char* what, std::int64_t then, std::int64_t here) {
+    if (then == here) return;
+    throw base::UsageError(
+        path.native() + " was saved with " + what + " " + std::to_string(then) + ", now " + std::to_string(here) +
+        (changes.empty() ? "" : " (" + changes + ")") +
+        ", and so with another order of samples; restore the run file, or use a new checkpoint.folder");
+  };
+  refuse("train.seed", epoch->at("seed").as_int(), static_cast<std::int64_t>(order.seed));
+  refuse("training samples in an epoch:", epoch->at("samples").as_int(), order.samples);
+}
+
 namespace {
 
 void choose_algorithms(const spec::Training& train) {

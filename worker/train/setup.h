@@ -8,17 +8,45 @@
 
 #include "agent/rank/environment.h"
 #include "agent/rank/reporter.h"
+#include "data/order/order.h"
 #include "fsdp/comm/device_mesh.h"
+#include "fsdp/text/json.h"
 #include "worker/batch/loader.h"
-#include "worker/train/config.h"
-#include "worker/train/export_claim.h"
-#include "worker/train/loss_scale.h"
-#include "worker/train/parts.h"
-#include "worker/train/rank_log.h"
+#include "worker/train/export_trained.h"
+#include "worker/train/optimizer_of_run.h"
 #include "worker/train/recipe.h"
-#include "worker/train/resume_checks.h"
+#include "worker/train/settings.h"
+#include "worker/train/train_config.h"
+#include "worker/train/train_parts.h"
 
 namespace worker {
+
+/// Connects all ranks of the attempt. Rank 0 serves the store: at MASTER_ADDR:MASTER_PORT, or at any free port when the
+/// reporter passes the address on. The ranks compute on GPUs, or all on the CPU when no GPU is visible or the build is
+/// without CUDA. Collective. A line of the log names ranks that have not come for ten seconds. Throws c10::Error or
+/// std::runtime_error when the other ranks do not come in time, at once when one that has come is gone, and when only
+/// some ranks have a GPU. Of `options` the axes and shared_memory count.
+std::unique_ptr<fsdp::DeviceMesh> meet(const agent::rank::RankEnvironment& environment, agent::rank::Reporter& reporter,
+                                       fsdp::MeshOptions options);
+
+/// The data of a run, as checkpoints name them.
+struct DataNames {
+  std::string fingerprint;  ///< RunData::fingerprint
+  std::string source;       ///< Recipe::data_source()
+};
+
+/// Throws base::UsageError when the run's data are not those that the checkpoint at `path` was trained on. `extra` is
+/// the manifest's member of that name. Throws fsdp::JsonError when it does not name data.
+void check_same_data(const DataNames& data, const fsdp::Json& extra, const std::filesystem::path& path);
+
+/// Writes what names the order of samples into the member "extra" of a checkpoint.
+void save_order(const data::order::OrderOptions& order, fsdp::Json& extra);
+
+/// Throws base::UsageError when the checkpoint was saved with another order of samples: by a program with other rules,
+/// or by a run with another seed, other buckets, or data that are cut into another number of samples. A saved position
+/// means other samples under another order. `changes`: the settings that differ, for the message.
+void check_same_order(const data::order::OrderOptions& order, const std::string& changes, const fsdp::Json& extra,
+                      const std::filesystem::path& path);
 
 /// What a rank's training consists of, before a checkpoint or first values give it its state: the ranks' mesh, the
 /// recipe with its data, and the sharded parts.
@@ -33,7 +61,7 @@ class Setup {
   /// Writes what names this run into the member "extra" of a checkpoint.
   void describe(fsdp::Json& extra) const;
   /// Throws base::UsageError where a checkpoint was saved with other data or another order of samples; see
-  /// worker/train/resume_checks.h.
+  /// worker/train/setup.h.
   void check_same_run(const fsdp::Json& extra, const std::filesystem::path& path) const;
 
   /// Lets people know something of this attempt: as a note of the job where there is a controller (`muster show`). Rank

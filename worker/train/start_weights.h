@@ -12,8 +12,8 @@
 #include "fsdp/text/json.h"
 #include "spec/table.h"
 #include "worker/models/family.h"
-#include "worker/train/config.h"
-#include "worker/train/part.h"
+#include "worker/train/train_config.h"
+#include "worker/train/train_parts.h"
 
 namespace worker {
 

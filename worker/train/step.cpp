@@ -10,9 +10,8 @@
 #include <utility>
 
 #include "agent/rank/signals.h"
-#include "fsdp/memory/tensor_bytes.h"
-#include "worker/train/schedule.h"
-#include "worker/train/step_seed.h"
+#include "fsdp/memory/storage.h"
+#include "worker/train/optimizer_of_run.h"
 #include "worker/train/step_trace.h"
 
 namespace worker {

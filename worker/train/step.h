@@ -18,12 +18,12 @@
 #include "fsdp/optim/step_graph.h"
 #include "worker/batch/loader.h"
 #include "worker/train/agreement.h"
-#include "worker/train/config.h"
-#include "worker/train/loss_scale.h"
-#include "worker/train/parts.h"
+#include "worker/train/optimizer_of_run.h"
 #include "worker/train/recipe.h"
 #include "worker/train/step_measures.h"
-#include "worker/train/trace_requests.h"
+#include "worker/train/step_trace_requests.h"
+#include "worker/train/train_config.h"
+#include "worker/train/train_parts.h"
 
 namespace worker {
 

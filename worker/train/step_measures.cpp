@@ -1,7 +1,10 @@
 #include "worker/train/step_measures.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+
+#include "base/usage_error.h"
 
 namespace worker {
 
@@ -71,6 +74,28 @@ std::string line_of(const agent::rank::StepReport& report, const StepMeasures& m
                 measures.tokens_per_s ? *measures.tokens_per_s : measures.samples_per_s.value_or(0), report.step_ms,
                 static_cast<long long>(report.memory_bytes >> 20), gpu);
   return head + found + tail;
+}
+
+bool SkippedSteps::note(std::int64_t step, double loss, double grad_norm, bool scale_falls) {
+  if (std::isfinite(grad_norm)) {
+    in_a_row_ = 0;
+    return false;
+  }
+  const std::string what = "step " + std::to_string(step) + " is skipped: the loss is " + std::to_string(loss) +
+                           " and the gradient's norm " + std::to_string(grad_norm);
+  if (scale_falls && std::isfinite(loss)) {
+    ++total_;
+    line_ = what + "; the scale of the loss falls";
+    return true;
+  }
+  if (++in_a_row_ > most_in_a_row_) {
+    throw base::UsageError(what + "; so it was in " + std::to_string(in_a_row_) +
+                           " steps in a row, and train.max_skipped_steps is " + std::to_string(most_in_a_row_) +
+                           "; lower train.learning_rate or lengthen train.warmup_steps");
+  }
+  ++total_;
+  line_ = what + " (" + std::to_string(in_a_row_) + " in a row, at most " + std::to_string(most_in_a_row_) + ")";
+  return true;
 }
 
 }  // namespace worker

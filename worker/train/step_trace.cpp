@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "agent/protocol/trace_file.h"
+#include "agent/protocol/files.h"
 
 namespace worker {
 namespace {

@@ -5,12 +5,21 @@
 #include <optional>
 #include <string>
 
+#include "data/order/random.h"
 #include "fsdp/comm/device_mesh.h"
 #include "fsdp/tracing/trace.h"
-#include "worker/train/config.h"
-#include "worker/train/trace_requests.h"
+#include "worker/train/step_trace_requests.h"
+#include "worker/train/train_config.h"
 
 namespace worker {
+
+/// The seed of the random numbers that one rank draws in one step, such as dropout's masks. Each rank draws its own,
+/// and a resumed run draws those of an uninterrupted one, at any world size.
+constexpr std::uint64_t step_seed(std::int64_t seed, std::int64_t step, int rank) {
+  const auto of_step =
+      data::order::splitmix(data::order::splitmix(static_cast<std::uint64_t>(seed)) + static_cast<std::uint64_t>(step));
+  return data::order::splitmix(of_step + static_cast<std::uint64_t>(rank) * data::order::kSplitmixStride);
+}
 
 /// Records one step into a file, if train.trace_step and train.trace_steps or a request ask for it; see
 /// fsdp/tracing/trace.h.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/usage_error.h"
-#include "worker/models/layers/wrapped.h"
+#include "worker/models/layers/layers.h"
 
 namespace worker {
 namespace {

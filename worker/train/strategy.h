@@ -1,12 +1,34 @@
 #pragma once
 
+#include <memory>
+#include <utility>
+
 #include "agent/rank/environment.h"
 #include "fsdp/comm/device_mesh.h"
+#include "fsdp/engine/gradient_place.h"
+#include "fsdp/engine/recompute.h"
 #include "fsdp/engine/unit.h"
 #include "fsdp/engine/wrap.h"
-#include "worker/train/config.h"
+#include "worker/models/call_wrapper.h"
+#include "worker/models/ops.h"
+#include "worker/train/train_config.h"
 
+// What the engine does around a call of a model's part, as wrappers.
 namespace worker {
+
+/// A sharding unit as a wrapper. From now on the models' functions write gradients to where the engine wants them.
+inline CallWrapper wrapper_of(std::shared_ptr<fsdp::Unit> unit) {
+  use_gradient_places(&fsdp::place_of_gradient);
+  return [unit = std::move(unit)](Tensors inputs, const Forward& forward) {
+    return unit->run_list(std::move(inputs), forward);
+  };
+}
+
+/// Activation checkpointing as a wrapper. `module` owns the wrapper, or what owns it.
+inline CallWrapper recomputing(const torch::nn::Module& module) {
+  return
+      [&module](Tensors inputs, const Forward& forward) { return fsdp::recompute(std::move(inputs), forward, module); };
+}
 
 /// The mesh that "fsdp" asks for: the axes along which "fsdp.strategy" spreads the ranks of an attempt, and
 /// "fsdp.shared_memory". Throws base::UsageError where the ranks do not divide into groups, naming key, value and
@@ -26,7 +48,7 @@ void set_param_dtype(at::ScalarType dtype, bool fp32_norms, fsdp::Precision& pre
 /// The engine's options for the run's units, from "train.precision" and "fsdp".
 fsdp::ShardOptions shard_options(const RunConfig& config);
 
-/// Which modules become units: Blocks (worker/models/layers/wrapped.h), or those that are large enough, or the root
+/// Which modules become units: Blocks (worker/models/layers/layers.h), or those that are large enough, or the root
 /// alone.
 fsdp::WrapPolicy wrap_policy(const spec::Sharding& sharding);
 

@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "agent/rank/fenced_error.h"
 #include "agent/rank/grpc/grpc_reporter_thread.h"
+#include "agent/rank/reporter.h"
 #include "base/host_name.h"
 #include "base/signals_blocked.h"
 #include "spec/exit_codes.h"

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "agent/rank/environment.h"
-#include "agent/rank/meeting_patience.h"
+#include "agent/rank/meeting.h"
 #include "agent/rank/reporter.h"
 
 namespace agent::rank {

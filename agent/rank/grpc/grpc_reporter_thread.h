@@ -13,13 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "agent/rank/backoff.h"
 #include "agent/rank/grpc/grpc_client.h"
-#include "agent/rank/grpc/grpc_file_writer.h"
 #include "agent/rank/grpc/grpc_outbox.h"
 #include "agent/rank/grpc/grpc_reporter.h"
-#include "agent/rank/grpc/grpc_stream.h"
-#include "agent/rank/grpc/grpc_words.h"
+#include "agent/rank/grpc/grpc_unsent_file.h"
+#include "agent/rank/meeting.h"
 
 namespace agent::rank {
 

@@ -5,7 +5,7 @@
 
 #include "agent/rank/grpc/grpc_reporter_thread.h"
 #include "base/host_name.h"
-#include "base/process_memory.h"
+#include "base/process_table.h"
 
 namespace agent::rank {
 namespace {

@@ -11,10 +11,9 @@
 #include <system_error>
 
 #include "agent/process/orphans.h"
-#include "agent/protocol/rank_log.h"
+#include "agent/protocol/files.h"
 #include "agent/protocol/supervisor_words.h"
 #include "agent/supervisor/attempt_folder.h"
-#include "agent/supervisor/socket_path.h"
 #include "base/process_table.h"
 #include "spec/variables.h"
 

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/protocol/supervisor_facts.h"
+#include "agent/protocol/supervisor_words.h"
 #include "base/fd.h"
-#include "base/process_stat.h"
+#include "base/process_table.h"
 #include "controller/core/event.h"
 #include "controller/executors/executor.h"
 

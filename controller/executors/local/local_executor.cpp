@@ -13,15 +13,14 @@
 #include <system_error>
 #include <thread>
 
-#include "agent/protocol/local_launch.h"
-#include "agent/protocol/supervisor_facts.h"
+#include "agent/protocol/launch.h"
+#include "agent/protocol/supervisor_words.h"
 #include "agent/supervisor/attempt_folder.h"
 #include "base/durable_file.h"
 #include "base/process_table.h"
+#include "controller/common/changes.h"
 #include "controller/common/data_folder.h"
-#include "controller/common/wait.h"
 #include "controller/executors/local/follower.h"
-#include "controller/executors/local/port_picker.h"
 #include "controller/executors/local/start.h"
 #include "spec/variables.h"
 

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <set>
 
-#include "agent/protocol/rank_log.h"
-#include "agent/protocol/rank_status.h"
-#include "agent/protocol/task_launch.h"
-#include "agent/watch/attempt_start.h"
+#include "agent/protocol/files.h"
+#include "agent/protocol/launch.h"
+#include "agent/watch/agent_files.h"
 #include "base/durable_file.h"
-#include "base/whole_number.h"
+#include "base/numbers.h"
 
 namespace executors::on_slurm {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/protocol/attempt_set.h"
+#include "agent/protocol/launch.h"
 #include "controller/core/event.h"
 #include "controller/executors/executor.h"
 
@@ -29,7 +29,7 @@ std::optional<agent::protocol::ElementPlace> element_place(const std::filesystem
 
 using agent::protocol::kSetFile;
 /// The files of an array, in its folder: the attempt folders by index, and the launch files of all attempts in one. See
-/// agent/protocol/attempt_set.h. Throws std::system_error.
+/// agent/protocol/launch.h. Throws std::system_error.
 void write_set_files(const std::filesystem::path& set_folder, const std::vector<LaunchRequest>& members,
                      bool forward_signals);
 /// The attempts of an array by index; a folder that is no attempt's is {}. Empty: there is no such file, or it is

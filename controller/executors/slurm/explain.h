@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "controller/core/types.h"
+#include "controller/core/job.h"
 #include "slurm/scheduler.h"
 
 namespace executors::on_slurm {

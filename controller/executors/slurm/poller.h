@@ -9,7 +9,7 @@
 #include "controller/executors/slurm/launcher.h"
 #include "controller/executors/slurm/listings.h"
 #include "controller/executors/slurm/node_check.h"
-#include "controller/executors/slurm/slurm_clock.h"
+#include "controller/executors/slurm/poll_pace.h"
 
 namespace executors::on_slurm {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 #include "slurm/host_list.h"
 
 namespace executors::on_slurm {

@@ -11,6 +11,9 @@
 
 namespace executors::on_slurm {
 
+/// Asks Slurm for its partitions and nodes. Runs two commands, each with its own time limit.
+ClusterFacts ask_cluster(::slurm::Scheduler& scheduler);
+
 struct SlurmOptions {
   /// The data folder, absolute, on a file system that every node sees.
   std::filesystem::path root;

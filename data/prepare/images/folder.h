@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "data/prepare/images/decode.h"
-#include "data/prepare/images/source.h"
+#include "data/prepare/images/decode_image.h"
+#include "data/prepare/images/image_source.h"
 
 namespace data::prepare {
 

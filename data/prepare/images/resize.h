@@ -1,6 +1,6 @@
 #pragma once
 
-#include "data/prepare/images/picture.h"
+#include "data/prepare/images/image_source.h"
 
 namespace data::prepare {
 

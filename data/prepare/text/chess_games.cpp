@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "data/order/splitmix.h"
+#include "data/order/random.h"
 
 namespace data::prepare {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "data/chess/player.h"
-#include "data/prepare/text/source.h"
+#include "data/prepare/text/text_source.h"
 
 namespace data::prepare {
 

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "data/prepare/text/files.h"
+#include "data/prepare/text/text_source.h"
 
 namespace data::prepare {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/prepare/text/source.h"
+#include "data/prepare/text/text_source.h"
 
 namespace data::prepare {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/checksum.h"
-#include "data/prepare/text/files.h"
 #include "data/prepare/text/fixture.h"
+#include "data/prepare/text/text_source.h"
 
 namespace data::prepare {
 namespace {

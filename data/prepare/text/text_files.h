@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "data/prepare/text/source.h"
+#include "data/prepare/text/text_source.h"
 
 namespace data::prepare {
 

@@ -9,7 +9,7 @@
 #include "opt/table.h"
 #include "worker/models/config_json.h"
 #include "worker/models/config_members.h"
-#include "worker/models/first_values.h"
+#include "worker/models/ops.h"
 
 namespace worker {
 namespace {

@@ -8,10 +8,9 @@
 #include <utility>
 
 #include "spec/tables/model_rules.h"
-#include "worker/models/check_sizes.h"
-#include "worker/models/layers/activation.h"
+#include "worker/models/config_members.h"
 #include "worker/models/layers/attention.h"
-#include "worker/models/layers/dropout.h"
+#include "worker/models/layers/layers.h"
 
 namespace worker {
 namespace {

@@ -6,10 +6,8 @@
 
 #include "opt/table.h"
 #include "worker/models/causal_model.h"
-#include "worker/models/layers/embedding.h"
-#include "worker/models/layers/linear.h"
-#include "worker/models/layers/masks.h"
-#include "worker/models/layers/norm.h"
+#include "worker/models/layers/attention.h"
+#include "worker/models/layers/layers.h"
 
 namespace worker {
 

@@ -11,10 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "fsdp/comm/node/meeting.h"
 #include "fsdp/comm/node/node.h"
 #include "fsdp/comm/transport.h"
-#include "fsdp/comm/tree_sum.h"
 
 namespace fsdp {
 namespace {
@@ -31,7 +29,7 @@ constexpr std::int64_t kBroadcastPiece = 8 << 20;  // bytes of the root's memory
 constexpr std::int64_t kCopyGrain = 4 << 20;       // bytes for a further thread
 constexpr std::int64_t kSumPiece = 32 << 10;       // elements; sums of a few parts stay in the cache
 
-char* bytes_of(const at::Tensor& tensor) {
+char* start_of(const at::Tensor& tensor) {
   return static_cast<char*>(tensor.mutable_data_ptr());
 }
 
@@ -134,7 +132,7 @@ class NodeGather : public NodePending {
  private:
   void complete() override {
     for_each_peer(call_,
-                  [&](int peer, const char* data) { copy(bytes_of(buffer_) + peer * call_.bytes, data, call_.bytes); });
+                  [&](int peer, const char* data) { copy(start_of(buffer_) + peer * call_.bytes, data, call_.bytes); });
   }
   at::Tensor buffer_;
 };
@@ -147,7 +145,7 @@ class NodeReduceScatter : public NodePending {
  private:
   void complete() override {
     const std::int64_t offset = node_->rank() * call_.bytes;
-    sum_into(output_, parts(bytes_of(input_) + offset, offset));
+    sum_into(output_, parts(start_of(input_) + offset, offset));
   }
   at::Tensor input_, output_;
 };
@@ -160,7 +158,7 @@ class NodeAllReduce : public NodePending {
 
  private:
   void complete() override {
-    const auto all = parts(bytes_of(tensor_), 0);
+    const auto all = parts(start_of(tensor_), 0);
     if (reduction_ == Reduction::kSum) return sum_into(tensor_, all);
     for (const char* part : all)  // only read
       at::maximum_out(tensor_, tensor_, at::from_blob(const_cast<char*>(part), tensor_.sizes(), tensor_.options()));
@@ -186,15 +184,15 @@ class NodeAllReduceInShares : public NodePending {
 
   void complete() override {
     const at::Tensor own = share(node_->rank());
-    sum_into(own, parts(bytes_of(own), bytes_of(own) - bytes_of(tensor_)));
+    sum_into(own, parts(start_of(own), start_of(own) - start_of(tensor_)));
     const auto bytes = static_cast<std::int64_t>(own.nbytes());
     Arena::Block& block = node_->arena().take(bytes);
-    copy(block.pages.start(), bytes_of(own), bytes);
+    copy(block.pages.start(), start_of(own), bytes);
     node_->post(second_, &block, block.pages.start());
     node_->arena().give_back(block);
     for_each_peer(second_, [&](int peer, const char* data) {
       const at::Tensor theirs = share(peer);
-      copy(bytes_of(theirs), data, static_cast<std::int64_t>(theirs.nbytes()));
+      copy(start_of(theirs), data, static_cast<std::int64_t>(theirs.nbytes()));
     });
     has_shares_ = true;
     node_->finish(second_);
@@ -214,14 +212,14 @@ class NodeTransport : public Transport {
   std::unique_ptr<Pending> all_gather_into(const at::Tensor& buffer, std::string_view whose) override {
     const std::int64_t chunk = static_cast<std::int64_t>(buffer.nbytes()) / node_->world_size();
     const Call call = node_->next("all-gather", whose, chunk);
-    show(call, bytes_of(buffer) + node_->rank() * chunk, chunk);
+    show(call, start_of(buffer) + node_->rank() * chunk, chunk);
     return std::make_unique<NodeGather>(node_, call, buffer);
   }
 
   std::unique_ptr<Pending> reduce_scatter(const at::Tensor& input, const at::Tensor& output,
                                           std::string_view whose) override {
     const Call call = node_->next("reduce-scatter", whose, static_cast<std::int64_t>(output.nbytes()));
-    show(call, bytes_of(input), static_cast<std::int64_t>(input.nbytes()));
+    show(call, start_of(input), static_cast<std::int64_t>(input.nbytes()));
     return std::make_unique<NodeReduceScatter>(node_, call, input, output);
   }
 
@@ -229,11 +227,11 @@ class NodeTransport : public Transport {
     const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
     const Call call = node_->next("all-reduce", whose, bytes);
     if (node_->world_size() == 2 || bytes <= kSentWhole) {
-      show_copy(call, bytes_of(tensor), bytes);  // the tensor itself is about to change
+      show_copy(call, start_of(tensor), bytes);  // the tensor itself is about to change
       return std::make_unique<NodeAllReduce>(node_, call, tensor, Reduction::kSum);
     }
     const Call second = node_->next("all-reduce's gather", whose, bytes);
-    show_copy(call, bytes_of(tensor), bytes);
+    show_copy(call, start_of(tensor), bytes);
     return std::make_unique<NodeAllReduceInShares>(node_, call, second, tensor);
   }
 
@@ -242,7 +240,7 @@ class NodeTransport : public Transport {
     if (reduction == Reduction::kSum) return start_all_reduce(flat, {})->wait();
     const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
     const Call call = node_->next("all-reduce's maximum", {}, bytes);
-    show_copy(call, bytes_of(flat), bytes);
+    show_copy(call, start_of(flat), bytes);
     NodeAllReduce(node_, call, flat, reduction).wait();
   }
 
@@ -250,7 +248,7 @@ class NodeTransport : public Transport {
     const std::string whose = "rank " + std::to_string(root);
     const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
     for (std::int64_t begin = 0; begin < bytes; begin += kBroadcastPiece)
-      broadcast_piece(bytes_of(tensor) + begin, std::min(kBroadcastPiece, bytes - begin), root, whose);
+      broadcast_piece(start_of(tensor) + begin, std::min(kBroadcastPiece, bytes - begin), root, whose);
   }
 
   void barrier() override {

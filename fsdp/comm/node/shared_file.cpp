@@ -1,12 +1,18 @@
 #include "fsdp/comm/node/shared_file.h"
 
-#include <c10/util/Exception.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <c10/util/Exception.h>
+
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 namespace fsdp::node {
@@ -53,6 +59,64 @@ void SharedFile::discard(std::int64_t offset, std::int64_t bytes) const {
 std::int64_t whole_pages(std::int64_t bytes) {
   static const std::int64_t page = ::sysconf(_SC_PAGESIZE);
   return (bytes + page - 1) / page * page;
+}
+
+void Board::ring() {
+  bell.fetch_add(1, std::memory_order_seq_cst);
+  ::syscall(SYS_futex, &bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+bool sleep_until_rung(const Board& board, std::uint32_t seen, std::chrono::nanoseconds limit) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  const timespec time{limit.count() / kSecond, limit.count() % kSecond};
+  return ::syscall(SYS_futex, &board.bell, FUTEX_WAIT, seen, &time, nullptr, 0) == 0 || errno != ETIMEDOUT;
+}
+
+const std::vector<std::uint64_t>& Arena::readers_of(Block& block) const {
+  std::erase_if(block.readers, is_finished_);
+  return block.readers;
+}
+
+Arena::Block& Arena::take(std::int64_t bytes) {
+  largest_ = std::max(largest_, whole_pages(bytes));
+  for (const auto& block : blocks_) {
+    if (static_cast<std::int64_t>(block->pages.bytes()) < bytes || !is_free(*block)) continue;
+    block->is_taken = true;
+    return *block;
+  }
+  // Free blocks that are too small are replaced, so that there are never more blocks than were in use.
+  std::erase_if(blocks_, [&](const auto& block) {
+    const bool is_replaced = is_free(*block);
+    if (is_replaced) file_.discard(block->place, static_cast<std::int64_t>(block->pages.bytes()));
+    return is_replaced;
+  });
+  TORCH_CHECK(end_ + largest_ <= SharedFile::kBytes, "shared memory: the blocks of a rank have grown beyond ",
+              SharedFile::kBytes, " bytes");
+  auto block = std::make_unique<Block>();
+  block->place = end_;
+  block->pages = file_.map(end_, largest_, /*writable=*/true);
+  block->is_taken = true;
+  end_ += largest_;
+  return *blocks_.emplace_back(std::move(block));
+}
+
+void Arena::trim() {
+  for (const auto& block : blocks_)
+    if (is_free(*block)) file_.discard(block->place, static_cast<std::int64_t>(block->pages.bytes()));
+}
+
+Arena::Block* Arena::find(const void* start, std::int64_t bytes) {
+  const auto* first = static_cast<const char*>(start);
+  for (const auto& block : blocks_) {
+    const char* begin = block->pages.start();
+    if (block->is_taken && first >= begin && first + bytes <= begin + block->pages.bytes()) return block.get();
+  }
+  return nullptr;
+}
+
+SharedSpan Arena::span(const Block& block, const void* start) {
+  return {block.place, static_cast<std::int64_t>(block.pages.bytes()),
+          static_cast<const char*>(start) - block.pages.start()};
 }
 
 }  // namespace fsdp::node

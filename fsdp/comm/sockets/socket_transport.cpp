@@ -11,7 +11,6 @@
 #include "fsdp/comm/buffer_pool.h"
 #include "fsdp/comm/sockets/peer_sockets.h"
 #include "fsdp/comm/transport.h"
-#include "fsdp/comm/tree_sum.h"
 #include "fsdp/text/fnv1a.h"
 #include "fsdp/tracing/error_text.h"
 

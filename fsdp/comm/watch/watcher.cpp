@@ -14,8 +14,8 @@
 #include <sstream>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "fsdp/comm/watch/judge.h"
-#include "fsdp/comm/watch/late_word.h"
+#include "fsdp/comm/watch/calls.h"
+#include "fsdp/comm/watch/hub.h"
 #include "fsdp/tracing/error_text.h"
 
 namespace fsdp::watch {

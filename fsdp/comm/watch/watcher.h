@@ -15,7 +15,6 @@
 
 #include "fsdp/comm/watch/calls.h"
 #include "fsdp/comm/watch/hub.h"
-#include "fsdp/comm/watch/line.h"
 #include "fsdp/text/json.h"
 
 namespace c10d {

@@ -2,11 +2,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "agent/environment/login_environment.h"
 #include "agent/environment/rank_variables.h"
-#include "agent/environment/visible_devices.h"
-#include "spec/secret_variables.h"
-#include "spec/submitter.h"
+#include "spec/variables.h"
 
 namespace agent::environment {
 namespace {

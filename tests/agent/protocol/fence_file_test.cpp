@@ -1,4 +1,4 @@
-#include "agent/protocol/fence_file.h"
+#include "agent/protocol/files.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "agent/protocol/local_launch.h"
+#include "agent/protocol/launch.h"
 
 #include <gtest/gtest.h>
 

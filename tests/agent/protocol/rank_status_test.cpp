@@ -1,4 +1,4 @@
-#include "agent/protocol/rank_status.h"
+#include "agent/protocol/files.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "agent/protocol/supervisor_facts.h"
+#include "agent/protocol/supervisor_words.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Goal: what a rank says because another one has gone is told from an error of its own.
 // Method: the sentences of libraries, as they print them.
-#include "agent/protocol/survivors.h"
+#include "agent/protocol/files.h"
 
 #include <gtest/gtest.h>
 

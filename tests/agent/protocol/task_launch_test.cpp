@@ -1,10 +1,9 @@
-#include "agent/protocol/task_launch.h"
+#include "agent/protocol/launch.h"
 
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 
-#include "agent/protocol/attempt_set.h"
 #include "tests/temporary_folder.h"
 
 // Goal: muster-task starts what musterd meant, also for a job that an older musterd has submitted; and says what is

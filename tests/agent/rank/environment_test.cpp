@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "agent/rank/slurm_meeting.h"
+#include "agent/rank/meeting.h"
 #include "tests/worker/temporary_folder.h"
 
 namespace agent::rank {

@@ -1,4 +1,4 @@
-#include "agent/rank/meeting_patience.h"
+#include "agent/rank/meeting.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Goal: what the agent of a rank could not tell any more is read from the report file, once and in bounded parts.
 // Method: files that a test writes as a program would.
-#include "agent/report/late_reports.h"
+#include "agent/report/grpc_reports.h"
 
 #include <gtest/gtest.h>
 

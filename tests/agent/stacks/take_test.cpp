@@ -14,11 +14,9 @@
 #include <mutex>
 #include <thread>
 
-#include "agent/protocol/stacks.h"
-#include "agent/stacks/kernel_threads.h"
+#include "agent/protocol/files.h"
 #include "agent/stacks/processes.h"
-#include "agent/stacks/taker.h"
-#include "base/child.h"
+#include "base/command.h"
 #include "base/process_table.h"
 #include "tests/places.h"
 #include "tests/temporary_folder.h"

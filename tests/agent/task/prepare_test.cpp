@@ -2,9 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "agent/protocol/attempt_set.h"
-#include "agent/watch/attempt_start.h"
-#include "agent/watch/fence.h"
+#include "agent/protocol/launch.h"
+#include "agent/watch/agent_files.h"
 #include "base/durable_file.h"
 #include "spec/variables.h"
 #include "tests/temporary_folder.h"

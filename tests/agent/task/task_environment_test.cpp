@@ -1,4 +1,4 @@
-#include "agent/task/rank_environment.h"
+#include "agent/task/rank_process.h"
 
 #include <gmock/gmock.h>
 

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "agent/task/task_reporter.h"
-#include "controller/rpc/server.h"
+#include "controller/rpc/rpc_server.h"
 #include "tests/claimed_port.h"
 #include "tests/controller/rpc/fake_controller.h"
 

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "controller/rpc/server.h"
+#include "controller/rpc/rpc_server.h"
 #include "tests/controller/rpc/fake_controller.h"
 #include "tests/places.h"
 

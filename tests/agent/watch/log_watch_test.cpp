@@ -11,8 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "agent/watch/plain_number.h"
-#include "agent/watch/step_pace.h"
+#include "agent/watch/log_reports.h"
 #include "tests/temporary_folder.h"
 
 namespace agent::watch {

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <fstream>
 
-#include "agent/watch/report_tail.h"
 #include "spec/report_keys.h"
 #include "tests/temporary_folder.h"
 

@@ -1,6 +1,6 @@
 // Goal: the files of a checkpoint folder are told apart by the save that they belong to, whoever wrote them.
 // Method: the paths that libraries and loops write.
-#include "agent/watch/saves.h"
+#include "agent/watch/checkpoint_name.h"
 
 #include <gtest/gtest.h>
 

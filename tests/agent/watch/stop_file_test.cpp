@@ -1,5 +1,5 @@
 // Goal: a program can read why it is asked to leave.
-#include "agent/watch/stop_file.h"
+#include "agent/watch/agent_files.h"
 
 #include <gtest/gtest.h>
 

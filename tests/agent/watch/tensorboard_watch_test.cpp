@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/crc32c.h"
+#include "base/checksum.h"
 #include "tests/temporary_folder.h"
 
 namespace agent::watch {

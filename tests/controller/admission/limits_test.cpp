@@ -1,6 +1,6 @@
 // Goal: which limits concern a job, and which leave it to Slurm.
 // Method: the pure function.
-#include "controller/admission/limits.h"
+#include "controller/admission/ledger.h"
 #include "spec/jobfile/job_keys.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // Goal: whoever shares a musterd is served soon, however much others want.
 // Method: chance pushes and takes with a seed; the promise is counted at each take.
-#include "controller/actions/turns.h"
+#include "controller/actions/action_runner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

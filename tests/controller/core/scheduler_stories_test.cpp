@@ -2,7 +2,7 @@
 // Method: literal event logs, replayed; each test is one story.
 #include <gtest/gtest.h>
 
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 #include "tests/controller/core/story.h"
 
 namespace test {

@@ -5,8 +5,8 @@
 
 #include <csignal>
 
+#include "controller/core/core_text.h"
 #include "controller/core/requeue_policy.h"
-#include "controller/core/text.h"
 #include "tests/controller/core/story.h"
 
 namespace test {

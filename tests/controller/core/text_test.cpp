@@ -1,9 +1,9 @@
 // Goal: reasons are plain sentences, whatever ranks say.
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 
 #include <gtest/gtest.h>
 
-#include "base/utf8.h"
+#include "base/words.h"
 
 namespace test {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "controller/http/server.h"
+#include "controller/http/http_server.h"
 #include "tests/controller/http/client.h"
 #include "tests/controller/http/scripted_controller.h"
 #include "tests/temporary_folder.h"

@@ -11,7 +11,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "controller/http/server.h"
+#include "controller/http/http_server.h"
 #include "proto/json/proto_json.h"
 #include "tests/claimed_port.h"
 #include "tests/controller/http/scripted_controller.h"

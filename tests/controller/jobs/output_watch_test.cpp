@@ -8,7 +8,6 @@
 
 #include <fstream>
 
-#include "controller/jobs/output_scan.h"
 #include "tests/controller/service/bench.h"
 
 namespace jobs::testing {

@@ -1,7 +1,7 @@
 // Goal: at the dashboard's port nobody reaches the server before the headers of a request; whoever sends half of one,
 // or bytes that trickle, has a short time that is counted from the arrival, and is counted.
 // Method: the parser and the entrance with a time that the test passes; real sockets, and a server that keeps them.
-#include "controller/net/http_gate.h"
+#include "controller/net/gate.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "controller/net/listen_address.h"
+#include "controller/net/address.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Goal: in a crowd a caller with a token gets in soon, and no network takes all places.
 // Method: the test passes the time, and plays thousands of newcomers a second.
-#include "controller/net/waiting_room.h"
+#include "controller/net/crowd.h"
 
 #include <gtest/gtest.h>
 

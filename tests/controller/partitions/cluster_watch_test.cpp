@@ -1,7 +1,7 @@
 // Goal: who asks after a change of Slurm's sees that change, and nobody waits longer than he says.
 // Method: a real watch with its thread, on a scheduler that answers when the test says, and a clock that tells when it
 // is read: there the watch is inside a question.
-#include "controller/partitions/cluster_watch.h"
+#include "controller/partitions/partitions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

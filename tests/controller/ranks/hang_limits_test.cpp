@@ -11,8 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/core/text.h"
-#include "controller/ranks/leave_step.h"
+#include "controller/core/core_text.h"
 #include "controller/ranks/live_ranks.h"
 #include "controller/ranks/liveness.h"
 

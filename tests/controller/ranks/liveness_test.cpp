@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 #include "controller/ranks/live_ranks.h"
 #include "tests/controller/ranks/on_nodes.h"
 

@@ -1,4 +1,4 @@
-#include "controller/ranks/pace.h"
+#include "controller/ranks/rank_streams.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

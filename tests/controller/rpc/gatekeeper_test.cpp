@@ -1,6 +1,6 @@
 // Goal: the gate knows whose place a connection takes, and lets no rank in that the job does not have.
 // Method: first calls as the gate has read them.
-#include "controller/rpc/gatekeeper.h"
+#include "controller/rpc/rpc_server.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "controller/rpc/server.h"
+#include "controller/rpc/rpc_server.h"
 #include "muster/v1/admin_service.grpc.pb.h"
 #include "muster/v1/job_service.grpc.pb.h"
 #include "muster/v1/rank_service.grpc.pb.h"

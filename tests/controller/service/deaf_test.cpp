@@ -11,7 +11,7 @@
 
 #include "controller/common/hearing.h"
 #include "controller/common/loop.h"
-#include "controller/ranks/metrics.h"
+#include "controller/ranks/rank_metrics.h"
 #include "tests/controller/service/bench.h"
 
 namespace service::testing {

@@ -5,8 +5,8 @@
 
 #include <fstream>
 
-#include "agent/report/late_reports.h"
-#include "agent/watch/rank_files.h"
+#include "agent/report/grpc_reports.h"
+#include "agent/watch/agent_files.h"
 #include "tests/controller/service/bench.h"
 
 namespace service::testing {

@@ -4,9 +4,9 @@
 
 #include <fstream>
 
+#include "agent/watch/agent_files.h"
 #include "agent/watch/error_line.h"
-#include "agent/watch/rank_files.h"
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 #include "tests/controller/service/bench.h"
 
 namespace service::testing {

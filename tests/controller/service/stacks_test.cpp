@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "agent/protocol/stacks.h"
+#include "agent/protocol/files.h"
 #include "tests/controller/service/bench.h"
 
 namespace service::testing {

@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "controller/core/text.h"
+#include "controller/core/core_text.h"
 #include "controller/service/views.h"
 #include "tests/controller/service/bench.h"
 

@@ -3,7 +3,7 @@
 // Method: the streams of a controller without threads and without a network.
 #include <gmock/gmock.h>
 
-#include "agent/protocol/trace_file.h"
+#include "agent/protocol/files.h"
 #include "tests/controller/service/bench.h"
 
 namespace service::testing {

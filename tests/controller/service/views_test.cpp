@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "agent/environment/login_environment.h"
+#include "agent/environment/rank_variables.h"
 #include "base/durable_file.h"
 #include "controller/actions/launch_plan.h"
 #include "controller/jobs/specs.h"

@@ -1,9 +1,9 @@
 // Goal: of each kind of text the frames of the main thread are found, the outermost first.
-#include "controller/stacks/frames.h"
+#include "controller/stacks/compare.h"
 
 #include <gmock/gmock.h>
 
-#include "agent/protocol/stacks.h"
+#include "agent/protocol/files.h"
 
 namespace stacks {
 namespace {

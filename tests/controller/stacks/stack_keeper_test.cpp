@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "agent/protocol/stacks.h"
+#include "agent/protocol/files.h"
 #include "tests/temporary_folder.h"
 
 namespace stacks {

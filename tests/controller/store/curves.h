@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/store/metrics.h"
+#include "controller/store/metric_rows.h"
 
 namespace test {
 

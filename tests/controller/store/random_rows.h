@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "controller/store/metrics.h"
+#include "controller/store/metric_rows.h"
 
 namespace test {
 

@@ -1,4 +1,4 @@
-#include "data/chess/ending.h"
+#include "data/chess/player.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/chess/moves.h"
+#include "data/chess/board.h"
 
 #include <gtest/gtest.h>
 

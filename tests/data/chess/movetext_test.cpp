@@ -1,4 +1,4 @@
-#include "data/chess/movetext.h"
+#include "data/chess/notation.h"
 
 #include <gtest/gtest.h>
 

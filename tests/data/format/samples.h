@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/sha256.h"
+#include "base/checksum.h"
 #include "data/format/description.h"
 #include "data/format/writer.h"
 

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <memory>
 
-#include "base/crc32c.h"
+#include "base/checksum.h"
 #include "tests/data/format/samples.h"
 #include "tests/temporary_folder.h"
 

@@ -1,4 +1,4 @@
-#include "data/order/spans.h"
+#include "data/order/masking.h"
 
 #include <gmock/gmock.h>
 

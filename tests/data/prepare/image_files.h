@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/prepare/images/decode.h"
+#include "data/prepare/images/decode_image.h"
 
 namespace data::prepare {
 

@@ -1,7 +1,7 @@
 // Goal: a command that is killed or stopped at any point and given again makes the bytes of one that never was, and a
 // folder is never mixed from two commands.
 // Method: a source of six parts whose reading kills the process; the real writers, threads and folders.
-#include "data/prepare/job.h"
+#include "data/prepare/prepare_job.h"
 
 #include <gmock/gmock.h>
 #include <signal.h>

@@ -1,9 +1,7 @@
 // Goal: a command line is read as the help says, and each mistake is named with option, value and what is wanted.
-#include "data/prepare/options.h"
+#include "data/prepare/prepare_options.h"
 
 #include <gmock/gmock.h>
-
-#include "data/prepare/help.h"
 
 namespace data::prepare {
 namespace {

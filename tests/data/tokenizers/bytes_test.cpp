@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "base/sha256.h"
+#include "base/checksum.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace data::tokenizers {

@@ -4,7 +4,7 @@
 #include <random>
 #include <thread>
 
-#include "base/sha256.h"
+#include "base/checksum.h"
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/tokenizers/small_tokenizers.h"
 

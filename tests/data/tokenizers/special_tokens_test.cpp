@@ -1,4 +1,4 @@
-#include "data/tokenizers/special_tokens.h"
+#include "data/tokenizers/tokenizer_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

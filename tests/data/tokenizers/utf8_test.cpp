@@ -1,4 +1,4 @@
-#include "data/tokenizers/utf8.h"
+#include "data/tokenizers/bytes.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "slurm/text.h"
+#include "slurm/slurm_text.h"
 #include "tests/slurm/submitit/python_text.h"
 #include "tests/slurm/submitit/submitit_style.h"
 

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "slurm/batch_script.h"
-#include "slurm/text.h"
+#include "slurm/slurm_text.h"
 #include "tests/slurm/submitit/python_text.h"
 
 namespace slurm {

@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "spec/jobfile/job_file.h"
-#include "spec/jobfile/secrets.h"
 #include "spec/jobfile/spec.h"
 #include "spec/jobfile/sweep.h"
-#include "spec/secret_variables.h"
+#include "spec/variables.h"
 
 namespace jobfile {
 namespace {

@@ -1,5 +1,5 @@
 // Goal: every key of a partition is read, and each mistake is reported with its line and a remedy.
-#include "spec/jobfile/partition_file.h"
+#include "spec/jobfile/partition_keys.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

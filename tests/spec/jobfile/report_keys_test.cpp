@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "spec/jobfile/findings.h"
 #include "spec/jobfile/job_file.h"
+#include "spec/jobfile/validate.h"
 
 namespace jobfile {
 namespace {

@@ -7,8 +7,8 @@
 #include <map>
 #include <sstream>
 
-#include "spec/jobfile/findings.h"
 #include "spec/jobfile/job_file.h"
+#include "spec/jobfile/validate.h"
 #include "tests/places.h"
 
 namespace jobfile {

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "tests/worker/batch_folders.h"
-#include "worker/batch/padding.h"
+#include "worker/batch/batch.h"
 
 namespace worker {
 namespace {

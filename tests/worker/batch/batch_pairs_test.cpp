@@ -9,9 +9,8 @@
 #include <utility>
 
 #include "base/usage_error.h"
-#include "data/order/target.h"
+#include "data/order/packing.h"
 #include "tests/worker/batch_folders.h"
-#include "worker/batch/spans.h"
 
 namespace worker {
 namespace {

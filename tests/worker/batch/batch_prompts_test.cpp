@@ -1,5 +1,5 @@
 // Goal: all ranks ask their models equally often, and each record once.
-#include "worker/batch/prompts.h"
+#include "worker/batch/pairs.h"
 
 #include <gmock/gmock.h>
 

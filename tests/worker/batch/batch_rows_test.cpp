@@ -6,11 +6,10 @@
 #include <numeric>
 
 #include "base/usage_error.h"
+#include "data/order/packing.h"
 #include "data/order/random.h"
-#include "data/order/target.h"
 #include "tests/worker/batch_folders.h"
-#include "worker/batch/causal.h"
-#include "worker/batch/rows.h"
+#include "worker/batch/causal_rows.h"
 
 namespace worker {
 namespace {

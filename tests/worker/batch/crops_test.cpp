@@ -1,6 +1,6 @@
 // Goal: crops and masks depend on image and seed alone, and are within the bounds of their options. Method: made
 // images. What each step makes of pixels is compared with a second computation in Python by dinov2_peers_test.cpp.
-#include "worker/batch/crops.h"
+#include "worker/batch/images.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "worker/batch/augment.h"
-#include "worker/batch/block_mask.h"
 
 namespace worker {
 namespace {

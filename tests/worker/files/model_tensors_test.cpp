@@ -8,10 +8,10 @@
 
 #include "fsdp/files/safetensors.h"
 #include "tests/worker/temporary_folder.h"
-#include "worker/models/bert/hf.h"
-#include "worker/models/gpt_neox/hf.h"
-#include "worker/models/llama/hf.h"
-#include "worker/models/t5/hf.h"
+#include "worker/models/bert/bert_hf.h"
+#include "worker/models/gpt_neox/gpt_neox_hf.h"
+#include "worker/models/llama/llama_hf.h"
+#include "worker/models/t5/t5_hf.h"
 
 namespace worker {
 namespace {

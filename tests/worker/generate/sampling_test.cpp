@@ -1,6 +1,6 @@
 // Goal: tokens are drawn with the probabilities that temperature and top_p give them. Method: many draws from known
 // logits, counted against the exact probabilities.
-#include "worker/generate/sampling.h"
+#include "worker/generate/decode.h"
 
 #include <gmock/gmock.h>
 

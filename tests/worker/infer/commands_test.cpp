@@ -13,7 +13,7 @@
 #include "base/usage_error.h"
 #include "data/tokenizers/bytes.h"
 #include "tests/worker/infer/small_models.h"
-#include "worker/infer/model.h"
+#include "worker/infer/infer_model.h"
 
 namespace infer::testing {
 namespace {
@@ -218,7 +218,7 @@ TEST(Uses, EveryFamilyHasOne) {
     const Uses uses = uses_of(*family);
     EXPECT_EQ(uses.generator != nullptr, family->make_causal != nullptr || family->name == "t5");
     EXPECT_TRUE(uses.generator != nullptr || uses.embedder != nullptr || uses.image_embedder != nullptr)
-        << "has no row in worker/infer/model.cpp";
+        << "has no row in worker/infer/infer_model.cpp";
   }
 }
 

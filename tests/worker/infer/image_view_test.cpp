@@ -1,13 +1,13 @@
 // Goal: a picture is seen as the model's own processor shows it, and a preprocessor_config.json that asks for something
 // else is refused. tests/peers/infer_test.py compares the pixels with transformers.
-#include "worker/infer/image_view.h"
+#include "worker/infer/image_input.h"
 
 #include <gmock/gmock.h>
 
 #include "base/usage_error.h"
-#include "spec/tables/dinov2.h"
+#include "spec/tables/dinov2_keys.h"
 #include "tests/temporary_folder.h"
-#include "worker/models/dinov2/hf.h"
+#include "worker/models/dinov2/dinov2_hf.h"
 
 namespace infer {
 namespace {

@@ -1,5 +1,5 @@
 // Goal: a wrong command line is told with what is wanted, before a model is opened.
-#include "worker/infer/options.h"
+#include "worker/infer/infer_options.h"
 
 #include <gmock/gmock.h>
 

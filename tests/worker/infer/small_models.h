@@ -14,7 +14,7 @@
 #include "fsdp/engine/initialize.h"
 #include "fsdp/files/checkpoint.h"
 #include "fsdp/files/safetensors.h"
-#include "fsdp/optim/adam.h"
+#include "fsdp/optim/optimizers.h"
 #include "fsdp/text/json.h"
 #include "tests/temporary_folder.h"
 #include "worker/generate/decode.h"

@@ -1,7 +1,7 @@
 // Goal: MODEL may be what people have: a folder of Hugging Face, the checkpoints of a training by any number of ranks,
 // or one of them; and a folder that is none of these, or a damaged one, is told by name. Method: small models that are
 // written here, and a training of two ranks with the engine.
-#include "worker/infer/source.h"
+#include "worker/infer/model_source.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>

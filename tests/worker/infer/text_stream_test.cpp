@@ -1,6 +1,6 @@
 // Goal: what is printed token by token is the text of all tokens, and never a broken character. Method: the byte
 // vocabulary, whose tokens are parts of characters, and a tokenizer whose first token loses its space.
-#include "worker/infer/text_stream.h"
+#include "worker/infer/texts.h"
 
 #include <gmock/gmock.h>
 
@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "data/tokenizers/bytes.h"
-#include "data/tokenizers/utf8.h"
 #include "worker/infer/console.h"
 
 namespace infer {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "data/chess/movetext.h"
+#include "data/chess/notation.h"
 #include "data/chess/player.h"
 
 namespace worker {

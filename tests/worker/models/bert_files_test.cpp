@@ -1,6 +1,6 @@
 // Goal: config.json and files of every kind of BERT are read as transformers means them, and a file of one head starts
 // a model with the other.
-#include "worker/models/bert/hf.h"
+#include "worker/models/bert/bert_hf.h"
 
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>

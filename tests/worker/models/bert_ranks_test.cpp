@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/optim/sgd.h"
+#include "fsdp/optim/optimizers.h"
 #include "tests/fsdp/ranks.h"
 #include "tests/worker/small_bert.h"
 #include "worker/models/head_loss.h"
-#include "worker/train/unit_wrapper.h"
+#include "worker/train/strategy.h"
 
 namespace worker {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: BERT has Hugging Face's names and shapes, padding counts for nothing, and its head computes the positions that
 // have a target alone. What it computes is compared with transformers by bert_peers_test.cpp.
-#include "worker/models/bert/model.h"
+#include "worker/models/bert/bert_model.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
@@ -19,9 +19,8 @@
 #include <utility>
 
 #include "tests/worker/small_bert.h"
-#include "worker/models/class_loss.h"
 #include "worker/models/head_loss.h"
-#include "worker/train/unit_wrapper.h"
+#include "worker/train/strategy.h"
 
 namespace worker {
 namespace {

@@ -20,10 +20,9 @@
 #include "worker/batch/augment.h"
 #include "worker/metrics/nearest_neighbours.h"
 #include "worker/models/config_json.h"
+#include "worker/models/dinov2/dinov2_hf.h"
 #include "worker/models/dinov2/heads.h"
-#include "worker/models/dinov2/hf.h"
 #include "worker/recipes/dino_loss.h"
-#include "worker/recipes/dino_targets.h"
 
 namespace worker {
 namespace {

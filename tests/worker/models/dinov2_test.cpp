@@ -1,7 +1,7 @@
 // Goal: DINOv2 has Hugging Face's names and shapes, its config.json is read and written as transformers means it, and
 // what training adds to it (masks, stochastic depth, recomputation, sharding) does what it says. What the model
 // computes is compared with transformers by dinov2_peers_test.cpp.
-#include "worker/models/dinov2/model.h"
+#include "worker/models/dinov2/dinov2_model.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -18,8 +18,8 @@
 #include "tests/worker/small_dinov2.h"
 #include "tests/worker/small_llama.h"
 #include "worker/models/config_json.h"
-#include "worker/models/dinov2/hf.h"
-#include "worker/train/unit_wrapper.h"
+#include "worker/models/dinov2/dinov2_hf.h"
+#include "worker/train/strategy.h"
 
 namespace worker {
 namespace {

@@ -11,13 +11,13 @@
 #include <string>
 #include <string_view>
 
-#include "fsdp/engine/meta_device.h"
-#include "worker/models/bert/model.h"
+#include "fsdp/engine/initialize.h"
+#include "worker/models/bert/bert_model.h"
 #include "worker/models/config_json.h"
 #include "worker/models/generation_json.h"
-#include "worker/models/llama/hf.h"
-#include "worker/models/llama/model.h"
-#include "worker/models/t5/model.h"
+#include "worker/models/llama/llama_hf.h"
+#include "worker/models/llama/llama_model.h"
+#include "worker/models/t5/t5_model.h"
 
 namespace worker {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: GPT-NeoX has Hugging Face's names and shapes, and its config.json is read and written as transformers means it.
 // What it computes is compared with transformers by families_peers_test.cpp.
-#include "worker/models/gpt_neox/model.h"
+#include "worker/models/gpt_neox/gpt_neox_model.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
@@ -14,7 +14,7 @@
 
 #include "tests/worker/small_llama.h"
 #include "worker/models/config_json.h"
-#include "worker/models/gpt_neox/hf.h"
+#include "worker/models/gpt_neox/gpt_neox_hf.h"
 
 namespace worker {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "worker/models/fused_ops.h"
 #include "worker/models/head_loss.h"
-#include "worker/models/layers/rope.h"
+#include "worker/models/layers/attention.h"
 
 namespace worker {
 namespace {

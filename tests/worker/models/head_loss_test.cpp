@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "fsdp/memory/tensor_bytes.h"
+#include "fsdp/memory/storage.h"
 
 namespace worker {
 namespace {

@@ -18,13 +18,8 @@
 #include <optional>
 #include <stdexcept>
 
-#include "worker/models/layers/activation.h"
 #include "worker/models/layers/attention.h"
-#include "worker/models/layers/cache.h"
-#include "worker/models/layers/dropout.h"
-#include "worker/models/layers/linear.h"
-#include "worker/models/layers/masks.h"
-#include "worker/models/layers/norm.h"
+#include "worker/models/layers/layers.h"
 
 namespace worker {
 namespace {

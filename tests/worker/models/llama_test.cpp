@@ -1,4 +1,4 @@
-#include "worker/models/llama/model.h"
+#include "worker/models/llama/llama_model.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
@@ -11,7 +11,7 @@
 #include <string>
 
 #include "tests/worker/small_llama.h"
-#include "worker/train/unit_wrapper.h"
+#include "worker/train/strategy.h"
 
 namespace worker {
 namespace {

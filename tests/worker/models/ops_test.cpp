@@ -26,7 +26,7 @@
 #include <optional>
 #include <utility>
 
-#include "fsdp/memory/tensor_bytes.h"
+#include "fsdp/memory/storage.h"
 #include "worker/models/head_loss.h"
 
 namespace worker {

@@ -1,6 +1,6 @@
 // Goal: rotary position embedding turns and scales as its papers and Hugging Face say. Method: small tables against the
 // formulas.
-#include "worker/models/layers/rope.h"
+#include "worker/models/layers/attention.h"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/atan2.h>

@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "spec/tables/t5.h"
+#include "spec/tables/t5_keys.h"
 #include "worker/models/config_json.h"
-#include "worker/models/t5/hf.h"
+#include "worker/models/t5/t5_hf.h"
 
 namespace worker {
 namespace {

@@ -14,8 +14,8 @@
 #include "tests/worker/peer_python.h"
 #include "worker/models/config_json.h"
 #include "worker/models/head_loss.h"
-#include "worker/models/t5/hf.h"
-#include "worker/models/t5/model.h"
+#include "worker/models/t5/t5_hf.h"
+#include "worker/models/t5/t5_model.h"
 
 namespace worker {
 namespace {

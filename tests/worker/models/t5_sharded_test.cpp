@@ -9,12 +9,12 @@
 #include <string>
 
 #include "fsdp/engine/fully_shard.h"
-#include "fsdp/optim/adam.h"
+#include "fsdp/optim/optimizers.h"
 #include "tests/fsdp/ranks.h"
 #include "tests/worker/small_llama.h"
 #include "tests/worker/small_t5.h"
 #include "worker/models/head_loss.h"
-#include "worker/train/unit_wrapper.h"
+#include "worker/train/strategy.h"
 
 namespace worker {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: T5 reads padded rows and cached tokens as it reads rows alone, and its bias is what the paper says. Method: a
 // small model in fp32. What it computes is compared with transformers by families_peers_test.cpp.
-#include "worker/models/t5/model.h"
+#include "worker/models/t5/t5_model.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>

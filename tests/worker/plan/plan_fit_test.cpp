@@ -10,7 +10,7 @@
 #include "base/usage_error.h"
 #include "fsdp/text/json.h"
 #include "tests/worker/plan_settings.h"
-#include "worker/plan/command.h"
+#include "worker/plan/plan_command.h"
 
 namespace worker::testing {
 namespace {

@@ -10,13 +10,13 @@
 #include <optional>
 #include <utility>
 
-#include "base/process_memory.h"
+#include "base/process_table.h"
 #include "base/usage_error.h"
-#include "fsdp/memory/tensor_bytes.h"
+#include "fsdp/memory/storage.h"
 #include "tests/worker/plan_settings.h"
 #include "tests/worker/temporary_folder.h"
 #include "tests/worker/trainer_ranks.h"
-#include "worker/plan/command.h"
+#include "worker/plan/plan_command.h"
 
 namespace worker::testing {
 namespace {

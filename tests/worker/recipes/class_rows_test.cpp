@@ -1,6 +1,6 @@
 // Goal: a row of a pretrained classifier means the same label before and after a training, or the job is refused.
 // Method: config.json of a classifier with labels in an order of its own, and data whose labels are sorted.
-#include "worker/recipes/class_rows.h"
+#include "worker/recipes/classify.h"
 
 #include <gmock/gmock.h>
 

@@ -23,8 +23,6 @@
 #include <thread>
 #include <vector>
 
-#include "worker/recipes/dino_targets.h"
-
 namespace worker {
 namespace {
 

@@ -17,8 +17,8 @@
 #include "tests/worker/image_folder.h"
 #include "tests/worker/trainer_ranks.h"
 #include "worker/recipes/registry.h"
-#include "worker/train/parts.h"
 #include "worker/train/step_measures.h"
+#include "worker/train/train_parts.h"
 
 namespace worker::testing {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/usage_error.h"
 #include "fsdp/files/safetensors.h"
-#include "spec/tables/llama.h"
+#include "spec/tables/llama_keys.h"
 #include "tests/worker/llama_folder.h"
 #include "tests/worker/trainer_ranks.h"
 #include "worker/train/step_measures.h"

@@ -15,7 +15,7 @@
 #include "fsdp/files/safetensors.h"
 #include "spec/recipes.h"
 #include "tests/worker/trainer_ranks.h"
-#include "worker/infer/model.h"
+#include "worker/infer/infer_model.h"
 #include "worker/models/config_json.h"
 #include "worker/train/step_measures.h"
 

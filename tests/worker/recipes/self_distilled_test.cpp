@@ -24,8 +24,7 @@
 #include "tests/worker/small_dinov2.h"
 #include "tests/worker/small_llama.h"
 #include "worker/recipes/dino_loss.h"
-#include "worker/recipes/dino_targets.h"
-#include "worker/train/unit_wrapper.h"
+#include "worker/train/strategy.h"
 
 namespace worker {
 namespace {

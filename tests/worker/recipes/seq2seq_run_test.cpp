@@ -10,7 +10,7 @@
 
 #include "tests/worker/recipe_runs.h"
 #include "worker/recipes/registry.h"
-#include "worker/train/parts.h"
+#include "worker/train/train_parts.h"
 
 namespace worker::testing {
 namespace {

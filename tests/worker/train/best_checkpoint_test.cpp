@@ -3,7 +3,7 @@
 // Method: the rule alone, then Trainers in this process. A test writes the best value so far into a manifest by hand
 // when it needs a value that nothing beats, or that anything beats. A copy of the folder between two lines stands for a
 // crash.
-#include "worker/train/best_checkpoint.h"
+#include "worker/train/saves.h"
 
 #include <gmock/gmock.h>
 

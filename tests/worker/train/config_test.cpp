@@ -1,4 +1,4 @@
-#include "worker/train/config.h"
+#include "worker/train/train_config.h"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // Goal: train.cuda_graph is refused by name where a graph cannot hold a step, before the first one.
-#include "worker/train/cuda_graph.h"
+#include "worker/train/gpu.h"
 
 #include <gmock/gmock.h>
 

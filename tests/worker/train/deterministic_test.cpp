@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/usage_error.h"
-#include "fsdp/engine/deterministic.h"
+#include "fsdp/engine/random_state.h"
 #include "tests/worker/trainer_ranks.h"
 #include "worker/train/step_measures.h"
 

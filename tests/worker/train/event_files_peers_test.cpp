@@ -7,7 +7,7 @@
 
 #include "fsdp/text/json.h"
 #include "tests/worker/peer_python.h"
-#include "worker/train/hooks/log_files.h"
+#include "worker/train/hooks/hooks.h"
 
 namespace worker::testing {
 namespace {

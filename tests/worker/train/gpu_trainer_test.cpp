@@ -7,7 +7,7 @@
 
 #include <numeric>
 
-#include "fsdp/engine/deterministic.h"
+#include "fsdp/engine/random_state.h"
 #include "tests/worker/trainer_ranks.h"
 #include "worker/train/gpu.h"
 #include "worker/train/step_measures.h"

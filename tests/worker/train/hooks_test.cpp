@@ -7,12 +7,10 @@
 #include <limits>
 #include <sstream>
 
-#include "agent/watch/event_file.h"
+#include "agent/watch/tensorboard_watch.h"
 #include "base/usage_error.h"
 #include "tests/worker/temporary_folder.h"
-#include "worker/train/hooks/early_stop.h"
-#include "worker/train/hooks/log_files.h"
-#include "worker/train/hooks/progress.h"
+#include "worker/train/hooks/hooks.h"
 
 namespace worker::testing {
 namespace {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "fsdp/engine/meta_device.h"
+#include "fsdp/engine/initialize.h"
 #include "tests/fsdp/late_device.h"
 #include "tests/worker/points_recipe.h"
 #include "tests/worker/trainer_ranks.h"

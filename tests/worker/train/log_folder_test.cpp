@@ -9,11 +9,9 @@
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "agent/watch/event_file.h"
+#include "agent/watch/tensorboard_watch.h"
 #include "tests/worker/trainer_ranks.h"
-#include "worker/train/hooks/early_stop.h"
-#include "worker/train/hooks/log_files.h"
-#include "worker/train/hooks/progress.h"
+#include "worker/train/hooks/hooks.h"
 #include "worker/train/resume.h"
 
 namespace worker::testing {

@@ -11,7 +11,7 @@
 #include "fsdp/files/export.h"
 #include "tests/worker/temporary_folder.h"
 #include "tests/worker/trainer_ranks.h"
-#include "worker/train/export_claim.h"
+#include "worker/train/export_trained.h"
 
 namespace worker::testing {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: what a run file says of the optimizer is what trains.
 // Method: Trainers in this process, with every optimizer, each setting changed alone, and runs that are resumed.
-#include "worker/train/optimizer.h"
+#include "worker/train/optimizer_of_run.h"
 
 #include <gmock/gmock.h>
 

@@ -9,14 +9,14 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "base/usage_error.h"
-#include "fsdp/engine/meta_device.h"
+#include "fsdp/engine/initialize.h"
 #include "fsdp/files/export.h"
 #include "fsdp/files/safetensors.h"
 #include "fsdp/text/json.h"
-#include "spec/tables/llama.h"
+#include "spec/tables/llama_keys.h"
 #include "tests/worker/llama_folder.h"
 #include "tests/worker/trainer_ranks.h"
-#include "worker/train/model_tokenizer.h"
+#include "worker/train/prepare_source.h"
 #include "worker/train/step_measures.h"
 
 namespace worker::testing {

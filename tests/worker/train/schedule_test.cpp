@@ -1,4 +1,4 @@
-#include "worker/train/schedule.h"
+#include "worker/train/optimizer_of_run.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Goal: ranks that hear of a request to record steps, each in its own step, record the same steps once, and say what
 // came of it. Method: Trainers in this process, one thread per rank.
-#include "worker/train/trace_requests.h"
+#include "worker/train/step_trace_requests.h"
 
 #include <gmock/gmock.h>
 

@@ -16,10 +16,10 @@
 #include "spec/recipes.h"
 #include "tests/worker/temporary_folder.h"
 #include "tests/worker/trainer_ranks.h"
+#include "worker/train/optimizer_of_run.h"
 #include "worker/train/recipe.h"
-#include "worker/train/schedule.h"
 #include "worker/train/step_measures.h"
-#include "worker/train/step_seed.h"
+#include "worker/train/step_trace.h"
 #include "worker/train/strategy.h"
 
 namespace worker::testing {

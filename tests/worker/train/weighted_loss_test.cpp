@@ -13,7 +13,6 @@
 #include "data/order/order.h"
 #include "tests/worker/points_recipe.h"
 #include "tests/worker/trainer_ranks.h"
-#include "worker/train/skipped_steps.h"
 #include "worker/train/step_measures.h"
 
 namespace worker::testing {

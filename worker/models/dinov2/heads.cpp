@@ -10,9 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "worker/models/first_values.h"
-#include "worker/models/layers/activation.h"
-#include "worker/models/layers/uninitialised.h"
+#include "worker/models/layers/layers.h"
 #include "worker/models/ops.h"
 
 namespace worker {

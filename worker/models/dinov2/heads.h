@@ -10,9 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "worker/models/dinov2/model.h"
-#include "worker/models/layers/linear.h"
-#include "worker/models/layers/wrapped.h"
+#include "worker/models/dinov2/dinov2_model.h"
+#include "worker/models/layers/layers.h"
 
 // What self-distillation puts on a DINOv2 (Oquab et al., arXiv 2304.07193). transformers has none of it. Names and
 // formulas are those of facebookresearch/dinov2, dinov2/layers/dino_head.py.

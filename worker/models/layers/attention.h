@@ -2,11 +2,58 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
-#include "worker/models/layers/masks.h"
+#include "spec/rope_scaling.h"
+#include "worker/models/fused_ops.h"
 
 namespace worker {
+
+/// Which keys a query of attention sees. At most one of the two is set. Neither: a query sees all keys.
+struct Mask {
+  /// Bool (true: sees) or in the dtype of the queries (added to the scores); broadcasts to [batch, heads, queries,
+  /// keys].
+  at::Tensor bias;
+  /// Query i sees the keys 0..i, without memory for a mask.
+  bool causal = false;
+};
+
+Mask causal_mask();
+
+/// `queries` new tokens after `before` cached ones: query i sees the keys 0..before + i.
+Mask continued_mask(std::int64_t before, std::int64_t queries, at::Device device);
+
+/// For rows that hold several documents. `segment_ids` [rows, positions] numbers the documents of each row, and 0 is
+/// padding. A token sees itself and what comes before it in the same document. Padding sees padding, because a row of
+/// the softmax without any key would be NaN. The mask is bool [rows, 1, positions, positions].
+Mask segment_mask(const at::Tensor& segment_ids);
+
+/// `attention_mask` [batch, keys] is true or above 0 where a key counts. The mask is bool [batch, 1, 1, keys]. A row
+/// without any key that counts sees all its keys, so that its result is finite.
+Mask padding_mask(const at::Tensor& attention_mask);
+
+/// Of rotary position embedding.
+struct RopeOptions {
+  std::int64_t dim = 0;  ///< rotated elements of a head, an even number
+  double theta = 10000;
+  spec::RopeScaling type = spec::RopeScaling::kDefault;
+  double factor = 1;  ///< of kLinear and kLlama3
+  // Of kLlama3: a wavelength above original_positions / low_freq_factor is long, and one below original_positions /
+  // high_freq_factor is short.
+  double low_freq_factor = 1, high_freq_factor = 4;
+  std::int64_t original_positions = 0;
+};
+
+/// The angles of the positions begin, begin + 1, .., as tables [count, dim]. They are computed in fp32 on `device` and
+/// cast to `dtype`.
+RopeTable rope_table(std::int64_t begin, std::int64_t count, const RopeOptions& options, at::ScalarType dtype,
+                     at::Device device);
+
+/// The angles of these positions, int64 [positions] or [batch, positions], as tables [.., positions, dim] on their
+/// device.
+RopeTable rope_table(const at::Tensor& positions, const RopeOptions& options, at::ScalarType dtype);
 
 /// softmax(q k^T * scale + mask) v (Vaswani et al., 2017) with grouped key/value heads (Ainslie et al., GQA): query
 /// head h reads key/value head h / (H / G). q is [batch, H, queries, d], k and v are [batch, G, keys, d], and G divides
@@ -18,5 +65,24 @@ namespace worker {
 /// with a softmax in fp32, because the fused operation gives masks none: memory then holds the scores of all heads.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Mask& mask,
                      std::optional<double> scale, double dropout, bool training);
+
+/// The keys and values of one attention layer for the tokens that a model has read, so that the next token costs one
+/// row. Memory is taken once. Not for training: the values are overwritten in place.
+struct KeyValues {
+  at::Tensor keys, values;  ///< [batch, key/value heads, capacity, d]; the first `length` positions count
+  std::int64_t length = 0;
+
+  /// Appends keys and values [batch, key/value heads, n, d]. Throws c10::Error when they exceed the capacity.
+  void append(const at::Tensor& more_keys, const at::Tensor& more_values);
+  /// What counts: views [batch, key/value heads, length, d].
+  at::Tensor all_keys() const { return keys.narrow(2, 0, length); }
+  at::Tensor all_values() const { return values.narrow(2, 0, length); }
+};
+
+/// Of each layer.
+using Cache = std::vector<KeyValues>;
+
+/// Without a token yet. One layer holds 2 x batch x heads x capacity x d elements.
+Cache empty_cache(std::int64_t layers, at::IntArrayRef shape, const at::TensorOptions& options);
 
 }  // namespace worker

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstring>
 
-#include "base/crc32c.h"
+#include "base/checksum.h"
 
 namespace worker {
 namespace {

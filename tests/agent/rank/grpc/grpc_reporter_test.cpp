@@ -9,8 +9,8 @@
 #include <mutex>
 #include <thread>
 
-#include "agent/rank/fenced_error.h"
-#include "controller/rpc/server.h"
+#include "agent/rank/reporter.h"
+#include "controller/rpc/rpc_server.h"
 #include "muster/v1/rank_service.grpc.pb.h"
 #include "tests/claimed_port.h"
 #include "tests/controller/rpc/fake_controller.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "agent/rank/grpc/grpc_reporter.h"
-#include "controller/rpc/server.h"
+#include "controller/rpc/rpc_server.h"
 #include "tests/claimed_port.h"
 #include "tests/controller/rpc/fake_controller.h"
 

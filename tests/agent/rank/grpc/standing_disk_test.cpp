@@ -13,7 +13,7 @@
 
 #include "agent/rank/grpc/grpc_reporter.h"
 #include "controller/ranks/reports.h"
-#include "controller/rpc/server.h"
+#include "controller/rpc/rpc_server.h"
 #include "tests/claimed_port.h"
 #include "tests/controller/rpc/fake_controller.h"
 #include "tests/temporary_folder.h"

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "base/process_stat.h"
+#include "base/process_table.h"
 #include "tests/controller/executors/local/world.h"
 #include "tests/places.h"
 

@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "agent/supervisor/attempt_folder.h"
-#include "controller/executors/local/port_picker.h"
 #include "controller/executors/local/start.h"
 #include "tests/controller/executors/local/world.h"
 

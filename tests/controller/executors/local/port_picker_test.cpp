@@ -1,4 +1,4 @@
-#include "controller/executors/local/port_picker.h"
+#include "controller/executors/local/start.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>

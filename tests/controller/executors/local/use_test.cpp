@@ -1,4 +1,4 @@
-#include "agent/protocol/supervisor_facts.h"
+#include "agent/protocol/supervisor_words.h"
 #include "tests/controller/executors/local/world.h"
 
 // Goal: what ranks use is told by the supervisor that stays with them, to each controller.

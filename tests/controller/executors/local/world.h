@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/protocol/supervisor_facts.h"
+#include "agent/protocol/supervisor_words.h"
 #include "controller/executors/local/local_executor.h"
 #include "tests/controller/executors/local/script_request.h"
 #include "tests/places.h"

@@ -1,5 +1,5 @@
 // What Slurm says of its partitions and nodes, as admins' policies are compared with it.
-#include "controller/executors/slurm/ask_cluster.h"
+#include "controller/executors/slurm/slurm_executor.h"
 
 #include <gtest/gtest.h>
 

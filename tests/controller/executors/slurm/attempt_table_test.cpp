@@ -1,4 +1,4 @@
-#include "controller/executors/slurm/attempt_table.h"
+#include "controller/executors/slurm/listings.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "base/durable_file.h"
-#include "controller/executors/slurm/submission.h"
+#include "controller/executors/slurm/slurm_submission.h"
 #include "tests/controller/service/bench.h"
 
 namespace executors::on_slurm {

@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "agent/protocol/attempt_set.h"
-#include "agent/watch/fence.h"
+#include "agent/protocol/launch.h"
+#include "agent/watch/agent_files.h"
 #include "base/durable_file.h"
 #include "tests/controller/executors/slurm/fake_scheduler.h"
 #include "tests/controller/service/bench.h"

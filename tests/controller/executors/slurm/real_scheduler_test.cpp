@@ -1,7 +1,7 @@
 // Goal: what our tests take for Slurm behaves as Slurm does.
 // Method: the same contract as the fake's, on the real client and a private Slurm of one node.
 #include "controller/executors/slurm/node_check.h"
-#include "slurm/client.h"
+#include "slurm/slurm_client.h"
 #include "tests/controller/executors/slurm/scheduler_contract.h"
 #include "tests/slurm_cluster/cluster.h"
 

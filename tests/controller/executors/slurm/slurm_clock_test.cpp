@@ -1,4 +1,4 @@
-#include "controller/executors/slurm/slurm_clock.h"
+#include "controller/executors/slurm/poll_pace.h"
 
 #include "tests/controller/executors/slurm/follow.h"
 

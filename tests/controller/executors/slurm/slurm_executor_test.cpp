@@ -12,7 +12,7 @@
 
 #include "controller/executors/slurm/attempt_files.h"
 #include "controller/executors/slurm/launcher.h"
-#include "controller/executors/slurm/submission.h"
+#include "controller/executors/slurm/slurm_submission.h"
 #include "tests/controller/executors/slurm/fake_scheduler.h"
 #include "tests/controller/executors/slurm/follow.h"
 #include "tests/controller/executors/slurm/listening_socket.h"

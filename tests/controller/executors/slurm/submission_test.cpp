@@ -1,4 +1,4 @@
-#include "controller/executors/slurm/submission.h"
+#include "controller/executors/slurm/slurm_submission.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // Goal: generated images are the same on every machine, and a label can be learned from them but not from single
 // pixels.
-#include "data/prepare/images/shapes.h"
+#include "data/prepare/images/painted.h"
 
 #include <gmock/gmock.h>
 
@@ -8,8 +8,6 @@
 #include <set>
 
 #include "base/checksum.h"
-#include "data/prepare/images/glyphs.h"
-#include "data/prepare/images/textures.h"
 
 namespace data::prepare {
 namespace {

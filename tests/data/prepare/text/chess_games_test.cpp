@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "data/chess/movetext.h"
+#include "data/chess/notation.h"
 
 namespace data::prepare {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/prepare/text/deb822.h"
+#include "data/prepare/text/packages.h"
 
 #include <gmock/gmock.h>
 

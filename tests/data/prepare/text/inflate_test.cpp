@@ -1,4 +1,4 @@
-#include "data/prepare/text/inflate.h"
+#include "data/prepare/text/unpack.h"
 
 #include <gmock/gmock.h>
 

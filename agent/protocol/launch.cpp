@@ -1,0 +1,241 @@
+#include "agent/protocol/launch.h"
+
+#include <nlohmann/json.hpp>
+
+#include <stdexcept>
+#include <utility>
+
+#include "spec/variables.h"
+
+namespace agent::protocol {
+
+nlohmann::ordered_json json_of(const TaskLaunch& launch) {
+  nlohmann::ordered_json json = {
+      {"format", kFormat},
+      {"argv", launch.argv},
+      {"env", launch.env},
+      {"working_folder", launch.working_folder},
+      {"log_folder", launch.log_folder},
+      {"job_name", launch.job_name},
+      {"fence_folder", launch.fence_folder},
+      {"log_link", launch.log_link},
+      {"is_command", launch.is_command},
+      {"forward_signals", launch.forward_signals},
+      {"time_limit_ms", launch.time_limit_ms},
+      {"stop_grace_ms", launch.stop_grace_ms},
+      {"report", launch.report},
+      {"own_launcher", launch.own_launcher},
+  };
+  if (launch.unprepared) json["unprepared"] = true;
+  // As JSON, of which the elements of a sweep share most.
+  if (!launch.run_file.empty()) json["run_file"] = nlohmann::ordered_json::parse(launch.run_file);
+  if (!launch.cache_folder.empty()) json["cache_folder"] = launch.cache_folder;
+  return json;
+}
+
+std::string to_text(const TaskLaunch& launch) {
+  return json_of(launch).dump(2) + "\n";
+}
+
+TaskLaunch read_task_launch(const std::filesystem::path& attempt_folder) {
+  auto path = attempt_folder / kTaskLaunchFile;
+  const auto former = attempt_folder / kFormerTaskLaunchFile;
+  if (std::error_code ignored; !std::filesystem::exists(path, ignored) && std::filesystem::exists(former, ignored)) {
+    path = former;
+  }
+  return launch_of_json(read_json_file(path), path.string());
+}
+
+TaskLaunch launch_of_json(const nlohmann::ordered_json& json, const std::string& place) {
+  try {
+    TaskLaunch launch;
+    json.at("argv").get_to(launch.argv);
+    json.at("env").get_to(launch.env);
+    json.at("working_folder").get_to(launch.working_folder);
+    json.at("log_folder").get_to(launch.log_folder);
+    json.at("job_name").get_to(launch.job_name);
+    // A musterd of before this field raised the fence where checkpoints go.
+    const auto checkpoints = launch.env.find(spec::variable::kCheckpointFolder);
+    launch.fence_folder = json.value("fence_folder", checkpoints == launch.env.end() ? "" : checkpoints->second);
+    json.at("log_link").get_to(launch.log_link);
+    json.at("is_command").get_to(launch.is_command);
+    json.at("forward_signals").get_to(launch.forward_signals);
+    json.at("time_limit_ms").get_to(launch.time_limit_ms);
+    json.at("stop_grace_ms").get_to(launch.stop_grace_ms);
+    launch.report = json.value("report", launch.report);
+    launch.own_launcher = json.value("own_launcher", false);
+    launch.unprepared = json.value("unprepared", false);
+    if (json.contains("run_file")) launch.run_file = json["run_file"].dump(2) + "\n";
+    launch.cache_folder = json.value("cache_folder", "");
+    if (launch.argv.empty()) throw std::runtime_error(place + ": argv is empty");
+    return launch;
+  } catch (const nlohmann::json::exception& error) {
+    throw std::runtime_error(place + ": " + error.what());
+  }
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kAttempts = "attempts";
+constexpr const char* kCommon = "common";
+constexpr const char* kElements = "elements";
+constexpr const char* kWhole = "whole";  // of an element that no patch can say
+
+std::vector<std::string> attempts_in(const Json& json) {
+  std::vector<std::string> folders;
+  if (!json.is_object() || !json.contains(kAttempts) || !json[kAttempts].is_array()) return folders;
+  for (const auto& folder : json[kAttempts]) {
+    folders.push_back(folder.is_string() ? folder.get<std::string>() : std::string());
+  }
+  return folders;
+}
+
+/// What merge_patch() makes `to` of `from` with (RFC 7396).
+Json patch_between(const Json& from, const Json& to) {
+  if (!from.is_object() || !to.is_object()) return to;
+  auto patch = Json::object();
+  for (const auto& [name, value] : from.items()) {
+    if (!to.contains(name)) patch[name] = nullptr;
+  }
+  for (const auto& [name, value] : to.items()) {
+    const auto before = from.find(name);
+    if (before == from.end()) {
+      patch[name] = value;
+    } else if (*before != value) {
+      patch[name] = patch_between(*before, value);
+    }
+  }
+  return patch;
+}
+
+Json patched(Json from, const Json& patch) {
+  from.merge_patch(patch);
+  return from;
+}
+
+/// Whether both have the same members, in whatever order.
+bool is_same(const Json& a, const Json& b) {
+  return nlohmann::json(a) == nlohmann::json(b);
+}
+
+}  // namespace
+
+std::string to_set_text(const std::vector<std::string>& attempt_folders) {
+  return Json{{"format", kFormat}, {kAttempts, attempt_folders}}.dump() + "\n";
+}
+
+std::vector<std::string> parse_set(std::string_view text) {
+  return attempts_in(Json::parse(text, nullptr, false));
+}
+
+std::filesystem::path attempt_of_set(const std::filesystem::path& set_file, std::size_t index) {
+  const auto attempts = attempts_in(read_json_file(set_file));
+  if (index >= attempts.size() || attempts[index].empty()) {
+    throw std::runtime_error(set_file.string() + " has no attempt " + std::to_string(index));
+  }
+  return attempts[index];
+}
+
+std::string to_set_launch_text(const std::vector<TaskLaunch>& launches) {
+  auto common = Json::object();
+  auto elements = Json::array();
+  for (const auto& launch : launches) {
+    auto whole = json_of(launch);
+    if (elements.empty()) common = whole;
+    auto patch = patch_between(common, whole);
+    // A patch cannot say null.
+    if (!is_same(patched(common, patch), whole)) patch = Json{{kWhole, std::move(whole)}};
+    elements.push_back(std::move(patch));
+  }
+  // One element a line, for people who look for one.
+  std::string text = "{\"format\": " + std::to_string(kFormat) + ",\n\"" + kCommon + "\": " + common.dump() + ",\n\"" +
+                     kElements + "\": [";
+  for (std::size_t i = 0; i < elements.size(); ++i) text += (i == 0 ? "\n" : ",\n") + elements[i].dump();
+  return text + "\n]}\n";
+}
+
+TaskLaunch launch_of_set(const std::filesystem::path& set_launch_file, std::size_t index) {
+  const auto json = read_json_file(set_launch_file);
+  const auto place = set_launch_file.string() + ", element " + std::to_string(index);
+  const auto elements = json.find(kElements);
+  if (elements == json.end() || !elements->is_array() || index >= elements->size()) {
+    throw std::runtime_error(place + ": there is no such element; requeue the job");
+  }
+  const auto& element = (*elements)[index];
+  if (element.contains(kWhole)) return launch_of_json(element[kWhole], place);
+  return launch_of_json(patched(json.value(kCommon, Json::object()), element), place);
+}
+
+std::string to_text(const ElementPlace& place) {
+  return Json{{"format", kFormat}, {"set_folder", place.set_folder}, {"index", place.index}}.dump() + "\n";
+}
+
+std::optional<ElementPlace> parse_element(std::string_view text) {
+  const auto json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || json.value("format", Json()) != kFormat) return std::nullopt;
+  const auto folder = json.find("set_folder"), index = json.find("index");
+  if (folder == json.end() || !folder->is_string() || index == json.end() || !index->is_number_unsigned()) {
+    return std::nullopt;
+  }
+  return ElementPlace{folder->get<std::string>(), index->get<std::uint32_t>()};
+}
+
+using nlohmann::json;
+
+std::string to_text(const LocalLaunch& launch) {
+  json object = {{"job", launch.job},
+                 {"attempt", launch.attempt},
+                 {"job_name", launch.job_name},
+                 {"program", launch.program},
+                 {"argv", launch.argv},
+                 {"base_env", launch.base_env},
+                 {"env", launch.env},
+                 {"working_folder", launch.working_folder},
+                 {"log_folder", launch.log_folder},
+                 {"ranks", launch.ranks},
+                 {"gpus_per_rank", launch.gpus_per_rank},
+                 {"master_addr", launch.master_addr},
+                 {"master_port", launch.master_port},
+                 {"is_command", launch.is_command},
+                 {"open_files", launch.open_files},
+                 {"report", launch.report},
+                 {"own_launcher", launch.own_launcher}};
+  if (launch.allowed_devices) object["allowed_devices"] = *launch.allowed_devices;
+  try {
+    return object.dump(2) + "\n";
+  } catch (const json::exception&) {
+    throw std::invalid_argument("the job's name, command, env or folders hold bytes that are not UTF-8");
+  }
+}
+
+LocalLaunch parse_local_launch(std::string_view text) {
+  try {
+    const auto object = json::parse(text);
+    LocalLaunch launch;
+    object.at("job").get_to(launch.job);
+    object.at("attempt").get_to(launch.attempt);
+    object.at("job_name").get_to(launch.job_name);
+    object.at("program").get_to(launch.program);
+    object.at("argv").get_to(launch.argv);
+    launch.base_env = object.value("base_env", launch.base_env);
+    object.at("env").get_to(launch.env);
+    object.at("working_folder").get_to(launch.working_folder);
+    object.at("log_folder").get_to(launch.log_folder);
+    object.at("ranks").get_to(launch.ranks);
+    object.at("gpus_per_rank").get_to(launch.gpus_per_rank);
+    if (object.contains("allowed_devices")) launch.allowed_devices = object["allowed_devices"].get<std::string>();
+    object.at("master_addr").get_to(launch.master_addr);
+    object.at("master_port").get_to(launch.master_port);
+    launch.is_command = object.value("is_command", launch.is_command);
+    launch.open_files = object.value("open_files", std::uint64_t{0});
+    launch.report = object.value("report", launch.report);
+    launch.own_launcher = object.value("own_launcher", false);
+    return launch;
+  } catch (const json::exception& error) {
+    throw std::runtime_error(std::string(kLocalLaunchFile) + " makes no sense: " + error.what());
+  }
+}
+
+}  // namespace agent::protocol

@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <iostream>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/protocol/files.h"
+#include "cli/cli_command.h"
+#include "cli/cli_text.h"
+#include "controller/core/core_text.h"
+
+namespace cli {
+namespace {
+
+using muster::v1::TraceRequest;
+using muster::v1::TraceView;
+
+/// A stream is opened again after this time, so that a connection that died silently is noticed.
+constexpr std::chrono::seconds kLongestStream{60};
+
+struct TraceOptions {
+  std::int64_t job = 0;
+  std::uint32_t steps = 1;
+  std::int64_t at = 0;
+  bool no_wait = false;
+  std::string timeout;
+  bool json = false;
+};
+
+/// A number that no other request has.
+std::uint64_t random_number() {
+  std::random_device device;
+  return std::uniform_int_distribution<std::uint64_t>(1, agent::protocol::kMostTraceNumber)(device);
+}
+
+/// "job 7: its 2 ranks"
+std::string its_ranks(const TraceView& view) {
+  const auto ranks = static_cast<std::size_t>(view.ranks_size());
+  return "job " + std::to_string(view.job_id()) + ": its " + core::count_text(ranks, "rank");
+}
+
+std::vector<std::string> files_of(const TraceView& view) {
+  std::vector<std::string> files;
+  for (const auto& rank : view.ranks()) {
+    for (const auto step : rank.steps_written()) {
+      files.push_back(view.folder() + "/" + agent::protocol::trace_file_name(step, rank.rank()));
+    }
+  }
+  return files;
+}
+
+/// What went wrong, one text for each problem. Ranks that say the same share a text.
+std::vector<std::string> problems_of(const TraceView& view) {
+  std::vector<std::string> problems;
+  if (!view.problem().empty()) problems.push_back("job " + std::to_string(view.job_id()) + ": " + view.problem());
+  std::vector<std::pair<std::string, std::vector<std::string>>> told;
+  for (const auto& rank : view.ranks()) {
+    if (rank.problem().empty()) continue;
+    auto place = std::ranges::find(told, rank.problem(), [](const auto& each) { return each.first; });
+    if (place == told.end()) place = told.insert(told.end(), {rank.problem(), {}});
+    place->second.push_back(std::to_string(rank.rank()));
+  }
+  for (const auto& [problem, ranks] : told) {
+    const bool all = ranks.size() > 1 && ranks.size() == static_cast<std::size_t>(view.ranks_size());
+    const auto who = all ? std::string("all ranks") : (ranks.size() == 1 ? "rank " : "ranks ") + joined(ranks);
+    problems.push_back("job " + std::to_string(view.job_id()) + ", " + who + ": " + problem);
+  }
+  return problems;
+}
+
+/// "job 7: its 2 ranks record step 41"
+std::string stage_text(const TraceView& view) {
+  const auto what = view.first_step() > 0 ? agent::protocol::traced_steps_text(view.first_step(), view.steps())
+                                          : core::count_text(view.steps(), "step");
+  return its_ranks(view) + (view.state() == "asked" ? " are asked to record " : " record ") + what;
+}
+
+/// Tells what the ranks do next, once for each state.
+class TraceStages {
+ public:
+  void show(const TraceView& view) {
+    if (view.state() == state_ || view.state() == "over") return;
+    state_ = view.state();
+    std::cerr << "muster: " << stage_text(view) << "\n";
+  }
+
+ private:
+  std::string state_;
+};
+
+void print_view(const TraceView& view) {
+  auto object = json_of(view);
+  object["files"] = files_of(view);
+  print_json(object);
+}
+
+int tell_trace(const TraceView& view, bool json) {
+  const auto files = files_of(view);
+  const auto problems = problems_of(view);
+  if (json) {
+    print_view(view);
+  } else {
+    for (const auto& file : files) std::cout << file << "\n";
+    std::cout << std::flush;
+    if (!files.empty()) std::cerr << "muster: open them in https://ui.perfetto.dev or chrome://tracing\n";
+  }
+  for (const auto& problem : problems) std::cerr << "muster trace: " << problem << "\n";
+  return problems.empty() ? kSuccess : kJobFailed;
+}
+
+/// For a request whose end nobody waits for.
+void tell_place(const TraceView& view, const std::string& lead) {
+  std::cerr << "muster: " << lead << "; the files will be " << view.folder() << "/step-N.rankR.json\n";
+}
+
+using OpenTrace = Contact::Open<TraceView>;
+
+/// Waits until the trace is over. `view` is its newest view.
+StreamEnd follow_trace(Client& client, const OpenTrace& open, std::optional<Contact::Clock::time_point> deadline,
+                       TraceView& view) {
+  TraceStages stages;
+  const auto take = [&](const TraceView& now) {
+    view = now;
+    stages.show(view);
+  };
+  try {
+    return Contact(client, deadline).follow<TraceView>(open, take, kLongestStream);
+  } catch (const Failure& failure) {
+    // The job has ended while the controller was away.
+    if (view.job_id() == 0) throw;
+    throw Failure(failure.exit(), std::string(failure.what()) + "; what was recorded is in " + view.folder());
+  }
+}
+
+int run_trace(Session& session, const TraceOptions& options) {
+  std::optional<Contact::Clock::time_point> deadline;
+  if (!options.timeout.empty()) {
+    deadline = Contact::Clock::now() + duration_of("--timeout", options.timeout, "90s or 10m");
+  }
+  TraceRequest request;
+  request.set_job_id(options.job);
+  request.set_user(user_name());
+  request.set_number(random_number());
+  request.set_steps(options.steps);
+  request.set_first_step(options.at);
+  request.set_follow(!options.no_wait);
+  auto& client = session.client();
+  const OpenTrace open = [&](grpc::ClientContext* context) { return client.jobs().Trace(context, request); };
+  TraceView view;
+  if (options.no_wait) {
+    Contact::read<TraceView>(client, false, open, [&](const TraceView& now) { view = now; });
+    if (options.json) print_view(view);
+    tell_place(view, stage_text(view));
+    return kSuccess;
+  }
+  const auto end = follow_trace(client, open, deadline, view);
+  if (end == StreamEnd::kComplete) return tell_trace(view, options.json);
+  if (view.job_id() != 0) {
+    if (options.json) print_view(view);
+    tell_place(view, "job " + std::to_string(view.job_id()) + ": its ranks record all the same");
+  }
+  return end == StreamEnd::kTimedOut ? kTimedOut : kInterrupted;
+}
+
+}  // namespace
+
+void define_trace(CLI::App& app, Session& session) {
+  auto options = add_action<TraceOptions>(app, session, run_trace);
+  add_job(app, options->job);
+  add_number(app, "--steps", options->steps, 1, agent::protocol::kMostTraceSteps,
+             "How many steps, one after the other");
+  add_number(app, "--at", options->at, 1, INT64_MAX,
+             "The first step; without it the next one that all ranks can record");
+  app.add_flag("--no-wait", options->no_wait, "Only ask; do not wait for the files");
+  app.add_option("--timeout", options->timeout, "Wait no longer than this, such as 90s or 10m, with exit code 124")
+      ->type_name("TIME");
+  app.add_flag("--json", options->json, "How the trace stands at the end, with the paths as \"files\"");
+}
+
+}  // namespace cli

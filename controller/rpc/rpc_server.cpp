@@ -1,0 +1,252 @@
+#include "controller/rpc/rpc_server.h"
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
+#include <unistd.h>
+
+#include <absl/synchronization/mutex.h>
+
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include "controller/common/loop.h"
+#include "controller/net/gate.h"
+#include "controller/net/listener.h"
+#include "controller/rpc/call.h"
+#include "controller/rpc/read_guard.h"
+#include "controller/rpc/services.h"
+#include "muster/v1/rank_service.pb.h"
+
+namespace rpc {
+namespace {
+
+/// The key that a request of a rank begins with: every request has it as its first field. Without one, no attempt's.
+muster::v1::RankKey key_of(const std::string& message) {
+  constexpr char kTag = 1 << 3 | 2;  // field 1, a message
+  muster::v1::RankKey key;
+  const auto size = message.size() < 2 ? 0 : static_cast<std::size_t>(static_cast<unsigned char>(message[1]));
+  const bool is_there = size > 0 && size < 128 && message[0] == kTag && message.size() >= 2 + size;
+  if (!is_there || !key.ParseFromArray(message.data() + 2, static_cast<int>(size))) key.Clear();
+  return key;
+}
+
+net::Gate::Verdict refused(const common::Refusal& refusal) {
+  const auto status = failure(refusal);
+  return {std::nullopt, "", status.error_code(), status.error_message()};
+}
+
+}  // namespace
+
+net::Gate::Verdict judge(const service::Controller& controller, const net::FirstCall& call) {
+  if (!call.path.starts_with(kRankCalls)) {
+    if (const auto refusal = refuse_person(controller, call.token)) return refused(*refusal);
+    return {net::Party::kPerson, call.user, 0, ""};
+  }
+  const auto key = key_of(call.message);
+  const auto whose = "job " + std::to_string(key.job_id()) + " attempt " + std::to_string(key.attempt());
+  if (!controller.is_rank_token({key.job_id(), key.attempt()}, call.token)) {
+    return refused({common::Refusal::Kind::kUnauthenticated, "this is not the token of " + whose});
+  }
+  const auto ranks = controller.ranks_of(key.job_id());
+  if (ranks > 0 && key.rank() >= ranks) {
+    return refused(common::Refusal::invalid("rank " + std::to_string(key.rank()) + " of a job with " +
+                                            std::to_string(ranks) + " ranks"));
+  }
+  return {net::Party::kRank, whose, 0, "", ranks};
+}
+
+RankOf rank_of(const net::FirstCall& call) {
+  const auto key = key_of(call.message);
+  return {{key.job_id(), key.attempt()}, key.rank()};
+}
+
+namespace {
+
+constexpr std::chrono::seconds kShutdownGrace{1};
+constexpr int kKeepaliveMs = 20'000;
+constexpr int kKeepaliveTimeoutMs = 10'000;
+/// A client that pings more often than this is cut off. Ranks ping every 10 s.
+constexpr int kLeastPingIntervalMs = 5'000;
+
+/// How often connections are looked at whose messages do not come.
+constexpr core::Millis kSweep{1000};
+
+/// A message that is a little too long is answered by gRPC with its status; the guard closes the connection of a longer
+/// one. Over a slow line a sweep takes its time.
+ReadRules rules_of_people() {
+  constexpr std::size_t kMessage = kMaxRequestBytes;
+  return {{kMessage + (std::size_t{1} << 20), 2 * kMessage, kMaxCallsOfConnection, std::size_t{16} << 10,
+           std::chrono::minutes(10)},
+          16 * kMessage};
+}
+ReadRules rules_of_ranks() {
+  constexpr std::size_t kMessage = kMaxRankRequestBytes;
+  return {{kMessage + (std::size_t{2} << 20), 2 * kMessage, kMaxCallsOfRanksConnection, std::size_t{4} << 10,
+           core::Millis(kMessagePatienceMs), kMaxBurstOfRanksConnection},
+          kMaxUnfinishedOfRanks};
+}
+
+/// A server of gRPC without a port: it serves the connections that it is given.
+class Half {
+ public:
+  Half(const std::vector<grpc::Service*>& services, int most_request_bytes, int most_calls, ReadGuard& guard)
+      : guard_(guard) {
+    grpc::ServerBuilder builder;
+    limit(builder, most_request_bytes);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, most_calls);
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
+    for (auto* service : services) builder.RegisterService(service);
+    server_ = builder.BuildAndStart();
+    if (!server_) throw std::runtime_error("cannot serve gRPC: see the lines above");
+  }
+
+  /// A client. `said`: what was read from the socket already. `rank`: whom its first call names.
+  void take(int socket, const std::string& said, const std::optional<RankOf>& rank) {
+    if (guard_.watch(socket, said, rank, std::chrono::steady_clock::now())) {
+      hand_over(socket, said);
+    } else {
+      ::close(socket);
+    }
+  }
+  /// A connection that is trusted.
+  void hand_over(int socket, const std::string& said) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = socket;
+    if (!said.empty()) {
+      const grpc::Slice slice(said);
+      connection.read_buffer = grpc::ByteBuffer(&slice, 1);
+    }
+    acceptor_->HandleNewConnection(&connection);
+  }
+  void shutdown(std::chrono::system_clock::time_point deadline) {
+    server_->Shutdown(deadline);
+    server_->Wait();
+  }
+
+ private:
+  static void limit(grpc::ServerBuilder& builder, int most_request_bytes) {
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+    builder.SetMaxReceiveMessageSize(most_request_bytes);
+    grpc::ResourceQuota quota("musterd");
+    quota.SetMaxThreads(kMaxPeopleCalls);
+    builder.SetResourceQuota(quota);
+    builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 0);
+    // A stream of heartbeats is thin. Measuring its bandwidth would cost a ping for most of them.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kLeastPingIntervalMs);
+  }
+
+  ReadGuard& guard_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+/// Two servers behind one gate, since gRPC bounds messages for each server alone: people send sweeps, ranks send
+/// little. gRPC's own listener is not used: it closes a port for ever once the process has run out of descriptors.
+class GrpcServer final : public Server {
+ public:
+  GrpcServer(service::Controller& controller, const std::string& address, std::shared_ptr<net::Connections> connections)
+      : gate_(std::make_shared<net::Gate>(
+            connections,
+            net::Gate::Rules{kRankCalls,
+                             [this, &controller](const net::FirstCall& call) { return let_in(controller, call); },
+                             [this](int socket, const net::Newcomer& first, net::Party party) {
+                               if (party == net::Party::kRank) {
+                                 of_ranks_->take(socket, first.said(), rank_of(first.call()));
+                               } else {
+                                 of_people_->take(socket, first.said(), std::nullopt);
+                               }
+                             }})),
+        listener_(address, gate_),
+        callers_(controller, *connections, listener_.port()),
+        followers_(controller),
+        jobs_(make_job_service(controller, callers_, followers_)),
+        admin_(make_admin_service(controller, callers_)) {
+    if (auto* reading = controller.reading()) {
+      // musterd's own words go the way of the ranks.
+      probe_ = std::make_unique<ReadingProbe>(*reading, [this](int socket) { of_ranks_->hand_over(socket, ""); });
+    }
+    ranks_ = make_rank_service(controller, callers_, guard_of_ranks_, probe_.get());
+    of_people_.emplace(std::vector<grpc::Service*>{jobs_.get(), admin_.get()}, kMaxRequestBytes, kMaxCallsOfConnection,
+                       guard_of_people_);
+    of_ranks_.emplace(std::vector<grpc::Service*>{ranks_.calls.get()}, kMaxRankRequestBytes, kMaxCallsOfRanksConnection,
+                      guard_of_ranks_);
+  }
+  ~GrpcServer() override { shutdown(); }
+
+  /// If it throws, the destructor stops what has begun: the probe must not hand over to an acceptor that is gone.
+  void start() {
+    if (probe_) probe_->start();
+    sweep_.start(kSweep);
+    listener_.start();
+  }
+
+  int port() const override { return listener_.port(); }
+  void reopen() override { listener_.reopen(); }
+  std::size_t open_streams() const override { return followers_.open(); }
+
+  void shutdown() override {
+    std::lock_guard lock(shutdown_mutex_);
+    if (!of_people_) return;
+    listener_.stop();
+    gate_->close_all();
+    sweep_.close();
+    followers_.stop();
+    if (probe_) probe_->stop();
+    ranks_.stop();
+    const auto deadline = std::chrono::system_clock::now() + kShutdownGrace;
+    of_people_->shutdown(deadline);
+    of_ranks_->shutdown(deadline);
+    of_people_.reset();
+    of_ranks_.reset();
+  }
+
+ private:
+  /// As judge(), and whether the rank that the call names has a place.
+  net::Gate::Verdict let_in(const service::Controller& controller, const net::FirstCall& call) {
+    auto verdict = judge(controller, call);
+    if (verdict.party != net::Party::kRank) return verdict;
+    if (auto full = guard_of_ranks_.why_full(rank_of(call), std::chrono::steady_clock::now()); !full.empty()) {
+      return {std::nullopt, "", grpc::StatusCode::RESOURCE_EXHAUSTED, std::move(full)};
+    }
+    return verdict;
+  }
+
+  ReadGuard guard_of_people_{rules_of_people()}, guard_of_ranks_{rules_of_ranks()};
+  common::Loop sweep_{"connections whose messages do not come were not closed", true, [this] {
+                        const auto now = std::chrono::steady_clock::now();
+                        guard_of_people_.sweep(now);
+                        guard_of_ranks_.sweep(now);
+                        return kSweep;
+                      }};
+  const std::shared_ptr<net::Gate> gate_;
+  net::Listener listener_;
+  Callers callers_;
+  Followers followers_;
+  std::unique_ptr<ReadingProbe> probe_;
+  const std::unique_ptr<grpc::Service> jobs_, admin_;
+  RankService ranks_;
+  std::mutex shutdown_mutex_;
+  std::optional<Half> of_people_, of_ranks_;
+};
+
+}  // namespace
+
+std::unique_ptr<Server> serve(service::Controller& controller, const std::string& address,
+                              std::shared_ptr<net::Connections> connections) {
+  // Debian builds Abseil with a search for deadlocks at every lock, which takes a tenth of a heartbeat's time.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  if (!connections) connections = net::connections_of_this_process();
+  auto server = std::make_unique<GrpcServer>(controller, address, std::move(connections));
+  server->start();
+  return server;
+}
+
+}  // namespace rpc

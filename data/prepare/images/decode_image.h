@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "data/prepare/images/image_source.h"
+
+namespace data::prepare {
+
+/// What an image may need at most. Both are checked before memory is taken for it.
+struct DecodeLimits {
+  std::int64_t pixels = std::int64_t{64} << 20;  // 192 MiB decoded; each side is at most kMostSide besides
+  std::int64_t file_bytes = std::int64_t{256} << 20;
+};
+
+/// Decodes a JPEG, PNG, PPM or PGM file (P2, P3, P5, P6). The format is read from the content, not from the name.
+///
+/// - Gray becomes RGB of three equal values. Palettes become their colors.
+/// - 16 bits become 8 by rounding. A PNG without gamma is taken for sRGB; one with gamma is converted to sRGB.
+/// - Transparency is dropped, and pixels keep their colors, as Pillow's convert("RGB") does.
+/// - CMYK of JPEG becomes RGB by (1 - C)(1 - K), without a color profile. Profiles and Exif rotation are ignored.
+/// - A JPEG with harmless extra bytes between markers is decoded. Any other damage is an error.
+///
+/// `name` is what errors call the file. Throws std::runtime_error "NAME: finding; remedy" for damage, other formats and
+/// images beyond the limits. Time and memory are bounded by the limits on any input.
+Picture decode(std::string_view bytes, const std::string& name, const DecodeLimits& limits = {});
+
+/// Reads and decodes a regular file. Throws as decode() does, and for a file that cannot be read.
+Picture read_picture(const std::filesystem::path& file, const DecodeLimits& limits = {});
+
+/// Whether a name ends as files that decode() reads: .jpg, .jpeg, .png, .ppm, .pgm or .pnm, in any case.
+bool has_picture_name(const std::filesystem::path& file);
+
+}  // namespace data::prepare
+
+// One decoder a format, for decode.cpp alone.
+namespace data::prepare::formats {
+
+/// Throws std::runtime_error "NAME: finding".
+[[noreturn]] void refuse(const std::string& name, const std::string& finding);
+
+/// Refuses sides that are not within 1 to kMostSide, and more pixels than `limits` allow. Call it before memory is
+/// taken for the pixels.
+void check_size(const std::string& name, std::int64_t width, std::int64_t height, const DecodeLimits& limits);
+
+/// A picture of these sides, all bytes zero.
+Picture empty_picture(int height, int width);
+
+Picture decode_jpeg(std::string_view bytes, const std::string& name, const DecodeLimits& limits);
+Picture decode_png(std::string_view bytes, const std::string& name, const DecodeLimits& limits);
+Picture decode_pnm(std::string_view bytes, const std::string& name, const DecodeLimits& limits);
+
+}  // namespace data::prepare::formats

@@ -1,0 +1,169 @@
+#include "spec/tables/optimizer_keys.h"
+
+#include <array>
+#include <optional>
+
+namespace spec {
+namespace {
+
+constexpr auto kKeys = std::to_array<Key>({
+    {.name = "train.optimizer",
+     .kind = Kind::kChoice,
+     .standard = "adamw",
+     .choices = "adamw adam sgd lion",
+     .meaning = "How gradients change the weights.",
+     .assign = into<&Optimizer::kind>},
+    {.name = "train.weight_decay",
+     .kind = Kind::kReal,
+     .derived = "0.1 with adamw and lion, 0 with adam and sgd",
+     .low = 0,
+     .high = 1000,
+     .meaning = "Weight decay, applied to matrices only; part of the gradient with adam and sgd.",
+     .assign = into<&Optimizer::weight_decay>},
+    {.name = "train.weight_decay_schedule",
+     .kind = Kind::kChoice,
+     .standard = "constant",
+     .choices = "constant cosine linear",
+     .meaning = "How the weight decay goes from weight_decay to final_weight_decay.",
+     .assign = into<&Optimizer::weight_decay_schedule>},
+    {.name = "train.final_weight_decay",
+     .kind = Kind::kReal,
+     .derived = "weight_decay",
+     .low = 0,
+     .high = 1000,
+     .meaning = "Weight decay at the last step.",
+     .assign = into<&Optimizer::final_weight_decay>},
+    {.name = "train.beta1",
+     .kind = Kind::kReal,
+     .derived = "0.9 with adamw, adam and lion",
+     .low = 0,
+     .high = 0.999999,
+     .meaning = "Decay rate of the average of gradients; not with sgd.",
+     .assign = into<&Optimizer::beta1>},
+    {.name = "train.beta2",
+     .kind = Kind::kReal,
+     .derived = "0.95 with adamw, 0.999 with adam, 0.99 with lion",
+     .low = 0,
+     .high = 0.999999,
+     .meaning = "Decay rate of the average of squared gradients; of the kept average with lion; not with sgd.",
+     .assign = into<&Optimizer::beta2>},
+    {.name = "train.epsilon",
+     .kind = Kind::kReal,
+     .derived = "1e-8 with adamw and adam",
+     .low = 0,
+     .high = 0.1,
+     .above_low = true,
+     .meaning = "Keeps a division from exploding; with adamw and adam only.",
+     .assign = into<&Optimizer::epsilon>},
+    {.name = "train.momentum",
+     .kind = Kind::kReal,
+     .derived = "0.9 with sgd",
+     .low = 0,
+     .high = 0.999999,
+     .meaning = "Decay rate of the average of gradients; with sgd only.",
+     .assign = into<&Optimizer::momentum>},
+    {.name = "train.dampening",
+     .kind = Kind::kReal,
+     .derived = "0 with sgd",
+     .low = 0,
+     .high = 1,
+     .meaning = "Share of a new gradient that does not enter the average; with sgd only.",
+     .assign = into<&Optimizer::dampening>},
+    {.name = "train.nesterov",
+     .kind = Kind::kFlag,
+     .derived = "false with sgd",
+     .meaning = "Whether to look ahead along the average; with sgd only.",
+     .assign = into<&Optimizer::nesterov>},
+    {.name = "train.layer_decay",
+     .kind = Kind::kReal,
+     .standard = "1",
+     .low = 0,
+     .high = 1,
+     .above_low = true,
+     .meaning = "Factor of the learning rate from each layer to the one below; 1: one rate for all.",
+     .assign = into<&Optimizer::layer_decay>},
+    {.name = "train.average_decay",
+     .kind = Kind::kReal,
+     .standard = "0",
+     .low = 0,
+     .high = 0.999999,
+     .meaning =
+         "Decay rate of a moving average of the weights (EMA), which is evaluated and exported in their place; 0: "
+         "none. Checkpoints hold both.",
+     .assign = into<&Optimizer::average_decay>},
+});
+
+/// A key that some optimizers have, and its default for each; nullopt in a place: that optimizer has no such key.
+struct Choice {
+  std::string_view key;
+  std::array<std::optional<Value>, 4> standard;  // in the order of OptimizerKind
+};
+
+const std::array<Choice, 7>& choices() {
+  static constexpr auto kNone = std::nullopt;
+  static const std::array<Choice, 7> all{{
+      {"train.weight_decay", {0.1, 0.0, 0.0, 0.1}},
+      {"train.beta1", {0.9, 0.9, kNone, 0.9}},
+      {"train.beta2", {0.95, 0.999, kNone, 0.99}},
+      {"train.epsilon", {1e-8, 1e-8, kNone, kNone}},
+      {"train.momentum", {kNone, kNone, 0.9, kNone}},
+      {"train.dampening", {kNone, kNone, 0.0, kNone}},
+      {"train.nesterov", {kNone, kNone, false, kNone}},
+  }};
+  return all;
+}
+
+constexpr const Key& kKind = kKeys.front();
+
+std::string leaf_of(std::string_view key) {
+  return std::string(key.substr(key.find('.') + 1));
+}
+
+void derive(Values& values, std::uint64_t /*ranks*/) {
+  const auto kind = choice_index(kKind.choices, values.text(kKind.name));
+  if (!kind) return;
+  for (const Choice& choice : choices()) {
+    const auto& standard = choice.standard[*kind];
+    if (standard && !values.has(choice.key)) values.set(choice.key, *standard);
+  }
+  if (!values.has("train.final_weight_decay")) {
+    values.set("train.final_weight_decay", values.real("train.weight_decay"));
+  }
+}
+
+void check(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {
+  const auto name = values.text(kKind.name);
+  const auto kind = choice_index(kKind.choices, name);
+  if (!kind) return;
+  for (const Choice& choice : choices()) {
+    if (choice.standard[*kind] || !values.has(choice.key)) continue;
+    conflicts.push_back({std::string(choice.key),
+                         "want no " + leaf_of(choice.key) + " with optimizer = \"" + name + "\"",
+                         "leave it out, or choose another train.optimizer",
+                         {std::string(kKind.name)}});
+  }
+  const auto options = bind<Optimizer>(optimizer(), values);
+  if (options.nesterov && (options.momentum == 0 || options.dampening != 0)) {
+    conflicts.push_back({"train.nesterov",
+                         "want no nesterov with momentum 0 or with dampening",
+                         "set momentum above 0 and dampening to 0, or leave nesterov out",
+                         {"train.momentum", "train.dampening"}});
+  }
+  if (options.weight_decay_schedule == WeightDecaySchedule::kConstant &&
+      options.final_weight_decay != options.weight_decay) {
+    conflicts.push_back({"train.final_weight_decay",
+                         "want weight_decay = " + print({.kind = Kind::kReal}, options.weight_decay) +
+                             " with weight_decay_schedule = \"constant\"",
+                         "set weight_decay_schedule = \"cosine\" or \"linear\", or leave it out",
+                         {"train.weight_decay", "train.weight_decay_schedule"}});
+  }
+}
+
+}  // namespace
+
+const Table& optimizer() {
+  static const Table table{"optimizer", kKeys, derive, check};
+  return table;
+}
+
+}  // namespace spec

@@ -1,0 +1,236 @@
+#include "spec/tables/sharding_keys.h"
+
+#include <array>
+#include <string>
+
+#include "spec/limits.h"
+
+namespace spec {
+namespace {
+
+constexpr std::string_view kStrategy = "fsdp.strategy", kShardRanks = "fsdp.shard_ranks",
+                           kReshard = "fsdp.reshard_after_forward", kReshardToRanks = "fsdp.reshard_to_ranks",
+                           kPrefetch = "fsdp.prefetch", kDepth = "fsdp.prefetch_depth",
+                           kBackwardDepth = "fsdp.backward_prefetch_depth", kWrap = "fsdp.wrap",
+                           kWrapLeast = "fsdp.wrap_min_parameters", kReducePrecision = "fsdp.reduce_precision",
+                           kFp32Norms = "fsdp.fp32_norms", kPrecision = "train.precision";
+constexpr std::int64_t kMostAhead = 64;
+
+constexpr auto kKeys = std::to_array<Key>({
+    {.name = kStrategy,
+     .kind = Kind::kChoice,
+     .standard = "full_shard",
+     .choices = "full_shard shard_grad_op zero1 hybrid_shard no_shard",
+     .meaning = "How weights, gradients and optimizer states are spread over ranks. full_shard: all of them, gathered "
+                "when needed. shard_grad_op: weights stay gathered from forward to backward. zero1: weights stay "
+                "gathered for the whole step. hybrid_shard: full_shard within groups of shard_ranks ranks, and whole "
+                "copies across groups. no_shard: each rank has a whole copy, as in DDP. The training is the same.",
+     .assign = into<&Sharding::strategy>},
+    {.name = kShardRanks,
+     .kind = Kind::kWhole,
+     .derived = "the ranks of a node",
+     .low = 1,
+     .high = 4096,
+     .unit = "ranks",
+     .meaning = "The ranks of a group of hybrid_shard.",
+     .assign = into<&Sharding::shard_ranks>},
+    {.name = kWrap,
+     .kind = Kind::kChoice,
+     .standard = "block",
+     .choices = "block size root",
+     .meaning = "Which modules are gathered together. block: each transformer block; size: each block with at least "
+                "wrap_min_parameters parameters; root: the whole model at once.",
+     .assign = into<&Sharding::wrap>},
+    {.name = kWrapLeast,
+     .kind = Kind::kWhole,
+     .derived = "20000 with wrap = \"size\"",
+     .low = 1,
+     .high = kMostExact,
+     .unit = "parameters",
+     .meaning = "The least parameters of a block that is gathered alone, with wrap = \"size\".",
+     .assign = into<&Sharding::wrap_min_parameters>},
+    {.name = kReshard,
+     .kind = Kind::kFlag,
+     .standard = "true",
+     .meaning = "Whether to free a unit's gathered weights between forward and backward: less memory, more traffic. "
+                "shard_grad_op and zero1 keep them anyway.",
+     .assign = into<&Sharding::reshard_after_forward>},
+    {.name = kReshardToRanks,
+     .kind = Kind::kWhole,
+     .derived = "nothing is kept",
+     .low = 2,
+     .high = 4096,
+     .unit = "ranks",
+     .meaning =
+         "Ranks that keep a unit's gathered weights among them from forward to backward, such as those of a "
+         "node. Backward then gathers among these ranks alone. Takes this share of the model's weights in memory.",
+     .assign = into<&Sharding::reshard_to_ranks>},
+    {.name = "fsdp.reshard_after_backward",
+     .kind = Kind::kFlag,
+     .standard = "true",
+     .meaning =
+         "Whether to free a unit's gathered weights after backward. false: they stay until the optimizer's step, "
+         "so that a step of several micro-batches gathers less. zero1 keeps them anyway.",
+     .assign = into<&Sharding::reshard_after_backward>},
+    {.name = kPrefetch,
+     .kind = Kind::kFlag,
+     .standard = "true",
+     .meaning = "Whether to gather the next units while the current one computes.",
+     .assign = into<&Sharding::prefetch>},
+    {.name = kDepth,
+     .kind = Kind::kWhole,
+     .standard = "1",
+     .low = 0,
+     .high = kMostAhead,
+     .unit = "units",
+     .meaning = "How many units to gather ahead. Each takes the memory of its gathered weights.",
+     .assign = into<&Sharding::prefetch_depth>},
+    {.name = kBackwardDepth,
+     .kind = Kind::kWhole,
+     .derived = "prefetch_depth",
+     .low = 0,
+     .high = kMostAhead,
+     .unit = "units",
+     .meaning = "The same for backward.",
+     .assign = into<&Sharding::backward_prefetch_depth>},
+    {.name = "fsdp.tight",
+     .kind = Kind::kFlag,
+     .standard = "false",
+     .meaning = "Whether a unit waits for the reduction of the one before until its own gradients take memory, and "
+                "gradients take none between steps. Least memory, less overlap, the same training.",
+     .assign = into<&Sharding::tight>},
+    {.name = kReducePrecision,
+     .kind = Kind::kChoice,
+     .standard = "fp32",
+     .choices = "fp32 bf16 fp16",
+     .meaning = "The format in which gradients are accumulated over micro-batches and summed over ranks. 16 bits halve "
+                "the traffic and lose digits; fp16 needs train.precision = \"fp16\", which scales the loss. The "
+                "optimizer works in fp32 either way.",
+     .assign = into<&Sharding::reduce_precision>},
+    {.name = kFp32Norms,
+     .kind = Kind::kFlag,
+     .standard = "false",
+     .meaning = "Whether norms keep fp32 weights and compute in fp32 beside matrices in the 16 bits of "
+                "train.precision.",
+     .assign = into<&Sharding::fp32_norms>},
+    {.name = "fsdp.offload",
+     .kind = Kind::kChoice,
+     .standard = "none",
+     .choices = "none cpu",
+     .meaning = "cpu: shards, gradients and optimizer states live in the host's memory, and the optimizer runs there. "
+                "For runs on GPUs.",
+     .assign = into<&Sharding::offload>},
+    {.name = "fsdp.shared_memory",
+     .kind = Kind::kFlag,
+     .standard = "true",
+     .meaning = "Whether CPU ranks of one node exchange weights and gradients through shared memory. false: over "
+                "sockets, as between nodes. The training is the same.",
+     .assign = into<&Sharding::shared_memory>},
+    {.name = "fsdp.activation_checkpointing",
+     .kind = Kind::kChoice,
+     .standard = "none",
+     .choices = "none block attention mlp",
+     .meaning = "What is computed again in backward instead of being kept: whole blocks, or the attention or the "
+                "feed-forward part of them. Less memory, more time, the same result.",
+     .assign = into<&Sharding::activation_checkpointing>},
+    {.name = "fsdp.activation_checkpointing_every",
+     .kind = Kind::kWhole,
+     .standard = "1",
+     .low = 1,
+     .high = 10'000,
+     .unit = "blocks",
+     .meaning = "Every how many blocks one is computed again, from the first one on.",
+     .assign = into<&Sharding::activation_checkpointing_every>},
+    {.name = "fsdp.check_memory",
+     .kind = Kind::kFlag,
+     .standard = "true",
+     .meaning =
+         "Whether a rank refuses to start where, by its plan, it needs more memory than it has; see muster plan. "
+         "muster submit refuses, too, where it knows the memory.",
+     .assign = into<&Sharding::check_memory>},
+});
+
+void check_shard_ranks(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) {
+  const auto group = values.whole(kShardRanks);
+  if (group == 0) return;
+  if (values.text(kStrategy) != "hybrid_shard") {
+    conflicts.push_back({std::string(kShardRanks),
+                         "want fsdp.strategy = \"hybrid_shard\" with it",
+                         "remove it",
+                         {std::string(kStrategy)}});
+  } else if (ranks % static_cast<std::uint64_t>(group) != 0) {
+    conflicts.push_back(
+        {std::string(kShardRanks), "want a divisor of the " + std::to_string(ranks) + " ranks", "", {}});
+  }
+}
+
+void check_reshard_to_ranks(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) {
+  const auto neighbours = values.whole(kReshardToRanks);
+  if (neighbours == 0) return;
+  const auto add = [&](const std::string& want, std::string remedy, std::string_view related) {
+    conflicts.push_back({std::string(kReshardToRanks), want, std::move(remedy), {std::string(related)}});
+  };
+  const auto strategy = values.text(kStrategy);
+  const bool hybrid = strategy == "hybrid_shard";
+  if (!hybrid && strategy != "full_shard")
+    return add("want fsdp.strategy = \"full_shard\" or \"hybrid_shard\" with it", "remove it", kStrategy);
+  if (!values.flag(kReshard)) return add("want fsdp.reshard_after_forward = true with it", "remove it", kReshard);
+  const auto group = hybrid ? values.whole(kShardRanks) : static_cast<std::int64_t>(ranks);
+  if (group == 0) return;  // the ranks of a node, which the worker knows
+  if (neighbours >= group || group % neighbours != 0)
+    add("want a divisor of the " + std::to_string(group) + " ranks that weights are spread over, and not all of them",
+        "", hybrid ? kShardRanks : kStrategy);
+}
+
+void check_prefetch(const Values& values, std::vector<Conflict>& conflicts) {
+  if (values.flag(kPrefetch)) return;
+  for (const std::string_view key : {kDepth, kBackwardDepth}) {
+    if (values.whole(key) <= (key == kDepth ? 1 : 0)) continue;  // the default, or none
+    conflicts.push_back({std::string(key),
+                         "want fsdp.prefetch = true with it",
+                         "remove it, because it has no effect without",
+                         {std::string(kPrefetch)}});
+  }
+}
+
+void check_precision(const Values& values, std::vector<Conflict>& conflicts) {
+  const auto precision = values.text(kPrecision);
+  if (precision.empty()) return;
+  if (values.text(kReducePrecision) == "fp16" && precision != "fp16") {
+    conflicts.push_back({std::string(kReducePrecision),
+                         "want train.precision = \"fp16\" with it, because unscaled gradients vanish in fp16",
+                         "take \"bf16\"",
+                         {std::string(kPrecision)}});
+  }
+  if (values.flag(kFp32Norms) && precision == "fp32") {
+    conflicts.push_back({std::string(kFp32Norms),
+                         "want train.precision = \"bf16\" or \"fp16\" with it",
+                         "remove it, because norms are fp32 then anyway",
+                         {std::string(kPrecision)}});
+  }
+}
+
+void check(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) {
+  check_shard_ranks(values, ranks, conflicts);
+  check_reshard_to_ranks(values, ranks, conflicts);
+  check_prefetch(values, conflicts);
+  check_precision(values, conflicts);
+  if (values.has(kWrapLeast) && values.text(kWrap) != "size") {
+    conflicts.push_back(
+        {std::string(kWrapLeast), "want fsdp.wrap = \"size\" with it", "remove it", {std::string(kWrap)}});
+  }
+}
+
+void derive(Values& values, std::uint64_t /*ranks*/) {
+  constexpr std::int64_t kLeast = 20'000;  // as the policy by size of PyTorch's tutorial of FSDP
+  if (values.text(kWrap) == "size" && !values.has(kWrapLeast)) values.set(kWrapLeast, kLeast);
+}
+
+}  // namespace
+
+const Table& sharding() {
+  static const Table table{"fsdp", kKeys, derive, check};
+  return table;
+}
+
+}  // namespace spec

@@ -1,0 +1,338 @@
+#include "spec/tables/training_keys.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+
+#include "spec/limits.h"
+
+namespace spec {
+namespace {
+
+constexpr std::int64_t kMicroBatch = 8;
+constexpr std::int64_t kSteps = 1000, kValidationSteps = 100;
+constexpr std::int64_t kWarmupSteps = 100;
+constexpr std::int64_t kDrops = 3;
+constexpr double kGamma = 0.1;
+constexpr std::uint64_t kMostChecked = std::uint64_t{1} << 20;  // ranks; other checks refuse a larger world
+
+constexpr auto kKeys = std::to_array<Key>({
+    {.name = "train.steps",
+     .kind = Kind::kWhole,
+     .derived = "1000, or what epochs needs",
+     .low = 1,
+     .high = kMostCount,
+     .meaning = "Optimizer steps.",
+     .assign = into<&Training::steps>},
+    {.name = "train.epochs",
+     .kind = Kind::kReal,
+     .standard = "0",
+     .low = 0,
+     .high = 1'000'000,
+     .meaning = "Passes over the training data, instead of steps; 0: steps counts.",
+     .assign = into<&Training::epochs>},
+    {.name = "train.batch_size",
+     .kind = Kind::kWhole,
+     .derived = "micro_batch_size x ranks",
+     .low = 1,
+     .high = kMostSize,
+     .unit = "samples",
+     .meaning = "Samples in a step over all ranks; a multiple of micro_batch_size x ranks. A larger multiple "
+                "accumulates gradients.",
+     .assign = into<&Training::batch_size>},
+    {.name = "train.micro_batch_size",
+     .kind = Kind::kWhole,
+     .derived = "8, or the largest up to 8 that fits batch_size",
+     .low = 1,
+     .high = kMostSize,
+     .unit = "samples",
+     .meaning = "Samples that a rank computes at once.",
+     .assign = into<&Training::micro_batch_size>},
+    {.name = "train.learning_rate",
+     .kind = Kind::kReal,
+     .standard = "3e-4",
+     .low = 0,
+     .high = 1000,
+     .above_low = true,
+     .meaning = "Learning rate at the end of the warm-up.",
+     .assign = into<&Training::learning_rate>},
+    {.name = "train.min_learning_rate",
+     .kind = Kind::kReal,
+     .derived = "learning_rate / 10, or 0 with schedule = \"step\"",
+     .low = 0,
+     .high = 1000,
+     .meaning = "Learning rate at the last step; at most learning_rate.",
+     .assign = into<&Training::min_learning_rate>},
+    {.name = "train.warmup_steps",
+     .kind = Kind::kWhole,
+     .derived = "100, or steps / 10 if that is less",
+     .low = 0,
+     .high = kMostCount,
+     .meaning = "Steps until the full learning rate; at most steps.",
+     .assign = into<&Training::warmup_steps>},
+    {.name = "train.schedule",
+     .kind = Kind::kChoice,
+     .standard = "cosine",
+     .choices = "cosine linear constant step",
+     .meaning = "How the learning rate falls after the warm-up.",
+     .assign = into<&Training::schedule>},
+    {.name = "train.step_size",
+     .kind = Kind::kWhole,
+     .derived = "a third of the steps after the warm-up, with schedule = \"step\"",
+     .low = 1,
+     .high = kMostCount,
+     .unit = "steps",
+     .meaning = "Steps between two drops of the learning rate; with schedule = \"step\" only.",
+     .assign = into<&Training::step_size>},
+    {.name = "train.gamma",
+     .kind = Kind::kReal,
+     .derived = "0.1 with schedule = \"step\"",
+     .low = 0,
+     .high = 1,
+     .meaning = "Factor of the learning rate at a drop; with schedule = \"step\" only.",
+     .assign = into<&Training::gamma>},
+    {.name = "train.clip_norm",
+     .kind = Kind::kReal,
+     .standard = "1",
+     .low = 0,
+     .high = 1e12,
+     .meaning = "Largest norm of the gradients; larger gradients are scaled down; 0: no limit.",
+     .assign = into<&Training::clip_norm>},
+    {.name = "train.clip_norm_type",
+     .kind = Kind::kText,
+     .standard = "2",
+     .meaning =
+         "Order of the norm that clip_norm limits and grad_norm reports: \"2\" is the Euclidean one, \"1\" the sum "
+         "of absolute values, \"inf\" the largest one; any other number above 0 is taken, too.",
+     .assign = into<&Training::clip_norm_type>},
+    {.name = "train.seed",
+     .kind = Kind::kWhole,
+     .standard = "1",
+     .low = 0,
+     .high = kMostExact,
+     .meaning = "Seed of weights and sample order: equal seeds train equal models.",
+     .assign = into<&Training::seed>},
+    {.name = "train.precision",
+     .kind = Kind::kChoice,
+     .standard = "fp32",
+     .choices = "fp32 bf16 fp16",
+     .meaning = "Number format of the computation; master weights stay in fp32; in fp16 the loss is scaled. fp16 is "
+                "for GPUs: on most CPUs it is several times slower than fp32.",
+     .assign = into<&Training::precision>},
+    {.name = "train.deterministic",
+     .kind = Kind::kFlag,
+     .standard = "false",
+     .meaning =
+         "Whether equal runs on GPUs have equal bits; their kernels are slower then. On the CPU equal runs always "
+         "have equal bits.",
+     .assign = into<&Training::deterministic>},
+    {.name = "train.cuda_graph",
+     .kind = Kind::kFlag,
+     .standard = "false",
+     .meaning =
+         "Whether a GPU replays each step from the fourth on as one CUDA graph, so that the host starts no kernel "
+         "by itself: faster where layers are small. The learning rate is in fp32 then. For runs on GPUs of their "
+         "own; not with fsdp.tight, fsdp.offload, Lion, dampening or a scheduled weight decay.",
+     .assign = into<&Training::cuda_graph>},
+    {.name = "train.validation_every_steps",
+     .kind = Kind::kWhole,
+     .derived = "100, or 0 with validation_every_epochs",
+     .low = 0,
+     .high = kMostCount,
+     .unit = "steps",
+     .meaning = "Steps between two validations; 0: none.",
+     .assign = into<&Training::validation_every_steps>},
+    {.name = "train.validation_every_epochs",
+     .kind = Kind::kReal,
+     .standard = "0",
+     .low = 0,
+     .high = 1'000'000,
+     .meaning = "Passes over the training data between two validations, beside validation_every_steps; 0: none.",
+     .assign = into<&Training::validation_every_epochs>},
+    {.name = "train.validation_batches",
+     .kind = Kind::kWhole,
+     .standard = "8",
+     .low = 1,
+     .high = kMostSize,
+     .meaning = "Batches in a validation.",
+     .assign = into<&Training::validation_batches>},
+    {.name = "train.early_stop",
+     .kind = Kind::kWhole,
+     .standard = "0",
+     .low = 0,
+     .high = kMostCount,
+     .unit = "validations",
+     .meaning = "Validations in a row without a better value of checkpoint.best (or else of validation/loss) after "
+                "which the training ends, as if all steps were done; 0: never.",
+     .assign = into<&Training::early_stop>},
+    {.name = "train.early_stop_least",
+     .kind = Kind::kReal,
+     .standard = "0",
+     .low = 0,
+     .high = 1e9,
+     .meaning = "By how much a value must be better than the best one to count for early_stop.",
+     .assign = into<&Training::early_stop_least>},
+    {.name = "train.log_folder",
+     .kind = Kind::kPath,
+     .meaning = "Folder that gets the series of all steps as JSON lines (metrics.jsonl) and as TensorBoard's event "
+                "files. Without it there are none; the dashboard and muster metrics need none.",
+     .assign = into<&Training::log_folder>},
+    {.name = "train.frozen",
+     .meaning = "Parameters that do not train: beginnings of their names, with spaces between, such as "
+                "\"model.embed_tokens model.layers.0.\".",
+     .assign = into<&Training::frozen>},
+    {.name = "train.max_skipped_steps",
+     .kind = Kind::kWhole,
+     .standard = "10",
+     .low = 0,
+     .high = kMostCount,
+     .unit = "steps",
+     .meaning = "Steps in a row that may be skipped because their gradients are not finite; one more ends the run. "
+                "Steps that only lower the scale of the loss in fp16 do not count.",
+     .assign = into<&Training::max_skipped_steps>},
+    {.name = "train.trace_step",
+     .kind = Kind::kWhole,
+     .standard = "0",
+     .low = 0,
+     .high = kMostCount,
+     .meaning = "First step that each rank records for chrome://tracing and Perfetto, in trace/step-N.rankR.json in "
+                "checkpoint.folder; 0: none.",
+     .assign = into<&Training::trace_step>},
+    {.name = "train.trace_steps",
+     .kind = Kind::kWhole,
+     .standard = "1",
+     .low = 1,
+     .high = 1000,
+     .unit = "steps",
+     .meaning = "How many steps are recorded, each in files of its own, from trace_step on.",
+     .assign = into<&Training::trace_steps>},
+    {.name = "train.step_delay_ms",
+     .kind = Kind::kWhole,
+     .standard = "0",
+     .low = 0,
+     .high = 3'600'000,
+     .unit = "milliseconds",
+     .meaning = "Delay added to each step; for demonstrations and tests.",
+     .assign = into<&Training::step_delay_ms>},
+});
+
+/// A tenth, rounded as people would write it: 3e-5 for 3e-4, not 2.9999999999999997e-05.
+double tenth_of(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.12g", value / 10);
+  return std::strtod(text, nullptr);
+}
+
+void derive_batch(Values& values, std::int64_t ranks) {
+  const auto batch = values.whole("train.batch_size");
+  if (!values.has("train.micro_batch_size")) {
+    auto micro = kMicroBatch;
+    if (batch > 0) {
+      const auto share = batch % ranks == 0 ? batch / ranks : 1;
+      while (share % micro != 0) --micro;  // ends at 1
+    }
+    values.set("train.micro_batch_size", micro);
+  }
+  if (batch == 0) {
+    const auto most = static_cast<std::int64_t>(kMostCount);
+    values.set("train.batch_size", std::min(values.whole("train.micro_batch_size") * ranks, most));
+  }
+}
+
+void derive(Values& values, std::uint64_t ranks) {
+  if (!values.has("train.validation_every_steps")) {
+    values.set("train.validation_every_steps",
+               values.real("train.validation_every_epochs") > 0 ? std::int64_t{0} : kValidationSteps);
+  }
+  // The number of samples, and so the steps of epochs, are known on the ranks alone. They derive once more.
+  if (!values.has("train.steps") && values.real("train.epochs") == 0) values.set("train.steps", kSteps);
+  const bool knows_steps = values.has("train.steps");
+  if (ranks > 0 && ranks <= kMostChecked) derive_batch(values, static_cast<std::int64_t>(ranks));
+  const bool falls_by_steps = values.text("train.schedule") == "step";
+  if (!values.has("train.min_learning_rate")) {
+    values.set("train.min_learning_rate", falls_by_steps ? 0.0 : tenth_of(values.real("train.learning_rate")));
+  }
+  if (knows_steps && !values.has("train.warmup_steps")) {
+    values.set("train.warmup_steps", std::min(kWarmupSteps, values.whole("train.steps") / 10));
+  }
+  if (!falls_by_steps) return;
+  if (!values.has("train.gamma")) values.set("train.gamma", kGamma);
+  if (knows_steps && !values.has("train.step_size")) {
+    const auto left = values.whole("train.steps") - values.whole("train.warmup_steps");
+    values.set("train.step_size", std::max<std::int64_t>(1, left / kDrops));
+  }
+}
+
+void check_batch(const Training& train, std::int64_t ranks, std::vector<Conflict>& conflicts) {
+  const auto micro = train.micro_batch_size, unit = micro * ranks;
+  if (unit <= 0 || train.batch_size % unit == 0) return;
+  conflicts.push_back({"train.batch_size",
+                       "want a multiple of " + std::to_string(unit) + " (micro_batch_size " + std::to_string(micro) +
+                           " x " + std::to_string(ranks) + (ranks == 1 ? " rank)" : " ranks)"),
+                       multiples_near(train.batch_size, unit),
+                       {"train.micro_batch_size", "resources.nodes", "resources.ranks_per_node"}});
+}
+
+void check(const Values& values, std::uint64_t ranks, std::vector<Conflict>& conflicts) {
+  const auto train = bind<Training>(training(), values);
+  if (ranks <= kMostChecked) check_batch(train, static_cast<std::int64_t>(ranks), conflicts);
+  if (norm_order(train.clip_norm_type) == 0) {
+    conflicts.push_back(
+        {"train.clip_norm_type", "want a number above 0, or \"inf\"", "\"2\" is the Euclidean norm", {}});
+  }
+  if (train.min_learning_rate > train.learning_rate) {
+    conflicts.push_back({"train.min_learning_rate",
+                         "want at most learning_rate = " + print({.kind = Kind::kReal}, train.learning_rate),
+                         "lower it, or leave it out for a tenth of learning_rate",
+                         {"train.learning_rate"}});
+  }
+  if (train.steps > 0 && train.warmup_steps > train.steps) {
+    conflicts.push_back({"train.warmup_steps",
+                         "want at most steps = " + std::to_string(train.steps),
+                         "lower it, or leave it out for a tenth of steps",
+                         {"train.steps"}});
+  }
+  if (train.epochs > 0 && train.steps > 0) {
+    conflicts.push_back({"train.steps",
+                         "want none with epochs = " + print({.kind = Kind::kReal}, train.epochs),
+                         "leave one of the two out",
+                         {"train.epochs"}});
+  }
+  const bool validates = train.validation_every_steps > 0 || train.validation_every_epochs > 0;
+  if (train.early_stop > 0 && !validates) {
+    conflicts.push_back({"train.early_stop",
+                         "want 0 while nothing is validated",
+                         "give validation_every_steps or validation_every_epochs a value above 0",
+                         {"train.validation_every_steps", "train.validation_every_epochs"}});
+  }
+  if (train.early_stop_least > 0 && train.early_stop == 0) {
+    conflicts.push_back(
+        {"train.early_stop_least", "want early_stop above 0 with it", "leave it out", {"train.early_stop"}});
+  }
+  for (const auto* key : {"train.step_size", "train.gamma"}) {
+    if (train.schedule == LearningRateSchedule::kStep || !values.has(key)) continue;
+    conflicts.push_back({key,
+                         "want none with schedule = \"" + values.text("train.schedule") + "\"",
+                         "set schedule = \"step\", or leave it out",
+                         {"train.schedule"}});
+  }
+}
+
+}  // namespace
+
+double norm_order(std::string_view text) {
+  if (text == "inf") return std::numeric_limits<double>::infinity();
+  const auto number = parse({.kind = Kind::kReal}, text);
+  const double order = number ? std::get<double>(*number) : 0;
+  return std::isfinite(order) && order > 0 ? order : 0;
+}
+
+const Table& training() {
+  static const Table table{"training", kKeys, derive, check};
+  return table;
+}
+
+}  // namespace spec

@@ -1,0 +1,291 @@
+#include "worker/infer/model_source.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "base/checksum.h"
+#include "base/usage_error.h"
+#include "data/tokenizers/bytes.h"
+#include "spec/recipes.h"
+#include "worker/files/model_tensors.h"
+#include "worker/infer/described.h"
+#include "worker/models/config_json.h"
+
+namespace infer {
+namespace {
+
+namespace fs = std::filesystem;
+using base::UsageError;
+using fsdp::Json;
+using worker::given;
+
+constexpr const char* kManifest = "manifest.json";
+constexpr std::string_view kStep = "step-";
+
+bool is_file(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+/// The folders of checkpoints in a folder, whole or not.
+bool has_steps(const fs::path& folder) {
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->path().filename().native().starts_with(kStep)) return true;
+  return false;
+}
+
+std::string steps_text(const fsdp::CheckpointList& list) {
+  constexpr std::size_t kMostShown = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(list.valid.size(), kMostShown); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(list.valid[i].step);
+  return text + (list.valid.size() > kMostShown ? ", .." : "");
+}
+
+fsdp::CheckpointList checkpoints_of(const fs::path& folder) {
+  fsdp::CheckpointList list = fsdp::list_checkpoints(folder);
+  if (!list.valid.empty()) return list;
+  std::string why;
+  for (const auto& reason : list.ignored) why += (why.empty() ? "" : "; ") + reason;
+  for (const auto& newer : list.too_new) why += (why.empty() ? "" : "; ") + newer.problem;
+  throw UsageError(folder.native() + " has no whole checkpoint (" + (why.empty() ? "it has none at all" : why) +
+                   "); give another folder");
+}
+
+const fsdp::CheckpointInfo& of_step(const fsdp::CheckpointList& list, std::int64_t step, const fs::path& folder,
+                                    const std::string& what) {
+  for (const auto& one : list.valid)
+    if (one.step == step) return one;
+  throw UsageError(what + ": " + folder.native() + " has no whole checkpoint of that step; it has " + steps_text(list));
+}
+
+/// The newest checkpoint that this program can read must not stand for a newer one.
+void refuse_newer(const fsdp::CheckpointList& list, const std::string& remedy) {
+  try {
+    list.refuse_newer_than(list.valid.front().step);
+  } catch (const fsdp::CheckpointTooNew& error) {
+    throw UsageError(error.what() + ("; or " + remedy));
+  }
+}
+
+fsdp::CheckpointInfo chosen(const fs::path& folder, const Options& options) {
+  const auto list = checkpoints_of(folder);
+  if (options.step) return of_step(list, *options.step, folder, "--step " + std::to_string(*options.step));
+  refuse_newer(list, "give an older one by --step");
+  if (!options.best) return list.valid.front();
+  const Json* extra = list.valid.front().manifest.find("extra");
+  const Json* best = extra == nullptr ? nullptr : given(*extra, "best");
+  const Json* step = best == nullptr ? nullptr : given(*best, "step");
+  if (step == nullptr || !step->is_int()) {
+    throw UsageError("--best: the newest checkpoint in " + folder.native() +
+                     " knows of no best one; leave --best out, or train with checkpoint.best");
+  }
+  return of_step(list, step->as_int(), folder, "--best is step " + std::to_string(step->as_int()));
+}
+
+/// The checkpoint that this folder itself is.
+fsdp::CheckpointInfo at_path(const fs::path& folder, const Options& options) {
+  if (options.step || options.best)
+    throw UsageError(folder.native() + " is one checkpoint; leave --step and --best out, or give the folder above it");
+  const fs::path plain = fs::absolute(folder / "").lexically_normal().parent_path();
+  const auto list = checkpoints_of(plain.parent_path());
+  for (const auto& one : list.valid)
+    if (one.path.filename() == plain.filename()) return one;
+  for (const auto& reason : list.ignored)
+    if (reason.starts_with(plain.filename().native() + ":")) throw UsageError(plain.parent_path() / reason);
+  for (const auto& newer : list.too_new)
+    if (newer.problem.starts_with(plain.native() + " ")) throw UsageError(newer.problem);
+  throw UsageError(plain.native() + " is no checkpoint: its name is not step-N; give it the name that it had");
+}
+
+std::shared_ptr<const data::tokenizers::Tokenizer> opened(const std::string& path) {
+  try {
+    return data::tokenizers::open_tokenizer(path);
+  } catch (const std::runtime_error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+/// The tokenizer that a checkpoint names: {"kind", "sha256", "folder"}.
+std::shared_ptr<const data::tokenizers::Tokenizer> of_extra(const Json& saved, const fs::path& checkpoints) {
+  const Json *kind = given(saved, "kind"), *folder = given(saved, "folder"), *sum = given(saved, "sha256");
+  const bool is_bytes = kind != nullptr && *kind == Json("bytes");
+  if (!is_bytes && (folder == nullptr || !folder->is_string())) return nullptr;
+  auto tokenizer = opened(is_bytes ? "bytes" : (checkpoints / folder->as_string()).native());
+  if (sum != nullptr && !(*sum == Json(base::hex(tokenizer->sha256())))) {
+    throw UsageError("the tokenizer in " + (checkpoints / folder->as_string()).native() +
+                     " is not the one that the checkpoint was trained with (sha256 " + sum->dump() + ", not " +
+                     base::hex(tokenizer->sha256()) + "); give the right one by --tokenizer");
+  }
+  return tokenizer;
+}
+
+std::shared_ptr<const data::tokenizers::Tokenizer> tokenizer_of(const Options& options, const Source& source,
+                                                                const Described& described) {
+  if (!options.tokenizer.empty()) return opened(options.tokenizer);
+  if (source.checkpoint) {
+    const Json* extra = source.checkpoint->manifest.find("extra");
+    const Json* saved = extra == nullptr ? nullptr : given(*extra, "tokenizer");
+    if (saved != nullptr)
+      if (auto found = of_extra(*saved, source.folder.parent_path())) return found;
+    if (!described.data_tokenizer.empty()) return opened(described.data_tokenizer);
+  } else if (!data::format::tokenizer_files(source.folder).empty()) {
+    return opened(source.folder.native());
+  }
+  if (!described.pretrained.empty() && !data::format::tokenizer_files(described.pretrained).empty())
+    return opened(described.pretrained);
+  auto bytes = data::tokenizers::byte_tokenizer();
+  if (source.whole("vocab_size") <= bytes->vocabulary()) return bytes;
+  throw UsageError(
+      source.folder.native() + " has no tokenizer, and its model has " + std::to_string(source.whole("vocab_size")) +
+      " tokens; give the folder of a tokenizer by --tokenizer, or --tokenizer bytes for a model that was trained on "
+      "bytes");
+}
+
+/// A model may have more tokens than its tokenizer, because vocabularies are padded, but not fewer.
+void check_vocabulary(const Source& source) {
+  const spec::Table* only = &source.family->table;
+  if (spec::find_key({&only, 1}, "model.vocab_size") == nullptr) return;
+  const auto has = source.whole("vocab_size"), wants = source.tokenizer->vocabulary();
+  if (wants > has) {
+    throw UsageError("the tokenizer has " + std::to_string(wants) + " tokens and the model " + std::to_string(has) +
+                     "; give the model's own by --tokenizer");
+  }
+}
+
+/// The adapters in a checkpoint; nullopt: it is of a whole model.
+std::optional<AdapterSource> adapters_of(const fsdp::CheckpointInfo& checkpoint) {
+  const Json* extra = checkpoint.manifest.find("extra");
+  const Json* saved = extra == nullptr ? nullptr : given(*extra, worker::kAdaptersOfExtra);
+  if (saved == nullptr) return std::nullopt;
+  const std::string place = (checkpoint.path / kManifest).native();
+  const Json* base = given(*extra, "pretrained");
+  AdapterSource out;
+  out.shape = worker::read_adapters(*saved, place);
+  if (base != nullptr) out.base = text_of(*base, "folder");
+  if (base != nullptr) out.fingerprint = text_of(*base, "fingerprint");
+  if (out.base.empty()) throw UsageError(place + ": does not name the model that the adapters belong to");
+  if (!is_file(out.base / worker::kModelConfigFile)) {
+    throw UsageError(place + ": its adapters belong to the model in " + out.base.native() +
+                     ", and there is none now; bring that folder back, or use an export with the adapters merged");
+  }
+  return out;
+}
+
+/// The adapters of PEFT in a folder.
+AdapterSource adapters_in(const fs::path& folder) {
+  const fs::path config = folder / worker::kAdapterConfigFile;
+  const Json json = read_json_object(config);
+  AdapterSource out;
+  out.shape = worker::read_adapters(json, config.native());
+  out.base = text_of(json, "base_model_name_or_path");
+  out.file = folder / (std::string(worker::kAdapterStem) + ".safetensors");
+  if (!is_file(out.base / worker::kModelConfigFile)) {
+    throw UsageError(config.native() + ": base_model_name_or_path is \"" + out.base.native() +
+                     "\", and there is no model in a folder of that name; write the folder of the model there");
+  }
+  return out;
+}
+
+/// The folder of a model of Hugging Face that the source is or belongs to, or else that of the checkpoint.
+const fs::path& model_files(const Source& source) {
+  return source.adapters ? source.adapters->base : source.folder;
+}
+
+/// How texts of the model end; null: its files do not say it. A checkpoint of a whole model holds the file itself.
+Json generation_of(const Source& source) {
+  if (source.checkpoint && !source.adapters) {
+    const Json* extra = source.checkpoint->manifest.find("extra");
+    const Json* model = extra == nullptr ? nullptr : given(*extra, "model");
+    const Json* noted = model == nullptr ? nullptr : given(*model, worker::kGenerationOfExtra);
+    return noted == nullptr ? Json() : *noted;
+  }
+  const fs::path file = model_files(source) / worker::kGenerationConfigFile;
+  return is_file(file) ? read_json_object(file) : Json();
+}
+
+worker::ModelFiles files_of(const fs::path& folder) {
+  const fs::path generation = folder / worker::kGenerationConfigFile;
+  return {.config = read_json_object(folder / worker::kModelConfigFile),
+          .generation = is_file(generation) ? read_json_object(generation) : Json(),
+          .tensors = worker::tensor_names(folder)};
+}
+
+void describe(Described described, Source& source) {
+  source.family = described.family;
+  source.values = std::move(described.values);
+  source.config = std::move(described.config);
+}
+
+}  // namespace
+
+std::string Source::name() const {
+  const std::string of(family->name);
+  if (!checkpoint) return of + " of " + folder.native();
+  return of + ", step " + std::to_string(checkpoint->step) + " of " + folder.parent_path().native();
+}
+
+std::string Source::architecture() const {
+  const Json* names = given(config, "architectures");
+  const bool named = names != nullptr && names->is_array() && names->size() > 0 && names->as_array()[0].is_string();
+  return named ? names->as_array()[0].as_string() : std::string();
+}
+
+Source open_source(const Options& options) {
+  const fs::path& folder = options.model;
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) {
+    throw UsageError(folder.native() +
+                     " is no folder; give a model of Hugging Face, an export, or a folder of checkpoints");
+  }
+  Source source;
+  Described described;
+  try {
+    const bool is_peft = is_file(folder / worker::kAdapterConfigFile);
+    if (is_peft || is_file(folder / worker::kModelConfigFile)) {
+      if (options.step || options.best)
+        throw UsageError(folder.native() + " is no folder of checkpoints; leave --step and --best out");
+      source.folder = folder;
+      if (is_peft) source.adapters = adapters_in(folder);
+      described = described_by_files(files_of(model_files(source)));
+      if (is_peft) described.pretrained = source.adapters->base.native();
+    } else if (is_file(folder / kManifest) || has_steps(folder)) {
+      source.checkpoint = is_file(folder / kManifest) ? at_path(folder, options) : chosen(folder, options);
+      source.folder = source.checkpoint->path;
+      source.adapters = adapters_of(*source.checkpoint);
+      described = described_by_checkpoint(*source.checkpoint, options.part, options.run_file);
+    } else {
+      throw UsageError(folder.native() +
+                       " has neither a config.json nor a checkpoint step-N; give a model of Hugging "
+                       "Face, an export, or a folder of checkpoints");
+    }
+    source.generation = generation_of(source);
+  } catch (const std::invalid_argument& refused) {
+    throw UsageError(folder.native() + ": " + refused.what());
+  } catch (const fsdp::JsonError& wrong) {
+    throw UsageError(folder.native() + ": " + wrong.what());
+  } catch (const fsdp::CheckpointError& wrong) {
+    throw UsageError(wrong.what());
+  }
+  describe(described, source);
+  source.tokenizer = tokenizer_of(options, source, described);
+  check_vocabulary(source);
+  return source;
+}
+
+std::vector<std::int64_t> ends_of(const Source& source) {
+  for (const Json* config : {&source.generation, &source.config}) {
+    const Json* eos = given(*config, "eos_token_id");
+    if (eos == nullptr) continue;
+    std::vector<std::int64_t> ends;
+    for (const Json& one : eos->is_array() ? eos->as_array() : Json::Array{*eos})
+      if (one.is_int()) ends.push_back(one.as_int());
+    return ends;
+  }
+  const auto own = source.tokenizer->special().eos;
+  return own ? std::vector{*own} : std::vector<std::int64_t>();
+}
+
+}  // namespace infer

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "spec/tables/dinov2_keys.h"
+#include "worker/models/layers/layers.h"
+
+// DINOv2 (Oquab et al., "DINOv2: Learning Robust Visual Features without Supervision", arXiv 2304.07193), a vision
+// transformer whose parts are multiplied by learnt scales, with registers (Darcet et al., "Vision Transformers Need
+// Registers", arXiv 2309.16588) or without. Names of modules and parameters are those of Hugging Face.
+namespace worker {
+
+/// The convolution whose stride is its kernel's size. It is computed as one product: the pixels of a patch in a row.
+class Dinov2Projection : public torch::nn::Module {
+ public:
+  explicit Dinov2Projection(const spec::Dinov2& config);
+  /// [batch, channels, height, width] -> [batch, patches, hidden], patches by rows. Pixels at the right and lower
+  /// border that fill no patch are left out.
+  at::Tensor forward(const at::Tensor& pixels) const;
+
+  at::Tensor weight, bias;  ///< [hidden, channels, patch_size, patch_size], [hidden]
+
+ private:
+  std::int64_t patch_size_;
+};
+
+/// Patches to tokens. The order is [class, registers, patches].
+class Dinov2Embeddings : public torch::nn::Module {
+ public:
+  explicit Dinov2Embeddings(const spec::Dinov2& config);
+  /// As Dinov2Model::forward(), before the blocks.
+  at::Tensor forward(const at::Tensor& pixels, const at::Tensor& masks) const;
+
+  at::Tensor cls_token;            ///< [1, 1, hidden]
+  at::Tensor mask_token;           ///< [1, hidden]; undefined without one
+  at::Tensor register_tokens;      ///< [1, registers, hidden]; undefined without one
+  at::Tensor position_embeddings;  ///< [1, 1 + grid * grid, hidden], the class token's first
+
+ private:
+  /// [1, 1 + patches, hidden] for an image of this size.
+  at::Tensor positions(std::int64_t height, std::int64_t width) const;
+
+  spec::Dinov2 config_;
+  std::shared_ptr<Dinov2Projection> projection_;
+};
+
+/// Self-attention over all tokens, with a projection each for queries, keys and values.
+class Dinov2Attention : public torch::nn::Module {
+ public:
+  explicit Dinov2Attention(const spec::Dinov2& config);
+  /// [batch, tokens, hidden] -> [batch, tokens, hidden].
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  std::int64_t heads_;
+  double probs_dropout_, dropout_;
+  std::shared_ptr<Linear> query_, key_, value_, dense_;
+};
+
+/// fc2(act(fc1(x))), or weights_out(silu(a) * b) with [a, b] = weights_in(x).
+class Dinov2Mlp : public torch::nn::Module {
+ public:
+  explicit Dinov2Mlp(const spec::Dinov2& config);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  bool swiglu_;
+  Activation act_;
+  std::shared_ptr<Linear> in_, out_;
+};
+
+/// x * lambda1 (Touvron et al., "Going deeper with Image Transformers", 2021).
+class Dinov2LayerScale : public torch::nn::Module {
+ public:
+  explicit Dinov2LayerScale(std::int64_t size);
+  at::Tensor forward(const at::Tensor& x) const;
+
+  at::Tensor lambda1;  ///< [hidden]
+};
+
+/// x + scale1 * attention(norm1(x)), then x + scale2 * mlp(norm2(x)). Stochastic depth (Huang et al., 2016) leaves out
+/// a part for some images of a batch in training. The sums are outside of the two parts' wrappers.
+class Dinov2Layer : public Block {
+ public:
+  explicit Dinov2Layer(const spec::Dinov2& config);
+  /// [batch, tokens, hidden] -> [batch, tokens, hidden].
+  at::Tensor forward(at::Tensor x) const;
+
+ private:
+  double drop_path_;
+  std::shared_ptr<LayerNorm> norm1_, norm2_;
+  std::shared_ptr<Dinov2Attention> attention_;
+  std::shared_ptr<Dinov2LayerScale> layer_scale1_, layer_scale2_;
+  std::shared_ptr<Dinov2Mlp> mlp_;
+};
+
+/// What DINOv2 makes of images.
+struct Dinov2Output {
+  at::Tensor tokens;           ///< [batch, 1 + registers + patches, hidden], after the last norm
+  std::int64_t registers = 0;  ///< how many tokens lie between the class token and the patches
+
+  at::Tensor cls() const { return tokens.select(1, 0); }                                   ///< [batch, hidden]
+  at::Tensor patches() const { return tokens.slice(/*dim=*/1, /*start=*/1 + registers); }  ///< [batch, patches, hidden]
+};
+
+/// Embeddings, blocks and final norm, without a head. The model knows nothing of sharding. Its parameters are fp32 and
+/// have Hugging Face's names.
+class Dinov2Model : public torch::nn::Module, public Wrapped {
+ public:
+  /// The parameters have no values yet. Throws std::invalid_argument naming key, value and remedy when the sizes
+  /// contradict each other.
+  explicit Dinov2Model(const spec::Dinov2& config);
+
+  /// `pixels` [batch, channels, height, width] of any size from one patch on, normalised. Sizes other than the trained
+  /// one interpolate the table of positions bicubically, with antialiasing in a model with registers, as transformers
+  /// does. `masks` is bool [batch, patches]: the mask token stands for patches where it is true. Undefined: none.
+  /// Throws c10::Error for other shapes, and for masks where the model has no mask token.
+  Dinov2Output forward(const at::Tensor& pixels, const at::Tensor& masks = {}) const;
+
+  const spec::Dinov2& config() const { return config_; }
+  std::vector<std::shared_ptr<Block>> blocks() const { return {layers_.begin(), layers_.end()}; }
+
+ private:
+  spec::Dinov2 config_;
+  std::shared_ptr<Dinov2Embeddings> embeddings_;
+  std::vector<std::shared_ptr<Dinov2Layer>> layers_;
+  std::shared_ptr<LayerNorm> layernorm_;
+};
+
+}  // namespace worker

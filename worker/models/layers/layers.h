@@ -1,0 +1,121 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "worker/models/call_wrapper.h"
+
+namespace worker {
+
+/// A parameter without values, in fp32. Its owner draws or loads them.
+inline at::Tensor uninitialised(at::IntArrayRef shape) {
+  return at::empty(shape, at::kFloat);
+}
+
+/// What a module has that may be a sharding unit: its calls go through `wrapper`.
+struct Wrapped {
+  CallWrapper wrapper = call_directly;
+};
+
+/// One of a model's equal blocks: a unit of its own, with two parts that can be recomputed alone. The block calls its
+/// attention, with the norm beside it, through `attention_wrapper` and its feed-forward part through `mlp_wrapper`,
+/// both inside of `wrapper`.
+class Block : public torch::nn::Module, public Wrapped {
+ public:
+  CallWrapper attention_wrapper = call_directly, mlp_wrapper = call_directly;
+};
+
+/// What is multiplied: x W^T.
+struct Factors {
+  at::Tensor x;       ///< [.., in]
+  at::Tensor weight;  ///< W [out, in]
+};
+
+/// x W^T + b, without b by default.
+class Linear : public torch::nn::Module {
+ public:
+  Linear(std::int64_t in, std::int64_t out, bool has_bias = false);
+  /// [.., in] -> [.., out].
+  at::Tensor forward(const at::Tensor& x) const;
+
+  /// The factors of forward(x) without b, for functions that take a weight. With an adapter x has its `rank` more
+  /// columns, and W is a copy with B beside it.
+  Factors factors(const at::Tensor& x) const;
+
+  /// Adds a low-rank adapter (Hu et al., LoRA, arXiv 2106.09685): the result gets `scale` * B A drop_out(x) added. A is
+  /// the parameter `lora_A.weight` [rank, in] and B is `lora_B.weight` [out, rank], as PEFT names them. The adapter
+  /// changes nothing as long as B is zero. `dropout` is the share of x's elements that training sets to zero for A.
+  /// Call it once, before the module is sharded. Throws c10::Error for a rank below 1 and for a second adapter.
+  void add_adapter(std::int64_t rank, double scale, double dropout);
+
+  at::Tensor weight;  ///< [out, in]
+  at::Tensor bias;    ///< [out]; undefined without one
+
+ private:
+  /// scale * A drop_out(x): [.., in] -> [.., rank].
+  at::Tensor adapted(const at::Tensor& x) const;
+
+  std::shared_ptr<Linear> lora_a_, lora_b_;  // null without an adapter
+  double lora_scale_ = 0, lora_dropout_ = 0;
+};
+
+/// x / rms(x) * weight over the last dim (Zhang and Sennrich, 2019), computed in fp32 and then cast to x's type.
+class RmsNorm : public torch::nn::Module {
+ public:
+  RmsNorm(std::int64_t size, double eps);
+  at::Tensor forward(const at::Tensor& x) const;
+
+  at::Tensor weight;  ///< [size]
+
+ private:
+  double eps_;
+};
+
+/// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias over the last dim (Ba et al., arXiv 1607.06450). Mean and
+/// variance are computed in fp32.
+class LayerNorm : public torch::nn::Module {
+ public:
+  LayerNorm(std::int64_t size, double eps);
+  at::Tensor forward(const at::Tensor& x) const;
+
+  at::Tensor weight, bias;  ///< [size]
+
+ private:
+  double eps_;
+};
+
+/// Looks up rows of a table.
+class Embedding : public torch::nn::Module {
+ public:
+  Embedding(std::int64_t count, std::int64_t size);
+  /// int64 ids [..] -> [.., size].
+  at::Tensor forward(const at::Tensor& ids) const;
+
+  at::Tensor weight;  ///< [count, size]
+};
+
+/// Sets each element to zero with probability `p`, 0 <= p < 1, and divides the others by 1 - p (Srivastava et al.,
+/// 2014). Returns x itself for p = 0 and outside of training, and then draws no random number.
+at::Tensor drop_out(const at::Tensor& x, double p, bool training);
+
+/// The nonlinear functions of feed-forward layers.
+enum class Activation {
+  kGelu,      // x * Phi(x), by erf
+  kGeluTanh,  // GELU's approximation by tanh, which Hugging Face calls gelu_new and gelu_pytorch_tanh
+  kRelu,
+  kSilu
+};
+
+/// The function that config.json calls so: gelu, gelu_new, gelu_pytorch_tanh, relu, silu or swish. Throws
+/// std::invalid_argument that names the value and lists these names.
+Activation activation_of(std::string_view name);
+
+/// The function of each element of x.
+at::Tensor activate(Activation function, const at::Tensor& x);
+
+}  // namespace worker
