@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/describe.hpp>
 #include <boost/mp11.hpp>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
@@ -230,31 +229,6 @@ void read_stored(std::string_view payload, const Stored& what, Read read) {
 /// Raise it when a field changes its meaning, and let decode_event() translate the older shape.
 constexpr int kShapeVersion = 1;
 
-/// NodeLost::why had this ending before the field only_this_job existed.
-constexpr std::string_view kOwnCheckOfBefore = " (of this job alone)";
-
-/// The name of an attempt on Slurm, whose number had no field of its own: "Slurm job 1234", "Slurm job 1234_5".
-constexpr std::string_view kSlurmJobOfBefore = "Slurm job ";
-
-std::optional<core::SchedulerJob> scheduler_job_of(std::string_view handle) {
-  if (!handle.starts_with(kSlurmJobOfBefore)) return std::nullopt;
-  core::SchedulerJob job;
-  const char* end = handle.data() + handle.size();
-  const auto number = std::from_chars(handle.data() + kSlurmJobOfBefore.size(), end, job.number);
-  if (number.ptr != end && *number.ptr == '_') std::from_chars(number.ptr + 1, end, job.element.emplace());
-  return job;
-}
-
-/// Fills the fields that older events lack from the words that told the same.
-void fill_missing(core::EventBody& body, const nlohmann::json& json) {
-  if (auto* lost = std::get_if<core::NodeLost>(&body); lost != nullptr && !json.contains("only_this_job")) {
-    lost->only_this_job = lost->why.find(kOwnCheckOfBefore) != std::string::npos;
-  }
-  if (auto* launched = std::get_if<core::AttemptLaunched>(&body); launched && !json.contains("scheduler_job")) {
-    launched->scheduler_job = scheduler_job_of(launched->handle);
-  }
-}
-
 }  // namespace
 
 std::string encode_event(const core::EventBody& body) {
@@ -271,7 +245,6 @@ core::EventBody decode_event(std::string_view type, std::string_view payload) {
                   "an " + what.text() + " was written by a newer muster: use that version or a later one");
     }
     std::visit([&](auto& event) { from_stored(json, event); }, body);
-    fill_missing(body, json);
   });
   return body;
 }

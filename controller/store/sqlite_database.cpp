@@ -48,8 +48,8 @@ Connection Database::connect() {
   }
 }
 
-void Database::check(std::size_t newest_version) {
-  translating(writer_, [&] { check_database(writer_.database(), file_, newest_version, end_.is_known()); });
+void Database::check(const Migrations& known) {
+  translating(writer_, [&] { check_database(writer_.database(), file_, known, end_.is_known()); });
 }
 
 void Database::begin(bool gives_back) {

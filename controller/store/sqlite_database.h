@@ -158,7 +158,7 @@ class Database {
   /// True if nothing has changed the file since it was closed in order.
   bool is_known() const { return end_.is_known(); }
   /// As check_database(). Changes nothing.
-  void check(std::size_t newest_version);
+  void check(const Migrations& known);
   /// Makes the database one that can be written. `gives_back`: a new database can give free pages back to the disk.
   void begin(bool gives_back);
   /// Opens the connections for reads, and lets the last one to close tidy the file.

@@ -190,29 +190,35 @@ std::int64_t stored_version(SQLite::Database& database) {
   return database.execAndGet("PRAGMA user_version").getInt64();
 }
 
-void check_database(SQLite::Database& database, const std::string& file, std::size_t newest_version, bool is_known) {
+void check_database(SQLite::Database& database, const std::string& file, const Migrations& known, bool is_known) {
   const std::int64_t version = stored_version(database);
   const std::int64_t owner = database.execAndGet("PRAGMA application_id").getInt64();
   const bool is_new =
       version == 0 && owner == 0 && database.execAndGet("SELECT count(*) FROM sqlite_schema").getInt() == 0;
   if (is_new) return;
   if (owner != kApplicationId) throw corrupt(file, "it is a database of another program");
-  if (version > static_cast<std::int64_t>(newest_version)) {
-    throw Error(Error::Kind::kNewer, file + " has schema version " + std::to_string(version) +
-                                         ", but this muster knows only up to " + std::to_string(newest_version) +
+  const std::string has = file + " has schema version " + std::to_string(version);
+  if (version > static_cast<std::int64_t>(known.newest())) {
+    throw Error(Error::Kind::kNewer, has + ", but this muster knows only up to " + std::to_string(known.newest()) +
                                          ": use the newer muster that wrote it");
+  }
+  if (version < static_cast<std::int64_t>(known.first)) {
+    throw Error(Error::Kind::kOther, has + ", of a muster before the first release, but this muster knows only from " +
+                                         std::to_string(known.first) +
+                                         " on: start with an empty data folder, or use the muster that wrote it");
   }
   if (is_known) return;
   const std::string verdict = database.execAndGet("PRAGMA quick_check(1)").getString();
   if (verdict != "ok") throw corrupt(file, verdict);
 }
 
-void migrate(SQLite::Database& database, std::span<const std::string_view> migrations) {
-  for (auto version = static_cast<std::size_t>(stored_version(database)); version < migrations.size(); ++version) {
+void migrate(SQLite::Database& database, const Migrations& migrations) {
+  const auto stored = static_cast<std::size_t>(stored_version(database));
+  for (auto next = stored == 0 ? migrations.first : stored + 1; next <= migrations.newest(); ++next) {
     SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
-    database.exec(std::string(migrations[version]));
+    database.exec(std::string(migrations.sql[next - migrations.first]));
     database.exec("PRAGMA application_id = " + std::to_string(kApplicationId));
-    database.exec("PRAGMA user_version = " + std::to_string(version + 1));
+    database.exec("PRAGMA user_version = " + std::to_string(next));
     transaction.commit();
   }
 }

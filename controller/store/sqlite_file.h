@@ -70,18 +70,24 @@ class CleanEnd {
 /// database. An empty or missing file passes. Throws Error kCorrupt.
 void check_header(const std::string& file);
 
-/// Checks that the database is new or belongs to a muster not newer than this one. Unless the database `is_known` to be
+/// The schema of a database: the whole of version `first`, then what brings each version to the next one.
+struct Migrations {
+  std::size_t first;
+  std::span<const std::string_view> sql;
+  std::size_t newest() const { return first + sql.size() - 1; }
+};
+
+/// Checks that the database is new or has a version that `known` has. Unless the database `is_known` to be
 /// sound, reads all of it, which takes about a second for each GiB. Changes nothing. Throws Error kCorrupt or kNewer,
 /// and SQLite::Exception if the file cannot be read.
-void check_database(SQLite::Database& database, const std::string& file, std::size_t newest_version, bool is_known);
+void check_database(SQLite::Database& database, const std::string& file, const Migrations& known, bool is_known);
 
-/// The SQL of every migration of the database of jobs: number n (from 1) brings a database of version n - 1 to version
-/// n. The metrics have their own.
-std::span<const std::string_view> migrations();
-std::span<const std::string_view> metrics_migrations();
-/// Brings the schema to the newest version. Each migration and its version number are one transaction, so that a crash
-/// leaves a complete version.
-void migrate(SQLite::Database& database, std::span<const std::string_view> migrations);
+/// The schema of the database of jobs, and of that of metrics.
+Migrations migrations();
+Migrations metrics_migrations();
+/// Brings the schema of a database that was checked to the newest version. Each migration and its version number are
+/// one transaction, so that a crash leaves a complete version.
+void migrate(SQLite::Database& database, const Migrations& migrations);
 
 /// The schema version of the database.
 std::int64_t stored_version(SQLite::Database& database);

@@ -10,118 +10,11 @@
 namespace store {
 namespace {
 
-constexpr std::uint32_t kRowsErasedAtOnce = 50'000, kRowsCopiedAtOnce = 200'000;
+constexpr std::uint32_t kRowsErasedAtOnce = 50'000;
 constexpr const char* kReadPair = "SELECT value FROM meta WHERE key = 'pair'";
 constexpr const char* kWritePair = "INSERT INTO meta (key, value) VALUES ('pair', ?)";
 
 using Tell = std::function<void(const std::string&)>;
-
-/// Copies the next rows in the order of their keys, after the last one that is there. Returns how many.
-int copy_rank_steps(Connection& connection) {
-  core::JobId job = -1;
-  core::AttemptNumber attempt = 0;
-  core::Step step = 0;
-  core::RankNumber rank = 0;
-  {
-    Query last = connection.query(
-        "SELECT job_id, attempt, step, rank FROM main.rank_steps ORDER BY job_id DESC, attempt DESC, step DESC, rank "
-        "DESC LIMIT 1");
-    if (last.next()) last.get_to(0, job, attempt, step, rank);
-  }
-  return connection.run(
-      "INSERT INTO main.rank_steps SELECT * FROM old.rank_steps WHERE (job_id, attempt, step, rank) > (?, ?, ?, ?) "
-      "ORDER BY job_id, attempt, step, rank LIMIT ?",
-      job, attempt, step, rank, kRowsCopiedAtOnce);
-}
-
-int copy_series_values(Connection& connection) {
-  core::JobId job = -1;
-  core::AttemptNumber attempt = 0;
-  core::Step step = 0;
-  std::int64_t series = 0;
-  core::RankNumber rank = 0;
-  {
-    Query last = connection.query(
-        "SELECT job_id, attempt, step, series, rank FROM main.series_values ORDER BY job_id DESC, attempt DESC, step "
-        "DESC, series DESC, rank DESC LIMIT 1");
-    if (last.next()) last.get_to(0, job, attempt, step, series, rank);
-  }
-  return connection.run(
-      "INSERT INTO main.series_values SELECT * FROM old.series_values WHERE (job_id, attempt, step, series, rank) > "
-      "(?, ?, ?, ?, ?) ORDER BY job_id, attempt, step, series, rank LIMIT ?",
-      job, attempt, step, series, rank, kRowsCopiedAtOnce);
-}
-
-/// Notes each attempt that has rows in unsummed_attempts, and that all rows are copied.
-void note_copied(Connection& connection) {
-  core::JobId job = 0;
-  core::AttemptNumber attempt = 0;
-  const auto next = [&] {
-    Query row = connection.query(
-        "SELECT job_id, attempt FROM main.rank_steps WHERE (job_id, attempt) > (?, ?) ORDER BY job_id, attempt LIMIT 1",
-        job, attempt);
-    if (!row.next()) return false;
-    row.get_to(0, job, attempt);
-    return true;
-  };
-  while (next()) {
-    connection.run("INSERT INTO main.unsummed_attempts (job_id, attempt) VALUES (?, ?)", job, attempt);
-  }
-  connection.run("INSERT INTO main.meta (key, value) VALUES ('copied', '1')");
-}
-
-/// A database that can be read beside the metrics as `old`.
-class Attached {
- public:
-  Attached(Database& metrics, const std::string& file) : connection_(metrics.writer()) {
-    connection_.query("ATTACH DATABASE ? AS old", file).run();
-  }
-  ~Attached() {
-    try {
-      connection_.forget_statements();
-      connection_.database().exec("DETACH DATABASE old");
-    } catch (const std::exception&) {
-      return;  // it is detached when the connection is closed
-    }
-  }
-  Attached(const Attached&) = delete;
-  Attached& operator=(const Attached&) = delete;
-
- private:
-  Connection& connection_;
-};
-
-void copy_metrics(Database& jobs, Database& metrics, const Tell& tell) {
-  const bool any = jobs.translating(
-      jobs.writer(), [&] { return jobs.writer().first<int>("SELECT 1 FROM rank_steps LIMIT 1").has_value(); });
-  if (any) tell("the metrics move from " + jobs.file() + " to " + metrics.file() + "; this is done once");
-  const Attached old(metrics, jobs.file());
-  while (metrics.writing(copy_rank_steps) > 0) continue;
-  while (metrics.writing(copy_series_values) > 0) continue;
-  metrics.writing([&](Connection& connection) {
-    connection.run("INSERT OR IGNORE INTO main.series SELECT * FROM old.series");
-    note_copied(connection);
-  });
-}
-
-/// Makes the step rows and the buckets of one attempt.
-void sum_attempt(Database& metrics, core::JobId job, core::AttemptNumber attempt, std::int64_t hour) {
-  while (metrics.writing([&](Connection& connection) { return sum_some_steps(connection, job, attempt); })) continue;
-  MetricBuckets buckets;
-  const auto settle = [&](Connection& connection) {
-    buckets.note_hour(connection, job, attempt, hour);
-    if (!buckets.settle_stored(connection, job, attempt)) return false;
-    connection.run("DELETE FROM unsummed_attempts WHERE job_id = ? AND attempt = ?", job, attempt);
-    return true;
-  };
-  while (!metrics.writing(settle)) continue;
-}
-
-std::optional<std::pair<core::JobId, core::AttemptNumber>> next_unsummed(Connection& connection) {
-  Query row = connection.query("SELECT job_id, attempt FROM unsummed_attempts LIMIT 1");
-  if (!row.next()) return std::nullopt;
-  return std::pair{row.get<core::JobId>(0), row.get<core::AttemptNumber>(1)};
-}
 
 /// The newest attempt of a job that is there; nullopt: there is no such job, or it is removed.
 std::optional<core::AttemptNumber> newest_attempt(Connection& jobs, core::JobId job) {
@@ -196,16 +89,6 @@ void pair_databases(Database& jobs, Database& metrics) {
                                          ", which may be an older backup: restore both from one backup, or move " +
                                          metrics.file() + " away together with " + metrics.file() +
                                          "-wal to go on without the metrics in it");
-  }
-}
-
-void take_over_metrics(Database& jobs, Database& metrics, std::int64_t hour, const Tell& tell) {
-  const auto is_copied = [](Connection& connection) {
-    return connection.first<int>("SELECT 1 FROM meta WHERE key = 'copied'").has_value();
-  };
-  if (!metrics.writing(is_copied)) copy_metrics(jobs, metrics, tell);
-  while (const auto attempt = metrics.writing(next_unsummed)) {
-    sum_attempt(metrics, attempt->first, attempt->second, hour);
   }
 }
 

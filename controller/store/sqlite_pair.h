@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -23,18 +22,9 @@ namespace store {
 /// metrics.db beside the database of jobs.
 std::filesystem::path metrics_file_of(const std::filesystem::path& jobs_file);
 
-/// The last version of the database of jobs that held metrics.
-inline constexpr std::size_t kLastVersionWithMetrics = 11;
-
 /// Gives both databases the name of their pair, or checks it. The schema of both is there. Throws Error kOther if they
 /// belong to different stores.
 void pair_databases(Database& jobs, Database& metrics);
-
-/// Copies the metrics of a database of jobs of kLastVersionWithMetrics, and makes their step rows and buckets. May be
-/// stopped anywhere and begun again. The migration after it drops the originals. `hour`: now, from when the rows age.
-/// Takes about a second for each 500,000 rows, and as much space again.
-void take_over_metrics(Database& jobs, Database& metrics, std::int64_t hour,
-                       const std::function<void(const std::string&)>& tell);
 
 /// Removes the metrics of jobs and attempts that the database of jobs does not know.
 void remove_strange_metrics(Database& jobs, Database& metrics, const std::function<void(const std::string&)>& tell);

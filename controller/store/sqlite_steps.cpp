@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "controller/store/store.h"
 
 namespace store {
 namespace {
-
-/// Rows of ranks that one call of sum_some_steps() reads, at least; it ends with a whole step.
-constexpr std::uint32_t kRowsSummedAtOnce = 50'000;
 
 template <typename Number, typename Combine>
 void combine_known(std::optional<Number>& into, const std::optional<Number>& other, Combine with) {
@@ -142,42 +138,6 @@ void add_to_step(Connection& connection, const StepKey& key, const StepTotal& mo
   }
   total.add(more);
   write_step(connection, key, total);
-}
-
-bool sum_some_steps(Connection& connection, core::JobId job, core::AttemptNumber attempt) {
-  // A sum that was begun before a crash goes on after its last step.
-  const auto summed = connection.first<core::Step>(
-      "SELECT step FROM step_rows WHERE job_id = ? AND attempt = ? ORDER BY step DESC LIMIT 1", job, attempt);
-  if (summed == std::numeric_limits<core::Step>::max()) return false;
-  const auto from = summed ? *summed + 1 : std::numeric_limits<core::Step>::min();
-  const auto last = connection.first<core::Step>(
-      "SELECT step FROM (SELECT step FROM rank_steps WHERE job_id = ?1 AND attempt = ?2 AND step >= ?3 ORDER BY step "
-      "LIMIT ?4) ORDER BY step DESC LIMIT 1",
-      job, attempt, from, kRowsSummedAtOnce);
-  if (!last) return false;
-  std::map<core::Step, StepTotal> steps;
-  {
-    Query row = connection.query(
-        "SELECT step, rank, step_ms, memory_bytes, memory_peak_bytes, bytes_communicated, at_ms FROM rank_steps "
-        "WHERE job_id = ? AND attempt = ? AND step >= ? AND step <= ? ORDER BY step, rank",
-        job, attempt, from, *last);
-    while (row.next()) {
-      MetricRow metric;
-      row.get_to(0, metric.step, metric.rank, metric.step_ms, metric.memory_bytes, metric.memory_peak_bytes,
-                 metric.bytes_communicated, metric.at_ms);
-      steps[metric.step].add(metric);
-    }
-    Query value = connection.query(
-        "SELECT step, series, rank, value FROM series_values WHERE job_id = ? AND attempt = ? AND step >= ? AND "
-        "step <= ? ORDER BY step, series, rank",
-        job, attempt, from, *last);
-    while (value.next()) {
-      steps[value.get<core::Step>(0)].values[value.get<std::int64_t>(1)].add(value.get<core::RankNumber>(2),
-                                                                             value.get<double>(3));
-    }
-  }
-  for (const auto& [step, total] : steps) write_step(connection, {job, attempt, step}, total);
-  return true;
 }
 
 }  // namespace store

@@ -56,8 +56,4 @@ StepTotal read_step_total(const Query& row, int column);
 /// Adds to the row of the step, or makes it.
 void add_to_step(Connection& connection, const StepKey& key, const StepTotal& more);
 
-/// Makes the next step rows of an attempt of an older database, which has none, from the rows of its ranks. Returns
-/// false if all are made.
-bool sum_some_steps(Connection& connection, core::JobId job, core::AttemptNumber attempt);
-
 }  // namespace store

@@ -115,8 +115,8 @@ class SqliteStore final : public Store {
         jobs_(file),
         metrics_(metrics_file_of(file)) {
     const bool are_known = jobs_.is_known() && metrics_.is_known();
-    jobs_.check(migrations().size());
-    metrics_.check(metrics_migrations().size());
+    jobs_.check(migrations());
+    metrics_.check(metrics_migrations());
     // Nothing is written before both have passed their checks.
     jobs_.begin(false);
     metrics_.begin(true);
@@ -246,34 +246,31 @@ class SqliteStore final : public Store {
 
  private:
   void bring_up_to_date() {
-    const auto bring = [](Database& one, std::span<const std::string_view> all) {
+    const auto bring = [](Database& one, const Migrations& all) {
       one.translating(one.writer(), [&] { migrate(one.writer().database(), all); });
     };
-    const auto version_of = [](Database& one) {
-      return one.translating(one.writer(), [&] { return stored_version(one.writer().database()); });
+    const auto is_new = [](Database& one) {
+      return one.translating(one.writer(), [&] { return stored_version(one.writer().database()) == 0; });
     };
-    const bool holds_metrics = version_of(jobs_) <= static_cast<std::int64_t>(kLastVersionWithMetrics);
-    const bool are_missing = !holds_metrics && version_of(metrics_) == 0;
-    bring(jobs_, migrations().first(kLastVersionWithMetrics));
+    const bool are_missing = is_new(metrics_) && !is_new(jobs_);
+    bring(jobs_, migrations());
     bring(metrics_, metrics_migrations());
     pair_databases(jobs_, metrics_);
-    if (holds_metrics) take_over_metrics(jobs_, metrics_, hour_of(options_.now()), options_.tell);
-    bring(jobs_, migrations());
-    shrink(holds_metrics);
+    shrink();
     if (are_missing) tell_of_missing_metrics();
   }
 
-  /// Gives the room of what a migration has dropped back to the disk. The store works without it.
-  void shrink(bool has_dropped) {
+  /// Gives the room of what was removed back to the disk, if it is most of the file. The store works without it.
+  void shrink() {
     try {
       jobs_.translating(jobs_.writer(), [&] {
         auto& database = jobs_.writer().database();
         const auto free = database.execAndGet("PRAGMA freelist_count").getInt64();
         const auto all = database.execAndGet("PRAGMA page_count").getInt64();
-        if (has_dropped || free > all / 2) database.exec("VACUUM");
+        if (free > all / 2) database.exec("VACUUM");
       });
     } catch (const Error& error) {
-      options_.tell("the room of what was dropped is not given back to the disk yet: " + std::string(error.what()));
+      options_.tell("the room of what was removed is not given back to the disk yet: " + std::string(error.what()));
     }
   }
 

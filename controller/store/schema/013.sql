@@ -1,14 +1,117 @@
--- The plain keys of [slurm] are entries of slurm.values, by the names of their keys.
-UPDATE jobs SET spec_json = json_set(
-  json_remove(spec_json, '$.slurm.partition', '$.slurm.account', '$.slurm.qos', '$.slurm.constraint', '$.slurm.gres',
-    '$.slurm.reservation', '$.slurm.exclude', '$.slurm.nodelist', '$.slurm.mem_bytes', '$.slurm.mem_per_cpu_bytes',
-    '$.slurm.mem_per_gpu_bytes', '$.slurm.exclusive', '$.slurm.nice', '$.slurm.licenses', '$.slurm.mail_user',
-    '$.slurm.mail_type', '$.slurm.health_check', '$.slurm.output', '$.slurm.array_parallelism'),
-  '$.slurm.values',
-  json((SELECT json_group_object('slurm.' || replace(key, '_bytes', ''),
-                 json(CASE type WHEN 'true' THEN '{"flag":true}' WHEN 'integer' THEN json_object('whole', value)
-                                ELSE json_object('text', value) END))
-        FROM json_each(jobs.spec_json, '$.slurm')
-        WHERE key NOT IN ('setup', 'teardown', 'srun_args', 'options', 'values') AND type IN ('true', 'integer', 'text')
-          AND value <> '' AND (value <> 0 OR key = 'nice'))))
-WHERE json_type(spec_json, '$.slurm') = 'object';
+-- The whole schema of the database of jobs, as of the first version that is released.
+
+-- What happened, in the order in which the controller learned it. Every other table about jobs can be rebuilt from events.
+CREATE TABLE events (
+  id          INTEGER PRIMARY KEY AUTOINCREMENT,
+  job_id      INTEGER NOT NULL REFERENCES jobs (id),
+  version     INTEGER NOT NULL CHECK (version > 0),
+  at_ms       INTEGER NOT NULL,
+  type        TEXT    NOT NULL,
+  attempt     INTEGER NOT NULL,                          -- 0: about the whole job
+  payload     TEXT    NOT NULL CHECK (json_valid(payload)),
+  state_after TEXT    NOT NULL,
+  text        TEXT    NOT NULL,
+  UNIQUE (job_id, version)
+) STRICT;
+CREATE TRIGGER events_are_never_changed BEFORE UPDATE ON events
+BEGIN SELECT RAISE (ABORT, 'events are append-only'); END;
+CREATE TRIGGER events_are_never_deleted BEFORE DELETE ON events
+BEGIN SELECT RAISE (ABORT, 'events are append-only'); END;
+
+-- Projections, written in the transaction of the event that changed them.
+CREATE TABLE jobs (
+  id                   INTEGER PRIMARY KEY,
+  request_id           TEXT    UNIQUE,                   -- null: submitted without one
+  spec_json            TEXT    NOT NULL,
+  name                 TEXT    NOT NULL,
+  user                 TEXT    NOT NULL,
+  is_command           INTEGER NOT NULL CHECK (is_command IN (0, 1)),
+  state                TEXT    NOT NULL,
+  reason               TEXT    NOT NULL,
+  version              INTEGER NOT NULL,
+  last_checkpoint_step INTEGER NOT NULL,
+  submitted_at_ms      INTEGER NOT NULL,
+  started_at_ms        INTEGER,
+  ended_at_ms          INTEGER,
+  next_attempt_at_ms   INTEGER,
+  sweep                TEXT,                             -- submitted together with others; null: on its own
+  sweep_index          INTEGER,
+  total_steps          INTEGER NOT NULL DEFAULT 0,       -- 0: the program has not told how many it has
+  program_status       TEXT    NOT NULL DEFAULT ''       -- what rank 0 did at its end
+) STRICT;
+CREATE INDEX jobs_by_state ON jobs (state, id);
+CREATE INDEX jobs_by_sweep ON jobs (sweep, id) WHERE sweep IS NOT NULL;
+
+CREATE TABLE attempts (
+  job_id            INTEGER NOT NULL REFERENCES jobs (id),
+  number            INTEGER NOT NULL CHECK (number > 0),
+  state             TEXT    NOT NULL,
+  cause             TEXT    NOT NULL,
+  reason            TEXT    NOT NULL,
+  reason_started    TEXT    NOT NULL,
+  culprit           INTEGER,
+  culprit_code      INTEGER,
+  culprit_signal    INTEGER,
+  started_at_ms     INTEGER,
+  running_at_ms     INTEGER,
+  ended_at_ms       INTEGER,
+  resumed_from_step INTEGER NOT NULL,                    -- -1: not reported
+  handle            TEXT    NOT NULL,
+  queued_at_ms      INTEGER,                             -- null: it did not wait in a scheduler's queue
+  scheduler_job     INTEGER,
+  scheduler_element INTEGER,
+  PRIMARY KEY (job_id, number)
+) STRICT, WITHOUT ROWID;
+
+-- Which nodes were lost lately.
+CREATE INDEX node_losses ON events (at_ms) WHERE type = 'node_lost';
+
+-- The outbox: what the controller has to do outside the database. An action is pending, launching (an executor is asked,
+-- or was) or done. An attempt whose start is launching may be there already.
+CREATE TABLE actions (
+  id         INTEGER PRIMARY KEY AUTOINCREMENT,
+  event_id   INTEGER NOT NULL REFERENCES events (id),
+  idx        INTEGER NOT NULL,
+  job_id     INTEGER NOT NULL REFERENCES jobs (id),
+  kind       TEXT    NOT NULL,
+  payload    TEXT    NOT NULL CHECK (json_valid(payload)),
+  done_at_ms INTEGER,                                    -- null: not done yet
+  state      TEXT    NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'launching', 'done')),
+  share      TEXT CHECK (share IS NULL OR json_valid(share)), -- of musterd's own machine; null: nothing
+  UNIQUE (event_id, idx)
+) STRICT;
+CREATE INDEX actions_to_do ON actions (id) WHERE state <> 'done';
+
+CREATE TABLE meta (
+  key   TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What admins decide about Slurm's partitions.
+CREATE TABLE partitions (
+  name   TEXT PRIMARY KEY,
+  policy TEXT NOT NULL CHECK (json_valid(policy))
+) STRICT, WITHOUT ROWID;
+
+-- Who changed which of them when, for ever.
+CREATE TABLE audit (
+  id        INTEGER PRIMARY KEY AUTOINCREMENT,
+  at_ms     INTEGER NOT NULL,
+  user      TEXT    NOT NULL,
+  action    TEXT    NOT NULL,
+  partition TEXT    NOT NULL,
+  before    TEXT    NOT NULL CHECK (before = '' OR json_valid(before)),
+  after     TEXT    NOT NULL CHECK (after = '' OR json_valid(after))
+) STRICT;
+CREATE INDEX audit_by_partition ON audit (partition, id);
+CREATE TRIGGER audit_is_never_changed BEFORE UPDATE ON audit
+BEGIN SELECT RAISE (ABORT, 'the audit is append-only'); END;
+CREATE TRIGGER audit_is_never_deleted BEFORE DELETE ON audit
+BEGIN SELECT RAISE (ABORT, 'the audit is append-only'); END;
+
+-- Jobs that a person removed. Their events stay; everything else about them is deleted. This is a table of its own, so
+-- that lists need not read the rows of jobs, which are large.
+CREATE TABLE removed_jobs (
+  job_id INTEGER PRIMARY KEY REFERENCES jobs (id),
+  at_ms  INTEGER NOT NULL
+) STRICT;

@@ -78,33 +78,6 @@ std::vector<core::EventBody> every_event() {
   };
 }
 
-TEST(Codec, WhoseCheckFoundANodeUnfitIsReadOutOfTheWordsOfOlderEvents) {
-  const auto own = [](const std::string& why, const std::string& more = "") {
-    const auto body = store::decode_event(
-        "node_lost", R"({"v":1,"attempt":2,"node":"n1","silent_for_ms":0,"why":")" + why + "\"" + more + "}");
-    return std::get<core::NodeLost>(body).only_this_job;
-  };
-  EXPECT_TRUE(own("its health check failed (of this job alone) with exit code 3"));
-  EXPECT_FALSE(own("its health check failed with exit code 3"));
-  EXPECT_FALSE(own("its health check failed (of this job alone) with exit code 3", R"(,"only_this_job":false)"))
-      << "words decide nothing any more";
-}
-
-TEST(Codec, TheSlurmJobOfAnOlderEventIsReadOutOfItsHandle) {
-  const auto job = [](const std::string& handle, const std::string& more = "") {
-    const auto body = store::decode_event(
-        "attempt_launched", R"({"v":1,"attempt":2,"handle":")" + handle + R"(","node":"","pids":[])" + more + "}");
-    return std::get<core::AttemptLaunched>(body).scheduler_job;
-  };
-  EXPECT_EQ(job("Slurm job 1234"), (core::SchedulerJob{1234, std::nullopt}));
-  EXPECT_EQ(job("Slurm job 1234_5"), (core::SchedulerJob{1234, 5}));
-  EXPECT_EQ(job("Slurm job 0"), (core::SchedulerJob{0, std::nullopt})) << "the scheduler had forgotten it";
-  EXPECT_EQ(job("/data/jobs/2/attempt-1"), std::nullopt);
-  EXPECT_EQ(job("Slurm job 1234", R"(,"scheduler_job":null)"), std::nullopt) << "words decide nothing any more";
-  EXPECT_EQ(job("a word for people", R"(,"scheduler_job":{"number":12,"element":null})"),
-            (core::SchedulerJob{12, std::nullopt}));
-}
-
 store::Error::Kind failure(std::string_view type, std::string_view payload) {
   try {
     store::decode_event(type, payload);

@@ -530,7 +530,7 @@ void MemoryStore::settle(const std::string& place, bool new_secret) {
 }
 
 std::int64_t MemoryStore::schema_version() {
-  return static_cast<std::int64_t>(migrations().size());
+  return static_cast<std::int64_t>(migrations().newest());
 }
 
 }  // namespace store

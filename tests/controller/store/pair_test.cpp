@@ -1,24 +1,14 @@
-// Goal: muster.db and metrics.db are right together, wherever each of them comes from: an older muster that had one
-// file, a crash while it was taken over, a restore of one of the two, another store.
-// Method: databases of the older schema written by hand; a second process that is killed while it opens them.
+// Goal: muster.db and metrics.db are right together, wherever each of them comes from: a restore of one of the two,
+// another store, a disk that has lost or damaged one.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <random>
 
-#include "controller/store/sqlite_file.h"
-#include "controller/store/sqlite_pair.h"
 #include "controller/store/sqlite_steps.h"
 #include "controller/store/sqlite_store.h"
-#include "tests/controller/store/curves.h"
 #include "tests/controller/store/error_of.h"
-#include "tests/controller/store/memory_store.h"
-#include "tests/controller/store/random_rows.h"
 #include "tests/controller/store/saga.h"
 #include "tests/temporary_folder.h"
 
@@ -64,115 +54,6 @@ class Pair : public testing::Test {
   }
 };
 
-/// A database of the last version that held metrics, with one job that has told `rows`.
-void write_single_file(const fs::path& file, const std::vector<store::MetricRow>& rows) {
-  SQLite::Database database(file.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-  store::migrate(database, store::migrations().first(store::kLastVersionWithMetrics));
-  SQLite::Transaction transaction(database);
-  database.exec(R"(
-    INSERT INTO jobs (id, request_id, spec_json, name, user, is_command, state, reason, version, last_checkpoint_step,
-                      submitted_at_ms) VALUES (1, 'r1', '{}', 'chess', 'anna', 1, 'running', '', 1, 0, 10);
-    INSERT INTO events (job_id, version, at_ms, type, attempt, payload, state_after, text) VALUES
-      (1, 1, 10, 'job_submitted', 0, '{"v":1,"name":"chess","user":"anna","is_command":true}', 'pending', 'a');
-    INSERT INTO attempts (job_id, number, state, cause, reason, reason_started, resumed_from_step, handle) VALUES
-      (1, 3, 'running', 'none', '', '', -1, 'h');
-    INSERT INTO meta (key, value) VALUES ('secret', 'abc');
-    INSERT INTO series (job_id, id, name, unit, better, over_ranks) VALUES (1, 1, 'rate', '', 'neither', 'rank0'),
-      (1, 2, 'mean', '', 'neither', 'mean'), (1, 3, 'sum', '', 'neither', 'sum'), (1, 4, 'max', '', 'neither', 'max');
-  )");
-  SQLite::Statement step(database, "INSERT OR IGNORE INTO rank_steps VALUES (1, ?, ?, ?, ?, NULL, ?, ?, ?)");
-  SQLite::Statement value(database,
-                          "INSERT OR IGNORE INTO series_values VALUES (1, ?, ?, (SELECT id FROM series WHERE "
-                          "name = ?), ?, ?)");
-  const auto bind = [](SQLite::Statement& statement, int at, const auto& optional) {
-    optional ? statement.bind(at, *optional) : statement.bind(at);
-  };
-  for (const auto& row : rows) {
-    step.bind(1, row.attempt);
-    step.bind(2, row.step);
-    step.bind(3, row.rank);
-    bind(step, 4, row.step_ms);
-    bind(step, 5, row.memory_peak_bytes);
-    bind(step, 6, row.bytes_communicated);
-    step.bind(7, row.at_ms);
-    step.exec();
-    step.reset();
-    for (const auto& [series, number] : row.values) {
-      if (series == "rate" && row.rank != 0) continue;
-      value.bind(1, row.attempt);
-      value.bind(2, row.step);
-      value.bind(3, series);
-      value.bind(4, row.rank);
-      bind(value, 5, std::isnan(number) ? std::nullopt : std::optional(number));
-      value.exec();
-      value.reset();
-    }
-  }
-  database.exec(
-      "UPDATE series SET newest_attempt = 3, newest_step = (SELECT max(step) FROM series_values v WHERE "
-      "v.attempt = 3 AND v.series = series.id)");
-  transaction.commit();
-}
-
-void expect_taken_over(store::Store& store, const std::vector<store::MetricRow>& rows) {
-  store::MemoryStore memory;
-  memory.add_metrics({}, kDeclared);
-  memory.add_metrics(rows, {});
-  for (const auto& request : requests()) expect_equal(memory.thinned(request), store.thinned(request));
-  const auto expected = memory.metrics(1, 0, 0, -1, 1'000'000), found = store.metrics(1, 0, 0, -1, 1'000'000);
-  ASSERT_EQ(expected.size(), found.size());
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_EQ(expected[i].ranks, found[i].ranks);
-    ASSERT_EQ(std::tuple(expected[i].row.attempt, expected[i].row.step, expected[i].row.at_ms, expected[i].row.step_ms),
-              std::tuple(found[i].row.attempt, found[i].row.step, found[i].row.at_ms, found[i].row.step_ms));
-    ASSERT_EQ(expected[i].row.values.size(), found[i].row.values.size());
-  }
-  ASSERT_EQ(store.series(1).size(), 4U);
-  EXPECT_EQ(store.secret(), "abc");
-  EXPECT_EQ(store.find_request("r1"), 1);
-}
-
-TEST_F(Pair, AnOlderSingleFileIsTakenOverWithAllItsMetrics) {
-  const auto rows = random_rows(21);
-  write_single_file(jobs_, rows);
-  const auto before = fs::file_size(jobs_);
-  {
-    const auto store = open();
-    expect_taken_over(*store, rows);
-    // Its ranks go on, and send again what was not acknowledged.
-    store->add_metrics(std::span(rows).last(200));
-    expect_taken_over(*store, rows);
-  }
-  EXPECT_LT(fs::file_size(jobs_), before / 4) << "the room is given back";
-  ASSERT_EQ(told_.size(), 1U);
-  EXPECT_THAT(told_[0], HasSubstr("move from " + jobs_.string() + " to " + metrics_.string()));
-  told_.clear();
-  expect_taken_over(*open(), rows);
-  EXPECT_TRUE(told_.empty());
-}
-
-TEST_F(Pair, TakingOverMayBeKilledAnywhere) {
-  const auto rows = random_rows(22);
-  write_single_file(jobs_, rows);
-  std::mt19937 random(5);
-  int killed = 0;
-  for (int round = 0; round < 40; ++round) {
-    const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      store::open_sqlite_store(jobs_);
-      _exit(0);
-    }
-    usleep(static_cast<useconds_t>(random() % 30'000));  // the kill must fall at a random moment
-    kill(child, SIGKILL);
-    int status = 0;
-    waitpid(child, &status, 0);
-    killed += WIFSIGNALED(status) ? 1 : 0;
-  }
-  EXPECT_GT(killed, 3);
-  expect_taken_over(*open(), rows);
-}
-
 TEST_F(Pair, MetricsOfAnotherStoreAreRefusedAndLeftAlone) {
   add_job();
   const TemporaryFolder other;
@@ -184,16 +65,6 @@ TEST_F(Pair, MetricsOfAnotherStoreAreRefusedAndLeftAlone) {
   EXPECT_THAT(error->what(), HasSubstr("move " + metrics_.string() + " away"));
   fs::remove(metrics_);
   EXPECT_NE(open(), nullptr);
-}
-
-// A backup of an older muster, whose metrics are in it, beside the metrics of today.
-TEST_F(Pair, AnOlderSingleFileDoesNotTakeMetricsOfALaterTime) {
-  add_job();
-  fs::remove(jobs_);
-  write_single_file(jobs_, {});
-  const auto error = error_of([&] { open(); });
-  ASSERT_TRUE(error);
-  EXPECT_THAT(error->what(), HasSubstr("which may be an older backup"));
 }
 
 TEST_F(Pair, ALostFileOfMetricsIsToldAndTheJobsGoOn) {

@@ -72,22 +72,7 @@ TEST_F(SqliteOpen, WhatWasWrittenIsThereAfterARestart) {
   EXPECT_EQ(store->secret(), secret);
   EXPECT_EQ(store->metrics(1, 0, 0, 0, 10).size(), 1U);
   EXPECT_EQ(store->pending_actions().size(), 1U);
-  EXPECT_EQ(store->schema_version(), static_cast<std::int64_t>(store::migrations().size()));
-}
-
-// Up to version 12 each plain key of [slurm] had a field of its own.
-TEST_F(SqliteOpen, WhatAnEarlierVersionStoredOfSlurmIsKept) {
-  fill(2);
-  exec(
-      R"(UPDATE jobs SET spec_json = '{"name":"a","slurm":{"partition":"p","qos":"","mem_bytes":1048576,"mem_per_cpu_bytes":0,
-"exclusive":true,"nice":0,"setup":["x"],"options":{"hint":"y"}}}' WHERE id = 1)");
-  const auto other = store::open_sqlite_store(file_)->spec_json(2);
-  exec("PRAGMA user_version = 12");
-  const auto store = store::open_sqlite_store(file_);
-  EXPECT_EQ(store->spec_json(1).value_or(""),
-            R"({"name":"a","slurm":{"setup":["x"],"options":{"hint":"y"},"values":{"slurm.partition":{"text":"p"},)"
-            R"("slurm.mem":{"whole":1048576},"slurm.exclusive":{"flag":true},"slurm.nice":{"whole":0}}}})");
-  EXPECT_EQ(store->spec_json(2), other);
+  EXPECT_EQ(store->schema_version(), static_cast<std::int64_t>(store::migrations().newest()));
 }
 
 TEST_F(SqliteOpen, OnlyTheOwnerMayReadIt) {
@@ -232,6 +217,12 @@ TEST_F(SqliteOpen, ANewerSchemaIsRefusedAndLeftAlone) {
   EXPECT_THAT(refused(Kind::kNewer), HasSubstr("schema version 99"));
 }
 
+TEST_F(SqliteOpen, ASchemaFromBeforeTheFirstReleaseIsRefusedAndLeftAlone) {
+  fill(1);
+  exec("PRAGMA user_version = 12");
+  EXPECT_THAT(refused(Kind::kOther), HasSubstr("schema version 12, of a muster before the first release"));
+}
+
 TEST_F(SqliteOpen, AnEmptyFileIsANewDatabase) {
   write_file(file_, "");
   EXPECT_EQ(store::open_sqlite_store(file_)->next_job_id(), 1);
@@ -240,132 +231,14 @@ TEST_F(SqliteOpen, AnEmptyFileIsANewDatabase) {
 TEST_F(SqliteOpen, AMigrationHappensWholeOrNotAtAll) {
   SQLite::Database database(file_.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
   const std::string_view broken[] = {"CREATE TABLE one (a)", "CREATE TABLE two (a); INSERT INTO none VALUES (1)"};
-  EXPECT_THROW(store::migrate(database, broken), SQLite::Exception);
-  EXPECT_EQ(store::stored_version(database), 1);
+  EXPECT_THROW(store::migrate(database, {7, broken}), SQLite::Exception);
+  EXPECT_EQ(store::stored_version(database), 7);
   EXPECT_TRUE(database.tableExists("one"));
   EXPECT_FALSE(database.tableExists("two"));
   const std::string_view mended[] = {"never run again", "CREATE TABLE two (a)", "CREATE TABLE three (a)"};
-  store::migrate(database, mended);
-  EXPECT_EQ(store::stored_version(database), 3);
+  store::migrate(database, {7, mended});
+  EXPECT_EQ(store::stored_version(database), 9);
   EXPECT_TRUE(database.tableExists("three"));
-}
-
-/// A database of the first version: its schema and two jobs, one of which runs.
-void write_first_version(const fs::path& file) {
-  SQLite::Database database(file.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-  store::migrate(database, std::span(store::migrations()).first(1));
-  database.exec(R"(
-    INSERT INTO jobs (id, request_id, spec_json, name, user, is_command, state, reason, version, last_checkpoint_step,
-                      submitted_at_ms, started_at_ms, ended_at_ms) VALUES
-      (1, 'r1', '{"name":"chess"}', 'chess', 'anna', 1, 'cancelled', 'cancelled by anna', 2, 0, 10, NULL, 20),
-      (2, 'r2', '{"name":"go"}', 'go', 'ben', 1, 'running', 'attempt 1: running', 2, 0, 30, 40, NULL);
-    INSERT INTO attempts (job_id, number, state, cause, reason, reason_started, started_at_ms, running_at_ms,
-                          resumed_from_step, handle) VALUES
-      (2, 1, 'running', 'none', 'running', 'submitted', 40, 40, 0, 'handle');
-    INSERT INTO events (id, job_id, version, at_ms, type, attempt, payload, state_after, text) VALUES
-      (1, 1, 1, 10, 'job_submitted', 0, '{"v":1,"name":"chess","user":"anna","is_command":true}', 'pending', 'a'),
-      (2, 1, 2, 20, 'cancel_requested', 0, '{"v":1,"user":"anna"}', 'cancelled', 'b'),
-      (3, 2, 1, 30, 'job_submitted', 0, '{"v":1,"name":"go","user":"ben","is_command":true}', 'pending', 'c'),
-      (4, 2, 2, 40, 'attempt_launched', 1, '{"v":1,"attempt":1,"handle":"handle","node":"n","pids":[7]}', 'running',
-       'd');
-    INSERT INTO actions (event_id, idx, job_id, kind, payload, done_at_ms) VALUES
-      (1, 0, 1, 'start_attempt', '{"attempt":1,"not_before_ms":10}', 15),
-      (2, 0, 1, 'stop_attempt', '{"attempt":1,"save":false,"reason":"cancelled by anna"}', NULL);
-    INSERT INTO meta (key, value) VALUES ('secret', 'abc');
-  )");
-}
-
-TEST_F(SqliteOpen, ADatabaseOfTheFirstVersionIsBroughtUpToDateWithAllThatIsInIt) {
-  write_first_version(file_);
-  for (int round = 0; round < 2; ++round) {
-    const auto store = store::open_sqlite_store(file_);
-    EXPECT_EQ(store->schema_version(), static_cast<std::int64_t>(store::migrations().size()));
-    EXPECT_EQ(store->secret(), "abc");
-    EXPECT_EQ(store->find_request("r2"), 2);
-    EXPECT_EQ(store->spec_json(1), R"({"name":"chess"})");
-    EXPECT_EQ(store->last_event_id(), round == 0 ? 4 : 8);
-    ASSERT_EQ(store->pending_actions().size(), 1U);
-    const auto rows = store->list({});
-    ASSERT_EQ(rows.size(), round == 0 ? 2U : 3U);
-    const auto& old = rows[rows.size() - 2];
-    EXPECT_EQ(old.state, round == 0 ? core::JobState::kRunning : core::JobState::kSucceeded);
-    EXPECT_EQ(old.newest_attempt->queued_at, std::nullopt);
-    EXPECT_EQ(old.newest_attempt->resumed_from_step, std::nullopt) << "0 said nothing of a program of one's own";
-    EXPECT_EQ(old.sweep, "");
-    EXPECT_EQ(store->count({}, "s3"), round == 0 ? 0 : 1);
-    EXPECT_EQ(store->load(1)->state, core::JobState::kCancelled);
-    if (round > 0) break;
-    // Old jobs go on after the migration.
-    const auto job = store->load(2);
-    ASSERT_TRUE(job);
-    EXPECT_EQ(job->state, core::JobState::kRunning);
-    EXPECT_THAT(store->load_open(), testing::ElementsAre(*job));
-    const core::Event end{at_ms(50), exited(1, 0, 0)};
-    const store::Commit commit{end, store::shared(core::apply(*job, end)), "", ""};
-    store->append({&commit, 1});
-    Saga fresh(*store);
-    auto element = submitted();
-    element.sweep = {"s3", 0, 1};
-    fresh.at(60).tell(element);
-    fresh.tell(core::AttemptLaunched{1, "Slurm job 12", "", {}, true});
-    store->complete_action(store->pending_actions().back().id);
-    fresh.tell(core::NodeLost{1, "n1", core::Millis{3000}});
-    store->complete_action(store->pending_actions().back().id);
-    EXPECT_EQ(store->node_losses(at_ms(0), 10).size(), 1U);
-  }
-}
-
-// Of a database whose outbox did not say yet whether an executor was asked.
-TEST_F(SqliteOpen, AStartThatWasNotDoneMayHaveBeenAskedForBeforeTheMigration) {
-  write_first_version(file_);
-  {
-    SQLite::Database database(file_.string(), SQLite::OPEN_READWRITE);
-    store::migrate(database, std::span(store::migrations()).first(6));
-    database.exec(R"(INSERT INTO actions (event_id, idx, job_id, kind, payload, done_at_ms) VALUES
-      (3, 0, 2, 'start_attempt', '{"attempt":1,"not_before_ms":10}', NULL))");
-  }
-  const auto store = store::open_sqlite_store(file_);
-  const auto actions = store->pending_actions();
-  ASSERT_EQ(actions.size(), 2U) << "what was done is done";
-  EXPECT_EQ(actions[0].action.index(), core::Action(core::StopAttempt{}).index());
-  EXPECT_EQ(actions[0].state, store::ActionState::kPending);
-  EXPECT_EQ(actions[1].action, core::Action(core::StartAttempt{1, at_ms(10)}));
-  EXPECT_EQ(actions[1].state, store::ActionState::kLaunching);
-}
-
-// Of a database that told the Slurm job of an attempt by the attempt's name alone.
-TEST_F(SqliteOpen, TheSlurmJobsOfOlderAttemptsAreReadOutOfTheirNames) {
-  write_first_version(file_);
-  {
-    SQLite::Database database(file_.string(), SQLite::OPEN_READWRITE);
-    store::migrate(database, std::span(store::migrations()).first(8));
-    database.exec(R"(
-      INSERT INTO jobs (id, request_id, spec_json, name, user, is_command, state, reason, version, last_checkpoint_step,
-                        submitted_at_ms) VALUES
-        (3, 'r3', '{}', 'a', 'ben', 1, 'queued', '', 2, 0, 50), (4, 'r4', '{}', 'b', 'ben', 1, 'queued', '', 2, 0, 50);
-      INSERT INTO attempts (job_id, number, state, cause, reason, reason_started, resumed_from_step, handle,
-                            queued_at_ms) VALUES
-        (3, 1, 'queued', 'none', '', 'submitted', -1, 'Slurm job 1234', 60),
-        (4, 1, 'queued', 'none', '', 'submitted', -1, 'Slurm job 1234_5', 60);
-      INSERT INTO events (job_id, version, at_ms, type, attempt, payload, state_after, text) VALUES
-        (3, 1, 50, 'job_submitted', 0, '{"v":1,"name":"a","user":"ben","is_command":true}', 'pending', ''),
-        (3, 2, 60, 'attempt_launched', 1,
-         '{"v":1,"attempt":1,"handle":"Slurm job 1234","node":"","pids":[],"queued":true}', 'queued', ''),
-        (4, 1, 50, 'job_submitted', 0, '{"v":1,"name":"b","user":"ben","is_command":true}', 'pending', ''),
-        (4, 2, 60, 'attempt_launched', 1,
-         '{"v":1,"attempt":1,"handle":"Slurm job 1234_5","node":"","pids":[],"queued":true}', 'queued', '');
-    )");
-  }
-  const auto store = store::open_sqlite_store(file_);
-  const auto rows = store->list({});
-  ASSERT_EQ(rows.size(), 4U);
-  const std::optional<core::SchedulerJob> whole(core::SchedulerJob{1234, {}}), element(core::SchedulerJob{1234, 5});
-  EXPECT_EQ(rows[0].newest_attempt->scheduler_job, element);
-  EXPECT_EQ(rows[1].newest_attempt->scheduler_job, whole);
-  EXPECT_EQ(rows[2].newest_attempt->scheduler_job, std::nullopt) << "it runs on the controller's machine";
-  EXPECT_EQ(store->load(4)->attempts.at(0).scheduler_job, element);
-  EXPECT_EQ(store->load(3)->attempts.at(0).scheduler_job, whole);
-  EXPECT_EQ(store->load(2)->attempts.at(0).scheduler_job, std::nullopt);
 }
 
 TEST_F(SqliteOpen, EventsCanNeitherBeChangedNorDeleted) {
