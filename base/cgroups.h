@@ -23,9 +23,9 @@ struct Cgroups {
   std::vector<Cgroup> second;  // of version 2
 };
 
-/// Of a process whose /proc/<pid>/cgroup is `cgroup_file`, with both versions mounted at `mounted_at`. A container may
-/// see its own group as the topmost one, by a name that it cannot follow: whoever reads a file of a group that is not
-/// there goes on to the next one.
+/// The groups of a process whose /proc/<pid>/cgroup is `cgroup_file`, with both versions mounted at `mounted_at`. A
+/// container may see its own group as the topmost one, by a name that it cannot follow: whoever reads a file of a group
+/// that is not there goes on to the next one.
 Cgroups cgroups_of(const std::string& controller, const std::filesystem::path& cgroup_file = "/proc/self/cgroup",
                    const std::filesystem::path& mounted_at = "/sys/fs/cgroup");
 
@@ -38,7 +38,7 @@ struct MemoryLimit {
 /// The smallest of the machine's memory and the limits of this process's cgroup and those above it.
 MemoryLimit memory_limit();
 
-/// The same of a process whose /proc/<pid>/cgroup is `cgroup_file`, with both versions of cgroups mounted at
+/// The memory limit of a process whose /proc/<pid>/cgroup is `cgroup_file`, with both versions of cgroups mounted at
 /// `mounted_at`, on a machine whose /proc/meminfo is `machine_file`. For tests.
 MemoryLimit memory_limit(const std::filesystem::path& cgroup_file, const std::filesystem::path& mounted_at,
                          const std::filesystem::path& machine_file);
@@ -53,8 +53,8 @@ struct CoreLimit {
 /// those above it may have. A quota of two and a half cores counts as two, one below a core as one.
 CoreLimit core_limit();
 
-/// The same of a process that may run on `cores`, whose /proc/<pid>/cgroup is `cgroup_file`, with both versions of
-/// cgroups mounted at `mounted_at`. For tests.
+/// The core limit of a process that may run on `cores`, whose /proc/<pid>/cgroup is `cgroup_file`, with both versions
+/// of cgroups mounted at `mounted_at`. For tests.
 CoreLimit core_limit(std::uint32_t cores, const std::filesystem::path& cgroup_file,
                      const std::filesystem::path& mounted_at);
 
@@ -75,10 +75,10 @@ class OomWatch {
 
   /// Where this process's cgroup counts: its own processes alone. Else /proc/vmstat, the machine's.
   static std::filesystem::path best_counter_file();
-  /// The same, of a process whose /proc/<pid>/cgroup is this; with both versions of cgroups.
+  /// The best counter file for a process whose /proc/<pid>/cgroup is `cgroup_file`; with both versions of cgroups.
   static std::filesystem::path counter_file_of(const std::filesystem::path& cgroup_file,
                                                const std::filesystem::path& mounted_at);
-  /// Whether such a file counts the processes of one task of a Slurm step, and no others.
+  /// True if the file counts the processes of one task of a Slurm step, and no others.
   static bool is_slurm_tasks(const std::filesystem::path& counter_file);
 
  private:

@@ -52,9 +52,9 @@ inline std::uint64_t checksum_of(std::string_view bytes) {
 /// CRC-32C (Castagnoli) of the bytes. To continue over more bytes, pass the last result as `before`. Uses the SSE4.2
 /// instruction where the processor has it.
 std::uint32_t crc32c(std::string_view bytes, std::uint32_t before = 0);
-/// The same checksum in plain C++, for other processors and for tests.
+/// The checksum of crc32c() in plain C++, for other processors and for tests.
 std::uint32_t crc32c_portable(std::string_view bytes, std::uint32_t before = 0);
-/// As TFRecord files have it.
+/// The CRC-32C as TFRecord files have it, masked.
 std::uint32_t masked_crc32c(std::string_view bytes);
 
 /// SHA-256 (FIPS 180-4) of bytes that come in pieces. In plain C++, because the worker links no OpenSSL.

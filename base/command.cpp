@@ -267,7 +267,7 @@ class Output {
   std::size_t limit_;
 };
 
-/// Whether the child has ended. The child stays unreaped, so its process group's number cannot be reused.
+/// True if the child has ended. The child stays unreaped, so its process group's number cannot be reused.
 bool has_ended(pid_t pid) {
   siginfo_t info{};
   return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;

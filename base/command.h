@@ -45,7 +45,7 @@ struct CommandResult {
 
 /// The path of a program, found as a shell would with this PATH.
 std::optional<std::string> find_in(const std::string& path, const std::string& name);
-/// As above, with the PATH of this process.
+/// The path of a program, found in the same way with the PATH of this process.
 std::optional<std::string> find_in_path(const std::string& name);
 /// The file of a program of this project: beside this one, or else in PATH; empty: there is none.
 std::filesystem::path find_program(const std::string& name);

@@ -59,7 +59,7 @@ std::filesystem::path create_temporary(const std::filesystem::path& path, std::s
   return temporary;
 }
 
-// What writers of `path` left that were killed. Never fails: they only take room.
+// Removes the files that killed writers of `path` left. Never fails: such files only take room.
 void remove_leftovers(const std::filesystem::path& path) {
   const std::string start = path.filename().string() + std::string(kTemporaryMark);
   std::error_code ignored;

@@ -8,12 +8,12 @@
 
 namespace base {
 
-/// Whether the process, or the machine, has no descriptor left.
+/// True if the process, or the machine, has no descriptor left.
 inline bool lacks_descriptors(int error) {
   return error == EMFILE || error == ENFILE;
 }
 
-/// Whether a file could not be made or written for want of room or of descriptors. Both come back sooner or later, so
+/// True if a file could not be made or written for want of room or of descriptors. Both come back sooner or later, so
 /// what needs them waits, and nothing is charged to any budget. A read-only folder, a broken disk or a lost mount may
 /// never heal: these are told.
 inline bool lacks_room(int error) {
@@ -24,8 +24,8 @@ inline bool lacks_room(int error) {
 /// the file is the old or the new one. Throws std::system_error that names the path.
 void write_file_durably(const std::filesystem::path& path, std::string_view text, unsigned mode = 0600);
 
-/// The same of the file `name` in an open folder, with a temporary file of this name. Two writers must not share the
-/// temporary file. Throws std::system_error that names one of the two files.
+/// Replaces the file `name` in an open folder in the same way, with a temporary file of the name `temporary`. Two
+/// writers must not share the temporary file. Throws std::system_error that names one of the two files.
 void replace_file_at(int folder, const std::string& name, const std::string& temporary, std::string_view text);
 
 /// Creates `path` with `mode` and durable contents; throws std::system_error with EEXIST, and writes nothing, if it is
@@ -48,8 +48,8 @@ void sync_folder(const std::filesystem::path& folder);
 /// Makes the folder and its parents. Throws std::system_error that names the path.
 void make_folders(const std::filesystem::path& path);
 
-/// The same, and closes the folder itself to everybody but its owner and group: what others write below it (Slurm's
-/// logs, programs) has a mode of their choosing.
+/// Makes the folder as make_folders() does, and closes the folder itself to everybody but its owner and group: what
+/// others write below it (Slurm's logs, programs) has a mode of their choosing.
 void make_private_folder(const std::filesystem::path& path);
 
 }  // namespace base

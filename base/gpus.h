@@ -18,7 +18,7 @@ struct GpuLook {
   std::vector<std::int64_t> pids;            // of those programs
 };
 
-/// What a program can be given by CUDA_VISIBLE_DEVICES: a GPU, or a part of one that is divided (MIG).
+/// A device that CUDA_VISIBLE_DEVICES can give to a program: a GPU, or a part of a divided GPU (MIG).
 struct GpuDevice {
   std::uint32_t number = 0;  // of the GPU, from 0, in the order of PCI; its parts have the same
   std::string id;            // "GPU-5b1b...", of a part "MIG-77aa..."
@@ -41,10 +41,10 @@ class Gpus {
 /// knows.
 std::unique_ptr<Gpus> open_nvml(const char* library = "libnvidia-ml.so.1");
 
-/// Whether `devices` shows a GPU of any maker: NVIDIA's, AMD's, or Windows' behind WSL.
+/// True if `devices` shows a GPU of any maker: NVIDIA's, AMD's, or Windows' behind WSL.
 bool has_gpu_device(const std::filesystem::path& devices = "/dev");
 
-/// What the kernel shows of GPUs, whatever their driver's library says.
+/// The signs of GPUs that the kernel shows, whatever their driver's library says.
 struct GpuSigns {
   bool nvidia = false;  // NVIDIA's driver is loaded, or shows a GPU
   bool any = false;     // there is a GPU, with a driver or without one
@@ -59,7 +59,7 @@ GpuSigns signs_of_gpus(const std::filesystem::path& root = "/");
 std::vector<GpuDevice> devices_named(const std::vector<GpuDevice>& devices, const std::string& names,
                                      std::string* unknown = nullptr);
 
-/// What the GPUs of one program do together: the mean of their busy_percent, and the sum of their memory.
+/// The joint use of all GPUs of one program: the mean of their busy_percent, and the sum of their memory.
 struct GpuUse {
   std::optional<double> busy_percent;
   std::optional<std::int64_t> memory_bytes;

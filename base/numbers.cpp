@@ -81,7 +81,7 @@ std::string bytes_text(std::int64_t bytes) {
   if (bytes < 1024) return std::to_string(bytes) + " B";
   double value = static_cast<double>(bytes) / 1024;
   std::size_t unit = 0;
-  // What would be rounded to 1024 of a unit is 1.0 of the next one.
+  // A value that would be rounded to 1024 of a unit is 1.0 of the next one.
   for (; value >= 1023.5 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
   char text[32];
   // "10.4 GiB", which is not 10 GiB, but "80 GiB": a table has no room for a digit that says nothing.

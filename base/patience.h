@@ -17,7 +17,7 @@ namespace base {
 /// one file system that does not answer is no reason not to ask the others.
 bool run_within(std::chrono::milliseconds patience, const std::string& whom, std::function<void()> task);
 inline constexpr int kMostStuck = 16;
-/// The same for a process that asks one alone.
+/// Runs `task` in the same way for a process that asks one file system alone.
 inline bool run_within(std::chrono::milliseconds patience, std::function<void()> task) {
   return run_within(patience, std::string(), std::move(task));
 }
@@ -25,7 +25,7 @@ inline bool run_within(std::chrono::milliseconds patience, std::function<void()>
 /// Where the file system is mounted that a path is on: whom to ask. It is told by the path as it is written, without a
 /// call to the file system. "/" if that is not known.
 std::string file_system_of(const std::filesystem::path& path);
-/// The same, by the text of /proc/self/mountinfo.
+/// The place where the file system of `path` is mounted, by the text of /proc/self/mountinfo.
 std::string file_system_of(const std::filesystem::path& path, std::istream& mountinfo);
 
 /// The answer of `ask`, if it comes in time and is no exception.

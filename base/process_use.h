@@ -11,7 +11,7 @@
 
 namespace base {
 
-/// What the kernel says of one process at one moment.
+/// The facts that the kernel tells of one process at one moment.
 struct ProcessLook {
   std::int64_t pid = 0;
   std::int64_t parent = 0;
@@ -30,7 +30,7 @@ std::optional<std::int64_t> parse_proportional(std::string_view smaps_rollup);
 /// the folder cannot be read.
 std::vector<ProcessLook> look_at_processes(const std::filesystem::path& proc);
 
-/// What a group of processes uses.
+/// The resources that a group of processes uses.
 struct ProcessUse {
   /// CPU time over time since the look before: 1.7 is 1.7 cores. Absent at the first look.
   std::optional<double> cores;

@@ -7,7 +7,7 @@
 
 namespace base {
 
-/// What a word in the name of a saved file says of the number behind it.
+/// The meaning that a word in the name of a saved file gives to the number behind it.
 enum class NumberWord {
   kStep,        // step, iter, iteration, update, batch ("ba"), and their plurals
   kCheckpoint,  // checkpoint, ckpt, snapshot
@@ -33,8 +33,8 @@ struct NumberOf {
 
 /// nullopt: the name has no such form.
 ///
-/// What tells: a word of a step or an epoch before the number makes it a step. So does one of a checkpoint, unless an
-/// index lists parts. A word of a part makes it a part. Else a count that is written with zeros before it
+/// The rules are: a word of a step or an epoch before the number makes it a step. So does one of a checkpoint, unless
+/// an index lists parts. A word of a part makes it a part. Else a count that is written with zeros before it
 /// ("00001-of-00003") makes it a part, for people who write a step with zeros write the number of steps without. There
 /// are fewer than kMostParts such parts.
 std::optional<NumberOf> number_of(std::string_view name);

@@ -90,7 +90,7 @@ std::optional<std::uint64_t> safetensors_bytes(const File& file) {
   return sizeof header_bytes + header_bytes + data;
 }
 
-/// What those formats end with is known.
+/// Files of these names have formats whose end is known.
 constexpr std::array<std::string_view, 6> kPickles{".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib"};
 /// Files of these names hold weights or states, so an empty one is none. Ranks of torch.distributed.checkpoint that
 /// have nothing to save leave an empty .distcp file.
@@ -104,7 +104,7 @@ std::string extension_of(const fs::path& path) {
   return extension;
 }
 
-/// Whether a file that begins so is a pickle and nothing else: a pickle ends with its STOP, a dot. torch.save without
+/// True if a file that begins so is a pickle and nothing else: a pickle ends with its STOP, a dot. torch.save without
 /// an archive writes the weights behind pickles, of which the first is its magic number.
 bool is_bare_pickle(std::string_view head) {
   constexpr std::string_view kMagic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e", 15);
@@ -140,7 +140,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What is in one folder.
+/// The contents of one folder.
 class Folder {
  public:
   void add(const std::string& name) {

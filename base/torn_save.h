@@ -14,7 +14,7 @@ std::string why_file_is_torn(const std::filesystem::path& path);
 
 /// Why the file, or the folder with all below it, is a save that was cut off. Empty: nothing shows that.
 ///
-/// What shows it of a file:
+/// The signs of a torn file:
 /// - a zip archive without its end: torch.save, .npz, .keras
 /// - a .safetensors file shorter than its header says
 /// - a pickle without its STOP: .pkl, .joblib, and .pt of pickle.dump
@@ -28,7 +28,7 @@ std::string why_file_is_torn(const std::filesystem::path& path);
 /// Reads the head and the end of each file. At most `most` files are looked at; what is beyond them is taken for whole.
 std::string why_torn(const std::string& path, std::size_t most = 5'000);
 
-/// The same of the save that these files are, by paths below `root`.
+/// Why the save that consists of these files, by paths below `root`, was cut off. Empty: nothing shows that.
 std::string why_torn(const std::filesystem::path& root, const std::vector<std::string>& files,
                      std::size_t most = 5'000);
 

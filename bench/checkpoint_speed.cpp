@@ -1,6 +1,6 @@
-// What saves cost: a sharded model on RANKS ranks (threads of this process, over sockets), AdamW, and as many bytes in
-// the files of a checkpoint as asked for. Each way is warmed up by one save. begin_save() and the copy beside it are
-// measured kPairs times in turn, and the others once.
+// Measures the cost of saves: a sharded model on RANKS ranks (threads of this process, over sockets), AdamW, and as
+// many bytes in the files of a checkpoint as asked for. Each way is warmed up by one save. begin_save() and the copy
+// beside it are measured kPairs times in turn, and the others once.
 //
 // Usage: checkpoint_speed FOLDER RANKS MIB. Prints one JSON line:
 //   bytes           of the checkpoint

@@ -1,7 +1,7 @@
-// What the engine costs the host: the processor time of the calling thread per unit, in Optimizer::step(), and in
-// forward and backward beyond that of the same model without the engine. Units are as small as nine parameters of a
-// Llama layer can be, so that arithmetic hardly counts. One process stands for one rank of a world: its transport moves
-// nothing.
+// Measures the cost of the engine for the host: the processor time of the calling thread per unit, in
+// Optimizer::step(), and in forward and backward beyond that of the same model without the engine. Units are as small
+// as nine parameters of a Llama layer can be, so that arithmetic hardly counts. One process stands for one rank of a
+// world: its transport moves nothing.
 //
 // Usage: host_cost WORLD_SIZE RANK. Prints one JSON line.
 #include <ATen/ATen.h>

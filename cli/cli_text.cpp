@@ -158,7 +158,7 @@ constexpr char kEscapeSign = '\x1b', kBell = '\a';
 constexpr std::size_t kLongestSequence = 64;
 constexpr std::size_t kLongestCharacter = 4;
 
-/// Of ECMA-48: what begins a string that goes up to ESC \ (or a bell): DCS, SOS, OSC, PM, APC.
+/// True if the character begins a string of ECMA-48 that goes up to ESC \ (or a bell): DCS, SOS, OSC, PM, APC.
 bool begins_string(char c) {
   return c == 'P' || c == 'X' || c == ']' || c == '^' || c == '_';
 }
@@ -212,7 +212,7 @@ struct Style {
   Effect effect = Effect::kNone;
 };
 
-/// What a colour of its own is set for: text, background, underlines.
+/// The codes of the parts that can have a colour of their own: text, background, underlines.
 constexpr unsigned kTextColour = 38, kBackgroundColour = 48, kUnderlineColour = 58;
 constexpr unsigned kOfPalette = 5, kOfRedGreenBlue = 2;
 
@@ -267,7 +267,7 @@ std::optional<Style> read_style(const Parameters::One& one, Parameters& all) {
   return Style{};
 }
 
-/// Whether the bytes may be the beginning of a character whose rest has not come.
+/// True if the bytes may be the beginning of a character whose rest has not come.
 bool may_go_on(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   const std::size_t wanted = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC2 ? 2 : 1;

@@ -41,7 +41,7 @@ std::int64_t time_ms(const std::string& rfc3339);
 std::int64_t now_ms();
 /// An RFC 3339 time as "2026-11-20 19:48:55", in UTC; "-" if it is empty.
 std::string time_text(const std::string& rfc3339);
-/// As time_text(), followed by " UTC".
+/// The time as time_text() has it, followed by " UTC".
 std::string utc_text(const std::string& rfc3339);
 /// The time between two RFC 3339 times: "3m12s". An empty `to` means now. "-" if `from` is empty.
 std::string span_text(const std::string& from, const std::string& to);
@@ -57,11 +57,11 @@ std::string number_text(double value, int digits = 4);
 /// become spaces, and bytes that are not valid UTF-8 become "?". Text may come in pieces that are cut anywhere.
 class TerminalText {
  public:
-  /// What may be printed of the piece. The beginning of a sequence or a character waits for the next piece.
+  /// The printable text of the piece. The beginning of a sequence or a character waits for the next piece.
   std::string pass(std::string_view piece);
   /// The line ends: what waits is left out, since no sequence that is kept goes over lines.
   void end_line();
-  /// What ends the colours that are set still; empty: none are.
+  /// The sequence that ends the colours that are still set; empty: no colour is set.
   std::string reset();
 
  private:

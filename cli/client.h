@@ -137,7 +137,7 @@ class Client {
   /// Calls until there is an answer, at most ten seconds. Returns false if nobody listens any more.
   bool knock();
   bool is_listening() const;
-  /// Whether the probe that `as` makes for the address finds what it looks for.
+  /// True if the probe that `as` makes for the address finds the server that it looks for.
   bool answers(const std::function<net::ProbedPort(const std::string& host, int port)>& as) const;
   template <typename Stub>
   Stub& stub() {
@@ -209,7 +209,7 @@ class Contact {
     }
   }
 
-  /// As follow() if `follows`; else reads the stream once, and throws if the connection is lost.
+  /// Reads the stream as follow() does if `follows`; else reads the stream once, and throws if the connection is lost.
   template <typename Message>
   static StreamEnd read(Client& client, bool follows, const Open<Message>& open,
                         const std::function<void(const Message&)>& take) {

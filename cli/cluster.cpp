@@ -78,7 +78,7 @@ std::string name_of(const PartitionView& partition) {
   return partition.name() + (is_default ? "*" : "");
 }
 
-/// Whether jobs in the partition may be preempted, and how long they have to save then.
+/// Tells whether jobs in the partition may be preempted, and how long they have to save then.
 std::string preempted_text(const PartitionView& partition) {
   if (partition.preempt_mode().empty()) return "-";
   if (partition.preempt_mode() == "OFF") return "no";

@@ -54,7 +54,7 @@ Job change_job(Client& client, std::int64_t id) {
   return client.call(method, request);
 }
 
-/// What a command does to jobs.
+/// The change that a command makes to jobs.
 struct Change {
   muster::v1::SweepChange of_sweep;
   Job (*of_job)(Client& client, std::int64_t id);

@@ -136,7 +136,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return all;
 }
 
-/// What a child needs after the fork. It may only make system calls, since this process has several threads.
+/// Data for a child after the fork; the child may only make system calls, since this process has several threads.
 struct Wanted {
   const char* file;
   std::vector<char*> argv, envp;
@@ -269,7 +269,7 @@ class DebugRanks {
     }
   }
 
-  // As in an attempt, the stop file with the reason is written before the signal is sent.
+  // The stop file with the reason is written before the signal is sent, as in an attempt.
   void ask_to_leave(std::chrono::milliseconds stop_grace) {
     const auto at = std::chrono::system_clock::now() + stop_grace;
     const auto deadline = std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch());
@@ -391,7 +391,7 @@ std::vector<std::string> words_of(const muster::v1::JobSpec& spec, const fs::pat
   return {worker, "--run-file", file};
 }
 
-/// What all ranks of a debug run share.
+/// The paths and the port that all ranks of a debug run share.
 struct DebugPlace {
   std::filesystem::path folder;  // the attempt's folder
   std::string checkpoints;

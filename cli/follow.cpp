@@ -50,7 +50,7 @@ std::string line_of(const muster::v1::Job& job, const TimeLeft& left) {
   return text;
 }
 
-/// What to say of a job that is suspected of something, or no longer is, once each.
+/// The news that a job is suspected of something, or no longer is. Each is told once.
 class SuspicionNews {
  public:
   /// A line without its end; empty: nothing new.

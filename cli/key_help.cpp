@@ -21,7 +21,7 @@ std::string choices_of(const spec::Key& field) {
   return " One of " + text + ".";
 }
 
-/// What a table holds whose keys people choose; nullptr: the kind is no such table.
+/// The form of the rows of a table whose keys people choose; nullptr: the kind is no such table.
 const char* row_of_table(spec::Kind kind) {
   if (kind == spec::Kind::kVariables) return "NAME = \"value\"";
   if (kind == spec::Kind::kPatterns) return "SERIES = 'PATTERN'";

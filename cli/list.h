@@ -28,8 +28,8 @@ struct Listing {
 
 /// Reads the jobs page by page. Throws a Failure if a page fails.
 Listing list_jobs(Client& client, const JobQuery& query);
-/// The same, but returns the status of a page that fails. The controller has no state "held". For that state this reads
-/// all jobs in states that can be held, and filters them.
+/// Reads the jobs in the same way, but returns the status of a page that fails. The controller has no state "held". For
+/// that state this reads all jobs in states that can be held, and filters them.
 grpc::Status read_jobs(Client& client, const JobQuery& query, Listing* listing);
 
 /// Reports jobs that were named and do not exist, as `muster COMMAND`. Returns the exit code.

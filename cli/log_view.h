@@ -25,7 +25,7 @@ struct LogOptions {
   bool tell_empty = false;  // say on stderr if the log is empty
 };
 
-/// What two threads print on one terminal: a log, and words that are said while the log is quiet.
+/// The terminal on which two threads print: a log, and words that are said while the log is quiet.
 class SharedScreen {
  public:
   /// Prints at once.

@@ -64,7 +64,7 @@ namespace fs = std::filesystem;
 struct InferOptions {
   std::string command, model;
   std::vector<std::string> texts;
-  // Of spec::kInferFlags, in their order: whether the option was given, and its value.
+  // The options of spec::kInferFlags, in their order: whether the option was given, and its value.
   std::vector<bool> given = std::vector<bool>(spec::kInferFlags.size());
   std::vector<std::string> values = std::vector<std::string>(spec::kInferFlags.size());
 };

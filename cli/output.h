@@ -30,7 +30,7 @@ Colour colour_of_state(std::string_view state);
 void print_entry(const std::string& label, const std::string& text);
 /// Prints the text behind `lead`, which is `width` characters wide. Further lines are indented as much.
 void print_behind(std::string lead, std::size_t width, const std::string& text);
-/// As print_entry(), but without line breaks, so that the path can be copied.
+/// Prints as print_entry() does, but without line breaks, so that the path can be copied.
 void print_path(const std::string& label, const std::string& path);
 
 /// A table with titles and aligned columns, at most table_columns() wide. If it is too wide, columns that may shrink

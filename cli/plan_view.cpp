@@ -46,7 +46,7 @@ std::int64_t parsed_size(const std::string& option, const std::string& text) {
   return *bytes;
 }
 
-/// What decides about the memory of a job's ranks. Jobs with equal texts have equal plans.
+/// The settings that decide about the memory of a job's ranks. Jobs with equal texts have equal plans.
 std::string shape_of(const muster::v1::JobSpec& spec, const std::optional<RankMemory>& memory) {
   auto run = jobfile::run_file(spec, "", "");
   run.erase("name");

@@ -246,7 +246,7 @@ void print_ranks(const Job& job) {
   std::cout << "\n" << table.text();
 }
 
-/// As ask_each(), with an empty line between the answers.
+/// Asks as ask_each() does, with an empty line between the answers.
 template <auto method, typename Print>
 int show_each(Client& client, const std::string& command, const JobsOptions& options, Print print) {
   const auto ask = [&](std::int64_t id) { return client.call(method, of_job(id)); };

@@ -49,7 +49,7 @@ std::optional<Request> read_request(Session& session, const SubmitOptions& optio
 /// if a rank could not be started. See debug_run.cpp.
 int run_in_foreground(const muster::v1::JobSpec& spec);
 
-/// What happened in a submission's tries so far.
+/// The facts about a submission's tries so far.
 struct Tries {
   Contact::Clock::time_point deadline;
   bool told = false;            // the person was told that muster tries again

@@ -36,7 +36,7 @@ struct Line {
   const Rank* rank = nullptr;
 };
 
-/// What lines are sorted by, the most first; unknown is less than nothing.
+/// The value that lines are sorted by, the most first; unknown is less than nothing.
 double weight_of(const Rank& rank, const std::string& sort) {
   const auto& use = rank.use();
   if (sort == "cpu") return use.has_cores() ? use.cores() : -1;

@@ -51,7 +51,7 @@ std::vector<std::string> files_of(const TraceView& view) {
   return files;
 }
 
-/// What went wrong, one text for each problem. Ranks that say the same share a text.
+/// The problems of a trace, one text for each problem. Ranks that say the same share a text.
 std::vector<std::string> problems_of(const TraceView& view) {
   std::vector<std::string> problems;
   if (!view.problem().empty()) problems.push_back("job " + std::to_string(view.job_id()) + ": " + view.problem());

@@ -6,7 +6,7 @@
 
 namespace cli {
 
-// What a rank uses, as cells of a table; "-": not known.
+// The resources that a rank uses, as cells of a table; "-": not known.
 
 /// Cores: "0.02", "1.70", "31.5".
 std::string cores_text(const muster::v1::Rank& rank);

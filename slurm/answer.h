@@ -11,7 +11,7 @@
 
 namespace slurm {
 
-/// What the failure of a command means.
+/// The meaning of a command's failure.
 enum class Failure {
   kRefused,  // Slurm said no
   kNotSent,  // no request was sent: no controller, no configuration, no munge, no program
@@ -26,13 +26,13 @@ struct FailureText {
 /// Classifies a failure by how the command ended and by what it wrote to stderr.
 FailureText explain_failure(const std::string& program, const base::CommandResult& result);
 
-/// Whether the words say that a request was sent and its answer did not come.
+/// True if the words say that a request was sent and its answer did not come.
 bool tells_of_a_lost_answer(const std::string& words);
 
-/// What a command wrote to stderr, or to stdout if stderr is empty, as one line of at most 2,000 characters.
+/// The text that a command wrote to stderr, or to stdout if stderr is empty, as one line of at most 2,000 characters.
 std::string complaint(const std::string& program, const base::CommandResult& result);
 
-/// What the words of a refusal mean.
+/// The meaning of the words of a refusal.
 ///
 /// Only words that Slurm writes after it has discarded a submission are a refusal. All other failures are kUnknown,
 /// because Slurm may still have accepted the submission. After kUnknown, look for the job in Slurm's list before
@@ -66,8 +66,8 @@ struct Unreachable {
   std::string why;
 };
 
-/// Whether Slurm accepted the submission is unknown. Look for the job's comment in Slurm's list before submitting
-/// again.
+/// The outcome is unknown: Slurm may have accepted the submission, or not. Look for the job's comment in Slurm's list
+/// before submitting again.
 struct Unsure {
   std::string why;
   /// sbatch ended by itself, with words that prove nothing. None of its requests can be on its way any more.
@@ -77,7 +77,7 @@ struct Unsure {
 /// The answer of a command that was carried out and returns no value.
 struct Done {};
 
-/// What Slurm answered: a value, a refusal, or no answer.
+/// The answer of Slurm: a value, a refusal, or none.
 template <class T>
 class Answer {
  public:
@@ -106,7 +106,7 @@ class Answer {
     if (const auto* none = std::get_if<Unreachable>(&state_)) return none->why;
     return {};
   }
-  /// What `use` makes of the value. A refusal and a missing answer stay as they are.
+  /// Returns what `use` makes of the value. A refusal and a missing answer stay as they are.
   template <class Use>
   std::invoke_result_t<Use, const T&> then(Use&& use) const {
     if (has_value()) return use(value());

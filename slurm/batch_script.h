@@ -33,7 +33,7 @@ using Options = std::map<std::string, std::optional<std::string>>;
 /// The exit code of a script whose health check failed.
 inline constexpr int kUnfitExit = 96;
 
-/// What the script does around the job's command. Members called "lines" are shell code, rendered unchanged.
+/// Steps of the script around the job's command. Members called "lines" are shell code, rendered unchanged.
 struct Steps {
   /// A run that Slurm itself restarted exits with 0 at once. The controller submits a replacement for such a run.
   bool leave_when_restarted = false;
@@ -69,8 +69,8 @@ struct BatchScript {
   Options options{};
 };
 
-/// What a batch script cannot express, one sentence each. Empty if render() can express all of `script`. Examples: a
-/// zero byte, a line break in a partition's name, an invalid environment name, an array without tasks.
+/// Contents that a batch script cannot express, one sentence each. Empty if render() can express all of `script`.
+/// Examples: a zero byte, a line break in a partition's name, an invalid environment name, an array without tasks.
 std::vector<std::string> problems(const BatchScript& script);
 
 /// The script, for sbatch's standard input. Pure: the same values give the same bytes. Options are sorted by name.
@@ -82,7 +82,7 @@ std::string shell_quote(const std::string& word);
 /// Quotes one word for bash on a single line: control characters become $'\n'.
 std::string bash_quote(const std::string& word);
 
-/// Whether the text has a character below the space, or DEL. An #SBATCH line cannot contain those.
+/// True if the text has a character below the space, or DEL. An #SBATCH line cannot contain those.
 bool has_control(std::string_view text);
 
 /// The text with each control character replaced by a space.
@@ -92,10 +92,10 @@ std::string on_one_line(std::string text);
 /// character, even inside quotes.
 std::string sbatch_quote(const std::string& value);
 
-/// Whether the text can be the long name of an option: lower-case letters, digits and dashes.
+/// True if the text can be the long name of an option: lower-case letters, digits and dashes.
 bool is_option_name(std::string_view name);
 
-/// Whether no pattern of Slurm can express this literal path. The script then opens the file itself.
+/// True if no pattern of Slurm can express this literal path. The script then opens the file itself.
 bool needs_redirection(const LogFile& log);
 
 /// The path as a Slurm pattern. In a literal path each % is doubled, and %a replaces the index mark.

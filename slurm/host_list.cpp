@@ -124,7 +124,7 @@ std::optional<Numbered> numbered(std::string_view name) {
   return Numbered{name.substr(0, name.size() - digits), number.value(), digits};
 }
 
-/// Whether expanding a range that contains `now` gives `next` right after it.
+/// True if expanding a range that contains `now` gives `next` right after it.
 bool follows(const Numbered& now, const Numbered& next, std::size_t first_digits) {
   return next.prefix == now.prefix && next.number == now.number + 1 &&
          padded(next.number, first_digits).size() == next.digits;

@@ -147,8 +147,8 @@ ReasonText said(const std::string& sentence, const std::string& action) {
   return {sentence, action, true};
 }
 
-// What a limit means by its name: the kind, and what follows the resource. WHOSE and WHAT stand for the owner of the
-// limit and the resource. `only`: the resource that the row is about; empty: any. The first row that fits counts.
+// The meaning of a limit by its name: the kind, and what follows the resource. WHOSE and WHAT stand for the owner of
+// the limit and the resource. `only`: the resource that the row is about; empty: any. The first row that fits counts.
 struct LimitRow {
   std::string_view kind, rest, only, sentence, action;
 };

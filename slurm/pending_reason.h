@@ -17,7 +17,7 @@ enum class Reason {
 /// Classifies a reason as squeue or scontrol prints it.
 Reason understand_reason(std::string_view reason);
 
-/// What a reason of squeue or sacct means, in words for a person.
+/// The meaning of a reason of squeue or sacct, in words for a person.
 struct ReasonText {
   std::string sentence{};  // the reason, in one sentence
   std::string action{};    // the remedy, in one sentence

@@ -93,14 +93,14 @@ struct Node {
 
   /// The value of one of these; empty: Slurm has not printed it.
   std::string field(const std::string& key) const;
-  /// Whether the node is up, and neither drained nor about to be drained. Jobs may start on it now or when others
+  /// True if the node is up, and neither drained nor about to be drained. Jobs may start on it now or when others
   /// leave.
   bool usable() const;
-  /// Whether Slurm calls the node down, or has no answer from it.
+  /// True if Slurm calls the node down, or has no answer from it.
   bool is_down() const;
-  /// Whether Slurm calls the node powered up, so that its slurmd takes connections.
+  /// True if Slurm calls the node powered up, so that its slurmd takes connections.
   bool should_answer() const;
-  /// Whether Slurm has drained the node because it could not start a job.
+  /// True if Slurm has drained the node because it could not start a job.
   bool failed_a_launch() const;
   /// `reason` without the user and the time: "power supply".
   std::string why() const;

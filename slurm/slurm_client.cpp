@@ -51,7 +51,7 @@ bool is_over_already(const std::string& line) {
          line.find("Job/step already completing or completed") != std::string::npos;
 }
 
-/// Whether everything that scancel failed at is over already. A scancel without output gives Slurm's error number as
+/// True if everything that scancel failed at is over already. A scancel without output gives Slurm's error number as
 /// its exit code, cut to a byte: 2017 means no such job, 2021 means already completing or completed.
 bool only_ended_jobs(const base::CommandResult& result) {
   constexpr int kNoSuchJob = 2017 & 0xff;

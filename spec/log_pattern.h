@@ -16,7 +16,7 @@ namespace spec {
 inline constexpr std::string_view kStepPattern = "step";
 /// The names for the step from which an attempt goes on, and for how many steps the training has in all.
 inline constexpr std::string_view kResumedPattern = "resumed", kTotalPattern = "total";
-/// Whether the name stands for a number of the run, and for no series.
+/// True if the name stands for a number of the run, and for no series.
 inline constexpr bool is_of_the_run(std::string_view name) {
   return name == kStepPattern || name == kResumedPattern || name == kTotalPattern;
 }
@@ -35,9 +35,9 @@ class LogPattern {
   LogPattern(LogPattern&&) noexcept;
   LogPattern& operator=(LogPattern&&) noexcept;
 
-  /// What is wanted of the pattern instead; empty: nothing is wrong with it.
+  /// The requirement that the pattern does not meet; empty: nothing is wrong with the pattern.
   const std::string& problem() const { return problem_; }
-  /// What people can do about the problem.
+  /// The action that people can take about the problem.
   const std::string& remedy() const { return remedy_; }
 
   /// The first group at the pattern's first place in the line; nullopt: there is none.

@@ -36,7 +36,7 @@ Parts parts_of(std::string_view name) {
   return held_out.split.empty() ? try_all(kTrained) : held_out;
 }
 
-/// Whether the name has one of the words: "top5_accuracy", "rouge_l", "head/loss".
+/// True if the name has one of the words: "top5_accuracy", "rouge_l", "head/loss".
 template <std::size_t Count>
 bool has_word(std::string_view name, const std::array<std::string_view, Count>& words) {
   return std::ranges::any_of(words, [&](std::string_view word) {

@@ -42,7 +42,7 @@ std::string_view to_string(OverRanks over_ranks);
 /// kMean for any other word.
 OverRanks over_ranks_of(std::string_view word);
 
-/// Whether the name has 1 to kLongestSeries letters, digits and any of . _ - / @ + : %, and no slash at either end.
+/// True if the name has 1 to kLongestSeries letters, digits and any of . _ - / @ + : %, and no slash at either end.
 bool is_series_name(std::string_view name);
 
 /// The assumed declaration of a series that no one has declared. A loss is better when lower, an accuracy when higher.
@@ -56,7 +56,7 @@ std::string_view quantity_of(std::string_view name);
 /// The loss on held-out data, which most recipes report.
 inline constexpr std::string_view kHeldOutLoss = "validation/loss";
 
-/// Whether the name says that the data was not trained on: "validation/loss", "eval_accuracy". Such a series is
+/// True if the name says that the data was not trained on: "validation/loss", "eval_accuracy". Such a series is
 /// measured on the same data each time, so its values can be compared.
 bool is_held_out(std::string_view name);
 

@@ -60,7 +60,7 @@ struct Key {
   std::string_view sbatch = {};
 };
 
-/// Whether a key of this kind has a single value: no array and no table.
+/// True if a key of this kind has a single value: no array and no table.
 bool is_plain(Kind kind);
 
 /// The text of a value as people write it: "12h", "16MiB", "0.0003".
@@ -70,9 +70,9 @@ std::optional<Value> parse(const Key& key, std::string_view text);
 /// The value converted to the type of the key's kind. Returns nullopt if the value has another kind. A whole number
 /// converts to a real one.
 std::optional<Value> as_kind(const Key& key, const Value& value);
-/// What the key takes, phrased to follow the word "want": "a whole number from 1 to 4096", "a duration such as 12h".
+/// The values of the key, phrased to follow the word "want": "a whole number from 1 to 4096", "a duration such as 12h".
 std::string wanted(const Key& key);
-/// Whether a value of the right kind is within the key's range or among its choices.
+/// True if a value of the right kind is within the key's range or among its choices.
 bool allowed(const Key& key, const Value& value);
 
 /// The position of a word in a list such as "cosine linear constant", from 0; nullopt if the word is not in the list.
@@ -162,7 +162,7 @@ inline constexpr std::string_view kPretrainedMeaning =
     "by "
     "train.seed.";
 
-/// Whether rows of a family are absent because the config.json of model.pretrained gives them. Only the ranks read that
+/// True if rows of a family are absent because the config.json of model.pretrained gives them. Only the ranks read that
 /// file. Until then such rows have no defaults, and the family's check has nothing to look at.
 bool awaits_config(const Table& table, const Values& values);
 

@@ -34,7 +34,7 @@ inline constexpr const char* kReport = "MUSTER_REPORT";  // the report file, see
 inline constexpr const char* kErrorFile = "TORCHELASTIC_ERROR_FILE";
 inline constexpr const char* kMasterAddress = "MASTER_ADDR";
 inline constexpr const char* kMasterPort = "MASTER_PORT";
-// What torchrun takes for --master-addr and the others, if its command line has none.
+// The variables that torchrun takes for --master-addr and the others, if its command line has none.
 inline constexpr const char* kTorchrunAddress = "PET_MASTER_ADDR";
 inline constexpr const char* kTorchrunPort = "PET_MASTER_PORT";
 inline constexpr const char* kTorchrunNodes = "PET_NNODES";
@@ -65,10 +65,10 @@ namespace spec {
 /// that shows no GPU, or with --local-gpus open. Elsewhere a local rank sees the GPUs that its attempt was given.
 using Environment = std::map<std::string, std::string>;
 
-/// What stands for a secret wherever a job is shown.
+/// The text that stands for a secret wherever a job is shown.
 inline constexpr std::string_view kMask = "********";
 
-/// Whether a variable's value is hidden wherever a job is shown. It is where a part of the name, between underscores
+/// True if a variable's value is hidden wherever a job is shown. It is where a part of the name, between underscores
 /// and in any case, ends with TOKEN, SECRET, SECRETS, PASSWORD, PASSWD, PASSPHRASE, CREDENTIAL, CREDENTIALS, KEY or
 /// KEYS, or is PASS or PWD (but for PWD itself, the working folder); where the last part is AUTH; and where the value
 /// is an address with a password in it ("postgres://me:word@host"), or one of http or https with any user
@@ -81,7 +81,7 @@ std::string shown_value(std::string_view name, const std::string& value);
 /// This process's own environment.
 Environment own_environment();
 
-/// Whether a job with environment = "submit" takes this variable from its submitter: what decides which programs and
+/// True if a job with environment = "submit" takes this variable from its submitter: what decides which programs and
 /// libraries are found. PATH, VIRTUAL_ENV, PYTHONPATH, LD_LIBRARY_PATH, and names that begin with CONDA_.
 bool is_taken(std::string_view name);
 /// Those variables of a submitter's environment.

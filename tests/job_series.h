@@ -9,7 +9,7 @@
 
 namespace test {
 
-/// What the controller tells of a job's series when it has reported this step: for fakes of the controller.
+/// Updates a job's series as the controller does when the job has reported this step: for fakes of the controller.
 inline void note_series(muster::v1::Job& job, const muster::v1::Metric& metric) {
   const std::map<std::string, double> sorted(metric.series().begin(), metric.series().end());
   for (const auto& [name, value] : sorted) {

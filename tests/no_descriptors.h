@@ -7,7 +7,7 @@
 
 namespace test {
 
-/// As long as this lives, the process can open nothing more.
+/// The process can open nothing more as long as an object of this class lives.
 class NoDescriptors {
  public:
   NoDescriptors() {

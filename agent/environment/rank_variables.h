@@ -21,14 +21,14 @@ struct RankPlace {
   std::vector<std::string> node_names = {};  // in the order of node_rank; empty: not known
 };
 
-/// What a rank is told about its place, whatever starts it: RANK and the like as torchrun sets them for a worker, and
-/// MUSTER_NODES, MUSTER_NODELIST and MUSTER_LOCAL_RANK.
+/// The variables that tell a rank its place, whatever starts it: RANK and the like as torchrun sets them for a worker,
+/// and MUSTER_NODES, MUSTER_NODELIST and MUSTER_LOCAL_RANK.
 spec::Environment rank_variables(const RankPlace& place);
 
-/// What a command with launcher = "own" is told instead: on which of how many nodes it is, also by torchrun's names for
-/// its options. It is no rank, so it gets no RANK.
+/// The variables that a command with launcher = "own" gets instead: on which of how many nodes it is, also by
+/// torchrun's names for its options. Such a command is no rank, so it gets no RANK.
 spec::Environment own_launcher_variables(const RankPlace& place);
-/// Whether a variable tells a program that it is one rank of several: RANK and the others of torchrun, and those by
+/// True if a variable tells a program that it is one rank of several: RANK and the others of torchrun, and those by
 /// which programs find their place among srun's tasks. A command with launcher = "own" gets none of them.
 bool tells_of_a_rank(std::string_view name);
 
@@ -41,9 +41,9 @@ spec::Environment meeting_variables(const std::string& address, const std::strin
 /// job by itself. TORCHELASTIC_USE_AGENT_STORE is never set: nobody but rank 0 serves the store.
 spec::Environment torchelastic_variables(std::int64_t job, std::uint32_t attempt, std::uint32_t max_restarts);
 
-/// What this process's user would find after a fresh login: HOME, USER, LOGNAME and SHELL of the user database, PATH
-/// and LANG with plain defaults; and PYTHONUNBUFFERED=1, so that a log shows what Python prints when it prints it. The
-/// same in every call: the user database is asked once.
+/// The variables that this process's user would find after a fresh login: HOME, USER, LOGNAME and SHELL of the user
+/// database, PATH and LANG with plain defaults; and PYTHONUNBUFFERED=1, so that a log shows what Python prints when it
+/// prints it. Every call returns the same: the user database is asked once.
 const spec::Environment& login_environment();
 
 /// Which devices a rank sees when it is given `gpus_per_rank`: its slice of 0, 1, 2, ..., or of `allowed`, a list as

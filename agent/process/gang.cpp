@@ -26,7 +26,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return result;
 }
 
-/// What a fresh process expects: no signal blocked or ignored.
+/// Resets all signals to the state that a fresh process expects: none is blocked or ignored.
 void reset_signals() {
   struct sigaction defaults {};
   defaults.sa_handler = SIG_DFL;

@@ -31,8 +31,8 @@ struct GangPlan {
     std::string log;                                 // both outputs are appended; stdin is empty
   };
   std::string program;
-  /// As a shell does it: a name without a slash is looked for in this process's PATH, and a script without a first line
-  /// for the kernel is run by /bin/sh.
+  /// True if the program is started as a shell would start it: a name without a slash is looked for in this process's
+  /// PATH, and a script without a first line for the kernel is run by /bin/sh.
   bool as_a_shell_would = false;
   std::vector<std::string> argv;
   std::string working_folder;

@@ -30,9 +30,9 @@ struct AttemptMark {
 /// SIGKILL for processes on this machine that an earlier attempt of the same job has left behind, until none is left.
 /// Returns what was still there after `patience`, as end_children() does.
 ///
-/// What shows whose a process is: MUSTER_ATTEMPT_FOLDER in its environment, or where that is overwritten, as a process
-/// does that renames itself (setproctitle), the log of a rank that it writes to. Its children, and those in a session
-/// that it leads, are its own. A process of another Slurm job is none.
+/// The owner of a process is known by MUSTER_ATTEMPT_FOLDER in its environment, or where that is overwritten, as a
+/// process does that renames itself (setproctitle), by the log of a rank that it writes to. Its children, and those in
+/// a session that it leads, are its own. A process of another Slurm job is none.
 std::string end_earlier_attempts(const AttemptMark& mark, std::chrono::milliseconds patience,
                                  const Kill& kill = base::kill_exactly);
 
@@ -43,7 +43,7 @@ struct RankMark {
   std::string log;             // both outputs
 };
 
-/// The same for what this one rank has left behind.
+/// Ends in the same way the processes that this one rank has left behind.
 std::string end_rank(const RankMark& mark, std::chrono::milliseconds patience, const Kill& kill = base::kill_exactly);
 
 /// MUSTER_ATTEMPT_FOLDER of the process. nullopt: it has none, or has overwritten a part of it, of which a beginning

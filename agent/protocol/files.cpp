@@ -10,8 +10,8 @@
 namespace agent::protocol {
 namespace {
 
-/// As Gloo, NCCL, c10d's store, sockets of the system, process pools, torchelastic, Horovod and JAX say it, and what
-/// programs say of a signal by which they are asked to leave. In lower case, for programs write them in any.
+/// Words of Gloo, NCCL, c10d's store, sockets of the system, process pools, torchelastic, Horovod and JAX about a rank
+/// that has gone, and of programs that a signal has asked to leave. In lower case, for programs write them in any.
 constexpr std::string_view kParts[]{
     "the peer has closed the connection",  // the engine of muster-worker
     "is gone: process ",                   // its watcher, of another rank

@@ -40,14 +40,14 @@ inline std::string attempt_of_log(std::string_view path) {
   return std::string(folder.substr(0, above));
 }
 
-/// What the processes of one rank use, as the agent beside the rank sees it.
+/// Resources that the processes of one rank use, as the agent beside the rank sees it.
 struct RankUse {
   std::int64_t at_ms = 0;       // when, by the node's clock, since 1970; it tells two samples apart
   std::optional<double> cores;  // CPU time over time: 1.7 cores. Absent in the first sample
   std::int64_t memory_bytes = 0;
   std::int64_t memory_peak_bytes = 0;  // the most of any sample
   std::uint32_t processes = 0;
-  // Of all GPUs of the rank, all users of these GPUs counted. Absent: it has none, or they don't say.
+  // Use of all GPUs of the rank, all users of these GPUs counted. Absent: the rank has none, or the GPUs don't say.
   std::optional<double> gpu_percent;
   std::optional<std::int64_t> gpu_memory_bytes;
   bool operator==(const RankUse&) const = default;
@@ -82,14 +82,14 @@ inline constexpr const char* kFenceLock = "FENCE.lock";
 struct Fence {
   std::int64_t job = 0;  ///< 0: the file does not name the job, as musterd once wrote it
   std::int64_t attempt = 0;
-  /// Whether this attempt of this job may write into the folder.
+  /// True if this attempt of this job may write into the folder.
   bool lets(std::int64_t of_job, std::int64_t its_attempt) const {
     return (job == 0 || job == of_job) && attempt <= its_attempt;
   }
   bool operator==(const Fence&) const = default;
 };
 
-/// Of a text, FNV-1a of 32 bits, as eight hexadecimal digits: a digit that the disk has changed is found.
+/// The checksum of a text, FNV-1a of 32 bits, as eight hexadecimal digits: a digit that the disk has changed is found.
 inline std::string fence_check(std::string_view text) {
   std::uint32_t sum = 2166136261U;
   for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 16777619U;
@@ -172,8 +172,8 @@ inline std::string stack_file_name(std::uint32_t rank) {
   return "rank-" + std::to_string(rank) + ".txt";
 }
 
-/// Whether an error is what a rank says when another rank has gone: a connection that was closed, a collective that was
-/// aborted. Such an error is the first cause of an end only where no other rank tells another one.
+/// True if an error is one that a rank reports when another rank has gone: a connection that was closed, a collective
+/// that was aborted. Such an error is the first cause of an end only where no other rank tells another one.
 bool is_of_a_survivor(std::string_view error);
 
 /// How far a rank's program has come, as muster-task saw it. muster-task tells musterd the same by gRPC; musterd reads

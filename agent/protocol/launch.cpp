@@ -5,8 +5,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "spec/variables.h"
-
 namespace agent::protocol {
 
 nlohmann::ordered_json json_of(const TaskLaunch& launch) {
@@ -27,7 +25,7 @@ nlohmann::ordered_json json_of(const TaskLaunch& launch) {
       {"own_launcher", launch.own_launcher},
   };
   if (launch.unprepared) json["unprepared"] = true;
-  // As JSON, of which the elements of a sweep share most.
+  // The run file goes in as JSON, of which the elements of a sweep share most.
   if (!launch.run_file.empty()) json["run_file"] = nlohmann::ordered_json::parse(launch.run_file);
   if (!launch.cache_folder.empty()) json["cache_folder"] = launch.cache_folder;
   return json;
@@ -38,11 +36,7 @@ std::string to_text(const TaskLaunch& launch) {
 }
 
 TaskLaunch read_task_launch(const std::filesystem::path& attempt_folder) {
-  auto path = attempt_folder / kTaskLaunchFile;
-  const auto former = attempt_folder / kFormerTaskLaunchFile;
-  if (std::error_code ignored; !std::filesystem::exists(path, ignored) && std::filesystem::exists(former, ignored)) {
-    path = former;
-  }
+  const auto path = attempt_folder / kTaskLaunchFile;
   return launch_of_json(read_json_file(path), path.string());
 }
 
@@ -54,9 +48,7 @@ TaskLaunch launch_of_json(const nlohmann::ordered_json& json, const std::string&
     json.at("working_folder").get_to(launch.working_folder);
     json.at("log_folder").get_to(launch.log_folder);
     json.at("job_name").get_to(launch.job_name);
-    // A musterd of before this field raised the fence where checkpoints go.
-    const auto checkpoints = launch.env.find(spec::variable::kCheckpointFolder);
-    launch.fence_folder = json.value("fence_folder", checkpoints == launch.env.end() ? "" : checkpoints->second);
+    json.at("fence_folder").get_to(launch.fence_folder);
     json.at("log_link").get_to(launch.log_link);
     json.at("is_command").get_to(launch.is_command);
     json.at("forward_signals").get_to(launch.forward_signals);
@@ -92,7 +84,7 @@ std::vector<std::string> attempts_in(const Json& json) {
   return folders;
 }
 
-/// What merge_patch() makes `to` of `from` with (RFC 7396).
+/// Returns the patch with which merge_patch() makes `to` of `from` (RFC 7396).
 Json patch_between(const Json& from, const Json& to) {
   if (!from.is_object() || !to.is_object()) return to;
   auto patch = Json::object();
@@ -115,7 +107,7 @@ Json patched(Json from, const Json& patch) {
   return from;
 }
 
-/// Whether both have the same members, in whatever order.
+/// True if both have the same members, in whatever order.
 bool is_same(const Json& a, const Json& b) {
   return nlohmann::json(a) == nlohmann::json(b);
 }
@@ -219,7 +211,7 @@ LocalLaunch parse_local_launch(std::string_view text) {
     object.at("job_name").get_to(launch.job_name);
     object.at("program").get_to(launch.program);
     object.at("argv").get_to(launch.argv);
-    launch.base_env = object.value("base_env", launch.base_env);
+    object.at("base_env").get_to(launch.base_env);
     object.at("env").get_to(launch.env);
     object.at("working_folder").get_to(launch.working_folder);
     object.at("log_folder").get_to(launch.log_folder);
@@ -228,10 +220,10 @@ LocalLaunch parse_local_launch(std::string_view text) {
     if (object.contains("allowed_devices")) launch.allowed_devices = object["allowed_devices"].get<std::string>();
     object.at("master_addr").get_to(launch.master_addr);
     object.at("master_port").get_to(launch.master_port);
-    launch.is_command = object.value("is_command", launch.is_command);
-    launch.open_files = object.value("open_files", std::uint64_t{0});
-    launch.report = object.value("report", launch.report);
-    launch.own_launcher = object.value("own_launcher", false);
+    object.at("is_command").get_to(launch.is_command);
+    object.at("open_files").get_to(launch.open_files);
+    object.at("report").get_to(launch.report);
+    object.at("own_launcher").get_to(launch.own_launcher);
     return launch;
   } catch (const json::exception& error) {
     throw std::runtime_error(std::string(kLocalLaunchFile) + " makes no sense: " + error.what());

@@ -35,11 +35,8 @@ inline nlohmann::ordered_json read_json_file(const std::filesystem::path& path) 
 /// <attempt>/task_launch.json. musterd writes it when it submits a Slurm job (mode 0600: it holds the attempt's token).
 /// muster-task reads it when the job starts, which may be days later.
 inline constexpr const char* kTaskLaunchFile = "task_launch.json";
-/// The name that older versions of musterd gave the file. An attempt that an older musterd submitted may start after an
-/// update, so the reader accepts this name too.
-inline constexpr const char* kFormerTaskLaunchFile = "launch.json";
 
-/// What musterd tells the muster-tasks of one attempt.
+/// The facts that musterd tells the muster-tasks of one attempt.
 struct TaskLaunch {
   std::vector<std::string> argv;
   std::map<std::string, std::string> env;  // the user's and muster's own; wins over what is inherited
@@ -69,8 +66,7 @@ struct TaskLaunch {
 /// Throws nlohmann::json::exception when a text in it is not UTF-8.
 std::string to_text(const TaskLaunch& launch);
 
-/// Reads the file of this attempt, or the file under its former name. Throws std::runtime_error that names the file and
-/// what is wrong.
+/// Reads the file of this attempt. Throws std::runtime_error that names the file and what is wrong.
 TaskLaunch read_task_launch(const std::filesystem::path& attempt_folder);
 
 /// A launch file as JSON. Throws nlohmann::json::exception where `run_file` is no JSON.
@@ -90,7 +86,7 @@ inline constexpr const char* kSetLaunchFile = "set_launch.json";
 
 std::string to_set_text(const std::vector<std::string>& attempt_folders);
 
-/// What stands at each index; empty for what is no text. An empty list: the text is damaged.
+/// Reads the attempt folder at each index; empty for an element that is no text. An empty list: the text is damaged.
 std::vector<std::string> parse_set(std::string_view text);
 
 /// The attempt folder of element `index`. Throws std::runtime_error that names the file and what is wrong.
@@ -117,7 +113,7 @@ std::optional<ElementPlace> parse_element(std::string_view text);
 /// muster-supervisor reads it at once. A musterd that was updated reads it again when it adopts the attempt.
 inline constexpr const char* kLocalLaunchFile = "launch.json";
 
-/// What a supervisor is to start on this machine.
+/// The attempt that a supervisor is to start on this machine.
 struct LocalLaunch {
   std::int64_t job = 0;
   std::uint32_t attempt = 0;
@@ -143,8 +139,7 @@ struct LocalLaunch {
 /// Throws std::invalid_argument when a text in it is not UTF-8.
 std::string to_text(const LocalLaunch& launch);
 
-/// Files of older versions have no base_env, no is_command, no open_files, no report and no own_launcher. Throws
-/// std::runtime_error when the text makes no sense.
+/// Throws std::runtime_error when the text makes no sense.
 LocalLaunch parse_local_launch(std::string_view text);
 
 }  // namespace agent::protocol

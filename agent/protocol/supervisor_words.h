@@ -58,7 +58,7 @@ struct Exited {
 struct Ended {
   bool operator==(const Ended&) const = default;
 };
-/// What ranks use now. It is told on the socket alone, between the others, and replaces what was told before.
+/// Resources that ranks use now. A Used is told on the socket alone, between the others, and replaces the one before.
 struct Used {
   std::map<std::uint32_t, RankUse> ranks;
   bool operator==(const Used&) const = default;
@@ -86,7 +86,7 @@ Status parse_status(std::string_view text);
 
 }  // namespace agent::protocol
 
-// What muster-supervisor and the local executor say to one another: the supervisor on a pipe while it starts, the
+// Words that muster-supervisor and the local executor say to one another: the supervisor on a pipe while it starts, the
 // executor on the supervisor's socket. A musterd that was updated talks to supervisors of older versions, so a word
 // keeps its meaning, and a line that a supervisor does not know is passed over.
 namespace agent::protocol {
@@ -114,7 +114,7 @@ struct StartReport {
   std::optional<StartFailure> failure;
   std::string reason;  // of the failure
 };
-/// Of as much of the report as has come.
+/// Reads as much of the report as has come.
 StartReport parse_start_report(std::string_view text);
 
 /// SIGTERM to every living rank's process group, once; SIGKILL after the grace, which a later stop may shorten.

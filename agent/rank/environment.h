@@ -31,7 +31,7 @@ struct RankEnvironment {
 /// Looks up one environment variable; nothing when it is not set.
 using GetVariable = std::function<std::optional<std::string>(const char* name)>;
 
-/// Whether a host name leads to an address from here.
+/// True if a host name leads to an address from here.
 using Resolves = std::function<bool(const std::string& host)>;
 bool resolves(const std::string& host);
 
@@ -50,7 +50,7 @@ std::string first_host(std::string_view list);
 /// std::invalid_argument that names variable, value and remedy when they are malformed or contradict one another.
 RankEnvironment read_environment(const GetVariable& get);
 
-/// The same from this process's own environment.
+/// Reads this process's own environment in the same way.
 RankEnvironment read_environment();
 
 }  // namespace agent::rank

@@ -41,7 +41,7 @@ class JsonlReporter : public Reporter {
 
  private:
   void write_line(const std::string& fields);
-  /// The same with the time.
+  /// Writes a line of `fields` and the time.
   void write_fact(const std::string& fields);
 
   std::string path_;

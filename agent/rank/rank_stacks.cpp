@@ -132,8 +132,8 @@ constexpr milliseconds kThreadPatience{100}, kLateThreadPatience{500}, kAllPatie
 /// The handler itself, and the frame by which the kernel calls it.
 constexpr int kFramesOfHandler = 2;
 
-/// What one thread notes of itself. It is asked by a ticket; only the ticket that stands here may be taken, so a thread
-/// that answers too late writes nothing.
+/// The stack that one thread notes of itself. The thread is asked by a ticket; only the ticket that stands here may be
+/// taken, so a thread that answers too late writes nothing.
 struct Capture {
   static constexpr std::uint32_t kFree = 0, kWriting = 1, kDone = 2, kFirstTicket = 3;
   std::atomic<std::uint32_t> ticket{kFree};

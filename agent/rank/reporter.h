@@ -22,7 +22,7 @@ struct SeriesValue {
   double value = 0;
 };
 
-/// What one finished optimizer step looked like: the values of its series, and what this rank measured of itself.
+/// The facts of one finished optimizer step: the values of its series, and what this rank measured of itself.
 struct StepReport {
   std::int64_t step = 0;  ///< steps finished so far, from 1
   std::vector<SeriesValue> values = {};
@@ -33,10 +33,10 @@ struct StepReport {
   std::int64_t at_ms = 0;               ///< Unix time
 };
 
-/// What the rank is busy with; hang limits differ by section.
+/// The work that the rank is busy with; hang limits differ by section.
 enum class Section { kInit, kData, kStep, kCheckpoint, kDone, kEvaluate };
 
-/// What a program says of itself, besides its steps: the newest of each.
+/// Facts that a program tells of itself, besides its steps: the newest of each.
 struct ProgramWords {
   struct Error {
     std::string type, message, trace;
@@ -63,7 +63,7 @@ struct TraceWish {
   bool operator==(const TraceWish&) const = default;
 };
 
-/// What a rank has to say of the newest trace that the ranks agreed on.
+/// The report of a rank on the newest trace that the ranks agreed on.
 struct TraceReport {
   std::uint64_t number = 0;  ///< 0: none yet
   std::int64_t first = 0;    ///< equal on all ranks
@@ -73,14 +73,14 @@ struct TraceReport {
   bool over = false;
 };
 
-/// What a reporter has been told and the controller has not acknowledged.
+/// Reports that a reporter has been told and the controller has not acknowledged.
 struct Backlog {
   bool is_full = false;  ///< one more step or checkpoint costs the oldest
   bool is_long = false;  ///< more than one heartbeat carries
   std::size_t reports = 0;
 };
 
-/// What the rank has been asked to do. Ordered: a later one wins over an earlier one.
+/// The stop that the rank has been asked for. Ordered: a later one wins over an earlier one.
 enum class StopKind {
   kNone,
   kSave,  ///< finish the step, save, leave with the requeue code
@@ -98,8 +98,8 @@ class Reporter {
   /// Says what the rank does from now on.
   virtual void section(Section now) = 0;
 
-  /// What is known of the series in the reports. Called before the first of them; a later call replaces the former.
-  /// Values of a series that is not declared are reported all the same.
+  /// Tells what is known of the series in the reports. Called before the first report; a later call replaces the
+  /// former. Values of a series that is not declared are reported all the same.
   virtual void declare(std::vector<spec::Series> series) = 0;
 
   /// One finished step, every rank reports its own. A report that can't be delivered now is kept and sent later. The
@@ -112,19 +112,19 @@ class Reporter {
   /// The checkpoint of `step` is complete and valid on disk; `bytes` is what this rank wrote.
   virtual void checkpoint_saved(std::int64_t step, std::int64_t bytes, double ms) = 0;
 
-  /// The same of a program of its own, with the place of the checkpoint. Negative `bytes`: not known.
+  /// Reports a checkpoint of a program of its own in the same way, with its place. Negative `bytes`: not known.
   virtual void checkpoint_saved_at(const std::string& /*path*/, std::int64_t step, std::int64_t bytes, double ms) {
     checkpoint_saved(step, bytes, ms);
   }
 
-  /// What a program of its own says of itself; each call replaces the former. muster-worker says nothing here.
+  /// Tells what a program of its own says of itself; each call replaces the former. muster-worker says nothing here.
   virtual void program(const ProgramWords& /*words*/) {}
 
   /// For whoever reads reports from a file, which can wait there until the controller has taken those before. A
   /// training does not wait, and does not ask.
   virtual Backlog backlog() const { return {}; }
 
-  /// What the controller asks for. Signals are not included: see agent/rank/signals.h. Cheap; asked at every step.
+  /// The stop the controller asks for. Signals are not included: see agent/rank/signals.h. Cheap; asked at every step.
   virtual StopKind stop_requested() const = 0;
 
   /// The newest trace that the controller asks for; nullopt: none. One that was recorded may be asked for again. Cheap;

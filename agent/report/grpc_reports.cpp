@@ -104,7 +104,7 @@ bool read_reports_late(const std::filesystem::path& file, const muster::v1::Rank
     const auto found = tail.read(true);
     more = found.more;
     for (const auto& report : found.reports) {
-      // What comes before it was told already.
+      // Reports left out before such a step were told already.
       if (report.step && report.step->step <= first_step + 1) left_out.clear();
       teller.tell(report, heartbeats);
     }

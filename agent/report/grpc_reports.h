@@ -16,7 +16,7 @@ namespace agent::report {
 /// Connects by gRPC, as the rank with this environment would do by itself. `pid`: its process.
 Connect connect_by_grpc(const std::map<std::string, std::string>& environment, pid_t pid);
 
-/// Of a longer report file, its end alone is read late.
+/// The most bytes of a report file that are read late; of a longer file, only the end is read.
 inline constexpr std::uint64_t kMostReadLate = 16 << 20;
 
 /// Reads the report file of a rank whose program has ended, in place of the agent that died before it had told all.

@@ -131,7 +131,7 @@ bool Relay::wait_before_end(Clock::time_point until) {
     const auto due = end_is_due();
     if (now >= due) return true;
     if (now >= until) return false;
-    // What is taken meanwhile makes it later.
+    // Reports that are taken meanwhile make `due` later.
     wake_.wait_until(lock, std::min(due, until));
   }
   return true;
@@ -186,7 +186,7 @@ void Relay::run() {
   const auto cut_short = told_all ? std::nullopt : exit_;
   lock.unlock();
   if (cut_short) give_up(*cut_short);
-  // What it could not tell is in its file before the rank's end is known.
+  // Reports that `reporter_` could not tell are in its file before the rank's end is known.
   reporter_.reset();
   lock.lock();
   done_ = true;
@@ -287,7 +287,7 @@ void Relay::connect_once() {
   if (!reporter_) reporter_ = connect_();
 }
 
-// What the reporter holds goes into its file. A report file that was not told to its end the controller reads itself.
+// Untold reports go into the reporter's file. The controller itself reads a report file that was not told to its end.
 void Relay::give_up(const spec::ExitStatus& exit) {
   try {
     left_out_ = sources_.give_up(untold_is_own_ ? 0 : untold_.size());

@@ -30,7 +30,7 @@ class Teller {
  public:
   /// Tells all but words().
   void tell(const watch::Report& report, rank::Reporter& to);
-  /// What the program has said of itself up to now.
+  /// The words of the program about itself up to now.
   const rank::ProgramWords& words() const { return words_; }
   /// The newest step that the program has told.
   std::optional<std::int64_t> newest_step() const {
@@ -50,16 +50,16 @@ class Teller {
   std::optional<std::pair<std::int64_t, std::int64_t>> last_step_;  // its number, and when it was done
 };
 
-/// What connects a rank to the controller. Called once, when the rank's program has reported something.
+/// Connects a rank to the controller. Called once, when the rank's program has reported something.
 using Connect = std::function<std::unique_ptr<rank::Reporter>()>;
 
 /// Follows the report file of one rank, and the other sources that its job names, and tells the controller what it
 /// says, with the rank's heartbeats. A program that writes no report is never heard of here. Lines that cannot be read
 /// are counted, and the first is quoted.
 ///
-/// What the controller has not taken yet stays in the files: no more is read before what was read is told, and nothing
-/// is told that would cost the reporter an older report. So a burst of any size is told whole, and costs bounded
-/// memory.
+/// Reports that the controller has not taken yet stay in the files: no more is read before what was read is told, and
+/// nothing is told that would cost the reporter an older report. So a burst of any size is told whole, and costs
+/// bounded memory.
 ///
 /// A thread of its own reads and tells, so neither a disk nor the controller ever holds up who owns the relay. A read
 /// that the disk holds up goes on by itself; what it brings is told when it comes.
@@ -102,7 +102,7 @@ class Relay {
   /// Until then the controller may still take something, as far as is known now.
   Clock::time_point stands_until(std::chrono::milliseconds stands) const;
   void quit();
-  /// What the disk has brought by now; nullopt: it has not answered yet.
+  /// The reports that the disk has brought by now; nullopt: the disk has not answered yet.
   std::optional<watch::Found> read(bool ended);
   /// One look at the file. True: all is told that the program has written before its end.
   bool look(const std::optional<spec::ExitStatus>& exit);

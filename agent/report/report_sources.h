@@ -17,7 +17,7 @@
 
 namespace agent::report {
 
-/// What one rank's agent looks at besides the rank's report file.
+/// The sources that one rank's agent looks at besides the rank's report file.
 ///
 /// Each source is read in a thread of its own, so a disk that stands still holds up neither the caller nor the other
 /// sources. A look that it holds up goes on by itself; what it brings comes later. Not thread-safe.
@@ -33,14 +33,14 @@ class Sources {
 
   /// Begins a look at each source that has none under way. `end`: how the program has ended; nullopt: it runs.
   void start(const std::optional<spec::ExitStatus>& end, std::optional<std::int64_t> newest_step);
-  /// What the disks have brought until then.
+  /// Returns the reports that the disks have brought by `until`.
   watch::Found take(Clock::time_point until);
   /// After the program's end: all that it has written is taken.
   bool is_done() const;
   /// Nothing more is read, and `untold` reports that were read are not told. Returns what was left out, in one sentence
   /// which is also trouble(), unless there was another before; empty: nothing.
   std::string give_up(std::size_t untold);
-  /// What was wrong first with one of them, in one sentence; empty: nothing.
+  /// The first trouble with one of the sources, in one sentence; empty: none.
   const std::string& trouble() const { return trouble_; }
 
  private:
@@ -64,8 +64,8 @@ struct SourcesPlace {
   spec::Environment environment;  // the rank's, whose variables a path may hold
 };
 
-/// What [report] of a job file asks for. Patterns are read from each rank's log. Checkpoints and event files are looked
-/// for beside rank 0 alone. A path with a variable that is not set is left out, and is trouble().
+/// The sources that [report] of a job file names. Patterns are read from each rank's log. Checkpoints and event files
+/// are looked for beside rank 0 alone. A path with a variable that is not set is left out, and is trouble().
 Sources make_sources(const spec::ReportSources& wanted, const SourcesPlace& place);
 
 }  // namespace agent::report

@@ -239,7 +239,7 @@ std::string state_text(char state) {
   }
 }
 
-/// What a descriptor of the process leads to: "socket:[41]", a path; empty: not known.
+/// The target of a descriptor of the process: "socket:[41]", a path; empty: not known.
 std::string target_of(pid_t pid, int descriptor) {
   std::error_code error;
   return fs::read_symlink("/proc/" + std::to_string(pid) + "/fd/" + std::to_string(descriptor), error).string();

@@ -93,7 +93,7 @@ bool has_written(Process& process, Clock::time_point now) {
   return process.bytes > 0 && now - process.grown_at >= kQuiet;
 }
 
-/// What processes write themselves, all at the same time.
+/// Takes the stacks that processes write themselves, all at the same time.
 void take_own(std::vector<Process*> processes, milliseconds patience) {
   for (auto* process : processes) ask(*process);
   std::erase_if(processes, [](const Process* process) { return process->memory.empty(); });
@@ -116,7 +116,7 @@ void take_own(std::vector<Process*> processes, milliseconds patience) {
   }
 }
 
-/// What a program prints within the time. The agent waits for all of its children, so how this one ended is not known.
+/// The output of a program within the time. The agent waits for all its children, so how this one ended is not known.
 std::string output_of(const base::Command& command, Clock::time_point until) {
   auto child = base::start_child(command, true, 0);
   if (child.pid < 0) return "";

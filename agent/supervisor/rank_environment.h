@@ -9,7 +9,7 @@ namespace agent::supervisor {
 /// environment] in spec/variables.h. `node` is this machine's name.
 spec::Environment rank_environment(const protocol::LocalLaunch& launch, std::uint32_t rank, const std::string& node);
 
-/// The same with the variables of a rank, for the agent that speaks for it. A rank with a launcher of its own has none.
+/// The rank's environment for its agent: with the variables of a rank, which a rank with its own launcher does not get.
 spec::Environment agents_environment(protocol::LocalLaunch launch, std::uint32_t rank, const std::string& node);
 
 }  // namespace agent::supervisor

@@ -57,9 +57,9 @@ constexpr std::chrono::hours kGiveUpEnding{1};     // then
 constexpr milliseconds kLookForLeft{200};          // each look reads all of /proc
 /// The longest that a file system that does not answer delays a stop, and the news of an end.
 constexpr milliseconds kFilePatience{500};
-/// What a relay takes at most ends: nothing was reported.
+/// The longest that a relay takes to end if nothing was reported.
 constexpr milliseconds kQuickRelay{5};
-/// What a rank said at last is worth more: without it an error that comes twice is not known for the same.
+/// The last words of a rank are worth more: without them an error that comes twice is not known for the same.
 constexpr milliseconds kWordsPatience{2000};
 
 std::int64_t wall_ms() {
@@ -207,7 +207,7 @@ void Supervisor::start() {
   step("running");
 }
 
-// What is there before the ranks start is no work of theirs.
+// Reports that are there before the ranks start are no work of theirs.
 void Supervisor::look_before_start(const LocalLaunch& launch, const std::string& node) {
   if (!options_.connect || launch.report.empty()) return;
   const auto until = Clock::now() + kFilePatience;
@@ -357,8 +357,8 @@ void Supervisor::stop(const StopCommand& how) {
   if (!killed_) kill_at_ = kill_at_ ? std::min(*kill_at_, at) : at;
 }
 
-/// What a rank finds in the file that MUSTER_STOP names when the signal arrives. Returns the ranks whose programs look
-/// for that file by themselves, and need no signal.
+/// Writes the notice that a rank finds in the file that MUSTER_STOP names when the signal arrives. Returns the ranks
+/// whose programs look for that file by themselves, and need no signal.
 std::set<std::uint32_t> Supervisor::tell_why(const StopCommand& how) {
   if (how.why.empty()) return {};
   const watch::StopNotice notice{how.why, how.save, wall_ms() + how.grace.count(), how.at_step};
@@ -422,8 +422,8 @@ void Supervisor::record_told_ends() {
   }
 }
 
-/// What SIGKILL does not end at once, such as a process that waits for a disk, holds the news of the last end back, and
-/// so the next attempt. It is told where people look.
+/// A process that SIGKILL does not end at once, such as one that waits for a disk, holds the news of the last end back,
+/// and so the next attempt. Such a process is named where people look.
 bool Supervisor::is_nothing_left() {
   if (give_up_ending_at_ && Clock::now() < look_for_left_at_) return false;
   const auto left = options_.end_children(give_up_ending_at_ ? milliseconds{0} : kGiveUpKilling);

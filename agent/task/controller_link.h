@@ -11,14 +11,14 @@
 
 namespace agent::task {
 
-/// What a task tells the controller, and hears from it.
+/// The link by which a task talks to the controller, and hears from it.
 class ControllerLink {
  public:
   virtual ~ControllerLink() = default;
 
   /// From here on the controller is told this.
   virtual void tell(const muster::v1::TaskRequest& request) = 0;
-  /// The same without hurry: with the next request that is due anyway.
+  /// Tells the controller this without hurry: with the next request that is due anyway.
   virtual void tell_later(const muster::v1::TaskRequest& request) = 0;
   /// From here on the controller is told nothing, until the next tell().
   virtual void hold() = 0;

@@ -6,7 +6,7 @@
 
 namespace agent::task {
 
-/// What the %-signs of a file name stand for, named as in sbatch's manual ("filename pattern").
+/// The values that the %-signs of a file name stand for, named as in sbatch's manual ("filename pattern").
 struct PatternNames {
   std::string job_name;    // %x; a "/" becomes "_"
   std::string job;         // %j, and %J with the step

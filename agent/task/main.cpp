@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
       agent::task::prepare_element(arguments.set, arguments.index, arguments.attempt_folder);
       return 0;
     }
-    // What its rank starts, in whatever session, becomes a child of this process, which ends it.
+    // Processes that the rank starts, in whatever session, become children of this process, which ends them.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     agent::task::Task task({.attempt_folder = arguments.attempt_folder,
                             .launch = agent::protocol::read_task_launch(arguments.attempt_folder),

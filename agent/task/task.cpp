@@ -44,7 +44,7 @@ constexpr milliseconds kLateSignal{500};
 /// How long a file system that does not answer holds up a start, a stop, or the news of an end.
 constexpr milliseconds kFencePatience{2'000};
 constexpr milliseconds kFilePatience{500};
-/// What a rank said at last is worth more: without it an error that comes twice is not known for the same.
+/// The last words of a rank are worth more: without them an error that comes twice is not known for the same.
 constexpr milliseconds kWordsPatience{2000};
 /// How long it looks at a time whether processes that even SIGKILL does not end at once, such as those that wait for a
 /// disk, are there still.
@@ -285,8 +285,8 @@ void Task::take_signals() {
   status_.out_of_memory = may_be_for_memory() && oom_.killed_lately(Clock::now());
 }
 
-/// Whether the program has ended, and how. What it has left behind is a child of this process, which nobody else waits
-/// for.
+/// Tells whether the program has ended, and how. A process that it has left behind is a child of this process, which
+/// nobody else waits for.
 bool Task::take_ends(int& code) {
   for (;;) {
     siginfo_t info{};
@@ -386,8 +386,8 @@ bool Task::may_be_for_memory() const {
   return counts_alone_ && status_.exit.code != 0 && !asked_ && status_.signals_seen.empty();
 }
 
-/// What the program finds in the file that MUSTER_STOP names; once. True: the program looks for the file by itself, and
-/// needs no signal.
+/// Writes the notice that the program finds in the file that MUSTER_STOP names; once. True: the program looks for the
+/// file by itself, and needs no signal.
 bool Task::tell_why(const std::string& why, bool save, milliseconds until_kill, std::optional<std::int64_t> at_step) {
   if (why.empty() || std::exchange(told_why_, true)) return false;
   const watch::StopNotice notice{why, save, wall_ms() + until_kill.count(), at_step};
@@ -402,7 +402,7 @@ void Task::tell(v1::ProcessState state) {
   link_->tell(told_);
 }
 
-// The same that stands in the status file.
+// Fills in the same facts that stand in the status file.
 void Task::fill_request(v1::ProcessState state) {
   told_.set_state(state);
   told_.set_node(status_.node);
@@ -455,7 +455,7 @@ int Task::last_word(v1::ProcessState state) {
   return status_.exit.signal != 0 ? 128 + status_.exit.signal : status_.exit.code;
 }
 
-// What is there before the program starts is no work of it.
+// Reports that are there before the program starts are no work of it.
 void Task::look_before_start(const spec::Environment& rank) {
   if (!setup_.report || launch_.report.empty()) return;
   sources_ = report::make_sources(

@@ -38,7 +38,7 @@ struct Ending {
   std::chrono::milliseconds longest{600'000};
 };
 
-/// What a task starts with.
+/// The settings that a task starts with.
 struct TaskSetup {
   std::filesystem::path attempt_folder;
   protocol::TaskLaunch launch;

@@ -118,7 +118,7 @@ void TaskReporter::run() {
   while (!closed_) {
     wake_.wait(lock, [&] { return closed_ || !holds_; });
     const auto version = version_;
-    const bool told = (!calls_ && send(lock)) || (calls_ && call(lock));
+    const bool told = send(lock);
     say_unreached();
     const auto stream_ended = [&] { return told && stream_ && stream_->end(); };
     // A controller that has restarted may want to be told more often than the one before: its first answer says so.
@@ -129,18 +129,6 @@ void TaskReporter::run() {
   }
 }
 
-bool TaskReporter::call(Lock& lock) {
-  const auto request = request_;
-  ask(0);
-  lock.unlock();
-  muster::v1::TaskResponse response;
-  const bool heard = client_.call(request, response, kCallLimit).ok();
-  if (heard) answered(response, 0);
-  lock.lock();
-  if (heard) backoff_.reset();
-  return heard;
-}
-
 // In the log of the Slurm job: a name that this node does not know is told nowhere else.
 void TaskReporter::say_unreached() {
   const bool is_due = !was_answered_ && Clock::now() - began_at_ > kSayUnreachedAfter;
@@ -149,7 +137,7 @@ void TaskReporter::say_unreached() {
                base::node_name().c_str(), error_.empty() ? "no answer" : error_.c_str());
 }
 
-// What is new is asked about, so that flush() learns that it was heard.
+// A request with news asks for an answer, so that flush() learns that the news was heard.
 bool TaskReporter::send(Lock& lock) {
   auto request = request_;
   const bool opens = stream_ == nullptr;
@@ -183,7 +171,6 @@ bool TaskReporter::stream_is_broken() const {
 void TaskReporter::close_stream(Lock& lock) {
   lock.unlock();
   const auto end = stream_->end();
-  calls_ = end && end->error_code() == grpc::StatusCode::UNIMPLEMENTED;
   if (end && !end->ok()) error_ = end->error_message();
   stream_.reset();
   lock.lock();

@@ -39,7 +39,6 @@ class TaskReporter : public ControllerLink {
 
   void run();
   /// These tell the newest request, with the lock released meanwhile. False: the controller can't be told now.
-  bool call(Lock& lock);
   bool send(Lock& lock);
   void open_stream();
   void close_stream(Lock& lock);
@@ -64,12 +63,11 @@ class TaskReporter : public ControllerLink {
   std::chrono::milliseconds interval_{500};
   bool closed_ = false, holds_ = false;
 
-  // Of the thread that hears.
+  // Fields of the thread that hears.
   muster::v1::Directive said_ = muster::v1::DIRECTIVE_CONTINUE;
   std::uint64_t stacks_ = 0;
-  // Of the thread that tells.
+  // Fields of the thread that tells.
   rank::Backoff backoff_;
-  bool calls_ = false;  // the controller knows no stream
   const Clock::time_point began_at_ = Clock::now();
   bool said_unreached_ = false;
   std::string error_;  // with which the newest stream ended

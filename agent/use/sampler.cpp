@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What the GPUs said longer ago than so many pauses is not told.
+/// Values that the GPUs gave longer ago than so many pauses are not told.
 constexpr int kGpusOldAfter = 3;
 
 std::int64_t wall_ms() {
@@ -30,7 +30,7 @@ std::int64_t wall_ms() {
 
 }  // namespace
 
-/// What the threads use, for as long as one of them is there.
+/// The state that the threads use, for as long as one of them is there.
 struct Sampler::Shared {
   struct Watched {
     Rank rank;

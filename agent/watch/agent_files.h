@@ -25,9 +25,9 @@ RankFiles rank_files(const std::filesystem::path& log_folder, std::uint32_t rank
 /// How its program learns where they are: MUSTER_REPORT, MUSTER_STOP and TORCHELASTIC_ERROR_FILE.
 std::map<std::string, std::string> file_variables(const RankFiles& files);
 
-/// What must lie on disk before the ranks of an attempt start. musterd makes it when it hands an attempt over alone.
-/// For an element of a Slurm array the batch script makes it when the element starts (`muster-task --prepare`), so that
-/// a waiting element costs no file.
+/// Files that must lie on disk before the ranks of an attempt start. musterd makes them when it hands an attempt over
+/// alone. For an element of a Slurm array the batch script makes them when the element starts (`muster-task
+/// --prepare`), so that a waiting element costs no file.
 struct AttemptStart {
   protocol::Fence key;                 // the job and the number of the attempt
   std::filesystem::path folder;        // the attempt's own
@@ -38,8 +38,8 @@ struct AttemptStart {
   std::filesystem::path cache_folder;  // of prepared text; empty: none is made
 };
 
-/// Of a launch file. The attempt's own variables tell the key and where the run file goes. Where musterd has raised the
-/// fence, it is not raised again: a later job may have the folder by now.
+/// Returns the AttemptStart of a launch file. The attempt's own variables tell the key and where the run file goes.
+/// Where musterd has raised the fence, it is not raised again: a later job may have the folder by now.
 AttemptStart start_of(const protocol::TaskLaunch& launch, const std::filesystem::path& attempt_folder);
 
 enum class Fencing {
@@ -83,7 +83,7 @@ std::string to_text(const StopNotice& notice);
 /// Whole or not at all, for whoever reads it meanwhile. False: the file system refuses it.
 bool write_stop_file(const std::filesystem::path& file, const StopNotice& notice);
 
-/// Whether the rank's program looks for the stop file by itself: then it has made a file of that name with kAsked
+/// True if the rank's program looks for the stop file by itself: then it has made a file of that name with kAsked
 /// behind it. Such a program needs no signal. One would reach its data loaders too, and end them before it has saved.
 bool looks_for(const std::filesystem::path& stop_file);
 inline constexpr const char* kAsked = ".asked";

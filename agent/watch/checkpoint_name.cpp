@@ -59,7 +59,7 @@ bool is_date(std::string_view digits) {
   return year >= 1990 && year < 2100 && month >= 1 && month <= 12 && day >= 1 && day <= 31;
 }
 
-/// Whether the digits are one side of a decimal point: "0.80". Not those of "step.12.h5", whose other side is no digit.
+/// True if the digits are one side of a decimal point: "0.80". Not those of "step.12.h5", whose other side is no digit.
 bool is_decimal(std::string_view name, const Run& run) {
   const auto end = run.begin + run.text.size();
   const bool before = run.begin >= 2 && name[run.begin - 1] == '.' && is_digit(name[run.begin - 2]);

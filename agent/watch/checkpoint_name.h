@@ -10,7 +10,7 @@ namespace agent::watch {
 
 /// The step of a checkpoint by its name.
 struct NamedStep {
-  /// What stands before the number: a word of a step ("step=1200"), of a checkpoint ("ckpt-1200"), or of what is saved
+  /// The word before the number: one of a step ("step=1200"), of a checkpoint ("ckpt-1200"), or of what is saved
   /// ("model_1200"). kAlone: no word ("1200.pt"). kEpoch: the name has no number but that of an epoch.
   enum class By { kStep, kCheckpoint, kModel, kAlone, kEpoch };
   std::int64_t step = 0;
@@ -31,7 +31,7 @@ std::optional<NamedStep> step_in_name(std::string_view name);
 /// The step that digits tell; nullopt: they are no number, or none that a step can have.
 std::optional<std::int64_t> step_of_digits(std::string_view digits);
 
-/// Whether the name is that of a file or folder that is being written: a word of it is tmp, temp, partial, incomplete
+/// True if the name is that of a file or folder that is being written: a word of it is tmp, temp, partial, incomplete
 /// or lock.
 bool is_draft_name(std::string_view name);
 

@@ -14,12 +14,12 @@ namespace agent::watch {
 
 /// Reports the checkpoints of a program by the paths that match a pattern.
 ///
-/// What is there at the first look is old. A match that is new, or has changed since, is a checkpoint when it is
-/// complete: it holds something, its files, sizes and times have stayed the same for kSettled over two looks, and
+/// A match that is there at the first look is old. A match that is new, or has changed since, is a checkpoint when it
+/// is complete: it holds something, its files, sizes and times have stayed the same for kSettled over two looks, and
 /// nothing shows that it was cut off (base::why_torn). When the program has ended in good order, no more is awaited.
 /// When it has ended otherwise, two looks that saw the same must do, since the program may have died while it wrote.
-/// Names of drafts
-/// ("step-40.tmp") are no checkpoints.
+///
+/// Names of drafts ("step-40.tmp") are no checkpoints.
 ///
 /// The step is what the pattern's group matched; else what step_in_name() finds in the name that the last wildcard
 /// matched. Without such a number, or with that of an epoch alone, it is the newest step that the program has told by

@@ -25,7 +25,7 @@ bool begins_with_number(std::string_view text) {
 
 enum class Level { kNone, kHarmless, kError };
 
-/// Of the word of a logger: "[info]", "WARNING:root:x", and of glog "W1123".
+/// The level that the word of a logger tells: "[info]", "WARNING:root:x", and of glog "W1123".
 Level level_of(std::string_view word) {
   const bool glog = word.size() == 5 && std::ranges::all_of(word.substr(1), is_digit);
   if (glog) {
@@ -62,7 +62,7 @@ Level level_of_line(std::string_view line) {
   return Level::kNone;
 }
 
-/// What stands after "train.py: " or "run.sh: line 3: "; the whole line where a program's name does not begin it.
+/// The text after "train.py: " or "run.sh: line 3: "; the whole line where a program's name does not begin it.
 std::string_view without_program(std::string_view line) {
   const auto colon = line.substr(0, line.find(' ')).size();
   if (colon == line.size() || colon < 2 || line[colon - 1] != ':') return line;
@@ -77,7 +77,7 @@ std::string_view without_program(std::string_view line) {
   return rest;
 }
 
-/// What shells and tools say of an error: at the start of the line, or after their name.
+/// True if a shell or a tool tells of an error: at the start of the line, or after its name.
 bool tool_says_error(std::string_view line) {
   const auto said = without_program(line);
   for (const std::string_view start : {"error:", "fatal:", "fatal error:"}) {
@@ -112,7 +112,7 @@ bool may_say_error(std::string_view line) {
   return (line.starts_with("Error ") && !quantity) || line.starts_with("cannot ");
 }
 
-/// Whether a number stands in it by itself: "step 40 loss 2.1", "7/100", "12%". Programs tell their progress so.
+/// True if a number stands in the line by itself: "step 40 loss 2.1", "7/100", "12%". Programs tell their progress so.
 bool has_number(std::string_view line) {
   while (!line.empty()) {
     const auto word = line.substr(0, line.find_first_of(" \t=:,;()[]|"));
@@ -222,7 +222,7 @@ std::map<int, LastError> last_errors(const Lines& lines) {
   return errors;
 }
 
-/// Of the errors of several ranks the first that no other rank's end explains.
+/// The first of the errors of several ranks that no other rank's end explains.
 const LastError* first_cause(const std::map<int, LastError>& errors) {
   const LastError* best = nullptr;
   // Worse: of a launcher, followed by much else, of a survivor; then a later place.
@@ -235,7 +235,7 @@ const LastError* first_cause(const std::map<int, LastError>& errors) {
   return best;
 }
 
-/// What the worker said itself in the log, or into its error file; empty: nothing, or that another one has gone.
+/// The worker's own words in the log, or in its error file; empty: none, or that another one has gone.
 std::string own_words(const WorkerFailure& worker, const std::map<int, LastError>& errors) {
   for (const int rank : {worker.rank, worker.local_rank}) {
     const auto own = errors.find(rank);
@@ -246,7 +246,7 @@ std::string own_words(const WorkerFailure& worker, const std::map<int, LastError
   return protocol::is_of_a_survivor(worker.error) ? std::string() : worker.error;
 }
 
-/// What the launcher's word on the first failure leads to; empty: it says no more than the lines do.
+/// The error that the launcher's word on the first failure leads to; empty: it says no more than the lines do.
 std::string words_of(const RootCause& cause, const std::map<int, LastError>& errors) {
   if (auto words = own_words(cause, errors); !words.empty()) return words;
   if (cause.was_killed) return cause.end;  // what others said follows from it

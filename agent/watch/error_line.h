@@ -7,19 +7,19 @@
 
 namespace agent::watch {
 
-/// What nobody's last words look like, but a tool, a shell or a logger may say. The program ended with it only where
-/// nothing comes after it.
+/// An error that looks like nobody's last words, but that a tool, a shell or a logger may say. The program ended with
+/// this error only where nothing comes after it.
 std::string said_error(const log::Lines& lines);
 
 /// The line of a program's output that names the error it ended with; empty: none is found.
 ///
-/// What it knows, by the shape that runtimes give their last words: Python's tracebacks (of chained exceptions the
-/// last, of an exception group the group), also where a launcher or torch puts the rank before each line; "terminate
-/// called" and "what():" of C++; panics of Rust and Go; aborts of glibc; asserts; sanitizers; the JVM. They count when
-/// they stand within the last kNearEnd lines. What a launcher says of a child that failed counts only where the child
-/// itself said nothing.
+/// Errors that are known by the shape that runtimes give their last words: Python's tracebacks (of chained exceptions
+/// the last, of an exception group the group), also where a launcher or torch puts the rank before each line;
+/// "terminate called" and "what():" of C++; panics of Rust and Go; aborts of glibc; asserts; sanitizers; the JVM. They
+/// count when they stand within the last kNearEnd lines. What a launcher says of a child that failed counts only where
+/// the child itself said nothing.
 ///
-/// Of several ranks that write into one log the first cause is told: the error of the rank that torchelastic's block
+/// The first cause is told where several ranks write into one log: the error of the rank that torchelastic's block
 /// "Root Cause" names; without such a block the earliest last error of a rank. An error that says that another rank has
 /// gone (protocol::is_of_a_survivor) counts only where there is no other.
 ///
@@ -33,7 +33,7 @@ std::string said_error(const log::Lines& lines);
 /// Nothing is better than a line that is about something else: a program may print an error and go on.
 std::string error_line(std::string_view log);
 
-/// The same, but only an error of a runtime that the log ends with: at most kAfterError lines follow.
+/// Finds an error in the same way, but only one of a runtime that the log ends with: at most kAfterError lines follow.
 std::string closing_error(std::string_view log);
 
 /// core::is_surely_an_error() knows them, too.

@@ -49,7 +49,7 @@ class Wildcards {
   struct Name {
     std::string text;  // the pattern, or the plain name
     bool is_pattern = false;
-    /// Of a name with a group: the patterns before it, of it, and behind it.
+    /// Parts of a name with a group: the patterns before the group, of it, and behind it.
     std::optional<std::array<std::string, 3>> parts = {};
   };
   void find_group(Name& name);

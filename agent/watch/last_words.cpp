@@ -107,13 +107,13 @@ std::string read_end(const std::filesystem::path& file, std::size_t most) {
   return text;
 }
 
-/// Whether they tell why, and not only that a launcher's worker exited or that another one has gone.
+/// True if the words tell why, and not only that a launcher's worker exited or that another one has gone.
 bool tell_why(const std::string& words) {
   return !words.empty() && !protocol::is_of_a_survivor(words) && words.find(kWorkerExited) == std::string::npos;
 }
 
-/// What `find` reads in the end of the log, unless the error file or a launcher's worker tells more. A launcher's error
-/// file may tell of a worker that only lost its connection.
+/// The words that `find` reads in the end of the log, unless the error file or a launcher's worker tells more. A
+/// launcher's error file may tell of a worker that only lost its connection.
 std::string first_words(const RankFiles& files, std::string (*find)(std::string_view log),
                         std::string (*find_after_file)(std::string_view log)) {
   auto words = words_of_error_file(read_end(files.error, kMostErrorFile));

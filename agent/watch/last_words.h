@@ -20,7 +20,7 @@ std::string words_of_workers(std::string_view log);
 
 inline constexpr int kMostWorkers = 256;
 
-/// Whether what the program wrote last may tell why it ended so. Not where it was done or left as asked, nor where it
+/// True if what the program wrote last may tell why it ended so. Not where it was done or left as asked, nor where it
 /// was killed from outside: then its last error line is about something else.
 bool may_have_words(const spec::ExitStatus& end);
 
@@ -34,7 +34,7 @@ std::string fit_for_a_sentence(std::string_view text);
 /// alone, and waits as long as their file system does.
 std::string read_last_words(const RankFiles& files);
 
-/// Whether a rank that muster has asked to leave may have failed by itself before.
+/// True if a rank that muster has asked to leave may have failed by itself before.
 bool may_have_failed(const spec::ExitStatus& end);
 /// The error that a rank closes with which muster has asked to leave because another rank failed: its own failure may
 /// have come first. Only a sure error that nothing follows, and none that says that another rank has gone; else empty.

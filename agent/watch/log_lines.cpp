@@ -33,7 +33,7 @@ struct Prefix {
   int rank = kNoRank;
 };
 
-/// What a launcher or a logger puts before each line of a rank: "[rank0]: ", "[default3]:", "[rank 1] ", "7: ".
+/// The prefix of a launcher or a logger before each line of a rank: "[rank0]: ", "[default3]:", "[rank 1] ", "7: ".
 Prefix prefix_of(std::string_view line) {
   std::size_t i = 0;
   const bool bracket = line.starts_with('[');
@@ -164,7 +164,7 @@ std::string place_of(std::string_view frame) {
   return std::string(path.substr(path.rfind('/') + 1)) + ", line " + std::string(number);
 }
 
-/// Whether the line is "Name: ..." or "Name" alone.
+/// True if the line is "Name: ..." or "Name" alone.
 bool begins_with_name(std::string_view line) {
   const auto end = static_cast<std::size_t>(std::ranges::find_if_not(line, is_name) - line.begin());
   if (end == 0 || is_digit(line.front())) return false;

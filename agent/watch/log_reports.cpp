@@ -58,7 +58,7 @@ std::optional<std::string> without_thousands(std::string_view text) {
   return out;
 }
 
-/// What stands for a power of ten behind a number; 0: it is something else.
+/// The power of ten that a suffix of a number stands for; 0: the suffix is something else.
 double multiplier(std::string_view suffix) {
   constexpr std::array<std::pair<std::string_view, double>, 6> kAll{
       {{"", 1}, {"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}}};
@@ -103,7 +103,7 @@ bool ends_line(char c) {
 
 }  // namespace
 
-// As ECMA-48 has it: ESC [ parameters letter; ESC ] text BEL, or ESC ] text ESC \; ESC and one more character.
+// Commands of ECMA-48: ESC [ parameters letter; ESC ] text BEL, or ESC ] text ESC \; ESC and one more character.
 PlainLines::State PlainLines::after(char c) const {
   switch (state_) {
     case State::kText:

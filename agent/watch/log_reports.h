@@ -21,8 +21,8 @@ namespace agent::watch {
 /// "2,31" is none: a comma is the sign between thousands.
 std::optional<double> plain_number(std::string_view text);
 
-/// The same for a count: "1,200", "120/9000" and "12k" are 1200, 120 and 12000. "1,5" is none, and neither are "0,120"
-/// and "12,34": a comma stands between groups of three.
+/// Reads a count in the same way: "1,200", "120/9000" and "12k" are 1200, 120 and 12000. "1,5" is none, and neither are
+/// "0,120" and "12,34": a comma stands between groups of three.
 std::optional<std::int64_t> plain_count(std::string_view text);
 
 /// Cuts what a program writes for a terminal into lines of plain text. "\n", "\r" and "\b" end a line, so each state of
@@ -36,7 +36,7 @@ class PlainLines {
   /// Hands out a last line without an end.
   void finish(const Take& take);
 
-  /// Of a longer line only so many bytes are kept.
+  /// The most bytes that are kept of a longer line.
   static constexpr std::size_t kLongest = 16 << 10;
 
  private:
@@ -61,13 +61,13 @@ class LogReports {
  public:
   explicit LogReports(const std::map<std::string, std::string>& patterns);
 
-  /// What one line tells; nullopt: nothing new.
+  /// The report that one line makes; nullopt: nothing new.
   std::optional<Report> take(std::string_view line);
 
   /// The names whose patterns have matched no line, with commas; empty: all have. A first attempt goes on from nowhere,
   /// so "resumed" is none of them.
   std::string unmatched() const;
-  /// What is wrong with the first match that is no number; empty: nothing.
+  /// The complaint about the first match that is no number; empty: none.
   const std::string& first_complaint() const { return complaint_; }
 
  private:
@@ -78,7 +78,7 @@ class LogReports {
   std::optional<std::int64_t> read_total(std::string_view line);
   std::optional<ReportedStep> read_values(std::string_view line);
   bool read_step(std::string_view line);
-  /// What the pattern of that name finds; nullopt: nothing, or no whole number.
+  /// The count that the pattern of that name finds; nullopt: none, or no whole number.
   std::optional<std::int64_t> count_of(std::string_view name, const spec::LogPattern& pattern, std::string_view line);
   void begin_step(std::int64_t step);
   void complain(std::string_view name, std::string_view found);

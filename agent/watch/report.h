@@ -44,7 +44,7 @@ struct ReportedStep {
   bool operator==(const ReportedStep&) const = default;
 };
 
-/// What one line of a report file says. docs/report.md is the contract.
+/// The facts that one line of a report file tells. docs/report.md is the contract.
 struct Report {
   std::optional<ReportedStep> step;
   std::optional<std::int64_t> total_steps;
@@ -55,7 +55,7 @@ struct Report {
   std::optional<std::string> section, status;
   std::optional<ReportedError> error;
   std::optional<std::int64_t> at_ms;  // since 1970
-  /// What is wrong with a part of the line; the other parts count. Empty: nothing.
+  /// The complaint about a part of the line; the other parts count. Empty: none.
   std::string complaint;
   bool operator==(const Report&) const = default;
 };
@@ -77,7 +77,7 @@ struct Moment {
   std::optional<std::int64_t> newest_step = {};  // the newest step that the program has told, in whatever way
 };
 
-/// What one look has brought.
+/// The reports that one look has brought.
 struct Found {
   std::vector<Report> reports;
   bool more = false;  // a next look brings more at once
@@ -92,14 +92,14 @@ class ReportSource {
   ReportSource(const ReportSource&) = delete;
   ReportSource& operator=(const ReportSource&) = delete;
 
-  /// What is new since the last look. After the program's end, a look that brings nothing and no more is the last one.
+  /// The news since the last look. After the program's end, a look that brings nothing and no more is the last one.
   virtual Found look(const Moment& moment) = 0;
 
-  /// What waits to be read, in a few words, as far as the last look knows; empty: nothing. Also while a look is under
-  /// way.
+  /// Names what waits to be read, in a few words, as far as the last look knows; empty: nothing. Also while a look is
+  /// under way.
   virtual std::string unread() const { return {}; }
 
-  /// What is wrong with this source, in one sentence; empty: nothing, or it was taken before.
+  /// The complaint about this source, in one sentence; empty: none, or it was taken before.
   std::string take_complaint() { return std::exchange(complaint_, {}); }
 
  protected:
@@ -133,7 +133,7 @@ class ReportTail {
   std::uint64_t offset() const { return offset_; }
   /// Lines that could not be read, or only in part.
   std::uint64_t bad_lines() const { return bad_lines_; }
-  /// What was wrong with the first of them, with its number; nullopt: none was.
+  /// The complaint about the first of these lines, with its number; nullopt: there is no such line.
   const std::optional<std::string>& first_complaint() const { return first_complaint_; }
 
   static constexpr std::size_t kMostAtOnce = 1 << 20;

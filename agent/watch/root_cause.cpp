@@ -12,7 +12,7 @@ namespace {
 
 using namespace log;
 
-/// What stands after "name   : "; nullopt: the line is another one.
+/// The text after "name   : "; nullopt: the line is another one.
 std::optional<std::string_view> field(std::string_view line, std::string_view name) {
   line = trimmed(line);
   if (!line.starts_with(name)) return std::nullopt;

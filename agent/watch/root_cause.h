@@ -9,7 +9,7 @@
 
 namespace agent::watch {
 
-/// What torchelastic (torchrun, accelerate launch) says of one worker that failed.
+/// Facts that torchelastic (torchrun, accelerate launch) tells of one worker that failed.
 struct WorkerFailure {
   int rank = log::kNoRank;
   int local_rank = log::kNoRank;

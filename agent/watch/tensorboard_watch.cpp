@@ -134,7 +134,7 @@ std::optional<std::int64_t> whole_of(const Field& field) {
   return value && !packed.varint() ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt;
 }
 
-/// Whether a tensorflow.TensorShapeProto is that of one number.
+/// True if a tensorflow.TensorShapeProto is that of one number.
 bool is_of_one(std::string_view shape) {
   Fields fields(shape);
   while (const auto field = fields.next()) {
@@ -262,7 +262,7 @@ struct EventFile {
   std::int64_t changed_ns = 0;
 };
 
-/// As TensorBoard itself knows its files.
+/// True for the names by which TensorBoard itself knows its files.
 bool is_event_file(const std::string& name) {
   return name.find("tfevents") != std::string::npos;
 }

@@ -22,7 +22,7 @@ struct ScalarEvent {
   bool operator==(const ScalarEvent&) const = default;
 };
 
-/// What the bytes of an event file hold.
+/// The contents of the bytes of an event file.
 struct EventBytes {
   std::vector<ScalarEvent> events;  // those with scalars
   std::size_t taken = 0;            // bytes of whole records. What follows may come yet
@@ -44,10 +44,10 @@ inline constexpr std::uint64_t kLongestRecord = 256 << 10;
 
 /// Reports the scalars of TensorBoard's event files in a folder and the folders below it.
 ///
-/// What is there at the first look is another attempt's, and only what is added later is read. A tag is the name of a
-/// series; characters that a series' name does not have become "_". Files in a folder named after data that is not
-/// trained on ("validation", "eval", "test") get that name before their tags, and so do values whose tag comes from
-/// another folder already.
+/// Events that are there at the first look are another attempt's, and only events that are added later are read. A tag
+/// is the name of a series; characters that a series' name does not have become "_". Files in a folder named after data
+/// that is not trained on ("validation", "eval", "test") get that name before their tags, and so do values whose tag
+/// comes from another folder already.
 class TensorboardWatch : public ReportSource {
  public:
   explicit TensorboardWatch(std::string folder) : folder_(std::move(folder)) {}

@@ -27,8 +27,8 @@ bool is_queued(const core::Job& job, core::AttemptNumber number) {
   return is_current(job, number) && job.current()->state == core::AttemptState::kQueued;
 }
 
-/// Whether the queue holds the attempt of a job for certain, by the oldest of its holds and releases that are not done:
-/// what came before it is done. `rows` of the job's attempt.
+/// True if the queue surely holds the attempt of a job. The oldest hold or release that is not done tells that: all
+/// earlier ones are done. `rows`: the holds and releases of the job's attempt.
 bool is_parked(const core::Job& job, const std::vector<Outbox::Row>& rows) {
   if (rows.empty()) return job.held;
   const bool asked_to_let_go = std::ranges::any_of(rows, [](const Outbox::Row& row) {
@@ -326,7 +326,7 @@ bool ActionRunner::limit_attempt(core::JobId id, const core::LimitAttempt& actio
   return parts_.event_log.keep_and_wait({{id, answered}}).front();
 }
 
-// Of several requests the newest counts. Its row is done together with those that it has overtaken, so that after a
+// The newest of several requests counts. Its row is done together with those that it has overtaken, so that after a
 // crash the oldest one that is left tells whether the queue holds the attempt.
 bool ActionRunner::hold_attempt(const Row& row) {
   const auto& action = std::get<core::HoldAttempt>(row.action);
@@ -345,7 +345,7 @@ bool ActionRunner::hold_attempt(const Row& row) {
     }
   }
   const auto answer = parts_.executor.hold({row.job, action.attempt}, action.hold);
-  // What can't be held any more has started, or ended: until that is known it is asked again, over a restart, too.
+  // An attempt that can't be held has started, or ended: hold() is called until that is known, over a restart, too.
   const bool done =
       answer == executors::HoldAnswer::kDone || (answer == executors::HoldAnswer::kRefused && !action.hold);
   if (!done || !outbox_.complete_hold(row)) return false;

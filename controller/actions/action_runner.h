@@ -15,7 +15,7 @@
 
 namespace actions {
 
-/// What waits to be carried out, user by user. The users take turns, so a job of one user waits for at most one piece
+/// Work to be carried out, user by user. The users take turns, so a job of one user waits for at most one piece
 /// of work of each other user, however much these have. What one user wants is carried out in the order in which it
 /// came.
 ///
@@ -109,7 +109,7 @@ class ActionRunner {
   executors::LostNodes nodes_lost_lately() const { return launches_.nodes_lost_lately(); }
   /// Starts nothing more.
   void stop_taking();
-  /// The same, and waits for launches under way.
+  /// Starts nothing more, and waits for launches under way.
   void close();
 
  private:
@@ -117,7 +117,7 @@ class ActionRunner {
   /// Actions carried out together: first attempts of one sweep, stops, or one action of any kind.
   using Batch = std::vector<Row>;
 
-  /// What an earlier run of the controller began: who has slots, and who gave them back.
+  /// Takes over what an earlier run of the controller began: who has slots, and who gave them back.
   void take_over();
   /// Steps of the loops: each returns the pause before the next one.
   std::optional<core::Millis> look();
@@ -148,7 +148,7 @@ class ActionRunner {
   bool closed_ = false;
   bool stale_ = true;  // the outbox must be read again
   Turns<Batch> to_launch_{kLaunchers - 1};
-  // Of the thread that reads the outbox: how long it carried out actions itself, and whether some are left for later.
+  // State of the thread that reads the outbox: how long it carried out actions itself, whether some are left for later.
   core::Millis others_took_{0};
   bool others_left_ = false;
   core::Millis rest_until_{0};  // monotonic; the outbox is not read before, whoever calls

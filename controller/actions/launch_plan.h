@@ -13,7 +13,7 @@
 
 namespace actions {
 
-/// What every launch of this controller has in common.
+/// Settings that all launches of this controller have in common.
 struct LaunchSettings {
   common::DataFolder data{""};
   std::filesystem::path worker_program;
@@ -21,8 +21,8 @@ struct LaunchSettings {
   std::string secret;              // of the store: rank tokens derive from it
 };
 
-/// What muster-worker reads, format 1: name, recipe, model, data, train, checkpoint, fsdp; values that the spec leaves
-/// out are left out, but for the folders.
+/// The file that muster-worker reads, format 1: name, recipe, model, data, train, checkpoint, fsdp; values that the
+/// spec leaves out are left out, but for the folders.
 nlohmann::ordered_json run_file(const muster::v1::JobSpec& spec, core::JobId job, const common::DataFolder& data);
 
 executors::SlurmWishes slurm_wishes(const muster::v1::JobSpec& spec);
@@ -40,11 +40,11 @@ executors::LaunchRequest launch_request(const muster::v1::JobSpec& spec, const c
 /// Throws std::system_error.
 void prepare_folders(const muster::v1::JobSpec& spec, const core::AttemptKey& key, const LaunchSettings& settings);
 
-/// Whether that may wait until the attempt starts: for a first attempt whose checkpoint folder is its job's own. Nobody
-/// else can write there. A folder that a job file names may be another job's, which the fence must tell before it
-/// starts (Launches::owner_of_folder); and an older attempt must be fenced before the next one is handed over.
+/// True if prepare_folders() may wait until the attempt starts: for a first attempt whose checkpoint folder is its
+/// job's own. Nobody else can write there. A folder that a job file names may be another job's, which the fence must
+/// tell before it starts (Launches::owner_of_folder). An older attempt must be fenced before the next is handed over.
 bool may_prepare_later(const muster::v1::JobSpec& spec, const core::AttemptKey& key);
-/// Leaves it to the executor.
+/// Leaves prepare_folders() to the executor.
 void prepare_later(const muster::v1::JobSpec& spec, const LaunchSettings& settings, executors::LaunchRequest& request);
 
 /// Where the fence of a job is raised; empty for a checkpoint folder that a command names itself.

@@ -173,7 +173,7 @@ void Outbox::pause(const Row& row, core::Millis pause) {
 
 namespace {
 
-// Whether the same folder may take writes later.
+// True if the folder that gave this error may take writes later.
 bool may_heal(int error) {
   return error != EROFS && error != EACCES && error != EPERM && error != ENOTDIR && error != ENAMETOOLONG;
 }

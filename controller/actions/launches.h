@@ -50,9 +50,9 @@ class Outbox {
   void set_launching(const std::vector<store::LaunchingAction>& rows);
   /// It was asked, and surely has nothing of it. False: the store did not take that, so they stay as they are.
   bool set_pending(Ids ids);
-  /// What came of them is durable. One that the store does not take now is not carried out again in this run.
+  /// Completes actions whose results are durable. One that the store does not take now is not repeated in this run.
   void complete(const Ids& ids);
-  /// Of a hold or release with all that it has overtaken, in one transaction. False: the store does not take it now.
+  /// Completes a hold or release with all it has overtaken, in one transaction. False: the store does not take it now.
   bool complete_hold(const Row& row);
   /// Completes what the store has not taken before.
   void complete_rest();
@@ -122,15 +122,15 @@ class Launches {
   void launch(std::vector<Launch>& launches);
   /// Finds out what to ask, or what the answer is without that.
   void prepare(Launch& launch);
-  /// What to ask, or why that can't be.
+  /// Finds out what to ask, or why that can't be.
   void plan(const core::Job& job, Launch& launch);
   /// The open job that owns the checkpoint folder of another job; nullopt: there is none.
   std::optional<core::JobId> owner_of_folder(const muster::v1::JobSpec& spec, core::JobId job) const;
-  /// Of a launch that may have happened and is not to happen any more: what there is; nullopt: surely nothing.
+  /// Finds what there is of a launch that may have happened and is not to happen any more; nullopt: surely nothing.
   std::optional<executors::LaunchAnswer> look(const core::AttemptKey& key);
-  /// Whether it must not run and was stopped.
+  /// True if the attempt must not run and was stopped.
   bool was_stopped(const core::AttemptKey& key) const;
-  /// Of such an attempt: whether something of it is still there.
+  /// True if something of such a stopped attempt is still there.
   bool is_left(const core::AttemptKey& key);
   void ask(std::vector<Launch>& launches);
   /// Keeps what executors answered.

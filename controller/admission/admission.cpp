@@ -206,7 +206,7 @@ void Admission::look_at_machine(const std::vector<std::shared_ptr<const core::Jo
 void Admission::expect(core::JobId job, core::Millis due) {
   std::lock_guard lock(mutex_);
   auto& start = starts_[job];
-  // Of several starts of one attempt the first has the place.
+  // The first of several starts of one attempt has the place.
   start.place = std::min(start.place, next_place_++);
   start.due = due;
   start.later.reset();
@@ -216,7 +216,7 @@ void Admission::expect(core::JobId job, core::Millis due) {
 void Admission::keep_slots(const core::Job& job, const std::optional<core::MachineShare>& share) {
   std::lock_guard lock(mutex_);
   ledger_.enter(job);
-  // Of several starts of one attempt one has the share.
+  // One of several starts of one attempt has the share.
   if (share) machine_.enter(job, *share);
   tell_doubts();
 }

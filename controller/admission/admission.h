@@ -18,9 +18,9 @@
 
 namespace admission {
 
-/// What a job waits for that a person holds; nullopt: nobody holds it. Pure.
+/// The wait of a job that a person holds; nullopt: nobody holds the job. Pure.
 std::optional<common::Wait> wait_for_release(const core::Job& job);
-/// What a job waits for whose next attempt is backed off. Pure.
+/// The wait of a job whose next attempt is backed off. Pure.
 common::Wait wait_for_backoff(const core::Job& job);
 
 /// The one answer to "may this job start now?". The reasons, in the order in which they are looked at: a person holds
@@ -52,10 +52,10 @@ class Admission {
   std::optional<common::Wait> enter(const core::Job& job, const std::vector<Limit>& limits);
 
   bool has_slots(core::JobId job) const;
-  /// What enter() gave to the launch that is under way; nullopt: nothing of musterd's own machine.
+  /// The share that enter() gave to the launch under way; nullopt: nothing of musterd's own machine.
   std::optional<core::MachineShare> share(core::JobId job) const;
 
-  // What the store says, and what became of launches.
+  // Calls that tell what the store says, and what became of launches.
 
   void follow(const core::Job& job);
   /// An attempt is to start, not before this moment of the monotonic clock.
@@ -68,7 +68,7 @@ class Admission {
   void put_off(core::JobId job, const executors::LaunchLater& later);
   /// The launch is over, with an attempt or without one.
   void settle(core::JobId job);
-  /// The same, and no attempt is expected any more.
+  /// The launch is over as for settle(), and no attempt is expected any more.
   void forget(core::JobId job);
 
   /// Jobs of this user (empty: of all, and only those that are open are counted) that go to this partition.
@@ -76,8 +76,8 @@ class Admission {
   /// Who has what of musterd's own machine.
   muster::v1::MachineView machine() const;
   executors::OwnMachine own_machine() const;
-  /// What musterd knows of its own machine has changed. `open`: jobs that are not over, for keep_first(). Throws where
-  /// limits() does.
+  /// Facts that musterd knows of its own machine have changed. `open`: jobs that are not over, for keep_first(). Throws
+  /// where limits() does.
   void look_at_machine(const std::vector<std::shared_ptr<const core::Job>>& open);
   /// After a restart: an attempt without a share that asks for GPUs was started by a muster that gave none, and sees
   /// the machine's first ones. They are kept for it until it has ended. Throws where limits() does.
@@ -97,7 +97,7 @@ class Admission {
   /// Throws store::Error, or std::runtime_error, if the spec cannot be read now.
   executors::MachineNeed need(core::JobId job);
   MachineLedger::Place place(core::JobId job) const;
-  /// What the job has of the machine already, or may have now; nullopt: it must wait.
+  /// The share of the machine that the job has already, or may have now; nullopt: the job must wait.
   std::optional<core::MachineShare> room(const core::Job& job, const executors::MachineNeed& need) const;
   std::optional<common::Wait> backoff(const core::Job& job, core::Time now) const;
   std::optional<common::Wait> full(const core::Job& job, const std::vector<Limit>& limits) const;

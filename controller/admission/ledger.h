@@ -22,9 +22,9 @@ struct Limit {
   bool operator==(const Limit&) const = default;
 };
 
-/// What jobs of a sweep are counted under.
+/// The key under which jobs of a sweep are counted.
 std::string sweep_key(const std::string& sweep);
-/// What jobs of a user in a partition are counted under; of an empty user the beginning of all users' keys.
+/// The key under which jobs of a user in a partition are counted; for an empty user the beginning of all users' keys.
 std::string partition_key(const std::string& partition, const std::string& user);
 
 /// The limits of a job. Pure. `policies`: null where the job does not go to Slurm.
@@ -53,7 +53,7 @@ struct Count {
 /// A job may be cancelled while it is launching: its slot stays taken until settle(). Not thread-safe: see Admission.
 class Ledger {
  public:
-  /// What the job's history says.
+  /// Takes in what the job's history says.
   void follow(const core::Job& job);
   /// Where the job is counted besides its sweep; empty: nowhere.
   void set_partition(core::JobId job, const std::string& partition);

@@ -46,7 +46,7 @@ void add_gpu(core::MachineShare& share, const OwnGpu& gpu) {
   share.known.push_back(gpu.known);
 }
 
-/// Whether the share has this GPU.
+/// Tells whether the share has this GPU.
 Overlap overlap_of(const core::MachineShare& share, const OwnGpu& gpu) {
   auto most = Overlap::kNone;
   for (std::size_t i = 0; i < share.gpus.size(); ++i) {

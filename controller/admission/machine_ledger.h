@@ -17,7 +17,7 @@ namespace admission {
 
 /// Who has which GPUs and cores of musterd's own machine, and who waits for some.
 ///
-/// What attempts have follows from what the store says, as in Ledger: the share in the event of an attempt's start, and
+/// Attempts' shares follow from what the store says, as in Ledger: the share in the event of an attempt's start, and
 /// before that event the share in the outbox's row, which says `launching`. What somebody has is given to nobody else.
 ///
 /// Jobs get GPUs in the order of their places, and cores likewise. What a waiting job could take is set aside for it: a
@@ -29,7 +29,7 @@ namespace admission {
 /// attempt has ended.
 class MachineLedger {
  public:
-  /// Of a job in the queue, the smallest first. One of which no place is known comes last.
+  /// The place of a job in the queue, the smallest first. A job of which no place is known comes last.
   using Place = std::uint64_t;
   static constexpr Place kLast = std::numeric_limits<Place>::max();
 
@@ -44,7 +44,7 @@ class MachineLedger {
   /// Why GPUs are held back for one of these, for people.
   std::string doubt_text(core::JobId job) const;
 
-  /// What the job's history says.
+  /// Takes in what the job's history says.
   void follow(const core::Job& job);
   /// A launch of the job is under way, with this share.
   void enter(const core::Job& job, core::MachineShare share);
@@ -52,10 +52,10 @@ class MachineLedger {
   void keep_first(const core::Job& job, const executors::MachineNeed& need);
   /// The launch is over: what it was given is free again unless an attempt has it.
   void settle(core::JobId job);
-  /// Of the job's launch that is under way; nullopt: there is none, or it was given nothing.
+  /// The share of the job's launch that is under way; nullopt: there is no launch, or it was given nothing.
   std::optional<core::MachineShare> share_of(core::JobId job) const;
 
-  /// What a job at this place gets now; nullopt: it must wait.
+  /// The share that a job at this place gets now; nullopt: the job must wait.
   std::optional<core::MachineShare> choose(const executors::MachineNeed& need, Place place) const;
   /// Why choose() gives nothing.
   common::Wait why(const executors::MachineNeed& need, Place place) const;
@@ -66,13 +66,13 @@ class MachineLedger {
   muster::v1::MachineView view() const;
 
  private:
-  /// Of one job. Its launch and the attempt that comes of it have the same.
+  /// The shares of one job. A launch and the attempt that comes of it have the same share.
   struct Holding {
     std::optional<core::MachineShare> launch, attempt;
     core::AttemptNumber number = 0;
     bool assumed = false;  // no event tells the share of the attempt
   };
-  /// Of one GPU of the machine.
+  /// The job that has, or may have, one GPU of the machine.
   struct Taker {
     core::JobId job = 0;    // 0: nobody
     bool may_have = false;  // and may not: nobody can tell
@@ -83,7 +83,7 @@ class MachineLedger {
   };
   using Queue = std::map<Place, Waiting>;
 
-  /// What the job has was changed.
+  /// The holding of the job was changed.
   void changed(core::JobId job);
   void count_free();
   bool can_ever(const executors::MachineNeed& need) const;

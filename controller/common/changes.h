@@ -24,14 +24,14 @@ struct Wait {
 /// The advice for whatever ends without anybody's help.
 inline constexpr const char* kStartsByItself = "It starts by itself.";
 
-/// What people can do meanwhile about a write that failed so.
+/// The advice on what people can do meanwhile about a write that failed so.
 inline const char* make_room(int error) {
   return base::lacks_descriptors(error) ? "Raise musterd's limit of open files (LimitNOFILE, ulimit -n), or wait until "
                                           "other jobs have ended: it starts by itself."
                                         : "Make room there: it starts by itself.";
 }
 
-/// What watchers wait on: one counter that grows with every change, and for each job the count at its newest change.
+/// Counters that watchers wait on: one that grows with every change, and for each job the count at its newest change.
 /// Remembers kJobs jobs; of one forgotten it says "perhaps changed", which costs its watchers one look. Thread-safe.
 class Changes {
  public:

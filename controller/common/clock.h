@@ -12,7 +12,7 @@ namespace common {
 class Clock {
  public:
   virtual ~Clock() = default;
-  /// What people read; may jump when the machine's clock is set.
+  /// The time that people read; may jump when the machine's clock is set.
   virtual core::Time wall() const = 0;
   /// Since an arbitrary beginning; never goes back. What every wait and limit is measured with.
   virtual core::Millis monotonic() const = 0;

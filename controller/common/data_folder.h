@@ -32,13 +32,13 @@ class DataFolder {
     return logs(key) /
            (std::string(agent::protocol::kRankStart) + std::to_string(rank) + std::string(agent::protocol::kLogEnd));
   }
-  /// What a program's checkpoint folder held before the attempt began, see jobs::FolderContents.
+  /// The list of what a program's checkpoint folder held before the attempt began, see jobs::FolderContents.
   std::filesystem::path checkpoints_before(const core::AttemptKey& key) const {
     return attempt(key) / "checkpoints-before.json";
   }
   /// Rank 0's address, so that ranks that ask after a restart of the controller still learn it.
   std::filesystem::path rendezvous(const core::AttemptKey& key) const { return attempt(key) / "rendezvous"; }
-  /// What a rank could not tell while the controller was away, see agent/rank/grpc/grpc_unsent_file.h.
+  /// Heartbeats that a rank could not send while the controller was away, see agent/rank/grpc/grpc_unsent_file.h.
   std::filesystem::path unsent(const core::AttemptKey& key, core::RankNumber rank) const {
     return attempt(key) / "unsent" / ("rank-" + std::to_string(rank));
   }
@@ -71,7 +71,7 @@ class DiskProbe {
 
   /// Returns at once.
   void ask();
-  /// The same, and waits until it is done, at most `patience`.
+  /// Asks as ask() does, and waits until the write is done, at most `patience`.
   void ask_and_wait(core::Millis patience);
 
  private:

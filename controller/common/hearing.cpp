@@ -61,7 +61,7 @@ void Reading::ask() {
     under_way_ = true;
     number = ++number_;
     asked_at_ = clock_.monotonic();
-    // Of what arrived before the first word nothing is known, and nobody is judged by it.
+    // Nothing is known of what arrived before the first word, and nobody is judged by that.
     if (!read_until_) read_until_ = asked_at_;
   }
   send_(number);

@@ -10,7 +10,7 @@
 
 namespace common {
 
-/// Whether silence means anything. The controller concludes nothing from what it could not have heard.
+/// Tells whether silence means anything. The controller concludes nothing from what it could not have heard.
 ///
 /// Two things make it deaf. Its rounds of watching come late: this process, or the whole machine, stood still. Or a
 /// write does not come back: the disk stands still, and whoever is not heard may wait for the same disk. After either,
@@ -47,7 +47,7 @@ class Hearing {
   bool was_deaf();
   /// Since when (monotonic) a write stands still; nullopt: none does.
   std::optional<core::Millis> stuck_since() const { return under_way_longer_than(kStuckAfter); }
-  /// Whether to wait for a write is likely to be in vain.
+  /// True if waiting for a write is likely to be in vain.
   bool is_slow() const { return under_way_longer_than(kPatience).has_value(); }
   /// When a write came back last (monotonic); nullopt: none has.
   std::optional<core::Millis> written_at() const;

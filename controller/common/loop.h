@@ -28,7 +28,7 @@ class Loop {
 
   /// `trouble` begins the log line about a step that throws: "the policies could not be read again".
   Loop(std::string trouble, bool threads, Step step);
-  /// As close().
+  /// Closes the loop as close() does.
   ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
@@ -39,7 +39,7 @@ class Loop {
   void wake();
   /// No further step begins. The step under way goes on, and may ask is_closed() to end early.
   void stop();
-  /// As stop(), and waits for the step under way. Not to be called from a step.
+  /// Stops as stop() does, and waits for the step under way. Not to be called from a step.
   void close();
   bool is_closed() const;
   /// True from start() on, with threads.

@@ -22,7 +22,7 @@ struct Refusal {
   static Refusal unavailable(std::string text) { return {Kind::kUnavailable, std::move(text)}; }
 };
 
-/// Of what only Slurm can do. `why` there is none, with the remedy; empty: not known.
+/// Refusal of what only Slurm can do. `why`: why there is no Slurm, with the remedy; empty: not known.
 inline Refusal no_slurm(const std::string& why) {
   return Refusal::wrong_state("this controller has no Slurm: " +
                               (why.empty() ? "start musterd where sbatch is to be found" : why));

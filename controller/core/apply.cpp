@@ -91,7 +91,7 @@ void tell_unmatched(ProgramFacts& program) {
   program.source_trouble = std::string(spec::kNothingMatches) + names;
 }
 
-/// What the report file of a rank that has ended leaves behind.
+/// Notes the facts that the report file of a rank that has ended leaves behind.
 void note_last_report(ProgramFacts& program, const RankExited& e) {
   if (e.rank == 0) program.status = plain_words(e.status);
   note_unmatched(program, e);
@@ -133,8 +133,8 @@ Rank* alive(Attempt& attempt, RankNumber number) {
   return &attempt.ranks[number];
 }
 
-// What each kind of event about an attempt does. The parameters tell apply() whether the attempt and the rank must be
-// alive for it.
+// The effect of each kind of event about an attempt. The parameters tell apply() whether the attempt and the rank must
+// be alive for it.
 
 void on(Applied& out, const AttemptLaunched& e, Time at) {
   Job& job = out.job;

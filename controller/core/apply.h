@@ -30,8 +30,8 @@ namespace core {
 // A crash at any point loses nothing. A stored action is performed after the restart, perhaps for the second time. An
 // event that was not stored happens again: the executor and the ranks report once more.
 
-/// What a state change asks of the runtime. An action is performed at least once and is idempotent: performing it
-/// twice, or late, does no harm. kName is stored, so it never changes.
+/// Actions that a state change asks of the runtime. An action is performed at least once and is idempotent: performing
+/// it twice, or late, does no harm. kName is stored, so it never changes.
 struct StartAttempt {
   static constexpr std::string_view kName = "start_attempt";
   AttemptNumber attempt = 0;
@@ -72,7 +72,7 @@ using Action = std::variant<StartAttempt, StopAttempt, HoldAttempt, LimitAttempt
 struct Applied {
   Job job;
   std::vector<Action> actions;
-  /// What happened and what follows: "rank 1 killed by SIGKILL; attempt 2 starts in 1 s (failure 1 of 3)". For people;
+  /// The event and its consequences: "rank 1 killed by SIGKILL; attempt 2 starts in 1 s (failure 1 of 3)". For people;
   /// no program reads it.
   std::string text;
 };
@@ -89,10 +89,10 @@ std::string refusal_of(const Job& job, const EventBody& request);
 /// "job 7 was removed by ada"; empty: the job was not removed. Only the history of a removed job can be read.
 std::string removed_text(const Job& job);
 
-/// Whether muster ended this rank, which has exited: muster had to stop the attempt, or another rank had ended first.
+/// True if muster ended this rank, which has exited: muster had to stop the attempt, or another rank had ended first.
 bool is_stopped_by_muster(const Attempt& attempt, RankNumber rank);
 
-/// What an allowed request does, in whole sentences. Clients show it before they ask for confirmation.
+/// The effect of an allowed request, in whole sentences. Clients show it before they ask for confirmation.
 std::string effect_of_cancel(const Job& job);
 std::string effect_of_requeue(const Job& job);
 

@@ -94,7 +94,7 @@ struct CheckpointSaved {
   std::int64_t bytes = -1;  // negative: not told
   bool operator==(const CheckpointSaved&) const = default;
 };
-/// What rank 0 of a program told of its run. The event comes when something in it is new.
+/// Facts that rank 0 of a program told of its run. The event comes when something in it is new.
 struct ProgramDescribed {
   static constexpr std::string_view kName = "program_described";
   AttemptNumber attempt = 0;
@@ -189,7 +189,7 @@ struct AttemptSuspected {
   std::string learned_in = {};                 // as in RankHung
   bool operator==(const AttemptSuspected&) const = default;
 };
-/// What was suspected goes on, or is heard again.
+/// A suspected attempt makes progress again, or is heard again.
 struct SuspicionOver {
   static constexpr std::string_view kName = "suspicion_over";
   AttemptNumber attempt = 0;

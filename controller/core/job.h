@@ -34,15 +34,15 @@ struct AttemptKey {
   auto operator<=>(const AttemptKey&) const = default;
 };
 
-/// What was known of a GPU of musterd's own machine, besides its name, when an attempt was given it. A musterd that is
-/// started again may name the same GPU otherwise.
+/// Facts that were known of a GPU of musterd's own machine, besides its name, when an attempt was given it. A musterd
+/// that is started again may name the same GPU otherwise.
 struct GpuIdentity {
   std::optional<std::uint32_t> number = {};  // of the whole GPU, in the order of PCI; nullopt: not known
   std::string gpu = {};                      // UUID of the whole GPU; empty: not known
   bool operator==(const GpuIdentity&) const = default;
 };
 
-/// What an attempt was given of the machine that musterd runs on. No other attempt has it meanwhile.
+/// GPUs and cores of musterd's own machine that an attempt was given. No other attempt has them meanwhile.
 struct MachineShare {
   std::vector<std::string> gpus;        // by the names that CUDA_VISIBLE_DEVICES knows, those of rank 0 first
   std::uint32_t cores = 0;              // 0: not counted
@@ -114,7 +114,7 @@ std::optional<AttemptState> attempt_state_from_string(std::string_view text);
 enum class RankState { kStarting, kRunning, kSilent, kExited };
 std::string_view to_string(RankState state);
 
-/// What an attempt is suspected of, without evidence. It goes on meanwhile.
+/// Suspicions against an attempt, without evidence. The attempt goes on meanwhile.
 enum class Suspicion {
   kHung,     // ranks are heard, and one has made no progress for longer than usual
   kUnheard,  // a rank is not heard, and nobody who is heard tells that it has failed
@@ -223,7 +223,7 @@ struct ReportedCheckpoint {
   bool operator==(const ReportedCheckpoint&) const = default;
 };
 
-/// What a program has told of itself in its report files, besides its steps.
+/// Facts that a program has told of itself in its report files, besides its steps.
 struct ProgramFacts {
   static constexpr std::size_t kCheckpointsKept = 5;
   Step total_steps = 0;                         // 0: not told

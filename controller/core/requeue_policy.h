@@ -8,12 +8,12 @@
 
 namespace core {
 
-/// Whether the attempt after an end waits.
+/// Cases in which the attempt after an end waits.
 enum class Backoff { kAlways, kUnlessSaved, kNever };
 /// The ranks that muster ends itself when an attempt ends.
 enum class Stopped { kNobody, kEveryRank, kOtherRanks };  // kOtherRanks: all but the culprit
 
-/// What follows from a cause.
+/// The consequences of a cause.
 struct CauseRule {
   Cause cause;
   /// How often in a row the cause may bring a job back. Null for causes without a budget: a job always comes back after
@@ -59,15 +59,15 @@ inline constexpr Millis kLongestStart{1'800'000};
 /// same error that comes so late again, to a tenth, shows that it was the start: RequeuePolicy::max_same_error counts
 /// it.
 bool may_be_a_long_start(const Job& job, const Attempt& attempt, Time ended_at);
-/// Whether two attempts took the same time, to a tenth.
+/// True if two attempts took the same time, to a tenth.
 bool took_as_long(Millis a, Millis b);
 
-/// Whether two errors say the same, but for what differs in every run: addresses, ports, process ids, temporary names,
+/// True if two errors say the same, but for what differs in every run: addresses, ports, process ids, temporary names,
 /// times of day and durations. `attempt_step` as of RankExited: an earlier muster took ports below 1000 and the
 /// addresses of nodes for a difference.
 bool same_error(std::string_view a, std::string_view b, std::uint32_t rules = kErrorRules, Step attempt_step = 0);
 
-/// What new files in the checkpoint folder count for, when the program reports nothing.
+/// The worth of new files in the checkpoint folder, when the program reports nothing.
 enum class FilesWorth {
   kNothing,   // a short attempt left only names that were there before
   kBudgets,   // a short attempt left a new name: budgets refill, but the backoff grows and errors are still compared

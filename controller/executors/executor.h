@@ -18,7 +18,7 @@
 
 namespace executors {
 
-/// What a scheduler says of one of its partitions.
+/// Facts that a scheduler tells about one of its partitions.
 struct PartitionFacts {
   std::string name, state, node_list, preempt_mode;
   bool is_default = false;
@@ -30,7 +30,7 @@ struct PartitionFacts {
   bool operator==(const PartitionFacts&) const = default;
 };
 
-/// What a scheduler says of one of its nodes.
+/// Facts that a scheduler tells about one of its nodes.
 struct NodeFacts {
   std::string name, state, reason;  // state: "MIXED+DRAIN"; "*" at the end: it does not answer
   bool usable = true;               // up and not drained
@@ -57,9 +57,9 @@ struct ClusterFacts {
   bool known() const { return !partitions.empty(); }
 };
 
-/// What only Slurm reads: as in the job file's [slurm].
+/// Settings that only Slurm reads: as in the job file's [slurm].
 struct SlurmWishes {
-  /// Of sbatch by their long names, but for those of the resources; without a value: a bare flag.
+  /// Options of sbatch by their long names, but for those of the resources; without a value: a bare flag.
   std::map<std::string, std::optional<std::string>> options;
   std::string output;                   // where people look for a rank's log besides
   std::uint32_t array_parallelism = 0;  // elements of one array that may run at once; 0: any number
@@ -104,7 +104,7 @@ struct LaunchRequest {
   std::optional<core::MachineShare> share = {};  // what it was given of musterd's own machine
 };
 
-/// What could not be carried out is tried again after this, unless somebody says otherwise.
+/// Work that could not be carried out is tried again after this pause, unless somebody says otherwise.
 inline constexpr core::Millis kTryAgainAfter{1000};
 
 /// The executor can't tell whether it can start it, or can't now: nothing is lost, ask again after a pause.
@@ -119,7 +119,7 @@ struct LaunchLater {
 enum class HoldAnswer { kDone, kRefused, kLater };
 using LaunchAnswer = std::variant<core::AttemptLaunched, core::AttemptLaunchFailed, LaunchLater>;
 
-/// What muster-task says of the rank it stands beside.
+/// The report of muster-task about the rank that it stands beside.
 struct TaskReport {
   enum class Process { kStarting, kRunning, kStopped, kExited, kStepLost };
   Process process = Process::kStarting;
@@ -142,10 +142,10 @@ struct Trouble {
 
 /// "unreachable since 2026-11-20 19:45:24 UTC: squeue gave no answer".
 std::string unreachable_text(const Trouble& trouble);
-/// The same with its subject: "scheduler unreachable since ...".
+/// The text of unreachable_text() with its subject: "scheduler unreachable since ...".
 std::string trouble_text(const Trouble& trouble);
 
-/// What became of an attempt's new time limit.
+/// The result of giving an attempt a new time limit.
 struct LimitAnswer {
   enum class Kind {
     kTaken,    // or only muster itself keeps it
@@ -156,7 +156,7 @@ struct LimitAnswer {
   std::string why = {};  // of a refusal
 };
 
-/// What is known of an attempt's place in a scheduler's queue.
+/// Facts that are known about an attempt's place in a scheduler's queue.
 struct QueueWord {
   std::string scheduler_job;     // "1234"
   std::string reason;            // the scheduler's own word: "Priority"; empty: none
@@ -166,7 +166,7 @@ struct QueueWord {
   std::optional<core::Millis> unheard_for = {};    // of one that runs: no task of it has ever been heard
 };
 
-/// What a scheduler says of a job before it is submitted.
+/// The scheduler's answer about a job before the job is submitted.
 struct ScriptCheck {
   std::string unreachable;  // why it could not be asked; empty: it answered
   std::string refusal;      // its own words; empty: it would take it
@@ -200,7 +200,7 @@ using FactSink = std::function<void(core::JobId, core::EventBody)>;
 using UseSink =
     std::function<void(const core::AttemptKey&, const std::map<core::RankNumber, agent::protocol::RankUse>&)>;
 
-/// What a node says of a rank's process, asked when its heartbeats stop. kEnded: its end is known, and told as soon as
+/// A node's word on a rank's process, asked for when its heartbeats stop. kEnded: its end is known, and told as soon as
 /// the executor knows what it means; that executor answers for how long this takes. kSuspended: the scheduler has
 /// stopped it, with all that could speak for it, and will let it go on. kNodeAnswers: nothing is heard of the process,
 /// but its node is there. kAsking: whether the node is there is being found out.
@@ -215,13 +215,13 @@ using LostNodes = std::vector<std::pair<std::string, core::JobId>>;
 /// Those that concern a job.
 std::vector<std::string> kept_off(core::JobId job, const LostNodes& lost);
 
-/// What a job's log says of a node on which a health check failed, before the node's name.
+/// The words in a job's log before the name of a node on which a health check failed.
 inline constexpr std::string_view kUnfitMark = "muster: the health check failed on ";
 
-/// And what it says after the name where the check is the job file's own.
+/// The words after that name where the check is the job file's own.
 inline constexpr std::string_view kOwnCheckMark = " (of this job alone)";
 
-/// The same check, which also writes into the job's log on which node it failed.
+/// Returns the check, which then also writes into the job's log on which node it failed.
 std::string telling_check(const std::string& check);
 /// A check that is the job file's own, with its failure told so: others are not kept from the node.
 std::string own_check(const std::string& check);
@@ -254,21 +254,21 @@ class Executor {
   /// Before any other call. Facts may arrive from then on.
   virtual void start(FactSink sink) = 0;
   virtual LaunchAnswer launch(const LaunchRequest& request) = 0;
-  /// The same for several attempts of one sweep, whose answers come in order. An executor that can hands them over
-  /// together.
+  /// Launches several attempts of one sweep like launch(); the answers come in order. An executor that can hands them
+  /// over together.
   virtual std::vector<LaunchAnswer> launch_all(const std::vector<LaunchRequest>& requests) {
     std::vector<LaunchAnswer> answers;
     for (const auto& request : requests) answers.push_back(launch(request));
     return answers;
   }
-  /// Whether launch_all() makes what must lie on disk before the ranks of this attempt start, where that is not done
+  /// True if launch_all() makes what must lie on disk before the ranks of this attempt start, where that is not done
   /// yet (LaunchRequest::prepared): see agent/watch/agent_files.h. An attempt that waits for its turn then costs no
   /// files.
   virtual bool prepares(const LaunchRequest&) const { return false; }
   /// The attempt, which launch() was asked for, is not to start any more. The answer of that launch() where there is,
   /// or may be, an attempt already; nullopt: there surely is none. Nothing is started.
   virtual std::optional<LaunchAnswer> withdraw(const LaunchRequest&) { return std::nullopt; }
-  /// Whether something of an attempt that is not to run may still do so, after a stop. Where a scheduler ends it, the
+  /// True if something of an attempt that is not to run may still do so, after a stop. Where a scheduler ends it, the
   /// attempt has nothing of musterd's own machine, and the answer is no.
   virtual bool is_there(const core::AttemptKey&) { return false; }
   virtual void adopt(const core::AttemptKey& key, const core::Attempt& attempt) = 0;
@@ -286,7 +286,7 @@ class Executor {
   virtual HoldAnswer hold(const core::AttemptKey&, bool) { return HoldAnswer::kDone; }
   /// The attempt is to have this time limit; 0: none.
   virtual LimitAnswer limit(const core::AttemptKey&, core::Millis) { return {}; }
-  /// What muster-task said; only of executors that start one.
+  /// Takes what muster-task said; only for executors that start one.
   virtual void task(const core::AttemptKey&, core::RankNumber, const TaskReport&) {}
   /// A rank has said that it leaves because of an error of its own or of another; it is still there.
   virtual void failing(const core::AttemptKey&, core::RankNumber) {}
@@ -295,17 +295,17 @@ class Executor {
   /// The scripts that launch_all() would submit, of attempts never launched before; of those that go alone and ask for
   /// the same, the first one's. None: this one needs no script.
   virtual std::vector<std::string> scripts(const std::vector<LaunchRequest>&) { return {}; }
-  /// What the scheduler says of one of these scripts.
+  /// The scheduler's answer about one of these scripts.
   virtual ScriptCheck check_script(const std::string&) { return {}; }
-  /// What its attempts on musterd's own machine share, as far as it is known now.
+  /// The resources of musterd's own machine that the executor's attempts share, as far as they are known now.
   virtual OwnMachine own_machine() const { return {}; }
   /// More of musterd's own machine is known from now on.
   virtual void learn(OwnMachine) {}
-  /// What a job file may name: "local", "slurm"; the first is what "auto" means.
+  /// The names that a job file may use: "local", "slurm"; the first is what "auto" means.
   virtual std::vector<std::string> names() const { return {name()}; }
   virtual std::optional<Trouble> trouble() const { return std::nullopt; }
   virtual std::optional<QueueWord> queue_word(const core::AttemptKey&) const { return std::nullopt; }
-  /// What the scheduler says of its partitions and nodes; nullopt: there is no scheduler. Takes as long as asking does.
+  /// The scheduler's facts about partitions and nodes; nullopt: there is no scheduler. Takes as long as asking does.
   virtual std::optional<ClusterFacts> cluster() { return std::nullopt; }
   /// Stops following; attempts go on without the controller.
   virtual void shutdown() = 0;

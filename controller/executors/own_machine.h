@@ -20,16 +20,16 @@ struct OwnGpu {
   bool operator==(const OwnGpu&) const = default;
 };
 
-/// Whether two names mean the same GPU, or one that is a part of the other. kUnknown: they may.
+/// Tells whether two names mean the same GPU, or one that is a part of the other. kUnknown: they may.
 enum class Overlap { kNone, kUnknown, kSame };
 /// Pure. UUIDs decide where both are known, else numbers. A name counts for what it tells: "0" is a number, "GPU-5b1b"
 /// the beginning of a UUID.
 Overlap overlap(const std::string& name, const core::GpuIdentity& known, const std::string& other_name,
                 const core::GpuIdentity& other_known);
-/// What the name of a GPU alone tells of it.
+/// The identity of a GPU as far as its name alone tells it.
 core::GpuIdentity identity_by_name(const std::string& name);
 
-/// What attempts on musterd's own machine share.
+/// The resources that attempts on musterd's own machine share.
 struct OwnMachine {
   std::string name = {};  // the host's
   std::vector<OwnGpu> gpus = {};
@@ -45,7 +45,7 @@ struct OwnMachine {
   bool operator==(const OwnMachine&) const = default;
 };
 
-/// What a job asks of musterd's own machine.
+/// The resources that a job asks of musterd's own machine.
 struct MachineWish {
   std::uint32_t ranks = 1;
   std::uint32_t cpus_per_rank = 0;  // 0: not said, so its cores are not counted
@@ -53,7 +53,7 @@ struct MachineWish {
   bool chooses_gpus = false;  // its own CUDA_VISIBLE_DEVICES says which GPUs it uses, so muster gives it none
 };
 
-/// What an attempt must be given before it starts.
+/// The resources that an attempt must be given before it starts.
 struct MachineNeed {
   std::uint32_t gpus = 0;
   std::uint32_t cores = 0;
@@ -63,7 +63,7 @@ struct MachineNeed {
   bool operator==(const MachineNeed&) const = default;
 };
 
-/// Whether a job's own variables say which GPUs it uses. `env`: a map by name.
+/// True if a job's own variables say which GPUs it uses. `env`: a map by name.
 template <typename Variables>
 bool chooses_gpus(const Variables& env) {
   return env.find("CUDA_VISIBLE_DEVICES") != env.end();
@@ -72,7 +72,7 @@ bool chooses_gpus(const Variables& env) {
 MachineNeed need_of(const OwnMachine& machine, const MachineWish& wish);
 /// How many of the machine's GPUs such a job could ever get.
 std::uint32_t most_gpus(const OwnMachine& machine, const MachineNeed& need);
-/// What the machine can never give, each with its remedy. Pure.
+/// The parts of a wish that the machine can never give, each with its remedy. Pure.
 std::vector<Unfit> unfit_for(const OwnMachine& machine, const MachineWish& wish);
 
 }  // namespace executors

@@ -18,7 +18,7 @@ namespace http {
 
 inline constexpr std::string_view kApi = "/api/v1/";
 
-/// What a handler gets.
+/// The arguments of a handler.
 struct Call {
   service::Controller& controller;
   Access& access;
@@ -64,7 +64,7 @@ std::string names_below(std::string_view path);
 
 struct Call;
 
-// What answers each route of routes.cpp. docs/api.md tells the parameters.
+// Handlers that answer the routes of routes.cpp. docs/api.md tells the parameters.
 
 // job_pages.cpp
 Response list_jobs(const Call& call);

@@ -40,7 +40,7 @@ std::uint64_t digest_of(std::string_view text) {
   return hash;
 }
 
-/// Of one file; nothing for what is gone meanwhile, or is no file.
+/// Digest and time of one file; nothing for a path that is gone meanwhile, or is no file.
 FolderContents::Entry entry_of(const fs::path& path, const std::string& name) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
@@ -53,7 +53,7 @@ void add(const FolderContents::Entry& file, FolderContents::Entry& entry) {
   entry.newest_ns = std::max(entry.newest_ns, file.newest_ns);
 }
 
-/// What torch.distributed.checkpoint writes last. It is no checkpoint, and one without it is none.
+/// True for the last file of torch.distributed.checkpoint. That file is no checkpoint, and a save without it is none.
 bool is_metadata(std::string_view name) {
   return name.ends_with(".metadata");
 }
@@ -77,7 +77,7 @@ class Walk {
       std::error_code none;
       const bool is_folder = fs::is_directory(entry->symlink_status(none));
       if (is_folder ? is_other_folder(own) : is_other_file(own) && !is_metadata(own)) continue;
-      // As it can be noted: names that differ in bytes that are no text share an entry, and a digest of both.
+      // The name as it can be noted: names that differ in bytes that are no text share an entry, and a digest of both.
       if (depth == 0) top_ = base::valid_utf8(own);
       if (is_folder) {
         if (depth + 1 < kDeepest) into(entry->path(), name + own + "/", depth + 1);
@@ -108,7 +108,7 @@ struct Save {
   bool has_step = false;
 };
 
-/// What a folder holds, and the files of its saves by their names.
+/// The contents of a folder, and the files of its saves by their names.
 struct Looked {
   FolderContents contents;
   std::map<std::string, Save> saves;
@@ -150,7 +150,7 @@ bool is_as_before(const std::map<std::string, FolderContents::Entry>& before, co
   return old != before.end() && old->second == entry;
 }
 
-/// Of the saves of one entry that are new or have changed.
+/// Facts about the saves of one entry that are new or have changed.
 struct Judged {
   bool has_step = false, has_whole_step = false;  // a save that tells a step; a whole one
   bool other_is_torn = false;

@@ -10,7 +10,7 @@
 
 namespace jobs {
 
-/// What a program has in its checkpoint folder, for muster to see whether an attempt brought anything new. Clocks of
+/// The contents of a program's checkpoint folder, for muster to see whether an attempt brought anything new. Clocks of
 /// other nodes play no part: names, sizes and times of files are compared with what they were, never with a time.
 ///
 /// Left out is what is no checkpoint: muster's own FENCE and FENCE.lock, logs and curves (*.log, *.out, *.err,
@@ -32,10 +32,10 @@ struct FolderContents {
 
 /// A folder that is not there is empty. Takes as long as its file system does.
 FolderContents look_into(const std::filesystem::path& folder);
-/// The same, which gives up after kFolderPatience.
+/// Returns the contents that look_into() returns, but gives up after kFolderPatience.
 FolderContents look_into_soon(const std::filesystem::path& folder);
 
-/// The same as look_into(), without what only cut off saves have changed since `before`.
+/// Returns the contents that look_into() returns, without the changes since `before` that only cut off saves made.
 ///
 /// Judged is each save that is new or has changed. An entry is left out where none of its saves that tell a step is
 /// whole. Of an entry without such a save, all others must be whole. So an older complete checkpoint counts beside a
@@ -43,10 +43,10 @@ FolderContents look_into_soon(const std::filesystem::path& folder);
 FolderContents look_for_whole_saves(const std::filesystem::path& folder, const FolderContents& before);
 
 std::string to_text(const FolderContents& contents);
-/// What to_text() wrote; nothing for anything else.
+/// Reads the text that to_text() wrote; nothing for any other text.
 std::optional<FolderContents> contents_from_text(const std::string& text);
 
-/// What the history is told at the end of an attempt; nothing where nothing is new.
+/// The event for the history at the end of an attempt; nothing where nothing is new.
 std::optional<core::CheckpointFolderSeen> compare(core::AttemptNumber attempt, const FolderContents& before,
                                                   const FolderContents& after);
 

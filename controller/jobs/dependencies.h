@@ -12,7 +12,7 @@ class Dependencies {
  public:
   explicit Dependencies(EventLog& event_log) : event_log_(event_log) {}
 
-  /// What a job's history says now; cheap.
+  /// Takes in the job as its history says it is now; cheap.
   void follow(const core::Job& job);
   /// Looks at the jobs waited for, if anything has changed since the last time. Throws store::Error.
   void tell();

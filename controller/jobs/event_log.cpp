@@ -14,7 +14,7 @@ constexpr core::Millis kPeoplePatience{30'000};
 constexpr const char* kNoAnswer = "the store did not answer in time; it may still be carried out";
 constexpr const char* kShutDown = "musterd is shutting down; try again when it is back";
 
-/// Whether the fact is told once, and may be undone and told again while the first one is still being written.
+/// True if the fact is told once, and may be undone and told again while the first one is still being written.
 bool alternates(const core::EventBody& body) {
   return std::holds_alternative<core::AttemptSuspected>(body) || std::holds_alternative<core::SuspicionOver>(body);
 }

@@ -32,7 +32,7 @@ class JobTable {
 
   /// Null if there is no such job. Throws store::Error.
   JobPtr get(core::JobId id) const;
-  /// As get(), of what is in memory alone.
+  /// Returns the job like get(), of the jobs in memory alone.
   JobPtr in_memory(core::JobId id) const;
   /// In the order of their ids.
   std::vector<JobPtr> open() const;
@@ -50,7 +50,7 @@ class JobTable {
   std::deque<core::JobId> ended_;  // the oldest end first; a job that was requeued since may be open again
 };
 
-/// Of the sweep whose first job this is: "s12".
+/// The name of the sweep whose first job this is: "s12".
 std::string sweep_name(core::JobId first);
 
 /// The single writer of events. Takes (job, event) from any thread, folds it with core::apply and groups what waits
@@ -89,26 +89,26 @@ class EventLog {
   /// All of them or none, with ids that follow one another; the first one's request_id stands for all. Their sweep is
   /// named "s<first id>". Not empty.
   common::Outcome<Submitted> submit_sweep(std::vector<Submission> submissions);
-  /// What a person asks, refused when core says so for the state at that moment.
+  /// Writes the request of a person, which is refused when core says so for the state at that moment.
   common::Outcome<JobPtr> request(core::JobId job, core::EventBody body);
   struct Changed {
     std::vector<JobPtr> jobs;
     std::vector<std::string> refusals;  // of those whose state does not allow it
   };
-  /// The same of several jobs at once, in one transaction; each by itself is changed or refused.
+  /// Writes the request for several jobs at once, in one transaction; each job by itself is changed or refused.
   common::Outcome<Changed> request_all(std::vector<core::JobId> jobs, core::EventBody body);
-  /// What a rank tells: durable, or refused. Told again while it is on its way, it is the same entry. Waits at most
-  /// Hearing::kPatience.
+  /// Writes what a rank tells: durable, or refused. A fact told again while it is on its way is the same entry. Waits
+  /// at most Hearing::kPatience.
   common::Outcome<JobPtr> report(core::JobId job, core::EventBody body);
   /// A fact that nobody will tell again. Returns at once.
   void keep(core::JobId job, core::EventBody body);
-  /// The same of several facts, with as few transactions as they need, and waits until they are durable; false of a
-  /// fact if the event_log was closed before (or, without threads, if the store takes no writes now).
+  /// Keeps several facts like keep(), with as few transactions as they need, and waits until they are durable; false of
+  /// a fact if the event_log was closed before (or, without threads, if the store takes no writes now).
   std::vector<bool> keep_and_wait(std::vector<std::pair<core::JobId, core::EventBody>> facts);
 
   /// The newest durable state; null if there is no such job. Throws store::Error.
   JobPtr job(core::JobId id) const { return jobs_.get(id); }
-  /// The same, for callers that must not wait for a disk: null if the job is not in memory, as all open ones are.
+  /// Returns job() for callers that must not wait for a disk: null if the job is not in memory, as all open ones are.
   JobPtr job_in_memory(core::JobId id) const { return jobs_.in_memory(id); }
   std::vector<JobPtr> open_jobs() const { return jobs_.open(); }
   /// Puts the jobs that have not ended into memory. Throws store::Error.

@@ -40,7 +40,7 @@ bool tells_nothing(const core::Attempt& attempt, const core::AttemptStarted& sta
   return true;
 }
 
-/// What a fact is about besides its attempt: a rank, a node, a step or another job. Two facts of one kind with two
+/// The subject of a fact besides its attempt: a rank, a node, a step or another job. Two facts of one kind with two
 /// subjects are two facts. What may become known better, or be answered anew, is a subject, too: where the ranks are,
 /// why an attempt stops, how Slurm answered a time limit.
 std::string subject_of(const core::EventBody& body) {

@@ -199,7 +199,7 @@ std::optional<core::Millis> OutputWatch::look() {
   return kBetweenLooks;
 }
 
-// What musterd may not read is no reason to let a hang go on for ever. A file system that does not answer is.
+// Files that musterd may not read are no reason to let a hang go on for ever. A file system that does not answer is.
 bool OutputWatch::may_have_come_out(const core::AttemptKey& key, Scans& scans, std::size_t& walks) {
   try {
     if (scans.empty()) {

@@ -26,9 +26,9 @@ struct OutputPlace {
   bool operator==(const OutputPlace&) const = default;
 };
 
-/// Whether anything below a place grows or changes: files of any name, and folders. Names, sizes and times are compared
-/// with what they were at the walk before, never with a clock. Left out are the folders of experiment trackers, which
-/// write statistics of the machine by themselves while a training hangs, and what links to folders lead to.
+/// Tells whether anything below a place grows or changes: files of any name, and folders. Names, sizes and times are
+/// compared with what they were at the walk before, never with a clock. Left out are folders of experiment trackers,
+/// which write statistics of the machine by themselves while a training hangs, and what links to folders lead to.
 ///
 /// One look takes kMostAtOnce entries or kLongestLook, and the next one goes on where it ended. So a large folder needs
 /// several looks for a walk:

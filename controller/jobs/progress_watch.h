@@ -18,8 +18,8 @@ namespace jobs {
 /// Stands between the executors and the event_log, for one question: has an attempt of a program that reports nothing
 /// saved anything? Budgets refill with progress, so the answer must be in the history before the attempt's end is.
 ///
-/// What the checkpoint folder holds is noted in the attempt's folder before its ranks start, which outlives this
-/// process, and compared when the last rank of an attempt that did not go well has ended. Facts of such an attempt stay
+/// Contents of the checkpoint folder are noted in the attempt's folder, which outlives this process, before the ranks
+/// start, and compared when the last rank of an attempt that did not go well has ended. Facts of such an attempt stay
 /// in order. A folder that does not answer holds its attempt's end back by kFolderPatience, and nobody else's for long.
 ///
 /// Thread-safe; one thread of its own. Without threads, take() looks itself.
@@ -34,7 +34,7 @@ class ProgressWatch {
 
  private:
   using Fact = std::pair<core::JobId, core::EventBody>;
-  /// Of an attempt whose ranks end, until all have.
+  /// The ends of an attempt's ranks, kept until all have ended.
   struct Ends {
     std::set<core::RankNumber> ranks;
     bool went_wrong = false;

@@ -20,7 +20,7 @@ std::int64_t steps_of(const muster::v1::Recipe& recipe) {
   return steps == recipe.values().end() ? 0 : steps->second.whole();
 }
 
-/// What a stored spec does not have: see proto::from_json().
+/// Drops the values that a stored spec does not have: see proto::from_json().
 void drop_empty(google::protobuf::Map<std::string, muster::v1::Value>& values) {
   for (auto at = values.begin(); at != values.end();) {
     const auto& value = at->second;
@@ -57,7 +57,7 @@ core::RequeuePolicy requeue_policy(const muster::v1::JobSpec& spec) {
 
 namespace {
 
-/// Whether a pattern of report.log finds series, or event files of TensorBoard are read: both come with steps.
+/// True if a pattern of report.log finds series, or event files of TensorBoard are read: both come with steps.
 bool tells_steps(const muster::v1::JobSpec& spec) {
   const auto& log = spec.report().log();
   return !spec.report().tensorboard().empty() || std::ranges::any_of(log, [](const auto& pattern) {

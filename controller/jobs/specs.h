@@ -19,7 +19,7 @@ namespace jobs {
 
 std::string spec_to_text(const muster::v1::JobSpec& spec);
 core::RequeuePolicy requeue_policy(const muster::v1::JobSpec& spec);
-/// What the job's history begins with.
+/// The first event of the job's history.
 core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::string& user);
 /// Between the polite signal and SIGKILL: the job's own grace where ranks are to save, a short one where they can't.
 core::Millis stop_grace(const muster::v1::JobSpec& spec, bool save);
@@ -42,14 +42,14 @@ class SpecCache {
 
   /// Null if there is no such job. Throws store::Error, or std::runtime_error when the stored text cannot be read.
   SpecPtr get(core::JobId id);
-  /// What a list shows of a spec. Of a job whose spec is not in memory only these members are read, since a sweep has
-  /// ten thousand. nullopt: there is no such job. Throws as get().
+  /// The members of a spec that a list shows. Of a job whose spec is not in memory only these are read, since a sweep
+  /// has ten thousand jobs. nullopt: there is no such job. Throws as get().
   struct Headline {
     muster::v1::SweepElement sweep;
     std::int64_t steps = 0;  // of a recipe; 0: not known
   };
   std::optional<Headline> headline(core::JobId id);
-  /// Whether keep() keeps it. One that starts later is read then.
+  /// True if keep() keeps this spec. The spec of a job that starts later is read then.
   static bool is_kept(const muster::v1::JobSpec& spec) { return !spec.hold(); }
   /// The spec of a job that has just been stored, so that nobody has to read it.
   void keep(core::JobId id, muster::v1::JobSpec spec);

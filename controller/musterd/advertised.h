@@ -9,7 +9,7 @@
 
 namespace musterd {
 
-/// What the name service of this machine says of a host.
+/// The answer of this machine's name service about a host.
 struct NameAnswer {
   enum class Kind {
     kKnown,
@@ -33,11 +33,11 @@ class Advertised {
   void set(const std::string& address);
   /// Empty before set().
   std::string address() const;
-  /// What is wrong with the address, with the remedy; empty: nothing that can be seen from here. Asks the name service
-  /// once in kAgain, since names change and a name service comes back.
+  /// The fault of the address, with the remedy; empty: none that can be seen from here. Asks the name service once in
+  /// kAgain, since names change and a name service comes back.
   std::string problem();
-  /// What may be wrong with it: a name that is a loopback address here, as Debian writes the machine's own name into
-  /// /etc/hosts. Other nodes may know another address by that name. Empty: nothing. Asks as problem() does.
+  /// A possible fault of the address: a name that is a loopback address here, as Debian writes the machine's own name
+  /// into /etc/hosts. Other nodes may know another address by that name. Empty: nothing. Asks as problem() does.
   std::string doubt();
   /// problem(), else doubt().
   std::string problem_or_doubt();

@@ -55,7 +55,7 @@ std::vector<OwnGpu> own_gpus(const std::vector<base::GpuDevice>& devices) {
   return gpus;
 }
 
-/// As they are written, each once: nobody lists what there is.
+/// GPUs as they are written in `text`, each once: nobody lists what there is.
 std::vector<OwnGpu> named_gpus(const std::string& text) {
   std::vector<OwnGpu> gpus;
   std::istringstream list(text);

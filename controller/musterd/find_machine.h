@@ -18,10 +18,10 @@ struct MachineSettings {
   std::filesystem::path root = "/";  // where the kernel shows GPUs: base::signs_of_gpus()
 };
 
-/// What attempts on this machine may have: the GPUs that --local-gpus names, else those of CUDA_VISIBLE_DEVICES, else
-/// all that the driver lists, and the cores that musterd may use (base::core_limit()). Where no driver lists GPUs, the
-/// names of --local-gpus are taken as they are, and there are none without it. But a rank that is given no GPU sees
-/// none, unless the kernel shows no GPU either, or --local-gpus is "open". Throws UsageError.
+/// GPUs and cores that attempts on this machine may have: the GPUs that --local-gpus names, else those of
+/// CUDA_VISIBLE_DEVICES, else all that the driver lists, and the cores that musterd may use (base::core_limit()). Where
+/// no driver lists GPUs, the names of --local-gpus are taken as they are, and there are none without it. But a rank
+/// that is given no GPU sees none, unless the kernel shows no GPU either, or --local-gpus is "open". Throws UsageError.
 executors::OwnMachine find_own_machine(const MachineSettings& settings);
 
 /// One line for the log: "local jobs share 2 GPUs (--local-gpus) and 16 cores".

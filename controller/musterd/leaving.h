@@ -28,7 +28,7 @@ class Leaving {
 
   /// The time begins. A second call changes nothing.
   void begin();
-  /// What is done from now on, for the log: "closing the port of gRPC".
+  /// Names the step that is done from now on, for the log: "closing the port of gRPC".
   void now(std::string step);
 
  private:

@@ -26,7 +26,7 @@ std::uint64_t cookie_of(int socket);
 /// "10.0.0.7" or "fe80::1".
 std::string text_of(const Address& address);
 
-/// What text_of() says, as an address; nullopt: it is none.
+/// Reads the text of text_of() as an address; nullopt: the text is none.
 std::optional<Address> address_of(const std::string& text);
 
 /// Who belongs together: one IPv4 address, or an IPv6 network of 64 bits, since one machine may have all of it.

@@ -87,9 +87,9 @@ class Connections {
 
   /// A stranger whose request is not whole, or was answered, may be shut down for a new one after so long.
   static constexpr std::chrono::milliseconds kGrace{500};
-  /// As kGrace, while more are at the dashboard's entrance than the share of strangers allows.
+  /// The value of kGrace while more connections are at the dashboard's entrance than the share of strangers allows.
   static constexpr std::chrono::milliseconds kGraceInACrowd{15};
-  /// As kGrace, for a stranger whose whole request was not answered yet.
+  /// The value of kGrace for a stranger whose whole request was not answered yet.
   static constexpr std::chrono::seconds kOurTurn{5};
   /// A rank's own connection, and that of the task beside it.
   static constexpr std::size_t kOfARank = 2;
@@ -107,8 +107,8 @@ class Connections {
 
   /// The connection of this socket showed a valid token.
   void know(int socket, Party party, Time now);
-  /// As above, for the connection from `peer` (in gRPC's form, "ipv4:127.0.0.1:53594") to `local_port`. Calls `valid`
-  /// only if the connection is still a stranger. If `valid` is false, nothing changes.
+  /// The connection from `peer` (in gRPC's form, "ipv4:127.0.0.1:53594") to `local_port` showed a valid token. Calls
+  /// `valid` only if the connection is still a stranger. If `valid` is false, nothing changes.
   void know(std::uint16_t local_port, const std::string& peer, Party party, Time now,
             const std::function<bool()>& valid);
 

@@ -9,7 +9,7 @@ namespace net {
 namespace {
 
 constexpr std::chrono::minutes kTellEvery{1};
-/// Of how many addresses it is counted how often they came.
+/// The most addresses whose arrivals are counted.
 constexpr std::size_t kMostAddresses = 256;
 constexpr std::array<const char*, Crowd::kReasons> kWhy{"for want of a place", "without a valid token",
                                                         "with words of no call or too many", "without a call in time",

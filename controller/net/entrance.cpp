@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kEventsATurn = 256;
 constexpr std::size_t kReadAtOnce = 8 * 1024;
-/// What a refused client has sent besides is read away, at most so much: closing over unread bytes resets the
+/// Bytes that a refused client has sent besides are read away, at most so many: closing over unread bytes resets the
 /// connection, and the answer may be lost.
 constexpr int kMostReadAway = 64 * 1024;
 

@@ -29,8 +29,8 @@ class Door {
   virtual void work(Time now) = 0;
 };
 
-/// What stands before a server: nobody reaches the server before it has said something that can be judged, within a
-/// budget of bytes and of time that is counted from its arrival. Gate is the entrance of gRPC, HttpGate the
+/// An entrance stands before a server: nobody reaches the server without having said something that can be judged,
+/// within a budget of bytes and of time that is counted from the arrival. Gate is the entrance of gRPC, HttpGate the
 /// dashboard's.
 ///
 /// Everybody is let in, and fights for a place in the WaitingRoom. Who has said enough is judged: it is handed over
@@ -60,7 +60,7 @@ class Entrance : public Door {
   Entrance(std::shared_ptr<Connections> connections, Port port, std::chrono::milliseconds patience);
   ~Entrance() override { close_all(); }
 
-  /// What is said to everybody at once; empty: nothing.
+  /// Words that are said to everybody at once; empty: none.
   virtual std::string greeting() const { return {}; }
   virtual std::unique_ptr<FirstWords> listen() const = 0;
   /// Somebody has said enough. Calls let_in() and takes the socket, or refuse(). Whose socket is still there afterwards
@@ -71,7 +71,7 @@ class Entrance : public Door {
 
   /// The guest showed a token that counts. Its socket is the callee's from now on, and is watched no longer.
   int let_in(Guest& guest, Time now);
-  /// As let_in(), for somebody without a token.
+  /// Takes the guest's socket as let_in() does, for somebody without a token.
   int hand_over(Guest& guest);
   /// Answers, and counts it.
   void refuse(Guest& guest, Crowd::Why why, const std::string& answer, Time now);

@@ -55,9 +55,9 @@ class Gate final : public Entrance {
   const Rules rules_;
 };
 
-/// What one connection to the dashboard's port has said before its first request was judged: HTTP/1 up to the empty
-/// line that ends a request's headers. It is kCalls once the server can answer: the line is there, or the first byte
-/// begins no request, which the server refuses. It is kMisbehaves when `most_bytes` have come without that line.
+/// The words that one connection to the dashboard's port has said before its first request was judged: HTTP/1 up to the
+/// empty line that ends a request's headers. It is kCalls once the server can answer: the line is there, or the first
+/// byte begins no request, which the server refuses. It is kMisbehaves when `most_bytes` have come without that line.
 class HttpHead final : public FirstWords {
  public:
   explicit HttpHead(std::size_t most_bytes) : most_(most_bytes) {}

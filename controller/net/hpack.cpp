@@ -109,7 +109,7 @@ struct Huffman {
 };
 constexpr Huffman kHuffman;
 
-/// What is left of a block.
+/// The bytes that are left of a block.
 class Bytes {
  public:
   explicit Bytes(std::string_view text) : left_(text) {}

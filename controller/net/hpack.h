@@ -19,7 +19,7 @@ namespace net {
 class HpackReader {
  public:
   static constexpr std::size_t kTableBytes = 4096;
-  /// What one entry of the table costs besides its text.
+  /// The cost of one entry of the table besides its text.
   static constexpr std::size_t kEntryBytes = 32;
 
   using Take = std::function<void(std::string_view name, std::string_view value)>;

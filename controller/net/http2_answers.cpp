@@ -33,7 +33,7 @@ std::string hpack_text(std::string_view text) {
   return out + std::string(text);
 }
 
-/// As gRPC wants it in a header: printable ASCII, all else in percents.
+/// The text as gRPC wants it in a header: printable ASCII, all else in percents.
 std::string percent_encoded(std::string_view text) {
   constexpr char kHex[] = "0123456789ABCDEF";
   std::string out;

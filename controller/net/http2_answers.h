@@ -6,7 +6,7 @@
 
 namespace net {
 
-// What the gate and musterd's own probe say, as HTTP/2 frames.
+// Words of the gate and of musterd's own probe, as HTTP/2 frames.
 
 /// The greeting of a server: SETTINGS. `most_streams`: how many calls a client may have open at once.
 std::string http2_greeting(std::uint32_t most_streams);
@@ -18,10 +18,10 @@ std::string http2_refusal(std::uint32_t stream, int status, std::string_view tex
 /// GOAWAY: no call was begun, so the client may make all of them anew on another connection.
 std::string http2_goodbye(std::string_view why);
 
-/// What a client says first: its greeting, and a call of `path` without a message.
+/// The first words of a client: its greeting, and a call of `path` without a message.
 std::string http2_call(std::string_view path, std::string_view token);
 
-/// What the bytes that a server has said so far hold.
+/// The content of the bytes that a server has said so far.
 enum class Http2Answer { kMore, kHeaders, kNone };
 /// kHeaders: the answer to a call has begun. kNone: no call will be answered, or this is not HTTP/2.
 Http2Answer http2_answer_in(std::string_view said);

@@ -74,7 +74,7 @@ void Newcomer::parse() {
   Frame frame;
   while (!is_done() && next(frame)) {
     if (frame.size > kMostPayload) return misbehaves("a frame of " + std::to_string(frame.size) + " bytes");
-    // Of a message only the beginning is wanted.
+    // Only the beginning of a message is wanted.
     if (!frame.is_whole() && frame.kind != kData) return;
     judge(frame);
     if (!frame.is_whole()) return;

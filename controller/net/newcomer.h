@@ -10,9 +10,9 @@
 
 namespace net {
 
-/// What one connection has said before it was judged, within a budget. A parser without clock and I/O, for the language
-/// of one port. Bytes come in as the socket gave them, in pieces of any size. They are kept, since the server gets them
-/// once the connection is handed over. Not thread-safe.
+/// The words that one connection has said before it was judged, within a budget. A parser without clock and I/O, for
+/// the language of one port. Bytes come in as the socket gave them, in pieces of any size. They are kept, since the
+/// server gets them once the connection is handed over. Not thread-safe.
 ///
 /// States: kSilent -> kWaits -> kCalls or kMisbehaves. The last two are final.
 class FirstWords {
@@ -28,7 +28,7 @@ class FirstWords {
   virtual const std::string& said() const = 0;
 };
 
-/// What the first call of a connection says of its caller.
+/// Facts that the first call of a connection tells of its caller.
 struct FirstCall {
   std::uint32_t stream = 0;
   std::string path;     // "/muster.v1.JobService/List"
@@ -37,7 +37,7 @@ struct FirstCall {
   std::string message;  // the first bytes of its message, at most kMessageBytes; empty: they were not asked for
 };
 
-/// What one connection to the gRPC port has said before its first call was judged: HTTP/2 with a budget.
+/// The words that one connection to the gRPC port has said before its first call was judged: HTTP/2 with a budget.
 ///
 /// Frames are parsed as far as a call needs: its headers, and the beginning of its message where the path begins with
 /// `message_of`. Not thread-safe.
@@ -50,7 +50,7 @@ class Newcomer final : public FirstWords {
   static constexpr std::size_t kMostCalls = 4;
   static constexpr std::size_t kMessageBytes = 64;
 
-  /// Of calls whose path begins with `message_of` the beginning of the message is read, too. Empty: of none.
+  /// Reads the beginning of the message, too, of calls whose path begins with `message_of`. Empty: of none.
   explicit Newcomer(std::string_view message_of = "") : message_of_(message_of) {}
 
   State take(std::string_view bytes) override;
@@ -59,7 +59,7 @@ class Newcomer final : public FirstWords {
   const std::string& said() const override { return said_; }
   /// The call that is complete, once the state is kCalls.
   const FirstCall& call() const { return call_; }
-  /// What was wrong, once the state is kMisbehaves.
+  /// The fault of the connection, once the state is kMisbehaves.
   const std::string& fault() const { return fault_; }
 
  private:

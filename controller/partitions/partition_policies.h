@@ -20,7 +20,7 @@ struct Applicant {
   std::vector<std::string> groups;
 };
 
-/// What admins allow: policies by partition. Pure: it asks nobody, and the same questions get the same answers.
+/// Rules of admins: policies by partition. Pure: it asks nobody, and the same questions get the same answers.
 ///
 /// Without any policy every partition of Slurm may be used. With one, only those that have a policy.
 class PartitionPolicies {
@@ -44,9 +44,9 @@ class PartitionPolicies {
   /// policy, and then judges it. `spec` is as the job file has it: its own defaults are not filled in yet.
   std::optional<common::Refusal> admit(const Applicant& who, const executors::ClusterFacts& slurm,
                                        muster::v1::JobSpec& spec) const;
-  /// Whether a job of that partition may have this time limit.
+  /// Judges whether a job of that partition may have this time limit.
   std::optional<common::Refusal> judge_time(const std::string& partition, std::int64_t time_limit_ms) const;
-  /// Whether so many `more` jobs of a user may wait beside those that wait already.
+  /// Judges whether so many `more` jobs of a user may wait beside those that wait already.
   std::optional<common::Refusal> judge_waiting(const std::string& partition, const std::string& user,
                                                std::uint32_t waiting, std::uint32_t more) const;
 

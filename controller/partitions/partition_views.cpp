@@ -123,7 +123,7 @@ std::uint64_t gpus_of(const std::string& gres) {
   return all;
 }
 
-/// What is asked of each node, against what the partition's nodes have, up or not.
+/// Compares what is asked of each node with what the partition's nodes have, up or not.
 std::optional<NeverStarts> too_much_for_nodes(const muster::v1::JobSpec& spec,
                                               const executors::PartitionFacts& partition,
                                               const std::vector<executors::NodeFacts>& nodes) {
@@ -246,7 +246,7 @@ std::vector<muster::v1::NodeView> node_views(const std::vector<executors::NodeFa
   for (const auto& event : losses) {
     const auto& body = std::get<core::NodeLost>(event.event.body);
     auto& known = lost[body.node];
-    // What one job alone makes of a node does not hide why all are kept off it.
+    // The loss of a node for one job alone does not hide why all jobs are kept off that node.
     if (known == nullptr || !body.only_this_job || std::get<core::NodeLost>(known->event.body).only_this_job)
       known = &event;
   }

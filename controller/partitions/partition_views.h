@@ -13,8 +13,8 @@
 
 namespace partitions {
 
-/// What does not fit together in a policy and the partition of that name in Slurm, each with its remedy. `slurm` null:
-/// Slurm has none. Only to be asked when Slurm has answered.
+/// Misfits between a policy and the partition of that name in Slurm, each with its remedy. `slurm` null: Slurm has
+/// none. Only to be asked when Slurm has answered.
 std::vector<std::string> misfits(const PartitionPolicy& policy, const executors::PartitionFacts* slurm);
 
 /// A policy and Slurm's facts side by side, without what concerns the one who asks. Either may be missing.

@@ -23,7 +23,7 @@ class Executor;
 
 namespace partitions {
 
-/// What the scheduler says of its partitions and nodes, asked now and then, and when somebody wants to know: a
+/// The scheduler's facts about its partitions and nodes, asked for now and then, and when somebody wants to know: a
 /// scheduler that is slow or down keeps nobody waiting longer than he says. Thread-safe.
 class ClusterWatch {
  public:
@@ -39,10 +39,10 @@ class ClusterWatch {
   void close();
 
   using Facts = std::shared_ptr<const executors::ClusterFacts>;
-  /// What is known; never null.
+  /// The facts that are known; never null.
   Facts known();
-  /// What the scheduler says to a question put after this call, or what it said no longer than `fresh` ago; after
-  /// `patience` what is known, with `unreachable` set.
+  /// The scheduler's answer to a question put after this call, or an answer no older than `fresh`; after `patience` the
+  /// facts that are known, with `unreachable` set.
   Facts ask(std::chrono::milliseconds patience, core::Millis fresh = kFresh);
 
  private:
@@ -84,7 +84,7 @@ class Partitions {
 
   void start();
   void close();
-  /// What is due. Only without threads.
+  /// Does the work that is due. Only without threads.
   void poll() { keeper_.poll(); }
 
   // Submissions
@@ -93,19 +93,19 @@ class Partitions {
   std::optional<common::Refusal> admit(muster::v1::JobSpec& spec, const std::string& user);
   /// The partition that max_queued_jobs_per_user counts the job in; empty: none.
   std::string place_of(const muster::v1::JobSpec& spec) const;
-  /// Whether `user` may have so many more jobs waiting in these partitions. Where that is limited the lock must be kept
-  /// until they are stored, or two submissions at once would both be the last one.
+  /// Judges whether `user` may have so many more jobs waiting in these partitions. Where that is limited the lock must
+  /// be kept until they are stored, or two submissions at once would both be the last one.
   struct Turn {
     std::unique_lock<std::mutex> lock;
     std::optional<common::Refusal> refusal;
   };
   Turn take_turn(const std::map<std::string, std::uint32_t>& more, const std::string& user);
-  /// Whether the job may have this time limit.
+  /// Judges whether the job may have this time limit.
   std::optional<common::Refusal> judge_time(const core::Job& job, core::Millis limit);
 
   // Launches
 
-  /// What admins allow now.
+  /// The policies that say what admins allow now.
   PolicyStore::Book policies() const { return keeper_.book(); }
   /// Adds what the partition's policy wants done before ranks start.
   void equip(executors::LaunchRequest& request);
@@ -120,7 +120,7 @@ class Partitions {
   common::Outcome<muster::v1::RemovePartitionResponse> remove(const muster::v1::RemovePartitionRequest& request);
   common::Outcome<muster::v1::ListNodesResponse> nodes();
   muster::v1::ListAuditResponse audit(const muster::v1::ListAuditRequest& request);
-  /// Of the file, and of policies that do not fit Slurm.
+  /// Problems of the file, and of policies that do not fit Slurm.
   std::vector<std::string> problems();
 
  private:

@@ -24,7 +24,7 @@ std::string named(const std::string& partition) {
   return "partition \"" + base::valid_utf8(partition.substr(0, 80)) + "\"";
 }
 
-/// As the audit names who asked.
+/// The name that the audit gives to the one who asked.
 std::string name_of(const std::string& user) {
   const auto words = core::plain_words(user.substr(0, kMostUser));
   return words.empty() ? "unknown" : words;
@@ -73,7 +73,7 @@ std::vector<std::string> texts_of(const Json& value) {
   return {value.dump()};
 }
 
-/// What the audit keeps of a change. Null: the partition had no policy, or has none any more.
+/// The row that the audit keeps of a change. Null: the partition had no policy, or has none any more.
 store::AuditRow change_of(const PartitionPolicy* was, const PartitionPolicy* is, core::Time at, std::string user) {
   const char* action = was == nullptr ? "add" : is == nullptr ? "remove" : "set";
   return {0,
@@ -85,7 +85,7 @@ store::AuditRow change_of(const PartitionPolicy* was, const PartitionPolicy* is,
           is == nullptr ? "" : policy_to_json(*is)};
 }
 
-/// What is wrong with the new policy; empty: nothing.
+/// Changes the policy as asked. Returns the fault of the new policy; empty: none.
 std::string apply(const muster::v1::SetPartitionRequest& request, PartitionPolicy& policy) {
   for (const auto& key : request.keys()) {
     const auto* field = jobfile::find_partition_key(key);

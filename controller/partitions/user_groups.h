@@ -15,7 +15,7 @@ namespace partitions {
 std::vector<std::string> groups_of(const std::string& user);
 inline constexpr int kMostGroups = 4096;
 
-/// The same, remembered for a minute, so that a burst of submissions asks once. Thread-safe.
+/// Names of the groups of users, remembered for a minute, so that a burst of submissions asks once. Thread-safe.
 class UserGroups {
  public:
   using Ask = std::function<std::vector<std::string>(const std::string& user)>;

@@ -10,7 +10,7 @@ namespace {
 
 /// A time is known to a fifth of itself.
 constexpr double kBucketsADoubling = 4;
-/// What counts less is forgotten.
+/// A bucket that counts less is forgotten.
 constexpr double kNothing = 0.01;
 constexpr std::string_view kStepSection = "step";
 

@@ -17,9 +17,9 @@ struct HangLimit {
   bool operator==(const HangLimit&) const = default;
 };
 
-/// What the times between progress teach about hangs, by section: the limit is five times the 99th percentile of the
-/// times of all ranks, and never less than twice the longest time. It is ten seconds at least for steps, and a minute
-/// elsewhere: evaluations and checkpoints wait for disks.
+/// The limits for hangs that the times between progress teach, by section: a limit is five times the 99th percentile of
+/// the times of all ranks, and never less than twice the longest time. It is ten seconds at least for steps, and a
+/// minute elsewhere: evaluations and checkpoints wait for disks.
 ///
 /// A section that nobody has seen often enough has a generous limit: its first evaluation or its first checkpoint may
 /// take long. Old times count less and less, so the limit follows a training whose steps change. Pure: every time is
@@ -27,11 +27,11 @@ struct HangLimit {
 class HangLimits {
  public:
   static constexpr core::Millis kLeast{10'000}, kLeastElsewhere{60'000}, kGenerous{1'800'000};
-  /// Of one rank, before its section's times say anything.
+  /// Steps and times that one rank needs before its section's times say anything.
   static constexpr std::uint32_t kEnoughSteps = 20, kEnoughTimes = 5;
-  /// Of each rank. When there are more, all that is known counts half.
+  /// Times kept of each rank. When there are more, all that is known counts half.
   static constexpr double kTimesKept = 2048;
-  /// What a program does in further sections is not learned.
+  /// Further sections of a program are not learned.
   static constexpr std::size_t kMostSections = 32;
   /// After an end by a hang of so long, which may have been none, the next attempt waits this many times as long.
   static constexpr int kAfterHang = 2;

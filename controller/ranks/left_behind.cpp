@@ -10,7 +10,7 @@
 #include "controller/ranks/rank_sessions.h"
 #include "controller/ranks/reports.h"
 
-// What ranks that have ended could not tell: RankSessions reads it from the files that they left.
+// Ranks that have ended leave files with what they could not tell: RankSessions reads these files.
 
 namespace ranks {
 namespace {
@@ -18,13 +18,13 @@ namespace {
 namespace v1 = muster::v1;
 using common::Refusal;
 
-/// What the store did not take of ranks that have ended.
+/// Files of ended ranks whose contents the store did not take are read again after this time.
 constexpr core::Millis kReadAgainAfter{1000};
 /// Looked through in one round, so that a network folder holds nobody up.
 constexpr int kFoldersAtOnce = 50;
 
-/// Of a long report file the end alone is read, so the agent may know of more bad lines. What is left out of it, an
-/// agent that still tells will tell.
+/// The end alone of a long report file is read, so the agent may know of more bad lines. An agent that still tells will
+/// tell what is left out of the file.
 void keep_words(const v1::ProgramWords& known, v1::ProgramWords& words, bool is_told_still) {
   if (is_told_still) words.set_source_trouble(known.source_trouble());
   if (known.bad_lines() <= words.bad_lines()) return;
@@ -172,7 +172,7 @@ void RankSessions::search_some() {
   }
 }
 
-// What was kept for the event_log is in memory alone until the rank's end, which comes after it, is in the store.
+// Facts kept for the event_log are in memory alone until the rank's end, which comes after them, is in the store.
 bool RankSessions::end_is_recorded(const RankKey& rank) const {
   const auto& [key, number] = rank;
   jobs::JobPtr job;

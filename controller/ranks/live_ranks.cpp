@@ -36,7 +36,7 @@ double median_of(std::vector<float> values) {
   return (static_cast<double>(*middle) + *std::max_element(values.begin(), middle)) / 2;
 }
 
-/// What the program says of itself. Bad lines and nothing else are no report.
+/// Notes what the program says of itself. Bad lines and nothing else are no report.
 void note_program(const muster::v1::HeartbeatRequest& request, RankView& view) {
   if (request.has_program()) view.program = std::make_shared<const muster::v1::ProgramWords>(request.program());
   const auto& words = request.program();
@@ -73,7 +73,7 @@ void Stragglers::add(core::RankNumber rank, core::Step step, double step_ms) {
   if (++waiting.reported == ranks_.size()) {
     judge(waiting.step_ms);
     judged_ = step;
-    // What is older was never reported by all of them, and will not be: each reports its steps in order.
+    // Older steps were not reported by all ranks, and never will be: each rank reports its steps in order.
     waiting_.erase(waiting_.begin(), waiting_.upper_bound(step));
   } else if (waiting_.size() > 1 && (waiting_.size() > kMostWaiting || waiting_.size() * ranks_.size() > kMostTimes)) {
     waiting_.erase(waiting_.begin());
@@ -157,7 +157,7 @@ bool LiveRanks::heartbeat(const core::AttemptKey& key, core::RankNumber rank,
   view.has_left = view.has_left || request.leaving();
   view.blind = request.blind();
   if (live->ended) {
-    // What its agent tells after the end of its program.
+    // The rank's agent tells these words after the end of the program.
     note_program(request, view);
     return request.has_program();
   }

@@ -72,7 +72,7 @@ class Stragglers {
   core::Step judged_ = -1;
 };
 
-/// What a rank's newest heartbeat said, for people.
+/// The facts that a rank's newest heartbeat told, for people.
 struct RankView {
   std::optional<core::Millis> heard_at;  // monotonic
   std::string section = "init";
@@ -91,13 +91,13 @@ struct RankView {
   std::string node;
   /// It has told of a step, a section, a checkpoint or its settings: its agent alone may tell of bad lines.
   bool reports = false;
-  /// What its program says of itself; null: nothing.
+  /// The words of the rank's program about itself; null: none.
   std::shared_ptr<const muster::v1::ProgramWords> program;
   std::optional<agent::protocol::RankUse> use;
   core::Millis used_at{0};  // monotonic: when this sample came first
 };
 
-/// What must be done after a round of watching.
+/// The work that must be done after a round of watching.
 struct Watched {
   struct Fact {
     core::JobId job = 0;
@@ -120,7 +120,7 @@ class LiveRanks {
   /// is granted to those watched already, too.
   void track(const core::AttemptKey& key, const LivenessRules& rules, std::uint32_t world_size, core::Millis now,
              core::Millis fresh_until);
-  /// What the job's history says; ends the watch of attempts that have ended.
+  /// Takes in what the job's history says; ends the watch of attempts that have ended.
   void follow(const core::Job& job, core::Millis now);
   /// How long it has been running already.
   void set_started(const core::AttemptKey& key, core::Millis at);
@@ -130,8 +130,8 @@ class LiveRanks {
                  core::Millis now);
   void registered(const core::AttemptKey& key, core::RankNumber rank, core::Millis now, const std::string& node = {},
                   std::int64_t pid = 0);
-  /// What the rank's processes use. True: the sample is new. An agent that speaks for a rank is not the rank, so this
-  /// does not count as heard.
+  /// Notes the use of the rank's processes. True: the sample is new. An agent that speaks for a rank is not the rank,
+  /// so this does not count as heard.
   bool used(const core::AttemptKey& key, core::RankNumber rank, const agent::protocol::RankUse& use, core::Millis now);
   /// Steps of one rank, in order: who is slow shows from all ranks' together.
   void steps(const core::AttemptKey& key, const std::vector<store::MetricRow>& rows);
@@ -149,9 +149,9 @@ class LiveRanks {
   std::optional<core::Step> checkpoint_told(const core::AttemptKey& key) const;
   void set_checkpoint_told(const core::AttemptKey& key, core::Step step);
 
-  /// What a rank says of its newest trace; null: its program cannot record steps. True: that is news.
+  /// Notes a rank's report on its newest trace; null: its program cannot record steps. True: the report is news.
   bool said_of_trace(const core::AttemptKey& key, core::RankNumber rank, const muster::v1::TraceReport* report);
-  /// What the rank is to record; nullopt: nothing.
+  /// The trace that the rank is to record; nullopt: none.
   std::optional<TraceWish> trace_wish(const core::AttemptKey& key, core::RankNumber rank) const;
   /// An earlier request, and the attempt that it was made to; nullopt: none of this number.
   std::optional<std::pair<core::AttemptNumber, StepTrace>> find_trace(core::JobId job, std::uint64_t number) const;
@@ -172,18 +172,18 @@ class LiveRanks {
   /// Empty if it is not known or the attempt has ended.
   std::string endpoint(const core::AttemptKey& key) const;
 
-  /// What a round of watching goes by.
+  /// The facts that a round of watching goes by.
   struct Round {
     core::Millis now;
     bool deaf = false;  // everyone gets fresh time, see Hearing
-    /// What was sent before has been read, see Reading. Silence is judged by it.
+    /// Heartbeats sent before this moment have been read, see Reading. Silence is judged by this moment.
     core::Millis read_until;
     /// How much longer than its `silent_after` a rank may be unheard, see Pace.
     std::function<core::Millis(core::Millis silent_after)> grace;
   };
-  /// As AttemptWatch::lost_node().
+  /// Returns AttemptWatch::lost_node() of the attempt.
   std::optional<core::EventBody> lost_node(const core::AttemptKey& key, const Round& round);
-  /// As AttemptWatch::not_told(), of an end that watch() has found.
+  /// Calls AttemptWatch::not_told() for an end that watch() has found.
   void not_told(const core::AttemptKey& key, const core::EventBody& end);
   /// One round over every attempt. Asks `vouch` without holding a lock.
   Watched watch(const Round& round,

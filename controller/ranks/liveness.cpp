@@ -32,7 +32,7 @@ std::string word(executors::Vouch vouch) {
   return "unknown";
 }
 
-/// Whether its node has said anything of the process.
+/// True if the node of the rank has said anything of the process.
 bool tells_of_process(executors::Vouch vouch) {
   return vouch != executors::Vouch::kUnknown && vouch != executors::Vouch::kNodeAnswers &&
          vouch != executors::Vouch::kAsking;
@@ -546,7 +546,7 @@ AttemptWatch::Limits AttemptWatch::limits_now() const {
   return longest;
 }
 
-// What counts is the rank's own word that nothing has moved. From its silence follows nothing here.
+// The rank's own word that nothing has moved is what counts. From the rank's silence follows nothing here.
 bool AttemptWatch::hangs(const RankWatch& rank, core::Millis limit, core::Millis now) const {
   if (!may_hang(rank) || !passed(limit, rank.progress_at, rank.told_at)) return false;
   // One that is not heard either is silent, which says more.

@@ -29,7 +29,7 @@ struct LivenessRules {
 };
 LivenessRules liveness_rules(const muster::v1::JobSpec& spec);
 
-/// What is known of one rank, in monotonic time.
+/// The known facts about one rank, in monotonic time.
 struct RankWatch {
   bool joined = false;
   bool is_known = false;  // it has told its step and section to this controller
@@ -55,7 +55,7 @@ struct RankWatch {
   std::string node;
 };
 
-/// What a rank says of its progress.
+/// The progress of a rank, as the rank tells it.
 struct Progress {
   core::Step step = 0;
   std::string section;
@@ -123,7 +123,7 @@ class AttemptWatch {
   void heard(core::RankNumber rank, const Progress& progress, core::Millis now);
   /// It is there, and has not said how far it is.
   void came(core::RankNumber rank, core::Millis now);
-  /// What an earlier attempt has learned, or this one.
+  /// The limits that an earlier attempt has learned, or this one.
   void set_limits(HangLimits limits) { limits_ = std::move(limits); }
   const HangLimits& limits() const { return limits_; }
   /// nullopt: no rank can be found hung now.
@@ -136,8 +136,8 @@ class AttemptWatch {
     rules_.time_limit = limit;
     rules_.limit_is_hard = hard;
   }
-  /// What the job's history knows of the ranks and of the attempt's end. The first time also a suspicion that an
-  /// earlier controller has told: it is judged anew, and is over when everyone has gone on, or is heard.
+  /// Takes in what the job's history knows of the ranks and of the attempt's end. The first time also a suspicion that
+  /// an earlier controller has told: the suspicion is judged anew, and is over when everyone has gone on, or is heard.
   void follow(const core::Attempt& attempt, core::Millis now);
   /// The controller was deaf until now (see Hearing): nobody is blamed for what it could not hear.
   void fresh_start(core::Millis now);
@@ -147,17 +147,17 @@ class AttemptWatch {
   /// Ranks whose node should be asked before judging: those unheard for too long, and all others on the same node of a
   /// scheduler's.
   std::vector<core::RankNumber> overdue(core::Millis now) const;
-  /// What its node says of a rank. All overdue ranks' words are noted before any of them is judged.
+  /// Notes what the node of a rank says of the rank. All overdue ranks' words are noted before any of them is judged.
   void note(core::RankNumber rank, executors::Vouch vouch, core::Millis now);
-  /// What follows from the node's word on an overdue rank, if anything.
+  /// The end that follows from the node's word on an overdue rank, if any does.
   std::optional<core::EventBody> judge(core::RankNumber rank, executors::Vouch vouch, core::Millis now);
   /// A rank has ended because its connection to another one was lost: the node that is silent, if one is. The rank is
   /// the witness that the work stands, so nobody else's word is waited for.
   std::optional<core::EventBody> lost_node(core::Millis now);
   /// Hung ranks and the time limit.
   std::vector<core::EventBody> findings(core::Millis now);
-  /// What is suspected, or is no longer: each told once. That a rank is not heard replaces the suspicion that another
-  /// one, which may wait for it, hangs. `heard_until`: as for judge().
+  /// The suspicion that has begun, or is over: each is told once. That a rank is not heard replaces the suspicion that
+  /// another one, which may wait for it, hangs. `heard_until`: as for judge().
   std::optional<core::EventBody> suspicion(core::Millis now, core::Millis heard_until);
   /// Something is suspected, so it is worth a look whether anything comes out of the attempt.
   bool is_suspected() const { return suspected_.has_value(); }
@@ -230,7 +230,7 @@ class AttemptWatch {
   std::optional<core::AttemptSuspected> suspect_hung(core::Millis now);
   std::optional<core::EventBody> suspect(core::Millis now, core::Millis heard_until);
   std::optional<core::EventBody> tell(const std::optional<core::AttemptSuspected>& suspected, core::Millis now);
-  /// Whether each of these has gone on, or is heard, since that moment.
+  /// True if each of these ranks has gone on, or is heard, since that moment.
   bool is_refuted(core::Suspicion of, const std::vector<core::RankNumber>& ranks, core::Millis since) const;
   std::optional<core::EventBody> judge_inherited(core::Millis now, core::Millis heard_until);
   bool hangs(const RankWatch& rank, core::Millis limit, core::Millis now) const;
@@ -284,7 +284,7 @@ class AttemptWatch {
 
 /// The section's name as people read it: "init", "data", "step", "checkpoint", "done".
 std::string section_name(int section);
-/// The same, or the name that the program has given it.
+/// The name that the program has given the section, or else the name as people read it.
 std::string section_name(int section, const std::string& own_name);
 
 }  // namespace ranks

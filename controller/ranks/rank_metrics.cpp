@@ -48,7 +48,7 @@ NewestMetrics::Known NewestMetrics::known(core::JobId job) {
   }
   auto fresh = read(job);
   std::lock_guard lock(mutex_);
-  // What was added meanwhile is newer.
+  // An entry that was added meanwhile is newer.
   if (const auto found = jobs_.find(job); found != jobs_.end()) return found->second;
   enter(job, fresh);
   return fresh;
@@ -180,21 +180,21 @@ std::size_t MetricsWriter::take_durable(const std::vector<store::MetricRow>& row
   bool all = true;
   for (const auto& row : rows) {
     const auto found = on_their_way_.find(key_of(row));
-    // The same step twice in one heartbeat is one row.
+    // One step twice in one heartbeat is one row.
     const bool again = found == on_their_way_.end() && taken > 0 && key_of(row) == key_of(rows[taken - 1]);
     const Fate outcome = again                          ? Fate::kDurable
                          : found == on_their_way_.end() ? Fate::kFailed
                                                         : found->second->fate.load();
     all = all && outcome == Fate::kDurable;
     if (all) ++taken;
-    // What failed is handed over again when it is sent again.
+    // A row that failed is handed over again when it is sent again.
     const bool settled = found != on_their_way_.end() && outcome != Fate::kWaits;
     if (settled && (all || outcome == Fate::kFailed)) on_their_way_.erase(found);
   }
   return taken;
 }
 
-// Of ranks that have ended, say. Sent again, such a row is written again, which changes nothing.
+// Settled rows may be those of ranks that have ended. Such a row, sent again, is written again: this changes nothing.
 void MetricsWriter::forget_settled() {
   std::erase_if(on_their_way_, [](const auto& entry) { return entry.second->fate != Fate::kWaits; });
 }

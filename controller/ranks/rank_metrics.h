@@ -28,16 +28,16 @@ class NewestMetrics {
   static constexpr std::size_t kJobs = 4096;
   explicit NewestMetrics(store::Store& store) : store_(store) {}
 
-  /// What has just been written. Reads the store, so only where waiting for the disk harms nobody. Never throws: what
-  /// can't be read now is read when somebody asks.
+  /// Takes rows and series just written. Reads the store, so call it only where waiting for the disk harms nobody.
+  /// Never throws: what can't be read now is read when somebody asks.
   void add(std::span<const store::MetricRow> rows, std::span<const store::DeclaredSeries> declared);
 
   /// The newest step; its values are the newest ones of all series, which may be an earlier step's. nullopt: there is
   /// no step. Throws store::Error.
   std::optional<store::MetricRow> get(core::JobId job);
-  /// As Store::series(). Throws store::Error.
+  /// The series that Store::series() returns. Throws store::Error.
   std::vector<store::SeriesRow> series(core::JobId job);
-  /// As Store::metrics_left_out(), which is read each time. Throws store::Error.
+  /// Returns Store::metrics_left_out(), which is read each time. Throws store::Error.
   std::int64_t left_out(core::JobId job) { return store_.metrics_left_out(job); }
 
  private:
@@ -101,7 +101,7 @@ class MetricsWriter {
   /// Rows on their way beyond this are not taken, so that a slow disk costs memory only up to here (about 50 MB with
   /// five series a row).
   static constexpr std::size_t kRowsLimit = 131072;
-  /// What more jobs declare is written again.
+  /// Series that more jobs than this declare are written again.
   static constexpr std::size_t kJobsKnown = 4096;
   static constexpr core::Millis kGather{75};
 

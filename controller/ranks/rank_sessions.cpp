@@ -117,7 +117,7 @@ Outcome<v1::HeartbeatResponse> RankSessions::heartbeat(const v1::HeartbeatReques
   v1::HeartbeatResponse response;
   response.set_metrics_accepted(take_metrics(caller, request, core::Millis(0), false));
   response.set_checkpoints_accepted(write(caller, request).checkpoints);
-  // What was written meanwhile may have changed what the rank is to do.
+  // Facts written meanwhile may have changed what the rank is to do.
   place(caller);
   response.set_directive(caller.directive);
   response.set_heartbeat_interval_ms(interval_of(caller).count());
@@ -206,8 +206,8 @@ bool RankSessions::tell_resumed(const Caller& caller, const v1::HeartbeatRequest
   return tell(caller, core::AttemptResumed{caller.key.number, request.resumed_from_step()}, last_words);
 }
 
-// Of an attempt whose launch is not recorded yet, and whatever the store does not take now: ranks say it again, unless
-// it is their last word.
+// Facts of an attempt whose launch is not recorded yet, and all that the store does not take now: ranks say them again,
+// unless these are their last words.
 bool RankSessions::tell(const Caller& caller, core::EventBody body, bool last_words) {
   if (caller.current && parts_.event_log.report(caller.key.job, body).ok()) return true;
   if (last_words && (caller.current || caller.upcoming)) parts_.event_log.keep(caller.key.job, std::move(body));

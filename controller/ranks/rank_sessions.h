@@ -20,7 +20,7 @@
 
 namespace ranks {
 
-/// What ranks are answered: their tokens, directives, and what of their news is durable. Thread-safe.
+/// The answers to ranks: their tokens, directives, and what of their news is durable. Thread-safe.
 ///
 /// A heartbeat is noted before anything is written, and answered whatever the disk does: what is not durable by then is
 /// not acknowledged, and the rank tells it again. RankStreams and TaskStreams have the streams; single calls are for
@@ -70,7 +70,7 @@ class RankSessions {
   /// read again by take_what_waits(). So is all of a rank whose agent still tells; what it has told by then is no loss.
   /// Never throws.
   void take_unsent(const core::AttemptKey& key, core::RankNumber rank);
-  /// The same of all its ranks.
+  /// Does take_unsent() for all ranks of the attempt.
   void take_unsent(const core::AttemptKey& key);
   /// Looks, in take_what_waits(), for what ranks of these attempts, which are over, have left unread.
   void search_unsent(std::vector<core::AttemptKey> attempts);
@@ -78,7 +78,7 @@ class RankSessions {
   void take_what_waits();
 
  private:
-  /// Of one request.
+  /// The most rows that are taken of one request.
   static constexpr std::size_t kMostMetrics = 512;
   /// Where an attempt stands when one of its ranks calls.
   struct Caller : AttemptStanding {
@@ -95,7 +95,7 @@ class RankSessions {
   };
   using RankKey = std::pair<core::AttemptKey, core::RankNumber>;
   Late read_late(const RankKey& rank);
-  /// What its report file holds and nobody has told.
+  /// Takes in what the rank's report file holds and nobody has told.
   Late read_reports(const RankKey& rank);
   /// An agent may still be telling what its rank has reported.
   bool is_telling(const RankKey& rank);

@@ -149,7 +149,7 @@ class RankStreams::Stream : public AnsweringStream<HeartbeatRequest, v1::BeatRes
   std::deque<Pending> pending_;
   bool waits_for_commit_ = false;  // in waiting_
   bool refused_ = false;           // rows of the newest request have found no room, or their write failed
-  // What must be written.
+  // The request that must be written.
   std::optional<HeartbeatRequest> to_write_;
   bool working_ = false, joined_ = false, resumed_ = false, left_ = false;
   bool described_ = true;

@@ -83,7 +83,7 @@ class Pace {
 /// survives a restart: ranks open their streams anew and send what is not acknowledged. Thread-safe.
 class RankStreams {
  public:
-  /// What work() has written of a request.
+  /// The parts of a request that work() has written.
   struct Written {
     bool joined = false;            // the rank's start is in the history
     bool resumed = false;           // where the attempt has gone on from is in the history
@@ -160,7 +160,7 @@ class TaskStreams {
 
   /// Notes what a task says, on a stream or by a call.
   void note(const core::AttemptKey& attempt, core::RankNumber rank, const muster::v1::TaskRequest& request) const;
-  /// What a task is told, on a stream or as the answer to a call.
+  /// The answer that a task is given, on a stream or to a call.
   muster::v1::TaskResponse answer(const Rank& rank, const AttemptStanding& standing) const;
   /// `standing` tells where the attempt stands now, and must not throw.
   std::shared_ptr<TaskStream> open(const Rank& rank, TellTask tell, const std::function<AttemptStanding()>& standing);

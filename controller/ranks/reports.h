@@ -13,11 +13,11 @@ namespace ranks {
 /// A reported step, as the store has it. Values whose names are no names of series are left out.
 store::MetricRow row_of(const core::AttemptKey& key, core::RankNumber rank, const muster::v1::StepMetric& m);
 
-/// What the heartbeat declares; nothing of a series whose name is none.
+/// The series that the heartbeat declares, without those whose names are no names of series.
 std::vector<store::DeclaredSeries> declared_of(const core::AttemptKey& key,
                                                const muster::v1::HeartbeatRequest& request);
 
-/// What a task says, for its executor.
+/// The report of a task, and the use in it, for the task's executor.
 agent::protocol::RankUse use_of(const muster::v1::RankUse& use);
 executors::TaskReport report_of(const muster::v1::TaskRequest& request);
 

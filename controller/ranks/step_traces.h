@@ -19,7 +19,7 @@ struct TraceWish {
 };
 muster::v1::TraceWish wire(const TraceWish& wish);
 
-/// What one rank has said of a trace.
+/// The facts that one rank has told of a trace.
 struct TracedRank {
   bool has_spoken = false;  // the ranks have agreed on it
   bool is_over = false;
@@ -49,9 +49,9 @@ class StepTraces {
 
   explicit StepTraces(std::uint32_t ranks) : ranks_(ranks) {}
 
-  /// What the rank says of its newest trace; null: its program cannot record. True: that is news.
+  /// Notes the rank's report on its newest trace; null: its program cannot record. True: the report is news.
   bool said(core::RankNumber rank, const muster::v1::TraceReport* report);
-  /// What the rank is to be told; nullopt: nothing.
+  /// The wish that the rank is to be told; nullopt: none.
   std::optional<TraceWish> wish_for(core::RankNumber rank) const;
 
   /// Does nothing if the number is known.

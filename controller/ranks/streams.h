@@ -62,7 +62,7 @@ class AttemptStreams {
     /// The attempt stands elsewhere now.
     virtual void news() = 0;
   };
-  /// What the streams of one attempt share.
+  /// The state that the streams of one attempt share.
   class Attempt {
    public:
     AttemptStanding now() const {
@@ -107,7 +107,7 @@ class AttemptStreams {
   std::map<core::AttemptKey, std::shared_ptr<Attempt>> attempts_;
 };
 
-/// What the streams of ranks and of tasks have in common: when they answer, and their end.
+/// The common part of the streams of ranks and of tasks: when they answer, and their end.
 template <typename Request, typename Response>
 class AnsweringStream : public StreamOf<Request>, public AttemptStreams::Stream {
  public:

@@ -82,7 +82,7 @@ common::Outcome<bool> has_ended(service::Controller& controller, core::JobId job
   return is_ended_job(now.value().state());
 }
 
-/// As has_ended(), and also true for a removed job, whose events can still be read.
+/// Answers as has_ended() does, and is also true for a removed job, whose events can still be read.
 common::Outcome<bool> has_ended_or_is_removed(service::Controller& controller, core::JobId job) {
   auto ended = has_ended(controller, job);
   const bool unknown = !ended.ok() && ended.refusal().kind == common::Refusal::Kind::kNotFound;
@@ -231,7 +231,7 @@ class StacksSource final : public Source<v1::StacksView> {
     auto view = controller_.stacks(wanted_);
     if (!view.ok()) return Turn::end(failure(view.refusal()));
     message = std::move(view.value());
-    // What was asked for is waited for, and not asked for again.
+    // Stacks that were asked for are waited for, and not asked for again.
     wanted_.set_ask(false);
     wanted_.set_attempt(message.attempt());
     wanted_.set_number(message.shown().number());

@@ -6,7 +6,7 @@
 
 namespace rpc {
 
-// What followers are told. `request` must live as long as the source.
+// Sources of what followers are told. `request` must live as long as the source.
 
 /// The job now, and again after each change, until it has ended.
 std::unique_ptr<Source<muster::v1::Job>> watch_source(service::Controller& controller,

@@ -52,7 +52,7 @@ class Pool {
   boost::asio::thread_pool threads_;
 };
 
-/// What a source does when it is asked for its next message.
+/// The answer of a source that is asked for its next message.
 struct Turn {
   enum class Kind { kMessage, kWait, kEnd };
   Kind kind = Kind::kWait;
@@ -64,7 +64,7 @@ struct Turn {
   static Turn end(grpc::Status status = grpc::Status::OK) { return {Kind::kEnd, std::move(status)}; }
 };
 
-/// What one follower is told, one message after the other. It never waits. For one thread at a time.
+/// Messages that one follower is told, one after the other. A source never waits. For one thread at a time.
 template <typename Message>
 class Source {
  public:

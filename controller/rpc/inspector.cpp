@@ -9,7 +9,7 @@ namespace {
 // Kinds of frames and their flags, RFC 9113, section 6.
 constexpr std::uint8_t kData = 0, kHeaders = 1, kReset = 3, kContinuation = 9;
 constexpr std::uint8_t kEndStream = 1, kPadded = 8;
-/// What gRPC keeps of a frame of data besides its bytes.
+/// Bytes that gRPC keeps of a frame of data besides the data.
 constexpr std::size_t kSlice = 32;
 
 std::uint32_t big_endian(const unsigned char* bytes, std::size_t count) {

@@ -9,7 +9,7 @@
 
 namespace rpc {
 
-/// What one connection may make a gRPC server keep.
+/// Limits of what one connection may make a gRPC server keep.
 struct ReadLimits {
   /// The longest message. gRPC 1.51 compares a message with its limit only when the whole message is there.
   std::size_t message = 0;
@@ -37,7 +37,7 @@ class Inspector {
 
   /// Reads on. Returns what breaks a limit, or null. After a fault the connection must be closed.
   const char* take(std::string_view bytes, Time now);
-  /// What gRPC may keep of this connection's unfinished messages.
+  /// Bytes that gRPC may keep of this connection's unfinished messages.
   std::size_t held() const { return held_; }
   /// A message has been missing or unfinished for too long.
   bool is_overdue(Time now) const;

@@ -31,7 +31,7 @@ grpc::Status too_long(const char* field, std::size_t size, std::size_t most) {
 constexpr core::Millis kLongestRestOfLogs{250};
 constexpr core::Millis kLongestRestOfStacks{250};
 
-/// What tells more than one message waits without a thread, see Followers.
+/// A call that tells more than one message waits without a thread, see Followers.
 template <typename Service>
 using WithFollowers = v1::JobService::WithCallbackMethod_Watch<
     v1::JobService::WithCallbackMethod_Trace<v1::JobService::WithCallbackMethod_Events<
@@ -149,7 +149,7 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
       return body();
     });
   }
-  /// As as_user(), and checks the length of the request's id.
+  /// Acts as as_user() does, and checks the length of the request's id.
   template <typename Request>
   grpc::Status as_submitter(grpc::ServerContext* context, const Request& request,
                             const std::function<grpc::Status()>& body) {
@@ -174,7 +174,7 @@ class JobService final : public WithFollowers<v1::JobService::Service> {
     if (!status.ok()) return new RefusedFollower<Message>(status);
     return followers_.begin(context, rest, std::move(source));
   }
-  /// As follow(), and bounds the user's name.
+  /// Acts as follow() does, and bounds the user's name.
   template <typename Message>
   grpc::ServerWriteReactor<Message>* follow_as(grpc::CallbackServerContext& context, const std::string& user, Rest rest,
                                                std::unique_ptr<Source<Message>> source) {
@@ -437,7 +437,7 @@ class LogsSource final : public Source<muster::v1::LogChunk> {
   bool is_reading_ = false;  // not everything was read that was there at the last look
   bool live_ = false;        // all older text was sent, so text that is found now is new
   bool says_beginnings_;
-  // As of the last look.
+  // Facts as of the last look.
   bool job_ended_ = false, finished_ = false, has_next_ = false;
 };
 

@@ -37,7 +37,7 @@ class Answer final : public grpc::ServerUnaryReactor {
   std::atomic<bool> is_cancelled_{false};
 };
 
-/// What a request takes in memory. A heartbeat has many small parts.
+/// The memory that a request takes. A heartbeat has many small parts.
 std::size_t cost_of(const v1::HeartbeatRequest& request) {
   return 4 * request.ByteSizeLong();
 }

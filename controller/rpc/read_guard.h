@@ -53,7 +53,7 @@ class ReadingProbe {
   common::Loop loop_;
 };
 
-/// What the connections of one gRPC server may make it keep, and what they do now.
+/// Limits of what the connections of one gRPC server may make the server keep.
 struct ReadRules {
   ReadLimits limits;
   /// Unfinished messages of all connections together. Each connection that has been heard adds kShare to it, and

@@ -59,7 +59,7 @@ class CallPlace {
 
   /// False: the connection has too many, and was closed.
   bool is_there() const { return is_there_; }
-  /// What the controller says to the call. A store that takes nothing now is no fault of the caller.
+  /// Notes the controller's answer to the call. A store that takes nothing now is no fault of the caller.
   void heard(const grpc::Status& said) const {
     const bool is_accepted = said.ok() || said.error_code() == grpc::StatusCode::UNAVAILABLE;
     if (connection_ && is_accepted) guard_.heard(connection_);

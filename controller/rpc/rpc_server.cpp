@@ -209,7 +209,7 @@ class GrpcServer final : public Server {
   }
 
  private:
-  /// As judge(), and whether the rank that the call names has a place.
+  /// Judges as judge() does, and also whether the rank that the call names has a place.
   net::Gate::Verdict let_in(const service::Controller& controller, const net::FirstCall& call) {
     auto verdict = judge(controller, call);
     if (verdict.party != net::Party::kRank) return verdict;

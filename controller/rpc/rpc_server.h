@@ -45,7 +45,7 @@ inline constexpr int kMaxRequestBytes = 32 * 1024 * 1024;
 inline constexpr int kMaxRankRequestBytes = 4 * 1024 * 1024;
 /// The most calls that one connection of people may have open.
 inline constexpr int kMaxCallsOfConnection = 128;
-/// The same of a rank. A rank needs two: its stream, and a call beside it.
+/// The most calls that one connection of a rank may have open. A rank needs two: its stream, and a call beside it.
 inline constexpr int kMaxCallsOfRanksConnection = 16;
 /// The most calls that begin at once on one connection of a rank, see ReadLimits::burst.
 inline constexpr int kMaxBurstOfRanksConnection = 32;

@@ -17,9 +17,9 @@ std::unique_ptr<grpc::Service> make_job_service(service::Controller& controller,
                                                 Followers& followers);
 std::unique_ptr<grpc::Service> make_admin_service(service::Controller& controller, const Callers& callers);
 
-/// What ranks and their tasks tell: thousands of them, a heartbeat a second each. Heartbeats come on streams
-/// (ReportStreams) and are noted by the thread that reads them. Calls hold no thread while they wait: the controller is
-/// asked from a fixed number of threads. Its `rendezvous` must answer at once, the waiting is done here.
+/// The service for what ranks and their tasks tell: thousands of them, a heartbeat a second each. Heartbeats come on
+/// streams (ReportStreams) and are noted by the thread that reads them. Calls hold no thread while they wait: the
+/// controller is asked from a fixed number of threads. Its `rendezvous` must answer at once, the waiting is done here.
 struct RankService {
   std::unique_ptr<grpc::Service> calls;
   /// Ranks that wait are told "not yet", now and later. Ranks and tasks with a stream are told to come back.

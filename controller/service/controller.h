@@ -17,9 +17,9 @@
 
 namespace service {
 
-/// What rpc/ and http/ serve: every use case of muster behind one door. Thread-safe; calls that write return when the
-/// write is durable. Implemented by service/ (make_controller in controller_impl.h); tests of rpc/ and http/ use it
-/// with the in-memory store and a fake executor.
+/// The interface that rpc/ and http/ serve: every use case of muster behind one door. Thread-safe; calls that write
+/// return when the write is durable. Implemented by service/ (make_controller in controller_impl.h); tests of rpc/ and
+/// http/ use it with the in-memory store and a fake executor.
 class Controller {
  public:
   virtual ~Controller() = default;
@@ -60,7 +60,7 @@ class Controller {
   virtual common::Outcome<muster::v1::RemovePartitionResponse> remove_partition(
       const muster::v1::RemovePartitionRequest& request) = 0;
   virtual common::Outcome<muster::v1::ListNodesResponse> list_nodes() = 0;
-  /// What musterd's own machine has, and which attempts have it.
+  /// The resources of musterd's own machine, and which attempts have them.
   virtual muster::v1::MachineView machine() = 0;
   virtual muster::v1::ListAuditResponse list_audit(const muster::v1::ListAuditRequest& request) = 0;
 
@@ -76,7 +76,7 @@ class Controller {
   virtual store::Thinned thinned(const store::ThinRequest& request) = 0;
   /// The log file of a rank; empty if there is no such job or attempt. The file may not exist yet.
   virtual std::string log_path(core::JobId id, core::AttemptNumber attempt, core::RankNumber rank) = 0;
-  /// What the scheduler and the lines before an attempt's ranks wrote; empty if no scheduler has been given it.
+  /// The log of the scheduler and of the lines before an attempt's ranks; empty if no scheduler was given the attempt.
   virtual std::string scheduler_log_path(core::JobId id, core::AttemptNumber attempt) = 0;
   virtual muster::v1::StatusResponse status() = 0;
 
@@ -95,7 +95,7 @@ class Controller {
   virtual common::Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const muster::v1::RankKey& key,
                                                                           const std::string& token,
                                                                           ranks::TellRank tell) = 0;
-  /// The same from muster-task, which stands beside a rank where a scheduler starts the ranks.
+  /// The stream of muster-task, which stands beside a rank where a scheduler starts the ranks. Any thread calls `tell`.
   virtual common::Outcome<std::shared_ptr<ranks::TaskStream>> open_task_stream(const muster::v1::RankKey& key,
                                                                                const std::string& token,
                                                                                ranks::TellTask tell) = 0;

@@ -39,9 +39,9 @@ constexpr core::Millis kMoreIsDue{20}, kNothingIsDue{60'000};
 /// The most of a reported trace that is kept.
 constexpr std::size_t kMostTrace = 8'000;
 
-/// What the program of a rank that has ended told of itself. Its own word on an error says more than the guess from the
-/// end of its log. But of ranks that share a log, as those of torchrun, one alone reports: what it says of a lost
-/// connection gives way to the first cause in the log.
+/// Adds the words of an ended rank's program about itself. The program's own word on an error says more than the guess
+/// from the end of its log. But of ranks that share a log, as those of torchrun, one alone reports: what it says of a
+/// lost connection gives way to the first cause in the log.
 void add_words(const v1::ProgramWords& words, core::RankExited& exited) {
   exited.status = words.status();
   exited.bad_lines = words.bad_lines();
@@ -298,7 +298,7 @@ class Impl final : public RunningController {
 
  private:
   bool is_over(const core::AttemptKey& key) const;
-  /// Of the newest jobs.
+  /// Ended attempts of the newest jobs.
   std::vector<core::AttemptKey> attempts_that_are_over();
   void publish(const jobs::JobPtr& job, bool has_actions);
   void take_fact(core::JobId job, core::EventBody body);
@@ -418,7 +418,7 @@ void Impl::take_fact(core::JobId job, core::EventBody body) {
   progress_.take(job, std::move(body));
 }
 
-// Of a rank that did not fail, and of one that told a step itself, the others need not be asked: thousands may end at
+// Other ranks need not be asked for a rank that did not fail, or for one that told a step itself: thousands may end at
 // once.
 core::Step Impl::newest_step(core::JobId id, const core::RankExited& exited) const {
   const auto job = event_log_.job(id);
@@ -451,7 +451,7 @@ void Impl::watch() {
   executor_.tasks_read(reading_.read_until(), pace_.grace(core::Millis(0)));
   auto found = live_ranks_.watch(
       round(deaf), [this](const core::AttemptKey& key, core::RankNumber rank) { return executor_.vouch(key, rank); });
-  // What is concluded of it is concluded a second later; until then this tells of a disk that stands still.
+  // Conclusions about a missed rank come a second later; until then the probe tells of a disk that stands still.
   if (found.somebody_is_missed) probe_.ask();
   if (found.somebody_is_missed || reading_.asked_ago().value_or(kProbeReading) >= kProbeReading) reading_.ask();
   output_.set_suspected(found.suspected);

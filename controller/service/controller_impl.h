@@ -26,9 +26,9 @@ struct ControllerOptions {
   std::function<std::filesystem::path(const std::filesystem::path&)> scheduler_log = {};
   /// Why there is no Slurm, and what to do about it; empty: there is, or nobody knows.
   std::string why_no_slurm = {};
-  /// What is wrong with musterd's own files, each with its remedy; asked whenever people ask for the status.
+  /// Problems with musterd's own files, each with its remedy; asked whenever people ask for the status.
   std::function<std::vector<std::string>()> problems = {};
-  /// What admins should know besides, each with its remedy.
+  /// Further facts that admins should know, each with its remedy.
   std::vector<std::string> notes = {};
   /// Where ranks look for musterd, and what is wrong with that address; empty: nothing is known to be.
   std::function<std::pair<std::string, std::string>()> advertised = {};

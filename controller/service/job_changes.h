@@ -12,7 +12,7 @@ namespace service {
 /// The jobs of a sweep that are not removed, in the order of their ids.
 std::vector<core::JobId> jobs_of(store::Store& store, const std::string& sweep);
 
-/// What people change about jobs that are there. A removal is recorded here; JobRemover deletes the files. Thread-safe.
+/// Changes by people to jobs that are there. A removal is recorded here; JobRemover deletes the files. Thread-safe.
 class JobChanges {
  public:
   JobChanges(const Parts& parts, Views& views) : parts_(parts), views_(views) {}

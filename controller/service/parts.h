@@ -15,7 +15,7 @@
 
 namespace service {
 
-/// What the requests of people have in common.
+/// The parts and helpers that the requests of people have in common.
 
 /// The parts of a running controller that requests need. Each outlives whoever holds this.
 struct Parts {

@@ -11,7 +11,7 @@ constexpr std::uint32_t kEventsAtOnce = 1000;
 /// Ranks wait between attempts to reach a controller that was away; their silence counts from here on.
 constexpr core::Millis kReconnectPatience{10000};
 
-// What was told already is not told again.
+// Checkpoints that were told already are not told again.
 void recall_checkpoints(const Parts& parts, const core::AttemptKey& key) {
   std::int64_t after = 0;
   while (true) {

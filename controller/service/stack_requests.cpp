@@ -20,7 +20,7 @@ namespace v1 = muster::v1;
 using common::Outcome;
 using common::Refusal;
 
-/// What of a rank's text is compared with the others'.
+/// The part of a rank's text that is compared with the texts of the others.
 constexpr std::size_t kComparedBytes = std::size_t{64} << 10;
 
 void fill(const stacks::StackSet& set, v1::StackSet& out) {
@@ -248,7 +248,7 @@ std::optional<core::EventBody> StackRequests::first_cause(const core::AttemptKey
   if (known == held_.end() || known->second.told != Held::Told::kNot) return std::nullopt;
   auto& held = known->second;
   const auto* silent = std::get_if<core::RankSilent>(&held.end);
-  // Of the rank itself its own end says more, and a rank that hangs may wait for the one that has failed.
+  // The rank's own end says more of the rank itself, and a rank that hangs may wait for the one that has failed.
   const bool is_first = silent != nullptr ? silent->rank != failed : std::holds_alternative<core::NodeLost>(held.end);
   if (!is_first) return std::nullopt;
   held.told = Held::Told::kAsFirstCause;

@@ -25,7 +25,7 @@ namespace service {
 ///               -- another rank has failed: the silent one was the first cause --> told
 class StackRequests {
  public:
-  /// What an end waits for the stacks, at most.
+  /// The time that an end waits for the stacks, at most.
   static constexpr core::Millis kBeforeEnd{3'000};
   /// A rank that its node alone tells of is judged twice a second.
   static constexpr core::Millis kFoundAgain{1'000};
@@ -57,7 +57,7 @@ class StackRequests {
     core::Millis until{0}, found_at{0};  // monotonic
     enum class Told { kNot, kHere, kAsFirstCause } told = Told::kNot;
   };
-  /// Whether an end that was found in this round is told in it.
+  /// True if an end that was found in this round is told in it.
   bool may_tell(const core::AttemptKey& key, const core::EventBody& end, core::Millis now);
   /// Somebody who has given none can be asked still.
   bool more_can_come(const core::AttemptKey& key, const core::EventBody& end,

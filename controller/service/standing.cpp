@@ -62,7 +62,7 @@ void explain_wait(const StandingFacts& facts, Standing& out) {
   }
 }
 
-/// What a person can do about a suspicion, by what is suspected.
+/// The steps that a person can take about a suspicion, by what is suspected.
 std::string after_suspicion(const StandingFacts& facts) {
   const auto& job = facts.job;
   const std::string id = std::to_string(job.id);
@@ -100,7 +100,7 @@ void explain_unheard(const StandingFacts& facts, Standing& out) {
                "start musterd with --advertise HOST:PORT";
 }
 
-/// Of one that runs: whether its scheduler has stopped it, and whether that can be asked at all.
+/// Explains a job that runs: whether its scheduler has stopped it, and whether that scheduler can be asked at all.
 void explain_run(const StandingFacts& facts, Standing& out) {
   if (facts.queue && facts.queue->suspended_since) {
     out.reason += "; suspended in Slurm since " + core::utc_text(*facts.queue->suspended_since);

@@ -13,8 +13,8 @@
 
 namespace service {
 
-/// What people are told of a job: its state's word, why it is in that state, and what they can do. The one answer
-/// behind `list`, `show`, `why`, their JSON and the dashboard: none of them explains anything itself.
+/// The standing of a job, as people are told it: its state's word, why it is in that state, and what they can do. The
+/// one answer behind `list`, `show`, `why`, their JSON and the dashboard: none of them explains anything itself.
 struct Standing {
   std::string status;            // "held", "running, held"
   std::string reason;            // one sentence
@@ -23,7 +23,7 @@ struct Standing {
   std::optional<core::Time> expected_start;
 };
 
-/// What the parts of the controller know of the job. Each is asked once, and each may know nothing.
+/// The facts about the job that the parts of the controller know. Each part is asked once, and may know nothing.
 struct StandingFacts {
   const core::Job& job;
   core::Time now{};
@@ -37,7 +37,7 @@ struct StandingFacts {
 
 Standing standing_of(const StandingFacts& facts);
 
-/// Whether a start that the scheduler names means anything: it takes a job without a time limit for one of a year, so
+/// True if a start that the scheduler names means anything: it takes a job without a time limit for one of a year, so
 /// what comes after such a job would start a year after that one did.
 bool is_foreseen(core::Time start, core::Time now);
 
@@ -54,7 +54,7 @@ void fill_standing(const Standing& standing, Message& out) {
   out.set_expected_start(common::time_text(standing.expected_start));
 }
 
-/// What may be asked of the job: refusals and effects are core's.
+/// The requests that may be made about the job: refusals and effects are core's.
 muster::v1::Controls controls_of(const core::Job& job);
 
 /// Why the job refuses this request ("requeue"); empty: the job does not refuse it, or there is no such request.

@@ -12,8 +12,8 @@
 
 namespace service {
 
-/// What `muster status` and `muster doctor` show of musterd itself. Never waits for a disk that stands still.
-/// Thread-safe.
+/// The facts about musterd itself that `muster status` and `muster doctor` show. Never waits for a disk that stands
+/// still. Thread-safe.
 class StatusPage {
  public:
   struct Watched {

@@ -22,7 +22,7 @@ constexpr std::size_t kMostSpecBytes = 1 << 20;
 constexpr const char* kLargeSpec = "the job file is larger than 1 MiB";
 constexpr int kMostSweep = core::kMostSweepJobs;
 
-/// What a request without an id of its own is known by.
+/// Returns the id that a request is known by: its own, or a new one if it has none.
 std::string id_of(const std::string& request_id) {
   return request_id.empty() ? "own-" + common::new_token() : request_id;
 }
@@ -82,7 +82,7 @@ std::string Submission::problems_of(v1::JobSpec& spec) const {
   jobfile::fill_defaults(spec);
   std::string problems;
   const auto add = [&](const std::string& problem) { problems += (problems.empty() ? "" : "\n") + problem; };
-  // What "auto" is here is known by now.
+  // The meaning of "auto" here is known by now.
   const bool is_auto = spec.executor() == "auto";
   if (is_auto) spec.set_executor(parts_.executor.has_queue("auto") ? "slurm" : "local");
   for (const auto& problem : jobfile::validate(
@@ -243,7 +243,7 @@ Outcome<Submission::Scripts> Submission::scripts_of(const v1::PlanScriptRequest&
 Outcome<v1::CheckScriptResponse> Submission::check_script(const v1::PlanScriptRequest& request) {
   const auto scripts = scripts_of(request);
   if (!scripts.ok()) return scripts.refusal();
-  // Of several the first that is refused has the word, else the first of all.
+  // The first of several scripts that is refused has the word, else the first of all.
   std::optional<executors::ScriptCheck> word;
   for (const auto& script : scripts.value().texts) {
     auto check = parts_.executor.check_script(script);

@@ -30,13 +30,13 @@ class Submission {
   std::optional<common::Refusal> unless_known(std::optional<common::Refusal> refusal, const std::string& request_id);
   /// The first attempts, as they would be launched if they were submitted next.
   common::Outcome<std::vector<executors::LaunchRequest>> planned(const muster::v1::PlanScriptRequest& request);
-  /// Whether such a job of a sweep is handed over together with others.
+  /// True if such a job of a sweep is handed over together with others.
   bool goes_together(const muster::v1::JobSpec& spec, const std::string& user) const;
   struct Scripts {
     std::vector<std::string> texts;
     std::uint32_t one_by_one = 0;  // jobs of a sweep that are handed over alone
   };
-  /// What the executor would hand over.
+  /// The scripts that the executor would hand over.
   common::Outcome<Scripts> scripts_of(const muster::v1::PlanScriptRequest& asked);
   /// Why such a job has no script.
   common::Refusal no_script(const executors::LaunchRequest& request) const;

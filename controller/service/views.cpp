@@ -139,8 +139,8 @@ void fill_series(const store::SeriesRow& row, v1::JobSeries& out) {
   if (std::isfinite(row.value)) out.set_value(row.value);
 }
 
-/// What a job that has not ended waits for: who holds it, other jobs, a scheduler that can't be asked. Of an ended job
-/// that is history.
+/// Fills in what a job that has not ended waits for: who holds it, other jobs, a scheduler that can't be asked. Of an
+/// ended job that is history.
 void fill_open(const core::Job& job, const std::optional<executors::Trouble>& trouble, v1::Job& out) {
   if (core::is_ended(job.state)) return;
   if (job.held) out.set_held_by(job.held_by);
@@ -155,7 +155,7 @@ void fill_open(const core::Job& job, const std::optional<executors::Trouble>& tr
   if (trouble && !local) out.set_scheduler_problem(executors::trouble_text(*trouble));
 }
 
-/// As much of an ended job as its standing needs, without reading its history.
+/// An ended job with as much as its standing needs, without reading its history.
 core::Job ended_job(const store::JobRow& row) {
   core::Job job;
   job.id = row.id;
@@ -166,7 +166,7 @@ core::Job ended_job(const store::JobRow& row) {
   return job;
 }
 
-/// What a job and its row in a list have in common.
+/// The common fields of a job and of its row in a list.
 template <typename JobOrRow>
 v1::Job begin_view(const JobOrRow& job, const Standing& standing) {
   v1::Job out;
@@ -326,7 +326,7 @@ std::optional<ranks::LeastProgress> Views::least_progress(const core::Job& job) 
   return parts_.live_ranks.least_progress({job.id, attempt->number}, parts_.clock.monotonic());
 }
 
-/// What the program has told of itself: what the history knows, and on top what rank 0 says while it runs.
+/// Fills in what the program has told of itself: what the history knows, and on top what rank 0 says while it runs.
 void Views::fill_program(const core::Job& job, v1::Job& out) {
   const auto& program = job.program;
   *out.mutable_config() = settings_of(program.config);
@@ -380,7 +380,7 @@ std::vector<std::string> Views::notes(const core::Job& job, const v1::JobSpec& s
     if (!live || live->program == nullptr) continue;
     const auto& words = *live->program;
     const bool is_for_the_end = words.source_trouble().starts_with(spec::kNothingMatches);
-    // Of a rank that has exited, its agent may have said more since.
+    // The agent of a rank that has exited may have said more since.
     if (trouble.empty() && !words.source_trouble().empty() && !is_for_the_end) {
       trouble = "rank " + std::to_string(rank) + ": " + words.source_trouble();
     }
@@ -440,7 +440,7 @@ v1::Job Views::view(const jobs::JobPtr& of) {
   return out;
 }
 
-/// Of the newest attempt.
+/// Fills in the ranks of the newest attempt.
 void Views::fill_ranks(const core::Job& job, const std::optional<store::MetricRow>& newest, v1::Job& out) {
   const auto* attempt = job.current();
   if (attempt == nullptr) return;

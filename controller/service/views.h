@@ -9,7 +9,7 @@
 
 namespace service {
 
-/// What people read of jobs: lists, pages, reasons, log files. Thread-safe; changes nothing.
+/// Views of jobs for people: lists, pages, reasons, log files. Thread-safe; changes nothing.
 class Views {
  public:
   explicit Views(const Parts& parts) : parts_(parts) {}
@@ -24,7 +24,7 @@ class Views {
   muster::v1::Job view(const jobs::JobPtr& job);
 
  private:
-  /// What `make` makes of a job; a refusal where there is no such job, or where the store can't be read.
+  /// The answer that `make` makes of a job; a refusal where there is no such job, or where the store can't be read.
   template <typename Answer, typename Make>
   common::Outcome<Answer> of_job(core::JobId id, const Make& make);
   /// The job, if it has this attempt and its files are there.
@@ -34,8 +34,8 @@ class Views {
   std::optional<ranks::LeastProgress> least_progress(const core::Job& job);
   /// Rows of metrics that are in no curve; empty: nothing is known of any.
   std::string left_out_note(const core::Job& job);
-  /// What people should know besides: keys without effect, lines and sources that are wrong, a program that stands
-  /// still.
+  /// Further facts that people should know: keys without effect, lines and sources that are wrong, a program that
+  /// stands still.
   std::vector<std::string> notes(const core::Job& job, const muster::v1::JobSpec& spec);
   void fill_program(const core::Job& job, muster::v1::Job& out);
   /// A line of a list: the newest attempt alone, no spec, no ranks.

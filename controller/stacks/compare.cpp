@@ -152,7 +152,7 @@ namespace {
 /// Ranks and groups beyond these are counted in a sentence.
 constexpr std::size_t kMostNamedRanks = 8, kMostNamedGroups = 4;
 
-/// What the ranks have at one depth; empty: the stack has ended above it.
+/// The frame that the ranks have at one depth; empty: the stack has ended above it.
 std::string at_depth(const Place& place, std::size_t depth) {
   return depth < place.frames.size() ? place.frames[depth] : std::string();
 }

@@ -8,7 +8,7 @@
 
 namespace stacks {
 
-/// What was told of one process of a rank.
+/// The kind of stack that was told of one process of a rank.
 enum class Kind { kPython, kNative, kKernel };
 
 /// Where the main thread of a rank stands: its frames from the outermost to the innermost. Of kKernel there is one:

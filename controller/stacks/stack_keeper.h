@@ -68,7 +68,7 @@ class StackKeeper {
   /// Who has given one to the request of the attempt that is under way; nullopt: none is.
   std::optional<std::set<core::RankNumber>> given(const core::AttemptKey& key) const;
 
-  /// What is kept of the attempt, oldest first. Reads the disk.
+  /// The sets that are kept of the attempt, oldest first. Reads the disk.
   std::vector<StackSet> sets(const core::AttemptKey& key) const;
   /// At most `most` bytes of a kept stack; empty: there is none.
   std::string text(const core::AttemptKey& key, std::uint64_t number, core::RankNumber rank,

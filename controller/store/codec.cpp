@@ -198,7 +198,7 @@ void from_stored(const nlohmann::json& json, T& value) {
   }
 }
 
-/// What a stored text is, for errors: "event of type \"rank_joined\"".
+/// The kind and name of a stored text, for errors: "event of type \"rank_joined\"".
 struct Stored {
   const char* kind;
   std::string_view name;

@@ -157,7 +157,7 @@ class Database {
   const std::string& file() const { return file_; }
   /// True if nothing has changed the file since it was closed in order.
   bool is_known() const { return end_.is_known(); }
-  /// As check_database(). Changes nothing.
+  /// Checks as check_database() does. Changes nothing.
   void check(const Migrations& known);
   /// Makes the database one that can be written. `gives_back`: a new database can give free pages back to the disk.
   void begin(bool gives_back);

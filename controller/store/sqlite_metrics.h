@@ -48,8 +48,8 @@ class KnownSeries {
   std::map<core::JobId, Job> jobs_;
 };
 
-/// What the writing connection knows of attempts that report: how far their buckets are written, what of them has aged
-/// out, and the newest hour in which rows were stored. It writes the tables metric_buckets, metric_attempts and
+/// Facts that the writing connection knows of attempts that report: how far their buckets are written, what of them has
+/// aged out, and the newest hour in which rows were stored. It writes the tables metric_buckets, metric_attempts and
 /// metric_hours.
 ///
 /// A transaction that takes an attempt kLateSteps past a bucket writes the bucket, from the rows of its steps. A row

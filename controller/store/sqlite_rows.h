@@ -31,10 +31,10 @@ std::string read_secret(Connection& connection);
 /// Hours since 1970.
 std::int64_t hour_of(core::Time time);
 
-/// Whether an attempt has ended, so that it will tell no further step.
+/// Tells whether an attempt has ended, so that it will tell no further step.
 using IsOver = std::function<bool(core::JobId, core::AttemptNumber)>;
 
-/// As Store::age_metrics(), in the transaction of the caller.
+/// Does the work of Store::age_metrics() in the transaction of the caller.
 ///
 /// An hour of an attempt ages twice: first its rows of ranks are deleted, and then its step rows, as far as buckets
 /// hold them: of an attempt that is over all of them, and of others all but the newest. What may be deleted is noted

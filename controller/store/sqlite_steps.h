@@ -22,7 +22,7 @@ struct StepKey {
   auto operator<=>(const StepKey&) const = default;
 };
 
-/// What ranks told of one step.
+/// Totals of what ranks told of one step.
 struct StepTotal {
   std::uint32_t ranks = 0;
   bool is_told = false;  // by rank 0; until then nobody sees the step

@@ -283,7 +283,7 @@ class SqliteStore final : public Store {
                   "to be used, stop musterd and put it in its place");
   }
 
-  /// As Database::writing(), of metrics.
+  /// Writes metrics as Database::writing() does.
   template <typename Work>
   auto writing_metrics(Work work) -> decltype(work(std::declval<Connection&>())) {
     return metrics_.writing(work, [this] {

@@ -209,7 +209,7 @@ void read_steps(Connection& connection, const Key& key, const Rules& rules, core
   read_narrower(last, end);
 }
 
-/// Whether the step has no rank whose row has aged out, or this is rank 0's first word of it.
+/// True if the step has no rank whose row has aged out, or this is rank 0's first word of it.
 bool may_be_added(Connection& connection, const MetricRow& row, const StepTotal& pending) {
   Query step = connection.query(
       "SELECT is_told, ranks, (SELECT count(*) FROM rank_steps WHERE job_id = ?1 AND attempt = ?2 AND step = ?3) "

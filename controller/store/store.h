@@ -132,8 +132,8 @@ struct ListFilter {
   std::vector<core::JobId> ids = {};  // empty: any
 };
 
-/// What survives a restart of the controller: append-only events, projections written in the same transaction, and the
-/// outbox of pending actions.
+/// Data that survive a restart of the controller: append-only events, projections written in the same transaction, and
+/// the outbox of pending actions.
 ///
 /// Every write is durable when the call returns (WAL and fsync). The store is thread-safe and serialises writes. The
 /// SQLite and the in-memory implementation pass the same contract suite.

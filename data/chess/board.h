@@ -46,7 +46,7 @@ constexpr int forward(Color color) {
 
 enum class Kind : std::uint8_t { kNone, kPawn, kKnight, kBishop, kRook, kQueen, kKing };
 
-/// What stands on a square. Of an empty square the kind is kNone and the color kWhite.
+/// The piece that stands on a square. Of an empty square the kind is kNone and the color kWhite.
 struct Piece {
   Kind kind = Kind::kNone;
   Color color = Color::kWhite;
@@ -96,10 +96,10 @@ class Board {
   /// The number of the move, 1 at the start. It grows after each move of Black.
   int number() const { return number_; }
 
-  /// Whether a piece of `by` attacks this square.
+  /// True if a piece of `by` attacks this square.
   bool attacked(Square square, Color by) const;
 
-  /// Whether the king of the color to move is attacked.
+  /// True if the king of the color to move is attacked.
   bool in_check() const { return attacked(king(turn_), other(turn_)); }
 
   /// All legal moves, in an order that depends on the position alone. Empty after checkmate and stalemate.
@@ -108,7 +108,7 @@ class Board {
   /// The position after a move of legal_moves(). Other moves give a board without meaning.
   Board after(Move move) const;
 
-  /// Whether pieces, color to move, castling rights and en passant square are equal. The counters may differ.
+  /// True if pieces, color to move, castling rights and en passant square are equal. The counters may differ.
   bool same_position(const Board& that) const;
 
   bool operator==(const Board&) const = default;
@@ -126,10 +126,10 @@ class Board {
   /// Only the pieces after this move of the color to move, without its effect on turn, rights and counters.
   Board placed(Move move) const;
 
-  /// Whether the king of the color to move would be safe after this move.
+  /// True if the king of the color to move would be safe after this move.
   bool is_safe(Move move) const;
 
-  /// Whether a pawn of the color to move may capture on en_passant_.
+  /// True if a pawn of the color to move may capture on en_passant_.
   bool has_en_passant_capture() const;
 
   /// Fields of a FEN. Each returns an empty text or says what is wrong.

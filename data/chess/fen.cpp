@@ -61,7 +61,7 @@ std::string read_rank(std::string_view text, std::array<Piece, 8>& pieces) {
   return {};
 }
 
-/// What is wrong with the number of pieces of a color, or nothing.
+/// The problem with the number of pieces of a color, or nothing.
 std::string count_pieces(const std::array<Piece, 64>& pieces, Color color) {
   const auto count = [&](Kind kind) { return std::count(pieces.begin(), pieces.end(), Piece{kind, color}); };
   const auto all = std::count_if(pieces.begin(), pieces.end(),

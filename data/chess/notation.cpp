@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMostMovesInMessage = 6;
 
-/// What tells this move from the other legal moves of such pieces to its target: nothing, a file, a rank, or both.
+/// The text that tells this move from other legal moves of such pieces to its target: nothing, a file, a rank, or both.
 std::string origin_of(const Board& board, Move move, const std::vector<Move>& legal) {
   bool is_alone = true, is_alone_on_file = true, is_alone_on_rank = true;
   for (const auto rival : legal) {
@@ -66,7 +66,7 @@ std::string not_legal(const Board& board, std::string_view text, const std::vect
                  (notation == Notation::kSan ? "algebraic notation" : "UCI notation") + " at FEN \"" + board.fen() +
                  "\"; ";
   if (legal.empty()) return message + "the game has ended there: remove this move";
-  // What people write with zeros is castling.
+  // A move that people write with zeros is castling.
   const bool castles = notation == Notation::kSan && text.substr(0, 3) == "0-0";
   const auto target = target_in(text.substr(0, 16));
   const auto is_near = [&](Move move) {
@@ -170,7 +170,7 @@ std::string at_ply(std::size_t ply, std::string_view message) {
   return "ply " + std::to_string(ply + 1) + ": " + std::string(message);
 }
 
-/// What this word of PGN is called if it is one that this reader leaves to others.
+/// The name of this word of PGN if it is one that this reader leaves to others.
 std::string_view unread_part(std::string_view word) {
   switch (word.front()) {
     case '{':
@@ -187,7 +187,7 @@ std::string_view unread_part(std::string_view word) {
   }
 }
 
-/// What is wrong with the number before a move, or nothing.
+/// The problem with the number before a move, or nothing.
 std::string check_number(const Board& board, std::string_view number) {
   const auto expected = number_before_move(board);
   if (number.empty() || number == expected) return {};

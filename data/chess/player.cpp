@@ -62,7 +62,7 @@ int worth(Kind kind) {
   return kWorth[static_cast<std::size_t>(kind)];
 }
 
-/// What a square is worth to a piece: pawns like the centre and the last ranks, minor pieces the centre, a rook the
+/// The worth of a square to a piece: pawns like the centre and the last ranks, minor pieces the centre, a rook the
 /// seventh rank, a king the corners of its first rank.
 int worth_there(Piece piece, Square square) {
   const int file = file_of(square);

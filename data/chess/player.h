@@ -15,7 +15,7 @@ namespace data::chess {
 /// Why a game is over. Of the last two, FIDE lets a player claim the draw; here they end the game at once.
 enum class Ending : std::uint8_t { kCheckmate, kStalemate, kInsufficientMaterial, kFiftyMoves, kThreefoldRepetition };
 
-/// Whether no sequence of moves can give checkmate, judged by pieces alone: two bare kings, one knight or bishop in
+/// True if no sequence of moves can give checkmate, judged by pieces alone: two bare kings, one knight or bishop in
 /// all, or only bishops that all stand on squares of one color.
 bool has_insufficient_material(const Board& board);
 

@@ -26,13 +26,13 @@ struct SplitInfo {
   std::int64_t longest = 0;
 };
 
-/// What a folder of prepared data holds: data.json, which is written last. A folder without it is unfinished.
+/// The description of a folder of prepared data: data.json, which is written last. A folder without it is unfinished.
 struct Description {
   Kind kind = Kind::kTokens;
   std::string fingerprint;  // fingerprint_of()
   std::string source;       // what the data were made from, for people
   std::string made_by;      // "muster-data 0.1.0"
-  // Of the tokenizer; all empty for images.
+  // Facts about the tokenizer; all empty for images.
   std::string tokenizer_kind;    // "bytes", "tokenizer.json", "sentencepiece"
   std::string tokenizer_sha256;  // 64 hexadecimal digits
   std::int64_t vocabulary = 0;

@@ -82,7 +82,7 @@ std::uint64_t blocks_of(const Header& header);
 /// section lies within the file. `front` has kFrontBytes bytes, fewer where the file does.
 std::optional<std::string> fault_of(std::string_view front, std::uint64_t file_bytes);
 
-/// What data.json says of a file, and what it sums up of all files of a split.
+/// The facts that data.json tells of a file, and those that it sums up of all files of a split.
 struct FileInfo {
   std::string name;  // file_name()
   std::uint64_t bytes = 0;

@@ -22,7 +22,7 @@ class Dataset {
   const Description& description() const { return description_; }
   std::int64_t records() const { return starts_.back(); }
 
-  // As in File, by the record's number within the split.
+  // The parts of a record as in File, by the record's number within the split.
   Ids ids(std::int64_t record, std::int64_t field) const;
   std::int32_t label(std::int64_t record) const;
   Image image(std::int64_t record) const;

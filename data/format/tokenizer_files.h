@@ -15,7 +15,7 @@ namespace data::format {
 
 /// The files that give the ids. The first one that a folder has counts.
 inline constexpr auto kIdFiles = std::to_array<std::string_view>({"tokenizer.json", "tokenizer.model", "spiece.model"});
-/// What transformers saves beside such a file, for tokenizers of any class.
+/// The files that transformers saves beside such a file, for tokenizers of any class.
 inline constexpr auto kSideFiles =
     std::to_array<std::string_view>({"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                                      "chat_template.jinja", "vocab.json", "merges.txt", "vocab.txt"});
@@ -26,7 +26,7 @@ constexpr std::uintmax_t kMostSentencepieceBytes = 64 << 20;  // the largest mod
 /// The SHA-256 of this text stands for the byte vocabulary, which has no file.
 inline constexpr std::string_view kBytesIdentity = "muster bytes 1";
 
-/// Whether a file that gives the ids is a model of sentencepiece. Any other one is a tokenizer.json.
+/// True if a file that gives the ids is a model of sentencepiece. Any other one is a tokenizer.json.
 inline bool is_sentencepiece(const std::filesystem::path& file) {
   return file.extension() == ".model";
 }

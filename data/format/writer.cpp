@@ -31,7 +31,7 @@ std::string_view bytes_of(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
-/// Whether `path` still names the open file. Another writer may have renamed it between our open() and our lock.
+/// True if `path` still names the open file. Another writer may have renamed it between our open() and our lock.
 bool names(const std::filesystem::path& path, int fd) {
   struct stat named {
   }, opened{};

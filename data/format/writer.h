@@ -69,9 +69,9 @@ class Writer {
   std::uint64_t longest_ = 0;
 };
 
-/// What the finished file at `path` holds, after a check of all its bytes: a part of the work that need not be done
-/// again. nullopt: there is none, whether or not a writer was killed there. Throws std::runtime_error, as File does,
-/// for a file that is damaged.
+/// The facts about the finished file at `path`, after a check of all its bytes: a part of the work that need not be
+/// done again. nullopt: there is none, whether or not a writer was killed there. Throws std::runtime_error, as File
+/// does, for a file that is damaged.
 std::optional<FileInfo> finished_file(const std::filesystem::path& path);
 
 }  // namespace data::format

@@ -60,7 +60,7 @@ void Order::sort_bucket(std::int64_t begin, std::int64_t end, Random& random) {
     sorted.emplace_back(options_.length(sample), sample);
   }
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  // What is left of the epoch after its last whole batch stays at the end, so that batches keep their places.
+  // Samples that are left of the epoch after its last whole batch stay at the end, so that batches keep their places.
   const auto size = static_cast<std::size_t>(options_.batch_size);
   std::vector<std::size_t> batches(sorted.size() / size);
   std::iota(batches.begin(), batches.end(), std::size_t{0});

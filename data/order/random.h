@@ -36,7 +36,7 @@ class Random {
   /// Uniform in [low, high), or in (high, low] where high is below low.
   double between(double low, double high) { return low + (high - low) * unit(); }
 
-  /// Whether an event of this probability happens. Never for 0, always for 1.
+  /// Draws whether an event of this probability happens. Never for 0, always for 1.
   bool happens(double probability) { return unit() < probability; }
 
   /// A permutation with equal probabilities for all, by Fisher and Yates.

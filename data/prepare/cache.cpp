@@ -38,7 +38,7 @@ class FolderLock {
     fd_ = base::Fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));  // another user's, or on a disk that takes no writes
   }
 
-  /// Whether this process may make the data: it could create or write the lock. Throws std::system_error if not.
+  /// Checks that this process may make the data: it could create or write the lock. Throws std::system_error if not.
   void check_writes() const {
     if (why_not_ != 0) throw std::system_error(why_not_, std::generic_category(), "cannot open " + path_.native());
   }
@@ -70,7 +70,7 @@ bool is_there(const fs::path& folder) {
   return fs::exists(folder / format::kDescriptionName, ignored);
 }
 
-/// What tells two descriptions of one folder apart.
+/// The mark that tells two descriptions of one folder apart.
 std::string mark_of(const fs::path& folder) {
   std::error_code ignored;
   return std::to_string(fs::last_write_time(folder / format::kDescriptionName, ignored).time_since_epoch().count());

@@ -22,7 +22,7 @@ std::int64_t files_of(const CheckOptions& options);
 /// Throws std::runtime_error naming file, block and remedy for the first damage.
 bool check(const CheckOptions& options, Progress& progress, const std::atomic<int>& stop, std::ostream& out);
 
-/// What check() reads, without a word. `on_file` is called after each file. Throws and returns as check().
+/// Reads the same bytes as check(), without a word. `on_file` is called after each file. Throws and returns as check().
 bool check_bytes(const std::filesystem::path& folder, const std::atomic<int>& stop,
                  const std::function<void(const format::FileInfo& file)>& on_file = {});
 

@@ -130,7 +130,7 @@ int run(const data::prepare::HelpOptions& options) {
   return kDone;
 }
 
-/// What failed, in one line: another program may take the last line of stderr for the reason.
+/// Prints the failure in one line: another program may take the last line of stderr for the reason.
 int fail(const std::string& command, std::string what, int exit = kWrong) {
   std::replace(what.begin(), what.end(), '\n', ' ');
   std::cout << std::flush;

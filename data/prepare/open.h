@@ -35,7 +35,7 @@ class LeftOut {
   std::atomic<std::int64_t> count_{0};
 };
 
-/// Whether the source gives images, which have no tokenizer.
+/// True if the source gives images, which have no tokenizer.
 bool has_images(From from);
 
 /// Opens the source that the options describe. `tokenizer`: null for images. `left_out` gets what --skip-damaged leaves

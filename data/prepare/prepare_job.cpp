@@ -58,7 +58,7 @@ std::string differences(const Json& found, const Json& wanted) {
   return out;
 }
 
-/// Whether a part is whole.
+/// True if a part in the folder is whole.
 bool has_parts(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.path().extension() == format::kFileEnding) return true;

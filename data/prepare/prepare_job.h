@@ -24,9 +24,9 @@ class WorkFolder {
   /// fills now.
   WorkFolder(std::filesystem::path folder, const std::string& options);
 
-  /// Whether data.json is there: nothing is left to do.
+  /// True if data.json is there: nothing is left to do.
   bool is_finished() const { return is_finished_; }
-  /// Whether an earlier command has begun the folder.
+  /// True if an earlier command has begun the folder.
   bool is_begun() const { return is_begun_; }
 
   /// Removes `.work`, if it can, after data.json is written.
@@ -47,7 +47,7 @@ class WorkFolder {
 // are there and whole, and makes the others. The number of threads changes no byte. data.json is written last; before
 // it nothing reads the folder, so a damaged part may be made anew. After it no file changes.
 
-/// What prepare() makes.
+/// The data that prepare() makes.
 struct Job {
   Records records;
   SplitOptions splits = {};
@@ -69,7 +69,7 @@ enum class Ended : std::uint8_t { kDone, kWasDone, kStopped };
 /// record and a share for validation.
 Ended prepare(const Job& job, Progress& progress, const std::atomic<int>& stop);
 
-/// What decides about the bytes of a folder, as a JSON object: the options in data.json.
+/// The settings that decide about the bytes of a folder, as a JSON object: the options in data.json.
 std::string options_of(const Job& job);
 
 }  // namespace data::prepare

@@ -122,7 +122,7 @@ constexpr Sources kAnySource = (1U << kFromNames.size()) - 1;
 constexpr Sources kImageSources = sources(From::kImages, From::kShapes, From::kGlyphs, From::kTextures);
 constexpr Sources kTextSources = kAnySource & ~kImageSources;
 
-/// What an option does with its value. Throws UsageError.
+/// The function by which an option takes its value. Throws UsageError.
 using Take = void (*)(PrepareOptions& out, const std::string& option, const std::string& value);
 
 struct OptionRow {

@@ -27,7 +27,7 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What data are made from: the values of --from. kAuto is kMan where there are pages enough, else kFixture.
+/// The sources of data: the values of --from. kAuto is kMan where there are pages enough, else kFixture.
 enum class From : std::uint8_t {
   kText,
   kJsonl,

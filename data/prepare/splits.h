@@ -56,17 +56,17 @@ struct SplitOptions {
   std::uint64_t seed = 1;
 };
 
-/// Whether record `number` of a part belongs to the split "validation". Depends on its arguments alone.
+/// True if record `number` of a part belongs to the split "validation". Depends on its arguments alone.
 bool is_validation(const SplitOptions& options, std::int64_t part, std::int64_t number);
 
-/// What every file of a folder has in common.
+/// The facts that all files of a folder have in common.
 struct FileKind {
   format::Kind kind = format::Kind::kTokens;
   std::uint64_t vocabulary = 0;
   base::Sha256::Digest tokenizer{};
 };
 
-/// What the files of one part hold. `validation`: nullopt if there is no such split.
+/// The facts about the files of one part. `validation`: nullopt if there is no such split.
 struct PartInfo {
   format::FileInfo train;
   std::optional<format::FileInfo> validation = std::nullopt;
@@ -98,8 +98,8 @@ class PartWriter {
   std::int64_t in_train_ = 0, in_validation_ = 0;
 };
 
-/// What a part's finished files hold, after a check of every byte; nullopt if one of them is not there. Throws
-/// std::runtime_error for a damaged file.
+/// The facts about a part's finished files, after a check of every byte; nullopt if one of the files is not there.
+/// Throws std::runtime_error for a damaged file.
 std::optional<PartInfo> finished_part(const std::filesystem::path& folder, const SplitOptions& options,
                                       std::int64_t part);
 

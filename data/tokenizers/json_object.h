@@ -17,7 +17,7 @@ struct JsonObject {
   [[noreturn]] void refuse(const std::string& key, const nlohmann::json& value, const char* wanted) const;
   /// `usual` if the member is missing or null. Throws std::runtime_error that names the file if it is no text.
   std::optional<std::string> text(const char* key, std::optional<std::string> usual = {}) const;
-  /// The same for true and false.
+  /// Returns a member that is true or false in the same way.
   bool flag(const char* key, bool usual) const;
 };
 

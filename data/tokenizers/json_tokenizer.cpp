@@ -126,7 +126,7 @@ struct Around {
   Tokenizer::Ids prefix, suffix;
 };
 
-/// What the post-processor adds around this text; nothing if the text has no ids.
+/// The ids that the post-processor adds around this text; nothing if the text has no ids.
 std::optional<Around> around(const Crate& crate, const std::string& text) {
   const auto plain = crate.encode(text, false);
   const auto with = crate.encode(text, true);

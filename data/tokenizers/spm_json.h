@@ -46,7 +46,7 @@ struct SpmOptions {
   std::vector<AddedToken> added{};
 };
 
-/// What transformers takes for a folder of this style that has no tokenizer_config.json.
+/// The options that transformers takes for a folder of this style that has no tokenizer_config.json.
 SpmOptions usual_options(SpmStyle style);
 
 /// The text of a tokenizer.json that gives the same ids. Corners remain where sentencepiece gives others. transformers'
@@ -59,7 +59,7 @@ SpmOptions usual_options(SpmStyle style);
 /// can express.
 std::string tokenizer_json_of(const SpmModel& model, const SpmOptions& options);
 
-/// The same from the bytes of a model file, with the usual options of the style.
+/// The text of such a tokenizer.json from the bytes of a model file, with the usual options of the style.
 std::string tokenizer_json_of(std::string_view model_proto, SpmStyle style);
 
 /// The merges of a BPE model, most urgent first. sentencepiece stores scores of pieces instead. Every cut of a piece

@@ -70,7 +70,7 @@ struct SpmPiece {
   SpmType type = SpmType::kNormal;
 };
 
-/// What a model file of sentencepiece says, as far as ids of texts depend on it. Defaults are those of
+/// The facts that a model file of sentencepiece tells, as far as ids of texts depend on it. Defaults are those of
 /// sentencepiece_model.proto.
 struct SpmModel {
   std::vector<SpmPiece> pieces;  // by id; no text twice

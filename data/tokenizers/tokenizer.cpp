@@ -26,7 +26,7 @@ std::shared_ptr<const Tokenizer> open_tokenizer_json(const fs::path& file) {
   return open_json({.file = file, .kind = "tokenizer.json", .sha256 = sha256, .text = std::move(text)});
 }
 
-/// What `work` gives. Its errors get the file's path before them.
+/// The result of `work`. Errors of `work` get the file's path before them.
 template <typename Work>
 auto about(const fs::path& file, const Work& work) {
   try {

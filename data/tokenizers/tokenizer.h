@@ -45,7 +45,7 @@ class Tokenizer {
   virtual std::string piece(std::uint32_t id) const = 0;
 
   const Special& special() const { return facts_.special; }
-  /// What `with_special` puts before the ids of a text, and after them.
+  /// The ids that `with_special` puts before the ids of a text, and after them.
   const Ids& prefix() const { return facts_.prefix; }
   const Ids& suffix() const { return facts_.suffix; }
   /// SHA-256 of the file that gives the ids; of kBytesIdentity for the byte vocabulary.

@@ -87,10 +87,10 @@ constexpr auto kKnown = std::to_array<std::string_view>(
      "model_max_length", "max_length", "max_len", "stride", "truncation", "truncation_side", "truncation_strategy",
      "padding", "padding_side", "pad_to_multiple_of", "pad_token_type_id", "model_input_names", "return_tensors",
      "return_attention_mask", "return_token_type_ids", "verbose",
-     // Of text that is decoded, of offsets, and of chats.
+     // Members for text that is decoded, for offsets, and for chats.
      "clean_up_tokenization_spaces", "spaces_between_special_tokens", "errors", "trim_offsets", "chat_template",
      "use_default_system_prompt", "response_schema", "response_template",
-     // Of tokenizers in Python, which a tokenizer.json replaces.
+     // Members for tokenizers in Python, which a tokenizer.json replaces.
      "legacy", "do_basic_tokenize", "never_split", "suffix_first", "fill_token", "unk_id",
      // Compared or read below.
      "add_bos_token", "add_eos_token", "add_prefix_space", "added_tokens_decoder", "additional_special_tokens",

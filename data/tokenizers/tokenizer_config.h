@@ -30,7 +30,7 @@ Special special_tokens(const std::filesystem::path& folder, const FindPiece& fin
 // and refused where the two differ. docs/model-files.md says why.
 namespace data::tokenizers {
 
-/// What a tokenizer.json does by itself.
+/// The facts about what a tokenizer.json does by itself.
 struct JsonTokenizerFacts {
   std::string_view text;  // of the file
   Special special;

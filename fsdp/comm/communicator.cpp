@@ -50,7 +50,7 @@ Traffic Traffic::operator-(const Traffic& before) const {
           scattered_bytes - before.scattered_bytes, waited - before.waited};
 }
 
-/// What a trace shows of a collective.
+/// Facts that a trace shows of a collective.
 struct Communicator::Traced {
   const char* kind;
   std::string_view whose;

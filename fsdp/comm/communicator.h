@@ -41,8 +41,8 @@ class PeerMemory;
 
 enum class Reduction { kSum, kMax };
 
-/// What this rank has sent and waited for. Bytes are computed from the formulas of the algorithms: all-gather and
-/// reduce-scatter count N-1 chunks, all-reduce 2(N-1)/N of the tensor, broadcast (N-1)/N of the tensor.
+/// Counts of what this rank has sent and waited for. Bytes are computed from the formulas of the algorithms: all-gather
+/// and reduce-scatter count N-1 chunks, all-reduce 2(N-1)/N of the tensor, broadcast (N-1)/N of the tensor.
 struct Traffic {
   std::int64_t collectives = 0;      ///< started
   std::int64_t wire_bytes = 0;       ///< of all collectives

@@ -116,7 +116,7 @@ std::unique_ptr<Transport> make_device_transport(const c10::intrusive_ptr<c10d::
               device.is_cuda() ? ", or build with MUSTER_WITH_CUDA" : "");
 }
 
-/// Whether any two ranks have the same GPU. Collective.
+/// True if any two ranks have the same GPU. Collective.
 bool any_share_a_gpu([[maybe_unused]] Transport& control, [[maybe_unused]] int rank, [[maybe_unused]] int world_size,
                      [[maybe_unused]] c10::Device device) {
 #ifdef MUSTER_WITH_CUDA

@@ -157,8 +157,8 @@ class DeviceMesh {
   /// The axis with that name. Throws c10::Error listing the existing names.
   Communicator& axis(std::string_view name);
 
-  /// What this rank has sent and waited for over all axes, their groups, reduce() and control(). May be read from any
-  /// thread.
+  /// Counts of what this rank has sent and waited for over all axes, their groups, reduce() and control(). May be read
+  /// from any thread.
   Traffic traffic() const;
   std::int64_t wire_bytes() const { return traffic().wire_bytes; }
 

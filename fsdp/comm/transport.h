@@ -45,7 +45,7 @@ class Transport {
   /// Ends all collectives under way, and all later ones, with an error that says why. Called from another thread than
   /// the others, at any time but during construction and destruction.
   virtual void abort(const std::string& /*why*/) {}
-  /// Whether the host itself waits for a collective, in wait() or in the call. False: only the device does.
+  /// True if the host itself waits for a collective, in wait() or in the call. False: only the device does.
   virtual bool host_waits() const { return true; }
   /// Null: this backend gains nothing from memory of its own. May outlive the transport.
   virtual std::shared_ptr<PeerMemory> peer_memory() { return nullptr; }

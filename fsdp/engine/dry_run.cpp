@@ -43,14 +43,14 @@ bool is_tensor(const c10::Argument& argument) {
          argument.type()->isSubtypeOf(*c10::ListType::ofTensors());
 }
 
-/// Whether the operation changes values of its arguments. Results of `out=` are not meant.
+/// True if the operation changes values of its arguments. Results of `out=` are not meant.
 bool is_in_place(const c10::FunctionSchema& schema) {
   const auto& all = schema.arguments();
   return std::any_of(all.begin(), all.end(), writes) &&
          std::none_of(all.begin(), all.end(), [](const auto& a) { return writes(a) && a.kwarg_only(); });
 }
 
-/// Whether the operation only looks at sizes: its results are views, memory without values, or no tensors.
+/// True if the operation only looks at sizes: its results are views, memory without values, or no tensors.
 bool is_harmless(const c10::FunctionSchema& schema) {
   const std::string& name = schema.name();
   if (name == "aten::empty" || name == "aten::empty_strided") return true;
@@ -129,7 +129,7 @@ void leave_values(const c10::FunctionSchema& schema, Stack& stack) {
   }
 }
 
-/// What an operation that LibTorch lacks on the meta device returns. Null: the operation is not known.
+/// Gives the results of an operation that LibTorch lacks on the meta device. Null: the operation is not known.
 using Results = std::function<std::vector<IValue>(const std::vector<IValue>&)>;
 const Results* results_of(const std::string& name) {
   static const std::map<std::string, Results> known = {
@@ -258,7 +258,7 @@ void call_pointwise(const c10::FunctionSchema& schema, Stack& stack) {
   }
 }
 
-/// Whether the operation writes into results that the caller has sized.
+/// True if the operation writes into results that the caller has sized.
 bool has_room(const c10::FunctionSchema& schema, c10::ArrayRef<IValue> arguments) {
   if (!std::all_of(schema.returns().begin(), schema.returns().end(), writes)) return false;
   for (std::size_t i = 0; i < arguments.size(); ++i)

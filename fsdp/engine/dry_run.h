@@ -21,8 +21,8 @@ namespace fsdp {
 /// allocates for itself, such as the buffer of a few hundred KiB in which attention has its scores; but counted are the
 /// copies that a pointwise operation of mixed dtypes makes of its arguments.
 ///
-/// As FakeTensorMode of PyTorch, in the way of torchdistx's fake tensors: a fallback at the dispatch key Fake, below
-/// autograd.
+/// Counterpart of PyTorch's FakeTensorMode, in the way of torchdistx's fake tensors: a fallback at the dispatch key
+/// Fake, below autograd.
 class DryRunGuard {
  public:
   DryRunGuard();

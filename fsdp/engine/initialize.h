@@ -23,8 +23,8 @@ namespace fsdp {
 /// gives it values later. Values are lost that the constructor gives to parameters. A constructor that reads a value
 /// (item()) throws.
 ///
-/// As `with torch.device("meta")` of PyTorch, in the way of torchdistx's deferred_init: a fallback at the dispatch key
-/// DeferredInit.
+/// Counterpart of PyTorch's `with torch.device("meta")`, in the way of torchdistx's deferred_init: a fallback at the
+/// dispatch key DeferredInit.
 class MetaDeviceGuard {
  public:
   MetaDeviceGuard();
@@ -49,7 +49,7 @@ inline constexpr std::int64_t kDrawnBlock = std::int64_t{1} << 16;
 void initialize(ShardedModel& model, std::uint64_t seed, const Draw& draw,
                 const std::function<bool(const std::string& name)>& only = {});
 
-/// The same values for a module that is not sharded. Its parameters are fp32 on the CPU.
+/// Draws the same values for a module that is not sharded. Its parameters are fp32 on the CPU.
 void initialize(torch::nn::Module& module, std::uint64_t seed, const Draw& draw);
 
 }  // namespace fsdp

@@ -78,8 +78,8 @@ class UnitLayout {
 ///
 /// Gradients in fp16 underflow without a scale on the loss: see GradScaler.
 struct Precision {
-  /// Of forward, backward and the all-gather. The shard of a trainable parameter stays the fp32 master either way. A
-  /// parameter that never trains is kept in this dtype.
+  /// The dtype of forward, backward and the all-gather. The shard of a trainable parameter stays the fp32 master either
+  /// way. A parameter that never trains is kept in this dtype.
   at::ScalarType param_dtype = at::kFloat;
   /// Gives single parameters another dtype than param_dtype, such as fp32 norms beside bf16 matrices. Null: none.
   std::function<at::ScalarType(const ParameterInfo&)> param_dtype_of = {};

@@ -19,8 +19,8 @@ class RandomInGraph {
   RandomInGraph(const RandomInGraph&) = delete;
   RandomInGraph& operator=(const RandomInGraph&) = delete;
 };
-/// Whether whoever repeats work must bring back the state of the device's generator. False: nothing draws from it, in a
-/// graph. Throws c10::Error where that is needed in a graph.
+/// True if whoever repeats work must bring back the state of the device's generator. False: in a graph, nothing draws
+/// from the generator. Throws c10::Error where the state is needed in a graph.
 bool must_restore_random(at::Device device);
 
 /// Lets equal computations of this process have equal bits, on GPUs too: LibTorch's deterministic algorithms, among

@@ -49,7 +49,7 @@ struct KeepRandomStates {
   RandomStates states;
 };
 
-/// What backward needs to call forward again.
+/// Data that backward needs to call forward again.
 struct Call : torch::CustomClassHolder {
   Call(Part part, std::vector<at::Tensor> tensors) : forward(std::move(part)), inputs(tensors.size()), random(tensors) {
     for (std::size_t i = 0; i < tensors.size(); ++i)

@@ -29,7 +29,7 @@ struct RecordedRun : torch::CustomClassHolder {
   static bool hook_output(const c10::intrusive_ptr<RecordedRun>& self, const at::Tensor& output);
   /// The backward of the run's inputs has come.
   void leave();
-  /// Whether a backward with these nodes reaches the run.
+  /// True if a backward with these nodes reaches the run.
   bool is_in(const std::unordered_set<torch::autograd::Node*>& nodes) const;
 
   std::weak_ptr<Unit> unit;

@@ -94,8 +94,8 @@ class Backward {
   bool ended_ = false;
 };
 
-/// What the units of one model share: the order in which they run, the current backward, the reduction in flight, and
-/// the bytes they occupy.
+/// State that the units of one model share: the order in which they run, the current backward, the reduction in flight,
+/// and the bytes they occupy.
 ///
 /// An iteration records its forward order; the next iteration prefetches in that order. A new iteration begins when a
 /// unit that has run already runs again outside of any other unit. The backward order is the reverse of the order in
@@ -114,7 +114,7 @@ class Schedule : public std::enable_shared_from_this<Schedule> {
   Tracer& tracer() { return *ranks_.tracer; }
   /// The ranks that parameters are sharded over.
   Communicator& communicator() { return *ranks_.shard; }
-  /// The same ranks, for reductions of gradients.
+  /// The ranks that parameters are sharded over, for reductions of gradients.
   Communicator& reduce() { return *ranks_.reduce; }
   /// The ranks with the same shard; null: there are no others.
   Communicator* replicas() { return ranks_.replicate.get(); }

@@ -17,14 +17,14 @@ namespace fsdp {
 class BufferPool;
 struct GradientPlace;
 
-/// What the parameters of one segment have in common.
+/// Properties that the parameters of one segment have in common.
 struct SegmentKey {
   /// The parameters need a gradient now.
   bool trainable = true;
   /// The parameters are trainable, or were so earlier. Such a shard is fp32 and has the optimizer's states. Others have
   /// no states, and their shard is of param_dtype.
   bool has_master = true;
-  /// Of forward, backward and the all-gather: kFloat, kBFloat16 or kHalf.
+  /// The dtype of forward, backward and the all-gather: kFloat, kBFloat16 or kHalf.
   at::ScalarType param_dtype = at::kFloat;
   /// In which gradients are accumulated and reduced: kFloat, kBFloat16 or kHalf.
   at::ScalarType reduce_dtype = at::kFloat;
@@ -38,7 +38,7 @@ struct SegmentKey {
 struct SegmentRanks {
   /// That parameters are sharded over.
   Communicator* gather = nullptr;
-  /// The same ranks, for reductions. It may be the same communicator.
+  /// The ranks of `gather`, for reductions. The communicator may be the same, too.
   Communicator* reduce = nullptr;
   /// With the same shard; null: there are no others.
   Communicator* replicas = nullptr;
@@ -104,7 +104,7 @@ class Segment {
   bool gradient_shard_is_buffer() const;
   /// Makes the parameters views of the gathered buffer.
   void take_over_parameters();
-  /// What is said of tensors without memory.
+  /// Sets the text that is said of tensors without memory.
   void name_closed_storages() const;
   /// Throws c10::Error when a parameter is no view of the gathered buffer any more.
   void check_owned() const;

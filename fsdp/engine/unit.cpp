@@ -174,7 +174,7 @@ void Unit::enter_run(RecordedRun& run) {
 }
 
 void Unit::lay_gradients() {
-  // The same backward may enter the unit twice. Autograd must not add to a buffer that is being sent.
+  // One backward may enter the unit twice. Autograd must not add to a buffer that is being sent.
   finish_reduce();
   if (options_.tight) schedule_->finish_reductions();
   const at::NoGradGuard no_grad;

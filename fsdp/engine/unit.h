@@ -37,7 +37,7 @@ struct ShardOptions {
   /// How many units to gather ahead, in the recorded order, while this unit computes. Each costs the memory of one
   /// gathered unit; 0 turns prefetching off. There are never more gathers in flight than this.
   int prefetch_depth = 1;
-  /// The same for backward, in the reverse order. Unset: as prefetch_depth.
+  /// The prefetch depth for backward, in the reverse order. Unset: as prefetch_depth.
   std::optional<int> backward_prefetch_depth = std::nullopt;
   /// Takes the least memory, for less overlap. A unit waits for the reduction of the one before until it lays its
   /// gradients, so gradients of one unit exist at one time, not of two. Gradients take memory from the start of
@@ -129,17 +129,17 @@ class Unit : public std::enable_shared_from_this<Unit> {
 
   /// Elements of all parameters, without padding.
   std::int64_t numel() const;
-  /// Whether any segment has a reduced gradient.
+  /// True if any segment has a reduced gradient.
   bool has_gradient() const;
   /// Frees the gathered copies, which are stale after a change of the shard. The backward of an earlier run is an error
   /// from now on. The parameters have values from now on.
   void shard_changed();
-  /// The same for a change of these parameters alone (ParameterInfo::index). Others that had no values still have none.
+  /// Does the same for a change of these parameters alone (ParameterInfo::index). Others without values stay without.
   void shard_changed(const std::vector<std::size_t>& parameters);
   /// Throws c10::Error while a parameter that was built on the meta device has no values yet. `what` needs them. The
   /// text names the parameter, unless all are without.
   void check_values(const char* what) const;
-  /// Whether every parameter lies where its requires_grad wants it. False after a change, until the next run() follows
+  /// True if every parameter lies where its requires_grad wants it. False after a change, until the next run() follows
   /// it.
   bool follows_requires_grad() const;
   /// Drops all gradients, sharded and unreduced ones.

@@ -57,9 +57,9 @@ SetWrapper wrap_point(torch::nn::Module& module);
 /// Which modules become units. `numel` counts the elements of a module's parameters, tied ones once.
 struct WrapPolicy {
   using Answer = std::function<bool(const torch::nn::Module& module, std::int64_t numel)>;
-  /// Whether to look at a module's children and at the module itself. `numel` counts all its parameters.
+  /// Tells whether to look at a module's children and at the module itself. `numel` counts all its parameters.
   Answer look_inside;
-  /// Whether the module becomes a unit. `numel` counts the parameters that lie in no unit of its children.
+  /// Tells whether the module becomes a unit. `numel` counts the parameters that lie in no unit of its children.
   Answer choose;
 };
 

@@ -77,7 +77,7 @@ struct CheckpointPart {
   ShardedModel& model;
   /// Its states and step counts are saved and loaded. Null: the weights alone.
   Optimizer* optimizer = nullptr;
-  /// Whether a parameter (ParameterInfo::name) is saved, with its states. A checkpoint may lack the others when it is
+  /// True if a parameter (ParameterInfo::name) is saved, with its states. A checkpoint may lack the others when it is
   /// loaded: these keep their values, or stay without, and their states become zeros. Such as a base model that comes
   /// from elsewhere, beside adapters that train. Must answer alike on every rank and in every run. Null: all are saved.
   std::function<bool(const std::string& parameter)> saved = {};
@@ -117,7 +117,7 @@ struct CheckpointOptions {
   std::function<void()> commit_over;
 };
 
-/// What the checkpoint of a step holds besides parameters and optimizer state.
+/// State that the checkpoint of a step holds besides parameters and optimizer state.
 struct CheckpointState {
   std::int64_t step = 0;
   /// Any JSON, such as scheduler and data position. The value of rank 0 is saved.
@@ -241,8 +241,8 @@ class Checkpointer {
   /// A part without an optimizer takes the weights of a part that was saved with one. Frozen parameters take the values
   /// in the dtype that they are kept in.
   std::optional<LoadedCheckpoint> load_latest(std::vector<std::string>* ignored = nullptr);
-  /// The same for this very checkpoint, in any folder. Rank 0's `info` counts for all ranks. Throws CheckpointError
-  /// when the checkpoint is not whole on every rank.
+  /// Loads this very checkpoint in the same way, in any folder. Rank 0's `info` counts for all ranks. Throws
+  /// CheckpointError when the checkpoint is not whole on every rank.
   LoadedCheckpoint load(const CheckpointInfo& info);
 
   /// Removes temporary folders that this attempt or earlier ones left behind. Call it once before training.

@@ -8,7 +8,7 @@
 #include "fsdp/files/checkpoint_manifest.h"
 #include "fsdp/files/safetensors.h"
 
-// What a rank reads of a checkpoint's files.
+// The parts of a checkpoint's files that a rank reads.
 
 namespace fsdp {
 

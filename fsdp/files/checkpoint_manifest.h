@@ -24,13 +24,13 @@ inline constexpr const char* kOwnSum = "crc32c";
 /// digit, which no parser can see, is found.
 std::string summed_text(const Json& value);
 
-/// Whether the text begins as summed_text() makes it. Throws CheckpointError naming the file `name` when the text
+/// True if the text begins as summed_text() makes it. Throws CheckpointError naming the file `name` when the text
 /// begins so and its checksum is another one.
 bool has_own_sum(std::string_view text, const std::string& name);
 
 }  // namespace fsdp
 
-// What a checkpoint's manifest says of its parts.
+// The facts that a checkpoint's manifest states about its parts.
 
 namespace fsdp {
 
@@ -55,7 +55,7 @@ struct SavedOptimizer {
 };
 
 struct SavedPart {
-  /// Of the part's keys in the files of ranks: "model/", or "" in version 1.
+  /// Prefix of the part's keys in the files of ranks: "model/", or "" in version 1.
   std::string prefix;
   std::optional<SavedOptimizer> optimizer;
   std::map<std::string, SavedTensor> tensors;

@@ -183,7 +183,7 @@ SavedCheckpoint Checkpointer::save(const Taken& taken, Communicator& ranks, std:
   const fs::path folder = temporary(taken.step);
 
   std::string problem = ranks.broadcast(first ? begin(folder) : std::string());
-  // Whether the temporary folder may be removed. A refusal at the beginning leaves an existing folder alone.
+  // True if the temporary folder may be removed. A refusal at the beginning leaves an existing folder alone.
   bool ours = problem.empty() || problem.front() != kFenced;
   Json files;
   if (problem.empty()) {

@@ -39,11 +39,11 @@ class Snapshot {
 
 }  // namespace fsdp
 
-// What a save has between its begin and its end.
+// State that a save has between its begin and its end.
 
 namespace fsdp {
 
-/// What a save takes of the run when it begins.
+/// Data that a save takes of the run when it begins.
 struct Checkpointer::Taken {
   std::int64_t step = 0;
   std::optional<std::int64_t> also_keep;

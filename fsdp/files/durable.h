@@ -6,7 +6,7 @@ namespace fsdp {
 
 /// Files and folders that are whole or absent after a crash. Failures are c10::Errors that name the path.
 
-/// What is being written has a name that begins so, and is renamed when it is whole.
+/// A file or folder that is being written has a name that begins so, and is renamed when it is whole.
 inline constexpr const char* kTemporaryPrefix = ".tmp-";
 
 /// Flushes a file or folder to disk. `flags` open it.

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What mkdtemp() replaces by letters and digits.
+/// Characters that mkdtemp() replaces by letters and digits.
 constexpr std::string_view kDrawn = "XXXXXX";
 
 struct PlannedFile {

@@ -141,7 +141,7 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
 class BlockWriter {
  public:
   static constexpr std::size_t kBufferBytes = 2 << 20;
-  /// Of memory, position and length of a direct write: no disk has larger sectors.
+  /// Alignment of memory, position and length of a direct write: no disk has larger sectors.
   static constexpr std::size_t kAlignment = 4096;
 
   /// Creates the file, which must not exist. `block_bytes`: how many bytes one checksum covers.

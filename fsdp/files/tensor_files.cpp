@@ -91,7 +91,7 @@ class Given {
     }
   }
 
-  /// What a finding calls the tensor of a parameter.
+  /// Returns the name that a finding uses for the tensor of a parameter.
   static std::string label(const std::string& tensor, const std::string& parameter) {
     return tensor == parameter ? parameter : tensor + " (for " + parameter + ")";
   }

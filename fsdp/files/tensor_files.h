@@ -53,11 +53,11 @@ class TensorFiles {
 struct LoadNames {
   /// The name in the model of a tensor. Null: the tensor's own.
   std::function<std::string(const std::string& in_file)> parameter_of = {};
-  /// Whether a tensor may be left over: the model has no such parameter, or another tensor is given for it. A tensor
-  /// that the model needs is read all the same. Null: none may.
+  /// Tells whether a tensor may be left over: the model has no such parameter, or another tensor is given for it. A
+  /// tensor that the model needs is read all the same. Null: none may.
   std::function<bool(const std::string& in_file)> may_ignore = {};
-  /// Whether the files may lack a parameter, named as ParameterInfo::name. It keeps its values, or stays without. Null:
-  /// none may.
+  /// Tells whether the files may lack a parameter, named as ParameterInfo::name. The parameter keeps its values, or
+  /// stays without. Null: none may.
   std::function<bool(const std::string& parameter)> may_lack = {};
 };
 
@@ -68,7 +68,7 @@ struct LoadNames {
 /// before anything is changed, that names each tensor that is missing, has another shape or dtype, is no parameter of
 /// the model, or is given for a parameter beside another one, with the remedy. Not collective.
 std::vector<std::string> load_tensors(ShardedModel& model, const TensorFiles& files, const LoadNames& names);
-/// The same under the names of the files. The files lack nothing.
+/// Loads in the same way under the names of the files. The files lack nothing.
 void load_tensors(ShardedModel& model, const TensorFiles& files,
                   const std::function<bool(const std::string& name)>& may_ignore = {});
 

@@ -52,11 +52,11 @@ at::Tensor without_memory(std::int64_t numel, const at::TensorOptions& options);
 void fill_storage(const at::Tensor& tensor, c10::DataPtr memory, std::int64_t bytes);
 /// Takes the memory of the storage of `tensor`, and closes it; see [Note: closed storage].
 void free_storage(const at::Tensor& tensor);
-/// What is said of an access while the storage of `tensor` is closed: a sentence that names the owner and the remedy.
+/// Sets the text for an access while the storage of `tensor` is closed: a sentence that names the owner and the remedy.
 void name_storage(const at::Tensor& tensor, std::string closed);
 /// Bytes of memory that the storage of a tensor has: 0 when it is closed, or the tensor undefined.
 std::int64_t storage_bytes(const at::Tensor& tensor);
-/// Whether both tensors have memory of one storage, now or later. Also of closed ones, unlike Tensor::is_alias_of().
+/// True if both tensors have memory of one storage, now or later; also a closed one, unlike Tensor::is_alias_of().
 bool share_storage(const at::Tensor& a, const at::Tensor& b);
 
 /// The bytes of tensors on the CPU, as LibTorch's allocator reports them. In use while a CountTensorBytes lives, for

@@ -29,7 +29,7 @@ class CudaGraph : public DeviceGraph {
   }
 
   void begin() override {
-    // What the warm-up has freed goes back to the driver. The graph takes memory of its own.
+    // Memory that the warm-up has freed goes back to the driver. The graph takes memory of its own.
     c10::cuda::CUDACachingAllocator::emptyCache();
     graph_.register_generator_state(at::cuda::detail::getDefaultCUDAGenerator(device_.index()));
     graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);

@@ -75,11 +75,11 @@ class Optimizer {
   /// weights, states and step counts of parameters stay. All ranks must pass equal values. See gradient_norm().
   /// Throws c10::Error when a backward of this step threw.
   void step(double lr, const at::Tensor& grad_scale = {}, const at::Tensor& found_inf = {});
-  /// The same with a learning rate that is read when the device updates: fp32, no dims, beside the shards. So a graph
-  /// of the step takes another rate in each replay. Rates of groups are multiplied in fp32. Throws c10::Error unless
-  /// host_reads() is empty.
+  /// Makes the same step with a learning rate that is read when the device updates: fp32, no dims, beside the shards.
+  /// So a graph of the step takes another rate in each replay. Rates of groups are multiplied in fp32. Throws
+  /// c10::Error unless host_reads() is empty.
   void step(const at::Tensor& lr, const at::Tensor& grad_scale = {}, const at::Tensor& found_inf = {});
-  /// What step() reads on the host, for people: "found_inf". Empty: nothing, so that a graph can hold step().
+  /// Names what step() reads on the host, for people: "found_inf". Empty: nothing, so that a graph can hold step().
   virtual std::string host_reads() const { return {}; }
 
   /// The weight decay of the steps to come, for parameters whose group has none of its own.
@@ -146,7 +146,7 @@ class Optimizer {
   virtual void update(Batch& batch, const Update& update) = 0;
 
  private:
-  /// What the lists were made of.
+  /// Inputs that the lists were made of.
   struct Origin {
     at::Tensor shard, gradient;
     std::vector<std::uint8_t> used;

@@ -95,7 +95,7 @@ class StepGraph {
   /// when the step cannot be recorded, and when something has changed that the graph holds as it was.
   const std::vector<at::Tensor>& run(const Step& step);
 
-  /// Whether the next run() is a replay.
+  /// True if the next run() is a replay.
   bool is_recorded() const { return recorded_; }
   /// Memory that the graph keeps for itself; 0 before the recording.
   std::int64_t bytes() const { return recorded_ ? graph_->bytes() : 0; }

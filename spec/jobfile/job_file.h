@@ -22,7 +22,7 @@ struct Override {
 };
 /// Reads the argument of --set: "train.steps=10". The last part of a key is enough if no other key ends in it.
 Override override_of_set(const std::string& assignment);
-/// The same of a key and its value; `option` names the place in problems.
+/// Reads a key and its value in the same way; `option` names the place in problems.
 Override override_of(const std::string& option, const std::string& key, std::optional<std::string> value);
 
 struct JobFile {

@@ -21,7 +21,7 @@ class JobSource {
  public:
   /// Problems call the file `name`. Relative paths start at `folder`, which is absolute.
   static JobSource of_text(std::string_view text, const std::string& name, const std::filesystem::path& folder);
-  /// The same of a table, whose values have no line and no column.
+  /// Takes a table, whose values have no line and no column, in the same way.
   static JobSource of_table(toml::table table, const std::string& name, const std::filesystem::path& folder);
   /// A file that is missing, unreadable, a folder or too large is a problem.
   static JobSource of_file(const std::filesystem::path& file);

@@ -50,8 +50,8 @@ Path look_up(const Descriptor& root, const Key& key) {
   }
 }
 
-/// The same, looked up once: a sweep asks for a hundred keys of each of its jobs. Rows stay where they are, so a row is
-/// known by its address. The name tells whether another key has come to that address.
+/// The path of look_up(), looked up once: a sweep asks for a hundred keys of each of its jobs. Rows stay where they
+/// are, so a row is known by its address. The name tells whether another key has come to that address.
 const Path& find_path(const Descriptor& root, const Key& key) {
   struct Known {
     const Descriptor* root = nullptr;
@@ -175,7 +175,7 @@ void set(Message& root, const Key& key, const Value& value) {
 }
 
 void set(muster::v1::JobSpec& spec, const Key& key, const Value& value) {
-  // What asks Slurm for nothing is left out.
+  // A value that asks Slurm for nothing is left out.
   if (is_slurm_value(key) && (value == Value(false) || value == Value(std::string()))) return clear(spec, key);
   if (auto* values = values_with(spec, key)) {
     (*values)[std::string(key.name)] = message_of(value);

@@ -46,7 +46,7 @@ struct JsonRequest {
 JsonRequest read_job(const nlohmann::ordered_json& body);
 /// The members that the body of a job or of a sweep may have.
 std::vector<std::string> request_members(bool is_sweep);
-/// As read_job(), with the axes of `sweep` or the jobs of `settings`, and `parallel`.
+/// Reads a sweep as read_job() reads a job, with the axes of `sweep` or the jobs of `settings`, and `parallel`.
 JsonRequest read_sweep(const nlohmann::ordered_json& body);
 
 }  // namespace jobfile

@@ -14,7 +14,7 @@ nlohmann::ordered_json without_nulls(const google::protobuf::Message& message) {
   return json;
 }
 
-/// Whether a training of this kind keeps what it makes of a source.
+/// True if a training of this kind keeps what it makes of a source.
 bool has_cache(const std::string& kind) {
   const auto tables = spec::tables_of(kind, spec::first_family(kind));
   return spec::find_key(tables, "data.cache_folder") != nullptr;

@@ -61,7 +61,7 @@ std::string asked_for(const JobSpec& spec, const JobSpec& plain, std::span<const
   return with_verb(found);
 }
 
-/// What the spec asks of Slurm, as with_verb() has it.
+/// The keys by which the spec asks something of Slurm, as with_verb() has them.
 std::string asked_of_slurm(const JobSpec& spec) {
   std::vector<std::string> found;
   for (const auto& key : job_keys()) {

@@ -35,7 +35,7 @@ struct Finding {
 /// `.
 Finding finding_of(const std::string& place, const std::string& shown, const std::string& said);
 
-/// Whether to check that folders exist. kLook only if the job would run on this machine.
+/// Tells whether to check that folders exist. kLook only if the job would run on this machine.
 enum class FileChecks { kSkip, kLook };
 
 /// The problems of a spec whose defaults are filled in, at most kMostProblems; empty: the spec is valid.

@@ -57,9 +57,9 @@ void check_slurm(const muster::v1::JobSpec& spec, FileChecks checks, Findings& f
 /// Why `[slurm.options]` may not have this option, with the key to use instead; empty: it may. Refuses options that
 /// muster sets itself, and names that sbatch takes as abbreviations of them.
 std::string refuse_slurm_option(std::string_view name);
-/// What to use instead of an option of sbatch that muster sets itself: "use resources.time_limit". `name` may have "_"
-/// for
-/// "-". Empty: it is no such option.
+/// The replacement for an option of sbatch that muster sets itself: "use resources.time_limit".
+/// `name` may have "_" for "-".
+/// Empty: it is no such option.
 std::string instead_of_slurm_option(std::string_view name);
 
 /// Checks where the reports of a program are found.

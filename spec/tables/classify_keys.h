@@ -9,14 +9,14 @@
 
 namespace spec {
 
-/// What becomes of the last layer of a pretrained classifier.
+/// The fate of the last layer of a pretrained classifier.
 enum class ClassHead {
   kByName,    ///< its rows are those of the labels that config.json names
   kByNumber,  ///< its rows are in the order of the data's labels
   kNew        ///< it is drawn
 };
 
-/// What a training of a classifier has of its own.
+/// The settings that a training of a classifier has of its own.
 struct Classify {
   bool freeze_encoder = false;
   ClassHead head = ClassHead::kByName;
@@ -30,7 +30,7 @@ const Table& classify();
 /// above 0. nullopt for any other text, "none" and "balanced" included.
 std::optional<std::vector<double>> class_weight_numbers(std::string_view text);
 
-/// Whether train.class_weights fits data of so many classes. nullopt: it does.
+/// The conflict of train.class_weights with data of so many classes. nullopt: there is none.
 std::optional<Conflict> conflict_with_classes(const Classify& options, std::int64_t classes);
 
 }  // namespace spec

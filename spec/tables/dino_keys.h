@@ -11,7 +11,7 @@ namespace spec {
 
 enum class Centering { kCentering, kSinkhornKnopp };
 
-/// What a self-distillation has of its own: crops, heads, losses, schedules. Names are DINOv2's where it has one.
+/// The settings of self-distillation alone: crops, heads, losses, schedules. Names are DINOv2's where it has one.
 struct Dino {
   std::int64_t global_crops_size = 0, local_crops_size = 0, local_crops = 0;  // pixels, pixels, count
   double global_scale_low = 0, global_scale_high = 0, local_scale_low = 0, local_scale_high = 0;

@@ -160,8 +160,8 @@ constexpr auto kKeys = std::to_array<Key>({
      .assign = into<&Llama::pretrained>},
 });
 
-/// What Llama 3.1 has, for the types of rope that read it. Exports and checkpoints write the rows, so a default that
-/// stood in the struct alone would be lost.
+/// Fills in the values of Llama 3.1, for the types of rope that read them. Exports and checkpoints write the rows, so a
+/// default that stood in the struct alone would be lost.
 void derive_scaling(Values& values) {
   const auto type = values.text("model.rope_type");
   const auto set = [&](const char* key, Value value) {

@@ -32,7 +32,7 @@ struct T5 {
   /// Width of all heads together.
   std::int64_t inner_size() const { return num_heads * d_kv; }
   bool is_gated() const { return feed_forward_proj.starts_with("gated-"); }
-  /// Whether the head reads the decoder's output divided by the root of d_model. A head of its own never does.
+  /// True if the head reads the decoder's output divided by the root of d_model. A head of its own never does.
   bool scales_head() const { return tie_word_embeddings && scale_decoder_outputs; }
   /// The nonlinear function by its Hugging Face name. "gated-gelu" means GELU by tanh, "gelu" the one by erf.
   std::string activation() const;

@@ -9,7 +9,7 @@ namespace spec {
 /// The notation in which a model is asked for moves of chess.
 enum class LegalMoves { kNone, kSan, kUci };
 
-/// What a training of a decoder has of its own.
+/// The settings that a training of a decoder has of its own.
 struct Causal {
   LegalMoves legal_moves = LegalMoves::kNone;
   std::int64_t generated_samples = 0;
@@ -18,7 +18,7 @@ struct Causal {
 /// The rows of Causal.
 const Table& causal();
 
-/// What a masked-language-model training has of its own.
+/// The settings that a masked-language-model training has of its own.
 struct MaskedLm {
   double mask_share = 0;  // probability that an ordinary token is predicted
 };
@@ -26,10 +26,10 @@ struct MaskedLm {
 /// The rows of MaskedLm.
 const Table& masked_lm();
 
-/// What an encoder-decoder learns: to answer inputs, or to fill in spans that were cut out of texts.
+/// The task that an encoder-decoder learns: to answer inputs, or to fill in spans that were cut out of texts.
 enum class Objective { kPairs, kSpans };
 
-/// What a training of an encoder-decoder has of its own.
+/// The settings that a training of an encoder-decoder has of its own.
 struct Seq2Seq {
   Objective objective = Objective::kPairs;
   std::int64_t target_length = 0;  // tokens, special ones included

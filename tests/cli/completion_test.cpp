@@ -16,7 +16,7 @@ std::string script_of(const std::string& shell) {
   return run({::test::built_program("muster"), "completion", shell}, {}, 10s).out;
 }
 
-/// What bash offers for the last of `words`, one word a line.
+/// Words that bash offers for the last of `words`, one a line.
 std::string offered(const TemporaryFolder& folder, const std::string& words, int count) {
   write_file(folder.path() / "completion.bash", script_of("bash"));
   const auto program = "source " + (folder.path() / "completion.bash").native() + "; cd " + folder.path().native() +

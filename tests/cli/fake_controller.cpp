@@ -28,7 +28,7 @@ bool ended(const Job& job) {
   return job.state() == "succeeded" || job.state() == "failed" || job.state() == "cancelled";
 }
 
-/// As the controller decides it.
+/// True if people may ask this of the job; decides as the controller does.
 bool may_be_asked(const Job& shown, const std::string& what) {
   core::Job job;
   job.state = core::job_state_from_string(shown.state()).value_or(core::JobState::kPending);
@@ -384,7 +384,7 @@ class Jobs final : public JobService::Service {
     const auto own = state.metrics_of.find(job);
     return own == state.metrics_of.end() ? state.metrics : own->second;
   }
-  /// What the job's metrics have, unless the test has said it. Under the lock.
+  /// Adds the series that the job's metrics have, unless the test has said them. Under the lock.
   void add_series(Job& job) {
     if (job.series_size() > 0) return;
     for (const auto& metric : metrics_of(shared_.state, job.id())) note_series(job, metric);

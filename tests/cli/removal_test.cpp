@@ -114,7 +114,7 @@ TEST(Prune, WantsARuleAndKeepsToOnesOwnJobs) {
   fake.with([](FakeState& s) { EXPECT_THAT(s.list_requests.back().states(), ElementsAre("failed")); });
 }
 
-/// What a terminal shows of `muster rm 1` if a person types `answer`.
+/// The text that a terminal shows of `muster rm 1` if a person types `answer`.
 std::string rm_on_terminal(FakeController& fake, const std::vector<std::string>& options, const std::string& answer) {
   std::vector<std::string> words{::test::built_program("muster"), "rm", "1"};
   words.insert(words.end(), options.begin(), options.end());

@@ -19,7 +19,7 @@ TEST(Text, IsCutByCharactersAndCannotMoveTheCursor) {
   EXPECT_EQ(cut("a\rb\x1b[2Jc", 20), "a b [2Jc");
 }
 
-/// What reaches a terminal of these pieces of one line.
+/// The text that reaches a terminal of these pieces of one line.
 std::string passed(const std::vector<std::string>& pieces) {
   TerminalText text;
   std::string out;

@@ -59,7 +59,7 @@ class OnTerminal {
     if (pid_ > 0) ::waitpid(std::exchange(pid_, -1), &code, 0);
     return WIFEXITED(code) ? WEXITSTATUS(code) : -1;
   }
-  /// Whether the terminal shows what is typed.
+  /// True if the terminal shows what is typed.
   bool echoes() const {
     termios now{};
     return ::tcgetattr(terminal_, &now) == 0 && (now.c_lflag & ECHO) != 0;

@@ -13,7 +13,7 @@
 #include "tests/fsdp/small_model.h"
 #include "tests/fsdp/temporary_folder.h"
 
-/// What the tests of checkpoints share: a folder for them, and trainers that save and load there.
+/// Helpers of the tests of checkpoints: a folder for them, and trainers that save and load there.
 
 inline fsdp::CheckpointState state_of(std::int64_t step) {
   fsdp::CheckpointState state;

@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr int kMostCalls = 2000;
 
-/// What a checkpoint's values tell of it.
+/// The value in a checkpoint, which tells the step and the attempt that saved it.
 double value_of(std::int64_t step, std::int64_t attempt) {
   return static_cast<double>(10 * step + attempt);
 }
@@ -76,7 +76,7 @@ void save(const Saving& saving, const fs::path& folder, std::int64_t step, std::
   });
 }
 
-/// What the saver calls where the counting begins. It changes nothing, and nothing else calls it.
+/// A system call of the saver where the counting begins. It changes nothing, and nothing else calls it.
 void mark() {
   ::syscall(SYS_personality, 0xffffffffUL);
 }

@@ -28,7 +28,7 @@ class CheckpointManifest : public Checkpoint {
     fs::remove(manifest(step));  // ext4 writes a file to disk at once that replaces its own bytes
     std::ofstream(manifest(step), std::ios::binary) << changed;
   }
-  /// Whether the only checkpoint of the folder is refused, and named.
+  /// True if the only checkpoint of the folder is refused, and named.
   bool is_refused() const {
     const fsdp::CheckpointList list = fsdp::list_checkpoints(options().folder);
     return list.valid.empty() && list.too_new.empty() && list.ignored.size() == 1 &&
@@ -143,7 +143,7 @@ TEST_F(CheckpointTooNew, IsToldAndNotPassedOverForAnOlderOne) {
   EXPECT_THAT(list.ignored, IsEmpty());
 }
 
-// What is damaged is passed over, and then the one of the later program is the next.
+// A damaged checkpoint is passed over, and then the one of the later program is the next.
 TEST_F(CheckpointTooNew, IsToldBehindADamagedOne) {
   save_steps(2, {1, 2, 3});
   raise_version(2);

@@ -120,7 +120,7 @@ TEST_F(Checkpoint, OfAdaptersIsNoCheckpointOfAnotherModel) {
     EXPECT_THAT(error_of([&] { Checkpointer(whole.sharded, *whole.optimizer, options()).load_latest(); }),
                 AllOf(HasSubstr("step-00000001 is of another model: it has no parameter block0.norm (17 were left "
                                 "out)")));
-    // The same adapters over fewer other parameters.
+    // A model with the same adapters over fewer other parameters.
     const auto first = [](const std::string& name) { return name == "block0.up"; };
     Checkpointer({{"model", run.sharded, nullptr, first}}, options()).save(state_of(2));
     Adapting shallow(mesh, make_model(7, /*layers=*/2));

@@ -183,7 +183,7 @@ void count(const Row& row, const std::function<void(fsdp::DeviceMesh&, TrafficOf
   fsdp::MeshOptions options;
   options.axes = {{"replicate", row.copies}, {"shard", row.shards}};
   const auto decorate = [&](std::unique_ptr<fsdp::Transport> inner, const fsdp::MeshGroup& group) {
-    // Of a rank: groups of an axis, one after the other, have the ranks in their order. Copies lie apart.
+    // The rank's number: groups of an axis, one after the other, have the ranks in their order. Copies lie apart.
     const int rank =
         group.axis == "replicate" ? group.rank * row.shards + group.number : group.number * group.size + group.rank;
     Traffic& mine = traffic[static_cast<std::size_t>(rank)].at(group.axis);

@@ -30,7 +30,7 @@ struct Bytes {
   bool operator==(const Bytes&) const = default;
 };
 
-/// What three steps of a rank need, over a transport that moves nothing.
+/// The bytes that three steps of a rank need, over a transport that moves nothing.
 Bytes bytes_of_steps(int world_size, at::ScalarType dtype, bool dry) {
   const auto reported = std::make_shared<Reported>();
   const c10::DebugInfoGuard counts(c10::DebugInfoKind::PROFILER_STATE, reported);

@@ -34,7 +34,7 @@ struct Ended {
   int status = 0;
 };
 
-/// What each rank has printed, and how it ended.
+/// The output of each rank, and how the rank ended.
 std::vector<Ended> run(int ranks, const std::string& words) {
   const TemporaryFolder folder;
   std::vector<FILE*> running;
@@ -54,7 +54,7 @@ std::vector<Ended> run(int ranks, const std::string& words) {
   return ended;
 }
 
-/// What all ranks print. All must print the same.
+/// The output of all ranks. All must print the same.
 std::string trained(int ranks, const std::string& words) {
   const auto all = run(ranks, words);
   for (const auto& [printed, status] : all) {
@@ -119,7 +119,7 @@ TEST_F(GpuRanks, AGraphHoldsTheCollectivesOfNccl) {
     EXPECT_EQ(trained(2, "nccl,graph" + words), trained(2, "nccl,called" + words)) << words;
 }
 
-/// What rank 0 says when rank 1 fails in a step, and after how long all have ended.
+/// The output of rank 0 when rank 1 fails in a step. Checks after how long all have ended.
 std::string fault_of_rank_1(const std::string& words) {
   const auto begin = std::chrono::steady_clock::now();
   const auto ranks = run(2, words);

@@ -38,7 +38,7 @@ std::string output_of(FILE* process) {
   return text;
 }
 
-/// What the ranks that are left print.
+/// Outputs of the ranks that are left.
 std::vector<std::string> outputs(const std::string& what, int killed) {
   const std::string arguments = what + " " + std::to_string(killed);
   const TemporaryFolder folder;
@@ -86,7 +86,7 @@ TEST(KilledRank, InAnAllReduce) {
   expect_told("maximum", "all-reduce's maximum", "before");
 }
 
-// What waited for five minutes, without a word.
+// The ranks that are left once waited for five minutes here, without a word.
 TEST(KilledRank, WhileTheRanksMeet) {
   for (const std::string how : {"shared", "sockets"}) {
     for (const int killed : {0, 1, 2}) {

@@ -101,7 +101,7 @@ bool is_late(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device() == kDevice;
 }
 
-/// The same memory as a tensor of the CPU, for a kernel that runs later. It does not keep the memory.
+/// A tensor of the CPU on the same memory, for a kernel that runs later. It does not keep the memory.
 at::Tensor as_kernel_sees(const at::Tensor& tensor, const char* what) {
   if (!tensor.defined()) return tensor;
   if (!is_late(tensor)) {
@@ -161,7 +161,7 @@ std::optional<std::size_t> returned_argument(const c10::FunctionSchema& schema, 
   TORCH_CHECK(false, "late device: no argument that ", schema.name(), " returns");
 }
 
-/// Whether an argument is written and has no elements, so that the operation may give it some.
+/// True if an argument is written and has no elements, so that the operation may give it some.
 bool is_empty_result(const c10::FunctionSchema& schema, const torch::jit::Stack& arguments, std::size_t i) {
   const auto* alias = schema.arguments()[i].alias_info();
   return alias != nullptr && alias->isWrite() && arguments[i].isTensor() && is_late(arguments[i].toTensor()) &&

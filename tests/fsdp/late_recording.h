@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-// What the pretend GPU keeps of a graph. The rules are those of CUDA's stream capture.
+// Records that the pretend GPU keeps of a graph. The rules are those of CUDA's stream capture.
 namespace late {
 
 /// A place in a stream.
@@ -23,7 +23,7 @@ struct Mark {
   std::map<c10::StreamId, std::size_t> after{};  // of a graph: how many jobs of each stream come before it
 };
 
-/// What a stream does next: a kernel, or the wait for a mark, or a mark to reach.
+/// The next work of a stream: a kernel, or the wait for a mark, or a mark to reach.
 struct Job {
   std::function<void()> kernel = {};
   std::string name = {};  // of the kernel
@@ -67,7 +67,7 @@ class Recording {
     add_free(stream, std::move(job));
     lanes_[stream].to_join = lanes_[stream].jobs.size();
   }
-  /// What CUDA's graph has no node for: memory that is freed is filled.
+  /// Adds a job that fills memory that is freed. CUDA's graph has no node for such a job.
   void add_free(c10::StreamId stream, Job job) {
     Lane& lane = lanes_[stream];
     lane.jobs.push_back(std::move(job));

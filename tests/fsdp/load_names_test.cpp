@@ -158,7 +158,7 @@ struct OneNorm : torch::nn::Module {
   at::Tensor norm;
 };
 
-/// What a model's "norm" becomes from files whose tensors all end with "norm", each full of another number.
+/// The value of a model's "norm" from files whose tensors all end with "norm", each full of another number.
 std::string norm_from(const std::map<std::string, double>& tensors, const std::set<std::string>& ignored) {
   const TemporaryFolder folder;
   std::vector<std::pair<std::string, at::Tensor>> written;
@@ -175,7 +175,7 @@ std::string norm_from(const std::map<std::string, double>& tensors, const std::s
   return error == "no error" ? std::to_string(model->norm[3].item<int>()) : error;
 }
 
-// As the shared embedding of T5, of which files hold any selection of names.
+// The shared embedding of T5 is such a parameter: files hold any selection of its names.
 TEST(LoadNames, ChooseAmongSeveralTensorsOfOneParameter) {
   EXPECT_EQ(norm_from({{"a.norm", 1}, {"norm", 2}}, {"a.norm"}), "2") << "the parameter's own name";
   EXPECT_EQ(norm_from({{"a.norm", 1}, {"b.norm", 2}}, {"a.norm"}), "2") << "the one that may not be ignored";

@@ -86,7 +86,7 @@ std::vector<int> run(const std::string& mode, int ranks, std::int64_t allowance,
   return wait(start(mode, ranks, allowance, folder));
 }
 
-/// Whether the export is whole and has the right values.
+/// Checks that the export is whole and has the right values.
 void expect_exported(const std::filesystem::path& folder) {
   const fsdp::TensorFiles files(folder);
   ASSERT_EQ(files.tensors().size(), static_cast<std::size_t>(LimitedModel::kBlocks));

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 constexpr bool kSockets = false;
 
-/// What a transport promises holds for each of them: false is sockets, true is shared memory.
+/// Promises of transports hold for each kind: false is sockets, true is shared memory.
 class EveryTransport : public ::testing::TestWithParam<bool> {
  protected:
   static void on_ranks(int world_size, const std::function<void(fsdp::DeviceMesh&)>& body,

@@ -50,7 +50,7 @@ void run_inside(Trainer& trainer, const std::function<void(Block&)>& inside) {
   };
 }
 
-// What ended the process by a signal, with no word of whose memory it was.
+// Such a use once ended the process by a signal, with no word of whose memory it was.
 TEST(ModuleIdiom, AParameterOutsideOfRunIsAnErrorThatNamesTheUnit) {
   fsdp::ShardOptions in_bf16;
   in_bf16.precision.param_dtype = at::kBFloat16;

@@ -132,7 +132,7 @@ struct Node : torch::nn::Module {
   std::vector<std::shared_ptr<Node>> children_;
 };
 
-/// The same tree on every call. Threads share the generator, so they take turns.
+/// Makes the same tree on every call with the same seed. Threads share the generator, so they take turns.
 inline std::shared_ptr<Node> make_tree(std::uint64_t seed) {
   static std::mutex generator;
   const std::lock_guard<std::mutex> lock(generator);

@@ -175,7 +175,7 @@ class Pair {
     }
   }
 
-  /// Whether the step is whole. It is not after a planned failure.
+  /// True if the step is whole, which it is not after a planned failure.
   bool run(const std::vector<MicroBatch>& micros, int step) {
     for (std::size_t i = 0; i < micros.size(); ++i) {
       const auto input = [&] {

@@ -156,7 +156,7 @@ TEST(SharedMemory, ARankThatGivesUpTellsItsReasonToTheOthers) {
   });
 }
 
-// What was started may be dropped after a failure elsewhere. It must not block what comes later.
+// A collective that was started may be dropped after a failure elsewhere. It must not block what comes later.
 TEST(SharedMemory, ManyDroppedCollectivesBlockNothing) {
   run_ranks(2, [](fsdp::DeviceMesh& mesh) {
     const at::Tensor buffer = at::zeros({8}), part = at::zeros({4});

@@ -182,7 +182,7 @@ TEST(Strategies, SendTheBytesOfTheirFormula) {
           const std::int64_t copies = mesh.replicate() == nullptr ? 1 : mesh.replicate()->world_size();
           std::int64_t want = 0;
           for (const auto& unit : trainer.sharded.units()) {
-            // Of two micro-batches. What stays after backward need not be gathered for the second.
+            // Gathers of two micro-batches. What stays after backward need not be gathered for the second.
             const auto& options = unit->options();
             const int each = options.reshard_after_forward ? 2 : 1;
             const int gathers = options.reshard_after_backward ? 2 * each : 2 * each - 1;

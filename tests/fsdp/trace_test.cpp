@@ -85,7 +85,7 @@ TEST(Trace, ShowsEachUnitAndAgreesWithTheAccounting) {
       if (span.kind == "reduce-scatter") scattered += span.bytes;
       collectives += span.kind == "wait for" ? 1 : 0;
     }
-    // Of two ranks each sends one part.
+    // Each of two ranks sends one part.
     EXPECT_EQ(gathered, traffic.gathered_bytes);
     EXPECT_EQ(scattered, traffic.scattered_bytes);
     EXPECT_EQ(collectives, traffic.collectives);

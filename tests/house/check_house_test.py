@@ -37,12 +37,12 @@ class CheckHouse(unittest.TestCase):
     def test_a_namespace_follows_the_folder(self):
         end = "}}  // namespace {}\n"
         code, out = self.check({"controller/core/job.h": end.format("jobs"), "agent/rank/grpc/client.h": end.format("agent::rank"),
-                                "agent/task/task.h": end.format("agent"), "spec/table.h": end.format("spec::testing")})
+                                "agent/task/task.h": end.format("agent"), "spec/key.h": end.format("spec::testing")})
         self.assertEqual(code, 1)
         self.assertIn("controller/core/job.h: namespace jobs, which names no folder above the file", out)
         self.assertIn("agent/task/task.h: namespace agent, which", out)
         self.assertNotIn("client.h: namespace", out)
-        self.assertNotIn("table.h: namespace", out)
+        self.assertNotIn("key.h: namespace", out)
 
     def test_no_two_files_have_one_name(self):
         code, out = self.check({"base/text.h": "", "base/text.cpp": "", "cli/text.cpp": "", "base/main.cpp": "", "cli/main.cpp": ""})
@@ -81,7 +81,7 @@ class CheckHouse(unittest.TestCase):
         self.assertIn("worker/models may not include fsdp", out)
 
     def test_nothing_includes_the_controller(self):
-        code, out = self.check({"controller/core/job.h": "", "worker/train/run.h": '#include "controller/core/job.h"\n'})
+        code, out = self.check({"controller/core/job.h": "", "worker/train/loop.h": '#include "controller/core/job.h"\n'})
         self.assertEqual(code, 1)
         self.assertIn("worker/train may not include controller/core", out)
 

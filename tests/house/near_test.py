@@ -156,6 +156,7 @@ class Repository(unittest.TestCase):
         "peers_rank": ("tests/peers", "rank.cpp", [], None, []),
     }
     SCRIPTS = {  # name: folder, file, labels, more words
+        "House.comments": ("tests/house", "tools/check_comments.py", "unit", []),
         "House.format": ("tests/house", "tools/check_format.py", "unit", []),
         "House.DependencyDirectionHolds": ("tests/house", "tools/check_house.py", "unit", []),
         "House.tidy": ("tests/house", "tests/house/tidy_test.py", "unit", []),

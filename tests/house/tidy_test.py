@@ -34,12 +34,12 @@ class Tidy(unittest.TestCase):
         self.write("../bin/clang-tidy", f"#!{sys.executable}\n{CLANG_TIDY}")
         (self.bin / "clang-tidy").chmod(0o755)
         self.write(".gitignore", "looked-at\nbuild/\n")
-        for name in ("controller/core/job.cpp", "controller/core/apply.cpp", "slurm/slurm_client.cpp", "tests/core/job_test.cpp"):
+        for name in ("controller/core/job.cpp", "controller/core/apply.cpp", "slurm/client.cpp", "tests/core/job_test.cpp"):
             self.write(name, "")
         self.write("controller/core/job.h", "")
         self.write("controller/core/apply.cpp", '#include "core/job.h"\n')
-        self.write("controller/core/core_text.h", "")
-        self.write("slurm/slurm_client.cpp", '#include <string>\n#include "core/text.h"\n')
+        self.write("controller/core/text.h", "")
+        self.write("slurm/client.cpp", '#include <string>\n#include "core/text.h"\n')
         self.write_commands()
         self.git("init", "-q", "-b", "main")
         self.commit()
@@ -74,18 +74,18 @@ class Tidy(unittest.TestCase):
     def test_files_that_differ_from_main_are_looked_at_committed_or_not(self):
         self.write("controller/core/job.cpp", "int a;\n")
         self.commit()
-        self.write("slurm/slurm_client.cpp", "int a;\n")
+        self.write("slurm/client.cpp", "int a;\n")
         self.write("README.md", "a\n")
         self.write("worker/new.cpp", "")
         self.write_commands()
         code, found, said, looked = self.tidy()
-        self.assertEqual((code, found, looked), (0, [], ["controller/core/job.cpp", "slurm/slurm_client.cpp",
+        self.assertEqual((code, found, looked), (0, [], ["controller/core/job.cpp", "slurm/client.cpp",
                                                    "worker/new.cpp"]), said)
         self.assertEqual(said, ["tidy: 3 files, 0 findings"])
 
     def test_what_main_did_meanwhile_is_not_ours(self):
         self.git("checkout", "-q", "main")
-        self.write("slurm/slurm_client.cpp", "int a;\n")
+        self.write("slurm/client.cpp", "int a;\n")
         self.commit()
         self.git("checkout", "-q", "work")
         self.assertEqual(self.tidy()[3], [])
@@ -107,25 +107,25 @@ class Tidy(unittest.TestCase):
     def test_a_header_is_looked_at_through_one_file_that_includes_it(self):
         self.write("controller/core/job.h", "int a;\n")
         self.assertEqual(self.tidy()[3], ["controller/core/apply.cpp"])
-        self.assertEqual(self.tidy("controller/core/core_text.h")[3], ["slurm/slurm_client.cpp"])
+        self.assertEqual(self.tidy("controller/core/text.h")[3], ["slurm/client.cpp"])
         self.write("controller/core/job.cpp", '#include "core/job.h"\n')
         self.assertEqual(self.tidy("controller/core/job.h")[3], ["controller/core/job.cpp"])
 
     def test_a_header_that_only_headers_include_is_looked_at_too(self):
-        self.write("controller/core/job.h", "")
+        self.write("controller/core/types.h", "")
         self.write("controller/core/event.h", '#include "core/types.h"\n')
         self.write("controller/core/job.h", '#include "core/event.h"\n')
-        self.assertEqual(self.tidy("controller/core/job.h")[3], ["controller/core/apply.cpp"])
+        self.assertEqual(self.tidy("controller/core/types.h")[3], ["controller/core/apply.cpp"])
 
     def test_all_is_all_of_the_product(self):
-        self.assertEqual(self.tidy("--all")[3], ["controller/core/apply.cpp", "controller/core/job.cpp", "slurm/slurm_client.cpp"])
+        self.assertEqual(self.tidy("--all")[3], ["controller/core/apply.cpp", "controller/core/job.cpp", "slurm/client.cpp"])
 
     def test_a_file_that_clang_can_not_compile_is_named_and_what_was_found_stands(self):
-        self.write("slurm/slurm_client.cpp", "// says: /usr/include/c++/12/ranges:9:3: error: no matching function [clang-diagnostic-error]\n"
-                   + FAULT.format("slurm/slurm_client.cpp"))
+        self.write("slurm/client.cpp", "// says: /usr/include/c++/12/ranges:9:3: error: no matching function [clang-diagnostic-error]\n"
+                   + FAULT.format("slurm/client.cpp"))
         code, found, said, _ = self.tidy()
         self.assertEqual((code, len(found)), (1, 1))
-        self.assertIn("clang can't compile slurm/slurm_client.cpp, checked in part", said[0])
+        self.assertIn("clang can't compile slurm/client.cpp, checked in part", said[0])
         self.assertEqual(said[-1], "tidy: 1 files, 1 findings; 1 that clang can't compile were checked in part")
 
     def test_a_file_that_nobody_builds_is_an_error(self):
@@ -135,8 +135,8 @@ class Tidy(unittest.TestCase):
 
     def test_a_clang_tidy_that_fails_is_no_success(self):
         self.write("../bin/clang-tidy", "#!/bin/sh\necho 'Segmentation fault' >&2\nexit 139\n")
-        code, found, _, _ = self.tidy("slurm/slurm_client.cpp")
-        self.assertEqual((code, found), (1, ["slurm/slurm_client.cpp: clang-tidy failed with 139: Segmentation fault"]))
+        code, found, _, _ = self.tidy("slurm/client.cpp")
+        self.assertEqual((code, found), (1, ["slurm/client.cpp: clang-tidy failed with 139: Segmentation fault"]))
 
     def test_without_a_main_it_asks_for_files(self):
         self.git("branch", "-q", "-D", "main")

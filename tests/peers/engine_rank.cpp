@@ -68,7 +68,7 @@ fsdp::ShardOptions of_root(fsdp::ShardOptions options) {
   return options;
 }
 
-/// Of tests/fsdp/small_model.h: tied, frozen and unused parameters, and odd shapes.
+/// The model of tests/fsdp/small_model.h: tied, frozen and unused parameters, and odd shapes.
 Trained small_model() {
   const auto model = make_model();
   Trained made{model, {}, {}};

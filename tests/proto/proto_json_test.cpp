@@ -156,7 +156,7 @@ TEST(ProtoJson, ACompactTextComesBackAsItWent) {
   }
 }
 
-// What is absent and what is zero are two things; a part without a field of its own is there.
+// Fields that are absent and fields that are zero are two things; a part without a field of its own is there.
 TEST(ProtoJson, ACompactTextLeavesOutWhatHasItsDefault) {
   JobSpec spec;
   EXPECT_EQ(to_compact_text(spec), "{}");

@@ -36,7 +36,7 @@ TEST(ProcessRunner, CommandsGetTheLimitOfOpenFilesThatJobsAreToHave) {
   EXPECT_EQ(jobs_limit.run(bash("ulimit -Sn")).out, "77\n");
 }
 
-/// Whether a process exists and is no zombie.
+/// True if a process exists and is no zombie.
 bool runs(pid_t pid) {
   const auto stat = read_file("/proc/" + std::to_string(pid) + "/stat");
   const auto end = stat.rfind(')');

@@ -68,7 +68,7 @@ class SlurmAdmin : public testing::Test {
     const auto done = admin(arguments);
     ASSERT_EQ(done.exit, 0) << done.err;
   }
-  /// What submitting such a job answers.
+  /// Submits such a job, and returns the answer.
   Finished submit(const std::string& more) {
     const auto file = world_->folder() / "job.toml";
     write_file(file, shell_job("sleep 600", more));

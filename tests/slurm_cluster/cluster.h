@@ -14,11 +14,11 @@ namespace slurm_cluster {
 
 using namespace std::chrono_literals;
 
-/// What a cluster is asked to be; the defaults are those of `./dev cluster start`.
+/// The settings of a cluster; the defaults are those of `./dev cluster start`.
 struct Options {
   int nodes = 4;
   int cpus = 8;
-  /// What a job of partition low keeps when one of high preempts it.
+  /// The time that a job of partition low keeps when one of high preempts it.
   std::chrono::seconds grace = 0s;
   std::chrono::seconds slurmd_timeout = 10s;
   std::chrono::seconds kill_wait = 2s;
@@ -58,11 +58,11 @@ class Cluster {
 
   const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path conf() const { return folder_ / "slurm.conf"; }
-  /// What a program needs to use this cluster.
+  /// The variables that a program needs to use this cluster.
   std::map<std::string, std::string> env() const { return {{"SLURM_CONF", conf().string()}}; }
   /// Where nodes reach servers of this machine: loopback, or with separate_network an address on their network.
   const std::string& host_address() const { return host_address_; }
-  /// Whether nodes are hosts of their own name that can lose their power. It takes root.
+  /// True if nodes are hosts of their own name that can lose their power, which takes root.
   bool has_namespaces() const { return has_namespaces_; }
   /// The process whose end is the cluster's end, and its child, the parent of all daemons.
   pid_t keeper() const { return keeper_; }

@@ -29,7 +29,7 @@ void start_clinging_job(const Cluster& cluster) {
   ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(cluster.folder() / "started"); }, 20s));
 }
 
-/// Whether all of it ended; says what did not.
+/// Tells whether all processes of the cluster ended; says which did not.
 testing::AssertionResult gone(const std::filesystem::path& folder) {
   if (!test::eventually([&] { return processes_of(folder).empty(); }, kGoneLimit)) {
     auto failure = testing::AssertionFailure() << "left behind:";

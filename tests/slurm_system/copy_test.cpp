@@ -8,7 +8,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// What cp -a of a living data folder leaves: everything but its sockets.
+/// Copies a living data folder as cp -a does, but without its sockets and musterd.json.
 void copy_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
   std::filesystem::create_directory(to);
   std::filesystem::permissions(to, std::filesystem::perms::owner_all);

@@ -169,7 +169,7 @@ TEST_F(SlurmCrash, ADeathAroundSbatchNeitherLosesNorDoublesAJob) {
   for (const auto& [job, mode] : jobs) expect_ran_once(job, mode);
 }
 
-// As a site's wrapper around sbatch may, whose own doing fails after the real one has succeeded.
+// A site's wrapper around sbatch may do so: its own doing fails after the real one has succeeded.
 TEST_F(SlurmCrash, AnSbatchThatFailsOrHangsAfterItsWorkNeitherLosesNorDoublesAJob) {
   const auto blocker = block();
   std::map<std::string, std::string> jobs;

@@ -35,7 +35,7 @@ class SlurmExamples : public Story<Examples> {
     arguments.insert(arguments.end(), {"--set", "working_folder=" + muster().folder().string(), kFinetune});
     return arguments;
   }
-  /// What Slurm lets a rank of a first attempt see. Slurm tells it in the variables of all makers.
+  /// The GPUs that Slurm lets a rank of a first attempt see. Slurm tells them in the variables of all makers.
   static std::string gpus_of(const std::string& job, int rank) {
     const auto process = "/proc/" + std::to_string(stage().pid_of_rank(job, 1, rank));
     const std::string name = "ROCR_VISIBLE_DEVICES=";

@@ -10,7 +10,7 @@ namespace {
 using testing::AnyOf;
 using testing::HasSubstr;
 
-/// What Slurm calls a job that muster, which knows by then that it is over, ends before its script has.
+/// Slurm's state of a job that muster ends before its script has ended, as muster knows by then that the job is over.
 constexpr const char* kTidiedUp = "CANCELLED";
 
 struct Grace;

@@ -31,7 +31,7 @@ class SlurmLimit : public Story<Limit> {
     EXPECT_EQ(text(attempt(after, 1), "cause"), "timed_out") << text(attempt(after, 1), "reason");
     for (const int number : {1, 2}) EXPECT_EQ(stage().submissions_of(job, number), 1);
   }
-  /// Of a job on hold, whose rest has as long as it needs, however slow the machine is.
+  /// Releases and checks a job on hold, whose rest has as long as it needs, however slow the machine is.
   static void expect_saved_once_and_goes_on(const std::string& job, const Training& what) {
     EXPECT_EQ(muster().cli({"limit", job, "1h"}).exit, 0);
     EXPECT_EQ(muster().cli({"release", job}).exit, 0);

@@ -184,7 +184,7 @@ class SlurmExclusion : public Story<Exclusion> {
   static void SetUpTestSuite() { set_up({.nodes = 2, .slurmd_timeout = kSlurmdTimeout}, {"--node-exclusion-s", "5"}); }
 
  protected:
-  /// Of what was written down before it was handed to Slurm.
+  /// The nodes that an attempt leaves out, by what was written down before the attempt was handed to Slurm.
   static std::string left_out(const std::string& job, int attempt) {
     const auto folder = muster().data() / "jobs" / job / ("attempt-" + std::to_string(attempt));
     const auto json = Json::parse(test::read_file(folder / "slurm.json"), nullptr, false);
@@ -195,11 +195,11 @@ class SlurmExclusion : public Story<Exclusion> {
 /// Nobody else is heard who could tell that the work stands, so only a long silence ends these attempts.
 constexpr const char* kSoonLost = "[liveness]\nsilent_after_vouched = \"5s\"\nlost_after = \"5s\"\n";
 
-// Of any program muster hears only the task beside each rank.
+// Muster hears only the task beside each rank of a program, whatever the program is.
 TEST_F(SlurmExclusion, APowerCutUnderACommandIsKnownByItsTasksSilence) {
   if (!slurm().has_namespaces()) GTEST_SKIP() << "nodes are no machines of their own without root";
   const auto job = muster().submit(shell({.script = "[ $MUSTER_ATTEMPT -gt 1 ] || sleep 300", .more = kSoonLost}));
-  // What its processes use is told by its task alone, so from here on the task is missed.
+  // The use of a rank's processes is told by its task alone, so from here on the task is missed.
   muster().until(
       job, [](const Json& view) { return !view.at("ranks").empty() && !view.at("ranks")[0].at("use").is_null(); });
   const auto node = stage().node_of_rank(job, 0), slurm_job = stage().slurm_job(job, 1);

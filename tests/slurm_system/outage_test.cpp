@@ -215,7 +215,7 @@ TEST_F(SlurmOutage, AHundredFailedPollsEndNothingAndAreTold) {
   muster().until_state(queued, "queued");
   const auto before = failed_polls();
   slurmctld_is_down();
-  // What is asked of it meanwhile is accepted.
+  // Requests to muster are accepted meanwhile.
   const auto waiting = muster().submit(shell({.script = "true"}));
   const auto cancelled = muster().submit(shell({.script = "sleep 600"}));
   EXPECT_EQ(muster().cli({"cancel", cancelled}).exit, 0);
@@ -413,7 +413,7 @@ TEST_F(SlurmOutage, WhatIsCancelledInSlurmWhileSqueueFailsIsCancelled) {
   }
 }
 
-// What it would start is a second run of the same attempt, and nothing in it says so.
+// Such a slurmctld would start a second run of the same attempt, and nothing in the run says so.
 TEST_F(SlurmOutage, AJobThatSlurmctldDoesNotKnowRunsIsAnAttemptThatIsOver) {
   const Training what{.step_delay_ms = 400};  // slurmctld starts before the last step, also on a busy machine
   const auto job =

@@ -56,7 +56,7 @@ class SlurmQueue : public Story<Queue> {
     EXPECT_EQ(done.exit, 0) << done.err;
     return Json::parse(done.out).at("sweep").get<std::string>();
   }
-  /// What `muster why` says once Slurm gives that reason for the job; the action.
+  /// Checks what `muster why` says once Slurm gives that reason for the job; returns the action.
   static std::string expect_why(const std::string& job, const std::string& reason, const std::string& sentence,
                                 const std::string& action) {
     Json why;

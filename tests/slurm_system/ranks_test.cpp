@@ -197,7 +197,7 @@ log = {loss = 'loss ([\d.]+)', step = 'step (\d+)'}
   for (const auto& [step, loss] : losses) EXPECT_EQ(loss, step + 0.5);
 }
 
-// As sweeps of other tools call their runs: safe as Slurm's name and as a file's.
+// Sweeps of other tools call their runs so: the name is safe as Slurm's name and as a file's.
 TEST_F(SlurmRanks, AJobsNameMayHoldItsSettings) {
   const std::string name = "lr=0.1,seed=3+" + std::string(100, 'x');
   const auto job = muster().submit(shell({.script = "echo $SLURM_JOB_NAME", .more = "[slurm]\noutput = \"%x.out\"\n"}),
@@ -252,7 +252,7 @@ TEST_F(SlurmRanks, ACommandSeesItsPlaceItsGpuAndOneMeetingPoint) {
   EXPECT_THAT(*points.begin(), testing::MatchesRegex("[0-9.]+:[0-9]+"));
 }
 
-// Of any program muster knows what the tasks beside its ranks see: how it ends, its own words, and whether it is
+// Muster knows of any program what the tasks beside its ranks see: how it ends, its own words, and whether it is
 // stopped.
 TEST_F(SlurmRanks, ACommandsOwnErrorIsTheReasonAndTheSameOneTwiceTheLast) {
   const auto job = muster().submit(
@@ -393,7 +393,7 @@ TEST_F(SlurmRanks, AJobThatIsSuspendedInSlurmIsMissedByNobodyAndGoesOn) {
   }
 }
 
-// As people do who have no controller at all: `srun muster-worker` in a batch script of their own.
+// People who have no controller at all do so: `srun muster-worker` in a batch script of their own.
 TEST_F(SlurmRanks, WithoutAControllerWorkersMeetByWhatSlurmTellsThem) {
   const auto job = muster().submit(training({.steps = 6, .every_steps = 0, .step_delay_ms = 0}));
   muster().until_state(job, "succeeded");
@@ -520,7 +520,7 @@ TEST_F(SlurmNetwork, NodesWithAddressesOfTheirOwnAndNamesThatNobodyResolvesTrain
   train_alone(stage(), job);
 }
 
-// As the ranks of any program do: by MASTER_ADDR and MASTER_PORT alone.
+// The ranks of any program meet by MASTER_ADDR and MASTER_PORT alone.
 TEST_F(SlurmNetwork, ACommandsRanksOnTwoNodesMeetWhereTheyAreTold) {
   const auto job = muster().submit(shell({.script = R"(
 if [ $RANK = 0 ]; then

@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 constexpr const char* kBrisk =
     "PartitionName=brisk Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=0";
-/// What a victim does when it is told to leave.
+/// Commands of a victim that is told to leave.
 constexpr const char* kSavesAtOnce = "exit 99";
 constexpr const char* kTakesAWhile = "trap \"\" TERM; sleep 4; exit 99";
 

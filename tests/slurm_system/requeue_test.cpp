@@ -15,7 +15,7 @@ using testing::HasSubstr;
 struct Requeue;
 class SlurmRequeue : public Story<Requeue> {
  public:
-  /// What Slurm requeues it holds for two minutes, as on a cluster that leaves cred_expire as it is.
+  /// Slurm holds jobs that it requeues for two minutes, as on a cluster that leaves cred_expire as it is.
   static void SetUpTestSuite() { set_up({.nodes = 4, .kill_wait = 5s, .cred_expire = 120s}); }
 
  protected:

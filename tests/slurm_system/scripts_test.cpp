@@ -27,7 +27,7 @@ class SlurmScripts : public Story<Scripts> {
     EXPECT_EQ(done.exit, 0) << done.err;
     return done.out;
   }
-  /// Of a job in Slurm's queue, in which it stays until the test is over.
+  /// The script of a job in Slurm's queue, in which the job stays until the test is over.
   static std::string script_of(const std::string& slurm_job) {
     return slurm().run({"scontrol", "write", "batch_script", slurm_job, "-"}).out;
   }
@@ -59,7 +59,7 @@ TEST_F(SlurmScripts, OfASweepIsShownAsSlurmGetsIt) {
   EXPECT_EQ(script_of(element.substr(0, element.find('_'))), shown);
 }
 
-/// What the first lines of a script ask Slurm for: "nodes" -> "2".
+/// Options that the first lines of a script ask Slurm for: "nodes" -> "2".
 std::map<std::string, std::string> asked_in(const std::string& script) {
   static constexpr std::string_view kLead = "#SBATCH --";
   std::map<std::string, std::string> asked;

@@ -72,7 +72,7 @@ class Stage {
   std::string until_handed_over(const std::string& job);
   /// Steps that an attempt told the controller it has saved.
   std::vector<int> saved_steps(const std::string& job, int attempt);
-  /// What happened, one event a line.
+  /// The events of a job, one a line.
   std::string events(const std::string& job);
   /// Pid, as this process sees it, of a rank's own process, or of the muster-task beside it; 0: there is none.
   pid_t pid_of_rank(const std::string& job, int attempt, int rank);

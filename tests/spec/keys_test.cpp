@@ -39,7 +39,7 @@ std::vector<Key> training_keys() {
   return keys;
 }
 
-/// Whether the controller fills this key with a folder of its own.
+/// True if the controller fills this key with a folder of its own.
 bool is_a_folder_of_the_controllers(const Key& key) {
   return key.name == "checkpoint.folder" || key.name == "data.cache_folder";
 }

@@ -26,7 +26,7 @@ TEST(CommandJobs, EveryRankSeesItsPlaceAndWhatTheUserSetIsKept) {
       << none.err;
 }
 
-/// What `muster` does in a shell of its own, with these variables besides.
+/// Runs `muster` in a shell of its own, with these variables besides.
 Finished from_shell(World& world, const std::string& line, const std::map<std::string, std::string>& more) {
   auto variables = world.client_environment();
   variables["MUSTER"] = World::program("muster");

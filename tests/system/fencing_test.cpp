@@ -53,7 +53,7 @@ TEST(Fencing, ARankOfAnOldAttemptIsStoppedAndWritesNothing) {
   EXPECT_EQ(now.at("attempts").size(), 2U);
 }
 
-// As torchrun's workers and data loaders do, the process stands in a session of its own. It has a lock as long as it
+// The process stands in a session of its own, as torchrun's workers and data loaders do. It has a lock as long as it
 // lives.
 TEST(Fencing, WhatAKilledSupervisorLeavesIsGoneBeforeTheNextAttempt) {
   World world;

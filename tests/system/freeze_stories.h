@@ -41,7 +41,7 @@ class FrozenSite {
 class LoopDisks {
  public:
   explicit LoopDisks(std::size_t count);
-  /// Of the first that can't be had; empty: all are there.
+  /// The reason of the first disk that can't be had; empty: all are there.
   std::string why_not() const;
   LoopDisk& operator[](std::size_t index) { return *disks_[index]; }
 

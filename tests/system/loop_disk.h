@@ -24,7 +24,7 @@ class LoopDisk {
   const std::string& why_not() const { return why_not_; }
   /// Returns when all that was written is on disk. Throws std::runtime_error if it can't be.
   void freeze();
-  /// Of one that is not frozen it does nothing.
+  /// Thaws the disk. Does nothing if the disk is not frozen.
   void thaw();
 
  private:

@@ -44,7 +44,7 @@ TEST(MaskedLm, ItsExampleLearnsToFillInWords) {
   EXPECT_GT(accuracies.at(30), 0.05) << "of 257 bytes, a guess is right for 1 in 257";
   const auto config = read_file(world.folder() / "models/masked-lm/config.json");
   EXPECT_THAT(config, HasSubstr("BertForMaskedLM"));
-  // What bert.toml may start from has a vector for each text.
+  // The export, from which bert.toml may start, has a vector for each text.
   const auto of_export = done({"embed", world.folder() / "models/masked-lm", "--tokenizer", "bytes", "a text"});
   std::istringstream vector(of_export);
   EXPECT_EQ(std::distance(std::istream_iterator<double>(vector), {}), 96);

@@ -142,7 +142,7 @@ double bytes_of(const std::string& text) {
   return unit == "GiB" ? number * (1 << 30) : 0;
 }
 
-// What a GPU must have is read off this table before people ask for GPUs.
+// The memory that a GPU must have is read off this table before people ask for GPUs.
 TEST_F(Plan, IsWhatTheDocumentSaysOfTheLargeModels) {
   const auto pythia = plan_of_full_size(world_, "pythia");
   ASSERT_EQ(pythia.size(), 2U);

@@ -22,7 +22,7 @@ std::map<int, double> halves(int last) {
   return out;
 }
 
-/// The same once it is as wanted, or after the limit.
+/// The curve of a series once it is as wanted, or after the limit.
 std::map<int, double> until_curve(World& world, const std::string& job, const std::string& name,
                                   const std::map<int, double>& wanted) {
   std::map<int, double> found;

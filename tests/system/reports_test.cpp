@@ -26,7 +26,7 @@ std::vector<std::pair<int, double>> series(const Json& rows, const std::string& 
   return out;
 }
 
-/// The same once there are so many. News of a program's end does not wait long for its last rows.
+/// The numbers of a series once there are so many. News of a program's end does not wait long for its last rows.
 std::vector<std::pair<int, double>> until_series(World& world, const std::string& job, const std::string& name,
                                                  std::size_t count) {
   std::vector<std::pair<int, double>> found;
@@ -397,7 +397,7 @@ while lines: lines = lines[os.write(file, lines):]
 )");
 }
 
-/// The same steps in the words of its log.
+/// A burst of the same steps in the words of the program's log.
 std::string burst_of_lines(int steps) {
   return python_job("steps = " + std::to_string(steps) + R"(
 import sys

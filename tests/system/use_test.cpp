@@ -7,7 +7,7 @@
 namespace test {
 namespace {
 
-/// What `muster top --json` says of each rank of a job.
+/// The line of `muster top --json` on each rank of a job.
 std::map<int, Json> use_of(World& world, const std::string& job) {
   std::map<int, Json> ranks;
   for (const auto& line : world.json({"top", job})) ranks[line.at("rank").get<int>()] = line;

@@ -48,7 +48,7 @@ World::~World() {
   expect_no_sanitizer_report();
 }
 
-// What a sanitizer finds when a program ends reaches nobody else.
+// Findings of a sanitizer when a program ends reach nobody else.
 void World::expect_no_sanitizer_report() const {
   std::vector<std::filesystem::path> logs{folder() / "musterd.err"};
   std::error_code ignored;

@@ -93,7 +93,7 @@ std::string training_job(const TrainingJob& job);
 std::string shell_job(const std::string& script, const std::string& more = "");
 
 Json last(const Json& array);
-/// Of a job's metrics: steps 1 to `last`, each once and in order.
+/// Checks that a job's metrics have steps 1 to `last`, each once and in order.
 void expect_every_step(const Json& rows, std::size_t last);
 /// Signals a process that the controller named; refuses ids below 2.
 void signal_rank(const Json& job, int rank, int number);

@@ -18,7 +18,7 @@ namespace worker::testing {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// What transformers would write for this model, as far as its config.json has no defaults for it.
+/// The members that transformers would write for this model, as far as its config.json has no defaults for them.
 inline fsdp::Json config_json(const spec::Llama& model) {
   fsdp::Json json;
   json["model_type"] = "llama";

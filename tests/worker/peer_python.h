@@ -14,7 +14,7 @@
 #include "tests/places.h"
 #include "tests/worker/temporary_folder.h"
 
-// What tests share that compare with Hugging Face's models or with other programs of tests/peers.
+// Helpers of tests that compare with Hugging Face's models or with other programs of tests/peers.
 // tests/peers/families_peer.py makes tiny models with every switch, and their outputs, losses and gradients. The
 // programs need a Python with torch and transformers: MUSTER_PEER_PYTHON, the one that ./dev test installs, or python3.
 // Without one the tests are skipped. Needs MUSTER_SOURCE_DIR and MUSTER_PEERS_FOLDER.

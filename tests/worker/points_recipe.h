@@ -13,7 +13,7 @@
 
 namespace worker::testing {
 
-/// What recipes of tests whose data are numbered points have in common. Model and loss are their own.
+/// Base of the recipes of tests whose data are numbered points. Model and loss are each recipe's own.
 class PointsRecipe : public Recipe {
  public:
   /// Points [0, points) train, and the next `validation` ones validate.

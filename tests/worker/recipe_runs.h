@@ -18,7 +18,7 @@
 #include "tests/worker/trainer_ranks.h"
 #include "worker/train/step_measures.h"
 
-// What tests share that train recipes on folders of prepared data.
+// Helpers of tests that train recipes on folders of prepared data.
 namespace worker::testing {
 
 inline const std::string kBert =
@@ -47,7 +47,7 @@ inline std::vector<double> values(const std::vector<agent::rank::StepReport>& st
   return out;
 }
 
-/// What a checkpoint holds: "<part>/parameter/<name>" and the optimizer's states, flattened. Read without the engine's
+/// Tensors of a checkpoint: "<part>/parameter/<name>" and the optimizer's states, flattened. Read without the engine's
 /// loading: the files of the ranks are put together in the order of the ranks.
 inline std::map<std::string, at::Tensor> tensors_of(const fsdp::CheckpointInfo& checkpoint) {
   std::vector<std::filesystem::path> files;

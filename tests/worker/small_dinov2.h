@@ -53,7 +53,7 @@ inline std::shared_ptr<SelfDistilled> drawn_self_distilled(const spec::Dinov2& c
   return model;
 }
 
-/// The same images for equal shapes.
+/// Images that are the same for equal shapes.
 inline at::Tensor small_images(std::int64_t batch, std::int64_t height, std::int64_t width) {
   at::manual_seed(6);
   return at::randn({batch, 3, height, width});

@@ -41,7 +41,7 @@ inline std::map<std::string, at::Tensor> parameters_of(const torch::nn::Module& 
   return out;
 }
 
-/// The same token ids below 40 for equal shapes.
+/// Token ids below 40 that are the same for equal shapes.
 inline at::Tensor small_ids(std::int64_t batch, std::int64_t positions) {
   at::manual_seed(5);
   return at::randint(0, 40, {batch, positions}, at::kLong);

@@ -56,7 +56,7 @@ class Listener : public agent::rank::Reporter {
   std::vector<std::int64_t> saved;
   std::vector<agent::rank::TraceReport> traces;
   std::function<void()> on_step, on_resumed;
-  /// What the controller asks this rank to record, as heard in this step of the attempt, from 1.
+  /// The trace that the controller asks this rank to record, as heard in this step of the attempt, from 1.
   std::function<std::optional<agent::rank::TraceWish>(int step)> on_trace;
   std::function<void(const std::string&)> on_failure;      ///< if empty, a failure ends the test
   int save_at = 0;                                         ///< the step in which this rank asks for a save; 0: never

@@ -35,7 +35,7 @@ PLAN = "near.json"
 BOUND_S = 40.0  # for programs beyond the first; the rest of a minute is for ninja, ctest and the rules of the house
 BOUND_TORCH_S = 65.0  # of a minute and a half, where the first program uses LibTorch
 PROGRAM_S = 1.0  # for ctest's list of its cases and the start of its processes
-ALWAYS = {"House.format", "House.DependencyDirectionHolds"}
+ALWAYS = {"House.comments", "House.format", "House.DependencyDirectionHolds"}
 
 
 class NothingNear(Exception):

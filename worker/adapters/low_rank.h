@@ -25,10 +25,10 @@ struct LowRank {
 /// The files of an export of adapters alone, and the member of a checkpoint's "extra" that describes them.
 inline constexpr const char *kAdapterConfigFile = "adapter_config.json", *kAdapterStem = "adapter_model",
                             *kAdaptersOfExtra = "adapters";
-/// What PEFT puts before the names of a model's modules.
+/// Prefix that PEFT puts before the names of a model's modules.
 inline constexpr std::string_view kPeftPrefix = "base_model.model.";
 
-/// Whether a parameter belongs to an adapter.
+/// True if a parameter belongs to an adapter.
 bool is_of_adapter(const std::string& parameter);
 
 /// The name of the parameter A of a layer, and that of B.

@@ -47,7 +47,7 @@ at::Tensor solarized(const at::Tensor& image, double threshold);
 
 /// Without ImageNet's mean, divided by its deviation, channel by channel: what DINOv2 models read.
 at::Tensor normalised(const at::Tensor& image);
-/// The same with another mean and deviation.
+/// Normalises an image in the same way with another mean and deviation.
 at::Tensor normalised(const at::Tensor& image, const std::array<double, 3>& mean,
                       const std::array<double, 3>& deviation);
 

@@ -46,7 +46,7 @@ struct Batch {
   std::map<std::string, at::Tensor, std::less<>> tensors;  ///< on the host; see [Note: tensors of a batch]
   std::int64_t samples = 0;
   std::int64_t tokens = 0;  ///< without padding; of images: patches are the model's, so 0
-  /// What the losses of its targets are divided by, summed over all ranks and micro-batches of a step. Known from the
+  /// Divisor of the losses of the batch's targets, summed over all ranks and micro-batches of a step. Known from the
   /// data alone. May be 0.
   double weight = 0;
 

@@ -18,10 +18,10 @@ struct Frame {
   std::int64_t size() const { return static_cast<std::int64_t>(prefix.size() + suffix.size()); }
 };
 
-/// What the tokenizer puts around a text, such as BERT's [CLS] and [SEP] or T5's </s>.
+/// Special tokens that the tokenizer puts around a text, such as BERT's [CLS] and [SEP] or T5's </s>.
 Frame frame_of(const data::format::Description& description);
 
-/// The same, with the end-of-text token last, if the tokenizer has one: the border between two documents.
+/// Returns the same frame, with the end-of-text token last, if the tokenizer has one: the border between two documents.
 Frame document_frame_of(const data::format::Description& description);
 
 /// The tokens of a record with its frame. A view of both.

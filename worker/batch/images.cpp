@@ -72,7 +72,7 @@ constexpr double kBrightness = 0.4, kContrast = 0.4, kSaturation = 0.2, kHue = 0
 constexpr double kLeastSigma = 0.1, kMostSigma = 2.0, kSolarizeFrom = 128.0 / 255;
 constexpr std::uint64_t kMaskStream = std::uint64_t{1} << 32;  // views have the streams from 0 on
 
-/// What the kinds of views differ in.
+/// Settings in which the kinds of views differ.
 struct ViewKind {
   std::int64_t size;
   double low, high, blur, solarize;

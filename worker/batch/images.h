@@ -22,8 +22,8 @@ std::vector<std::uint8_t> block_mask(std::int64_t rows, std::int64_t columns, st
 
 inline constexpr std::int64_t kLeastBlock = 4;
 
-/// What self-distillation sees of an image: two large crops and some small ones, each changed at random (Caron et al.,
-/// SwAV, arXiv 2006.09882; Oquab et al., DINOv2, arXiv 2304.07193). Sizes are in pixels.
+/// Options of the crops that self-distillation sees of an image: two large crops and some small ones, each changed at
+/// random (Caron et al., SwAV, arXiv 2006.09882; Oquab et al., DINOv2, arXiv 2304.07193). Sizes are in pixels.
 struct CropOptions {
   std::int64_t global_size = 224;  ///< side of the two global crops, at least patch_size and 5
   std::int64_t local_size = 96;    ///< side of the local crops, the same

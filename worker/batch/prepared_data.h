@@ -18,7 +18,7 @@ struct ModelTokenizer {
   std::string sha256;  ///< 64 hexadecimal digits
 };
 
-/// What a run wants of its data.
+/// Requirements that a run has for its data.
 struct PreparedNeeds {
   std::vector<data::format::Kind> kinds;         ///< any of them
   std::string recipe;                            ///< its name, for messages

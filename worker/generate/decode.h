@@ -69,7 +69,7 @@ class RowReader {
   virtual ~RowReader() = default;
   /// Reads more tokens, int64 [rows, n] on the CPU. Returns the logits of the last one, [rows, vocabulary].
   virtual at::Tensor next(const at::Tensor& ids) = 0;
-  /// The same call of the root without a result: see [Note: generating on several ranks].
+  /// Makes the same call of the root without a result: see [Note: generating on several ranks].
   virtual void idle() = 0;
 };
 
@@ -102,8 +102,8 @@ std::vector<TokenIds> generate(CausalModel& model, const std::vector<TokenIds>& 
                                Activations activations = {}, const AllDone& all_done = done_alone,
                                const OnToken& on_token = {});
 
-/// The same for texts of a decoder, each of which answers the text of a prompt. All ranks encode at the same time, and
-/// rows are padded to the longest prompt.
+/// Generates texts of a decoder in the same way, each of which answers the text of a prompt. All ranks encode at the
+/// same time, and rows are padded to the longest prompt.
 std::vector<TokenIds> generate(EncoderDecoder& model, const std::vector<TokenIds>& prompts, const Sampling& sampling,
                                const AllDone& all_done = done_alone, const OnToken& on_token = {});
 
@@ -114,7 +114,7 @@ struct PaddedRows {
 };
 PaddedRows padded(const std::vector<TokenIds>& rows, std::int64_t padding);
 
-/// What both do with a reader: `begun` are the tokens that the rows begin with.
+/// The part that both generate() functions do with a reader: `begun` are the tokens that the rows begin with.
 std::vector<TokenIds> decode(RowReader& reader, const std::vector<TokenIds>& begun, const Sampling& sampling,
                              const AllDone& all_done, const OnToken& on_token);
 

@@ -20,16 +20,16 @@ struct Described {
   std::string data_tokenizer;  // data.tokenizer of a training; empty: none, or not known
 };
 
-/// Of the files of a model of transformers. Throws std::invalid_argument that names a file and a member, or the
+/// Describes a model of transformers by its files. Throws std::invalid_argument that names a file and a member, or the
 /// families that there are.
 Described described_by_files(const worker::ModelFiles& files);
 
-/// Of the model of a run file: its "model" has the sizes, and rows that it leaves out have their defaults. Throws
-/// std::invalid_argument that names a key.
+/// Describes the model of a run file: its "model" has the sizes, and rows that it leaves out have their defaults.
+/// Throws std::invalid_argument that names a key.
 Described described_by_run(const fsdp::Json& run);
 
-/// Of a checkpoint by its manifest's extra.model, or else extra.run, or else by `run_file`, or by a run file that lies
-/// where musterd writes it. A vocabulary that these leave open is that of the checkpoint's embedding. Throws
+/// Describes a checkpoint by its manifest's extra.model, or else extra.run, or else by `run_file`, or by a run file
+/// that lies where musterd writes it. A vocabulary that these leave open is that of the checkpoint's embedding. Throws
 /// base::UsageError, and what the functions above throw.
 Described described_by_checkpoint(const fsdp::CheckpointInfo& checkpoint, const std::string& part,
                                   const std::filesystem::path& run_file);

@@ -50,7 +50,7 @@ constexpr auto kOnly = std::to_array<worker::OnlyValue>(
 constexpr auto kProcessors =
     std::to_array<std::string_view>({"BitImageProcessor", "BitImageProcessorFast", "BitImageProcessorPil"});
 
-/// What BitImageProcessor takes where the file says nothing.
+/// Values that BitImageProcessor takes where the file says nothing.
 constexpr std::int64_t kUsualSide = 224;
 constexpr std::array<double, 3> kUsualMean{0.48145466, 0.4578275, 0.40821073};
 constexpr std::array<double, 3> kUsualDeviation{0.26862954, 0.26130258, 0.27577711};

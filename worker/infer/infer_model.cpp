@@ -38,7 +38,7 @@ std::unique_ptr<Made> open(const Source& source, const Options& options, Open<Ma
                          "; want one of: " + (list.empty() ? "(none)" : list));
 }
 
-/// Of families that are no decoders.
+/// Uses of families that are no decoders.
 struct OtherUses {
   std::string_view family;
   Uses uses;

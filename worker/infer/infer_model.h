@@ -62,8 +62,8 @@ class Classifier {
   virtual at::Tensor logits(const std::vector<worker::TokenIds>& texts) = 0;
 };
 
-/// What a family of models can be used for. Null: it has no such use. The functions load the weights of the source;
-/// they throw as LoadedModel's constructor.
+/// Uses that a family of models can have. Null: the family has no such use. The functions load the weights of the
+/// source; they throw as LoadedModel's constructor.
 struct Uses {
   std::unique_ptr<Generator> (*generator)(const Source&, const Options&) = nullptr;
   std::unique_ptr<Embedder> (*embedder)(const Source&, const Options&) = nullptr;
@@ -79,9 +79,9 @@ Uses uses_of(const worker::Family& family);
 std::unique_ptr<Generator> open_generator(const Source& source, const Options& options);
 std::unique_ptr<Embedder> open_embedder(const Source& source, const Options& options);
 std::unique_ptr<Classifier> open_classifier(const Source& source, const Options& options);
-/// Whether the family makes vectors of images.
+/// True if the family makes vectors of images.
 bool embeds_images(const Source& source);
-/// Of such a family. Throws base::UsageError for a pool that images do not have.
+/// Opens a model of such a family. Throws base::UsageError for a pool that images do not have.
 std::unique_ptr<ImageEmbedder> open_image_embedder(const Source& source, const Options& options);
 
 /// The vectors of tokens, [texts, positions, hidden], as one of each text, [texts, hidden] in fp32. `mask` is bool

@@ -54,7 +54,7 @@ constexpr std::int64_t kMostTokens = 1 << 20, kMostTexts = 4096, kMostLabels = 1
 
 using Apply = void (*)(Options&, const std::string& value);
 
-/// What each of kFlags does.
+/// The effect of each of kFlags.
 const std::map<std::string_view, Apply>& effects() {
   static const std::map<std::string_view, Apply> all{
       {"--step", [](Options& o, auto& v) { o.step = whole("--step", v, 0, INT64_MAX); }},

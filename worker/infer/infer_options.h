@@ -15,11 +15,11 @@ inline constexpr const char* kUsualPart = "model";
 
 enum class Command { kGenerate, kEmbed, kClassify };
 
-/// What the command line asks for.
+/// Settings that the command line asks for.
 struct Options {
   Command command = Command::kGenerate;
   std::filesystem::path model{};
-  // Of a folder of checkpoints: that step, the best one, or (neither) the newest.
+  // Choice in a folder of checkpoints: that step, the best one, or (neither) the newest.
   std::optional<std::int64_t> step{};
   bool best = false;
   std::string part = kUsualPart;     // of a checkpoint

@@ -25,7 +25,7 @@ struct AdapterSource {
   std::filesystem::path file;  // of PEFT; empty: they are in the checkpoint
 };
 
-/// What MODEL names: a family with sizes, a tokenizer, and where the weights are. Nothing of the weights is read yet.
+/// Model that MODEL names: a family with sizes, a tokenizer, and where the weights are. No weight is read yet.
 struct Source {
   std::filesystem::path folder;                    // of Hugging Face's or PEFT's files, or of the checkpoint
   std::optional<fsdp::CheckpointInfo> checkpoint;  // absent: the weights are files in `folder`

@@ -24,7 +24,7 @@ class TextStream {
 
   /// The text that is known now and was not before; may be empty.
   std::string add(std::uint32_t token);
-  /// What is left at the end.
+  /// Returns the text that is left at the end.
   std::string finish();
 
  private:

@@ -138,7 +138,7 @@ class CommonWords {
   std::size_t length_ = 0;
 };
 
-/// Of each word, how often target and prediction still have it.
+/// Counts of how often target and prediction still have a word.
 struct Left {
   std::size_t target = 0, prediction = 0;
 };

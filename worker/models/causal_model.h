@@ -13,7 +13,7 @@
 
 namespace worker {
 
-/// What a causal model reads.
+/// Input that a causal model reads.
 struct Rows {
   /// `ids` alone: rows of one text each.
   Rows(at::Tensor token_ids, at::Tensor segment_ids = {}, at::Tensor position_ids = {})
@@ -24,8 +24,8 @@ struct Rows {
   at::Tensor positions;  ///< int64 [batch, positions], each document's from 0; may be undefined: 0, 1, 2, ..
 };
 
-/// What tokens see of the ones before them: of their own document, and with a cache of all that are in it. Rows that
-/// go on a cache have no segments.
+/// Mask for what tokens see of the ones before them: their own document, and with a cache all tokens in the cache. Rows
+/// that go on a cache have no segments.
 Mask mask_of(const Rows& rows, const Cache* cache);
 
 /// A decoder that predicts the next token of a text. Families derive from it and give hidden() and head(); the calls
@@ -39,7 +39,7 @@ class CausalModel : public torch::nn::Module, public Wrapped {
   /// Logits [batch, positions, vocab]. Throws c10::Error for more positions than the model takes.
   at::Tensor forward(const Rows& rows) const;
 
-  /// What the head reads, the output of the last block after the final norm: [batch, positions, hidden].
+  /// The input of the head, which is the output of the last block after the final norm: [batch, positions, hidden].
   at::Tensor hidden_states(const Rows& rows) const;
 
   /// The sum of the cross entropies of the targets, int64 [batch, positions], without all logits at once; see
@@ -57,7 +57,7 @@ class CausalModel : public torch::nn::Module, public Wrapped {
   virtual std::vector<std::shared_ptr<Block>> blocks() const = 0;
 
  protected:
-  /// What the head reads: [batch, positions, hidden]. With a cache, `rows` are the tokens after it.
+  /// The input of the head: [batch, positions, hidden]. With a cache, `rows` are the tokens after it.
   virtual at::Tensor hidden(const Rows& rows, Cache* cache) const = 0;
   /// The factors of the logits. `hidden` is what the head reads.
   virtual Factors head(const at::Tensor& hidden) const = 0;

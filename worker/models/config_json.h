@@ -10,8 +10,8 @@
 #include "fsdp/text/json.h"
 #include "spec/table.h"
 
-// What the families' readers of config.json share. All of them throw std::invalid_argument with a text such as
-// "config.json has hidden_act = \"gelu\", and this model has \"silu\" only; choose another model".
+// Functions that the families' readers of config.json share. All of them throw std::invalid_argument with a text such
+// as "config.json has hidden_act = \"gelu\", and this model has \"silu\" only; choose another model".
 namespace worker {
 
 /// The file that describes a Hugging Face model.

@@ -31,7 +31,7 @@ using fsdp::Json;
 
 /// Members that transformers' PretrainedConfig gives to every family.
 constexpr auto kNoEffectAnywhere = std::to_array<std::string_view>({
-    // What want_family() has read.
+    // Members that want_family() has read.
     "model_type",
     "architectures",
     // The dtype is an option of each program.
@@ -39,7 +39,7 @@ constexpr auto kNoEffectAnywhere = std::to_array<std::string_view>({
     "torch_dtype",
     "use_bfloat16",
     "tf_legacy_loss",
-    // What calls in Python return and keep.
+    // Settings of what calls in Python return and keep.
     "return_dict",
     "use_return_dict",
     "output_hidden_states",
@@ -70,7 +70,7 @@ constexpr auto kNoEffectAnywhere = std::to_array<std::string_view>({
     "transformers.js_config",
     "unsloth_version",
     "unsloth_fixed",
-    // Of pipelines in Python.
+    // Settings of pipelines in Python.
     "prefix",
     "task_specific_params",
     // Ids of tokens: the tokenizer says them. A family that reads one has a row for it.
@@ -82,7 +82,7 @@ constexpr auto kNoEffectAnywhere = std::to_array<std::string_view>({
     "mask_token_id",
     "unk_token_id",
     "decoder_start_token_id",
-    // Of classifiers: a family with one reads them.
+    // Settings of classifiers: a family with a classifier reads them.
     "id2label",
     "label2id",
     "num_labels",

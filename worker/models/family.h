@@ -36,7 +36,7 @@ struct Family {
   /// Further values of model_type that `read` takes: "dinov2_with_registers".
   std::span<const std::string_view> other_types = {};
   const spec::Table& table;
-  /// What config.json may name, ours first.
+  /// Architectures that config.json may name, ours first.
   std::span<const std::string_view> architectures;
   /// The rows that config.json gives, and what transformers takes for those that it lacks. Throws std::invalid_argument
   /// that names a member of the file that this family does not have here.

@@ -25,7 +25,7 @@ at::Tensor apply_rope(const at::Tensor& x, const RopeTable& table);
 /// silu(gate) * up (SwiGLU, Shazeer, arXiv 2002.05202), elementwise over equal shapes.
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 
-/// Whether tensors of that device and dtype take the kernels.
+/// True if tensors of that device and dtype take the kernels.
 bool has_kernels(at::Device device, at::ScalarType dtype);
 
 }  // namespace worker

@@ -66,7 +66,7 @@ constexpr auto kGenerationMembers = std::to_array<GenerationMember>({
     {"watermarking_config", "{}"},
     {"token_healing", "false"},
     {"dola_layers", "[]"},
-    // Of no effect on the tokens.
+    // Members of no effect on the tokens.
     {"bos_token_id"},
     {"pad_token_id"},
     {"remove_invalid_values"},

@@ -8,7 +8,7 @@
 // files] in config_members.h.
 namespace worker {
 
-/// Whether transformers has a member of this name for generation.
+/// True if transformers has a member of this name for generation.
 bool is_of_generation(std::string_view member);
 
 /// Throws std::invalid_argument naming file, member, value and remedy for a member that would choose other tokens than

@@ -41,7 +41,7 @@ struct Head {
   }
 };
 
-/// What the backward pass takes from the forward pass: gradients of the sum, undefined where nobody asks.
+/// Gradients of the sum that the backward pass takes from the forward pass, undefined where nobody asks.
 struct Gradients {
   at::Tensor x, weight, bias;
 

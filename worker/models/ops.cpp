@@ -82,7 +82,7 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
 
 std::atomic<GradientPlaces> gradient_places{nullptr};
 
-/// Whether this backward computes gradients of all leaves, for parameter.grad() itself.
+/// True if this backward computes gradients of all leaves, for parameter.grad() itself.
 bool accumulates_plainly(const at::Tensor& parameter) {
   if (at::GradMode::is_enabled() || !parameter.is_leaf() || !torch::autograd::impl::hooks(parameter).empty())
     return false;

@@ -23,7 +23,7 @@ namespace worker {
 /// the parameter.
 using GradientPlaces = std::optional<at::Tensor> (*)(const at::Tensor& parameter);
 
-/// Of the engine that trains the models, for the whole process. Null takes it away.
+/// Sets the function of the engine that trains the models, for the whole process. Null takes the function away.
 void use_gradient_places(GradientPlaces places);
 
 /// Where a backward that runs now may put a gradient.
@@ -55,10 +55,10 @@ struct FileNames {
   std::string_view base;
   /// The parameter of a name in a file, spelt as that file spells it: "LayerNorm.gamma" becomes "LayerNorm.weight".
   std::string (*parameter_of)(std::string_view in_file);
-  /// Whether the model does without that tensor, such as a table that old files hold, or a second name of a tied
+  /// Tells whether the model does without that tensor, such as a table that old files hold, or a second name of a tied
   /// weight.
   bool (*may_ignore)(std::string_view in_file, const spec::Values& model);
-  /// Whether training may draw that parameter where the files lack it, such as a head.
+  /// Tells whether training may draw that parameter where the files lack it, such as a head.
   bool (*may_lack)(std::string_view parameter);
   /// The tensor to which one must be equal, because the model has one parameter for both: the table of embeddings for a
   /// tied head. transformers 4 takes the table for both, and transformers 5 keeps a head that differs. Empty: none.

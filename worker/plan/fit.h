@@ -20,7 +20,7 @@ struct Limit {
   PlanFor ranks() const { return of_gpu ? PlanFor::kGpus : PlanFor::kCpus; }
 };
 
-/// What of the plan counts against the limit.
+/// Bytes of the plan that count against the limit.
 std::int64_t bytes_against(const RankPlan& plan, const Limit& limit);
 inline bool fits(const RankPlan& plan, const Limit& limit) {
   return bytes_against(plan, limit) <= limit.bytes;

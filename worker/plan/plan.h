@@ -8,7 +8,7 @@
 
 namespace worker {
 
-/// What a rank of a training needs. All ranks need the same in a step, because shards are padded to equal sizes.
+/// Needs of a rank of a training. All ranks need the same in a step, because shards are padded to equal sizes.
 struct RankPlan {
   int ranks = 1;
   int local_ranks = 1;  ///< on the rank's node
@@ -36,8 +36,8 @@ struct RankPlan {
   std::int64_t estimate(int factor) const { return factor * parameter_count / ranks; }
 };
 
-/// What the ranks compute on. Collectives of CPU ranks have buffers that are tensors. Those of GPUs are NCCL's, which
-/// allocates beside LibTorch, or the host's where ranks share a GPU.
+/// Devices that the ranks compute on. Collectives of CPU ranks have buffers that are tensors. Those of GPUs are NCCL's,
+/// which allocates beside LibTorch, or the host's where ranks share a GPU.
 enum class PlanFor { kCpus, kGpus };
 
 /// The estimate's factors: 16 for Adam with fp32 masters, 8 and 6 for states in bf16.

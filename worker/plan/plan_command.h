@@ -21,13 +21,13 @@ struct PlannedRun {
 /// missing, and keys that contradict each other.
 PlannedRun assume_config(RunConfig config);
 
-/// What `muster-worker --plan` prints: the plan of a rank, what it assumes (see assume_config()), the estimates, and
-/// with a limit whether the run fits, why not and what would. A limit of 0 bytes is none, but still says what the ranks
-/// compute on. Bytes are whole numbers. Throws as plan_rank() and assume_config().
+/// The report that `muster-worker --plan` prints: the plan of a rank, what it assumes (see assume_config()), the
+/// estimates, and with a limit whether the run fits, why not and what would. A limit of 0 bytes is none, but still says
+/// what the ranks compute on. Bytes are whole numbers. Throws as plan_rank() and assume_config().
 fsdp::Json plan_report(const RunConfig& config, const agent::rank::RankEnvironment& environment, const Limit& limit);
 
-/// What this rank may use here: the memory of its GPU, or its part of the memory of this machine or cgroup. Nothing
-/// where that is not known.
+/// Memory that this rank may use here: the memory of its GPU, or its part of the memory of this machine or cgroup.
+/// Nothing where that is not known.
 std::optional<Limit> limit_here(const agent::rank::RankEnvironment& environment);
 
 /// Throws base::UsageError with misfit_text() where the run does not fit into `limit`, unless fsdp.check_memory is off.

@@ -93,7 +93,7 @@ std::int64_t tokens_of(const std::string& beginning, std::span<const std::uint32
   return static_cast<std::int64_t>(low);
 }
 
-/// Whether the first move is whole: a word that is no number of a move, and a space after it.
+/// True if the first move is whole: a word that is no number of a move, and a space after it.
 bool has_move(std::string_view text) {
   for (std::size_t begin = text.find_first_not_of(" \n"); begin != std::string_view::npos;) {
     const std::size_t end = text.find_first_of(" \n", begin);

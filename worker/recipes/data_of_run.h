@@ -29,7 +29,7 @@ class FolderOfRun {
   const data::format::Description* description() const { return description_ ? &*description_ : nullptr; }
   /// The number of ids that texts may have; 0: not known.
   std::int64_t vocabulary() const { return description_ ? description_->vocabulary : 0; }
-  /// As Recipe::data_source().
+  /// Returns the same as Recipe::data_source().
   std::string source() const;
 
   /// Opens both splits. `model_vocabulary`: see PreparedNeeds; 0: not compared. Throws base::UsageError naming the
@@ -64,7 +64,7 @@ class TextOfRun {
  public:
   explicit TextOfRun(const RunConfig& config);
 
-  /// As Recipe::data_source().
+  /// Returns the same as Recipe::data_source().
   std::string source() const;
   /// How many ids the text may have; 0: not known, as for a plan without the folder or a source with a tokenizer.
   std::int64_t vocabulary() const;

@@ -37,7 +37,7 @@ constexpr int kPrototypeRate = 1;  // the rate of the heads' prototypes; see Opt
 constexpr std::int64_t kSinkhornRounds = 3, kChannels = 3;
 constexpr double kKnnTemperature = 0.07;
 
-/// What centres the teacher's answers: no model, but a part of checkpoints that any number of ranks can load.
+/// Centres of the teacher's answers: no model, but a part of checkpoints that any number of ranks can load.
 struct Centres : torch::nn::Module, Wrapped {
   explicit Centres(std::int64_t prototypes) {
     register_parameter("dino_center", at::empty({1, prototypes}));
@@ -268,7 +268,7 @@ class Dino : public Recipe {
     return group;
   }
 
-  /// What the student should say of the crops. Collective.
+  /// Returns the answers that the student should give to the crops. Collective.
   Targets targets_of(const at::Tensor& global, const at::Tensor& masked) {
     const at::NoGradGuard no_grad;
     const auto said = teacher_->forward(global, {}, masked);

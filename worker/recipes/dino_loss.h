@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-// What a teacher's answers become before a student learns them: shares of prototypes (Caron et al., "Emerging
+// Targets that a teacher's answers become before a student learns them: shares of prototypes (Caron et al., "Emerging
 // Properties in Self-Supervised Vision Transformers", arXiv 2104.14294; Oquab et al., "DINOv2", arXiv 2304.07193).
 // Everything is computed in fp32, whatever the precision of the answers, and nothing is recorded for gradients.
 //

@@ -41,7 +41,7 @@ Agreement AgreementUnderWay::wait() {
     out.next_weight += row[0];
     out.next_tokens += row[1];
     out.stop = std::max(out.stop, static_cast<agent::rank::StopKind>(static_cast<int>(row[2])));
-    // Of several, the same one on all ranks. The others are passed on again when it is over.
+    // One of several traces is taken, the same on all ranks. The others are passed on again when that trace is over.
     if (const auto number = static_cast<std::uint64_t>(row[3]); number > out.trace.number) {
       out.trace = {number, static_cast<std::int64_t>(row[4]), static_cast<std::int64_t>(row[5])};
     }

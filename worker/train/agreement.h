@@ -35,8 +35,8 @@ void together(fsdp::Communicator& ranks, Work work) {
   if (const auto error = ranks.agree(other); !error.empty()) throw std::runtime_error(error);
 }
 
-/// What one rank says in a step, and what all say together: sums over the ranks, the strongest stop, and one of the
-/// traces that ranks have heard of.
+/// Facts that one rank states in a step, and those of all ranks together: sums over the ranks, the strongest stop, and
+/// one of the traces that ranks have heard of.
 struct Agreement {
   std::vector<double> losses;  ///< sums of the losses of the step's targets, see Losses; as many on every rank
   double next_weight = 0;      ///< of the next step's batches, see Batch::weight

@@ -7,7 +7,7 @@
 
 namespace worker {
 
-/// What is put back at the end, also after an exception.
+/// Settings that are put back at the end, also after an exception.
 struct Evaluation::Guards {
   explicit Guards(Parts& all) : parts(all) { parts.set_training(false); }
   ~Guards() { parts.set_training(true); }

@@ -152,7 +152,7 @@ void check_writable(const fs::path& folder, const std::string& place) {
   }
 }
 
-/// Whether an earlier run has written the file.
+/// True if an earlier run has written the file.
 bool is_full_state(const fs::path& file) {
   try {
     const auto& metadata = fsdp::SafetensorsReader(file).metadata();

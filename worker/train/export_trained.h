@@ -58,7 +58,7 @@ std::vector<std::string> export_trained(const RunConfig& config, Recipe& recipe,
 /// Who has written that train.full_state_file. Empty: not known, or there is none.
 std::string full_state_origin(const std::string& path);
 
-/// Whether the run writes anything at its end but checkpoints.
+/// True if the run writes anything at its end but checkpoints.
 bool exports_anything(const RunConfig& config);
 
 }  // namespace worker

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
 
-/// Whether the variable names a GPU. Slurm writes NoDevFiles where a job has none.
+/// True if the variable names a GPU. Slurm writes NoDevFiles where a job has none.
 bool names_a_gpu(const char* visible) {
   const std::string text = visible == nullptr ? "" : visible;
   return !text.empty() && text.front() != '-' && text != "NoDevFiles";

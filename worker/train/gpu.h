@@ -14,7 +14,7 @@
 
 namespace worker {
 
-/// What LibTorch's allocator of that GPU says. Nothing on the CPU.
+/// Figures of LibTorch's allocator of that GPU. Nothing on the CPU.
 std::optional<GpuMemory> gpu_memory(c10::Device device);
 
 /// Bytes of that GPU's memory, in use or not. Nothing on the CPU.

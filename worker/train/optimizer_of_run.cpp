@@ -10,7 +10,7 @@
 namespace worker {
 namespace {
 
-/// What a schedule from 1 to 0 has left after `done` of `span` steps.
+/// Share that a schedule from 1 to 0 has left after `done` of `span` steps.
 double left_of_line(std::int64_t done, std::int64_t span) {
   return 1.0 - std::min(1.0, static_cast<double>(done) / static_cast<double>(std::max<std::int64_t>(1, span)));
 }

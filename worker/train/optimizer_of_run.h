@@ -24,7 +24,7 @@ double learning_rate(const spec::Training& config, std::int64_t step);
 /// reach final_weight_decay at `steps`, or stays constant. There is no warm-up.
 double weight_decay(const spec::Optimizer& optimizer, const spec::Training& config, std::int64_t step);
 
-/// Whether the model is evaluated after this step: at multiples of validation_every_steps, at the first step that
+/// True if the model is evaluated after this step: at multiples of validation_every_steps, at the first step that
 /// reaches a multiple of validation_every_epochs, and at the last step if it is evaluated at all.
 bool evaluates(const spec::Training& config, double epochs_a_step, std::int64_t step);
 

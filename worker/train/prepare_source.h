@@ -15,7 +15,7 @@ namespace worker {
 /// file, or one that is too large for a tokenizer.
 std::optional<ModelTokenizer> tokenizer_of(const RunConfig& config);
 
-/// What the run file asks for, for messages: data.source = "folder", data.path = "/text".
+/// The source that the run file asks for, for messages: data.source = "folder", data.path = "/text".
 std::string source_text(const DataConfig& data);
 
 /// data.cache_folder, or this user's own cache.

@@ -31,7 +31,7 @@ struct RunData {
   std::int64_t tokens_per_sample = 0;  ///< 0: samples differ, or have none
 };
 
-/// What a batch's forward gives.
+/// Losses that a batch's forward gives.
 struct Losses {
   /// The sum of the losses of the batch's targets, a scalar for backward. Over all ranks and micro-batches of a step,
   /// the sum of all losses divided by the sum of all weights (Batch::weight) is the mean that is trained on.

@@ -24,7 +24,7 @@ Resume::Resume(Setup& setup)
   open_folder();
   check_not_fenced();
   checkpointer_->remove_stale();
-  // What checkpoints do not hold comes from elsewhere in each attempt.
+  // Parameters that checkpoints do not hold come from elsewhere in each attempt.
   const bool always = setup_.parts->leave_out_parameters();
   if (always) give_first_values();
   if (const auto loaded = load_newest()) {
@@ -42,7 +42,7 @@ void Resume::give_first_values() {
   setup_.log.say("the weights come from %s", origin.c_str());
 }
 
-/// What decides or writes is rank 0's.
+/// Makes the hooks. Rank 0 alone has those that write, and the decisions of rank 0 count.
 void Resume::make_hooks() {
   const auto& train = setup_.config.train;
   const auto say = [&log = setup_.log](const std::string& line) { log.say(line); };

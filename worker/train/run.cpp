@@ -134,7 +134,7 @@ void Loop::say_tensors(const StepMeasures& measures) const {
   run_.log.say(line_of(kept, gpu ? std::optional(gpu->peak_bytes) : measures.tensor_peak_bytes));
 }
 
-/// Whether the step is the best so far and must be saved now. Rank 0 decides, so that all ranks save or none does.
+/// True if the step is the best so far and must be saved now. Rank 0 decides, so that all ranks save or none does.
 bool Loop::offer_best(const agent::rank::StepReport& report) {
   const auto value = value_of(report.values, state_.best.series());
   if (value) state_.saves->finish();  // it may be the save of the best step so far

@@ -36,7 +36,7 @@ class BestCheckpoint {
   /// The series' name; empty without a series.
   const std::string& series() const { return series_.name; }
 
-  /// Whether the value is finite and better than that of the kept step, if any. Only a step that will be saved now may
+  /// True if the value is finite and better than that of the kept step, if any. Only a step that will be saved now may
   /// be offered.
   bool is_better(double value) const;
   /// Offers `step` as the best one, for its checkpoint's manifest. The caller saves that checkpoint next and calls

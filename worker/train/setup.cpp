@@ -60,7 +60,7 @@ void check_same_device(c10d::Store& store, const std::string& prefix, int rank, 
   }
 }
 
-/// The same wait is told once. To musterd a log that grows is output, so a line that says of a hang that it goes on
+/// Lets one wait be told once. To musterd a log that grows is output, so a line that says of a hang that it goes on
 /// would put off its end. Thread-safe.
 class LastWord {
  public:

@@ -48,8 +48,8 @@ void save_order(const data::order::OrderOptions& order, fsdp::Json& extra);
 void check_same_order(const data::order::OrderOptions& order, const std::string& changes, const fsdp::Json& extra,
                       const std::filesystem::path& path);
 
-/// What a rank's training consists of, before a checkpoint or first values give it its state: the ranks' mesh, the
-/// recipe with its data, and the sharded parts.
+/// Components of a rank's training, before a checkpoint or first values give it its state: the ranks' mesh, the recipe
+/// with its data, and the sharded parts.
 class Setup {
  public:
   /// Meets the other ranks, opens the data, and makes the parts. Collective. Throws base::UsageError, c10::Error and

@@ -54,7 +54,7 @@ Json read_config(const fs::path& folder) {
   return read_object(folder, kModelConfigFile);
 }
 
-/// What note_model() has noted in the newest checkpoint of this folder; null: nothing.
+/// The note that note_model() has left in the newest checkpoint of this folder; null: none.
 Json saved_model(const fs::path& checkpoints) {
   try {
     const auto newest = fsdp::latest_valid(checkpoints);

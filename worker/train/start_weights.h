@@ -36,19 +36,19 @@ struct ChosenModel {
 /// depends on them.
 ChosenModel choose_model(const RunConfig& config, std::int64_t vocabulary);
 
-/// Whether choose_model() can read a config.json for model.pretrained: there, or in the newest checkpoint.
+/// True if choose_model() can read a config.json for model.pretrained: there, or in the newest checkpoint.
 bool finds_model_config(const RunConfig& config);
 
 /// The trained part of a recipe. `model` must outlive it.
 Part part_of(const ChosenModel& model, std::shared_ptr<torch::nn::Module> module);
 
-/// What a recipe adds to a family's model.
+/// Properties that a recipe adds to a family's model.
 struct StartOptions {
   /// Where the family's model is in the sharded one: "backbone.". Empty: it is the whole.
   std::string prefix;
-  /// Whether a parameter is the recipe's own, such as a head or an adapter. No file has to have it. Null: none is.
+  /// True if a parameter is the recipe's own, such as a head or an adapter. No file has to have it. Null: none is.
   std::function<bool(const std::string& parameter)> is_own;
-  /// Whether a parameter is drawn although the files have it. Null: none is.
+  /// True if a parameter is drawn although the files have it. Null: none is.
   std::function<bool(const std::string& parameter)> is_redrawn;
   /// Draws first values for elements of a parameter of the recipe's own.
   std::function<void(const std::string& parameter, const at::Tensor& values, at::Generator& random)> draw_own;

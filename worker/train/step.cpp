@@ -120,8 +120,8 @@ agent::rank::StopKind Stepper::make(std::int64_t step) {
   return stop;
 }
 
-/// What a loss is multiplied by. The engine takes the mean over the ranks, so each rank's part of the mean loss is
-/// multiplied by their number. Of a batch without any target the gradient is zero, not a division by zero.
+/// The factor that a loss is multiplied by. The engine takes the mean over the ranks, so each rank's part of the mean
+/// loss is multiplied by their number. Of a batch without any target the gradient is zero, not a division by zero.
 double Stepper::loss_factor() const {
   return size_.weight > 0 ? static_cast<double>(environment_.world_size) / size_.weight : 0;
 }
@@ -220,8 +220,8 @@ agent::rank::StopKind Stepper::replay_step(InFlight& step) {
   return finish_agreement(agreement, told, step);
 }
 
-/// What a graph holds of a step. Returns the sums of this rank's losses, the norm of the gradient, and the scale of the
-/// loss if there is one.
+/// Does the part of a step that a graph holds. Returns the sums of this rank's losses, the norm of the gradient, and
+/// the scale of the loss if there is one.
 std::vector<at::Tensor> Stepper::graphed(const std::vector<at::Tensor>& inputs) {
   at::Tensor sums;
   auto input = inputs.begin();

@@ -76,7 +76,7 @@ class Stepper {
     agent::rank::StepReport report;  ///< step and step_ms, bytes_communicated
     StepMeasures measures;
   };
-  /// Whether numbers come a step late.
+  /// True if numbers come a step late.
   bool late() const { return late_; }
   /// The oldest made step that was not taken yet, or nothing when at most `keep` are left. Waits for its numbers.
   /// Collective.
@@ -90,7 +90,7 @@ class Stepper {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Of batches: their weight, and their tokens without padding.
+  /// Size of batches: their weight, and their tokens without padding.
   struct Size {
     double weight = 0, tokens = 0;
   };
@@ -130,8 +130,8 @@ class Stepper {
   const std::vector<std::string> series_;  // of the recipe
   const bool late_;
   TraceRequests traces_;
-  // Of the step that comes: this rank's batches, their size over all ranks, how many samples and epochs were dealt
-  // before, and how long this rank waited for the batches.
+  // State of the step that comes: this rank's batches, their size over all ranks, how many samples and epochs were
+  // dealt before, and how long this rank waited for the batches.
   std::vector<Batch> micro_batches_;
   Size size_;
   std::int64_t samples_ = 0;

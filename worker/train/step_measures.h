@@ -10,7 +10,7 @@
 
 namespace worker {
 
-/// What LibTorch's allocator of a GPU says of this process.
+/// Figures that LibTorch's allocator of a GPU gives for this process.
 struct GpuMemory {
   std::int64_t peak_bytes = 0;      ///< the most that tensors took at one time, since the process began
   std::int64_t reserved_bytes = 0;  ///< what the allocator holds now, used or not
@@ -71,14 +71,14 @@ class SkippedSteps {
   explicit SkippedSteps(std::int64_t most_in_a_row, std::int64_t total = 0)
       : most_in_a_row_(most_in_a_row), total_(total) {}
 
-  /// Whether the step was skipped: the optimizer does so when the gradient's norm is not finite. All ranks pass the
-  /// same numbers. `scale_falls`: the loss is scaled, and the scale may still fall when gradients overflow. A loss that
-  /// is not finite itself counts in the row even so. Throws base::UsageError when there were too many in a row.
+  /// Returns true if the step was skipped: the optimizer does so when the gradient's norm is not finite. All ranks pass
+  /// the same numbers. `scale_falls`: the loss is scaled, and the scale may still fall when gradients overflow. A loss
+  /// that is not finite itself counts in the row even so. Throws base::UsageError when there were too many in a row.
   bool note(std::int64_t step, double loss, double grad_norm, bool scale_falls = false);
 
-  /// Of the whole run.
+  /// Skipped steps of the whole run.
   std::int64_t total() const { return total_; }
-  /// What to say of the newest: "step 7 is skipped: the loss is nan ...".
+  /// The text to say of the newest skipped step: "step 7 is skipped: the loss is nan ...".
   const std::string& line() const { return line_; }
 
  private:

@@ -30,11 +30,11 @@ class TraceRequests {
   TraceRequests(agent::rank::Reporter& reporter, int rank, std::int64_t last_step)
       : reporter_(reporter), rank_(rank), last_step_(last_step) {}
 
-  /// What this rank passes on in this step; number 0: nothing.
+  /// Returns the request that this rank passes on in this step; number 0: nothing.
   agent::rank::TraceWish wish() const;
-  /// What all ranks have read in step `step`, counted from 1. Must be the same on all ranks.
+  /// Takes the request that all ranks have read in step `step`, counted from 1. All ranks must give the same one.
   void agreed(std::int64_t step, const agent::rank::TraceWish& wish);
-  /// Whether a request asks for this step.
+  /// True if a request asks for this step.
   bool records(std::int64_t step) const;
   /// The step's file was written, or not. Steps that nobody has asked for are left out.
   void wrote(std::int64_t step, const WrittenTrace& written);

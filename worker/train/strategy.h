@@ -13,7 +13,7 @@
 #include "worker/models/ops.h"
 #include "worker/train/train_config.h"
 
-// What the engine does around a call of a model's part, as wrappers.
+// Wrappers for the work that the engine does around a call of a model's part.
 namespace worker {
 
 /// A sharding unit as a wrapper. From now on the models' functions write gradients to where the engine wants them.

@@ -25,10 +25,10 @@ namespace worker {
 struct Part {
   std::string name = "model";                 ///< in checkpoints
   std::shared_ptr<torch::nn::Module> module;  ///< Wrapped; its parameters may be on the meta device
-  /// Whether the optimizer moves it. One part of a recipe is trained. All calls of the others must be made without
-  /// gradients (at::NoGradGuard).
+  /// True if the optimizer moves the part. One part of a recipe is trained. All calls of the others must be made
+  /// without gradients (at::NoGradGuard).
   bool trained = true;
-  /// Whether a module is a unit beside those of fsdp.wrap, because its options differ. Null: none is.
+  /// Tells whether a module is a unit beside those of fsdp.wrap, because its options differ. Null: none is.
   std::function<bool(const torch::nn::Module& module)> is_unit = {};
   /// The options of one unit, from those of the run: another precision, for example. Null: those of the run.
   std::function<fsdp::ShardOptions(const torch::nn::Module& unit, fsdp::ShardOptions of_run)> options = {};
@@ -36,7 +36,7 @@ struct Part {
   fsdp::GroupOf group = {};
   /// How many layers lie between a parameter and the output, for train.layer_decay. Null: none.
   std::function<int(const std::string& parameter)> layers_above = {};
-  /// Whether checkpoints hold a parameter. Null: all of them. The others must get their values from elsewhere.
+  /// Tells whether checkpoints hold a parameter. Null: all of them. The others must get their values from elsewhere.
   std::function<bool(const std::string& parameter)> saved = {};
 };
 
@@ -61,10 +61,10 @@ class Parts {
 
   fsdp::DeviceMesh& mesh() { return mesh_; }
 
-  /// What a checkpoint holds.
+  /// Parts that a checkpoint holds.
   std::vector<fsdp::CheckpointPart> checkpointed();
 
-  /// Whether checkpoints hold a part without some of its parameters.
+  /// True if checkpoints hold a part without some of its parameters.
   bool leave_out_parameters() const;
 
   /// Sets the trained module to training, or to evaluation, in which nothing is dropped out. The others are always in

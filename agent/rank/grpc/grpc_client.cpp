@@ -56,20 +56,11 @@ grpc::Status GrpcClient::call(const muster::v1::RegisterRequest& request, muster
   return run(limit, [&](grpc::ClientContext* context) { return stub_->Register(context, request, &response); });
 }
 
-grpc::Status GrpcClient::call(const muster::v1::HeartbeatRequest& request, muster::v1::HeartbeatResponse& response,
-                              Millis limit) {
-  return run(limit, [&](grpc::ClientContext* context) { return stub_->Heartbeat(context, request, &response); });
-}
-
 grpc::Status GrpcClient::call(const muster::v1::RendezvousRequest& request, muster::v1::RendezvousResponse& response,
                               Millis limit) {
   return run(limit, [&](grpc::ClientContext* context) { return stub_->Rendezvous(context, request, &response); });
 }
 
-grpc::Status GrpcClient::call(const muster::v1::TaskRequest& request, muster::v1::TaskResponse& response,
-                              Millis limit) {
-  return run(limit, [&](grpc::ClientContext* context) { return stub_->Task(context, request, &response); });
-}
 grpc::Status GrpcClient::call(const muster::v1::KeepStackRequest& request, muster::v1::KeepStackResponse& response,
                               Millis limit) {
   return run(limit, [&](grpc::ClientContext* context) { return stub_->KeepStack(context, request, &response); });

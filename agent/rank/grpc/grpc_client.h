@@ -26,10 +26,8 @@ class GrpcClient {
   GrpcClient(const Endpoint& controller, std::string token);
 
   grpc::Status call(const muster::v1::RegisterRequest& request, muster::v1::RegisterResponse& response, Millis limit);
-  grpc::Status call(const muster::v1::HeartbeatRequest& request, muster::v1::HeartbeatResponse& response, Millis limit);
   grpc::Status call(const muster::v1::RendezvousRequest& request, muster::v1::RendezvousResponse& response,
                     Millis limit);
-  grpc::Status call(const muster::v1::TaskRequest& request, muster::v1::TaskResponse& response, Millis limit);
   grpc::Status call(const muster::v1::KeepStackRequest& request, muster::v1::KeepStackResponse& response, Millis limit);
 
   using BeatCall = grpc::ClientAsyncReaderWriter<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>;

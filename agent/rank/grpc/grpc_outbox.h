@@ -27,9 +27,9 @@ class GrpcOutbox {
   static constexpr std::size_t kMostStepBytes =
       sizeof(StepReport) + spec::kMostSeries * (sizeof(SeriesValue) + spec::kLongestSeries);
   static constexpr std::size_t kMaxCheckpoints = 1'000;
-  /// Of each kind in one heartbeat.
+  /// The most reports of each kind in one heartbeat.
   static constexpr std::size_t kBatch = 512;
-  /// Of the steps in one heartbeat, as bytes_of() counts them. A heartbeat has two seconds to arrive.
+  /// The most bytes of the steps in one heartbeat, as bytes_of() counts them. A heartbeat has two seconds to arrive.
   static constexpr std::size_t kBatchBytes = 2 << 20;
 
   /// Which of them a heartbeat carries.
@@ -52,7 +52,7 @@ class GrpcOutbox {
 
   /// Puts the oldest of each kind into `request`, and with steps the declared series that this rank reports.
   Batch fill(muster::v1::HeartbeatRequest& request) const { return fill(request, 0, 0); }
-  /// The same of those from the numbers `from_step` and `from_checkpoint` on, as Batch counts them.
+  /// Fills `request` in the same way from the numbers `from_step` and `from_checkpoint` on, as Batch counts them.
   Batch fill(muster::v1::HeartbeatRequest& request, std::uint64_t from_step, std::uint64_t from_checkpoint) const;
   /// Forgets the first `steps` and `checkpoints` of `batch`. What was added or lost since it was filled is no matter.
   void acknowledge(const Batch& batch, std::size_t steps, std::size_t checkpoints);
@@ -77,7 +77,7 @@ class GrpcOutbox {
   /// Steps lost since the beginning.
   std::uint64_t lost() const { return lost_; }
 
-  /// What a step takes in memory; on the wire it takes less.
+  /// Bytes that a step takes in memory; on the wire it takes fewer.
   static std::size_t bytes_of(const StepReport& step);
 
  private:
@@ -94,7 +94,7 @@ class GrpcOutbox {
   std::uint64_t lost_ = 0;
 };
 
-/// What a rank tells of itself, in the words of the wire.
+/// Facts that a rank tells of itself, in the words of the wire.
 
 /// The reason as protobuf takes it, at most 2,000 bytes. A message with one byte that is not UTF-8 would be refused for
 /// ever.
@@ -104,7 +104,7 @@ muster::v1::Section wire(Section section);
 muster::v1::CheckpointSaved wire(const std::string& path, std::int64_t step, std::int64_t bytes, double took_ms);
 /// The name of a section for which the wire has no word; empty: it has one.
 std::string wire_name(Section section);
-/// What a heartbeat says besides the reports that it carries.
+/// News that a heartbeat tells besides the reports that it carries.
 struct RankNews {
   std::int64_t step = 0;  // newest step done
   double step_ms = 0;
@@ -114,7 +114,7 @@ struct RankNews {
 };
 /// All of `news` but what the program says of itself.
 void write(const RankNews& news, muster::v1::HeartbeatRequest& to);
-/// What a program says of itself, with texts as protobuf takes them, each of bounded length.
+/// The words of a program about itself, with texts as protobuf takes them, each of bounded length.
 muster::v1::ProgramWords wire(const ProgramWords& words);
 /// How a trace stands.
 muster::v1::TraceReport wire(const TraceReport& report);

@@ -80,7 +80,7 @@ void GrpcReporter::run() {
     told_all = sent == Sent::kAll && was_leaving;
     if (told_all) break;
     if (sent == Sent::kMore || must_look()) continue;
-    // What was given to the files a round ago is known now; what is given now, in the next.
+    // The fate of what the files got a round ago is known now; the fate of what they get now, in the next round.
     untaken_ = sent == Sent::kUntaken && !files_->holds_all();
     if (sent == Sent::kFailed || sent == Sent::kUntaken) keep_unsent();
     auto next = sent == Sent::kFailed ? Clock::now() + backoff_.next() : begin + interval_;

@@ -21,7 +21,7 @@
 
 namespace agent::rank {
 
-/// What make_grpc_reporter() makes. grpc_reporter.cpp has its life, grpc_sending.cpp what it sends and hears.
+/// The reporter of make_grpc_reporter(). grpc_reporter.cpp has its life, grpc_sending.cpp what it sends and hears.
 class GrpcReporter final : public Reporter {
  public:
   GrpcReporter(const RankEnvironment& environment, GrpcReporterOptions options);
@@ -114,14 +114,13 @@ class GrpcReporter final : public Reporter {
   Sent beat_ended(Lock& lock, const GrpcOutbox::Batch& batch);
   void close_stream(Lock& lock);
   void answered(const muster::v1::BeatResponse& answer);
-  /// As a call, for a controller that knows no stream.
-  Sent send_heartbeat(Lock& lock);
+  /// Sends the heartbeat as a call, for a controller that knows no stream.
   void drop_refused();
   muster::v1::HeartbeatRequest heartbeat() const;
   void add_last_words(muster::v1::HeartbeatRequest& request) const;
   void add_program(muster::v1::HeartbeatRequest& request) const;
   void add_trace(muster::v1::HeartbeatRequest& request) const;
-  /// What cannot be sent now is not to be lost with this process. False: the files stand still.
+  /// Keeps reports that cannot be sent now, so that they are not lost with this process. False: the files stand still.
   bool keep_unsent();
   void end_files(Lock& lock, bool told_all);
   Clock::time_point leave_by() const {
@@ -169,7 +168,6 @@ class GrpcReporter final : public Reporter {
 
   std::unique_ptr<BeatStream> stream_;  // of the thread, and of the destructor after it
   grpc::Status ended_with_;             // the stream before
-  bool calls_ = false;                  // the controller knows no stream
   bool registered_ = false;
   bool suspect_ = false;  // the controller called the last batch invalid: send one heartbeat without it
   bool away_ = false;

@@ -24,8 +24,7 @@ constexpr milliseconds kUntakenAfter{8'000};
 }  // namespace
 
 GrpcReporter::Sent GrpcReporter::send(Lock& lock) {
-  if (!registered_) return send_register(lock);
-  return calls_ ? send_heartbeat(lock) : send_beat(lock);
+  return registered_ ? send_beat(lock) : send_register(lock);
 }
 
 milliseconds GrpcReporter::call_limit() const {
@@ -67,7 +66,7 @@ void GrpcReporter::add_program(v1::HeartbeatRequest& request) const {
   if (words_number_ > 0) *request.mutable_program() = wire(news_.words);
 }
 
-// Of another process nothing is recorded, and nothing is said.
+// Traces of another process are not recorded, and nothing is said of them.
 void GrpcReporter::add_trace(v1::HeartbeatRequest& request) const {
   if (!options_.for_another) *request.mutable_trace() = wire(trace_);
 }
@@ -137,10 +136,6 @@ GrpcReporter::Sent GrpcReporter::send_beat(Lock& lock) {
 GrpcReporter::Sent GrpcReporter::beat_ended(Lock& lock, const GrpcOutbox::Batch& batch) {
   close_stream(lock);
   const auto status = ended_with_;
-  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
-    calls_ = true;
-    return Sent::kMore;
-  }
   if (status.error_code() == grpc::StatusCode::INVALID_ARGUMENT && !batch.empty()) suspect_ = true;
   return failed(status);
 }
@@ -172,42 +167,13 @@ void GrpcReporter::answered(const v1::BeatResponse& answer) {
   wake_.notify_all();
 }
 
-// What the controller called invalid, and no heartbeat without it.
+// Drops the reports that the controller called invalid, once it took a heartbeat without them.
 void GrpcReporter::drop_refused() {
   suspect_ = false;
   v1::HeartbeatRequest refused;
   const auto culprit = outbox_.fill(refused);
   outbox_.acknowledge(culprit, culprit.steps, culprit.checkpoints);
   say("warning: the controller refuses " + std::to_string(culprit.steps) + " metrics as invalid; they are lost");
-}
-
-GrpcReporter::Sent GrpcReporter::send_heartbeat(Lock& lock) {
-  auto request = heartbeat();
-  const bool probing = suspect_;
-  GrpcOutbox::Batch batch;
-  if (!probing) batch = outbox_.fill(request);
-  const bool last = leaving_ && !probing && outbox_.fits_one_batch();
-  const auto words = words_number_;
-  if (words_told_ != words) add_program(request);
-  if (last) add_last_words(request);
-  v1::HeartbeatResponse response;
-  const auto limit = call_limit();
-  lock.unlock();
-  const auto status = client_->call(request, response, limit);
-  lock.lock();
-  if (status.error_code() == grpc::StatusCode::INVALID_ARGUMENT && !batch.empty()) suspect_ = true;
-  if (!status.ok()) return failed(status);
-
-  words_told_ = words;
-  heard(response.directive(), response.heartbeat_interval_ms());
-  if (probing) {
-    drop_refused();
-    return Sent::kMore;
-  }
-  const bool whole = response.metrics_accepted() >= batch.steps && response.checkpoints_accepted() >= batch.checkpoints;
-  outbox_.acknowledge(batch, response.metrics_accepted(), response.checkpoints_accepted());
-  if (!whole) return Sent::kUntaken;
-  return batch.full || (leaving_ && !last) ? Sent::kMore : Sent::kAll;
 }
 
 GrpcReporter::Sent GrpcReporter::failed(const grpc::Status& status) {

@@ -11,8 +11,8 @@
 
 namespace agent::rank {
 
-/// What the controller could not be told while it was away, kept on disk: a rank may end, or be killed, before it is
-/// back. The controller reads it when it learns that the rank has ended.
+/// Reports that the controller could not be told while it was away, kept on disk: a rank may end, or be killed, before
+/// the controller is back. The controller reads the file when it learns that the rank has ended.
 ///
 /// The file holds HeartbeatRequests, each behind its length (protobuf's delimited form), oldest first. Each tells the
 /// declared series of its metrics. What stands in the file twice, or was sent after all, is no harm. What a full disk
@@ -27,13 +27,13 @@ class UnsentFile {
   /// or has none, there is none.
   void reserve();
 
-  /// What `outbox` holds and the file does not, in batches, each in a copy of `news`: to be appended at once.
+  /// Reports that `outbox` holds and the file does not, in batches, each in a copy of `news`: to be appended at once.
   std::string collect(const GrpcOutbox& outbox, const muster::v1::HeartbeatRequest& news);
   /// May take as long as the disk does.
   void append(const std::string& bytes);
   /// All of it has been sent; reserved room stays.
   void drop();
-  /// The same, and nothing more comes.
+  /// Removes the file: all of it has been sent, and nothing more comes.
   void remove();
   bool empty() const { return bytes_ == 0 && pending_.empty(); }
   /// All that was appended is on disk.
@@ -81,7 +81,7 @@ class FileWriter {
 
   void say(const std::string& text);
 
-  // As of UnsentFile, in this order.
+  // Work on the UnsentFile, done in the order of these calls.
   void reserve();
   /// False: the work before it is still under way, and nothing was taken.
   bool keep(const GrpcOutbox& outbox, const muster::v1::HeartbeatRequest& news);

@@ -22,16 +22,16 @@
 
 namespace executors::local {
 
-/// What is left of an attempt whose supervisor is gone: its ranks, whatever shares their session, whatever was started
-/// with `attempt_folder` in MUSTER_ATTEMPT_FOLDER or has overwritten its environment and writes into a rank's log
-/// there, and the children of all these. Dead processes are not counted. Empty after a reboot.
+/// The processes left of an attempt whose supervisor is gone: its ranks, whatever shares their session, whatever was
+/// started with `attempt_folder` in MUSTER_ATTEMPT_FOLDER or has overwritten its environment and writes into a rank's
+/// log there, and the children of all these. Dead processes are not counted. Empty after a reboot.
 ///
 /// torchrun's workers, and daemons, have sessions of their own, and init is their parent once the rank has died. Their
 /// environment still tells whose they are. An empty `attempt_folder` is no mark.
 std::vector<base::ProcessStat> leftovers(const agent::protocol::Started& started,
                                          const std::string& attempt_folder = {});
 
-/// Whether any rank itself (not what it started) still runs.
+/// True if any rank itself (not what it started) still runs.
 bool any_alive(const agent::protocol::Started& started);
 
 /// The attempt's supervisor, if it is still there: the leader of the ranks' session, older than every rank.

@@ -279,7 +279,7 @@ class LocalExecutor : public Executor {
     } catch (const std::runtime_error&) {  // a port less to avoid: taking one checks that nothing listens on it
     }
   }
-  /// What was started; read once, so that a disk which stands still later keeps nobody from being asked about.
+  /// The started processes; read once, so that a disk which stands still later keeps nobody from being asked about.
   std::optional<Started> started(const core::AttemptKey& key) {
     {
       const std::lock_guard lock(started_mutex_);

@@ -24,7 +24,7 @@ struct LocalOptions {
   std::uint64_t open_files = 0;
   /// Where GPUs show.
   std::filesystem::path devices = "/dev";
-  /// What attempts share, until learn() tells more.
+  /// The resources that attempts share, until learn() tells more.
   OwnMachine machine = {};
 };
 

@@ -44,7 +44,7 @@ class PortPicker {
   std::map<core::AttemptKey, std::uint16_t> of_;
 };
 
-// What the start of an attempt on this machine needs, in order: a check of the request, a port, a supervisor.
+// The start of an attempt on this machine needs, in order: a check of the request, a port, a supervisor.
 
 /// A request that can never be started on this machine as it is; what() says which value is wrong and what to do.
 struct Impossible : std::runtime_error {
@@ -57,7 +57,7 @@ inline constexpr std::uint32_t kMaxRanks = 1024;
 /// given none, and the machine lists no GPUs and hides none: CUDA_VISIBLE_DEVICES of this process; without that: all.
 std::optional<std::string> allowed_devices(const LaunchRequest& request, const OwnMachine& machine);
 
-/// What local processes can never be, whatever the machine does: on several nodes, on Slurm, with more GPUs or cores
+/// Wishes that local processes can never meet, whatever the machine does: several nodes, Slurm, more GPUs or cores
 /// than there are. A job that chooses GPUs by itself needs some in `devices` (/dev).
 std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const OwnMachine& machine,
                                    const std::filesystem::path& devices);
@@ -67,7 +67,7 @@ std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const OwnMachin
 /// Throws Impossible.
 std::string check_launch(const LaunchRequest& request);
 
-/// What became of starting a supervisor.
+/// The result of starting a supervisor.
 struct StartAnswer {
   enum class Kind {
     kRunning,  // every rank's program was executed

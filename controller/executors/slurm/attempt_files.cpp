@@ -41,7 +41,7 @@ core::AttemptKey attempt_of_folder(const std::filesystem::path& folder) {
 
 constexpr std::uintmax_t kMostRead = 16 * 1024;  // from the end of the log
 
-/// What `read` reads of a log; empty: the log cannot be read.
+/// The text that `read` reads of a log; empty: the log cannot be read.
 template <class Read>
 std::string text_of_log(Read&& read) {
   try {
@@ -52,7 +52,7 @@ std::string text_of_log(Read&& read) {
   }
 }
 
-/// What a log says at its end. Empty: there is no log, or it cannot be read.
+/// The text at the end of a log. Empty: there is no log, or it cannot be read.
 std::string end_of_log(const std::filesystem::path& log) {
   return text_of_log([&] {
     std::error_code none;

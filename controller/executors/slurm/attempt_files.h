@@ -50,7 +50,7 @@ bool was_begun_already(const std::filesystem::path& log);
 /// The log has slurmstepd's word that Slurm took the nodes for another job: "... error: *** JOB 12 ON node1 CANCELLED
 /// AT <time> DUE TO PREEMPTION ***", or STEP 12.0 in place of the job.
 bool names_preemption(std::string_view log);
-/// The same of a file. A log that is missing or can't be read names none.
+/// True if the log in a file names a preemption. A log that is missing or can't be read names none.
 bool was_preempted(const std::filesystem::path& log);
 
 /// "; its Slurm log ends with: ..."; empty if there is nothing to quote.
@@ -58,7 +58,7 @@ std::string quote_of_log(const std::filesystem::path& log);
 
 /// The nodes whose check failed, by the job's log, each once, as facts about the attempt.
 std::vector<core::EventBody> unfit_nodes(std::string_view log, core::AttemptNumber attempt);
-/// The same from a file. A log that is missing or can't be read names no node.
+/// Reads the nodes from a file as unfit_nodes() does. A log that is missing or can't be read names no node.
 std::vector<core::EventBody> unfit_nodes_of(const std::filesystem::path& log, core::AttemptNumber attempt);
 
 }  // namespace executors::on_slurm

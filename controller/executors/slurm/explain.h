@@ -14,7 +14,7 @@ namespace executors::on_slurm {
 /// Nodes that Slurm calls down, each with the reason that Slurm gives.
 using DownNodes = std::map<std::string, std::string>;
 
-/// What one poll says of one attempt.
+/// Facts that one poll tells about one attempt.
 struct Observation {
   const ::slurm::ListedJob* job = nullptr;  // nullptr: the listing lacks the job
   const DownNodes& down;
@@ -41,7 +41,7 @@ struct Verdict {
   bool is_success = false;       // Slurm calls the run COMPLETED
 };
 
-/// What is known when explain() is asked.
+/// Facts that are known when explain() is asked.
 struct Evidence {
   const ::slurm::ListedJob& job;
   const std::vector<std::string>& nodes;  // where the ranks run, by rank; empty: not known
@@ -55,16 +55,16 @@ struct Evidence {
 /// slurmctld died before it had written down the start.
 bool is_run_again(const Evidence& evidence);
 
-/// What the listing means. Pure. The first rule that fits is the answer.
+/// Explains what the listing means. Pure. The first rule that fits is the answer.
 Verdict explain(const Evidence& evidence);
 
-/// What accounting's record of the run means. `run_again`: Slurm starts the job again, and a listing did not say why.
+/// Explains accounting's record of the run. `run_again`: Slurm starts the job again, and a listing did not say why.
 Verdict explain(const ::slurm::PastRun& run, bool run_again, const std::vector<std::string>& nodes);
 
-/// What Slurm's final state means; nullopt where the ranks' own exits tell (COMPLETED, FAILED).
+/// The cause that Slurm's final state means; nullopt where the ranks' own exits tell (COMPLETED, FAILED).
 std::optional<core::Cause> cause_of(::slurm::JobState state);
 
-/// What Slurm does with the run of an attempt.
+/// The states of the run of an attempt in Slurm.
 ///
 ///   Queued --> Running <--> Suspended      listings alone move an attempt among these
 ///      \          |         /

@@ -200,7 +200,7 @@ bool Launcher::may_be_submitted(const LaunchRequest& request) {
   }
 }
 
-// The same, and an array whose submission was never begun.
+// Returns the record as record_of() does, or one that names an array whose submission was never begun.
 std::optional<SubmissionRecord> Launcher::prepared(const core::AttemptKey& key,
                                                    const std::filesystem::path& attempt_folder) {
   auto record = record_of(key, attempt_folder);

@@ -78,7 +78,7 @@ class Launcher {
   std::optional<std::filesystem::path> set_of(const std::string& comment) const;
   /// The record of an attempt's submission, alone or in an array; nullopt: there is none. Throws std::system_error.
   std::optional<SubmissionRecord> record_of(const core::AttemptKey& key, const std::filesystem::path& attempt_folder);
-  /// Whether Slurm may have this attempt, or nobody can tell.
+  /// True if Slurm may have this attempt, or nobody can tell.
   bool may_be_submitted(const LaunchRequest& request);
   /// Nobody asks for this attempt again.
   void over(const core::AttemptKey& key) { sets_.over(key); }

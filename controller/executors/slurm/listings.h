@@ -17,7 +17,7 @@
 
 namespace executors::on_slurm {
 
-/// What identifies the job of an attempt in Slurm. A number alone proves nothing: slurmctld gives numbers again that it
+/// The identity of an attempt's job in Slurm. A number alone proves nothing: slurmctld gives numbers again that it
 /// has lost. A comment alone proves nothing either: an admin may change it.
 struct JobIdentity {
   ::slurm::JobId id;
@@ -33,7 +33,7 @@ struct JobIdentity {
   }
 };
 
-/// Whether a listing may be believed about one attempt.
+/// Tells whether a listing may be believed about one attempt.
 ///
 /// A listing can contradict what is known for certain: it lacks a job whose number sbatch gave before the listing was
 /// asked for, or it shows a job as waiting that was seen to run. Either the listing is old or incomplete (a cache,
@@ -134,14 +134,14 @@ class AttemptTable {
     });
     if (is_news) wake();
   }
-  /// What `use` makes of one attempt; `otherwise`: the attempt is not followed.
+  /// The value that `use` makes of one attempt; `otherwise`: the attempt is not followed.
   template <typename T, typename Use>
   T of(const core::AttemptKey& key, T otherwise, Use&& use) const {
     std::lock_guard lock(mutex_);
     const auto place = state_.attempts.find(key);
     return place == state_.attempts.end() ? otherwise : use(place->second);
   }
-  /// What `pick` finds in each attempt, without the attempts in which it finds nothing.
+  /// The values that `pick` finds in each attempt, without the attempts in which it finds nothing.
   template <typename Pick>
   auto pick(Pick&& pick) {
     std::vector<typename std::invoke_result_t<Pick, const core::AttemptKey&, Tracked&>::value_type> picked;
@@ -190,7 +190,7 @@ class Listings {
   /// proves the list wrong.
   ::slurm::Answer<std::vector<::slurm::ListedJob>> ask(core::Millis asked_at);
 
-  /// What the listing has of this attempt contradicts what is known.
+  /// True if a listing with this `row` of the attempt (nullptr: none) contradicts what is known.
   static bool contradicts(const Tracked& tracked, const ::slurm::ListedJob* row, core::Millis asked_at);
 
  private:

@@ -10,8 +10,8 @@
 
 namespace executors::on_slurm {
 
-/// Whether a node is there from which no rank and no task of an attempt is heard any more. A step that somebody has
-/// stopped is as silent as a node without power, but its node is healthy.
+/// Tells whether a node is there from which no rank and no task of an attempt is heard any more. A step that somebody
+/// has stopped is as silent as a node without power, but its node is healthy.
 ///
 /// A node answers if Slurm calls it up and its slurmd takes a connection. Another thread asks, which takes a moment,
 /// and longer on a busy machine. Meanwhile the word is kAsking, and after kPatience kSilent. The caller comes back a
@@ -21,7 +21,7 @@ class NodeCheck {
  public:
   enum class Word { kAsking, kAnswers, kSilent };
 
-  /// What is known of the node. If the last answer is too old, the node is to be asked.
+  /// Returns what is known of the node. If the last answer is too old, the node is to be asked.
   Word word(const std::string& node, core::Millis now);
   /// Nodes that are to be asked now.
   std::vector<std::string> wanted() const;

@@ -37,7 +37,7 @@ class Poller {
 
   std::optional<Trouble> trouble() const;
   SlurmClock slurm_clock() const;
-  /// Whether a node is there. Has the next poll ask the node if nothing is known.
+  /// Tells whether a node is there. Has the next poll ask the node if nothing is known.
   NodeCheck::Word word_of(const std::string& node, core::Millis now);
 
  private:

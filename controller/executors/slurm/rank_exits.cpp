@@ -10,13 +10,13 @@ namespace {
 using Process = TaskReport::Process;
 using Rank = RankExits::Rank;
 
-/// Whether something outside may have ended the rank.
+/// True if something outside may have ended the rank.
 bool may_be_slurms(const TaskReport& report) {
   if (!report.signals_seen.empty() || report.exit.code == core::kExitRequeue) return true;
   return report.exit.signal == SIGTERM || report.exit.signal == SIGKILL || report.exit.signal == SIGINT;
 }
 
-/// Whether the exit says why the rank ended: no other rank's end can be the cause.
+/// True if the exit says why the rank ended: no other rank's end can be the cause.
 bool speaks_for_itself(const TaskReport& report) {
   if (report.out_of_memory || !report.trouble.empty()) return true;
   if (report.exit.signal != 0) return false;

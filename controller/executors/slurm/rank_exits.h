@@ -34,14 +34,14 @@ class RankExits {
   std::uint32_t size() const { return static_cast<std::uint32_t>(ranks_.size()); }
   const Rank& operator[](core::RankNumber rank) const { return ranks_[rank]; }
 
-  /// What a task's report changes.
+  /// The changes that a task's report makes.
   struct News {
     bool is_news = false;  // the rank's exit was not known before
     bool signal = false;   // a signal from outside that was not told before
     bool exit = false;     // the rank has exited, and the exit is held
   };
   News hear(core::RankNumber rank, const TaskReport& report, core::Millis now);
-  /// The same from a status file, whose rank is not heard by that.
+  /// Takes a report from a status file as hear() does, but the rank is not heard by that.
   News read(core::RankNumber rank, const TaskReport& report, core::Millis now);
   /// A rank says that it is about to leave with an error.
   void failing(core::RankNumber rank);

@@ -383,7 +383,7 @@ Vouch SlurmAttempt::vouch(core::RankNumber number, core::Millis now) const {
   const auto* running = listed ? std::get_if<Running>(&*listed) : nullptr;
   const bool wakes = running != nullptr && running->woken_at && now - *running->woken_at < kWakesWithin;
   const bool sleeps = (listed && std::holds_alternative<Suspended>(*listed)) || wakes;
-  // What a task said before it was stopped with its rank is no news.
+  // A report that a task sent before it was stopped with its rank is no news.
   if (sleeps && !(is_heard && rank.report->process == Process::kRunning)) return Vouch::kSuspended;
   if (!is_heard) {
     // The rank was killed with its task, it seems. Slurm's last word will say why.

@@ -11,7 +11,7 @@
 
 namespace executors::on_slurm {
 
-/// What is known of an attempt when following begins.
+/// Facts that are known about an attempt when following begins.
 struct Followed {
   core::AttemptKey key;
   std::uint32_t world_size = 1;
@@ -49,7 +49,7 @@ class SlurmAttempt {
   bool task(core::RankNumber rank, const TaskReport& report, core::Millis now);
   /// A rank has said that it is about to leave with an error.
   void failing(core::RankNumber rank) { ranks_.failing(rank); }
-  /// What a rank's status file says; nullptr: there is none.
+  /// Takes what a rank's status file says; nullptr: there is no file.
   void file(core::RankNumber rank, const TaskReport* report, core::Millis now);
   /// All status files have been read, from `since` on.
   void files_read(core::Millis since) { files_read_ = since; }
@@ -60,7 +60,7 @@ class SlurmAttempt {
   void stop(const StopRequest& how, core::Millis now);
   /// Nobody could be heard until now: silence counts from here on.
   void was_deaf(core::Millis now) { deaf_until_ = now; }
-  /// What tasks sent before `until` has been read. None is missed before it is unheard for `missed_after`.
+  /// All that tasks sent before `until` has been read. No task is missed before it is unheard for `missed_after`.
   void tasks_read(core::Millis until, core::Millis missed_after) {
     read_until_ = until;
     missed_after_ = missed_after;
@@ -68,7 +68,7 @@ class SlurmAttempt {
   /// Time passes.
   void tick(core::Millis now);
 
-  /// What has been learned since the last call, in order.
+  /// Facts that have been learned since the last call, in order.
   std::vector<core::EventBody> take_facts() { return std::exchange(facts_, {}); }
 
   /// The next listing should not wait for its turn.
@@ -82,7 +82,7 @@ class SlurmAttempt {
   bool wants_cause_of_restart() const { return wants_history() && is<Requeued>(); }
   /// Status files of ranks that have not told their end are to be read.
   bool wants_files(core::Millis now) const;
-  /// Whether the script's log is to be read: the log may say why no rank was started.
+  /// True if the script's log is to be read: the log may say why no rank was started.
   bool wants_script_word() const;
   /// The Slurm job is to be cancelled now. True again and again until Slurm calls the job ended.
   bool wants_cancel(core::Millis now) const;
@@ -123,7 +123,7 @@ class SlurmAttempt {
   static constexpr core::Millis kLostAfter{3000};
   /// How long an exit waits at most for other ranks to be heard, or where a listing answers and does not say why.
   static constexpr core::Millis kHoldMost{5000};
-  /// The same while Slurm ends the job (COMPLETING) without having said why. Other ranks may take all of KillWait.
+  /// The longest wait while Slurm ends the job (COMPLETING) and has not said why. Other ranks may take all of KillWait.
   static constexpr core::Millis kHoldWhileEnding{60000};
   /// How long an exit that may be Slurm's doing waits for a listing that answers. Longer than a slurmctld takes to be
   /// replaced.
@@ -142,7 +142,7 @@ class SlurmAttempt {
   static constexpr core::Millis kHistoryPatience{5000};
 
  private:
-  /// What Slurm still has of the job: this attempt's run, a second run that is to be cancelled, or nothing.
+  /// The run that Slurm still has of the job: this attempt's run, a second run that is to be cancelled, or nothing.
   enum class InSlurm { kRun, kSecondRun, kNothing };
 
   template <typename State>
@@ -182,17 +182,17 @@ class SlurmAttempt {
   /// By rank: where its task says that it is. Until the task has spoken: where blocks would put the rank.
   std::vector<std::string> nodes_;
   std::optional<core::Millis> moved_since_;  // tasks have said otherwise, and that is not told yet
-  // What the core has been told.
+  // Facts that the core has been told.
   std::vector<core::EventBody> facts_;
   bool begun_;      // the run has begun, even if nobody saw it
   bool explained_;  // why the attempt ends
   std::optional<core::Millis> ended_at_;
-  // What Slurm has said, and forgets.
+  // Facts that Slurm has told, and forgets.
   std::optional<core::Millis> begun_by_;  // a listing asked for then showed the run begun, or a task was heard then
   std::optional<core::Millis> answered_;  // when the newest listing that answered was asked for
   bool preempted_ = false;
   bool accounting_answered_ = false;
-  // What is to be done, and has been.
+  // Steps that are to be done, and those that have been.
   bool wants_listing_ = false;
   bool second_run_left_ = false;
   std::optional<core::Millis> stop_at_;  // the end of the grace of a stop

@@ -347,7 +347,7 @@ class SlurmExecutor : public Executor {
     const auto now = clock_.monotonic();
     const bool in_trouble = poller_.trouble().has_value();
     const bool due = table_.locked([&](AttemptTable::State& state) {
-      // Whether all are at rest is asked only where that makes a difference.
+      // The attempts are asked whether all are at rest only where that makes a difference.
       auto need = state.attempts.empty() ? PollPace::Need::kIdle
                   : state.urgent         ? PollPace::Need::kUrgent
                                          : PollPace::Need::kUsual;

@@ -26,7 +26,7 @@ constexpr std::int64_t kInFlightMs = 5000;
 constexpr std::int64_t kFreshMs = 1000;
 /// After an sbatch without an answer, a list without its comment proves nothing for this long: slurmctld may be slow.
 constexpr std::int64_t kLostSettlesMs = 30'000;
-/// The same after an sbatch that ended by itself.
+/// After an sbatch that ended by itself, a list without its comment proves nothing for this long.
 constexpr std::int64_t kEndedSettlesMs = 10'000;
 constexpr std::int64_t kLongestPauseMs = 300'000;
 /// The pause after an sbatch that reached nobody grows from kTryAgainAfter to this.

@@ -45,7 +45,7 @@ std::optional<SubmissionRecord> read_record(const std::filesystem::path& folder)
 /// the element has begun; before, it has none.
 std::filesystem::path slurm_log_of(const std::filesystem::path& attempt_folder);
 std::filesystem::path log_of_element(const agent::protocol::ElementPlace& place);
-/// Whether there is a record, or nobody can tell. Without a record sbatch was not called, or Slurm refused the job.
+/// True if there is a record, or nobody can tell. Without a record sbatch was not called, or Slurm refused the job.
 bool may_be_submitted(const std::filesystem::path& folder);
 /// Durable when it returns. Throws std::system_error.
 void write_record(const std::filesystem::path& folder, const SubmissionRecord& record);
@@ -76,7 +76,7 @@ class Submitter {
   Outcome submit(const std::filesystem::path& folder, SubmissionRecord record, const std::string& script,
                  const spec::Environment& environment);
 
-  /// What became of the submission for a folder: the id, or LaunchLater while nobody knows. nullopt: Slurm does not
+  /// The outcome of the submission for a folder: the id, or LaunchLater while nobody knows. nullopt: Slurm does not
   /// have the job.
   std::optional<Outcome> look(const std::filesystem::path& folder);
 

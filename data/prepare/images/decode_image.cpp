@@ -144,13 +144,13 @@ std::string damage(void* decoder) {
   return std::string("is not a whole JPEG (") + tjGetErrorStr2(decoder) + "); replace or remove it";
 }
 
-/// Whether this is damage that leaves every pixel right. Cameras and old programs write such files.
+/// True if this is damage that leaves every pixel right. Cameras and old programs write such files.
 bool is_harmless(void* decoder) {
   return tjGetErrorCode(decoder) == TJERR_WARNING &&
          std::string_view(tjGetErrorStr2(decoder)).find("extraneous bytes before marker") != std::string_view::npos;
 }
 
-/// Whether an Adobe marker (APP14) comes before the pixels. Adobe's programs store CMYK inverted: 255 is no ink.
+/// True if an Adobe marker (APP14) comes before the pixels. Adobe's programs store CMYK inverted: 255 is no ink.
 bool has_adobe_marker(std::string_view bytes) {
   std::size_t at = 2;  // behind the start of the image
   while (at + 4 <= bytes.size() && bytes[at] == '\xff') {
@@ -221,7 +221,7 @@ std::string damage(const png_image& image) {
   return std::string("is not a whole PNG (") + image.message + "); replace or remove it";
 }
 
-/// Whether the chunks go on to the last one, IEND. libpng stops reading after the last pixel.
+/// True if the chunks go on to the last one, IEND. libpng stops reading after the last pixel.
 bool has_end(std::string_view bytes) {
   std::size_t at = kSignatureBytes;
   while (at + kAroundChunk <= bytes.size()) {

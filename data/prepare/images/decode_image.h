@@ -9,7 +9,7 @@
 
 namespace data::prepare {
 
-/// What an image may need at most. Both are checked before memory is taken for it.
+/// The most pixels and bytes that an image may have. Both limits are checked before memory is taken for the image.
 struct DecodeLimits {
   std::int64_t pixels = std::int64_t{64} << 20;  // 192 MiB decoded; each side is at most kMostSide besides
   std::int64_t file_bytes = std::int64_t{256} << 20;
@@ -30,7 +30,7 @@ Picture decode(std::string_view bytes, const std::string& name, const DecodeLimi
 /// Reads and decodes a regular file. Throws as decode() does, and for a file that cannot be read.
 Picture read_picture(const std::filesystem::path& file, const DecodeLimits& limits = {});
 
-/// Whether a name ends as files that decode() reads: .jpg, .jpeg, .png, .ppm, .pgm or .pnm, in any case.
+/// True if a name ends as files that decode() reads: .jpg, .jpeg, .png, .ppm, .pgm or .pnm, in any case.
 bool has_picture_name(const std::filesystem::path& file);
 
 }  // namespace data::prepare

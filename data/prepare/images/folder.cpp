@@ -25,7 +25,7 @@ constexpr std::size_t kMostLevels = 32;
   throw std::runtime_error(path.native() + ": " + finding);
 }
 
-/// What tells one folder from another, however it is reached.
+/// The numbers that tell one folder from another, however a folder is reached.
 struct FolderId {
   dev_t device;
   ino_t inode;

@@ -298,7 +298,7 @@ bool dot(int x, int y) {
   return dx * dx + dy * dy < 330 * 330;
 }
 
-/// Whether a point has the second color. All are in units; (x0, y0) is where rings have their middle.
+/// True if a point has the second color. All are in units; (x0, y0) is where rings have their middle.
 bool is_second(int label, int x, int y, int x0, int y0) {
   switch (label) {
     case 0:

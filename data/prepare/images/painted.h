@@ -83,7 +83,7 @@ Picture painted(int size, int noise, Random& random, const ColorAt& color_at) {
 /// The half side of the square in which an outline is described: from -kUnit to kUnit, y downwards.
 inline constexpr int kUnit = 1'024;
 
-/// Whether a point belongs to the outline of this class. Pure.
+/// A function that tells whether a point belongs to the outline of this class. Pure.
 using Outline = bool (*)(int label, int x, int y);
 
 /// How much the outline may turn.

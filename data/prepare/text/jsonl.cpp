@@ -45,7 +45,7 @@ std::int64_t line_number(const InputFile& file, std::int64_t offset) {
   return lines;
 }
 
-/// What is wrong with a line.
+/// The problem with a line.
 struct Damage {
   std::string finding;
 };
@@ -64,8 +64,8 @@ struct Place {
 
 using OnDamaged = std::function<void(const std::function<std::string()>& text)>;
 
-/// What `work` makes of a line. nullopt: the line is damaged and has been told to `on_damaged`. Without that it throws
-/// std::runtime_error that names the line.
+/// The result of `work` for a line. nullopt: the line is damaged and has been told to `on_damaged`. Without that it
+/// throws std::runtime_error that names the line.
 template <class Work>
 auto unless_damaged(const Place& place, const OnDamaged& on_damaged, const Work& work)
     -> std::optional<decltype(work())> {

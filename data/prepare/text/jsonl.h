@@ -20,7 +20,7 @@ struct JsonlOptions {
   /// value or else by bytes; open_jsonl() then reads every file once.
   std::vector<std::string> labels = {};
   std::int64_t part_bytes = std::int64_t{64} << 20;  // 1 to 2^40
-  /// Of all files: lines that start after so many bytes are left out. 0: none. Labels are looked for in all lines.
+  /// Lines that start after so many bytes of all files are left out. 0: none. Labels are looked for in all lines.
   std::int64_t most_bytes = 0;
   /// Called for each line that cannot be a record, whatever is wrong with it; the line is then left out. `text` gives
   /// the error, at the cost of a look through the file. Several threads may call it. Empty: such a line is an error.

@@ -157,7 +157,7 @@ std::string_view section_of(std::string_view roff, std::string_view heading) {
   return begin == std::string_view::npos ? std::string_view{} : roff.substr(begin);
 }
 
-/// What stands behind the first dash between spaces: "list directory contents" of "ls - list directory contents".
+/// The text behind the first dash between spaces: "list directory contents" of "ls - list directory contents".
 std::string_view behind_dash(std::string_view name) {
   for (const std::string_view dash : {" - ", " -- "}) {
     if (const auto at = name.find(dash); at != std::string_view::npos) return name.substr(at + dash.size());

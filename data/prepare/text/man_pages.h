@@ -42,7 +42,7 @@ struct ManTextOptions {
 /// Throws std::runtime_error naming folder and remedy if there is no page.
 TextSource open_man_text(const ManTextOptions& options = {});
 
-/// Whether the folder has pages enough to train on: 512 KiB of files.
+/// True if the folder has pages enough to train on: 512 KiB of files.
 bool has_man_text(const std::filesystem::path& folder);
 
 struct ManPairsOptions {

@@ -106,7 +106,7 @@ struct Package {
   std::int32_t label = -1;
 };
 
-/// What is read of package lists.
+/// The packages that are read from package lists.
 class Collected {
  public:
   /// Adds the packages of one file's text. Returns how many it has, kept or not.

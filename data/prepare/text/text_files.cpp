@@ -91,7 +91,7 @@ std::int64_t line_start(const InputFile& file, std::int64_t offset) {
   return start;
 }
 
-/// Whether a file is no text: it has a NUL byte near its start.
+/// True if a file is no text: it has a NUL byte near its start.
 bool is_binary(const InputFile& file) {
   std::string head(kHeadBytes, '\0');
   head.resize(file.read(0, head));

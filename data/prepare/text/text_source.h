@@ -10,7 +10,7 @@
 
 namespace data::prepare {
 
-/// What each record of a source has.
+/// The parts that each record of a source has.
 enum class RecordKind : std::uint8_t { kText, kPair, kLabelled };
 
 /// One example, before it becomes tokens. The views are valid during the call of the sink alone.

@@ -40,8 +40,9 @@ std::string gunzip(std::string_view bytes, std::size_t max_bytes) {
   auto& stream = inflater.stream;
   std::array<char, 1 << 15> part;
   std::string out;
-  do {
-    if (!bytes.starts_with(kGzipMagic)) refuse("gzip: the data is no gzip file");
+  if (!bytes.starts_with(kGzipMagic)) refuse("gzip: the data is no gzip file");
+  // Bytes after the last member, such as zeros that fill a block, are left out. The program gunzip does so, too.
+  while (bytes.starts_with(kGzipMagic)) {
     inflateReset(&stream);
     for (int said = Z_OK; said != Z_STREAM_END;) {
       const auto given = std::min<std::size_t>(bytes.size(), std::numeric_limits<uInt>::max());
@@ -61,7 +62,7 @@ std::string gunzip(std::string_view bytes, std::size_t max_bytes) {
       const std::string why = stream.msg == nullptr ? "a preset dictionary is needed" : stream.msg;
       refuse("gzip: " + why + (why == "incorrect data check" ? ": the checksum does not fit" : ""));
     }
-  } while (!bytes.empty());
+  }
   return out;
 }
 

@@ -231,7 +231,7 @@ class Meeting {
     }
   }
 
-  /// Whether all ranks say yes. The last one writes the answer, so a rank reads one key and not one a rank.
+  /// True if all ranks say yes. The last one writes the answer, so a rank reads one key and not one a rank.
   bool all_agree(const std::string& question, bool yes) {
     store_->add("noes to " + question, yes ? 0 : 1);
     if (store_->add("answers to " + question, 1) == options_.world_size)

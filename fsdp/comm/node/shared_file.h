@@ -88,7 +88,7 @@ struct SharedSpan {
   std::int64_t offset = 0;  // of the data in the block
 };
 
-/// What a rank tells of one collective. `posted` and `finished` are the collective's number + 1.
+/// Facts that a rank tells of one collective. `posted` and `finished` are the collective's number + 1.
 struct Post {
   std::atomic<std::uint64_t> posted;    // set when the fields below are whole
   std::atomic<std::uint64_t> finished;  // set when this rank reads nothing more of its peers for this collective

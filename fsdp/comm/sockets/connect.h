@@ -25,10 +25,10 @@ class Socket {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-/// What poll() takes for the time until then.
+/// Returns the milliseconds until the deadline, as poll() takes them.
 int left_ms(Deadline deadline);
 
-/// Whether one of the `events` of poll() comes until then.
+/// True if one of the `events` of poll() comes until the deadline.
 bool is_ready(int fd, short events, Deadline deadline);
 /// Returns when one of the `events` of poll() has come. `what` says what for.
 void await(int fd, short events, Deadline deadline, const char* what);

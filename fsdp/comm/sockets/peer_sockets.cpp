@@ -26,7 +26,7 @@ constexpr std::int64_t kWrittenAtOnce = 64 << 10;
 constexpr std::chrono::seconds kHelloPatience{10};
 constexpr std::chrono::milliseconds kLook{200};
 
-/// What a rank says first on a new connection.
+/// Greeting that a rank sends first on a new connection.
 struct Hello {
   std::uint64_t secret = 0;
   std::int64_t rank = 0;

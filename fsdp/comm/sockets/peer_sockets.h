@@ -42,7 +42,7 @@ class PeerSockets {
   PeerSockets(const PeerSockets&) = delete;
   PeerSockets& operator=(const PeerSockets&) = delete;
 
-  /// Of one message.
+  /// Transfer of one message.
   class Transfer {
    public:
     /// Returns when the bytes have arrived, or are the kernel's. Throws c10::Error when the connection is gone, and

@@ -20,7 +20,7 @@ namespace {
 // [Note: exchange] Every pair of ranks exchanges its parts directly, to and from the engine's own buffers. That sends
 // (N-1)/N of the bytes without a copy. The thread of PeerSockets moves the bytes while the rank computes.
 
-/// What both ends of an exchange must agree on.
+/// Facts that both ends of an exchange must agree on.
 struct Topic {
   const char* kind;
   std::string_view whose;

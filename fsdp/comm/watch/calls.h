@@ -27,7 +27,7 @@ struct Call {
   std::string text() const;
 };
 
-/// What a rank's thread notes of its collectives on one communicator, for the watcher.
+/// Notes that a rank's thread makes of its collectives on one communicator, for the watcher.
 ///
 /// [Note: cost of the watcher] A collective costs two uncontended locks and a few stores, and no system call. The
 /// watcher's thread reads the notes a few times a second. It takes the lock only when another rank asks.

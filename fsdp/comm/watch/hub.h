@@ -15,7 +15,7 @@
 
 namespace fsdp::watch {
 
-/// What a rank answers when it is asked for its calls on a communicator.
+/// Answer of a rank that is asked for its calls on a communicator.
 struct Answer {
   bool belongs = true;      // the rank is in that group
   std::vector<Call> calls;  // the last ones, the oldest first
@@ -30,7 +30,7 @@ struct Answer {
   static Answer parse(const Json& json);
 };
 
-/// What the answers of a group's ranks show.
+/// Facts that the answers of a group's ranks show.
 struct Finding {
   /// Ranks made different calls under one number. No such collective can end. Empty: none.
   std::string difference;
@@ -44,7 +44,7 @@ Finding judge(const std::string& group, const std::map<int, Answer>& answers, co
 /// "rank 3", "ranks 0 and 2", "ranks 0, 1, 2 and 61 more".
 std::string names_of(const std::vector<int>& ranks);
 
-/// What rank 0 does for all watchers: it passes questions on, judges the answers, and tells the verdict.
+/// The work of rank 0 for all watchers: it passes questions on, judges the answers, and tells the verdict.
 ///
 /// Messages of ranks: {"ask": group, "ranks": [its ranks]}, {"answer": group, ...}, {"verdict": text}, {"bye": {group:
 /// calls}}. Messages to ranks: {"query": group}, {"late": text, "group": group}, {"verdict": text}, {"gone": rank,

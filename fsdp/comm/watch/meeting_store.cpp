@@ -34,7 +34,7 @@ void MeetingStore::wait(const std::vector<std::string>& keys, const milliseconds
       return PrefixStore::wait(keys, patience);
     } catch (const std::exception&) {
       check_all_here();
-      // What comes before its time is no timeout: the store itself is gone.
+      // An error that comes before its time is no timeout: the store itself is gone.
       if (Clock::now() >= deadline || Clock::now() - begin < patience / 2) throw;
     }
   }

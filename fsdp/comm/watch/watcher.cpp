@@ -311,7 +311,7 @@ void Watcher::hear_guest(Guest& guest, const std::string& text) {
   changed_.notify_all();
 }
 
-/// What rank 0 and its own hub tell each other.
+/// Delivers the messages that rank 0 and its own hub have for each other.
 void Watcher::deliver() {
   if (!hub_) return;
   do {

@@ -78,7 +78,7 @@ class Watcher {
   /// `patience` it waits for that long, for the case that the news are on their way.
   void check_all_here(std::chrono::milliseconds patience = {}) const;
 
-  /// Whether there is a verdict: each collective fails from now on. Costs one load.
+  /// True if there is a verdict: each collective fails from now on. Costs one load.
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
   /// Empty: none.
   std::string verdict() const;
@@ -151,7 +151,7 @@ class Watcher {
   std::list<Entry> entries_;
   std::map<std::string, std::uint64_t, std::less<>> forgotten_;  // calls made in groups that are not watched any more
 
-  // Of the watcher's thread.
+  // Members of the watcher's thread.
   Clock::time_point now_, began_, next_roll_;
   std::map<int, Gone> gone_;
   std::optional<Line> to_hub_;  // not on rank 0

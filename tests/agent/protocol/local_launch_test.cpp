@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-// Goal: a supervisor starts what musterd meant, whichever of the two is older.
+// Goal: a supervisor starts what musterd meant.
 namespace agent::protocol {
 namespace {
 
@@ -27,16 +27,6 @@ TEST(LocalLaunch, ComesBackAsItWas) {
   EXPECT_EQ(parse_local_launch(to_text(launch)), launch);
   launch.allowed_devices.reset();
   EXPECT_EQ(parse_local_launch(to_text(launch)), launch);
-}
-
-TEST(LocalLaunch, OfAnOlderMusterdIsUnderstood) {
-  const auto launch = parse_local_launch(R"({"job": 3, "attempt": 2, "job_name": "a", "program": "/bin/sh",
-    "argv": ["sh"], "env": {}, "working_folder": "/", "log_folder": "/", "ranks": 1, "gpus_per_rank": 0,
-    "master_addr": "127.0.0.1", "master_port": 7})");
-  EXPECT_EQ(launch.master_port, 7);
-  EXPECT_EQ(launch.open_files, 0U);
-  EXPECT_TRUE(launch.base_env.empty());
-  EXPECT_TRUE(launch.report.empty());
 }
 
 TEST(LocalLaunch, BytesThatAreNotUtf8AreRefused) {

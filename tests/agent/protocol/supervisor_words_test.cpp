@@ -27,7 +27,7 @@ TEST(StopCommand, ComesBackAsItWas) {
   EXPECT_EQ(to_lines({1500ms}), "stop 1500\n");
 }
 
-// What a supervisor of the first version understands.
+// Lines that a supervisor of the first version understands.
 TEST(StopCommand, EndsWithALineThatEverySupervisorUnderstands) {
   EXPECT_EQ(to_lines({1500ms, "preempted", true}), "why preempted save\nstop 1500\n");
   EXPECT_EQ(to_lines({1500ms, "preempted", true, 1240}), "at 1240\nwhy preempted save\nstop 1500\n");

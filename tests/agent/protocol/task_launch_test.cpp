@@ -6,8 +6,7 @@
 
 #include "tests/temporary_folder.h"
 
-// Goal: muster-task starts what musterd meant, also for a job that an older musterd has submitted; and says what is
-// wrong with a file in words that help.
+// Goal: muster-task starts what musterd meant, and says what is wrong with a file in words that help.
 namespace agent::protocol {
 namespace {
 
@@ -49,23 +48,6 @@ class TaskLaunchFile : public testing::Test {
 TEST_F(TaskLaunchFile, ComesBackAsItWas) {
   write(kTaskLaunchFile, to_text(launch_));
   EXPECT_EQ(read(), launch_);
-}
-
-TEST_F(TaskLaunchFile, OfAnOlderMusterdHasItsFormerName) {
-  write("launch.json", to_text(launch_));
-  EXPECT_EQ(read(), launch_);
-  auto newer = launch_;
-  newer.job_name = "newer";
-  write(kTaskLaunchFile, to_text(newer));
-  EXPECT_EQ(read(), newer);
-}
-
-TEST_F(TaskLaunchFile, OfAMusterdThatDidNotNameTheFenceHasItWhereCheckpointsGo) {
-  auto json = nlohmann::json::parse(to_text(launch_));
-  json.erase("fence_folder");
-  json["env"]["MUSTER_CHECKPOINT_FOLDER"] = "/checkpoints";
-  write(kFormerTaskLaunchFile, json.dump());
-  EXPECT_EQ(read().fence_folder, "/checkpoints");
 }
 
 TEST_F(TaskLaunchFile, SaysWhatIsWrong) {

@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-/// What a controller was told, as lines.
+/// The news that a controller was told, as lines.
 class Told {
  public:
   /// A controller that has taken so many reports, and no more for now. Of those that wait, so many have room.

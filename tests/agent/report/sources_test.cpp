@@ -86,7 +86,7 @@ class SourcesOfAJob : public testing::Test {
     fs::create_directories((folder_ / name).parent_path());
     std::ofstream(folder_ / name) << text;
   }
-  /// What is found after the end of a program that wrote this between the first look and its end.
+  /// Steps that are found after the end of a program that wrote this between the first look and its end.
   Steps found(const spec::ReportSources& wanted, std::uint32_t rank, const std::function<void()>& program) {
     auto sources =
         make_sources(wanted, {rank, folder_ / "log", folder_.path() / "work", {{"PLACE", folder_ / "place"}}});

@@ -1,5 +1,5 @@
 // Goal: what a task tells reaches the controller at once and over one stream, whatever breaks, and flush() knows it.
-// Method: the reporter before a real server with a fake controller, and before a server that knows calls alone.
+// Method: the reporter before a real server with a fake controller.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -149,7 +149,7 @@ TEST_F(Reporter, TellsAChangeAndHearsADirectiveAtOnce) {
       << "once for each change: the fake's own answer says to go on";
 }
 
-// What is not urgent costs no request of its own.
+// News that is not urgent costs no request of its own.
 TEST_F(Reporter, TellsWhatHasTimeWithTheNextRequest) {
   controller_.set_interval(10'000ms);
   const auto server = rpc::serve(controller_, port_.on("127.0.0.1"));
@@ -187,39 +187,6 @@ TEST_F(Reporter, OpensANewStreamWhenTheControllerIsBack) {
   server->shutdown();
   EXPECT_EQ(controller_.tasks.back().state(), muster::v1::PROCESS_EXITED);
   EXPECT_GE(controller_.task_streams_opened, 2);
-}
-
-/// A controller of before: it knows no stream of tasks.
-class CallsAlone final : public muster::v1::RankService::Service {
- public:
-  grpc::Status Task(grpc::ServerContext*, const TaskRequest* request, TaskResponse* response) override {
-    ++calls;
-    state = request->state();
-    response->set_interval_ms(50);
-    if (request->state() == muster::v1::PROCESS_RUNNING) response->set_directive(muster::v1::DIRECTIVE_STOP);
-    return grpc::Status::OK;
-  }
-  std::atomic<int> calls = 0;
-  std::atomic<muster::v1::ProcessState> state = muster::v1::PROCESS_STARTING;
-};
-
-TEST_F(Reporter, CallsAControllerThatKnowsNoStream) {
-  CallsAlone service;
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&service);
-  const auto server = builder.BuildAndStart();
-  start(port);
-  ASSERT_TRUE(reporter_->flush(10s));
-  reporter_->tell(task(muster::v1::PROCESS_RUNNING));
-  EXPECT_TRUE(is_told(muster::v1::DIRECTIVE_STOP));
-  reporter_->tell(task(muster::v1::PROCESS_EXITED));
-  EXPECT_TRUE(reporter_->flush(10s));
-  EXPECT_EQ(service.state, muster::v1::PROCESS_EXITED);
-  EXPECT_GE(service.calls, 3);
-  reporter_.reset();
-  server->Shutdown();
 }
 
 }  // namespace

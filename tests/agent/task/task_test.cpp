@@ -73,6 +73,7 @@ class MusterTask : public ::testing::Test {
                {"log_folder", (folder_ / "logs").string()},
                {"job_name", "job"},
                {"log_link", ""},
+               {"fence_folder", ""},
                {"is_command", true},
                {"forward_signals", false},
                {"time_limit_ms", 0},
@@ -91,7 +92,7 @@ class MusterTask : public ::testing::Test {
   /// The program is a script, which finds the test's folder as its working folder.
   void start(const std::string& script, std::vector<std::string> variables = {}) {
     launch_["argv"] = {"/bin/sh", "-c", script};
-    std::ofstream(folder_ / launch_name_) << launch_.dump();
+    std::ofstream(folder_ / "task_launch.json") << launch_.dump();
     for (const char* fixed : {"SLURM_PROCID=0", "SLURM_NTASKS=1", "SLURM_LOCALID=0", "SLURM_NODEID=0",
                               "SLURMD_NODENAME=n1", "PATH=/usr/bin:/bin", "MINE=the node's", "THEIRS=the node's"}) {
       variables.emplace_back(fixed);
@@ -117,13 +118,13 @@ class MusterTask : public ::testing::Test {
     ::posix_spawnattr_destroy(&attributes);
     ASSERT_EQ(error, 0);
   }
-  /// What the batch script tells of the job's own start.
+  /// The variable by which the batch script tells of the job's own start.
   static std::string started_before(std::chrono::seconds time) {
     const auto at = std::chrono::system_clock::now() - time;
     return "MUSTER_STARTED_AT=" +
            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(at.time_since_epoch()).count());
   }
-  /// What the script has written into a file; waited for.
+  /// The text that the script has written into a file; waited for.
   std::string written(const std::string& file) {
     EXPECT_TRUE(eventually([&] { return read(folder_ / file).ends_with("\n"); })) << file;
     return read(folder_ / file);
@@ -137,7 +138,7 @@ class MusterTask : public ::testing::Test {
     return status;
   }
   nlohmann::json status_file() const { return nlohmann::json::parse(read(folder_ / "ranks" / "rank-0.json")); }
-  /// What muster-task told the controller last.
+  /// The request that muster-task sent the controller last.
   muster::v1::TaskRequest last_told() {
     muster::v1::TaskRequest last;
     EXPECT_TRUE(controller_.wait_until([&](const FakeController& c) {
@@ -152,7 +153,6 @@ class MusterTask : public ::testing::Test {
   std::unique_ptr<rpc::Server> server_ = rpc::serve(controller_, "127.0.0.1:0");
   fs::path folder_;
   nlohmann::json launch_;
-  std::string launch_name_ = "task_launch.json";
   std::string oom_counter_;  // empty: the kernel's
   fs::path cgroup_;          // empty: the test's
   pid_t pid_ = 0;
@@ -168,13 +168,6 @@ TEST_F(MusterTask, TellsHowItsProgramEndedAndEndsAlike) {
   EXPECT_EQ(last_told().state(), muster::v1::PROCESS_EXITED);
   EXPECT_EQ(last_told().exit_code(), 7);
   EXPECT_EQ(last_told().node(), "n1");
-}
-
-// A job may wait in Slurm's queue while musterd and muster-task are updated.
-TEST_F(MusterTask, StartsWhatAnOlderMusterdSubmitted) {
-  launch_name_ = "launch.json";
-  start("exit 7");
-  EXPECT_EQ(WEXITSTATUS(wait()), 7);
 }
 
 // A disk that hangs: the file's draft is a pipe that nobody reads.
@@ -253,6 +246,7 @@ TEST_F(MusterTask, AFencedAttemptsProgramIsNotEvenStarted) {
   fs::create_directories(folder_ / "checkpoints");
   const auto folder = (folder_ / "checkpoints").string();
   launch_["env"]["MUSTER_CHECKPOINT_FOLDER"] = folder;
+  launch_["fence_folder"] = folder;
   for (const int fence : {2, 1}) {
     SCOPED_TRACE(fence);
     std::ofstream(folder_ / "checkpoints" / "FENCE") << "attempt " << fence << "\n";
@@ -262,7 +256,6 @@ TEST_F(MusterTask, AFencedAttemptsProgramIsNotEvenStarted) {
     EXPECT_EQ(fs::exists(folder_ / "started"), fence == 1);
     EXPECT_EQ(status_file().at("trouble"), fence == 2 ? "its attempt is over already" : "");
     fs::remove(folder_ / "started");
-    launch_["fence_folder"] = folder;  // a musterd of before this field had none
   }
 }
 
@@ -272,13 +265,12 @@ TEST_F(MusterTask, AFenceThatAnotherJobRaisedStopsNobody) {
   fs::create_directories(folder_ / "of-another-job");
   launch_["env"]["MUSTER_CHECKPOINT_FOLDER"] = (folder_ / "of-another-job").string();
   std::ofstream(folder_ / "of-another-job" / "FENCE") << "attempt 2\n";
-  launch_["fence_folder"] = "";
   start("exit 7");
   EXPECT_EQ(WEXITSTATUS(wait()), 7);
   EXPECT_EQ(status_file().at("trouble"), "");
 }
 
-// Of a SIGKILL from outside the kernel's count alone says whether it was for memory.
+// The kernel's count alone says of a SIGKILL from outside whether it was for memory.
 TEST_F(MusterTask, AProgramThatTheKernelKilledForMemoryRanOutOfMemory) {
   oom_counter_ = folder_ / "memory.events";
   for (const bool for_memory : {true, false}) {

@@ -255,7 +255,7 @@ TEST(ErrorLine, EveryRuntimesLastWordsAreFound) {
   for (const auto& [what, log, words] : kCases) EXPECT_EQ(error_line(log), words) << what;
 }
 
-/// What torchrun prints when worker 1 of two has failed. `more` stands in the block of the root cause.
+/// Lines that torchrun prints when worker 1 of two has failed. `more` stands in the block of the root cause.
 std::string torchrun_block(const std::string& exitcode, const std::string& more) {
   return R"(E1128 07:00:12.077 4242 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 0
 Traceback (most recent call last):
@@ -320,7 +320,7 @@ TEST(FirstCause, TheErrorFileOfAWorkerIsInTorchrunsWords) {
   EXPECT_EQ(error_line(survivor("") + torchrun_block("1", traceback)), kCulprit);
 }
 
-/// What torchrun prints when two workers have failed within a second, and it calls rank 0 the first.
+/// Lines that torchrun prints when two workers have failed within a second, and it calls rank 0 the first.
 std::string tied_block(const std::string& exitcode, const std::string& other, const std::string& root) {
   const auto fields = [](const std::string& rank, const std::string& code, const std::string& traceback) {
     return "[" + rank + "]:\n  time      : 2026-11-28_07:00:10\n  host      : n1\n  rank      : " + rank +

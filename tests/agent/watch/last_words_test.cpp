@@ -73,7 +73,7 @@ TEST(LastWords, AnErrorFileThatOnlyTellsOfALostConnectionGivesWayToTheLog) {
   EXPECT_EQ(read_last_words(files), "ValueError: bad batch");
 }
 
-/// As torchelastic's error handler writes it.
+/// The text of an error file as torchelastic's error handler writes it.
 std::string error_file(const std::string& message, int time) {
   return R"({"message": {"message": ")" + message + R"(", "extraInfo": {"py_callstack": "Traceback", "timestamp": ")" +
          std::to_string(time) + "\"}}}";

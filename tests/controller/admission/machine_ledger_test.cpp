@@ -26,7 +26,7 @@ core::Job job_of(core::JobId id) {
   return job;
 }
 
-/// The same job with an attempt that runs.
+/// The job of job_of() with an attempt that runs.
 core::Job running(core::JobId id, const core::MachineShare& share) {
   auto job = job_of(id);
   auto& attempt = job.attempts.emplace_back();
@@ -39,7 +39,7 @@ core::Job running(core::JobId id, const core::MachineShare& share) {
 
 class MachineLedgerTest : public ::testing::Test {
  protected:
-  /// What the job gets; if nothing, it lines up. Places are numbers of jobs.
+  /// The share that the job gets; if it gets none, it lines up. Places are numbers of jobs.
   std::optional<core::MachineShare> enter(core::JobId id, const MachineNeed& need) {
     const auto place = static_cast<MachineLedger::Place>(id);
     auto share = ledger.choose(need, place);

@@ -12,7 +12,7 @@
 
 namespace admission::testing {
 
-/// What the stories of chance share: the real controller without threads, chance, what goes wrong, and time that
+/// Base of the stories of chance: the real controller without threads, chance, what goes wrong, and time that
 /// passes.
 class StoryBench {
  protected:
@@ -29,7 +29,7 @@ class StoryBench {
     }
   }
 
-  /// What goes wrong in the next tick. The controller dies at one of the next `steps` steps, in one of `deaths` cases.
+  /// Disturbs the next tick. The controller dies at one of the next `steps` steps, in one of `deaths` cases.
   void disturb(unsigned deaths, unsigned steps) {
     auto& machine = *bench_.machine;
     machine.takes_silently = one_of(5);

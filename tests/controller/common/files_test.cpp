@@ -109,7 +109,7 @@ TEST(RankToken, IsTheAttemptsOwn) {
   EXPECT_FALSE(same_secret(token, ""));
 }
 
-// As after a restored backup: the numbers of jobs that were submitted since are not given again, also those of jobs
+// Numbers of jobs that were submitted since a backup are not given again after it is restored, also those of jobs
 // that still wait in an array, and have no folder.
 TEST(DataFolder, KnowsTheNewestJobByFoldersAndArrays) {
   service::testing::TempFolder folder;

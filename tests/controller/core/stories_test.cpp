@@ -514,7 +514,7 @@ void fail_with(Story& story, const std::string& error, core::Millis time = 1s, c
   story.tell(core::RankExited{number, 0, {1, 0}, false, "", error, step});
 }
 
-/// As fail_with(); the attempt also leaves `fresh` files, of which `new_names` have new names.
+/// Does as fail_with() does; the attempt also leaves `fresh` files, of which `new_names` have new names.
 void fail_and_leave(Story& story, const std::string& error, core::Millis time, std::uint32_t fresh, int new_names) {
   const auto number = static_cast<core::AttemptNumber>(story.job.attempts.size() + 1);
   story.tell(core::AttemptLaunched{number, "h", "n1", {11}}).wait(time);
@@ -578,7 +578,7 @@ TEST(Notes, APatternIsAmissOnlyWhereItMatchesNothingOfAnyRank) {
             "rank 0: report.checkpoints: nothing has matched x");
 }
 
-/// As fail_with(); `newest` is the newest step that any rank has told.
+/// Does as fail_with() does; `newest` is the newest step that any rank has told.
 void fail_at(Story& story, const std::string& error, core::Millis time, core::Step newest) {
   const auto number = static_cast<core::AttemptNumber>(story.job.attempts.size() + 1);
   story.tell(core::AttemptLaunched{number, "h", "n1", {11}}).wait(time);
@@ -615,7 +615,7 @@ TEST(Errors, TheSameErrorAfterStepsInALongRunIsTriedAgain) {
   EXPECT_EQ(silent.job.state, JobState::kWaiting) << "it never tells a step, and has run for healthy_after";
 }
 
-/// As program(), submitted by this muster. `tells_steps`: [report] says where its steps are found.
+/// A program like that of program(), submitted by this muster. `tells_steps`: [report] says where its steps are found.
 Story new_program(bool tells_steps = false) {
   auto command = submitted(1);
   command.is_command = true;

@@ -60,7 +60,7 @@ ordered_json reference(const pb::Descriptor* message) {
   return {{"$ref", "#/components/schemas/" + message->name()}};
 }
 
-/// As proto::to_json() writes a single value.
+/// The schema of a single value as proto::to_json() writes it.
 ordered_json schema_of_value(const pb::FieldDescriptor* field) {
   switch (field->cpp_type()) {
     case pb::FieldDescriptor::CPPTYPE_INT32:

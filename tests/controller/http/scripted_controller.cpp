@@ -56,7 +56,7 @@ store::MetricRow row_of(core::JobId job, const v1::Metric& metric) {
   return row;
 }
 
-/// What Admission says of a job that a person holds, or that waits for its backoff.
+/// The wait that Admission tells of a job that a person holds, or that waits for its backoff.
 std::optional<common::Wait> wait_of(const core::Job& job) {
   if (auto wait = admission::wait_for_release(job)) return wait;
   if (job.state != core::JobState::kWaiting) return std::nullopt;

@@ -26,7 +26,7 @@ class ScriptedController : public test::UnscriptedController {
   void append_log(core::JobId job, core::AttemptNumber attempt, core::RankNumber rank, const std::string& text);
   /// Stacks of a job, with the texts of its ranks. Whoever asks for new ones gets these.
   void put_stacks(const muster::v1::StacksView& view);
-  /// What the status tells of the store and of the scheduler; empty: all is well.
+  /// Sets the problems of the store and of the scheduler that the status tells; empty: all is well.
   void set_problems(const std::string& store, const std::string& scheduler);
   /// From now on every call waits until it is let go, as with a disk that hangs.
   void hang();

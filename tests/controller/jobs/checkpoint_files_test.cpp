@@ -25,7 +25,7 @@ class CheckpointFiles : public ::testing::Test {
     ASSERT_EQ(::utime((folder_.path() / name).c_str(), &times), 0);
   }
   FolderContents look() { return look_into(folder_.path()); }
-  /// What is new after `change`; "" for nothing.
+  /// The newest file and the count of files that are new after `change`; "" for none.
   template <class Change>
   std::string fresh_after(Change change) {
     const auto before = look();

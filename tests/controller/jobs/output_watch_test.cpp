@@ -23,7 +23,7 @@ class Output : public ::testing::Test {
     fs::create_directories(path.parent_path());
     std::ofstream(path, std::ios::app) << "more\n";
   }
-  /// Whether a change is seen, once, by one who has looked at the folder before.
+  /// True if a change is seen, once, by one who has looked at the folder before.
   bool counts(const std::function<void()>& change, const std::string& part = "") {
     OutputScan scan({folder_.path(), part});
     EXPECT_TRUE(scan.look()) << "nobody knows how old the files are";
@@ -96,7 +96,7 @@ TEST_F(Output, OfALargeFolderIsLookedThroughInSeveralLooks) {
   EXPECT_GE(looks_until_quiet(), 2 * kWalk - 1);
 }
 
-// What ends an attempt is a time without output. Such a time is never seen where something came in it.
+// A time without output ends an attempt. Such a time is never seen where something came in it.
 TEST_F(Output, ThatComesAgainAndAgainIsNeverMissedForLonger) {
   for (int i = 0; i < 60; ++i) grow(std::to_string(i));
   for (const int between : {3, 7, 11, 17, 30}) {

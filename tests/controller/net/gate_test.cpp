@@ -31,7 +31,7 @@ class GateTest : public ::testing::Test {
     if (call.token == "rank" && call.message == "seven") return {Party::kRank, "", 0, ""};
     return {std::nullopt, "", 16, "no: 100 % sure\n"};
   }
-  /// What the server was handed, in order.
+  /// The connections that the server was handed, in order.
   std::vector<std::pair<std::string, Party>> taken(std::size_t count) {
     for (const auto until = std::chrono::steady_clock::now() + 5s; std::chrono::steady_clock::now() < until;) {
       {

@@ -15,7 +15,7 @@ inline std::string frame(int kind, int flags, std::uint32_t stream, const std::s
   return out + payload;
 }
 
-/// What a client says first.
+/// The bytes that a client sends first.
 inline const std::string kHello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, "");
 
 inline std::string hpack_text(const std::string& text) {

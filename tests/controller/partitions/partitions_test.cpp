@@ -136,7 +136,7 @@ TEST_F(Desk, AScriptIsShownAsItWouldBeSubmitted) {
   EXPECT_TRUE(bench.machine->attempts.empty()) << "nothing is submitted";
 }
 
-// Of a sweep after a node was lost: the requests that scripts are asked for against those that are launched.
+// Requests of a sweep after a node was lost: those that scripts are asked for against those that are launched.
 TEST_F(Desk, TheScriptsOfASweepAreAskedForAsItsJobsAreLaunched) {
   const auto before = bench.submit(command("main"));
   bench.executor().tell(before, core::NodeLost{1, "n7", core::Millis(3000)});
@@ -287,7 +287,7 @@ TEST_F(Desk, WhereRunningJobsAreLimitedMusterKeepsTheThrottleOfASweepItself) {
   EXPECT_FALSE(launched(3));
 }
 
-// Of six jobs an array of four is in the queue when the limit comes, and two are released later.
+// An array of four of six jobs is in the queue when the limit comes, and two are released later.
 TEST_F(Desk, ALimitThatComesWhileASweepIsQueuedLetsNoMoreRunAtOnce) {
   muster::v1::SubmitSweepRequest sweep;
   sweep.set_user("ann");

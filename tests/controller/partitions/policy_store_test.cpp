@@ -213,7 +213,7 @@ TEST_F(Keeping, AFolderInTheFilesPlaceIsToldAndChangesNothing) {
   EXPECT_NE(keeper().book()->find("main"), nullptr);
 }
 
-// As on a network folder whose server has lost the file meanwhile: what was open is read, and asking by name fails.
+// A network folder's server may have lost the file meanwhile: what was open is read, and asking by name fails.
 TEST_F(Keeping, AFileWhoseNameCannotBeLookedUpAnyMoreEndsNothing) {
   by_file();
   write("[partition.main]\nmax_nodes = 2\n");

@@ -22,7 +22,7 @@ using executors::Vouch;
 constexpr Millis kBeginning{1'000'000};
 constexpr core::AttemptKey kAttempt{1, 1};
 
-/// What runs, and how musterd hears of it.
+/// The kind of job that runs, and how musterd hears of it.
 struct Kind {
   const char* name;
   bool recipe = true;         // heartbeats of each rank; else a program whose agents tell
@@ -197,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(Table, Partitions,
                                   "For" + std::to_string(std::get<2>(row.param)) + "s";
                          });
 
-/// What fails two minutes after the start, and when that is known.
+/// A failure two minutes after the start, and the time when it is known.
 struct Loss {
   const char* name;
   Kind kind;

@@ -78,11 +78,11 @@ class FakeController : public test::UnscriptedController {
     std::lock_guard lock(mutex_);
     for (const auto& [_, tell] : task_tellers_) tell(answer);
   }
-  /// What ranks are asked to record, with each answer on a stream.
+  /// Sets the trace that ranks are asked to record, with each answer on a stream.
   void set_trace_wish(std::optional<muster::v1::TraceWish> wish) {
     change([&] { trace_wish_ = std::move(wish); });
   }
-  /// What people are told of the trace that they ask for.
+  /// Sets the answer to people who ask for a trace.
   void set_trace(const muster::v1::TraceView& trace) {
     change([&] { trace_ = trace; });
   }

@@ -39,7 +39,7 @@ std::string message(int stream, std::size_t size, int flags = 0) {
 
 class Inspected : public ::testing::Test {
  protected:
-  /// What is wrong; empty: nothing.
+  /// The fault in these bytes; empty: none.
   std::string take(const std::string& bytes) {
     const auto* fault = inspector_.take(bytes, now_);
     return fault == nullptr ? "" : fault;

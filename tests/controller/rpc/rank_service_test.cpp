@@ -28,7 +28,7 @@ muster::v1::RendezvousRequest meeting(std::uint32_t rank, const std::string& end
 /// How long a rank waits for one answer.
 constexpr auto kPatience = 2s;
 
-/// What `go` takes. A busy machine may hold it up, so it has three tries to take less than the patience.
+/// The time that `go` takes. A busy machine may hold it up, so it has three tries to take less than the patience.
 Clock::duration least_of_three(const std::function<void()>& go) {
   auto least = Clock::duration::max();
   for (int i = 0; i < 3 && least >= kPatience; ++i) {

@@ -163,7 +163,7 @@ class Watching : public ::testing::Test {
     pair.ours = base::Fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     return pair;
   }
-  /// As gRPC reads.
+  /// Reads as gRPC does.
   static ssize_t read(const base::Fd& socket) {
     std::array<char, 65536> bytes;
     iovec vector{bytes.data(), bytes.size()};

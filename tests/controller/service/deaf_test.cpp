@@ -152,7 +152,7 @@ class StandingStore : public ::testing::Test {
     for (const auto& event : controller_->events(id, 0, 1000)) out.push_back(event.type());
     return out;
   }
-  /// What was accepted; negative: refused.
+  /// The answer, with the counts that were accepted. The test fails if the heartbeat is refused.
   muster::v1::HeartbeatResponse answer(const muster::v1::HeartbeatRequest& beat) {
     const auto outcome = controller_->heartbeat(beat, common::rank_token(memory_.secret(), beat.key().job_id(), 1));
     EXPECT_TRUE(outcome.ok());
@@ -161,7 +161,7 @@ class StandingStore : public ::testing::Test {
   bool send(const muster::v1::HeartbeatRequest& beat) {
     return controller_->heartbeat(beat, common::rank_token(memory_.secret(), beat.key().job_id(), 1)).ok();
   }
-  /// As if the next write of whatever kind to the data folder waited: musterd's own.
+  /// Holds musterd's own probe, as if the next write of whatever kind to the data folder waited.
   void hold_probe() {
     std::filesystem::remove(folder_.path() / "disk-probe");
     ASSERT_EQ(::mkfifo((folder_.path() / "disk-probe").c_str(), 0600), 0);

@@ -57,12 +57,12 @@ struct Machine {
   std::optional<executors::ClusterFacts> cluster;
   executors::ScriptCheck check;                    // what the queue says of a script
   std::vector<executors::LaunchRequest> scripted;  // the newest that scripts were asked for
-  /// What a model of the queue does at once, called without the lock: when an attempt is really started, when hold() is
+  /// Calls of a model of the queue, at once and without the lock: when an attempt is really started, when hold() is
   /// asked for, and when stop() is.
   std::function<void(const core::AttemptKey&)> on_start, on_stop;
   std::function<executors::HoldAnswer(const core::AttemptKey&, bool)> on_hold;
   executors::OwnMachine own;  // what attempts share; read when a controller starts
-  /// Whether something of a stopped attempt is left; unset: nothing ever is.
+  /// True if something of a stopped attempt is left; unset: nothing ever is.
   std::function<bool(const core::AttemptKey&)> on_is_there;
 
   bool has(const core::AttemptKey& key) {
@@ -200,7 +200,7 @@ class FakeExecutor : public executors::Executor {
   executors::UseSink tell_use;
   std::function<void()> machine_changed;
 
-  // What tests do to processes.
+  // Functions by which tests act on processes.
   void end(const core::AttemptKey& key, core::RankNumber rank, core::ExitStatus status) {
     {
       std::lock_guard lock(machine_->mutex);

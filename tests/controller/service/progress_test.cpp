@@ -225,7 +225,7 @@ TEST_P(Progress, WhatAProgramSaysOfItselfIsShownAndStays) {
   EXPECT_THAT(job.notes(), ElementsAre()) << "the second attempt has no bad line yet";
 }
 
-// Of ranks that share a log, as those of torchrun, rank 0 alone reports, and rank 0 may have lost its connection.
+// Ranks may share a log, as those of torchrun do: rank 0 alone reports, and rank 0 may have lost its connection.
 TEST_P(Progress, ALostConnectionThatAProgramTellsGivesWayToTheErrorInTheLog) {
   const auto id = bench.submit(command_request("a"));
   const auto fails = [&](const std::string& told, const std::string& in_log) {
@@ -401,7 +401,7 @@ TEST_P(Progress, TheReasonHoldsTheProgramsError) {
   EXPECT_EQ(bench.attempt(id, 1).error(), "ValueError: nan");
 }
 
-// What finds the words and what judges them may not include each other.
+// The code that finds the words and the code that judges them may not include each other.
 TEST(ProgramsWords, ThatNeedNotBeTheErrorAreKnownAsSuch) {
   EXPECT_TRUE(core::is_surely_an_error(agent::watch::error_line("ValueError: nan\n")));
   EXPECT_TRUE(core::is_surely_an_error(agent::watch::error_line("train.py: error: no --lr\n")));

@@ -400,7 +400,7 @@ TEST_P(Queue, ANodeLostLatelyIsLeftOutForTenMinutesAndNoLonger) {
   EXPECT_THAT(bench.machine->get({later, 1}).request.exclude_nodes, IsEmpty());
 }
 
-// Of jobs in the scheduler that bear this controller's name, those whose attempts are over are cancelled.
+// Jobs in the scheduler that bear this controller's name are cancelled if their attempts are over.
 TEST_P(Queue, OnlyWhatThisControllerKnowsToBeOverIs) {
   const auto id = queued();
   const auto over = [&](core::AttemptKey key) { return bench.executor().is_over(key); };

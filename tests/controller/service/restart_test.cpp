@@ -60,7 +60,7 @@ TEST_P(Restart, ARankThatEndedMeanwhileIsFoundOut) {
   EXPECT_EQ(bench.attempt(id, 1).state(), "draining");
 }
 
-/// As a worker writes it.
+/// Writes the file of unsent reports as a worker does.
 void write_unsent(const std::filesystem::path& file, const std::vector<muster::v1::HeartbeatRequest>& reports) {
   std::filesystem::create_directories(file.parent_path());
   std::ofstream out(file, std::ios::binary);

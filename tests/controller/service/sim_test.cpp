@@ -57,7 +57,7 @@ class Simulation {
     auto request = chance(0.5) ? recipe_request(name, 2) : command_request(name, 2);
     if (chance(0.2)) request.mutable_spec()->set_hold(true);
     if (!ids_.empty() && chance(0.2)) request.mutable_spec()->add_after("ended:" + std::to_string(*ids_.begin()));
-    // As a client does: the same request until it is acknowledged.
+    // A client sends the same request until it is acknowledged.
     for (int attempt = 0; attempt < 10; ++attempt) {
       bool accepted = false;
       guarded([&] {

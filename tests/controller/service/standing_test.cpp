@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// What the three views say of a job, which must be the same.
+/// The words of the three views on a job, which must be the same.
 class Told : public ::testing::Test {
  protected:
   muster::v1::Job told(core::JobId id) {

@@ -132,7 +132,7 @@ TEST_P(Threaded, HeartbeatsOfManyRanksAreAllDurable) {
   std::vector<std::thread> ranks;
   for (std::uint32_t r = 0; r < kRanks; ++r) {
     ranks.emplace_back([&, r] {
-      // As a rank does: what is not acknowledged is sent again.
+      // A rank sends again what is not acknowledged.
       int acknowledged = 0;
       const auto send = [&](int newest) {
         auto beat = Bench::beat({id, 1}, r, newest);

@@ -33,7 +33,7 @@ class Keeper : public testing::Test {
                            [this](const auto& key) { changed_.push_back(key); }},
         false);
   }
-  /// As the supervisor of a local attempt does.
+  /// Writes a rank's stack as the supervisor of a local attempt does.
   void agent_writes(std::uint64_t number, core::RankNumber rank, const std::string& text) {
     const auto folder = agent::protocol::stack_folder(attempt_, number);
     std::filesystem::create_directories(folder);

@@ -190,7 +190,7 @@ void end_first_attempt(Saga& saga) {
   saga.tell(exited(1, 0, 0));
 }
 
-// As thousands of short jobs of a sweep: their steps fill no bucket.
+// A sweep may have thousands of such short jobs: their steps fill no bucket.
 TYPED_TEST(Ageing, OfAnAttemptThatIsOverBucketsAreLeftAloneHoweverShortItWas) {
   for (const core::Step count : {1, 10, 32, 150}) {
     SCOPED_TRACE(count);

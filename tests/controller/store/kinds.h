@@ -19,7 +19,7 @@ struct Memory {
   core::Time now = kFirstHour;
   store::MemoryStore store{[this] { return now; }};
   store::Store& get() { return store; }
-  /// As a restart of musterd.
+  /// Does to the store what a restart of musterd does.
   void open_again() {}
 };
 struct Sqlite {

@@ -67,7 +67,7 @@ class MemoryStore final : public Store {
     std::string spec_json;
   };
   using MetricKey = std::tuple<core::JobId, core::AttemptNumber, core::Step, core::RankNumber>;
-  /// What of an attempt has aged out. The rows stay here, and are left out of answers.
+  /// The parts of an attempt that have aged out. The rows stay here, and are left out of answers.
   struct Ages {
     core::Step newest = -1;
     core::Step rank_rows_from = std::numeric_limits<core::Step>::min();

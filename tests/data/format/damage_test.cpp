@@ -37,7 +37,7 @@ std::string images_file() {
   return test::read_file(folder / "f");
 }
 
-/// What open() and then verify() say of a file with these bytes.
+/// The error that open() and then verify() tell of a file with these bytes.
 class Reading {
  public:
   std::string error_of(const std::string& bytes) const {

@@ -54,7 +54,7 @@ inline std::vector<std::uint8_t> pixels_of(int height, int width, int first) {
   return rgb;
 }
 
-/// What data.json needs beside the files: train with `train`, and no other split.
+/// The description that data.json needs beside the files: train with `train`, and no other split.
 inline Description describe_tokens(std::vector<FileInfo> train) {
   Description out;
   out.kind = Kind::kTokens;

@@ -95,7 +95,7 @@ inline std::string ppm_file(const Picture& picture) {
          text_of(picture.rgb);
 }
 
-/// What decode() says of a damaged file; "decoded" if it is not damaged.
+/// The error of decode() for a damaged file; "decoded" if it is not damaged.
 inline std::string refusal(std::string_view bytes, const std::string& name, const DecodeLimits& limits = {}) {
   try {
     decode(bytes, name, limits);

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-/// Whether the build can read tokenizer.json.
+/// True if the build can read tokenizer.json.
 bool has_crate() {
 #ifdef MUSTER_HAS_TOKENIZERS
   return true;

@@ -1,4 +1,4 @@
-// What is written about a model of sentencepiece. spm_tokenizer_test.cpp looks at the ids.
+// The tokenizer.json that is written about a model of sentencepiece. spm_tokenizer_test.cpp looks at the ids.
 #include "data/tokenizers/spm_json.h"
 
 #include <gmock/gmock.h>

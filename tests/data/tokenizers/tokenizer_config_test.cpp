@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 class TokenizerConfig : public ::testing::Test {
  protected:
-  /// What is said of a tokenizer with this configuration; "" is nothing.
+  /// The error about a tokenizer with this configuration; "" is none.
   std::string said(const Json& config) {
     write_file(folder_ / "tokenizer.json", tokenizer_.dump());
     write_file(folder_ / "tokenizer_config.json", config.dump());

@@ -10,7 +10,7 @@ namespace slurm {
 /// The result of Python's str() for the value. Lists and dictionaries give an empty text.
 std::string python_str(const SubmititValue& value);
 
-/// Whether Python treats the value as true.
+/// True if Python treats the value as true.
 bool python_truth(const SubmititValue& value);
 
 /// A bool, int or float as a number; nullopt for other types.

@@ -1,4 +1,4 @@
-// What AutoExecutor.update_parameters does to its arguments before the Slurm executor sees them.
+// Changes that AutoExecutor.update_parameters makes to its arguments before the Slurm executor sees them.
 #include <algorithm>
 #include <array>
 #include <cmath>

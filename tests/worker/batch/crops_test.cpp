@@ -270,7 +270,7 @@ TEST(BlockMask, IsOfBlocks) {
       beside += mask[i + 1];
     }
   }
-  // Of patches that are masked one by one, 60 of 196 would have a masked neighbour.
+  // Patches that are masked one by one would have a masked neighbour in 60 of 196 cases.
   EXPECT_GT(beside, masked * 6 / 10);
 }
 

@@ -28,7 +28,7 @@ spec::Values tied(bool is_tied) {
   return values;
 }
 
-/// What is said of a file with these tensors.
+/// The error about a file with these tensors; "equal" if there is none.
 std::string finding(const Family& family, bool is_tied, const Tensors& tensors) {
   const TemporaryFolder folder;
   fsdp::write_safetensors(folder / "model.safetensors", tensors);

@@ -24,7 +24,7 @@ class ImageViews : public ::testing::Test {
     source_.values = worker::dinov2_family().read(fsdp::Json::parse(R"({"image_size": 56})"));
   }
 
-  /// What is said of a file with one member more, or "56 of 64".
+  /// The error about a file with one member more, or "56 of 64".
   std::string seen(const std::string& member) {
     ::test::write_file(folder_ / worker::kPreprocessorFile,
                        R"({"size": {"shortest_edge": 64}, "crop_size": {"height": 56, "width": 56})" + member + "}");
@@ -155,7 +155,7 @@ data::prepare::Picture squares(int height, int width) {
 TEST(Viewed, WholePixelsAreCutOutOfTheMiddle) {
   const auto seen = viewed(squares(4, 9), {.shortest_edge = 4, .side = 2});
   EXPECT_EQ(seen.height, 2);
-  // Of 9 columns 3 lie before the square, and of 4 rows 1.
+  // The square has 3 of 9 columns before it, and 1 of 4 rows.
   EXPECT_THAT(seen.rgb, ElementsAre(3, 1, 7, 4, 1, 7, 3, 2, 7, 4, 2, 7));
 }
 

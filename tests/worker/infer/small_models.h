@@ -73,7 +73,7 @@ inline worker::TokenIds continued(const worker::CausalModel& model, const std::s
   return out;
 }
 
-/// What a command prints.
+/// The output and the notes of a command.
 struct Printed {
   std::string out, notes;
 };

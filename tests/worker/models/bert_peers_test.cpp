@@ -26,7 +26,7 @@ using testing::folders_in;
 using testing::read_file;
 using testing::TemporaryFolder;
 
-/// What both sides read.
+/// The batch that both sides read.
 struct PeerBatch {
   explicit PeerBatch(const fsdp::SafetensorsReader& file)
       : rows(file.tensor("ids").clone(), file.tensor("mask").clone(), file.tensor("types").clone()),

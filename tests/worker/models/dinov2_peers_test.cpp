@@ -69,7 +69,7 @@ class Expected {
   explicit Expected(const fs::path& path) : reader_(path) {}
   bool has(const std::string& name) const { return reader_.contains(name); }
   at::Tensor operator()(const std::string& name) const { return reader_.tensor(name).clone(); }
-  /// As a leaf whose gradient is compared.
+  /// The tensor as a leaf whose gradient is compared.
   at::Tensor leaf(const std::string& name) const { return (*this)(name).requires_grad_(); }
 
  private:

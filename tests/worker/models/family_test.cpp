@@ -178,7 +178,7 @@ TEST(LlamaConfig, WritingKeepsWhatHasNoEffect) {
   }
 }
 
-/// What a family says of its config.json with one more member.
+/// The error of a family about its config.json with one more member.
 std::string error_of_member(const Family& family, const std::string& member) {
   try {
     family.read(Json::parse("{" + member + "}"));
@@ -270,7 +270,7 @@ TEST(ConfigMembers, OfRopeAreKnownToo) {
 
 TEST(ConfigMembers, PlacesOfRopeThatDifferAreRefusedWithBothValues) {
   constexpr const char* kDiffer = "write the one with which the model was trained into both";
-  // What transformers 4 makes of a file of transformers 5 that it saves again.
+  // A file like this comes from transformers 4 when it saves a file of transformers 5 again.
   EXPECT_THAT(
       error_of_reading(R"({"rope_theta": 10000.0, "rope_scaling": null,
                                    "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}})"),

@@ -25,7 +25,7 @@ struct Measured {
   std::int64_t tensor_bytes = 0, wire_bytes = 0;
 };
 
-/// What rank 0 of a real training allocates at the peak of step 3, and sends in it.
+/// The bytes that rank 0 of a real training allocates at the peak of step 3, and sends in it.
 Measured measured(const RunConfig& config, int world_size) {
   static thread_local std::optional<fsdp::CountTensorBytes> counts;
   std::vector<Listener> ranks(static_cast<std::size_t>(world_size));
@@ -182,7 +182,7 @@ TEST(Plan, OfGpusCountsNoBuffersOfCollectives) {
   EXPECT_NEAR(over_sockets - eight_nodes, largest_unit * 63 / 64, 0.01 * largest_unit);
 }
 
-// What fits a GPU is planned for GPUs, and so is each remedy.
+// A plan against the memory of a GPU is made for GPUs, and so is each remedy.
 TEST(Plan, AgainstTheMemoryOfAGpuIsOneForGpus) {
   const TemporaryFolder folder;
   const RunConfig config = large(folder);

@@ -56,7 +56,7 @@ class Meeting {
   std::barrier<> all_here_;
 };
 
-/// What ranks with these numbers of rows make of their part, in the order of the ranks.
+/// Tensors that ranks with these numbers of rows compute of their part, in the order of the ranks.
 std::vector<at::Tensor> over_ranks(const at::Tensor& rows, const std::vector<std::int64_t>& counts,
                                    const std::function<at::Tensor(const at::Tensor&, Meeting&, int)>& compute) {
   Meeting meeting(static_cast<int>(counts.size()));

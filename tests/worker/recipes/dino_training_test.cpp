@@ -119,7 +119,7 @@ struct JudgedTraining {
   const char *name, *model, *train;
 };
 
-/// What dino_judge.py has as constants.
+/// The settings that dino_judge.py has as constants.
 RunConfig judged_config(const JudgedTraining& judged, const ImageFolder& images, const fs::path& folder) {
   RunConfig config = run("dino",
                          R"("hidden_size":16,"num_hidden_layers":2,"num_attention_heads":2,"image_size":16,)"

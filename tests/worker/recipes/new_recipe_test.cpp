@@ -160,7 +160,7 @@ TEST(NewRecipeRegistration, IsARowAndAMaker) {
   EXPECT_THAT(error_of([&] { make_recipe(config); }), HasSubstr("/no/such/folder")) << "the recipe itself is asked";
 }
 
-/// What the document shows is what these tests have built.
+/// Code that the document shows is code that these tests have built.
 TEST(NewRecipeDocument, ShowsLinesOfTheExamples) {
   const std::string document = read_file(::test::source_folder() + "/docs/new-recipe.md");
   std::string example;

@@ -88,7 +88,7 @@ class PretrainedClassifier : public ::testing::Test {
     };
   }
 
-  /// The same texts with their labels under other numbers.
+  /// Records of the same texts with their labels under other numbers.
   static Records renumbered(Records records, const std::vector<std::int32_t>& numbers) {
     for (auto& record : records) record.label = numbers[static_cast<std::size_t>(record.label)];
     return records;
@@ -351,7 +351,7 @@ TEST_F(SizesOfAFolder, OfDinov2WhoseCropsFollow) {
   }
 }
 
-/// What a run of a best checkpoint says when it refuses to begin.
+/// The error of a run of a best checkpoint that refuses to begin.
 std::string refusal_of_best(const std::string& recipe, const std::string& model, const std::filesystem::path& data,
                             const std::string& best, const std::string& train = "") {
   const TemporaryFolder folder;

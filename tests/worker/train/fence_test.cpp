@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using testing::TemporaryFolder;
 using testing::write_file;
 
-/// Whether some process holds the fence's lock in a way that keeps the controller out.
+/// True if some process holds the fence's lock in a way that keeps the controller out.
 bool controller_must_wait(const TemporaryFolder& folder) {
   const int fd = ::open((folder / "FENCE.lock").c_str(), O_RDWR | O_CREAT, 0644);
   const bool held = ::flock(fd, LOCK_EX | LOCK_NB) != 0;

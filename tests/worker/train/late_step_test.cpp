@@ -78,7 +78,7 @@ class Points : public PointsRecipe {
   at::Tensor points_;
 };
 
-/// What each step tells: step, loss, norm, scale.
+/// The values that each step tells: step, loss, norm, scale.
 using Told = std::vector<std::vector<double>>;
 
 Told told(at::Device device, const RunConfig& config, agent::rank::StopKind* stop = nullptr) {

@@ -62,7 +62,7 @@ class PrepareSource : public ::testing::Test {
     data.cache_folder = (folder_ / "cache").native();
     return data;
   }
-  /// What the answers make of a job; "final: ..." for a mistake that no other attempt mends.
+  /// The folder or the error that a job gets of these answers; "final: ..." for a mistake that no other attempt mends.
   std::string said(std::vector<base::CommandResult> answers) const {
     Answers runner(std::move(answers));
     try {

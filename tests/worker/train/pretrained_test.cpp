@@ -78,7 +78,7 @@ TEST(Pretrained, ARunThatGoesOnNeedsNoFolder) {
   EXPECT_EQ(losses(config, 2).size(), 1u);
 }
 
-/// What each rank says of a run that must be refused before its first step.
+/// The error of each rank in a run that must be refused before its first step.
 std::vector<std::string> refusal_of(const RunConfig& config, std::size_t ranks) {
   std::vector<Listener> listeners(ranks);
   std::vector<std::string> errors(ranks);
@@ -232,7 +232,7 @@ TEST(FullState, AFailureOfRankZeroIsToldByAllRanks) {
   EXPECT_EQ(errors[1], errors[0]);
 }
 
-/// What is said of a folder that does not fit a small model. `change` makes it wrong.
+/// A folder that a test makes unfit for a small model, and the error about it.
 class BadFolder : public ::testing::Test {
  protected:
   BadFolder()

@@ -63,7 +63,7 @@ TEST(TraceRequests, MayNameTheFirstStep) {
   EXPECT_THAT(traces_of(config), ElementsAre("step-5.rank0.json", "step-5.rank1.json"));
 }
 
-// As after a restart of the controller, which knew of neither.
+// Two requests at once come after a restart of the controller, which knew of neither.
 TEST(TraceRequests, OfTwoAtOnceAreRecordedOneAfterTheOther) {
   const TemporaryFolder folder;
   std::vector<Listener> ranks(2);

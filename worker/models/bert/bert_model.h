@@ -16,7 +16,7 @@
 // parameters are fp32 and have Hugging Face's names.
 namespace worker {
 
-/// What a BERT reads.
+/// Input that a BERT reads.
 struct BertRows {
   BertRows(at::Tensor token_ids, at::Tensor attention_mask = {}, at::Tensor token_types = {})
       : ids(std::move(token_ids)), mask(std::move(attention_mask)), types(std::move(token_types)) {}
@@ -120,7 +120,7 @@ class BertEncoder : public torch::nn::Module, public Wrapped {
 
   const spec::Bert& config() const { return config_; }
   std::vector<std::shared_ptr<Block>> blocks() const;
-  /// What a head reads: [batch, positions, hidden].
+  /// Returns the input of a head: [batch, positions, hidden].
   at::Tensor hidden(const BertRows& rows) const;
 
  protected:
@@ -137,7 +137,7 @@ class BertEncoder : public torch::nn::Module, public Wrapped {
 class BertPredictions : public torch::nn::Module {
  public:
   explicit BertPredictions(const spec::Bert& config);
-  /// What the decoder reads: [.., hidden] -> [.., hidden].
+  /// Computes the input of the decoder: [.., hidden] -> [.., hidden].
   at::Tensor transform(const at::Tensor& hidden) const;
 
   std::shared_ptr<Linear> decoder;  ///< null when tied; without its bias
@@ -161,7 +161,7 @@ class BertForMaskedLm : public BertEncoder {
   /// The sum of the cross entropies of the targets, in nats. The head computes the positions with a target alone, and
   /// not all their logits at once; see linear_cross_entropy(). Without a target the sum is 0 and so are its gradients.
   at::Tensor loss(const BertRows& rows, const MaskedTargets& targets) const;
-  /// The same for targets as masked_targets() takes them.
+  /// Returns the same sum for targets as masked_targets() takes them.
   at::Tensor loss(const BertRows& rows, const at::Tensor& targets) const;
 
  private:

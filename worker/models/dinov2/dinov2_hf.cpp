@@ -142,7 +142,7 @@ void draw_dinov2(const Values& values, const std::string& name, const at::Tensor
   }
 }
 
-/// As DINOv2's groups of parameters: registers, the last norm and all heads have the full rate.
+/// Counts layers as DINOv2's groups of parameters do: registers, the last norm and all heads have the full rate.
 int dinov2_layers_above(const Values& values, const std::string& parameter) {
   static constexpr std::string_view kLayers = "encoder.layer.", kEmbeddings = "embeddings.";
   const auto layers = static_cast<int>(values.whole("model.num_hidden_layers"));

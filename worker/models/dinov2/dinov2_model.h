@@ -33,7 +33,7 @@ class Dinov2Projection : public torch::nn::Module {
 class Dinov2Embeddings : public torch::nn::Module {
  public:
   explicit Dinov2Embeddings(const spec::Dinov2& config);
-  /// As Dinov2Model::forward(), before the blocks.
+  /// Does the part of Dinov2Model::forward() that comes before the blocks.
   at::Tensor forward(const at::Tensor& pixels, const at::Tensor& masks) const;
 
   at::Tensor cls_token;            ///< [1, 1, hidden]
@@ -99,7 +99,7 @@ class Dinov2Layer : public Block {
   std::shared_ptr<Dinov2Mlp> mlp_;
 };
 
-/// What DINOv2 makes of images.
+/// Output that DINOv2 makes of images.
 struct Dinov2Output {
   at::Tensor tokens;           ///< [batch, 1 + registers + patches, hidden], after the last norm
   std::int64_t registers = 0;  ///< how many tokens lie between the class token and the patches

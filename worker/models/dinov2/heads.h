@@ -13,8 +13,8 @@
 #include "worker/models/dinov2/dinov2_model.h"
 #include "worker/models/layers/layers.h"
 
-// What self-distillation puts on a DINOv2 (Oquab et al., arXiv 2304.07193). transformers has none of it. Names and
-// formulas are those of facebookresearch/dinov2, dinov2/layers/dino_head.py.
+// Heads that self-distillation puts on a DINOv2 (Oquab et al., arXiv 2304.07193). transformers has none of them. Names
+// and formulas are those of facebookresearch/dinov2, dinov2/layers/dino_head.py.
 namespace worker {
 
 struct DinoHeadSizes {
@@ -75,7 +75,7 @@ class SelfDistilled : public torch::nn::Module, public Wrapped {
   std::shared_ptr<DinoHead> ibot_head;  ///< null: dino_head serves both
 };
 
-/// Whether this parameter of a SelfDistilled is one of a head. Files of a backbone lack it.
+/// True if this parameter of a SelfDistilled is one of a head. Files of a backbone lack such parameters.
 bool is_of_dino_head(std::string_view parameter);
 
 /// Draws first values for elements of a head's parameter, as DINOv2: Normal(0, 0.02) for the layers, zeros for their

@@ -13,7 +13,7 @@
 
 namespace worker {
 
-/// What every layer of one forward call shares. Copies are cheap.
+/// Data that every layer of one forward call shares. Copies are cheap.
 struct GptNeoXContext {
   RopeTable rope;
   Mask mask;

@@ -34,14 +34,14 @@ Mask segment_mask(const at::Tensor& segment_ids);
 /// without any key that counts sees all its keys, so that its result is finite.
 Mask padding_mask(const at::Tensor& attention_mask);
 
-/// Of rotary position embedding.
+/// Options of rotary position embedding.
 struct RopeOptions {
   std::int64_t dim = 0;  ///< rotated elements of a head, an even number
   double theta = 10000;
   spec::RopeScaling type = spec::RopeScaling::kDefault;
   double factor = 1;  ///< of kLinear and kLlama3
-  // Of kLlama3: a wavelength above original_positions / low_freq_factor is long, and one below original_positions /
-  // high_freq_factor is short.
+  // Settings of kLlama3: a wavelength above original_positions / low_freq_factor is long, and one below
+  // original_positions / high_freq_factor is short.
   double low_freq_factor = 1, high_freq_factor = 4;
   std::int64_t original_positions = 0;
 };
@@ -74,12 +74,12 @@ struct KeyValues {
 
   /// Appends keys and values [batch, key/value heads, n, d]. Throws c10::Error when they exceed the capacity.
   void append(const at::Tensor& more_keys, const at::Tensor& more_values);
-  /// What counts: views [batch, key/value heads, length, d].
+  /// Keys and values that count: views [batch, key/value heads, length, d].
   at::Tensor all_keys() const { return keys.narrow(2, 0, length); }
   at::Tensor all_values() const { return values.narrow(2, 0, length); }
 };
 
-/// Of each layer.
+/// Keys and values of each layer.
 using Cache = std::vector<KeyValues>;
 
 /// Without a token yet. One layer holds 2 x batch x heads x capacity x d elements.

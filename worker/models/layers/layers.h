@@ -17,7 +17,7 @@ inline at::Tensor uninitialised(at::IntArrayRef shape) {
   return at::empty(shape, at::kFloat);
 }
 
-/// What a module has that may be a sharding unit: its calls go through `wrapper`.
+/// The base of a module that may be a sharding unit: its calls go through `wrapper`.
 struct Wrapped {
   CallWrapper wrapper = call_directly;
 };
@@ -30,7 +30,7 @@ class Block : public torch::nn::Module, public Wrapped {
   CallWrapper attention_wrapper = call_directly, mlp_wrapper = call_directly;
 };
 
-/// What is multiplied: x W^T.
+/// Factors of a product: x W^T.
 struct Factors {
   at::Tensor x;       ///< [.., in]
   at::Tensor weight;  ///< W [out, in]

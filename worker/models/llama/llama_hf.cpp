@@ -62,7 +62,7 @@ void read_llama_scaling(const Json& rope, const std::string& where, ScalingMembe
   set_row(values, spec::llama(), from.row, *member, name);
 }
 
-/// What one object says but the base.
+/// Reads all that one object says but the base.
 Values rope_of_llama(const Json& rope, const std::string& where) {
   const std::string type = rope_type_of(rope, where);
   if (type != "default" && type != "linear" && type != "llama3") {

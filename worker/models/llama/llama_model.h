@@ -15,7 +15,7 @@
 
 namespace worker {
 
-/// What every layer of one forward call shares. Copies are cheap.
+/// Data that every layer of one forward call shares. Copies are cheap.
 struct LlamaContext {
   RopeTable rope;
   Mask mask;

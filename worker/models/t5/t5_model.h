@@ -19,7 +19,7 @@ namespace worker {
 /// of the buckets. Otherwise they are in the bucket of distance 0, because a mask hides them.
 at::Tensor t5_buckets(const at::Tensor& relative, bool bidirectional, std::int64_t buckets, std::int64_t max_distance);
 
-/// What T5 adds to the scores of attention in place of positions: one number for each bucket and head, which trains.
+/// Trained bias that T5 adds to scores of attention in place of positions: one number for each bucket and head.
 class T5RelativeBias : public torch::nn::Module {
  public:
   T5RelativeBias(const spec::T5& config, bool bidirectional);
@@ -37,7 +37,7 @@ class T5RelativeBias : public torch::nn::Module {
 /// A mask to be added to scores of that dtype: 0 where `sees` (bool) is true, and the lowest finite number elsewhere.
 at::Tensor t5_penalty(const at::Tensor& sees, at::ScalarType dtype);
 
-/// What T5's decoder has read: keys and values of each block for its own tokens, and for those of the encoder.
+/// Cache of what T5's decoder has read: keys and values of each block for its own tokens, and for those of the encoder.
 struct T5Cache {
   Cache self;   ///< grows by each token
   Cache cross;  ///< computed by the first next(), and undefined before
@@ -48,7 +48,7 @@ struct T5BlockCache {
   KeyValues *self = nullptr, *cross = nullptr;
 };
 
-/// What every block of a stack shares in one call, without what needs a gradient. Copies are cheap.
+/// Data that every block of a stack shares in one call, without what needs a gradient. Copies are cheap.
 struct T5Context {
   std::int64_t begin = 0;  ///< the position of the first token
   at::Tensor penalty;      ///< of t5_penalty(), for self-attention; undefined where a token sees all others
@@ -137,7 +137,7 @@ class T5FeedForwardLayer : public torch::nn::Module {
 class T5Block : public Block {
  public:
   T5Block(const spec::T5& config, bool is_decoder, bool has_bias);
-  /// What goes from block to block. `encoded` is undefined in the encoder.
+  /// Tensors that go from block to block. `encoded` is undefined in the encoder.
   struct Flow {
     at::Tensor x, bias, encoded;
   };
@@ -192,11 +192,11 @@ class T5ForConditionalGeneration : public torch::nn::Module, public Wrapped {
   /// linear_cross_entropy(). Targets of kNoTarget count for nothing. The decoder reads decoder_inputs() of them.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& attention_mask, const at::Tensor& targets) const;
 
-  /// What the decoder reads to predict the targets: the start token, and the targets but the last one. Padding stands
-  /// for kNoTarget.
+  /// Returns the ids that the decoder reads to predict the targets: the start token, and the targets but the last one.
+  /// Padding stands for kNoTarget.
   at::Tensor decoder_inputs(const at::Tensor& targets) const;
 
-  /// What the decoder sees of a text: [batch, source, d_model].
+  /// Returns the states that the decoder sees of a text: [batch, source, d_model].
   at::Tensor encode(const at::Tensor& ids, const at::Tensor& attention_mask) const;
 
   /// Reads more tokens of the decoder, int64 [batch, n], after those in `cache`, and returns the logits of the last
@@ -218,7 +218,7 @@ class T5ForConditionalGeneration : public torch::nn::Module, public Wrapped {
  private:
   at::Tensor embedded(const at::Tensor& ids) const;
   at::Tensor encoded_of(const at::Tensor& ids, const at::Tensor& attention_mask) const;
-  /// What the head reads.
+  /// Returns the input of the head.
   at::Tensor decoded_of(const at::Tensor& decoder_ids, const at::Tensor& encoded, const at::Tensor& attention_mask,
                         T5Cache* cache) const;
   const at::Tensor& head() const;

@@ -14,7 +14,7 @@
 
 namespace worker {
 
-/// What watches a training from step to step. A hook makes no collective calls, and changes no weight.
+/// Observer of a training from step to step. A hook makes no collective calls, and changes no weight.
 class Hook {
  public:
   virtual ~Hook() = default;

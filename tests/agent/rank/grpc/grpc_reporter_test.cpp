@@ -214,55 +214,6 @@ TEST_F(GrpcReporter, HeartbeatsGoOverOneStreamThatIsOpenedAgainWhenItBreaks) {
   EXPECT_TRUE(controller_.wait_until([](const FakeController& c) { return c.registers == 1; })) << "it is known still";
 }
 
-/// A controller of before: it knows no stream.
-class WithoutStreams final : public muster::v1::RankService::Service {
- public:
-  grpc::Status Register(grpc::ServerContext*, const muster::v1::RegisterRequest*,
-                        muster::v1::RegisterResponse* response) override {
-    response->set_heartbeat_interval_ms(20);
-    return grpc::Status::OK;
-  }
-  grpc::Status Heartbeat(grpc::ServerContext*, const muster::v1::HeartbeatRequest* request,
-                         muster::v1::HeartbeatResponse* response) override {
-    std::lock_guard lock(mutex_);
-    heartbeats_.push_back(*request);
-    changed_.notify_all();
-    response->set_heartbeat_interval_ms(20);
-    response->set_metrics_accepted(static_cast<std::uint32_t>(request->metrics_size()));
-    return grpc::Status::OK;
-  }
-  bool wait_until(const std::function<bool(const std::vector<muster::v1::HeartbeatRequest>&)>& holds) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, 20s, [&] { return holds(heartbeats_); });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<muster::v1::HeartbeatRequest> heartbeats_;
-};
-
-TEST_F(GrpcReporter, AControllerThatKnowsNoStreamGetsCalls) {
-  server_->shutdown();
-  WithoutStreams old;
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&old);
-  const auto server = builder.BuildAndStart();
-  auto environment = this->environment();
-  environment.controller = agent::rank::Endpoint{"127.0.0.1", static_cast<std::uint16_t>(port)};
-  auto reporter = agent::rank::make_grpc_reporter(environment);
-  EXPECT_TRUE(old.wait_until([](const auto& heartbeats) { return heartbeats.size() >= 5; }));
-  reporter->step(step(1));
-  reporter->leaving(7, "enough");
-  reporter.reset();
-  EXPECT_TRUE(old.wait_until([](const auto& heartbeats) {
-    return heartbeats.back().exit_code() == 7 &&
-           std::ranges::any_of(heartbeats, [](const auto& one) { return one.metrics_size() == 1; });
-  }));
-}
-
 TEST_F(GrpcReporter, WhatTheControllerDidNotTakeIsSentAgain) {
   controller_.set_most_accepted(2);
   auto reporter = this->reporter();

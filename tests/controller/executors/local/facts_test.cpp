@@ -59,8 +59,7 @@ TEST_F(RankFacts, OfOneThatWasAskedToLeaveNobodyAsksWhyItDid) {
   EXPECT_EQ(left->error, "");
 }
 
-// What hostile programs may put where their error is looked for.
-// It may have failed first, and be slow to end. A rank that only lost its connection is not the cause.
+// The stopped rank may have failed first, and be slow to end. A rank that only lost its connection is not the cause.
 TEST_F(RankFacts, OneThatIsStoppedForAnotherRanksFailureTellsTheErrorThatItClosesWith) {
   must_launch(1,
               "echo 'Traceback (most recent call last):'; "
@@ -76,6 +75,7 @@ TEST_F(RankFacts, OneThatIsStoppedForAnotherRanksFailureTellsTheErrorThatItClose
   EXPECT_EQ(facts_.exit_of(1)->exit.signal, SIGTERM);
 }
 
+// Hostile programs may put such things where their error is looked for.
 TEST_F(RankFacts, WhatIsNoErrorFileHoldsNothingUp) {
   must_launch(
       1,

@@ -68,7 +68,7 @@ TEST(Leftovers, WhatWasStartedForTheAttemptIsOneInWhateverSessionAndSoAreItsChil
   EXPECT_THAT(leftovers(later, "/data/jobs/7/attempt-1"), Not(Contains(is(stranger.shell)))) << "it began before";
 }
 
-// Of MUSTER_ATTEMPT_FOLDER nothing may be left, or its name, or the beginning of its value.
+// MUSTER_ATTEMPT_FOLDER may be gone, or its name alone or the beginning of its value may be left.
 TEST(Leftovers, AProcessThatHasOverwrittenItsEnvironmentIsKnownByTheLogItWritesTo) {
   const test::TemporaryFolder folder;
   const auto attempt = folder / "attempt-1";

@@ -141,7 +141,7 @@ TEST_F(Stop, IsPassedOnWhenTheSupervisorCanBeReachedAgain) {
   attempt.handle = launched.handle;
   executor_->adopt({1, 1}, attempt);
   executor_->stop({1, 1}, {0ms});
-  // The same thread tells this, so the stop was looked at, in vain.
+  // The thread that looks at stops tells this, too, so it has looked at the stop, in vain.
   must_launch(2, "exit 0");
   ASSERT_TRUE(facts_.wait_for(1));
   EXPECT_TRUE(is_alive(launched.pids.at(0)));

@@ -33,7 +33,7 @@ bool is_alive(std::int64_t pid);
 /// Starts a program, waits for its end, returns waitpid's status.
 int run_program(const std::vector<std::string>& argv);
 
-/// What an executor told.
+/// Facts that an executor told.
 class Facts {
  public:
   executors::FactSink sink();
@@ -79,7 +79,7 @@ class World : public ::testing::Test {
   agent::protocol::Status status(core::JobId job) const;
   std::int64_t supervisor_of(core::JobId job) const;
   using Use = std::map<core::RankNumber, agent::protocol::RankUse>;
-  /// What the ranks of an attempt were last told to use.
+  /// The use of resources that was last told of an attempt's ranks.
   Use used_now(const core::AttemptKey& key) const;
   void forget_use();
   void use_root(const std::filesystem::path& root);

@@ -1,4 +1,4 @@
-// What Slurm says of its partitions and nodes, as admins' policies are compared with it.
+// Facts that Slurm tells of its partitions and nodes, as admins' policies are compared with them.
 #include "controller/executors/slurm/slurm_executor.h"
 
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@ TEST(LogWords, TheLineThatSaysWhyIsQuoted) {
   EXPECT_EQ(telling_line(std::string(1000, 'x')).size(), kLongestQuote);
 }
 
-// Of a job and of a step, behind the name of slurmstepd, which may have that of its node, or behind the time.
+// Preemptions of jobs and steps stand behind the name of slurmstepd, which may have its node's, or behind the time.
 TEST(LogWords, APreemptionIsNamedBySlurmstepdAlone) {
   const std::string text = "*** JOB 12 ON node1 CANCELLED AT 2026-11-28T19:38:58 DUE TO PREEMPTION ***";
   EXPECT_TRUE(names_preemption("slurmstepd: error: " + text + "\n"));

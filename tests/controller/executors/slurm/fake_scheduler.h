@@ -100,7 +100,7 @@ class FakeScheduler : public ::slurm::Scheduler {
     node.states = {"IDLE", "DRAIN"};
     node.reason = reason;
   }
-  /// Whether squeue goes on saying what it says now.
+  /// Sets whether squeue goes on saying what it says now.
   void keep_listing(bool on) {
     std::lock_guard lock(mutex_);
     listed_before = on ? std::optional(jobs) : std::nullopt;
@@ -236,7 +236,7 @@ class FakeScheduler : public ::slurm::Scheduler {
     return all_nodes;
   }
 
-  // What Slurm does by itself, or a person has it do, when a test says so.
+  // Slurm does these things by itself, or a person has it do them, when a test says so.
   void requeue(const ::slurm::JobId& id) {
     change(id, [](auto& job) {
       job.state.state = ::slurm::JobState::kPending;
@@ -269,12 +269,12 @@ class FakeScheduler : public ::slurm::Scheduler {
     return array.empty() ? 1 : std::stoul(array.substr(array.find_first_of("-,") + 1)) + 1;
   }
 
-  /// What an sbatch does that was under way when its caller died.
+  /// Does the work of an sbatch that was under way when its caller died.
   std::uint64_t take(const std::string& script) {
     std::lock_guard lock(mutex_);
     return add(script, next_id++);
   }
-  /// As this number.
+  /// Takes the script as the job of this number.
   void take(const std::string& script, std::uint64_t id) {
     std::lock_guard lock(mutex_);
     add(script, id);

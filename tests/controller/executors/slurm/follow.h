@@ -63,7 +63,7 @@ class Following {
     for (const auto& fact : attempt.take_facts()) told.push_back(words(fact));
     return told;
   }
-  /// The same with the reasons of stops and ends, and without anything else.
+  /// The reasons of the stops and ends among the facts, without anything else.
   std::vector<std::string> reasons() {
     std::vector<std::string> told;
     for (const auto& fact : attempt.take_facts()) {

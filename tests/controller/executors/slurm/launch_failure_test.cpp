@@ -42,7 +42,7 @@ TEST(LaunchFailure, ItsNodesAreThoseThatSlurmHasDrainedForItSince) {
                   "lost n2: Slurm could not start the job on it (batch job complete failure)"));
 }
 
-// Whether or not a listing showed it running: by its end, or while what had begun on another node is ended.
+// The failure shows whether or not a listing had the run: by its end, or while a part on another node is ended.
 TEST(LaunchFailure, OfARunThatSlurmHoldsIsANodeFailure) {
   Following never_seen;
   never_seen.job.restarts = 1;

@@ -125,7 +125,7 @@ TEST(Launcher, HowLargeAnArrayMayBeIsNotGuessedWhenSlurmDoesNotSay) {
   EXPECT_EQ(l.launch(l.sweep(3, 2)), "1_0 1_1 1_2");
 }
 
-// Of one job, of a sweep of two shapes, of one whose jobs go one by one, and of one beyond the largest array.
+// Scripts of one job, of a sweep of two shapes, of one whose jobs go one by one, and of one beyond the largest array.
 TEST(Launcher, ScriptsAreThoseThatAreHandedOver) {
   {
     Launching l;

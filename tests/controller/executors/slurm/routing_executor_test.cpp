@@ -44,7 +44,7 @@ class Routing {
   std::vector<core::JobId> told;
 };
 
-// Of a sweep some jobs may be local: the others' script is Slurm's to judge, whoever comes first.
+// Some jobs of a sweep may be local: the others' script is Slurm's to judge, whoever comes first.
 TEST(RoutingExecutor, ScriptsAreOfTheQueuesJobsAloneAndTheQueueJudgesThem) {
   Routing r;
   const std::vector requests{r.request(1, "local"), r.request(2, "slurm")};

@@ -219,7 +219,7 @@ TEST_P(SchedulerContract, OfANumberThatNobodyHasNothingCanBeAsked) {
   EXPECT_TRUE(slurm().history({1}).refused()) << "there is no accounting here";
 }
 
-// What an array depends on may be forgotten by the time it is handed over.
+// A job on which an array depends may be forgotten by the time the array is handed over.
 TEST_P(SchedulerContract, ADependencyOnAJobThatIsOverHoldsNobodyBack) {
   auto after = job("a");
   after.options["dependency"] = "afterany:" + std::to_string(kNobody.job);

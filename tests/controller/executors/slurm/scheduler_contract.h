@@ -16,7 +16,7 @@ class SchedulerWorld {
  public:
   virtual ~SchedulerWorld() = default;
   virtual ::slurm::Scheduler& slurm() = 0;
-  /// What a job of the contract runs: it ends when finish() says so.
+  /// The command that a job of the contract runs: it ends when finish() says so.
   virtual std::vector<std::string> command() const = 0;
   /// Gives a job that may run its nodes.
   virtual void start(const ::slurm::JobId& id) = 0;
@@ -26,7 +26,7 @@ class SchedulerWorld {
   virtual void finish(int code) = 0;
 };
 
-/// What the fake Slurm of our tests and the real one have in common: everything that tests with the fake rely on. One
+/// Behaviour that the fake Slurm of our tests and the real one share: everything that tests with the fake rely on. One
 /// program instantiates it for each.
 class SchedulerContract : public ::testing::TestWithParam<std::function<std::unique_ptr<SchedulerWorld>()>> {
  protected:
@@ -36,7 +36,7 @@ class SchedulerContract : public ::testing::TestWithParam<std::function<std::uni
   SchedulerWorld& world() { return *world_; }
   ::slurm::BatchScript job(const std::string& comment) const;
   ::slurm::JobId submit(const ::slurm::BatchScript& job);
-  /// As it is listed; nullopt: it is not.
+  /// The job as it is listed; nullopt: it is not.
   std::optional<::slurm::ListedJob> look(const ::slurm::JobId& id);
   /// Polls until it is listed in this state.
   bool reaches(const ::slurm::JobId& id, ::slurm::JobState state);

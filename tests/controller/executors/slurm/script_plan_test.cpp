@@ -65,7 +65,7 @@ TEST(ScriptPlan, StartsTheTaskWithTheLibrariesOfMusterdAndKeepsTheJobsForTheRank
   const auto start = text.find("/bin/sh -c ");
   ASSERT_NE(start, std::string::npos) << text;
   const auto line = text.substr(start, text.find(" &\n", start) - start);
-  // What a shell makes of it, with printenv in place of muster-task.
+  // A shell runs the line, with printenv in place of muster-task.
   const auto program = line.find("/opt/muster-task");
   const auto shown =
       "LD_LIBRARY_PATH=/old/conda LD_PRELOAD= bash -c " +

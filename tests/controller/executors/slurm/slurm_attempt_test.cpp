@@ -102,7 +102,7 @@ TEST(SlurmAttempt, TellsACleanEndAtOnceAndIsOverWhenSlurmIs) {
   EXPECT_THAT(f.facts(), IsEmpty());
 }
 
-// What comes with nothing from outside is the rank's own doing.
+// A failure that comes with nothing from outside is the rank's own doing.
 TEST(SlurmAttempt, TellsAFailureAsSoonAsTheOthersAreHeard) {
   for (const auto& report : {exited(1), exited(7), exited(0, SIGSEGV), exited(127)}) {
     Following f;

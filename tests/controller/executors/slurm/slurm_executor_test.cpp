@@ -119,7 +119,7 @@ class Executing {
     r.sweep = sweep;
     return r;
   }
-  /// As accounting remembers it.
+  /// A run as accounting remembers it.
   ::slurm::PastRun run(const std::string& id, const std::string& state) {
     ::slurm::PastRun run;
     run.id = *::slurm::parse_job_id(id);
@@ -157,7 +157,7 @@ class Executing {
     return word;
   }
 
-  /// What the executor said of rank 0, asked while it told each thing of the job.
+  /// The executor's words on rank 0, asked for while it told each thing of the job.
   std::vector<Vouch> vouched(core::JobId job) {
     std::lock_guard lock(mutex_);
     return vouched_[job];

@@ -106,7 +106,7 @@ TEST(Submitter, AnAnswerThatGotLostIsLookedForBeforeAnythingElse) {
   EXPECT_EQ(s.slurm.jobs.size(), 1U);
 }
 
-// As behind a site's wrapper that fails after the real sbatch has succeeded.
+// A site's wrapper may fail after the real sbatch has succeeded.
 TEST(Submitter, ASubmissionThatFailedIsLookedForBeforeAnythingElse) {
   Submitting s;
   s.slurm.submits = Submits::kTakesAndFails;
@@ -200,7 +200,7 @@ TEST(Submitter, ASlurmThatIsAwayIsAskedLessAndLessOften) {
   EXPECT_EQ(pause(), std::chrono::seconds(1)) << "it has answered meanwhile";
 }
 
-// As after two submissions, of which one was cancelled.
+// Two submissions, of which one was cancelled, may leave such jobs.
 TEST(Submitter, OfSeveralJobsWithItsCommentItTakesOneThatIsNotOver) {
   Submitting s;
   s.slurm.submits = Submits::kTakesAndFails;
@@ -289,7 +289,7 @@ TEST(Submitter, OfAnSbatchThatTookLongNoOlderListSpeaks) {
   EXPECT_EQ(slurm.calls_to_submit, 0);
 }
 
-// What it has sent may still wait to be read.
+// A request that an sbatch has sent may still wait to be read.
 TEST(Submitter, SlurmHasItsTimeFromTheEndOfAnSbatchOn) {
   Submitting s;
   SubmissionRecord record;

@@ -52,6 +52,11 @@ TEST(Gunzip, UnpacksSeveralMembers) {
   EXPECT_EQ(gunzip(packed("one ", "-9") + packed("two", "-1"), kPlenty), "one two");
 }
 
+TEST(Gunzip, LeavesOutWhatFollowsTheLastMember) {
+  EXPECT_EQ(gunzip(packed("one ", "-9") + packed("two", "-1") + std::string(512, '\0'), kPlenty), "one two");
+  EXPECT_EQ(gunzip(packed("one", "-6") + "a tail", kPlenty), "one");
+}
+
 TEST(Gunzip, CutsOffAtTheLimit) {
   const auto text = words(5000);
   EXPECT_EQ(gunzip(packed(text, "-9"), 1000), text.substr(0, 1000));

@@ -34,7 +34,7 @@ class Jsonl : public ::testing::Test {
     return out;
   }
 
-  /// What is said of a file with this text, by its name in the folder.
+  /// The error about a file with this text, by its name in the folder.
   std::string refusal(const std::string& text, JsonlOptions options = {}) {
     options.files = {write("x.jsonl", text)};
     return refusal_of(options);
@@ -185,7 +185,7 @@ TEST_F(Jsonl, DamagedLinesGiveNoLabelsAndAreToldOnce) {
   EXPECT_THAT(open_jsonl(options).labels, ElementsAre("a", "b")) << "no record has the label c";
 }
 
-// As Windows' editors save files: a byte order mark, CRLF, and no end of the last line. U+2028 ends no line.
+// Windows' editors save files so: a byte order mark, CRLF, and no end of the last line. U+2028 ends no line.
 TEST_F(Jsonl, AByteOrderMarkAndLineEndsOfOtherSystemsAreNoContent) {
   const auto file = write("a.jsonl",
                           "\xEF\xBB\xBF{\"text\": \"a\"}\r\n{\"text\": \"b\xE2\x80\xA8"

@@ -1,8 +1,9 @@
-#include "data/prepare/text/unpack.h"
-
 #include <gmock/gmock.h>
+#include <lz4frame.h>
 
 #include <random>
+
+#include "data/prepare/text/unpack.h"
 
 namespace data::prepare {
 namespace {
@@ -25,6 +26,31 @@ std::string frame(const std::vector<std::string>& blocks) {
   return out + little_endian(0);
 }
 
+/// The text packed as apt packs it: blocks of 64 KiB that lean on earlier ones, with a checksum of the text.
+std::string packed(const std::string& text) {
+  LZ4F_preferences_t how = LZ4F_INIT_PREFERENCES;
+  how.frameInfo.blockSizeID = LZ4F_max64KB;
+  how.frameInfo.blockMode = LZ4F_blockLinked;
+  how.frameInfo.contentChecksumFlag = LZ4F_contentChecksumEnabled;
+  std::string out(LZ4F_compressFrameBound(text.size(), &how), '\0');
+  out.resize(LZ4F_compressFrame(out.data(), out.size(), text.data(), text.size(), &how));
+  return out;
+}
+
+std::string words(std::size_t count) {
+  std::mt19937 random(1);
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) text += "word" + std::to_string(random() % 300) + (i % 9 == 0 ? "\n" : " ");
+  return text;
+}
+
+std::string noise(std::size_t count) {
+  std::mt19937 random(2);
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) text += static_cast<char>(random());
+  return text;
+}
+
 std::string refusal(std::string_view bytes, std::size_t most = kMost) {
   try {
     unlz4(bytes, most);
@@ -34,31 +60,32 @@ std::string refusal(std::string_view bytes, std::size_t most = kMost) {
   return "unpacked";
 }
 
-TEST(Lz4, CopiesLiteralsAndMatches) {
-  // "abc", then 9 bytes from 3 back, which overlap what they write; then the literals "xy".
-  EXPECT_EQ(unlz4(frame({"\x35"s + "abc" + "\x03\0"s + "\x20"s + "xy"}), kMost), "abcabcabcabcxy");
+TEST(Lz4, UnpacksWhatLz4Packs) {
+  for (const auto& text :
+       {""s, "a"s, "abcabcabcabcabcabcxy"s, std::string(100'000, 'q'), words(60'000), noise(200'000)}) {
+    EXPECT_EQ(unlz4(packed(text), kMost), text);
+  }
 }
 
-TEST(Lz4, ReadsLongLengths) {
-  // 15 + 255 + 1 literals, then a match of 15 + 5 + 4 bytes from 1 back.
-  const std::string literals(271, 'q');
-  EXPECT_EQ(unlz4(frame({"\xff\xff\x01"s + literals + "\x01\0\x05"s + "\0"s}), kMost), std::string(271 + 24, 'q'));
-}
-
-TEST(Lz4, MatchesReachIntoEarlierBlocksAndStoredOnes) {
-  const auto stored = little_endian(0x8000'0003U) + "abc";
-  const auto packed = "\x00\x03\0\x00"s;
-  EXPECT_EQ(unlz4(kHead + stored + little_endian(4) + packed + little_endian(0), kMost), "abcabca");
+TEST(Lz4, ReadsStoredBlocksAndTheFirstFrameAlone) {
+  const auto stored = kHead + little_endian(0x8000'0003U) + "abc" + little_endian(0);
+  EXPECT_EQ(unlz4(stored, kMost), "abc");
+  EXPECT_EQ(unlz4(stored + packed("more"), kMost), "abc");
 }
 
 TEST(Lz4, DamageIsDescribed) {
   EXPECT_THAT(refusal("no frame at all"), HasSubstr("not an LZ4 frame"));
-  const auto before_its_start = frame({"\x35"s + "abc" + "\x04\0"s + "\x20"s + "xy"});
-  EXPECT_THAT(refusal(before_its_start), HasSubstr("is damaged"));
-  EXPECT_THAT(refusal(frame({"\x35"s + "abc" + "\x03\0"s}), 8), HasSubstr("more than 8 bytes"));
+  // "abc", then 9 bytes from 4 back.
+  EXPECT_THAT(refusal(frame({"\x35"s + "abc" + "\x04\0"s + "\x50"s + "xyxyx"})), HasSubstr("LZ4 frame is damaged"));
+  EXPECT_THAT(refusal(packed(words(100)), 8), HasSubstr("more than 8 bytes"));
   EXPECT_THAT(refusal("\x04\x22\x4d\x18\x41\x40\0\0\0\0\xc0"s), HasSubstr("dictionary"));
-  const auto whole = frame({"\x35"s + "abc" + "\x03\0"s + "\x20"s + "xy"});
-  for (std::size_t cut = 4; cut < whole.size(); ++cut) EXPECT_NE(refusal(whole.substr(0, cut)), "unpacked") << cut;
+  auto whole = packed(words(100));
+  for (std::size_t cut = 4; cut < whole.size(); ++cut) {
+    EXPECT_NE(refusal(std::string_view(whole).substr(0, cut)), "unpacked") << cut;
+  }
+  EXPECT_THAT(refusal(std::string_view(whole).substr(0, whole.size() - 1)), HasSubstr("truncated"));
+  whole.back() ^= 1;
+  EXPECT_THAT(refusal(whole), HasSubstr("damaged: ERROR_contentChecksum_invalid"));
 }
 
 TEST(Lz4, HostileBlocksEnd) {
