@@ -48,8 +48,8 @@ std::span<const Command> commands();
 // Each file defines the commands of one subject.
 void define_submit(CLI::App& app, Session& session);      // submit.cpp
 void define_init(CLI::App& app, Session& session);        // init.cpp
-void define_plan(CLI::App& app, Session& session);        // plan.cpp
-void define_data(CLI::App& app, Session& session);        // data.cpp
+void define_plan(CLI::App& app, Session& session);        // plan_view.cpp
+void define_data(CLI::App& app, Session& session);        // other_programs.cpp
 void define_list(CLI::App& app, Session& session);        // list.cpp
 void define_top(CLI::App& app, Session& session);         // top.cpp
 void define_show(CLI::App& app, Session& session);        // show.cpp
@@ -58,7 +58,7 @@ void define_spec(CLI::App& app, Session& session);        // show.cpp
 void define_events(CLI::App& app, Session& session);      // show.cpp
 void define_logs(CLI::App& app, Session& session);        // log_view.cpp
 void define_metrics(CLI::App& app, Session& session);     // metrics.cpp
-void define_trace(CLI::App& app, Session& session);       // trace.cpp
+void define_trace(CLI::App& app, Session& session);       // trace_command.cpp
 void define_stacks(CLI::App& app, Session& session);      // stacks.cpp
 void define_results(CLI::App& app, Session& session);     // results.cpp
 void define_wait(CLI::App& app, Session& session);        // follow.cpp
@@ -72,9 +72,9 @@ void define_prune(CLI::App& app, Session& session);       // control.cpp
 void define_partitions(CLI::App& app, Session& session);  // cluster.cpp
 void define_nodes(CLI::App& app, Session& session);       // cluster.cpp
 void define_admin(CLI::App& app, Session& session);       // cluster.cpp
-void define_generate(CLI::App& app, Session& session);    // infer.cpp
-void define_embed(CLI::App& app, Session& session);       // infer.cpp
-void define_classify(CLI::App& app, Session& session);    // infer.cpp
+void define_generate(CLI::App& app, Session& session);    // other_programs.cpp
+void define_embed(CLI::App& app, Session& session);       // other_programs.cpp
+void define_classify(CLI::App& app, Session& session);    // other_programs.cpp
 void define_dashboard(CLI::App& app, Session& session);   // dashboard.cpp
 void define_help(CLI::App& app, Session& session);        // usage.cpp
 void define_doctor(CLI::App& app, Session& session);      // doctor.cpp

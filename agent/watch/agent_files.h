@@ -17,7 +17,7 @@ namespace agent::watch {
 struct RankFiles {
   std::filesystem::path log;     // both outputs of its program
   std::filesystem::path error;   // what its program may write about its own end, as torchelastic's @record does
-  std::filesystem::path stop;    // why it is asked to leave; see stop_file.h
+  std::filesystem::path stop;    // why it is asked to leave
   std::filesystem::path report;  // what its program tells of its training; see report.h
 };
 RankFiles rank_files(const std::filesystem::path& log_folder, std::uint32_t rank);

@@ -75,10 +75,8 @@ Response job_logs(const Call& call);
 Response job_ranks(const Call& call);
 Response job_why(const Call& call);
 
-// stack_pages.cpp
 Response job_stacks(const Call& call);
 
-// job_changes.cpp
 Response cancel_job(const Call& call);
 Response requeue_job(const Call& call);
 Response hold_job(const Call& call);
@@ -91,7 +89,6 @@ Response requeue_sweep(const Call& call);
 Response hold_sweep(const Call& call);
 Response release_sweep(const Call& call);
 
-// submissions.cpp
 Response submit_job(const Call& call);
 Response submit_sweep(const Call& call);
 

@@ -142,7 +142,7 @@ class LiveRanks {
   void came_out(const core::AttemptKey& key, core::Millis now);
   /// nullopt: no rank of it can be found hung now.
   std::optional<LeastProgress> least_progress(const core::AttemptKey& key, core::Millis now) const;
-  /// After which step all ranks leave (see leave_step.h). The first answer stays: every rank must get the same.
+  /// After which step all ranks leave (see leave_step). The first answer stays: every rank must get the same.
   std::optional<core::Step> leave_step(const core::AttemptKey& key, core::Millis interval, core::Millis now);
 
   /// Newest checkpoint already written to the history; nullopt: none yet.

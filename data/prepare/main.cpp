@@ -1,4 +1,4 @@
-// muster-data: makes prepared data and looks at it. help.cpp says what it does.
+// muster-data: makes prepared data and looks at it. prepare_options.cpp says what it does.
 #include <signal.h>
 #include <stdlib.h>
 

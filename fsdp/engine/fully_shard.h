@@ -48,7 +48,7 @@ class ShardedModel {
   ShardedModel& operator=(const ShardedModel&) = delete;
 
   /// Makes one unit from `module`'s parameters, and keeps this rank's shard of them alone. Parameters may lie on the
-  /// meta device (see meta_device.h); they get values later. Parameters of earlier units are left out, so shard
+  /// meta device (see initialize.h); they get values later. Parameters of earlier units are left out, so shard
   /// children before their parents. `module` must be the root or lie in it. A module without remaining parameters gives
   /// an empty unit, which communicates nothing. Collective when options.sync_module_states, and when the unit is the
   /// first with this options.reshard_to_ranks. Throws c10::Error when `module` is outside of the root, when a parameter

@@ -332,7 +332,7 @@ class Lists(unittest.TestCase):
         self.assertEqual(set(re.findall(r'"(\w+)"', body)), _client.TAKEN_VARIABLES | {_client.TAKEN_PREFIX})
 
     def test_a_body_may_have_as_many_bytes_as_the_server_takes(self):
-        header = (ROOT / "controller" / "http" / "server.h").read_text()
+        header = (ROOT / "controller" / "http" / "http_server.h").read_text()
         factors = re.search(r"kMaxSubmissionBytes = ([\d *]+);", header).group(1).split(" * ")
         self.assertEqual(int(factors[0]) * int(factors[1]) * int(factors[2]), _controller.MOST_BODY_BYTES)
 

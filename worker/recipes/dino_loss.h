@@ -39,7 +39,7 @@ at::Tensor sinkhorn_knopp(const at::Tensor& answers, double temperature, std::in
 
 // The losses of self-distillation with two global crops and some local ones of each image (Oquab et al., "DINOv2",
 // arXiv 2304.07193), as facebookresearch/dinov2 adds them up. A student's answers are [rows, prototypes] as its heads
-// give them, and targets are shares of the same shape that sum to 1 in each row; see dino_targets.h. Everything is
+// give them, and targets are shares of the same shape that sum to 1 in each row. Everything is
 // computed in fp32. A loss is a tensor of one number, the mean over the micro-batch, whose gradient goes to the student
 // alone. Throws c10::Error naming shapes that do not fit.
 namespace worker {

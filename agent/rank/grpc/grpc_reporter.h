@@ -41,7 +41,7 @@ struct GrpcReporterOptions {
 /// Heartbeats go over one stream. A stream that breaks is opened anew after a wait, and a controller that knows no
 /// stream gets calls. One thread of its own sends at the interval the controller hands out; training never waits for
 /// it, and it never waits for a file: another thread keeps what was not sent and writes to stderr (see
-/// grpc_file_writer.h). While the controller can't be reached, or does not know this job, training goes on and the
+/// grpc_unsent_file.h). While the controller can't be reached, or does not know this job, training goes on and the
 /// newest 100,000 steps, or 112 MiB of them, are kept and sent afterwards, oldest first, until acknowledged; should the
 /// rank end before, they are in the attempt's folder (see grpc_unsent_file.h). Only an explicit "stop" stops the rank:
 /// stop_requested() becomes kNow, and the process ends with kExitFenced unless it leaves within the grace. `leaving`

@@ -54,7 +54,6 @@ class Poller {
   void cancel_leftovers(const std::vector<::slurm::ListedJob>& jobs);
   std::vector<Job> unfollowed(const std::vector<::slurm::ListedJob>& jobs);
   std::optional<core::AttemptKey> key_of(const ::slurm::ListedJob& job);
-  // In poll_nodes.cpp.
   void ask_nodes();
   void tell_unfit_nodes(const Listing& listing);
   void tell_nodes_without_launch(const Listing& listing);

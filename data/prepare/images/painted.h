@@ -105,7 +105,7 @@ struct GeneratedOptions {
 std::vector<std::string> shape_labels();
 
 /// Image `index` of the shapes: its label is index % 8. The shape tells the class. Place, size, turn, colors,
-/// background and noise are random and do not (scene.h). A pure function of options.size, options.seed and index. About
+/// background and noise are random and do not. A pure function of options.size, options.seed and index. About
 /// 1 ms for 48 pixels.
 Picture draw_shape(const GeneratedOptions& options, std::int64_t index);
 
