@@ -266,10 +266,11 @@ std::string Stage::diagnosis() {
     }
   }
   // Also those of the clusters beside: a step that hangs shows who is there and what it waits for.
-  told += "---- processes\n" + slurm_.run({"/bin/bash", "-c",
-                                           "ps -eo pid,ppid,stat,wchan:20,etimes,args --sort=start_time | "
-                                           "grep -E '[s]lurmstepd|[m]uster-task|[s]run '"})
-                                    .out;
+  told += "---- processes\n" + slurm_
+                                   .run({"/bin/bash", "-c",
+                                         "ps -eo pid,ppid,stat,wchan:20,etimes,args --sort=start_time | "
+                                         "grep -E '[s]lurmstepd|[m]uster-task|[s]run '"})
+                                   .out;
   return told + "---- musterd\n" + tail(muster_->daemon_log(), kTail);
 }
 
