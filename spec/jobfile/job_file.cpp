@@ -31,6 +31,14 @@ struct Located {
   auto order() const { return std::tuple(place.option, place.depth, place.at.line, place.at.column); }
 };
 
+/// The remedy for a key of [report] that is none, such as a value of the log; empty: the key is a misspelt one.
+std::string instead_of_report_key(const std::string& path) {
+  const auto names = unknown_key(path);
+  if (names.find("did you mean report.") != std::string::npos) return {};
+  return "[report] says where to look, and values of the log are patterns of report.log: log = {step = 'step (\\d+)', "
+         "loss = 'loss ([\\d.]+)'}";
+}
+
 /// Reads a parsed file into a spec. Collects problems, and remembers where each key was given.
 class Reader {
  public:
@@ -99,7 +107,10 @@ void Reader::refuse_unknown(const std::string& path, const Place& place) {
     return refuse("\"" + shown(path) + "\"", place, std::nullopt,
                   "unknown key; write it without quotes, or " + leaf_of(path) + " below [" + table_of(path) + "]");
   }
-  const auto instead = table_of(path) == "slurm" ? instead_of_slurm_option(leaf_of(path)) : std::string();
+  const auto table = table_of(path);
+  const auto instead = table == "slurm"    ? instead_of_slurm_option(leaf_of(path))
+                       : table == "report" ? instead_of_report_key(path)
+                                           : std::string();
   refuse(shown(path), place, std::nullopt, instead.empty() ? unknown_key(path) : "unknown key; " + instead);
 }
 

@@ -67,6 +67,9 @@ TEST(ReportKeys, ABadValueIsToldWithPlaceAndRemedy) {
       {"checkpoints = 3", "report.checkpoints \"3\": want a text of one line"},
       {"tensorboard = \"runs/*\"", "want one folder, without wildcards"},
       {"tensorbord = \"runs\"", "unknown key, did you mean report.tensorboard"},
+      {"step = 'step (.)'",
+       "report.step: unknown key; [report] says where to look, and values of the log are patterns"},
+      {"from_log = 3", "report.from_log: unknown key; [report] says where to look"},
   };
   for (const auto& one : cases) {
     const auto file = read_report(std::string("[report]\n") + one.line + "\n");
