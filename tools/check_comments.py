@@ -5,23 +5,15 @@ Usage: check_comments.py [ROOT]
 Exit status: 0 if no comment does, 1 otherwise, with one line per comment.
 """
 
-import os
-import pathlib
 import re
 import sys
 
+import cpp_files
 import verdict
 
 OPENER = re.compile(r"(What|Whether|The same|Of|As)\b")
 LINE = re.compile(r"^\s*//[/!]?<?\s?")  # a line that is a comment and nothing else
 BEHIND_CODE = re.compile(r"\S.*?(?:\s\s|\s)//[/!]?<?\s?(.*)$")
-LEFT_OUT = {"build", "node_modules"}  # besides folders whose names begin with a dot
-
-
-def source_files(root):
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(f for f in folders if f not in LEFT_OUT and not f.startswith("."))
-        yield from (pathlib.Path(folder, name) for name in sorted(names) if name.endswith((".h", ".cpp", ".cu")))
 
 
 def openings(text):
@@ -42,11 +34,11 @@ def openings(text):
 
 
 def violations(root):
-    for path in source_files(root):
-        for number, words in openings(path.read_text(errors="replace")):
+    for file in cpp_files.in_tree(root, (".h", ".cpp", ".cu")):
+        for number, words in openings((root / file).read_text(errors="replace")):
             found = OPENER.match(words)
             if found:
-                yield f"{path.relative_to(root).as_posix()}:{number}: a comment begins with \"{found.group(0)}\"; begin with the noun"
+                yield f"{file}:{number}: a comment begins with \"{found.group(0)}\"; begin with the noun"
 
 
 if __name__ == "__main__":

@@ -10,14 +10,9 @@ import pathlib
 import subprocess
 import sys
 
-LEFT_OUT = {"build", "node_modules"}  # besides folders whose names begin with a dot
+import cpp_files
+
 FILES_A_CALL = 50
-
-
-def source_files(root):
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(f for f in folders if f not in LEFT_OUT and not f.startswith("."))
-        yield from (str(pathlib.Path(folder, n).relative_to(root)) for n in sorted(names) if n.endswith((".h", ".cpp")))
 
 
 def badly_formatted(root, files):
@@ -31,7 +26,7 @@ def badly_formatted(root, files):
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-    files = list(source_files(root))
+    files = list(cpp_files.in_tree(root))
     if not files:
         print(f"{root}: no source files found")
         return 1

@@ -7,23 +7,52 @@
 
 namespace agent::protocol {
 
+namespace {
+
+/// Calls `visit` with the name and the value of each field that every such file has.
+template <typename Launch, typename Visit>
+void each_field_of_task(Launch& launch, Visit&& visit) {
+  visit("argv", launch.argv);
+  visit("env", launch.env);
+  visit("working_folder", launch.working_folder);
+  visit("log_folder", launch.log_folder);
+  visit("job_name", launch.job_name);
+  visit("fence_folder", launch.fence_folder);
+  visit("log_link", launch.log_link);
+  visit("is_command", launch.is_command);
+  visit("forward_signals", launch.forward_signals);
+  visit("time_limit_ms", launch.time_limit_ms);
+  visit("stop_grace_ms", launch.stop_grace_ms);
+}
+
+template <typename Launch, typename Visit>
+void each_field_of_local(Launch& launch, Visit&& visit) {
+  visit("job", launch.job);
+  visit("attempt", launch.attempt);
+  visit("job_name", launch.job_name);
+  visit("program", launch.program);
+  visit("argv", launch.argv);
+  visit("base_env", launch.base_env);
+  visit("env", launch.env);
+  visit("working_folder", launch.working_folder);
+  visit("log_folder", launch.log_folder);
+  visit("ranks", launch.ranks);
+  visit("gpus_per_rank", launch.gpus_per_rank);
+  visit("master_addr", launch.master_addr);
+  visit("master_port", launch.master_port);
+  visit("is_command", launch.is_command);
+  visit("open_files", launch.open_files);
+  visit("report", launch.report);
+  visit("own_launcher", launch.own_launcher);
+}
+
+}  // namespace
+
 nlohmann::ordered_json json_of(const TaskLaunch& launch) {
-  nlohmann::ordered_json json = {
-      {"format", kFormat},
-      {"argv", launch.argv},
-      {"env", launch.env},
-      {"working_folder", launch.working_folder},
-      {"log_folder", launch.log_folder},
-      {"job_name", launch.job_name},
-      {"fence_folder", launch.fence_folder},
-      {"log_link", launch.log_link},
-      {"is_command", launch.is_command},
-      {"forward_signals", launch.forward_signals},
-      {"time_limit_ms", launch.time_limit_ms},
-      {"stop_grace_ms", launch.stop_grace_ms},
-      {"report", launch.report},
-      {"own_launcher", launch.own_launcher},
-  };
+  nlohmann::ordered_json json = {{"format", kFormat}};
+  each_field_of_task(launch, [&](const char* name, const auto& value) { json[name] = value; });
+  json["report"] = launch.report;
+  json["own_launcher"] = launch.own_launcher;
   if (launch.unprepared) json["unprepared"] = true;
   // The run file goes in as JSON, of which the elements of a sweep share most.
   if (!launch.run_file.empty()) json["run_file"] = nlohmann::ordered_json::parse(launch.run_file);
@@ -43,17 +72,7 @@ TaskLaunch read_task_launch(const std::filesystem::path& attempt_folder) {
 TaskLaunch launch_of_json(const nlohmann::ordered_json& json, const std::string& place) {
   try {
     TaskLaunch launch;
-    json.at("argv").get_to(launch.argv);
-    json.at("env").get_to(launch.env);
-    json.at("working_folder").get_to(launch.working_folder);
-    json.at("log_folder").get_to(launch.log_folder);
-    json.at("job_name").get_to(launch.job_name);
-    json.at("fence_folder").get_to(launch.fence_folder);
-    json.at("log_link").get_to(launch.log_link);
-    json.at("is_command").get_to(launch.is_command);
-    json.at("forward_signals").get_to(launch.forward_signals);
-    json.at("time_limit_ms").get_to(launch.time_limit_ms);
-    json.at("stop_grace_ms").get_to(launch.stop_grace_ms);
+    each_field_of_task(launch, [&](const char* name, auto& value) { json.at(name).get_to(value); });
     launch.report = json.value("report", launch.report);
     launch.own_launcher = json.value("own_launcher", false);
     launch.unprepared = json.value("unprepared", false);
@@ -177,23 +196,8 @@ std::optional<ElementPlace> parse_element(std::string_view text) {
 using nlohmann::json;
 
 std::string to_text(const LocalLaunch& launch) {
-  json object = {{"job", launch.job},
-                 {"attempt", launch.attempt},
-                 {"job_name", launch.job_name},
-                 {"program", launch.program},
-                 {"argv", launch.argv},
-                 {"base_env", launch.base_env},
-                 {"env", launch.env},
-                 {"working_folder", launch.working_folder},
-                 {"log_folder", launch.log_folder},
-                 {"ranks", launch.ranks},
-                 {"gpus_per_rank", launch.gpus_per_rank},
-                 {"master_addr", launch.master_addr},
-                 {"master_port", launch.master_port},
-                 {"is_command", launch.is_command},
-                 {"open_files", launch.open_files},
-                 {"report", launch.report},
-                 {"own_launcher", launch.own_launcher}};
+  json object;
+  each_field_of_local(launch, [&](const char* name, const auto& value) { object[name] = value; });
   if (launch.allowed_devices) object["allowed_devices"] = *launch.allowed_devices;
   try {
     return object.dump(2) + "\n";
@@ -206,24 +210,8 @@ LocalLaunch parse_local_launch(std::string_view text) {
   try {
     const auto object = json::parse(text);
     LocalLaunch launch;
-    object.at("job").get_to(launch.job);
-    object.at("attempt").get_to(launch.attempt);
-    object.at("job_name").get_to(launch.job_name);
-    object.at("program").get_to(launch.program);
-    object.at("argv").get_to(launch.argv);
-    object.at("base_env").get_to(launch.base_env);
-    object.at("env").get_to(launch.env);
-    object.at("working_folder").get_to(launch.working_folder);
-    object.at("log_folder").get_to(launch.log_folder);
-    object.at("ranks").get_to(launch.ranks);
-    object.at("gpus_per_rank").get_to(launch.gpus_per_rank);
+    each_field_of_local(launch, [&](const char* name, auto& value) { object.at(name).get_to(value); });
     if (object.contains("allowed_devices")) launch.allowed_devices = object["allowed_devices"].get<std::string>();
-    object.at("master_addr").get_to(launch.master_addr);
-    object.at("master_port").get_to(launch.master_port);
-    object.at("is_command").get_to(launch.is_command);
-    object.at("open_files").get_to(launch.open_files);
-    object.at("report").get_to(launch.report);
-    object.at("own_launcher").get_to(launch.own_launcher);
     return launch;
   } catch (const json::exception& error) {
     throw std::runtime_error(std::string(kLocalLaunchFile) + " makes no sense: " + error.what());

@@ -156,7 +156,7 @@ bool TaskReporter::send(Lock& lock) {
 
 void TaskReporter::open_stream() {
   stream_ = std::make_unique<rank::TaskStream>(
-      client_, [this](const muster::v1::TaskResponse& answer) { answered(answer, answer.requests_heard()); },
+      client_, [this](const muster::v1::TaskResponse& answer) { answered(answer); },
       [this] {
         std::lock_guard own(mutex_);
         wake_.notify_all();
@@ -182,7 +182,7 @@ void TaskReporter::ask(std::uint64_t number) {
   if (!owes_since_) owes_since_ = Clock::now();
 }
 
-void TaskReporter::answered(const muster::v1::TaskResponse& answer, std::uint64_t requests_heard) {
+void TaskReporter::answered(const muster::v1::TaskResponse& answer) {
   const bool wants_another = std::exchange(said_, answer.directive()) != answer.directive();
   const bool wants_stacks = std::exchange(stacks_, answer.stacks()) != answer.stacks();
   if (wants_another || wants_stacks) on_directive_(answer);
@@ -193,7 +193,7 @@ void TaskReporter::answered(const muster::v1::TaskResponse& answer, std::uint64_
   interval_ = milliseconds(std::clamp(answer.interval_ms(), kIntervalLeastMs, kIntervalMostMs));
   if (owes_since_) owes_since_ = answered_at_;
   if (is_first) wake_.notify_all();
-  if (requests_heard < asked_number_) return;
+  if (answer.requests_heard() < asked_number_) return;
   owes_since_.reset();
   heard_version_ = asked_version_;
   heard_.notify_all();

@@ -46,7 +46,7 @@ class TaskReporter : public ControllerLink {
   void say_unreached();
   /// Notes that an answer is asked for.
   void ask(std::uint64_t number);
-  void answered(const muster::v1::TaskResponse& answer, std::uint64_t requests_heard);
+  void answered(const muster::v1::TaskResponse& answer);
 
   const rank::Endpoint controller_;
   rank::GrpcClient client_;

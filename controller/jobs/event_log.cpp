@@ -14,11 +14,6 @@ constexpr core::Millis kPeoplePatience{30'000};
 constexpr const char* kNoAnswer = "the store did not answer in time; it may still be carried out";
 constexpr const char* kShutDown = "musterd is shutting down; try again when it is back";
 
-/// True if the fact is told once, and may be undone and told again while the first one is still being written.
-bool alternates(const core::EventBody& body) {
-  return std::holds_alternative<core::AttemptSuspected>(body) || std::holds_alternative<core::SuspicionOver>(body);
-}
-
 }  // namespace
 
 JobPtr JobTable::in_memory(core::JobId id) const {
@@ -126,7 +121,7 @@ common::Outcome<JobPtr> EventLog::report(core::JobId job, core::EventBody body) 
   if (future.wait_for(patience) != std::future_status::ready) return common::Refusal::unavailable(kNoAnswer);
   {
     std::lock_guard lock(mutex_);
-    known_reports_.erase(key);
+    if (key) known_reports_.erase(*key);
   }
   return outcome_of(future.get(), &Result::job);
 }
@@ -170,11 +165,11 @@ std::string EventLog::stands_still() const {
 std::shared_future<EventLog::Result> EventLog::enqueue(Entry entry) {
   const auto answer = entry.answer = std::make_shared<Answer>();
   const bool is_fact = entry.kind == Kind::kFact;
-  const bool may_come_again = (is_fact || entry.kind == Kind::kReport) && !alternates(entry.body);
+  const auto key = is_fact || entry.kind == Kind::kReport ? key_of(entry) : std::nullopt;
   {
     std::lock_guard lock(mutex_);
     auto& known = is_fact ? known_facts_ : known_reports_;
-    const auto same = may_come_again ? known.find(key_of(entry)) : known.end();
+    const auto same = key ? known.find(*key) : known.end();
     if (same != known.end()) return same->second->future;
     if (closed_) {
       answer->promise.set_value({.refusal = common::Refusal::unavailable(kShutDown)});
@@ -183,7 +178,7 @@ std::shared_future<EventLog::Result> EventLog::enqueue(Entry entry) {
           {.refusal = common::Refusal::unavailable("too many requests are waiting; try again in a moment")});
     } else {
       if (!is_fact) forget_old_reports();
-      if (may_come_again) known.emplace(key_of(entry), answer);
+      if (key) known.emplace(*key, answer);
       (is_fact ? facts_ : queue_).push_back(std::move(entry));
     }
   }

@@ -152,11 +152,13 @@ class EventLog {
     std::vector<Submission> submissions = {};  // the first one's request_id stands for all
     std::vector<core::JobId> jobs = {};        // a request of several, rather than of `job`
   };
-  // (job, type, attempt, rank or node or other job or step): what makes two facts equal.
+  // (job, type, attempt, subject): what makes two facts equal.
   using FactKey = std::tuple<core::JobId, std::size_t, core::AttemptNumber, std::string>;
   struct Group;
 
-  static FactKey key_of(const Entry& entry);
+  /// nullopt: no two of these facts are the same. Each is told once, and may be undone and told again while the first
+  /// one is still being written.
+  static std::optional<FactKey> key_of(const Entry& entry);
   std::shared_future<Result> enqueue(Entry entry);
   Result ask_people(Entry entry);
   template <typename Part>

@@ -102,8 +102,12 @@ struct EventLog::Group {
   core::JobId next_id = 0;
 };
 
-EventLog::FactKey EventLog::key_of(const Entry& entry) {
-  return {entry.job, entry.body.index(), core::attempt_of(entry.body), subject_of(entry.body)};
+std::optional<EventLog::FactKey> EventLog::key_of(const Entry& entry) {
+  const auto& body = entry.body;
+  if (std::holds_alternative<core::AttemptSuspected>(body) || std::holds_alternative<core::SuspicionOver>(body)) {
+    return std::nullopt;
+  }
+  return FactKey{entry.job, body.index(), core::attempt_of(body), subject_of(body)};
 }
 
 std::optional<core::Millis> EventLog::write_some() {
@@ -274,7 +278,8 @@ void EventLog::settle(Group& group) {
   {
     std::lock_guard lock(mutex_);
     for (const auto& [entry, result] : group.results) {
-      if (entry->kind == Kind::kFact) known_facts_.erase(key_of(*entry));
+      if (entry->kind != Kind::kFact) continue;
+      if (const auto key = key_of(*entry)) known_facts_.erase(*key);
     }
   }
   for (auto& [entry, result] : group.results) {
@@ -290,7 +295,8 @@ void EventLog::refuse_or_put_back(std::vector<Entry>& entries, const std::string
   {
     std::lock_guard lock(mutex_);
     for (const auto& entry : entries) {
-      if (entry.kind == Kind::kReport) known_reports_.erase(key_of(entry));
+      if (entry.kind != Kind::kReport) continue;
+      if (const auto key = key_of(entry)) known_reports_.erase(*key);
     }
     if (!closed_) {
       for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {

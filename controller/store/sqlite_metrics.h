@@ -88,11 +88,9 @@ class MetricBuckets {
   void settle(Connection& connection);
   /// Writes the buckets of an attempt whose rows are there already. `is_over`: no further step will come, so the last
   /// bucket is written although it is not full. Returns false if another transaction must write the rest.
-  bool settle_stored(Connection& connection, core::JobId job, core::AttemptNumber attempt, bool is_over = false);
+  bool settle_stored(Connection& connection, core::JobId job, core::AttemptNumber attempt, bool is_over);
   /// The rows of the attempt age as if the newest ones had been stored in this hour.
   void put_off(Connection& connection, core::JobId job, core::AttemptNumber attempt, std::int64_t hour);
-  /// The rows of an attempt are as old as this hour at most.
-  void note_hour(Connection& connection, core::JobId job, core::AttemptNumber attempt, std::int64_t hour);
   /// A series combines its ranks in another way now. The job's buckets are deleted, and its next rows write them again,
   /// but for those whose steps have aged out.
   void drop(Connection& connection, core::JobId job);
@@ -108,6 +106,8 @@ class MetricBuckets {
  private:
   using Key = std::pair<core::JobId, core::AttemptNumber>;
   static bool settle_one(Connection& connection, const Key& key, Progress& progress, bool is_over);
+  /// The rows of an attempt are as old as this hour at most.
+  void note_hour(Connection& connection, core::JobId job, core::AttemptNumber attempt, std::int64_t hour);
 
   std::map<Key, Progress> attempts_;
   std::set<Key> touched_;

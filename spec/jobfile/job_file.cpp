@@ -33,8 +33,7 @@ struct Located {
 
 /// The remedy for a key of [report] that is none, such as a value of the log; empty: the key is a misspelt one.
 std::string instead_of_report_key(const std::string& path) {
-  const auto names = unknown_key(path);
-  if (names.find("did you mean report.") != std::string::npos) return {};
+  if (did_you_mean(path).starts_with("report.")) return {};
   return "[report] says where to look, and values of the log are patterns of report.log: log = {step = 'step (\\d+)', "
          "loss = 'loss ([\\d.]+)'}";
 }
