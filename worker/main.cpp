@@ -1,13 +1,11 @@
 // muster-worker: one rank of a run. Its exit code tells the controller how it ended; see spec/exit_codes.h.
 #include <ATen/Parallel.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
-#include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -20,10 +18,10 @@
 #include "base/fd.h"
 #include "base/numbers.h"
 #include "base/usage_error.h"
-#include "fsdp/files/checkpoint.h"
 #include "spec/exit_codes.h"
 #include "worker/plan/plan_command.h"
 #include "worker/recipes/registry.h"
+#include "worker/train/failure.h"
 #include "worker/train/gpu.h"
 #include "worker/train/run.h"
 #include "worker/train/train_config.h"
@@ -109,39 +107,6 @@ void set_threads(const agent::rank::RankEnvironment& environment) {
   at::set_num_threads(std::max(1, cores / environment.local_world_size));
 }
 
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  while (!text.empty() && text.back() == ' ') text.pop_back();
-  return text;
-}
-
-/// The current exception as an exit code and a line to print.
-worker::Outcome explain_failure() {
-  try {
-    throw;
-  } catch (const base::UsageError& error) {
-    return {spec::kExitNeverRequeue, one_line(error.what())};
-  } catch (const std::invalid_argument& error) {
-    return {spec::kExitNeverRequeue, one_line(error.what())};
-  } catch (const agent::rank::FencedError& error) {
-    return {spec::kExitFenced, one_line(error.what())};
-  } catch (const fsdp::CheckpointFenced& error) {
-    return {spec::kExitFenced, one_line(error.what())};
-  } catch (const std::bad_alloc&) {
-    return {spec::kExitOutOfMemory, "out of memory; use a smaller train.micro_batch_size, or more ranks"};
-  } catch (const c10::Error& error) {
-    const std::string what = one_line(error.what_without_backtrace());
-    // On the CPU LibTorch throws a plain c10::Error for a failed allocation.
-    const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-                        what.find("can't allocate memory") != std::string::npos;
-    return {memory ? spec::kExitOutOfMemory : spec::kExitFailed, what};
-  } catch (const std::exception& error) {
-    return {spec::kExitFailed, one_line(error.what())};
-  } catch (...) {
-    return {spec::kExitFailed, "an unknown exception"};
-  }
-}
-
 /// Prints and reports the failure, then ends the process without destructors. After a failure, collectives with dead
 /// peers may still be in progress.
 [[noreturn]] void fail(const worker::Outcome& outcome, int rank, std::unique_ptr<agent::rank::Reporter> reporter) {
@@ -186,7 +151,7 @@ int main(int argc, char** argv) {
     trainer = std::make_unique<worker::Trainer>(config, environment, *reporter, worker::make_recipe);
     outcome = trainer->run();
   } catch (...) {
-    fail(explain_failure(), environment.rank, std::move(reporter));
+    fail(worker::outcome_of(std::current_exception()), environment.rank, std::move(reporter));
   }
   reporter->leaving(outcome.code, outcome.reason);
   trainer.reset();

@@ -109,6 +109,11 @@ class Reporter {
   /// Training goes on from a checkpoint taken after `step` steps, or begins (0); the next report has number step + 1.
   virtual void resumed_from(std::int64_t step) = 0;
 
+  /// Puts what the controller has not acknowledged yet on disk, so that a kill from now on loses none of it. Called
+  /// before a checkpoint is written: the next attempt goes on behind the checkpoint's step, and repeats no step that
+  /// would be lost. Waits for the disk a moment; one that stands still costs only this.
+  virtual void keep() {}
+
   /// The checkpoint of `step` is complete and valid on disk; `bytes` is what this rank wrote.
   virtual void checkpoint_saved(std::int64_t step, std::int64_t bytes, double ms) = 0;
 

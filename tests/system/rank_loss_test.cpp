@@ -98,6 +98,25 @@ TEST(RankLoss, AKilledRankResumesFromTheLastCheckpointAndEndsBitEqualToAnUninter
   expect_same_tensors(newest_checkpoint(world.checkpoints(calm)), newest_checkpoint(world.checkpoints(job)));
 }
 
+// Heartbeats carry the rows of steps. Here a rank that is killed has not sent one since its first step, but has saved.
+TEST(RankLoss, NoStepBelowACheckpointIsMissingThoughNoHeartbeatCarriedIt) {
+  World world;
+  world.start_daemon();
+  const auto job = world.submit(training_job({.steps = 40, .every_steps = 20, .step_delay_ms = 50, .more = R"(
+[liveness]
+heartbeat_interval = "1m"
+silent_after = "5m"
+)"}));
+  const auto before = world.until(job, [&](const Json&) {
+    return std::filesystem::exists(world.checkpoints(job)) && !newest_checkpoint(world.checkpoints(job)).empty();
+  });
+  signal_rank(before, 0, SIGKILL);
+  const auto after = world.until_state(job, "succeeded");
+  ASSERT_EQ(after.at("attempts").size(), 2U);
+  EXPECT_EQ(after.at("attempts")[1].at("resumed_from_step"), 20);
+  expect_every_step(world.metrics(job), 40);
+}
+
 TEST(RankLoss, AStoppedRankIsCalledSilentWithinThreeSeconds) {
   World world;
   world.start_daemon();

@@ -95,6 +95,7 @@ void Saves::save(const fsdp::CheckpointState& state, bool must) {
   finish();
   reporter_.section(agent::rank::Section::kCheckpoint);
   finish_removal();
+  reporter_.keep();
   under_way_ = UnderWay{state.step, Clock::now(), {}};
   if (options_.beside_training && !must) {
     checkpointer_.begin_save(state, best_.step());

@@ -54,6 +54,15 @@ GrpcReporter::~GrpcReporter() {
   stream_.reset();
 }
 
+// While other work on the files is under way they take nothing, so it is asked again after that.
+void GrpcReporter::keep() {
+  const auto until = Clock::now() + options_.keep_limit;
+  for (bool taken = false; !taken && Clock::now() < until; files_->wait(until)) {
+    std::lock_guard lock(mutex_);
+    taken = outbox_.waiting() == 0 || keep_unsent();
+  }
+}
+
 void GrpcReporter::leaving(int exit_code, std::string_view reason) {
   std::unique_lock lock(mutex_);
   if (leaving_) return;

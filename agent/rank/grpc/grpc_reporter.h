@@ -34,6 +34,8 @@ struct GrpcReporterOptions {
   /// How long a rank that leaves waits for the disk to take what it has not been able to send, and to let go of what is
   /// no longer needed. With exit code 0 it is offering_limit, if the controller has not heard all.
   std::chrono::milliseconds file_limit{1'000};
+  /// How long keep() waits for the disk.
+  std::chrono::milliseconds keep_limit{1'000};
 };
 
 /// Reports to the controller at `environment.controller` over RankService.

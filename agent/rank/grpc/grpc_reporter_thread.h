@@ -56,6 +56,8 @@ class GrpcReporter final : public Reporter {
     news_.step = step;
   }
 
+  void keep() override;
+
   void checkpoint_saved(std::int64_t step, std::int64_t bytes, double ms) override {
     checkpoint_saved_at("", step, bytes, ms);
   }

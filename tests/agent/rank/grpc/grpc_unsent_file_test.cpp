@@ -324,6 +324,24 @@ TEST_F(UnsentReports, AreOnDiskWhenTheRankLeavesBeforeTheControllerIsBack) {
   EXPECT_EQ(found.exit_code, 0);
 }
 
+// Goal: no step below a checkpoint is missing, however the rank ends. Heartbeats come once a minute here.
+TEST_F(UnsentReports, AreOnDiskBeforeACheckpointIsWritten) {
+  controller_.set_interval(core::Millis(60'000));
+  auto reporter = agent::rank::make_grpc_reporter(environment());
+  ASSERT_TRUE(controller_.wait_until([](const auto& c) { return c.heartbeats.contains(0); }));
+  for (int i = 1; i <= 3; ++i) reporter->step(step(i));
+  reporter->keep();
+  EXPECT_THAT(read(file_).steps, ElementsAre(1, 2, 3));
+  reporter->step(step(4));
+  reporter->keep();
+  EXPECT_THAT(read(file_).steps, ElementsAre(1, 2, 3, 4));
+
+  reporter->leaving(0, "done");
+  reporter.reset();
+  EXPECT_EQ(controller_.steps[0].size(), 4U);
+  EXPECT_FALSE(std::filesystem::exists(file_)) << "the controller has all of it";
+}
+
 // Its disk is full, say.
 TEST_F(UnsentReports, AreOnDiskWhileTheControllerAnswersButTakesNothing) {
   auto reporter = agent::rank::make_grpc_reporter(environment());

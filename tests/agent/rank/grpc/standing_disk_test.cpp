@@ -103,6 +103,19 @@ TEST_F(StandingDisk, HoldsUpNeitherHeartbeatsNorTraining) {
   EXPECT_TRUE(arrived(100));
 }
 
+TEST_F(StandingDisk, DelaysACheckpointByABoundedTime) {
+  controller_.set_interval(core::Millis(60'000));
+  agent::rank::GrpcReporterOptions options;
+  options.keep_limit = 100ms;
+  const auto reporter = this->reporter(options);
+  ASSERT_TRUE(heard(1));
+  reporter->step(numbered(1));
+  const auto begin = Time::now();
+  reporter->keep();
+  reporter->keep();
+  EXPECT_LT(Time::now() - begin, 2s);
+}
+
 TEST_F(StandingDisk, DelaysAnEndByABoundedTime) {
   agent::rank::GrpcReporterOptions options;
   options.leaving_limit = 100ms;
