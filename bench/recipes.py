@@ -145,16 +145,20 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def variables_of_ranks(folder, name):
+    """The variables of each rank. Both sides get the same; FSDP2's ranks meet in a file."""
+    shared = {"WORLD_SIZE": str(RANKS), "LOCAL_WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+              "OMP_NUM_THREADS": "1", "HOME": str(folder), "TMPDIR": str(folder), "HF_HUB_OFFLINE": "1"}
+    return [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "MUSTER_METRICS_FILE": str(folder / f"{name}.{rank}.jsonl")}
+            for rank in range(RANKS)]
+
+
 def run_ranks(command, folder, name):
     """Runs a process a rank to its end. Returns the peak of each rank's resident memory in bytes, as the kernel counts it (VmHWM)."""
-    # Both sides get the same variables; FSDP2's ranks meet in a file.
     shared = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
-    shared |= {"WORLD_SIZE": str(RANKS), "LOCAL_WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
-               "OMP_NUM_THREADS": "1", "HOME": str(folder), "TMPDIR": str(folder), "HF_HUB_OFFLINE": "1"}
     processes, peaks = {}, {}
     try:
-        for rank in range(RANKS):
-            own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "MUSTER_METRICS_FILE": str(folder / f"{name}.{rank}.jsonl")}
+        for rank, own in enumerate(variables_of_ranks(folder, name)):
             with open(folder / f"{name}.{rank}.out", "wb") as out, open(folder / f"{name}.{rank}.log", "wb") as log:
                 processes[rank] = subprocess.Popen(command, env=shared | own, stdout=out, stderr=log, stdin=subprocess.DEVNULL, cwd=folder)
         deadline = time.monotonic() + RUN_LIMIT_S
@@ -214,11 +218,18 @@ class Bench:
                "checkpoint": {"every_steps": 0}, "fsdp": {"strategy": "full_shard"}}
         file = folder / "run.json"
         file.write_text(json.dumps(run))
-        subprocess.run([python(), "-B", PEER, "make", file, folder / "model", json.dumps(recipe.sizes)], check=True,
-                       env={**os.environ, "RANK": "0", "TMPDIR": str(folder)})
+        self.make_model(file, recipe.sizes)
         if "lora_rank" in recipe.train:
             self.draw_adapters(run, folder)
         return file
+
+    def make_model(self, file, sizes):
+        subprocess.run([python(), "-B", PEER, "make", file, file.parent / "model", json.dumps(sizes)], check=True,
+                       env={**os.environ, "RANK": "0", "TMPDIR": str(file.parent)})
+
+    def train_by_peer(self, file, store, name):
+        """Returns the ranks' peaks of memory."""
+        return run_ranks([python(), "-B", PEER, "train", file, store], file.parent, name)
 
     def draw_adapters(self, run, folder):
         """Lets muster draw the first adapters of its seed, which PEFT then reads. A step of this learning rate changes no weight."""
@@ -237,7 +248,7 @@ class Bench:
             peaks = run_ranks([self.binaries / "muster-worker", "--run-file", own], folder, name)
             told = told_by_muster(folder, name)
         else:
-            peaks = run_ranks([python(), "-B", PEER, "train", file, folder / f"store-{number}"], folder, name)
+            peaks = self.train_by_peer(file, folder / f"store-{number}", name)
             told = told_by_peer(folder, name)
         return {**told, "peak_rss": max(peaks)}
 

@@ -304,7 +304,13 @@ class Schedules(unittest.TestCase):
     def test_what_compares_with_pytorch_keeps_a_processor_busy_whatever_was_recorded(self):
         costs = {name: listing.Cost(60, 0.2) for name in "abc"}
         tests = [test_of("a", labels=("peers",)), test_of("b", labels=("peers",), locks=frozenset(["slurm"])), test_of("c", labels=("slurm",))]
-        self.assertEqual([job.cost.cores for job in schedule.jobs_of(tests, costs)], [1.0, 0.2, 0.2])
+        cores = {job.tests[0].name: job.cost.cores for job in schedule.jobs_of(tests, costs)}
+        self.assertEqual(cores, {"a": 1.0, "b": 0.2, "c": 0.2})
+
+    def test_cases_that_compare_with_pytorch_share_a_process_however_long_they_take(self):
+        costs = {name: listing.Cost(60, 1) for name in "abc"}
+        tests = [test_of(name, labels=(label,)) for name, label in (("a", "peers"), ("b", "peers"), ("c", "unit"))]
+        self.assertEqual(sorted([test.name for test in job.tests] for job in schedule.jobs_of(tests, costs)), [["a", "b"], ["c"]])
 
     def test_a_long_one_that_was_never_recorded_is_not_taken_for_a_short_one(self):
         first, second = schedule.jobs_of([test_of("a", labels=("system", "long")), test_of("b", labels=("system",))], {})

@@ -143,5 +143,8 @@ def fsdp2_rank(rank, ranks, folder, weights, batches, rate, is_bf16):
 def train_by_fsdp2(weights, batches, ranks, rate, is_bf16=False):
     """A process a rank."""
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(fsdp2_rank, (ranks, folder, weights, batches, rate, is_bf16), nprocs=ranks)
+        # Their parent has imported PyTorch once for all. Importing takes longer than the training.
+        torch.multiprocessing.set_forkserver_preload(["torch.distributed.fsdp", "torch.distributed.device_mesh"])
+        torch.multiprocessing.start_processes(fsdp2_rank, (ranks, folder, weights, batches, rate, is_bf16), nprocs=ranks,
+                                              start_method="forkserver")
         return torch.load(os.path.join(folder, "trained"))

@@ -24,6 +24,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 os.environ["MUSTER_PEER_PYTHON"] = sys.executable
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "bench"))
 import recipes  # noqa: E402
+from forked import Programs  # noqa: E402
 
 STEPS = 20
 SMALL = {
@@ -39,11 +40,44 @@ LOADED_AS = {"llama": "AutoModelForCausalLM", "gpt_neox": "AutoModelForCausalLM"
              "bert": "AutoModelForSequenceClassification", "dinov2": "AutoModel"}
 
 
+class Bench(recipes.Bench):
+    """Its programs of Python are forked, since nobody asks for their memory here."""
+
+    def __init__(self, programs, folder):
+        super().__init__(pathlib.Path(os.environ["MUSTER_BIN_FOLDER"]), folder, rounds=1, quick=True)
+        self.programs = programs
+
+    def wait(self, number, err):
+        if status := self.programs.wait(number):
+            raise recipes.Failed(f"ended with {status}: {err.read_text()[-3000:]}")
+
+    def make_model(self, file, sizes):
+        err = file.parent / "make.log"
+        number = self.programs.start(recipes.PEER, "make", file, file.parent / "model", json.dumps(sizes),
+                                     env={"RANK": "0", "TMPDIR": str(file.parent)}, err=err)
+        self.wait(number, err)
+
+    def train_by_peer(self, file, store, name):
+        folder = file.parent
+        ranks = [(self.programs.start(recipes.PEER, "train", file, store, env=env, folder=folder, out=folder / f"{name}.{rank}.out",
+                                      err=folder / f"{name}.{rank}.log"), folder / f"{name}.{rank}.log")
+                 for rank, env in enumerate(recipes.variables_of_ranks(folder, name))]
+        for rank in ranks:
+            self.wait(*rank)
+        return [0]
+
+
 class Recipe(unittest.TestCase):
+    modules = ()  # what the programs import besides
+
+    @classmethod
+    def setUpClass(cls):
+        cls.programs = cls.enterClassContext(Programs(recipes.PEER, *cls.modules, env={"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}))
+
     def setUp(self):
         torch.set_num_threads(1)
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        self.bench = recipes.Bench(pathlib.Path(os.environ["MUSTER_BIN_FOLDER"]), self.folder, rounds=1, quick=True)
+        self.bench = Bench(self.programs, self.folder)
         self.bench.steps = STEPS
 
     def train(self, name, sides=("muster", "fsdp2")):
@@ -90,6 +124,8 @@ class Recipe(unittest.TestCase):
 
 
 class CausalLm(Recipe):
+    modules = ("peft", "transformers.models.llama.modeling_llama", "transformers.models.gpt_neox.modeling_gpt_neox")
+
     def test_of_packed_games_with_llama(self):
         self.check("llama")
 
@@ -101,6 +137,8 @@ class CausalLm(Recipe):
 
 
 class OtherRecipes(Recipe):
+    modules = ("transformers.models.t5.modeling_t5", "transformers.models.bert.modeling_bert", "transformers.models.dinov2.modeling_dinov2")
+
     def test_seq2seq_of_padded_pairs_with_t5(self):
         self.check("t5")
 

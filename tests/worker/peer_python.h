@@ -41,15 +41,10 @@ inline std::string peer_python() {
 inline constexpr const char* kNoPeerPython =
     "no Python with torch, transformers and safetensors: ./dev test installs one unless MUSTER_PEERS=0";
 
-/// Runs a program of tests/peers. Its output is in `folder`/peer.log, and in the failure of the test.
-inline void run_peer(const std::string& python, const std::string& program, const std::string& arguments,
-                     const std::filesystem::path& folder) {
-  const auto log = folder / "peer.log";
-  ASSERT_EQ(shell("'" + python + "' '" + ::test::source_folder() + "/tests/peers/" + program + "' " + arguments +
-                  " >'" + log.native() + "' 2>&1"),
-            0)
-      << read_file(log);
-}
+/// Runs a program of tests/peers. Its output is in `folder`/peer.log, and in the failure of the test. The program's
+/// modules are imported once for all its runs by this process.
+void run_peer(const std::string& python, const std::string& program, const std::vector<std::string>& arguments,
+              const std::filesystem::path& folder);
 
 inline void expect_close(const at::Tensor& got, const at::Tensor& expected, const std::string& what) {
   ASSERT_EQ(got.sizes(), expected.sizes()) << what;
@@ -75,7 +70,7 @@ class PeerTest : public ::testing::Test {
 
   /// Runs families_peer.py: `mode` is "make" or "run".
   static void peer(const std::string& mode, const std::filesystem::path& folder, std::string_view family) {
-    run_peer(python_, "families_peer.py", mode + " '" + folder.native() + "' " + std::string(family), folder);
+    run_peer(python_, "families_peer.py", {mode, folder.native(), std::string(family)}, folder);
   }
 
   inline static std::string python_;

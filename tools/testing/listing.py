@@ -43,7 +43,7 @@ class Test:
 
     @property
     def shares_process(self):
-        return (UNIT in self.labels and APART not in self.labels and self.case is not None and not self.serial
+        return (bool({UNIT, PEERS} & set(self.labels)) and APART not in self.labels and self.case is not None and not self.serial
                 and not self.locks and not self.disabled)
 
     @property

@@ -51,7 +51,9 @@ def jobs_of(tests, costs):
     """Cases of a program share a process where they may; any other test is a job of its own. The order of cases stays."""
     jobs, shared = [], collections.defaultdict(list)
     for test in tests:
-        if not test.shares_process or cost_of(test, costs).seconds >= OWN_PROCESS_S:
+        # Cases of peers share all there is, since the import of PyTorch costs more than any of them.
+        long_case = cost_of(test, costs).seconds >= OWN_PROCESS_S and listing.PEERS not in test.labels
+        if not test.shares_process or long_case:
             jobs.append(Job([test], cost_of(test, costs)))
         else:
             shared[test.command[0], test.folder, test.environment, test.timeout_s].append(test)
@@ -59,7 +61,8 @@ def jobs_of(tests, costs):
         batch, seconds, busy = [], 0.0, 0.0
         for test in cases:
             cost = cost_of(test, costs)
-            if batch and (seconds + cost.seconds > MOST_BATCH_S or len(batch) == MOST_BATCH_CASES):
+            full = seconds + cost.seconds > MOST_BATCH_S and listing.PEERS not in test.labels
+            if batch and (full or len(batch) == MOST_BATCH_CASES):
                 jobs.append(Job(batch, Cost(seconds, busy / seconds)))
                 batch, seconds, busy = [], 0.0, 0.0
             batch.append(test)

@@ -133,7 +133,7 @@ TEST_F(Dinov2Peers, TokensLossAndGradientsAgreeAndTheExportIsRead) {
 class DinoJudge : public testing::PeerTest {
  protected:
   Expected judged(const std::string& judge) const {
-    testing::run_peer(python_, "dino_judge.py", "'" + folder_.path().native() + "' " + judge, folder_.path());
+    testing::run_peer(python_, "dino_judge.py", {folder_.path().native(), judge}, folder_.path());
     return Expected(folder_ / (judge + ".safetensors"));
   }
 

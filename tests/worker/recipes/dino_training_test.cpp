@@ -179,7 +179,7 @@ TEST(DinoTraining, AgreesAtOneRankAndAtTwo) {
   const std::string python = peer_python();
   if (python.empty()) GTEST_SKIP() << kNoPeerPython;
   const TemporaryFolder judged;
-  run_peer(python, "dino_judge.py", "'" + judged.path().native() + "' training", judged.path());
+  run_peer(python, "dino_judge.py", {judged.path().native(), "training"}, judged.path());
   const ImageFolder images;
   for (const auto& training :
        {JudgedTraining{"centred", "", R"(,"centering":"centering")"},

@@ -31,7 +31,7 @@ TEST(EventFiles, OfTwoAttemptsAreReadByAnotherProgram) {
       hook.step(report, false);
     }
   }
-  run_peer(python, "event_file_judge.py", "'" + (folder / "log").native() + "'", folder.path());
+  run_peer(python, "event_file_judge.py", {(folder / "log").native()}, folder.path());
   std::istringstream lines(read_file(folder / "peer.log"));
   std::vector<std::vector<std::int64_t>> steps;
   for (std::string line; std::getline(lines, line);) {
