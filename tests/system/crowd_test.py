@@ -105,6 +105,7 @@ class Crowds(unittest.TestCase):
             times.append(self.list_s())
             alone.append(self.alone_s())
             memory = max(memory, self.daemon.memory_mib())
+            time.sleep(0.1)  # people pause, too
         did = [json.loads(one.communicate(timeout=seconds + 60)[0]) for one in running]
         what = " and ".join(names)
         grown = memory - self.memory

@@ -42,13 +42,20 @@ every_steps = 20
 """
 
 
+def pause_after(look_s):
+    """Between two looks, which are often programs of their own. Tests that wait must not keep the processors busy."""
+    time.sleep(min(max(0.05, 5 * look_s), 0.4))
+
+
 def eventually(condition, limit_s):
     deadline = time.monotonic() + limit_s
-    while not condition():
+    while True:
+        begun = time.monotonic()
+        if condition():
+            return True
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.05)
-    return True
+        pause_after(time.monotonic() - begun)
 
 
 class Musterd:
@@ -130,14 +137,16 @@ class Musterd:
     def until(self, job, condition):
         """What the job is once the condition holds. Fails after JOB_LIMIT_S in which the job did not come on."""
         seen, since = None, time.monotonic()
-        while not condition(shown := self.show(job)):
+        while True:
+            begun = time.monotonic()
+            if condition(shown := self.show(job)):
+                return shown
+            looked = time.monotonic()
             now = (shown["state"], len(shown["attempts"]), shown["step"], shown["last_checkpoint_step"])
             if now != seen:
-                seen, since = now, time.monotonic()
-            stands_s = time.monotonic() - since
-            self.test.assertLess(stands_s, JOB_LIMIT_S, f"the job stands still: {shown}\n{self.log.read_text()}")
-            time.sleep(0.05)
-        return shown
+                seen, since = now, looked
+            self.test.assertLess(looked - since, JOB_LIMIT_S, f"the job stands still: {shown}\n{self.log.read_text()}")
+            pause_after(looked - begun)
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))

@@ -119,7 +119,8 @@ bool eventually(const std::function<bool()>& condition, std::chrono::millisecond
     if (condition()) return true;
     const auto ended = Clock::now();
     if (ended >= deadline) return false;
-    std::this_thread::sleep_for(std::clamp<Clock::duration>(2 * (ended - begun), 10ms, 200ms));
+    // A look is often a program of its own. Tests that wait must not keep the processors busy.
+    std::this_thread::sleep_for(std::clamp<Clock::duration>(6 * (ended - begun), 10ms, 400ms));
   }
 }
 

@@ -217,11 +217,13 @@ class MachineStory final : StoryBench {
   std::map<core::AttemptKey, There> there_;
 };
 
+// Two tests in every run, and more with -L long.
 constexpr unsigned kStoriesATest = 400;
 
 class MachineStories : public ::testing::TestWithParam<unsigned> {};
 
-INSTANTIATE_TEST_SUITE_P(Seeds, MachineStories, ::testing::Values(0U, 400U, 800U, 1200U));
+INSTANTIATE_TEST_SUITE_P(Seeds, MachineStories, ::testing::Values(0U, 400U));
+INSTANTIATE_TEST_SUITE_P(MoreSeeds, MachineStories, ::testing::Values(800U, 1200U, 1600U, 2000U));
 
 TEST_P(MachineStories, NoGpuIsGivenTwiceNoneIsLostAndAllJobsRunInTheEnd) {
   for (unsigned seed = GetParam(); seed < GetParam() + kStoriesATest && !HasFailure(); ++seed) {
