@@ -62,6 +62,16 @@ bool tells_of_a_rank(std::string_view name) {
   return name.starts_with("TORCHELASTIC_") || std::ranges::find(kNames, name) != kNames.end();
 }
 
+spec::Environment rank_environment(RankLayers layers) {
+  auto all = std::move(layers.base);
+  if (layers.own_launcher) std::erase_if(all, [](const auto& one) { return tells_of_a_rank(one.first); });
+  auto of_place = layers.own_launcher ? own_launcher_variables(layers.place) : rank_variables(layers.place);
+  for (auto* layer : {&of_place, &layers.given, &layers.own}) {
+    for (auto& [name, value] : *layer) all[name] = std::move(value);
+  }
+  return all;
+}
+
 spec::Environment meeting_variables(const std::string& address, const std::string& port) {
   return {{variable::kMasterAddress, address},
           {variable::kMasterPort, port},

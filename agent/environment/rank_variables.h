@@ -32,6 +32,16 @@ spec::Environment own_launcher_variables(const RankPlace& place);
 /// which programs find their place among srun's tasks. A command with launcher = "own" gets none of them.
 bool tells_of_a_rank(std::string_view name);
 
+/// The layers of a rank's environment; see [Note: a rank's environment] in spec/variables.h.
+struct RankLayers {
+  spec::Environment base;  // what it begins with
+  RankPlace place;
+  bool own_launcher = false;
+  spec::Environment given;  // by the agent: where rank 0 listens, devices, files
+  spec::Environment own;    // the job's own: wins over everything else
+};
+spec::Environment rank_environment(RankLayers layers);
+
 /// Where rank 0 listens. torchrun meets there too, unless its command line says otherwise: the port that it takes else
 /// is the same in all jobs of a node.
 spec::Environment meeting_variables(const std::string& address, const std::string& port);

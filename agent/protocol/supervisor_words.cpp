@@ -35,6 +35,9 @@ json to_json(const Exited& f) {
 json to_json(const Ended&) {
   return {{"fact", "ended"}};
 }
+json to_json(const Holds&) {
+  return {{"fact", "holds"}};
+}
 json to_json(const Used& f) {
   json ranks = json::array();
   for (const auto& [rank, use] : f.ranks) {
@@ -91,6 +94,7 @@ std::optional<Fact> fact_from(const json& object) {
   }
   if (kind == "ended") return Ended{};
   if (kind == "used") return used_from(object);
+  if (kind == "holds") return Holds{};
   return std::nullopt;
 }
 

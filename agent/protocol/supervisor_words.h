@@ -63,7 +63,13 @@ struct Used {
   std::map<std::uint32_t, RankUse> ranks;
   bool operator==(const Used&) const = default;
 };
-using Fact = std::variant<Started, Running, LaunchFailed, Exited, Ended, Used>;
+/// Every rank's process has ended, and the news of an end waits: for reports that the controller is taking, or for what
+/// a rank has left behind. Told on the socket alone, every kHoldsEvery: a supervisor that says so does its work.
+struct Holds {
+  bool operator==(const Holds&) const = default;
+};
+inline constexpr std::chrono::milliseconds kHoldsEvery{500};
+using Fact = std::variant<Started, Running, LaunchFailed, Exited, Ended, Used, Holds>;
 
 /// One line of JSON with its newline. Text that is not UTF-8 is written with replacement characters.
 std::string to_line(const Fact& fact);

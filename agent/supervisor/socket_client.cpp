@@ -14,23 +14,23 @@ constexpr std::size_t kMaxCommandBytes = 256;
 void Client::tell(std::string_view facts) {
   while (!gone_ && is_behind(facts)) {
     // A line that has begun ends before another begins.
-    const auto left = use_.empty() ? facts.substr(told_) : std::string_view(use_);
+    const auto left = now_.empty() ? facts.substr(told_) : std::string_view(now_);
     const auto count = ::send(socket_.get(), left.data(), left.size(), MSG_NOSIGNAL);
     if (count < 0) {
       gone_ = errno != EAGAIN && errno != EINTR;
       return;
     }
-    if (use_.empty()) {
+    if (now_.empty()) {
       told_ += static_cast<std::size_t>(count);
     } else {
-      use_.erase(0, static_cast<std::size_t>(count));
+      now_.erase(0, static_cast<std::size_t>(count));
     }
   }
 }
 
-void Client::tell_use(std::string_view facts, const std::string& line) {
+void Client::tell_now(std::string_view facts, const std::string& line) {
   if (is_behind(facts)) return;
-  use_ = line;
+  now_ = line;
   tell(facts);
 }
 

@@ -14,7 +14,6 @@
 #include <cstdio>
 #include <cstring>
 #include <list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -23,6 +22,7 @@
 #include <system_error>
 #include <vector>
 
+#include "agent/beside/sidecar.h"
 #include "agent/process/gang.h"
 #include "agent/protocol/files.h"
 #include "agent/protocol/supervisor_words.h"
@@ -33,13 +33,10 @@
 #include "agent/supervisor/status_log.h"
 #include "agent/use/sampler.h"
 #include "agent/watch/agent_files.h"
-#include "agent/watch/last_words.h"
 #include "base/cgroups.h"
 #include "base/durable_file.h"
 #include "base/host_name.h"
-#include "base/patience.h"
 #include "base/process_table.h"
-#include "spec/variables.h"
 
 namespace agent::supervisor {
 namespace {
@@ -55,12 +52,8 @@ constexpr std::chrono::hours kGiveUpRecording{1};  // after the last rank's end
 constexpr std::chrono::seconds kGiveUpKilling{5};  // until it is told that SIGKILL does not end a process
 constexpr std::chrono::hours kGiveUpEnding{1};     // then
 constexpr milliseconds kLookForLeft{200};          // each look reads all of /proc
-/// The longest that a file system that does not answer delays a stop, and the news of an end.
-constexpr milliseconds kFilePatience{500};
 /// The longest that a relay takes to end if nothing was reported.
 constexpr milliseconds kQuickRelay{5};
-/// The last words of a rank are worth more: without them an error that comes twice is not known for the same.
-constexpr milliseconds kWordsPatience{2000};
 
 std::int64_t wall_ms() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -103,16 +96,15 @@ class Supervisor {
   }
   void record(const Fact& fact);
   void look_before_start(const LocalLaunch& launch, const std::string& node);
-  void follow_reports(const LocalLaunch& launch, const std::string& node);
-  void watch_use(const LocalLaunch& launch, const std::string& node);
+  void follow_ranks();
   void turn();
   int patience() const;
   void accept_client();
   void obey(const std::string& line);
   void tell_use();
+  void tell_that_news_waits();
   void ask_stacks(std::uint64_t number);
   void stop(const StopCommand& how);
-  std::set<std::uint32_t> tell_why(const StopCommand& how);
   void signal_living(int number);
   void reap();
   void rank_ended(std::uint32_t rank, spec::ExitStatus exit);
@@ -130,11 +122,11 @@ class Supervisor {
   std::unique_ptr<process::Gang> gang_;
   std::optional<StatusWriter> writer_;  // begun after all forks
   std::set<std::uint32_t> living_;
-  std::map<std::uint32_t, report::Sources> sources_;  // until the ranks run
-  std::map<std::uint32_t, std::unique_ptr<report::Relay>> relays_;
+  std::vector<beside::Sidecar> sidecars_;  // by rank
   std::optional<use::Sampler> sampler_;
   std::string used_;           // the newest line that tells what ranks use
   std::list<Exited> leaving_;  // whose last reports may be on their way
+  Clock::time_point say_it_holds_at_{};
   std::list<Client> clients_;
   base::OomWatch oom_;
   bool asked_to_leave_ = false;
@@ -202,47 +194,35 @@ void Supervisor::start() {
     throw *failure;
   }
   record(Running{});
-  follow_reports(*launch, node);
-  watch_use(*launch, node);
+  follow_ranks();
   step("running");
 }
 
-// Reports that are there before the ranks start are no work of theirs.
 void Supervisor::look_before_start(const LocalLaunch& launch, const std::string& node) {
-  if (!options_.connect || launch.report.empty()) return;
-  const auto until = Clock::now() + kFilePatience;
+  const auto until = Clock::now() + beside::kFilePatience;
   for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
-    sources_[rank] = report::make_sources(launch.report, {rank, watch::rank_files(log_folder_, rank).log,
-                                                          launch.working_folder, rank_environment(launch, rank, node)});
-    sources_[rank].begin(until);
+    sidecars_.emplace_back(beside::SidecarSetup{.rank = rank,
+                                                .files = watch::rank_files(log_folder_, rank),
+                                                .working_folder = launch.working_folder,
+                                                .is_command = launch.is_command,
+                                                .report = launch.report,
+                                                .environment = rank_environment(launch, rank, node),
+                                                .reporters = agents_environment(launch, rank, node),
+                                                .connect = options_.connect,
+                                                .agent = "muster-supervisor"});
+    sidecars_.back().look_before_start(until);
   }
 }
 
-void Supervisor::follow_reports(const LocalLaunch& launch, const std::string& node) {
-  if (!options_.connect || !launch.is_command) return;
-  for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
-    try {
-      relays_[rank] = std::make_unique<report::Relay>(
-          watch::rank_files(log_folder_, rank).report,
-          options_.connect(agents_environment(launch, rank, node), gang_->ranks()[rank].pid),
-          std::move(sources_[rank]));
-    } catch (const std::system_error& error) {  // the rank runs on without
-      relays_.erase(rank);
-      std::fprintf(stderr, "muster-supervisor: nobody reads what rank %u reports: %s\n", rank, error.what());
-    }
-  }
-}
-
-void Supervisor::watch_use(const LocalLaunch& launch, const std::string& node) {
-  std::vector<use::Rank> ranks;
-  for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
-    const auto environment = rank_environment(launch, rank, node);
-    const auto devices = environment.find(spec::variable::kVisibleDevices);
-    ranks.push_back(
-        {rank, gang_->ranks()[rank].pid, devices == environment.end() ? std::nullopt : std::optional(devices->second)});
+void Supervisor::follow_ranks() {
+  std::vector<use::Rank> seen;
+  for (std::uint32_t rank = 0; rank < sidecars_.size(); ++rank) {
+    const auto pid = static_cast<pid_t>(gang_->ranks()[rank].pid);
+    sidecars_[rank].follow(pid);
+    seen.push_back(sidecars_[rank].seen_as(pid));
   }
   try {
-    sampler_.emplace(std::move(ranks));
+    sampler_.emplace(std::move(seen));
   } catch (const std::system_error& error) {  // the ranks run on without
     std::fprintf(stderr, "muster-supervisor: nobody sees what the ranks use: %s\n", error.what());
   }
@@ -264,10 +244,9 @@ void Supervisor::tell_what_is_left() {
   clients_.clear();
   listener_.reset();
   lock_.reset();
-  for (auto& [rank, relay] : relays_) {
-    const auto left_out = relay->finish(Clock::time_point::max());
-    if (!left_out.empty())
-      process::say_in_log(watch::rank_files(log_folder_, rank).log, "muster-supervisor: " + left_out + "\n");
+  for (auto& sidecar : sidecars_) {
+    const auto left_out = sidecar.finish(Clock::time_point::max());
+    if (!left_out.empty()) process::say_in_log(sidecar.files().log, "muster-supervisor: " + left_out + "\n");
   }
 }
 
@@ -303,6 +282,7 @@ void Supervisor::turn() {
   }
   clients_.remove_if([](const Client& client) { return client.is_gone(); });
   record_told_ends();
+  tell_that_news_waits();
   oom_.tick(Clock::now());
   if (kill_at_ && Clock::now() >= *kill_at_) {
     kill_at_.reset();
@@ -324,7 +304,7 @@ void Supervisor::accept_client() {
   if (!socket || clients_.size() >= kMaxClients) return;
   clients_.emplace_back(std::move(socket));
   clients_.back().tell(facts_);
-  if (!used_.empty()) clients_.back().tell_use(facts_, used_);
+  if (!used_.empty()) clients_.back().tell_now(facts_, used_);
 }
 
 void Supervisor::obey(const std::string& line) {
@@ -334,7 +314,13 @@ void Supervisor::obey(const std::string& line) {
 
 void Supervisor::tell_use() {
   used_ = to_line(Used{sampler_->newest()});
-  for (auto& client : clients_) client.tell_use(facts_, used_);
+  for (auto& client : clients_) client.tell_now(facts_, used_);
+}
+
+void Supervisor::tell_that_news_waits() {
+  if (!living_.empty() || leaving_.empty() || Clock::now() < say_it_holds_at_) return;
+  say_it_holds_at_ = Clock::now() + protocol::kHoldsEvery;
+  for (auto& client : clients_) client.tell_now(facts_, to_line(Holds{}));
 }
 
 void Supervisor::ask_stacks(std::uint64_t number) {
@@ -348,30 +334,16 @@ void Supervisor::stop(const StopCommand& how) {
   const auto at = Clock::now() + std::min(how.grace, kLongest);
   if (!asked_to_leave_) {
     peer_failed_ = how.why == watch::kPeerFailed;
-    const auto know = tell_why(how);
+    std::vector<const beside::Sidecar*> ranks;
+    for (const auto rank : living_) ranks.push_back(&sidecars_[rank]);
+    const auto know =
+        beside::Sidecar::tell_stop(ranks, {how.why, how.save, wall_ms() + how.grace.count(), how.at_step});
     for (const auto rank : living_) {
       if (!know.contains(rank)) gang_->signal(rank, SIGTERM);
     }
   }
   asked_to_leave_ = true;
   if (!killed_) kill_at_ = kill_at_ ? std::min(*kill_at_, at) : at;
-}
-
-/// Writes the notice that a rank finds in the file that MUSTER_STOP names when the signal arrives. Returns the ranks
-/// whose programs look for that file by themselves, and need no signal.
-std::set<std::uint32_t> Supervisor::tell_why(const StopCommand& how) {
-  if (how.why.empty()) return {};
-  const watch::StopNotice notice{how.why, how.save, wall_ms() + how.grace.count(), how.at_step};
-  std::map<std::uint32_t, std::filesystem::path> files;
-  for (const auto rank : living_) files[rank] = watch::rank_files(log_folder_, rank).stop;
-  const auto know = base::ask_within<std::set<std::uint32_t>>(kFilePatience, [files, notice] {
-    std::set<std::uint32_t> ranks;
-    for (const auto& [rank, file] : files) {
-      if (watch::write_stop_file(file, notice) && watch::looks_for(file)) ranks.insert(rank);
-    }
-    return ranks;
-  });
-  return know.value_or(std::set<std::uint32_t>());
 }
 
 void Supervisor::signal_living(int number) {
@@ -403,10 +375,10 @@ void Supervisor::rank_ended(std::uint32_t rank, spec::ExitStatus exit) {
   if (sampler_) sampler_->ended(rank);
   const bool by_others = exit.signal == SIGKILL && !killed_;
   const auto ended_at = wall_ms();
-  const auto relay = relays_.find(rank);
-  if (relay != relays_.end()) relay->second->ended(exit);
+  auto& sidecar = sidecars_[rank];
+  sidecar.ended(exit);
   leaving_.push_back({rank, exit, by_others && oom_.killed_lately(Clock::now()), ended_at, last_words(rank, exit)});
-  if (relay != relays_.end()) relay->second->wait(Clock::now() + kQuickRelay);
+  sidecar.wait(Clock::now() + kQuickRelay);
   record_told_ends();
 }
 
@@ -441,22 +413,19 @@ bool Supervisor::is_nothing_left() {
 
 /// Into the log of the rank that ended last, where people look first, and into that of the supervisor.
 void Supervisor::say(const std::string& words) const {
-  process::say_in_log(watch::rank_files(log_folder_, leaving_.back().rank).log, "muster-supervisor: " + words + "\n");
+  process::say_in_log(sidecars_[leaving_.back().rank].files().log, "muster-supervisor: " + words + "\n");
 }
 
 bool Supervisor::is_told(const Exited& end) {
-  const auto relay = relays_.find(end.rank);
-  return relay == relays_.end() || relay->second->wait_before_end(Clock::now());
+  return sidecars_[end.rank].wait_before_end(Clock::now());
 }
 
-/// A rank that was asked to leave is not asked why it left, unless it is asked because another rank has failed: its own
-/// failure may have been the first.
 std::string Supervisor::last_words(std::uint32_t rank, spec::ExitStatus exit) {
-  if (!files_answer_ || (asked_to_leave_ && !peer_failed_)) return {};
-  if (!(peer_failed_ ? watch::may_have_failed(exit) : watch::may_have_words(exit))) return {};
-  auto* const read = peer_failed_ ? watch::read_own_failure : watch::read_last_words;
-  const auto words = base::ask_within<std::string>(
-      kWordsPatience, [read, files = watch::rank_files(log_folder_, rank)] { return read(files); });
+  if (!files_answer_) return {};
+  const auto asked = !asked_to_leave_ ? beside::Asked::kNo
+                     : peer_failed_   ? beside::Asked::kBecauseAPeerFailed
+                                      : beside::Asked::kToLeave;
+  const auto words = sidecars_[rank].last_words(exit, asked);
   files_answer_ = words.has_value();
   return words.value_or("");
 }

@@ -6,9 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "agent/beside/sidecar.h"
 #include "agent/process/orphans.h"
-#include "agent/report/relay.h"
-#include "spec/variables.h"
 
 namespace agent::supervisor {
 
@@ -16,8 +15,7 @@ struct SupervisorOptions {
   std::filesystem::path folder;
   /// true: protocol::kLockFd and kReportFd are there. false: started by hand; takes the lock itself.
   bool started_by_executor = false;
-  /// How a rank's report file reaches the controller, by the rank's environment and process. Null: it does not.
-  std::function<report::Connect(const spec::Environment& rank, pid_t pid)> connect;
+  beside::ConnectRank connect;
   /// Ends what ranks have left behind; see agent/process/orphans.h.
   std::function<std::string(std::chrono::milliseconds)> end_children = [](auto patience) {
     return process::end_children(patience);

@@ -73,22 +73,13 @@ std::optional<std::string> variable_of(const spec::Environment& inherited, const
 spec::Environment rank_environment(const spec::Environment& inherited, const protocol::TaskLaunch& launch,
                                    const rank::RankEnvironment& place,
                                    const std::optional<rank::Endpoint>& meeting_point) {
-  auto all = base_of(inherited);
-  const auto where = place_of(place, inherited);
-  if (launch.own_launcher) std::erase_if(all, [](const auto& one) { return environment::tells_of_a_rank(one.first); });
-  for (auto& [name, value] :
-       launch.own_launcher ? environment::own_launcher_variables(where) : environment::rank_variables(where)) {
-    all[name] = value;
-  }
-  if (const auto job = inherited.find("SLURM_JOB_ID"); job != inherited.end()) all[variable::kSlurmJob] = job->second;
-  if (meeting_point) {
-    const auto meeting = environment::meeting_variables(meeting_point->host, std::to_string(meeting_point->port));
-    for (const auto& [name, value] : meeting) all[name] = value;
-  }
-  const auto files = watch::rank_files(launch.log_folder, static_cast<std::uint32_t>(place.rank));
-  for (const auto& [name, value] : watch::file_variables(files)) all[name] = value;
-  for (const auto& [name, value] : launch.env) all[name] = value;
-  return all;
+  spec::Environment given;
+  if (const auto job = inherited.find("SLURM_JOB_ID"); job != inherited.end()) given[variable::kSlurmJob] = job->second;
+  if (meeting_point)
+    given.merge(environment::meeting_variables(meeting_point->host, std::to_string(meeting_point->port)));
+  given.merge(watch::file_variables(watch::rank_files(launch.log_folder, static_cast<std::uint32_t>(place.rank))));
+  return environment::rank_environment(
+      {base_of(inherited), place_of(place, inherited), launch.own_launcher, std::move(given), launch.env});
 }
 
 RankProcess::RankProcess(const process::GangPlan& plan) : gang_(plan) {

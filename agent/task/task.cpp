@@ -22,7 +22,6 @@
 #include "agent/task/log_link.h"
 #include "agent/task/rank_process.h"
 #include "agent/watch/agent_files.h"
-#include "agent/watch/last_words.h"
 #include "base/host_name.h"
 #include "base/patience.h"
 #include "spec/variables.h"
@@ -41,11 +40,8 @@ constexpr milliseconds kLook{250};
 /// Slurm signals a step's processes one by one, with some plugins the children first: a signal that made the program
 /// leave may reach the task this much later.
 constexpr milliseconds kLateSignal{500};
-/// How long a file system that does not answer holds up a start, a stop, or the news of an end.
+/// How long a file system that does not answer holds up a start.
 constexpr milliseconds kFencePatience{2'000};
-constexpr milliseconds kFilePatience{500};
-/// The last words of a rank are worth more: without them an error that comes twice is not known for the same.
-constexpr milliseconds kWordsPatience{2000};
 /// How long it looks at a time whether processes that even SIGKILL does not end at once, such as those that wait for a
 /// disk, are there still.
 constexpr milliseconds kLookForLeft{500};
@@ -108,14 +104,23 @@ int Task::run() {
     environment = planned.ranks.front().environment;
     if (directive_ == v1::DIRECTIVE_STOP || is_fenced()) return finish_unstarted("its attempt is over already");
     if (!end_earlier()) return finish_unstarted("its attempt is over already");
-    look_before_start(environment);
+    sidecar_.emplace(beside::SidecarSetup{.rank = static_cast<std::uint32_t>(environment_.rank),
+                                          .files = files(),
+                                          .working_folder = launch_.working_folder,
+                                          .is_command = launch_.is_command,
+                                          .report = launch_.report,
+                                          .environment = environment,
+                                          .reporters = agents_environment(environment),
+                                          .connect = setup_.report,
+                                          .agent = "muster-task"});
+    sidecar_->look_before_start(Clock::now() + beside::kFilePatience);
     process_.emplace(planned);
     link_log();
   } catch (const std::exception& error) {
     return finish_unstarted(error.what());
   }
-  follow_report(environment);
-  watch_use(environment);
+  sidecar_->follow(process_->pid());
+  watch_use();
   status_.pid = process_->pid();
   tell(v1::PROCESS_RUNNING);
   file_->put(status_);
@@ -390,11 +395,7 @@ bool Task::may_be_for_memory() const {
 /// file by itself, and needs no signal.
 bool Task::tell_why(const std::string& why, bool save, milliseconds until_kill, std::optional<std::int64_t> at_step) {
   if (why.empty() || std::exchange(told_why_, true)) return false;
-  const watch::StopNotice notice{why, save, wall_ms() + until_kill.count(), at_step};
-  const auto knows = base::ask_within<bool>(kFilePatience, [file = files().stop, notice] {
-    return watch::write_stop_file(file, notice) && watch::looks_for(file);
-  });
-  return knows.value_or(false);
+  return !beside::Sidecar::tell_stop({&*sidecar_}, {why, save, wall_ms() + until_kill.count(), at_step}).empty();
 }
 
 void Task::tell(v1::ProcessState state) {
@@ -433,8 +434,7 @@ int Task::finish() {
 /// The news of a failure does not wait until the controller has taken all that the program has reported. A controller
 /// that has not heard the news does not end the other ranks. Slurm does, once this process has ended.
 void Task::tell_what_is_left() {
-  if (!relay_) return;
-  const auto left_out = relay_->finish(controller_knows_end_ ? Clock::time_point::max() : Clock::now());
+  const auto left_out = sidecar_->finish(controller_knows_end_ ? Clock::time_point::max() : Clock::now());
   if (!left_out.empty()) say(left_out);
 }
 
@@ -455,24 +455,6 @@ int Task::last_word(v1::ProcessState state) {
   return status_.exit.signal != 0 ? 128 + status_.exit.signal : status_.exit.code;
 }
 
-// Reports that are there before the program starts are no work of it.
-void Task::look_before_start(const spec::Environment& rank) {
-  if (!setup_.report || launch_.report.empty()) return;
-  sources_ = report::make_sources(
-      launch_.report, {static_cast<std::uint32_t>(environment_.rank), files().log, launch_.working_folder, rank});
-  sources_.begin(Clock::now() + kFilePatience);
-}
-
-void Task::follow_report(const spec::Environment& rank) {
-  if (!setup_.report || !launch_.is_command) return;
-  try {
-    relay_ = std::make_unique<report::Relay>(files().report, setup_.report(agents_environment(rank), process_->pid()),
-                                             std::move(sources_));
-  } catch (const std::system_error& error) {  // the rank runs on without
-    std::fprintf(stderr, "muster-task: nobody reads what rank %d reports: %s\n", environment_.rank, error.what());
-  }
-}
-
 // A rank with a launcher of its own has no variables of a rank; who reports for it says which rank it is.
 spec::Environment Task::agents_environment(const spec::Environment& rank) const {
   if (!launch_.own_launcher) return rank;
@@ -483,12 +465,9 @@ spec::Environment Task::agents_environment(const spec::Environment& rank) const 
   return all;
 }
 
-void Task::watch_use(const spec::Environment& rank) {
-  const auto devices = rank.find(variable::kVisibleDevices);
+void Task::watch_use() {
   try {
-    sampler_.emplace(std::vector<use::Rank>{{static_cast<std::uint32_t>(environment_.rank), process_->pid(),
-                                             devices == rank.end() ? std::nullopt : std::optional(devices->second)}},
-                     setup_.use);
+    sampler_.emplace(std::vector{sidecar_->seen_as(process_->pid())}, setup_.use);
   } catch (const std::system_error& error) {  // the rank runs on without
     std::fprintf(stderr, "muster-task: nobody sees what rank %d uses: %s\n", environment_.rank, error.what());
   }
@@ -497,10 +476,10 @@ void Task::watch_use(const spec::Environment& rank) {
 // The controller takes a rank's reports before it learns that the rank has ended: the attempt may be over then. A word
 // meanwhile would say that the rank is alive.
 void Task::tell_last_reports() {
-  if (!relay_) return;
+  if (!sidecar_->follows()) return;
   link_->hold();
-  relay_->ended(status_.exit);
-  relay_->wait_before_end(Clock::now() + report::Relay::kLongestEnd);
+  sidecar_->ended(status_.exit);
+  sidecar_->wait_before_end(Clock::now() + report::Relay::kLongestEnd);
 }
 
 // A command that leaves in good order when it is asked to would pass for one that is done. muster-worker says by its
@@ -515,15 +494,12 @@ void Task::hear_late_signals() {
   }
 }
 
-// A program that was asked to leave is not asked why it left, unless it was asked because another rank has failed: its
-// own failure may have been the first.
 std::string Task::last_words() const {
   const bool was_asked = asked_ || killed_ || !status_.signals_seen.empty();
-  if (was_asked && !peer_failed_) return {};
-  if (!(peer_failed_ ? watch::may_have_failed(status_.exit) : watch::may_have_words(status_.exit))) return {};
-  auto* const read = peer_failed_ ? watch::read_own_failure : watch::read_last_words;
-  const auto words = base::ask_within<std::string>(kWordsPatience, [read, files = files()] { return read(files); });
-  return words.value_or("");
+  const auto asked = peer_failed_ ? beside::Asked::kBecauseAPeerFailed
+                     : was_asked  ? beside::Asked::kToLeave
+                                  : beside::Asked::kNo;
+  return sidecar_->last_words(status_.exit, asked).value_or("");
 }
 
 }  // namespace agent::task

@@ -11,10 +11,10 @@
 #include <optional>
 #include <string>
 
+#include "agent/beside/sidecar.h"
 #include "agent/process/orphans.h"
 #include "agent/protocol/launch.h"
 #include "agent/rank/environment.h"
-#include "agent/report/relay.h"
 #include "agent/stacks/take.h"
 #include "agent/task/controller_link.h"
 #include "agent/task/rank_process.h"
@@ -45,8 +45,7 @@ struct TaskSetup {
   spec::Environment inherited;        // of this process
   std::filesystem::path oom_counter;  // see base::OomWatch
   ConnectToController connect;
-  /// How the rank's report file reaches the controller, by the rank's environment and process. Null: it does not.
-  std::function<report::Connect(const spec::Environment& rank, pid_t pid)> report = {};
+  beside::ConnectRank report = {};
   use::SamplerOptions use = {};
   Ending ending = {};
   bool has_keeper = false;  // see agent/process/orphans.h
@@ -89,12 +88,10 @@ class Task {
   void stay_beside(const std::string& left);
   void link_log() const;
   void plan_save();
-  void look_before_start(const spec::Environment& rank);
-  void follow_report(const spec::Environment& rank);
   spec::Environment agents_environment(const spec::Environment& rank) const;
   void tell_last_reports();
   void tell_what_is_left();
-  void watch_use(const spec::Environment& rank);
+  void watch_use();
 
   void watch();
   void take_signals();
@@ -134,8 +131,7 @@ class Task {
   muster::v1::TaskResponse answer_;  // the one that brought the directive
   std::optional<Clock::time_point> kill_at_, save_at_;
   Clock::time_point limit_at_{};
-  report::Sources sources_;  // until the program runs
-  std::unique_ptr<report::Relay> relay_;
+  std::optional<beside::Sidecar> sidecar_;
   std::optional<use::Sampler> sampler_;
   std::unique_ptr<ControllerLink> link_;  // its thread uses the others
   std::optional<stacks::Taker> stacks_;   // last: its thread uses the link

@@ -376,7 +376,7 @@ void expect_every_step(World& world, const std::string& job, int steps, const st
     return count >= steps;
   };
   eventually(all_are_there, 60s);
-  EXPECT_EQ(count, steps) << csv.err;
+  EXPECT_EQ(count, steps) << csv.err << world.cli({"events", job}).out;
 }
 
 /// More steps at once than an agent keeps in memory, and the end of the program right behind them.

@@ -267,6 +267,7 @@ std::string Follower::why_gone() const {
 void Follower::take(const agent::protocol::Fact& fact) {
   fold(status_, fact);
   if (const auto* used = std::get_if<agent::protocol::Used>(&fact)) listener_.used(used->ranks);
+  if (std::holds_alternative<agent::protocol::Holds>(fact)) was_deaf();
   const auto* exited = std::get_if<agent::protocol::Exited>(&fact);
   if (!exited || status_.failed || !told_.insert(exited->rank).second) return;
   listener_.tell(core::RankExited{key_.number, exited->rank, exited->exit, exited->out_of_memory, "", exited->error});

@@ -42,7 +42,7 @@ std::optional<base::ProcessStat> supervisor_of(const agent::protocol::Started& s
 ///
 ///   connecting <-> connected to the supervisor
 ///       |  supervisor gone (its lock is free); one that is there but does nothing (stopped, or stuck in the kernel) is
-///       |  killed when ranks outlive a stop, or when all of them are gone and it does not say so
+///       |  killed when ranks outlive a stop, or when all of them are gone and it says neither so nor that it waits
 ///       v
 ///   burying: kills what is left of the ranks until nothing is --> over
 ///
@@ -74,7 +74,8 @@ class Follower : public std::enable_shared_from_this<Follower> {
   void stop(const StopRequest& how);
   /// The stacks of its ranks are to be taken. Passed on at once, or as soon as the supervisor answers.
   void ask_stacks(std::uint64_t number);
-  /// The supervisor could not be heard until now, or not do its work: what it did not do counts from here on.
+  /// The supervisor could not be heard until now, or not do its work, or says why it waits: what it did not do counts
+  /// from here on.
   void was_deaf();
   /// Calls nothing any more.
   void close();

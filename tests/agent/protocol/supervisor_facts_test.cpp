@@ -13,6 +13,7 @@ TEST(SupervisorFacts, EveryFactComesBackAsItWas) {
                                 LaunchFailed{"no\nsuch", false},
                                 Exited{1, {0, 9}, true, 1234, ""},
                                 Ended{},
+                                Holds{},
                                 Used{{{0, {5, 1.5, 100, 200, 3, 40.5, 300}}, {7, {6, {}, 1, 2, 1, {}, {}}}}}};
   for (const auto& fact : facts) {
     auto line = to_line(fact);

@@ -4,6 +4,7 @@
 
 #include <sstream>
 
+#include "controller/executors/local/follower.h"
 #include "tests/controller/executors/local/world.h"
 #include "tests/places.h"
 
@@ -141,6 +142,23 @@ TEST_F(SupervisorCrash, NoCrashAndTheLastEndWaitsForAProcessThatDoesNotEndAndThe
   EXPECT_EQ(read_file(file),
             "muster-supervisor: process 12 (stuck) that the ranks left behind does not end by SIGKILL; the end of the "
             "attempt waits for it\n");
+}
+
+// Reports that the controller is still taking hold the end back, too. Such a supervisor says that it does its work.
+TEST_F(SupervisorCrash, NoCrashAndASupervisorThatHoldsTheLastEndBackIsNotKilled) {
+  look_every_ = 200ms;
+  write_file(root_ / "stuck_process", "");
+  restart_controller(::test::built_program("crashing_supervisor"));
+  must_launch(1, "exit 3");
+  const auto until = SteadyClock::now() + 3 * executors::local::Follower::kRoundsWithoutRanks * look_every_;
+  ASSERT_TRUE(eventually([&] { return SteadyClock::now() >= until; }));
+  EXPECT_TRUE(facts_.all().empty());
+  EXPECT_TRUE(is_alive(supervisor_of(1)));
+  std::filesystem::remove(root_ / "stuck_process");
+  const auto exited = facts_.exit_of(0);
+  ASSERT_TRUE(exited);
+  EXPECT_EQ(exited->exit.code, 3);
+  EXPECT_TRUE(facts_.of<core::AttemptGone>().empty());
 }
 
 TEST_F(SupervisorCrash, WhileNobodyFollowsIsFoundOutByTheNextController) {
