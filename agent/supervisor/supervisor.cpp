@@ -95,7 +95,7 @@ class Supervisor {
     if (options_.on_step) options_.on_step(name);
   }
   void record(const Fact& fact);
-  void look_before_start(const LocalLaunch& launch, const std::string& node);
+  void add_sidecars(const LocalLaunch& launch, const std::string& node);
   void follow_ranks();
   void turn();
   int patience() const;
@@ -186,7 +186,7 @@ void Supervisor::start() {
   step("recorded");
   writer_.emplace(*log_);
   for (std::uint32_t rank = 0; rank < launch->ranks; ++rank) living_.insert(rank);
-  look_before_start(*launch, node);
+  add_sidecars(*launch, node);
   if (const auto failure = gang_->open_gate()) {
     record(LaunchFailed{failure->what(), failure->retryable});
     signal_living(SIGKILL);
@@ -198,7 +198,7 @@ void Supervisor::start() {
   step("running");
 }
 
-void Supervisor::look_before_start(const LocalLaunch& launch, const std::string& node) {
+void Supervisor::add_sidecars(const LocalLaunch& launch, const std::string& node) {
   const auto until = Clock::now() + beside::kFilePatience;
   for (std::uint32_t rank = 0; rank < launch.ranks; ++rank) {
     sidecars_.emplace_back(beside::SidecarSetup{.rank = rank,

@@ -44,7 +44,7 @@ every_steps = 20
 
 def pause_after(look_s):
     """Between two looks, which are often programs of their own. Tests that wait must not keep the processors busy."""
-    time.sleep(min(max(0.05, 5 * look_s), 0.4))
+    time.sleep(min(max(0.05, 6 * look_s), 0.4))
 
 
 def eventually(condition, limit_s):

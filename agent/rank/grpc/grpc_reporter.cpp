@@ -85,7 +85,7 @@ void GrpcReporter::run() {
     const bool was_leaving = leaving_.has_value();
     const Sent sent = send(lock);
     if (!std::exchange(reserved, true)) files_->reserve();
-    if (sent == Sent::kAll && outbox_.waiting() == 0) files_->drop();
+    if (sent == Sent::kAll) files_->drop_if_told(outbox_);
     told_all = sent == Sent::kAll && was_leaving;
     if (told_all) break;
     if (sent == Sent::kMore || must_look()) continue;

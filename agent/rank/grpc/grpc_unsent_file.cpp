@@ -193,10 +193,10 @@ bool FileWriter::keep(const GrpcOutbox& outbox, const muster::v1::HeartbeatReque
   return true;
 }
 
-void FileWriter::drop() {
+void FileWriter::drop_if_told(const GrpcOutbox& outbox) {
   {
     std::lock_guard lock(state_->mutex);
-    if (state_->unsent_is_idle() && state_->unsent.empty()) return;
+    if (!state_->unsent_is_idle() || state_->unsent.empty() || !state_->unsent.is_told(outbox)) return;
   }
   post(Work::kDrop);
 }

@@ -36,6 +36,10 @@ class UnsentFile {
   /// Removes the file: all of it has been sent, and nothing more comes.
   void remove();
   bool empty() const { return bytes_ == 0 && pending_.empty(); }
+  /// The controller has acknowledged all that the file holds of `outbox`, whatever has come since.
+  bool is_told(const GrpcOutbox& outbox) const {
+    return outbox.is_acknowledged({.steps = kept_steps_, .checkpoints = kept_checkpoints_});
+  }
   /// All that was appended is on disk.
   bool holds_all() const { return !path_.empty() && problem_.empty() && pending_.empty(); }
   /// Empty, or why not all is on disk.
@@ -85,7 +89,8 @@ class FileWriter {
   void reserve();
   /// False: the work before it is still under way, and nothing was taken.
   bool keep(const GrpcOutbox& outbox, const muster::v1::HeartbeatRequest& news);
-  void drop();
+  /// Drops the file if the controller has acknowledged all of it. Steps may go on meanwhile.
+  void drop_if_told(const GrpcOutbox& outbox);
   void remove();
 
   /// True once all that keep() was given is on disk, and nothing is under way.

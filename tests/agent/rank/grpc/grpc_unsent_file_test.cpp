@@ -272,6 +272,25 @@ TEST_F(Unsent, ARankWithoutNewsWritesNothing) {
   EXPECT_EQ(std::filesystem::file_size(path), size);
 }
 
+// A training that makes a step a millisecond always has one that waits.
+TEST_F(Unsent, IsDroppedOnceAllOfItIsAcknowledgedThoughStepsGoOn) {
+  agent::rank::FileWriter writer(path, "");
+  const auto settled = [&] { return writer.wait(std::chrono::steady_clock::now() + std::chrono::seconds(60)); };
+  for (int i = 1; i <= 3; ++i) outbox.add(step(i));
+  ASSERT_TRUE(writer.keep(outbox, {}));
+  ASSERT_TRUE(settled());
+  outbox.add(step(4));
+  outbox.acknowledge_until(2, 0);
+  writer.drop_if_told(outbox);
+  ASSERT_TRUE(settled());
+  EXPECT_FALSE(writer.holds_nothing()) << "step 3 is nowhere else";
+  outbox.acknowledge_until(3, 0);
+  writer.drop_if_told(outbox);
+  ASSERT_TRUE(settled());
+  EXPECT_TRUE(writer.holds_nothing());
+  EXPECT_EQ(outbox.waiting(), 1U);
+}
+
 // A reporter whose controller goes away.
 class UnsentReports : public testing::Test {
  protected:
