@@ -102,7 +102,7 @@ TEST(RankLoss, AKilledRankResumesFromTheLastCheckpointAndEndsBitEqualToAnUninter
 TEST(RankLoss, NoStepBelowACheckpointIsMissingThoughNoHeartbeatCarriedIt) {
   World world;
   world.start_daemon();
-  const auto job = world.submit(training_job({.steps = 40, .every_steps = 20, .step_delay_ms = 50, .more = R"(
+  const auto job = world.submit(training_job({.steps = 20, .every_steps = 10, .step_delay_ms = 400, .more = R"(
 [liveness]
 heartbeat_interval = "1m"
 silent_after = "5m"
@@ -113,8 +113,8 @@ silent_after = "5m"
   signal_rank(before, 0, SIGKILL);
   const auto after = world.until_state(job, "succeeded");
   ASSERT_EQ(after.at("attempts").size(), 2U);
-  EXPECT_EQ(after.at("attempts")[1].at("resumed_from_step"), 20);
-  expect_every_step(world.metrics(job), 40);
+  EXPECT_EQ(after.at("attempts")[1].at("resumed_from_step"), 10);
+  expect_every_step(world.metrics(job), 20);
 }
 
 TEST(RankLoss, AStoppedRankIsCalledSilentWithinThreeSeconds) {
