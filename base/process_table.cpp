@@ -16,6 +16,7 @@ extern "C" {  // glibc 2.36 forgot to say so in it
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <sstream>
@@ -67,6 +68,17 @@ std::optional<ProcessStat> read_stat(std::int64_t pid) {
   if (count == 0 || (count < 0 && error == ESRCH)) return std::nullopt;
   if (count < 0) throw std::system_error(error, std::generic_category(), "cannot read " + path);
   return parse_stat({buffer.data(), static_cast<std::size_t>(count)});
+}
+
+std::optional<std::uint64_t> context_switches(std::int64_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  std::optional<std::uint64_t> sum;
+  for (std::string line; std::getline(status, line);) {
+    if (line.find("voluntary_ctxt_switches:") == std::string::npos) continue;  // nonvoluntary_ctxt_switches, too
+    std::uint64_t number = 0;
+    if (std::istringstream(line.substr(line.find(':') + 1)) >> number) sum = sum.value_or(0) + number;
+  }
+  return sum;
 }
 
 ProcessMemory process_memory() {

@@ -31,6 +31,10 @@ ProcessStat parse_stat(std::string_view line);
 /// Nothing if there is no such process. Throws std::system_error when it cannot be asked.
 std::optional<ProcessStat> read_stat(std::int64_t pid);
 
+/// How often the kernel has taken the processor from the first thread of a process, or the thread has given it up: a
+/// thread that does anything at all makes this number grow. nullopt: it cannot be told, or there is no such process.
+std::optional<std::uint64_t> context_switches(std::int64_t pid);
+
 /// This process's resident memory in bytes: now, and its peak.
 struct ProcessMemory {
   std::int64_t resident_bytes = 0;

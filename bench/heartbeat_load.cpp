@@ -49,7 +49,7 @@ constexpr std::chrono::seconds kCalmWithin{120};
 struct Options {
   int port = 0;
   bool stream = true;
-  bool tasks = false;  // play muster-task instead of the ranks
+  bool tasks = false;  // play muster-agent instead of the ranks
   std::uint32_t world = 0, jobs = 0;
   double interval_ms = 0, seconds = 0;
   bool rows = false;

@@ -53,7 +53,7 @@ struct Flags {
   std::string data_folder;
   std::string listen = "127.0.0.1:7600";
   std::string http = "127.0.0.1:7601";
-  std::string worker, supervisor, task, advertise, partitions;
+  std::string worker, agent, advertise, partitions;
   std::string slurm = "auto";
   std::string gpus, gpu_library, cores = "auto";
   std::string log_level = "info";
@@ -256,9 +256,8 @@ int serve(const Flags& flags) {
   const musterd::MachineSettings machine_settings{
       .gpus = flags.gpus, .cores = flags.cores, .library = flags.gpu_library};
   const auto machine = musterd::find_own_machine(machine_settings);
-  musterd::Executors executors({data, store->secret(), flags.supervisor, flags.task, flags.slurm,
-                                core::Millis(flags.slurm_poll_ms), open_files, machine},
-                               clock);
+  musterd::Executors executors(
+      {data, store->secret(), flags.agent, flags.slurm, core::Millis(flags.slurm_poll_ms), open_files, machine}, clock);
   spdlog::info(musterd::own_machine_text(machine));
   const auto connections = net::connections_of_this_process();
   service::ControllerOptions options;
@@ -368,9 +367,8 @@ int main(int argc, char** argv) {
   add("--http", flags.http, "HOST:PORT", "the address of the dashboard; with port 0 the system chooses a port");
   add("--worker", flags.worker, "FILE",
       "the program that trains recipes, one process a rank (default: muster-worker beside musterd)");
-  add("--supervisor", flags.supervisor, "FILE",
-      "the program that runs an attempt's ranks on this machine (default: muster-supervisor beside musterd)");
-  add("--task", flags.task, "FILE", "the program that runs a rank on Slurm (default: muster-task beside musterd)");
+  add("--agent", flags.agent, "FILE",
+      "the program that starts ranks and stays beside them, here and on Slurm (default: muster-agent beside musterd)");
   add("--slurm", flags.slurm, "WHEN",
       "whether jobs may go to Slurm; auto: if sbatch and a slurm.conf ($SLURM_CONF, /etc/slurm) exist; yes: musterd "
       "does "

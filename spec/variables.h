@@ -8,7 +8,7 @@
 // Names of the environment variables that musterd, or an agent for it, sets for ranks.
 namespace spec::variable {
 
-/// Every name below begins so, except those that other programs have chosen. muster-task takes none of its own
+/// Every name below begins so, except those that other programs have chosen. muster-agent takes none of its own
 /// environment's with this prefix into a rank's.
 inline constexpr std::string_view kPrefix = "MUSTER_";
 
@@ -43,9 +43,9 @@ inline constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
 /// On musterd's own machine: what the whole attempt was given, as CUDA_VISIBLE_DEVICES names it. A rank sees its part.
 inline constexpr const char* kGpus = "MUSTER_GPUS";
 
-// Set by the batch script for muster-task.
+// Set by the batch script for muster-agent.
 inline constexpr const char* kStartedAt = "MUSTER_STARTED_AT";  // of the Slurm job, seconds since 1970
-/// The job's libraries. muster-task itself may have started with others.
+/// The job's libraries. muster-agent itself may have started with others.
 inline constexpr const char* kRankLibraryPath = "MUSTER_RANK_LD_LIBRARY_PATH";
 inline constexpr const char* kRankPreload = "MUSTER_RANK_LD_PRELOAD";
 

@@ -300,7 +300,7 @@ class Demo:
 
 def main():
     parser = argparse.ArgumentParser(description="The whole story on one machine.")
-    parser.add_argument("--bin", required=True, help="folder with musterd, muster, muster-data, muster-worker, muster-supervisor")
+    parser.add_argument("--bin", required=True, help="folder with musterd, muster, muster-data, muster-worker, muster-agent")
     parser.add_argument("--keep", action="store_true", help="leave musterd running at the end")
     options = parser.parse_args()
     signals = Signals()

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/protocol/supervisor_words.h"
+#include "agent/protocol/facts.h"
 #include "base/fd.h"
 
 namespace agent::process {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/numbers.h"
-#include "spec/exit_codes.h"
 
 namespace agent::protocol {
 
@@ -73,7 +72,7 @@ inline constexpr std::uint64_t kMostTraceNumber = (std::uint64_t{1} << 53) - 1;
 inline constexpr std::uint32_t kMostTraceSteps = 1000;
 
 // A checkpoint folder's fence: the job that the folder belongs to, and the job's oldest attempt that may still write
-// there. musterd raises it; muster-task and muster-worker read it.
+// there. musterd raises it; muster-agent and muster-worker read it.
 inline constexpr const char* kFenceFile = "FENCE";
 /// Held (flock) by musterd while it raises the fence, shared by a worker while it commits a checkpoint.
 inline constexpr const char* kFenceLock = "FENCE.lock";
@@ -175,30 +174,5 @@ inline std::string stack_file_name(std::uint32_t rank) {
 /// True if an error is one that a rank reports when another rank has gone: a connection that was closed, a collective
 /// that was aborted. Such an error is the first cause of an end only where no other rank tells another one.
 bool is_of_a_survivor(std::string_view error);
-
-/// How far a rank's program has come, as muster-task saw it. muster-task tells musterd the same by gRPC; musterd reads
-/// the file when it was away or a message was lost.
-struct RankStatus {
-  enum class State { kRunning, kExited, kStepLost };
-  State state = State::kRunning;
-  std::string node;
-  std::int64_t pid = 0;
-  spec::ExitStatus exit;          // of kExited and kStepLost
-  std::int64_t ended_at_ms = 0;   // since 1970, by the node's clock; 0: not ended
-  bool out_of_memory = false;     // the kernel killed it for memory
-  std::vector<int> signals_seen;  // from outside, in order
-  std::string trouble;            // why it could not be started; empty otherwise
-  std::string error;              // the program's own words about its end; empty: it left none
-  bool operator==(const RankStatus&) const = default;
-};
-
-/// <attempt>/ranks, and <attempt>/ranks/rank-<n>.json.
-std::filesystem::path rank_status_folder(const std::filesystem::path& attempt_folder);
-std::filesystem::path rank_status_file(const std::filesystem::path& attempt_folder, std::uint32_t rank);
-
-/// Text that is not UTF-8 is written with replacement characters.
-std::string to_text(const RankStatus& status);
-/// nullopt: the text is no such file's, or of another format. Files of older versions have fewer keys.
-std::optional<RankStatus> parse_rank_status(std::string_view text);
 
 }  // namespace agent::protocol

@@ -5,13 +5,15 @@
 #include <stdexcept>
 #include <utility>
 
+#include "spec/variables.h"
+
 namespace agent::protocol {
 
 namespace {
 
-/// Calls `visit` with the name and the value of each field that every such file has.
+/// Calls `visit` with the name and the value of each field that every launch file has.
 template <typename Launch, typename Visit>
-void each_field_of_task(Launch& launch, Visit&& visit) {
+void each_field(Launch& launch, Visit&& visit) {
   visit("argv", launch.argv);
   visit("env", launch.env);
   visit("working_folder", launch.working_folder);
@@ -23,61 +25,80 @@ void each_field_of_task(Launch& launch, Visit&& visit) {
   visit("forward_signals", launch.forward_signals);
   visit("time_limit_ms", launch.time_limit_ms);
   visit("stop_grace_ms", launch.stop_grace_ms);
-}
-
-template <typename Launch, typename Visit>
-void each_field_of_local(Launch& launch, Visit&& visit) {
-  visit("job", launch.job);
-  visit("attempt", launch.attempt);
-  visit("job_name", launch.job_name);
-  visit("program", launch.program);
-  visit("argv", launch.argv);
-  visit("base_env", launch.base_env);
-  visit("env", launch.env);
-  visit("working_folder", launch.working_folder);
-  visit("log_folder", launch.log_folder);
-  visit("ranks", launch.ranks);
-  visit("gpus_per_rank", launch.gpus_per_rank);
-  visit("master_addr", launch.master_addr);
-  visit("master_port", launch.master_port);
-  visit("is_command", launch.is_command);
-  visit("open_files", launch.open_files);
   visit("report", launch.report);
   visit("own_launcher", launch.own_launcher);
 }
 
+template <typename Local, typename Visit>
+void each_field_of_local(Local& local, Visit&& visit) {
+  visit("program", local.program);
+  visit("base_env", local.base_env);
+  visit("ranks", local.ranks);
+  visit("gpus_per_rank", local.gpus_per_rank);
+  visit("master_addr", local.master_addr);
+  visit("master_port", local.master_port);
+  visit("open_files", local.open_files);
+}
+
+auto reader_of(const nlohmann::ordered_json& json) {
+  return [&json](const char* name, auto& value) { json.at(name).get_to(value); };
+}
+
 }  // namespace
 
-nlohmann::ordered_json json_of(const TaskLaunch& launch) {
+nlohmann::ordered_json json_of(const Launch& launch) {
   nlohmann::ordered_json json = {{"format", kFormat}};
-  each_field_of_task(launch, [&](const char* name, const auto& value) { json[name] = value; });
-  json["report"] = launch.report;
-  json["own_launcher"] = launch.own_launcher;
+  each_field(launch, [&](const char* name, const auto& value) { json[name] = value; });
   if (launch.unprepared) json["unprepared"] = true;
   // The run file goes in as JSON, of which the elements of a sweep share most.
   if (!launch.run_file.empty()) json["run_file"] = nlohmann::ordered_json::parse(launch.run_file);
   if (!launch.cache_folder.empty()) json["cache_folder"] = launch.cache_folder;
+  if (!launch.local) return json;
+  auto& local = json["local"];
+  each_field_of_local(*launch.local, [&](const char* name, const auto& value) { local[name] = value; });
+  if (launch.local->allowed_devices) local["allowed_devices"] = *launch.local->allowed_devices;
   return json;
 }
 
-std::string to_text(const TaskLaunch& launch) {
-  return json_of(launch).dump(2) + "\n";
+std::string to_text(const Launch& launch) {
+  try {
+    return json_of(launch).dump(2) + "\n";
+  } catch (const nlohmann::json::exception&) {
+    throw std::invalid_argument("the job's name, command, env or folders hold bytes that are not UTF-8");
+  }
 }
 
-TaskLaunch read_task_launch(const std::filesystem::path& attempt_folder) {
-  const auto path = attempt_folder / kTaskLaunchFile;
+Launch parse_launch(std::string_view text, const std::string& place) {
+  const auto json = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (!json.is_object()) throw std::runtime_error(place + " is damaged");
+  return launch_of_json(json, place);
+}
+
+std::string attempt_mark_in(std::string_view text) {
+  const auto json = nlohmann::ordered_json::parse(text, nullptr, false);
+  const auto mark = nlohmann::ordered_json::json_pointer("/env/" + std::string(spec::variable::kAttemptFolder));
+  return json.contains(mark) && json[mark].is_string() ? json[mark].get<std::string>() : std::string();
+}
+
+Launch read_launch(const std::filesystem::path& attempt_folder) {
+  const auto path = attempt_folder / kLaunchFile;
   return launch_of_json(read_json_file(path), path.string());
 }
 
-TaskLaunch launch_of_json(const nlohmann::ordered_json& json, const std::string& place) {
+Launch launch_of_json(const nlohmann::ordered_json& json, const std::string& place) {
   try {
-    TaskLaunch launch;
-    each_field_of_task(launch, [&](const char* name, auto& value) { json.at(name).get_to(value); });
-    launch.report = json.value("report", launch.report);
-    launch.own_launcher = json.value("own_launcher", false);
+    Launch launch;
+    each_field(launch, reader_of(json));
     launch.unprepared = json.value("unprepared", false);
     if (json.contains("run_file")) launch.run_file = json["run_file"].dump(2) + "\n";
     launch.cache_folder = json.value("cache_folder", "");
+    if (json.contains("local")) {
+      launch.local.emplace();
+      each_field_of_local(*launch.local, reader_of(json["local"]));
+      if (json["local"].contains("allowed_devices")) {
+        launch.local->allowed_devices = json["local"]["allowed_devices"].get<std::string>();
+      }
+    }
     if (launch.argv.empty()) throw std::runtime_error(place + ": argv is empty");
     return launch;
   } catch (const nlohmann::json::exception& error) {
@@ -149,7 +170,7 @@ std::filesystem::path attempt_of_set(const std::filesystem::path& set_file, std:
   return attempts[index];
 }
 
-std::string to_set_launch_text(const std::vector<TaskLaunch>& launches) {
+std::string to_set_launch_text(const std::vector<Launch>& launches) {
   auto common = Json::object();
   auto elements = Json::array();
   for (const auto& launch : launches) {
@@ -167,7 +188,7 @@ std::string to_set_launch_text(const std::vector<TaskLaunch>& launches) {
   return text + "\n]}\n";
 }
 
-TaskLaunch launch_of_set(const std::filesystem::path& set_launch_file, std::size_t index) {
+Launch launch_of_set(const std::filesystem::path& set_launch_file, std::size_t index) {
   const auto json = read_json_file(set_launch_file);
   const auto place = set_launch_file.string() + ", element " + std::to_string(index);
   const auto elements = json.find(kElements);
@@ -191,31 +212,6 @@ std::optional<ElementPlace> parse_element(std::string_view text) {
     return std::nullopt;
   }
   return ElementPlace{folder->get<std::string>(), index->get<std::uint32_t>()};
-}
-
-using nlohmann::json;
-
-std::string to_text(const LocalLaunch& launch) {
-  json object;
-  each_field_of_local(launch, [&](const char* name, const auto& value) { object[name] = value; });
-  if (launch.allowed_devices) object["allowed_devices"] = *launch.allowed_devices;
-  try {
-    return object.dump(2) + "\n";
-  } catch (const json::exception&) {
-    throw std::invalid_argument("the job's name, command, env or folders hold bytes that are not UTF-8");
-  }
-}
-
-LocalLaunch parse_local_launch(std::string_view text) {
-  try {
-    const auto object = json::parse(text);
-    LocalLaunch launch;
-    each_field_of_local(launch, [&](const char* name, auto& value) { object.at(name).get_to(value); });
-    if (object.contains("allowed_devices")) launch.allowed_devices = object["allowed_devices"].get<std::string>();
-    return launch;
-  } catch (const json::exception& error) {
-    throw std::runtime_error(std::string(kLocalLaunchFile) + " makes no sense: " + error.what());
-  }
 }
 
 }  // namespace agent::protocol

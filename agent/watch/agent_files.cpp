@@ -46,18 +46,18 @@ bool lock_within(int fd, milliseconds patience) {
 }
 
 /// The variable; empty: the launch file does not have it.
-std::string text_of(const protocol::TaskLaunch& launch, const char* name) {
+std::string text_of(const protocol::Launch& launch, const char* name) {
   const auto found = launch.env.find(name);
   return found == launch.env.end() ? std::string() : found->second;
 }
 
-std::int64_t number_of(const protocol::TaskLaunch& launch, const char* name) {
+std::int64_t number_of(const protocol::Launch& launch, const char* name) {
   return base::whole_number<std::int64_t>(text_of(launch, name)).value_or(0);
 }
 
 }  // namespace
 
-AttemptStart start_of(const protocol::TaskLaunch& launch, const std::filesystem::path& attempt_folder) {
+AttemptStart start_of(const protocol::Launch& launch, const std::filesystem::path& attempt_folder) {
   namespace variable = spec::variable;
   return {.key = {number_of(launch, variable::kJobId), number_of(launch, variable::kAttempt)},
           .folder = attempt_folder,

@@ -26,7 +26,7 @@ RankFiles rank_files(const std::filesystem::path& log_folder, std::uint32_t rank
 std::map<std::string, std::string> file_variables(const RankFiles& files);
 
 /// Files that must lie on disk before the ranks of an attempt start. musterd makes them when it hands an attempt over
-/// alone. For an element of a Slurm array the batch script makes them when the element starts (`muster-task
+/// alone. For an element of a Slurm array the batch script makes them when the element starts (`muster-agent
 /// --prepare`), so that a waiting element costs no file.
 struct AttemptStart {
   protocol::Fence key;                 // the job and the number of the attempt
@@ -40,7 +40,7 @@ struct AttemptStart {
 
 /// Returns the AttemptStart of a launch file. The attempt's own variables tell the key and where the run file goes.
 /// Where musterd has raised the fence, it is not raised again: a later job may have the folder by now.
-AttemptStart start_of(const protocol::TaskLaunch& launch, const std::filesystem::path& attempt_folder);
+AttemptStart start_of(const protocol::Launch& launch, const std::filesystem::path& attempt_folder);
 
 enum class Fencing {
   kRaised,       // or there is no fence to raise

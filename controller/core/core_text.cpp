@@ -92,7 +92,7 @@ bool is_surely_an_error(std::string_view error) {
 std::string silent_text(const RankSilent& event) {
   std::string text = "rank " + std::to_string(event.rank) + " silent for " + duration_text(event.silent_for);
   const std::string seen = plain_words(event.seen);
-  if (seen == kSeenByItsNodeAlone) return text + ", and so is its muster-task; the node answers";
+  if (seen == kSeenByItsNodeAlone) return text + ", and so is its muster-agent; the node answers";
   if (!seen.empty() && seen != "unknown") text += " (its process is " + seen + ")";
   return text;
 }

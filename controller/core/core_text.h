@@ -33,7 +33,7 @@ inline constexpr std::string_view kLogged = "logged: ";
 std::string failed_text(const RankExited& event);
 /// False if the error begins with kLastLine or kLogged, and if it is empty.
 bool is_surely_an_error(std::string_view error);
-/// The value of RankSilent::seen if the rank and its muster-task are silent, but their node answers.
+/// The value of RankSilent::seen if the rank and its muster-agent are silent, but their node answers.
 inline constexpr const char* kSeenByItsNodeAlone = "node answers";
 std::string silent_text(const RankSilent& event);
 std::string hung_text(const RankHung& event);

@@ -45,8 +45,8 @@ struct AttemptStarted {
   static constexpr std::string_view kName = "attempt_started";
   AttemptNumber attempt = 0;
   std::vector<std::string> nodes;  // by rank; empty if not known
-  /// True: the muster-task of each rank told its node. False: `nodes` is the scheduler's list, which need not be in the
-  /// order of the ranks.
+  /// True: the muster-agent of each rank told its node. False: `nodes` is the scheduler's list, which need not be in
+  /// the order of the ranks.
   bool seen_there = false;
   bool operator==(const AttemptStarted&) const = default;
 };
@@ -142,7 +142,7 @@ struct RankSilent {
   std::string seen;  // the state of the process as its node sees it: "stopped", "alive", "unknown"
   bool operator==(const RankSilent&) const = default;
 };
-/// Without `why`: all ranks of the node and their muster-tasks are silent. With `why`: the node is not fit to run
+/// Without `why`: all ranks of the node and their muster-agents are silent. With `why`: the node is not fit to run
 /// ranks.
 struct NodeLost {
   static constexpr std::string_view kName = "node_lost";

@@ -39,6 +39,10 @@ std::string stop_word(core::Cause cause) {
   return "superseded";
 }
 
+bool has_ended(const TaskReport& report) {
+  return report.process == TaskReport::Process::kExited || report.process == TaskReport::Process::kStepLost;
+}
+
 std::string unreachable_text(const Trouble& trouble) {
   return "unreachable since " + core::utc_text(trouble.since) + ": " + trouble.why;
 }

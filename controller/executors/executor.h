@@ -119,7 +119,7 @@ struct LaunchLater {
 enum class HoldAnswer { kDone, kRefused, kLater };
 using LaunchAnswer = std::variant<core::AttemptLaunched, core::AttemptLaunchFailed, LaunchLater>;
 
-/// The report of muster-task about the rank that it stands beside.
+/// The report of muster-agent about a rank that it stands beside.
 struct TaskReport {
   enum class Process { kStarting, kRunning, kStopped, kExited, kStepLost };
   Process process = Process::kStarting;
@@ -133,6 +133,7 @@ struct TaskReport {
   std::string error = {};         // the program's own words about its end; empty: it left none
   bool operator==(const TaskReport&) const = default;
 };
+bool has_ended(const TaskReport& report);
 
 /// Why an executor's scheduler can't be asked, and since when.
 struct Trouble {
@@ -196,10 +197,6 @@ std::string stop_word(core::Cause cause);
 /// Takes what happens to attempts. Called from an executor's own thread; returns quickly.
 using FactSink = std::function<void(core::JobId, core::EventBody)>;
 
-/// Takes what ranks use. Called from an executor's own thread; returns quickly.
-using UseSink =
-    std::function<void(const core::AttemptKey&, const std::map<core::RankNumber, agent::protocol::RankUse>&)>;
-
 /// A node's word on a rank's process, asked for when its heartbeats stop. kEnded: its end is known, and told as soon as
 /// the executor knows what it means; that executor answers for how long this takes. kSuspended: the scheduler has
 /// stopped it, with all that could speak for it, and will let it go on. kNodeAnswers: nothing is heard of the process,
@@ -244,8 +241,6 @@ class Executor {
   /// Before start(): the nodes left out now. An attempt that waits longer than one of its nodes is left out may have
   /// it.
   virtual void set_lost_nodes(std::function<LostNodes()>) {}
-  /// Before start(): who takes what ranks use. Tasks tell it themselves.
-  virtual void set_use_sink(UseSink) {}
   /// `changed` is called after each change of own_machine(), in the thread that calls learn(). Before start().
   virtual void set_machine_sink(std::function<void()> /*changed*/) {}
   /// Why such a job can never run here, known before anything is started or kept; empty: it may. Looks at `executor`,
@@ -274,8 +269,8 @@ class Executor {
   virtual void adopt(const core::AttemptKey& key, const core::Attempt& attempt) = 0;
   virtual void stop(const core::AttemptKey& key, const StopRequest& how) = 0;
   virtual Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) = 0;
-  /// Asks the agents beside the attempt's ranks for their stacks (agent/protocol/files.h). One on this machine writes
-  /// them as files. Tasks hear of it with the answers to what they say. False: nobody can be asked. Returns at once.
+  /// True if there are agents beside the attempt's ranks, which can be asked for their stacks (agent/protocol/files.h).
+  /// They hear of it with the answers to what they say. Returns at once.
   virtual bool ask_stacks(const core::AttemptKey&, std::uint64_t /*number*/) { return false; }
   /// The controller was deaf until now (see Hearing): nothing is to be concluded from what was not heard before.
   virtual void was_deaf() {}
@@ -286,7 +281,7 @@ class Executor {
   virtual HoldAnswer hold(const core::AttemptKey&, bool) { return HoldAnswer::kDone; }
   /// The attempt is to have this time limit; 0: none.
   virtual LimitAnswer limit(const core::AttemptKey&, core::Millis) { return {}; }
-  /// Takes what muster-task said; only for executors that start one.
+  /// Takes what muster-agent said.
   virtual void task(const core::AttemptKey&, core::RankNumber, const TaskReport&) {}
   /// A rank has said that it leaves because of an error of its own or of another; it is still there.
   virtual void failing(const core::AttemptKey&, core::RankNumber) {}

@@ -21,7 +21,6 @@ class RoutingExecutor : public Executor {
     is_over_ = std::move(is_over);
   }
   void set_lost_nodes(std::function<LostNodes()> lost) override { slurm_.set_lost_nodes(std::move(lost)); }
-  void set_use_sink(UseSink sink) override { both(&Executor::set_use_sink, sink); }
   std::vector<Unfit> unfit(const LaunchRequest& request) const override {
     return chosen(request.executor).unfit(request);
   }

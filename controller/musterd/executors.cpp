@@ -48,10 +48,10 @@ std::string own_user() {
   return entry == nullptr ? std::to_string(::geteuid()) : entry->pw_name;
 }
 
-executors::local::LocalOptions local_options(const ExecutorSettings& settings, const fs::path& supervisor) {
+executors::local::LocalOptions local_options(const ExecutorSettings& settings, const fs::path& agent) {
   executors::local::LocalOptions options;
   options.root = settings.data;
-  options.supervisor_program = supervisor;
+  options.agent_program = agent;
   options.open_files = settings.open_files;
   options.machine = settings.machine;
   return options;
@@ -61,10 +61,10 @@ bool can_run(const fs::path& file) {
   return ::access(file.c_str(), X_OK) == 0 && !fs::is_directory(file);
 }
 
-/// `name`: "muster-supervisor" or "muster-task".
-std::string missing(const fs::path& file, const std::string& name) {
-  return file.string() + " is missing or cannot be run; install " + name +
-         " beside musterd (./dev build makes all programs), or name it with --" + name.substr(std::strlen("muster-"));
+std::string missing_agent(const fs::path& file) {
+  return file.string() +
+         " is missing or cannot be run; install muster-agent beside musterd (./dev build makes all programs), or name "
+         "it with --agent";
 }
 
 /// Why jobs cannot go to Slurm, with a remedy. Empty: Slurm's commands are installed and a cluster is configured.
@@ -107,14 +107,13 @@ fs::path program(const std::string& given, const std::string& name) {
 }
 
 Executors::Executors(const ExecutorSettings& settings, common::Clock& clock)
-    : supervisor_(program(settings.supervisor, "muster-supervisor")),
-      task_(program(settings.task, "muster-task")),
-      local_(executors::local::make_local_executor(local_options(settings, supervisor_))),
+    : agent_(program(settings.agent, "muster-agent")),
+      local_(executors::local::make_local_executor(local_options(settings, agent_))),
       runner_(true, settings.open_files) {
   why_no_slurm_ = reason_against_slurm(settings.slurm, runner_);
-  // Without muster-task every attempt on Slurm would fail, until the job's budget is spent.
-  task_is_missing_ = why_no_slurm_.empty() && !can_run(task_);
-  if (task_is_missing_) why_no_slurm_ = missing(task_, "muster-task") + ", and start musterd again";
+  // Without muster-agent every attempt on Slurm would fail, until the job's budget is spent.
+  agent_is_missing_ = why_no_slurm_.empty() && !can_run(agent_);
+  if (agent_is_missing_) why_no_slurm_ = missing_agent(agent_) + ", and start musterd again";
   if (settings.slurm == "yes" && !why_no_slurm_.empty()) throw base::UsageError("--slurm yes: " + why_no_slurm_);
   if (!why_no_slurm_.empty()) return;
   // An attempt waits this long for accounting. A listing waits with it.
@@ -125,19 +124,17 @@ Executors::Executors(const ExecutorSettings& settings, common::Clock& clock)
       runner_, slurm::ClientOptions{.conf = environment("SLURM_CONF"), .list_limit = list, .history_limit = history});
   slurm_ = executors::on_slurm::make_slurm_executor(
       *client_, clock,
-      // muster-task needs the same libraries as musterd.
-      executors::on_slurm::SlurmOptions{settings.data, task_, environment("LD_LIBRARY_PATH"),
+      // muster-agent needs the same libraries as musterd.
+      executors::on_slurm::SlurmOptions{settings.data, agent_, environment("LD_LIBRARY_PATH"),
                                         common::store_name(settings.secret), own_user(), settings.slurm_poll});
   both_ = executors::make_routing_executor(*local_, *slurm_);
 }
 
 std::vector<std::string> Executors::problems() const {
   std::vector<std::string> all;
-  if (!can_run(supervisor_))
-    all.push_back("no job can run on this machine: " + missing(supervisor_, "muster-supervisor"));
+  if (!can_run(agent_)) all.push_back("no job can run: " + missing_agent(agent_));
   if (auto problem = local_->own_machine().problem; !problem.empty()) all.push_back(std::move(problem));
-  if (task_is_missing_) all.push_back("no job can go to Slurm: " + why_no_slurm_);
-  if (slurm_ && !can_run(task_)) all.push_back("no job can run on Slurm: " + missing(task_, "muster-task"));
+  if (agent_is_missing_) all.push_back("no job can go to Slurm: " + why_no_slurm_);
   return all;
 }
 

@@ -13,15 +13,15 @@
 
 namespace musterd {
 
-/// The file of the program `name` ("muster-task"): `given`, the value of its flag ("--task"), else the file `name`
+/// The file of the program `name` ("muster-agent"): `given`, the value of its flag ("--agent"), else the file `name`
 /// beside musterd. Throws UsageError if the given file cannot be run.
 std::filesystem::path program(const std::string& given, const std::string& name);
 
 struct ExecutorSettings {
   std::filesystem::path data;
-  std::string secret;            // of the store
-  std::string supervisor, task;  // the flags' values; empty: the file beside musterd
-  std::string slurm = "auto";    // "auto", "yes" or "no"
+  std::string secret;          // of the store
+  std::string agent;           // the flag's value; empty: the file beside musterd
+  std::string slurm = "auto";  // "auto", "yes" or "no"
   core::Millis slurm_poll{1000};
   std::uint64_t open_files = 0;  // the soft limit of open files for programs that musterd starts
   executors::OwnMachine machine = {};
@@ -39,8 +39,8 @@ class Executors {
   std::vector<std::string> problems() const;
 
  private:
-  std::filesystem::path supervisor_, task_;
-  bool task_is_missing_ = false;  // Slurm could be used if muster-task were there
+  std::filesystem::path agent_;
+  bool agent_is_missing_ = false;  // Slurm could be used if muster-agent had been there
   std::string why_no_slurm_;
   std::unique_ptr<executors::Executor> local_;
   base::ProcessRunner runner_;

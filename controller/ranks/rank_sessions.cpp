@@ -322,7 +322,8 @@ TaskStreams::Rank RankSessions::task_of(const Caller& caller) {
           interval_of_job(caller),
           jobs::stop_grace(*caller.spec, false),
           jobs::stop_grace(*caller.spec, true),
-          caller.job->is_command};
+          caller.job->is_command,
+          caller.job->world_size};
 }
 
 // On disk before rank 0 is answered, unless the disk takes its time: only a restart of the controller in the next

@@ -333,8 +333,14 @@ class TaskStreams::Stream : public AnsweringStream<v1::TaskRequest, v1::TaskResp
       : AnsweringStream(all.attempts_, rank.attempt, std::move(attempt), std::move(tell)), all_(all), rank_(rank) {}
 
   Outcome<bool> beat(const v1::TaskRequest& request) override {
+    // An agent may have several ranks of its attempt.
+    const auto rank = request.key().rank();
+    if (rank >= rank_.world_size) {
+      return common::Refusal::invalid("rank " + std::to_string(rank) + " of an attempt of " +
+                                      std::to_string(rank_.world_size) + " ranks");
+    }
     const auto standing = attempt_->now();
-    if (standing.current || standing.upcoming) all_.note(key_, rank_.rank, request);
+    if (standing.current || standing.upcoming) all_.note(key_, rank, request);
     std::lock_guard lock(mutex_);
     ++heard_;
     answer_soon_ = request.answer_soon();

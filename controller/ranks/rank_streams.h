@@ -154,6 +154,7 @@ class TaskStreams {
     core::Millis interval{0};                   // of the job
     core::Millis stop_grace{0}, save_grace{0};  // until SIGKILL
     bool is_command = false;
+    std::uint32_t world_size = 1;
   };
 
   explicit TaskStreams(Parts parts) : parts_(parts) {}

@@ -95,7 +95,8 @@ class Controller {
   virtual common::Outcome<std::shared_ptr<ranks::RankStream>> open_stream(const muster::v1::RankKey& key,
                                                                           const std::string& token,
                                                                           ranks::TellRank tell) = 0;
-  /// The stream of muster-task, which stands beside a rank where a scheduler starts the ranks. Any thread calls `tell`.
+  /// The stream of muster-agent, which stands beside a rank where a scheduler starts the ranks. Any thread calls
+  /// `tell`.
   virtual common::Outcome<std::shared_ptr<ranks::TaskStream>> open_task_stream(const muster::v1::RankKey& key,
                                                                                const std::string& token,
                                                                                ranks::TellTask tell) = 0;
@@ -106,10 +107,10 @@ class Controller {
   virtual common::Outcome<muster::v1::RendezvousResponse> rendezvous(const muster::v1::RendezvousRequest& request,
                                                                      const std::string& token) = 0;
 
-  /// One request of muster-task as a call.
+  /// One request of muster-agent as a call.
   virtual common::Outcome<muster::v1::TaskResponse> task(const muster::v1::TaskRequest& request,
                                                          const std::string& token) = 0;
-  /// The stack of a rank from the muster-task beside it.
+  /// The stack of a rank from the muster-agent beside it.
   virtual common::Outcome<muster::v1::KeepStackResponse> keep_stack(const muster::v1::KeepStackRequest& request,
                                                                     const std::string& token) = 0;
 

@@ -132,12 +132,6 @@ class Impl final : public RunningController {
     status_.set_dashboard(addresses.dashboard);
     executor_.set_history([this](const core::AttemptKey& key) { return is_over(key); });
     executor_.set_lost_nodes([this] { return runner_.nodes_lost_lately(); });
-    executor_.set_use_sink([this](const core::AttemptKey& key, const auto& ranks) {
-      const auto now = clock_.monotonic();
-      bool news = false;
-      for (const auto& [rank, use] : ranks) news = live_ranks_.used(key, rank, use, now) || news;
-      if (news) changes_.bump(key.job);
-    });
     executor_.set_machine_sink([this] { admission_.look_at_machine(event_log_.open_jobs()); });
     executor_.start([this](core::JobId job, core::EventBody body) { take_fact(job, std::move(body)); });
     started_ = true;

@@ -35,8 +35,8 @@ struct StackSet {
 ///
 ///   ask(): under way -- each rank has given one, or kPatience is over --> over
 ///
-/// A rank's stack is a file that its agent writes, on this machine, or that take() brings. One that comes late is kept
-/// too. After a crash, what was under way is over, and its files are there.
+/// A rank's stack is a file that take() brings. One that comes late is kept too. After a crash, what was under way is
+/// over, and its files are there.
 ///
 /// Thread-safe; one thread of its own, which touches the disk. Without threads, poll() does its work.
 class StackKeeper {
@@ -46,7 +46,7 @@ class StackKeeper {
   static constexpr core::Millis kLook{100};
   /// Sets of one attempt. What people asked for goes first, the oldest first.
   static constexpr std::size_t kMostKept = 8;
-  /// Texts of tasks that wait for the disk, all together. What comes beyond is dropped.
+  /// Texts of agents that wait for the disk, all together. What comes beyond is dropped.
   static constexpr std::size_t kMostWaitingBytes = std::size_t{64} << 20;
 
   struct Parts {
@@ -63,7 +63,7 @@ class StackKeeper {
 
   /// Returns at once with the number of the set; one under way of the same attempt is joined. 0: nobody can be asked.
   std::uint64_t ask(const core::AttemptKey& key, const std::string& why, const std::string& user, std::uint32_t ranks);
-  /// A rank's stack from the task beside it; of a set that is not known it is dropped.
+  /// A rank's stack from the agent beside it; of a set that is not known it is dropped.
   void take(const core::AttemptKey& key, std::uint64_t number, core::RankNumber rank, std::string text);
   /// Who has given one to the request of the attempt that is under way; nullopt: none is.
   std::optional<std::set<core::RankNumber>> given(const core::AttemptKey& key) const;

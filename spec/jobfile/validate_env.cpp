@@ -26,8 +26,8 @@ std::optional<int> number_of(const std::string& text, int low, int high) {
   return value && *value >= low && *value <= high ? value : std::nullopt;
 }
 
-/// Checks the variables that tell a process its rank, by the rules of their readers. muster-task reads those of any job
-/// on Slurm. muster-worker reads those of a recipe. Any other program gets the user's values unchecked.
+/// Checks the variables that tell a process its rank, by the rules of their readers. muster-agent reads those of any
+/// job on Slurm. muster-worker reads those of a recipe. Any other program gets the user's values unchecked.
 class RankVariables {
  public:
   RankVariables(const JobSpec& spec, Findings& findings)
@@ -51,7 +51,7 @@ class RankVariables {
       return;
     }
     if (given("RANK") && (!rank_has_company(read_by_task) || !rank_is_alone())) return;
-    // Without RANK muster-task asks Slurm, and only the worker reads the other variables.
+    // Without RANK muster-agent asks Slurm, and only the worker reads the other variables.
     if (read_by_worker || given("RANK")) check_each_rank(read_by_worker);
   }
 

@@ -73,6 +73,26 @@ TEST(ProcessTable, WhatProcessesHaveStartedIsTheirChildrenAndTheSessionsThatThey
   EXPECT_EQ(others[0].pid, 14);
 }
 
+TEST(ProcessTable, TellsWhetherAProcessDoesSomething) {
+  const auto child = ::fork();
+  if (child == 0) {
+    for (;;) ::usleep(2'000);
+  }
+  const auto before = context_switches(child);
+  ASSERT_TRUE(before);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (context_switches(child) < *before + 5 && std::chrono::steady_clock::now() < until) ::usleep(1000);
+  EXPECT_GE(context_switches(child), *before + 5);
+  ::kill(child, SIGSTOP);
+  while (!read_stat(child)->is_stopped()) ::usleep(1000);
+  const auto stopped = context_switches(child);
+  ::usleep(20'000);
+  EXPECT_EQ(context_switches(child), stopped);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(context_switches(child), std::nullopt);
+}
+
 TEST(ProcessTable, ALaterProcessWithTheSameIdIsNotKilled) {
   auto stranger = *read_stat(::getpid());
   ++stranger.start_time;

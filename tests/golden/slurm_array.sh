@@ -38,7 +38,7 @@ if ! mkdir "$muster_begun" 2> /dev/null && [ -d "$muster_begun" ]; then
   echo "muster: this attempt has begun already, and Slurm does not know it: nothing to do" >&2
   exit 0
 fi
-/bin/sh -c 'exec env -u LD_LIBRARY_PATH -u LD_PRELOAD "MUSTER_RANK_LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}" "MUSTER_RANK_LD_PRELOAD=${LD_PRELOAD-}" "$@"' muster-task /opt/muster-task --prepare --set /data/slurm/set-7.1/set.json --index "$SLURM_ARRAY_TASK_ID" || exit 1
+/bin/sh -c 'exec env -u LD_LIBRARY_PATH -u LD_PRELOAD "MUSTER_RANK_LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}" "MUSTER_RANK_LD_PRELOAD=${LD_PRELOAD-}" "$@"' muster-agent /opt/muster-agent --prepare --set /data/slurm/set-7.1/set.json --index "$SLURM_ARRAY_TASK_ID" || exit 1
 export MUSTER_STARTED_AT=$(date +%s)
 module load x
 
@@ -48,7 +48,7 @@ trap 'muster_signalled=1' TERM
 
 # command
 if [ -z "$muster_exit" ]; then
-  srun --unbuffered --cpus-per-task=3 --cpu-bind=cores /bin/sh -c 'exec env -u LD_LIBRARY_PATH -u LD_PRELOAD "MUSTER_RANK_LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}" "MUSTER_RANK_LD_PRELOAD=${LD_PRELOAD-}" "$@"' muster-task /opt/muster-task --set /data/slurm/set-7.1/set.json --index "$SLURM_ARRAY_TASK_ID" &
+  srun --unbuffered --cpus-per-task=3 --cpu-bind=cores /bin/sh -c 'exec env -u LD_LIBRARY_PATH -u LD_PRELOAD "MUSTER_RANK_LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}" "MUSTER_RANK_LD_PRELOAD=${LD_PRELOAD-}" "$@"' muster-agent /opt/muster-agent --set /data/slurm/set-7.1/set.json --index "$SLURM_ARRAY_TASK_ID" &
   muster_pid=$!
   while :; do
     muster_signalled=

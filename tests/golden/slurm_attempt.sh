@@ -46,7 +46,7 @@ trap 'muster_signalled=1' TERM
 
 # command
 if [ -z "$muster_exit" ]; then
-  srun --unbuffered --cpus-per-task=3 --cpu-bind=cores /bin/sh -c 'exec env -u LD_LIBRARY_PATH -u LD_PRELOAD "MUSTER_RANK_LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}" "MUSTER_RANK_LD_PRELOAD=${LD_PRELOAD-}" "$@"' muster-task /opt/muster-task --attempt /data/jobs/7/attempt-1 &
+  srun --unbuffered --cpus-per-task=3 --cpu-bind=cores /bin/sh -c 'exec env -u LD_LIBRARY_PATH -u LD_PRELOAD "MUSTER_RANK_LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}" "MUSTER_RANK_LD_PRELOAD=${LD_PRELOAD-}" "$@"' muster-agent /opt/muster-agent --attempt /data/jobs/7/attempt-1 &
   muster_pid=$!
   while :; do
     muster_signalled=

@@ -168,7 +168,7 @@ class WhichTokenizers(Project):
 class WhatItInstalls(Project):
     """The programs need few packages; tests need the rest. Nothing is installed here: what is missing is named."""
 
-    PROGRAMS = ("musterd", "muster", "muster-data", "muster-worker", "muster-infer", "muster-task", "muster-supervisor")
+    PROGRAMS = ("musterd", "muster", "muster-data", "muster-worker", "muster-infer", "muster-agent")
 
     def setUp(self):
         super().setUp()

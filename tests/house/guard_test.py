@@ -10,7 +10,7 @@ import time
 import unittest
 
 GUARD = [sys.executable, "-B", str(pathlib.Path(__file__).resolve().parents[1] / "guard.py")]
-# A process of another session, as supervisors are, and a test that goes on.
+# A process of another session, as agents are, and a test that goes on.
 LEAVES_ONE = 'setsid sh -c \'echo $$ > "$WHERE/orphan"; exec sleep 1000\' & while [ ! -s "$WHERE/orphan" ]; do sleep 0.01; done; '
 TELLS = 'echo "$TMPDIR" > "$WHERE/told.new"; mv "$WHERE/told.new" "$WHERE/told"; '
 STAYS = "exec sleep 1000"

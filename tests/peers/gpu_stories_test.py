@@ -153,8 +153,8 @@ class GpuStories(unittest.TestCase):
     def pids_of(self, job, program):
         return [pid for pid, command in processes() if program in command.split(" ")[0] and variables_of(pid).get("MUSTER_JOB_ID") == job]
 
-    def supervisors(self):
-        return [pid for pid, command in processes() if "muster-supervisor" in command.split(" ")[0] and str(self.musterd.data) in command]
+    def agents(self):
+        return [pid for pid, command in processes() if "muster-agent" in command.split(" ")[0] and str(self.musterd.data) in command]
 
     def kill_and_start_again(self):
         self.musterd.process.kill()
@@ -163,11 +163,11 @@ class GpuStories(unittest.TestCase):
 
     def hurt(self, chance, jobs):
         """One fault, whatever runs now. Returns its name, or None if nobody was there to be hurt."""
-        kind = chance.choice(("rank", "rank", "supervisor", "musterd", "stopped rank"))
+        kind = chance.choice(("rank", "rank", "agent", "musterd", "stopped rank"))
         if kind == "musterd":
             self.kill_and_start_again()
             return kind
-        pids = self.supervisors() if kind == "supervisor" else [pid for job in jobs for pid in self.pids_of(job, "muster-worker")]
+        pids = self.agents() if kind == "agent" else [pid for job in jobs for pid in self.pids_of(job, "muster-worker")]
         if not pids:
             return None
         try:

@@ -39,7 +39,7 @@ std::vector<std::string> option_lines(const BatchScript& s) {
 }
 
 TEST(BatchScript, AUsualJobReadsLikeOneWrittenByHand) {
-  auto s = script_of({"/opt/muster/muster-task", "--plan", "/data/job 1/plan.json"});
+  auto s = script_of({"/opt/muster/muster-agent", "--plan", "/data/job 1/plan.json"});
   s.name = "finetune";
   s.output = {.path = "logs/%x-%j.out"};
   s.options = {{"nodes", "2"},       {"ntasks-per-node", "4"}, {"cpus-per-task", "8"},      {"gpus-per-task", "1"},
@@ -74,7 +74,7 @@ trap 'muster_signalled=1' TERM
 
 # command
 if [ -z "$muster_exit" ]; then
-  srun --unbuffered --kill-on-bad-exit=1 --cpus-per-task=8 /opt/muster/muster-task --plan '/data/job 1/plan.json' &
+  srun --unbuffered --kill-on-bad-exit=1 --cpus-per-task=8 /opt/muster/muster-agent --plan '/data/job 1/plan.json' &
   muster_pid=$!
   while :; do
     muster_signalled=

@@ -1,6 +1,6 @@
 // Goal: what is lost on a cluster (a node, a slurmstepd, a task, a rank) is known in seconds, costs one attempt, and
 // never leaves two attempts writing.
-// Method: real Slurm, musterd, muster-task and workers; power cuts and SIGKILL; the judge is an uninterrupted run.
+// Method: real Slurm, musterd, muster-agent and workers; power cuts and SIGKILL; the judge is an uninterrupted run.
 #include <signal.h>
 
 #include <algorithm>

@@ -32,7 +32,7 @@ def processes_of(data):
             line = (folder / "cmdline").read_text(errors="replace")
         except OSError:  # it has ended, or is not ours
             continue
-        is_task = "muster-task\0" in line and str(data) in line
+        is_task = "muster-agent\0" in line and str(data) in line
         if is_task or variables.get("MUSTER_ATTEMPT_FOLDER", "").startswith(f"{data}/"):
             found.setdefault(variables.get("SLURMD_NODENAME", ""), []).append(int(folder.name))
     return found

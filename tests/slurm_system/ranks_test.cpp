@@ -5,9 +5,12 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <set>
 #include <sstream>
 
+#include "agent/protocol/facts.h"
 #include "tests/slurm_system/story.h"
 
 namespace story {
@@ -282,7 +285,7 @@ TEST_F(SlurmRanks, AStoppedCommandIsSilentAndSurvivorsAreToldNotToSave) {
 
 // Goal: without cgroups, too, no process of attempt 1 runs beside attempt 2, in whatever session it is.
 // Method: a worker and a daemon in sessions of their own write the time down while they live. Then the rank is killed,
-// in the second job its muster-task.
+// in the second job its muster-agent.
 TEST_F(SlurmRanks, WhatARankHasStartedInSessionsOfItsOwnNeverRunsBesideTheNextAttempt) {
   const std::string script =
       "cd $MUSTER_CHECKPOINT_FOLDER\n"
@@ -290,10 +293,10 @@ TEST_F(SlurmRanks, WhatARankHasStartedInSessionsOfItsOwnNeverRunsBesideTheNextAt
       "if [ $MUSTER_ATTEMPT = 2 ]; then date +%s%N > began; sleep 1; exit 0; fi\n"
       "live worker.log & (live daemon.log &)\n"
       "while [ ! -s worker.log ] || [ ! -s daemon.log ]; do sleep 0.02; done; touch ready\n";
-  for (const std::string killed : {"rank", "muster-task"}) {
+  for (const std::string killed : {"rank", "muster-agent"}) {
     const auto job = muster().submit(shell({.script = script + (killed == "rank" ? "kill -9 $$" : "sleep 600")}));
     const auto folder = muster().data() / "jobs" / job / "checkpoints";
-    if (killed == "muster-task") {
+    if (killed == "muster-agent") {
       ASSERT_TRUE(test::eventually([&] { return std::filesystem::exists(folder / "ready"); }, 60s));
       const auto task = stage().pid_of_task(job, 1, 0);
       ASSERT_GT(task, 1);
@@ -431,11 +434,10 @@ TEST_F(SlurmRanks, OneOfAGangThatCameAndWentWhileMusterdWasAwayIsKnown) {
   muster().until_state(job, "queued");
   muster().kill_daemon();
   ASSERT_EQ(slurm().run({"scancel", blocker}).exit, 0);
-  const auto ranks = muster().data() / "jobs" / job / "attempt-1" / "ranks";
-  ASSERT_TRUE(test::eventually(
-      [&] { return test::read_file(ranks / "rank-1.json").find("\"exited\"") != std::string::npos; }, 60s));
+  const auto status = muster().data() / "jobs" / job / "attempt-1" / agent::protocol::status_file(1);
+  ASSERT_TRUE(test::eventually([&] { return test::read_file(status).find("\"exited\"") != std::string::npos; }, 60s));
   ASSERT_TRUE(
-      test::eventually([&] { return slurm_cluster::processes_of(slurm().folder(), "muster-task").size() == 1; }, 60s));
+      test::eventually([&] { return slurm_cluster::processes_of(slurm().folder(), "muster-agent").size() == 1; }, 60s));
   muster().start_daemon();
   const auto after = muster().until_state(job, "failed");
   EXPECT_EQ(text(attempt(after, 1), "cause"), "failed");
@@ -496,17 +498,17 @@ class SlurmNetwork : public Story<FarApart> {
  protected:
   /// Zombies apart: who has lost its parent on a node is left to the slurmd there, which may be stopped.
   static bool lives(pid_t pid) { return !test::read_file("/proc/" + std::to_string(pid) + "/cmdline").empty(); }
-  /// How a rank ended, as the task beside it writes down a moment later; null until then.
-  static Json end_of(const std::string& job, int rank) {
-    const auto status =
-        muster().data() / "jobs" / job / "attempt-1" / "ranks" / ("rank-" + std::to_string(rank) + ".json");
-    auto end = Json::parse(test::read_file(status), nullptr, false);
-    return end.is_object() && end.value("state", "") == "exited" ? end : Json();
+  /// How a rank ended, as the agent beside it writes down a moment later; nullopt until then.
+  static std::optional<agent::protocol::Exited> end_of(const std::string& job, std::uint32_t rank) {
+    const auto file = muster().data() / "jobs" / job / "attempt-1" / agent::protocol::status_file(rank);
+    const auto exits = agent::protocol::parse_status(test::read_file(file)).exits;
+    const auto found = exits.find(rank);
+    return found == exits.end() ? std::nullopt : std::optional(found->second);
   }
   /// A worker leaves by itself when the controller tells it to; the task beside it, which may hear it first, kills one
   /// that does not leave soon.
-  static bool left_as_told(const std::string& job, int rank) {
-    return end_of(job, rank).at("signal") == SIGKILL ||
+  static bool left_as_told(const std::string& job, std::uint32_t rank) {
+    return end_of(job, rank).value().exit.signal == SIGKILL ||
            log_of(muster(), job, rank).find("the controller says that this attempt is over") != std::string::npos;
   }
 };
@@ -556,8 +558,8 @@ TEST_F(SlurmNetwork, ANodeCutOffIsLostAndItsRanksLeaveByMustersWordWhenItIsBack)
     EXPECT_TRUE(test::eventually([&] { return !lives(pid); }, 60s)) << "pid " << pid << " lives on";
   }
   for (const pid_t pid : deaf) ::kill(pid, SIGCONT);
-  for (const int rank : {0, 1}) {
-    ASSERT_TRUE(test::eventually([&] { return !end_of(job, rank).is_null(); }, 60s)) << "nobody wrote how it ended";
+  for (const std::uint32_t rank : {0U, 1U}) {
+    ASSERT_TRUE(test::eventually([&] { return end_of(job, rank).has_value(); }, 60s)) << "nobody wrote how it ended";
     EXPECT_TRUE(left_as_told(job, rank)) << log_of(muster(), job, rank);
   }
   const auto after = muster().until_state(job, "succeeded", 180s);

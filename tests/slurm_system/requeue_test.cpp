@@ -1,6 +1,6 @@
 // Goal: what Slurm does to a training job costs one attempt, with the right cause and budget, and not one bit of the
 // model.
-// Method: real Slurm, musterd, muster-task and workers on 2 nodes x 2 ranks over sockets; Slurm's own commands and
+// Method: real Slurm, musterd, muster-agent and workers on 2 nodes x 2 ranks over sockets; Slurm's own commands and
 // signals make the trouble; the judge is an uninterrupted run of the same job.
 #include <signal.h>
 

@@ -191,9 +191,9 @@ pid_t Stage::pid_of_rank(const std::string& job, int attempt, int rank) {
 }
 
 pid_t Stage::pid_of_task(const std::string& job, int attempt, int rank) {
-  return find_process("muster-task", {{"SLURM_CONF", slurm_.conf()},
-                                      {"SLURM_JOB_ID", slurm_job(job, static_cast<std::size_t>(attempt))},
-                                      {"SLURM_PROCID", number(rank)}});
+  return find_process("muster-agent", {{"SLURM_CONF", slurm_.conf()},
+                                       {"SLURM_JOB_ID", slurm_job(job, static_cast<std::size_t>(attempt))},
+                                       {"SLURM_PROCID", number(rank)}});
 }
 
 std::vector<pid_t> Stage::pids_of_slurmds(const std::set<std::string>& nodes) {

@@ -74,7 +74,7 @@ class Stage {
   std::vector<int> saved_steps(const std::string& job, int attempt);
   /// The events of a job, one a line.
   std::string events(const std::string& job);
-  /// Pid, as this process sees it, of a rank's own process, or of the muster-task beside it; 0: there is none.
+  /// Pid, as this process sees it, of a rank's own process, or of the muster-agent beside it; 0: there is none.
   pid_t pid_of_rank(const std::string& job, int attempt, int rank);
   pid_t pid_of_task(const std::string& job, int attempt, int rank);
   /// Those of the slurmds of these nodes, which hear nothing while they are stopped.

@@ -86,13 +86,13 @@ class Copies(unittest.TestCase):
 
 
 class Programs(unittest.TestCase):
-    """A folder of programs in which muster-task is missing, on a machine with Slurm's commands (which only have to be there)."""
+    """A folder of programs in which the agent is missing, on a machine with Slurm's commands (which only have to be there)."""
 
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.bin = self.folder / "bin"
         self.bin.mkdir()
-        for name in ("musterd", "muster", "muster-supervisor", "muster-worker"):
+        for name in ("musterd", "muster", "muster-worker"):
             shutil.copy2(BIN / name, self.bin / name)
         slurm = self.folder / "slurm"
         slurm.mkdir()
@@ -104,31 +104,23 @@ class Programs(unittest.TestCase):
 
     def test_who_insists_on_slurm_is_refused_and_told_the_file(self):
         said = refused(self.bin, self.folder / "data", slurm="yes", env=self.env)
-        self.assertEqual(said, f"musterd: --slurm yes: {self.bin / 'muster-task'} is missing or cannot be run; install muster-task "
-                         "beside musterd (./dev build makes all programs), or name it with --task, and start musterd again\n")
+        self.assertEqual(said, f"musterd: --slurm yes: {self.bin / 'muster-agent'} is missing or cannot be run; install muster-agent "
+                         "beside musterd (./dev build makes all programs), or name it with --agent, and start musterd again\n")
 
     def test_otherwise_slurm_is_off_and_the_doctor_is_not_content(self):
         daemon = Musterd(self, self.bin, slurm="auto", env=self.env)
         doctor = daemon.muster("doctor", "--json")
         self.assertNotEqual(doctor.returncode, 0)
-        self.assertRegex(doctor.stdout, r'"verdict": ?"bad",\s*"text": ?"no job can go to Slurm: .*/bin/muster-task is missing')
-        self.assertIn(f"no job can go to Slurm: {self.bin / 'muster-task'} is missing or cannot be run", daemon.log.read_text())
-        done = daemon.submit('name = "local"\ncommand = ["/bin/true"]\n')
-        daemon.until(done, lambda shown: shown["state"] == "succeeded")
+        self.assertRegex(doctor.stdout, r'"verdict": ?"bad",\s*"text": ?"no job can go to Slurm: .*/bin/muster-agent is missing')
+        self.assertIn(f"no job can go to Slurm: {self.bin / 'muster-agent'} is missing or cannot be run", daemon.log.read_text())
+        self.assertIn("no job can run: ", doctor.stdout)
 
-    def test_muster_task_that_goes_later_is_told_too(self):
-        (self.bin / "muster-task").write_text("#!/bin/sh\n")
-        (self.bin / "muster-task").chmod(0o755)
+    def test_an_agent_that_goes_later_is_told_too(self):
+        shutil.copy2(BIN / "muster-agent", self.bin / "muster-agent")
         daemon = Musterd(self, self.bin, slurm="auto", env=self.env)
         self.assertNotIn("no job can", daemon.muster("doctor").stdout)
-        (self.bin / "muster-task").unlink()
-        self.assertIn("no job can run on Slurm", " ".join(daemon.muster("doctor").stdout.split()))
-
-    def test_a_program_that_goes_later_is_told_too(self):
-        daemon = Musterd(self, self.bin)
-        self.assertNotIn("no job can run", daemon.muster("doctor").stdout)
-        (self.bin / "muster-supervisor").unlink()
-        self.assertIn("no job can run on this machine", " ".join(daemon.muster("doctor").stdout.split()))
+        (self.bin / "muster-agent").unlink()
+        self.assertIn("no job can run: ", " ".join(daemon.muster("doctor").stdout.split()))
 
 
 def open_to_all(folder):

@@ -1,7 +1,7 @@
 // Goal: ranks of an old attempt are told to stop and may write nothing, and what they have started is gone before the
 // next attempt.
 // Method: a real worker is started by hand with the environment of attempt 1 while attempt 2 runs, as if a node had
-// come back from the dead. A program kills its supervisor, and leaves a process that ignores every polite signal.
+// come back from the dead. A program kills its agent, and leaves a process that ignores every polite signal.
 #include <signal.h>
 
 #include "tests/system/world.h"

@@ -181,14 +181,14 @@ class Stacks(unittest.TestCase):
     def test_of_an_agent_that_does_not_answer_say_so(self):
         job = self.musterd.submit('name = "sleeps"\ncommand = ["sleep", "1000"]\n')
         shown = self.musterd.until(job, lambda shown: shown["state"] == "running")
-        supervisor = int(pathlib.Path(f"/proc/{shown['ranks'][0]['pid']}/stat").read_text().rsplit(")", 1)[1].split()[1])
-        self.assertGreater(supervisor, 1)
-        self.assertEqual(pathlib.Path(f"/proc/{supervisor}/comm").read_text().strip(), "muster-supervis")
-        os.kill(supervisor, signal.SIGSTOP)
+        agent = int(pathlib.Path(f"/proc/{shown['ranks'][0]['pid']}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        self.assertGreater(agent, 1)
+        self.assertEqual(pathlib.Path(f"/proc/{agent}/comm").read_text().strip(), "muster-agent")
+        os.kill(agent, signal.SIGSTOP)
         try:
             done = self.stacks(job)
         finally:
-            os.kill(supervisor, signal.SIGCONT)
+            os.kill(agent, signal.SIGCONT)
         self.assertEqual(done.returncode, 1)
         self.assertIn("rank 0 gave none: the agent beside it has given none within 6 s", done.stderr)
 

@@ -172,7 +172,7 @@ class Partition(unittest.TestCase):
         os.kill(pid, signal.SIGKILL)
         killed = time.monotonic()
         self.daemon.until(job, lambda shown: shown["attempts"][0]["cause"] == "failed")
-        self.assertLess(time.monotonic() - killed, 10, "its supervisor is heard")
+        self.assertLess(time.monotonic() - killed, 10, "its agent is heard")
         self.network.mend()
         done = self.daemon.until(job, lambda shown: shown["state"] in ("succeeded", "failed"))
         self.assertEqual((done["state"], len(done["attempts"])), ("succeeded", 2), done)

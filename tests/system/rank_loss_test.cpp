@@ -1,5 +1,5 @@
 // Goal: losing a rank costs one attempt, never the job, and the controller knows at once.
-// Method: real musterd, supervisor, workers and signals on the built-in text; the judge of a resume is an uninterrupted
+// Method: real musterd, agent, workers and signals on the built-in text; the judge of a resume is an uninterrupted
 // run of the same job, whose last checkpoint must be the same to the bit.
 #include <signal.h>
 

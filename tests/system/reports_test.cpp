@@ -275,7 +275,7 @@ for step in range(1, 201):
   EXPECT_EQ(world.show(job).at("attempts").size(), 1u);
 }
 
-// The supervisor stands still while the program reports, and is killed then: nobody has told what the file holds.
+// The agent stands still while the program reports, and is killed then: nobody has told what the file holds.
 TEST(Reports, WhatIsInTheFileOfAKilledAgentIsReadByTheController) {
   World world;
   world.start_daemon();
@@ -414,7 +414,7 @@ TEST(Reports, ABurstOfLogLinesIsStoredWhole) {
   expect_every_step_of_a_burst(150'000, burst_of_lines(150'000), 120s);
 }
 
-/// Waits until the first attempt has ended, as its supervisor has written down.
+/// Waits until the first attempt has ended, as its agent has written down.
 void until_ended_on_disk(World& world, const std::string& job) {
   const auto status = world.data() / "jobs" / job / "attempt-1" / "status.jsonl";
   EXPECT_TRUE(eventually([&] { return read_file(status).find("\"ended\"") != std::string::npos; }, 60s));

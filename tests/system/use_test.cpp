@@ -58,7 +58,7 @@ ranks_per_node = 4
   const auto table = world.cli({"top", "--sort", "mem"}).out;
   EXPECT_NE(table.find("\n  1    1     3 "), std::string::npos) << "rank 3 is the first line:\n" << table;
 
-  // Samples are in memory alone. The supervisor tells the next controller what it knows.
+  // Samples are in memory alone. The agent tells the next controller what it knows.
   world.kill_daemon();
   world.start_daemon();
   ASSERT_TRUE(eventually(are_told_apart, 60s)) << Json(ranks);

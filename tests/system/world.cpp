@@ -54,7 +54,7 @@ void World::expect_no_sanitizer_report() const {
   std::error_code ignored;
   for (const auto& job : std::filesystem::directory_iterator(data_ / "jobs", ignored)) {
     for (const auto& attempt : std::filesystem::directory_iterator(job.path(), ignored)) {
-      logs.push_back(attempt.path() / "supervisor.log");
+      logs.push_back(attempt.path() / "agent.log");
     }
   }
   for (const auto& log : logs) {

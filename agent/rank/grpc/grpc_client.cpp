@@ -110,9 +110,10 @@ template <typename Request, typename Response>
 GrpcStream<Request, Response>::GrpcStream(GrpcClient& client, std::function<void(const Response&)> answered,
                                           std::function<void()> ended)
     : client_(client), answered_(std::move(answered)), ended_(std::move(ended)) {
+  // First, since a system that has no thread left refuses.
+  thread_ = std::thread([this] { run(); });
   client_.begin_stream(context_, queue_, call_);
   call_->StartCall(tag(Done::kOpen));
-  thread_ = std::thread([this] { run(); });
 }
 
 template <typename Request, typename Response>

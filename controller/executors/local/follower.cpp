@@ -1,31 +1,26 @@
 #include "controller/executors/local/follower.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/buffer.hpp>
-#include <boost/asio/read_until.hpp>
+#include <boost/asio/post.hpp>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include "agent/process/orphans.h"
+#include "agent/protocol/attempt_folder.h"
 #include "agent/protocol/files.h"
-#include "agent/protocol/supervisor_words.h"
-#include "agent/supervisor/attempt_folder.h"
 #include "base/process_table.h"
-#include "spec/variables.h"
 
 namespace executors::local {
 namespace {
 
-using namespace agent::supervisor;
-namespace variable = spec::variable;
 using agent::protocol::RankProcess;
 using agent::protocol::Started;
 using std::chrono::milliseconds;
-constexpr std::size_t kMaxLineBytes = 1 << 20;
 
 }  // namespace
 
@@ -64,7 +59,7 @@ bool any_alive(const Started& started) {
   });
 }
 
-std::optional<base::ProcessStat> supervisor_of(const Started& started) {
+std::optional<base::ProcessStat> agent_of(const Started& started) {
   if (started.boot_id != base::boot_id()) return std::nullopt;
   const auto leader = base::read_stat(started.session);
   if (!leader || leader->session != leader->pid || leader->is_dead()) return std::nullopt;
@@ -73,32 +68,36 @@ std::optional<base::ProcessStat> supervisor_of(const Started& started) {
   return older ? leader : std::nullopt;
 }
 
-Follower::Follower(boost::asio::io_context& io, const core::AttemptKey& key, std::filesystem::path folder,
-                   std::set<core::RankNumber> told, Listener listener)
-    : key_(key),
+Follower::Follower(boost::asio::io_context& io, common::Errands& disk, const core::AttemptKey& key,
+                   std::filesystem::path folder, std::set<core::RankNumber> told, Listener listener)
+    : io_(io),
+      disk_(disk),
+      key_(key),
       path_(std::move(folder)),
       told_(std::move(told)),
       listener_(std::move(listener)),
-      socket_(io),
+      agent_(io),
       timer_(io),
       rounds_(io) {}
 
 void Follower::begin(milliseconds look_every) {
   look_every_ = look_every;
-  connect();
-  look_after_supervisor();
+  look();
+  look_in_rounds();
 }
 
-void Follower::stop(const StopRequest& how) {
-  const auto at = Clock::now() + how.grace;
-  if (!kill_at_) stop_ = how;
+void Follower::exited(const agent::protocol::Exited& exited) {
+  if (closed_ || status_.failed || !told_.insert(exited.rank).second) return;
+  listener_.tell(core::RankExited{key_.number, exited.rank, exited.exit, exited.out_of_memory, "", exited.error});
+  // The agent ends soon.
+  if (!all_are_told() || is_burying_) return;
+  pause_ = kShortestPause;
+  later(&Follower::look);
+}
+
+void Follower::stop(core::Millis grace) {
+  const auto at = Clock::now() + grace;
   kill_at_ = kill_at_ ? std::min(*kill_at_, at) : at;
-  if (socket_.is_open()) send_stop();
-}
-
-void Follower::ask_stacks(std::uint64_t number) {
-  stacks_ = number;
-  if (socket_.is_open()) send(agent::protocol::stacks_line(stacks_));
 }
 
 void Follower::was_deaf() {
@@ -110,94 +109,94 @@ void Follower::close() {
   timer_.cancel();
   rounds_.cancel();
   boost::system::error_code ignored;
-  socket_.close(ignored);
+  agent_.close(ignored);
 }
 
-void Follower::connect() {
-  try {
-    if (!folder_) folder_ = open_folder(path_);
-  } catch (const std::system_error& error) {
-    if (error.code() == std::errc::no_such_file_or_directory)
-      return gone("no trace of it: no folder " + path_.string());
-    return later(&Follower::connect);
-  }
-  auto fd = connect_in(folder_.get());
-  if (!fd) return look();
-  boost::system::error_code failed;
-  socket_.assign(boost::asio::local::stream_protocol(), fd.get(), failed);
-  if (failed) return later(&Follower::connect);
-  fd.release();
-  if (kill_at_) send_stop();
-  // A supervisor answers a number once.
-  if (stacks_ > 0) send(agent::protocol::stacks_line(stacks_));
-  input_.clear();
-  read();
-}
-
-void Follower::read() {
-  boost::asio::async_read_until(
-      socket_, boost::asio::dynamic_buffer(input_, kMaxLineBytes), '\n',
-      [self = shared_from_this()](const boost::system::error_code& failed, std::size_t size) {
-        if (self->closed_) return;
-        if (!failed) {
-          try {
-            if (const auto fact = agent::protocol::parse_fact(self->input_.substr(0, size))) self->take(*fact);
-            self->input_.erase(0, size);
-            self->pause_ = kShortestPause;
-            return self->read();
-          } catch (const std::runtime_error&) {  // not a supervisor's words: ask again, and look at the file
-          }
-        }
-        boost::system::error_code ignored;
-        self->socket_.close(ignored);
-        self->look();
-      });
-}
-
-void Follower::send_stop() {
-  const auto left = std::chrono::ceil<milliseconds>(*kill_at_ - Clock::now());
-  send(agent::protocol::to_lines({std::max(left, milliseconds(0)), stop_.why, stop_.save, stop_.at_step}));
-}
-
-void Follower::send(const std::string& command) {
-  // Never split: it is short, and the socket's buffer has room or takes nothing. A supervisor that does not read gets
-  // it at the next connection.
-  ::send(socket_.native_handle(), command.data(), command.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-/// Nobody to talk to: what does the folder say?
+/// Asks the folder: is the lock held, and what does the status file say? In another thread: a disk that stands still
+/// holds up neither the words of agents nor a stop.
 void Follower::look() {
-  bool supervised = true;
+  if (std::exchange(is_looking_, true)) return;
+  disk_.run(
+      [self = shared_from_this()] {
+        auto what = look_into(self->path_);
+        boost::asio::post(self->io_, [self, what = std::move(what)] {
+          self->is_looking_ = false;
+          if (!self->closed_ && !self->is_burying_) self->seen(what);
+        });
+      },
+      core::Millis(0));
+}
+
+Follower::Seen Follower::look_into(const std::filesystem::path& path) {
+  Seen seen;
+  base::Fd folder;
   try {
+    folder = agent::protocol::open_folder(path);
     // Before reading, so that what is read is the last word if the lock was free.
-    const auto lock = try_lock(folder_.get());
-    supervised = !lock;
-    status_ = read_status(folder_.get());
-  } catch (const std::system_error&) {
-    return later(&Follower::connect);
+    seen.is_held = !agent::protocol::try_lock(folder.get());
+    seen.status = agent::protocol::read_status(folder.get());
+    seen.answers = true;
+  } catch (const std::system_error& error) {
+    seen.is_missing = !folder && error.code() == std::errc::no_such_file_or_directory;
   } catch (const std::runtime_error& error) {
-    if (supervised) return later(&Follower::connect);
-    return gone(error.what());
+    seen.answers = true;
+    seen.damage = error.what();
   }
-  if (!status_.failed) {
-    for (const auto& [rank, exited] : status_.exits) take(exited);
-  }
-  if (supervised && !status_.ended) return later(&Follower::connect);
+  return seen;
+}
+
+void Follower::seen(const Seen& what) {
+  if (what.is_missing) return gone("no trace of it: no folder " + path_.string());
+  if (!what.answers || (what.is_held && !what.damage.empty())) return later(&Follower::look);
+  if (!what.damage.empty()) return gone(what.damage);
+  status_ = what.status;
+  for (const auto rank : status_.ends) exited(status_.exits.at(rank));
+  if (what.is_held && !status_.ended) return wait_for_agent();
   if (status_.failed) return gone("it could not be started: " + status_.failed->reason);
   if (status_.ended) return finish();
   if (!status_.started) return gone("no trace of it: nothing was started in " + path_.string());
+  is_burying_ = true;
   pause_ = kShortestPause;
   rounds_.cancel();
   bury();
 }
 
+/// It is there, and does its work as far as is known.
+void Follower::wait_for_agent() {
+  if (!agent_.is_open()) watch_agent();
+  // Nobody tells of its end, or it ends soon; else it is looked at in rounds.
+  if (!agent_.is_open() || all_are_told()) later(&Follower::look);
+}
+
+void Follower::watch_agent() {
+  const auto agent = status_.started ? agent_of(*status_.started) : std::nullopt;
+  if (!agent) return;
+  base::Fd end(static_cast<int>(::syscall(SYS_pidfd_open, agent->pid, 0)));
+  // The number may have become another's before it was opened.
+  const auto again = agent_of(*status_.started);
+  if (!end || !again || again->start_time != agent->start_time) return;
+  boost::system::error_code failed;
+  agent_.assign(end.get(), failed);
+  if (failed) return;
+  end.release();
+  agent_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                    [self = shared_from_this()](const boost::system::error_code& cancelled) {
+                      if (cancelled || self->closed_) return;
+                      boost::system::error_code ignored;
+                      self->agent_.close(ignored);
+                      if (self->is_burying_) return;
+                      self->pause_ = kShortestPause;
+                      self->look();
+                    });
+}
+
+bool Follower::all_are_told() const {
+  return status_.started && told_.size() >= status_.started->ranks.size();
+}
+
 /// The mark is what its ranks were given. A data folder that was moved has another path now.
 std::vector<base::ProcessStat> Follower::left_behind() {
-  if (!mark_) {
-    const auto launch = read_local_launch(folder_.get());
-    mark_.emplace();
-    if (launch && launch->env.contains(variable::kAttemptFolder)) mark_ = launch->env.at(variable::kAttemptFolder);
-  }
+  if (!mark_) mark_ = agent::protocol::attempt_mark_in(agent::protocol::open_folder(path_).get());
   return leftovers(*status_.started, *mark_);
 }
 
@@ -205,7 +204,7 @@ void Follower::bury() {
   try {
     const auto left = left_behind();
     if (left.empty()) {
-      return status_.exits.size() >= status_.started->ranks.size() ? finish() : gone(why_gone());
+      return all_are_told() ? finish() : gone(why_gone());
     }
     for (const auto& process : left) base::kill_exactly(process);
     tell_of_left(left.front());
@@ -224,53 +223,55 @@ void Follower::tell_of_left(const base::ProcessStat& process) {
       key_.job, key_.number, process.pid, process.name);
 }
 
-void Follower::look_after_supervisor() {
+void Follower::look_in_rounds() {
   if (closed_) return;
   rounds_.expires_after(look_every_);
   rounds_.async_wait([self = shared_from_this()](const boost::system::error_code& cancelled) {
-    if (cancelled || self->closed_) return;
+    if (cancelled || self->closed_ || self->is_burying_) return;
     try {
       if (self->is_stuck()) self->kill_all();
     } catch (const std::runtime_error&) {  // asked again in the next round
     }
-    self->look_after_supervisor();
+    self->is_looking_ = false;  // the disk may have taken no errand
+    self->look();
+    self->look_in_rounds();
   });
 }
 
 /// Rounds are counted, not time: if this process itself stood still, it first hears what it was told meanwhile.
 bool Follower::is_stuck() {
-  if (!status_.started) status_ = read_status(folder_.get());
-  const bool all_known = status_.started && status_.exits.size() >= status_.started->ranks.size();
-  if (!status_.started || status_.failed || all_known) return false;
-  rounds_after_grace_ = kill_at_ && Clock::now() >= *kill_at_ ? rounds_after_grace_ + 1 : 0;
-  rounds_without_ranks_ = any_alive(*status_.started) ? 0 : rounds_without_ranks_ + 1;
-  return rounds_after_grace_ >= kRoundsAfterGrace || rounds_without_ranks_ >= kRoundsWithoutRanks;
+  if (!status_.started || status_.failed || all_are_told()) return false;
+  const bool has_run = agent_has_run(), lives = any_alive(*status_.started);
+  const bool is_late = lives && kill_at_ && Clock::now() >= *kill_at_;
+  rounds_after_grace_ = is_late ? rounds_after_grace_ + 1 : 0;
+  rounds_without_ranks_ = has_run || lives ? 0 : rounds_without_ranks_ + 1;
+  return rounds_after_grace_ >= (has_run ? kRoundsUnheard : kRoundsAfterGrace) ||
+         rounds_without_ranks_ >= kRoundsWithoutRanks;
+}
+
+/// An agent whose ranks have ended looks every few milliseconds whether it may tell so. One that is stopped, or waits
+/// in the kernel, does not.
+bool Follower::agent_has_run() {
+  const auto agent = agent_of(*status_.started);
+  const auto ran = agent ? base::context_switches(agent->pid).value_or(0) : 0;
+  return std::exchange(agent_ran_, ran) != ran;
 }
 
 void Follower::kill_all() {
   was_stuck_ = true;
   for (const auto& process : left_behind()) base::kill_exactly(process);
-  if (const auto supervisor = supervisor_of(*status_.started)) base::kill_exactly(*supervisor);
+  if (const auto agent = agent_of(*status_.started)) base::kill_exactly(*agent);
 }
 
 std::string Follower::why_gone() const {
   std::string ranks;
   for (core::RankNumber rank = 0; rank < status_.started->ranks.size(); ++rank) {
-    if (!status_.exits.contains(rank)) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+    if (!told_.contains(rank)) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
   }
   const bool rebooted = status_.started->boot_id != base::boot_id();
-  const auto* killed = was_stuck_ ? "its supervisor did nothing any more and was killed" : "its supervisor was killed";
+  const auto* killed = was_stuck_ ? "its agent did nothing any more and was killed" : "its agent was killed";
   return std::string(rebooted ? "the machine was restarted" : killed) +
          "; no process is left, and how these ranks ended is not known: " + ranks;
-}
-
-void Follower::take(const agent::protocol::Fact& fact) {
-  fold(status_, fact);
-  if (const auto* used = std::get_if<agent::protocol::Used>(&fact)) listener_.used(used->ranks);
-  if (std::holds_alternative<agent::protocol::Holds>(fact)) was_deaf();
-  const auto* exited = std::get_if<agent::protocol::Exited>(&fact);
-  if (!exited || status_.failed || !told_.insert(exited->rank).second) return;
-  listener_.tell(core::RankExited{key_.number, exited->rank, exited->exit, exited->out_of_memory, "", exited->error});
 }
 
 void Follower::gone(const std::string& reason) {

@@ -13,23 +13,20 @@
 #include <system_error>
 #include <thread>
 
+#include "agent/protocol/attempt_folder.h"
 #include "agent/protocol/launch.h"
-#include "agent/protocol/supervisor_words.h"
-#include "agent/supervisor/attempt_folder.h"
 #include "base/durable_file.h"
 #include "base/process_table.h"
 #include "controller/common/changes.h"
 #include "controller/common/data_folder.h"
+#include "controller/common/loop.h"
 #include "controller/executors/local/follower.h"
 #include "controller/executors/local/start.h"
-#include "spec/variables.h"
 
 namespace executors::local {
 namespace {
 
-using namespace agent::supervisor;
-using agent::protocol::LocalLaunch;
-using agent::protocol::Started;
+using namespace agent::protocol;
 using base::Fd;
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLookAgain{5};
@@ -39,28 +36,26 @@ bool has_number(const core::MachineShare& share) {
   return std::ranges::any_of(share.gpus, [](const auto& gpu) { return identity_by_name(gpu).number.has_value(); });
 }
 
-LocalLaunch launch_of(const LaunchRequest& request, const std::string& program, std::uint16_t port,
-                      const LocalOptions& options, const OwnMachine& machine) {
+Launch launch_of(const LaunchRequest& request, const std::string& program, std::uint16_t port,
+                 const LocalOptions& options, const OwnMachine& machine) {
   auto base_env = request.base_env;
   // A number means what nvidia-smi and musterd mean by it.
   if (request.share && has_number(*request.share)) base_env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
-  return {.job = request.key.job,
-          .attempt = request.key.number,
-          .job_name = request.job_name,
-          .program = program,
-          .argv = request.argv,
-          .base_env = std::move(base_env),
+  return {.argv = request.argv,
           .env = request.env,
           .working_folder = request.working_folder,
           .log_folder = request.log_folder,
-          .ranks = request.ranks_per_node,
-          .gpus_per_rank = request.gpus_per_rank,
-          .allowed_devices = allowed_devices(request, machine),
-          .master_port = port,
+          .job_name = request.job_name,
           .is_command = request.is_command,
-          .open_files = options.open_files,
           .report = request.report,
-          .own_launcher = request.own_launcher};
+          .own_launcher = request.own_launcher,
+          .local = LocalLaunch{.program = program,
+                               .base_env = std::move(base_env),
+                               .ranks = request.ranks_per_node,
+                               .gpus_per_rank = request.gpus_per_rank,
+                               .allowed_devices = allowed_devices(request, machine),
+                               .master_port = port,
+                               .open_files = options.open_files}};
 }
 
 /// Ranks as processes of this machine: see make_local_executor().
@@ -76,7 +71,6 @@ class LocalExecutor : public Executor {
     thread_ = std::thread([this] { io_.run(); });
   }
 
-  void set_use_sink(UseSink sink) override { use_sink_ = std::move(sink); }
   void shutdown() override { close(); }
 
   std::vector<Unfit> unfit(const LaunchRequest& request) const override {
@@ -136,10 +130,7 @@ class LocalExecutor : public Executor {
       if (!lock) return true;
       const auto status = read_status(folder.get());
       if (!status.started || status.ended) return false;
-      const auto launch = read_local_launch(folder.get());
-      const auto* mark = spec::variable::kAttemptFolder;
-      const bool has_mark = launch && launch->env.contains(mark);
-      return !leftovers(*status.started, has_mark ? launch->env.at(mark) : std::string()).empty();
+      return !leftovers(*status.started, attempt_mark_in(folder.get())).empty();
     } catch (const std::exception&) {  // asked again
       return true;
     }
@@ -170,9 +161,9 @@ class LocalExecutor : public Executor {
         }
       } catch (const std::system_error& error) {
         if (error.code() == std::errc::no_such_file_or_directory) return;
-      } catch (const std::runtime_error&) {  // the follower asks the supervisor instead
+      } catch (const std::runtime_error&) {  // the follower finds out
       }
-      follow(key, folder_of(key), {}).stop(how);
+      follow(key, folder_of(key), {}).stop(how.grace);
     });
   }
   Vouch vouch(const core::AttemptKey& key, core::RankNumber rank) override {
@@ -189,12 +180,14 @@ class LocalExecutor : public Executor {
       return Vouch::kUnknown;
     }
   }
-  bool ask_stacks(const core::AttemptKey& key, std::uint64_t number) override {
-    boost::asio::post(io_, [this, key, number] {
+  bool ask_stacks(const core::AttemptKey&, std::uint64_t) override { return true; }
+  void task(const core::AttemptKey& key, core::RankNumber rank, const TaskReport& report) override {
+    if (!has_ended(report)) return;
+    const Exited exited{rank, report.exit, report.out_of_memory, report.ended_at.count(), report.error};
+    boost::asio::post(io_, [this, key, exited] {
       const auto follower = followers_.find(key);
-      if (follower != followers_.end()) follower->second->ask_stacks(number);
+      if (follower != followers_.end()) follower->second->exited(exited);
     });
-    return true;
   }
   void was_deaf() override {
     // One is enough, however long its turn takes to come.
@@ -246,10 +239,9 @@ class LocalExecutor : public Executor {
     StartAnswer answer;
     try {
       const auto launch = launch_of(request, program, port, options_, own_machine());
-      base::replace_file_at(folder, agent::protocol::kLocalLaunchFile,
-                            std::string(agent::protocol::kLocalLaunchFile) + ".tmp", to_text(launch));
+      base::replace_file_at(folder, kLaunchFile, std::string(kLaunchFile) + ".tmp", to_text(launch));
       step("written");
-      answer = start_supervisor(options_.supervisor_program, path, std::move(lock), deadline, [&] { step("spawned"); });
+      answer = start_agent(options_.agent_program, path, std::move(lock), deadline, [&] { step("spawned"); });
       step("answered");
     } catch (...) {
       ports_.give_back(key);
@@ -260,7 +252,7 @@ class LocalExecutor : public Executor {
     ports_.give_back(key);
     if (status.failed) return core::AttemptLaunchFailed{key.number, status.failed->reason, status.failed->retryable};
     if (answer.no_room != 0) return no_room(key, answer.reason, answer.no_room);
-    if (answer.kind == StartAnswer::Kind::kSilent) answer.reason += "; see " + (path / kSupervisorLog).string();
+    if (answer.kind == StartAnswer::Kind::kSilent) answer.reason += "; see " + (path / kAgentLog).string();
     return core::AttemptLaunchFailed{key.number, answer.reason, answer.retryable};
   }
   LaunchLater no_room(const core::AttemptKey& key, const std::string& why, int error) const {
@@ -275,7 +267,8 @@ class LocalExecutor : public Executor {
   }
   void keep_port(const core::AttemptKey& key, int folder) {
     try {
-      if (const auto launch = read_local_launch(folder)) ports_.keep(key, launch->master_port);
+      const auto launch = read_launch_in(folder);
+      if (launch && launch->local) ports_.keep(key, launch->local->master_port);
     } catch (const std::runtime_error&) {  // a port less to avoid: taking one checks that nothing listens on it
     }
   }
@@ -306,11 +299,8 @@ class LocalExecutor : public Executor {
       boost::asio::post(io_, [this, key] { followers_.erase(key); });
     };
     const auto tell = [this, key](core::EventBody fact) { sink_(key.job, std::move(fact)); };
-    const auto used = [this, key](const auto& ranks) {
-      if (use_sink_) use_sink_(key, ranks);
-    };
     const auto follower =
-        std::make_shared<Follower>(io_, key, folder, std::move(told), Follower::Listener{tell, over, used});
+        std::make_shared<Follower>(io_, disk_, key, folder, std::move(told), Follower::Listener{tell, over});
     followers_.emplace(key, follower);
     follower->begin(options_.look_every);
     return *follower;
@@ -321,7 +311,6 @@ class LocalExecutor : public Executor {
   OwnMachine machine_;
   PortPicker ports_{std::random_device{}()};
   FactSink sink_;
-  UseSink use_sink_;
   std::function<void()> machine_sink_;
   std::atomic<bool> told_deaf_ = false;
   boost::asio::io_context io_{1};
@@ -330,6 +319,7 @@ class LocalExecutor : public Executor {
   std::mutex started_mutex_;
   std::map<core::AttemptKey, Started> started_;  // of attempts that somebody asked about and that are not over
   std::thread thread_;
+  common::Errands disk_{true};  // of the followers; last: its thread uses the others
 };
 
 }  // namespace

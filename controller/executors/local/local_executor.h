@@ -13,12 +13,12 @@ namespace executors::local {
 struct LocalOptions {
   /// The data folder, absolute; attempts live in <root>/jobs/<job>/attempt-<n>.
   std::filesystem::path root;
-  /// muster-supervisor, absolute.
-  std::filesystem::path supervisor_program;
+  /// muster-agent, absolute.
+  std::filesystem::path agent_program;
   /// For tests of crashes: launch() calls it at "written" (launch.json), "spawned" and "answered".
   std::function<void(std::string_view)> on_step;
-  /// How often it is looked whether a supervisor still does its work; two such rounds after a stop's grace, one that
-  /// does not is killed, and its ranks with it.
+  /// How often it is looked whether an agent still does its work; two such rounds after a stop's grace, one that does
+  /// not is killed, and its ranks with it.
   std::chrono::milliseconds look_every{5000};
   /// The soft limit of open files that ranks get; 0: as their supervisor has it.
   std::uint64_t open_files = 0;
@@ -28,8 +28,9 @@ struct LocalOptions {
   OwnMachine machine = {};
 };
 
-/// Ranks as processes of this machine. Each attempt has a supervisor process of its own that outlives the controller,
-/// records every fact on disk, and tells it to whoever connects (see agent/supervisor/supervisor.h).
+/// Ranks as processes of this machine. Each attempt has an agent of its own that outlives the controller, records every
+/// fact on disk, and tells it to the controller (see agent/program/agent.h), which hands it on by task(). A stop and a
+/// request for stacks reach the agent with the controller's answers.
 ///
 /// launch() and vouch() may be called by several threads at once; launch() takes up to 30 s. Facts come from one thread
 /// of the executor's own. A rank that ends at once may be told before the caller of launch() has looked at its answer.

@@ -19,8 +19,8 @@
 #include <sstream>
 #include <system_error>
 
-#include "agent/protocol/supervisor_words.h"
-#include "agent/supervisor/attempt_folder.h"
+#include "agent/protocol/attempt_folder.h"
+#include "agent/protocol/start_report.h"
 #include "base/durable_file.h"
 #include "base/fd.h"
 #include "base/gpus.h"
@@ -206,7 +206,7 @@ int spawn(const std::filesystem::path& program, const std::filesystem::path& fol
   const Fd high_lock(::fcntl(lock.get(), F_DUPFD_CLOEXEC, 10));
   const Fd high_report(::fcntl(report.get(), F_DUPFD_CLOEXEC, 10));
   if (!high_lock || !high_report) return errno;
-  const auto log = (folder / agent::supervisor::kSupervisorLog).string();
+  const auto log = (folder / agent::protocol::kAgentLog).string();
   auto* const actions = &plan.actions;
   ::posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_addopen(actions, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -220,8 +220,9 @@ int spawn(const std::filesystem::path& program, const std::filesystem::path& fol
   ::posix_spawnattr_setsigmask(&plan.attributes, &none);
   ::posix_spawnattr_setsigdefault(&plan.attributes, &all);
   ::posix_spawnattr_setflags(&plan.attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
-  std::array<std::string, 3> arguments{program.string(), "--started-by-musterd", folder.string()};
-  std::array<char*, 4> argv{arguments[0].data(), arguments[1].data(), arguments[2].data(), nullptr};
+  std::array<std::string, 4> arguments{program.string(), "--local", folder.string(), "--started-by-musterd"};
+  std::array<char*, 5> argv{arguments[0].data(), arguments[1].data(), arguments[2].data(), arguments[3].data(),
+                            nullptr};
   return ::posix_spawn(&pid, program.c_str(), actions, &plan.attributes, argv.data(), environ);
 }
 
@@ -249,12 +250,12 @@ StartAnswer understand(const std::string& text) {
             : report.failure == StartFailure::kNoDescriptors ? EMFILE
                                                              : 0};
   }
-  return {StartAnswer::Kind::kSilent, "its supervisor ended without a word", true};
+  return {StartAnswer::Kind::kSilent, "its agent ended without a word", true};
 }
 
-/// Ends a supervisor that did not start its ranks in time: `launcher`, then the process in the background, whose number
+/// Ends an agent that did not start its ranks in time: `launcher`, then the process in the background, whose number
 /// is its first word. Only its end closes our pipe, so while that is open the number is its own.
-void kill_supervisor(pid_t launcher, int words, std::string& text) {
+void kill_agent(pid_t launcher, int words, std::string& text) {
   constexpr std::chrono::seconds kLastWords{2};
   ::kill(launcher, SIGKILL);  // not waited for yet
   if (text.empty() && read_all(words, text, Clock::now() + kLastWords)) return;
@@ -308,8 +309,8 @@ std::string check_launch(const LaunchRequest& request) {
   return find_program(request);
 }
 
-StartAnswer start_supervisor(const std::filesystem::path& program, const std::filesystem::path& folder, Fd lock,
-                             Clock::time_point deadline, const std::function<void()>& spawned) {
+StartAnswer start_agent(const std::filesystem::path& program, const std::filesystem::path& folder, Fd lock,
+                        Clock::time_point deadline, const std::function<void()>& spawned) {
   const auto failed = [](const std::string& what, int error) {
     return StartAnswer{StartAnswer::Kind::kFailed, what + ": " + std::strerror(error), true,
                        base::lacks_room(error) ? error : 0};
@@ -325,7 +326,7 @@ StartAnswer start_supervisor(const std::filesystem::path& program, const std::fi
   if (spawned) spawned();
   std::string text;
   const bool closed = read_all(words.get(), text, deadline);
-  if (!closed) kill_supervisor(pid, words.get(), text);
+  if (!closed) kill_agent(pid, words.get(), text);
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
   if (!closed) return {StartAnswer::Kind::kSilent, "its ranks did not start in time", true};

@@ -44,7 +44,7 @@ class PortPicker {
   std::map<core::AttemptKey, std::uint16_t> of_;
 };
 
-// The start of an attempt on this machine needs, in order: a check of the request, a port, a supervisor.
+// The start of an attempt on this machine needs, in order: a check of the request, a port, an agent.
 
 /// A request that can never be started on this machine as it is; what() says which value is wrong and what to do.
 struct Impossible : std::runtime_error {
@@ -67,7 +67,7 @@ std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const OwnMachin
 /// Throws Impossible.
 std::string check_launch(const LaunchRequest& request);
 
-/// The result of starting a supervisor.
+/// The result of starting an agent.
 struct StartAnswer {
   enum class Kind {
     kRunning,  // every rank's program was executed
@@ -83,7 +83,7 @@ struct StartAnswer {
 /// Starts `program` on an attempt's folder, in a session of its own, with the attempt's lock and none of this process's
 /// other descriptors, and waits for its word until the deadline, when it is killed. `spawned` is called when it has
 /// been started.
-StartAnswer start_supervisor(const std::filesystem::path& program, const std::filesystem::path& folder, base::Fd lock,
-                             std::chrono::steady_clock::time_point deadline, const std::function<void()>& spawned);
+StartAnswer start_agent(const std::filesystem::path& program, const std::filesystem::path& folder, base::Fd lock,
+                        std::chrono::steady_clock::time_point deadline, const std::function<void()>& spawned);
 
 }  // namespace executors::local

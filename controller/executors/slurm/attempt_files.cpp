@@ -4,29 +4,49 @@
 
 #include <algorithm>
 #include <set>
+#include <stdexcept>
 
+#include "agent/protocol/facts.h"
 #include "agent/protocol/files.h"
 #include "agent/protocol/launch.h"
 #include "agent/watch/agent_files.h"
 #include "base/durable_file.h"
 #include "base/numbers.h"
+#include "spec/exit_codes.h"
 
 namespace executors::on_slurm {
 namespace {
 
 constexpr unsigned kOwnersOnly = 0600;
 constexpr std::size_t kMostSetFile = 1 << 20;
+constexpr std::size_t kMostStatusFile = 1 << 20;
 
-TaskReport::Process process_of(agent::protocol::RankStatus::State state) {
-  switch (state) {
-    case agent::protocol::RankStatus::State::kExited:
-      return TaskReport::Process::kExited;
-    case agent::protocol::RankStatus::State::kStepLost:
-      return TaskReport::Process::kStepLost;
-    case agent::protocol::RankStatus::State::kRunning:
-      break;
+/// The report of an agent about one of its ranks, from its facts. nullopt: it has not begun with the rank.
+std::optional<TaskReport> report_of(const agent::protocol::Status& status, core::RankNumber rank) {
+  using Process = TaskReport::Process;
+  TaskReport report;
+  report.process = Process::kRunning;
+  if (status.started) report.node = status.started->node;
+  if (status.failed) {
+    report.process = Process::kExited;
+    report.node = status.failed->node;
+    report.exit.code = spec::kExitCannotStart;
+    report.trouble = status.failed->reason;
+    return report;
   }
-  return TaskReport::Process::kRunning;
+  if (!status.started) return std::nullopt;
+  // An agent of Slurm's has one rank.
+  if (!status.started->ranks.empty()) report.pid = status.started->ranks.front().pid;
+  const auto found = status.exits.find(rank);
+  if (found == status.exits.end()) return report;
+  const auto& exited = found->second;
+  report.process = exited.step_lost ? Process::kStepLost : Process::kExited;
+  report.exit = exited.exit;
+  report.out_of_memory = exited.out_of_memory;
+  report.signals_seen = exited.signals_seen;
+  report.ended_at = core::Millis(exited.at_ms);
+  report.error = exited.error;
+  return report;
 }
 
 /// ".../jobs/7/attempt-2" is {7, 2}; anything else {}.
@@ -81,7 +101,7 @@ std::string ends_of(const std::filesystem::path& log) {
   });
 }
 
-agent::protocol::TaskLaunch task_launch_of(const LaunchRequest& request, bool forward_signals) {
+agent::protocol::Launch launch_of(const LaunchRequest& request, bool forward_signals) {
   return {.argv = request.argv,
           .env = request.env,
           .working_folder = request.working_folder,
@@ -103,38 +123,29 @@ agent::protocol::TaskLaunch task_launch_of(const LaunchRequest& request, bool fo
 }  // namespace
 
 void write_launch_file(const LaunchRequest& request, bool forward_signals) {
-  const auto launch = task_launch_of(request, forward_signals);
+  const auto launch = launch_of(request, forward_signals);
   const std::filesystem::path folder = request.attempt_folder;
   if (!request.prepared) agent::watch::make_start(agent::watch::start_of(launch, folder));
   base::make_folders(request.log_folder);
-  base::make_folders(agent::protocol::rank_status_folder(folder));
-  base::write_file_durably(folder / agent::protocol::kTaskLaunchFile, to_text(launch), kOwnersOnly);
+  base::write_file_durably(folder / agent::protocol::kLaunchFile, to_text(launch), kOwnersOnly);
 }
 
 std::optional<TaskReport> read_rank_status(const std::filesystem::path& attempt_folder, core::RankNumber rank) {
-  std::string text;
   try {
-    text = base::read_small_file(agent::protocol::rank_status_file(attempt_folder, rank));
-  } catch (const std::system_error&) {
+    const auto text = base::read_small_file(attempt_folder / agent::protocol::status_file(rank), kMostStatusFile);
+    return report_of(agent::protocol::parse_status(text), rank);
+  } catch (const std::runtime_error&) {  // std::system_error is one
     return std::nullopt;
   }
-  const auto status = agent::protocol::parse_rank_status(text);
-  if (!status) return std::nullopt;
-  return TaskReport{.process = process_of(status->state),
-                    .node = status->node,
-                    .pid = status->pid,
-                    .exit = status->exit,
-                    .out_of_memory = status->out_of_memory,
-                    .signals_seen = status->signals_seen,
-                    .trouble = status->trouble,
-                    .ended_at = core::Millis(status->ended_at_ms),
-                    .error = status->error};
 }
 
 bool any_rank_status(const std::filesystem::path& attempt_folder) {
   std::error_code ignored;
-  std::filesystem::directory_iterator entries(agent::protocol::rank_status_folder(attempt_folder), ignored);
-  return !ignored && entries != std::filesystem::directory_iterator();
+  for (std::filesystem::directory_iterator entry(attempt_folder, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    if (agent::protocol::is_status_file(entry->path().filename().native())) return true;
+  }
+  return false;
 }
 
 std::optional<agent::protocol::ElementPlace> element_place(const std::filesystem::path& attempt_folder) {
@@ -144,10 +155,10 @@ std::optional<agent::protocol::ElementPlace> element_place(const std::filesystem
 void write_set_files(const std::filesystem::path& set_folder, const std::vector<LaunchRequest>& members,
                      bool forward_signals) {
   std::vector<std::string> folders;
-  std::vector<agent::protocol::TaskLaunch> launches;
+  std::vector<agent::protocol::Launch> launches;
   for (const auto& member : members) {
     folders.push_back(member.attempt_folder);
-    launches.push_back(task_launch_of(member, forward_signals));
+    launches.push_back(launch_of(member, forward_signals));
   }
   base::make_private_folder(set_folder);
   base::write_file_durably(set_folder / agent::protocol::kSetLaunchFile, agent::protocol::to_set_launch_text(launches),

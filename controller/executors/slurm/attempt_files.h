@@ -12,14 +12,14 @@
 
 namespace executors::on_slurm {
 
-// musterd's side of the files that musterd and muster-task share in the attempt's folder; agent/protocol/ has their
+// musterd's side of the files that musterd and agents share in the attempt's folder; agent/protocol/ has their
 // formats.
 
-/// <attempt>/task_launch.json, mode 0600: it holds the attempt's token. First makes what else must lie on disk before
+/// <attempt>/launch.json, mode 0600: it holds the attempt's token. First makes what else must lie on disk before
 /// the ranks start, where that is not done yet. Throws std::system_error.
 void write_launch_file(const LaunchRequest& request, bool forward_signals);
 
-/// <attempt>/ranks/rank-<n>.json; nullopt: not there, or not readable now.
+/// The report that the status file of the rank's agent gives; nullopt: it is not there, or not readable now.
 std::optional<TaskReport> read_rank_status(const std::filesystem::path& attempt_folder, core::RankNumber rank);
 /// Some rank has started: the attempt did run.
 bool any_rank_status(const std::filesystem::path& attempt_folder);

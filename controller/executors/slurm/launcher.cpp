@@ -155,7 +155,7 @@ Launcher::Launcher(::slurm::Scheduler& scheduler, common::Clock& clock, const Sl
     : scheduler_(scheduler),
       options_(options),
       prefix_("muster:" + options.store_name + ":"),
-      task_{options.task_program.string(), options.task_libraries},
+      task_{options.agent_program.string(), options.agent_libraries},
       submitter_(scheduler, clock, std::move(list)),
       sets_(options.root / "slurm") {}
 

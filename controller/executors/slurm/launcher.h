@@ -117,7 +117,7 @@ class Launcher {
   ::slurm::Scheduler& scheduler_;
   const SlurmOptions& options_;
   const std::string prefix_;  // of the comments of this controller
-  const TaskProgram task_;
+  const AgentProgram task_;
   Submitter submitter_;
   ArraySets sets_;
   std::mutex sets_mutex_;  // held while arrays are looked for, made and handed over

@@ -30,10 +30,6 @@ bool has_signal(const TaskReport& report, int number) {
   return std::ranges::find(report.signals_seen, number) != report.signals_seen.end();
 }
 
-bool has_ended(const TaskReport& report) {
-  return report.process == Process::kExited || report.process == Process::kStepLost;
-}
-
 RankExits::News RankExits::hear(core::RankNumber number, const TaskReport& report, core::Millis now) {
   auto& rank = ranks_[number];
   rank.heard_at = now;
@@ -84,7 +80,7 @@ void RankExits::end_the_silent(core::Millis now) {
     rank.exited_at = now;
     rank.report->process = Process::kExited;
     rank.report->exit = {0, SIGKILL};
-    rank.report->trouble = "the muster-task beside it ended without a word";
+    rank.report->trouble = "the muster-agent beside it ended without a word";
   }
 }
 
@@ -118,8 +114,8 @@ bool RankExits::is_settled(core::RankNumber number) const {
 // - The task beside a rank knows when the program ended, by its node's clock. The ends are milliseconds apart, so the
 //   clocks must agree. The time that the words took to arrive shows whether the clocks agree.
 // - The order in which the ends were heard of. Two tasks may have needed the disk for unlike times.
-// A local supervisor sees the ends of its ranks in the kernel's order. An order that no rank says and no clock tells is
-// not known.
+// An agent of all ranks sees the ends of its ranks in the kernel's order. An order that no rank says and no clock tells
+// is not known.
 std::vector<core::EventBody> RankExits::take(core::AttemptNumber attempt,
                                              const std::function<bool(core::RankNumber)>& may_be_told) {
   std::vector<core::RankNumber> ranks;

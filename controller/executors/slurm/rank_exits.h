@@ -105,6 +105,5 @@ class RankExits {
 };
 
 bool has_signal(const TaskReport& report, int number);
-bool has_ended(const TaskReport& report);
 
 }  // namespace executors::on_slurm

@@ -64,19 +64,19 @@ std::string claim_line(const std::filesystem::path& folder) {
 }
 
 /// [Note: libraries of the job's environment]
-std::vector<std::string> with_libraries(const TaskProgram& task, std::vector<std::string> arguments) {
+std::vector<std::string> with_libraries(const AgentProgram& agent, std::vector<std::string> arguments) {
   std::string start = std::string("exec env -u LD_LIBRARY_PATH -u LD_PRELOAD \"") + spec::variable::kRankLibraryPath +
                       "=${LD_LIBRARY_PATH-}\" \"" + spec::variable::kRankPreload + "=${LD_PRELOAD-}\" ";
-  if (!task.libraries.empty()) start += ::slurm::bash_quote("LD_LIBRARY_PATH=" + task.libraries) + " ";
-  std::vector<std::string> words = {"/bin/sh", "-c", start + "\"$@\"", "muster-task", task.path};
+  if (!agent.libraries.empty()) start += ::slurm::bash_quote("LD_LIBRARY_PATH=" + agent.libraries) + " ";
+  std::vector<std::string> words = {"/bin/sh", "-c", start + "\"$@\"", "muster-agent", agent.path};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return words;
 }
 
 /// Makes the folders and files of an element, which cost nothing while it waited.
-std::string prepare_line(const TaskProgram& task, const std::string& set_file) {
+std::string prepare_line(const AgentProgram& agent, const std::string& set_file) {
   std::string line;
-  for (const auto& word : with_libraries(task, {"--prepare", "--set", set_file, "--index"})) {
+  for (const auto& word : with_libraries(agent, {"--prepare", "--set", set_file, "--index"})) {
     line += ::slurm::bash_quote(word) + " ";
   }
   return line + "\"$SLURM_ARRAY_TASK_ID\" || exit 1";
@@ -109,13 +109,13 @@ std::chrono::minutes slurm_minutes(core::Millis limit) {
   return std::chrono::ceil<std::chrono::minutes>(limit);
 }
 
-::slurm::BatchScript plan_script(const LaunchRequest& request, const TaskProgram& task, const std::string& comment) {
+::slurm::BatchScript plan_script(const LaunchRequest& request, const AgentProgram& agent, const std::string& comment) {
   auto script = plan(request, comment, request.attempt_folder);
-  script.launch.command = with_libraries(task, {"--attempt", request.attempt_folder});
+  script.launch.command = with_libraries(agent, {"--attempt", request.attempt_folder});
   return script;
 }
 
-::slurm::BatchScript plan_array(const std::vector<LaunchRequest>& requests, const TaskProgram& task,
+::slurm::BatchScript plan_array(const std::vector<LaunchRequest>& requests, const AgentProgram& agent,
                                 const std::string& comment, const std::string& set_file) {
   const auto folder = std::filesystem::path(set_file).parent_path();
   auto script = plan(requests.front(), comment, folder);
@@ -123,9 +123,9 @@ std::chrono::minutes slurm_minutes(core::Millis limit) {
   script.name = without_index(requests.front().job_name);
   script.output = {(folder / ("slurm-" + std::string(kIndexMark) + ".log")).string(), true};
   script.index_mark = kIndexMark;
-  script.launch.command = with_libraries(task, {"--set", set_file, "--index", kIndexMark});
+  script.launch.command = with_libraries(agent, {"--set", set_file, "--index", kIndexMark});
   // Before the setup lines: the working folder may be one that is made now.
-  script.steps.setup.insert(script.steps.setup.begin() + 1, prepare_line(task, set_file));
+  script.steps.setup.insert(script.steps.setup.begin() + 1, prepare_line(agent, set_file));
   ::slurm::ArrayTasks tasks;
   for (std::uint32_t i = 0; i < requests.size(); ++i) tasks.tasks.push_back(i);
   tasks.parallelism = requests.front().slurm.array_parallelism;

@@ -17,10 +17,10 @@ ClusterFacts ask_cluster(::slurm::Scheduler& scheduler);
 struct SlurmOptions {
   /// The data folder, absolute, on a file system that every node sees.
   std::filesystem::path root;
-  /// muster-task, absolute, where every node sees it.
-  std::filesystem::path task_program;
-  /// LD_LIBRARY_PATH that muster-task starts with; see TaskProgram.
-  std::string task_libraries = {};
+  /// muster-agent, absolute, where every node sees it.
+  std::filesystem::path agent_program;
+  /// LD_LIBRARY_PATH that muster-agent starts with; see AgentProgram.
+  std::string agent_libraries = {};
   /// Tells this controller's jobs from others': letters and digits.
   std::string store_name;
   /// Whose jobs are listed: the user musterd submits as.
@@ -34,7 +34,7 @@ struct SlurmOptions {
 /// The executor that runs attempts as Slurm jobs, one job (or one array element) each. The id of the attempt is in
 /// --comment.
 ///
-/// One squeue a poll tells of all attempts. muster-task beside each rank tells the rest: see SlurmAttempt. While Slurm
+/// One squeue a poll tells of all attempts. muster-agent beside each rank tells the rest: see SlurmAttempt. While Slurm
 /// can't be reached nothing is concluded and nothing is lost. trouble() says so, and the executor does what was to be
 /// done when Slurm is back.
 ///

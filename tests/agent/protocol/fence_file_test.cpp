@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-// Goal: musterd, muster-task and muster-worker read a fence alike.
+// Goal: musterd, muster-agent and muster-worker read a fence alike.
 namespace agent::protocol {
 namespace {
 

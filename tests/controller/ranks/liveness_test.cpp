@@ -341,7 +341,7 @@ TEST(LostNodes, OneThatAnswersHasSilentRanksAndOneThatIsBeingAskedIsWaitedFor) {
   const auto finding = watch.judge(2, executors::Vouch::kNodeAnswers, kStart + 61s);
   ASSERT_TRUE(finding);
   EXPECT_EQ(core::silent_text(std::get<core::RankSilent>(*finding)),
-            "rank 2 silent for 15 s, and so is its muster-task; the node answers");
+            "rank 2 silent for 15 s, and so is its muster-agent; the node answers");
 }
 
 TEST(LostNodes, ARankThatHasLeftSaysNothingOfItsNode) {

@@ -397,7 +397,7 @@ class FakeController : public test::UnscriptedController {
         : controller_(controller), key_(key), token_(std::move(token)), tell_(std::move(tell)) {}
     common::Outcome<bool> beat(const muster::v1::TaskRequest& request) override {
       auto with_key = request;
-      *with_key.mutable_key() = key_;
+      if (!request.has_key()) *with_key.mutable_key() = key_;
       auto said = controller_.task(with_key, token_);
       if (!said.ok()) return said.refusal();
       said.value().set_requests_heard(++heard_);

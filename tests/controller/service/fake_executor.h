@@ -44,6 +44,7 @@ struct Machine {
   std::vector<std::pair<core::AttemptKey, bool>> holds;
   std::vector<std::pair<core::AttemptKey, core::Millis>> limits;
   std::vector<std::pair<core::AttemptKey, executors::TaskReport>> tasks;
+  std::vector<core::RankNumber> task_ranks;  // of each of these
   core::Millis tasks_read_until{0}, task_missed_after{0};
   bool gives_stacks = false;  // ranks can be asked for their stacks
   std::vector<std::pair<core::AttemptKey, std::uint64_t>> stacks_asked;
@@ -83,7 +84,6 @@ class FakeExecutor : public executors::Executor {
       : machine_(std::move(machine)) {}
 
   std::string name() const override { return "fake"; }
-  void set_use_sink(executors::UseSink sink) override { tell_use = std::move(sink); }
   void start(executors::FactSink sink) override {
     std::lock_guard lock(sink_mutex_);
     sink_ = std::move(sink);
@@ -127,9 +127,10 @@ class FakeExecutor : public executors::Executor {
     if (!machine_->limit_refusal.empty()) return {executors::LimitAnswer::Kind::kRefused, machine_->limit_refusal};
     return {};
   }
-  void task(const core::AttemptKey& key, core::RankNumber, const executors::TaskReport& report) override {
+  void task(const core::AttemptKey& key, core::RankNumber rank, const executors::TaskReport& report) override {
     std::lock_guard lock(machine_->mutex);
     machine_->tasks.emplace_back(key, report);
+    machine_->task_ranks.push_back(rank);
   }
   bool ask_stacks(const core::AttemptKey& key, std::uint64_t number) override {
     std::lock_guard lock(machine_->mutex);
@@ -197,7 +198,6 @@ class FakeExecutor : public executors::Executor {
     return process.stopped ? executors::Vouch::kStopped : executors::Vouch::kAlive;
   }
 
-  executors::UseSink tell_use;
   std::function<void()> machine_changed;
 
   // Functions by which tests act on processes.

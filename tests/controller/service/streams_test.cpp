@@ -174,6 +174,23 @@ TEST_F(TasksOnStreams, OpenWithTheAttemptsOwnTokenAndReachTheExecutor) {
   EXPECT_EQ(told.newest().requests_heard(), 1U);
 }
 
+// An agent on musterd's own machine has all ranks of an attempt.
+TEST_F(TasksOnStreams, TellOfTheRankThatEachRequestNames) {
+  const auto id = bench.submit(command_request("a", 2));
+  const auto stream = open_task({id, 1});
+  auto request = task(muster::v1::PROCESS_RUNNING);
+  for (const std::uint32_t rank : {0U, 1U}) {
+    request.mutable_key()->set_rank(rank);
+    ASSERT_TRUE(stream->beat(request).ok());
+  }
+  EXPECT_THAT(bench.machine->task_ranks, ::testing::ElementsAre(0U, 1U));
+  request.mutable_key()->set_rank(2);
+  const auto refused = stream->beat(request);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.refusal().text, "rank 2 of an attempt of 2 ranks");
+  EXPECT_EQ(bench.machine->tasks.size(), 2U);
+}
+
 TEST_F(TasksOnStreams, AreAnsweredWhenTheyAskOrAfterFiveSeconds) {
   const auto id = bench.submit(recipe_request("a"));
   const auto stream = open_task({id, 1});

@@ -56,23 +56,9 @@ TEST_F(UseOfRanks, AgesWhileTheSameSampleIsSentAgain) {
   EXPECT_EQ(rank(0).use().age_ms(), 0);
 }
 
-TEST_F(UseOfRanks, IsToldByAnExecutorForAllRanksAtOnce) {
-  agent::protocol::RankUse first, second;
-  first.at_ms = second.at_ms = 5;
-  first.cores = 0.25;
-  second.memory_bytes = 70;
-  bench_.executor().tell_use({job_, 1}, {{0, first}, {1, second}});
-  EXPECT_EQ(rank(0).use().cores(), 0.25);
-  EXPECT_FALSE(rank(1).use().has_cores());
-  EXPECT_EQ(rank(1).use().memory_bytes(), 70);
-  EXPECT_FALSE(rank(1).use().has_gpu_percent());
-}
-
 TEST_F(UseOfRanks, ThatMakesNoSenseIsNotTaken) {
   tell_by_task(0, 1000, std::numeric_limits<double>::infinity());
   tell_by_task(0, 1000, -1);
-  bench_.executor().tell_use({job_, 1}, {{7, agent::protocol::RankUse{}}});
-  bench_.executor().tell_use({99, 1}, {{0, agent::protocol::RankUse{}}});
   EXPECT_FALSE(rank(0).has_use());
 }
 

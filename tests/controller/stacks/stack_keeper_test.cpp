@@ -33,7 +33,7 @@ class Keeper : public testing::Test {
                            [this](const auto& key) { changed_.push_back(key); }},
         false);
   }
-  /// Writes a rank's stack as the supervisor of a local attempt does.
+  /// Writes a rank's stack as an agent of an earlier muster does.
   void agent_writes(std::uint64_t number, core::RankNumber rank, const std::string& text) {
     const auto folder = agent::protocol::stack_folder(attempt_, number);
     std::filesystem::create_directories(folder);
@@ -49,7 +49,7 @@ class Keeper : public testing::Test {
   std::unique_ptr<StackKeeper> keeper_ = make();
 };
 
-TEST_F(Keeper, KeepsWhatAgentsWriteAndWhatTasksBring) {
+TEST_F(Keeper, KeepsWhatAgentsWriteAndWhatTheyBring) {
   const auto number = keeper_->ask(kKey, "asked", "ann", 2);
   EXPECT_THAT(asked_, ElementsAre(number));
   EXPECT_TRUE(keeper_->given(kKey));

@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"job.toml:4:9: resources.nodes \"100\": want at most 4096 ranks, not 100 x 100 = 10000; lower nodes or "
              "ranks_per_node"}}));
 
-// muster-task (on Slurm) and muster-worker would refuse these values at each attempt.
+// muster-agent (on Slurm) and muster-worker would refuse these values at each attempt.
 INSTANTIATE_TEST_SUITE_P(
     Variables, Refusals,
     testing::Values(

@@ -1,6 +1,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <fstream>
+
+#include "agent/protocol/attempt_folder.h"
+#include "base/process_table.h"
 #include "tests/controller/executors/local/world.h"
 
 // Goal: a controller that comes back finds its ranks again.
@@ -23,7 +27,7 @@ constexpr const char* kWaitsForItsFile =
 
 TEST_F(Adoption, TellsWhatHappenedMeanwhileAndWhatHappensLater) {
   const auto launched = must_launch(1, kWaitsForItsFile, 2);
-  executor_.reset();
+  end_controller();
   write_file(root_ / "work/end.0", "");
   ASSERT_TRUE(eventually([&] { return status(1).exits.contains(0); }));
   EXPECT_TRUE(is_alive(launched.pids.at(1))) << "shutdown leaves attempts running";
@@ -57,7 +61,7 @@ TEST_F(Adoption, DoesNotRepeatWhatIsKnown) {
 
 TEST_F(Adoption, OfAnAttemptThatEndedMeanwhileTellsItsExits) {
   const auto launched = must_launch(1, kWaitsForItsFile, 2);
-  executor_.reset();
+  end_controller();
   write_file(root_ / "work/end.0", "");
   write_file(root_ / "work/end.1", "");
   ASSERT_TRUE(eventually([&] { return status(1).ended; }));
@@ -71,7 +75,7 @@ TEST_F(Adoption, StopsWhatItAdopted) {
   const auto launched = must_launch(1, kWaitsForItsFile, 2);
   restart_controller();
   executor_->adopt({1, 1}, attempt(launched));
-  executor_->stop({1, 1}, {0ms});
+  stop({1, 1}, {0ms});
   EXPECT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
 }
 
@@ -104,6 +108,36 @@ TEST_F(Adoption, AfterAMachinesRestartIsGone) {
   EXPECT_EQ(facts_.of<core::RankExited>().size(), 1u);
   EXPECT_EQ(facts_.of<core::AttemptGone>().at(0).reason,
             "the machine was restarted; no process is left, and how these ranks ended is not known: 1");
+}
+
+// Nobody but its file and its lock speaks for it: so it is with an agent that cannot reach the port, and with the
+// supervisor of an earlier muster, whose words on a socket nobody understands any more.
+TEST_F(Adoption, OfAnAttemptWhoseAgentIsNotHeardTellsWhatItsFileSays) {
+  look_every_ = 50ms;
+  restart_controller();
+  std::filesystem::create_directories(folder(1));
+  write_file(folder(1) / "launch.json", R"({"job":1,"attempt":1,"argv":["x"],"env":{},"ranks":2,"master_port":9999})");
+  const auto rank = *base::read_stat(must_launch(2, "exec sleep 1000").pids.at(0));
+  const agent::protocol::Started started{base::boot_id(), "node", -1, {{rank.pid, rank.start_time}, {rank.pid, 1}}};
+  const auto file = folder(1) / "status.jsonl";
+  write_file(file, agent::protocol::to_line(started) + agent::protocol::to_line(agent::protocol::Running{}));
+  const auto held = agent::protocol::open_folder(folder(1));
+  auto lock = agent::protocol::try_lock(held.get());
+  ASSERT_TRUE(lock);
+  executor_->adopt({1, 1}, core::Attempt{});
+  const auto add = [&](const agent::protocol::Fact& fact) {
+    std::ofstream(file, std::ios::app) << agent::protocol::to_line(fact);
+  };
+  add(agent::protocol::Exited{1, {3, 0}, false, 5, "ValueError: bad batch"});
+  const auto first = facts_.exit_of(1);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->exit.code, 3);
+  EXPECT_EQ(first->error, "ValueError: bad batch");
+  add(agent::protocol::Exited{0, {0, 9}, false, 6, ""});
+  add(agent::protocol::Ended{});
+  lock.reset();
+  ASSERT_TRUE(facts_.exit_of(0));
+  EXPECT_EQ(facts_.all().size(), 2U);
 }
 
 TEST_F(Adoption, AnUnreadableFolderIsTroubleAndNotTheEnd) {

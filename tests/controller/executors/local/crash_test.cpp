@@ -9,7 +9,7 @@
 #include "tests/places.h"
 
 // Goal: whatever is killed at whatever point, one set of ranks runs at most, and its end becomes known.
-// Method: launchers and supervisors that kill themselves at a named step; ranks append a line to a file when they run.
+// Method: launchers and agents that kill themselves at a named step; ranks append a line to a file when they run.
 namespace test {
 
 constexpr const char* kStaysAndCounts = "echo $RANK >> starts; exec sleep 1000";
@@ -17,16 +17,17 @@ constexpr const char* kStaysAndCounts = "echo $RANK >> starts; exec sleep 1000";
 class LauncherCrash : public World, public testing::WithParamInterface<const char*> {};
 
 TEST_P(LauncherCrash, TheNextLaunchFindsOrStartsOneSetOfRanks) {
-  executor_.reset();
-  const int ended = run_program({::test::built_program("crashing_launcher"), root_.string(),
-                                 ::test::built_program("muster-supervisor"), "1", kStaysAndCounts, "2", GetParam()});
+  end_controller();
+  const int ended =
+      run_program({::test::built_program("crashing_launcher"), root_.string(), ::test::built_program("muster-agent"),
+                   "1", kStaysAndCounts, "2", GetParam(), desk_.address()});
   ASSERT_TRUE(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGKILL);
   restart_controller();
   const auto launched = must_launch(1, kStaysAndCounts, 2);
   ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/starts") >= 2; }));
   ASSERT_EQ(launched.pids.size(), 2u);
   for (const auto pid : launched.pids) EXPECT_TRUE(is_alive(pid));
-  executor_->stop({1, 1}, {0ms});
+  stop({1, 1}, {0ms});
   ASSERT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
   ASSERT_TRUE(eventually([&] { return status(1).ended; }));
   EXPECT_EQ(count_lines(root_ / "work/starts"), 2u);
@@ -35,28 +36,28 @@ TEST_P(LauncherCrash, TheNextLaunchFindsOrStartsOneSetOfRanks) {
 INSTANTIATE_TEST_SUITE_P(Steps, LauncherCrash, testing::Values("written", "spawned", "answered", "returned"),
                          [](const auto& step) { return std::string(step.param); });
 
-class SupervisorCrash : public World {
+class AgentCrash : public World {
  protected:
   void crash_at(const std::string& step) {
     write_file(root_ / "crash_at", step);
-    restart_controller(::test::built_program("crashing_supervisor"));
+    restart_controller(::test::built_program("crashing_agent"));
   }
 };
 
-TEST_F(SupervisorCrash, BeforeItsRecordNothingHasRunAndTheNextLaunchStarts) {
+TEST_F(AgentCrash, BeforeItsRecordNothingHasRunAndTheNextLaunchStarts) {
   crash_at("forked");
   const auto answer = launch(1, kStaysAndCounts, 2);
   const auto* failed = std::get_if<core::AttemptLaunchFailed>(&answer);
   ASSERT_TRUE(failed);
   EXPECT_TRUE(failed->retryable);
-  EXPECT_THAT(failed->reason, testing::StartsWith("its supervisor ended without a word; see "));
+  EXPECT_THAT(failed->reason, testing::StartsWith("its agent ended without a word; see "));
   EXPECT_FALSE(std::filesystem::exists(root_ / "work/starts"));
   restart_controller();
   must_launch(1, kStaysAndCounts, 2);
   EXPECT_TRUE(eventually([&] { return count_lines(root_ / "work/starts") == 2; }));
 }
 
-TEST_F(SupervisorCrash, AfterItsRecordTheAttemptIsGoneAndNeverStartedAgain) {
+TEST_F(AgentCrash, AfterItsRecordTheAttemptIsGoneAndNeverStartedAgain) {
   crash_at("recorded");
   const auto launched = must_launch(1, kStaysAndCounts, 2);
   ASSERT_TRUE(facts_.wait_for(1));
@@ -69,19 +70,18 @@ TEST_F(SupervisorCrash, AfterItsRecordTheAttemptIsGoneAndNeverStartedAgain) {
   EXPECT_FALSE(std::filesystem::exists(root_ / "work/starts"));
 }
 
-TEST_F(SupervisorCrash, WithRanksRunningKillsThemAndTheAttemptIsGone) {
+TEST_F(AgentCrash, WithRanksRunningKillsThemAndTheAttemptIsGone) {
   crash_at("running");
   const auto launched = must_launch(1, kStaysAndCounts, 2);
   ASSERT_TRUE(facts_.wait_for(1));
   const auto gone = facts_.of<core::AttemptGone>();
   ASSERT_EQ(gone.size(), 1u);
   EXPECT_EQ(gone[0].cause, core::Cause::kControllerLost);
-  EXPECT_EQ(gone[0].reason,
-            "its supervisor was killed; no process is left, and how these ranks ended is not known: 0, 1");
+  EXPECT_EQ(gone[0].reason, "its agent was killed; no process is left, and how these ranks ended is not known: 0, 1");
   for (const auto pid : launched.pids) EXPECT_FALSE(is_alive(pid));
 }
 
-TEST_F(SupervisorCrash, AfterARecordedExitTellsTheExitAndThatTheRestIsGone) {
+TEST_F(AgentCrash, AfterARecordedExitTellsTheExitAndThatTheRestIsGone) {
   crash_at("exited");
   must_launch(1, "[ $RANK = 1 ] && exit 5; exec sleep 1000", 2);
   ASSERT_TRUE(facts_.wait_for(2));
@@ -89,12 +89,12 @@ TEST_F(SupervisorCrash, AfterARecordedExitTellsTheExitAndThatTheRestIsGone) {
   EXPECT_THAT(facts_.of<core::AttemptGone>().at(0).reason, testing::EndsWith("not known: 0"));
 }
 
-TEST_F(SupervisorCrash, LeavesNoGrandchildren) {
+TEST_F(AgentCrash, LeavesNoGrandchildren) {
   const auto launched =
       must_launch(1, "sh -c 'trap \"\" TERM HUP; echo $$ > child; while :; do sleep 0.05; done' & wait");
   ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/child") == 1; }));
   const auto child = std::stoll(read_file(root_ / "work/child"));
-  ::kill(static_cast<pid_t>(supervisor_of(1)), SIGKILL);
+  ::kill(static_cast<pid_t>(agent_of(1)), SIGKILL);
   ASSERT_TRUE(facts_.wait_for(1));
   EXPECT_EQ(facts_.of<core::AttemptGone>().size(), 1u);
   EXPECT_FALSE(is_alive(launched.pids.at(0)));
@@ -107,20 +107,20 @@ constexpr const char* kInOwnSessions =
     "(setsid sh -c 'echo $$ >> children; sleep 1000; true' &) ; "
     "while [ $(wc -l < children) -lt 2 ]; do sleep 0.01; done; echo ready > ready; ";
 
-TEST_F(SupervisorCrash, LeavesNothingInSessionsOfItsOwn) {
+TEST_F(AgentCrash, LeavesNothingInSessionsOfItsOwn) {
   write_file(root_ / "work/children", "");
-  auto request = script_request(root_, 1, std::string(kInOwnSessions) + "wait", 1);
+  auto request = request_of(1, std::string(kInOwnSessions) + "wait", 1);
   request.env["MUSTER_ATTEMPT_FOLDER"] = folder(1).string();
   must_launch(request);
   ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/ready") == 1; }));
-  ::kill(static_cast<pid_t>(supervisor_of(1)), SIGKILL);
+  ::kill(static_cast<pid_t>(agent_of(1)), SIGKILL);
   ASSERT_TRUE(facts_.wait_for(1));
   EXPECT_EQ(facts_.of<core::AttemptGone>().size(), 1u);
   std::istringstream children(read_file(root_ / "work/children"));
   for (std::int64_t child = 0; children >> child;) EXPECT_FALSE(is_alive(child)) << "beside the next attempt";
 }
 
-TEST_F(SupervisorCrash, NoCrashAndTheLastEndIsToldWhenNothingIsLeftInSessionsOfItsOwn) {
+TEST_F(AgentCrash, NoCrashAndTheLastEndIsToldWhenNothingIsLeftInSessionsOfItsOwn) {
   write_file(root_ / "work/children", "");
   must_launch(1, std::string(kInOwnSessions) + "kill -9 $$");
   ASSERT_TRUE(facts_.exit_of(0));
@@ -128,9 +128,9 @@ TEST_F(SupervisorCrash, NoCrashAndTheLastEndIsToldWhenNothingIsLeftInSessionsOfI
   for (std::int64_t child = 0; children >> child;) EXPECT_FALSE(is_alive(child)) << "beside the next attempt";
 }
 
-TEST_F(SupervisorCrash, NoCrashAndTheLastEndWaitsForAProcessThatDoesNotEndAndTheLogTellsIt) {
+TEST_F(AgentCrash, NoCrashAndTheLastEndWaitsForAProcessThatDoesNotEndAndTheLogTellsIt) {
   write_file(root_ / "stuck_process", "");
-  restart_controller(::test::built_program("crashing_supervisor"));
+  restart_controller(::test::built_program("crashing_agent"));
   must_launch(1, "[ $RANK = 0 ] && exit 3; while [ ! -e leave ]; do sleep 0.01; done", 2);
   ASSERT_TRUE(facts_.exit_of(0)) << "the end of a rank is told while others run";
   write_file(root_ / "work/leave", "");
@@ -140,20 +140,20 @@ TEST_F(SupervisorCrash, NoCrashAndTheLastEndWaitsForAProcessThatDoesNotEndAndThe
   std::filesystem::remove(root_ / "stuck_process");
   ASSERT_TRUE(facts_.exit_of(1));
   EXPECT_EQ(read_file(file),
-            "muster-supervisor: process 12 (stuck) that the ranks left behind does not end by SIGKILL; the end of the "
+            "muster-agent: process 12 (stuck) that the ranks left behind does not end by SIGKILL; the end of the "
             "attempt waits for it\n");
 }
 
-// Reports that the controller is still taking hold the end back, too. Such a supervisor says that it does its work.
-TEST_F(SupervisorCrash, NoCrashAndASupervisorThatHoldsTheLastEndBackIsNotKilled) {
+// Reports that the controller is still taking hold the end back, too.
+TEST_F(AgentCrash, NoCrashAndAnAgentThatHoldsTheLastEndBackIsNotKilled) {
   look_every_ = 200ms;
   write_file(root_ / "stuck_process", "");
-  restart_controller(::test::built_program("crashing_supervisor"));
+  restart_controller(::test::built_program("crashing_agent"));
   must_launch(1, "exit 3");
   const auto until = SteadyClock::now() + 3 * executors::local::Follower::kRoundsWithoutRanks * look_every_;
   ASSERT_TRUE(eventually([&] { return SteadyClock::now() >= until; }));
   EXPECT_TRUE(facts_.all().empty());
-  EXPECT_TRUE(is_alive(supervisor_of(1)));
+  EXPECT_TRUE(is_alive(agent_of(1)));
   std::filesystem::remove(root_ / "stuck_process");
   const auto exited = facts_.exit_of(0);
   ASSERT_TRUE(exited);
@@ -161,10 +161,10 @@ TEST_F(SupervisorCrash, NoCrashAndASupervisorThatHoldsTheLastEndBackIsNotKilled)
   EXPECT_TRUE(facts_.of<core::AttemptGone>().empty());
 }
 
-TEST_F(SupervisorCrash, WhileNobodyFollowsIsFoundOutByTheNextController) {
+TEST_F(AgentCrash, WhileNobodyFollowsIsFoundOutByTheNextController) {
   const auto launched = must_launch(1, kStaysAndCounts, 2);
-  executor_.reset();
-  ::kill(static_cast<pid_t>(supervisor_of(1)), SIGKILL);
+  end_controller();
+  ::kill(static_cast<pid_t>(agent_of(1)), SIGKILL);
   for (const auto pid : launched.pids) {
     EXPECT_TRUE(eventually([&] { return !is_alive(pid); })) << "the kernel sees to it";
   }
@@ -176,28 +176,28 @@ TEST_F(SupervisorCrash, WhileNobodyFollowsIsFoundOutByTheNextController) {
   EXPECT_EQ(facts_.of<core::AttemptGone>().size(), 1u);
 }
 
-TEST_F(SupervisorCrash, IsNotCausedByTheSignalsOfAShutdown) {
+TEST_F(AgentCrash, IsNotCausedByTheSignalsOfAShutdown) {
   must_launch(1, kStaysAndCounts, 2);
-  const auto supervisor = static_cast<pid_t>(supervisor_of(1));
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) ::kill(supervisor, number);
-  executor_->stop({1, 1}, {0ms});
+  const auto agent = static_cast<pid_t>(agent_of(1));
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) ::kill(agent, number);
+  stop({1, 1}, {0ms});
   ASSERT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
   EXPECT_TRUE(facts_.of<core::AttemptGone>().empty());
 }
 
-TEST_F(SupervisorCrash, ASecondSupervisorRefuses) {
+TEST_F(AgentCrash, ASecondAgentRefuses) {
   const auto launched = must_launch(1, kStaysAndCounts, 2);
   ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/starts") == 2; }));
-  const auto command = ::test::built_program("muster-supervisor") + " " + folder(1).string() + " 2>&1 | cat > " +
+  const auto command = ::test::built_program("muster-agent") + " --local " + folder(1).string() + " 2>&1 | cat > " +
                        (root_ / "said").string();
-  ASSERT_EQ(run_program({"/bin/sh", "-c", command}), 0);  // cat ends when the supervisor in the background has
-  EXPECT_EQ(read_file(root_ / "said"), "muster-supervisor: another supervisor, or musterd, holds the attempt's lock\n");
-  executor_->stop({1, 1}, {0ms});
+  ASSERT_EQ(run_program({"/bin/sh", "-c", command}), 0);  // cat ends when the agent in the background has
+  EXPECT_EQ(read_file(root_ / "said"), "muster-agent: another muster-agent, or musterd, holds the attempt's lock\n");
+  stop({1, 1}, {0ms});
   ASSERT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
   ASSERT_TRUE(eventually([&] { return status(1).ended; }));
   ASSERT_TRUE(eventually([&] { return !is_alive(launched.pids.at(0)); }));
   ASSERT_EQ(run_program({"/bin/sh", "-c", command}), 0);
-  EXPECT_THAT(read_file(root_ / "said"), testing::HasSubstr("muster-supervisor: "));
+  EXPECT_THAT(read_file(root_ / "said"), testing::HasSubstr("muster-agent: "));
   EXPECT_EQ(count_lines(root_ / "work/starts"), 2u);
 }
 

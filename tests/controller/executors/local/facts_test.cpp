@@ -52,7 +52,7 @@ TEST_F(RankFacts, OfOneThatWasAskedToLeaveNobodyAsksWhyItDid) {
       1, "trap 'echo \"ValueError: interrupted\" >&2; exit 1' TERM; echo ready >> ready; while :; do sleep 0.05; done",
       1);
   ASSERT_TRUE(eventually([&] { return read_file(root_ / "work/ready") == "ready\n"; }));
-  executor_->stop({1, 1}, {60s, true, "preempted"});
+  stop({1, 1}, {60s, true, "preempted"});
   const auto left = facts_.exit_of(0);
   ASSERT_TRUE(left);
   EXPECT_EQ(left->exit, (core::ExitStatus{1, 0}));
@@ -68,7 +68,7 @@ TEST_F(RankFacts, OneThatIsStoppedForAnotherRanksFailureTellsTheErrorThatItClose
               "echo $RANK >> ready; exec sleep 1000",
               2);
   ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/ready") == 2; }));
-  executor_->stop({1, 1}, {2s, false, "peer_failed"});
+  stop({1, 1}, {2s, false, "peer_failed"});
   ASSERT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
   EXPECT_EQ(facts_.exit_of(0)->error, "");
   EXPECT_EQ(facts_.exit_of(1)->error, "ValueError: bad batch");
@@ -106,7 +106,7 @@ TEST_F(RankFacts, AnExitIsKnownAtOnce) {
 TEST_F(RankFacts, AnExitIsToldWhileTheDiskTakesItsTimeForIt) {
   const auto gate = root_ / "work/gate";
   ASSERT_EQ(::mkfifo(gate.c_str(), 0600), 0);
-  restart_controller(::test::built_program("crashing_supervisor"));
+  restart_controller(::test::built_program("crashing_agent"));
   must_launch(1, "[ $RANK = 1 ] && exit 0; read word < gate && exit 3", 2);
   std::ofstream open(gate);        // waits until the rank reads
   ASSERT_TRUE(facts_.exit_of(1));  // so somebody listens
@@ -117,7 +117,7 @@ TEST_F(RankFacts, AnExitIsToldWhileTheDiskTakesItsTimeForIt) {
   ASSERT_TRUE(exited);
   EXPECT_EQ(exited->exit.code, 3);
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(root_ / "slow_disk_waits"); }));
-  EXPECT_TRUE(status(1).exits.contains(0)) << "the next controller reads it, should this supervisor die now";
+  EXPECT_TRUE(status(1).exits.contains(0)) << "the next controller reads it, should this agent die now";
   std::filesystem::remove(root_ / "slow_disk");
   EXPECT_TRUE(eventually([&] { return status(1).ended; }));
 }
@@ -126,7 +126,7 @@ TEST_F(RankFacts, AnExitIsToldWhileTheDiskTakesItsTimeForIt) {
 TEST_F(RankFacts, AnExitIsToldAndAStopObeyedWhileTheDiskStandsStill) {
   const auto gate = root_ / "work/gate";
   ASSERT_EQ(::mkfifo(gate.c_str(), 0600), 0);
-  restart_controller(::test::built_program("crashing_supervisor"));
+  restart_controller(::test::built_program("crashing_agent"));
   must_launch(1, "[ $RANK = 1 ] && exit 0; [ $RANK = 2 ] && exec sleep 1000; read word < gate && exit 3", 3);
   std::ofstream open(gate);        // waits until the rank reads
   ASSERT_TRUE(facts_.exit_of(1));  // so somebody listens
@@ -137,12 +137,27 @@ TEST_F(RankFacts, AnExitIsToldAndAStopObeyedWhileTheDiskStandsStill) {
   ASSERT_TRUE(exited);
   EXPECT_EQ(exited->exit.code, 3);
   EXPECT_TRUE(std::filesystem::exists(root_ / "stuck_disk_waits"));
-  executor_->stop({1, 1}, {0ms});
+  stop({1, 1}, {0ms});
   EXPECT_TRUE(facts_.exit_of(2));
   EXPECT_FALSE(status(1).exits.contains(0));
   std::filesystem::remove(root_ / "stuck_disk");
   EXPECT_TRUE(eventually([&] { return status(1).ended; }));
   EXPECT_EQ(status(1).exits.size(), 3U);
+}
+
+// The file is read when a controller comes back. The first to end is the culprit, whatever its number.
+TEST_F(RankFacts, EndsThatAreReadFromTheFileComeInTheirOrder) {
+  const auto launched = must_launch(1, "[ $RANK = 1 ] || while [ ! -e end ]; do sleep 0.01; done; exit 4$RANK", 3);
+  end_controller();
+  ASSERT_TRUE(eventually([&] { return status(1).exits.contains(1); }));
+  write_file(root_ / "work/end", "");
+  ASSERT_TRUE(eventually([&] { return status(1).ended; }));
+  restart_controller();
+  core::Attempt attempt;
+  attempt.handle = launched.handle;
+  executor_->adopt({1, 1}, attempt);
+  ASSERT_TRUE(facts_.wait_for(3));
+  EXPECT_EQ(facts_.of<core::RankExited>().at(0).rank, 1U);
 }
 
 TEST_F(RankFacts, AKillFromOutsideIsASignalAndNotOutOfMemory) {
@@ -158,8 +173,8 @@ TEST_F(RankFacts, EachRankIsToldOnce) {
   must_launch(1, "exit $RANK", 8);
   ASSERT_TRUE(facts_.wait_for(8));
   ASSERT_TRUE(eventually([&] { return status(1).ended; }));
-  executor_->stop({1, 1}, {0ms});
-  executor_.reset();
+  stop({1, 1}, {0ms});
+  end_controller();
   EXPECT_EQ(facts_.all().size(), 8u);
 }
 

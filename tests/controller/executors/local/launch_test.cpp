@@ -11,7 +11,7 @@
 #include <sstream>
 #include <thread>
 
-#include "agent/supervisor/attempt_folder.h"
+#include "agent/protocol/attempt_folder.h"
 #include "controller/executors/local/start.h"
 #include "tests/controller/executors/local/world.h"
 
@@ -25,7 +25,7 @@ class Launch : public World {
     must_launch(request);
     for (core::RankNumber rank = 0; rank < request.ranks_per_node; ++rank) ASSERT_TRUE(facts_.exit_of(rank));
   }
-  void run(const std::string& script, std::size_t ranks = 1) { run(script_request(root_, 1, script, ranks)); }
+  void run(const std::string& script, std::size_t ranks = 1) { run(request_of(1, script, ranks)); }
   std::map<std::string, std::string> environment_of(int rank) {
     std::istringstream text(read_file(root_ / ("work/env." + std::to_string(rank))));
     std::map<std::string, std::string> result;
@@ -67,7 +67,7 @@ TEST_F(Launch, RanksSeeTheirPlaceAmongAll) {
 TEST_F(Launch, NothingOfTheControllersOwnEnvironmentReachesARank) {
   ::setenv("MUSTER_TEST_SECRET", "the daemon's", 1);
   ::setenv("SECRET_OF_THE_DAEMON", "the daemon's", 1);
-  auto request = script_request(root_, 1, kWriteEnvironment, 1);
+  auto request = request_of(1, kWriteEnvironment, 1);
   request.base_env = {{"PATH", "/usr/bin:/bin"}, {"HOME", "/home/of-the-user"}};
   run(request);
   ::unsetenv("MUSTER_TEST_SECRET");
@@ -78,12 +78,13 @@ TEST_F(Launch, NothingOfTheControllersOwnEnvironmentReachesARank) {
                          "HOME", "PATH", "ROOT", "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
                          "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "MASTER_ADDR",
                          "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT", "MUSTER_LOCAL_RANK", "MUSTER_NODES",
-                         "MUSTER_NODELIST", "MUSTER_REPORT", "MUSTER_STOP", "TORCHELASTIC_ERROR_FILE", "PWD"))
-      << "PWD is the shell's own";
+                         "MUSTER_NODELIST", "MUSTER_REPORT", "MUSTER_STOP", "TORCHELASTIC_ERROR_FILE", "PWD",
+                         "MUSTER_CONTROLLER", "MUSTER_RANK_TOKEN", "MUSTER_JOB_ID", "MUSTER_ATTEMPT"))
+      << "PWD is the shell's own, and the last four are the request's";
 }
 
 TEST_F(Launch, WhatTheUserSetIsNeverOverwritten) {
-  auto request = script_request(root_, 1, kWriteEnvironment, 1);
+  auto request = request_of(1, kWriteEnvironment, 1);
   request.gpus_per_rank = 1;
   request.env.insert({{"MASTER_PORT", "1234"}, {"WORLD_SIZE", "77"}, {"CUDA_VISIBLE_DEVICES", ""}, {"PATH", "/bin"}});
   run(request);
@@ -96,7 +97,7 @@ TEST_F(Launch, WhatTheUserSetIsNeverOverwritten) {
 
 // CUDA's own order is by speed, and so another one where the GPUs of a machine differ.
 TEST_F(Launch, ANumberOfAGpuMeansThatOfTheDriver) {
-  auto request = script_request(root_, 1, kWriteEnvironment, 1);
+  auto request = request_of(1, kWriteEnvironment, 1);
   request.gpus_per_rank = 1;
   request.base_env["CUDA_DEVICE_ORDER"] = "FASTEST_FIRST";
   request.share = core::MachineShare{{"1"}, 0};
@@ -108,7 +109,7 @@ TEST_F(Launch, ANumberOfAGpuMeansThatOfTheDriver) {
 
 TEST_F(Launch, HostileNamesAndValuesArriveUnchanged) {
   const std::string nasty = "a b'c\"d\ne%f$HOME`id`\\ \t\x01 \xc3\xa9";
-  auto request = script_request(root_, 1, kWriteEnvironment, 1);
+  auto request = request_of(1, kWriteEnvironment, 1);
   request.job_name = "../" + nasty;
   request.env["NASTY"] = nasty;
   request.env["EMPTY"] = "";
@@ -159,7 +160,7 @@ TEST_F(Launch, RanksInheritNeitherDescriptorsNorSignalSettings) {
 TEST_F(Launch, ASupervisorKeepsNothingOfTheControllerOpen) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);                           // as a library's socket may be: no O_CLOEXEC
-  const int inherited = ::fcntl(ends[1], F_DUPFD, 20);  // a number that a supervisor does not use itself
+  const int inherited = ::fcntl(ends[1], F_DUPFD, 20);  // a number that an agent does not use itself
   ::close(ends[1]);
   must_launch(1, "exec sleep 1000");
   ::close(inherited);
@@ -186,7 +187,7 @@ TEST_F(Launch, TwiceIsOneStart) {
   const auto second = must_launch(1, "echo $RANK >> starts; exec sleep 1000", 2);
   EXPECT_EQ(first, second);
   ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/starts") == 2; }));
-  executor_->stop({1, 1}, {0ms});
+  stop({1, 1}, {0ms});
   ASSERT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
   EXPECT_EQ(count_lines(root_ / "work/starts"), 2u);
 }
@@ -202,21 +203,21 @@ TEST_F(Launch, ByManyThreadsAtOnceIsOneStart) {
   for (const auto& answer : answers) EXPECT_EQ(answer, answers[0]);
   EXPECT_TRUE(std::holds_alternative<core::AttemptLaunched>(answers[0]));
   EXPECT_TRUE(eventually([&] { return count_lines(root_ / "work/starts") == 2; }));
-  executor_->stop({1, 1}, {0ms});
+  stop({1, 1}, {0ms});
   ASSERT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
   EXPECT_EQ(count_lines(root_ / "work/starts"), 2u);
 }
 
 // A cancel may come while nobody knows whether an earlier controller has started the attempt.
 TEST_F(Launch, WithdrawingTellsWhetherTheAttemptIsThere) {
-  const auto request = script_request(root_, 1, "sleep 60", 1);
+  const auto request = request_of(1, "sleep 60", 1);
   EXPECT_EQ(executor_->withdraw(request), std::nullopt) << "it was never launched";
   const auto launched = must_launch(request);
   restart_controller();
   const auto answer = executor_->withdraw(request);
   ASSERT_TRUE(answer && std::holds_alternative<core::AttemptLaunched>(*answer));
   EXPECT_EQ(std::get<core::AttemptLaunched>(*answer).pids, launched.pids);
-  executor_->stop(request.key, {});
+  stop(request.key, {});
 }
 
 TEST_F(Launch, AttemptsOnOneMachineGetDifferentPorts) {
@@ -224,7 +225,7 @@ TEST_F(Launch, AttemptsOnOneMachineGetDifferentPorts) {
   for (core::JobId job = 1; job <= 3; ++job) {
     must_launch(job, "exec sleep 1000");
     const auto fd = ::open(folder(job).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    ports.insert(agent::supervisor::read_local_launch(fd)->master_port);
+    ports.insert(agent::protocol::read_launch_in(fd)->local->master_port);
     ::close(fd);
   }
   EXPECT_EQ(ports.size(), 3u);
@@ -234,14 +235,14 @@ TEST_F(Launch, WorksInAFolderWhosePathIsLongerThanASocketsMayBe) {
   use_root(top_ / std::string(100, 'a') / std::string(100, 'b'));
   must_launch(1, "trap 'exit 99' TERM; echo ready > ready; while :; do sleep 0.05; done");
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(root_ / "work/ready"); }));
-  executor_->stop({1, 1}, {5s});
+  stop({1, 1}, {5s});
   const auto exited = facts_.exit_of(0);
   ASSERT_TRUE(exited);
   EXPECT_EQ(exited->exit.code, 99);
 }
 
 TEST_F(Launch, AMissingProgramIsNamedAndNotTriedAgain) {
-  auto request = script_request(root_, 1, "", 2);
+  auto request = request_of(1, "", 2);
   request.argv = {"no-such-trainer"};
   const auto failed = must_fail(request);
   EXPECT_THAT(failed.reason, testing::StartsWith("program no-such-trainer not found in PATH ("));
@@ -250,7 +251,7 @@ TEST_F(Launch, AMissingProgramIsNamedAndNotTriedAgain) {
 }
 
 TEST_F(Launch, AMissingWorkingFolderIsNamedAndNotTriedAgain) {
-  auto request = script_request(root_, 1, "", 1);
+  auto request = request_of(1, "", 1);
   request.working_folder = (root_ / "nowhere").string();
   const auto failed = must_fail(request);
   EXPECT_EQ(failed.reason, "working folder " + request.working_folder +
@@ -262,7 +263,7 @@ TEST_F(Launch, AScriptWithoutItsInterpreterIsNamedAndNotTriedAgain) {
   const auto script = root_ / "work/train";
   write_file(script, "#!/no/such/interpreter\n");
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
-  auto request = script_request(root_, 1, "", 2);
+  auto request = request_of(1, "", 2);
   request.argv = {"./train"};
   const auto failed = must_fail(request);
   EXPECT_EQ(failed.reason, "cannot execute ./train: the interpreter named in its first line is missing");
@@ -275,7 +276,7 @@ TEST_F(Launch, AScriptWithoutItsInterpreterIsNamedAndNotTriedAgain) {
 TEST_F(Launch, AFullDiskIsWaitedFor) {
   std::filesystem::create_directories(folder(1));
   std::filesystem::create_symlink("/dev/full", folder(1) / "launch.json.tmp");
-  const auto answer = launch(script_request(root_, 1, "echo ran >> starts", 1));
+  const auto answer = launch(request_of(1, "echo ran >> starts", 1));
   const auto* later = std::get_if<executors::LaunchLater>(&answer);
   ASSERT_TRUE(later);
   EXPECT_EQ(later->why, "cannot write launch.json.tmp: No space left on device (in " + folder(1).string() + ")");
@@ -291,7 +292,7 @@ TEST_F(Launch, ADescriptorIsWaitedForAndTheRemedyIsAnotherThanForADisk) {
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none{0, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  const auto answer = launch(script_request(root_, 1, "echo ran >> starts", 1));
+  const auto answer = launch(request_of(1, "echo ran >> starts", 1));
   ::setrlimit(RLIMIT_NOFILE, &before);
   const auto* later = std::get_if<executors::LaunchLater>(&answer);
   ASSERT_TRUE(later);
@@ -305,7 +306,7 @@ TEST_F(Launch, ADescriptorIsWaitedForAndTheRemedyIsAnotherThanForADisk) {
 TEST_F(Launch, ADiskWithoutRoomForTheSupervisorsFactsIsWaitedFor) {
   std::filesystem::create_directories(folder(1));
   if (::mount("tmpfs", folder(1).c_str(), "tmpfs", 0, "size=8k") != 0) GTEST_SKIP() << "mounting a tmpfs needs root";
-  const auto answer = launch(script_request(root_, 1, "echo ran >> starts", 1));
+  const auto answer = launch(request_of(1, "echo ran >> starts", 1));
   const auto* later = std::get_if<executors::LaunchLater>(&answer);
   EXPECT_THAT(later ? later->why : "it was launched, or failed",
               testing::HasSubstr("status.jsonl: No space left on device"));
@@ -316,14 +317,14 @@ TEST_F(Launch, ADiskWithoutRoomForTheSupervisorsFactsIsWaitedFor) {
 }
 
 TEST_F(Launch, AMissingSupervisorIsNamed) {
-  restart_controller("/no/such/muster-supervisor");
-  const auto failed = must_fail(script_request(root_, 1, "exit 0", 1));
-  EXPECT_EQ(failed.reason, "cannot start /no/such/muster-supervisor: No such file or directory");
+  restart_controller("/no/such/muster-agent");
+  const auto failed = must_fail(request_of(1, "exit 0", 1));
+  EXPECT_EQ(failed.reason, "cannot start /no/such/muster-agent: No such file or directory");
 }
 
 TEST_F(Launch, SecretsAreForTheOwnerAlone) {
   run("exit 0");
-  for (const auto* name : {"launch.json", "supervisor.sock", "status.jsonl", "lock"}) {
+  for (const auto* name : {"launch.json", "status.jsonl", "lock"}) {
     const auto mode = std::filesystem::status(folder(1) / name).permissions();
     EXPECT_EQ(mode & (std::filesystem::perms::group_all | std::filesystem::perms::others_all),
               std::filesystem::perms::none)

@@ -11,16 +11,15 @@
 #include <sstream>
 #include <thread>
 
-#include "agent/supervisor/attempt_folder.h"
+#include "agent/protocol/attempt_folder.h"
 #include "base/process_table.h"
 #include "controller/common/data_folder.h"
 #include "controller/executors/local/follower.h"
 
 namespace test {
 
-using namespace agent::supervisor;
+using namespace agent::protocol;
 using namespace executors::local;
-using agent::protocol::kStatusFile;
 using base::kill_exactly;
 
 bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds limit) {
@@ -101,15 +100,15 @@ World::World() {
 }
 
 World::~World() {
-  executor_.reset();
+  end_controller();
   for (const auto& entry : std::filesystem::recursive_directory_iterator(top_)) {
-    if (entry.path().filename() != kStatusFile) continue;
+    if (entry.path().filename() != status_file(0)) continue;
     const auto known = read_status(open_folder(entry.path().parent_path()).get());
     if (!known.started || known.started->boot_id != base::boot_id()) continue;
-    const auto supervisor = base::read_stat(known.started->session);
-    const bool same = supervisor && supervisor->session == supervisor->pid &&
-                      supervisor->start_time <= known.started->ranks.front().start_time;
-    if (!known.ended && same) kill_exactly(*supervisor);
+    const auto agent = base::read_stat(known.started->session);
+    const bool same =
+        agent && agent->session == agent->pid && agent->start_time <= known.started->ranks.front().start_time;
+    if (!known.ended && same) kill_exactly(*agent);
     eventually([&] {
       const auto left = leftovers(*known.started);
       for (const auto& process : left) kill_exactly(process);
@@ -121,20 +120,22 @@ World::~World() {
 }
 
 void World::use_root(const std::filesystem::path& root) {
-  executor_.reset();
+  end_controller();
   root_ = root;
   std::filesystem::create_directories(root_ / "work");
   restart_controller();
 }
 
-void World::restart_controller(const std::string& supervisor) {
+void World::end_controller() {
+  desk_.hand_to(nullptr);
   executor_.reset();
-  executor_ = make_local_executor({root_, supervisor, nullptr, look_every_});
-  executor_->set_use_sink([this](const core::AttemptKey& key, const Use& ranks) {
-    const std::lock_guard lock(use_mutex_);
-    used_[key] = ranks;
-  });
+}
+
+void World::restart_controller(const std::string& agent) {
+  end_controller();
+  executor_ = make_local_executor({root_, agent, nullptr, look_every_});
   executor_->start(facts_.sink());
+  desk_.hand_to(executor_.get());
 }
 
 core::AttemptLaunched World::must_launch(const executors::LaunchRequest& request) {
@@ -144,17 +145,6 @@ core::AttemptLaunched World::must_launch(const executors::LaunchRequest& request
     return {};
   }
   return std::get<core::AttemptLaunched>(answer);
-}
-
-World::Use World::used_now(const core::AttemptKey& key) const {
-  const std::lock_guard lock(use_mutex_);
-  const auto found = used_.find(key);
-  return found == used_.end() ? Use{} : found->second;
-}
-
-void World::forget_use() {
-  const std::lock_guard lock(use_mutex_);
-  used_.clear();
 }
 
 std::filesystem::path World::folder(core::JobId job) const {
@@ -169,7 +159,7 @@ agent::protocol::Status World::status(core::JobId job) const {
   return read_status(open_folder(folder(job)).get());
 }
 
-std::int64_t World::supervisor_of(core::JobId job) const {
+std::int64_t World::agent_of(core::JobId job) const {
   return status(job).started->session;
 }
 

@@ -7,14 +7,14 @@
 #include <condition_variable>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "agent/protocol/supervisor_words.h"
+#include "agent/protocol/facts.h"
 #include "controller/executors/local/local_executor.h"
+#include "tests/controller/executors/local/agent_desk.h"
 #include "tests/controller/executors/local/script_request.h"
 #include "tests/places.h"
 
@@ -63,33 +63,38 @@ class World : public ::testing::Test {
   World();
   ~World() override;
 
+  /// The agents go on, and nobody listens to them.
+  void end_controller();
   /// A new executor, which takes over from the one before (that is shut down first).
-  void restart_controller(const std::string& supervisor = ::test::built_program("muster-supervisor"));
+  void restart_controller(const std::string& agent = ::test::built_program("muster-agent"));
+  executors::LaunchRequest request_of(core::JobId job, const std::string& script, std::size_t ranks = 1) const {
+    return script_request(root_, job, script, ranks, desk_.address());
+  }
+  /// Stops an attempt as musterd does: its agent is told, and the executor knows.
+  void stop(const core::AttemptKey& key, const executors::StopRequest& how) {
+    desk_.stop(key, how);
+    executor_->stop(key, how);
+  }
   executors::LaunchAnswer launch(const executors::LaunchRequest& request) { return executor_->launch(request); }
   executors::LaunchAnswer launch(core::JobId job, const std::string& script, std::size_t ranks = 1) {
-    return launch(script_request(root_, job, script, ranks));
+    return launch(request_of(job, script, ranks));
   }
   /// Fails the test if it was not launched.
   core::AttemptLaunched must_launch(const executors::LaunchRequest& request);
   core::AttemptLaunched must_launch(core::JobId job, const std::string& script, std::size_t ranks = 1) {
-    return must_launch(script_request(root_, job, script, ranks));
+    return must_launch(request_of(job, script, ranks));
   }
   std::filesystem::path folder(core::JobId job) const;
   std::filesystem::path log(core::JobId job, core::RankNumber rank) const;
   agent::protocol::Status status(core::JobId job) const;
-  std::int64_t supervisor_of(core::JobId job) const;
-  using Use = std::map<core::RankNumber, agent::protocol::RankUse>;
-  /// The use of resources that was last told of an attempt's ranks.
-  Use used_now(const core::AttemptKey& key) const;
-  void forget_use();
+  std::int64_t agent_of(core::JobId job) const;
   void use_root(const std::filesystem::path& root);
 
   std::filesystem::path top_;
   std::filesystem::path root_;
   std::chrono::milliseconds look_every_{5000};
   Facts facts_;
-  mutable std::mutex use_mutex_;
-  std::map<core::AttemptKey, Use> used_;
+  AgentDesk desk_;
   std::unique_ptr<executors::Executor> executor_;
 };
 

@@ -21,7 +21,7 @@ using Submits = FakeScheduler::Submits;
 
 class Launching {
  public:
-  Launching() { options.root = folder.path(), options.task_program = "/opt/muster-task", options.store_name = "s"; }
+  Launching() { options.root = folder.path(), options.agent_program = "/opt/muster-agent", options.store_name = "s"; }
 
   LaunchRequest request(core::JobId job, core::AttemptNumber attempt = 1) const {
     LaunchRequest r;
@@ -87,7 +87,7 @@ TEST(Launcher, AJobAloneIsNoArrayAndCarriesItsAttemptInTheComment) {
 TEST(Launcher, WhatARankIsToldIsItsOwnersAlone) {
   Launching l;
   EXPECT_EQ(l.launch({l.request(7)}), "1");
-  const std::filesystem::path file = l.request(7).attempt_folder + "/task_launch.json";
+  const std::filesystem::path file = l.request(7).attempt_folder + "/launch.json";
   EXPECT_EQ(std::filesystem::status(file).permissions(), std::filesystem::perms(0600));
 }
 
@@ -96,7 +96,7 @@ TEST(Launcher, TasksHandOnSignalsWhereSlurmReachesThemAlone) {
     Launching l;
     l.slurm.proctrack = tracked_by;
     EXPECT_EQ(l.launch({l.request(7)}), "1");
-    const auto text = base::read_small_file(l.request(7).attempt_folder + "/task_launch.json", 1 << 20);
+    const auto text = base::read_small_file(l.request(7).attempt_folder + "/launch.json", 1 << 20);
     EXPECT_EQ(nlohmann::json::parse(text).at("forward_signals"), std::string(tracked_by) == "proctrack/pgid");
   }
 }
@@ -234,8 +234,8 @@ TEST(Launcher, AnElementThatHasBegunIsNotStartedAgainThoughItsPlaceIsAnothers) {
   EXPECT_EQ(l.launch(l.sweep(3)), "later later later");
   l.slurm.jobs.clear();
   const std::filesystem::path folder = l.request(2).attempt_folder;
-  base::make_folders(folder / "ranks");
-  base::write_file_durably(folder / "ranks" / "rank-0.json", "{}");
+  base::make_folders(folder);
+  base::write_file_durably(folder / "status.jsonl", "");
   base::write_file_durably(folder / agent::protocol::kElementFile,
                            agent::protocol::to_text({(l.folder.path() / "slurm" / "set-1.1").string(), 1}));
   l.slurm.submits = Submits::kTakes;
@@ -413,9 +413,9 @@ TEST(Launcher, AnElementThatRanAndWasForgottenIsNotStartedAgain) {
   l.slurm.submits = Submits::kTakesSilently;
   EXPECT_EQ(l.launch(l.sweep(3)), "later later later");
   l.slurm.jobs.clear();  // MinJobAge is over
-  const std::filesystem::path ranks = l.request(2).attempt_folder + "/ranks";
-  base::make_folders(ranks);
-  base::write_file_durably(ranks / "rank-0.json", "{}");
+  const std::filesystem::path folder = l.request(2).attempt_folder;
+  base::make_folders(folder);
+  base::write_file_durably(folder / "status.jsonl", "");
   l.slurm.submits = Submits::kTakes;
   l.clock.advance(core::Millis(3'600'000));
   EXPECT_EQ(l.launcher().withdraw(l.request(2)).has_value(), true);

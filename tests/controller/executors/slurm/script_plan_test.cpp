@@ -41,7 +41,7 @@ LaunchRequest hostile() {
 
 TEST(GoldenScripts, OneAttempt) {
   test::expect_golden("slurm_attempt.sh",
-                      ::slurm::render(plan_script(hostile(), {"/opt/muster-task"}, "muster:s:7.1")));
+                      ::slurm::render(plan_script(hostile(), {"/opt/muster-agent"}, "muster:s:7.1")));
 }
 
 TEST(GoldenScripts, SeveralAsAnArray) {
@@ -49,24 +49,24 @@ TEST(GoldenScripts, SeveralAsAnArray) {
   second.key.job = 8;
   first.slurm.array_parallelism = second.slurm.array_parallelism = 1;
   test::expect_golden("slurm_array.sh",
-                      ::slurm::render(plan_array({first, second}, {"/opt/muster-task"}, "muster:s:set.7.1",
+                      ::slurm::render(plan_array({first, second}, {"/opt/muster-agent"}, "muster:s:set.7.1",
                                                  "/data/slurm/set-7.1/set.json")));
 }
 
 TEST(ScriptPlan, HoldsNothingOfTheUsersThatAShellWouldRun) {
-  const auto text = ::slurm::render(plan_script(hostile(), {"/opt/muster-task"}, "muster:s:7.1"));
+  const auto text = ::slurm::render(plan_script(hostile(), {"/opt/muster-agent"}, "muster:s:7.1"));
   EXPECT_THAT(text, Not(HasSubstr("/hostile"))) << "arguments travel in task_launch.json";
   EXPECT_THAT(text, Not(HasSubstr("`reboot`"))) << "and so does the environment";
   EXPECT_THAT(text, Not(HasSubstr("\n#SBATCH --exclusive"))) << "a name is one line";
 }
 
 TEST(ScriptPlan, StartsTheTaskWithTheLibrariesOfMusterdAndKeepsTheJobsForTheRank) {
-  const auto text = ::slurm::render(plan_script(hostile(), {"/opt/muster-task", "/opt/gcc's/lib"}, "c"));
+  const auto text = ::slurm::render(plan_script(hostile(), {"/opt/muster-agent", "/opt/gcc's/lib"}, "c"));
   const auto start = text.find("/bin/sh -c ");
   ASSERT_NE(start, std::string::npos) << text;
   const auto line = text.substr(start, text.find(" &\n", start) - start);
-  // A shell runs the line, with printenv in place of muster-task.
-  const auto program = line.find("/opt/muster-task");
+  // A shell runs the line, with printenv in place of muster-agent.
+  const auto program = line.find("/opt/muster-agent");
   const auto shown =
       "LD_LIBRARY_PATH=/old/conda LD_PRELOAD= bash -c " +
       ::slurm::bash_quote(line.substr(0, program) + "/usr/bin/printenv LD_LIBRARY_PATH MUSTER_RANK_LD_LIBRARY_PATH");

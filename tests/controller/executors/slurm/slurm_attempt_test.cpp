@@ -173,7 +173,7 @@ TEST(SlurmAttempt, ClocksThatDisagreeAreNotCompared) {
   EXPECT_THAT(f.facts(), ElementsAre("rank 0 exit 1", "rank 1 exit 1"));
   Following unknown;
   unknown.under_way().task(0, exited(1)).task(1, failed_at(5000));
-  EXPECT_THAT(unknown.facts(), ElementsAre("rank 0 exit 1", "rank 1 exit 1")) << "an older muster-task";
+  EXPECT_THAT(unknown.facts(), ElementsAre("rank 0 exit 1", "rank 1 exit 1")) << "an older muster-agent";
 }
 
 TEST(SlurmAttempt, TheRankThatSaidFirstThatItLeavesIsToldFirstWhateverTheClocksSay) {

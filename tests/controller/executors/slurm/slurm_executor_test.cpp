@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "agent/protocol/facts.h"
 #include "controller/executors/slurm/attempt_files.h"
 #include "controller/executors/slurm/launcher.h"
 #include "controller/executors/slurm/slurm_submission.h"
@@ -41,7 +42,7 @@ class Executing {
   };
   explicit Executing(Time time = Time::kReal) : hurried_(time == Time::kHurried) {
     options.root = folder.path();
-    options.task_program = "/opt/muster-task";
+    options.agent_program = "/opt/muster-agent";
     options.store_name = "s";
     options.user = "ada";
     options.poll_interval = 20ms;
@@ -210,13 +211,13 @@ TEST(SlurmExecutor, WhatSlurmWroteIsQuotedWhereNoTaskWasEverHeard) {
   e.slurm.past = {e.run("1", "FAILED")};
   e.adopt(1, "1");
   std::ofstream(e.folder_of({1, 1}) + "/slurm.log")
-      << "slurmstepd: error: execve(): /opt/muster-task: No such file or directory\n"
+      << "slurmstepd: error: execve(): /opt/muster-agent: No such file or directory\n"
          "srun: error: node1: task 0: Exited with exit code 2\n";
   e.start();
   EXPECT_EQ(e.first_word(1), "gone failed");
   e.stop();
   EXPECT_THAT(e.reason(1),
-              HasSubstr("; its Slurm log ends with: slurmstepd: error: execve(): /opt/muster-task: No such "
+              HasSubstr("; its Slurm log ends with: slurmstepd: error: execve(): /opt/muster-agent: No such "
                         "file or directory"));
 }
 
@@ -254,11 +255,13 @@ TEST(SlurmExecutor, ARankThatFellSilentIsLookedForInItsStatusFileFirst) {
   e.start();
   e.executor->task({1, 1}, 0, testing::running());
   EXPECT_EQ(e.executor->vouch({1, 1}, 0), Vouch::kAlive);
-  const auto ranks = std::filesystem::path(e.folder_of({1, 1})) / "ranks";
-  std::filesystem::create_directories(ranks);
-  std::ofstream(ranks / "rank-0.json") << R"({"format":1,"state":"running","node":"node1","pid":100})";
+  const std::filesystem::path folder = e.folder_of({1, 1});
+  std::filesystem::create_directories(folder);
+  namespace protocol = agent::protocol;
+  const auto started = protocol::to_line(protocol::Started{"boot", "node1", 1, {{100, 1}}});
+  std::ofstream(folder / "status.jsonl") << started;
   ASSERT_TRUE(e.eventually([&] { return e.executor->vouch({1, 1}, 0) != Vouch::kAlive; })) << "silent";
-  std::ofstream(ranks / "rank-0.json") << R"({"format":1,"state":"exited","node":"node1","pid":100,"exit_code":3})";
+  std::ofstream(folder / "status.jsonl") << started << protocol::to_line(protocol::Exited{0, {3, 0}, false, 0, ""});
   const auto said = e.executor->vouch({1, 1}, 0);
   EXPECT_TRUE(said == Vouch::kEnded || said == Vouch::kGone) << static_cast<int>(said);
   EXPECT_EQ(e.first_word(1), "rank 0 exit 3");

@@ -321,8 +321,7 @@ TEST(Submitter, AnAttemptThatRanAndWasForgottenIsNotStartedAgain) {
   s.slurm.submits = Submits::kCrashesAfter;
   EXPECT_THROW(s.submit(), testing::Crash);
   s.slurm.jobs.clear();  // MinJobAge is over
-  base::make_folders(s.folder.path() / "ranks");
-  base::write_file_durably(s.folder.path() / "ranks" / "rank-0.json", "{}");
+  base::write_file_durably(s.folder.path() / "status-3.jsonl", "");
   s.slurm.submits = Submits::kTakes;
   EXPECT_TRUE(std::holds_alternative<::slurm::JobId>(s.submit(kNow + 3'600'000)));
   EXPECT_EQ(s.slurm.calls_to_submit, 1);

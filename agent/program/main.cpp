@@ -1,0 +1,117 @@
+// muster-agent: what stands beside ranks. See agent.h.
+#include <sys/prctl.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "agent/program/agent.h"
+#include "agent/program/grpc_link.h"
+#include "agent/program/local_start.h"
+#include "agent/program/prepare.h"
+#include "agent/protocol/launch.h"
+#include "agent/report/grpc_reports.h"
+#include "base/numbers.h"
+#include "spec/exit_codes.h"
+#include "spec/variables.h"
+
+namespace {
+
+constexpr const char* kHelp = R"(muster-agent --attempt FOLDER
+muster-agent --set FILE --index N
+muster-agent --prepare --set FILE --index N
+muster-agent --local FOLDER
+
+Starts ranks of an attempt, stays with them until they have ended, and tells musterd. musterd writes the folder, and
+starts the program or has srun start one a rank; people don't need to.
+
+--attempt, --set: one rank inside a Slurm step, of an attempt or of an element of an array.
+--prepare: makes the folder of an element of an array, which musterd has left to the batch script. Starts no rank.
+--local: all ranks of an attempt on this machine, in the background.
+--oom-counter FILE: where the kernel counts what it kills for memory ("oom_kill N"), instead of where it does here.
+)";
+
+struct Arguments {
+  std::filesystem::path attempt_folder;
+  std::string local;  // an attempt on this machine
+  std::string set;    // of an element of an array
+  std::uint32_t index = 0;
+  bool prepares = false, started_by_musterd = false;
+  std::filesystem::path oom_counter = base::OomWatch::best_counter_file();
+};
+
+Arguments read_arguments(int argc, char** argv) {
+  Arguments arguments;
+  std::optional<std::uint32_t> index;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view name = argv[i];
+    const auto value = [&]() -> std::string {
+      if (i + 1 >= argc) throw std::runtime_error(std::string(name) + " wants a value; see muster-agent --help");
+      return argv[++i];
+    };
+    if (name == "--prepare") {
+      arguments.prepares = true;
+    } else if (name == "--started-by-musterd") {
+      arguments.started_by_musterd = true;
+    } else if (name == "--local") {
+      arguments.local = value();
+    } else if (name == "--attempt") {
+      arguments.attempt_folder = value();
+    } else if (name == "--oom-counter") {
+      arguments.oom_counter = value();
+    } else if (name == "--set") {
+      arguments.set = value();
+    } else if (name == "--index") {
+      index = base::whole_number<std::uint32_t>(value());
+    } else {
+      throw std::runtime_error("no flag " + std::string(name) + "; see muster-agent --help");
+    }
+  }
+  const bool names_set = !arguments.set.empty() && index;
+  const int named = int{!arguments.attempt_folder.empty()} + int{!arguments.local.empty()} + int{names_set};
+  if (named != 1) throw std::runtime_error("want --local FOLDER, --attempt FOLDER, or --set FILE and --index N");
+  if (arguments.prepares && !names_set) throw std::runtime_error("--prepare wants --set FILE and --index N");
+  if (!names_set) return arguments;
+  arguments.index = *index;
+  arguments.attempt_folder = agent::protocol::attempt_of_set(arguments.set, *index);
+  return arguments;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && (std::string_view(argv[1]) == "--help" || std::string_view(argv[1]) == "-h")) {
+    std::fputs(kHelp, stdout);
+    return 0;
+  }
+  try {
+    const auto arguments = read_arguments(argc, argv);
+    if (!arguments.local.empty()) {
+      return agent::program::start_locally({.folder = arguments.local,
+                                            .started_by_executor = arguments.started_by_musterd,
+                                            .connect = agent::program::link_by_grpc,
+                                            .report = agent::report::connect_by_grpc,
+                                            .oom_counter = arguments.oom_counter});
+    }
+    if (arguments.prepares) {
+      agent::program::prepare_element(arguments.set, arguments.index, arguments.attempt_folder);
+      return 0;
+    }
+    // Processes that the rank starts, in whatever session, become children of this process, which ends them.
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    agent::program::Agent agent({.attempt_folder = arguments.attempt_folder,
+                                 .launch = agent::protocol::read_launch(arguments.attempt_folder),
+                                 .inherited = spec::own_environment(),
+                                 .oom_counter = arguments.oom_counter,
+                                 .connect = agent::program::link_by_grpc,
+                                 .report = agent::report::connect_by_grpc,
+                                 .has_keeper = true});
+    return agent.run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "muster-agent: %s\n", error.what());
+    return spec::kExitCannotStart;
+  }
+}
