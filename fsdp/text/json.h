@@ -17,9 +17,10 @@ class JsonError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A JSON value. The parser takes strict RFC 8259: no comments, no trailing commas, no duplicate keys, no bare NaN.
-/// Integers that fit are std::int64_t; every other number is double. dump() prints the shortest text that parses back
-/// to the same double. Object keys are sorted, so equal values dump to equal bytes.
+/// A JSON value. Texts are read and written by nlohmann's library; this class adds what files of models need: strict
+/// RFC 8259 (no comments, no trailing commas, no duplicate keys, no bare NaN) and integers that stay integers. Integers
+/// that fit are std::int64_t; every other number is double. dump() prints a text that parses back to the same double.
+/// Object keys are sorted, so equal values dump to equal bytes.
 class Json {
  public:
   using Array = std::vector<Json>;
@@ -41,13 +42,12 @@ class Json {
   Json(Array value) : value_(std::move(value)) {}
   Json(Object value) : value_(std::move(value)) {}
 
-  /// Parses a text that holds exactly one value. Throws JsonError with the byte offset for a syntax error, and for
-  /// nesting deeper than `max_depth`.
+  /// Parses a text that holds exactly one value. Throws JsonError with the byte offset for a syntax error, with the key
+  /// for one that appears twice, and for nesting deeper than `max_depth`.
   static Json parse(std::string_view text, int max_depth = kMaxDepth);
 
   /// The value as text. `indent` < 0 gives one line without spaces; otherwise each level is indented by that many
-  /// spaces.
-  /// Throws JsonError for NaN and infinity, which JSON cannot hold.
+  /// spaces. Throws JsonError for what parse() would refuse: NaN, infinity, and a string that is not UTF-8.
   std::string dump(int indent = -1) const;
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }

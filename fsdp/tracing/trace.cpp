@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/words.h"
 #include "fsdp/text/json.h"
 
 namespace fsdp {
@@ -32,7 +33,7 @@ Json event_of(const TracedSpan& span, int rank, int row, double begin_us, double
   Json event;
   event["ph"] = "X";
   event["cat"] = span.kind;
-  event["name"] = span.kind + (span.what.empty() ? "" : " ") + span.what;
+  event["name"] = span.kind + (span.what.empty() ? "" : " ") + base::valid_utf8(span.what);
   event["pid"] = rank;
   event["tid"] = row;
   event["ts"] = begin_us;

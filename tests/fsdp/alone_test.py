@@ -1,7 +1,8 @@
-"""Goal: the engine and the worker build on a machine with only LibTorch, CMake and a compiler.
-Method: both are configured in their own folder, with every package hidden that CMake could find. The compiled files may
-have read only headers of LibTorch, of the compiler and of the C library. The engine's tests pass where GoogleTest is
-installed too. The worker trains two ranks by itself.
+"""Goal: the engine and the worker build on a machine with only LibTorch, CMake, a compiler and the headers of nlohmann's
+JSON.
+Method: both are configured in their own folder, with every other package hidden that CMake could find. The compiled files
+may have read only headers of LibTorch, of that JSON, of the compiler and of the C library. The engine's tests pass where
+GoogleTest is installed too. The worker trains two ranks by itself.
 
 Usage: alone_test.py SOURCES BUILD_FOLDER LIBTORCH MUSTER_DATA
 """
@@ -18,11 +19,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "
 import processes  # noqa: E402
 
 SOURCES, BUILD, LIBTORCH, MUSTER_DATA = (pathlib.Path(word).resolve() for word in sys.argv[1:5])
-HIDDEN = ("GTest", "gRPC", "Protobuf", "Boost", "SQLite3", "SQLiteCpp", "spdlog", "fmt", "nlohmann_json", "OpenSSL", "ZLIB",
+HIDDEN = ("GTest", "gRPC", "Protobuf", "Boost", "SQLite3", "SQLiteCpp", "spdlog", "fmt", "OpenSSL", "ZLIB",
           "tomlplusplus", "CLI11", "prometheus-cpp", "PkgConfig", "absl")
-# Folders of /usr/include that belong to the compiler, the C library and the kernel.
+# Folders of /usr/include that belong to the compiler, the C library, the kernel and the JSON library.
 PLAIN = {"c++", "x86_64-linux-gnu", "aarch64-linux-gnu", "linux", "asm", "asm-generic", "sys", "bits", "gnu", "net", "netinet",
-         "arpa", "rpc"}
+         "arpa", "rpc", "nlohmann"}
 FOREIGN_FILES = {"zlib.h", "sqlite3.h", "zconf.h"}
 RUN = SOURCES / "examples" / "alone.json"
 

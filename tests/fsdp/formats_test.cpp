@@ -63,10 +63,14 @@ TEST(JsonText, DumpsWhatItParses) {
 }
 
 TEST(JsonText, RefusesWhatIsNotStrictAndSaysWhere) {
-  EXPECT_EQ(parse_error("[1,]"), "JSON, byte 3: want a value");
-  EXPECT_EQ(parse_error(R"({"a":1,"a":2})"), "JSON, byte 7: key \"a\" appears twice");
-  EXPECT_EQ(parse_error("[1] x"), "JSON, byte 4: want the end of the text after the value");
+  EXPECT_EQ(parse_error("[1,]"),
+            "JSON, byte 3: syntax error while parsing value - unexpected ']'; expected '[', '{', or a literal");
+  EXPECT_EQ(parse_error(R"({"a":1,"a":2})"), "JSON: key \"a\" appears twice");
+  EXPECT_THAT(parse_error("[1] x"), HasSubstr("JSON, byte 4: syntax error while parsing value"));
+  EXPECT_EQ(parse_error(std::string("{}\0", 3)), "JSON, byte 2: a NUL byte");
   EXPECT_THAT(parse_error(std::string(65, '[') + std::string(65, ']')), HasSubstr("nested deeper than 64"));
+  EXPECT_EQ(parse_error("1e999"), "JSON, byte 4: number overflow parsing '1e999'");
+  EXPECT_EQ(error_of([] { Json("\xff").dump(); }), "JSON: a string is not UTF-8");
   EXPECT_EQ(error_of([] { Json::parse(std::string(64, '[') + std::string(64, ']')); }), "no error");
   for (const char* bad : {"",
                           "{",

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/words.h"
 #include "fsdp/text/fnv1a.h"
-#include "fsdp/text/json.h"
 
 namespace fsdp::watch {
 namespace {
@@ -23,17 +23,6 @@ std::string_view first_bytes(std::string_view text, std::size_t most) {
   const auto continues = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; };
   while (most > 0 && continues(text[most])) --most;
   return text.substr(0, most);
-}
-
-/// Names go to other ranks as JSON, which refuses what is not UTF-8. Such a name keeps its ASCII characters.
-std::string as_utf8(std::string name) {
-  try {
-    Json::parse(Json(name).dump());
-  } catch (const JsonError&) {
-    std::ranges::replace_if(
-        name, [](char byte) { return static_cast<unsigned char>(byte) >= 0x80; }, '?');
-  }
-  return name;
 }
 
 }  // namespace
@@ -76,7 +65,7 @@ std::vector<Call> Calls::last() const {
   for (std::uint64_t number = made - std::min<std::uint64_t>(made, kKept); number < made; ++number) {
     const Kept& kept = kept_[number % kKept];
     const auto end = std::find(kept.whose.begin(), kept.whose.end(), '\0');
-    calls.push_back({number, kept.kind, as_utf8({kept.whose.begin(), end}), kept.bytes, kept.digest});
+    calls.push_back({number, kept.kind, base::valid_utf8({kept.whose.begin(), end}), kept.bytes, kept.digest});
   }
   return calls;
 }

@@ -274,13 +274,14 @@ TEST(ConfigMembers, PlacesOfRopeThatDifferAreRefusedWithBothValues) {
   EXPECT_THAT(
       error_of_reading(R"({"rope_theta": 10000.0, "rope_scaling": null,
                                    "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}})"),
-      AllOf(HasSubstr("config.json has rope_parameters.rope_theta = 5e+05 and rope_theta = 10000.0 for a version"),
+      AllOf(HasSubstr("config.json has rope_parameters.rope_theta = 500000.0 and rope_theta = 10000.0 for a version"),
             HasSubstr(kDiffer)));
-  EXPECT_THAT(error_of_reading(R"({"rope_scaling": {"type": "linear", "factor": 2, "rope_theta": 5e5}})"),
-              HasSubstr("has rope_scaling.rope_theta = 5e+05 and no rope_theta, which then is 10000.0 for a version"));
+  EXPECT_THAT(
+      error_of_reading(R"({"rope_scaling": {"type": "linear", "factor": 2, "rope_theta": 5e5}})"),
+      HasSubstr("has rope_scaling.rope_theta = 500000.0 and no rope_theta, which then is 10000.0 for a version"));
   EXPECT_THAT(error_of_reading(R"({"rope_scaling": {"type": "linear", "factor": 2},
                                    "rope_parameters": {"rope_type": "linear", "factor": 2, "rope_theta": 5e5}})"),
-              HasSubstr("has rope_parameters.rope_theta = 5e+05 and no rope_theta"));
+              HasSubstr("has rope_parameters.rope_theta = 500000.0 and no rope_theta"));
   EXPECT_THAT(error_of_reading(R"({"rope_scaling": {"rope_type": "linear", "factor": 2},
                                    "rope_parameters": {"rope_type": "linear", "factor": 4}})"),
               HasSubstr(R"(has rope_scaling = {"factor":2,"rope_type":"linear"} and rope_parameters = {"factor":4,)"));
