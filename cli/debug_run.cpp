@@ -32,6 +32,7 @@
 #include "base/host_name.h"
 #include "cli/submit.h"
 #include "controller/core/core_text.h"
+#include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/run_file.h"
 #include "spec/jobfile/spec.h"
 #include "spec/variables.h"
@@ -411,14 +412,14 @@ agent::environment::RankPlace place_of(const muster::v1::Resources& resources, s
 }
 
 /// Adds TERM, and the GPUs that this shell may use.
-void add_of_this_shell(const muster::v1::Resources& resources, std::uint32_t rank, spec::Environment& to) {
+void add_of_this_shell(std::uint32_t gpus, std::uint32_t rank, spec::Environment& to) {
   const auto own = spec::own_environment();
   for (const auto* name : {"TERM", names::kVisibleDevices}) {
     if (const auto found = own.find(name); found != own.end()) to[name] = found->second;
   }
-  if (resources.gpus_per_rank() == 0) return;
+  if (gpus == 0) return;
   auto& devices = to[names::kVisibleDevices];
-  devices = agent::environment::visible_devices(devices, resources.gpus_per_rank(), rank).value_or(devices);
+  devices = agent::environment::visible_devices(devices, gpus, rank).value_or(devices);
 }
 
 /// A rank's environment, as in an attempt; see [Note: a rank's environment] in spec/variables.h. A rank
@@ -436,7 +437,7 @@ spec::Environment debug_environment(const muster::v1::JobSpec& spec, const Debug
   const auto files = agent::watch::file_variables(agent::watch::rank_files(place.folder / "logs", rank));
   for (const auto& [name, value] : files) all[name] = value;
   for (auto& [name, value] : agent::environment::meeting_variables("127.0.0.1", place.master_port)) all[name] = value;
-  add_of_this_shell(spec.resources(), rank, all);
+  add_of_this_shell(jobfile::gpus_of_rank(spec), rank, all);
   if (spec.has_command() && !own) {
     for (auto& [name, value] : agent::environment::torchelastic_variables(0, 1, spec.requeue().max_failed()))
       all[name] = value;

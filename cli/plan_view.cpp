@@ -182,7 +182,7 @@ std::optional<RankMemory> memory_of_rank(const muster::v1::JobSpec& spec, std::i
   const auto of_ranks = [](std::int64_t count) {
     return count > 1 ? " for " + std::to_string(count) + " ranks" : std::string();
   };
-  if (resources.gpus_per_rank() > 0) {
+  if (jobfile::gpus_of_rank(spec) > 0) {
     if (gpu_bytes == 0) return std::nullopt;
     return RankMemory{gpu_bytes, true, "--gpu-memory " + base::print_size_bytes(gpu_bytes)};
   }
@@ -212,7 +212,7 @@ Json plan_of(const muster::v1::JobSpec& spec, const std::optional<RankMemory>& m
                   "build");
   }
   base::Command command{.argv = {worker, "--run-file", "/dev/stdin", "--plan"}};
-  if (memory ? memory->of_gpu : spec.resources().gpus_per_rank() > 0) command.argv.emplace_back("--gpu");
+  if (memory ? memory->of_gpu : jobfile::gpus_of_rank(spec) > 0) command.argv.emplace_back("--gpu");
   if (memory) {
     const std::vector<std::string> of_memory{"--memory", std::to_string(memory->bytes), "--memory-of", memory->of};
     command.argv.insert(command.argv.end(), of_memory.begin(), of_memory.end());

@@ -23,6 +23,7 @@
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/sbatch_words.h"
 #include "spec/jobfile/toml_value.h"
+#include "spec/key_names.h"
 #include "spec/variables.h"
 
 namespace cli {
@@ -163,12 +164,12 @@ void add_gpus(const std::string& text, const muster::v1::JobSpec& spec, Override
   const auto& resources = spec.resources();
   const auto ranks = std::max<std::uint64_t>(std::uint64_t{resources.nodes()} * resources.ranks_per_node(), 1);
   if (gpus % ranks == 0) {
-    to.all.push_back({option, "resources.gpus_per_rank", std::to_string(gpus / ranks)});
+    to.all.push_back({option, spec::key::kGpusOfRank, std::to_string(gpus / ranks)});
     return;
   }
   to.problems.push_back(option + ": the job has " + std::to_string(ranks) +
                         " ranks, and each gets the same number of GPUs; want a multiple of " + std::to_string(ranks) +
-                        ", or --set resources.gpus_per_rank=1");
+                        ", or --set " + spec::key::kGpusOfRank + "=1");
 }
 
 std::nullopt_t tell(const SubmitOptions& options, const std::vector<std::string>& problems) {

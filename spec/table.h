@@ -108,6 +108,89 @@ void into(void* options, const Value& value, std::string_view choices) {
   put(Member);
 }
 
+// The rows of tables.
+
+/// A key's default: a value as people write it, or derived().
+struct Default {
+  constexpr Default(const char* value) : standard(value) {}  // NOLINT(google-explicit-constructor): rows say "4"
+  constexpr Default(std::string_view value, std::string_view how) : standard(value), derived(how) {}
+  std::string_view standard, derived;
+};
+/// Describes a default that depends on other keys.
+constexpr Default derived(std::string_view how) {
+  return {"", how};
+}
+
+/// The values that a number may have, both ends included, or all above `low`.
+struct Range {
+  double low = 0, high = 0;
+  bool above_low = false;
+};
+constexpr Range above(double low, double high) {
+  return {low, high, true};
+}
+
+/// Each makes the row of one key, of the kind that its name says. `assign`: see into(). `unit`: in the plural.
+namespace row {
+
+constexpr Key number(Kind kind, std::string_view name, Default value, Range range, std::string_view meaning,
+                     Assign assign, std::string_view unit) {
+  return {.name = name,
+          .kind = kind,
+          .standard = value.standard,
+          .derived = value.derived,
+          .low = range.low,
+          .high = range.high,
+          .above_low = range.above_low,
+          .unit = unit,
+          .meaning = meaning,
+          .assign = assign};
+}
+constexpr Key whole(std::string_view name, Default value, Range range, std::string_view meaning, Assign assign,
+                    std::string_view unit = {}) {
+  return number(Kind::kWhole, name, value, range, meaning, assign, unit);
+}
+constexpr Key real(std::string_view name, Default value, Range range, std::string_view meaning, Assign assign,
+                   std::string_view unit = {}) {
+  return number(Kind::kReal, name, value, range, meaning, assign, unit);
+}
+constexpr Key size(std::string_view name, Default value, Range range, std::string_view meaning, Assign assign) {
+  return number(Kind::kSize, name, value, range, meaning, assign, {});
+}
+
+constexpr Key words(Kind kind, std::string_view name, Default value, std::string_view choices, std::string_view meaning,
+                    Assign assign) {
+  return {.name = name,
+          .kind = kind,
+          .standard = value.standard,
+          .derived = value.derived,
+          .choices = choices,
+          .meaning = meaning,
+          .assign = assign};
+}
+constexpr Key flag(std::string_view name, Default value, std::string_view meaning, Assign assign) {
+  return words(Kind::kFlag, name, value, {}, meaning, assign);
+}
+/// `choices`: the words, with spaces between.
+constexpr Key choice(std::string_view name, Default value, std::string_view choices, std::string_view meaning,
+                     Assign assign) {
+  return words(Kind::kChoice, name, value, choices, meaning, assign);
+}
+constexpr Key path(std::string_view name, std::string_view meaning, Assign assign) {
+  return words(Kind::kPath, name, "", {}, meaning, assign);
+}
+constexpr Key path(std::string_view name, Default value, std::string_view meaning, Assign assign) {
+  return words(Kind::kPath, name, value, {}, meaning, assign);
+}
+constexpr Key text(std::string_view name, std::string_view meaning, Assign assign) {
+  return words(Kind::kText, name, "", {}, meaning, assign);
+}
+constexpr Key text(std::string_view name, Default value, std::string_view meaning, Assign assign) {
+  return words(Kind::kText, name, value, {}, meaning, assign);
+}
+
+}  // namespace row
+
 /// Values by key name. Each value has its key's kind.
 class Values {
  public:

@@ -118,15 +118,14 @@ const spec::Environment& login_environment() {
   return kAsked;
 }
 
-std::optional<std::string> visible_devices(const std::string& allowed, std::uint32_t gpus_per_rank,
-                                           std::uint32_t local_rank) {
+std::optional<std::string> visible_devices(const std::string& allowed, std::uint32_t count, std::uint32_t local_rank) {
   std::vector<std::string> names;
   std::istringstream list(allowed);
   for (std::string name; std::getline(list, name, ',');) names.push_back(name);
-  const auto first = std::size_t{local_rank} * gpus_per_rank;
-  if (!names.empty() && first + gpus_per_rank > names.size()) return std::nullopt;
+  const auto first = std::size_t{local_rank} * count;
+  if (!names.empty() && first + count > names.size()) return std::nullopt;
   std::string slice;
-  for (std::size_t device = first; device < first + gpus_per_rank; ++device) {
+  for (std::size_t device = first; device < first + count; ++device) {
     if (!slice.empty()) slice += ',';
     slice += names.empty() ? std::to_string(device) : names[device];
   }

@@ -56,9 +56,8 @@ spec::Environment torchelastic_variables(std::int64_t job, std::uint32_t attempt
 /// prints it. Every call returns the same: the user database is asked once.
 const spec::Environment& login_environment();
 
-/// Which devices a rank sees when it is given `gpus_per_rank`: its slice of 0, 1, 2, ..., or of `allowed`, a list as
+/// Which devices a rank sees when it is given `count`: its slice of 0, 1, 2, ..., or of `allowed`, a list as
 /// CUDA_VISIBLE_DEVICES has it ("4,5"; empty: not limited). Nothing if the list is too short.
-std::optional<std::string> visible_devices(const std::string& allowed, std::uint32_t gpus_per_rank,
-                                           std::uint32_t local_rank);
+std::optional<std::string> visible_devices(const std::string& allowed, std::uint32_t count, std::uint32_t local_rank);
 
 }  // namespace agent::environment

@@ -57,11 +57,9 @@ spec::Environment base_on_slurm(const spec::Environment& inherited) {
 
 void add_devices(const protocol::LocalLaunch& local, std::uint32_t rank, spec::Environment& to) {
   if (local.allowed_devices) to[variable::kVisibleDevices] = *local.allowed_devices;
-  if (local.gpus_per_rank == 0) return;
+  if (rank >= local.devices.size()) return;
   if (local.allowed_devices) to[variable::kGpus] = *local.allowed_devices;
-  const auto inherited = local.base_env.find(variable::kVisibleDevices);
-  const auto all = local.allowed_devices.value_or(inherited == local.base_env.end() ? "" : inherited->second);
-  to[variable::kVisibleDevices] = environment::visible_devices(all, local.gpus_per_rank, rank).value_or(all);
+  to[variable::kVisibleDevices] = local.devices[rank];
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ void each_field_of_local(Local& local, Visit&& visit) {
   visit("program", local.program);
   visit("base_env", local.base_env);
   visit("ranks", local.ranks);
-  visit("gpus_per_rank", local.gpus_per_rank);
+  visit("devices", local.devices);
   visit("master_addr", local.master_addr);
   visit("master_port", local.master_port);
   visit("open_files", local.open_files);

@@ -42,8 +42,8 @@ struct LocalLaunch {
   std::string program;                          // what is executed; relative to the working folder unless absolute
   std::map<std::string, std::string> base_env;  // what a rank's environment begins with
   std::uint32_t ranks = 1;
-  std::uint32_t gpus_per_rank = 0;
   std::optional<std::string> allowed_devices = {};  // what the attempt may see, as CUDA_VISIBLE_DEVICES has it
+  std::vector<std::string> devices = {};            // of those, what each rank sees; empty: ranks are given none
   std::string master_addr = "127.0.0.1";
   std::uint16_t master_port = 0;
   std::uint64_t open_files = 0;  // the soft limit that ranks get; 0: as their agent has it

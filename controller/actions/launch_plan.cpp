@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "agent/environment/rank_variables.h"
+#include "controller/admission/admission.h"
 #include "controller/common/tokens.h"
 #include "controller/jobs/progress_watch.h"
 #include "controller/jobs/specs.h"
@@ -63,8 +64,7 @@ executors::LaunchRequest asked_request(const muster::v1::JobSpec& spec) {
   request.job_name = spec.name();
   request.nodes = resources.nodes();
   request.ranks_per_node = resources.ranks_per_node();
-  request.cpus_per_rank = resources.cpus_per_rank();
-  request.gpus_per_rank = resources.gpus_per_rank();
+  request.wish = admission::wish_of(spec);
   request.time_limit = core::Millis(resources.time_limit_ms());
   request.stop_grace = core::Millis(resources.stop_grace_ms());
   request.executor = spec.executor().empty() ? "auto" : spec.executor();

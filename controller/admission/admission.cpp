@@ -78,6 +78,13 @@ std::optional<common::Wait> Admission::wait_before_machine(const core::Job& job,
   return full(job, limits);
 }
 
+executors::MachineWish wish_of(const muster::v1::JobSpec& spec) {
+  return {.ranks = spec.resources().ranks_per_node(),
+          .cpus_of_rank = spec.resources().cpus_per_rank(),
+          .gpus_of_rank = jobfile::gpus_of_rank(spec),
+          .chooses_gpus = executors::chooses_gpus(spec.env())};
+}
+
 executors::MachineNeed Admission::need(core::JobId job) {
   {
     std::lock_guard lock(mutex_);
@@ -86,12 +93,8 @@ executors::MachineNeed Admission::need(core::JobId job) {
   }
   const auto spec = parts_.specs.get(job);
   if (spec == nullptr || is_for_slurm(*spec)) return {};
-  const auto& resources = spec->resources();
   std::lock_guard lock(mutex_);
-  const auto found = executors::need_of(machine_.machine(), {.ranks = resources.ranks_per_node(),
-                                                             .cpus_per_rank = resources.cpus_per_rank(),
-                                                             .gpus_per_rank = resources.gpus_per_rank(),
-                                                             .chooses_gpus = executors::chooses_gpus(spec->env())});
+  const auto found = executors::need_of(machine_.machine(), wish_of(*spec));
   if (const auto start = starts_.find(job); start != starts_.end()) start->second.need = found;
   return found;
 }

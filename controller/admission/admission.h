@@ -23,6 +23,9 @@ std::optional<common::Wait> wait_for_release(const core::Job& job);
 /// The wait of a job whose next attempt is backed off. Pure.
 common::Wait wait_for_backoff(const core::Job& job);
 
+/// The part of a job that musterd's own machine must give it.
+executors::MachineWish wish_of(const muster::v1::JobSpec& spec);
+
 /// The one answer to "may this job start now?". The reasons, in the order in which they are looked at: a person holds
 /// the job; it waits for other jobs; its backoff; a limit without a free slot; GPUs or cores of musterd's own machine
 /// that others have; its last launch was put off. The first that holds is the answer, for the runner and for

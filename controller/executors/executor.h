@@ -57,9 +57,9 @@ struct ClusterFacts {
   bool known() const { return !partitions.empty(); }
 };
 
-/// Settings that only Slurm reads: as in the job file's [slurm].
+/// Settings that only Slurm reads.
 struct SlurmWishes {
-  /// Options of sbatch by their long names, but for those of the resources; without a value: a bare flag.
+  /// Options of sbatch by their long names, those of the resources included; without a value: a bare flag.
   std::map<std::string, std::optional<std::string>> options;
   std::string output;                   // where people look for a rank's log besides
   std::uint32_t array_parallelism = 0;  // elements of one array that may run at once; 0: any number
@@ -80,8 +80,7 @@ struct LaunchRequest {
   std::string job_name;
   std::uint32_t nodes = 1;
   std::uint32_t ranks_per_node = 1;
-  std::uint32_t cpus_per_rank = 0;  // 0: not said
-  std::uint32_t gpus_per_rank = 0;
+  MachineWish wish;               // where it runs on musterd's own machine
   std::vector<std::string> argv;  // the program of one rank
   spec::Environment base_env;     // what a rank's environment begins with; on Slurm sbatch's whole one
   spec::Environment env;          // the user's and muster's own; never overwritten by the rank variables

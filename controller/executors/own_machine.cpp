@@ -5,6 +5,7 @@
 #include "base/numbers.h"
 #include "controller/core/core_text.h"
 #include "controller/executors/executor.h"
+#include "spec/key_names.h"
 
 namespace executors {
 namespace {
@@ -45,9 +46,9 @@ Overlap overlap(const std::string& name, const core::GpuIdentity& known, const s
 
 MachineNeed need_of(const OwnMachine& machine, const MachineWish& wish) {
   MachineNeed need;
-  if (!wish.chooses_gpus) need.gpus = wish.ranks * wish.gpus_per_rank;
-  if (machine.cores > 0) need.cores = wish.ranks * wish.cpus_per_rank;
-  need.whole_gpus = need.gpus > 0 && wish.gpus_per_rank > 1;
+  if (!wish.chooses_gpus) need.gpus = wish.ranks * wish.gpus_of_rank;
+  if (machine.cores > 0) need.cores = wish.ranks * wish.cpus_of_rank;
+  need.whole_gpus = need.gpus > 0 && wish.gpus_of_rank > 1;
   return need;
 }
 
@@ -67,25 +68,24 @@ std::vector<Unfit> unfit_for(const OwnMachine& machine, const MachineWish& wish)
   const auto most = most_gpus(machine, need);
   const bool lacks = need.gpus > most && !machine.is_unsure;
   if (lacks && machine.gpus.empty()) {
-    found.push_back({"resources.gpus_per_rank", std::to_string(wish.gpus_per_rank),
-                     "want 0: this machine has no GPU" + from, remedy("set gpus_per_rank = 0")});
+    found.push_back({spec::key::kGpusOfRank, std::to_string(wish.gpus_of_rank),
+                     "want 0: this machine has no GPU" + from, remedy("ask for none")});
   } else if (lacks) {
     const auto parts = machine.gpus.size() - most;
     const std::string besides =
         parts == 0 ? ""
                    : ", besides " + core::count_text(parts, "part") + " of GPUs (MIG), of which a rank can use one";
-    found.push_back({"resources.gpus_per_rank", std::to_string(wish.gpus_per_rank),
+    found.push_back({spec::key::kGpusOfRank, std::to_string(wish.gpus_of_rank),
                      "want fewer: it asks for " + core::count_text(need.gpus, "GPU") + with_ranks +
                          ", and this machine has " + std::to_string(most) + from + besides,
                      remedy("ask for fewer GPUs or ranks")});
   }
   if (need.cores > machine.cores) {
-    found.push_back(
-        {"resources.cpus_per_rank", std::to_string(wish.cpus_per_rank),
-         "want fewer: it asks for " + core::count_text(need.cores, "core") + with_ranks + ", and this machine has " +
-             std::to_string(machine.cores),
-         "ask for fewer, or leave cpus_per_rank out: the job's cores are not counted then; or start musterd "
-         "with --local-cores off"});
+    found.push_back({spec::key::kCpusOfRank, std::to_string(wish.cpus_of_rank),
+                     "want fewer: it asks for " + core::count_text(need.cores, "core") + with_ranks +
+                         ", and this machine has " + std::to_string(machine.cores),
+                     "ask for fewer, or leave the key out: the job's cores are not counted then; or start musterd "
+                     "with --local-cores off"});
   }
   return found;
 }

@@ -48,8 +48,8 @@ struct OwnMachine {
 /// The resources that a job asks of musterd's own machine.
 struct MachineWish {
   std::uint32_t ranks = 1;
-  std::uint32_t cpus_per_rank = 0;  // 0: not said, so its cores are not counted
-  std::uint32_t gpus_per_rank = 0;
+  std::uint32_t cpus_of_rank = 0;  // 0: not said, so its cores are not counted
+  std::uint32_t gpus_of_rank = 0;
   bool chooses_gpus = false;  // its own CUDA_VISIBLE_DEVICES says which GPUs it uses, so muster gives it none
 };
 

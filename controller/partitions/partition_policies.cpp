@@ -5,6 +5,7 @@
 #include "base/numbers.h"
 #include "base/words.h"
 #include "controller/core/core_text.h"
+#include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/partition_keys.h"
 #include "spec/jobfile/toml_value.h"
 
@@ -34,7 +35,7 @@ void fill_text(const PartitionPolicy& policy, const std::string& name, JobSpec& 
 void fill(const PartitionPolicy& policy, JobSpec& spec) {
   for (const auto& name : jobfile::partition_defaults()) {
     // A job that wants its GPUs by rank has said what it needs.
-    if (name != "gres" || spec.resources().gpus_per_rank() == 0) fill_text(policy, name, spec);
+    if (name != "gres" || jobfile::gpus_of_rank(spec) == 0) fill_text(policy, name, spec);
   }
   if (spec.resources().time_limit_ms() == 0) {
     const auto time = policy.has_default_time_ms() ? policy.default_time_ms() : policy.max_time_ms();

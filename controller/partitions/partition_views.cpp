@@ -10,6 +10,7 @@
 #include "controller/core/core_text.h"
 #include "controller/core/event.h"
 #include "spec/jobfile/job_keys.h"
+#include "spec/key_names.h"
 
 namespace partitions {
 namespace {
@@ -136,7 +137,7 @@ std::optional<NeverStarts> too_much_for_nodes(const muster::v1::JobSpec& spec,
     std::uint64_t amount;
     std::function<std::uint64_t(const executors::NodeFacts&)> has;
     std::function<std::string(std::uint64_t)> said;
-    const char* keys;
+    std::string keys;
   };
   constexpr std::uint64_t kMebi = 1 << 20;
   const Want wants[]{
@@ -145,8 +146,9 @@ std::optional<NeverStarts> too_much_for_nodes(const muster::v1::JobSpec& spec,
       {static_cast<std::uint64_t>(bytes) / kMebi,
        [](const executors::NodeFacts& node) { return static_cast<std::uint64_t>(node.memory_bytes) / kMebi; },
        [](std::uint64_t count) { return std::to_string(count) + " MiB"; }, "slurm.mem or slurm.mem_per_cpu"},
-      {ranks * resources.gpus_per_rank(), [](const executors::NodeFacts& node) { return gpus_of(node.gres); },
-       [](std::uint64_t count) { return core::count_text(count, "GPU"); }, "resources.ranks_per_node x gpus_per_rank"}};
+      {ranks * jobfile::gpus_of_rank(spec), [](const executors::NodeFacts& node) { return gpus_of(node.gres); },
+       [](std::uint64_t count) { return core::count_text(count, "GPU"); },
+       std::string("resources.ranks_per_node or ") + spec::key::kGpusOfRank}};
   for (const auto& want : wants) {
     std::uint64_t most = 0, enough = 0;
     for (const auto& node : nodes) {
@@ -160,7 +162,7 @@ std::optional<NeverStarts> too_much_for_nodes(const muster::v1::JobSpec& spec,
                     : "partition \"" + partition.name + "\" has " + core::count_text(enough, "node") + " with so many";
     return NeverStarts{"it asks for " + want.said(want.amount) + " on each of " +
                            core::count_text(resources.nodes(), "node") + ", and " + has,
-                       std::string("less in ") + want.keys,
+                       "less in " + want.keys,
                        {}};
   }
   return std::nullopt;

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "controller/core/core_text.h"
+#include "spec/jobfile/job_keys.h"
+#include "spec/key_names.h"
 #include "spec/variables.h"
 
 namespace service {
@@ -44,12 +46,13 @@ std::string gpu_note(const muster::v1::JobSpec& spec, const executors::OwnMachin
     return sees_none
                ? ""
                : "Its own CUDA_VISIBLE_DEVICES chooses GPUs, so muster gives it none: other jobs may use the same. "
-                 "Leave the variable out, and set gpus_per_rank, to have GPUs alone";
+                 "Leave the variable out, and set " +
+                     std::string(spec::key::kGpusOfRank) + ", to have GPUs alone";
   }
-  if (spec.resources().gpus_per_rank() > 0) return {};
+  if (jobfile::gpus_of_rank(spec) > 0) return {};
   const auto which = machine.gpus.empty() ? "GPUs" : core::count_text(machine.gpus.size(), "GPU");
-  return "It asks for no GPU, so it sees none of the " + which +
-         " of this machine: set gpus_per_rank, if it is to use one";
+  return "It asks for no GPU, so it sees none of the " + which + " of this machine: set " + spec::key::kGpusOfRank +
+         ", if it is to use one";
 }
 
 namespace {

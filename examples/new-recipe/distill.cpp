@@ -35,25 +35,15 @@ struct DistillOptions {
 };
 
 constexpr auto kKeys = std::to_array<spec::Key>({
-    {.name = "train.teacher",
-     .kind = spec::Kind::kPath,
-     .meaning = "Folder of the Hugging Face model, of the same family and tokenizer, that the model learns from.",
-     .assign = spec::into<&DistillOptions::teacher>},
-    {.name = "train.temperature",
-     .kind = spec::Kind::kReal,
-     .standard = "2",
-     .low = 0,
-     .high = 100,
-     .above_low = true,
-     .meaning = "Both models' answers are divided by it before they are compared.",
-     .assign = spec::into<&DistillOptions::temperature>},
-    {.name = "train.teacher_weight",
-     .kind = spec::Kind::kReal,
-     .standard = "0.5",
-     .low = 0,
-     .high = 1,
-     .meaning = "Share of the loss that compares with the teacher. The rest is the text's own.",
-     .assign = spec::into<&DistillOptions::teacher_weight>},
+    spec::row::path("train.teacher",
+                    "Folder of the Hugging Face model, of the same family and tokenizer, that the model learns from.",
+                    spec::into<&DistillOptions::teacher>),
+    spec::row::real("train.temperature", "2", spec::above(0, 100),
+                    "Both models' answers are divided by it before they are compared.",
+                    spec::into<&DistillOptions::temperature>),
+    spec::row::real("train.teacher_weight", "0.5", {0, 1},
+                    "Share of the loss that compares with the teacher. The rest is the text's own.",
+                    spec::into<&DistillOptions::teacher_weight>),
 });
 
 const spec::Table& distill_keys() {

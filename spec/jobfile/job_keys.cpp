@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/words.h"
+#include "spec/key_names.h"
 #include "spec/limits.h"
 #include "spec/tables/checkpoint_keys.h"
 
@@ -107,12 +108,12 @@ constexpr auto kFirst = std::to_array<Key>({
          number("resources.ranks_per_node", "1", 1, 4096,
                 "Processes on each machine. nodes x ranks_per_node is the world size, at most 4096.")),
     asks("cpus-per-task",
-         derived(number("resources.cpus_per_rank", "", 1, 4096,
+         derived(number(spec::key::kCpusOfRank, "", 1, 4096,
                         "CPU cores of each rank. A local job waits until they are free; without this key its cores "
                         "are not counted."),
                  "no limit")),
     asks("gpus-per-task",
-         derived(number("resources.gpus_per_rank", "", 0, 64,
+         derived(number(spec::key::kGpusOfRank, "", 0, 64,
                         "GPUs of each rank. A local job waits until they are free, and sees no others."),
                  "none")),
     asks("time",

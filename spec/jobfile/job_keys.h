@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
@@ -95,6 +96,9 @@ std::string slurm_text(const muster::v1::JobSpec& spec, const std::string& name)
 std::int64_t slurm_whole(const muster::v1::JobSpec& spec, const std::string& name);
 /// Sets it; an empty text removes it.
 void set_slurm_text(muster::v1::JobSpec& spec, const std::string& name, const std::string& text);
+
+/// The GPUs of each rank; 0: none.
+std::uint32_t gpus_of_rank(const muster::v1::JobSpec& spec);
 
 /// The value of a recipe's key of kind kWhole, such as "train.steps"; 0: the recipe does not have it.
 std::int64_t whole_of(const muster::v1::Recipe& recipe, const std::string& name);

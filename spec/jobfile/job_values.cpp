@@ -268,4 +268,8 @@ std::string path_of(const Key& key) {
   return std::string(key.name) + unit;
 }
 
+std::uint32_t gpus_of_rank(const muster::v1::JobSpec& spec) {
+  return spec.resources().gpus_per_rank();
+}
+
 }  // namespace jobfile

@@ -115,7 +115,8 @@ std::string_view key_of_sbatch(std::string_view path) {
 std::map<std::string, std::optional<std::string>> sbatch_options(const muster::v1::JobSpec& spec) {
   std::map<std::string, std::optional<std::string>> options;
   for (const auto& key : job_keys()) {
-    if (key.sbatch.empty() || !key.name.starts_with("slurm.")) continue;
+    const bool is_count = key.name.starts_with("resources.") && key.kind == Kind::kWhole;
+    if (key.sbatch.empty() || !(is_count || key.name.starts_with("slurm."))) continue;
     const auto value = get(spec, key);
     if (!value || *value == Value(false) || *value == Value(std::string())) continue;
     auto& option = options[std::string(key.sbatch)];

@@ -32,8 +32,8 @@ std::string sbatch_remedy(const Key& field, std::string_view text);
 /// The key that [slurm] of a job file means by a name of sbatch's: "resources.time_limit" for "slurm.time". Empty:
 /// none.
 std::string_view key_of_sbatch(std::string_view path);
-/// The requests of the job to Slurm by [slurm]: options of sbatch by their long names; without a value: a bare flag.
-/// Those of slurm.options come last.
+/// The requests of the job to Slurm by [slurm], and by the counts of [resources]: options of sbatch by their long
+/// names; without a value: a bare flag. Those of slurm.options come last.
 std::map<std::string, std::optional<std::string>> sbatch_options(const muster::v1::JobSpec& spec);
 /// The value of slurm.time and of --time as a duration's text, since all of sbatch's forms are meant there; `text` if
 /// it is no such time.

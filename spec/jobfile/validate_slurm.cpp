@@ -9,6 +9,7 @@
 #include "slurm/host_list.h"
 #include "spec/dependency.h"
 #include "spec/jobfile/validate.h"
+#include "spec/key_names.h"
 
 namespace jobfile {
 namespace {
@@ -36,8 +37,6 @@ constexpr auto kOwned = std::to_array<Owned>({
     {"export", "use [env]"},
     {"export-file", "use [env]"},
     {"gid", "musterd submits as itself"},
-    {"gpus", "use resources.gpus_per_rank, which counts the GPUs of one rank"},
-    {"gpus-per-node", "use resources.gpus_per_rank"},
     {"help", "see man sbatch"},
     {"hold", "use hold"},
     {"input", "ranks have no standard input: give the program a file name"},
@@ -45,8 +44,7 @@ constexpr auto kOwned = std::to_array<Owned>({
     {"no-requeue", "use [requeue]"},
     {"nodefile", "use slurm.nodelist"},
     {"ntasks", "use resources.nodes and resources.ranks_per_node"},
-    {"ntasks-per-core", "use resources.ranks_per_node and resources.cpus_per_rank"},
-    {"ntasks-per-gpu", "use resources.gpus_per_rank"},
+    {"ntasks-per-core", "use resources.ranks_per_node"},
     {"ntasks-per-socket", "use resources.ranks_per_node"},
     {"open-mode", "muster keeps a log of each attempt: see muster logs"},
     {"output", "use slurm.output"},
@@ -68,6 +66,9 @@ const std::map<std::string, std::string, std::less<>>& owned_options() {
   static const auto kAll = [] {
     std::map<std::string, std::string, std::less<>> all;
     for (const auto& [option, instead] : kOwned) all.emplace(option, instead);
+    for (const char* option : {"gpus", "gpus-per-node", "ntasks-per-gpu"}) {
+      all.emplace(option, "use " + std::string(spec::key::kGpusOfRank) + ", which counts the GPUs of one rank");
+    }
     for (const auto& key : job_keys()) {
       if (!key.sbatch.empty()) all.emplace(key.sbatch, "use " + std::string(key.name));
     }

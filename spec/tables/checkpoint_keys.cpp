@@ -9,39 +9,22 @@ namespace spec {
 namespace {
 
 constexpr auto kCheckpointKeys = std::to_array<Key>({
-    {.name = "checkpoint.folder",
-     .kind = Kind::kPath,
-     .derived = "the job's own, in the controller's data folder",
-     .meaning = "Folder of the checkpoints.",
-     .assign = into<&Checkpoints::folder>},
-    {.name = "checkpoint.every_steps",
-     .kind = Kind::kWhole,
-     .standard = "100",
-     .low = 0,
-     .high = kMostCount,
-     .unit = "steps",
-     .meaning = "Steps between two checkpoints; 0: only at the end and when asked to save and leave.",
-     .assign = into<&Checkpoints::every_steps>},
-    {.name = "checkpoint.keep",
-     .kind = Kind::kWhole,
-     .standard = "3",
-     .low = 1,
-     .high = 1'000'000,
-     .meaning = "How many of the newest checkpoints are kept.",
-     .assign = into<&Checkpoints::keep>},
-    {.name = "checkpoint.asynchronous",
-     .kind = Kind::kFlag,
-     .standard = "false",
-     .meaning =
-         "Whether a checkpoint is written beside the training, which then waits for a copy of weights and states "
-         "in memory alone. The copy takes as much memory of the host as they do.",
-     .assign = into<&Checkpoints::asynchronous>},
-    {.name = "checkpoint.best",
-     .kind = Kind::kText,
-     .meaning =
-         "A series measured on held-out data, such as validation/loss. The checkpoint of its best step is kept besides "
-         "the newest ones.",
-     .assign = into<&Checkpoints::best>},
+    row::path("checkpoint.folder", derived("the job's own, in the controller's data folder"),
+              "Folder of the checkpoints.", into<&Checkpoints::folder>),
+    row::whole("checkpoint.every_steps", "100", {0, kMostCount},
+               "Steps between two checkpoints; 0: only at the end and when asked to save and leave.",
+               into<&Checkpoints::every_steps>, "steps"),
+    row::whole("checkpoint.keep", "3", {1, 1'000'000}, "How many of the newest checkpoints are kept.",
+               into<&Checkpoints::keep>),
+    row::flag("checkpoint.asynchronous", "false",
+              "Whether a checkpoint is written beside the training, which then waits for a copy of weights and states "
+              "in memory alone. The copy takes as much memory of the host as they do.",
+              into<&Checkpoints::asynchronous>),
+    row::text(
+        "checkpoint.best",
+        "A series measured on held-out data, such as validation/loss. The checkpoint of its best step is kept besides "
+        "the newest ones.",
+        into<&Checkpoints::best>),
 });
 
 bool can_be_best(const Series& series) {
@@ -107,30 +90,20 @@ std::vector<Conflict> conflicts_of_best(std::span<const Series> series, const Va
 namespace {
 
 constexpr auto kExportKeys = std::to_array<Key>({
-    {.name = "train.export_folder",
-     .kind = Kind::kPath,
-     .meaning = "Folder that gets the trained model at the end, as from_pretrained() of transformers reads it. It must "
-                "be absent, empty or an earlier export. Without it nothing is exported.",
-     .assign = into<&Exports::folder>},
-    {.name = "train.export_dtype",
-     .kind = Kind::kChoice,
-     .standard = "trained",
-     .choices = "trained fp32 bf16 fp16",
-     .meaning = "Number format of the exported weights; trained: that of train.precision.",
-     .assign = into<&Exports::dtype>},
-    {.name = "train.export_file_size",
-     .kind = Kind::kSize,
-     .standard = "5000000000B",
-     .low = 1024,
-     .high = 1099511627776,
-     .meaning = "The most bytes of one exported file. A larger tensor has a file of its own.",
-     .assign = into<&Exports::file_bytes>},
-    {.name = "train.full_state_file",
-     .kind = Kind::kPath,
-     .meaning = "File that gets all weights of the trained model at the end, as load_model() of safetensors reads them "
-                "into a PyTorch model. They are gathered in the memory of rank 0's host first, in fp32. Without it "
-                "nothing is gathered.",
-     .assign = into<&Exports::full_state_file>},
+    row::path("train.export_folder",
+              "Folder that gets the trained model at the end, as from_pretrained() of transformers reads it. It must "
+              "be absent, empty or an earlier export. Without it nothing is exported.",
+              into<&Exports::folder>),
+    row::choice("train.export_dtype", "trained", "trained fp32 bf16 fp16",
+                "Number format of the exported weights; trained: that of train.precision.", into<&Exports::dtype>),
+    row::size("train.export_file_size", "5000000000B", {1024, 1099511627776},
+              "The most bytes of one exported file. A larger tensor has a file of its own.",
+              into<&Exports::file_bytes>),
+    row::path("train.full_state_file",
+              "File that gets all weights of the trained model at the end, as load_model() of safetensors reads them "
+              "into a PyTorch model. They are gathered in the memory of rank 0's host first, in fp32. Without it "
+              "nothing is gathered.",
+              into<&Exports::full_state_file>),
 });
 
 }  // namespace

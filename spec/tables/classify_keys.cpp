@@ -9,28 +9,21 @@ namespace spec {
 namespace {
 
 constexpr auto kClassifyKeys = std::to_array<Key>({
-    {.name = "train.freeze_encoder",
-     .kind = Kind::kFlag,
-     .standard = "false",
-     .meaning = "Whether only the head trains: the classifier and the pooler below it. The embeddings and the blocks "
-                "keep their values.",
-     .assign = into<&Classify::freeze_encoder>},
-    {.name = "train.head",
-     .kind = Kind::kChoice,
-     .standard = "by_name",
-     .choices = "by_name by_number new",
-     .meaning =
-         "What becomes of the last layer of a pretrained classifier. by_name: its rows belong to the labels that "
-         "config.json names, which must be the data's; by_number: its rows are in the order of the data's "
-         "labels; new: it is drawn, as for other labels or another number of them.",
-     .assign = into<&Classify::head>},
-    {.name = "train.class_weights",
-     .kind = Kind::kText,
-     .standard = "none",
-     .meaning = "How much a sample counts by its class. none: all alike; balanced: samples / (classes x samples of the "
-                "class), so that each class counts alike; or a number for each class in the order of the data's "
-                "labels, such as \"1 2.5 1\".",
-     .assign = into<&Classify::class_weights>},
+    row::flag("train.freeze_encoder", "false",
+              "Whether only the head trains: the classifier and the pooler below it. The embeddings and the blocks "
+              "keep their values.",
+              into<&Classify::freeze_encoder>),
+    row::choice(
+        "train.head", "by_name", "by_name by_number new",
+        "What becomes of the last layer of a pretrained classifier. by_name: its rows belong to the labels that "
+        "config.json names, which must be the data's; by_number: its rows are in the order of the data's "
+        "labels; new: it is drawn, as for other labels or another number of them.",
+        into<&Classify::head>),
+    row::text("train.class_weights", "none",
+              "How much a sample counts by its class. none: all alike; balanced: samples / (classes x samples of the "
+              "class), so that each class counts alike; or a number for each class in the order of the data's "
+              "labels, such as \"1 2.5 1\".",
+              into<&Classify::class_weights>),
 });
 
 void check_classify(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {

@@ -8,41 +8,21 @@ namespace {
 constexpr std::string_view kRank = "train.lora_rank";
 
 constexpr auto kKeys = std::to_array<Key>({
-    {.name = kRank,
-     .kind = Kind::kWhole,
-     .standard = "0",
-     .low = 0,
-     .high = 65'536,
-     .meaning =
-         "Rank of the low-rank adapters (LoRA) that train while the model's own weights stay; 0: the whole model "
-         "trains. Needs model.pretrained. Checkpoints hold the adapters alone.",
-     .assign = into<&Lora::rank>},
-    {.name = "train.lora_alpha",
-     .kind = Kind::kReal,
-     .derived = "2 x lora_rank",
-     .low = 0,
-     .high = 1e6,
-     .above_low = true,
-     .meaning = "An adapter's result is multiplied by lora_alpha / lora_rank.",
-     .assign = into<&Lora::alpha>},
-    {.name = "train.lora_dropout",
-     .kind = Kind::kReal,
-     .derived = "0 with adapters",
-     .low = 0,
-     .high = 0.99,
-     .meaning = "Share of an adapter's inputs that training sets to zero.",
-     .assign = into<&Lora::dropout>},
-    {.name = "train.lora_layers",
-     .derived = "those that PEFT has for the family",
-     .meaning = "Linear layers that get an adapter: the last parts of their names, with spaces between.",
-     .assign = into<&Lora::layers>},
-    {.name = "train.export_merged",
-     .kind = Kind::kFlag,
-     .derived = "true with adapters",
-     .meaning =
-         "Whether the export is a whole model with the adapters added to its weights. false: the adapters alone, "
-         "as PEFT reads them.",
-     .assign = into<&Lora::merged>},
+    row::whole(kRank, "0", {0, 65'536},
+               "Rank of the low-rank adapters (LoRA) that train while the model's own weights stay; 0: the whole model "
+               "trains. Needs model.pretrained. Checkpoints hold the adapters alone.",
+               into<&Lora::rank>),
+    row::real("train.lora_alpha", derived("2 x lora_rank"), above(0, 1e6),
+              "An adapter's result is multiplied by lora_alpha / lora_rank.", into<&Lora::alpha>),
+    row::real("train.lora_dropout", derived("0 with adapters"), {0, 0.99},
+              "Share of an adapter's inputs that training sets to zero.", into<&Lora::dropout>),
+    row::text("train.lora_layers", derived("those that PEFT has for the family"),
+              "Linear layers that get an adapter: the last parts of their names, with spaces between.",
+              into<&Lora::layers>),
+    row::flag("train.export_merged", derived("true with adapters"),
+              "Whether the export is a whole model with the adapters added to its weights. false: the adapters alone, "
+              "as PEFT reads them.",
+              into<&Lora::merged>),
 });
 
 constexpr auto kWithRank = std::to_array<std::string_view>(

@@ -8,52 +8,25 @@ namespace spec {
 namespace {
 
 constexpr auto kTextKeys = std::to_array<Key>({
-    {.name = "data.source",
-     .kind = Kind::kChoice,
-     .standard = "auto",
-     .choices = "auto man folder fixture",
-     .meaning = "man: this machine's manual pages; folder: the text files below data.path; fixture: a small built-in "
+    row::choice("data.source", "auto", "auto man folder fixture",
+                "man: this machine's manual pages; folder: the text files below data.path; fixture: a small built-in "
                 "text; auto: man where there are pages, else fixture.",
-     .assign = into<&TextData::source>},
-    {.name = "data.path",
-     .kind = Kind::kPath,
-     .meaning = "Folder of text files; required with source = \"folder\", refused otherwise.",
-     .assign = into<&TextData::path>},
-    {.name = "data.sequence_length",
-     .kind = Kind::kWhole,
-     .standard = "256",
-     .low = 1,
-     .high = kMostSize,
-     .unit = "tokens",
-     .meaning = "Tokens in a sample.",
-     .assign = into<&TextData::sequence_length>},
-    {.name = "data.packing",
-     .kind = Kind::kChoice,
-     .standard = "chunks",
-     .choices = "chunks documents",
-     .meaning =
-         "How text becomes rows of sequence_length. chunks: one stream of all texts, cut into pieces. documents: "
-         "several whole documents in a row, which do not see each other; for data.prepared.",
-     .assign = into<&TextData::packing>},
-    {.name = "data.validation_fraction",
-     .kind = Kind::kReal,
-     .standard = "0.05",
-     .low = 0,
-     .high = 0.9,
-     .meaning = "Share of the samples kept for validation; 0: none.",
-     .assign = into<&TextData::validation_fraction>},
-    {.name = "data.max_bytes",
-     .kind = Kind::kSize,
-     .standard = "16MiB",
-     .low = 1024,
-     .high = 1099511627776,
-     .meaning = "The most text that is read; the rest is ignored.",
-     .assign = into<&TextData::max_bytes>},
-    {.name = "data.cache_folder",
-     .kind = Kind::kPath,
-     .derived = "chosen by the controller",
-     .meaning = "Folder of what muster-data makes of data.source.",
-     .assign = into<&TextData::cache_folder>},
+                into<&TextData::source>),
+    row::path("data.path", "Folder of text files; required with source = \"folder\", refused otherwise.",
+              into<&TextData::path>),
+    row::whole("data.sequence_length", "256", {1, kMostSize}, "Tokens in a sample.", into<&TextData::sequence_length>,
+               "tokens"),
+    row::choice(
+        "data.packing", "chunks", "chunks documents",
+        "How text becomes rows of sequence_length. chunks: one stream of all texts, cut into pieces. documents: "
+        "several whole documents in a row, which do not see each other; for data.prepared.",
+        into<&TextData::packing>),
+    row::real("data.validation_fraction", "0.05", {0, 0.9}, "Share of the samples kept for validation; 0: none.",
+              into<&TextData::validation_fraction>),
+    row::size("data.max_bytes", "16MiB", {1024, 1099511627776}, "The most text that is read; the rest is ignored.",
+              into<&TextData::max_bytes>),
+    row::path("data.cache_folder", derived("chosen by the controller"),
+              "Folder of what muster-data makes of data.source.", into<&TextData::cache_folder>),
 });
 
 void check_text(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {
@@ -96,14 +69,9 @@ const Table& text_data() {
 namespace {
 
 constexpr auto kSequenceKeys = std::to_array<Key>({
-    {.name = "data.sequence_length",
-     .kind = Kind::kWhole,
-     .standard = "128",
-     .low = 2,
-     .high = kMostSize,
-     .unit = "tokens",
-     .meaning = "The most tokens of a text, special ones included; longer texts are cut.",
-     .assign = into<&Sequence::sequence_length>},
+    row::whole("data.sequence_length", "128", {2, kMostSize},
+               "The most tokens of a text, special ones included; longer texts are cut.",
+               into<&Sequence::sequence_length>, "tokens"),
 });
 
 void check_sequence(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {
@@ -120,40 +88,23 @@ const Table& sequence() {
 namespace {
 
 constexpr auto kPreparedDataKeys = std::to_array<Key>({
-    {.name = "data.prepared",
-     .kind = Kind::kPath,
-     .meaning = "Folder that muster data prepare has written. Its splits train and validation are used, and the other "
-                "keys that choose data have no effect.",
-     .assign = into<&PreparedData::prepared>},
-    {.name = "data.tokenizer",
-     .meaning = "The tokenizer that the data must be made with: a folder, a file, or bytes. Without it, that of "
-                "model.pretrained; without both, the data's own is taken, which is bytes for data.source.",
-     .assign = into<&PreparedData::tokenizer>},
-    {.name = "data.bucket_batches",
-     .kind = Kind::kWhole,
-     .standard = "0",
-     .low = 0,
-     .high = kMostCount,
-     .unit = "batches",
-     .meaning = "How many batches are sorted by length together, so that a batch has samples of similar lengths and "
-                "little padding; 0: none.",
-     .assign = into<&PreparedData::bucket_batches>},
-    {.name = "data.loader_threads",
-     .kind = Kind::kWhole,
-     .standard = "1",
-     .low = 0,
-     .high = 64,
-     .unit = "threads",
-     .meaning = "Threads of each rank that make batches ahead; 0: the training makes them itself. Batches are equal.",
-     .assign = into<&PreparedData::loader_threads>},
-    {.name = "data.loader_ahead",
-     .kind = Kind::kWhole,
-     .standard = "2",
-     .low = 1,
-     .high = 1024,
-     .unit = "batches",
-     .meaning = "Micro-batches that these threads make ahead.",
-     .assign = into<&PreparedData::loader_ahead>},
+    row::path("data.prepared",
+              "Folder that muster data prepare has written. Its splits train and validation are used, and the other "
+              "keys that choose data have no effect.",
+              into<&PreparedData::prepared>),
+    row::text("data.tokenizer",
+              "The tokenizer that the data must be made with: a folder, a file, or bytes. Without it, that of "
+              "model.pretrained; without both, the data's own is taken, which is bytes for data.source.",
+              into<&PreparedData::tokenizer>),
+    row::whole("data.bucket_batches", "0", {0, kMostCount},
+               "How many batches are sorted by length together, so that a batch has samples of similar lengths and "
+               "little padding; 0: none.",
+               into<&PreparedData::bucket_batches>, "batches"),
+    row::whole("data.loader_threads", "1", {0, 64},
+               "Threads of each rank that make batches ahead; 0: the training makes them itself. Batches are equal.",
+               into<&PreparedData::loader_threads>, "threads"),
+    row::whole("data.loader_ahead", "2", {1, 1024}, "Micro-batches that these threads make ahead.",
+               into<&PreparedData::loader_ahead>, "batches"),
 });
 
 }  // namespace

@@ -11,21 +11,12 @@ namespace {
 constexpr std::string_view kLegalMoves = "train.legal_moves";
 
 constexpr auto kCausalKeys = std::to_array<Key>({
-    {.name = kLegalMoves,
-     .kind = Kind::kChoice,
-     .standard = "none",
-     .choices = "none san uci",
-     .meaning = "For games of chess (muster data prepare --from chess): evaluations ask the model for moves in this "
+    row::choice(kLegalMoves, "none", "none san uci",
+                "For games of chess (muster data prepare --from chess): evaluations ask the model for moves in this "
                 "notation, and report the share of legal ones.",
-     .assign = into<&Causal::legal_moves>},
-    {.name = "train.generated_samples",
-     .kind = Kind::kWhole,
-     .standard = "64",
-     .low = 1,
-     .high = kMostSize,
-     .unit = "samples",
-     .meaning = "How many moves an evaluation asks for, with legal_moves.",
-     .assign = into<&Causal::generated_samples>},
+                into<&Causal::legal_moves>),
+    row::whole("train.generated_samples", "64", {1, kMostSize},
+               "How many moves an evaluation asks for, with legal_moves.", into<&Causal::generated_samples>, "samples"),
 });
 
 void check_causal(const Values& values, std::uint64_t /*ranks*/, std::vector<Conflict>& conflicts) {
@@ -46,15 +37,10 @@ const Table& causal() {
 namespace {
 
 constexpr auto kMaskedLmKeys = std::to_array<Key>({
-    {.name = "train.mask_share",
-     .kind = Kind::kReal,
-     .standard = "0.15",
-     .low = 0,
-     .high = 0.9,
-     .above_low = true,
-     .meaning = "Probability that a token is predicted. Of the predicted tokens 80 % are masked, 10 % replaced by a "
-                "random token, and 10 % kept, as in BERT. Special tokens and padding are never predicted.",
-     .assign = into<&MaskedLm::mask_share>},
+    row::real("train.mask_share", "0.15", above(0, 0.9),
+              "Probability that a token is predicted. Of the predicted tokens 80 % are masked, 10 % replaced by a "
+              "random token, and 10 % kept, as in BERT. Special tokens and padding are never predicted.",
+              into<&MaskedLm::mask_share>),
 });
 
 }  // namespace
@@ -70,50 +56,22 @@ constexpr std::string_view kObjective = "train.objective", kDensity = "train.spa
                            kLength = "train.span_length";
 
 constexpr auto kSeq2seqKeys = std::to_array<Key>({
-    {.name = "data.target_length",
-     .kind = Kind::kWhole,
-     .standard = "64",
-     .low = 2,
-     .high = kMostSize,
-     .unit = "tokens",
-     .meaning = "The most tokens of a target, special ones included; longer targets are cut.",
-     .assign = into<&Seq2Seq::target_length>},
-    {.name = kObjective,
-     .kind = Kind::kChoice,
-     .standard = "pairs",
-     .choices = "pairs spans",
-     .meaning = "pairs: answer an input with its target. spans: fill in what was cut out of a text, as T5 was trained "
+    row::whole("data.target_length", "64", {2, kMostSize},
+               "The most tokens of a target, special ones included; longer targets are cut.",
+               into<&Seq2Seq::target_length>, "tokens"),
+    row::choice(kObjective, "pairs", "pairs spans",
+                "pairs: answer an input with its target. spans: fill in what was cut out of a text, as T5 was trained "
                 "first.",
-     .assign = into<&Seq2Seq::objective>},
-    {.name = kDensity,
-     .kind = Kind::kReal,
-     .derived = "0.15 with spans",
-     .low = 0,
-     .high = 0.9,
-     .above_low = true,
-     .meaning = "Share of a text's tokens that is cut out.",
-     .assign = into<&Seq2Seq::span_density>},
-    {.name = kLength,
-     .kind = Kind::kReal,
-     .derived = "3 with spans",
-     .low = 1,
-     .high = 1000,
-     .unit = "tokens",
-     .meaning = "Mean length of what is cut out.",
-     .assign = into<&Seq2Seq::span_length>},
-    {.name = "train.rouge",
-     .kind = Kind::kFlag,
-     .standard = "true",
-     .meaning = "Whether evaluations write answers and compare them with the targets (ROUGE). For pairs.",
-     .assign = into<&Seq2Seq::rouge>},
-    {.name = "train.generated_samples",
-     .kind = Kind::kWhole,
-     .standard = "64",
-     .low = 1,
-     .high = kMostSize,
-     .unit = "samples",
-     .meaning = "How many answers an evaluation writes.",
-     .assign = into<&Seq2Seq::generated_samples>},
+                into<&Seq2Seq::objective>),
+    row::real(kDensity, derived("0.15 with spans"), above(0, 0.9), "Share of a text's tokens that is cut out.",
+              into<&Seq2Seq::span_density>),
+    row::real(kLength, derived("3 with spans"), {1, 1000}, "Mean length of what is cut out.",
+              into<&Seq2Seq::span_length>, "tokens"),
+    row::flag("train.rouge", "true",
+              "Whether evaluations write answers and compare them with the targets (ROUGE). For pairs.",
+              into<&Seq2Seq::rouge>),
+    row::whole("train.generated_samples", "64", {1, kMostSize}, "How many answers an evaluation writes.",
+               into<&Seq2Seq::generated_samples>, "samples"),
 });
 
 void derive(Values& values, std::uint64_t /*ranks*/) {

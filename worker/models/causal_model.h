@@ -63,4 +63,42 @@ class CausalModel : public torch::nn::Module, public Wrapped {
   virtual Factors head(const at::Tensor& hidden) const = 0;
 };
 
+/// A causal model of the usual parts: a trunk of embedding, blocks and final norm, and a head that is a table of its
+/// own, or the embedding where the two are tied.
+///
+/// `Config` has sizes by transformers' names and head_size(); `Trunk` is made of it, and has forward() of rows and
+/// cache, layers and embedding().
+template <class Config, class Trunk>
+class CausalModelOf : public CausalModel {
+ public:
+  const Config& config() const { return config_; }
+  Cache cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype, at::Device device) const override {
+    return empty_cache(config_.num_hidden_layers, {batch, key_value_heads(), capacity, config_.head_size()},
+                       at::TensorOptions(dtype).device(device));
+  }
+  std::vector<std::shared_ptr<Block>> blocks() const override { return {trunk_->layers.begin(), trunk_->layers.end()}; }
+
+ protected:
+  /// The names of trunk and head in a Hugging Face model. With a tied head there is no parameter of the head.
+  CausalModelOf(const Config& config, const char* trunk, const char* head)
+      : config_(config), trunk_(register_module(trunk, std::make_shared<Trunk>(config))) {
+    if (config.tie_word_embeddings) return;
+    head_ = register_module(head, std::make_shared<Linear>(config.hidden_size, config.vocab_size));
+  }
+  at::Tensor hidden(const Rows& rows, Cache* cache) const override { return trunk_->forward(rows, cache); }
+  Factors head(const at::Tensor& hidden) const override {
+    return head_ ? head_->factors(hidden) : Factors{hidden, trunk_->embedding().weight};
+  }
+
+ private:
+  std::int64_t key_value_heads() const {
+    if constexpr (requires { config_.num_key_value_heads; }) return config_.num_key_value_heads;
+    return config_.num_attention_heads;
+  }
+
+  const Config config_;
+  std::shared_ptr<Trunk> trunk_;
+  std::shared_ptr<Linear> head_;  ///< null when tied
+};
+
 }  // namespace worker

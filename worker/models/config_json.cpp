@@ -105,15 +105,21 @@ void set_absent(spec::Values& values, std::string_view name, spec::Value value) 
   if (!values.has(name)) values.set(name, std::move(value));
 }
 
+void set_absent(spec::Values& values, std::initializer_list<std::pair<std::string_view, spec::Value>> usual) {
+  for (const auto& [name, value] : usual) set_absent(values, name, value);
+}
+
 void write_member(Json& config, std::string_view name, const spec::Value& value) {
   const Json wanted = std::visit([](const auto& plain) { return Json(plain); }, value);
   const Json* found = config.find(name);
   if (found == nullptr || !equal_members(*found, wanted)) config[name] = wanted;
 }
 
-void write_members(Json& config, const spec::Values& values, std::span<const std::string_view> rows) {
-  for (const auto row : rows) {
-    if (const auto* value = values.find(row)) write_member(config, leaf_of_row(row), *value);
+void write_members(Json& config, const spec::Values& values, const spec::Table& family,
+                   std::initializer_list<std::string_view> but_for) {
+  for (const auto& row : family.keys) {
+    if (row.name == spec::kPretrained || std::ranges::find(but_for, row.name) != but_for.end()) continue;
+    if (const auto* value = values.find(row.name)) write_member(config, leaf_of_row(row.name), *value);
   }
 }
 

@@ -3,9 +3,11 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "fsdp/text/json.h"
 #include "spec/table.h"
@@ -54,12 +56,14 @@ spec::Values values_of_config(const spec::Table& table, const fsdp::Json& config
 
 /// Sets a value that is absent: what transformers takes where the file says nothing.
 void set_absent(spec::Values& values, std::string_view name, spec::Value value);
+void set_absent(spec::Values& values, std::initializer_list<std::pair<std::string_view, spec::Value>> usual);
 
 /// Writes a value as a member, unless the member is equal already: 1e-05 stays as the file spells it.
 void write_member(fsdp::Json& config, std::string_view name, const spec::Value& value);
 
-/// Writes the values of these rows under their last names.
-void write_members(fsdp::Json& config, const spec::Values& values, std::span<const std::string_view> rows);
+/// Writes the values of the family's rows under their last names, but for these rows and model.pretrained.
+void write_members(fsdp::Json& config, const spec::Values& values, const spec::Table& family,
+                   std::initializer_list<std::string_view> but_for = {});
 
 /// Writes a number as a whole one if it is one: 4 and not 4.0, which transformers 5 refuses where it wants a whole
 /// number.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/usage_error.h"
+#include "spec/key_names.h"
 
 #ifdef MUSTER_WITH_CUDA
 #include <c10/cuda/CUDAAllocatorConfig.h>
@@ -76,8 +77,8 @@ void refuse_cpu_instead_of_gpus(c10::Device /*device*/) {
   throw base::UsageError(
       std::string(kVisible) + "=" + visible +
       " gives this rank a GPU, and this muster-worker is built without CUDA; build it with ./dev build "
-      "--preset cuda, or ask for no GPUs (resources.gpus_per_rank = 0, or " +
-      kVisible + "=\"\")");
+      "--preset cuda, or ask for no GPUs (" +
+      spec::key::kGpusOfRank + " = 0, or " + kVisible + "=\"\")");
 }
 
 #endif
@@ -85,7 +86,8 @@ void refuse_cpu_instead_of_gpus(c10::Device /*device*/) {
 std::string why_no_cuda_graph(const RunConfig& config, c10::Device device, bool shares_gpus) {
   const auto& optimizer = config.optimizer;
   if (device.is_cpu())
-    return "this rank computes on the CPU, which has no graphs; ask for GPUs (resources.gpus_per_rank)";
+    return "this rank computes on the CPU, which has no graphs; ask for GPUs (" + std::string(spec::key::kGpusOfRank) +
+           ")";
   if (shares_gpus)
     return "ranks share a GPU, so they communicate through the host, which a graph cannot do; ask for a GPU a rank, or "
            "for fewer ranks";

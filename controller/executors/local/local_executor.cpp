@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "agent/environment/rank_variables.h"
 #include "agent/protocol/attempt_folder.h"
 #include "agent/protocol/launch.h"
 #include "base/durable_file.h"
@@ -22,6 +23,7 @@
 #include "controller/common/loop.h"
 #include "controller/executors/local/follower.h"
 #include "controller/executors/local/start.h"
+#include "spec/variables.h"
 
 namespace executors::local {
 namespace {
@@ -36,11 +38,25 @@ bool has_number(const core::MachineShare& share) {
   return std::ranges::any_of(share.gpus, [](const auto& gpu) { return identity_by_name(gpu).number.has_value(); });
 }
 
+/// The devices that each rank sees, as CUDA_VISIBLE_DEVICES has them; none: ranks are given none.
+std::vector<std::string> devices_of_ranks(const LaunchRequest& request, const spec::Environment& base_env,
+                                          const std::optional<std::string>& allowed) {
+  std::vector<std::string> devices;
+  if (request.wish.gpus_of_rank == 0) return devices;
+  const auto inherited = base_env.find(spec::variable::kVisibleDevices);
+  const auto all = allowed.value_or(inherited == base_env.end() ? "" : inherited->second);
+  for (std::uint32_t rank = 0; rank < request.ranks_per_node; ++rank) {
+    devices.push_back(agent::environment::visible_devices(all, request.wish.gpus_of_rank, rank).value_or(all));
+  }
+  return devices;
+}
+
 Launch launch_of(const LaunchRequest& request, const std::string& program, std::uint16_t port,
                  const LocalOptions& options, const OwnMachine& machine) {
   auto base_env = request.base_env;
   // A number means what nvidia-smi and musterd mean by it.
   if (request.share && has_number(*request.share)) base_env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
+  const auto allowed = allowed_devices(request, machine);
   return {.argv = request.argv,
           .env = request.env,
           .working_folder = request.working_folder,
@@ -50,10 +66,10 @@ Launch launch_of(const LaunchRequest& request, const std::string& program, std::
           .report = request.report,
           .own_launcher = request.own_launcher,
           .local = LocalLaunch{.program = program,
-                               .base_env = std::move(base_env),
+                               .base_env = base_env,
                                .ranks = request.ranks_per_node,
-                               .gpus_per_rank = request.gpus_per_rank,
-                               .allowed_devices = allowed_devices(request, machine),
+                               .allowed_devices = allowed,
+                               .devices = devices_of_ranks(request, base_env, allowed),
                                .master_port = port,
                                .open_files = options.open_files}};
 }

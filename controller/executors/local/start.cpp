@@ -24,6 +24,7 @@
 #include "base/durable_file.h"
 #include "base/fd.h"
 #include "base/gpus.h"
+#include "spec/key_names.h"
 
 namespace executors::local {
 namespace {
@@ -288,17 +289,12 @@ std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const OwnMachin
     found.push_back({"resources.nodes", std::to_string(request.nodes),
                      "want 1: local processes run on this machine alone", "set nodes = 1, or run it on Slurm"});
   }
-  const bool chooses = chooses_gpus(request.env);
-  if (chooses && request.gpus_per_rank > 0 && machine.gpus.empty() && !base::has_gpu_device(devices)) {
-    found.push_back({"resources.gpus_per_rank", std::to_string(request.gpus_per_rank),
-                     "want 0: this machine has no GPU", "set gpus_per_rank = 0, or run it on Slurm"});
+  const auto& wish = request.wish;
+  if (wish.chooses_gpus && wish.gpus_of_rank > 0 && machine.gpus.empty() && !base::has_gpu_device(devices)) {
+    found.push_back({spec::key::kGpusOfRank, std::to_string(wish.gpus_of_rank), "want 0: this machine has no GPU",
+                     "ask for none, or run it on Slurm"});
   }
-  for (auto& unfit : unfit_for(machine, {.ranks = request.ranks_per_node,
-                                        .cpus_per_rank = request.cpus_per_rank,
-                                        .gpus_per_rank = request.gpus_per_rank,
-                                        .chooses_gpus = chooses})) {
-    found.push_back(std::move(unfit));
-  }
+  for (auto& unfit : unfit_for(machine, wish)) found.push_back(std::move(unfit));
   return found;
 }
 

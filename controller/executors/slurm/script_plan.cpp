@@ -35,9 +35,6 @@ void put(::slurm::Options& options, const char* name, std::uint32_t value) {
   put(options, "nodes", request.nodes);
   put(options, "ntasks", request.nodes * request.ranks_per_node);
   put(options, "ntasks-per-node", request.ranks_per_node);
-  put(options, "cpus-per-task", request.cpus_per_rank);
-  // Each rank sees its own GPUs and no others.
-  put(options, "gpus-per-task", request.gpus_per_rank);
   put(options, "time", static_cast<std::uint32_t>(slurm_minutes(request.time_limit).count()));
   // An admin's `scontrol requeue` works with it. The second run is never the attempt's.
   options["requeue"] = std::nullopt;
@@ -134,10 +131,9 @@ std::chrono::minutes slurm_minutes(core::Millis limit) {
 }
 
 bool same_shape(const LaunchRequest& a, const LaunchRequest& b) {
-  return a.nodes == b.nodes && a.ranks_per_node == b.ranks_per_node && a.cpus_per_rank == b.cpus_per_rank &&
-         a.gpus_per_rank == b.gpus_per_rank && a.time_limit == b.time_limit && a.stop_grace == b.stop_grace &&
-         a.is_command == b.is_command && a.exclude_nodes == b.exclude_nodes && a.slurm == b.slurm &&
-         a.base_env == b.base_env;
+  return a.nodes == b.nodes && a.ranks_per_node == b.ranks_per_node && a.time_limit == b.time_limit &&
+         a.stop_grace == b.stop_grace && a.is_command == b.is_command && a.exclude_nodes == b.exclude_nodes &&
+         a.slurm == b.slurm && a.base_env == b.base_env;
 }
 
 }  // namespace executors::on_slurm

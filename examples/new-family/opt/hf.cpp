@@ -19,11 +19,6 @@ using spec::Values;
 
 constexpr auto kOptArchitectures = std::to_array<std::string_view>({"OPTForCausalLM", "OPTModel"});
 
-/// The rows that are members of config.json under their own names.
-constexpr auto kOptMembers = std::to_array<std::string_view>(
-    {"model.vocab_size", "model.hidden_size", "model.ffn_dim", "model.num_hidden_layers", "model.num_attention_heads",
-     "model.max_position_embeddings", "model.dropout", "model.init_std"});
-
 /// Members of config.json beside the rows. One that no list has is refused.
 constexpr auto kOptRead = std::to_array<std::string_view>({"word_embed_proj_dim"});
 constexpr auto kOptOnly = std::to_array<OnlyValue>({{"do_layer_norm_before", "true"},
@@ -41,14 +36,14 @@ Values read_opt(const Json& config) {
   want_family(config, "opt", kOptArchitectures);
   check_config(config, spec::opt(), {kOptRead, kOptOnly, kOptNoEffect});
   Values values = values_of_config(spec::opt(), config);
-  set_absent(values, "model.vocab_size", std::int64_t{50272});
-  set_absent(values, "model.hidden_size", std::int64_t{768});
-  set_absent(values, "model.ffn_dim", std::int64_t{3072});
-  set_absent(values, "model.num_hidden_layers", std::int64_t{12});
-  set_absent(values, "model.num_attention_heads", std::int64_t{12});
-  set_absent(values, "model.max_position_embeddings", std::int64_t{2048});
-  set_absent(values, "model.dropout", 0.1);
-  set_absent(values, "model.init_std", 0.02);
+  set_absent(values, {{"model.vocab_size", 50272},
+                      {"model.hidden_size", 768},
+                      {"model.ffn_dim", 3072},
+                      {"model.num_hidden_layers", 12},
+                      {"model.num_attention_heads", 12},
+                      {"model.max_position_embeddings", 2048},
+                      {"model.dropout", 0.1},
+                      {"model.init_std", 0.02}});
   want_member(config, "word_embed_proj_dim", values.whole("model.hidden_size"));
   return values;
 }
@@ -56,7 +51,7 @@ Values read_opt(const Json& config) {
 void write_opt(const Values& values, std::string_view architecture, Json& config) {
   config["architectures"] = Json::Array{Json(architecture)};
   config["model_type"] = "opt";
-  write_members(config, values, kOptMembers);
+  write_members(config, values, spec::opt());
   // transformers would take ids of its own tokenizer for tokens that are absent here.
   for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
     if (!config.contains(token)) config[token] = nullptr;

@@ -124,7 +124,7 @@ class OnMusterdsMachine : public testing::Test {
 
 TEST_F(OnMusterdsMachine, PutsTheRanksPlaceAndItsDevicesAboveTheBase) {
   local().ranks = 2;
-  local().gpus_per_rank = 2;
+  local().devices = {"1,2", "3,4"};
   local().master_port = 12345;
   local().base_env = {{"HOME", "/root"}, {"RANK", "9"}};
   local().allowed_devices = "1,2,3,4";
@@ -146,7 +146,7 @@ TEST_F(OnMusterdsMachine, PutsTheRanksPlaceAndItsDevicesAboveTheBase) {
 }
 
 TEST_F(OnMusterdsMachine, TheJobsOwnSettingsWin) {
-  local().gpus_per_rank = 1;
+  local().devices = {"0"};
   local().base_env = {{"HOME", "/root"}, {"MUSTER_JOB_ID", "outer"}};
   agent_.launch.env = {{"RANK", "5"}, {"CUDA_VISIBLE_DEVICES", "7"}, {"MUSTER_JOB_ID", "3"}, {"HOME", ""}};
   const auto env = environment(0);

@@ -54,8 +54,8 @@ TEST_F(LaunchFile, OfAnAttemptOnMusterdsOwnMachineComesBackAsItWas) {
   launch_.local = LocalLaunch{.program = "/bin/sh",
                               .base_env = {{"PATH", "/bin"}},
                               .ranks = 4,
-                              .gpus_per_rank = 2,
                               .allowed_devices = "",
+                              .devices = {"0,1", "2,3"},
                               .master_port = 65535,
                               .open_files = 1024};
   EXPECT_EQ(parse_launch(to_text(launch_), "it"), launch_);

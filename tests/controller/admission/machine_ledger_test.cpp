@@ -213,7 +213,7 @@ TEST(MachineLedgerOfOtherNames, GpusThatAreFoundLaterAreGivenFromThenOn) {
   MachineLedger ledger(machine);
   EXPECT_FALSE(ledger.choose({.gpus = 1}, 1));
   EXPECT_EQ(ledger.why({.gpus = 1}, 1).why, "waits for 1 GPU: no driver lists them");
-  EXPECT_TRUE(executors::unfit_for(machine, {.ranks = 1, .gpus_per_rank = 1}).empty()) << "nobody knows how many";
+  EXPECT_TRUE(executors::unfit_for(machine, {.ranks = 1, .gpus_of_rank = 1}).empty()) << "nobody knows how many";
   ledger.follow(running(7, {.gpus = {"GPU-b"}}));
   ledger.change(machine_of({"GPU-a", "GPU-b"}));
   EXPECT_THAT(ledger.choose({.gpus = 1}, 1)->gpus, ElementsAre("GPU-a"));
@@ -251,26 +251,25 @@ std::vector<std::string> refusals(const executors::OwnMachine& machine, const ex
 
 TEST(UnfitForTheMachine, SaysWhatIsAskedWhatIsThereAndWhatToDo) {
   auto machine = machine_of({"GPU-a", "GPU-b"}, 4);
-  EXPECT_THAT(refusals(machine, {.ranks = 2, .cpus_per_rank = 2, .gpus_per_rank = 1}), ElementsAre());
+  EXPECT_THAT(refusals(machine, {.ranks = 2, .cpus_of_rank = 2, .gpus_of_rank = 1}), ElementsAre());
   EXPECT_THAT(
-      refusals(machine, {.ranks = 3, .gpus_per_rank = 1}),
+      refusals(machine, {.ranks = 3, .gpus_of_rank = 1}),
       ElementsAre("resources.gpus_per_rank 1: want fewer: it asks for 3 GPUs with its 3 ranks, and this machine "
                   "has 2; ask for fewer GPUs or ranks, or run it on Slurm"));
   EXPECT_THAT(
-      refusals(machine, {.ranks = 1, .cpus_per_rank = 8}),
+      refusals(machine, {.ranks = 1, .cpus_of_rank = 8}),
       ElementsAre("resources.cpus_per_rank 8: want fewer: it asks for 8 cores with its 1 rank, and this machine "
-                  "has 4; ask for fewer, or leave cpus_per_rank out: the job's cores are not counted then; or "
+                  "has 4; ask for fewer, or leave the key out: the job's cores are not counted then; or "
                   "start musterd with --local-cores off"));
   machine.gpus_from = "--local-gpus";
-  EXPECT_THAT(refusals(machine, {.ranks = 3, .gpus_per_rank = 1})[0], HasSubstr("this machine has 2 (--local-gpus)"));
-  EXPECT_THAT(refusals(machine, {.ranks = 3, .gpus_per_rank = 1, .chooses_gpus = true}), ElementsAre());
+  EXPECT_THAT(refusals(machine, {.ranks = 3, .gpus_of_rank = 1})[0], HasSubstr("this machine has 2 (--local-gpus)"));
+  EXPECT_THAT(refusals(machine, {.ranks = 3, .gpus_of_rank = 1, .chooses_gpus = true}), ElementsAre());
   machine.cores = 0;
-  EXPECT_THAT(refusals(machine, {.ranks = 9, .cpus_per_rank = 8}), ElementsAre()) << "cores are not counted";
-  EXPECT_THAT(
-      refusals({}, {.ranks = 1, .gpus_per_rank = 1}),
-      ElementsAre("resources.gpus_per_rank 1: want 0: this machine has no GPU; set gpus_per_rank = 0, or run it on "
-                  "Slurm"));
-  EXPECT_THAT(refusals(machine_of({"MIG-1", "MIG-2"}), {.ranks = 1, .gpus_per_rank = 2})[0],
+  EXPECT_THAT(refusals(machine, {.ranks = 9, .cpus_of_rank = 8}), ElementsAre()) << "cores are not counted";
+  EXPECT_THAT(refusals({}, {.ranks = 1, .gpus_of_rank = 1}),
+              ElementsAre("resources.gpus_per_rank 1: want 0: this machine has no GPU; ask for none, or run it on "
+                          "Slurm"));
+  EXPECT_THAT(refusals(machine_of({"MIG-1", "MIG-2"}), {.ranks = 1, .gpus_of_rank = 2})[0],
               HasSubstr("2 parts of GPUs (MIG), of which a rank can use one"));
 }
 

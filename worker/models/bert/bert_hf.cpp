@@ -26,13 +26,6 @@ constexpr std::string_view kBertBase = "bert.";
 constexpr auto kBertArchitectures =
     std::to_array<std::string_view>({kBertForMaskedLm, kBertClassifier, "BertForPreTraining", "BertModel"});
 
-/// The rows that are members of config.json under their own names.
-constexpr auto kBertMembers = std::to_array<std::string_view>(
-    {"model.vocab_size", "model.hidden_size", "model.intermediate_size", "model.num_hidden_layers",
-     "model.num_attention_heads", "model.max_position_embeddings", "model.type_vocab_size", "model.hidden_act",
-     "model.hidden_dropout_prob", "model.attention_probs_dropout_prob", "model.classifier_dropout",
-     "model.layer_norm_eps", "model.initializer_range", "model.pad_token_id", "model.tie_word_embeddings"});
-
 /// Members of config.json beside the rows; see [Note: members of configuration files]. bert_labels() reads the labels.
 constexpr auto kBertOnly = std::to_array<OnlyValue>({{"position_embedding_type", "\"absolute\""},
                                                      {"is_decoder", "false"},
@@ -48,28 +41,28 @@ Values read_bert(const Json& config) {
   want_family(config, "bert", kBertArchitectures);
   check_config(config, spec::bert(), {{}, kBertOnly, kBertNoEffect, kBertNullable});
   Values values = values_of_config(spec::bert(), config);
-  set_absent(values, "model.vocab_size", std::int64_t{30522});
-  set_absent(values, "model.hidden_size", std::int64_t{768});
-  set_absent(values, "model.intermediate_size", std::int64_t{3072});
-  set_absent(values, "model.num_hidden_layers", std::int64_t{12});
-  set_absent(values, "model.num_attention_heads", std::int64_t{12});
-  set_absent(values, "model.max_position_embeddings", std::int64_t{512});
-  set_absent(values, "model.type_vocab_size", std::int64_t{2});
-  set_absent(values, "model.hidden_act", std::string("gelu"));
-  set_absent(values, "model.hidden_dropout_prob", 0.1);
-  set_absent(values, "model.attention_probs_dropout_prob", 0.1);
+  set_absent(values, {{"model.vocab_size", 30522},
+                      {"model.hidden_size", 768},
+                      {"model.intermediate_size", 3072},
+                      {"model.num_hidden_layers", 12},
+                      {"model.num_attention_heads", 12},
+                      {"model.max_position_embeddings", 512},
+                      {"model.type_vocab_size", 2},
+                      {"model.hidden_act", "gelu"},
+                      {"model.hidden_dropout_prob", 0.1},
+                      {"model.attention_probs_dropout_prob", 0.1}});
   set_absent(values, "model.classifier_dropout", values.real("model.hidden_dropout_prob"));
-  set_absent(values, "model.layer_norm_eps", 1e-12);
-  set_absent(values, "model.initializer_range", 0.02);
-  set_absent(values, "model.pad_token_id", std::int64_t{0});
-  set_absent(values, "model.tie_word_embeddings", true);
+  set_absent(values, {{"model.layer_norm_eps", 1e-12},
+                      {"model.initializer_range", 0.02},
+                      {"model.pad_token_id", 0},
+                      {"model.tie_word_embeddings", true}});
   return values;
 }
 
 void write_bert(const Values& values, std::string_view architecture, Json& config) {
   config["architectures"] = Json::Array{Json(architecture)};
   config["model_type"] = "bert";
-  write_members(config, values, kBertMembers);
+  write_members(config, values, spec::bert());
 }
 
 /// Files of TensorFlow's days name the norms' values gamma and beta. The decoder's bias has two names in transformers.

@@ -25,12 +25,6 @@ constexpr auto kDinov2Architectures =
 constexpr auto kRegisterArchitectures = std::to_array<std::string_view>(
     {"Dinov2WithRegistersModel", "Dinov2WithRegistersForImageClassification", "Dinov2WithRegistersBackbone"});
 
-/// The rows that are members of config.json under their own names, in both types of model.
-constexpr auto kDinov2Members = std::to_array<std::string_view>(
-    {"model.hidden_size", "model.num_hidden_layers", "model.num_attention_heads", "model.mlp_ratio", "model.hidden_act",
-     "model.hidden_dropout_prob", "model.attention_probs_dropout_prob", "model.initializer_range",
-     "model.layer_norm_eps", "model.num_channels", "model.qkv_bias", "model.layerscale_value", "model.drop_path_rate",
-     "model.use_swiglu_ffn"});
 /// Sides, which config.json may give as [height, width].
 constexpr auto kDinov2Sides = std::to_array<std::string_view>({"image_size", "patch_size"});
 
@@ -69,22 +63,22 @@ Values read_dinov2(const Json& config) {
   Json plain = config;
   for (const auto side : kDinov2Sides) plain[side] = dinov2_side(config, side);
   Values values = values_of_config(spec::dinov2(), plain);
-  set_absent(values, "model.hidden_size", std::int64_t{768});
-  set_absent(values, "model.num_hidden_layers", std::int64_t{12});
-  set_absent(values, "model.num_attention_heads", std::int64_t{12});
-  set_absent(values, "model.mlp_ratio", 4.0);
-  set_absent(values, "model.hidden_act", std::string("gelu"));
-  set_absent(values, "model.hidden_dropout_prob", 0.0);
-  set_absent(values, "model.attention_probs_dropout_prob", 0.0);
-  set_absent(values, "model.initializer_range", 0.02);
-  set_absent(values, "model.layer_norm_eps", 1e-6);
-  set_absent(values, "model.image_size", std::int64_t{224});
+  set_absent(values, {{"model.hidden_size", 768},
+                      {"model.num_hidden_layers", 12},
+                      {"model.num_attention_heads", 12},
+                      {"model.mlp_ratio", 4.0},
+                      {"model.hidden_act", "gelu"},
+                      {"model.hidden_dropout_prob", 0.0},
+                      {"model.attention_probs_dropout_prob", 0.0},
+                      {"model.initializer_range", 0.02},
+                      {"model.layer_norm_eps", 1e-6},
+                      {"model.image_size", 224}});
   set_absent(values, "model.patch_size", std::int64_t{registers ? 16 : 14});
-  set_absent(values, "model.num_channels", std::int64_t{3});
-  set_absent(values, "model.qkv_bias", true);
-  set_absent(values, "model.layerscale_value", 1.0);
-  set_absent(values, "model.drop_path_rate", 0.0);
-  set_absent(values, "model.use_swiglu_ffn", false);
+  set_absent(values, {{"model.num_channels", 3},
+                      {"model.qkv_bias", true},
+                      {"model.layerscale_value", 1.0},
+                      {"model.drop_path_rate", 0.0},
+                      {"model.use_swiglu_ffn", false}});
   // Only one of the two types of model knows each of these members.
   set_absent(values, "model.use_mask_token", true);
   if (registers) {
@@ -104,7 +98,8 @@ void write_dinov2(const Values& values, std::string_view architecture, Json& con
   const bool registers = values.whole("model.num_register_tokens") > 0;
   config["architectures"] = Json::Array{Json(registers ? kRegisterArchitectures.front() : architecture)};
   config["model_type"] = registers ? kWithRegisters : kDinov2;
-  write_members(config, values, kDinov2Members);
+  write_members(config, values, spec::dinov2(),
+                {"model.image_size", "model.patch_size", "model.num_register_tokens", "model.use_mask_token"});
   if (const auto* ratio = values.find(kDinov2WholeRatio)) write_whole(config, "mlp_ratio", std::get<double>(*ratio));
   for (const auto side : kDinov2Sides) {
     const auto* value = values.find("model." + std::string(side));

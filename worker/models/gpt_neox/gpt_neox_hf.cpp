@@ -22,13 +22,6 @@ using spec::Values;
 
 constexpr auto kGptNeoXArchitectures = std::to_array<std::string_view>({"GPTNeoXForCausalLM", "GPTNeoXModel"});
 
-/// The rows that are members of config.json under their own names.
-constexpr auto kGptNeoXMembers = std::to_array<std::string_view>(
-    {"model.vocab_size", "model.hidden_size", "model.intermediate_size", "model.num_hidden_layers",
-     "model.num_attention_heads", "model.max_position_embeddings", "model.hidden_act", "model.rotary_pct",
-     "model.rotary_emb_base", "model.layer_norm_eps", "model.use_parallel_residual", "model.tie_word_embeddings",
-     "model.attention_bias", "model.attention_dropout", "model.hidden_dropout", "model.initializer_range"});
-
 constexpr auto kGptNeoXRope =
     std::to_array<RopeNumber>({{"model.rotary_emb_base", "rope_theta", "rotary_emb_base", 10000},
                                {"model.rotary_pct", "partial_rotary_factor", "rotary_pct", 0.25}});
@@ -74,20 +67,20 @@ Values read_gpt_neox(const Json& config) {
   check_config(config, spec::gpt_neox(), {kGptNeoXRead, kGptNeoXOnly, kGptNeoXNoEffect, /*nullable=*/kGptNeoXRead});
   Values values = values_of_config(spec::gpt_neox(), config);
   read_gpt_neox_rope(config, values);
-  set_absent(values, "model.vocab_size", std::int64_t{50432});
-  set_absent(values, "model.hidden_size", std::int64_t{6144});
-  set_absent(values, "model.intermediate_size", std::int64_t{24576});
-  set_absent(values, "model.num_hidden_layers", std::int64_t{44});
-  set_absent(values, "model.num_attention_heads", std::int64_t{64});
-  set_absent(values, "model.max_position_embeddings", std::int64_t{2048});
-  set_absent(values, "model.hidden_act", std::string("gelu"));
-  set_absent(values, "model.layer_norm_eps", 1e-5);
-  set_absent(values, "model.use_parallel_residual", true);
-  set_absent(values, "model.tie_word_embeddings", false);
-  set_absent(values, "model.attention_bias", true);
-  set_absent(values, "model.attention_dropout", 0.0);
-  set_absent(values, "model.hidden_dropout", 0.0);
-  set_absent(values, "model.initializer_range", 0.02);
+  set_absent(values, {{"model.vocab_size", 50432},
+                      {"model.hidden_size", 6144},
+                      {"model.intermediate_size", 24576},
+                      {"model.num_hidden_layers", 44},
+                      {"model.num_attention_heads", 64},
+                      {"model.max_position_embeddings", 2048},
+                      {"model.hidden_act", "gelu"},
+                      {"model.layer_norm_eps", 1e-5},
+                      {"model.use_parallel_residual", true},
+                      {"model.tie_word_embeddings", false},
+                      {"model.attention_bias", true},
+                      {"model.attention_dropout", 0.0},
+                      {"model.hidden_dropout", 0.0},
+                      {"model.initializer_range", 0.02}});
   for (const auto& number : kGptNeoXRope) want_equal_beside(config, number, values);
   return values;
 }
@@ -95,7 +88,7 @@ Values read_gpt_neox(const Json& config) {
 void write_gpt_neox(const Values& values, std::string_view architecture, Json& config) {
   config["architectures"] = Json::Array{Json(architecture)};
   config["model_type"] = "gpt_neox";
-  write_members(config, values, kGptNeoXMembers);
+  write_members(config, values, spec::gpt_neox());
   if (given(config, "rope_parameters") != nullptr) {
     for (const auto& number : kGptNeoXRope) {
       if (const auto* value = values.find(number.row)) write_member(config["rope_parameters"], number.member, *value);

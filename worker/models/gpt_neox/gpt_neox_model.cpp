@@ -14,7 +14,7 @@ namespace worker {
 namespace {
 
 /// Throws std::invalid_argument when the sizes contradict each other.
-void check_gpt_neox(const spec::GptNeoX& model) {
+const spec::GptNeoX& checked(const spec::GptNeoX& model) {
   check_sizes({{"vocab_size", model.vocab_size},
                {"hidden_size", model.hidden_size},
                {"intermediate_size", model.intermediate_size},
@@ -22,6 +22,7 @@ void check_gpt_neox(const spec::GptNeoX& model) {
                {"num_attention_heads", model.num_attention_heads},
                {"max_position_embeddings", model.max_position_embeddings}});
   check_no_conflict(spec::conflicts_of(model));
+  return model;
 }
 
 }  // namespace
@@ -87,7 +88,7 @@ at::Tensor GptNeoXLayer::forward(at::Tensor x, const GptNeoXContext& context, Ke
 }
 
 GptNeoXModel::GptNeoXModel(const spec::GptNeoX& c)
-    : embed_in(register_module("embed_in", std::make_shared<Embedding>(c.vocab_size, c.hidden_size))), config_(c) {
+    : config_(c), embed_in_(register_module("embed_in", std::make_shared<Embedding>(c.vocab_size, c.hidden_size))) {
   const auto list = register_module("layers", std::make_shared<torch::nn::Module>());
   for (std::int64_t i = 0; i < c.num_hidden_layers; ++i) {
     layers.push_back(list->register_module(std::to_string(i), std::make_shared<GptNeoXLayer>(c)));
@@ -102,7 +103,7 @@ at::Tensor GptNeoXModel::forward(const Rows& rows, Cache* cache) const {
               "gpt_neox: got token ids of shape ", ids.sizes(), begin > 0 ? " after cached ones" : "",
               "; want [batch, positions] with at most max_position_embeddings = ", config_.max_position_embeddings,
               " positions");
-  at::Tensor x = drop_out(embed_in->forward(ids), config_.hidden_dropout, is_training());
+  at::Tensor x = drop_out(embed_in_->forward(ids), config_.hidden_dropout, is_training());
   const RopeOptions rope{.dim = config_.rotary_size(), .theta = config_.rotary_emb_base};
   const GptNeoXContext context{rows.positions.defined()
                                    ? rope_table(rows.positions, rope, x.scalar_type())
@@ -114,30 +115,7 @@ at::Tensor GptNeoXModel::forward(const Rows& rows, Cache* cache) const {
   return final_layer_norm->forward(x);
 }
 
-GptNeoXForCausalLm::GptNeoXForCausalLm(const spec::GptNeoX& config) : config_(config) {
-  check_gpt_neox(config_);
-  gpt_neox_ = register_module("gpt_neox", std::make_shared<GptNeoXModel>(config_));
-  if (!config_.tie_word_embeddings) {
-    embed_out_ = register_module("embed_out", std::make_shared<Linear>(config_.hidden_size, config_.vocab_size));
-  }
-}
-
-Cache GptNeoXForCausalLm::cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype,
-                                at::Device device) const {
-  return empty_cache(config_.num_hidden_layers, {batch, config_.num_attention_heads, capacity, config_.head_size()},
-                     at::TensorOptions(dtype).device(device));
-}
-
-std::vector<std::shared_ptr<Block>> GptNeoXForCausalLm::blocks() const {
-  return {gpt_neox_->layers.begin(), gpt_neox_->layers.end()};
-}
-
-Factors GptNeoXForCausalLm::head(const at::Tensor& hidden) const {
-  return embed_out_ ? embed_out_->factors(hidden) : Factors{hidden, gpt_neox_->embed_in->weight};
-}
-
-at::Tensor GptNeoXForCausalLm::hidden(const Rows& rows, Cache* cache) const {
-  return gpt_neox_->forward(rows, cache);
-}
+GptNeoXForCausalLm::GptNeoXForCausalLm(const spec::GptNeoX& config)
+    : CausalModelOf(checked(config), "gpt_neox", "embed_out") {}
 
 }  // namespace worker

@@ -65,34 +65,22 @@ class GptNeoXModel : public torch::nn::Module {
   explicit GptNeoXModel(const spec::GptNeoX& config);
   /// Token ids -> [batch, positions, hidden].
   at::Tensor forward(const Rows& rows, Cache* cache) const;
+  const Embedding& embedding() const { return *embed_in_; }
 
-  std::shared_ptr<Embedding> embed_in;
   std::vector<std::shared_ptr<GptNeoXLayer>> layers;
   std::shared_ptr<LayerNorm> final_layer_norm;
 
  private:
   spec::GptNeoX config_;
+  std::shared_ptr<Embedding> embed_in_;
 };
 
 /// GPT-NeoX, such as Pythia, with a language-model head. With a tied head there is no `embed_out.weight`.
-class GptNeoXForCausalLm : public CausalModel {
+class GptNeoXForCausalLm : public CausalModelOf<spec::GptNeoX, GptNeoXModel> {
  public:
   /// The parameters have no values yet. Throws std::invalid_argument naming key, value and remedy when the sizes
   /// contradict each other.
   explicit GptNeoXForCausalLm(const spec::GptNeoX& config);
-
-  const spec::GptNeoX& config() const { return config_; }
-  Cache cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype, at::Device device) const override;
-  std::vector<std::shared_ptr<Block>> blocks() const override;
-
- protected:
-  at::Tensor hidden(const Rows& rows, Cache* cache) const override;
-  Factors head(const at::Tensor& hidden) const override;
-
- private:
-  spec::GptNeoX config_;
-  std::shared_ptr<GptNeoXModel> gpt_neox_;
-  std::shared_ptr<Linear> embed_out_;  ///< null when tied
 };
 
 }  // namespace worker

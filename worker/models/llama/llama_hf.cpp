@@ -21,13 +21,6 @@ using spec::Values;
 
 constexpr auto kLlamaArchitectures = std::to_array<std::string_view>({"LlamaForCausalLM", "LlamaModel"});
 
-/// The rows that are members of config.json under their own names.
-constexpr auto kLlamaMembers = std::to_array<std::string_view>(
-    {"model.vocab_size", "model.hidden_size", "model.intermediate_size", "model.num_hidden_layers",
-     "model.num_attention_heads", "model.num_key_value_heads", "model.head_dim", "model.max_position_embeddings",
-     "model.initializer_range", "model.rms_norm_eps", "model.rope_theta", "model.tie_word_embeddings",
-     "model.attention_bias", "model.mlp_bias", "model.attention_dropout"});
-
 struct ScalingMember {
   std::string_view row, member;
 };
@@ -100,19 +93,19 @@ Values read_llama(const Json& config) {
   want_family(config, "llama", kLlamaArchitectures);
   check_config(config, spec::llama(), {kLlamaRead, kLlamaOnly, kLlamaNoEffect, kLlamaNullable});
   Values values = values_of_config(spec::llama(), config);
-  set_absent(values, "model.vocab_size", std::int64_t{32000});
-  set_absent(values, "model.hidden_size", std::int64_t{4096});
-  set_absent(values, "model.intermediate_size", std::int64_t{11008});
-  set_absent(values, "model.num_hidden_layers", std::int64_t{32});
-  set_absent(values, "model.num_attention_heads", std::int64_t{32});
+  set_absent(values, {{"model.vocab_size", 32000},
+                      {"model.hidden_size", 4096},
+                      {"model.intermediate_size", 11008},
+                      {"model.num_hidden_layers", 32},
+                      {"model.num_attention_heads", 32}});
   set_absent(values, "model.num_key_value_heads", values.whole("model.num_attention_heads"));
-  set_absent(values, "model.max_position_embeddings", std::int64_t{2048});
-  set_absent(values, "model.initializer_range", 0.02);
-  set_absent(values, "model.rms_norm_eps", 1e-6);
-  set_absent(values, "model.tie_word_embeddings", false);
-  set_absent(values, "model.attention_bias", false);
-  set_absent(values, "model.mlp_bias", false);
-  set_absent(values, "model.attention_dropout", 0.0);
+  set_absent(values, {{"model.max_position_embeddings", 2048},
+                      {"model.initializer_range", 0.02},
+                      {"model.rms_norm_eps", 1e-6},
+                      {"model.tie_word_embeddings", false},
+                      {"model.attention_bias", false},
+                      {"model.mlp_bias", false},
+                      {"model.attention_dropout", 0.0}});
   read_llama_rope(config, values);
   return values;
 }
@@ -143,7 +136,9 @@ void write_llama(const Values& values, std::string_view architecture, Json& conf
   config["architectures"] = Json::Array{Json(architecture)};
   config["model_type"] = "llama";
   if (!config.contains("hidden_act")) config["hidden_act"] = "silu";
-  write_members(config, values, kLlamaMembers);
+  write_members(config, values, spec::llama(),
+                {"model.rope_type", "model.rope_factor", "model.rope_low_freq_factor", "model.rope_high_freq_factor",
+                 "model.rope_original_max_position_embeddings"});
   write_llama_rope(values, config);
   // transformers would take ids of its own tokenizer for tokens that are absent here.
   for (const char* token : {"bos_token_id", "eos_token_id"}) {

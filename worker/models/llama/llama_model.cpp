@@ -14,7 +14,7 @@ namespace worker {
 namespace {
 
 /// Throws std::invalid_argument when the sizes contradict each other.
-void check_llama(const spec::Llama& model) {
+const spec::Llama& checked(const spec::Llama& model) {
   check_sizes({{"vocab_size", model.vocab_size},
                {"hidden_size", model.hidden_size},
                {"intermediate_size", model.intermediate_size},
@@ -23,6 +23,7 @@ void check_llama(const spec::Llama& model) {
                {"num_key_value_heads", model.num_key_value_heads},
                {"max_position_embeddings", model.max_position_embeddings}});
   check_no_conflict(spec::conflicts_of(model));
+  return model;
 }
 
 RopeOptions rope_of(const spec::Llama& c) {
@@ -99,8 +100,8 @@ at::Tensor LlamaDecoderLayer::forward(at::Tensor x, const LlamaContext& context,
 }
 
 LlamaModel::LlamaModel(const spec::Llama& c)
-    : embed_tokens(register_module("embed_tokens", std::make_shared<Embedding>(c.vocab_size, c.hidden_size))),
-      config_(c),
+    : config_(c),
+      embed_tokens_(register_module("embed_tokens", std::make_shared<Embedding>(c.vocab_size, c.hidden_size))),
       rope_(rope_of(c)) {
   const auto list = register_module("layers", std::make_shared<torch::nn::Module>());
   for (std::int64_t i = 0; i < c.num_hidden_layers; ++i) {
@@ -116,7 +117,7 @@ at::Tensor LlamaModel::forward(const Rows& rows, Cache* cache) const {
               "llama: got token ids of shape ", ids.sizes(), begin > 0 ? " after cached ones" : "",
               "; want [batch, positions] with at most max_position_embeddings = ", config_.max_position_embeddings,
               " positions");
-  at::Tensor x = embed_tokens->forward(ids);
+  at::Tensor x = embed_tokens_->forward(ids);
   const LlamaContext context{rows.positions.defined()
                                  ? rope_table(rows.positions, rope_, x.scalar_type())
                                  : rope_table(begin, ids.size(1), rope_, x.scalar_type(), ids.device()),
@@ -127,34 +128,10 @@ at::Tensor LlamaModel::forward(const Rows& rows, Cache* cache) const {
   return norm->forward(x);
 }
 
-LlamaForCausalLm::LlamaForCausalLm(const spec::Llama& config) : config_(config) {
-  check_llama(config_);
-  model_ = register_module("model", std::make_shared<LlamaModel>(config_));
-  if (!config_.tie_word_embeddings) {
-    lm_head_ = register_module("lm_head", std::make_shared<Linear>(config_.hidden_size, config_.vocab_size));
-  }
-}
+LlamaForCausalLm::LlamaForCausalLm(const spec::Llama& config) : CausalModelOf(checked(config), "model", "lm_head") {}
 
 void LlamaForCausalLm::draw(const std::string& name, const at::Tensor& values, at::Generator& random) const {
-  draw_normal(name, values, config_.initializer_range, random);
-}
-
-Cache LlamaForCausalLm::cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype,
-                              at::Device device) const {
-  return empty_cache(config_.num_hidden_layers, {batch, config_.num_key_value_heads, capacity, config_.head_size()},
-                     at::TensorOptions(dtype).device(device));
-}
-
-std::vector<std::shared_ptr<Block>> LlamaForCausalLm::blocks() const {
-  return {model_->layers.begin(), model_->layers.end()};
-}
-
-Factors LlamaForCausalLm::head(const at::Tensor& hidden) const {
-  return lm_head_ ? lm_head_->factors(hidden) : Factors{hidden, model_->embed_tokens->weight};
-}
-
-at::Tensor LlamaForCausalLm::hidden(const Rows& rows, Cache* cache) const {
-  return model_->forward(rows, cache);
+  draw_normal(name, values, config().initializer_range, random);
 }
 
 }  // namespace worker

@@ -63,18 +63,19 @@ class LlamaModel : public torch::nn::Module {
   explicit LlamaModel(const spec::Llama& config);
   /// Token ids -> [batch, positions, hidden].
   at::Tensor forward(const Rows& rows, Cache* cache) const;
+  const Embedding& embedding() const { return *embed_tokens_; }
 
-  std::shared_ptr<Embedding> embed_tokens;
   std::vector<std::shared_ptr<LlamaDecoderLayer>> layers;
   std::shared_ptr<RmsNorm> norm;
 
  private:
   spec::Llama config_;
+  std::shared_ptr<Embedding> embed_tokens_;
   RopeOptions rope_;
 };
 
 /// Llama with a language-model head. With a tied head there is no `lm_head.weight`.
-class LlamaForCausalLm : public CausalModel {
+class LlamaForCausalLm : public CausalModelOf<spec::Llama, LlamaModel> {
  public:
   /// The parameters have no values yet: see draw(). Throws std::invalid_argument naming
   /// key, value and remedy when the sizes contradict each other.
@@ -83,19 +84,6 @@ class LlamaForCausalLm : public CausalModel {
   /// Draws first values for elements of the parameter `name` into `values`: Normal(0, initializer_range) for matrices,
   /// ones for norms, zeros for biases, as transformers does.
   void draw(const std::string& name, const at::Tensor& values, at::Generator& random) const;
-
-  const spec::Llama& config() const { return config_; }
-  Cache cache(std::int64_t batch, std::int64_t capacity, at::ScalarType dtype, at::Device device) const override;
-  std::vector<std::shared_ptr<Block>> blocks() const override;
-
- protected:
-  at::Tensor hidden(const Rows& rows, Cache* cache) const override;
-  Factors head(const at::Tensor& hidden) const override;
-
- private:
-  spec::Llama config_;
-  std::shared_ptr<LlamaModel> model_;
-  std::shared_ptr<Linear> lm_head_;  ///< null when tied
 };
 
 }  // namespace worker

@@ -23,13 +23,6 @@ constexpr auto kT5Architectures = std::to_array<std::string_view>({kT5Architectu
 
 constexpr std::string_view kT5Embedding = "shared.weight";
 
-/// The rows that are members of config.json under their own names.
-constexpr auto kT5Members = std::to_array<std::string_view>(
-    {"model.vocab_size", "model.d_model", "model.d_kv", "model.d_ff", "model.num_layers", "model.num_decoder_layers",
-     "model.num_heads", "model.relative_attention_num_buckets", "model.relative_attention_max_distance",
-     "model.dropout_rate", "model.layer_norm_epsilon", "model.initializer_factor", "model.feed_forward_proj",
-     "model.tie_word_embeddings", "model.pad_token_id", "model.eos_token_id", "model.decoder_start_token_id"});
-
 /// Members of config.json beside the rows; see [Note: members of configuration files].
 constexpr auto kT5Read = std::to_array<std::string_view>({"dense_act_fn", "is_gated_act"});
 constexpr auto kT5Only = std::to_array<OnlyValue>({{"is_encoder_decoder", "true"}, {"is_decoder", "false"}});
@@ -50,24 +43,22 @@ Values read_t5(const Json& config) {
   want_family(config, "t5", kT5Architectures);
   check_config(config, spec::t5(), {kT5Read, kT5Only, kT5NoEffect, kT5Nullable});
   Values values = values_of_config(spec::t5(), config);
-  set_absent(values, "model.vocab_size", std::int64_t{32128});
-  set_absent(values, "model.d_model", std::int64_t{512});
-  set_absent(values, "model.d_kv", std::int64_t{64});
-  set_absent(values, "model.d_ff", std::int64_t{2048});
-  set_absent(values, "model.num_layers", std::int64_t{6});
+  set_absent(values, {{"model.vocab_size", 32128},
+                      {"model.d_model", 512},
+                      {"model.d_kv", 64},
+                      {"model.d_ff", 2048},
+                      {"model.num_layers", 6}});
   set_absent(values, "model.num_decoder_layers", values.whole("model.num_layers"));
-  set_absent(values, "model.num_heads", std::int64_t{8});
-  set_absent(values, "model.relative_attention_num_buckets", std::int64_t{32});
-  set_absent(values, "model.relative_attention_max_distance", std::int64_t{128});
-  set_absent(values, "model.dropout_rate", 0.1);
-  set_absent(values, "model.layer_norm_epsilon", 1e-6);
-  set_absent(values, "model.initializer_factor", 1.0);
-  set_absent(values, "model.feed_forward_proj", std::string("relu"));
-  set_absent(values, "model.tie_word_embeddings", true);
+  set_absent(values, {{"model.num_heads", 8},
+                      {"model.relative_attention_num_buckets", 32},
+                      {"model.relative_attention_max_distance", 128},
+                      {"model.dropout_rate", 0.1},
+                      {"model.layer_norm_epsilon", 1e-6},
+                      {"model.initializer_factor", 1.0},
+                      {"model.feed_forward_proj", "relu"},
+                      {"model.tie_word_embeddings", true}});
   if (!values.flag("model.tie_word_embeddings")) want_member(config, kT5Scaled, false);
-  set_absent(values, "model.scale_decoder_outputs", true);
-  set_absent(values, "model.pad_token_id", std::int64_t{0});
-  set_absent(values, "model.eos_token_id", std::int64_t{1});
+  set_absent(values, {{"model.scale_decoder_outputs", true}, {"model.pad_token_id", 0}, {"model.eos_token_id", 1}});
   set_absent(values, "model.decoder_start_token_id", values.whole("model.pad_token_id"));
   // transformers writes what follows from feed_forward_proj beside it, and then reads that.
   const spec::T5 model = t5_of(values);
@@ -107,7 +98,7 @@ void write_t5(const Values& values, std::string_view architecture, Json& config)
   config["architectures"] = Json::Array{Json(architecture)};
   config["model_type"] = "t5";
   config["is_encoder_decoder"] = true;
-  write_members(config, values, kT5Members);
+  write_members(config, values, spec::t5(), {"model.scale_decoder_outputs"});
   const spec::T5 model = t5_of(values);
   if (config.contains("dense_act_fn")) config["dense_act_fn"] = model.activation();
   if (config.contains("is_gated_act")) config["is_gated_act"] = model.is_gated();

@@ -85,7 +85,7 @@ TEST_F(Launch, NothingOfTheControllersOwnEnvironmentReachesARank) {
 
 TEST_F(Launch, WhatTheUserSetIsNeverOverwritten) {
   auto request = request_of(1, kWriteEnvironment, 1);
-  request.gpus_per_rank = 1;
+  request.wish.gpus_of_rank = 1;
   request.env.insert({{"MASTER_PORT", "1234"}, {"WORLD_SIZE", "77"}, {"CUDA_VISIBLE_DEVICES", ""}, {"PATH", "/bin"}});
   run(request);
   auto env = environment_of(0);
@@ -98,7 +98,7 @@ TEST_F(Launch, WhatTheUserSetIsNeverOverwritten) {
 // CUDA's own order is by speed, and so another one where the GPUs of a machine differ.
 TEST_F(Launch, ANumberOfAGpuMeansThatOfTheDriver) {
   auto request = request_of(1, kWriteEnvironment, 1);
-  request.gpus_per_rank = 1;
+  request.wish.gpus_of_rank = 1;
   request.base_env["CUDA_DEVICE_ORDER"] = "FASTEST_FIRST";
   request.share = core::MachineShare{{"1"}, 0};
   run(request);

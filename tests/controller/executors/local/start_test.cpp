@@ -89,19 +89,18 @@ TEST_F(LaunchCheck, WhatLocalProcessesCanNeverBeIsKnownBeforeTheyAreStarted) {
   request_.nodes = 3;
   EXPECT_THAT(found(), ElementsAre("resources.nodes 3: want 1: local processes run on this machine alone"));
   request_.nodes = 1;
-  request_.gpus_per_rank = 2;
+  request_.wish.gpus_of_rank = 2;
   EXPECT_THAT(found(), ElementsAre("resources.gpus_per_rank 2: want 0: this machine has no GPU"));
   machine.gpus = {{0, "GPU-a"}, {1, "GPU-b"}};
   EXPECT_THAT(found(), testing::IsEmpty());
-  request_.ranks_per_node = 2;
+  request_.wish.ranks = 2;
   EXPECT_THAT(found(),
               ElementsAre("resources.gpus_per_rank 2: want fewer: it asks for 4 GPUs with its 2 ranks, and this "
                           "machine has 2"));
 }
 
 TEST_F(LaunchCheck, AJobThatChoosesItsGpusNeedsAnyThere) {
-  request_.gpus_per_rank = 2;
-  request_.env["CUDA_VISIBLE_DEVICES"] = "0,1";
+  request_.wish = {.gpus_of_rank = 2, .chooses_gpus = true};
   EXPECT_EQ(unfit_for_local(request_, {}, path_).size(), 1U);
   file("nvidia0", perms::owner_all);
   EXPECT_TRUE(unfit_for_local(request_, {}, path_).empty());

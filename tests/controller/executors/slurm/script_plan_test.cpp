@@ -26,8 +26,6 @@ LaunchRequest hostile() {
   r.working_folder = "/home/me/a b";
   r.nodes = 2;
   r.ranks_per_node = 4;
-  r.gpus_per_rank = 1;
-  r.cpus_per_rank = 3;
   r.time_limit = core::Millis(90'000);
   r.stop_grace = core::Millis(30'000);
   r.exclude_nodes = {"node7", "node8"};
@@ -35,7 +33,8 @@ LaunchRequest hostile() {
   r.slurm.teardown = {"rm -rf /scratch/$SLURM_JOB_ID"};
   r.slurm.srun_args = {"--cpu-bind=cores"};
   r.slurm.options = {
-      {"partition", "low"}, {"account", "physics"}, {"mem", "2M"}, {"wckey", "a"}, {"contiguous", std::nullopt}};
+      {"partition", "low"},   {"account", "physics"},      {"mem", "2M"}, {"wckey", "a"}, {"cpus-per-task", "3"},
+      {"gpus-per-task", "1"}, {"contiguous", std::nullopt}};
   return r;
 }
 
@@ -113,7 +112,7 @@ TEST(ScriptPlan, OnlyAttemptsThatAskSlurmForTheSameFitOneArray) {
   const std::vector<std::function<void(LaunchRequest&)>> changes{
       [](LaunchRequest& r) { r.nodes = 3; },
       [](LaunchRequest& r) { r.ranks_per_node = 1; },
-      [](LaunchRequest& r) { r.gpus_per_rank = 0; },
+      [](LaunchRequest& r) { r.slurm.options.erase("gpus-per-task"); },
       [](LaunchRequest& r) { r.time_limit = core::Millis(1); },
       [](LaunchRequest& r) { r.slurm.options["partition"] = "high"; },
       [](LaunchRequest& r) { r.exclude_nodes = {}; },
