@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -14,6 +15,7 @@
 #include "agent/rank/rank_stacks.h"
 #include "agent/rank/reporter.h"
 #include "agent/rank/signals.h"
+#include "base/arguments.h"
 #include "base/cgroups.h"
 #include "base/fd.h"
 #include "base/numbers.h"
@@ -69,28 +71,15 @@ std::int64_t bytes_of(const std::string& text) {
 
 /// Throws UsageError.
 Arguments parse_arguments(int argc, char** argv, const std::string& from_environment) {
-  Arguments out{.file = from_environment};
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == "--help" || word == "-h") {
-      out.help = true;
-    } else if (word == "--run-file" && i + 1 < argc) {
-      out.file = argv[++i];
-    } else if (word.starts_with("--run-file=")) {
-      out.file = word.substr(std::string_view("--run-file=").size());
-    } else if (word == "--plan") {
-      out.plan = true;
-    } else if (word == "--memory" && i + 1 < argc) {
-      out.limit.bytes = bytes_of(argv[++i]);
-    } else if (word == "--memory-of" && i + 1 < argc) {
-      out.limit.what = argv[++i];
-    } else if (word == "--gpu") {
-      out.limit.of_gpu = true;
-    } else {
-      throw base::UsageError("argument \"" + std::string(word) +
-                             "\": want --run-file FILE, --plan, --memory BYTES, --gpu or --help");
-    }
-  }
+  constexpr auto kKnown =
+      std::to_array<base::Option>({{"--run-file"}, {"--plan", false}, {"--memory"}, {"--memory-of"}, {"--gpu", false}});
+  const auto line = base::read_arguments(argc, argv, kKnown);
+  Arguments out{.file = from_environment, .help = line.help, .plan = line.has("--plan")};
+  if (!line.words.empty()) throw base::UsageError("\"" + line.words.front() + "\" is one argument too many");
+  if (const auto* file = line.find("--run-file")) out.file = *file;
+  if (const auto* memory = line.find("--memory")) out.limit.bytes = bytes_of(*memory);
+  if (const auto* of = line.find("--memory-of")) out.limit.what = *of;
+  out.limit.of_gpu = line.has("--gpu");
   if (out.file.empty() && !out.help) throw base::UsageError("no run file: give one with --run-file or MUSTER_RUN_FILE");
   return out;
 }

@@ -151,8 +151,8 @@ std::string end_rank(const RankMark& mark, milliseconds patience, const Kill& ki
 
 void say_in_log(const std::filesystem::path& log, const std::string& line) {
   constexpr milliseconds kPatience{500};
-  std::fputs(line.c_str(), stderr);
   base::ask_within<bool>(kPatience, [log, line] {
+    std::fputs(line.c_str(), stderr);
     const base::Fd file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
     return file && ::write(file.get(), line.data(), line.size()) >= 0;
   });

@@ -165,6 +165,8 @@ void Agent::start() {
   make_sidecars();
   gang_ = std::make_unique<process::Gang>(plan);
   step("forked");
+  // Started late, and by a musterd that is no more.
+  if (has_all_ranks() && directive_ == v1::DIRECTIVE_STOP) throw std::runtime_error("its attempt is over already");
   record_start();
   for (auto& rank : ranks_) rank.is_alive = true;
   if (const auto failure = gang_->open_gate()) {
@@ -301,12 +303,18 @@ void Agent::read_signals() {
   while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
     const int number = static_cast<int>(info.ssi_signo);
     if (number == SIGCHLD || number == SIGCONT || number == SIGPIPE) continue;
-    signals_seen_.push_back(number);
+    note_signal(number);
     if (launch_.forward_signals) signal_living(number);
     for (auto& rank : ranks_) {
       if (rank.is_alive) tell(rank, rank.told.state());
     }
   }
+}
+
+/// A message has room for 64. A user may send one every minute for days.
+void Agent::note_signal(int number) {
+  constexpr std::ptrdiff_t kMostOfOne = 8;
+  if (std::ranges::count(signals_seen_, number) < kMostOfOne) signals_seen_.push_back(number);
 }
 
 void Agent::reap() {
@@ -393,7 +401,7 @@ void Agent::look_at_limit() {
   if (Clock::now() >= limit_at_) return save_at_.reset();
   if (link_->unheard_for() < kAway) return;
   asked_ = true;
-  signals_seen_.push_back(SIGUSR2);
+  note_signal(SIGUSR2);
   const auto left = std::chrono::duration_cast<milliseconds>(limit_at_ - Clock::now());
   const auto know = tell_why({"time_limit", true, wall_ms() + left.count(), std::nullopt});
   for (std::size_t i = 0; i < ranks_.size(); ++i) {

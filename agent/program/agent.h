@@ -131,6 +131,7 @@ class Agent {
   void turn();
   Millis patience() const;
   void read_signals();
+  void note_signal(int number);
   void reap();
   void take_directive();
   void stop(const muster::v1::TaskResponse& how);
@@ -170,7 +171,7 @@ class Agent {
   std::unique_ptr<process::Gang> gang_;
   base::Fd signals_, directives_, parent_;
   pid_t parent_id_ = 0;
-  std::vector<int> signals_seen_;  // from outside, in order
+  std::vector<int> signals_seen_;  // from outside, in order; of each number the first few
   bool asked_ = false, peer_failed_ = false, killed_ = false, step_lost_ = false, failed_ = false;
   bool files_answer_ = true;  // the file system of the ranks' logs has answered each time
   bool controller_knows_end_ = false;

@@ -1,6 +1,7 @@
 // muster-agent: what stands beside ranks. See agent.h.
 #include <sys/prctl.h>
 
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -14,7 +15,9 @@
 #include "agent/program/prepare.h"
 #include "agent/protocol/launch.h"
 #include "agent/report/grpc_reports.h"
+#include "base/arguments.h"
 #include "base/numbers.h"
+#include "base/usage_error.h"
 #include "spec/exit_codes.h"
 #include "spec/variables.h"
 
@@ -39,37 +42,33 @@ struct Arguments {
   std::string local;  // an attempt on this machine
   std::string set;    // of an element of an array
   std::uint32_t index = 0;
-  bool prepares = false, started_by_musterd = false;
+  bool help = false, prepares = false, started_by_musterd = false;
   std::filesystem::path oom_counter = base::OomWatch::best_counter_file();
 };
 
 Arguments read_arguments(int argc, char** argv) {
-  Arguments arguments;
-  std::optional<std::uint32_t> index;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view name = argv[i];
-    const auto value = [&]() -> std::string {
-      if (i + 1 >= argc) throw std::runtime_error(std::string(name) + " wants a value; see muster-agent --help");
-      return argv[++i];
-    };
-    if (name == "--prepare") {
-      arguments.prepares = true;
-    } else if (name == "--started-by-musterd") {
-      arguments.started_by_musterd = true;
-    } else if (name == "--local") {
-      arguments.local = value();
-    } else if (name == "--attempt") {
-      arguments.attempt_folder = value();
-    } else if (name == "--oom-counter") {
-      arguments.oom_counter = value();
-    } else if (name == "--set") {
-      arguments.set = value();
-    } else if (name == "--index") {
-      index = base::whole_number<std::uint32_t>(value());
-    } else {
-      throw std::runtime_error("no flag " + std::string(name) + "; see muster-agent --help");
-    }
-  }
+  constexpr auto kKnown = std::to_array<base::Option>({{"--attempt"},
+                                                       {"--set"},
+                                                       {"--index"},
+                                                       {"--prepare", false},
+                                                       {"--local"},
+                                                       {"--started-by-musterd", false},
+                                                       {"--oom-counter"}});
+  const auto line = base::read_arguments(argc, argv, kKnown);
+  const auto value_of = [&](std::string_view name) {
+    const auto* value = line.find(name);
+    return value == nullptr ? std::string() : *value;
+  };
+  Arguments arguments{.attempt_folder = value_of("--attempt"),
+                      .local = value_of("--local"),
+                      .set = value_of("--set"),
+                      .help = line.help,
+                      .prepares = line.has("--prepare"),
+                      .started_by_musterd = line.has("--started-by-musterd")};
+  if (line.help) return arguments;
+  if (!line.words.empty()) throw base::UsageError("\"" + line.words.front() + "\" is one argument too many");
+  if (line.has("--oom-counter")) arguments.oom_counter = value_of("--oom-counter");
+  const auto index = base::whole_number<std::uint32_t>(value_of("--index"));
   const bool names_set = !arguments.set.empty() && index;
   const int named = int{!arguments.attempt_folder.empty()} + int{!arguments.local.empty()} + int{names_set};
   if (named != 1) throw std::runtime_error("want --local FOLDER, --attempt FOLDER, or --set FILE and --index N");
@@ -83,12 +82,12 @@ Arguments read_arguments(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 2 && (std::string_view(argv[1]) == "--help" || std::string_view(argv[1]) == "-h")) {
-    std::fputs(kHelp, stdout);
-    return 0;
-  }
   try {
     const auto arguments = read_arguments(argc, argv);
+    if (arguments.help) {
+      std::fputs(kHelp, stdout);
+      return 0;
+    }
     if (!arguments.local.empty()) {
       return agent::program::start_locally({.folder = arguments.local,
                                             .started_by_executor = arguments.started_by_musterd,

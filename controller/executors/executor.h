@@ -59,7 +59,7 @@ struct ClusterFacts {
 
 /// Settings that only Slurm reads.
 struct SlurmWishes {
-  /// Options of sbatch by their long names, those of the resources included; without a value: a bare flag.
+  /// Options of sbatch by their long names, the cores and GPUs of a rank included; without a value: a bare flag.
   std::map<std::string, std::optional<std::string>> options;
   std::string output;                   // where people look for a rank's log besides
   std::uint32_t array_parallelism = 0;  // elements of one array that may run at once; 0: any number

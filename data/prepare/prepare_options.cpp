@@ -4,10 +4,10 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <map>
 #include <optional>
 #include <string_view>
 
+#include "base/arguments.h"
 #include "base/numbers.h"
 
 namespace data::prepare {
@@ -233,49 +233,7 @@ constexpr auto kOptionRows = std::to_array<OptionRow>({
      true},
 });
 
-/// A command line after its command: positional words, and options with their values.
-struct Line {
-  std::vector<std::string> words;
-  std::map<std::string, std::string, std::less<>> options;
-  bool help = false;
-};
-
-/// Splits a command line. `has_value`: whether an option takes a value; nullopt: there is no such option.
-Line split_line(std::span<const std::string> words, std::optional<bool> (*has_value)(std::string_view option),
-                const std::string& options) {
-  Line line;
-  bool is_over = false;  // after "--"
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const auto& word = words[i];
-    if (is_over || word == "-" || !word.starts_with("-")) {
-      line.words.push_back(word);
-      continue;
-    }
-    if (word == "--") {
-      is_over = true;
-      continue;
-    }
-    if (word == "--help" || word == "-h") {
-      line.help = true;
-      continue;
-    }
-    const auto equals = word.find('=');
-    const auto name = word.substr(0, equals);
-    const auto takes = has_value(name);
-    if (!takes) throw UsageError("there is no option " + name + "; want one of " + options);
-    std::string value;
-    if (*takes && equals != std::string::npos) {
-      value = word.substr(equals + 1);
-    } else if (*takes) {
-      if (i + 1 == words.size()) throw UsageError(name + " wants a value");
-      value = words[++i];
-    } else if (equals != std::string::npos) {
-      throw UsageError(word + ": " + name + " takes no value");
-    }
-    if (!line.options.emplace(name, std::move(value)).second) throw UsageError(name + " is given twice; give it once");
-  }
-  return line;
-}
+using Line = base::Arguments;
 
 const OptionRow* row_of(std::string_view name) {
   const auto* const found =
@@ -295,10 +253,10 @@ std::string options_of(Sources of) {
 From from_of(const Line& line) {
   std::string all;
   for (const auto name : kFromNames) all += (all.empty() ? "" : ", ") + std::string(name);
-  const auto given = line.options.find("--from");
-  if (given == line.options.end()) throw UsageError("--from is missing; want one of " + all);
-  const auto* const found = std::find(kFromNames.begin(), kFromNames.end(), given->second);
-  if (found == kFromNames.end()) refuse("--from", given->second, "one of " + all);
+  const auto* const given = line.find("--from");
+  if (given == nullptr) throw UsageError("--from is missing; want one of " + all);
+  const auto* const found = std::find(kFromNames.begin(), kFromNames.end(), *given);
+  if (found == kFromNames.end()) refuse("--from", *given, "one of " + all);
   return static_cast<From>(found - kFromNames.begin());
 }
 
@@ -366,44 +324,33 @@ std::filesystem::path one_folder(const Line& line) {
 }
 
 Command parse_prepare(std::span<const std::string> words) {
-  const auto has_value = [](std::string_view name) -> std::optional<bool> {
-    if (name == "--from") return true;
-    const auto* const row = row_of(name);
-    return row != nullptr ? std::optional(!row->is_flag) : std::nullopt;
-  };
-  const auto line = split_line(words, has_value, "--from, " + options_of(kAnySource));
+  std::vector<base::Option> known{{"--from"}};
+  for (const auto& row : kOptionRows) known.push_back({row.name, !row.is_flag});
+  const auto line = base::read_arguments(words, known);
   if (line.help) return HelpOptions{kPrepareHelp};
   return prepare_options(line);
 }
 
 Command parse_show(std::span<const std::string> words) {
-  const auto has_value = [](std::string_view name) { return name == "--json" ? std::optional(false) : std::nullopt; };
-  const auto line = split_line(words, has_value, "--json");
+  const auto line = base::read_arguments(words, std::array{base::Option{"--json", false}});
   if (line.help) return HelpOptions{kShowHelp};
-  return ShowOptions{one_folder(line), line.options.contains("--json")};
+  return ShowOptions{one_folder(line), line.has("--json")};
 }
 
 Command parse_check(std::span<const std::string> words) {
-  const auto line = split_line(
-      words, [](std::string_view) { return std::optional<bool>(); }, "--help");
+  const auto line = base::read_arguments(words, {});
   if (line.help) return HelpOptions{kCheckHelp};
   return CheckOptions{one_folder(line)};
 }
 
 Command parse_decode(std::span<const std::string> words) {
-  const auto has_value = [](std::string_view name) -> std::optional<bool> {
-    if (name == "--ids") return false;
-    if (name == "--record" || name == "--split" || name == "--to") return true;
-    return std::nullopt;
-  };
-  const auto line = split_line(words, has_value, "--record, --split, --ids, --to");
+  const auto known = std::to_array<base::Option>({{"--record"}, {"--split"}, {"--ids", false}, {"--to"}});
+  const auto line = base::read_arguments(words, known);
   if (line.help) return HelpOptions{kDecodeHelp};
-  DecodeOptions out{.folder = one_folder(line), .ids = line.options.contains("--ids"), .to = {}};
-  for (const auto& [name, value] : line.options) {
-    if (name == "--record") out.record = number_of(name, value, 0, INT64_MAX);
-    if (name == "--split") out.split = value;
-    if (name == "--to") out.to = value;
-  }
+  DecodeOptions out{.folder = one_folder(line), .ids = line.has("--ids"), .to = {}};
+  if (const auto* record = line.find("--record")) out.record = number_of("--record", *record, 0, INT64_MAX);
+  if (const auto* split = line.find("--split")) out.split = *split;
+  if (const auto* to = line.find("--to")) out.to = *to;
   return out;
 }
 

@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "base/usage_error.h"
 #include "data/chess/notation.h"
 #include "data/prepare/text/text_source.h"
 
@@ -21,11 +21,7 @@ extern const char* const kShowHelp;
 extern const char* const kCheckHelp;
 extern const char* const kDecodeHelp;
 
-/// A mistake in the command line: the option, its value and what is wanted.
-class UsageError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+using base::UsageError;
 
 /// The sources of data: the values of --from. kAuto is kMan where there are pages enough, else kFixture.
 enum class From : std::uint8_t {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/words.h"
 #include "fsdp/files/checkpoint.h"
 #include "fsdp/files/checkpoint_folder.h"
 #include "fsdp/files/checkpoint_manifest.h"
@@ -313,11 +314,13 @@ std::optional<LoadedCheckpoint> Checkpointer::load_latest(std::vector<std::strin
   }));
   if (!unlisted.empty()) fail(unlisted);
   Json found;
-  found["ignored"] = Json::Array(list.ignored.begin(), list.ignored.end());
+  found["ignored"] = Json::Array();
+  for (const std::string& reason : list.ignored) found["ignored"].push_back(base::valid_utf8(reason));
   found["steps"] = Json::Array();
   for (const CheckpointInfo& info : list.valid) found["steps"].push_back(info.step);
   found["too_new"] = Json::Array();
-  for (const auto& [step, problem] : list.too_new) found["too_new"].push_back(Json::Array{step, problem});
+  for (const auto& [step, problem] : list.too_new)
+    found["too_new"].push_back(Json::Array{step, base::valid_utf8(problem)});
   found = Json::parse(ranks.broadcast(found.dump()));
 
   std::vector<std::string> passed_over;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace fsdp {
 namespace {
@@ -17,11 +18,17 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 
   bool null() override { return put({}); }
   bool boolean(bool value) override { return put(value); }
-  bool number_integer(std::int64_t value) override { return put(value); }
+  // The library calls this for numbers with a sign. -0 stays what it is as a double.
+  bool number_integer(std::int64_t value) override { return value == 0 ? put(-0.0) : put(value); }
   bool number_unsigned(std::uint64_t value) override {
     return value > std::numeric_limits<std::int64_t>::max() ? put(static_cast<double>(value)) : put(value);
   }
-  bool number_float(double value, const std::string&) override { return put(value); }
+  bool number_float(double value, const std::string& text) override {
+    const auto digits = std::string_view(text).substr(0, text.find_first_of("eE"));
+    if (value == 0 && digits.find_first_of("123456789") != digits.npos)
+      throw JsonError("JSON: number " + text.substr(0, 40) + " does not fit a double");
+    return put(value);
+  }
   bool string(std::string& value) override { return put(std::move(value)); }
   bool binary(nlohmann::json::binary_t&) override { return false; }  // no JSON text has it
   bool start_object(std::size_t) override { return open(Json::Object()); }
@@ -37,12 +44,15 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(std::size_t bytes_read, const std::string&, const nlohmann::json::exception& error) override {
-    // The library's text is "[its number] kind at line 1, column 2: why; last read: bytes". The offset says the place,
-    // and the bytes may be no UTF-8.
+    // The library's text is "[its number] kind at line 1, column 2: why; last read: bytes; expected ...". The offset
+    // says the place, the bytes may be no UTF-8, and a number may have any length.
     std::string why = error.what();
     const std::size_t column = why.find(", column ");
     why.erase(0, column == why.npos ? why.find("] ") + 2 : why.find(": ", column) + 2);
-    why.erase(std::min(why.find("; last read"), why.size()));
+    const std::size_t read = why.find("; last read"), expected = why.rfind("; expected ");
+    const std::string end = read < expected && expected != why.npos ? why.substr(expected) : "";
+    why.erase(std::min({read, why.size(), std::size_t{100}}));
+    why += end;
     throw JsonError("JSON, byte " + std::to_string(bytes_read > 0 ? bytes_read - 1 : 0) + ": " + why);
   }
 
@@ -80,22 +90,60 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   Json* member_ = nullptr;
 };
 
-nlohmann::json to_library(const Json& value) {
-  if (value.is_null()) return nullptr;
-  if (value.is_bool()) return value.as_bool();
-  if (value.is_int()) return value.as_int();
-  if (value.is_number()) {
+void write_text(const std::string& text, std::string& out) {
+  try {
+    out += nlohmann::json(text).dump();
+  } catch (const nlohmann::json::type_error&) {
+    throw JsonError("JSON: a string is not UTF-8");
+  }
+}
+
+/// Writes a value that is neither array nor object.
+void write_leaf(const Json& value, std::string& out) {
+  if (value.is_null()) {
+    out += "null";
+  } else if (value.is_bool()) {
+    out += value.as_bool() ? "true" : "false";
+  } else if (value.is_int()) {
+    out += std::to_string(value.as_int());
+  } else if (value.is_number()) {
     if (!std::isfinite(value.as_double())) throw JsonError("JSON cannot hold NaN or infinity");
-    return value.as_double();
-  }
-  if (value.is_string()) return value.as_string();
-  nlohmann::json out = value.is_array() ? nlohmann::json::array() : nlohmann::json::object();
-  if (value.is_array()) {
-    for (const Json& element : value.as_array()) out.push_back(to_library(element));
+    out += nlohmann::json(value.as_double()).dump();
   } else {
-    for (const auto& [key, member] : value.as_object()) out[key] = to_library(member);
+    write_text(value.as_string(), out);
   }
-  return out;
+}
+
+void new_line(int indent, std::size_t depth, std::string& out) {
+  if (indent < 0) return;
+  out += '\n';
+  out.append(static_cast<std::size_t>(indent) * depth, ' ');
+}
+
+// A trace or a manifest may have a million values, so nothing but the text is built.
+void write(const Json& value, int indent, std::size_t depth, std::string& out) {
+  if (!value.is_array() && !value.is_object()) return write_leaf(value, out);
+  const char* separator = "";
+  const auto begin = [&] {
+    out += std::exchange(separator, ",");
+    new_line(indent, depth + 1, out);
+  };
+  out += value.is_array() ? '[' : '{';
+  if (value.is_array()) {
+    for (const Json& element : value.as_array()) {
+      begin();
+      write(element, indent, depth + 1, out);
+    }
+  } else {
+    for (const auto& [key, member] : value.as_object()) {
+      begin();
+      write_text(key, out);
+      out += indent < 0 ? ":" : ": ";
+      write(member, indent, depth + 1, out);
+    }
+  }
+  if (value.size() > 0) new_line(indent, depth, out);
+  out += value.is_array() ? ']' : '}';
 }
 
 [[noreturn]] void wrong_type(const char* want, const char* is) {
@@ -121,11 +169,9 @@ Json Json::parse(std::string_view text, int max_depth) {
 }
 
 std::string Json::dump(int indent) const {
-  try {
-    return to_library(*this).dump(indent);
-  } catch (const nlohmann::json::type_error&) {
-    throw JsonError("JSON: a string is not UTF-8");
-  }
+  std::string out;
+  write(*this, indent, 0, out);
+  return out;
 }
 
 const char* Json::type_name() const {

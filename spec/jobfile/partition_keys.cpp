@@ -44,7 +44,7 @@ constexpr auto kFields = std::to_array<Key>({
     {.name = "default_account", .meaning = "For jobs that set none."},
     {.name = "default_qos", .meaning = "For jobs that set none."},
     {.name = "default_constraint", .meaning = "For jobs that set none."},
-    {.name = "default_gres", .meaning = "For jobs that set neither slurm.gres nor GPUs of each rank."},
+    {.name = "default_gres", .meaning = "For jobs that set neither slurm.gres nor resources.gpus_per_rank."},
     duration("default_time", "Time limit of jobs that set none."),
     {.name = "preemptible",
      .kind = Kind::kFlag,

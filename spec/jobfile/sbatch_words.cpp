@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/numbers.h"
+#include "spec/key_names.h"
 
 namespace jobfile {
 namespace {
@@ -115,8 +116,8 @@ std::string_view key_of_sbatch(std::string_view path) {
 std::map<std::string, std::optional<std::string>> sbatch_options(const muster::v1::JobSpec& spec) {
   std::map<std::string, std::optional<std::string>> options;
   for (const auto& key : job_keys()) {
-    const bool is_count = key.name.starts_with("resources.") && key.kind == Kind::kWhole;
-    if (key.sbatch.empty() || !(is_count || key.name.starts_with("slurm."))) continue;
+    const bool is_of_rank = key.name == spec::key::kCpusOfRank || key.name == spec::key::kGpusOfRank;
+    if (key.sbatch.empty() || !(is_of_rank || key.name.starts_with("slurm."))) continue;
     const auto value = get(spec, key);
     if (!value || *value == Value(false) || *value == Value(std::string())) continue;
     auto& option = options[std::string(key.sbatch)];

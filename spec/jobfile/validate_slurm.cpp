@@ -44,7 +44,6 @@ constexpr auto kOwned = std::to_array<Owned>({
     {"no-requeue", "use [requeue]"},
     {"nodefile", "use slurm.nodelist"},
     {"ntasks", "use resources.nodes and resources.ranks_per_node"},
-    {"ntasks-per-core", "use resources.ranks_per_node"},
     {"ntasks-per-socket", "use resources.ranks_per_node"},
     {"open-mode", "muster keeps a log of each attempt: see muster logs"},
     {"output", "use slurm.output"},
@@ -69,6 +68,7 @@ const std::map<std::string, std::string, std::less<>>& owned_options() {
     for (const char* option : {"gpus", "gpus-per-node", "ntasks-per-gpu"}) {
       all.emplace(option, "use " + std::string(spec::key::kGpusOfRank) + ", which counts the GPUs of one rank");
     }
+    all.emplace("ntasks-per-core", "use resources.ranks_per_node and " + std::string(spec::key::kCpusOfRank));
     for (const auto& key : job_keys()) {
       if (!key.sbatch.empty()) all.emplace(key.sbatch, "use " + std::string(key.name));
     }

@@ -34,7 +34,9 @@ TEST_F(Data, PassesWordsAndExitCodesOn) {
   EXPECT_THAT(shown.out, StartsWith("kind         tokens\n"));
   const auto wrong = muster({"data", "show", to, "--jsn"});
   EXPECT_EQ(wrong.exit, 2);
-  EXPECT_THAT(wrong.err, HasSubstr("muster data show: there is no option --jsn; want one of --json"));
+  EXPECT_THAT(
+      wrong.err,
+      HasSubstr("muster data show: there is no option --jsn, did you mean --json; see muster data show --help"));
   EXPECT_THAT(muster({"data", "prepare", "--help"}).out, HasSubstr("--from KIND [SOURCE...] --to FOLDER"));
 }
 

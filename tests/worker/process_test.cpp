@@ -647,7 +647,8 @@ TEST(Worker, HelpIsPrintedAndWrongArgumentsAreRefused) {
   Process wrong(::test::built_program("muster-worker"), {"--frobnicate"},
                 {{"MUSTER_METRICS_FILE", (folder / "m").native()}}, folder / "wrong");
   EXPECT_EQ(wrong.wait(20s), 93);
-  EXPECT_THAT(read_file(folder / "wrong"), HasSubstr("\"--frobnicate\": want --run-file FILE"));
+  EXPECT_THAT(read_file(folder / "wrong"),
+              HasSubstr("there is no option --frobnicate; want one of --run-file, --plan"));
 }
 
 }  // namespace

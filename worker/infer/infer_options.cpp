@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <map>
 
+#include "base/arguments.h"
 #include "base/numbers.h"
 #include "base/usage_error.h"
-#include "base/words.h"
 #include "spec/infer_flags.h"
 
 namespace infer {
@@ -91,36 +91,17 @@ unsigned bit_of(Command command) {
   return 1U << static_cast<unsigned>(command);
 }
 
-[[noreturn]] void refuse_option(const std::string& name, std::string_view command) {
-  std::vector<std::string> names;
-  for (const auto& flag : spec::kInferFlags) names.emplace_back(flag.name);
-  const std::string near = base::nearest(name, names);
-  throw UsageError(name + ": " + std::string(command) + " has no such option" +
-                   (near.empty() || near == name ? "" : "; did you mean " + near + "?"));
-}
-
-/// Applies the option at `at` and returns the place of the last argument that it takes.
-std::size_t take_option(std::span<char* const> arguments, std::size_t at, std::string_view command, Options& out) {
-  std::string name = arguments[at];
-  std::optional<std::string> value;
-  if (const auto equals = name.find('='); equals != std::string::npos) {
-    value = name.substr(equals + 1);
-    name.resize(equals);
+base::Arguments read_line(std::span<const std::string> arguments, std::string_view command, Command which) {
+  std::vector<base::Option> known;
+  for (const auto& flag : spec::kInferFlags)
+    known.push_back({flag.name, !flag.value.empty(), flag.name == "--file" ? "-f" : ""});
+  auto line = base::read_arguments(arguments, known);
+  for (const auto& [name, value] : line.options) {
+    const auto flag = std::ranges::find(spec::kInferFlags, name, &spec::InferFlag::name);
+    if ((flag->commands & bit_of(which)) == 0)
+      throw UsageError(name + ": " + std::string(command) + " has no such option");
   }
-  if (name == "-h" || name == "--help") {
-    out.help = true;
-    return at;
-  }
-  if (name == "-f") name = "--file";
-  const auto flag = std::ranges::find(spec::kInferFlags, name, &spec::InferFlag::name);
-  if (flag == spec::kInferFlags.end() || (flag->commands & bit_of(out.command)) == 0) refuse_option(name, command);
-  if (flag->value.empty() && value) throw UsageError(name + " takes no value");
-  if (!flag->value.empty() && !value) {
-    if (at + 1 == arguments.size()) throw UsageError(name + " wants a value");
-    value = arguments[++at];
-  }
-  effects().at(flag->name)(out, value.value_or(""));
-  return at;
+  return line;
 }
 
 void check_together(const Options& out) {
@@ -132,7 +113,7 @@ void check_together(const Options& out) {
 
 }  // namespace
 
-Options parse_options(std::span<char* const> arguments) {
+Options parse_options(std::span<const std::string> arguments) {
   Options out;
   const std::string_view command = arguments.empty() ? "" : arguments[0];
   if (command == "--help" || command == "-h" || command == "help") {
@@ -145,21 +126,13 @@ Options parse_options(std::span<char* const> arguments) {
   if (found == commands.end())
     throw UsageError("argument \"" + std::string(command) + "\": want generate, embed or classify; see --help");
   out.command = found->second;
-  bool only_texts = false;
-  for (std::size_t i = 1; i < arguments.size(); ++i) {
-    const std::string_view argument = arguments[i];
-    if (!only_texts && argument == "--") {
-      only_texts = true;
-    } else if (!only_texts && argument.size() > 1 && argument.starts_with('-')) {
-      i = take_option(arguments, i, command, out);
-    } else if (out.model.empty()) {
-      out.model = argument;
-    } else {
-      out.texts.emplace_back(argument);
-    }
-  }
+  const auto line = read_line(arguments.subspan(1), command, out.command);
+  out.help = line.help;
   if (out.help) return out;
-  if (out.model.empty()) throw UsageError(std::string(command) + " wants a MODEL: a folder; see --help");
+  for (const auto& [name, value] : line.options) effects().at(name)(out, value);
+  if (line.words.empty()) throw UsageError(std::string(command) + " wants a MODEL: a folder; see --help");
+  out.model = line.words.front();
+  out.texts.assign(line.words.begin() + 1, line.words.end());
   check_together(out);
   return out;
 }

@@ -48,7 +48,7 @@ struct Options {
 };
 
 /// Reads the arguments behind the program's name. Throws base::UsageError naming the argument and what is wanted.
-Options parse_options(std::span<char* const> arguments);
+Options parse_options(std::span<const std::string> arguments);
 
 /// The text of --help.
 std::string help_text();

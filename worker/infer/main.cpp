@@ -29,7 +29,7 @@ int fail(int code, const char* what) {
 int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_DFL);  // if the reader of stdout ends, such as head, the program ends quietly
   try {
-    const auto options = infer::parse_options(std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
+    const auto options = infer::parse_options(std::vector<std::string>(argv + 1, argv + argc));
     if (options.help) {
       std::cout << infer::help_text() << std::flush;
       return kDone;

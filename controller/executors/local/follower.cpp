@@ -22,6 +22,14 @@ using agent::protocol::RankProcess;
 using agent::protocol::Started;
 using std::chrono::milliseconds;
 
+std::optional<std::string> mark_in(int folder) {
+  try {
+    return agent::protocol::attempt_mark_in(folder);
+  } catch (const std::runtime_error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 std::vector<base::ProcessStat> leftovers(const Started& started, const std::string& attempt_folder) {
@@ -86,6 +94,11 @@ void Follower::begin(milliseconds look_every) {
   look_in_rounds();
 }
 
+void Follower::know(const Started& started, const std::optional<std::string>& mark) {
+  if (!status_.started) status_.started = started;
+  if (!mark_) mark_ = mark;
+}
+
 void Follower::exited(const agent::protocol::Exited& exited) {
   if (closed_ || status_.failed || !told_.insert(exited.rank).second) return;
   listener_.tell(core::RankExited{key_.number, exited.rank, exited.exit, exited.out_of_memory, "", exited.error});
@@ -117,17 +130,22 @@ void Follower::close() {
 void Follower::look() {
   if (std::exchange(is_looking_, true)) return;
   disk_.run(
-      [self = shared_from_this()] {
-        auto what = look_into(self->path_);
+      [self = shared_from_this(), wants_mark = !mark_] {
+        auto what = look_into(self->path_, wants_mark);
         boost::asio::post(self->io_, [self, what = std::move(what)] {
           self->is_looking_ = false;
-          if (!self->closed_ && !self->is_burying_) self->seen(what);
+          if (self->closed_ || self->is_burying_) return;
+          try {
+            self->seen(what);
+          } catch (const std::runtime_error&) {  // the kernel could not be asked, as without a free descriptor
+            self->later(&Follower::look);
+          }
         });
       },
       core::Millis(0));
 }
 
-Follower::Seen Follower::look_into(const std::filesystem::path& path) {
+Follower::Seen Follower::look_into(const std::filesystem::path& path, bool wants_mark) {
   Seen seen;
   base::Fd folder;
   try {
@@ -142,23 +160,38 @@ Follower::Seen Follower::look_into(const std::filesystem::path& path) {
     seen.answers = true;
     seen.damage = error.what();
   }
+  if (folder && wants_mark) seen.mark = mark_in(folder.get());
   return seen;
 }
 
 void Follower::seen(const Seen& what) {
-  if (what.is_missing) return gone("no trace of it: no folder " + path_.string());
-  if (!what.answers || (what.is_held && !what.damage.empty())) return later(&Follower::look);
-  if (!what.damage.empty()) return gone(what.damage);
-  status_ = what.status;
+  learn(what);
   for (const auto rank : status_.ends) exited(status_.exits.at(rank));
-  if (what.is_held && !status_.ended) return wait_for_agent();
+  const bool waits = what.answers && what.damage.empty() && what.is_held && !status_.ended;
+  if (waits) return wait_for_agent();
   if (status_.failed) return gone("it could not be started: " + status_.failed->reason);
   if (status_.ended) return finish();
-  if (!status_.started) return gone("no trace of it: nothing was started in " + path_.string());
+  const bool unclear = !what.answers || (what.is_held && !what.damage.empty());
+  if (unclear && !what.is_missing) return later(&Follower::look);
+  if (!status_.started) return gone(why_not_started(what));
+  // The lock of an agent that is there is held: somebody has removed the file, or the folder.
+  if (agent_of(*status_.started)) return later(&Follower::look);
   is_burying_ = true;
   pause_ = kShortestPause;
   rounds_.cancel();
   bury();
+}
+
+/// A start that is known stays known, whatever becomes of the file.
+void Follower::learn(const Seen& what) {
+  if (!mark_) mark_ = what.mark;
+  if (!what.answers || !what.damage.empty()) return;
+  if (what.status.started || !status_.started) status_ = what.status;
+}
+
+std::string Follower::why_not_started(const Seen& what) const {
+  if (what.is_missing) return "no trace of it: no folder " + path_.string();
+  return what.damage.empty() ? "no trace of it: nothing was started in " + path_.string() : what.damage;
 }
 
 /// It is there, and does its work as far as is known.
@@ -196,8 +229,9 @@ bool Follower::all_are_told() const {
 
 /// The mark is what its ranks were given. A data folder that was moved has another path now.
 std::vector<base::ProcessStat> Follower::left_behind() {
-  if (!mark_) mark_ = agent::protocol::attempt_mark_in(agent::protocol::open_folder(path_).get());
-  return leftovers(*status_.started, *mark_);
+  if (!mark_) mark_ = look_into(path_, true).mark;
+  if (!mark_ && std::filesystem::exists(path_)) throw std::runtime_error("the mark of its ranks cannot be read");
+  return leftovers(*status_.started, mark_.value_or(""));
 }
 
 void Follower::bury() {

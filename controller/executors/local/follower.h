@@ -78,6 +78,8 @@ class Follower : public std::enable_shared_from_this<Follower> {
 
   /// `look_every`: how often it is looked whether the agent still does its work, and at its file.
   void begin(std::chrono::milliseconds look_every = kLookEvery);
+  /// Hands over what launch() has read in the folder, which may not be there any more.
+  void know(const agent::protocol::Started& started, const std::optional<std::string>& mark);
   /// The agent has told of a rank's end.
   void exited(const agent::protocol::Exited& exited);
   /// The agent was told to stop its ranks, and is to have killed them after the grace.
@@ -95,12 +97,15 @@ class Follower : public std::enable_shared_from_this<Follower> {
     bool answers = false;     // else it is asked again
     bool is_held = true;      // by the agent, or by whoever starts it
     agent::protocol::Status status;
-    std::string damage;  // why the status file makes no sense; empty: it does
+    std::string damage;               // why the status file makes no sense; empty: it does
+    std::optional<std::string> mark;  // MUSTER_ATTEMPT_FOLDER of its ranks; nullopt: it could not be read
   };
 
-  static Seen look_into(const std::filesystem::path& folder);
+  static Seen look_into(const std::filesystem::path& folder, bool wants_mark);
   void look();
   void seen(const Seen& what);
+  void learn(const Seen& what);
+  std::string why_not_started(const Seen& what) const;
   void wait_for_agent();
   void watch_agent();
   void bury();
@@ -132,7 +137,7 @@ class Follower : public std::enable_shared_from_this<Follower> {
   bool is_looking_ = false, was_stuck_ = false, is_burying_ = false;
   agent::protocol::Status status_;
   std::optional<Clock::time_point> tell_left_at_;  // that a process does not end
-  std::optional<std::string> mark_;                // MUSTER_ATTEMPT_FOLDER of its ranks, once it was asked for
+  std::optional<std::string> mark_;                // as in Seen
   std::chrono::milliseconds pause_ = kShortestPause;
   std::optional<Clock::time_point> kill_at_;  // of the shortest stop asked for
   bool closed_ = false;

@@ -32,7 +32,8 @@ using namespace agent::protocol;
 using base::Fd;
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLookAgain{5};
-constexpr std::chrono::seconds kLaunchLimit{30};
+// For an agent that a controller before us has started. Other launches wait meanwhile, and this one is tried again.
+constexpr std::chrono::milliseconds kOthersPatience{5000};
 
 bool has_number(const core::MachineShare& share) {
   return std::ranges::any_of(share.gpus, [](const auto& gpu) { return identity_by_name(gpu).number.has_value(); });
@@ -108,18 +109,21 @@ class LocalExecutor : public Executor {
     const auto failed = [&](const std::string& reason, bool retryable) {
       return core::AttemptLaunchFailed{request.key.number, reason, retryable};
     };
+    bool may_run = true;
     try {
-      return find_or_start(request);
+      return find_or_start(request, may_run);
     } catch (const Impossible& error) {
       return failed(error.what(), false);
     } catch (const std::invalid_argument& error) {
       return failed(error.what(), false);
     } catch (const std::system_error& error) {
+      if (may_run) return LaunchLater{.why = error.what(), .unsure = true};
       if (base::lacks_room(error.code().value())) {
         return no_room(request.key, error.what(), error.code().value());
       }
       return failed(error.what(), true);
     } catch (const std::exception& error) {
+      if (may_run) return LaunchLater{.why = error.what(), .unsure = true};
       return failed(error.what(), true);
     }
   }
@@ -188,7 +192,12 @@ class LocalExecutor : public Executor {
       if (!what || rank >= what->ranks.size() || what->boot_id != base::boot_id()) return Vouch::kGone;
       const auto& process = what->ranks[rank];
       const auto now = base::read_stat(process.pid);
-      if (!now || now->start_time != process.start_time || now->is_dead()) return Vouch::kGone;
+      if (!now || now->start_time != process.start_time || now->is_dead()) {
+        // The agent may hold the end back until nothing of the ranks is left. The follower answers for an agent that
+        // does nothing any more.
+        const auto agent = agent_of(*what);
+        return agent && !agent->is_stopped() ? Vouch::kEnded : Vouch::kGone;
+      }
       return now->is_stopped() ? Vouch::kStopped : Vouch::kAlive;
     } catch (const std::system_error& error) {
       return error.code() == std::errc::no_such_file_or_directory ? Vouch::kGone : Vouch::kUnknown;
@@ -227,26 +236,46 @@ class LocalExecutor : public Executor {
   void step(std::string_view name) const {
     if (options_.on_step) options_.on_step(name);
   }
-  LaunchAnswer find_or_start(const LaunchRequest& request) {
+  /// `may_run`: what it throws leaves open whether the attempt's ranks run, or will. An earlier launch of it may be
+  /// under way, also one by a controller before us.
+  LaunchAnswer find_or_start(const LaunchRequest& request, bool& may_run) {
     const auto& key = request.key;
     const auto path = folder_of(key);
     std::filesystem::create_directories(path);
     const auto folder = open_folder(path);
-    for (const auto deadline = Clock::now() + kLaunchLimit;;) {
+    const auto deadline = Clock::now() + options_.launch_limit;
+    for (const auto give_up = std::min(deadline, Clock::now() + kOthersPatience);;) {
       auto lock = try_lock(folder.get());
-      const auto status = read_status(folder.get());
+      const auto status = status_of(folder.get(), !lock, may_run);
       if (status.failed && (status.ended || lock)) {
         return core::AttemptLaunchFailed{key.number, status.failed->reason, status.failed->retryable};
       }
       if (status.running || (status.started && lock)) return found(key, folder.get(), *status.started);
-      if (lock) return start_ranks(request, folder.get(), std::move(*lock), deadline);
-      if (Clock::now() >= deadline) {
-        throw std::runtime_error("another process keeps " + (path / kLockFile).string() + " locked but starts nothing");
+      if (lock) {
+        may_run = false;
+        return start_ranks(request, folder.get(), std::move(*lock), deadline, may_run);
+      }
+      if (Clock::now() >= give_up) {
+        return LaunchLater{
+            .why = "another process keeps " + (path / kLockFile).string() + " locked, and has started nothing yet",
+            .unsure = true};
       }
       std::this_thread::sleep_for(kLookAgain);
     }
   }
-  LaunchAnswer start_ranks(const LaunchRequest& request, int folder, Fd lock, Clock::time_point deadline) {
+  /// A status file that makes no sense says nothing, but whoever starts the attempt still holds the lock.
+  static Status status_of(int folder, bool is_held, bool& may_run) {
+    try {
+      return read_status(folder);
+    } catch (const std::system_error&) {
+      throw;
+    } catch (const std::runtime_error&) {
+      may_run = is_held;
+      throw;
+    }
+  }
+  LaunchAnswer start_ranks(const LaunchRequest& request, int folder, Fd lock, Clock::time_point deadline,
+                           bool& may_run) {
     const auto& key = request.key;
     const auto path = folder_of(key);
     const auto program = check_launch(request);
@@ -257,13 +286,15 @@ class LocalExecutor : public Executor {
       const auto launch = launch_of(request, program, port, options_, own_machine());
       base::replace_file_at(folder, kLaunchFile, std::string(kLaunchFile) + ".tmp", to_text(launch));
       step("written");
+      may_run = true;
       answer = start_agent(options_.agent_program, path, std::move(lock), deadline, [&] { step("spawned"); });
       step("answered");
     } catch (...) {
-      ports_.give_back(key);
+      if (!may_run) ports_.give_back(key);
       throw;
     }
-    const auto status = read_status(folder);
+    const auto status = status_of(folder, answer.kind == StartAnswer::Kind::kRunning, may_run);
+    may_run = false;
     if (status.started && !status.failed) return found(key, folder, *status.started);
     ports_.give_back(key);
     if (status.failed) return core::AttemptLaunchFailed{key.number, status.failed->reason, status.failed->retryable};
@@ -278,7 +309,12 @@ class LocalExecutor : public Executor {
     keep_port(key, folder);
     core::AttemptLaunched launched{key.number, folder_of(key).string(), started.node, {}};
     for (const auto& rank : started.ranks) launched.pids.push_back(rank.pid);
-    boost::asio::post(io_, [this, key] { follow(key, folder_of(key), {}); });
+    std::optional<std::string> mark;
+    try {
+      mark = attempt_mark_in(folder);
+    } catch (const std::runtime_error&) {  // the follower asks again
+    }
+    boost::asio::post(io_, [this, key, started, mark] { follow(key, folder_of(key), {}).know(started, mark); });
     return launched;
   }
   void keep_port(const core::AttemptKey& key, int folder) {

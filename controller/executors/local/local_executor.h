@@ -20,8 +20,10 @@ struct LocalOptions {
   /// How often it is looked whether an agent still does its work; two such rounds after a stop's grace, one that does
   /// not is killed, and its ranks with it.
   std::chrono::milliseconds look_every{5000};
-  /// The soft limit of open files that ranks get; 0: as their supervisor has it.
+  /// The soft limit of open files that ranks get; 0: as their agent has it.
   std::uint64_t open_files = 0;
+  /// How long launch() waits for its agent to start the ranks, at the most.
+  std::chrono::milliseconds launch_limit{30'000};
   /// Where GPUs show.
   std::filesystem::path devices = "/dev";
   /// The resources that attempts share, until learn() tells more.
@@ -32,8 +34,9 @@ struct LocalOptions {
 /// fact on disk, and tells it to the controller (see agent/program/agent.h), which hands it on by task(). A stop and a
 /// request for stacks reach the agent with the controller's answers.
 ///
-/// launch() and vouch() may be called by several threads at once; launch() takes up to 30 s. Facts come from one thread
-/// of the executor's own. A rank that ends at once may be told before the caller of launch() has looked at its answer.
+/// launch() and vouch() may be called by several threads at once; launch() takes up to launch_limit. Facts come from
+/// one thread of the executor's own. A rank that ends at once may be told before the caller of launch() has looked at
+/// its answer.
 std::unique_ptr<Executor> make_local_executor(LocalOptions options);
 
 }  // namespace executors::local

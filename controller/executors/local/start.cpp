@@ -289,7 +289,8 @@ std::vector<Unfit> unfit_for_local(const LaunchRequest& request, const OwnMachin
     found.push_back({"resources.nodes", std::to_string(request.nodes),
                      "want 1: local processes run on this machine alone", "set nodes = 1, or run it on Slurm"});
   }
-  const auto& wish = request.wish;
+  auto wish = request.wish;
+  wish.ranks = request.ranks_per_node;
   if (wish.chooses_gpus && wish.gpus_of_rank > 0 && machine.gpus.empty() && !base::has_gpu_device(devices)) {
     found.push_back({spec::key::kGpusOfRank, std::to_string(wish.gpus_of_rank), "want 0: this machine has no GPU",
                      "ask for none, or run it on Slurm"});

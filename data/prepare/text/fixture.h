@@ -12,7 +12,8 @@ std::string_view fixture_packages();
 /// Twenty manual pages as roff, written for this project: for machines without manual pages.
 std::span<const std::string_view> fixture_pages();
 
-/// The texts of data/prepare/text/fixture in the order of their file names, as they were when this program was built.
+/// The texts of data/prepare/text/fixture/documents in the order of their file names, as they were when this program
+/// was built.
 std::span<const std::string_view> fixture_documents();
 
 }  // namespace data::prepare

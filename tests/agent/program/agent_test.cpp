@@ -136,6 +136,17 @@ TEST_F(AgentOfOne, TellsStartAndEndAndWritesTheSame) {
   EXPECT_TRUE(status().running && status().ended);
 }
 
+// A musterd that is no more may have started it, and its successor has ended the attempt since.
+TEST_F(AgentOfOne, OfAllRanksThatHearsOfAStopBeforeTheStartRunsNothing) {
+  auto& local = setup_.launch.local.emplace();
+  local.program = "/bin/sh";
+  local.ranks = 2;
+  asked_first_ = muster::v1::DIRECTIVE_STOP;
+  EXPECT_THROW(run("echo ran > ran"), std::runtime_error);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "ran"));
+  EXPECT_FALSE(status().started) << "the attempt can be told to have started nothing";
+}
+
 // Goal: the controller learns what the rank uses, without a message more.
 TEST_F(AgentOfOne, TellsWhatTheRankUsesWithTheNextRequest) {
   setup_.use.first_pause = setup_.use.longest_pause = 20ms;

@@ -29,9 +29,14 @@ namespace {
 
 namespace fs = std::filesystem;
 using rpc::testing::FakeController;
+using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Le;
+using ::testing::Not;
+using ::testing::SizeIs;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
@@ -515,6 +520,20 @@ TEST_F(MusterAgent, ASignalThatReachesTheTaskAfterTheEndOfItsProgramIsTold) {
   ASSERT_EQ(last_told().state(), muster::v1::PROCESS_EXITED);
   EXPECT_THAT(last_told().signals_seen(), ElementsAre(SIGTERM));
   EXPECT_THAT(end().signals_seen, ElementsAre(SIGTERM));
+}
+
+// A user may tell a program of each hour of a week. musterd takes 64 signals of a task, and no message with more.
+TEST_F(MusterAgent, SignalsThatComeAgainAndAgainFitIntoAMessage) {
+  launch_["forward_signals"] = true;
+  start("trap 'echo x >> count' USR1; echo $$ > pid; while [ ! -e leave ]; do sleep 0.01; done");
+  written_pid("pid");
+  for (int i = 1; i <= 70; ++i) {
+    ::kill(pid_, SIGUSR1);
+    ASSERT_TRUE(eventually([&] { return std::ranges::count(read(folder_ / "count"), '\n') >= i; }, 1ms));
+  }
+  std::ofstream(folder_ / "leave") << "\n";
+  EXPECT_EQ(wait(), 0);
+  EXPECT_THAT(last_told().signals_seen(), AllOf(SizeIs(Le(64)), Each(SIGUSR1), Not(IsEmpty())));
 }
 
 TEST_F(MusterAgent, ASaveThatIsAskedForReachesACommandOnce) {

@@ -83,7 +83,8 @@ TEST(PrepareOptions, MistakesAreNamed) {
   EXPECT_EQ(error_of("prepare --from chess --to"), "--to wants a value");
   EXPECT_EQ(error_of("prepare --from images a --to x --skip-damaged=yes"),
             "--skip-damaged=yes: --skip-damaged takes no value");
-  EXPECT_THAT(error_of("prepare --from chess --to x --game 3"), HasSubstr("there is no option --game; want one of"));
+  EXPECT_THAT(error_of("prepare --from chess --to x --game 3"),
+              HasSubstr("there is no option --game; want one of --from, --to"));
 }
 
 TEST(PrepareOptions, TheNumberOfSourcesIsChecked) {

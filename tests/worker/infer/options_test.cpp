@@ -17,10 +17,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Options parsed(std::vector<std::string> words) {
-  std::vector<char*> argv;
-  for (auto& word : words) argv.push_back(word.data());
-  return parse_options(argv);
+Options parsed(const std::vector<std::string>& words) {
+  return parse_options(words);
 }
 
 std::string refusal(std::vector<std::string> words) {
@@ -56,7 +54,7 @@ TEST(InferOptions, SaysWhatIsWrong) {
   EXPECT_THAT(refusal({"train", "x"}), HasSubstr("\"train\": want generate"));
   EXPECT_THAT(refusal({"generate"}), HasSubstr("generate wants a MODEL"));
   EXPECT_THAT(refusal({"generate", "x", "--temprature", "1"}),
-              AllOf(HasSubstr("no such option"), HasSubstr("did you mean --temperature?")));
+              HasSubstr("there is no option --temprature, did you mean --temperature"));
   EXPECT_THAT(refusal({"embed", "x", "--temperature", "1"}), HasSubstr("embed has no such option"));
   EXPECT_THAT(refusal({"generate", "x", "--seed"}), HasSubstr("--seed wants a value"));
   EXPECT_THAT(refusal({"generate", "x", "--json=yes"}), HasSubstr("--json takes no value"));

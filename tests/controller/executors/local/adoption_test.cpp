@@ -161,4 +161,51 @@ TEST_F(Adoption, AnUnreadableFolderIsTroubleAndNotTheEnd) {
   EXPECT_EQ(facts_.of<core::AttemptGone>().size(), 1u);
 }
 
+// Scratch file systems are swept: an old file goes, and its folder.
+TEST_F(Adoption, AnAgentThatLivesIsFollowedWhateverHasBecomeOfItsFiles) {
+  look_every_ = 20ms;
+  for (const std::string removed : {"lock", "status.jsonl", ""}) {
+    SCOPED_TRACE(removed.empty() ? "the folder" : removed);
+    const core::JobId job = removed.empty() ? 3 : removed == "lock" ? 1 : 2;
+    restart_controller();
+    const auto launched =
+        must_launch(job, "while [ ! -e end." + std::to_string(job) + " ]; do sleep 0.02; done; exit 4");
+    const auto told = facts_.all().size();
+    const auto agent = agent_of(job);
+    ASSERT_TRUE(eventually([&] { return status(job).running; }));
+    std::filesystem::rename(folder(job) / removed, root_ / ("swept" + std::to_string(job)));
+    const auto until = SteadyClock::now() + 20 * look_every_;
+    ASSERT_TRUE(eventually([&] { return SteadyClock::now() >= until; }));
+    EXPECT_EQ(facts_.all().size(), told);
+    EXPECT_TRUE(is_alive(launched.pids.at(0)));
+    write_file(root_ / "work" / ("end." + std::to_string(job)), "");
+    ASSERT_TRUE(facts_.wait_for(told + 1));
+    EXPECT_TRUE(eventually([&] { return !is_alive(agent); }));
+    const auto last = facts_.all().back();
+    const auto* exited = std::get_if<core::RankExited>(&last);
+    ASSERT_TRUE(exited);
+    EXPECT_EQ(exited->exit.code, 4);
+  }
+  EXPECT_TRUE(facts_.of<core::AttemptGone>().empty());
+}
+
+TEST_F(Adoption, WhatALostAgentLeavesBehindIsEndedThoughItsFolderIsGone) {
+  look_every_ = 20ms;
+  restart_controller();
+  auto request = request_of(1, "setsid sleep 1000 & echo $! > child; wait");
+  request.env["MUSTER_ATTEMPT_FOLDER"] = folder(1).string();
+  const auto launched = must_launch(request);
+  ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/child") == 1; }));
+  const auto child = std::stoll(read_file(root_ / "work/child"));
+  const auto agent = agent_of(1);
+  const auto until = SteadyClock::now() + 10 * look_every_;
+  ASSERT_TRUE(eventually([&] { return SteadyClock::now() >= until; })) << "it has been looked at";
+  std::filesystem::rename(folder(1), root_ / "swept");
+  ::kill(static_cast<pid_t>(agent), SIGKILL);
+  ASSERT_TRUE(facts_.wait_for(1));
+  EXPECT_EQ(facts_.of<core::AttemptGone>().size(), 1u);
+  EXPECT_FALSE(is_alive(launched.pids.at(0)));
+  EXPECT_FALSE(is_alive(child)) << "beside the next attempt";
+}
+
 }  // namespace test

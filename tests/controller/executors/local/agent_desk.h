@@ -32,10 +32,12 @@ class AgentDesk : public rpc::testing::FakeController {
     const std::lock_guard lock(executor_mutex_);
     executor_ = executor;
   }
-  /// From here on the agent of this attempt is told to stop its ranks.
+  /// From here on the agent of this attempt is told to stop its ranks. musterd's word becomes only stricter, since an
+  /// agent that is busy hears the newest one alone.
   void stop(const core::AttemptKey& key, const executors::StopRequest& how) {
     const std::lock_guard lock(mutex_);
-    stops_[key] = how;
+    const auto [known, is_new] = stops_.try_emplace(key, how);
+    if (!is_new && how.grace < known->second.grace) known->second = how;
     for (const auto& [stream, who] : tellers_) {
       if (who.first == key) who.second(answer(key, 0));
     }

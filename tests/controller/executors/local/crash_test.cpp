@@ -1,8 +1,11 @@
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <optional>
 #include <sstream>
+#include <string_view>
 
 #include "controller/executors/local/follower.h"
 #include "tests/controller/executors/local/world.h"
@@ -35,6 +38,67 @@ TEST_P(LauncherCrash, TheNextLaunchFindsOrStartsOneSetOfRanks) {
 
 INSTANTIATE_TEST_SUITE_P(Steps, LauncherCrash, testing::Values("written", "spawned", "answered", "returned"),
                          [](const auto& step) { return std::string(step.param); });
+
+/// No file can be opened in this process while it lives.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit none{0, before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+class UnsureLaunch : public World {
+ protected:
+  bool is_unsure(const executors::LaunchAnswer& answer) {
+    const auto* later = std::get_if<executors::LaunchLater>(&answer);
+    return later != nullptr && later->unsure;
+  }
+  void expect_one_set_of_ranks() {
+    must_launch(1, kStaysAndCounts, 2);
+    ASSERT_TRUE(eventually([&] { return count_lines(root_ / "work/starts") >= 2; }));
+    stop({1, 1}, {0ms});
+    ASSERT_TRUE(facts_.exit_of(0) && facts_.exit_of(1));
+    EXPECT_EQ(count_lines(root_ / "work/starts"), 2u);
+  }
+};
+
+// The GPUs of an attempt that "could not be started" would be given to the next one, beside the ranks that start late.
+TEST_F(UnsureLaunch, AnAgentThatAControllerBeforeStartedAndThatHasStartedNothingYetMayStillDo) {
+  end_controller();
+  write_file(root_ / "stop_at", "forked");
+  const int ended =
+      run_program({::test::built_program("crashing_launcher"), root_.string(), ::test::built_program("crashing_agent"),
+                   "1", kStaysAndCounts, "2", "spawned", desk_.address()});
+  ASSERT_TRUE(WIFSIGNALED(ended));
+  ASSERT_TRUE(eventually([&] { return count_lines(root_ / "stopped") == 1; }));
+  launch_limit_ = 200ms;
+  restart_controller();
+  EXPECT_TRUE(is_unsure(launch(1, kStaysAndCounts, 2)));
+  EXPECT_TRUE(is_unsure(executor_->withdraw(request_of(1, kStaysAndCounts, 2)).value()));
+  EXPECT_TRUE(executor_->is_there({1, 1}));
+  ::kill(std::stoi(read_file(root_ / "stopped")), SIGCONT);
+  launch_limit_ = kLimit;
+  restart_controller();
+  expect_one_set_of_ranks();
+}
+
+TEST_F(UnsureLaunch, WhatCannotBeReadMayRun) {
+  std::optional<NoDescriptors> none;
+  on_step_ = [&](std::string_view step) {
+    if (step == "answered") none.emplace();
+  };
+  restart_controller();
+  EXPECT_TRUE(is_unsure(launch(1, kStaysAndCounts, 2))) << "its agent has said that they run";
+  EXPECT_TRUE(is_unsure(launch(1, kStaysAndCounts, 2)));
+  none.reset();
+  expect_one_set_of_ranks();
+}
 
 class AgentCrash : public World {
  protected:
@@ -159,6 +223,16 @@ TEST_F(AgentCrash, NoCrashAndAnAgentThatHoldsTheLastEndBackIsNotKilled) {
   ASSERT_TRUE(exited);
   EXPECT_EQ(exited->exit.code, 3);
   EXPECT_TRUE(facts_.of<core::AttemptGone>().empty());
+}
+
+TEST_F(AgentCrash, NoCrashAndARankWhoseEndIsHeldBackIsNotCalledGone) {
+  write_file(root_ / "stuck_process", "");
+  restart_controller(::test::built_program("crashing_agent"));
+  const auto rank = must_launch(1, "exit 3").pids.at(0);
+  ASSERT_TRUE(eventually([&] { return !is_alive(rank); }));
+  EXPECT_EQ(executor_->vouch({1, 1}, 0), executors::Vouch::kEnded);
+  ::kill(static_cast<pid_t>(agent_of(1)), SIGKILL);
+  EXPECT_TRUE(eventually([&] { return executor_->vouch({1, 1}, 0) == executors::Vouch::kGone; }));
 }
 
 TEST_F(AgentCrash, WhileNobodyFollowsIsFoundOutByTheNextController) {

@@ -34,24 +34,30 @@ extern "C" ssize_t pwrite(int file, const void* bytes, size_t count, off_t offse
   return ::syscall(SYS_pwrite64, file, bytes, count, offset);
 }
 
-// muster-agent that kills itself at the step named in the file crash_at of the data folder.
+// muster-agent that kills itself at the step named in the file crash_at of the data folder, or stops itself at the one
+// named in stop_at.
 int main(int argc, char** argv) {
   const std::filesystem::path folder = argc > 2 ? argv[2] : "";  // after --local
   data_folder = folder / "../../..";
-  std::string crash_at;
+  std::string crash_at, stop_at;
   std::ifstream(data_folder / "crash_at") >> crash_at;
+  std::ifstream(data_folder / "stop_at") >> stop_at;
   return agent::program::start_locally({.folder = folder,
                                         .started_by_executor = argc == 4,
                                         .connect = agent::program::link_by_grpc,
-                                        .change = [crash_at](agent::program::AgentSetup& setup) {
+                                        .change = [crash_at, stop_at](agent::program::AgentSetup& setup) {
                                           // SIGKILL ends nothing as long as the file stuck_process lies there.
                                           setup.ending.children = [](std::chrono::milliseconds patience) {
                                             if (!std::filesystem::exists(data_folder / "stuck_process"))
                                               return agent::process::end_children(patience);
                                             return std::string("process 12 (stuck)");
                                           };
-                                          setup.on_step = [crash_at](std::string_view step) {
+                                          setup.on_step = [crash_at, stop_at](std::string_view step) {
                                             if (step == crash_at) ::raise(SIGKILL);
+                                            if (step == stop_at) {
+                                              std::ofstream(data_folder / "stopped") << ::getpid() << "\n";
+                                              ::raise(SIGSTOP);
+                                            }
                                           };
                                         }});
 }

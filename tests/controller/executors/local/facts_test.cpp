@@ -193,7 +193,7 @@ TEST_F(RankFacts, ChildrenOfAnEndedRankDieWhileOtherRanksRun) {
   EXPECT_EQ(executor_->vouch({1, 1}, 1), executors::Vouch::kAlive);
 }
 
-TEST_F(RankFacts, VouchTellsStoppedFromAliveFromGone) {
+TEST_F(RankFacts, VouchTellsStoppedFromAliveFromEndedFromGone) {
   const auto launched = must_launch(1, "exec sleep 1000", 2);
   const auto pid = static_cast<pid_t>(launched.pids.at(0));
   EXPECT_EQ(executor_->vouch({1, 1}, 0), executors::Vouch::kAlive);
@@ -201,6 +201,8 @@ TEST_F(RankFacts, VouchTellsStoppedFromAliveFromGone) {
   EXPECT_TRUE(eventually([&] { return executor_->vouch({1, 1}, 0) == executors::Vouch::kStopped; }));
   EXPECT_EQ(executor_->vouch({1, 1}, 1), executors::Vouch::kAlive);
   ::kill(pid, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return executor_->vouch({1, 1}, 0) == executors::Vouch::kEnded; })) << "its agent tells";
+  ::kill(static_cast<pid_t>(agent_of(1)), SIGKILL);
   EXPECT_TRUE(eventually([&] { return executor_->vouch({1, 1}, 0) == executors::Vouch::kGone; }));
   EXPECT_EQ(executor_->vouch({1, 1}, 2), executors::Vouch::kGone) << "no such rank";
   EXPECT_EQ(executor_->vouch({9, 1}, 0), executors::Vouch::kGone) << "no such attempt";

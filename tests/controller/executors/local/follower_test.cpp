@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,8 +13,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <memory>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "agent/protocol/attempt_folder.h"
 #include "base/process_table.h"
 #include "spec/variables.h"
 #include "tests/temporary_folder.h"
@@ -94,6 +101,49 @@ TEST(Leftovers, AProcessThatHasOverwrittenItsEnvironmentIsKnownByTheLogItWritesT
     ::kill(renamed, SIGKILL);
     ::waitpid(renamed, nullptr, 0);
   }
+}
+
+// The kernel may refuse a descriptor at any moment, also to the thread in which all attempts are followed.
+TEST(Following, GoesOnWhenTheKernelCannotBeAsked) {
+  const test::TemporaryFolder folder;
+  const auto rank = ::fork();
+  if (rank == 0) {
+    for (;;) ::pause();
+  }
+  const agent::protocol::Started started{
+      base::boot_id(), "node", -1, {{rank, base::read_stat(rank).value().start_time}}};
+  std::ofstream(folder / "status.jsonl") << agent::protocol::to_line(started);
+  const auto opened = agent::protocol::open_folder(folder.path());
+  auto lock = agent::protocol::try_lock(opened.get());
+  ASSERT_TRUE(lock);
+  boost::asio::io_context io;
+  common::Errands disk(true);
+  std::vector<core::EventBody> told;
+  bool is_over = false;
+  const auto follower = std::make_shared<Follower>(
+      io, disk, core::AttemptKey{1, 1}, folder.path(), std::set<core::RankNumber>{},
+      Follower::Listener{[&](core::EventBody fact) { told.push_back(std::move(fact)); }, [&] { is_over = true; }});
+  follower->begin(std::chrono::milliseconds(10));
+  std::promise<void> looked;  // behind the follower's errand, in the same thread
+  disk.run([&] { looked.set_value(); }, core::Millis(0));
+  looked.get_future().wait();
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{0, before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  io.run_for(std::chrono::milliseconds(100));
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(told.empty());
+  std::ofstream(folder / "status.jsonl", std::ios::app)
+      << agent::protocol::to_line(agent::protocol::Exited{0, {3, 0}, false, 5, ""})
+      << agent::protocol::to_line(agent::protocol::Ended{});
+  lock.reset();
+  for (int i = 0; i < 200 && !is_over; ++i) io.run_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(is_over);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_TRUE(std::holds_alternative<core::RankExited>(told[0]));
+  ::kill(rank, SIGKILL);
+  ::waitpid(rank, nullptr, 0);
 }
 
 }  // namespace

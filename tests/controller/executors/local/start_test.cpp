@@ -93,7 +93,7 @@ TEST_F(LaunchCheck, WhatLocalProcessesCanNeverBeIsKnownBeforeTheyAreStarted) {
   EXPECT_THAT(found(), ElementsAre("resources.gpus_per_rank 2: want 0: this machine has no GPU"));
   machine.gpus = {{0, "GPU-a"}, {1, "GPU-b"}};
   EXPECT_THAT(found(), testing::IsEmpty());
-  request_.wish.ranks = 2;
+  request_.ranks_per_node = 2;
   EXPECT_THAT(found(),
               ElementsAre("resources.gpus_per_rank 2: want fewer: it asks for 4 GPUs with its 2 ranks, and this "
                           "machine has 2"));

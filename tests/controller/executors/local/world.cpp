@@ -133,7 +133,11 @@ void World::end_controller() {
 
 void World::restart_controller(const std::string& agent) {
   end_controller();
-  executor_ = make_local_executor({root_, agent, nullptr, look_every_});
+  executor_ = make_local_executor({.root = root_,
+                                   .agent_program = agent,
+                                   .on_step = on_step_,
+                                   .look_every = look_every_,
+                                   .launch_limit = launch_limit_});
   executor_->start(facts_.sink());
   desk_.hand_to(executor_.get());
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agent/protocol/facts.h"
@@ -93,6 +94,8 @@ class World : public ::testing::Test {
   std::filesystem::path top_;
   std::filesystem::path root_;
   std::chrono::milliseconds look_every_{5000};
+  std::chrono::milliseconds launch_limit_{30'000};
+  std::function<void(std::string_view)> on_step_;  // of launch(); see LocalOptions
   Facts facts_;
   AgentDesk desk_;
   std::unique_ptr<executors::Executor> executor_;
