@@ -117,10 +117,12 @@ class LocalExecutor : public Executor {
     } catch (const std::invalid_argument& error) {
       return failed(error.what(), false);
     } catch (const std::system_error& error) {
-      if (may_run) return LaunchLater{.why = error.what(), .unsure = true};
       if (base::lacks_room(error.code().value())) {
-        return no_room(request.key, error.what(), error.code().value());
+        auto later = no_room(request.key, error.what(), error.code().value());
+        later.unsure = may_run;
+        return later;
       }
+      if (may_run) return LaunchLater{.why = error.what(), .unsure = true};
       return failed(error.what(), true);
     } catch (const std::exception& error) {
       if (may_run) return LaunchLater{.why = error.what(), .unsure = true};
