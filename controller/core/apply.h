@@ -69,9 +69,45 @@ struct RemoveFiles {
 };
 using Action = std::variant<StartAttempt, StopAttempt, HoldAttempt, LimitAttempt, RemoveFiles>;
 
+/// Why a job is not tried again after an end that another attempt might help.
+enum class GivenUp {
+  kNo,
+  kBudget,     // the budget of the cause is spent
+  kSameError,  // the same error came too often: RequeuePolicy::max_same_error
+};
+
+/// The consequences of an event, in codes. The values are in the event and in the job.
+struct Effect {
+  enum class Kind {
+    kTaken,          // the event is taken as it is
+    kNothing,        // nothing changes: it was known, or the job's state does not allow it
+    kUnderWay,       // it is so already; only details are new
+    kAttemptOver,    // nothing changes: the attempt has ended
+    kRankGone,       // nothing changes: the rank has exited
+    kMustNotRun,     // an attempt was launched that must not run: it is stopped
+    kDrains,         // the attempt must end, and its ranks are asked to leave
+    kDrainsAlready,  // the attempt is ending already, for an earlier cause
+    kEnds,           // the attempt has ended
+  };
+  Kind kind = Kind::kTaken;
+  bool decides = false;         // the event is the cause of the attempt's end
+  bool is_first_cause = false;  // it explains the end of the rank that ended first
+  bool from_queue = false;      // kDrains: the attempt has no nodes yet
+  bool all_joined = false;      // every rank of the attempt has joined now
+  bool is_charged = false;      // kEnds: the end counts against the budget of its cause
+  GivenUp given_up = GivenUp::kNo;
+  bool was_long_start = false;                         // see may_be_a_long_start()
+  bool is_untold = false;                              // a checkpoint that nobody had told of
+  bool is_no_progress = false;                         // files that count for nothing: see FilesWorth
+  bool has_new_total = false, has_new_config = false;  // of ProgramDescribed
+  bool was_asked = false;                              // the answer to the limit asked for last
+  bool operator==(const Effect&) const = default;
+};
+
 struct Applied {
   Job job;
   std::vector<Action> actions;
+  Effect effect;
   /// The event and its consequences: "rank 1 killed by SIGKILL; attempt 2 starts in 1 s (failure 1 of 3)". For people;
   /// no program reads it.
   std::string text;
@@ -83,9 +119,22 @@ struct Applied {
 /// another attempt was expected) asks for StopAttempt, so that no process runs unwatched.
 Applied apply(Job now, const Event& event);
 
-/// Why the job's state refuses a person's request, and what to do instead; empty: the request is allowed, or the event
-/// is no request.
-std::string refusal_of(const Job& job, const EventBody& request);
+/// Why the job's state refuses a person's request.
+enum class Refusal {
+  kNone,  // the request is allowed, or the event is no request
+  kRemoved,
+  kCancelled,  // or being cancelled
+  kSucceeded,
+  kNotStarted,
+  kInQueue,
+  kEnded,
+  kEnding,  // the job is being cancelled
+  kNotHeld,
+  kNotEnded,
+};
+Refusal refusal_of(const Job& job, const EventBody& request);
+/// The refusal as a sentence, with what to do instead; empty: kNone.
+std::string refusal_text(const Job& job, const EventBody& request);
 /// "job 7 was removed by ada"; empty: the job was not removed. Only the history of a removed job can be read.
 std::string removed_text(const Job& job);
 

@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "base/words.h"
+#include "controller/core/requeue_policy.h"
 
 namespace core {
 
@@ -43,21 +44,13 @@ std::string signal_text(int signal) {
   return name == nullptr ? "signal " + std::to_string(signal) : "SIG" + std::string(name);
 }
 
-Cause cause_of_exit(const ExitStatus& exit, bool out_of_memory) {
-  if (out_of_memory) return Cause::kOutOfMemory;
-  if (exit.signal != 0) return Cause::kFailed;
-  switch (exit.code) {
-    case 0:
-      return Cause::kCompleted;
-    case kExitOutOfMemory:
-      return Cause::kOutOfMemory;
-    case kExitRequeue:
-      return Cause::kPreempted;
-    case kExitFenced:
-      return Cause::kControllerLost;
-    default:
-      return Cause::kFailed;
-  }
+std::string person(std::string_view user) {
+  std::string words = plain_words(user);
+  return words.empty() ? "someone" : words;
+}
+
+std::string attempt_text(AttemptNumber number) {
+  return "attempt " + std::to_string(number);
 }
 
 std::string exit_text(const RankExited& event) {

@@ -15,13 +15,15 @@ inline constexpr std::size_t kMaxWordsBytes = 400;
 /// Words from outside made fit for a sentence: valid UTF-8, one line, trimmed, at most kMaxWordsBytes.
 std::string plain_words(std::string_view text);
 
+/// The words for a person whose name comes from outside: "anna", "someone" for an empty name.
+std::string person(std::string_view user);
+/// "attempt 2".
+std::string attempt_text(AttemptNumber number);
 /// "250 ms", "1 s", "1.5 s", "12 min", "2 h 5 min".
 std::string duration_text(Millis duration);
 /// "SIGKILL"; "signal 99" for a number without a name.
 std::string signal_text(int signal);
 
-/// The attempt's cause, if this exit is the first thing that went wrong.
-Cause cause_of_exit(const ExitStatus& exit, bool out_of_memory);
 /// "rank 1 killed by SIGKILL", "rank 0 exited with 3: no such file data.bin". The text quotes the rank's last words, or
 /// the program's error if the rank left none.
 std::string exit_text(const RankExited& event);

@@ -239,6 +239,14 @@ struct ProgramFacts {
   bool operator==(const ProgramFacts&) const = default;
 };
 
+/// The moment from which the budgets count.
+struct Refill {
+  enum class By { kStart, kCheckpoint, kFiles, kHealthyRun, kRequeue };
+  By by = By::kStart;
+  std::int64_t number = 0;  // kCheckpoint: its step; kHealthyRun: the attempt
+  bool operator==(const Refill&) const = default;
+};
+
 struct Job {
   JobId id = 0;
   std::string name;
@@ -259,7 +267,7 @@ struct Job {
   std::int64_t version = 0;  // number of events folded
   std::vector<Attempt> attempts;
   std::map<Cause, std::uint32_t> spent;  // budget used since the last healthy progress
-  std::string refilled_by;               // what the budgets count from, "checkpoint 400"; empty: the job's start
+  Refill refilled;                       // what `spent` counts from
   std::uint32_t unhealthy_ends = 0;      // consecutive, over all causes: the backoff's exponent
   Step last_checkpoint_step = 0;
   ProgramFacts program;

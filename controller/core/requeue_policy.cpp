@@ -224,6 +224,23 @@ bool leaves_with_save(Cause cause) {
   return rule_of(cause).leaves_with_save;
 }
 
+Cause cause_of_exit(const ExitStatus& exit, bool out_of_memory) {
+  if (out_of_memory) return Cause::kOutOfMemory;
+  if (exit.signal != 0) return Cause::kFailed;
+  switch (exit.code) {
+    case 0:
+      return Cause::kCompleted;
+    case kExitOutOfMemory:
+      return Cause::kOutOfMemory;
+    case kExitRequeue:
+      return Cause::kPreempted;
+    case kExitFenced:
+      return Cause::kControllerLost;
+    default:
+      return Cause::kFailed;
+  }
+}
+
 std::optional<std::uint32_t> budget(const RequeuePolicy& policy, Cause cause) {
   const auto member = rule_of(cause).budget;
   return member == nullptr ? std::nullopt : std::optional(policy.*member);

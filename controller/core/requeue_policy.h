@@ -27,6 +27,9 @@ struct CauseRule {
 };
 const CauseRule& rule_of(Cause cause);
 
+/// The attempt's cause, if this exit is the first thing that went wrong.
+Cause cause_of_exit(const ExitStatus& exit, bool out_of_memory);
+
 /// The policy's budget of the cause; nullopt: the cause has none.
 std::optional<std::uint32_t> budget(const RequeuePolicy& policy, Cause cause);
 /// False for ends that are not the job's fault. After kPreempted and kNodeFailed the next attempt starts at once. After

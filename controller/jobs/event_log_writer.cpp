@@ -193,7 +193,7 @@ void EventLog::prepare(Entry& entry, Group& group) {
   if (now == nullptr) return refuse(common::Refusal::no_job(entry.job));
   if (entry.kind == Kind::kRequest && now->removed_at)
     return refuse(common::Refusal::not_found(core::removed_text(*now)));
-  if (auto why = core::refusal_of(*now, entry.body); !why.empty())
+  if (auto why = core::refusal_text(*now, entry.body); !why.empty())
     return refuse(common::Refusal::wrong_state(std::move(why)));
   const bool is_fact = entry.kind == Kind::kFact, is_known = is_fact && known_already(*now, entry.body);
   if (is_fact && !is_known && too_early(*now, entry.body)) {
@@ -219,7 +219,7 @@ void EventLog::prepare_all(Entry& entry, Group& group) {
   for (const auto id : entry.jobs) {
     const JobPtr now = current(id, group);
     if (now == nullptr) continue;
-    if (auto why = core::refusal_of(*now, entry.body); !why.empty()) {
+    if (auto why = core::refusal_text(*now, entry.body); !why.empty()) {
       result.changed.refusals.push_back(std::move(why));
     } else {
       result.changed.jobs.push_back(add(*now, entry.body, group));

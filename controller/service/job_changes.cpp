@@ -136,7 +136,7 @@ Outcome<v1::RemoveResponse> JobChanges::remove(const v1::RemoveRequest& request)
       const auto job = parts_.event_log.job(id);
       if (job == nullptr) {
         refused(id, "there is no job " + std::to_string(id), true);
-      } else if (const auto why = core::refusal_of(*job, core::JobRemoved{}); !why.empty()) {
+      } else if (const auto why = core::refusal_text(*job, core::JobRemoved{}); !why.empty()) {
         refused(id, why, job->removed_at.has_value());
       } else {
         wanted.emplace(id, removal_of(*job));

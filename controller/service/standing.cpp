@@ -160,12 +160,12 @@ Standing standing_of(const StandingFacts& facts) {
 }
 
 std::string refusal_of(const core::Job& job, std::string_view request) {
-  if (request == "cancel") return core::refusal_of(job, core::CancelRequested{});
-  if (request == "requeue") return core::refusal_of(job, core::RequeueRequested{});
-  if (request == "hold") return job.held ? "it is held already" : core::refusal_of(job, core::HoldRequested{});
-  if (request == "release") return core::refusal_of(job, core::ReleaseRequested{});
-  if (request == "limit") return core::refusal_of(job, core::TimeLimitChanged{});
-  if (request == "rm") return core::refusal_of(job, core::JobRemoved{});
+  if (request == "cancel") return core::refusal_text(job, core::CancelRequested{});
+  if (request == "requeue") return core::refusal_text(job, core::RequeueRequested{});
+  if (request == "hold") return job.held ? "it is held already" : core::refusal_text(job, core::HoldRequested{});
+  if (request == "release") return core::refusal_text(job, core::ReleaseRequested{});
+  if (request == "limit") return core::refusal_text(job, core::TimeLimitChanged{});
+  if (request == "rm") return core::refusal_text(job, core::JobRemoved{});
   return "";
 }
 

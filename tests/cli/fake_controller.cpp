@@ -33,10 +33,10 @@ bool may_be_asked(const Job& shown, const std::string& what) {
   core::Job job;
   job.state = core::job_state_from_string(shown.state()).value_or(core::JobState::kPending);
   job.held = !shown.held_by().empty();
-  const auto refusal = what == "cancel"    ? core::refusal_of(job, core::CancelRequested{})
-                       : what == "requeue" ? core::refusal_of(job, core::RequeueRequested{})
-                       : what == "release" ? core::refusal_of(job, core::ReleaseRequested{})
-                       : what == "rm"      ? core::refusal_of(job, core::JobRemoved{})
+  const auto refusal = what == "cancel"    ? core::refusal_text(job, core::CancelRequested{})
+                       : what == "requeue" ? core::refusal_text(job, core::RequeueRequested{})
+                       : what == "release" ? core::refusal_text(job, core::ReleaseRequested{})
+                       : what == "rm"      ? core::refusal_text(job, core::JobRemoved{})
                                            : std::string();
   return refusal.empty();
 }

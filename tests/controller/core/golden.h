@@ -12,10 +12,16 @@
 
 namespace test {
 
+/// True: golden files are to be rewritten.
+inline bool is_blessed() {
+  const char* bless = std::getenv("MUSTER_BLESS");
+  return bless != nullptr && std::string(bless) == "1";
+}
+
 /// Compares `text` with the golden file `name`; with MUSTER_BLESS=1 in the environment, rewrites the file instead.
 inline void expect_golden(const std::string& name, const std::string& text) {
   const auto file = std::filesystem::path(::test::source_folder() + "/tests/golden") / name;
-  if (const char* bless = std::getenv("MUSTER_BLESS"); bless != nullptr && std::string(bless) == "1") {
+  if (is_blessed()) {
     std::ofstream(file, std::ios::binary) << text;
     return;
   }

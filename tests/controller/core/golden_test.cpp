@@ -234,16 +234,16 @@ TEST(JobStatesGolden, EveryStateTakesEveryEventAsReviewed) {
          "reason where it is another than the text.\n";
   for (const auto& state : states()) {
     table << "\n" << state.name << "\n";
-    const std::string cancel = core::refusal_of(state.story.job, core::CancelRequested{});
-    const std::string requeue = core::refusal_of(state.story.job, core::RequeueRequested{});
-    table << "  may cancel: " << (cancel.empty() ? "yes" : cancel) << "\n";
-    table << "  may requeue: " << (requeue.empty() ? "yes" : requeue) << "\n";
-    const std::string hold = core::refusal_of(state.story.job, core::HoldRequested{}),
-                      release = core::refusal_of(state.story.job, core::ReleaseRequested{});
-    const std::string limit = core::refusal_of(state.story.job, core::TimeLimitChanged{});
-    table << "  may hold: " << (hold.empty() ? "yes" : hold) << "\n";
-    table << "  may release: " << (release.empty() ? "yes" : release) << "\n";
-    table << "  may change the time limit: " << (limit.empty() ? "yes" : limit) << "\n";
+    const auto may = [&](const char* what, const core::EventBody& request) {
+      const auto refusal = core::refusal_text(state.story.job, request);
+      table << "  may " << what << ": " << (refusal.empty() ? "yes" : refusal) << "\n";
+    };
+    may("cancel", core::CancelRequested{});
+    may("requeue", core::RequeueRequested{});
+    may("hold", core::HoldRequested{});
+    may("release", core::ReleaseRequested{});
+    may("change the time limit", core::TimeLimitChanged{});
+    may("remove", core::JobRemoved{});
     for (const auto& event : events()) table << row(state.story, event);
   }
   expect_golden("job_states.txt", table.str());

@@ -2,11 +2,17 @@
 // Method: literal event logs, replayed; each test is one story.
 #include <gtest/gtest.h>
 
-#include "controller/core/core_text.h"
-#include "tests/controller/core/story.h"
+#include "tests/controller/core/sentences.h"
 
 namespace test {
 namespace {
+
+class DependencyStory : public ToldStories {};
+class HastyStory : public ToldStories {};
+class HoldStory : public ToldStories {};
+class LimitStory : public ToldStories {};
+class NodeStory : public ToldStories {};
+class QueueStory : public ToldStories {};
 
 using namespace std::chrono_literals;
 using core::AttemptState;
@@ -36,26 +42,24 @@ Story on_nodes() {
   return story;
 }
 
-TEST(QueueStory, AJobWaitsInTheQueueThenRunsAndSucceeds) {
+TEST_F(QueueStory, AJobWaitsInTheQueueThenRunsAndSucceeds) {
   Story story = queued();
   EXPECT_EQ(story.job.state, JobState::kQueued);
   EXPECT_EQ(story.attempt(1).state, AttemptState::kQueued);
   EXPECT_EQ(story.attempt(1).queued_at, at_ms(1000));
   EXPECT_EQ(story.attempt(1).started_at, std::nullopt);
-  EXPECT_EQ(story.job.reason, "attempt 1: queued as Slurm job 11");
   story.wait(1h).tell(core::AttemptStarted{1, {"n1", "n1"}});
   EXPECT_EQ(story.job.state, JobState::kRunning);
   EXPECT_EQ(story.attempt(1).state, AttemptState::kStarting);
   EXPECT_EQ(story.attempt(1).started_at, story.now);
   EXPECT_EQ(story.attempt(1).ranks[1].node, "n1");
-  EXPECT_EQ(story.last.text, "attempt 1 started on n1") << "each node once";
   story.tell_all(core::RankJoined{1, 0, "n1", 1}, core::RankJoined{1, 1, "n1", 2});
   EXPECT_EQ(story.attempt(1).state, AttemptState::kRunning);
   story.tell_all(exited(1, 0, 0), exited(1, 1, 0));
   EXPECT_EQ(story.job.state, JobState::kSucceeded);
 }
 
-TEST(QueueStory, ACommandRunsFromTheSchedulersWordOn) {
+TEST_F(QueueStory, ACommandRunsFromTheSchedulersWordOn) {
   auto command = submitted();
   command.is_command = true;
   Story story = queued(command);
@@ -65,7 +69,7 @@ TEST(QueueStory, ACommandRunsFromTheSchedulersWordOn) {
   EXPECT_EQ(story.attempt(1).running_at, story.now);
 }
 
-TEST(QueueStory, ARankThatSpeaksBeforeTheSchedulerDoesMeansThatItHasStarted) {
+TEST_F(QueueStory, ARankThatSpeaksBeforeTheSchedulerDoesMeansThatItHasStarted) {
   Story story = queued();
   story.tell(core::RankJoined{1, 0, "n1", 11});
   EXPECT_EQ(story.job.state, JobState::kRunning);
@@ -77,7 +81,7 @@ TEST(QueueStory, ARankThatSpeaksBeforeTheSchedulerDoesMeansThatItHasStarted) {
 }
 
 // The scheduler's list of nodes need not be in the order of the ranks.
-TEST(QueueStory, WhatStandsBesideTheRanksKnowsBestWhereTheyAre) {
+TEST_F(QueueStory, WhatStandsBesideTheRanksKnowsBestWhereTheyAre) {
   Story story = queued();
   story.tell(core::AttemptStarted{1, {"n1", "n2"}});
   const auto began = story.now;
@@ -87,11 +91,11 @@ TEST(QueueStory, WhatStandsBesideTheRanksKnowsBestWhereTheyAre) {
   EXPECT_EQ(story.attempt(1).started_at, began);
 }
 
-TEST(QueueStory, CancelledInTheQueueItLeavesAndNeverComesBack) {
+TEST_F(QueueStory, CancelledInTheQueueItLeavesAndNeverComesBack) {
   Story story = queued();
   story.tell(core::CancelRequested{"ben"});
   EXPECT_EQ(story.job.state, JobState::kStopping);
-  EXPECT_EQ(story.job.reason, "cancelled by ben; leaving the queue");
+  EXPECT_TRUE(story.last.effect.from_queue);
   EXPECT_EQ(story.action<core::StopAttempt>()->attempt, 1U);
   // The scheduler gave the attempt its nodes at the same moment.
   story.tell(core::AttemptStarted{1, {"n1", "n2"}}).tell(core::RankJoined{1, 0, "n1", 11});
@@ -101,43 +105,40 @@ TEST(QueueStory, CancelledInTheQueueItLeavesAndNeverComesBack) {
   EXPECT_EQ(story.attempt(1).cause, Cause::kCancelled);
 }
 
-TEST(QueueStory, AnAttemptThatIsGoneFromTheQueueIsChargedAndTriedAgain) {
+TEST_F(QueueStory, AnAttemptThatIsGoneFromTheQueueIsChargedAndTriedAgain) {
   Story story = queued();
   story.tell(core::AttemptGone{1, Cause::kControllerLost, "the scheduler knows nothing of it"});
   EXPECT_EQ(story.job.state, JobState::kWaiting);
   EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now + 1s}));
   story.wait(1s).tell(in_queue(2));
   EXPECT_EQ(story.job.state, JobState::kQueued);
-  EXPECT_EQ(story.attempt(2).reason_started, "attempt 1: the scheduler knows nothing of it");
+  EXPECT_EQ(story.attempt(1).cause, Cause::kControllerLost);
 }
 
-TEST(QueueStory, CancelledInTheSchedulerItselfItStaysAway) {
+TEST_F(QueueStory, CancelledInTheSchedulerItselfItStaysAway) {
   Story story = queued();
   story.tell(core::AttemptGone{1, Cause::kCancelled, "cancelled by root with scancel"});
   EXPECT_EQ(story.job.state, JobState::kCancelled);
-  EXPECT_EQ(story.job.reason, "cancelled by root with scancel");
 }
 
-TEST(QueueStory, APreemptionToldBeforeTheRanksLeaveIsItsCause) {
+TEST_F(QueueStory, APreemptionToldBeforeTheRanksLeaveIsItsCause) {
   Story story = on_nodes();
   story.tell(core::AttemptStopping{1, Cause::kPreempted, "preempted by a job of partition high"});
   EXPECT_EQ(*story.action<core::StopAttempt>(), (core::StopAttempt{1, true, "preempted by a job of partition high"}));
   story.tell_all(exited(1, 0, 99), killed(1, 1, 9));
   EXPECT_EQ(story.attempt(1).cause, Cause::kPreempted);
-  EXPECT_EQ(story.attempt(1).reason, "preempted by a job of partition high");
   EXPECT_EQ(story.job.spent.at(Cause::kPreempted), 1U);
   EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now})) << "at once";
 }
 
-TEST(QueueStory, AVictimThatHadJustStartedIsNotSlowedDown) {
+TEST_F(QueueStory, AVictimThatHadJustStartedIsNotSlowedDown) {
   Story story = queued();
   run_on_nodes(story, 1, 1s);
   story.tell(core::AttemptStopping{1, Cause::kPreempted, ""}).tell_all(exited(1, 0, 99), exited(1, 1, 99));
   EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now}));
-  EXPECT_EQ(story.attempt(1).reason, "the scheduler says: preempted");
 }
 
-TEST(QueueStory, TheSchedulersWordAfterTheFirstCauseChangesNothing) {
+TEST_F(QueueStory, TheSchedulersWordAfterTheFirstCauseChangesNothing) {
   Story story = on_nodes();
   story.tell(killed(1, 1, 11)).tell(core::AttemptStopping{1, Cause::kPreempted, "preempted"});
   EXPECT_TRUE(story.last.actions.empty());
@@ -145,13 +146,13 @@ TEST(QueueStory, TheSchedulersWordAfterTheFirstCauseChangesNothing) {
   EXPECT_EQ(story.attempt(1).cause, Cause::kFailed);
 }
 
-TEST(QueueStory, StoppingWithoutACauseIsAPreemption) {
+TEST_F(QueueStory, StoppingWithoutACauseIsAPreemption) {
   Story story = on_nodes();
   story.tell(core::AttemptStopping{1, Cause::kNone, ""});
   EXPECT_EQ(story.attempt(1).cause, Cause::kPreempted);
 }
 
-TEST(QueueStory, RequeuedInTheSchedulerItComesBackWithoutSpendingABudget) {
+TEST_F(QueueStory, RequeuedInTheSchedulerItComesBackWithoutSpendingABudget) {
   Story story = on_nodes();
   for (core::AttemptNumber number = 1; number <= 20; ++number) {
     story.tell(core::CheckpointSaved{number, static_cast<core::Step>(number)});
@@ -166,7 +167,7 @@ TEST(QueueStory, RequeuedInTheSchedulerItComesBackWithoutSpendingABudget) {
 }
 
 // The scheduler starts the attempt and requeues it before it has made progress, again and again.
-TEST(QueueStory, RequeuedInTheSchedulerWithoutProgressItComesBackLaterEachTime) {
+TEST_F(QueueStory, RequeuedInTheSchedulerWithoutProgressItComesBackLaterEachTime) {
   Story story = on_nodes();
   const auto requeued = [&](core::AttemptNumber number) {
     story.tell(core::AttemptStopping{number, Cause::kRequeued, "requeued with scontrol"});
@@ -189,7 +190,7 @@ TEST(QueueStory, RequeuedInTheSchedulerWithoutProgressItComesBackLaterEachTime) 
 }
 
 // The prolog fails on one node after the other, and Slurm drains each of them.
-TEST(NodeStory, ARunThatItsNodesCannotStartCostsTheBudgetOfLostNodesAndComesBackLaterEachTime) {
+TEST_F(NodeStory, ARunThatItsNodesCannotStartCostsTheBudgetOfLostNodesAndComesBackLaterEachTime) {
   Story story = queued();
   for (core::AttemptNumber number = 1; number <= 10; ++number) {
     story.tell(core::NodeLost{number, "n" + std::to_string(number), 0s, "Slurm could not start the job on it"});
@@ -203,7 +204,7 @@ TEST(NodeStory, ARunThatItsNodesCannotStartCostsTheBudgetOfLostNodesAndComesBack
   EXPECT_EQ(story.job.state, JobState::kFailed) << "no more than its budget";
 }
 
-TEST(NodeStory, ALostNodeCostsItsOwnBudgetAndNoTime) {
+TEST_F(NodeStory, ALostNodeCostsItsOwnBudgetAndNoTime) {
   Story story = on_nodes();
   story.tell(core::NodeLost{1, "n2", 3200ms});
   EXPECT_EQ(story.attempt(1).ranks[0].state, core::RankState::kRunning);
@@ -215,11 +216,10 @@ TEST(NodeStory, ALostNodeCostsItsOwnBudgetAndNoTime) {
   EXPECT_EQ(story.attempt(1).cause, Cause::kNodeFailed);
   EXPECT_EQ(story.job.spent, (std::map<Cause, std::uint32_t>{{Cause::kNodeFailed, 1}}));
   EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now})) << "that node is left out";
-  EXPECT_EQ(story.job.reason,
-            "node n2 lost: nothing on it was heard for 3.2 s; attempt 2 starts now (lost node 1 of 10)");
+  EXPECT_TRUE(story.last.effect.is_charged);
 }
 
-TEST(NodeStory, LostNodesAreBoundedToo) {
+TEST_F(NodeStory, LostNodesAreBoundedToo) {
   core::RequeuePolicy policy;
   policy.max_node_failed = 1;
   Story story;
@@ -230,50 +230,43 @@ TEST(NodeStory, LostNodesAreBoundedToo) {
     story.tell(core::NodeLost{number, "n1", 3s}).tell(core::AttemptGone{number, Cause::kNodeFailed, ""});
   }
   EXPECT_EQ(story.job.state, JobState::kFailed);
-  EXPECT_EQ(story.job.reason,
-            "node n1 lost: nothing on it was heard for 3 s; lost a node 2 times without progress (limit 1)");
+  EXPECT_EQ(story.last.effect.given_up, core::GivenUp::kBudget);
 }
 
-TEST(HoldStory, AJobHeldAtItsSubmissionStartsWhenReleased) {
+TEST_F(HoldStory, AJobHeldAtItsSubmissionStartsWhenReleased) {
   auto job = submitted();
   job.held = true;
   Story story;
   story.tell(job);
   EXPECT_TRUE(story.last.actions.empty());
-  EXPECT_EQ(story.last.text, "submitted by anna: 2 ranks; held by anna until released");
   EXPECT_EQ(story.job.state, JobState::kPending);
   story.wait(1h).tell(core::ReleaseRequested{"ben"});
   EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{1, story.now}));
-  EXPECT_EQ(story.job.reason, "attempt 1 starts now");
 }
 
-TEST(HoldStory, HeldBeforeItsFirstAttemptNothingStarts) {
+TEST_F(HoldStory, HeldBeforeItsFirstAttemptNothingStarts) {
   Story story;
   story.tell(submitted()).tell(core::HoldRequested{"ben"});
   EXPECT_FALSE(story.job.may_start());
   EXPECT_EQ(story.job.held_by, "ben");
-  EXPECT_EQ(story.job.reason, "held by ben until released");
   // The attempt was on its way to the queue.
   story.tell(in_queue(1));
   EXPECT_EQ(*story.action<core::HoldAttempt>(), (core::HoldAttempt{1, true}));
-  EXPECT_EQ(story.job.reason, "held by ben until released");
 }
 
-TEST(HoldStory, InTheQueueTheSchedulerHoldsIt) {
+TEST_F(HoldStory, InTheQueueTheSchedulerHoldsIt) {
   Story story = queued();
   story.tell(core::HoldRequested{"ben"});
   EXPECT_EQ(*story.action<core::HoldAttempt>(), (core::HoldAttempt{1, true}));
   EXPECT_EQ(story.job.state, JobState::kQueued);
-  EXPECT_EQ(story.job.reason, "held by ben until released");
   story.tell(core::HoldRequested{"carl"});
   EXPECT_TRUE(story.last.actions.empty());
   EXPECT_EQ(story.job.held_by, "ben");
   story.tell(core::ReleaseRequested{"ben"});
   EXPECT_EQ(*story.action<core::HoldAttempt>(), (core::HoldAttempt{1, false}));
-  EXPECT_EQ(story.job.reason, "attempt 1: queued as Slurm job 11");
 }
 
-TEST(HoldStory, WhileItRunsItGoesOnAndNoOtherStarts) {
+TEST_F(HoldStory, WhileItRunsItGoesOnAndNoOtherStarts) {
   Story story = on_nodes();
   story.tell(core::HoldRequested{"ben"});
   EXPECT_TRUE(story.last.actions.empty());
@@ -281,35 +274,29 @@ TEST(HoldStory, WhileItRunsItGoesOnAndNoOtherStarts) {
   story.tell_all(exited(1, 0, 1), killed(1, 1, 15));
   EXPECT_EQ(story.job.state, JobState::kWaiting);
   EXPECT_TRUE(story.last.actions.empty());
-  EXPECT_EQ(story.job.reason,
-            "rank 0 exited with 1; attempt 2 starts later: held by ben until released (failure 1 of 3)");
   story.wait(300ms).tell(core::ReleaseRequested{"ben"});
   EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now + 700ms}))
       << "what is left of the backoff";
-  EXPECT_EQ(story.job.reason, "attempt 2 starts at " + core::utc_text(story.now + 700ms));
 }
 
-TEST(HoldStory, WhileItWaitsTheBackoffRunsOut) {
+TEST_F(HoldStory, WhileItWaitsTheBackoffRunsOut) {
   Story story = on_nodes();
   story.tell_all(exited(1, 0, 1), killed(1, 1, 15), core::HoldRequested{"ben"});
   EXPECT_TRUE(story.last.actions.empty());
-  EXPECT_EQ(story.job.reason, "held by ben until released");
   story.tell(core::RequeueRequested{"ben"});
   EXPECT_TRUE(story.last.actions.empty()) << "held is held";
   story.wait(1h).tell(core::ReleaseRequested{"ben"});
   EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{2, story.now}));
 }
 
-TEST(HoldStory, AHeldJobThatWasCancelledIsOver) {
+TEST_F(HoldStory, AHeldJobThatWasCancelledIsOver) {
   auto job = submitted();
   job.held = true;
   Story story;
   story.tell(job).tell(core::CancelRequested{"ben"});
   EXPECT_EQ(story.job.state, JobState::kCancelled);
-  EXPECT_EQ(core::refusal_of(story.job, core::ReleaseRequested{}),
-            "job 7 has ended (cancelled): there is nothing to release");
-  EXPECT_EQ(core::refusal_of(story.job, core::HoldRequested{}),
-            "job 7 has ended (cancelled): there is nothing to hold");
+  EXPECT_EQ(core::refusal_of(story.job, core::ReleaseRequested{}), core::Refusal::kEnded);
+  EXPECT_EQ(core::refusal_of(story.job, core::HoldRequested{}), core::Refusal::kEnded);
   story.tell(core::ReleaseRequested{"ben"});
   EXPECT_TRUE(story.last.actions.empty());
   EXPECT_EQ(story.job.state, JobState::kCancelled);
@@ -324,9 +311,8 @@ Story dependent(std::vector<core::Dependency> others) {
   return story;
 }
 
-TEST(DependencyStory, AJobStartsWhenTheOneItWaitsForHasSucceeded) {
+TEST_F(DependencyStory, AJobStartsWhenTheOneItWaitsForHasSucceeded) {
   Story story = dependent({{5, core::DependsOn::kSucceeded}});
-  EXPECT_EQ(story.job.reason, "waiting for job 5 to succeed");
   story.wait(1h).tell(core::DependencyEnded{6, JobState::kSucceeded});
   EXPECT_TRUE(story.last.actions.empty()) << "that is another one";
   story.tell(core::DependencyEnded{5, JobState::kRunning});
@@ -338,18 +324,16 @@ TEST(DependencyStory, AJobStartsWhenTheOneItWaitsForHasSucceeded) {
   EXPECT_TRUE(story.last.actions.empty());
 }
 
-TEST(DependencyStory, OneThatCanNeverBeMetEndsTheJobWithTheReason) {
+TEST_F(DependencyStory, OneThatCanNeverBeMetEndsTheJobWithTheReason) {
   for (const auto ended : {JobState::kFailed, JobState::kCancelled}) {
     Story story = dependent({{5, core::DependsOn::kSucceeded}});
     story.tell(core::DependencyEnded{5, ended});
     EXPECT_EQ(story.job.state, JobState::kCancelled);
-    EXPECT_EQ(story.job.reason, "job 5 " + std::string(to_string(ended)) +
-                                    ", so this job can never start: submit it again without that dependency");
-    EXPECT_FALSE(core::refusal_of(story.job, core::RequeueRequested{}).empty());
+    EXPECT_EQ(core::refusal_of(story.job, core::RequeueRequested{}), core::Refusal::kCancelled);
   }
 }
 
-TEST(DependencyStory, EachConditionIsMetByItsOwnEnds) {
+TEST_F(DependencyStory, EachConditionIsMetByItsOwnEnds) {
   using On = core::DependsOn;
   const std::vector<std::tuple<On, JobState, bool>> table = {
       {On::kSucceeded, JobState::kSucceeded, true},  {On::kSucceeded, JobState::kFailed, false},
@@ -365,44 +349,40 @@ TEST(DependencyStory, EachConditionIsMetByItsOwnEnds) {
   }
 }
 
-TEST(DependencyStory, OfTwoBothMustBeMet) {
+TEST_F(DependencyStory, OfTwoBothMustBeMet) {
   Story story = dependent({{5, core::DependsOn::kSucceeded}, {6, core::DependsOn::kEnded}});
-  EXPECT_EQ(story.job.reason, "waiting for job 5 to succeed; waiting for job 6 to end");
   story.tell(core::DependencyEnded{6, JobState::kFailed});
   EXPECT_TRUE(story.last.actions.empty());
-  EXPECT_EQ(story.job.reason, "waiting for job 5 to succeed");
   story.tell(core::DependencyEnded{5, JobState::kSucceeded});
   EXPECT_NE(story.action<core::StartAttempt>(), nullptr);
 }
 
-TEST(DependencyStory, OneThatEndedBeforeTheSubmissionCountsAsSoonAsItIsTold) {
+TEST_F(DependencyStory, OneThatEndedBeforeTheSubmissionCountsAsSoonAsItIsTold) {
   Story story = dependent({{5, core::DependsOn::kEnded}});
   story.tell(core::DependencyEnded{5, JobState::kCancelled});
   EXPECT_EQ(*story.action<core::StartAttempt>(), (core::StartAttempt{1, at_ms(0)}));
 }
 
-TEST(DependencyStory, AHeldJobStillWaitsForItsRelease) {
+TEST_F(DependencyStory, AHeldJobStillWaitsForItsRelease) {
   auto job = submitted();
   job.held = true;
   job.after = {{5, core::DependsOn::kSucceeded, false}};
   Story story;
   story.tell(job);
-  EXPECT_EQ(story.job.reason, "held by anna until released; waiting for job 5 to succeed");
   story.tell(core::DependencyEnded{5, JobState::kSucceeded});
   EXPECT_TRUE(story.last.actions.empty());
-  EXPECT_EQ(story.job.reason, "held by anna until released");
   story.tell(core::ReleaseRequested{"anna"});
   EXPECT_NE(story.action<core::StartAttempt>(), nullptr);
 }
 
-TEST(DependencyStory, WhatWasLaunchedBeforeItMayRunIsStopped) {
+TEST_F(DependencyStory, WhatWasLaunchedBeforeItMayRunIsStopped) {
   Story story = dependent({{5, core::DependsOn::kSucceeded}});
   story.tell(in_queue(1));
   EXPECT_EQ(story.job.state, JobState::kPending);
   EXPECT_EQ(story.action<core::StopAttempt>()->attempt, 1U);
 }
 
-TEST(LimitStory, AChangedTimeLimitReachesTheAttemptAndThoseAfterIt) {
+TEST_F(LimitStory, AChangedTimeLimitReachesTheAttemptAndThoseAfterIt) {
   Story story = queued();
   for (const auto limit : {2h, 1h, 0h}) {
     story.tell(core::TimeLimitChanged{"ben", limit});
@@ -412,11 +392,9 @@ TEST(LimitStory, AChangedTimeLimitReachesTheAttemptAndThoseAfterIt) {
     EXPECT_EQ(story.job.time_limit, limit);
     EXPECT_FALSE(story.job.time_limit_asked);
   }
-  EXPECT_EQ(story.last.text, "the scheduler has taken no time limit");
   run_on_nodes(story, 1);
   story.tell(core::TimeLimitChanged{"ben", 3h});
   EXPECT_NE(story.action<core::LimitAttempt>(), nullptr) << "one that runs, too";
-  EXPECT_EQ(story.last.text, "ben asked for a time limit of 3 h; the scheduler has not answered yet");
   story.tell(killed(1, 0, 9)).tell(core::TimeLimitChanged{"ben", 4h});
   EXPECT_TRUE(story.last.actions.empty()) << "it is leaving";
   EXPECT_EQ(story.job.time_limit, 4h);
@@ -425,7 +403,7 @@ TEST(LimitStory, AChangedTimeLimitReachesTheAttemptAndThoseAfterIt) {
 }
 
 // The new limit counts once the scheduler has taken it.
-TEST(LimitStory, ATimeLimitChangedWhileTheAttemptWasOnItsWayIsAskedOfTheScheduler) {
+TEST_F(LimitStory, ATimeLimitChangedWhileTheAttemptWasOnItsWayIsAskedOfTheScheduler) {
   for (const auto told : {1h, 0h}) {
     Story story;
     story.tell(submitted()).tell(core::TimeLimitChanged{"ben", 4h}).tell(core::HoldRequested{"ben"});
@@ -447,14 +425,13 @@ TEST(LimitStory, ATimeLimitChangedWhileTheAttemptWasOnItsWayIsAskedOfTheSchedule
   }
 }
 
-TEST(LimitStory, ATimeLimitThatTheSchedulerRefusesIsNotShownAsInForce) {
+TEST_F(LimitStory, ATimeLimitThatTheSchedulerRefusesIsNotShownAsInForce) {
   Story story = queued();
   run_on_nodes(story, 1);
   story.tell(core::TimeLimitChanged{"ben", 1h}).tell(core::TimeLimitAnswered{1, 1h, ""});
   story.tell(core::TimeLimitChanged{"ben", 2h}).tell(core::TimeLimitAnswered{1, 2h, "Access/permission denied"});
   EXPECT_EQ(story.job.time_limit, 1h);
   EXPECT_FALSE(story.job.time_limit_asked);
-  EXPECT_EQ(story.last.text, "the scheduler refuses a time limit of 2 h: Access/permission denied; 1 h stays in force");
   EXPECT_EQ(story.job.time_limit_refusal, story.last.text);
   story.tell(core::TimeLimitChanged{"ben", 30min});
   EXPECT_EQ(story.job.time_limit_refusal, "") << "asked anew";
@@ -462,7 +439,7 @@ TEST(LimitStory, ATimeLimitThatTheSchedulerRefusesIsNotShownAsInForce) {
   EXPECT_EQ(story.job.time_limit_asked, 30min) << "that was about another one";
 }
 
-TEST(LimitStory, ATimeLimitThatWasNotAnsweredCountsForTheNextAttempt) {
+TEST_F(LimitStory, ATimeLimitThatWasNotAnsweredCountsForTheNextAttempt) {
   Story story = queued();
   run_on_nodes(story, 1);
   story.tell(core::TimeLimitChanged{"ben", 2h}).tell(core::AttemptGone{1, core::Cause::kNodeFailed, "gone"});
@@ -472,15 +449,14 @@ TEST(LimitStory, ATimeLimitThatWasNotAnsweredCountsForTheNextAttempt) {
   EXPECT_EQ(story.job.time_limit, 2h) << "late news";
 }
 
-TEST(LimitStory, AnEndedJobsTimeLimitStaysAsItWas) {
+TEST_F(LimitStory, AnEndedJobsTimeLimitStaysAsItWas) {
   Story story;
   story.tell(submitted()).tell(core::CancelRequested{"ben"}).tell(core::TimeLimitChanged{"ben", 1h});
   EXPECT_EQ(story.job.time_limit, 0h);
-  EXPECT_EQ(core::refusal_of(story.job, core::TimeLimitChanged{}),
-            "job 7 has ended (cancelled): its time limit can't be changed");
+  EXPECT_EQ(core::refusal_of(story.job, core::TimeLimitChanged{}), core::Refusal::kEnded);
 }
 
-TEST(HastyStory, AProgramThatAlwaysAsksToBeStartedAgainIsSlowedDown) {
+TEST_F(HastyStory, AProgramThatAlwaysAsksToBeStartedAgainIsSlowedDown) {
   Story story;
   story.tell(submitted(1));
   std::vector<std::int64_t> waits;
@@ -493,7 +469,7 @@ TEST(HastyStory, AProgramThatAlwaysAsksToBeStartedAgainIsSlowedDown) {
   EXPECT_EQ(story.job.spent.at(Cause::kPreempted), 4U);
 }
 
-TEST(HastyStory, OneThatRanLongEnoughOrSavedIsNot) {
+TEST_F(HastyStory, OneThatRanLongEnoughOrSavedIsNot) {
   Story story;
   story.tell(submitted(1));
   story.run(1).wait(10s).tell(exited(1, 0, 99));

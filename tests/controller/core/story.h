@@ -28,13 +28,16 @@ struct Story {
   core::Applied last;
   std::vector<core::Event> events;
   core::Time now = at_ms(0);
+  static inline std::string* sentences = nullptr;  // the sentences of all stories are added to it; null: nowhere
 
   explicit Story(core::JobId id = 7) { job.id = id; }
 
   Story& tell(core::EventBody body) {
     events.push_back({now, std::move(body)});
-    last = core::apply(job, events.back());
+    auto before = std::exchange(job, {});
+    last = core::apply(before, events.back());
     job = last.job;
+    if (sentences != nullptr) *sentences += sentences_since(before);
     return *this;
   }
   template <typename... Bodies>
@@ -55,6 +58,22 @@ struct Story {
     return *this;
   }
   const core::Attempt& attempt(core::AttemptNumber number) const { return job.attempts.at(number - 1); }
+
+  /// The sentences that the last event made, a line each.
+  std::string sentences_since(const core::Job& before) const {
+    std::string text = std::string(type_name(events.back().body)) + ": " + last.text + "\n";
+    const auto add = [&](const std::string& what, const std::string& was, const std::string& is) {
+      if (is != was) text += "  " + what + ": " + is + "\n";
+    };
+    add("job", before.reason, job.reason);
+    add("limit", before.time_limit_refusal, job.time_limit_refusal);
+    for (std::size_t i = 0; i < job.attempts.size(); ++i) {
+      const auto older = i < before.attempts.size() ? before.attempts[i] : core::Attempt{};
+      add("attempt " + std::to_string(i + 1) + " started", older.reason_started, job.attempts[i].reason_started);
+      add("attempt " + std::to_string(i + 1), older.reason, job.attempts[i].reason);
+    }
+    return text;
+  }
 
   /// The only action asked for by the last event, or null.
   template <typename A>

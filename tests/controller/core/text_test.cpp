@@ -27,13 +27,6 @@ TEST(Text, SignalsHaveNames) {
   EXPECT_EQ(core::signal_text(12345), "signal 12345");
 }
 
-TEST(Text, ExitsSayWhoAndHow) {
-  EXPECT_EQ(core::exit_text({1, 1, {0, 9}, false, ""}), "rank 1 killed by SIGKILL");
-  EXPECT_EQ(core::exit_text({1, 0, {3, 0}, false, "no data\n"}), "rank 0 exited with 3: no data");
-  EXPECT_EQ(core::exit_text({1, 0, {97, 0}, false, "CUDA out of memory"}),
-            "rank 0 ran out of memory (exited with 97): CUDA out of memory");
-}
-
 TEST(Text, ForeignWordsBecomeOneShortLine) {
   EXPECT_EQ(core::plain_words("  a\n\tb\r\n"), "a b");
   EXPECT_EQ(core::plain_words(""), "");
