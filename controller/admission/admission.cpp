@@ -99,11 +99,6 @@ executors::MachineNeed Admission::need(core::JobId job) {
   return found;
 }
 
-MachineLedger::Place Admission::place(core::JobId job) const {
-  const auto start = starts_.find(job);
-  return start == starts_.end() ? MachineLedger::kLast : start->second.place;
-}
-
 std::optional<core::MachineShare> Admission::room(const core::Job& job, const executors::MachineNeed& need) const {
   if (need.empty()) return core::MachineShare{};
   if (auto has = machine_.share_of(job.id)) return has;
@@ -143,10 +138,6 @@ std::vector<Limit> Admission::limits(const core::Job& job) {
   return limits_of(job, *spec, is_for_slurm(*spec) ? policies.get() : nullptr);
 }
 
-bool Admission::is_for_slurm(const muster::v1::JobSpec& spec) const {
-  return parts_.executor.has_queue(spec.executor().empty() ? "auto" : spec.executor());
-}
-
 void Admission::find_partitions() {
   std::set<core::JobId> wanted;
   {
@@ -166,16 +157,6 @@ void Admission::find_partitions() {
   }
 }
 
-bool Admission::has_slots(core::JobId job) const {
-  std::lock_guard lock(mutex_);
-  return ledger_.has_slots(job);
-}
-
-std::optional<core::MachineShare> Admission::share(core::JobId job) const {
-  std::lock_guard lock(mutex_);
-  return machine_.share_of(job);
-}
-
 void Admission::follow(const core::Job& job) {
   std::lock_guard lock(mutex_);
   ledger_.follow(job);
@@ -187,11 +168,6 @@ void Admission::tell_doubts() {
   for (const auto& [job, given] : machine_.in_doubt()) {
     if (told_doubts_.insert(job).second) spdlog::warn("{}", machine_.doubt_text(job));
   }
-}
-
-executors::OwnMachine Admission::own_machine() const {
-  std::lock_guard lock(mutex_);
-  return machine_.machine();
 }
 
 void Admission::look_at_machine(const std::vector<std::shared_ptr<const core::Job>>& open) {
@@ -222,11 +198,6 @@ void Admission::keep_slots(const core::Job& job, const std::optional<core::Machi
   // One of several starts of one attempt has the share.
   if (share) machine_.enter(job, *share);
   tell_doubts();
-}
-
-void Admission::park(const core::Job& job) {
-  std::lock_guard lock(mutex_);
-  ledger_.park(job);
 }
 
 void Admission::put_off(core::JobId job, const executors::LaunchLater& later) {
@@ -267,11 +238,6 @@ void Admission::keep_first(const core::Job& job) {
   const auto need = this->need(job.id);
   std::lock_guard lock(mutex_);
   machine_.keep_first(job, need);
-}
-
-muster::v1::MachineView Admission::machine() const {
-  std::lock_guard lock(mutex_);
-  return machine_.view();
 }
 
 }  // namespace admission

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "controller/admission/ledger.h"
-#include "controller/admission/machine_ledger.h"
 #include "controller/common/changes.h"
 #include "controller/common/clock.h"
 #include "controller/executors/executor.h"
@@ -54,9 +53,15 @@ class Admission {
   /// that has them keeps them. Throws where limits() does.
   std::optional<common::Wait> enter(const core::Job& job, const std::vector<Limit>& limits);
 
-  bool has_slots(core::JobId job) const;
+  bool has_slots(core::JobId job) const {
+    std::lock_guard lock(mutex_);
+    return ledger_.has_slots(job);
+  }
   /// The share that enter() gave to the launch under way; nullopt: nothing of musterd's own machine.
-  std::optional<core::MachineShare> share(core::JobId job) const;
+  std::optional<core::MachineShare> share(core::JobId job) const {
+    std::lock_guard lock(mutex_);
+    return machine_.share_of(job);
+  }
 
   // Calls that tell what the store says, and what became of launches.
 
@@ -66,7 +71,10 @@ class Admission {
   /// After a restart: the job's launch is under way, and its attempt may be there already, with this share.
   void keep_slots(const core::Job& job, const std::optional<core::MachineShare>& share);
   /// The queue of the job's attempt holds it for a person: its slots are free.
-  void park(const core::Job& job);
+  void park(const core::Job& job) {
+    std::lock_guard lock(mutex_);
+    ledger_.park(job);
+  }
   /// The launch is not to be tried again before its pause is over. `later` says why, where its executor does not.
   void put_off(core::JobId job, const executors::LaunchLater& later);
   /// The launch is over, with an attempt or without one.
@@ -77,8 +85,14 @@ class Admission {
   /// Jobs of this user (empty: of all, and only those that are open are counted) that go to this partition.
   Count count(const std::string& partition, const std::string& user);
   /// Who has what of musterd's own machine.
-  muster::v1::MachineView machine() const;
-  executors::OwnMachine own_machine() const;
+  muster::v1::MachineView machine() const {
+    std::lock_guard lock(mutex_);
+    return machine_.view();
+  }
+  executors::OwnMachine own_machine() const {
+    std::lock_guard lock(mutex_);
+    return machine_.machine();
+  }
   /// Facts that musterd knows of its own machine have changed. `open`: jobs that are not over, for keep_first(). Throws
   /// where limits() does.
   void look_at_machine(const std::vector<std::shared_ptr<const core::Job>>& open);
@@ -99,7 +113,10 @@ class Admission {
                                                   const std::vector<Limit>& limits) const;
   /// Throws store::Error, or std::runtime_error, if the spec cannot be read now.
   executors::MachineNeed need(core::JobId job);
-  MachineLedger::Place place(core::JobId job) const;
+  MachineLedger::Place place(core::JobId job) const {
+    const auto start = starts_.find(job);
+    return start == starts_.end() ? MachineLedger::kLast : start->second.place;
+  }
   /// The share of the machine that the job has already, or may have now; nullopt: the job must wait.
   std::optional<core::MachineShare> room(const core::Job& job, const executors::MachineNeed& need) const;
   std::optional<common::Wait> backoff(const core::Job& job, core::Time now) const;
@@ -107,7 +124,9 @@ class Admission {
   std::optional<common::Wait> retry(core::JobId job, bool entering) const;
   /// Says once of each job that GPUs are held back for it. Under the lock.
   void tell_doubts();
-  bool is_for_slurm(const muster::v1::JobSpec& spec) const;
+  bool is_for_slurm(const muster::v1::JobSpec& spec) const {
+    return parts_.executor.has_queue(spec.executor().empty() ? "auto" : spec.executor());
+  }
   /// Finds out where open jobs are counted; those whose spec cannot be read are asked for again.
   void find_partitions();
 

@@ -5,16 +5,14 @@
 namespace common {
 
 void Changes::bump(core::JobId job) {
-  {
-    std::lock_guard lock(mutex_);
-    ++count_;
-    if (jobs_.insert_or_assign(job, count_).second) order_.push_back(job);
-    if (order_.size() > kJobs) {
-      const auto oldest = jobs_.find(order_.front());
-      forgotten_ = std::max(forgotten_, oldest->second);
-      jobs_.erase(oldest);
-      order_.pop_front();
-    }
+  std::lock_guard lock(mutex_);
+  ++count_;
+  if (jobs_.insert_or_assign(job, count_).second) order_.push_back(job);
+  if (order_.size() > kJobs) {
+    const auto oldest = jobs_.find(order_.front());
+    forgotten_ = std::max(forgotten_, oldest->second);
+    jobs_.erase(oldest);
+    order_.pop_front();
   }
   changed_.notify_all();
 }
@@ -26,16 +24,9 @@ std::uint64_t Changes::wait(core::JobId job, std::uint64_t seen, core::Millis ti
 }
 
 void Changes::close() {
-  {
-    std::lock_guard lock(mutex_);
-    closed_ = true;
-  }
+  std::lock_guard lock(mutex_);
+  closed_ = true;
   changed_.notify_all();
-}
-
-std::uint64_t Changes::newest(core::JobId job) const {
-  const std::lock_guard lock(mutex_);
-  return newest_locked(job);
 }
 
 std::uint64_t Changes::newest_locked(core::JobId job) const {

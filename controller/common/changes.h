@@ -41,7 +41,10 @@ class Changes {
   /// Waits until `job` (0: any) changed after `seen`, at most `timeout`; returns the newest count.
   std::uint64_t wait(core::JobId job, std::uint64_t seen, core::Millis timeout);
   /// The count at the newest change of `job`; 0: of any.
-  std::uint64_t newest(core::JobId job) const;
+  std::uint64_t newest(core::JobId job) const {
+    const std::lock_guard lock(mutex_);
+    return newest_locked(job);
+  }
   /// Lets every waiter go, now and later.
   void close();
 

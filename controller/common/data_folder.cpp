@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/durable_file.h"
+#include "base/fd.h"
 #include "base/numbers.h"
 #include "base/patience.h"
 
@@ -41,21 +42,38 @@ core::JobId newest_in(std::string_view text) {
 /// array is read only if it may have a higher number: it is named after its first job, and no sweep has more than
 /// core::kMostSweepJobs.
 core::JobId newest_in_arrays(const fs::path& folder, core::JobId known) {
-  constexpr std::string_view kSet = "set-";
   constexpr std::size_t kMostSetFile = 1 << 20;
   core::JobId newest = 0;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const auto name = at->path().filename().native();
-    if (!name.starts_with(kSet)) continue;
-    const auto first = base::whole_number<core::JobId>(name.substr(kSet.size(), name.find('.') - kSet.size()));
+    const auto first = DataFolder::first_job_of_set(at->path().filename().native());
     if (!first || *first + core::kMostSweepJobs <= known) continue;
     newest = std::max(newest, newest_in(base::read_small_file(at->path() / "set.json", kMostSetFile)));
   }
   return newest;
 }
 
+/// Entries that are looked at below one folder; what is beyond them is not counted.
+constexpr std::size_t kMostCountedFiles = 1'000'000;
+constexpr std::int64_t kBlockBytes = 512;  // of st_blocks, whatever the file system's own are
+
+std::int64_t bytes_of(const std::filesystem::path& path) {
+  struct stat info {};
+  return lstat(path.c_str(), &info) == 0 ? info.st_blocks * kBlockBytes : 0;
+}
+
+// Whatever comes back is an answer; what is wrong with the disk is told by whoever needs to write.
+void write_a_byte(const std::filesystem::path& file) {
+  const base::Fd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (fd && ::pwrite(fd.get(), "\n", 1, 0) == 1) ::fdatasync(fd.get());
+}
+
 }  // namespace
+
+std::optional<core::JobId> DataFolder::first_job_of_set(std::string_view name) {
+  if (!name.starts_with(kSetStart)) return std::nullopt;
+  return base::whole_number<core::JobId>(name.substr(kSetStart.size(), name.find('.') - kSetStart.size()));
+}
 
 core::JobId DataFolder::newest_job_folder() const {
   core::JobId newest = 0;
@@ -86,19 +104,6 @@ std::string DataFolder::open_to_others() const {
          "), and logs and job folders are in it: chmod 700 " + root_.string();
 }
 
-namespace {
-
-/// Entries that are looked at below one folder; what is beyond them is not counted.
-constexpr std::size_t kMostCountedFiles = 1'000'000;
-constexpr std::int64_t kBlockBytes = 512;  // of st_blocks, whatever the file system's own are
-
-std::int64_t bytes_of(const std::filesystem::path& path) {
-  struct stat info {};
-  return lstat(path.c_str(), &info) == 0 ? info.st_blocks * kBlockBytes : 0;
-}
-
-}  // namespace
-
 std::int64_t bytes_below(const std::filesystem::path& folder) {
   std::int64_t bytes = bytes_of(folder);
   std::size_t left = kMostCountedFiles;
@@ -111,18 +116,6 @@ std::int64_t bytes_below(const std::filesystem::path& folder) {
   return bytes;
 }
 
-namespace {
-
-// Whatever comes back is an answer; what is wrong with the disk is told by whoever needs to write.
-void write_a_byte(const std::filesystem::path& file) {
-  const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return;
-  if (::pwrite(fd, "\n", 1, 0) == 1) ::fdatasync(fd);
-  ::close(fd);
-}
-
-}  // namespace
-
 DiskProbe::DiskProbe(Hearing& hearing, Clock& clock, std::filesystem::path file, bool threads)
     : hearing_(hearing),
       clock_(clock),
@@ -134,10 +127,8 @@ DiskProbe::DiskProbe(Hearing& hearing, Clock& clock, std::filesystem::path file,
 void DiskProbe::ask() {
   const auto written_at = hearing_.written_at();
   if (!loop_.is_running() || (written_at && clock_.monotonic() - *written_at < kAgainAfter)) return;
-  {
-    std::lock_guard lock(mutex_);
-    wanted_ = true;
-  }
+  std::lock_guard lock(mutex_);
+  wanted_ = true;
   loop_.wake();
 }
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "agent/protocol/files.h"
 #include "controller/common/clock.h"
@@ -49,6 +50,9 @@ class DataFolder {
   /// The highest number that a job's folder has, or a job that waits in an array; 0: there is none. After a restored
   /// backup it may be higher than any the store knows, and what lies there is another job's.
   core::JobId newest_job_folder() const;
+  /// 12 of "set-12.3", the folder of an array: its first job. nullopt: the folder is no array's.
+  static std::optional<core::JobId> first_job_of_set(std::string_view name);
+  static constexpr std::string_view kSetStart = "set-";
   /// Why others can look into it, with the remedy; empty: they can't.
   std::string open_to_others() const;
 

@@ -1,6 +1,5 @@
 #include "controller/common/hearing.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace common {
@@ -13,11 +12,6 @@ bool Hearing::was_deaf() {
   const bool stood_still = std::exchange(stood_still_, false);
   last_round_ = now;
   return late || stuck || stood_still;
-}
-
-std::optional<core::Millis> Hearing::written_at() const {
-  std::lock_guard lock(mutex_);
-  return written_at_;
 }
 
 core::Millis Hearing::begin() {
@@ -80,16 +74,6 @@ void Reading::lost() {
   under_way_ = false;
   read_until_.reset();
   lag_ = core::Millis(0);
-}
-
-core::Millis Reading::read_until() const {
-  const std::lock_guard lock(mutex_);
-  return read_until_.value_or(clock_.monotonic());
-}
-
-core::Millis Reading::lag() const {
-  const std::lock_guard lock(mutex_);
-  return under_way_ ? std::max(lag_, clock_.monotonic() - *asked_at_) : lag_;
 }
 
 std::optional<core::Millis> Reading::asked_ago() const {

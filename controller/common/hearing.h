@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -50,7 +51,10 @@ class Hearing {
   /// True if waiting for a write is likely to be in vain.
   bool is_slow() const { return under_way_longer_than(kPatience).has_value(); }
   /// When a write came back last (monotonic); nullopt: none has.
-  std::optional<core::Millis> written_at() const;
+  std::optional<core::Millis> written_at() const {
+    std::lock_guard lock(mutex_);
+    return written_at_;
+  }
 
  private:
   core::Millis begin();
@@ -88,9 +92,15 @@ class Reading {
   void lost();
 
   /// Everything sent before this moment (monotonic) has been read.
-  core::Millis read_until() const;
+  core::Millis read_until() const {
+    const std::lock_guard lock(mutex_);
+    return read_until_.value_or(clock_.monotonic());
+  }
   /// How late the newest word was read, or how long the word under way has been waiting if that is longer.
-  core::Millis lag() const;
+  core::Millis lag() const {
+    const std::lock_guard lock(mutex_);
+    return under_way_ ? std::max(lag_, clock_.monotonic() - *asked_at_) : lag_;
+  }
   /// Since the newest word was sent; nullopt: none was.
   std::optional<core::Millis> asked_ago() const;
 

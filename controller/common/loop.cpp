@@ -9,10 +9,6 @@ namespace common {
 Loop::Loop(std::string trouble, bool threads, Step step)
     : trouble_(std::move(trouble)), threads_(threads), step_(std::move(step)) {}
 
-Loop::~Loop() {
-  close();
-}
-
 void Loop::start(core::Millis pause) {
   std::lock_guard lock(mutex_);
   if (!threads_ || running_ || closed_) return;
@@ -21,38 +17,15 @@ void Loop::start(core::Millis pause) {
 }
 
 void Loop::wake() {
-  {
-    std::lock_guard lock(mutex_);
-    awake_ = true;
-  }
+  std::lock_guard lock(mutex_);
+  awake_ = true;
   wake_.notify_all();
 }
 
 void Loop::stop() {
-  {
-    std::lock_guard lock(mutex_);
-    closed_ = true;
-  }
+  std::lock_guard lock(mutex_);
+  closed_ = true;
   wake_.notify_all();
-}
-
-void Loop::close() {
-  stop();
-  if (thread_.joinable()) thread_.join();
-}
-
-bool Loop::is_closed() const {
-  std::lock_guard lock(mutex_);
-  return closed_;
-}
-
-bool Loop::is_running() const {
-  std::lock_guard lock(mutex_);
-  return running_;
-}
-
-void Loop::step() {
-  try_step();
 }
 
 void Loop::run(std::optional<core::Millis> pause) {

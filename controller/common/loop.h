@@ -29,9 +29,7 @@ class Loop {
   /// `trouble` begins the log line about a step that throws: "the policies could not be read again".
   Loop(std::string trouble, bool threads, Step step);
   /// Closes the loop as close() does.
-  ~Loop();
-  Loop(const Loop&) = delete;
-  Loop& operator=(const Loop&) = delete;
+  ~Loop() { close(); }
 
   /// The first step follows after `pause`; at once where there is none.
   void start(core::Millis pause = core::Millis(0));
@@ -40,12 +38,21 @@ class Loop {
   /// No further step begins. The step under way goes on, and may ask is_closed() to end early.
   void stop();
   /// Stops as stop() does, and waits for the step under way. Not to be called from a step.
-  void close();
-  bool is_closed() const;
+  void close() {
+    stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  bool is_closed() const {
+    std::lock_guard lock(mutex_);
+    return closed_;
+  }
   /// True from start() on, with threads.
-  bool is_running() const;
+  bool is_running() const {
+    std::lock_guard lock(mutex_);
+    return running_;
+  }
   /// One step in the caller's thread, whatever its time. The owner calls it only without threads.
-  void step();
+  void step() { try_step(); }
 
  private:
   void run(std::optional<core::Millis> pause);

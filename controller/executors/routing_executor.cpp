@@ -1,4 +1,4 @@
-#include "controller/executors/routing_executor.h"
+#include "controller/executors/executor.h"
 
 #include <algorithm>
 #include <map>

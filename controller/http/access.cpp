@@ -1,6 +1,7 @@
 #include "controller/http/access.h"
 
 #include <algorithm>
+#include <boost/algorithm/string/case_conv.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <nlohmann/json.hpp>
 
@@ -11,17 +12,14 @@
 namespace http {
 namespace {
 
-constexpr const char* kTokenRemedy = "use the token in the file 'token' of musterd's data folder";
+using boost::algorithm::to_lower_copy;
 
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
+constexpr const char* kTokenRemedy = "use the token in the file 'token' of musterd's data folder";
 
 // "[::1]:80" -> "::1", "localhost:80" -> "localhost".
 std::string without_port(const std::string& host) {
-  if (!host.empty() && host.front() == '[') return lower(host.substr(1, host.find(']') - 1));
-  return lower(host.substr(0, host.find(':')));
+  if (!host.empty() && host.front() == '[') return to_lower_copy(host.substr(1, host.find(']') - 1));
+  return to_lower_copy(host.substr(0, host.find(':')));
 }
 
 }  // namespace
@@ -42,13 +40,10 @@ bool Sessions::is_open(const std::string& id, Clock::time_point now) {
   return false;
 }
 
-void Sessions::close(const std::string& id) {
-  const std::lock_guard lock(mutex_);
-  ends_.erase(id);
-}
-
 Access::Access(service::Controller& controller, std::string host, int port)
-    : controller_(controller), host_(lower(std::move(host))), cookie_("muster_session_" + std::to_string(port)) {}
+    : controller_(controller),
+      host_(to_lower_copy(std::move(host))),
+      cookie_("muster_session_" + std::to_string(port)) {}
 
 bool Access::is_own_host(const std::string& host) const {
   if (host == host_ || host == "localhost") return true;
@@ -58,7 +53,7 @@ bool Access::is_own_host(const std::string& host) const {
   // A server that listens on all addresses accepts any numeric address. DNS rebinding needs a name.
   const auto listening = boost::asio::ip::make_address(host_, no_address);
   if (no_address || !listening.is_unspecified()) return false;
-  return !not_numeric || host == lower(base::host_name());
+  return !not_numeric || host == to_lower_copy(base::host_name());
 }
 
 std::optional<Response> Access::refuse_foreign(const Request& request) const {
@@ -68,7 +63,8 @@ std::optional<Response> Access::refuse_foreign(const Request& request) const {
                   "open it as localhost or as the host that musterd listens on");
   if (request.reads()) return std::nullopt;
   const auto origin = request.header("origin");
-  if (!origin.empty() && lower(origin) != "http://" + lower(host) && lower(origin) != "https://" + lower(host))
+  if (!origin.empty() && to_lower_copy(origin) != "http://" + to_lower_copy(host) &&
+      to_lower_copy(origin) != "https://" + to_lower_copy(host))
     return refuse(403, "a page of '" + origin + "' may not change anything here", "use the dashboard itself");
   if (request.header("x-muster").empty())
     return refuse(403, "the header X-Muster is missing",
@@ -79,7 +75,7 @@ std::optional<Response> Access::refuse_foreign(const Request& request) const {
 std::optional<Response> Access::refuse_stranger(const Request& request) {
   const auto authorization = request.header("authorization");
   constexpr std::string_view kBearer = "bearer ";
-  if (lower(authorization.substr(0, kBearer.size())) == kBearer) {
+  if (to_lower_copy(authorization.substr(0, kBearer.size())) == kBearer) {
     if (controller_.is_people_token(authorization.substr(kBearer.size()))) return std::nullopt;
     return refuse(401, "the bearer token is wrong", kTokenRemedy);
   }

@@ -26,7 +26,10 @@ class Sessions {
   /// Opens a session. Returns its id, 256 random bits.
   std::string open(Clock::time_point now);
   bool is_open(const std::string& id, Clock::time_point now);
-  void close(const std::string& id);
+  void close(const std::string& id) {
+    const std::lock_guard lock(mutex_);
+    ends_.erase(id);
+  }
 
  private:
   using Ends = std::unordered_map<std::string, Clock::time_point>;

@@ -1,5 +1,11 @@
 #pragma once
 
+#include <boost/beast/http/verb.hpp>
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "controller/http/access.h"
@@ -23,17 +29,37 @@ const Asset* find_asset(std::string_view path);
 /// docs/openapi.json, as this program was built with it.
 std::string_view openapi_text();
 
-struct Found;
+struct Call;
 
-/// The most rows of one answer. The next request goes on after the last row.
-inline constexpr std::uint32_t kMaxJobRows = 500;
-inline constexpr std::uint32_t kMaxEventRows = 1000;
-inline constexpr std::uint32_t kMaxMetricRows = 5000;
-/// The largest value of `points`.
-inline constexpr std::uint32_t kMaxCurvePoints = 5000;
-inline constexpr std::uint32_t kMaxRanks = 500;
-/// The largest value of `tail`, in lines.
-inline constexpr std::uint32_t kMaxTailLines = 10000;
+struct Route {
+  /// "/api/v1/jobs/{id}/metrics". {id} stands for a job's number, {sweep} for a sweep's name.
+  std::string_view path;
+  /// Null: the event stream, which the connection serves itself.
+  Response (*answer)(const Call&);
+  boost::beast::http::verb method;
+  /// Nobody needs the token.
+  bool is_open = false;
+  /// The body may have kMaxSubmissionBytes.
+  bool is_large = false;
+  /// "id, state": what the query may hold.
+  std::string_view parameters = "";
+};
+
+/// Refuses a query with a parameter that the route does not have, or with one that is there twice. Without this, a
+/// misspelt filter would answer with everything.
+std::optional<Response> refuse_parameters(const Route& route, const Request& request);
+
+/// Every address of musterd's HTTP server but the dashboard's pages. docs/openapi.json describes each.
+std::span<const Route> routes();
+
+/// The routes whose path fits.
+struct Found {
+  const Route* route = nullptr;  // null: no route, or none with this method
+  std::string allowed;           // "GET, POST": the methods of the path; empty: there is no such path
+  std::map<std::string_view, std::string_view> parts;  // "id" -> "7"
+};
+/// HEAD finds the route of GET, but not that of the event stream.
+Found find_route(boost::beast::http::verb method, std::string_view path);
 
 /// Answers every request except the event stream. It may wait for the disk, so call it in the pool. Thread-safe.
 ///

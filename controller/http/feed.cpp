@@ -53,11 +53,6 @@ std::uint64_t Feed::subscribe(std::optional<std::int64_t> after, Sink sink) {
   return next_subscription_++;
 }
 
-void Feed::unsubscribe(std::uint64_t subscription) {
-  const std::lock_guard lock(mutex_);
-  subscribers_.erase(subscription);
-}
-
 void Feed::tell_all(const std::string& text) {
   const auto shared = std::make_shared<const std::string>(text);
   const std::lock_guard lock(mutex_);

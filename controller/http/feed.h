@@ -41,7 +41,10 @@ class Feed {
 
   /// `after`: the newest event id that the reader has. Newer events are sent first. nullopt: only events from now on.
   std::uint64_t subscribe(std::optional<std::int64_t> after, Sink sink);
-  void unsubscribe(std::uint64_t subscription);
+  void unsubscribe(std::uint64_t subscription) {
+    const std::lock_guard lock(mutex_);
+    subscribers_.erase(subscription);
+  }
 
  private:
   struct Subscriber {

@@ -19,10 +19,7 @@
 #include <array>
 #include <atomic>
 #include <deque>
-#include <future>
-#include <memory>
 #include <mutex>
-#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -31,7 +28,6 @@
 #include "controller/http/access.h"
 #include "controller/http/api.h"
 #include "controller/http/feed.h"
-#include "controller/http/routes.h"
 #include "controller/net/connections.h"
 #include "controller/net/gate.h"
 #include "controller/net/listener.h"

@@ -5,9 +5,8 @@
 #include <memory>
 #include <string>
 
-namespace net {
-class Connections;
-}
+#include "controller/net/connections.h"
+#include "controller/net/listener.h"
 
 namespace service {
 class Controller;
@@ -36,21 +35,11 @@ inline constexpr int kPoolThreads = 4;
 /// How long running requests may take when the server shuts down.
 inline constexpr std::chrono::seconds kShutdownGrace{1};
 
-/// musterd's HTTP server: the dashboard, its API under /api/v1, the event stream, /metrics and /healthz. Thread-safe.
-class Server {
+/// musterd's HTTP server: the dashboard, its API under /api/v1, the event stream, /metrics and /healthz.
+class Server : public net::Server {
  public:
-  virtual ~Server() = default;
-  /// The port that the server listens on. The system chose it if the address had port 0.
-  virtual int port() const = 0;
-  /// Lets the listener's thread close the port and open it again.
-  virtual void reopen() = 0;
-  /// How many event streams are open now.
-  virtual std::size_t open_streams() const = 0;
   /// How many connections are open now, including event streams.
   virtual std::size_t open_connections() const = 0;
-  /// Takes no new connections and ends event streams. Running requests get kShutdownGrace, then they are closed. A
-  /// second call is a no-op; the destructor calls it too. Call it before the controller stops.
-  virtual void shutdown() = 0;
 };
 
 /// Serves `controller` on "host:port". The controller must outlive the server. Throws std::runtime_error with address,

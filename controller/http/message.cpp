@@ -1,7 +1,5 @@
 #include "controller/http/message.h"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -30,18 +28,10 @@ std::optional<std::string> decode(std::string_view text, bool plus_is_space) {
 
 }  // namespace
 
-std::string Request::header(std::string_view name) const {
-  return std::string((*this)[name]);
-}
-
 const std::string& Request::parameter(const std::string& name) const {
   static const std::string nothing;
   const auto found = query.find(name);
   return found == query.end() ? nothing : found->second;
-}
-
-bool Request::reads() const {
-  return method() == boost::beast::http::verb::get || method() == boost::beast::http::verb::head;
 }
 
 std::string Request::cookie(std::string_view name) const {

@@ -26,13 +26,13 @@ struct Request : boost::beast::http::request<boost::beast::http::string_body> {
   std::string repeated = {};  // a parameter that the query holds more than once; empty: there is none
 
   /// A header's value; empty if absent.
-  std::string header(std::string_view name) const;
+  std::string header(std::string_view name) const { return std::string((*this)[name]); }
   /// A query parameter's value; empty if absent.
   const std::string& parameter(const std::string& name) const;
   /// A cookie's value; empty if absent.
   std::string cookie(std::string_view name) const;
   /// True for GET and HEAD.
-  bool reads() const;
+  bool reads() const { return method() == boost::beast::http::verb::get || method() == boost::beast::http::verb::head; }
 };
 
 /// An answer of this type.

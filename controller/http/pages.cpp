@@ -7,7 +7,6 @@
 #include <cmath>
 #include <exception>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "controller/core/job.h"
 #include "proto/json/proto_json.h"
@@ -54,8 +53,9 @@ MetricFamily family(const char* name, const char* help, MetricType type, const c
   return out;
 }
 
-MetricFamily single(const char* name, const char* help, MetricType type, double value) {
-  return family<double>(name, help, type, nullptr, {{"", value}});
+template <typename Value>
+MetricFamily single(const char* name, const char* help, Value value, MetricType type = MetricType::Gauge) {
+  return family<Value>(name, help, type, nullptr, {{"", value}});
 }
 
 std::vector<std::string> problems_of(service::Controller& controller) {
@@ -122,36 +122,30 @@ std::string MetricsPage::text(service::Controller& controller) {
     turned_away[net::name_of(port)] = connections_->crowd().total(port);
     crowds[net::name_of(port)] = connections_->crowd().is_at(port, net::Connections::Clock::now()) ? 1 : 0;
   }
+  constexpr auto kCounter = MetricType::Counter, kGauge = MetricType::Gauge;
   const std::vector<MetricFamily> families = {
-      family("muster_jobs", "Jobs by state.", MetricType::Gauge, "state", totals.jobs),
-      family("muster_events_total", "Events stored since musterd started, by type.", MetricType::Counter, "type",
-             events_by_type_),
-      family("muster_attempts_ended_total", "Attempts that ended, by cause.", MetricType::Counter, "cause",
-             totals.attempts_ended),
-      single("muster_store_writable", "1 if the store takes writes.", MetricType::Gauge,
-             status.store_problem().empty() ? 1 : 0),
-      single("muster_data_free_bytes", "Free space where the store lies.", MetricType::Gauge,
-             static_cast<double>(status.data_free_bytes())),
-      single("muster_overloaded", "1 if heartbeats are read late, or were a moment ago.", MetricType::Gauge,
+      family("muster_jobs", "Jobs by state.", kGauge, "state", totals.jobs),
+      family("muster_events_total", "Events stored since musterd started, by type.", kCounter, "type", events_by_type_),
+      family("muster_attempts_ended_total", "Attempts that ended, by cause.", kCounter, "cause", totals.attempts_ended),
+      single("muster_store_writable", "1 if the store takes writes.", status.store_problem().empty() ? 1 : 0),
+      single("muster_data_free_bytes", "Free space where the store lies.", status.data_free_bytes()),
+      single("muster_overloaded", "1 if heartbeats are read late, or were a moment ago.",
              status.overload().empty() ? 0 : 1),
       single("muster_heartbeat_lag_seconds", "Between the arrival of a heartbeat and its reading, as measured last.",
-             MetricType::Gauge, static_cast<double>(status.heartbeat_lag_ms()) / 1000),
+             static_cast<double>(status.heartbeat_lag_ms()) / 1000),
       single("muster_heartbeat_floor_seconds",
-             "No rank is asked for heartbeats more often than this; 0: as often as the jobs say.", MetricType::Gauge,
+             "No rank is asked for heartbeats more often than this; 0: as often as the jobs say.",
              static_cast<double>(status.heartbeat_floor_ms()) / 1000),
-      single("muster_rank_streams", "Ranks that are connected.", MetricType::Gauge,
-             static_cast<double>(status.rank_streams())),
-      single("muster_heartbeats_total", "Heartbeats that came on streams since musterd started.", MetricType::Counter,
-             static_cast<double>(status.stream_heartbeats_total())),
-      family("muster_connections", "Open connections, by who has shown a token on them.", MetricType::Gauge, "party",
-             connected),
+      single("muster_rank_streams", "Ranks that are connected.", status.rank_streams()),
+      single("muster_heartbeats_total", "Heartbeats that came on streams since musterd started.",
+             status.stream_heartbeats_total(), kCounter),
+      family("muster_connections", "Open connections, by who has shown a token on them.", kGauge, "party", connected),
       family("muster_connections_turned_away_total",
-             "Connections that were turned away before they reached a server, since musterd started.",
-             MetricType::Counter, "port", turned_away),
-      family("muster_crowd", "1 while strangers crowd at the port.", MetricType::Gauge, "port", crowds),
-      single("muster_http_requests_total", "HTTP requests answered since musterd started.", MetricType::Counter,
-             static_cast<double>(requests.load())),
-      single("muster_http_streams", "Event streams open now.", MetricType::Gauge, static_cast<double>(streams.load())),
+             "Connections that were turned away before they reached a server, since musterd started.", kCounter, "port",
+             turned_away),
+      family("muster_crowd", "1 while strangers crowd at the port.", kGauge, "port", crowds),
+      single("muster_http_requests_total", "HTTP requests answered since musterd started.", requests.load(), kCounter),
+      single("muster_http_streams", "Event streams open now.", streams.load()),
   };
   return prometheus::TextSerializer().Serialize(families);
 }

@@ -1,8 +1,6 @@
 #include "controller/jobs/event_log.h"
 
-#include <algorithm>
-
-#include "controller/common/clock.h"
+#include <utility>
 
 namespace jobs {
 namespace {
@@ -13,6 +11,11 @@ constexpr core::Millis kPeoplePatience{30'000};
 
 constexpr const char* kNoAnswer = "the store did not answer in time; it may still be carried out";
 constexpr const char* kShutDown = "musterd is shutting down; try again when it is back";
+
+bool waits(const core::Job& job) {
+  if (core::is_ended(job.state)) return false;
+  return std::ranges::any_of(job.after, [](const core::Dependency& dependency) { return !dependency.met; });
+}
 
 }  // namespace
 
@@ -81,11 +84,6 @@ EventLog::EventLog(store::Store& store, common::Clock& clock, common::Hearing& h
   loop_.start();
 }
 
-EventLog::~EventLog() {
-  close();
-  loop_.close();
-}
-
 template <typename Part>
 common::Outcome<Part> EventLog::outcome_of(Result result, Part Result::*part) {
   if (result.refusal) return *std::move(result.refusal);
@@ -124,10 +122,6 @@ common::Outcome<JobPtr> EventLog::report(core::JobId job, core::EventBody body) 
     if (key) known_reports_.erase(*key);
   }
   return outcome_of(future.get(), &Result::job);
-}
-
-void EventLog::keep(core::JobId job, core::EventBody body) {
-  enqueue({.job = job, .body = std::move(body)});
 }
 
 std::vector<bool> EventLog::keep_and_wait(std::vector<std::pair<core::JobId, core::EventBody>> facts) {
@@ -195,10 +189,6 @@ void EventLog::forget_old_reports() {
   });
 }
 
-core::JobId EventLog::next_job_id() const {
-  return std::max(store_.next_job_id(), begin_after_ + 1);
-}
-
 std::string EventLog::problem() const {
   if (auto why = stands_still(); !why.empty()) return why;
   std::lock_guard lock(mutex_);
@@ -243,6 +233,41 @@ void EventLog::close() {
   loop_.stop();
   for (auto& entry : left) {
     entry.answer->promise.set_value({.refusal = common::Refusal::unavailable(kShutDown)});
+  }
+}
+
+void Dependencies::follow(const core::Job& job) {
+  std::lock_guard lock(mutex_);
+  if (waits(job)) {
+    news_ = waiting_.insert(job.id).second || news_;
+  } else {
+    waiting_.erase(job.id);
+  }
+  if (core::is_ended(job.state) && !waiting_.empty()) news_ = true;
+}
+
+void Dependencies::tell() {
+  std::set<core::JobId> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    if (!std::exchange(news_, false)) return;
+    waiting = waiting_;
+  }
+  try {
+    for (const auto id : waiting) {
+      const auto job = event_log_.job(id);
+      if (job == nullptr || !waits(*job)) continue;
+      for (const auto& dependency : job->after) {
+        const auto other = dependency.met ? nullptr : event_log_.job(dependency.job);
+        if (other != nullptr && core::is_ended(other->state)) {
+          event_log_.keep(id, core::DependencyEnded{dependency.job, other->state});
+        }
+      }
+    }
+  } catch (...) {
+    std::lock_guard lock(mutex_);
+    news_ = true;
+    throw;
   }
 }
 

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <future>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <tuple>
@@ -80,9 +82,10 @@ class EventLog {
   };
 
   EventLog(store::Store& store, common::Clock& clock, common::Hearing& hearing, Publish publish, bool threads);
-  ~EventLog();
-  EventLog(const EventLog&) = delete;
-  EventLog& operator=(const EventLog&) = delete;
+  ~EventLog() {
+    close();
+    loop_.close();
+  }
 
   /// A request_id known already, or waiting in the same group, is answered with the first one's job.
   common::Outcome<Submitted> submit(Submission submission);
@@ -101,7 +104,7 @@ class EventLog {
   /// at most Hearing::kPatience.
   common::Outcome<JobPtr> report(core::JobId job, core::EventBody body);
   /// A fact that nobody will tell again. Returns at once.
-  void keep(core::JobId job, core::EventBody body);
+  void keep(core::JobId job, core::EventBody body) { enqueue({.job = job, .body = std::move(body)}); }
   /// Keeps several facts like keep(), with as few transactions as they need, and waits until they are durable; false of
   /// a fact if the event_log was closed before (or, without threads, if the store takes no writes now).
   std::vector<bool> keep_and_wait(std::vector<std::pair<core::JobId, core::EventBody>> facts);
@@ -116,7 +119,7 @@ class EventLog {
   /// Jobs to come have higher ids than this. Before the first is submitted.
   void begin_after(core::JobId id) { begin_after_ = id; }
   /// The id that the next job would have. Throws store::Error.
-  core::JobId next_job_id() const;
+  core::JobId next_job_id() const { return std::max(store_.next_job_id(), begin_after_ + 1); }
 
   /// Empty, or why the store takes no writes now.
   std::string problem() const;
@@ -163,13 +166,15 @@ class EventLog {
   Result ask_people(Entry entry);
   template <typename Part>
   static common::Outcome<Part> outcome_of(Result result, Part Result::*part);
-  static common::Refusal unchanged(const std::string& why);
+  static common::Refusal unchanged(const std::string& why) {
+    return {common::Refusal::Kind::kUnchanged, "nothing was changed: " + why};
+  }
   void forget_old_reports();
   std::string stands_still() const;
 
   /// One step of the loop: writes what waits, and returns the pause before the next.
   std::optional<core::Millis> write_some();
-  bool work_waits() const;
+  bool work_waits() const { return !queue_.empty() || (!facts_.empty() && clock_.monotonic() >= retry_at_); }
   bool pass();
   std::vector<Entry> take();
   void write(std::vector<Entry>& entries);
@@ -212,6 +217,23 @@ class EventLog {
   core::JobId begin_after_ = 0;
   std::map<core::JobId, std::vector<Entry>> early_;
   common::Loop loop_;
+};
+
+/// Tells jobs that wait for others of their ends: core::DependencyEnded, once for each. Thread-safe.
+class Dependencies {
+ public:
+  explicit Dependencies(EventLog& event_log) : event_log_(event_log) {}
+
+  /// Takes in the job as its history says it is now; cheap.
+  void follow(const core::Job& job);
+  /// Looks at the jobs waited for, if anything has changed since the last time. Throws store::Error.
+  void tell();
+
+ private:
+  EventLog& event_log_;
+  std::mutex mutex_;
+  std::set<core::JobId> waiting_;
+  bool news_ = false;
 };
 
 }  // namespace jobs

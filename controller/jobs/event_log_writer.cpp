@@ -118,10 +118,6 @@ std::optional<core::Millis> EventLog::write_some() {
   return facts_.empty() ? std::nullopt : std::optional(kBackoffFirst);
 }
 
-bool EventLog::work_waits() const {
-  return !queue_.empty() || (!facts_.empty() && clock_.monotonic() >= retry_at_);
-}
-
 // False if nothing waited.
 bool EventLog::pass() {
   auto entries = take();
@@ -307,10 +303,6 @@ void EventLog::refuse_or_put_back(std::vector<Entry>& entries, const std::string
   for (auto& entry : entries) {
     if (entry.answer != nullptr) entry.answer->promise.set_value({.refusal = unchanged(why)});
   }
-}
-
-common::Refusal EventLog::unchanged(const std::string& why) {
-  return {common::Refusal::Kind::kUnchanged, "nothing was changed: " + why};
 }
 
 void EventLog::note_failure(const std::string& why) {

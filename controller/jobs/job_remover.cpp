@@ -4,21 +4,12 @@
 
 #include <set>
 
-#include "base/numbers.h"
-
 namespace jobs {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr core::Millis kTryAgain{5000};
-
-/// 12 of "set-12.3": the first job of an array of a sweep.
-std::optional<core::JobId> first_job_of(const std::string& set_folder) {
-  constexpr std::string_view kSet = "set-";
-  if (!set_folder.starts_with(kSet)) return std::nullopt;
-  return base::whole_number<core::JobId>(set_folder.substr(kSet.size(), set_folder.find('.') - kSet.size()));
-}
 
 }  // namespace
 
@@ -89,7 +80,7 @@ void JobRemover::remove_arrays(const std::string& sweep) {
   if (!fs::is_directory(folder)) return;
   std::vector<fs::path> gone;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    const auto first = first_job_of(entry.path().filename().native());
+    const auto first = common::DataFolder::first_job_of_set(entry.path().filename().native());
     const auto job = first ? parts_.event_log.job(*first) : nullptr;
     if (job != nullptr && job->sweep.sweep == sweep) gone.push_back(entry.path());
   }

@@ -7,14 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <exception>
-#include <filesystem>
-#include <functional>
-#include <string>
 #include <string_view>
 #include <system_error>
 
 #include "base/patience.h"
-#include "controller/jobs/checkpoint_files.h"
+#include "controller/jobs/progress_watch.h"
 #include "spec/rank_path.h"
 #include "spec/variables.h"
 
@@ -34,6 +31,42 @@ std::uint64_t digest_of_entry(const fs::path& path) {
   const auto& at = status.st_mtim;
   return std::hash<std::string>{}(path.string() + "\n" + std::to_string(status.st_size) + "\n" +
                                   std::to_string(at.tv_sec) + "." + std::to_string(at.tv_nsec));
+}
+
+/// Stands for the value of a variable that musterd does not know.
+constexpr char kAnyText = '*';
+
+/// The folder above the first name that is no plain text, and what that name begins with. `wild`: the characters that
+/// make a name a pattern.
+OutputPlace place_of(const fs::path& path, const std::string& wild) {
+  OutputPlace place;
+  for (const auto& part : path) {
+    const auto name = part.string();
+    const auto plain = name.find_first_of(wild);
+    if (plain != std::string::npos) {
+      place.part = name.substr(0, plain);
+      return place;
+    }
+    place.folder /= part;
+  }
+  return place;
+}
+
+/// The path of [report] as rank 0 has it, with kAnyText for what the rank alone knows. nullopt: it may lie anywhere.
+std::optional<fs::path> rank_path(const std::string& text, const muster::v1::JobSpec& spec, const core::AttemptKey& key,
+                                  const common::DataFolder& data) {
+  const auto expanded = spec::expand_rank_path(text, [&](const std::string& name) -> std::optional<std::string> {
+    if (name == spec::variable::kJobId) return std::to_string(key.job);
+    if (name == spec::variable::kAttempt) return std::to_string(key.number);
+    if (name == spec::variable::kCheckpointFolder) return checkpoint_folder(spec, key.job, data).string();
+    for (const auto* variables : {&spec.env(), &spec.submitted_env()}) {
+      if (const auto set = variables->find(name); set != variables->end()) return set->second;
+    }
+    return std::string(1, kAnyText);
+  });
+  if (text.starts_with('$') && expanded.path.starts_with(kAnyText)) return std::nullopt;
+  const auto working_folder = spec.working_folder().empty() ? data.job(key.job) : fs::path(spec.working_folder());
+  return (working_folder / expanded.path).lexically_normal();
 }
 
 }  // namespace
@@ -92,48 +125,6 @@ void OutputScan::take_entry(const fs::directory_entry& entry) {
   digest_ += digest_of_entry(entry.path());
   if (is_folder && way_.size() < kDeepest) enter(entry.path());
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-/// Stands for the value of a variable that musterd does not know.
-constexpr char kAnyText = '*';
-
-/// The folder above the first name that is no plain text, and what that name begins with. `wild`: the characters that
-/// make a name a pattern.
-OutputPlace place_of(const fs::path& path, const std::string& wild) {
-  OutputPlace place;
-  for (const auto& part : path) {
-    const auto name = part.string();
-    const auto plain = name.find_first_of(wild);
-    if (plain != std::string::npos) {
-      place.part = name.substr(0, plain);
-      return place;
-    }
-    place.folder /= part;
-  }
-  return place;
-}
-
-/// The path of [report] as rank 0 has it, with kAnyText for what the rank alone knows. nullopt: it may lie anywhere.
-std::optional<fs::path> rank_path(const std::string& text, const muster::v1::JobSpec& spec, const core::AttemptKey& key,
-                                  const common::DataFolder& data) {
-  const auto expanded = spec::expand_rank_path(text, [&](const std::string& name) -> std::optional<std::string> {
-    if (name == spec::variable::kJobId) return std::to_string(key.job);
-    if (name == spec::variable::kAttempt) return std::to_string(key.number);
-    if (name == spec::variable::kCheckpointFolder) return checkpoint_folder(spec, key.job, data).string();
-    for (const auto* variables : {&spec.env(), &spec.submitted_env()}) {
-      if (const auto set = variables->find(name); set != variables->end()) return set->second;
-    }
-    return std::string(1, kAnyText);
-  });
-  if (text.starts_with('$') && expanded.path.starts_with(kAnyText)) return std::nullopt;
-  const auto working_folder = spec.working_folder().empty() ? data.job(key.job) : fs::path(spec.working_folder());
-  return (working_folder / expanded.path).lexically_normal();
-}
-
-}  // namespace
 
 std::vector<OutputPlace> output_places(const muster::v1::JobSpec& spec, const core::AttemptKey& key,
                                        const common::DataFolder& data) {

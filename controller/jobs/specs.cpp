@@ -30,6 +30,14 @@ void drop_empty(google::protobuf::Map<std::string, muster::v1::Value>& values) {
   }
 }
 
+/// True if a pattern of report.log finds series, or event files of TensorBoard are read: both come with steps.
+bool tells_steps(const muster::v1::JobSpec& spec) {
+  const auto& log = spec.report().log();
+  return !spec.report().tensorboard().empty() || std::ranges::any_of(log, [](const auto& pattern) {
+    return pattern.first == spec::kStepPattern || !spec::is_of_the_run(pattern.first);
+  });
+}
+
 }  // namespace
 
 std::string spec_to_text(const muster::v1::JobSpec& spec) {
@@ -54,18 +62,6 @@ core::RequeuePolicy requeue_policy(const muster::v1::JobSpec& spec) {
   policy.healthy_after = core::Millis(r.healthy_after_ms());
   return policy;
 }
-
-namespace {
-
-/// True if a pattern of report.log finds series, or event files of TensorBoard are read: both come with steps.
-bool tells_steps(const muster::v1::JobSpec& spec) {
-  const auto& log = spec.report().log();
-  return !spec.report().tensorboard().empty() || std::ranges::any_of(log, [](const auto& pattern) {
-    return pattern.first == spec::kStepPattern || !spec::is_of_the_run(pattern.first);
-  });
-}
-
-}  // namespace
 
 core::JobSubmitted job_submitted(const muster::v1::JobSpec& spec, const std::string& user) {
   core::JobSubmitted event;

@@ -37,24 +37,6 @@ void Advertised::set(const std::string& address) {
   asked_at_.reset();
 }
 
-std::string Advertised::address() const {
-  const std::lock_guard lock(mutex_);
-  return address_;
-}
-
-std::string Advertised::problem() {
-  return look().problem;
-}
-
-std::string Advertised::doubt() {
-  return look().doubt;
-}
-
-std::string Advertised::problem_or_doubt() {
-  const auto found = look();
-  return found.problem.empty() ? found.doubt : found.problem;
-}
-
 Advertised::Found Advertised::look() {
   const auto now = clock_.monotonic();
   std::string address, host;

@@ -32,15 +32,21 @@ class Advertised {
   /// `address`: "host:port". Throws UsageError if it is none, or has port 0.
   void set(const std::string& address);
   /// Empty before set().
-  std::string address() const;
+  std::string address() const {
+    const std::lock_guard lock(mutex_);
+    return address_;
+  }
   /// The fault of the address, with the remedy; empty: none that can be seen from here. Asks the name service once in
   /// kAgain, since names change and a name service comes back.
-  std::string problem();
+  std::string problem() { return look().problem; }
   /// A possible fault of the address: a name that is a loopback address here, as Debian writes the machine's own name
   /// into /etc/hosts. Other nodes may know another address by that name. Empty: nothing. Asks as problem() does.
-  std::string doubt();
+  std::string doubt() { return look().doubt; }
   /// problem(), else doubt().
-  std::string problem_or_doubt();
+  std::string problem_or_doubt() {
+    const auto found = look();
+    return found.problem.empty() ? found.doubt : found.problem;
+  }
 
   static NameAnswer ask_name_service(const std::string& host);
   static constexpr core::Millis kAgain{60'000};

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <utility>
 
 namespace musterd {
 namespace {
@@ -31,16 +30,6 @@ Leaving::~Leaving() {
   }
   done_changed_.notify_all();
   if (watcher_.joinable()) watcher_.join();
-}
-
-void Leaving::begin() {
-  const std::lock_guard lock(mutex_);
-  if (!watcher_.joinable()) watcher_ = std::thread([this] { watch(); });
-}
-
-void Leaving::now(std::string step) {
-  const std::lock_guard lock(mutex_);
-  step_ = std::move(step);
 }
 
 void Leaving::watch() {

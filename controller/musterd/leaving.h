@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "controller/core/job.h"
 
@@ -23,13 +24,17 @@ class Leaving {
   explicit Leaving(core::Millis limit) : limit_(limit) {}
   /// Everything is done in time.
   ~Leaving();
-  Leaving(const Leaving&) = delete;
-  Leaving& operator=(const Leaving&) = delete;
 
   /// The time begins. A second call changes nothing.
-  void begin();
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    if (!watcher_.joinable()) watcher_ = std::thread([this] { watch(); });
+  }
   /// Names the step that is done from now on, for the log: "closing the port of gRPC".
-  void now(std::string step);
+  void now(std::string step) {
+    const std::lock_guard lock(mutex_);
+    step_ = std::move(step);
+  }
 
  private:
   void watch();

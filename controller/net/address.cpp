@@ -7,9 +7,10 @@
 #include <boost/asio/ip/address.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <stdexcept>
+
+#include "base/numbers.h"
 
 namespace net {
 namespace {
@@ -101,9 +102,9 @@ ListenAddress parse_listen_address(const std::string& text) {
   const bool bracketed = out.host.front() == '[' && out.host.back() == ']';
   if (bracketed) out.host = out.host.substr(1, out.host.size() - 2);
   if (out.host.empty() || (!bracketed && out.host.find(':') != std::string::npos)) throw fail();
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data() + colon + 1, end, out.port);
-  if (parsed.ec != std::errc{} || parsed.ptr != end) throw fail();
+  const auto port = base::whole_number<std::uint16_t>(std::string_view(text).substr(colon + 1));
+  if (!port) throw fail();
+  out.port = *port;
   return out;
 }
 

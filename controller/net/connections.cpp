@@ -7,10 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <charconv>
-
 #include "base/fd.h"
+#include "base/numbers.h"
 
 namespace net {
 namespace {
@@ -54,9 +52,7 @@ std::optional<Connections::Ends> Connections::ends_of(std::uint16_t local_port, 
   const auto first = peer.find(':');
   const auto last = peer.rfind(':');
   if (first == std::string_view::npos || last <= first) return std::nullopt;
-  std::uint16_t port = 0;
-  const char* end = peer.data() + peer.size();
-  if (std::from_chars(peer.data() + last + 1, end, port).ptr != end) return std::nullopt;
+  const auto port = base::whole_number<std::uint16_t>(peer.substr(last + 1));
   // "127.0.0.1", "[::1]" or "%5B::1%5D"; a scope is left out: "%5Bfe80::1%25eth0%5D".
   auto host = peer.substr(first + 1, last - first - 1);
   for (const std::string_view bracket : {"[", "%5B", "%5b"}) {
@@ -64,8 +60,8 @@ std::optional<Connections::Ends> Connections::ends_of(std::uint16_t local_port, 
   }
   host = host.substr(0, host.find_first_of("%]"));
   const auto address = address_of(std::string(host));
-  if (!address) return std::nullopt;
-  return Ends{*address, port, local_port};
+  if (!port || !address) return std::nullopt;
+  return Ends{*address, *port, local_port};
 }
 
 bool Connections::take_stranger(int socket, Time now) {
@@ -299,10 +295,6 @@ void Connections::forget_closed(Time now) {
   for (const auto id : closed) forget(id);
 }
 
-void Connections::forget_shut_down() {
-  std::erase_if(closing_, [](const auto& closing) { return !is_open(closing.first, closing.second); });
-}
-
 void Connections::tidy(Time now) {
   const std::lock_guard lock(mutex_);
   if (now - tidied_ < kTidyEvery) return;
@@ -316,16 +308,6 @@ void Connections::tidy(Time now) {
     if (!entry.is_valid && now - entry.since >= kKnownWithin) late.push_back(id);
   }
   for (const auto id : late) shut_down(id);
-}
-
-Connections::Counts Connections::open() const {
-  const std::lock_guard lock(mutex_);
-  return {strangers_.size(), waiting_, people_, ranks_, closing_.size(), asking_};
-}
-
-bool Connections::is_crowded(Port port, Time now) const {
-  const std::size_t waiting = port == Port::kGrpc ? waiting_ : asking_;
-  return crowd_.is_at(port, now) || 2 * waiting >= std::max<std::size_t>(shares_.at_the_door(port), 1);
 }
 
 std::shared_ptr<Connections> connections_of_this_process() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -19,7 +20,6 @@
 
 #include "controller/net/address.h"
 #include "controller/net/crowd.h"
-#include "controller/net/known_networks.h"
 
 namespace net {
 
@@ -129,12 +129,18 @@ class Connections {
   void set_waiting(Port port, std::size_t count) { (port == Port::kGrpc ? waiting_ : asking_) = count; }
   /// True while nothing follows from a connection to this port that fails: in a crowd, and while at least half of the
   /// places at its entrance are taken.
-  bool is_crowded(Port port, Time now) const;
+  bool is_crowded(Port port, Time now) const {
+    const std::size_t waiting = port == Port::kGrpc ? waiting_ : asking_;
+    return crowd_.is_at(port, now) || 2 * waiting >= std::max<std::size_t>(shares_.at_the_door(port), 1);
+  }
 
   struct Counts {
     std::size_t strangers = 0, waiting = 0, people = 0, ranks = 0, closing = 0, asking = 0;
   };
-  Counts open() const;
+  Counts open() const {
+    const std::lock_guard lock(mutex_);
+    return {strangers_.size(), waiting_, people_, ranks_, closing_.size(), asking_};
+  }
   const Shares& shares() const { return shares_; }
 
  private:
@@ -180,7 +186,9 @@ class Connections {
   void see_off(Time now);
   void forget(Id id);
   void forget_closed(Time now);
-  void forget_shut_down();
+  void forget_shut_down() {
+    std::erase_if(closing_, [](const auto& closing) { return !is_open(closing.first, closing.second); });
+  }
 
   const Shares shares_;
   mutable std::mutex mutex_;

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <list>
 #include <map>
 #include <memory>
@@ -11,14 +14,80 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "controller/common/loop.h"
 #include "controller/net/address.h"
-#include "controller/net/known_networks.h"
 
 namespace net {
+
+/// From which networks a valid token has come during the last day. In a crowd such a network gives way last, see
+/// WaitingRoom. Both ports share one. It touches no file, see KnownNetworksFile. Thread-safe. The caller passes the
+/// time.
+class KnownNetworks {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  /// Since 1970.
+  using WallSeconds = std::chrono::seconds;
+
+  /// For how long a network stays known, and how many are.
+  static constexpr std::chrono::hours kKnownFor{24};
+  static constexpr std::size_t kMostKnown = 8192;
+  /// A network that is heard again and again is noted anew, for the file, after so long.
+  static constexpr std::chrono::hours kNotedFor{1};
+
+  /// A call from this address was accepted.
+  void know(const Address& address, Time now);
+  bool is_known(const Address& network, Time now) const;
+
+  /// True if text() has something new since the last call of it.
+  bool has_news() const {
+    const std::lock_guard lock(mutex_);
+    return has_news_;
+  }
+  /// For a file: a line for each network that is known, "<seconds since 1970> <address>".
+  std::string text(Time now, WallSeconds wall);
+  /// Takes what text() said before. Lines that are too old are left out. Returns how many lines are none of text()'s,
+  /// which are left out, too, and so is whatever is beyond kMostKnown.
+  std::size_t read(std::string_view text, Time now, WallSeconds wall);
+
+ private:
+  struct Heard {
+    Time last{}, noted{};
+  };
+  void forget_the_oldest() {
+    networks_.erase(std::ranges::min_element(networks_, {}, [](const auto& one) { return one.second.last; }));
+  }
+
+  mutable std::mutex mutex_;
+  std::map<Address, Heard> networks_;
+  bool has_news_ = false;
+};
+
+/// Keeps the known networks over a restart of musterd, which is when everybody comes at once. What it reads or writes
+/// is only a hint: a file that is missing, wrong or cannot be written is told in the log, and nothing else follows. A
+/// thread of its own does the writing, since a disk may stand still. The last kEvery before a crash are lost.
+class KnownNetworksFile {
+ public:
+  static constexpr core::Millis kEvery{1000};
+  static constexpr core::Millis kAfterTrouble{60'000};
+
+  /// Reads the file. Without threads the caller calls step().
+  KnownNetworksFile(std::filesystem::path path, std::shared_ptr<KnownNetworks> networks, bool threads);
+
+  /// Writes the file if there is news.
+  std::optional<core::Millis> step();
+
+ private:
+  void read();
+
+  const std::filesystem::path path_;
+  const std::shared_ptr<KnownNetworks> networks_;
+  common::Loop loop_;
+};
 
 /// The ports of musterd. kGrpc: of command lines and ranks.
 enum class Port { kGrpc, kDashboard };
@@ -55,11 +124,17 @@ class Crowd {
   /// Notes a calm. Call it every few seconds.
   void look(Time now);
 
-  bool is_at(Port port, Time now) const;
+  bool is_at(Port port, Time now) const {
+    const std::lock_guard lock(mutex_);
+    return goes_on(at(port), now);
+  }
   /// For people, one sentence for each crowd; empty: there is none.
   std::string text(Time now) const;
   /// How many were turned away since the start.
-  std::uint64_t total(Port port) const;
+  std::uint64_t total(Port port) const {
+    const std::lock_guard lock(mutex_);
+    return totals_[static_cast<std::size_t>(port)];
+  }
 
  private:
   struct State {
@@ -70,7 +145,9 @@ class Crowd {
     std::map<Address, std::uint64_t> from;
   };
   static std::uint64_t all(const State& state);
-  static bool goes_on(const State& state, Time now);
+  static bool goes_on(const State& state, Time now) {
+    return state.is_crowd && state.newest.size() >= kFew && now - state.newest[state.newest.size() - kFew] < kCalmAfter;
+  }
   static std::string text_of(Port port, const State& state, Time now);
   State& at(Port port) { return states_[static_cast<std::size_t>(port)]; }
   const State& at(Port port) const { return states_[static_cast<std::size_t>(port)]; }

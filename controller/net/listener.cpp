@@ -11,12 +11,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <stdexcept>
 
 #include "base/durable_file.h"
-#include "base/fd.h"
 
 namespace net {
 namespace {
@@ -145,20 +143,11 @@ void Listener::bind_all(const std::string& text, const ListenAddress& where) {
   }
 }
 
-void Listener::start() {
-  thread_ = std::thread([this] { run(); });
-}
-
 void Listener::stop() {
   stopping_ = true;
   wake();
   if (thread_.joinable()) thread_.join();
   sockets_.clear();
-}
-
-void Listener::reopen() {
-  broken_ = true;
-  wake();
 }
 
 void Listener::wake() const {

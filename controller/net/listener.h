@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <boost/asio/ip/tcp.hpp>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -9,9 +10,39 @@
 
 #include "base/fd.h"
 #include "controller/net/address.h"
-#include "controller/net/entrance.h"
 
 namespace net {
+
+/// Who comes in at a listening port. Its Listener calls everything from one thread.
+class Door {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  virtual ~Door() = default;
+  /// A socket was accepted. The door owns it from now on.
+  virtual void enter(int socket, Time now) = 0;
+  /// Called at least once a second.
+  virtual void tidy(Time now) = 0;
+  /// A descriptor that is readable while work() has something to do.
+  virtual int events() const = 0;
+  /// Must not wait.
+  virtual void work(Time now) = 0;
+};
+
+/// A server behind a Listener. Thread-safe.
+class Server {
+ public:
+  virtual ~Server() = default;
+  /// The port that the server listens on. The system chose it if the address had port 0.
+  virtual int port() const = 0;
+  /// Lets the listener's thread close the port and open it again.
+  virtual void reopen() = 0;
+  /// How many streams are open now.
+  virtual std::size_t open_streams() const = 0;
+  /// Takes no new connections, ends streams, and waits for running calls, which get a second. A second call is a no-op;
+  /// the destructor calls it too. Call it before the controller stops.
+  virtual void shutdown() = 0;
+};
 
 /// A listening port that survives overload and errors of its sockets.
 ///
@@ -27,18 +58,21 @@ class Listener {
   /// std::runtime_error with address, cause and remedy. An address in use is an error; the port is never shared.
   Listener(const std::string& address, std::shared_ptr<Door> door);
   ~Listener() { stop(); }
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
 
   int port() const { return port_; }
   /// The host as it was given, without brackets.
   const std::string& host() const { return host_; }
   /// Starts to accept.
-  void start();
+  void start() {
+    thread_ = std::thread([this] { run(); });
+  }
   /// Closes the port. A second call is a no-op.
   void stop();
   /// Lets the listener's thread close the listening sockets and open them again.
-  void reopen();
+  void reopen() {
+    broken_ = true;
+    wake();
+  }
 
  private:
   void bind_all(const std::string& text, const ListenAddress& where);

@@ -3,7 +3,6 @@
 #include <strings.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace net {
 namespace {
@@ -16,18 +15,8 @@ constexpr std::size_t kMostSettings = 32;
 constexpr std::size_t kGrpcPrefix = 5;
 
 // Kinds of frames, RFC 9113, section 6.
-enum : std::uint8_t {
-  kData,
-  kHeaders,
-  kPriority,
-  kReset,
-  kSettings,
-  kPush,
-  kPing,
-  kGoAway,
-  kWindowUpdate,
-  kContinuation
-};
+constexpr std::uint8_t kData = 0, kHeaders = 1, kPriority = 2, kReset = 3, kSettings = 4, kPush = 5, kPing = 6,
+                       kGoAway = 7, kWindowUpdate = 8, kContinuation = 9;
 constexpr std::uint8_t kEndStream = 1, kAck = 1, kEndHeaders = 4, kPadded = 8, kHasPriority = 32;
 
 std::uint32_t big_endian(std::string_view bytes) {
@@ -195,16 +184,6 @@ void Newcomer::take_data(const Frame& frame) {
     return calls(std::move(open->call));
   }
   if (frame.is_whole()) open->message = std::move(message);
-}
-
-void Newcomer::calls(FirstCall call) {
-  call_ = std::move(call);
-  state_ = State::kCalls;
-}
-
-void Newcomer::misbehaves(std::string why) {
-  fault_ = std::move(why);
-  state_ = State::kMisbehaves;
 }
 
 }  // namespace net

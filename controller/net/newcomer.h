@@ -4,9 +4,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "controller/net/hpack.h"
+#include "controller/net/http2.h"
 
 namespace net {
 
@@ -83,8 +84,14 @@ class Newcomer final : public FirstWords {
   void take_fragment(const Frame& frame, std::string_view fragment);
   void end_headers(std::uint32_t stream);
   void take_data(const Frame& frame);
-  void calls(FirstCall call);
-  void misbehaves(std::string why);
+  void calls(FirstCall call) {
+    call_ = std::move(call);
+    state_ = State::kCalls;
+  }
+  void misbehaves(std::string why) {
+    fault_ = std::move(why);
+    state_ = State::kMisbehaves;
+  }
   bool is_done() const { return state_ == State::kCalls || state_ == State::kMisbehaves; }
 
   const std::string message_of_;

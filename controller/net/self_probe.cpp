@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/fd.h"
-#include "controller/net/http2_answers.h"
+#include "controller/net/http2.h"
 
 namespace net {
 namespace {

@@ -73,20 +73,6 @@ std::string names_text(const std::vector<std::string>& names) {
   return text;
 }
 
-PartitionPolicies::PartitionPolicies(std::vector<PartitionPolicy> policies) {
-  for (auto& policy : policies) put(std::move(policy));
-}
-
-void PartitionPolicies::put(PartitionPolicy policy) {
-  auto name = policy.name();
-  policies_.insert_or_assign(std::move(name), std::move(policy));
-}
-
-const PartitionPolicy* PartitionPolicies::find(const std::string& partition) const {
-  const auto found = policies_.find(partition);
-  return found == policies_.end() ? nullptr : &found->second;
-}
-
 std::string PartitionPolicies::default_partition(const executors::ClusterFacts& slurm) const {
   for (const auto& [name, policy] : policies_) {
     if (policy.is_default()) return name;

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "controller/common/outcome.h"
@@ -26,17 +27,25 @@ struct Applicant {
 class PartitionPolicies {
  public:
   PartitionPolicies() = default;
-  explicit PartitionPolicies(std::vector<PartitionPolicy> policies);
+  explicit PartitionPolicies(std::vector<PartitionPolicy> policies) {
+    for (auto& policy : policies) put(std::move(policy));
+  }
 
   /// Adds the policy, or replaces the one that its partition has.
-  void put(PartitionPolicy policy);
+  void put(PartitionPolicy policy) {
+    auto name = policy.name();
+    policies_.insert_or_assign(std::move(name), std::move(policy));
+  }
   /// Removes the partition's policy. Changes nothing if it has none.
   void remove(const std::string& partition) { policies_.erase(partition); }
 
   bool empty() const { return policies_.empty(); }
   const std::map<std::string, PartitionPolicy>& policies() const { return policies_; }
   /// Null: it has none.
-  const PartitionPolicy* find(const std::string& partition) const;
+  const PartitionPolicy* find(const std::string& partition) const {
+    const auto found = policies_.find(partition);
+    return found == policies_.end() ? nullptr : &found->second;
+  }
 
   // Refusals are kLimit for a limit or a right, and kInvalid where the job file is wrong.
 

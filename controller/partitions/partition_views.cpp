@@ -1,4 +1,4 @@
-#include "controller/partitions/partition_views.h"
+#include "controller/partitions/partitions.h"
 
 #include <algorithm>
 #include <functional>

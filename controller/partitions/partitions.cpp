@@ -1,18 +1,98 @@
 #include "controller/partitions/partitions.h"
 
+#include <grp.h>
+#include <pwd.h>
+
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <set>
 
 #include "base/numbers.h"
-#include "controller/common/clock.h"
 #include "controller/core/core_text.h"
-#include "controller/executors/executor.h"
-#include "controller/partitions/partition_views.h"
 #include "spec/jobfile/job_keys.h"
 
 namespace partitions {
+namespace {
+
+// Entries of a directory service may be large: the buffer grows up to a megabyte.
+constexpr std::size_t kFirstBuffer = 4096;
+constexpr std::size_t kLargestBuffer = 1 << 20;
+
+template <typename Ask>
+void with_buffer(Ask ask) {
+  for (std::vector<char> buffer(kFirstBuffer); buffer.size() <= kLargestBuffer; buffer.resize(2 * buffer.size())) {
+    if (ask(buffer) != ERANGE) return;
+  }
+}
+
+std::string group_name(gid_t id) {
+  std::string name;
+  with_buffer([&](std::vector<char>& buffer) {
+    struct group entry {};
+    struct group* found = nullptr;
+    const int error = ::getgrgid_r(id, &entry, buffer.data(), buffer.size(), &found);
+    if (error == 0 && found != nullptr) name = found->gr_name;
+    return error;
+  });
+  return name;
+}
+
+// People wait for these, at most ten seconds in all.
+constexpr std::chrono::milliseconds kListPatience{5000};
+constexpr std::chrono::milliseconds kSubmitPatience{2000};
+constexpr std::uint32_t kAuditDefault = 100;
+constexpr std::uint32_t kAuditMost = 1000;
+
+bool lacks(const executors::ClusterFacts& facts, const std::string& partition) {
+  return !partition.empty() && facts.find(partition) == nullptr;
+}
+
+/// Slurm's words for what no waiting mends; they don't say what is wrong.
+bool may_never_start(std::string_view reason) {
+  constexpr std::string_view kWords[]{"PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "BadConstraints"};
+  return std::ranges::find(kWords, reason) != std::end(kWords) || reason.starts_with("ReqNodeNotAvail") ||
+         reason.starts_with("Nodes required for job are");
+}
+
+}  // namespace
+
+std::vector<std::string> groups_of(const std::string& user) {
+  gid_t own = 0;
+  bool known = false;
+  with_buffer([&](std::vector<char>& buffer) {
+    struct passwd entry {};
+    struct passwd* found = nullptr;
+    const int error = ::getpwnam_r(user.c_str(), &entry, buffer.data(), buffer.size(), &found);
+    known = error == 0 && found != nullptr;
+    if (known) own = found->pw_gid;
+    return error;
+  });
+  if (!known) return {};
+  std::vector<gid_t> ids(kMostGroups);
+  int count = kMostGroups;
+  if (::getgrouplist(user.c_str(), own, ids.data(), &count) < 0) count = kMostGroups;
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) {
+    if (auto name = group_name(ids[static_cast<std::size_t>(i)]); !name.empty()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+std::vector<std::string> UserGroups::of(const std::string& user) {
+  const auto now = clock_.monotonic();
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = known_.find(user);
+    if (found != known_.end() && now < found->second.until) return found->second.groups;
+  }
+  auto groups = ask_(user);
+  std::lock_guard lock(mutex_);
+  if (known_.size() >= kMostUsers) known_.clear();
+  known_[user] = {now + kRemembered, groups};
+  return groups;
+}
 
 ClusterWatch::ClusterWatch(executors::Executor& executor, common::Clock& clock, bool threads)
     : executor_(executor),
@@ -40,17 +120,15 @@ void ClusterWatch::refresh() {
   }
   const auto asked_at = clock_.monotonic();
   auto heard = executor_.cluster();
-  {
-    std::lock_guard lock(mutex_);
-    answered_ = round;
-    auto next = heard ? *std::move(heard) : executors::ClusterFacts{};
-    if (!next.unreachable.empty() && !next.known()) {
-      next.partitions = facts_->partitions;
-      next.nodes = facts_->nodes;
-    }
-    if (next.unreachable.empty()) asked_at_ = asked_at;
-    facts_ = std::make_shared<const executors::ClusterFacts>(std::move(next));
+  std::lock_guard lock(mutex_);
+  answered_ = round;
+  auto next = heard ? *std::move(heard) : executors::ClusterFacts{};
+  if (!next.unreachable.empty() && !next.known()) {
+    next.partitions = facts_->partitions;
+    next.nodes = facts_->nodes;
   }
+  if (next.unreachable.empty()) asked_at_ = asked_at;
+  facts_ = std::make_shared<const executors::ClusterFacts>(std::move(next));
   news_.notify_all();
 }
 
@@ -75,54 +153,14 @@ ClusterWatch::Facts ClusterWatch::ask(std::chrono::milliseconds patience, core::
   return std::make_shared<const executors::ClusterFacts>(std::move(late));
 }
 
-namespace {
-
-// People wait for these, at most ten seconds in all.
-constexpr std::chrono::milliseconds kListPatience{5000};
-constexpr std::chrono::milliseconds kSubmitPatience{2000};
-constexpr std::uint32_t kAuditDefault = 100;
-constexpr std::uint32_t kAuditMost = 1000;
-
-bool lacks(const executors::ClusterFacts& facts, const std::string& partition) {
-  return !partition.empty() && facts.find(partition) == nullptr;
-}
-
-/// Slurm's words for what no waiting mends; they don't say what is wrong.
-bool may_never_start(std::string_view reason) {
-  constexpr std::string_view kWords[]{"PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig", "BadConstraints"};
-  return std::ranges::find(kWords, reason) != std::end(kWords) || reason.starts_with("ReqNodeNotAvail") ||
-         reason.starts_with("Nodes required for job are");
-}
-
-}  // namespace
-
 Partitions::Partitions(Parts parts, std::filesystem::path file, bool threads)
     : parts_(std::move(parts)),
       keeper_(parts_.store, parts_.clock, std::move(file), threads),
       cluster_(parts_.executor, parts_.clock, threads),
       groups_(parts_.clock) {}
 
-void Partitions::start() {
-  keeper_.start();
-  if (has_slurm()) cluster_.start();
-}
-
-void Partitions::close() {
-  keeper_.close();
-  cluster_.close();
-}
-
-bool Partitions::is_for_slurm(const muster::v1::JobSpec& spec) const {
-  return parts_.executor.has_queue(spec.executor().empty() ? "auto" : spec.executor());
-}
-
 std::string Partitions::place_of(const muster::v1::JobSpec& spec) const {
   return is_for_slurm(spec) ? jobfile::slurm_text(spec, "partition") : std::string();
-}
-
-std::string Partitions::partition_of(core::JobId job) {
-  const auto spec = parts_.specs.get(job);
-  return spec == nullptr ? std::string() : place_of(*spec);
 }
 
 std::optional<common::Refusal> Partitions::admit(muster::v1::JobSpec& spec, const std::string& user) {
@@ -148,10 +186,6 @@ Partitions::Turn Partitions::take_turn(const std::map<std::string, std::uint32_t
     if (turn.refusal) break;
   }
   return turn;
-}
-
-std::optional<common::Refusal> Partitions::judge_time(const core::Job& job, core::Millis limit) {
-  return keeper_.book()->judge_time(partition_of(job.id), limit.count());
 }
 
 std::optional<common::Wait> Partitions::why_never(const core::Job& job, const std::string& scheduler_reason) {
@@ -181,13 +215,6 @@ void Partitions::equip(executors::LaunchRequest& request) {
     wishes.health_check = policy->health_check() + (wishes.health_check.empty() ? "" : "\n" + wishes.health_check);
   }
   wishes.setup.insert(wishes.setup.begin(), policy->setup().begin(), policy->setup().end());
-}
-
-std::string Partitions::slurm_problem(const executors::ClusterFacts& facts) const {
-  if (const auto trouble = parts_.executor.trouble()) {
-    return executors::unreachable_text(*trouble);
-  }
-  return facts.unreachable.empty() ? std::string() : "unreachable: " + facts.unreachable;
 }
 
 common::Outcome<muster::v1::ListPartitionsResponse> Partitions::list(const muster::v1::ListPartitionsRequest& request) {

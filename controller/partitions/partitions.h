@@ -1,27 +1,80 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "controller/common/changes.h"
 #include "controller/common/clock.h"
 #include "controller/common/loop.h"
+#include "controller/core/job.h"
 #include "controller/executors/executor.h"
 #include "controller/jobs/event_log.h"
 #include "controller/jobs/specs.h"
+#include "controller/partitions/partition_policies.h"
 #include "controller/partitions/policy_store.h"
-#include "controller/partitions/user_groups.h"
-
-namespace executors {
-class Executor;
-}
+#include "controller/store/store.h"
+#include "muster/v1/job.pb.h"
+#include "muster/v1/partition.pb.h"
 
 namespace partitions {
+
+/// Misfits between a policy and the partition of that name in Slurm, each with its remedy. `slurm` null: Slurm has
+/// none. Only to be asked when Slurm has answered.
+std::vector<std::string> misfits(const PartitionPolicy& policy, const executors::PartitionFacts* slurm);
+
+/// A policy and Slurm's facts side by side, without what concerns the one who asks. Either may be missing.
+muster::v1::PartitionView partition_view(const std::string& name, const PartitionPolicy* policy,
+                                         const executors::ClusterFacts& slurm);
+
+/// Why a job that Slurm has taken can never start as it is.
+struct NeverStarts {
+  std::string why;                         // "it asks for 5 nodes, and partition \"main\" has 4"
+  std::string instead;                     // what to ask for: "resources.nodes at most 4"
+  std::optional<core::Millis> limit = {};  // a time limit that would do, where that is all that is wrong
+};
+/// nullopt: nothing that Slurm says of its partitions and nodes speaks against it. `limit`: the one in force.
+std::optional<NeverStarts> never_starts(const muster::v1::JobSpec& spec, core::Millis limit,
+                                        const executors::ClusterFacts& slurm);
+
+/// Nodes as Slurm has them, and which of them get no rank of muster's: those that NodeLost events speak of, for
+/// `excluded_for` from then on. Of several losses of a node the newest counts.
+std::vector<muster::v1::NodeView> node_views(const std::vector<executors::NodeFacts>& nodes,
+                                             const std::vector<store::StoredEvent>& losses, core::Millis excluded_for);
+
+muster::v1::AuditEntry audit_view(const store::AuditRow& row);
+
+/// Names of the groups that this machine knows the user to be in; none for a user it does not know. At most
+/// kMostGroups. May ask a directory service, and take its time.
+std::vector<std::string> groups_of(const std::string& user);
+inline constexpr int kMostGroups = 4096;
+
+/// Names of the groups of users, remembered for a minute, so that a burst of submissions asks once. Thread-safe.
+class UserGroups {
+ public:
+  using Ask = std::function<std::vector<std::string>(const std::string& user)>;
+  explicit UserGroups(common::Clock& clock, Ask ask = groups_of) : clock_(clock), ask_(std::move(ask)) {}
+  std::vector<std::string> of(const std::string& user);
+
+  static constexpr core::Millis kRemembered{60'000};
+  static constexpr std::size_t kMostUsers = 1000;
+
+ private:
+  struct Known {
+    core::Millis until{0};
+    std::vector<std::string> groups;
+  };
+  common::Clock& clock_;
+  const Ask ask_;
+  std::mutex mutex_;
+  std::map<std::string, Known> known_;
+};
 
 /// The scheduler's facts about its partitions and nodes, asked for now and then, and when somebody wants to know: a
 /// scheduler that is slow or down keeps nobody waiting longer than he says. Thread-safe.
@@ -82,8 +135,14 @@ class Partitions {
   /// `file`: see PolicyStore, which says what is thrown.
   Partitions(Parts parts, std::filesystem::path file, bool threads);
 
-  void start();
-  void close();
+  void start() {
+    keeper_.start();
+    if (has_slurm()) cluster_.start();
+  }
+  void close() {
+    keeper_.close();
+    cluster_.close();
+  }
   /// Does the work that is due. Only without threads.
   void poll() { keeper_.poll(); }
 
@@ -101,7 +160,9 @@ class Partitions {
   };
   Turn take_turn(const std::map<std::string, std::uint32_t>& more, const std::string& user);
   /// Judges whether the job may have this time limit.
-  std::optional<common::Refusal> judge_time(const core::Job& job, core::Millis limit);
+  std::optional<common::Refusal> judge_time(const core::Job& job, core::Millis limit) {
+    return keeper_.book()->judge_time(partition_of(job.id), limit.count());
+  }
 
   // Launches
 
@@ -125,9 +186,17 @@ class Partitions {
 
  private:
   bool has_slurm() const { return parts_.executor.has_queue("slurm"); }
-  bool is_for_slurm(const muster::v1::JobSpec& spec) const;
-  std::string partition_of(core::JobId job);
-  std::string slurm_problem(const executors::ClusterFacts& facts) const;
+  bool is_for_slurm(const muster::v1::JobSpec& spec) const {
+    return parts_.executor.has_queue(spec.executor().empty() ? "auto" : spec.executor());
+  }
+  std::string partition_of(core::JobId job) {
+    const auto spec = parts_.specs.get(job);
+    return spec == nullptr ? std::string() : place_of(*spec);
+  }
+  std::string slurm_problem(const executors::ClusterFacts& facts) const {
+    if (const auto trouble = parts_.executor.trouble()) return executors::unreachable_text(*trouble);
+    return facts.unreachable.empty() ? std::string() : "unreachable: " + facts.unreachable;
+  }
   Applicant applicant(const std::string& user) { return {user, groups_.of(user)}; }
 
   Parts parts_;

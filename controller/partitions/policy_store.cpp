@@ -134,10 +134,6 @@ void PolicyStore::load() {
   book_ = std::make_shared<PartitionPolicies>(std::move(policies));
 }
 
-void PolicyStore::start() {
-  if (!file_.empty()) loop_.start(kLookEvery);
-}
-
 void PolicyStore::poll() {
   if (file_.empty() || clock_.monotonic() - looked_at_ < kLookEvery) return;
   looked_at_ = clock_.monotonic();
@@ -210,11 +206,6 @@ std::optional<common::Refusal> PolicyStore::refused(const store::AuditRow& row, 
     return common::Refusal{common::Refusal::Kind::kUnchanged, std::string("nothing was changed: ") + error.what()};
   }
   return std::nullopt;
-}
-
-PolicyStore::Book PolicyStore::book() const {
-  std::lock_guard lock(mutex_);
-  return book_;
 }
 
 std::string PolicyStore::problem() const {

@@ -28,12 +28,17 @@ class PolicyStore {
   /// std::runtime_error if the file is broken and no good one is stored: nothing is in force before an admin says what.
   PolicyStore(store::Store& store, common::Clock& clock, std::filesystem::path file, bool threads);
 
-  void start();
+  void start() {
+    if (!file_.empty()) loop_.start(kLookEvery);
+  }
   void close() { loop_.close(); }
   /// Looks at the file if that is due. Only without threads.
   void poll();
 
-  Book book() const;
+  Book book() const {
+    std::lock_guard lock(mutex_);
+    return book_;
+  }
   const std::filesystem::path& file() const { return file_; }
   /// Why the file is not in force; empty: it is, or there is none.
   std::string problem() const;

@@ -1,6 +1,5 @@
-#include "controller/ranks/hang_limits.h"
+#include "controller/ranks/liveness.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "controller/core/core_text.h"
@@ -50,19 +49,6 @@ void HangLimits::learn(const std::string& section, core::RankNumber rank, core::
   for (auto& [_, count] : known->times) count /= 2;
   std::erase_if(known->times, [](const auto& bucket) { return bucket.second < kNothing; });
   known->total /= 2;
-}
-
-void HangLimits::note_hang(const std::string& section, core::Millis waited) {
-  if (auto* known = find(section)) known->after_hang = std::max(known->after_hang, kAfterHang * waited);
-}
-
-void HangLimits::forget_hang(const std::string& section, core::Millis before) {
-  if (auto* known = find(section)) known->after_hang = before;
-}
-
-core::Millis HangLimits::after_hang(const std::string& section) const {
-  const auto found = sections_.find(section);
-  return found == sections_.end() ? core::Millis{0} : found->second.after_hang;
 }
 
 HangLimit HangLimits::of(const std::string& section) const {

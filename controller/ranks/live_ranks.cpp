@@ -1,15 +1,92 @@
 #include "controller/ranks/live_ranks.h"
 
-#include <algorithm>
 #include <cmath>
+
+#include "base/words.h"
 
 namespace ranks {
 namespace {
+
+/// A rank sends shorter ones.
+constexpr std::size_t kMostProblem = 2000;
+constexpr int kMostWritten = 1000;
 
 /// An agent finds a new line of a report within two seconds. A stop takes a second from here to the rank's program.
 constexpr core::Millis kPath{3000};
 
 }  // namespace
+
+muster::v1::TraceWish wire(const TraceWish& wish) {
+  muster::v1::TraceWish out;
+  out.set_number(wish.number);
+  out.set_first_step(wish.first);
+  out.set_steps(wish.steps);
+  return out;
+}
+
+bool StepTraces::said(core::RankNumber rank, const muster::v1::TraceReport* report) {
+  if (rank >= ranks_) return false;
+  if (able_.empty()) able_.resize(ranks_, Able::kUnknown);
+  able_[rank] = report != nullptr ? Able::kYes : Able::kNo;
+  if (report == nullptr) return give_up(rank);
+  if (report->number() == 0) return false;
+  auto place = std::ranges::find(traces_, report->number(), [](const StepTrace& trace) { return trace.wish.number; });
+  StepTrace& trace = place != traces_.end() ? *place : add({report->number(), 0, report->steps()}, "");
+  // A rank is at one trace at a time, so those before are behind it.
+  for (auto& earlier : traces_) {
+    auto& its = earlier.ranks[rank];
+    if (&earlier == &trace || !its.has_spoken || its.is_over) continue;
+    its.is_over = true;
+    its.problem = "the rank has gone on to another trace before it told of all files of this one; look into the folder";
+  }
+  trace.first = report->first_step();
+  auto& its = trace.ranks[rank];
+  its.has_spoken = true;
+  its.is_over = report->over();
+  // The cut may leave half a character, which protobuf does not send.
+  its.problem = base::valid_utf8(report->problem().substr(0, kMostProblem));
+  const int written = std::min(report->steps_written_size(), kMostWritten);
+  its.steps_written.assign(report->steps_written().begin(), report->steps_written().begin() + written);
+  return true;
+}
+
+// Every trace that waits for this rank would wait for ever.
+bool StepTraces::give_up(core::RankNumber rank) {
+  bool news = false;
+  for (auto& trace : traces_) {
+    auto& its = trace.ranks[rank];
+    if (its.is_over) continue;
+    its.is_over = news = true;
+    its.problem = "its muster-worker cannot record steps on request; install the muster-worker of this musterd";
+  }
+  return news;
+}
+
+std::optional<TraceWish> StepTraces::wish_for(core::RankNumber rank) const {
+  if (rank >= ranks_) return std::nullopt;
+  for (const auto& trace : traces_) {
+    const auto& its = trace.ranks[rank];
+    if (!its.has_spoken && !its.is_over) return trace.wish;
+  }
+  return std::nullopt;
+}
+
+StepTrace& StepTraces::add(const TraceWish& wish, const std::string& user) {
+  if (traces_.size() == kKept) traces_.pop_front();
+  traces_.push_back({wish, user, 0, std::vector<TracedRank>(ranks_)});
+  return traces_.back();
+}
+
+const StepTrace* StepTraces::find(std::uint64_t number) const {
+  const auto place = std::ranges::find(traces_, number, [](const StepTrace& trace) { return trace.wish.number; });
+  return place == traces_.end() ? nullptr : &*place;
+}
+
+std::optional<core::RankNumber> StepTraces::unable() const {
+  const auto place = std::ranges::find(able_, Able::kNo);
+  if (place == able_.end()) return std::nullopt;
+  return static_cast<core::RankNumber>(place - able_.begin());
+}
 
 std::optional<core::Step> leave_step(std::span<const RankPace> ranks, core::Millis interval, core::Millis grace) {
   if (ranks.empty()) return std::nullopt;
@@ -93,11 +170,6 @@ void Stragglers::judge(const std::vector<float>& step_ms) {
   }
 }
 
-std::optional<double> Stragglers::slowness(core::RankNumber rank) const {
-  if (rank >= ranks_.size() || ranks_[rank].slow_steps < kSteps) return std::nullopt;
-  return ranks_[rank].ratios / ranks_[rank].slow_steps;
-}
-
 void LiveRanks::track(const core::AttemptKey& key, const LivenessRules& rules, std::uint32_t world_size,
                       core::Millis now, core::Millis fresh_until) {
   std::lock_guard lock(mutex_);
@@ -141,11 +213,6 @@ void LiveRanks::end(const core::AttemptKey& key, Live& live) {
   if (live.ended) return;
   live.ended = true;
   ended_.push_back(key);
-}
-
-void LiveRanks::set_started(const core::AttemptKey& key, core::Millis at) {
-  std::lock_guard lock(mutex_);
-  if (auto* live = find(key)) live->watch.set_started(at);
 }
 
 bool LiveRanks::heartbeat(const core::AttemptKey& key, core::RankNumber rank,
@@ -228,11 +295,6 @@ std::optional<RankView> LiveRanks::view(const core::AttemptKey& key, core::RankN
   return view;
 }
 
-void LiveRanks::came_out(const core::AttemptKey& key, core::Millis now) {
-  std::lock_guard lock(mutex_);
-  if (auto* live = find(key)) live->watch.came_out(now);
-}
-
 std::optional<LeastProgress> LiveRanks::least_progress(const core::AttemptKey& key, core::Millis now) const {
   std::lock_guard lock(mutex_);
   const auto* live = find(key);
@@ -258,11 +320,6 @@ std::optional<core::Step> LiveRanks::checkpoint_told(const core::AttemptKey& key
   std::lock_guard lock(mutex_);
   const auto* live = find(key);
   return live == nullptr ? std::nullopt : live->checkpoint_told;
-}
-
-void LiveRanks::set_checkpoint_told(const core::AttemptKey& key, core::Step step) {
-  std::lock_guard lock(mutex_);
-  if (auto* live = find(key)) live->checkpoint_told = std::max(live->checkpoint_told.value_or(step), step);
 }
 
 bool LiveRanks::said_of_trace(const core::AttemptKey& key, core::RankNumber rank,
@@ -314,19 +371,10 @@ std::uint64_t LiveRanks::stacks_asked(const core::AttemptKey& key) const {
   return live == nullptr || live->ended ? 0 : live->stacks;
 }
 
-void LiveRanks::set_endpoint(const core::AttemptKey& key, const std::string& endpoint) {
-  std::lock_guard lock(mutex_);
-  if (auto* live = find(key)) live->endpoint = endpoint;
-}
-
 std::string LiveRanks::endpoint(const core::AttemptKey& key) const {
   std::lock_guard lock(mutex_);
   const auto* live = find(key);
   return live == nullptr || live->ended ? std::string() : live->endpoint;
-}
-
-core::Millis LiveRanks::heard_until(const AttemptWatch& watch, const Round& round) {
-  return std::min(round.now, round.read_until) - round.grace(watch.rules().silent_after);
 }
 
 std::optional<core::EventBody> LiveRanks::lost_node(const core::AttemptKey& key, const Round& round) {
@@ -334,11 +382,6 @@ std::optional<core::EventBody> LiveRanks::lost_node(const core::AttemptKey& key,
   auto* live = find(key);
   if (live == nullptr || live->ended) return std::nullopt;
   return live->watch.lost_node(heard_until(live->watch, round));
-}
-
-void LiveRanks::not_told(const core::AttemptKey& key, const core::EventBody& end) {
-  std::lock_guard lock(mutex_);
-  if (auto* live = find(key)) live->watch.not_told(end);
 }
 
 Watched LiveRanks::watch(const Round& round,
@@ -383,16 +426,6 @@ Watched LiveRanks::watch(const Round& round,
     if (live.watch.is_suspected()) out.suspected.push_back(key);
   }
   return out;
-}
-
-LiveRanks::Live* LiveRanks::find(const core::AttemptKey& key) {
-  const auto found = attempts_.find(key);
-  return found == attempts_.end() ? nullptr : &found->second;
-}
-
-const LiveRanks::Live* LiveRanks::find(const core::AttemptKey& key) const {
-  const auto found = attempts_.find(key);
-  return found == attempts_.end() ? nullptr : &found->second;
 }
 
 }  // namespace ranks

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -15,11 +16,76 @@
 #include "agent/protocol/files.h"
 #include "controller/core/job.h"
 #include "controller/ranks/liveness.h"
-#include "controller/ranks/step_traces.h"
 #include "controller/store/store.h"
 #include "muster/v1/rank_service.pb.h"
 
 namespace ranks {
+
+/// Which steps a trace is to hold. Its number tells it from others.
+struct TraceWish {
+  std::uint64_t number = 0;
+  core::Step first = 0;  // 0: the next step that all ranks can record
+  std::uint32_t steps = 1;
+};
+muster::v1::TraceWish wire(const TraceWish& wish);
+
+/// The facts that one rank has told of a trace.
+struct TracedRank {
+  bool has_spoken = false;  // the ranks have agreed on it
+  bool is_over = false;
+  std::vector<core::Step> steps_written;
+  std::string problem;
+};
+
+/// A trace that a person has asked for.
+struct StepTrace {
+  TraceWish wish;
+  std::string user;      // who asked; empty: a controller before this one was asked
+  core::Step first = 0;  // what the ranks have agreed on; 0: nothing yet
+  std::vector<TracedRank> ranks;
+  bool is_over() const { return std::ranges::all_of(ranks, &TracedRank::is_over); }
+};
+
+/// The traces of one attempt: which are wished, and how far the ranks are.
+///
+/// A wish goes to each rank with the answers to its heartbeats, until the rank has said that the ranks agreed. They
+/// agree on a step among themselves, so one rank that has heard is enough. Nothing here is stored. A controller that
+/// was restarted learns from the ranks' first heartbeats which trace they are at, and whoever waits asks again with the
+/// same number. Not thread-safe.
+class StepTraces {
+ public:
+  /// The newest are kept, so that an earlier request can be asked for again.
+  static constexpr std::size_t kKept = 16;
+
+  explicit StepTraces(std::uint32_t ranks) : ranks_(ranks) {}
+
+  /// Notes the rank's report on its newest trace; null: its program cannot record. True: the report is news.
+  bool said(core::RankNumber rank, const muster::v1::TraceReport* report);
+  /// The wish that the rank is to be told; nullopt: none.
+  std::optional<TraceWish> wish_for(core::RankNumber rank) const;
+
+  /// Does nothing if the number is known.
+  void ask(const TraceWish& wish, const std::string& user) {
+    if (find(wish.number) == nullptr) add(wish, user);
+  }
+  const StepTrace* find(std::uint64_t number) const;
+  /// One that is not over; null: there is none.
+  const StepTrace* under_way() const {
+    const auto place = std::ranges::find_if(traces_, [](const StepTrace& trace) { return !trace.is_over(); });
+    return place == traces_.end() ? nullptr : &*place;
+  }
+  /// A rank that has spoken and cannot record.
+  std::optional<core::RankNumber> unable() const;
+
+ private:
+  enum class Able : std::uint8_t { kUnknown, kYes, kNo };
+  StepTrace& add(const TraceWish& wish, const std::string& user);
+  bool give_up(core::RankNumber rank);
+
+  std::uint32_t ranks_;
+  std::vector<Able> able_;  // empty until a rank has spoken
+  std::deque<StepTrace> traces_;
+};
 
 /// How fast one rank goes, as it has reported.
 struct RankPace {
@@ -54,7 +120,10 @@ class Stragglers {
   /// A step's time as a rank reported it; told again, or of a step that was judged, it changes nothing.
   void add(core::RankNumber rank, core::Step step, double step_ms);
   /// How many times the median the rank's steps took, over all steps since it became slow; nullopt: it is not slow.
-  std::optional<double> slowness(core::RankNumber rank) const;
+  std::optional<double> slowness(core::RankNumber rank) const {
+    if (rank >= ranks_.size() || ranks_[rank].slow_steps < kSteps) return std::nullopt;
+    return ranks_[rank].ratios / ranks_[rank].slow_steps;
+  }
 
  private:
   struct Rank {
@@ -123,7 +192,10 @@ class LiveRanks {
   /// Takes in what the job's history says; ends the watch of attempts that have ended.
   void follow(const core::Job& job, core::Millis now);
   /// How long it has been running already.
-  void set_started(const core::AttemptKey& key, core::Millis at);
+  void set_started(const core::AttemptKey& key, core::Millis at) {
+    std::lock_guard lock(mutex_);
+    if (auto* live = find(key)) live->watch.set_started(at);
+  }
 
   /// True if its step or section moved.
   bool heartbeat(const core::AttemptKey& key, core::RankNumber rank, const muster::v1::HeartbeatRequest& request,
@@ -139,7 +211,10 @@ class LiveRanks {
   void set_durable_step(const core::AttemptKey& key, core::RankNumber rank, core::Step step);
   std::optional<RankView> view(const core::AttemptKey& key, core::RankNumber rank) const;
   /// Something came out of the attempt: its log, its report or its checkpoint folder has changed.
-  void came_out(const core::AttemptKey& key, core::Millis now);
+  void came_out(const core::AttemptKey& key, core::Millis now) {
+    std::lock_guard lock(mutex_);
+    if (auto* live = find(key)) live->watch.came_out(now);
+  }
   /// nullopt: no rank of it can be found hung now.
   std::optional<LeastProgress> least_progress(const core::AttemptKey& key, core::Millis now) const;
   /// After which step all ranks leave (see leave_step). The first answer stays: every rank must get the same.
@@ -147,7 +222,10 @@ class LiveRanks {
 
   /// Newest checkpoint already written to the history; nullopt: none yet.
   std::optional<core::Step> checkpoint_told(const core::AttemptKey& key) const;
-  void set_checkpoint_told(const core::AttemptKey& key, core::Step step);
+  void set_checkpoint_told(const core::AttemptKey& key, core::Step step) {
+    std::lock_guard lock(mutex_);
+    if (auto* live = find(key)) live->checkpoint_told = std::max(live->checkpoint_told.value_or(step), step);
+  }
 
   /// Notes a rank's report on its newest trace; null: its program cannot record steps. True: the report is news.
   bool said_of_trace(const core::AttemptKey& key, core::RankNumber rank, const muster::v1::TraceReport* report);
@@ -168,7 +246,10 @@ class LiveRanks {
   /// The newest such number; 0: nobody has asked.
   std::uint64_t stacks_asked(const core::AttemptKey& key) const;
 
-  void set_endpoint(const core::AttemptKey& key, const std::string& endpoint);
+  void set_endpoint(const core::AttemptKey& key, const std::string& endpoint) {
+    std::lock_guard lock(mutex_);
+    if (auto* live = find(key)) live->endpoint = endpoint;
+  }
   /// Empty if it is not known or the attempt has ended.
   std::string endpoint(const core::AttemptKey& key) const;
 
@@ -184,7 +265,10 @@ class LiveRanks {
   /// Returns AttemptWatch::lost_node() of the attempt.
   std::optional<core::EventBody> lost_node(const core::AttemptKey& key, const Round& round);
   /// Calls AttemptWatch::not_told() for an end that watch() has found.
-  void not_told(const core::AttemptKey& key, const core::EventBody& end);
+  void not_told(const core::AttemptKey& key, const core::EventBody& end) {
+    std::lock_guard lock(mutex_);
+    if (auto* live = find(key)) live->watch.not_told(end);
+  }
   /// One round over every attempt. Asks `vouch` without holding a lock.
   Watched watch(const Round& round,
                 const std::function<executors::Vouch(const core::AttemptKey&, core::RankNumber)>& vouch);
@@ -202,9 +286,17 @@ class LiveRanks {
     bool ended = false;
   };
   /// A moment of the past: until then a rank would have been heard, however late heartbeats are read and sent.
-  static core::Millis heard_until(const AttemptWatch& watch, const Round& round);
-  Live* find(const core::AttemptKey& key);
-  const Live* find(const core::AttemptKey& key) const;
+  static core::Millis heard_until(const AttemptWatch& watch, const Round& round) {
+    return std::min(round.now, round.read_until) - round.grace(watch.rules().silent_after);
+  }
+  Live* find(const core::AttemptKey& key) {
+    const auto found = attempts_.find(key);
+    return found == attempts_.end() ? nullptr : &found->second;
+  }
+  const Live* find(const core::AttemptKey& key) const {
+    const auto found = attempts_.find(key);
+    return found == attempts_.end() ? nullptr : &found->second;
+  }
   void end(const core::AttemptKey& key, Live& live);
 
   mutable std::mutex mutex_;

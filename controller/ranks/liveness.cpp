@@ -1,10 +1,8 @@
 #include "controller/ranks/liveness.h"
 
-#include <algorithm>
 #include <array>
 #include <set>
 #include <string_view>
-#include <utility>
 #include <variant>
 
 #include "controller/core/core_text.h"
@@ -93,20 +91,6 @@ void AttemptWatch::heard(core::RankNumber rank, const Progress& progress, core::
   r.has_steps = r.has_steps || progress.step > 0;
   r.is_done = progress.done;
   if (progress.blind) begin_anew(r, now);
-}
-
-void AttemptWatch::note_change(core::RankNumber rank, core::Millis now) {
-  if (last_change_.rank != rank) change_before_ = last_change_.at;
-  last_change_ = {rank, now};
-}
-
-core::Millis AttemptWatch::last_change_by_other(core::RankNumber rank) const {
-  return last_change_.rank != rank ? last_change_.at : change_before_;
-}
-
-void AttemptWatch::begin_anew(RankWatch& rank, core::Millis now) {
-  rank.progress_at = now;
-  rank.may_teach = false;
 }
 
 void AttemptWatch::follow(const core::Attempt& attempt, core::Millis now) {
@@ -241,15 +225,6 @@ bool AttemptWatch::is_evident(core::RankNumber number, executors::Vouch vouch, c
   const auto limit = vouch == executors::Vouch::kUnknown ? rules_.silent_after : rules_.silent_after_vouched;
   if (heard.anybody && heard.all_stand) return passed(limit, rank.heard_at, now);
   return !heard.any_moves && passed(lost_after(rank), rank.heard_at, now);
-}
-
-core::Millis AttemptWatch::lost_after(const RankWatch& rank) const {
-  return rank.joined || !rules_.heartbeats ? rules_.lost_after : rules_.join_within + rules_.lost_after;
-}
-
-core::Millis AttemptWatch::suspected_after(const RankWatch& rank) const {
-  if (!rank.joined && rules_.heartbeats) return rules_.join_within;
-  return std::max(rules_.silent_after, rules_.silent_after_vouched);
 }
 
 // Once a round, for many ranks may be missed at once. A rank that is missed is not heard, so it is none of these.
@@ -437,11 +412,6 @@ std::optional<core::EventBody> AttemptWatch::judge_inherited(core::Millis now, c
   return over;
 }
 
-std::optional<core::EventBody> AttemptWatch::suspect(core::Millis now, core::Millis heard_until) {
-  if (auto unheard = tell(suspect_unheard(heard_until), now)) return unheard;
-  return tell(suspect_hung(now), now);
-}
-
 std::optional<core::AttemptSuspected> AttemptWatch::suspect_unheard(core::Millis heard_until) {
   std::vector<core::RankNumber> unheard;
   for (core::RankNumber rank = 0; rank < world_size(); ++rank) {
@@ -486,11 +456,6 @@ std::optional<core::AttemptSuspected> AttemptWatch::suspect_hung(core::Millis no
   return out;
 }
 
-core::LimitSource AttemptWatch::source_of(const HangLimit& usual) const {
-  if (rules_.hung_after.count() > 0) return core::LimitSource::kUser;
-  return usual.learned_from > 0 ? core::LimitSource::kLearned : core::LimitSource::kNotLearnedYet;
-}
-
 bool AttemptWatch::is_unheard(const RankWatch& rank, core::Millis limit, core::Millis now) const {
   const bool is_missed = watched(rank) || (watched_by_node(rank) && scheduled_ && rank.vouched_at);
   return is_missed && passed(limit, rank.heard_at, now);
@@ -508,19 +473,11 @@ bool AttemptWatch::is_refuted(core::Suspicion of, const std::vector<core::RankNu
   });
 }
 
-bool AttemptWatch::may_hang(const RankWatch& rank) const {
-  return may_be_missed(rank) && rank.joined && tells(rank) && !rank.is_done && !somebody_left_;
-}
-
 core::Millis AttemptWatch::end_limit(const std::string& section, const HangLimit& usual) const {
   if (rules_.hung_after.count() > 0) return rules_.hung_after;
   const auto limit = usual.learned_from > 0 ? kEndFactor * usual.time : usual.time;
   const auto least = rules_.heartbeats ? kRecipeEndsAtLeast : kProgramEndsAtLeast;
   return std::max({limit, least, limits_.after_hang(section)});
-}
-
-bool AttemptWatch::only_one_reports() const {
-  return !rules_.heartbeats && ranks_.size() > 1 && std::ranges::count_if(ranks_, &RankWatch::has_steps) == 1;
 }
 
 HangLimit AttemptWatch::own_limit(const RankWatch& rank) const {
@@ -588,25 +545,17 @@ void AttemptWatch::go_on(core::Millis now) {
   went_on_at_ = now;
 }
 
-core::Millis AttemptWatch::save_at() const {
-  if (!rules_.limit_is_hard || rules_.time_limit.count() <= 0) return rules_.time_limit;
-  return rules_.time_limit - std::min(rules_.stop_grace, rules_.time_limit / 2);
-}
-
 bool AttemptWatch::must_stop_again(core::Millis now) {
   if (!draining_ || now - draining_since_ < rules_.stop_grace + kStopAgainAfter) return false;
   draining_since_ = now;
   return true;
 }
 
-std::string section_name(int section) {
+std::string section_name(int section, const std::string& own_name) {
   static constexpr std::array kNames = {"init", "data", "step", "checkpoint", "done"};
+  if (!own_name.empty()) return own_name;
   return section >= 0 && section < static_cast<int>(kNames.size()) ? kNames[static_cast<std::size_t>(section)]
                                                                    : "unknown";
-}
-
-std::string section_name(int section, const std::string& own_name) {
-  return own_name.empty() ? section_name(section) : own_name;
 }
 
 }  // namespace ranks

@@ -1,17 +1,87 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "controller/core/event.h"
+#include "controller/core/job.h"
 #include "controller/executors/executor.h"
-#include "controller/ranks/hang_limits.h"
 #include "muster/v1/job.pb.h"
 
 namespace ranks {
+
+/// After what time without progress a hang of a rank is suspected.
+struct HangLimit {
+  core::Millis time{0};
+  std::uint64_t learned_from = 0;  // steps, or times in a section without steps; 0: nobody has learned it
+  bool operator==(const HangLimit&) const = default;
+};
+
+/// The limits for hangs that the times between progress teach, by section: a limit is five times the 99th percentile of
+/// the times of all ranks, and never less than twice the longest time. It is ten seconds at least for steps, and a
+/// minute elsewhere: evaluations and checkpoints wait for disks.
+///
+/// A section that nobody has seen often enough has a generous limit: its first evaluation or its first checkpoint may
+/// take long. Old times count less and less, so the limit follows a training whose steps change. Pure: every time is
+/// passed in. Not thread-safe.
+class HangLimits {
+ public:
+  static constexpr core::Millis kLeast{10'000}, kLeastElsewhere{60'000}, kGenerous{1'800'000};
+  /// Steps and times that one rank needs before its section's times say anything.
+  static constexpr std::uint32_t kEnoughSteps = 20, kEnoughTimes = 5;
+  /// Times kept of each rank. When there are more, all that is known counts half.
+  static constexpr double kTimesKept = 2048;
+  /// Further sections of a program are not learned.
+  static constexpr std::size_t kMostSections = 32;
+  /// After an end by a hang of so long, which may have been none, the next attempt waits this many times as long.
+  static constexpr int kAfterHang = 2;
+
+  explicit HangLimits(std::uint32_t ranks) : ranks_(ranks) {}
+
+  /// Between two signs of progress of this rank, the first of them in `section`, passed `took` and so many steps.
+  void learn(const std::string& section, core::RankNumber rank, core::Millis took, core::Step steps);
+  /// An attempt was ended after so long without progress in this section.
+  void note_hang(const std::string& section, core::Millis waited) {
+    if (auto* known = find(section)) known->after_hang = std::max(known->after_hang, kAfterHang * waited);
+  }
+  /// It was not ended after all. `before`: what after_hang() was.
+  void forget_hang(const std::string& section, core::Millis before) {
+    if (auto* known = find(section)) known->after_hang = before;
+  }
+  HangLimit of(const std::string& section) const;
+  /// The least time without progress that ends an attempt in this section, after an earlier end there; 0: none was.
+  core::Millis after_hang(const std::string& section) const {
+    const auto found = sections_.find(section);
+    return found == sections_.end() ? core::Millis{0} : found->second.after_hang;
+  }
+
+ private:
+  struct Seen {
+    std::uint32_t times = 0, steps = 0;
+  };
+  struct Section {
+    std::map<int, double> times;  // how many, by the logarithm of the time
+    double total = 0;
+    std::vector<Seen> ranks;  // by rank
+    Seen most;                // of one rank
+    core::Millis after_hang{0};
+  };
+  Section* find(const std::string& section);
+
+  std::uint32_t ranks_;
+  std::map<std::string, Section, std::less<>> sections_;
+};
+
+/// "12 s, learned from 200 steps"; "30 min until 20 steps are timed, then learned from them".
+std::string hang_limit_text(const HangLimit& limit, std::string_view section, bool is_set);
 
 /// Per job, from spec.liveness. Zero turns a limit off, but that of hangs.
 struct LivenessRules {
@@ -202,14 +272,21 @@ class AttemptWatch {
   };
   Heard who_is_heard(core::Millis now);
   /// After so long without a word from the rank people are told.
-  core::Millis suspected_after(const RankWatch& rank) const;
-  core::Millis lost_after(const RankWatch& rank) const;
+  core::Millis suspected_after(const RankWatch& rank) const {
+    if (!rank.joined && rules_.heartbeats) return rules_.join_within;
+    return std::max(rules_.silent_after, rules_.silent_after_vouched);
+  }
+  core::Millis lost_after(const RankWatch& rank) const {
+    return rank.joined || !rules_.heartbeats ? rules_.lost_after : rules_.join_within + rules_.lost_after;
+  }
   /// It has not been heard for so long. A recipe's rank may never have been heard. Of any other program it is a rank
   /// that the task beside it has vouched for.
   bool is_unheard(const RankWatch& rank, core::Millis limit, core::Millis now) const;
   /// It tells of its progress.
   bool tells(const RankWatch& rank) const { return rules_.heartbeats || rank.has_steps; }
-  bool may_hang(const RankWatch& rank) const;
+  bool may_hang(const RankWatch& rank) const {
+    return may_be_missed(rank) && rank.joined && tells(rank) && !rank.is_done && !somebody_left_;
+  }
   HangLimit own_limit(const RankWatch& rank) const;
   /// Times without progress.
   struct Limits {
@@ -221,22 +298,38 @@ class AttemptWatch {
   Limits limits_now() const;
   std::vector<core::EventBody> ends_by_hang(core::Millis now);
   core::Millis end_limit(const std::string& section, const HangLimit& usual) const;
-  core::LimitSource source_of(const HangLimit& usual) const;
-  bool only_one_reports() const;
+  core::LimitSource source_of(const HangLimit& usual) const {
+    if (rules_.hung_after.count() > 0) return core::LimitSource::kUser;
+    return usual.learned_from > 0 ? core::LimitSource::kLearned : core::LimitSource::kNotLearnedYet;
+  }
+  bool only_one_reports() const {
+    return !rules_.heartbeats && ranks_.size() > 1 && std::ranges::count_if(ranks_, &RankWatch::has_steps) == 1;
+  }
   /// The ranks without progress for so long, the one that is behind the others first.
   std::vector<core::RankNumber> hung(core::Millis limit, core::Millis now) const;
   /// Each notes whom it suspects, if it suspects somebody.
   std::optional<core::AttemptSuspected> suspect_unheard(core::Millis heard_until);
   std::optional<core::AttemptSuspected> suspect_hung(core::Millis now);
-  std::optional<core::EventBody> suspect(core::Millis now, core::Millis heard_until);
+  std::optional<core::EventBody> suspect(core::Millis now, core::Millis heard_until) {
+    if (auto unheard = tell(suspect_unheard(heard_until), now)) return unheard;
+    return tell(suspect_hung(now), now);
+  }
   std::optional<core::EventBody> tell(const std::optional<core::AttemptSuspected>& suspected, core::Millis now);
   /// True if each of these ranks has gone on, or is heard, since that moment.
   bool is_refuted(core::Suspicion of, const std::vector<core::RankNumber>& ranks, core::Millis since) const;
   std::optional<core::EventBody> judge_inherited(core::Millis now, core::Millis heard_until);
   bool hangs(const RankWatch& rank, core::Millis limit, core::Millis now) const;
-  void begin_anew(RankWatch& rank, core::Millis now);
-  void note_change(core::RankNumber rank, core::Millis now);
-  core::Millis last_change_by_other(core::RankNumber rank) const;
+  void begin_anew(RankWatch& rank, core::Millis now) {
+    rank.progress_at = now;
+    rank.may_teach = false;
+  }
+  void note_change(core::RankNumber rank, core::Millis now) {
+    if (last_change_.rank != rank) change_before_ = last_change_.at;
+    last_change_ = {rank, now};
+  }
+  core::Millis last_change_by_other(core::RankNumber rank) const {
+    return last_change_.rank != rank ? last_change_.at : change_before_;
+  }
 
   LivenessRules rules_;
   core::AttemptNumber number_;
@@ -268,7 +361,10 @@ class AttemptWatch {
   core::RankSilent silent(core::RankNumber rank, core::Millis silence, executors::Vouch vouch);
   core::NodeLost lose_node(core::RankNumber rank, core::Millis now);
   /// After this long the ranks are asked to save; 0: never.
-  core::Millis save_at() const;
+  core::Millis save_at() const {
+    if (!rules_.limit_is_hard || rules_.time_limit.count() <= 0) return rules_.time_limit;
+    return rules_.time_limit - std::min(rules_.stop_grace, rules_.time_limit / 2);
+  }
   void stand_still(const RankWatch& rank);
   void go_on(core::Millis now);
 
@@ -282,9 +378,8 @@ class AttemptWatch {
   core::Millis went_on_at_{0};
 };
 
-/// The section's name as people read it: "init", "data", "step", "checkpoint", "done".
-std::string section_name(int section);
-/// The name that the program has given the section, or else the name as people read it.
+/// The name that the program has given the section, or else the section's name as people read it: "init", "data",
+/// "step", "checkpoint", "done".
 std::string section_name(int section, const std::string& own_name);
 
 }  // namespace ranks

@@ -37,10 +37,6 @@ std::optional<store::MetricRow> NewestMetrics::get(core::JobId job) {
   return std::move(found.row);
 }
 
-std::vector<store::SeriesRow> NewestMetrics::series(core::JobId job) {
-  return known(job).series;
-}
-
 NewestMetrics::Known NewestMetrics::known(core::JobId job) {
   {
     std::lock_guard lock(mutex_);
@@ -54,10 +50,6 @@ NewestMetrics::Known NewestMetrics::known(core::JobId job) {
   return fresh;
 }
 
-NewestMetrics::Known NewestMetrics::read(core::JobId job) {
-  return {store_.newest_metric(job), store_.series(job)};
-}
-
 void NewestMetrics::enter(core::JobId job, Known known) {
   if (!jobs_.insert_or_assign(job, std::move(known)).second) return;
   order_.push_back(job);
@@ -65,11 +57,6 @@ void NewestMetrics::enter(core::JobId job, Known known) {
     jobs_.erase(order_.front());
     order_.pop_front();
   }
-}
-
-void NewestMetrics::forget(core::JobId job) {
-  std::lock_guard lock(mutex_);
-  if (jobs_.erase(job) > 0) std::erase(order_, job);
 }
 
 /// False: only the store knows what the series come to now.
@@ -93,10 +80,6 @@ MetricsWriter::MetricsWriter(store::Store& store, common::Hearing& hearing, Newe
   if (threads_) thread_ = std::thread([this] { run(); });
 }
 
-MetricsWriter::~MetricsWriter() {
-  close();
-}
-
 MetricsWriter::Key MetricsWriter::key_of(const store::MetricRow& row) {
   std::size_t series = 0;
   for (const auto& value : row.values) series = series * 31 + std::hash<std::string>()(value.series);
@@ -110,19 +93,16 @@ MetricsWriter::Taken MetricsWriter::take(std::vector<store::MetricRow> rows,
     batch->fate = write(rows, declared) ? Fate::kDurable : Fate::kFailed;
     return {rows.size(), std::move(batch)};
   }
-  Taken taken;
-  {
-    std::lock_guard lock(mutex_);
-    if (closed_) return {};
-    taken.batch = next_;
-    take_new(std::move(declared));
-    for (auto& row : rows) {
-      if (!has_room()) break;
-      next_->rows.push_back(std::move(row));
-      ++taken.rows;
-    }
-    soon_ = soon_ || soon;
+  std::lock_guard lock(mutex_);
+  if (closed_) return {};
+  Taken taken{.batch = next_};
+  take_new(std::move(declared));
+  for (auto& row : rows) {
+    if (!has_room()) break;
+    next_->rows.push_back(std::move(row));
+    ++taken.rows;
   }
+  soon_ = soon_ || soon;
   wake_.notify_one();
   return taken;
 }
@@ -142,10 +122,6 @@ std::size_t MetricsWriter::add(const std::vector<store::MetricRow>& rows, std::v
   };
   if (waits) settled_.wait_for(lock, patience, settled);
   return take_durable(rows);
-}
-
-bool MetricsWriter::has_room() const {
-  return next_->rows.size() + being_written_ < kRowsLimit;
 }
 
 /// All but those that are written already or on their way.
@@ -197,11 +173,6 @@ std::size_t MetricsWriter::take_durable(const std::vector<store::MetricRow>& row
 // Settled rows may be those of ranks that have ended. Such a row, sent again, is written again: this changes nothing.
 void MetricsWriter::forget_settled() {
   std::erase_if(on_their_way_, [](const auto& entry) { return entry.second->fate != Fate::kWaits; });
-}
-
-std::string MetricsWriter::problem() const {
-  std::lock_guard lock(mutex_);
-  return problem_;
 }
 
 void MetricsWriter::close() {

@@ -36,7 +36,7 @@ class NewestMetrics {
   /// no step. Throws store::Error.
   std::optional<store::MetricRow> get(core::JobId job);
   /// The series that Store::series() returns. Throws store::Error.
-  std::vector<store::SeriesRow> series(core::JobId job);
+  std::vector<store::SeriesRow> series(core::JobId job) { return known(job).series; }
   /// Returns Store::metrics_left_out(), which is read each time. Throws store::Error.
   std::int64_t left_out(core::JobId job) { return store_.metrics_left_out(job); }
 
@@ -46,9 +46,12 @@ class NewestMetrics {
     std::vector<store::SeriesRow> series;
   };
   Known known(core::JobId job);
-  Known read(core::JobId job);
+  Known read(core::JobId job) { return {store_.newest_metric(job), store_.series(job)}; }
   void enter(core::JobId job, Known known);
-  void forget(core::JobId job);
+  void forget(core::JobId job) {
+    std::lock_guard lock(mutex_);
+    if (jobs_.erase(job) > 0) std::erase(order_, job);
+  }
   static bool merge(Known& known, const store::MetricRow& row);
 
   store::Store& store_;
@@ -79,9 +82,7 @@ class MetricsWriter {
 
   /// Without threads, rows are written in the caller's thread.
   MetricsWriter(store::Store& store, common::Hearing& hearing, NewestMetrics& newest, bool threads);
-  ~MetricsWriter();
-  MetricsWriter(const MetricsWriter&) = delete;
-  MetricsWriter& operator=(const MetricsWriter&) = delete;
+  ~MetricsWriter() { close(); }
 
   /// `settled` is called by the writing thread after each commit, durable or failed. Set it before rows come.
   void on_settled(std::function<void()> settled) { on_settled_ = std::move(settled); }
@@ -95,7 +96,10 @@ class MetricsWriter {
   /// The store takes nothing now: the newest write failed, or the disk is slow.
   bool stands() const { return failing_ || hearing_.is_slow(); }
   /// Empty, or why the newest write failed.
-  std::string problem() const;
+  std::string problem() const {
+    std::lock_guard lock(mutex_);
+    return problem_;
+  }
   void close();
 
   /// Rows on their way beyond this are not taken, so that a slow disk costs memory only up to here (about 50 MB with
@@ -112,7 +116,7 @@ class MetricsWriter {
   void run();
   bool write(const std::vector<store::MetricRow>& rows, const std::vector<store::DeclaredSeries>& declared);
   void take_new(std::vector<store::DeclaredSeries> declared);
-  bool has_room() const;
+  bool has_room() const { return next_->rows.size() + being_written_ < kRowsLimit; }
   void hand_over(const std::vector<store::MetricRow>& rows, std::vector<store::DeclaredSeries> declared);
   std::size_t take_durable(const std::vector<store::MetricRow>& rows);
   void forget_settled();

@@ -6,7 +6,6 @@
 
 #include "base/durable_file.h"
 #include "controller/common/tokens.h"
-#include "controller/jobs/specs.h"
 #include "controller/ranks/reports.h"
 
 namespace ranks {
@@ -62,9 +61,7 @@ Outcome<RankSessions::Caller> RankSessions::find(const v1::RankKey& key) {
   } catch (const std::exception& e) {
     return Refusal::unavailable(e.what());
   }
-  if (caller.job == nullptr || caller.spec == nullptr) {
-    return Refusal::no_job(caller.key.job);
-  }
+  if (caller.job == nullptr || caller.spec == nullptr) return Refusal::no_job(caller.key.job);
   if (caller.rank >= caller.job->world_size) {
     return Refusal::invalid("rank " + std::to_string(caller.rank) + " of a job with " +
                             std::to_string(caller.job->world_size) + " ranks");
@@ -176,10 +173,6 @@ RankStreams::Written RankSessions::write(Caller& caller, const v1::HeartbeatRequ
   written.described = describe(caller, false);
   written.checkpoints = take_checkpoints(caller, request, false);
   return written;
-}
-
-core::Millis RankSessions::interval_of(const Caller& caller) const {
-  return parts_.pace.interval(interval_of_job(caller));
 }
 
 // A rank known as starting has spoken, or one of any program, which nobody expects to. If that cannot be written now,

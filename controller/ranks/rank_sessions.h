@@ -110,7 +110,7 @@ class RankSessions {
   static core::Millis interval_of_job(const Caller& caller) {
     return core::Millis(caller.spec->liveness().heartbeat_interval_ms());
   }
-  core::Millis interval_of(const Caller& caller) const;
+  core::Millis interval_of(const Caller& caller) const { return parts_.pace.interval(interval_of_job(caller)); }
   static TaskStreams::Rank task_of(const Caller& caller);
   /// A rank that ran before this controller began is here again, or its task.
   void note_return(const Caller& caller);

@@ -1,14 +1,74 @@
 #include "controller/ranks/rank_streams.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <deque>
-#include <optional>
-#include <utility>
 
 #include "controller/ranks/reports.h"
 
 namespace ranks {
+
+namespace v1 = muster::v1;
+
+AttemptStanding standing_of(const core::Job& job, core::AttemptNumber number) {
+  AttemptStanding standing;
+  const auto& attempts = job.attempts;
+  const bool newest = number == attempts.size();
+  standing.current = newest && !attempts.empty() && attempts.back().state != core::AttemptState::kEnded;
+  standing.upcoming = !standing.current && core::is_upcoming(job, number);
+  if (standing.upcoming) standing.directive = v1::DIRECTIVE_CONTINUE;
+  if (!standing.current) return standing;
+  const auto& attempt = attempts.back();
+  standing.cause = attempt.cause;
+  if (attempt.state != core::AttemptState::kDraining) {
+    standing.directive = v1::DIRECTIVE_CONTINUE;
+  } else if (core::leaves_with_save(attempt.cause)) {
+    standing.directive = v1::DIRECTIVE_SAVE_AND_LEAVE;
+  }
+  return standing;
+}
+
+bool AttemptStreams::Attempt::stand(const AttemptStanding& standing) {
+  std::lock_guard lock(mutex_);
+  return std::exchange(standing_, standing) != standing;
+}
+
+void AttemptStreams::forget(const core::AttemptKey& key, Stream* stream) {
+  std::lock_guard lock(mutex_);
+  const auto found = attempts_.find(key);
+  if (found == attempts_.end() || found->second->streams_.erase(stream) == 0) return;
+  --open_;
+  if (found->second->streams_.empty()) attempts_.erase(found);
+}
+
+void AttemptStreams::follow(const core::Job& job) {
+  std::vector<std::shared_ptr<Stream>> changed;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto place = attempts_.lower_bound({job.id, 0}); place != attempts_.end() && place->first.job == job.id;
+         ++place) {
+      auto& attempt = *place->second;
+      if (!attempt.stand(standing_of(job, place->first.number))) continue;
+      for (const auto& [_, stream] : attempt.streams_) {
+        if (auto open = stream.lock()) changed.push_back(std::move(open));
+      }
+    }
+  }
+  for (const auto& stream : changed) stream->news();
+}
+
+void AttemptStreams::news_for(const core::AttemptKey& key) {
+  std::vector<std::shared_ptr<Stream>> all;
+  {
+    std::lock_guard lock(mutex_);
+    const auto place = attempts_.find(key);
+    if (place == attempts_.end()) return;
+    for (const auto& [_, stream] : place->second->streams_) {
+      if (auto open = stream.lock()) all.push_back(std::move(open));
+    }
+  }
+  for (const auto& stream : all) stream->news();
+}
+
 namespace {
 
 /// Late for so long, and so long after the interval grew, it grows again.
@@ -76,15 +136,6 @@ Pace::State Pace::state() const {
   const std::lock_guard lock(mutex_);
   if (late_) return State::kOverloaded;
   return floor_ > core::Millis(0) ? State::kSlowed : State::kFine;
-}
-
-core::Millis Pace::floor() const {
-  const std::lock_guard lock(mutex_);
-  return floor_;
-}
-
-core::Millis Pace::interval(core::Millis of_job) const {
-  return std::max(of_job, floor());
 }
 
 core::Millis Pace::grace(core::Millis silent_after) const {
@@ -306,11 +357,6 @@ std::shared_ptr<RankStream> RankStreams::open(const Rank& rank, TellRank tell,
   return attempts_.open(rank.attempt, standing, [&](auto attempt) {
     return std::make_shared<Stream>(*this, rank, std::move(attempt), std::move(tell));
   });
-}
-
-void RankStreams::wait_for_commit(const std::shared_ptr<Stream>& stream) {
-  std::lock_guard lock(waiting_mutex_);
-  waiting_.push_back(stream);
 }
 
 void RankStreams::settle() {

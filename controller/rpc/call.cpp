@@ -82,12 +82,6 @@ grpc::Status Callers::check_person(const grpc::ServerContextBase& context) const
   return refusal ? failure(*refusal) : grpc::Status::OK;
 }
 
-grpc::Status Callers::for_people(const grpc::ServerContextBase& context,
-                                 const std::function<grpc::Status()>& body) const {
-  auto status = check_person(context);
-  return status.ok() ? guarded(body) : status;
-}
-
 const muster::v1::Attempt* find_attempt(const muster::v1::Job& job, core::AttemptNumber number) {
   const auto found =
       std::ranges::find_if(job.attempts(), [&](const muster::v1::Attempt& a) { return a.number() == number; });

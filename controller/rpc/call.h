@@ -35,7 +35,10 @@ class Callers {
   /// UNAUTHENTICATED unless the call shows the people's token.
   grpc::Status check_person(const grpc::ServerContextBase& context) const;
   /// Runs `body` as guarded() does, after check_person().
-  grpc::Status for_people(const grpc::ServerContextBase& context, const std::function<grpc::Status()>& body) const;
+  grpc::Status for_people(const grpc::ServerContextBase& context, const std::function<grpc::Status()>& body) const {
+    auto status = check_person(context);
+    return status.ok() ? guarded(body) : status;
+  }
   /// Notes that the connection is a rank's, if the token is right, and returns whether it is. The controller decides
   /// whether the call is allowed.
   bool note_rank(const grpc::ServerContextBase& context, const core::AttemptKey& attempt) const;

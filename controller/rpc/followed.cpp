@@ -1,4 +1,4 @@
-#include "controller/rpc/followed.h"
+#include "controller/rpc/services.h"
 
 #include <algorithm>
 #include <functional>
@@ -25,42 +25,23 @@ std::string fingerprint(v1::Job job) {
   return job.SerializeAsString();
 }
 
-class WatchSource final : public Source<v1::Job> {
+/// The state of something now, and again when its fingerprint has changed, until it is the last one.
+template <typename Message>
+class StateSource final : public Source<Message> {
  public:
-  WatchSource(service::Controller& controller, const v1::GetRequest& request)
-      : controller_(controller), job_(request.job_id()) {}
+  struct Rules {
+    std::function<common::Outcome<Message>()> read;
+    std::function<bool(const Message&)> is_last;
+    std::function<std::string(const Message&)> fingerprint;
+  };
+  explicit StateSource(Rules rules) : rules_(std::move(rules)) {}
 
-  Turn next(v1::Job& message) override {
+  Turn next(Message& message) override {
     if (is_over_) return Turn::end();
-    auto job = controller_.get(job_);
-    if (!job.ok()) return Turn::end(failure(job.refusal()));
-    is_over_ = is_ended_job(job.value().state());
-    auto print = fingerprint(job.value());
-    if (print == shown_) return is_over_ ? Turn::end() : Turn::wait();
-    shown_ = std::move(print);
-    message = std::move(job.value());
-    return Turn::message();
-  }
-
- private:
-  service::Controller& controller_;
-  const core::JobId job_;
-  std::string shown_;
-  bool is_over_ = false;
-};
-
-class TraceSource final : public Source<v1::TraceView> {
- public:
-  TraceSource(service::Controller& controller, const v1::TraceRequest& request)
-      : controller_(controller), request_(request) {}
-
-  Turn next(v1::TraceView& message) override {
-    if (is_over_) return Turn::end();
-    // Asked again and again: the same number is one request.
-    auto now = controller_.trace(request_);
+    auto now = rules_.read();
     if (!now.ok()) return Turn::end(failure(now.refusal()));
-    is_over_ = !request_.follow() || now.value().state() == "over";
-    auto print = now.value().SerializeAsString();
+    is_over_ = rules_.is_last(now.value());
+    auto print = rules_.fingerprint(now.value());
     if (print == shown_) return is_over_ ? Turn::end() : Turn::wait();
     shown_ = std::move(print);
     message = std::move(now.value());
@@ -68,8 +49,7 @@ class TraceSource final : public Source<v1::TraceView> {
   }
 
  private:
-  service::Controller& controller_;
-  const v1::TraceRequest& request_;
+  const Rules rules_;
   std::string shown_;
   bool is_over_ = false;
 };
@@ -261,11 +241,17 @@ std::unique_ptr<Source<v1::StacksView>> stacks_source(service::Controller& contr
 }
 
 std::unique_ptr<Source<v1::Job>> watch_source(service::Controller& controller, const v1::GetRequest& request) {
-  return std::make_unique<WatchSource>(controller, request);
+  return std::make_unique<StateSource<v1::Job>>(
+      StateSource<v1::Job>::Rules{[&controller, job = request.job_id()] { return controller.get(job); },
+                                  [](const v1::Job& job) { return is_ended_job(job.state()); }, fingerprint});
 }
 
 std::unique_ptr<Source<v1::TraceView>> trace_source(service::Controller& controller, const v1::TraceRequest& request) {
-  return std::make_unique<TraceSource>(controller, request);
+  return std::make_unique<StateSource<v1::TraceView>>(StateSource<v1::TraceView>::Rules{
+      // Asked again and again: the same number is one request.
+      [&controller, &request] { return controller.trace(request); },
+      [&request](const v1::TraceView& trace) { return !request.follow() || trace.state() == "over"; },
+      &v1::TraceView::SerializeAsString});
 }
 
 std::unique_ptr<Source<v1::Event>> events_source(service::Controller& controller, const v1::EventsRequest& request) {

@@ -29,16 +29,6 @@ Followers::Followers(service::Controller& controller, core::Millis patience)
   loop_.start();
 }
 
-std::size_t Followers::open() const {
-  const std::lock_guard lock(mutex_);
-  return open_;
-}
-
-bool Followers::is_stopping() const {
-  const std::lock_guard lock(mutex_);
-  return stopping_;
-}
-
 grpc::Status Followers::leaving() {
   return failure(grpc::StatusCode::UNAVAILABLE, "musterd is shutting down; follow again when it is back");
 }
@@ -76,13 +66,9 @@ void Followers::leave(const std::string& user, bool follows, const std::shared_p
 }
 
 void Followers::note(std::shared_ptr<Waiter> who) {
-  bool is_first = false;
-  {
-    const std::lock_guard lock(mutex_);
-    is_first = noted_.empty();
-    noted_.insert(std::move(who));
-  }
-  if (is_first) loop_.wake();
+  const std::lock_guard lock(mutex_);
+  if (noted_.empty()) loop_.wake();
+  noted_.insert(std::move(who));
 }
 
 // The queue has room for two turns of each follower, and a follower has one at a time.
@@ -91,13 +77,9 @@ void Followers::run(std::shared_ptr<Waiter> who) {
 }
 
 void Followers::wait(std::shared_ptr<Waiter> who, const Rest& rest, std::uint64_t seen) {
-  bool is_first = false;
-  {
-    const std::lock_guard lock(mutex_);
-    is_first = waiting_.empty();
-    waiting_.push_back({std::move(who), rest, seen, Clock::now()});
-  }
-  if (is_first) loop_.wake();
+  const std::lock_guard lock(mutex_);
+  if (waiting_.empty()) loop_.wake();
+  waiting_.push_back({std::move(who), rest, seen, Clock::now()});
 }
 
 // Without followers nothing ticks.
@@ -140,10 +122,8 @@ void Followers::cancel_stalled() {
 }
 
 void Followers::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
   loop_.wake();
 }
 

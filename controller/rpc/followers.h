@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -106,7 +105,10 @@ class Followers {
                                            std::unique_ptr<Source<Message>> source);
 
   /// How many follow or read now.
-  std::size_t open() const;
+  std::size_t open() const {
+    const std::lock_guard lock(mutex_);
+    return open_;
+  }
   /// Ends all with UNAVAILABLE, and every later one at once.
   void stop();
 
@@ -145,7 +147,10 @@ class Followers {
   void note(std::shared_ptr<Waiter> who);
   void run(std::shared_ptr<Waiter> who);
   void wait(std::shared_ptr<Waiter> who, const Rest& rest, std::uint64_t seen);
-  bool is_stopping() const;
+  bool is_stopping() const {
+    const std::lock_guard lock(mutex_);
+    return stopping_;
+  }
   static grpc::Status leaving();
   std::optional<core::Millis> look();
   void cancel_stalled();

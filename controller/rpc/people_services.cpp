@@ -6,7 +6,6 @@
 
 #include "controller/logs/log_tail.h"
 #include "controller/rpc/call.h"
-#include "controller/rpc/followed.h"
 #include "controller/rpc/services.h"
 #include "muster/v1/admin_service.grpc.pb.h"
 #include "muster/v1/job_service.grpc.pb.h"
@@ -227,19 +226,6 @@ class AdminService final : public v1::AdminService::Service {
   const Callers& callers_;
 };
 
-}  // namespace
-
-std::unique_ptr<grpc::Service> make_job_service(service::Controller& controller, const Callers& callers,
-                                                Followers& followers) {
-  return std::make_unique<JobService>(controller, callers, followers);
-}
-
-std::unique_ptr<grpc::Service> make_admin_service(service::Controller& controller, const Callers& callers) {
-  return std::make_unique<AdminService>(controller, callers);
-}
-
-namespace {
-
 /// How many chunks of one rank are sent in a row, so that a rank with a long log does not delay the others.
 constexpr int kChunksATurn = 16;
 constexpr std::uint64_t kNoEnd = std::numeric_limits<std::uint64_t>::max();
@@ -257,21 +243,20 @@ std::int64_t now_ms() {
   return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
 }
 
-std::uint32_t world_size(const muster::v1::Job& job) {
+std::uint32_t world_size(const v1::Job& job) {
   const auto& r = job.spec().resources();
   return std::max(1u, r.nodes()) * std::max(1u, r.ranks_per_node());
 }
 
-const muster::v1::LogPosition* position_of(const muster::v1::LogsRequest& request, core::AttemptNumber attempt,
-                                           core::RankNumber rank) {
-  const auto found = std::ranges::find_if(request.from(), [&](const muster::v1::LogPosition& position) {
+const v1::LogPosition* position_of(const v1::LogsRequest& request, core::AttemptNumber attempt, core::RankNumber rank) {
+  const auto found = std::ranges::find_if(request.from(), [&](const v1::LogPosition& position) {
     return position.attempt() == attempt && position.rank() == rank;
   });
   return found == request.from().end() ? nullptr : &*found;
 }
 
 /// The attempt that a stream begins with; 0: the job has no attempt yet.
-core::AttemptNumber first_attempt(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
+core::AttemptNumber first_attempt(const v1::Job& job, const v1::LogsRequest& request) {
   if (request.attempt() != 0 || job.attempts_size() == 0) return request.attempt();
   core::AttemptNumber broken_off = 0;
   for (const auto& position : request.from()) broken_off = std::max(broken_off, position.attempt());
@@ -281,8 +266,8 @@ core::AttemptNumber first_attempt(const muster::v1::Job& job, const muster::v1::
 /// The logs of one attempt.
 class AttemptLogs {
  public:
-  AttemptLogs(service::Controller& controller, const muster::v1::Job& job, core::AttemptNumber attempt,
-              const muster::v1::LogsRequest& request, bool first)
+  AttemptLogs(service::Controller& controller, const v1::Job& job, core::AttemptNumber attempt,
+              const v1::LogsRequest& request, bool first)
       : attempt_(attempt) {
     const auto add = [&](core::RankNumber rank) {
       RankLog log{rank,
@@ -305,7 +290,7 @@ class AttemptLogs {
   }
 
   /// The next empty chunk with the first offset of a log; false: there is one of each log.
-  bool next_beginning(muster::v1::LogChunk& chunk) {
+  bool next_beginning(v1::LogChunk& chunk) {
     if (beginnings_ == logs_.size()) return false;
     chunk = chunk_of(logs_[beginnings_++], {}, false);
     return true;
@@ -313,7 +298,7 @@ class AttemptLogs {
 
   /// The next piece of what can be read now; false: all of it was read. `finished`: no process writes any more. `live`:
   /// the text was written since this returned false.
-  bool next(bool finished, bool live, muster::v1::LogChunk& chunk) {
+  bool next(bool finished, bool live, v1::LogChunk& chunk) {
     while (at_ < logs_.size()) {
       auto& log = logs_[at_];
       if (chunks_ < kChunksATurn && log.offset < log.end) {
@@ -335,8 +320,8 @@ class AttemptLogs {
   }
 
  private:
-  muster::v1::LogChunk chunk_of(const RankLog& log, std::string text, bool live) const {
-    muster::v1::LogChunk chunk;
+  v1::LogChunk chunk_of(const RankLog& log, std::string text, bool live) const {
+    v1::LogChunk chunk;
     chunk.set_attempt(attempt_);
     chunk.set_rank(log.rank);
     chunk.set_data(std::move(text));
@@ -354,7 +339,7 @@ class AttemptLogs {
 };
 
 /// Checks a request for the scheduler's log.
-grpc::Status check_scheduler(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
+grpc::Status check_scheduler(const v1::Job& job, const v1::LogsRequest& request) {
   const auto* attempt = find_attempt(job, first_attempt(job, request));
   if (attempt == nullptr || !attempt->scheduler_job().empty()) return grpc::Status::OK;
   return failure(grpc::StatusCode::FAILED_PRECONDITION,
@@ -362,7 +347,7 @@ grpc::Status check_scheduler(const muster::v1::Job& job, const muster::v1::LogsR
                      " has no Slurm log: Slurm did not start it; leave --slurm out");
 }
 
-grpc::Status check_request(const muster::v1::Job& job, const muster::v1::LogsRequest& request) {
+grpc::Status check_request(const v1::Job& job, const v1::LogsRequest& request) {
   const auto name = "job " + std::to_string(job.id());
   if (const auto missing = missing_attempt(job, request.attempt())) return failure(*missing);
   if (request.rank() == proto::kSchedulerLog) return check_scheduler(job, request);
@@ -374,15 +359,15 @@ grpc::Status check_request(const muster::v1::Job& job, const muster::v1::LogsReq
   return grpc::Status::OK;
 }
 
-class LogsSource final : public Source<muster::v1::LogChunk> {
+class LogsSource final : public Source<v1::LogChunk> {
  public:
-  LogsSource(service::Controller& controller, const muster::v1::LogsRequest& request)
+  LogsSource(service::Controller& controller, const v1::LogsRequest& request)
       : controller_(controller),
         request_(request),
         attempt_(request.attempt()),
         says_beginnings_(request.follow() && request.tail_lines() > 0) {}
 
-  Turn next(muster::v1::LogChunk& chunk) override {
+  Turn next(v1::LogChunk& chunk) override {
     while (true) {
       if (!is_reading_) {
         const auto status = look();
@@ -430,7 +415,7 @@ class LogsSource final : public Source<muster::v1::LogChunk> {
   }
 
   service::Controller& controller_;
-  const muster::v1::LogsRequest& request_;
+  const v1::LogsRequest& request_;
   core::AttemptNumber attempt_;
   std::optional<AttemptLogs> logs_;
   bool is_first_ = true;
@@ -443,8 +428,16 @@ class LogsSource final : public Source<muster::v1::LogChunk> {
 
 }  // namespace
 
-std::unique_ptr<Source<muster::v1::LogChunk>> logs_source(service::Controller& controller,
-                                                          const muster::v1::LogsRequest& request) {
+std::unique_ptr<grpc::Service> make_job_service(service::Controller& controller, const Callers& callers,
+                                                Followers& followers) {
+  return std::make_unique<JobService>(controller, callers, followers);
+}
+
+std::unique_ptr<grpc::Service> make_admin_service(service::Controller& controller, const Callers& callers) {
+  return std::make_unique<AdminService>(controller, callers);
+}
+
+std::unique_ptr<Source<v1::LogChunk>> logs_source(service::Controller& controller, const v1::LogsRequest& request) {
   return std::make_unique<LogsSource>(controller, request);
 }
 

@@ -12,10 +12,8 @@
 #include <vector>
 
 #include "controller/common/loop.h"
-#include "controller/net/gate.h"
 #include "controller/net/listener.h"
 #include "controller/rpc/call.h"
-#include "controller/rpc/read_guard.h"
 #include "controller/rpc/services.h"
 #include "muster/v1/rank_service.pb.h"
 
@@ -36,33 +34,6 @@ net::Gate::Verdict refused(const common::Refusal& refusal) {
   const auto status = failure(refusal);
   return {std::nullopt, "", status.error_code(), status.error_message()};
 }
-
-}  // namespace
-
-net::Gate::Verdict judge(const service::Controller& controller, const net::FirstCall& call) {
-  if (!call.path.starts_with(kRankCalls)) {
-    if (const auto refusal = refuse_person(controller, call.token)) return refused(*refusal);
-    return {net::Party::kPerson, call.user, 0, ""};
-  }
-  const auto key = key_of(call.message);
-  const auto whose = "job " + std::to_string(key.job_id()) + " attempt " + std::to_string(key.attempt());
-  if (!controller.is_rank_token({key.job_id(), key.attempt()}, call.token)) {
-    return refused({common::Refusal::Kind::kUnauthenticated, "this is not the token of " + whose});
-  }
-  const auto ranks = controller.ranks_of(key.job_id());
-  if (ranks > 0 && key.rank() >= ranks) {
-    return refused(common::Refusal::invalid("rank " + std::to_string(key.rank()) + " of a job with " +
-                                            std::to_string(ranks) + " ranks"));
-  }
-  return {net::Party::kRank, whose, 0, "", ranks};
-}
-
-RankOf rank_of(const net::FirstCall& call) {
-  const auto key = key_of(call.message);
-  return {{key.job_id(), key.attempt()}, key.rank()};
-}
-
-namespace {
 
 constexpr std::chrono::seconds kShutdownGrace{1};
 constexpr int kKeepaliveMs = 20'000;
@@ -238,6 +209,29 @@ class GrpcServer final : public Server {
 };
 
 }  // namespace
+
+net::Gate::Verdict judge(const service::Controller& controller, const net::FirstCall& call) {
+  if (!call.path.starts_with(kRankCalls)) {
+    if (const auto refusal = refuse_person(controller, call.token)) return refused(*refusal);
+    return {net::Party::kPerson, call.user, 0, ""};
+  }
+  const auto key = key_of(call.message);
+  const auto whose = "job " + std::to_string(key.job_id()) + " attempt " + std::to_string(key.attempt());
+  if (!controller.is_rank_token({key.job_id(), key.attempt()}, call.token)) {
+    return refused({common::Refusal::Kind::kUnauthenticated, "this is not the token of " + whose});
+  }
+  const auto ranks = controller.ranks_of(key.job_id());
+  if (ranks > 0 && key.rank() >= ranks) {
+    return refused(common::Refusal::invalid("rank " + std::to_string(key.rank()) + " of a job with " +
+                                            std::to_string(ranks) + " ranks"));
+  }
+  return {net::Party::kRank, whose, 0, "", ranks};
+}
+
+RankOf rank_of(const net::FirstCall& call) {
+  const auto key = key_of(call.message);
+  return {{key.job_id(), key.attempt()}, key.rank()};
+}
 
 std::unique_ptr<Server> serve(service::Controller& controller, const std::string& address,
                               std::shared_ptr<net::Connections> connections) {

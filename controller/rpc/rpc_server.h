@@ -19,18 +19,6 @@ net::Gate::Verdict judge(const service::Controller& controller, const net::First
 /// The rank that a call of kRankCalls names. Nobody has checked its number.
 RankOf rank_of(const net::FirstCall& call);
 
-}  // namespace rpc
-
-namespace net {
-class Connections;
-}
-
-namespace service {
-class Controller;
-}
-
-namespace rpc {
-
 /// The most calls of people that hold a thread at once. Those with more than one message hold none, see Followers.
 inline constexpr int kMaxPeopleCalls = 256;
 /// The most calls of ranks that write at once. Concurrent writes share one fsync.
@@ -56,21 +44,10 @@ inline constexpr int kMessagePatienceMs = 15'000;
 /// The most metrics of one heartbeat, and the most checkpoints.
 inline constexpr int kMaxMetricsAHeartbeat = 512;
 
-/// musterd's gRPC server: the JobService, RankService and AdminService of one controller. Thread-safe.
-class Server {
- public:
-  virtual ~Server() = default;
-  /// The port that the server listens on. The system chose it if the address had port 0.
-  virtual int port() const = 0;
-  /// Lets the listener's thread close the port and open it again.
-  virtual void reopen() = 0;
-  /// How many streams of people are open now, including followers.
-  virtual std::size_t open_streams() const = 0;
-  /// Takes no new calls, and ends streams and waiting ranks with UNAVAILABLE. Other calls get one second, then they are
-  /// cancelled. Returns when all calls have ended. A second call is a no-op; the destructor calls it too. Call it
-  /// before the controller stops.
-  virtual void shutdown() = 0;
-};
+/// musterd's gRPC server: the JobService, RankService and AdminService of one controller. Streams are those of people,
+/// including followers. At its end streams and waiting ranks are told UNAVAILABLE, and calls that take too long are
+/// cancelled.
+using net::Server;
 
 /// Serves `controller` on "host:port". The controller must outlive the server. Throws std::runtime_error with address,
 /// cause and remedy if the address cannot be bound. An address in use is an error; the port is never shared.

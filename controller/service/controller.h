@@ -7,7 +7,7 @@
 #include "controller/common/hearing.h"
 #include "controller/common/outcome.h"
 #include "controller/core/job.h"
-#include "controller/ranks/streams.h"
+#include "controller/ranks/rank_streams.h"
 #include "controller/store/store.h"
 #include "muster/v1/admin_service.pb.h"
 #include "muster/v1/job.pb.h"

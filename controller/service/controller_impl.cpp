@@ -10,7 +10,7 @@
 #include "controller/common/loop.h"
 #include "controller/common/tokens.h"
 #include "controller/core/core_text.h"
-#include "controller/jobs/dependencies.h"
+#include "controller/jobs/event_log.h"
 #include "controller/jobs/job_remover.h"
 #include "controller/jobs/output_watch.h"
 #include "controller/jobs/progress_watch.h"

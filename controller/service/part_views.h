@@ -4,7 +4,7 @@
 #include <string>
 
 #include "controller/core/job.h"
-#include "controller/executors/own_machine.h"
+#include "controller/executors/executor.h"
 #include "controller/ranks/live_ranks.h"
 #include "muster/v1/job.pb.h"
 

@@ -7,7 +7,7 @@
 namespace service {
 
 /// Requests to record steps of a training that runs. The ranks hear of them with the answers to their heartbeats;
-/// controller/ranks/step_traces.h has what they say. Nothing is stored: a request whose attempt ends is over.
+/// controller/ranks/live_ranks.h has what they say. Nothing is stored: a request whose attempt ends is over.
 /// Thread-safe.
 class TraceRequests {
  public:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include "agent/protocol/files.h"
@@ -16,19 +17,10 @@ struct Section {
   std::vector<std::string_view> lines;
 };
 
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const auto end = std::min(text.find('\n'), text.size());
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
-}
-
 std::vector<Section> sections_of(std::string_view text) {
   std::vector<Section> sections;
-  for (const auto line : lines_of(text)) {
+  for (const auto part : std::views::split(text, '\n')) {
+    const std::string_view line(part.begin(), part.end());
     if (line.starts_with(agent::protocol::kSectionMark)) {
       // The command may hold the mark, too.
       const auto by = line.rfind(agent::protocol::kSectionBy);
@@ -43,8 +35,7 @@ std::vector<Section> sections_of(std::string_view text) {
 }
 
 std::string_view trimmed(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  return text;
+  return text.substr(std::min(text.find_first_not_of(' '), text.size()));
 }
 
 std::string_view base_name(std::string_view path) {
@@ -135,20 +126,6 @@ Place place_of(const Section& section) {
   return out;
 }
 
-}  // namespace
-
-Place place_of(std::string_view text) {
-  Place first;
-  for (const auto& section : sections_of(text)) {
-    auto place = place_of(section);
-    if (place.kind != Kind::kKernel && !place.frames.empty()) return place;
-    if (first.frames.empty()) first = std::move(place);
-  }
-  return first;
-}
-
-namespace {
-
 /// Ranks and groups beyond these are counted in a sentence.
 constexpr std::size_t kMostNamedRanks = 8, kMostNamedGroups = 4;
 
@@ -174,6 +151,16 @@ std::string stands(const Group& group) {
 }
 
 }  // namespace
+
+Place place_of(std::string_view text) {
+  Place first;
+  for (const auto& section : sections_of(text)) {
+    auto place = place_of(section);
+    if (place.kind != Kind::kKernel && !place.frames.empty()) return place;
+    if (first.frames.empty()) first = std::move(place);
+  }
+  return first;
+}
 
 std::vector<Group> compare(const std::map<std::uint32_t, Place>& all) {
   std::map<std::uint32_t, const Place*> ranks;

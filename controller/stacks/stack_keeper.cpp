@@ -3,14 +3,13 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "agent/protocol/files.h"
 #include "base/durable_file.h"
+#include "base/numbers.h"
 
 namespace stacks {
 namespace {
@@ -50,10 +49,9 @@ std::optional<StackSet> parse_set(const std::string& text) {
 std::optional<core::RankNumber> rank_of(const std::string& name) {
   constexpr std::string_view kLead = "rank-";
   if (!name.starts_with(kLead)) return std::nullopt;
-  core::RankNumber rank = 0;
-  const auto* const begin = name.data() + kLead.size();
-  const auto [end, error] = std::from_chars(begin, name.data() + name.size(), rank);
-  return error == std::errc() && name == agent::protocol::stack_file_name(rank) ? std::optional(rank) : std::nullopt;
+  const auto digits = name.substr(kLead.size(), name.find('.') - kLead.size());
+  const auto rank = base::whole_number<core::RankNumber>(digits);
+  return rank && name == agent::protocol::stack_file_name(*rank) ? rank : std::nullopt;
 }
 
 std::set<core::RankNumber> given_in(const fs::path& folder) {
@@ -70,10 +68,8 @@ std::vector<std::uint64_t> numbers_in(const fs::path& folder) {
   std::vector<std::uint64_t> numbers;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const auto name = entry->path().filename().string();
-    std::uint64_t number = 0;
-    const auto [last, failed] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (failed == std::errc() && last == name.data() + name.size()) numbers.push_back(number);
+    const auto number = base::whole_number<std::uint64_t>(entry->path().filename().native());
+    if (number) numbers.push_back(*number);
   }
   std::ranges::sort(numbers);
   return numbers;
@@ -120,12 +116,10 @@ std::uint64_t StackKeeper::ask(const core::AttemptKey& key, const std::string& w
 }
 
 void StackKeeper::take(const core::AttemptKey& key, std::uint64_t number, core::RankNumber rank, std::string text) {
-  {
-    std::lock_guard lock(mutex_);
-    if (text.empty() || waiting_bytes_ + text.size() > kMostWaitingBytes) return;
-    waiting_bytes_ += text.size();
-    texts_.push_back({key, number, rank, std::move(text)});
-  }
+  std::lock_guard lock(mutex_);
+  if (text.empty() || waiting_bytes_ + text.size() > kMostWaitingBytes) return;
+  waiting_bytes_ += text.size();
+  texts_.push_back({key, number, rank, std::move(text)});
   loop_.wake();
 }
 

@@ -4,7 +4,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <stdexcept>
 #include <system_error>
@@ -13,7 +12,6 @@
 #include "agent/process/orphans.h"
 #include "agent/protocol/attempt_folder.h"
 #include "agent/protocol/files.h"
-#include "base/process_table.h"
 
 namespace executors::local {
 namespace {
@@ -106,15 +104,6 @@ void Follower::exited(const agent::protocol::Exited& exited) {
   if (!all_are_told() || is_burying_) return;
   pause_ = kShortestPause;
   later(&Follower::look);
-}
-
-void Follower::stop(core::Millis grace) {
-  const auto at = Clock::now() + grace;
-  kill_at_ = kill_at_ ? std::min(*kill_at_, at) : at;
-}
-
-void Follower::was_deaf() {
-  rounds_after_grace_ = rounds_without_ranks_ = 0;
 }
 
 void Follower::close() {
@@ -223,10 +212,6 @@ void Follower::watch_agent() {
                     });
 }
 
-bool Follower::all_are_told() const {
-  return status_.started && told_.size() >= status_.started->ranks.size();
-}
-
 /// The mark is what its ranks were given. A data folder that was moved has another path now.
 std::vector<base::ProcessStat> Follower::left_behind() {
   if (!mark_) mark_ = look_into(path_, true).mark;
@@ -237,9 +222,7 @@ std::vector<base::ProcessStat> Follower::left_behind() {
 void Follower::bury() {
   try {
     const auto left = left_behind();
-    if (left.empty()) {
-      return all_are_told() ? finish() : gone(why_gone());
-    }
+    if (left.empty()) return all_are_told() ? finish() : gone(why_gone());
     for (const auto& process : left) base::kill_exactly(process);
     tell_of_left(left.front());
   } catch (const std::runtime_error&) {  // asked again below
@@ -306,16 +289,6 @@ std::string Follower::why_gone() const {
   const auto* killed = was_stuck_ ? "its agent did nothing any more and was killed" : "its agent was killed";
   return std::string(rebooted ? "the machine was restarted" : killed) +
          "; no process is left, and how these ranks ended is not known: " + ranks;
-}
-
-void Follower::gone(const std::string& reason) {
-  listener_.tell(core::AttemptGone{key_.number, core::Cause::kControllerLost, reason});
-  finish();
-}
-
-void Follower::finish() {
-  close();
-  listener_.over();
 }
 
 void Follower::later(void (Follower::*what)()) {

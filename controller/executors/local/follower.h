@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -7,7 +8,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -83,9 +83,12 @@ class Follower : public std::enable_shared_from_this<Follower> {
   /// The agent has told of a rank's end.
   void exited(const agent::protocol::Exited& exited);
   /// The agent was told to stop its ranks, and is to have killed them after the grace.
-  void stop(core::Millis grace);
+  void stop(core::Millis grace) {
+    const auto at = Clock::now() + grace;
+    kill_at_ = kill_at_ ? std::min(*kill_at_, at) : at;
+  }
   /// The agent could not hear of a stop until now: what it did not do counts from here on.
-  void was_deaf();
+  void was_deaf() { rounds_after_grace_ = rounds_without_ranks_ = 0; }
   /// Calls nothing any more.
   void close();
 
@@ -115,9 +118,15 @@ class Follower : public std::enable_shared_from_this<Follower> {
   bool is_stuck();
   bool agent_has_run();
   void kill_all();
-  bool all_are_told() const;
-  void gone(const std::string& reason);
-  void finish();
+  bool all_are_told() const { return status_.started && told_.size() >= status_.started->ranks.size(); }
+  void gone(const std::string& reason) {
+    listener_.tell(core::AttemptGone{key_.number, core::Cause::kControllerLost, reason});
+    finish();
+  }
+  void finish() {
+    close();
+    listener_.over();
+  }
   void later(void (Follower::*what)());
   std::string why_gone() const;
 

@@ -16,7 +16,7 @@ struct LocalOptions {
   /// muster-agent, absolute.
   std::filesystem::path agent_program;
   /// For tests of crashes: launch() calls it at "written" (launch.json), "spawned" and "answered".
-  std::function<void(std::string_view)> on_step;
+  std::function<void(std::string_view)> on_step = {};
   /// How often it is looked whether an agent still does its work; two such rounds after a stop's grace, one that does
   /// not is killed, and its ranks with it.
   std::chrono::milliseconds look_every{5000};

@@ -22,7 +22,6 @@
 #include "agent/protocol/attempt_folder.h"
 #include "agent/protocol/start_report.h"
 #include "base/durable_file.h"
-#include "base/fd.h"
 #include "base/gpus.h"
 #include "spec/key_names.h"
 
@@ -52,41 +51,6 @@ bool is_free(std::uint16_t port) {
   address.sin_port = htons(port);
   return socket && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
-
-}  // namespace
-
-PortPicker::PortPicker(std::uint32_t seed, Range ephemeral) : candidates_(outside(ephemeral)), next_(seed) {}
-
-std::uint16_t PortPicker::take(const core::AttemptKey& key) {
-  std::lock_guard lock(mutex_);
-  const std::uint32_t count = std::uint32_t{candidates_.second} - candidates_.first + 1;
-  for (std::uint32_t tried = 0; tried < count; ++tried) {
-    const auto port = static_cast<std::uint16_t>(candidates_.first + next_++ % count);
-    const bool used = std::ranges::any_of(of_, [&](const auto& entry) { return entry.second == port; });
-    if (!used && is_free(port)) return of_[key] = port;
-  }
-  throw std::system_error(EADDRINUSE, std::generic_category(), "no free TCP port for MASTER_PORT");
-}
-
-void PortPicker::keep(const core::AttemptKey& key, std::uint16_t port) {
-  std::lock_guard lock(mutex_);
-  of_[key] = port;
-}
-
-void PortPicker::give_back(const core::AttemptKey& key) {
-  std::lock_guard lock(mutex_);
-  of_.erase(key);
-}
-
-PortPicker::Range PortPicker::ephemeral_range() {
-  std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
-  Range range{32768, 60999};
-  std::uint16_t first = 0, last = 0;
-  if (file >> first >> last && first <= last) range = {first, last};
-  return range;
-}
-
-namespace {
 
 using Clock = std::chrono::steady_clock;
 using agent::protocol::kLockFd;
@@ -179,9 +143,7 @@ std::string find_program(const LaunchRequest& request) {
     if (found == Found::kProgram) return candidate.string();
     if (found == Found::kNotExecutable && not_executable.empty()) not_executable = candidate.string();
   }
-  if (!not_executable.empty()) {
-    throw Impossible(not_executable_text(not_executable));
-  }
+  if (!not_executable.empty()) throw Impossible(not_executable_text(not_executable));
   throw Impossible("program " + name + " not found in PATH (" + path + "); give its full path");
 }
 
@@ -266,6 +228,27 @@ void kill_agent(pid_t launcher, int words, std::string& text) {
 }
 
 }  // namespace
+
+PortPicker::PortPicker(std::uint32_t seed, Range ephemeral) : candidates_(outside(ephemeral)), next_(seed) {}
+
+std::uint16_t PortPicker::take(const core::AttemptKey& key) {
+  std::lock_guard lock(mutex_);
+  const std::uint32_t count = std::uint32_t{candidates_.second} - candidates_.first + 1;
+  for (std::uint32_t tried = 0; tried < count; ++tried) {
+    const auto port = static_cast<std::uint16_t>(candidates_.first + next_++ % count);
+    const bool used = std::ranges::any_of(of_, [&](const auto& entry) { return entry.second == port; });
+    if (!used && is_free(port)) return of_[key] = port;
+  }
+  throw std::system_error(EADDRINUSE, std::generic_category(), "no free TCP port for MASTER_PORT");
+}
+
+PortPicker::Range PortPicker::ephemeral_range() {
+  std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
+  Range range{32768, 60999};
+  std::uint16_t first = 0, last = 0;
+  if (file >> first >> last && first <= last) range = {first, last};
+  return range;
+}
 
 std::optional<std::string> allowed_devices(const LaunchRequest& request, const OwnMachine& machine) {
   const auto share = request.share.value_or(core::MachineShare{});

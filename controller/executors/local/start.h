@@ -31,8 +31,14 @@ class PortPicker {
   /// A port that nothing listens on now. Throws std::system_error.
   std::uint16_t take(const core::AttemptKey& key);
   /// An earlier controller chose this port.
-  void keep(const core::AttemptKey& key, std::uint16_t port);
-  void give_back(const core::AttemptKey& key);
+  void keep(const core::AttemptKey& key, std::uint16_t port) {
+    std::lock_guard lock(mutex_);
+    of_[key] = port;
+  }
+  void give_back(const core::AttemptKey& key) {
+    std::lock_guard lock(mutex_);
+    of_.erase(key);
+  }
 
   /// /proc/sys/net/ipv4/ip_local_port_range; Linux's default if it cannot be read.
   static Range ephemeral_range();

@@ -8,7 +8,6 @@
 
 #include "agent/protocol/facts.h"
 #include "agent/protocol/files.h"
-#include "agent/protocol/launch.h"
 #include "agent/watch/agent_files.h"
 #include "base/durable_file.h"
 #include "base/numbers.h"

@@ -42,7 +42,7 @@ std::vector<core::AttemptKey> read_set_file(const std::filesystem::path& path);
 std::string telling_line(std::string_view log);
 inline constexpr std::size_t kLongestQuote = 300;
 
-/// A run of the script writes this if its attempt has begun already: see claim_line() in script_plan.cpp.
+/// A run of the script writes this if its attempt has begun already: see claim_line() in launcher.cpp.
 inline constexpr const char* kBegunAlready = "muster: this attempt has begun already, and Slurm does not know it";
 /// The newest run of the attempt with this Slurm log has written kBegunAlready.
 bool was_begun_already(const std::filesystem::path& log);

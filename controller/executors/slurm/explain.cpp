@@ -1,4 +1,4 @@
-#include "controller/executors/slurm/explain.h"
+#include "controller/executors/slurm/slurm_attempt.h"
 
 #include <algorithm>
 

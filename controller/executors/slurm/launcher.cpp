@@ -3,31 +3,196 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <map>
+#include <filesystem>
 #include <system_error>
 
 #include "base/durable_file.h"
 #include "base/numbers.h"
-#include "controller/executors/slurm/attempt_files.h"
-#include "controller/executors/slurm/script_plan.h"
+#include "controller/common/data_folder.h"
+#include "slurm/host_list.h"
+#include "spec/variables.h"
 
 namespace executors::on_slurm {
 namespace {
 
+constexpr const char* kIndexMark = "@MUSTER_INDEX@";
+
+/// The common name of a sweep's jobs: "tune" for "tune-0007".
+std::string without_index(const std::string& name) {
+  const auto dash = name.rfind('-');
+  const bool numbered = dash != std::string::npos && dash > 0 && dash + 1 < name.size() &&
+                        name.find_first_not_of("0123456789", dash + 1) == std::string::npos;
+  return numbered ? name.substr(0, dash) : name;
+}
+
+std::vector<std::string> hosts_of(const std::string& list) {
+  const auto hosts = ::slurm::expand_hosts(list);
+  const auto* names = std::get_if<std::vector<std::string>>(&hosts);
+  return names == nullptr ? std::vector<std::string>{} : *names;
+}
+
+void put(::slurm::Options& options, const char* name, std::uint32_t value) {
+  if (value > 0) options[name] = std::to_string(value);
+}
+
+::slurm::Options options_of(const LaunchRequest& request) {
+  ::slurm::Options options;
+  put(options, "nodes", request.nodes);
+  put(options, "ntasks", request.nodes * request.ranks_per_node);
+  put(options, "ntasks-per-node", request.ranks_per_node);
+  put(options, "time", static_cast<std::uint32_t>(slurm_minutes(request.time_limit).count()));
+  // An admin's `scontrol requeue` works with it. The second run is never the attempt's.
+  options["requeue"] = std::nullopt;
+  for (const auto& [name, value] : request.slurm.options) options[name] = value;
+  auto exclude = hosts_of(request.slurm.option("exclude"));
+  for (const auto& node : request.exclude_nodes) {
+    if (std::ranges::find(exclude, node) == exclude.end()) exclude.push_back(node);
+  }
+  if (!exclude.empty()) options["exclude"] = ::slurm::compress_hosts(exclude);
+  return options;
+}
+
+/// A slurmctld that dies before it has written down a start makes the start again when it is back, and calls it the
+/// first run. The run that makes the folder is the attempt's. A run that finds the folder leaves.
+std::string claim_line(const std::filesystem::path& folder) {
+  return "muster_begun=" + ::slurm::bash_quote((folder / "begun").string()) +
+         "${SLURM_ARRAY_TASK_ID:+-$SLURM_ARRAY_TASK_ID}\n"
+         "if ! mkdir \"$muster_begun\" 2> /dev/null && [ -d \"$muster_begun\" ]; then\n"
+         "  echo \"" +
+         std::string(kBegunAlready) +
+         ": nothing to do\" >&2\n"
+         "  exit 0\n"
+         "fi";
+}
+
+/// [Note: libraries of the job's environment]
+std::vector<std::string> with_libraries(const AgentProgram& agent, std::vector<std::string> arguments) {
+  std::string start = std::string("exec env -u LD_LIBRARY_PATH -u LD_PRELOAD \"") + spec::variable::kRankLibraryPath +
+                      "=${LD_LIBRARY_PATH-}\" \"" + spec::variable::kRankPreload + "=${LD_PRELOAD-}\" ";
+  if (!agent.libraries.empty()) start += ::slurm::bash_quote("LD_LIBRARY_PATH=" + agent.libraries) + " ";
+  std::vector<std::string> words = {"/bin/sh", "-c", start + "\"$@\"", "muster-agent", agent.path};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+/// Makes the folders and files of an element, which cost nothing while it waited.
+std::string prepare_line(const AgentProgram& agent, const std::string& set_file) {
+  std::string line;
+  for (const auto& word : with_libraries(agent, {"--prepare", "--set", set_file, "--index"})) {
+    line += ::slurm::bash_quote(word) + " ";
+  }
+  return line + "\"$SLURM_ARRAY_TASK_ID\" || exit 1";
+}
+
+::slurm::BatchScript plan(const LaunchRequest& request, const std::string& comment,
+                          const std::filesystem::path& folder) {
+  ::slurm::BatchScript script;
+  script.name = request.job_name;
+  script.comment = comment;
+  script.chdir = folder.string();
+  script.output = {(folder / "slurm.log").string(), true};
+  script.options = options_of(request);
+  script.steps.leave_when_restarted = true;
+  // The time limit began to run then. Slurm 22.05 has no variable for that moment.
+  script.steps.setup = {claim_line(folder), std::string("export ") + spec::variable::kStartedAt + "=$(date +%s)"};
+  script.steps.setup.insert(script.steps.setup.end(), request.slurm.setup.begin(), request.slurm.setup.end());
+  script.steps.teardown = request.slurm.teardown;
+  if (!request.slurm.health_check.empty()) script.steps.health_check = {telling_check(request.slurm.health_check)};
+  script.launch.srun_args = request.slurm.srun_args;
+  // A rank that has saved and left must not cut short a rank that is still saving. musterd itself ends a gang.
+  script.launch.kill_on_bad_exit = false;
+  return script;
+}
+
+}  // namespace
+
+std::chrono::minutes slurm_minutes(core::Millis limit) {
+  if (limit <= core::Millis(0)) return std::chrono::minutes(0);
+  return std::chrono::ceil<std::chrono::minutes>(limit);
+}
+
+::slurm::BatchScript plan_script(const LaunchRequest& request, const AgentProgram& agent, const std::string& comment) {
+  auto script = plan(request, comment, request.attempt_folder);
+  script.launch.command = with_libraries(agent, {"--attempt", request.attempt_folder});
+  return script;
+}
+
+::slurm::BatchScript plan_array(const std::vector<LaunchRequest>& requests, const AgentProgram& agent,
+                                const std::string& comment, const std::string& set_file) {
+  const auto folder = std::filesystem::path(set_file).parent_path();
+  auto script = plan(requests.front(), comment, folder);
+  // The elements of an array may differ in these.
+  script.name = without_index(requests.front().job_name);
+  script.output = {(folder / ("slurm-" + std::string(kIndexMark) + ".log")).string(), true};
+  script.index_mark = kIndexMark;
+  script.launch.command = with_libraries(agent, {"--set", set_file, "--index", kIndexMark});
+  // Before the setup lines: the working folder may be one that is made now.
+  script.steps.setup.insert(script.steps.setup.begin() + 1, prepare_line(agent, set_file));
+  ::slurm::ArrayTasks tasks;
+  for (std::uint32_t i = 0; i < requests.size(); ++i) tasks.tasks.push_back(i);
+  tasks.parallelism = requests.front().slurm.array_parallelism;
+  script.array = std::move(tasks);
+  return script;
+}
+
+bool same_shape(const LaunchRequest& a, const LaunchRequest& b) {
+  return a.nodes == b.nodes && a.ranks_per_node == b.ranks_per_node && a.time_limit == b.time_limit &&
+         a.stop_grace == b.stop_grace && a.is_command == b.is_command && a.exclude_nodes == b.exclude_nodes &&
+         a.slurm == b.slurm && a.base_env == b.base_env;
+}
+
+namespace {
+
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSet = "set-";
+/// "12.3".
+std::string key_text(const core::AttemptKey& key) {
+  return std::to_string(key.job) + "." + std::to_string(key.number);
+}
 
-/// 12 of "set-12.3"; nullopt: the folder is no array's.
-std::optional<core::JobId> first_job_of(const std::string& name) {
-  if (!name.starts_with(kSet)) return std::nullopt;
-  return base::whole_number<core::JobId>(name.substr(kSet.size(), name.find('.') - kSet.size()));
+constexpr std::uint64_t kMostElements = 1000;  // in one array
+
+constexpr core::Millis kAskAgain{10'000};
+constexpr const char* kSetComment = "set.";  // in the comment of an array
+
+bool is_refused(const Submitter::Outcome& outcome, ::slurm::Refusal kind) {
+  const auto* refused = std::get_if<::slurm::Refused>(&outcome);
+  return refused != nullptr && refused->kind == kind;
+}
+
+SubmissionRecord new_record(const LaunchRequest& request, const std::string& comment) {
+  SubmissionRecord record;
+  record.comment = comment;
+  record.ranks_per_node = request.ranks_per_node;
+  record.stop_grace = request.stop_grace;
+  record.time_limit = request.time_limit;
+  record.exclude = request.slurm.option("exclude");
+  record.left_out = request.exclude_nodes;
+  return record;
+}
+
+std::vector<LaunchRequest> members_of(const std::vector<LaunchRequest>& requests,
+                                      const std::vector<std::size_t>& indices) {
+  std::vector<LaunchRequest> members;
+  for (const auto i : indices) members.push_back(requests[i]);
+  return members;
+}
+
+/// The key of "<prefix>12.3"; nullopt: the text is nothing of the kind.
+std::optional<core::AttemptKey> key_after(const std::string& prefix, const std::string& text) {
+  if (!text.starts_with(prefix)) return std::nullopt;
+  const auto rest = std::string_view(text).substr(prefix.size());
+  const auto dot = rest.find('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  const auto job = base::whole_number<core::JobId>(rest.substr(0, dot));
+  const auto number = base::whole_number<core::AttemptNumber>(rest.substr(dot + 1));
+  return job && number ? std::optional(core::AttemptKey{*job, *number}) : std::nullopt;
 }
 
 }  // namespace
 
 fs::path ArraySets::folder_of(const core::AttemptKey& first) const {
-  return folder_ / (std::string(kSet) + std::to_string(first.job) + "." + std::to_string(first.number));
+  return folder_ / (std::string(common::DataFolder::kSetStart) + key_text(first));
 }
 
 // Under the lock.
@@ -35,7 +200,8 @@ void ArraySets::list_once() {
   if (listed_) return;
   std::error_code error;
   for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
-    if (const auto first = first_job_of(entry->path().filename().string())) unread_.emplace(*first, entry->path());
+    const auto first = common::DataFolder::first_job_of_set(entry->path().filename().native());
+    if (first) unread_.emplace(*first, entry->path());
   }
   if (error && error != std::errc::no_such_file_or_directory) {
     unread_.clear();
@@ -94,62 +260,10 @@ void ArraySets::forget(const fs::path& folder) {
   if (any) base::sync_folder(folder);
 }
 
-void ArraySets::over(const core::AttemptKey& key) {
-  std::lock_guard lock(mutex_);
-  places_.erase(key);
-}
-
 // Under the lock.
 void ArraySets::drop(const fs::path& folder) {
   std::erase_if(places_, [&](const auto& entry) { return entry.second.set_folder == folder.string(); });
 }
-
-namespace {
-
-constexpr std::uint64_t kMostElements = 1000;  // in one array
-
-constexpr core::Millis kAskAgain{10'000};
-constexpr const char* kSetComment = "set.";  // in the comment of an array
-
-bool is_refused(const Submitter::Outcome& outcome, ::slurm::Refusal kind) {
-  const auto* refused = std::get_if<::slurm::Refused>(&outcome);
-  return refused != nullptr && refused->kind == kind;
-}
-
-std::string key_text(const core::AttemptKey& key) {
-  return std::to_string(key.job) + "." + std::to_string(key.number);
-}
-
-SubmissionRecord new_record(const LaunchRequest& request, const std::string& comment) {
-  SubmissionRecord record;
-  record.comment = comment;
-  record.ranks_per_node = request.ranks_per_node;
-  record.stop_grace = request.stop_grace;
-  record.time_limit = request.time_limit;
-  record.exclude = request.slurm.option("exclude");
-  record.left_out = request.exclude_nodes;
-  return record;
-}
-
-std::vector<LaunchRequest> members_of(const std::vector<LaunchRequest>& requests,
-                                      const std::vector<std::size_t>& indices) {
-  std::vector<LaunchRequest> members;
-  for (const auto i : indices) members.push_back(requests[i]);
-  return members;
-}
-
-/// The key of "<prefix>12.3"; nullopt: the text is nothing of the kind.
-std::optional<core::AttemptKey> key_after(const std::string& prefix, const std::string& text) {
-  if (!text.starts_with(prefix)) return std::nullopt;
-  const auto rest = std::string_view(text).substr(prefix.size());
-  const auto dot = rest.find('.');
-  if (dot == std::string_view::npos) return std::nullopt;
-  const auto job = base::whole_number<core::JobId>(rest.substr(0, dot));
-  const auto number = base::whole_number<core::AttemptNumber>(rest.substr(dot + 1));
-  return job && number ? std::optional(core::AttemptKey{*job, *number}) : std::nullopt;
-}
-
-}  // namespace
 
 Launcher::Launcher(::slurm::Scheduler& scheduler, common::Clock& clock, const SlurmOptions& options, ListJobs list)
     : scheduler_(scheduler),
@@ -259,10 +373,6 @@ std::vector<std::size_t> Launcher::look_for_sets(const std::vector<LaunchRequest
     if (!set.outcome) sets_.forget(folder);
   }
   return fresh;
-}
-
-Launcher::Known Launcher::look_for_set(const std::filesystem::path& folder) {
-  return {submitter_.look(folder), read_set_file(folder / kSetFile)};
 }
 
 // The answer about an element of an array that was prepared earlier; nullopt: Slurm surely does not have the element.
@@ -393,21 +503,11 @@ LaunchAnswer Launcher::answer(const core::AttemptKey& key, const Submitter::Outc
   return core::AttemptLaunchFailed{key.number, "Slurm refuses it: " + why, false};
 }
 
-bool Launcher::forwards_signals() {
-  const auto known = config();
-  return known && known->field("ProctrackType") == "proctrack/pgid";
-}
-
 std::uint64_t Launcher::largest_array() {
   const auto known = config();
   if (!known) return kMostElements;
   // Task ids are below MaxArraySize.
   return known->max_array_size > 1 ? std::min<std::uint64_t>(known->max_array_size - 1, kMostElements) : 1;
-}
-
-void Launcher::forget_config() {
-  std::lock_guard lock(config_mutex_);
-  config_.reset();
 }
 
 std::optional<::slurm::ClusterConfig> Launcher::config() {

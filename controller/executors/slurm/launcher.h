@@ -1,22 +1,47 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "controller/common/clock.h"
 #include "controller/core/job.h"
 #include "controller/executors/executor.h"
-#include "controller/executors/slurm/script_plan.h"
+#include "controller/executors/slurm/attempt_files.h"
 #include "controller/executors/slurm/slurm_executor.h"
 #include "controller/executors/slurm/slurm_submission.h"
+#include "slurm/batch_script.h"
 
 namespace executors::on_slurm {
+
+/// A limit in Slurm's whole minutes: rounded up, at least one. 0 stays 0 (no limit).
+std::chrono::minutes slurm_minutes(core::Millis limit);
+
+/// muster-agent, and the LD_LIBRARY_PATH it starts with. [Note: libraries of the job's environment]
+///
+/// The libraries of a job's environment are for its ranks. An old conda's libstdc++.so.6 would keep muster-agent from
+/// starting. So a shell starts muster-agent with the libraries that musterd itself was started with, and hands it the
+/// job's LD_LIBRARY_PATH and LD_PRELOAD under other names. muster-agent gives them back to its rank. The shell runs on
+/// the rank's node, so it sees what setup lines, srun or a task prolog have changed.
+struct AgentProgram {
+  std::string path;            // absolute
+  std::string libraries = {};  // empty: none
+};
+
+/// The script of one attempt. Pure. Arguments, environment and folders of the user could be hostile. They travel in the
+/// attempt's launch.json, not in the script.
+::slurm::BatchScript plan_script(const LaunchRequest& request, const AgentProgram& agent, const std::string& comment);
+
+/// The script of several attempts of one sweep as an array. `set_file` tells each element its attempt. The requests
+/// must ask Slurm for the same things: see same_shape().
+::slurm::BatchScript plan_array(const std::vector<LaunchRequest>& requests, const AgentProgram& agent,
+                                const std::string& comment, const std::string& set_file);
+bool same_shape(const LaunchRequest& a, const LaunchRequest& b);
 
 /// The arrays that were prepared for Slurm, and which attempts are in each.
 ///
@@ -46,7 +71,10 @@ class ArraySets {
   /// that has failed. Throws std::system_error.
   void forget(const std::filesystem::path& folder);
   /// Nobody asks for this attempt again.
-  void over(const core::AttemptKey& key);
+  void over(const core::AttemptKey& key) {
+    std::lock_guard lock(mutex_);
+    places_.erase(key);
+  }
 
  private:
   void list_once();
@@ -97,7 +125,9 @@ class Launcher {
   std::optional<SubmissionRecord> prepared(const core::AttemptKey& key, const std::filesystem::path& attempt_folder);
   std::vector<std::size_t> look_for_sets(const std::vector<LaunchRequest>& requests,
                                          const std::vector<std::size_t>& indices, Answers& answers);
-  Known look_for_set(const std::filesystem::path& folder);
+  Known look_for_set(const std::filesystem::path& folder) {
+    return {submitter_.look(folder), read_set_file(folder / kSetFile)};
+  }
   std::optional<LaunchAnswer> earlier(const LaunchRequest& request, const SubmissionRecord& record, const Known& known);
   std::vector<Set> fresh_sets(const std::vector<LaunchRequest>& requests, const std::vector<std::size_t>& fresh);
   ::slurm::BatchScript script_of(const std::vector<LaunchRequest>& members) const;
@@ -109,10 +139,16 @@ class Launcher {
   Submitter::Outcome submit_once(const std::vector<LaunchRequest>& members);
   LaunchAnswer answer(const core::AttemptKey& key, const Submitter::Outcome& outcome,
                       std::optional<std::uint32_t> index);
-  bool forwards_signals();
+  bool forwards_signals() {
+    const auto known = config();
+    return known && known->field("ProctrackType") == "proctrack/pgid";
+  }
   std::uint64_t largest_array();
   std::optional<::slurm::ClusterConfig> config();
-  void forget_config();
+  void forget_config() {
+    std::lock_guard lock(config_mutex_);
+    config_.reset();
+  }
 
   ::slurm::Scheduler& scheduler_;
   const SlurmOptions& options_;

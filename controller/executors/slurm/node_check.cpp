@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -170,10 +169,6 @@ void NodeCheck::answered(const std::string& name, bool answers, core::Millis now
   if (found == nodes_.end()) return;
   found->second.answered_at = now;
   found->second.answers = answers;
-}
-
-void NodeCheck::forget_old(core::Millis now) {
-  std::erase_if(nodes_, [&](const auto& entry) { return now - entry.second.asked_at >= kForgottenAfter; });
 }
 
 std::vector<std::string> ports_of(const ::slurm::Node& node, const std::string& slurmd_port) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -27,7 +28,9 @@ class NodeCheck {
   std::vector<std::string> wanted() const;
   void answered(const std::string& node, bool answers, core::Millis now);
   /// Forgets the nodes that no caller has wanted for a while.
-  void forget_old(core::Millis now);
+  void forget_old(core::Millis now) {
+    std::erase_if(nodes_, [&](const auto& entry) { return now - entry.second.asked_at >= kForgottenAfter; });
+  }
 
   static constexpr core::Millis kPatience{10'000};
   static constexpr core::Millis kFresh{5000};

@@ -4,10 +4,8 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <set>
 
 #include "controller/executors/slurm/attempt_files.h"
 #include "slurm/batch_script.h"
@@ -15,6 +13,18 @@
 
 namespace executors::on_slurm {
 namespace {
+
+/// Jobs that are asked for by number after one listing.
+constexpr std::size_t kMostAsked = 32;
+
+std::string state_of(const ::slurm::ListedJob& job) {
+  const bool known = job.state.state != ::slurm::JobState::kUnknown;
+  return known ? std::string(::slurm::name(job.state.state)) : job.state.text;
+}
+
+bool waits_for_its_first_run(const ::slurm::ListedJob& job) {
+  return job.restarts == 0 && ::slurm::classify(job.state.state) == ::slurm::JobPhase::kQueued;
+}
 
 /// How far accounting's moment of submission may be from musterd's: an sbatch may be slow.
 constexpr core::Millis kClocksApart{60'000};
@@ -48,7 +58,111 @@ std::optional<::slurm::PastRun> run_of(const Tracked& tracked, const std::vector
   return first;
 }
 
+/// A node that takes a connection does so at once. The limit is for all nodes together.
+constexpr core::Millis kNodesAnswerWithin{700};
+/// From a launch that failed to giving up on the name of the node.
+constexpr core::Millis kDrainPatience{3000};
+
+/// The attempts of one Slurm job, which is one attempt or an array.
+struct Waiting {
+  std::string exclude;
+  std::vector<std::string> left_out;
+  std::vector<core::AttemptKey> keys;
+};
+
+std::map<std::uint64_t, Waiting> waiting_jobs(const AttemptTable::State& state) {
+  std::map<std::uint64_t, Waiting> waiting;
+  for (const auto& [key, tracked] : state.attempts) {
+    if (tracked.left_out.empty() || !tracked.listed || tracked.listed->restarts > 0) continue;
+    if (::slurm::classify(tracked.listed->state.state) != ::slurm::JobPhase::kQueued) continue;
+    auto& job = waiting.try_emplace(tracked.job.id.job, Waiting{tracked.exclude, tracked.left_out, {}}).first->second;
+    job.keys.push_back(key);
+  }
+  return waiting;
+}
+
 }  // namespace
+
+Listing::Listing(const std::vector<::slurm::ListedJob>& jobs) {
+  for (const auto& job : jobs) by_id_.emplace(job.id, &job);
+}
+
+const ::slurm::ListedJob* Listing::row_of(const JobIdentity& job) const {
+  const auto found = by_id_.find(job.id);
+  return found == by_id_.end() || !job.is(*found->second) ? nullptr : found->second;
+}
+
+::slurm::Answer<std::vector<::slurm::ListedJob>> Listings::ask(core::Millis asked_at) {
+  auto jobs = scheduler_.list(user_);
+  if (!jobs) return jobs;
+  const Listing listing(*jobs);
+  for (const auto number : doubtful(listing, asked_at)) {
+    const auto found = scheduler_.find(number);
+    if (!found) return ::slurm::Unreachable{found.why()};
+    if (const auto wrong = what_is_wrong(listing, asked_at, number, *found); !wrong.empty()) {
+      return ::slurm::Unreachable{"stale listing: " + wrong};
+    }
+  }
+  return jobs;
+}
+
+bool Listings::contradicts(const Tracked& tracked, const ::slurm::ListedJob* row, core::Millis asked_at) {
+  if (tracked.job.id.job == 0) return false;
+  if (row == nullptr) return tracked.attempt.must_be_listed(asked_at);
+  return waits_for_its_first_run(*row) && tracked.attempt.had_started(asked_at);
+}
+
+// The numbers of the jobs to be asked for. The jobs that have waited longest come first.
+std::vector<std::uint64_t> Listings::doubtful(const Listing& listing, core::Millis asked_at) {
+  std::map<std::uint64_t, core::Millis> wanted;
+  const auto now = clock_.monotonic();
+  table_.locked([&](AttemptTable::State& state) {
+    for (auto& [key, tracked] : state.attempts) {
+      if (!contradicts(tracked, listing.row_of(tracked.job), asked_at)) {
+        tracked.doubt.settle();
+        continue;
+      }
+      tracked.doubt.raise();
+      const auto last = tracked.doubt.asked_at().value_or(core::Millis::min());
+      if (tracked.doubt.wants_asking(now)) wanted.try_emplace(tracked.job.id.job, last);
+    }
+  });
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [number, last] : wanted) numbers.push_back(number);
+  std::ranges::stable_sort(numbers, {}, [&](std::uint64_t number) { return wanted.at(number); });
+  if (numbers.size() > kMostAsked) numbers.resize(kMostAsked);
+  return numbers;
+}
+
+// Empty: what was found under this number agrees with the listing.
+std::string Listings::what_is_wrong(const Listing& listing, core::Millis asked_at, std::uint64_t number,
+                                    const std::vector<::slurm::ListedJob>& found) {
+  const auto now = clock_.monotonic();
+  return table_.locked([&](AttemptTable::State& state) -> std::string {
+    for (auto& [key, tracked] : state.attempts) {
+      if (tracked.job.id.job != number || !contradicts(tracked, listing.row_of(tracked.job), asked_at)) continue;
+      const auto shown = std::ranges::find_if(found, [&](const auto& job) { return tracked.job.is(job); });
+      const bool is_there = shown != found.end();
+      if (is_there && shown->submitted) tracked.job.submitted = shown->submitted;
+      // Somebody may have changed the comment. The moment of submission identifies the job from now on.
+      const auto* row = listing.row_of(tracked.job);
+      if (!contradicts(tracked, row, asked_at)) {
+        tracked.doubt.settle();
+        continue;
+      }
+      const bool agrees = row == nullptr ? !is_there : is_there && waits_for_its_first_run(*shown);
+      if (agrees) {
+        tracked.doubt.confirm(now);
+        continue;
+      }
+      tracked.doubt.settle();
+      const auto name = "Slurm job " + ::slurm::to_string(tracked.job.id);
+      return (row == nullptr ? "squeue does not list " + name : "squeue lists " + name + " as " + state_of(*row)) +
+             (is_there ? ", which scontrol shows as " + state_of(*shown) : ", which scontrol does not know");
+    }
+    return {};
+  });
+}
 
 bool Poller::poll() {
   ask_nodes();
@@ -70,21 +184,6 @@ bool Poller::poll() {
   if (const auto why = end_exclusions(); !why.empty()) note(why);
   if (is_over_) cancel_leftovers(*jobs);
   return true;
-}
-
-std::optional<Trouble> Poller::trouble() const {
-  std::lock_guard lock(mutex_);
-  return trouble_;
-}
-
-SlurmClock Poller::slurm_clock() const {
-  std::lock_guard lock(mutex_);
-  return slurm_clock_;
-}
-
-NodeCheck::Word Poller::word_of(const std::string& node, core::Millis now) {
-  std::lock_guard lock(mutex_);
-  return node_check_.word(node, now);
 }
 
 // An attempt that was not handed over, and whose job was cancelled, never will be.
@@ -302,33 +401,6 @@ std::optional<core::AttemptKey> Poller::key_of(const ::slurm::ListedJob& job) {
   const auto& members = place->second;
   return *job.id.array_task < members.size() ? std::optional(members[*job.id.array_task]) : std::nullopt;
 }
-
-namespace {
-
-/// A node that takes a connection does so at once. The limit is for all nodes together.
-constexpr core::Millis kNodesAnswerWithin{700};
-/// From a launch that failed to giving up on the name of the node.
-constexpr core::Millis kDrainPatience{3000};
-
-/// The attempts of one Slurm job, which is one attempt or an array.
-struct Waiting {
-  std::string exclude;
-  std::vector<std::string> left_out;
-  std::vector<core::AttemptKey> keys;
-};
-
-std::map<std::uint64_t, Waiting> waiting_jobs(const AttemptTable::State& state) {
-  std::map<std::uint64_t, Waiting> waiting;
-  for (const auto& [key, tracked] : state.attempts) {
-    if (tracked.left_out.empty() || !tracked.listed || tracked.listed->restarts > 0) continue;
-    if (::slurm::classify(tracked.listed->state.state) != ::slurm::JobPhase::kQueued) continue;
-    auto& job = waiting.try_emplace(tracked.job.id.job, Waiting{tracked.exclude, tracked.left_out, {}}).first->second;
-    job.keys.push_back(key);
-  }
-  return waiting;
-}
-
-}  // namespace
 
 // Before anything that may take long.
 void Poller::ask_nodes() {

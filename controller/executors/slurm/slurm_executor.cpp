@@ -7,10 +7,10 @@
 #include "controller/common/data_folder.h"
 #include "controller/common/loop.h"
 #include "controller/executors/slurm/attempt_files.h"
-#include "controller/executors/slurm/poll_pace.h"
+#include "controller/executors/slurm/launcher.h"
 #include "controller/executors/slurm/poller.h"
-#include "controller/executors/slurm/script_plan.h"
 #include "slurm/pending_reason.h"
+#include "slurm/slurm_text.h"
 
 namespace executors::on_slurm {
 namespace {
@@ -34,19 +34,14 @@ PartitionFacts facts_of(const ::slurm::Partition& from) {
 }
 
 std::string state_of(const ::slurm::Node& node) {
-  std::string text;
-  for (const auto& state : node.states) text += (text.empty() ? "" : "+") + state;
-  return text + (node.responds ? "" : "*");
+  return ::slurm::joined(node.states, "+") + (node.responds ? "" : "*");
 }
 
 /// The used GPUs of "cpu=1,mem=2G,gres/gpu=1": "gpu=1".
 std::string gres_of(const std::string& tres) {
   std::string text;
-  for (std::size_t at = 0; at < tres.size();) {
-    const auto end = std::min(tres.find(',', at), tres.size());
-    const auto part = tres.substr(at, end - at);
+  for (const auto& part : ::slurm::split(tres, ',')) {
     if (part.starts_with("gres/")) text += (text.empty() ? "" : ",") + part.substr(5);
-    at = end + 1;
   }
   return text;
 }
@@ -65,25 +60,6 @@ NodeFacts facts_of(const ::slurm::Node& from) {
           .gres_used = gres_of(from.tres_used),
           .partitions = from.partitions};
 }
-
-}  // namespace
-
-ClusterFacts ask_cluster(::slurm::Scheduler& scheduler) {
-  ClusterFacts facts;
-  const auto partitions = scheduler.partitions();
-  if (!partitions) {
-    facts.unreachable = partitions.why();
-    return facts;
-  }
-  const auto nodes = scheduler.nodes();
-  if (!nodes) facts.unreachable = nodes.why();
-  for (const auto& partition : *partitions) facts.partitions.push_back(facts_of(partition));
-  if (!nodes) return facts;
-  for (const auto& node : *nodes) facts.nodes.push_back(facts_of(node));
-  return facts;
-}
-
-namespace {
 
 constexpr core::Millis kTick{50};
 
@@ -186,9 +162,7 @@ class SlurmExecutor : public Executor {
   }
   // Tasks hear of it with the answers to what they say.
   bool ask_stacks(const core::AttemptKey& key, std::uint64_t) override {
-    bool known = false;
-    table_.locked([&](AttemptTable::State& state) { known = state.attempts.contains(key); });
-    return known;
+    return table_.locked([&](const AttemptTable::State& state) { return state.attempts.contains(key); });
   }
   void was_deaf() override {
     table_.locked([&](AttemptTable::State& state) {
@@ -414,6 +388,21 @@ class SlurmExecutor : public Executor {
 };
 
 }  // namespace
+
+ClusterFacts ask_cluster(::slurm::Scheduler& scheduler) {
+  ClusterFacts facts;
+  const auto partitions = scheduler.partitions();
+  if (!partitions) {
+    facts.unreachable = partitions.why();
+    return facts;
+  }
+  const auto nodes = scheduler.nodes();
+  if (!nodes) facts.unreachable = nodes.why();
+  for (const auto& partition : *partitions) facts.partitions.push_back(facts_of(partition));
+  if (!nodes) return facts;
+  for (const auto& node : *nodes) facts.nodes.push_back(facts_of(node));
+  return facts;
+}
 
 std::unique_ptr<Executor> make_slurm_executor(::slurm::Scheduler& scheduler, common::Clock& clock,
                                               SlurmOptions options) {

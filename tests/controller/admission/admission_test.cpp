@@ -7,6 +7,7 @@
 #include "controller/jobs/specs.h"
 #include "spec/jobfile/job_keys.h"
 #include "tests/controller/service/bench.h"
+#include "tests/manual_clock.h"
 
 namespace admission::testing {
 namespace {

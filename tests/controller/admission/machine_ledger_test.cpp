@@ -1,6 +1,6 @@
 // Goal: GPUs and cores are given in turn, each to one attempt, and the reason to wait names who has them.
 // Method: the ledger alone, with jobs that are written down here.
-#include "controller/admission/machine_ledger.h"
+#include "controller/admission/ledger.h"
 
 #include <gmock/gmock.h>
 

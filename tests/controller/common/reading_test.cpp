@@ -1,4 +1,5 @@
 #include "controller/common/hearing.h"
+#include "tests/manual_clock.h"
 
 #include <gtest/gtest.h>
 

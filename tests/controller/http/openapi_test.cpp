@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "controller/http/routes.h"
+#include "controller/http/api.h"
 #include "spec/jobfile/json_request.h"
 #include "tests/controller/http/fixture.h"
 #include "tests/controller/http/json_schema.h"

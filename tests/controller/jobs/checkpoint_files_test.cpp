@@ -1,6 +1,6 @@
 // Goal: whether a program has saved anything is seen from its files alone, whatever clocks say and whatever else lies
 // there. Method: folders as programs leave them.
-#include "controller/jobs/checkpoint_files.h"
+#include "controller/jobs/progress_watch.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>

@@ -8,6 +8,7 @@
 
 #include "base/usage_error.h"
 #include "controller/common/clock.h"
+#include "tests/manual_clock.h"
 
 namespace musterd {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: what musterd's own machine has to give is what its admin says, else what musterd may see, else what is there.
 // Method: the driver's library is tests/base/fake_nvml.cpp, or none.
-#include "controller/musterd/find_machine.h"
+#include "controller/musterd/executors.h"
 
 #include <gmock/gmock.h>
 #include <unistd.h>

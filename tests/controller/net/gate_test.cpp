@@ -5,7 +5,7 @@
 #include <mutex>
 #include <thread>
 
-#include "controller/net/http2_answers.h"
+#include "controller/net/http2.h"
 #include "controller/net/listener.h"
 #include "tests/controller/net/http2.h"
 #include "tests/controller/net/loopback.h"

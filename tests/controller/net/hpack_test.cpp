@@ -1,6 +1,6 @@
 // Goal: header blocks are read as other programs write them, and nothing else is taken for a block.
 // Method: the examples of RFC 7541, appendix C, byte for byte.
-#include "controller/net/hpack.h"
+#include "controller/net/http2.h"
 
 #include <gtest/gtest.h>
 

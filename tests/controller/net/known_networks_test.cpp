@@ -1,6 +1,6 @@
 // Goal: networks of ranks and people are known after a restart of musterd; a wrong file costs nothing but a log line.
 // Method: the test passes the time; files in a temporary folder.
-#include "controller/net/known_networks.h"
+#include "controller/net/crowd.h"
 
 #include <gtest/gtest.h>
 

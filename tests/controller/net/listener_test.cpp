@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "controller/net/entrance.h"
+#include "controller/net/gate.h"
 #include "tests/controller/net/loopback.h"
 #include "tests/no_descriptors.h"
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "tests/controller/service/fake_executor.h"
+#include "tests/manual_clock.h"
 
 namespace partitions::testing {
 namespace {

@@ -9,11 +9,11 @@
 
 #include <fstream>
 
-#include "controller/partitions/partition_views.h"
+#include "controller/partitions/partitions.h"
 #include "controller/partitions/policy_store.h"
-#include "controller/partitions/user_groups.h"
 #include "spec/jobfile/job_keys.h"
 #include "spec/jobfile/partition_keys.h"
+#include "tests/manual_clock.h"
 
 namespace partitions {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "spec/jobfile/partition_keys.h"
 #include "tests/controller/service/bench.h"
+#include "tests/manual_clock.h"
 
 namespace partitions::testing {
 namespace {

@@ -1,7 +1,6 @@
 // Goal: a hang is suspected within some times of what steps usually take, it ends the attempt only after a long time in
 // which nothing came out of it, and no rank that works is suspected.
 // Method: the rules are pure; ranks of a few lines of code go on in injected time.
-#include "controller/ranks/hang_limits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

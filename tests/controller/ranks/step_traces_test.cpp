@@ -1,5 +1,5 @@
 // Goal: a request for a trace reaches every rank once, and is over when every rank has said so.
-#include "controller/ranks/step_traces.h"
+#include "controller/ranks/live_ranks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Goal: what a client makes gRPC keep is counted to the byte however its frames are torn, and whoever asks for too much
 // is found before gRPC has kept it. Method: frames made by hand. Time is injected.
-#include "controller/rpc/inspector.h"
+#include "controller/rpc/read_guard.h"
 
 #include <gtest/gtest.h>
 

@@ -17,6 +17,7 @@
 #include "controller/store/sqlite_store.h"
 #include "tests/controller/service/fake_executor.h"
 #include "tests/controller/store/memory_store.h"
+#include "tests/manual_clock.h"
 #include "tests/recipe_values.h"
 #include "tests/temporary_folder.h"
 

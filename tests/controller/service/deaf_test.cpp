@@ -13,6 +13,7 @@
 #include "controller/common/loop.h"
 #include "controller/ranks/rank_metrics.h"
 #include "tests/controller/service/bench.h"
+#include "tests/manual_clock.h"
 
 namespace service::testing {
 namespace {

@@ -8,6 +8,7 @@
 #include "controller/actions/launch_plan.h"
 #include "controller/jobs/specs.h"
 #include "tests/controller/service/bench.h"
+#include "tests/manual_clock.h"
 #include "tests/temporary_folder.h"
 
 namespace service::testing {

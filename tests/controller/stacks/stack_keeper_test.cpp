@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "agent/protocol/files.h"
+#include "tests/manual_clock.h"
 #include "tests/temporary_folder.h"
 
 namespace stacks {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "controller/executors/executor.h"
-#include "controller/ranks/streams.h"
+#include "controller/ranks/rank_streams.h"
 #include "controller/rpc/rpc_server.h"
 #include "tests/claimed_port.h"
 #include "tests/controller/rpc/fake_controller.h"

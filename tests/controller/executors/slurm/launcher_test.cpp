@@ -10,6 +10,7 @@
 #include "base/durable_file.h"
 #include "tests/controller/executors/slurm/fake_scheduler.h"
 #include "tests/controller/service/bench.h"
+#include "tests/manual_clock.h"
 
 namespace executors::on_slurm {
 namespace {

@@ -1,4 +1,4 @@
-#include "controller/executors/slurm/poll_pace.h"
+#include "controller/executors/slurm/poller.h"
 
 #include <gtest/gtest.h>
 

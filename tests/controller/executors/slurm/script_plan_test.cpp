@@ -1,4 +1,4 @@
-#include "controller/executors/slurm/script_plan.h"
+#include "controller/executors/slurm/launcher.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -18,6 +18,7 @@
 #include "tests/controller/executors/slurm/follow.h"
 #include "tests/controller/executors/slurm/listening_socket.h"
 #include "tests/controller/service/bench.h"
+#include "tests/manual_clock.h"
 
 namespace executors::on_slurm {
 namespace {

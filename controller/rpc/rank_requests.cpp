@@ -1,11 +1,20 @@
-#include "controller/rpc/report_stream.h"
-
+// Checks of what ranks and the tasks beside them send.
 #include "controller/rpc/rpc_server.h"
+#include "controller/rpc/services.h"
 #include "spec/series.h"
 
 namespace rpc {
 namespace {
 
+// The bounds of each field besides kMaxText.
+/// Names of sections, types of errors.
+constexpr std::size_t kMaxName = 512;
+/// The stack in a program's error.
+constexpr std::size_t kMaxTrace = 64 * 1024;
+/// The settings of a program's run.
+constexpr std::size_t kMaxConfig = 64 * 1024;
+/// Steps of a trace, see agent::protocol::kMostTraceSteps.
+constexpr int kMaxStepsWritten = 10'000;
 constexpr int kMaxSignals = 64;
 
 /// The first text that is too long; OK: none is.
