@@ -125,7 +125,7 @@ class Causal:
                 [part for record in range(len(self.split)) for part in (self.split.ids(record).astype(numpy.int64), suffix)]))
 
     def pack(self, seed):
-        """Documents in rows: see data/order/packing.h."""
+        """Documents in rows: see data/order/order.h."""
         self.documents = [framed(self.split.ids(record), self.split.suffix(), 1 << 40) for record in range(len(self.split))]
         rows, free = [], []  # free: [row, room], the oldest first
         for record in shuffled(len(self.split), seed):

@@ -1,6 +1,7 @@
 #include "data/chess/board.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <utility>
 
@@ -221,13 +222,212 @@ std::vector<Move> Board::legal_moves() const {
   return moves;
 }
 
-std::uint64_t perft(const Board& board, int depth) {
-  if (depth <= 0) return 1;
-  const auto moves = board.legal_moves();
-  if (depth == 1) return moves.size();
-  std::uint64_t games = 0;
-  for (const auto move : moves) games += perft(board.after(move), depth - 1);
-  return games;
+// Forsyth-Edwards notation, as the PGN standard (1994), section 16.1, defines it.
+namespace {
+
+constexpr std::size_t kFields = 6;
+constexpr std::size_t kMostBytes = 128;  // the longest FEN has 92
+constexpr int kMostCount = 9999;         // of both counters: no game of people or programs is as long
+
+constexpr std::array<std::string_view, kFields> kFieldNames{"pieces",     "color to move",  "castling",
+                                                            "en passant", "halfmove clock", "number of the move"};
+
+std::string in_field(std::size_t field, std::string_view message) {
+  return "FEN, field " + std::to_string(field + 1) + " (" + std::string(kFieldNames[field]) +
+         "): " + std::string(message);
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const auto end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+constexpr bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+std::optional<int> count_of(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_plain = !text.empty() && is_digit(text[0]) && (text.size() == 1 || text[0] != '0');
+  if (!is_plain || error != std::errc() || end != text.data() + text.size() || value > kMostCount) return std::nullopt;
+  return value;
+}
+
+/// Writes the pieces of one rank into `pieces`. Returns what is wrong, or nothing.
+std::string read_rank(std::string_view text, std::array<Piece, 8>& pieces) {
+  std::size_t file = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    const char letter = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    if (c >= '1' && c <= '8') {
+      if (at > 0 && is_digit(text[at - 1])) return quoted(text) + " has two digits in a row; write their sum";
+      file += static_cast<std::size_t>(c - '0');
+    } else if (const auto kind = kind_of(letter); kind != Kind::kNone) {
+      if (file < 8) pieces[file] = {kind, c == letter ? Color::kWhite : Color::kBlack};
+      ++file;
+    } else {
+      return quoted(text) + " contains " + quoted({&c, 1}) + "; use the pieces PNBRQKpnbrqk and the digits 1 to 8";
+    }
+  }
+  if (file != 8) return quoted(text) + " has " + std::to_string(file) + " squares; a rank has 8";
+  return {};
+}
+
+/// The problem with the number of pieces of a color, or nothing.
+std::string count_pieces(const std::array<Piece, 64>& pieces, Color color) {
+  const auto count = [&](Kind kind) { return std::count(pieces.begin(), pieces.end(), Piece{kind, color}); };
+  const auto all = std::count_if(pieces.begin(), pieces.end(),
+                                 [&](Piece piece) { return piece.kind != Kind::kNone && piece.color == color; });
+  const auto problem = [&](std::int64_t number, const char* what) {
+    return std::string(name_of(color)) + " has " + std::to_string(number) + " " + what;
+  };
+  if (count(Kind::kKing) != 1) return problem(count(Kind::kKing), "kings; give each color exactly one");
+  if (count(Kind::kPawn) > 8) return problem(count(Kind::kPawn), "pawns; give each color at most 8");
+  if (all > 16) return problem(all, "pieces; give each color at most 16");
+  return {};
+}
+
+}  // namespace
+
+std::string Board::read_pieces(std::string_view field) {
+  const auto ranks = split(field, '/');
+  if (ranks.size() != 8) {
+    return quoted(field) + " has " + std::to_string(ranks.size()) + " ranks; write 8 with a slash between two";
+  }
+  for (int at = 0; at < 8; ++at) {
+    const int rank = 7 - at;
+    std::array<Piece, 8> pieces{};
+    const auto problem = read_rank(ranks[static_cast<std::size_t>(at)], pieces);
+    if (!problem.empty()) return "rank " + std::to_string(rank + 1) + ": " + problem;
+    for (int file = 0; file < 8; ++file) {
+      const auto piece = pieces[static_cast<std::size_t>(file)];
+      const auto square = static_cast<Square>(rank * 8 + file);
+      if (piece.kind == Kind::kPawn && (rank == 0 || rank == 7)) {
+        return "a pawn stands on " + name_of(square) + "; pawns stand on ranks 2 to 7";
+      }
+      put(square, piece);
+    }
+  }
+  for (const auto color : {Color::kWhite, Color::kBlack}) {
+    if (auto problem = count_pieces(pieces_, color); !problem.empty()) return problem;
+  }
+  return {};
+}
+
+std::string Board::read_castling(std::string_view field) {
+  constexpr std::string_view kAll = "KQkq";
+  if (field == "-") return {};
+  std::size_t next = 0;
+  for (const char c : field) {
+    const auto found = kAll.find(c, next);
+    if (found == std::string_view::npos) return quoted(field) + "; write letters of KQkq in this order, or -";
+    next = found + 1;
+    const auto color = found < 2 ? Color::kWhite : Color::kBlack;
+    const auto side = found % 2 == 0 ? Side::kKing : Side::kQueen;
+    const int home = color == Color::kWhite ? 0 : 56;
+    const auto king_home = static_cast<Square>(home + 4);
+    const auto rook_home = static_cast<Square>(home + (side == Side::kKing ? 7 : 0));
+    if (king(color) != king_home || at(rook_home) != Piece{Kind::kRook, color}) {
+      return quoted(field) + " has " + c + ", but no " + std::string(name_of(color)) + " king on " +
+             name_of(king_home) + " with a rook on " + name_of(rook_home) + "; leave out " + c;
+    }
+    castling_ |= right(color, side);
+  }
+  return field.empty() ? "is empty; write letters of KQkq, or -" : "";
+}
+
+std::string Board::read_en_passant(std::string_view field) {
+  if (field == "-") return {};
+  const auto square = square_of(field);
+  const int rank = turn_ == Color::kWhite ? 5 : 2;
+  const auto wanted = "; write the square behind a pawn that has just moved two ranks, or -";
+  if (square == kNoSquare) return quoted(field) + " is no square" + wanted;
+  if (rank_of(square) != rank) {
+    return quoted(field) + " is not on rank " + std::to_string(rank + 1) + ", though " + std::string(name_of(turn_)) +
+           " is to move" + wanted;
+  }
+  const auto pawn = step(square, 0, -forward(turn_));
+  const auto origin = step(square, 0, forward(turn_));
+  const bool has_moved =
+      at(pawn) == Piece{Kind::kPawn, other(turn_)} && at(square).kind == Kind::kNone && at(origin).kind == Kind::kNone;
+  if (!has_moved)
+    return quoted(field) + ": no pawn can have moved from " + name_of(origin) + " to " + name_of(pawn) + wanted;
+  en_passant_ = square;
+  if (!has_en_passant_capture()) en_passant_ = kNoSquare;
+  return {};
+}
+
+std::optional<Board> Board::of_fen(std::string_view text, std::string* why) {
+  if (text.size() > kMostBytes) {
+    return refuse(why, "FEN " + quoted(text) + " has " + std::to_string(text.size()) + " bytes; no FEN has more than " +
+                           std::to_string(kMostBytes));
+  }
+  const auto fields = split(text, ' ');
+  if (fields.size() != kFields) {
+    return refuse(why, "FEN " + quoted(text) + " has " + std::to_string(fields.size()) +
+                           " fields; write 6 with one space between two: pieces, color to move, castling, en passant, "
+                           "halfmove clock, number of the move");
+  }
+  Board board;
+  if (const auto problem = board.read_pieces(fields[0]); !problem.empty()) return refuse(why, in_field(0, problem));
+  if (fields[1] != "w" && fields[1] != "b") return refuse(why, in_field(1, quoted(fields[1]) + "; write w or b"));
+  board.turn_ = fields[1] == "w" ? Color::kWhite : Color::kBlack;
+  if (const auto problem = board.read_castling(fields[2]); !problem.empty()) return refuse(why, in_field(2, problem));
+  if (const auto problem = board.read_en_passant(fields[3]); !problem.empty()) return refuse(why, in_field(3, problem));
+
+  const auto quiet_plies = count_of(fields[4]);
+  if (!quiet_plies) return refuse(why, in_field(4, quoted(fields[4]) + "; write a whole number from 0 to 9999"));
+  const auto number = count_of(fields[5]);
+  if (!number || *number == 0) {
+    return refuse(why, in_field(5, quoted(fields[5]) + "; write a whole number from 1 to 9999"));
+  }
+  board.quiet_plies_ = *quiet_plies;
+  board.number_ = *number;
+
+  const auto waiting = other(board.turn_);
+  if (board.attacked(board.king(waiting), board.turn_)) {
+    return refuse(why, in_field(1, quoted(fields[1]) + ", but " + std::string(name_of(waiting)) +
+                                       "'s king is in check already; let " + std::string(name_of(waiting)) + " move"));
+  }
+  return board;
+}
+
+std::string Board::fen() const {
+  std::string text;
+  for (int rank = 7; rank >= 0; --rank) {
+    int empty = 0;
+    const auto end_gap = [&] {
+      if (empty > 0) text += std::to_string(empty);
+      empty = 0;
+    };
+    for (int file = 0; file < 8; ++file) {
+      const auto piece = at(static_cast<Square>(rank * 8 + file));
+      if (piece.kind == Kind::kNone) {
+        ++empty;
+        continue;
+      }
+      end_gap();
+      const char letter = letter_of(piece.kind);
+      text += piece.color == Color::kWhite ? letter : static_cast<char>(letter - 'A' + 'a');
+    }
+    end_gap();
+    if (rank > 0) text += '/';
+  }
+  std::string castling;
+  if (may_castle(Color::kWhite, Side::kKing)) castling += 'K';
+  if (may_castle(Color::kWhite, Side::kQueen)) castling += 'Q';
+  if (may_castle(Color::kBlack, Side::kKing)) castling += 'k';
+  if (may_castle(Color::kBlack, Side::kQueen)) castling += 'q';
+  text += turn_ == Color::kWhite ? " w " : " b ";
+  text += castling.empty() ? "-" : castling;
+  text += " " + (en_passant_ == kNoSquare ? "-" : name_of(en_passant_));
+  return text + " " + std::to_string(quiet_plies_) + " " + std::to_string(number_);
 }
 
 }  // namespace data::chess

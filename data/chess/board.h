@@ -185,8 +185,4 @@ inline std::nullopt_t refuse(std::string* why, std::string message) {
   return std::nullopt;
 }
 
-/// The number of games of exactly `depth` plies that begin at this position. Each depth has published numbers, which
-/// show that a generator of legal moves is right. Costs about 50 ns for each position at the last ply.
-std::uint64_t perft(const Board& board, int depth);
-
 }  // namespace data::chess

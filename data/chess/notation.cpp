@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "data/chess/board.h"
-
 namespace data::chess {
 namespace {
 

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "data/chess/notation.h"
-
 namespace data::chess {
 namespace {
 

@@ -7,12 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
 
-#include "base/checksum.h"
 #include "base/durable_file.h"
 
 namespace data::format {

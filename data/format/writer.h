@@ -11,7 +11,6 @@
 
 #include "base/checksum.h"
 #include "base/fd.h"
-#include "data/format/file.h"
 #include "data/format/format.h"
 
 namespace data::format {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "data/order/packing.h"
+#include "data/order/order.h"
 
 namespace data::order {
 

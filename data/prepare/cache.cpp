@@ -1,4 +1,4 @@
-#include "data/prepare/cache.h"
+#include "data/prepare/prepare_job.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -16,7 +16,7 @@
 #include "base/durable_file.h"
 #include "base/fd.h"
 #include "base/host_name.h"
-#include "data/format/description.h"
+#include "data/format/dataset.h"
 #include "data/prepare/look.h"
 
 namespace data::prepare {

@@ -1,13 +1,11 @@
 #include "data/prepare/look.h"
 
-#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "base/numbers.h"
-#include "data/format/reader.h"
 #include "data/prepare/tokenizer_copy.h"
 
 namespace data::prepare {
@@ -44,10 +42,6 @@ std::string split_text(const Description& description, const format::SplitInfo& 
          (split.files.size() == 1 ? " file, " : " files, ") + base::bytes_text(static_cast<std::int64_t>(bytes));
 }
 
-void print_ids(std::ostream& out, const std::vector<std::uint32_t>& ids) {
-  for (std::size_t i = 0; i < ids.size(); ++i) out << (i == 0 ? "" : " ") << ids[i];
-}
-
 void print_tokens(const Dataset& data, const DecodeOptions& options, std::ostream& out) {
   const auto& description = data.description();
   const auto tokenizer = tokenizer_of(options.folder, description);
@@ -56,11 +50,8 @@ void print_tokens(const Dataset& data, const DecodeOptions& options, std::ostrea
     std::vector<std::uint32_t> ids;
     for (std::int64_t i = 0; i < view.size; ++i) ids.push_back(static_cast<std::uint32_t>(view[i]));
     out << description.fields[field] << " (" << grouped(view.size) << " tokens): ";
-    if (options.ids) {
-      print_ids(out, ids);
-    } else {
-      out << tokenizer->decode(ids, false);
-    }
+    if (!options.ids) out << tokenizer->decode(ids, false);
+    for (std::size_t i = 0; options.ids && i < ids.size(); ++i) out << (i == 0 ? "" : " ") << ids[i];
     out << "\n";
   }
 }
@@ -119,9 +110,8 @@ bool check_bytes(const fs::path& folder, const std::atomic<int>& stop,
     }
   }
   if (format::fingerprint_of(folder, description) != description.fingerprint) {
-    throw std::runtime_error(
-        (folder / format::kDescriptionName).native() +
-        ": its fingerprint is not that of the files; remove the folder and prepare the data again");
+    throw std::runtime_error((folder / format::kDescriptionName).native() +
+                             ": its fingerprint is not that of the files" + format::kRemedy);
   }
   if (description.kind != format::Kind::kImages) tokenizer_of(folder, description);
   return true;

@@ -5,7 +5,7 @@
 #include <functional>
 #include <ostream>
 
-#include "data/format/description.h"
+#include "data/format/dataset.h"
 #include "data/prepare/prepare_options.h"
 #include "data/prepare/progress.h"
 

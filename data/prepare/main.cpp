@@ -10,15 +10,13 @@
 #include <new>
 #include <string>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "base/cgroups.h"
-#include "data/prepare/cache.h"
 #include "data/prepare/look.h"
-#include "data/prepare/open.h"
 #include "data/prepare/prepare_job.h"
 #include "data/prepare/prepare_options.h"
+#include "data/prepare/records.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace {

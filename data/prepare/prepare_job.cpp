@@ -7,10 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <cmath>
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -19,9 +20,12 @@
 
 #include "base/checksum.h"
 #include "base/durable_file.h"
+#include "base/fd.h"
 #include "base/words.h"
-#include "data/format/description.h"
+#include "data/format/dataset.h"
 #include "data/format/format.h"
+#include "data/format/writer.h"
+#include "data/order/random.h"
 #include "data/prepare/tokenizer_copy.h"
 
 namespace data::prepare {
@@ -65,75 +69,86 @@ bool has_parts(const fs::path& folder) {
   return false;
 }
 
-}  // namespace
-
-WorkFolder::WorkFolder(fs::path folder, const std::string& options) : folder_(std::move(folder)) {
-  const auto work = folder_ / kWork;
-  // A finished folder may be read-only.
-  if (is_there(folder_ / format::kDescriptionName) && !is_there(work)) {
-    check_options(format::read_description(folder_).options, options);
-    is_finished_ = true;
-    return;
+/// The folder that a command fills. While it is unfinished it holds `.work/options.json`, what the command was asked
+/// for, and `.work/lock`, which its process holds. Then data.json has the options, and `.work` is gone.
+class WorkFolder {
+ public:
+  /// Makes the folder, or takes up one that a command with the same options has begun or finished. `options`: a JSON
+  /// object. Throws as prepare() does.
+  WorkFolder(fs::path folder, const std::string& options) : folder_(std::move(folder)) {
+    const auto work = folder_ / kWork;
+    // A finished folder may be read-only.
+    if (is_there(folder_ / format::kDescriptionName) && !is_there(work)) {
+      check_options(format::read_description(folder_).options, options);
+      is_finished_ = true;
+      return;
+    }
+    std::error_code ignored;
+    if (is_there(folder_) && !is_there(work) && !fs::is_empty(folder_, ignored)) {
+      throw std::runtime_error("--to " + folder_.native() +
+                               ": is not empty, and no muster data prepare has begun it; name a new folder");
+    }
+    base::make_folders(work);
+    lock();
+    if (is_there(folder_ / format::kDescriptionName)) {
+      // Killed between data.json and the end, or finished by the process that held the lock.
+      check_options(format::read_description(folder_).options, options);
+      finish();
+      is_finished_ = true;
+      return;
+    }
+    const auto path = work / "options.json";
+    // Options without a part are those of a command that its source has stopped, and bind nothing.
+    is_begun_ = is_there(path) && has_parts(folder_);
+    if (is_begun_) {
+      check_options(base::read_small_file(path, kMostOptionsBytes), options);
+    } else {
+      base::write_file_durably(path, options, 0644);
+    }
   }
-  std::error_code ignored;
-  if (is_there(folder_) && !is_there(work) && !fs::is_empty(folder_, ignored)) {
-    throw std::runtime_error("--to " + folder_.native() +
-                             ": is not empty, and no muster data prepare has begun it; name a new folder");
-  }
-  base::make_folders(work);
-  lock();
-  if (is_there(folder_ / format::kDescriptionName)) {
-    // Killed between data.json and the end, or finished by the process that held the lock.
-    check_options(format::read_description(folder_).options, options);
-    finish();
-    is_finished_ = true;
-    return;
-  }
-  const auto path = work / "options.json";
-  // Options without a part are those of a command that its source has stopped, and bind nothing.
-  is_begun_ = is_there(path) && has_parts(folder_);
-  if (is_begun_) {
-    check_options(base::read_small_file(path, kMostOptionsBytes), options);
-  } else {
-    base::write_file_durably(path, options, 0644);
-  }
-}
 
-void WorkFolder::lock() {
-  const auto path = folder_ / kWork / "lock";
-  lock_ = base::Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!lock_) throw std::system_error(errno, std::generic_category(), "cannot open " + path.native());
-  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
-  if (errno == EWOULDBLOCK) {
-    throw std::system_error(EBUSY, std::generic_category(),
-                            "--to " + folder_.native() +
-                                ": another muster data prepare fills this folder now; wait for it, or name another "
-                                "folder");
+  /// True if data.json is there: nothing is left to do.
+  bool is_finished() const { return is_finished_; }
+  /// True if an earlier command has begun the folder.
+  bool is_begun() const { return is_begun_; }
+  /// Removes `.work`, if it can, after data.json is written.
+  void finish() {
+    lock_.reset();  // NFS keeps a file that is open, and with it the folder
+    std::error_code ignored;
+    fs::remove_all(folder_ / kWork, ignored);  // data.json alone says that the data are there
   }
-  // A file system without locks: format::Writer keeps two processes from mixing one file.
-}
 
-void WorkFolder::check_options(const std::string& found, const std::string& wanted) const {
-  const auto before = Json::parse(found, nullptr, /*allow_exceptions=*/false);
-  if (!before.is_object()) {
-    throw std::runtime_error((folder_ / kWork / "options.json").native() +
-                             ": is no JSON object; remove the folder and start again");
+ private:
+  void lock() {
+    const auto path = folder_ / kWork / "lock";
+    lock_ = base::Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    if (!lock_) throw std::system_error(errno, std::generic_category(), "cannot open " + path.native());
+    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
+    if (errno == EWOULDBLOCK) {
+      throw std::system_error(EBUSY, std::generic_category(),
+                              "--to " + folder_.native() +
+                                  ": another muster data prepare fills this folder now; wait for it, or name another "
+                                  "folder");
+    }
+    // A file system without locks: format::Writer keeps two processes from mixing one file.
   }
-  const auto differing = differences(before, Json::parse(wanted));
-  if (differing.empty()) return;
-  throw std::runtime_error("--to " + folder_.native() + ": was made with other options or from another source: " +
-                           differing + "; repeat that command, name another folder, or remove this one");
-}
 
-void WorkFolder::finish() {
-  lock_.reset();  // NFS keeps a file that is open, and with it the folder
-  std::error_code ignored;
-  fs::remove_all(folder_ / kWork, ignored);  // data.json alone says that the data are there
-}
+  void check_options(const std::string& found, const std::string& wanted) const {
+    const auto before = Json::parse(found, nullptr, /*allow_exceptions=*/false);
+    if (!before.is_object()) {
+      throw std::runtime_error((folder_ / kWork / "options.json").native() +
+                               ": is no JSON object; remove the folder and start again");
+    }
+    const auto differing = differences(before, Json::parse(wanted));
+    if (differing.empty()) return;
+    throw std::runtime_error("--to " + folder_.native() + ": was made with other options or from another source: " +
+                             differing + "; repeat that command, name another folder, or remove this one");
+  }
 
-namespace {
-
-using Json = nlohmann::json;
+  const fs::path folder_;
+  base::Fd lock_;
+  bool is_finished_ = false, is_begun_ = false;
+};
 
 /// Changes when the same options give other bytes than before.
 constexpr int kContract = 2;
@@ -143,13 +158,94 @@ constexpr std::int64_t kMostParts = 30'000;
 /// Thrown out of a source's read to end it.
 struct Stopped {};
 
-FileKind file_kind(const Job& job) {
-  FileKind out{.kind = job.records.kind};
-  if (job.tokenizer) {
-    out.vocabulary = static_cast<std::uint64_t>(job.tokenizer->vocabulary());
-    out.tokenizer = job.tokenizer->sha256();
+constexpr const char* kTrain = "train";
+constexpr const char* kValidation = "validation";
+constexpr std::uint64_t kShares = 1'000'000;
+
+/// The facts about the files of one part. `validation`: nullopt if there is no such split.
+struct PartInfo {
+  format::FileInfo train;
+  std::optional<format::FileInfo> validation = std::nullopt;
+};
+
+fs::path path_of(const Job& job, const char* split, std::int64_t part) {
+  return job.folder / format::file_name(split, static_cast<std::uint64_t>(part));
+}
+
+/// Images have no tokenizer.
+std::unique_ptr<format::Writer> open_writer(const Job& job, const char* split, std::int64_t part) {
+  const auto* const tokenizer = job.tokenizer.get();
+  return std::make_unique<format::Writer>(
+      path_of(job, split, part), job.records.kind,
+      tokenizer == nullptr ? 0 : static_cast<std::uint64_t>(tokenizer->vocabulary()),
+      tokenizer == nullptr ? base::Sha256::Digest{} : tokenizer->sha256());
+}
+
+/// Writes the files of one part: train-NNNNN.mdat and validation-NNNNN.mdat. Without finish() neither is there.
+///
+/// A part whose source has no record gets files of 0 records. The last record of part 0 goes to the split that has none
+/// of this part yet, to train first. So a small source has both splits, and a part is still a function of its own
+/// records.
+class PartWriter {
+ public:
+  PartWriter(const Job& job, std::int64_t part)
+      : options_(job.splits), part_(part), train_(open_writer(job, kTrain, part)) {
+    if (options_.validation > 0) validation_ = open_writer(job, kValidation, part);
   }
-  return out;
+
+  /// Throws as format::Writer does.
+  void add(Record&& record) {
+    write_held(false);
+    held_ = std::move(record);
+    ++records_;
+  }
+
+  PartInfo finish() {
+    write_held(true);
+    PartInfo info{train_->finish()};
+    if (validation_) info.validation = validation_->finish();
+    return info;
+  }
+
+ private:
+  void write_held(bool is_last) {
+    if (!held_) return;
+    bool validation = validation_ && is_validation(options_, part_, records_ - 1);
+    if (is_last && part_ == 0 && validation_) {
+      if (in_validation_ == 0) validation = true;
+      if (in_train_ == 0) validation = false;
+    }
+    ++(validation ? in_validation_ : in_train_);
+    write(*held_, validation ? *validation_ : *train_);
+    held_.reset();
+  }
+
+  static void write(const Record& record, format::Writer& to) {
+    if (record.fields.empty()) {
+      to.add({record.picture.rgb, record.picture.height, record.picture.width}, record.label);
+    } else {
+      to.add(std::vector<std::span<const std::uint32_t>>(record.fields.begin(), record.fields.end()), record.label);
+    }
+  }
+
+  const SplitOptions options_;
+  const std::int64_t part_;
+  std::unique_ptr<format::Writer> train_, validation_;  // null: there is no such split
+  std::optional<Record> held_;                          // the newest; whether it is the last is not known yet
+  std::int64_t records_ = 0;                            // held one included
+  std::int64_t in_train_ = 0, in_validation_ = 0;
+};
+
+/// The facts about a part's finished files, after a check of every byte; nullopt if one of the files is not there.
+/// Throws std::runtime_error for a damaged file.
+std::optional<PartInfo> finished_part(const Job& job, std::int64_t part) {
+  const auto train = format::finished_file(path_of(job, kTrain, part));
+  if (!train) return std::nullopt;
+  PartInfo info{*train};
+  if (job.splits.validation <= 0) return info;
+  info.validation = format::finished_file(path_of(job, kValidation, part));
+  if (!info.validation) return std::nullopt;
+  return info;
 }
 
 std::int64_t elements_of(const Record& record) {
@@ -197,7 +293,7 @@ class Parts {
       progress_.end_part(true, kept->train.records + (kept->validation ? kept->validation->records : 0));
       return *kept;
     }
-    PartWriter writer(job_.folder, file_kind(job_), job_.splits, part);
+    PartWriter writer(job_, part);
     std::int64_t records = 0;
     job_.records.make(part, [&](Record&& record) {
       if (is_over()) throw Stopped();
@@ -214,7 +310,7 @@ class Parts {
 
   std::optional<PartInfo> kept_part(std::int64_t part) {
     try {
-      return finished_part(job_.folder, job_.splits, part);
+      return finished_part(job_, part);
     } catch (const std::runtime_error& damage) {
       progress_.say(std::string("made anew: ") + damage.what());
       return std::nullopt;
@@ -292,12 +388,12 @@ void check_records(const Job& job, const format::Description& description) {
 }
 
 /// Refuses finished data of which files are missing or too short.
-void check_files(const std::filesystem::path& folder) {
+void check_files(const fs::path& folder) {
   for (const auto& [name, split] : format::read_description(folder).splits) {
     for (const auto& file : split.files) {
       const auto path = folder / file.name;
       std::error_code error;
-      const auto bytes = std::filesystem::file_size(path, error);
+      const auto bytes = fs::file_size(path, error);
       if (!error && bytes == file.bytes) continue;
       throw std::runtime_error(
           path.native() + ": " +
@@ -322,6 +418,12 @@ void check_texts(const Job& job) {
 }
 
 }  // namespace
+
+bool is_validation(const SplitOptions& options, std::int64_t part, std::int64_t number) {
+  const auto limit = static_cast<std::uint64_t>(std::llround(options.validation * static_cast<double>(kShares)));
+  const auto place = (static_cast<std::uint64_t>(part) << 32) + static_cast<std::uint64_t>(number);
+  return order::splitmix(options.seed + place) % kShares < limit;
+}
 
 std::string options_of(const Job& job) {
   Json out = {{"contract", kContract},

@@ -2,10 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
-#include <optional>
-#include <string_view>
 
 #include "base/arguments.h"
 #include "base/numbers.h"
@@ -149,9 +145,8 @@ std::int64_t size_of(const std::string& option, const std::string& value) {
 }
 
 double share_of(const std::string& option, const std::string& value) {
-  double share = -1;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), share);
-  if (error == std::errc{} && end == value.data() + value.size() && share >= 0 && share <= 0.9) return share;
+  const auto share = base::whole_number<double>(value);
+  if (share && *share >= 0 && *share <= 0.9) return *share;
   refuse(option, value, "a number from 0 to 0.9");
 }
 

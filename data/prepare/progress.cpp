@@ -59,7 +59,7 @@ Progress::Progress(std::string command, std::string unit, std::int64_t parts, mi
       unit_(std::move(unit)),
       is_terminal_(::isatty(STDERR_FILENO) == 1),
       every_(every.count() > 0 ? every : (is_terminal_ ? kEveryOnTerminal : kEveryElsewhere)),
-      parts_(parts) {
+      counts_{.parts = parts} {
   printer_ = std::thread([this] {
     std::unique_lock lock(mutex_);
     while (!ends_.wait_for(lock, every_, [this] { return is_over_; })) print();
@@ -77,25 +77,22 @@ Progress::~Progress() {
 }
 
 void Progress::add_records(std::int64_t records, std::int64_t elements) {
-  records_ += records;
-  elements_ += elements;
+  const std::lock_guard lock(counting_);
+  counts_.records += records;
+  counts_.elements += elements;
 }
 
 void Progress::end_part(bool was_kept, std::int64_t records) {
-  if (was_kept) ++parts_kept_;
-  if (was_kept) records_kept_ += records;
-  records_done_ += records;
-  ++parts_done_;
+  const std::lock_guard lock(counting_);
+  if (was_kept) ++counts_.parts_kept;
+  if (was_kept) counts_.records_kept += records;
+  counts_.records_done += records;
+  ++counts_.parts_done;
 }
 
 Counts Progress::counts() const {
-  return {.parts = parts_,
-          .parts_done = parts_done_,
-          .parts_kept = parts_kept_,
-          .records = records_,
-          .elements = elements_,
-          .records_done = records_done_,
-          .records_kept = records_kept_};
+  const std::lock_guard lock(counting_);
+  return counts_;
 }
 
 void Progress::say(const std::string& line) {

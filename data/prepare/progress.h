@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -56,9 +55,8 @@ class Progress {
   const bool is_terminal_;
   const std::chrono::milliseconds every_;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  const std::int64_t parts_;
-  std::atomic<std::int64_t> parts_done_{0}, parts_kept_{0}, records_{0}, elements_{0}, records_done_{0},
-      records_kept_{0};
+  mutable std::mutex counting_;
+  Counts counts_;
   std::mutex mutex_;  // of stderr and of what follows
   std::condition_variable ends_;
   bool is_over_ = false;

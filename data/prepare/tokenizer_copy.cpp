@@ -1,6 +1,5 @@
 #include "data/prepare/tokenizer_copy.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <stdexcept>
 #include <system_error>
@@ -19,15 +18,6 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostFileBytes = 512 << 20;
 // It tells the class of a model of sentencepiece. Beside tokenizer.json it tells nothing of the tokenizer.
 constexpr const char* kModelConfig = "config.json";
-
-bool is_file(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
-}
-
-void copy_durably(const fs::path& from, const fs::path& to) {
-  base::write_file_durably(to, base::read_small_file(from, kMostFileBytes), 0644);
-}
 
 /// The name under which open_tokenizer() finds a file of any name in a folder.
 std::string name_in_folder(const fs::path& file) {
@@ -55,7 +45,7 @@ std::vector<std::pair<fs::path, fs::path>> files_of(const std::string& path, con
     files.emplace_back(from, name_in_folder(from));
     for (const auto& file : format::side_files_in(beside)) files.emplace_back(file, file.filename());
   }
-  if (tokenizer.kind() == "sentencepiece" && is_file(beside / kModelConfig))
+  if (tokenizer.kind() == "sentencepiece" && fs::is_regular_file(beside / kModelConfig, ignored))
     files.emplace_back(beside / kModelConfig, kModelConfig);
   return files;
 }
@@ -75,7 +65,9 @@ void copy_tokenizer(const std::string& path, const tokenizers::Tokenizer& tokeni
   if (tokenizer.kind() == "bytes") return;
   const auto to = folder / format::kTokenizerFolder;
   base::make_folders(to);
-  for (const auto& [from, name] : files_of(path, tokenizer)) copy_durably(from, to / name);
+  for (const auto& [from, name] : files_of(path, tokenizer)) {
+    base::write_file_durably(to / name, base::read_small_file(from, kMostFileBytes), 0644);
+  }
   if (!is_equal(*tokenizers::open_tokenizer(to.native()), tokenizer)) {
     throw std::system_error(EAGAIN, std::generic_category(),
                             "--tokenizer " + path + ": the copy in " + to.native() +

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "data/format/description.h"
+#include "data/format/dataset.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace data::prepare {

@@ -4,7 +4,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "data/tokenizers/tokenizer_config.h"
 #include "muster_tokenizers.h"
 
 namespace data::tokenizers {
@@ -72,10 +71,9 @@ class Crate {
   }
 
   std::string piece(std::uint32_t id) const {
-    std::uint8_t* text = nullptr;
-    std::size_t bytes = 0;
-    check(mt_piece(handle_, id, &text, &bytes), "no such piece");
-    return taken(text, bytes);
+    auto text = piece_if_any(id);
+    check(text ? 0 : 1, "no such piece");
+    return *std::move(text);
   }
 
   std::optional<Piece> find(std::string_view text) const {

@@ -3,12 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <tuple>
 #include <unordered_map>
-#include <utility>
 
 namespace data::tokenizers {
 
@@ -98,8 +96,12 @@ using Json = nlohmann::json;
 constexpr const char* kSpace = "\xE2\x96\x81";  // U+2581, sentencepiece's space
 constexpr const char* kEnd = "</s>";            // of a text of T5
 
-std::string extra(std::int64_t number) {
-  return "<extra_id_" + std::to_string(number) + ">";
+/// T5's extra ids in the order of their ids: <extra_id_99> to <extra_id_0>. None for other styles.
+std::vector<std::string> extras_of(const SpmOptions& options) {
+  std::vector<std::string> extras;
+  if (options.style != SpmStyle::kT5) return extras;
+  for (std::int64_t i = options.extra_ids; i-- > 0;) extras.push_back("<extra_id_" + std::to_string(i) + ">");
+  return extras;
 }
 
 /// All that has an id: the pieces, then T5's extra ids, then added tokens that are neither.
@@ -107,9 +109,8 @@ class Vocabulary {
  public:
   Vocabulary(const SpmModel& model, const SpmOptions& options) {
     for (const auto& piece : model.pieces) add(piece.text);
-    if (options.style == SpmStyle::kT5) {
-      for (std::int64_t i = options.extra_ids; i-- > 0;) add_extra(extra(i));
-    }
+    const auto extras = extras_of(options);
+    for (const auto& text : extras) add_extra(text);
     for (std::size_t id = 0; id < model.pieces.size(); ++id) {
       const auto& piece = model.pieces[id];
       if (piece.type == SpmType::kControl || piece.type == SpmType::kUserDefined) {
@@ -118,9 +119,7 @@ class Vocabulary {
     }
     for (const auto& token : options.added) add_token(token);
     add_token({.text = model.pieces[model.unknown].text});
-    if (options.style == SpmStyle::kT5) {
-      for (std::int64_t i = 0; i < options.extra_ids; ++i) add_token({.text = extra(i)});
-    }
+    for (const auto& text : extras) add_token({.text = text});
   }
 
   std::size_t id(const std::string& text) const {
@@ -220,11 +219,7 @@ Json unigram(const SpmModel& model, const SpmOptions& options) {
     const double score = options.style == SpmStyle::kLlama && id < 3 ? 0 : static_cast<double>(model.pieces[id].score);
     vocabulary.push_back({model.pieces[id].text, score});
   }
-  if (options.style == SpmStyle::kT5) {
-    for (std::int64_t i = options.extra_ids; i-- > 0;) {
-      vocabulary.push_back({extra(i), 0.0});
-    }
-  }
+  for (const auto& text : extras_of(options)) vocabulary.push_back({text, 0.0});
   return {{"type", "Unigram"},
           {"unk_id", model.unknown},
           {"vocab", std::move(vocabulary)},
@@ -234,11 +229,7 @@ Json unigram(const SpmModel& model, const SpmOptions& options) {
 Json bpe(const SpmModel& model, const SpmOptions& options) {
   Json vocabulary = Json::object();
   for (std::size_t id = 0; id < model.pieces.size(); ++id) vocabulary[model.pieces[id].text] = id;
-  if (options.style == SpmStyle::kT5) {
-    for (std::int64_t i = options.extra_ids; i-- > 0;) {
-      vocabulary.emplace(extra(i), vocabulary.size());
-    }
-  }
+  for (const auto& text : extras_of(options)) vocabulary.emplace(text, vocabulary.size());
   Json merges = Json::array();
   for (const auto& [left, right] : merges_of(model, options.style)) {
     merges.push_back(Json::array({std::string(left), std::string(right)}));
@@ -360,17 +351,6 @@ Json post_processor(const SpmOptions& options, const Vocabulary& vocabulary) {
 
 }  // namespace
 
-SpmOptions usual_options(SpmStyle style) {
-  SpmOptions options{.style = style};
-  if (style == SpmStyle::kLlama) {
-    options.bos = "<s>";
-    options.added = {{.text = "<s>"}, {.text = "</s>"}, {.text = "<unk>"}};
-  } else if (style == SpmStyle::kT5) {
-    options.added = {{.text = "</s>"}, {.text = "<unk>"}, {.text = "<pad>"}};
-  }
-  return options;
-}
-
 std::string tokenizer_json_of(const SpmModel& model, const SpmOptions& options) {
   check(model, options);
   const Vocabulary vocabulary(model, options);
@@ -384,10 +364,6 @@ std::string tokenizer_json_of(const SpmModel& model, const SpmOptions& options) 
                      {"decoder", decoder(model, options)},
                      {"model", model.algorithm == SpmAlgorithm::kBpe ? bpe(model, options) : unigram(model, options)}};
   return file.dump();
-}
-
-std::string tokenizer_json_of(std::string_view model_proto, SpmStyle style) {
-  return tokenizer_json_of(read_spm_model(model_proto), usual_options(style));
 }
 
 }  // namespace data::tokenizers

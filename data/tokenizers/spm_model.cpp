@@ -1,14 +1,14 @@
-#include "data/tokenizers/spm_model.h"
+#include "data/tokenizers/spm_json.h"
 
-#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <unordered_map>
 #include <utility>
 
-#include "data/tokenizers/bytes.h"
+#include "data/tokenizers/tokenizer.h"
 
 namespace data::tokenizers {
 namespace {
@@ -16,107 +16,134 @@ namespace {
 constexpr int kVarintBytes = 10;
 constexpr const char* kDamaged = "; the file is damaged or is no model of sentencepiece: copy it again";
 
-}  // namespace
+/// One field of a protocol buffer message.
+struct WireField {
+  enum class Kind : std::uint8_t { kVarint = 0, k64Bits = 1, kBytes = 2, k32Bits = 5 };
 
-WireReader::WireReader(std::string_view message, std::size_t place, std::string name)
-    : message_(message), begin_(place), name_(std::move(name)) {}
+  std::uint32_t number = 0;
+  Kind kind = Kind::kVarint;
+  std::uint64_t value = 0;   // of kVarint, k64Bits and k32Bits
+  std::string_view bytes{};  // of kBytes
+  std::size_t place = 0;     // of the field in the file, in bytes
+  std::size_t content = 0;   // of `bytes` in the file, in bytes
+};
 
-std::optional<WireField> WireReader::next() {
-  if (place_ == message_.size()) return std::nullopt;
-  WireField field;
-  field.place = begin_ + place_;
-  const std::uint64_t tag = varint();
-  if (tag >> 3 == 0 || tag > std::numeric_limits<std::uint32_t>::max()) {
-    refuse_at(field.place, "no field has the number " + std::to_string(tag >> 3));
-  }
-  field.number = static_cast<std::uint32_t>(tag >> 3);
-  field.kind = static_cast<WireField::Kind>(tag & 7);
-  switch (field.kind) {
-    case WireField::Kind::kVarint:
-      field.value = varint();
-      return field;
-    case WireField::Kind::k64Bits:
-      field.value = fixed(8);
-      return field;
-    case WireField::Kind::k32Bits:
-      field.value = fixed(4);
-      return field;
-    case WireField::Kind::kBytes: {
-      const std::uint64_t bytes = varint();
-      if (bytes > message_.size() - place_) {
-        refuse_at(field.place, "field " + std::to_string(field.number) + " has " + std::to_string(bytes) +
-                                   " bytes, but only " + std::to_string(message_.size() - place_) + " follow");
-      }
-      field.content = begin_ + place_;
-      field.bytes = message_.substr(place_, bytes);
-      place_ += bytes;
-      return field;
-    }
-  }
-  refuse_at(field.place,
-            "field " + std::to_string(field.number) + " has the unknown wire type " + std::to_string(tag & 7));
-}
-
-void WireReader::refuse(const WireField& field, const std::string& what) const {
-  refuse_at(field.place, "field " + std::to_string(field.number) + " " + what);
-}
-
-bool WireReader::flag(const WireField& field) const {
-  want(field, WireField::Kind::kVarint, "a varint");
-  return field.value != 0;
-}
-
-float WireReader::single(const WireField& field) const {
-  want(field, WireField::Kind::k32Bits, "32 bits");
-  return std::bit_cast<float>(static_cast<std::uint32_t>(field.value));
-}
-
-std::uint8_t WireReader::choice(const WireField& field, std::uint8_t last) const {
-  want(field, WireField::Kind::kVarint, "a varint");
-  if (field.value == 0 || field.value > last) {
-    refuse(field, "is " + std::to_string(field.value) + ", want 1 to " + std::to_string(last));
-  }
-  return static_cast<std::uint8_t>(field.value);
-}
-
-std::string_view WireReader::bytes(const WireField& field) const {
-  want(field, WireField::Kind::kBytes, "bytes");
-  return field.bytes;
-}
-
-std::uint64_t WireReader::varint() {
-  const std::size_t begin = place_;
+/// A number in little endian.
+std::uint64_t little_endian(std::string_view bytes) {
   std::uint64_t value = 0;
-  for (int i = 0; i < kVarintBytes; ++i) {
-    if (place_ == message_.size()) refuse_at(begin_ + begin, "a number ends after the message");
-    const auto byte = static_cast<unsigned char>(message_[place_++]);
-    if (i == kVarintBytes - 1 && byte > 1) break;
-    value |= static_cast<std::uint64_t>(byte & 0x7F) << (7 * i);
-    if (byte < 0x80) return value;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    value |= static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
   }
-  refuse_at(begin_ + begin, "a number has more than 64 bits");
-}
-
-std::uint64_t WireReader::fixed(std::size_t bytes) {
-  if (message_.size() - place_ < bytes) refuse_at(begin_ + place_, "a number ends after the message");
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < bytes; ++i) {
-    value |= static_cast<std::uint64_t>(static_cast<unsigned char>(message_[place_ + i])) << (8 * i);
-  }
-  place_ += bytes;
   return value;
 }
 
-void WireReader::refuse_at(std::size_t place, const std::string& what) const {
-  throw std::runtime_error("byte " + std::to_string(place) + ": in " + name_ + ", " + what + kDamaged);
-}
+/// The fields of one message, in the order of the file. Errors are std::runtime_error that begin with the byte in the
+/// file. Groups, which no protocol has used since 2008, are errors, too.
+class WireReader {
+ public:
+  /// `place`: where the message begins in its file. `name`: of the message, for errors.
+  WireReader(std::string_view message, std::size_t place, std::string name)
+      : message_(message), begin_(place), name_(std::move(name)) {}
 
-void WireReader::want(const WireField& field, WireField::Kind kind, const char* name) const {
-  if (field.kind == kind) return;
-  refuse(field, "has the wire type " + std::to_string(static_cast<int>(field.kind)) + ", want " + name);
-}
+  /// The next field, if there is one.
+  std::optional<WireField> next() {
+    if (place_ == message_.size()) return std::nullopt;
+    WireField field;
+    field.place = begin_ + place_;
+    const std::uint64_t tag = varint();
+    if (tag >> 3 == 0 || tag > std::numeric_limits<std::uint32_t>::max()) {
+      refuse_at(field.place, "no field has the number " + std::to_string(tag >> 3));
+    }
+    field.number = static_cast<std::uint32_t>(tag >> 3);
+    field.kind = static_cast<WireField::Kind>(tag & 7);
+    switch (field.kind) {
+      case WireField::Kind::kVarint:
+        field.value = varint();
+        return field;
+      case WireField::Kind::k64Bits:
+        field.value = fixed(8);
+        return field;
+      case WireField::Kind::k32Bits:
+        field.value = fixed(4);
+        return field;
+      case WireField::Kind::kBytes: {
+        const std::uint64_t bytes = varint();
+        if (bytes > message_.size() - place_) {
+          refuse(field, "has " + std::to_string(bytes) + " bytes, but only " +
+                            std::to_string(message_.size() - place_) + " follow");
+        }
+        field.content = begin_ + place_;
+        field.bytes = message_.substr(place_, bytes);
+        place_ += bytes;
+        return field;
+      }
+    }
+    refuse(field, "has the unknown wire type " + std::to_string(tag & 7));
+  }
 
-namespace {
+  /// Throws an error about this field.
+  [[noreturn]] void refuse(const WireField& field, const std::string& what) const {
+    refuse_at(field.place, "field " + std::to_string(field.number) + " " + what);
+  }
+
+  // The value of a field that the protocol gives this type. Throws if the file gives it another one.
+  bool flag(const WireField& field) const {
+    want(field, WireField::Kind::kVarint, "a varint");
+    return field.value != 0;
+  }
+  float single(const WireField& field) const {
+    want(field, WireField::Kind::k32Bits, "32 bits");
+    return std::bit_cast<float>(static_cast<std::uint32_t>(field.value));
+  }
+  /// One of the values 1 to `last` of an enumeration.
+  template <class Enum>
+  Enum choice(const WireField& field, Enum last) const {
+    want(field, WireField::Kind::kVarint, "a varint");
+    const auto most = static_cast<std::uint8_t>(last);
+    if (field.value == 0 || field.value > most) {
+      refuse(field, "is " + std::to_string(field.value) + ", want 1 to " + std::to_string(most));
+    }
+    return static_cast<Enum>(field.value);
+  }
+  std::string_view bytes(const WireField& field) const {
+    want(field, WireField::Kind::kBytes, "bytes");
+    return field.bytes;
+  }
+
+ private:
+  std::uint64_t varint() {
+    const std::size_t begin = place_;
+    std::uint64_t value = 0;
+    for (int i = 0; i < kVarintBytes; ++i) {
+      if (place_ == message_.size()) refuse_at(begin_ + begin, "a number ends after the message");
+      const auto byte = static_cast<unsigned char>(message_[place_++]);
+      if (i == kVarintBytes - 1 && byte > 1) break;
+      value |= static_cast<std::uint64_t>(byte & 0x7F) << (7 * i);
+      if (byte < 0x80) return value;
+    }
+    refuse_at(begin_ + begin, "a number has more than 64 bits");
+  }
+
+  std::uint64_t fixed(std::size_t bytes) {
+    if (message_.size() - place_ < bytes) refuse_at(begin_ + place_, "a number ends after the message");
+    place_ += bytes;
+    return little_endian(message_.substr(place_ - bytes, bytes));
+  }
+
+  [[noreturn]] void refuse_at(std::size_t place, const std::string& what) const {
+    throw std::runtime_error("byte " + std::to_string(place) + ": in " + name_ + ", " + what + kDamaged);
+  }
+
+  void want(const WireField& field, WireField::Kind kind, const char* name) const {
+    if (field.kind == kind) return;
+    refuse(field, "has the wire type " + std::to_string(static_cast<int>(field.kind)) + ", want " + name);
+  }
+
+  std::string_view message_;
+  std::size_t begin_;      // of the message in its file
+  std::size_t place_ = 0;  // in the message
+  std::string name_;
+};
 
 constexpr std::size_t kMaxPieces = 1 << 22;  // the largest vocabularies of 2025 have 2^18
 constexpr std::size_t kMaxPieceBytes = 1024;
@@ -145,7 +172,7 @@ SpmPiece read_piece(const WireField& whole, std::size_t id) {
       piece.score = reader.single(*field);
       if (!std::isfinite(piece.score)) reader.refuse(*field, "is a score that is not finite");
     } else if (field->number == 3) {
-      piece.type = static_cast<SpmType>(reader.choice(*field, static_cast<std::uint8_t>(SpmType::kByte)));
+      piece.type = reader.choice(*field, SpmType::kByte);
     }
   }
   if (piece.text.empty())
@@ -158,8 +185,7 @@ void read_trainer(const WireField& whole, SpmModel& model) {
   WireReader reader(whole.bytes, whole.content, "trainer_spec");
   while (const auto field = reader.next()) {
     if (field->number == 3) {
-      model.algorithm =
-          static_cast<SpmAlgorithm>(reader.choice(*field, static_cast<std::uint8_t>(SpmAlgorithm::kCharacter)));
+      model.algorithm = reader.choice(*field, SpmAlgorithm::kCharacter);
     } else if (field->number == 24) {
       model.treat_whitespace_as_suffix = reader.flag(*field);
     } else if (field->number == 35) {
@@ -172,10 +198,7 @@ void read_trainer(const WireField& whole, SpmModel& model) {
 void check_charsmap(const WireReader& reader, const WireField& field) {
   const auto bytes = field.bytes;
   if (bytes.empty()) return;
-  std::uint64_t trie = 0;
-  for (std::size_t i = 0; i < 4 && i < bytes.size(); ++i) {
-    trie |= static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
-  }
+  const std::uint64_t trie = little_endian(bytes.substr(0, 4));
   if (bytes.size() < 8 || trie == 0 || trie % 4 != 0 || trie > bytes.size() - 4) {
     reader.refuse(field, "is no charsmap: it has " + std::to_string(bytes.size()) + " bytes, and its trie would have " +
                              std::to_string(trie));

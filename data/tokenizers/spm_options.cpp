@@ -1,12 +1,12 @@
-#include "data/tokenizers/spm_options.h"
+#include "data/tokenizers/spm_json.h"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <stdexcept>
 #include <utility>
 
-#include "data/tokenizers/json_object.h"
+#include "base/numbers.h"
+#include "data/tokenizers/json_tokenizer.h"
 
 namespace data::tokenizers {
 namespace {
@@ -96,8 +96,8 @@ SpmStyle style_of(const Folder& folder, const std::string& class_name, const Spm
 }
 
 bool flag_of(const JsonObject& object, const std::string& key, const Json& token, const char* name, bool usual) {
-  const auto found = token.find(name);
-  if (found == token.end() || found->is_null()) return usual;
+  const Json* found = given(token, name);
+  if (found == nullptr) return usual;
   if (!found->is_boolean()) object.refuse(key + "." + name, *found, "true or false");
   return found->get<bool>();
 }
@@ -126,12 +126,9 @@ std::vector<AddedToken> numbered_tokens(const Folder& folder) {
     if (!decoder->is_object()) folder.config.refuse("added_tokens_decoder", *decoder, "an object");
     for (const auto& [key, value] : decoder->items()) {
       const std::string name = "added_tokens_decoder." + key;
-      std::int64_t id = 0;
-      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
       auto token = token_of(folder.config, name, value, false);
-      if (error != std::errc() || end != key.data() + key.size() || !token) {
-        folder.config.refuse(name, value, "a token, and its id as the key");
-      }
+      const auto id = base::whole_number<std::int64_t>(key);
+      if (!id || !token) folder.config.refuse(name, value, "a token, and its id as the key");
       token->id = id;
       tokens.push_back(std::move(*token));
     }
@@ -153,23 +150,20 @@ std::optional<std::string> usual_token(SpmStyle style, std::string_view role) {
   return std::nullopt;
 }
 
-std::optional<AddedToken> named_token(const Folder& folder, SpmStyle style, const char* role) {
+/// The token as a file names it, or else the usual one.
+std::optional<AddedToken> named_token(const Folder& folder, const char* role, std::optional<std::string> usual) {
   if (const auto* source = folder.with(role)) return token_of(*source, role, source->members.at(role), true);
-  if (auto text = usual_token(style, role)) return AddedToken{.text = *std::move(text)};
+  if (usual) return AddedToken{.text = *std::move(usual)};
   return std::nullopt;
 }
 
 /// Parts of a prompt that CodeLlama fills in the middle of.
 void add_tokens_of_code_llama(const Folder& folder, std::vector<AddedToken>& tokens) {
-  constexpr std::array<std::pair<const char*, const char*>, 4> kParts = {{{"prefix_token", "\xE2\x96\x81<PRE>"},
-                                                                          {"middle_token", "\xE2\x96\x81<MID>"},
-                                                                          {"suffix_token", "\xE2\x96\x81<SUF>"},
-                                                                          {"eot_token", "\xE2\x96\x81<EOT>"}}};
-  for (const auto& [role, usual] : kParts) {
-    const auto* source = folder.with(role);
-    auto token =
-        source == nullptr ? AddedToken{.text = usual} : token_of(*source, role, source->members.at(role), true);
-    if (token) tokens.push_back(std::move(*token));
+  for (const auto& [role, usual] : {std::pair{"prefix_token", "\xE2\x96\x81<PRE>"},
+                                    {"middle_token", "\xE2\x96\x81<MID>"},
+                                    {"suffix_token", "\xE2\x96\x81<SUF>"},
+                                    {"eot_token", "\xE2\x96\x81<EOT>"}}) {
+    if (auto token = named_token(folder, role, usual)) tokens.push_back(std::move(*token));
   }
 }
 
@@ -189,8 +183,8 @@ std::vector<AddedToken> additional_tokens(const Folder& folder) {
 std::int64_t extra_ids(const Folder& folder, const std::vector<AddedToken>& additional) {
   const auto listed = std::count_if(additional.begin(), additional.end(),
                                     [](const AddedToken& token) { return token.text.starts_with(kExtra); });
-  const auto found = folder.config.members.find("extra_ids");
-  if (found == folder.config.members.end() || found->is_null()) return listed > 0 ? listed : 100;
+  const Json* found = given(folder.config.members, "extra_ids");
+  if (found == nullptr) return listed > 0 ? listed : 100;
   if (!found->is_number_integer() || found->get<std::int64_t>() < 0 || found->get<std::int64_t>() > kMaxExtraIds) {
     folder.config.refuse("extra_ids", *found, "a number of 0 to 10000");
   }
@@ -209,7 +203,8 @@ SpmOptions spm_options(const fs::path& file, const SpmModel& model) {
   const std::string class_name = class_of(folder);
   SpmOptions options{.style = style_of(folder, class_name, model), .added = numbered_tokens(folder)};
   for (const char* role : kRoles) {
-    if (auto token = named_token(folder, options.style, role)) options.added.push_back(std::move(*token));
+    if (auto token = named_token(folder, role, usual_token(options.style, role)))
+      options.added.push_back(std::move(*token));
   }
   const auto additional = additional_tokens(folder);
   options.added.insert(options.added.end(), additional.begin(), additional.end());
@@ -227,7 +222,7 @@ SpmOptions spm_options(const fs::path& file, const SpmModel& model) {
   }
   const auto around = [&](const char* key, bool usual, const char* role) -> std::optional<std::string> {
     if (!folder.config.flag(key, usual)) return std::nullopt;
-    const auto token = named_token(folder, options.style, role);
+    const auto token = named_token(folder, role, usual_token(options.style, role));
     if (token) return token->text;
     throw std::runtime_error(folder.config.path.string() + ": " + key + " is true, but there is no " + role +
                              "; name it, or write false");

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -69,9 +68,16 @@ class Tokenizer {
 /// `path`: a folder with tokenizer.json, or else with a model of sentencepiece in tokenizer.model or spiece.model; one
 /// of these files; or "bytes" for the byte vocabulary. A file whose name ends in .model is a model of sentencepiece.
 /// tokenizer_config.json and special_tokens_map.json beside the file name the special tokens. A model of sentencepiece
-/// gives the ids that transformers gives with it; spm_options.h says which files that depends on. Throws
+/// gives the ids that transformers gives with it; spm_options() says which files that depends on. Throws
 /// std::runtime_error that names the path, what is wrong, and what to do.
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& path);
+
+/// The vocabulary of 256 bytes and the end of a text, 256: open_tokenizer("bytes"), which needs no file.
+std::shared_ptr<const Tokenizer> byte_tokenizer();
+
+/// The text with U+FFFD in place of each invalid part. A part is the longest beginning of a character, or else one
+/// byte, as the Unicode standard recommends (section 3.9, "maximal subpart"). Python and Rust replace the same parts.
+std::string repaired(std::string_view text);
 
 /// The byte vocabulary as the text of a tokenizer.json, for exports. The ids are the same: the bytes 0 to 255, and 256
 /// for the end of a text, written <|end|>. Unlike "bytes", this file reads the text <|end|> as that one id, as

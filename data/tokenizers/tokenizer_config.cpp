@@ -1,4 +1,4 @@
-#include "data/tokenizers/tokenizer_config.h"
+#include "data/tokenizers/json_tokenizer.h"
 
 #include <algorithm>
 #include <array>
@@ -8,12 +8,61 @@
 #include <tuple>
 #include <vector>
 
-#include "data/tokenizers/json_object.h"
+#include "base/durable_file.h"
 
 namespace data::tokenizers {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr std::uintmax_t kMaxBytes = 64 << 20;  // a configuration lists each added token
+
+}  // namespace
+
+void JsonObject::refuse(const std::string& key, const Json& value, const char* wanted) const {
+  throw std::runtime_error(path.string() + ": " + key + " is " + value.type_name() + ", want " + wanted);
+}
+
+std::optional<std::string> JsonObject::text(const char* key) const {
+  const Json* found = given(members, key);
+  if (found == nullptr) return std::nullopt;
+  if (!found->is_string()) refuse(key, *found, "a text");
+  return found->get<std::string>();
+}
+
+bool JsonObject::flag(const char* key, bool usual) const {
+  const Json* found = given(members, key);
+  if (found == nullptr) return usual;
+  if (!found->is_boolean()) refuse(key, *found, "true or false");
+  return found->get<bool>();
+}
+
+const Json* given(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+JsonObject read_object(const fs::path& path) {
+  JsonObject object{path, Json::object()};
+  if (!fs::exists(path)) return object;
+  const std::string text = base::read_whole_file(path, kMaxBytes);
+  object.members = Json::parse(text, nullptr, false);
+  if (!object.members.is_object()) {
+    throw std::runtime_error(path.string() +
+                             ": want a JSON object; save the tokenizer by transformers again, or remove the file");
+  }
+  return object;
+}
+
+std::optional<std::string> token_text(const JsonObject& object, const std::string& key, const Json& value) {
+  if (value.is_null()) return std::nullopt;
+  const Json& text = value.is_object() && value.contains("content") ? value.at("content") : value;
+  if (!text.is_string()) object.refuse(key, value, "a text");
+  return text.get<std::string>();
+}
+
+namespace {
 
 struct Role {
   std::optional<std::int64_t> Special::*id;
@@ -72,9 +121,6 @@ Special special_tokens(const fs::path& folder, const FindPiece& find) {
 
 namespace {
 
-namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
 constexpr const char* kAgree = "; load and save the tokenizer by transformers, so that the two files agree";
 
 /// Members that change no id here, or that special_tokens() and the functions below read.
@@ -119,12 +165,6 @@ std::string shown(const Json& value) {
 [[noreturn]] void refuse(const JsonObject& object, const std::string& member, const Json& value,
                          const std::string& finding) {
   throw std::runtime_error(object.path.string() + ": " + member + " is " + shown(value) + ", " + finding);
-}
-
-/// A member that is neither absent nor null, or null.
-const Json* given(const Json& object, const char* name) {
-  const auto found = object.find(name);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
 bool names_a_token(const std::string& member) {

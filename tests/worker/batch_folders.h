@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/checksum.h"
-#include "data/format/reader.h"
+#include "data/format/dataset.h"
 #include "data/format/writer.h"
 #include "tests/worker/temporary_folder.h"
 #include "worker/batch/batch.h"

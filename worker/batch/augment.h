@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "data/format/file.h"
+#include "data/format/format.h"
 #include "data/order/random.h"
 
 // Augmentations of images. Each is a function of its arguments alone. Images are fp32 [3, height, width], RGB from 0 to

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/usage_error.h"
-#include "data/order/packing.h"
+#include "data/order/order.h"
 #include "worker/batch/batch.h"
 #include "worker/batch/document.h"
 

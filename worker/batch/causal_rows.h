@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "data/format/reader.h"
+#include "data/format/dataset.h"
 #include "worker/batch/batch.h"
 
 namespace worker {

@@ -4,10 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "data/format/description.h"
-#include "data/format/file.h"
-#include "data/format/reader.h"
-#include "data/order/packing.h"
+#include "data/format/dataset.h"
+#include "data/format/format.h"
+#include "data/order/order.h"
 
 namespace worker {
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "data/format/file.h"
-#include "data/format/reader.h"
+#include "data/format/dataset.h"
+#include "data/format/format.h"
 #include "data/order/random.h"
 #include "worker/batch/batch.h"
 

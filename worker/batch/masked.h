@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "data/format/reader.h"
+#include "data/format/dataset.h"
 #include "worker/batch/batch.h"
 
 namespace worker {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/usage_error.h"
-#include "data/order/packing.h"
+#include "data/order/order.h"
 #include "worker/batch/document.h"
 
 namespace worker {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "data/format/reader.h"
+#include "data/format/dataset.h"
 #include "data/order/masking.h"
 #include "worker/batch/batch.h"
 

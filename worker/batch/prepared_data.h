@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/format/reader.h"
+#include "data/format/dataset.h"
 
 namespace worker {
 

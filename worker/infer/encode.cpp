@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/usage_error.h"
-#include "data/tokenizers/bytes.h"
+#include "data/tokenizers/tokenizer.h"
 #include "fsdp/files/safetensors.h"
 #include "worker/infer/commands.h"
 #include "worker/infer/image_input.h"

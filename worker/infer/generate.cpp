@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/usage_error.h"
-#include "data/tokenizers/bytes.h"
+#include "data/tokenizers/tokenizer.h"
 #include "worker/infer/commands.h"
 #include "worker/infer/encode.h"
 #include "worker/infer/infer_model.h"

@@ -13,7 +13,7 @@
 
 #include "base/usage_error.h"
 #include "data/prepare/images/decode_image.h"
-#include "data/prepare/images/resize.h"
+#include "data/prepare/images/image_source.h"
 #include "worker/batch/augment.h"
 #include "worker/infer/described.h"
 #include "worker/models/config_json.h"

@@ -6,7 +6,7 @@
 
 #include "base/checksum.h"
 #include "base/usage_error.h"
-#include "data/tokenizers/bytes.h"
+#include "data/tokenizers/tokenizer.h"
 #include "spec/recipes.h"
 #include "worker/files/model_tensors.h"
 #include "worker/infer/described.h"

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "data/order/packing.h"
+#include "data/order/order.h"
 
 namespace worker {
 

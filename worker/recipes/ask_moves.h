@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/format/reader.h"
+#include "data/format/dataset.h"
 #include "spec/tables/text_recipe_keys.h"
 #include "worker/generate/decode.h"
 #include "worker/models/causal_model.h"

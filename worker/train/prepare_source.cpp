@@ -17,8 +17,7 @@
 #include "base/durable_file.h"
 #include "base/numbers.h"
 #include "base/usage_error.h"
-#include "data/format/description.h"
-#include "data/format/reader.h"
+#include "data/format/dataset.h"
 #include "data/format/tokenizer_files.h"
 
 namespace worker {

@@ -9,7 +9,7 @@
 
 #include "base/durable_file.h"
 #include "base/usage_error.h"
-#include "data/format/description.h"
+#include "data/format/dataset.h"
 #include "fsdp/engine/initialize.h"
 #include "fsdp/files/checkpoint.h"
 #include "fsdp/files/tensor_files.h"

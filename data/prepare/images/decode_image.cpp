@@ -13,13 +13,18 @@
 #include <memory>
 #include <stdexcept>
 
-namespace data::prepare {
-namespace formats {
+#include "base/fd.h"
 
-void refuse(const std::string& name, const std::string& finding) {
+namespace data::prepare {
+namespace {
+
+/// Throws std::runtime_error "NAME: finding".
+[[noreturn]] void refuse(const std::string& name, const std::string& finding) {
   throw std::runtime_error(name + ": " + finding);
 }
 
+/// Refuses sides that are not within 1 to kMostSide, and more pixels than `limits` allow. Call it before memory is
+/// taken for the pixels.
 void check_size(const std::string& name, std::int64_t width, std::int64_t height, const DecodeLimits& limits) {
   const std::string sides = std::to_string(width) + " x " + std::to_string(height) + " pixels";
   if (width < 1 || height < 1) refuse(name, "has " + sides + "; the file is damaged: replace or remove it");
@@ -32,108 +37,12 @@ void check_size(const std::string& name, std::int64_t width, std::int64_t height
   }
 }
 
+/// A picture of these sides, all bytes zero.
 Picture empty_picture(int height, int width) {
   return {
       height, width,
       std::vector<std::uint8_t>(std::size_t{3} * static_cast<std::size_t>(height) * static_cast<std::size_t>(width))};
 }
-
-}  // namespace formats
-
-namespace {
-
-struct Unread {
-  std::string_view name;
-  std::size_t at;  // where its mark is
-  std::string_view mark;
-};
-
-/// Formats that people have in image folders and that are not decoded here.
-std::string_view unread_format(std::string_view bytes) {
-  using namespace std::string_view_literals;
-  static constexpr std::array<Unread, 10> kUnread{{{"GIF", 0, "GIF8"sv},
-                                                   {"WebP", 8, "WEBP"sv},
-                                                   {"BMP", 0, "BM"sv},
-                                                   {"TIFF", 0, "II*\0"sv},
-                                                   {"TIFF", 0, "MM\0*"sv},
-                                                   {"HEIF or AVIF", 4, "ftyp"sv},
-                                                   {"JPEG XL", 4, "JXL "sv},
-                                                   {"JPEG 2000", 4, "jP  "sv},
-                                                   {"PBM", 0, "P1"sv},
-                                                   {"PBM", 0, "P4"sv}}};
-  for (const auto& format : kUnread) {
-    if (bytes.size() > format.at && bytes.substr(format.at).starts_with(format.mark)) return format.name;
-  }
-  return {};
-}
-
-struct OpenFile {
-  int fd;
-  ~OpenFile() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
-std::string read_bytes(const std::filesystem::path& file, std::int64_t most) {
-  const auto failed = [&](const char* what) {
-    formats::refuse(file.native(), std::string(what) + ": " + std::strerror(errno) + "; make it readable or remove it");
-  };
-  const OpenFile in{::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // never waits for a pipe's writer
-  if (in.fd < 0) failed("cannot be opened");
-  struct stat status {};
-  if (::fstat(in.fd, &status) != 0) failed("cannot be read");
-  if (!S_ISREG(status.st_mode)) formats::refuse(file.native(), "is not a regular file; remove it");
-  if (status.st_size > most) {
-    formats::refuse(file.native(), "has " + std::to_string(status.st_size) + " bytes, and an image file may have " +
-                                       std::to_string(most) + "; make it smaller");
-  }
-  std::string bytes(static_cast<std::size_t>(status.st_size), '\0');
-  std::size_t have = 0;
-  while (have < bytes.size()) {
-    const auto got = ::read(in.fd, bytes.data() + have, bytes.size() - have);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) failed("cannot be read");
-    if (got == 0) break;  // it became shorter: the decoder says what is missing
-    have += static_cast<std::size_t>(got);
-  }
-  bytes.resize(have);
-  return bytes;
-}
-
-}  // namespace
-
-Picture decode(std::string_view bytes, const std::string& name, const DecodeLimits& limits) {
-  using namespace std::string_view_literals;
-  if (bytes.empty()) formats::refuse(name, "is empty; replace or remove it");
-  if (bytes.starts_with("\xff\xd8\xff"sv)) return formats::decode_jpeg(bytes, name, limits);
-  if (bytes.starts_with("\x89PNG\r\n\x1a\n"sv)) return formats::decode_png(bytes, name, limits);
-  if (bytes.size() > 2 && bytes[0] == 'P' && "2356"sv.find(bytes[1]) != std::string_view::npos) {
-    return formats::decode_pnm(bytes, name, limits);
-  }
-  const auto other = unread_format(bytes);
-  if (!other.empty()) {
-    formats::refuse(name, "is a " + std::string(other) +
-                              " image; want JPEG, PNG, PPM or PGM: convert it, for example with ImageMagick");
-  }
-  formats::refuse(name, "is not an image; want JPEG, PNG, PPM or PGM: replace or remove it");
-}
-
-Picture read_picture(const std::filesystem::path& file, const DecodeLimits& limits) {
-  return decode(read_bytes(file, limits.file_bytes), file.native(), limits);
-}
-
-bool has_picture_name(const std::filesystem::path& file) {
-  std::string ending = file.extension().native();
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  constexpr std::array<std::string_view, 6> kEndings{".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".pnm"};
-  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
-}
-
-}  // namespace data::prepare
-
-namespace data::prepare::formats {
-namespace {
 
 struct Destroy {
   void operator()(void* handle) const { tjDestroy(handle); }
@@ -175,8 +84,6 @@ void decompress(void* decoder, std::string_view bytes, const std::string& name, 
   if (failed != 0 && !is_harmless(decoder)) refuse(name, damage(decoder));
 }
 
-}  // namespace
-
 Picture decode_jpeg(std::string_view bytes, const std::string& name, const DecodeLimits& limits) {
   const Decoder decoder(tjInitDecompress());
   if (decoder == nullptr) refuse(name, std::string("cannot be decoded: ") + tjGetErrorStr2(nullptr));
@@ -202,8 +109,6 @@ Picture decode_jpeg(std::string_view bytes, const std::string& name, const Decod
   }
   return out;
 }
-
-namespace {
 
 constexpr std::size_t kSignatureBytes = 8;
 constexpr std::size_t kAroundChunk = 12;  // length, name and checksum
@@ -234,8 +139,6 @@ bool has_end(std::string_view bytes) {
   return false;
 }
 
-}  // namespace
-
 Picture decode_png(std::string_view bytes, const std::string& name, const DecodeLimits& limits) {
   PngImage png;
   if (png_image_begin_read_from_memory(&png.image, bytes.data(), bytes.size()) == 0) refuse(name, damage(png.image));
@@ -256,12 +159,8 @@ Picture decode_png(std::string_view bytes, const std::string& name, const Decode
   return out;
 }
 
-}  // namespace data::prepare::formats
-
 // Portable pixmaps (PPM: P3, P6) and graymaps (PGM: P2, P5), as netpbm's ppm(5) and pgm(5) describe them. Only the
 // first image of a file is read.
-namespace data::prepare::formats {
-namespace {
 
 constexpr std::int64_t kMostValue = 65'535;
 
@@ -313,8 +212,6 @@ class PnmReader {
   std::size_t at_ = 0;
 };
 
-}  // namespace
-
 Picture decode_pnm(std::string_view bytes, const std::string& name, const DecodeLimits& limits) {
   const bool is_text = bytes[1] == '2' || bytes[1] == '3';
   const int channels = bytes[1] == '3' || bytes[1] == '6' ? 3 : 1;
@@ -356,4 +253,85 @@ Picture decode_pnm(std::string_view bytes, const std::string& name, const Decode
   return out;
 }
 
-}  // namespace data::prepare::formats
+struct Unread {
+  std::string_view name;
+  std::size_t at;  // where its mark is
+  std::string_view mark;
+};
+
+/// Formats that people have in image folders and that are not decoded here.
+std::string_view unread_format(std::string_view bytes) {
+  using namespace std::string_view_literals;
+  static constexpr std::array<Unread, 10> kUnread{{{"GIF", 0, "GIF8"sv},
+                                                   {"WebP", 8, "WEBP"sv},
+                                                   {"BMP", 0, "BM"sv},
+                                                   {"TIFF", 0, "II*\0"sv},
+                                                   {"TIFF", 0, "MM\0*"sv},
+                                                   {"HEIF or AVIF", 4, "ftyp"sv},
+                                                   {"JPEG XL", 4, "JXL "sv},
+                                                   {"JPEG 2000", 4, "jP  "sv},
+                                                   {"PBM", 0, "P1"sv},
+                                                   {"PBM", 0, "P4"sv}}};
+  for (const auto& format : kUnread) {
+    if (bytes.size() > format.at && bytes.substr(format.at).starts_with(format.mark)) return format.name;
+  }
+  return {};
+}
+
+std::string read_bytes(const std::filesystem::path& file, std::int64_t most) {
+  const auto failed = [&](const char* what) {
+    refuse(file.native(), std::string(what) + ": " + std::strerror(errno) + "; make it readable or remove it");
+  };
+  const base::Fd in(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // never waits for a pipe's writer
+  if (!in) failed("cannot be opened");
+  struct stat status {};
+  if (::fstat(in.get(), &status) != 0) failed("cannot be read");
+  if (!S_ISREG(status.st_mode)) refuse(file.native(), "is not a regular file; remove it");
+  if (status.st_size > most) {
+    refuse(file.native(), "has " + std::to_string(status.st_size) + " bytes, and an image file may have " +
+                              std::to_string(most) + "; make it smaller");
+  }
+  std::string bytes(static_cast<std::size_t>(status.st_size), '\0');
+  std::size_t have = 0;
+  while (have < bytes.size()) {
+    const auto got = ::read(in.get(), bytes.data() + have, bytes.size() - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) failed("cannot be read");
+    if (got == 0) break;  // it became shorter: the decoder says what is missing
+    have += static_cast<std::size_t>(got);
+  }
+  bytes.resize(have);
+  return bytes;
+}
+
+}  // namespace
+
+Picture decode(std::string_view bytes, const std::string& name, const DecodeLimits& limits) {
+  using namespace std::string_view_literals;
+  if (bytes.empty()) refuse(name, "is empty; replace or remove it");
+  if (bytes.starts_with("\xff\xd8\xff"sv)) return decode_jpeg(bytes, name, limits);
+  if (bytes.starts_with("\x89PNG\r\n\x1a\n"sv)) return decode_png(bytes, name, limits);
+  if (bytes.size() > 2 && bytes[0] == 'P' && "2356"sv.find(bytes[1]) != std::string_view::npos) {
+    return decode_pnm(bytes, name, limits);
+  }
+  const auto other = unread_format(bytes);
+  if (!other.empty()) {
+    refuse(name, "is a " + std::string(other) +
+                     " image; want JPEG, PNG, PPM or PGM: convert it, for example with ImageMagick");
+  }
+  refuse(name, "is not an image; want JPEG, PNG, PPM or PGM: replace or remove it");
+}
+
+Picture read_picture(const std::filesystem::path& file, const DecodeLimits& limits) {
+  return decode(read_bytes(file, limits.file_bytes), file.native(), limits);
+}
+
+bool has_picture_name(const std::filesystem::path& file) {
+  std::string ending = file.extension().native();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  constexpr std::array<std::string_view, 6> kEndings{".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".pnm"};
+  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
+}
+
+}  // namespace data::prepare

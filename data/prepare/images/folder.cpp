@@ -1,17 +1,17 @@
-#include "data/prepare/images/folder.h"
+#include "data/prepare/images/image_source.h"
 
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
 #include "base/checksum.h"
+#include "data/prepare/images/decode_image.h"
 
 namespace data::prepare {
 namespace {
@@ -171,24 +171,20 @@ ImageSource open_image_folder(const ImageFolderOptions& options) {
   std::string description = "images " + fs::absolute(options.folder).lexically_normal().native() +
                             " size=" + std::to_string(options.shorter_side) + " files=" + std::to_string(images) + " " +
                             listed->fingerprint;
-  return {std::move(description), listed->labels, images, image_parts(images),
-          [listed, options, images](std::int64_t part, const ImageSink& sink) {
-            const auto [first, last] = images_of_part(part, images);
-            for (std::int64_t i = first; i < last; ++i) {
-              const auto& entry = listed->entries[static_cast<std::size_t>(i)];
-              Picture picture;
-              try {
-                picture = read_picture(entry.file, options.limits);
-              } catch (const std::system_error&) {
-                throw;  // the next try may succeed
-              } catch (const std::runtime_error& damage) {
-                if (!options.on_damaged) throw;
-                options.on_damaged(damage.what());
-                continue;
-              }
-              sink(shrink(std::move(picture), options.shorter_side), entry.label);
-            }
-          }};
+  return in_parts(std::move(description), listed->labels, images,
+                  [listed, options](std::int64_t number, const ImageSink& sink) {
+                    const auto& entry = listed->entries[static_cast<std::size_t>(number)];
+                    Picture picture;
+                    try {
+                      picture = read_picture(entry.file);
+                    } catch (const std::system_error&) {
+                      throw;  // the next try may succeed
+                    } catch (const std::runtime_error& damage) {
+                      if (!options.on_damaged) throw;
+                      return options.on_damaged(damage.what());
+                    }
+                    sink(shrink(std::move(picture), options.shorter_side), entry.label);
+                  });
 }
 
 }  // namespace data::prepare

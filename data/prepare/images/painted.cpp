@@ -1,14 +1,90 @@
-#include "data/prepare/images/painted.h"
+#include "data/prepare/images/image_source.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdlib>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
+
+#include "data/order/random.h"
 
 namespace data::prepare {
 namespace {
+
+/// Random numbers that depend on (seed, index) alone, equal on every machine.
+class Random {
+ public:
+  Random(std::uint64_t seed, std::uint64_t index)
+      : state_(order::splitmix(seed + order::kSplitmixStride) ^ order::splitmix((index + 1) * order::kSplitmixStride)) {
+  }
+
+  std::uint64_t next() {
+    state_ += order::kSplitmixStride;
+    return order::splitmix(state_);
+  }
+
+  /// A whole number from `low` to `high`, both included.
+  int between(int low, int high) {
+    return low + static_cast<int>(next() % static_cast<std::uint64_t>(std::int64_t{high} - low + 1));
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+/// Red, green and blue, each 0 to 255.
+using Color = std::array<int, 3>;
+
+/// Places are in eighths of a pixel, so that the points of a pixel lie between its borders.
+constexpr int kEighths = 8;
+constexpr int kPointsASide = 4;  // of a pixel
+constexpr int kPoints = kPointsASide * kPointsASide;
+/// The most that noise changes a channel of a generated image.
+constexpr int kMostNoise = 24;
+
+/// For how many points of a pixel `is_inside(x, y)` holds. Edges that are drawn by this share are smooth.
+template <class IsInside>
+int points_inside(int column, int row, const IsInside& is_inside) {
+  int count = 0;
+  for (int j = 0; j < kPointsASide; ++j) {
+    for (int i = 0; i < kPointsASide; ++i)
+      count += is_inside(column * kEighths + 2 * i + 1, row * kEighths + 2 * j + 1) ? 1 : 0;
+  }
+  return count;
+}
+
+/// `inside` of kPoints of the first color, and the rest of the second one.
+Color mixed(const Color& first, int inside, const Color& second) {
+  Color out{};
+  for (std::size_t c = 0; c < out.size(); ++c) out[c] = (first[c] * inside + second[c] * (kPoints - inside)) / kPoints;
+  return out;
+}
+
+/// A square picture whose pixels have the colors of `color_at(x, y)` and noise of at most `noise`.
+template <class ColorAt>
+Picture painted(int size, int noise, Random& random, const ColorAt& color_at) {
+  Picture out{size, size, {}};
+  out.rgb.reserve(std::size_t{3} * static_cast<std::size_t>(size) * static_cast<std::size_t>(size));
+  for (int y = 0; y < size; ++y) {
+    for (int x = 0; x < size; ++x) {
+      for (const int clean : color_at(x, y))
+        out.rgb.push_back(static_cast<std::uint8_t>(std::clamp(clean + random.between(-noise, noise), 0, 255)));
+    }
+  }
+  return out;
+}
+
+/// The half side of the square in which an outline is described: from -kUnit to kUnit, y downwards.
+constexpr int kUnit = 1'024;
+
+/// A function that tells whether a point belongs to the outline of this class. Pure.
+using Outline = bool (*)(int label, int x, int y);
+
+/// How much the outline may turn.
+enum class Turn : std::uint8_t { kAnyWay, kLittle };  // 90 degrees to either side, about 18 degrees
 
 constexpr int kLeastContrast = 160;  // sum over the three channels of the distance of two colors
 
@@ -16,12 +92,11 @@ int distance(const Color& a, const Color& b) {
   return std::abs(a[0] - b[0]) + std::abs(a[1] - b[1]) + std::abs(a[2] - b[2]);
 }
 
-}  // namespace
-
 Color draw_color(Random& random) {
   return {random.between(0, 255), random.between(0, 255), random.between(0, 255)};
 }
 
+/// A color that can be told from `other`.
 Color draw_unlike(const Color& other, Random& random) {
   for (int tries = 0; tries < 16; ++tries) {
     const auto color = draw_color(random);
@@ -29,8 +104,6 @@ Color draw_unlike(const Color& other, Random& random) {
   }
   return {other[0] < 128 ? 255 : 0, other[1] < 128 ? 255 : 0, other[2] < 128 ? 255 : 0};
 }
-
-namespace {
 
 constexpr int kTurnScale = 1 << 14;  // of cosine and sine
 constexpr int kTurnSteps = 64;       // tan(angle / 2) in steps of 1 / 64: 64 is 90 degrees
@@ -101,8 +174,7 @@ int covered(Outline outline, int label, const Pose& pose, int column, int row) {
   });
 }
 
-}  // namespace
-
+/// Draws one outline of a class. Edges are smooth: 16 points a pixel.
 Picture draw_scene(Outline outline, int label, Turn turn, int size, Random random) {
   const auto pose = draw_pose(turn, size, random);
   const auto background = draw_background(size, random);
@@ -117,14 +189,14 @@ Picture draw_scene(Outline outline, int label, Turn turn, int size, Random rando
   });
 }
 
-namespace {
-
 constexpr int kColumns = 5;
 constexpr int kRows = 7;
 constexpr int kDot = 2 * kUnit / 8;  // a side of one dot: seven and half a dot above and below
 
-/// Columns from the left; bit 0 is the upper dot.
-constexpr std::array<std::array<std::uint8_t, kColumns>, 36> kFont{{
+constexpr std::string_view kGlyphs = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+/// Columns of each glyph from the left; bit 0 is the upper dot.
+constexpr std::array<std::array<std::uint8_t, kColumns>, kGlyphs.size()> kFont{{
     {0x3e, 0x51, 0x49, 0x45, 0x3e}, {0x00, 0x42, 0x7f, 0x40, 0x00}, {0x42, 0x61, 0x51, 0x49, 0x46},
     {0x21, 0x41, 0x45, 0x4b, 0x31}, {0x18, 0x14, 0x12, 0x7f, 0x10}, {0x27, 0x45, 0x45, 0x45, 0x39},
     {0x3c, 0x4a, 0x49, 0x49, 0x30}, {0x01, 0x71, 0x09, 0x05, 0x03}, {0x36, 0x49, 0x49, 0x49, 0x36},
@@ -146,30 +218,6 @@ bool glyph(int label, int x, int y) {
   const auto column = kFont[static_cast<std::size_t>(label)][static_cast<std::size_t>(left / kDot)];
   return (column >> (down / kDot) & 1) != 0;
 }
-
-}  // namespace
-
-std::vector<std::string> glyph_labels() {
-  std::vector<std::string> labels;
-  for (char digit = '0'; digit <= '9'; ++digit) labels.emplace_back(1, digit);
-  for (char letter = 'A'; letter <= 'Z'; ++letter) labels.emplace_back(1, letter);
-  return labels;
-}
-
-Picture draw_glyph(const GeneratedOptions& options, std::int64_t index) {
-  const int label = static_cast<int>(index % static_cast<std::int64_t>(kFont.size()));
-  return draw_scene(glyph, label, Turn::kLittle, options.size, Random(options.seed, static_cast<std::uint64_t>(index)));
-}
-
-ImageSource open_glyphs(const GeneratedOptions& options) {
-  return open_generated("glyphs", options, glyph_labels(), draw_glyph);
-}
-
-namespace {
-
-constexpr int kLeastSize = 8;
-constexpr int kMostSize = 1'024;
-constexpr std::int64_t kMostImages = 100'000'000;
 
 struct Point {
   int x, y;
@@ -232,43 +280,6 @@ bool shape(int label, int x, int y) {
   }
 }
 
-void check(const std::string& what, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value >= least && value <= most) return;
-  throw std::runtime_error(what + " = " + std::to_string(value) + ": want " + std::to_string(least) + " to " +
-                           std::to_string(most));
-}
-
-}  // namespace
-
-std::vector<std::string> shape_labels() {
-  return {kShapes.begin(), kShapes.end()};
-}
-
-Picture draw_shape(const GeneratedOptions& options, std::int64_t index) {
-  const int label = static_cast<int>(index % static_cast<std::int64_t>(kShapes.size()));
-  return draw_scene(shape, label, Turn::kAnyWay, options.size, Random(options.seed, static_cast<std::uint64_t>(index)));
-}
-
-ImageSource open_shapes(const GeneratedOptions& options) {
-  return open_generated("shapes", options, shape_labels(), draw_shape);
-}
-
-ImageSource open_generated(const std::string& kind, const GeneratedOptions& options, std::vector<std::string> labels,
-                           Picture (*draw)(const GeneratedOptions&, std::int64_t)) {
-  check("size of " + kind, options.size, kLeastSize, kMostSize);
-  check("count of " + kind, options.count, 1, kMostImages);
-  const auto classes = static_cast<std::int64_t>(labels.size());
-  std::string description = kind + " size=" + std::to_string(options.size) + " count=" + std::to_string(options.count) +
-                            " seed=" + std::to_string(options.seed);
-  return {std::move(description), std::move(labels), options.count, image_parts(options.count),
-          [options, classes, draw](std::int64_t part, const ImageSink& sink) {
-            const auto [first, last] = images_of_part(part, options.count);
-            for (std::int64_t i = first; i < last; ++i) sink(draw(options, i), static_cast<std::int32_t>(i % classes));
-          }};
-}
-
-namespace {
-
 constexpr int kPeriod = 1'024;  // units that a pattern takes to repeat
 
 constexpr std::array<const char*, 8> kTextures{"bricks", "checks", "columns", "dots", "grid", "rings", "rows", "waves"};
@@ -321,16 +332,8 @@ bool is_second(int label, int x, int y, int x0, int y0) {
   }
 }
 
-}  // namespace
-
-std::vector<std::string> texture_labels() {
-  return {kTextures.begin(), kTextures.end()};
-}
-
-Picture draw_texture(const GeneratedOptions& options, std::int64_t index) {
-  Random random(options.seed, static_cast<std::uint64_t>(index));
-  const int label = static_cast<int>(index % static_cast<std::int64_t>(kTextures.size()));
-  const int size = options.size, side = size * kEighths;
+Picture draw_texture(int label, int size, Random random) {
+  const int side = size * kEighths;
   const int period = random.between(side * 15 / 100, side * 28 / 100);
   const int left = random.between(0, 2 * period), above = random.between(0, 2 * period);
   const int x0 = random.between(0, side) + left, y0 = random.between(0, side) + above;
@@ -346,8 +349,49 @@ Picture draw_texture(const GeneratedOptions& options, std::int64_t index) {
   });
 }
 
-ImageSource open_textures(const GeneratedOptions& options) {
-  return open_generated("textures", options, texture_labels(), draw_texture);
+constexpr int kLeastSize = 8;
+constexpr int kMostSize = 1'024;
+constexpr std::int64_t kMostImages = 100'000'000;
+
+void check(const std::string& what, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return;
+  throw std::runtime_error(what + " = " + std::to_string(value) + ": want " + std::to_string(least) + " to " +
+                           std::to_string(most));
+}
+
+}  // namespace
+
+std::vector<std::string> labels_of(Painted kind) {
+  if (kind == Painted::kShapes) return {kShapes.begin(), kShapes.end()};
+  if (kind == Painted::kTextures) return {kTextures.begin(), kTextures.end()};
+  std::vector<std::string> labels;
+  for (const char sign : kGlyphs) labels.emplace_back(1, sign);
+  return labels;
+}
+
+Picture paint(Painted kind, const GeneratedOptions& options, std::int64_t index) {
+  const Random random(options.seed, static_cast<std::uint64_t>(index));
+  const auto label_of = [index](std::size_t classes) {
+    return static_cast<int>(index % static_cast<std::int64_t>(classes));
+  };
+  if (kind == Painted::kTextures) return draw_texture(label_of(kTextures.size()), options.size, random);
+  if (kind == Painted::kGlyphs) return draw_scene(glyph, label_of(kFont.size()), Turn::kLittle, options.size, random);
+  return draw_scene(shape, label_of(kShapes.size()), Turn::kAnyWay, options.size, random);
+}
+
+ImageSource open_painted(Painted kind, const GeneratedOptions& options) {
+  constexpr std::array<const char*, 3> kNames{"shapes", "glyphs", "textures"};
+  const std::string name = kNames.at(static_cast<std::size_t>(kind));
+  check("size of " + name, options.size, kLeastSize, kMostSize);
+  check("count of " + name, options.count, 1, kMostImages);
+  auto labels = labels_of(kind);
+  const auto classes = std::ssize(labels);
+  return in_parts(name + " size=" + std::to_string(options.size) + " count=" + std::to_string(options.count) +
+                      " seed=" + std::to_string(options.seed),
+                  std::move(labels), options.count,
+                  [kind, options, classes](std::int64_t number, const ImageSink& sink) {
+                    sink(paint(kind, options, number), static_cast<std::int32_t>(number % classes));
+                  });
 }
 
 }  // namespace data::prepare

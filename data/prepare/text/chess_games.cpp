@@ -1,7 +1,8 @@
-#include "data/prepare/text/chess_games.h"
+#include "data/prepare/text/text_source.h"
 
 #include <cstdio>
 #include <stdexcept>
+#include <utility>
 
 #include "data/order/random.h"
 
@@ -27,21 +28,14 @@ TextSource open_chess_games(const ChessGamesOptions& options) {
   }
   char temperature[32];
   std::snprintf(temperature, sizeof temperature, "%.17g", options.player.temperature);
-  const bool is_san = options.player.notation == chess::Notation::kSan;
-  return {RecordKind::kText,
-          std::string("chess games=") + std::to_string(options.games) + " seed=" + std::to_string(options.seed) +
-              " plies=" + std::to_string(options.player.plies) + " temperature=" + temperature +
-              " notation=" + (is_san ? "san" : "uci"),
-          "made games of chess",
-          {},
-          parts_of(options.games, kGamesAPart),
-          [options](std::int64_t part, const RecordSink& sink) {
-            const auto [first, last] = items_of_part(part, options.games, kGamesAPart);
-            for (auto i = first; i < last; ++i) {
-              const auto game = chess_game(options, i);
-              sink({game});
-            }
-          }};
+  std::string description = "chess games=" + std::to_string(options.games) + " seed=" + std::to_string(options.seed) +
+                            " plies=" + std::to_string(options.player.plies) + " temperature=" + temperature +
+                            " notation=" + (options.player.notation == chess::Notation::kSan ? "san" : "uci");
+  return in_parts({RecordKind::kText, std::move(description), "made games of chess"}, options.games, kGamesAPart,
+                  [options](std::int64_t number, const RecordSink& sink) {
+                    const auto game = chess_game(options, number);
+                    sink({game});
+                  });
 }
 
 }  // namespace data::prepare

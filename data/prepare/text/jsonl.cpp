@@ -1,10 +1,8 @@
-#include "data/prepare/text/jsonl.h"
+#include "data/prepare/text/text_source.h"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,7 +11,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "data/prepare/text/text_source.h"
+#include "base/numbers.h"
 
 namespace data::prepare {
 namespace {
@@ -238,13 +236,6 @@ std::string label_of(const Json& object, const std::string& key, const Place& pl
                "; want a label: a string, a whole number, true or false");
 }
 
-std::optional<std::int64_t> whole_number(const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 /// Every label of the files' records, sorted.
 std::vector<std::string> labels_of(const JsonlOptions& options) {
   std::set<std::string> found;
@@ -266,9 +257,9 @@ std::vector<std::string> labels_of(const JsonlOptions& options) {
     });
   }
   std::vector<std::string> labels(found.begin(), found.end());
-  if (std::all_of(labels.begin(), labels.end(), [](const auto& label) { return whole_number(label).has_value(); })) {
-    std::stable_sort(labels.begin(), labels.end(),
-                     [](const auto& a, const auto& b) { return *whole_number(a) < *whole_number(b); });
+  const auto number = [](const std::string& label) { return base::whole_number<std::int64_t>(label); };
+  if (std::ranges::all_of(labels, [&](const auto& label) { return number(label).has_value(); })) {
+    std::ranges::stable_sort(labels, {}, number);
   }
   return labels;
 }
@@ -355,16 +346,13 @@ TextSource open_jsonl(const JsonlOptions& options) {
   if (options.kind == RecordKind::kLabelled && options.labels.empty()) complete.labels = labels_of(options);
   auto labels = options.kind == RecordKind::kLabelled ? complete.labels : std::vector<std::string>{};
   const auto reader = std::make_shared<const Reader>(std::move(complete));
-  const auto parts = std::max<std::int64_t>(1, std::ssize(ranges));
-  return {options.kind,
-          description_of(options, states),
-          options.files.size() == 1 ? options.files[0].native() : std::to_string(options.files.size()) + " files",
-          std::move(labels),
-          parts,
-          [reader, parts, ranges = std::move(ranges)](std::int64_t part, const RecordSink& sink) {
-            const auto first = items_of_part(part, parts, 1).first;
-            if (first < std::ssize(ranges)) reader->read(ranges[static_cast<std::size_t>(first)], sink);
-          }};
+  std::string name =
+      options.files.size() == 1 ? options.files[0].native() : std::to_string(options.files.size()) + " files";
+  const auto parts = std::ssize(ranges);
+  return in_parts({options.kind, description_of(options, states), std::move(name), std::move(labels)}, parts, 1,
+                  [reader, ranges = std::move(ranges)](std::int64_t part, const RecordSink& sink) {
+                    reader->read(ranges[static_cast<std::size_t>(part)], sink);
+                  });
 }
 
 }  // namespace data::prepare

@@ -1,35 +1,19 @@
 #pragma once
 
-#include <sys/stat.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "data/prepare/text/text_source.h"
 
 namespace data::prepare {
 
-/// One manual page of a folder.
-struct ManPage {
-  std::uint64_t order;  // a hash of the file name
-  std::filesystem::path path;
-  struct stat status {};
-};
-
-/// The English pages of sections 1 to 8 below `folder`, at most 1,000,000. Links are left out. The order is that of a
-/// hash of the file names, so each range of it is a fair sample.
-std::vector<ManPage> list_man_pages(const std::filesystem::path& folder);
-
-/// The page's roff source, unpacked, at most 4 MiB; empty for a damaged file.
-std::string man_page_source(const std::filesystem::path& path);
-
-/// A hash of names relative to `folder`, sizes and times of modification, which pages have from their package: machines
-/// with the same packages have the same one.
-std::string fingerprint_of(const std::vector<ManPage>& pages, const std::filesystem::path& folder);
+/// A manual page's source as plain text, by simple rules. Headings, paragraphs and words are kept. Requests, macros
+/// (man and mdoc), fonts, comments and table layout are dropped. The result is good enough to train on, but not
+/// typeset. A page that only includes another page (".so") gives an empty text. Never throws on any input.
+std::string roff_to_text(std::string_view source);
 
 struct ManTextOptions {
   std::filesystem::path folder = "/usr/share/man";

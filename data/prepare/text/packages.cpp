@@ -7,14 +7,10 @@
 #include <memory>
 #include <set>
 #include <stdexcept>
-#include <string>
 #include <tuple>
 #include <utility>
 
 #include "base/checksum.h"
-#include "data/prepare/text/fixture.h"
-#include "data/prepare/text/text_source.h"
-#include "data/prepare/text/unpack.h"
 
 namespace data::prepare {
 namespace {
@@ -175,18 +171,11 @@ TextSource source_of(Collected& collected, const PackagesOptions& options, const
   const auto count = std::ssize(*packages);
   std::string description =
       kind + " sections=" + std::to_string(options.sections) + " packages=" + std::to_string(count) + " " + sum.hex();
-  return {RecordKind::kLabelled,
-          std::move(description),
-          std::move(name),
-          std::move(labels),
-          parts_of(count, kPackagesAPart),
-          [packages, count](std::int64_t part, const RecordSink& sink) {
-            const auto [first, last] = items_of_part(part, count, kPackagesAPart);
-            for (auto i = first; i < last; ++i) {
-              const auto& package = (*packages)[static_cast<std::size_t>(i)];
-              sink({package.text, {}, package.label});
-            }
-          }};
+  return in_parts({RecordKind::kLabelled, std::move(description), std::move(name), std::move(labels)}, count,
+                  kPackagesAPart, [packages](std::int64_t number, const RecordSink& sink) {
+                    const auto& package = (*packages)[static_cast<std::size_t>(number)];
+                    sink({package.text, {}, package.label});
+                  });
 }
 
 }  // namespace
@@ -231,7 +220,7 @@ TextSource open_packages(const PackagesOptions& options) {
     return source_of(collected, options, "packages", "the package lists of this machine");
   }
   Collected built_in;
-  built_in.add(fixture_packages());
+  built_in.add(fixture_texts("packages.txt").front());
   return source_of(
       built_in, options, "built-in packages",
       "the built-in packages, because this machine has " + std::to_string(collected.size()) + " packages in its lists");

@@ -1,4 +1,4 @@
-#include "data/prepare/text/text_files.h"
+#include "data/prepare/text/text_source.h"
 
 #include <algorithm>
 #include <memory>
@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "base/checksum.h"
-#include "data/prepare/text/fixture.h"
-#include "data/prepare/text/text_source.h"
 
 namespace data::prepare {
 namespace {
@@ -163,38 +161,32 @@ TextSource open_text_files(const TextFilesOptions& options) {
   std::string description = "text max_bytes=" + std::to_string(options.most_bytes) +
                             " part_bytes=" + std::to_string(options.part_bytes) +
                             " files=" + std::to_string(cut->files.size()) + " " + sum.hex();
-  return {RecordKind::kText,
-          std::move(description),
-          options.paths.size() == 1 ? options.paths[0].native() : std::to_string(cut->files.size()) + " text files",
-          {},
-          parts,
-          [cut, parts](std::int64_t part, const RecordSink& sink) {
-            const auto number = static_cast<std::size_t>(items_of_part(part, parts, 1).first);
-            for (auto i = cut->starts[number]; i < cut->starts[number + 1]; ++i) {
-              const auto text = text_of(cut->files[cut->pieces[i].file], cut->pieces[i]);
-              if (!text.empty()) sink({text});
-            }
-          }};
+  std::string name =
+      options.paths.size() == 1 ? options.paths[0].native() : std::to_string(cut->files.size()) + " text files";
+  return in_parts({RecordKind::kText, std::move(description), std::move(name)}, parts, 1,
+                  [cut](std::int64_t part, const RecordSink& sink) {
+                    const auto number = static_cast<std::size_t>(part);
+                    for (auto i = cut->starts[number]; i < cut->starts[number + 1]; ++i) {
+                      const auto text = text_of(cut->files[cut->pieces[i].file], cut->pieces[i]);
+                      if (!text.empty()) sink({text});
+                    }
+                  });
 }
 
 TextSource open_built_in_text(std::int64_t most_bytes) {
   check_range("max bytes", most_bytes, 0, std::int64_t{1} << 50);
   base::Checksum sum;
-  for (const auto text : fixture_documents()) sum.add(text);
-  return {RecordKind::kText,
-          "built-in text max_bytes=" + std::to_string(most_bytes) + " " + std::to_string(sum.value()),
-          "the built-in text",
-          {},
-          1,
-          [most_bytes](std::int64_t part, const RecordSink& sink) {
-            items_of_part(part, 1, 1);
-            auto left = most_bytes > 0 ? static_cast<std::size_t>(most_bytes) : SIZE_MAX;
-            for (const auto text : fixture_documents()) {
-              const auto used = cut_text(text, left);
-              if (!used.empty()) sink({used});
-              left -= std::min(left, text.size());
-            }
-          }};
+  for (const auto text : fixture_texts("documents/")) sum.add(text);
+  std::string description = "built-in text max_bytes=" + std::to_string(most_bytes) + " " + std::to_string(sum.value());
+  return in_parts({RecordKind::kText, std::move(description), "the built-in text"}, 1, 1,
+                  [most_bytes](std::int64_t, const RecordSink& sink) {
+                    auto left = most_bytes > 0 ? static_cast<std::size_t>(most_bytes) : SIZE_MAX;
+                    for (const auto text : fixture_texts("documents/")) {
+                      const auto used = cut_text(text, left);
+                      if (!used.empty()) sink({used});
+                      left -= std::min(left, text.size());
+                    }
+                  });
 }
 
 }  // namespace data::prepare

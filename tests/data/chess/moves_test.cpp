@@ -11,6 +11,17 @@ struct Published {
   std::vector<std::uint64_t> games;
 };
 
+/// The number of games of exactly `depth` plies that begin at this position. Each depth has published numbers, which
+/// show that a generator of legal moves is right.
+std::uint64_t perft(const Board& board, int depth) {
+  if (depth <= 0) return 1;
+  const auto moves = board.legal_moves();
+  if (depth == 1) return moves.size();
+  std::uint64_t games = 0;
+  for (const auto move : moves) games += perft(board.after(move), depth - 1);
+  return games;
+}
+
 void expect_published(const Published& published) {
   const auto board = Board::of_fen(published.fen);
   ASSERT_TRUE(board) << published.fen;

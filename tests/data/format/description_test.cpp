@@ -1,5 +1,5 @@
 // Goal: data.json says all that a training must know of its data, and one that lies or is damaged is refused by member.
-#include "data/format/description.h"
+#include "data/format/dataset.h"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // Goal: a split reads as one sequence of records, and a file that is not the one of data.json is refused.
-#include "data/format/reader.h"
+#include "data/format/dataset.h"
 
 #include <gmock/gmock.h>
 

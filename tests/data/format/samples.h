@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/checksum.h"
-#include "data/format/description.h"
+#include "data/format/dataset.h"
 #include "data/format/writer.h"
 
 namespace data::format {

@@ -1,4 +1,4 @@
-#include "data/order/packing.h"
+#include "data/order/order.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,6 @@
 #include <map>
 #include <stdexcept>
 #include <string>
-
-#include "data/order/order.h"
 
 namespace data::order {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: programs that want the same data at once make them once, and damaged data in the cache mend themselves.
 // Method: the real folders and locks; a source whose reading is counted, in several processes.
-#include "data/prepare/cache.h"
+#include "data/prepare/prepare_job.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "data/format/reader.h"
+#include "data/format/dataset.h"
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/prepare/folder_bytes.h"
 

@@ -10,7 +10,7 @@
 
 #include <fstream>
 
-#include "data/format/reader.h"
+#include "data/format/dataset.h"
 #include "data/tokenizers/tokenizer.h"
 #include "tests/data/prepare/folder_bytes.h"
 

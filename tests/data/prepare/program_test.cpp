@@ -8,7 +8,7 @@
 
 #include <array>
 
-#include "data/format/reader.h"
+#include "data/format/dataset.h"
 #include "tests/data/prepare/folder_bytes.h"
 #include "tests/data/tokenizers/small_tokenizers.h"
 #include "tests/places.h"

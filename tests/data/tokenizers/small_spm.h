@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizers/spm_model.h"
+#include "data/tokenizers/spm_json.h"
 
 /// Writes model files of sentencepiece: the protocol buffer message ModelProto.
 namespace data::tokenizers::test {
@@ -86,6 +86,18 @@ inline SpmModel small_t5(const std::vector<std::string>& pieces) {
   model.pieces[2] = {"<unk>", 0, SpmType::kUnknown};
   model.unknown = 2;
   return model;
+}
+
+/// The options that transformers takes for a folder of this style that has no tokenizer_config.json.
+inline SpmOptions usual_options(SpmStyle style) {
+  SpmOptions options{.style = style};
+  if (style == SpmStyle::kLlama) {
+    options.bos = "<s>";
+    options.added = {{.text = "<s>"}, {.text = "</s>"}, {.text = "<unk>"}};
+  } else if (style == SpmStyle::kT5) {
+    options.added = {{.text = "</s>"}, {.text = "<unk>"}, {.text = "<pad>"}};
+  }
+  return options;
 }
 
 }  // namespace data::tokenizers::test

@@ -1,4 +1,4 @@
-#include "data/tokenizers/tokenizer_config.h"
+#include "data/tokenizers/json_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

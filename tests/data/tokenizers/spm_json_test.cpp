@@ -16,6 +16,7 @@ using test::kSpace;
 using test::small_llama;
 using test::small_model;
 using test::small_t5;
+using test::usual_options;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;

@@ -1,5 +1,5 @@
 // Goal: a model file of sentencepiece is read as it is, and a damaged or hostile one is refused by byte or piece.
-#include "data/tokenizers/spm_model.h"
+#include "data/tokenizers/spm_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

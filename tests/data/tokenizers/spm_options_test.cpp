@@ -1,5 +1,5 @@
 // How the files beside a model of sentencepiece decide what is done with it.
-#include "data/tokenizers/spm_options.h"
+#include "data/tokenizers/spm_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,6 +15,7 @@ using test::Json;
 using test::small_llama;
 using test::small_model;
 using test::small_t5;
+using test::usual_options;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

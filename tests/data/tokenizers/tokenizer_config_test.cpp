@@ -1,6 +1,6 @@
 // Goal: what transformers applies over a tokenizer.json is either what the file does, or refused by name.
 // Method: a small tokenizer of words, and one member after the other beside it.
-#include "data/tokenizers/tokenizer_config.h"
+#include "data/tokenizers/json_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/tokenizers/bytes.h"
+#include "data/tokenizers/tokenizer.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/usage_error.h"
-#include "data/order/packing.h"
+#include "data/order/order.h"
 #include "tests/worker/batch_folders.h"
 
 namespace worker {

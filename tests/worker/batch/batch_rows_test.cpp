@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/usage_error.h"
-#include "data/order/packing.h"
+#include "data/order/order.h"
 #include "data/order/random.h"
 #include "tests/worker/batch_folders.h"
 #include "worker/batch/causal_rows.h"

@@ -11,7 +11,7 @@
 #include <cmath>
 
 #include "base/usage_error.h"
-#include "data/tokenizers/bytes.h"
+#include "data/tokenizers/tokenizer.h"
 #include "tests/worker/infer/small_models.h"
 #include "worker/infer/infer_model.h"
 

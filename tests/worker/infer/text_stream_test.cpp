@@ -8,7 +8,7 @@
 #include <random>
 #include <sstream>
 
-#include "data/tokenizers/bytes.h"
+#include "data/tokenizers/tokenizer.h"
 #include "worker/infer/console.h"
 
 namespace infer {

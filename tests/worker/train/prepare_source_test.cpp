@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/usage_error.h"
-#include "data/format/reader.h"
+#include "data/format/dataset.h"
 #include "tests/worker/temporary_folder.h"
 
 namespace worker {

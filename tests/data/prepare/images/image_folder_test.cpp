@@ -1,5 +1,5 @@
 // Goal: a folder of images becomes labels and pictures in an order that depends on names alone; what is wrong is named.
-#include "data/prepare/images/folder.h"
+#include "data/prepare/images/image_source.h"
 
 #include <gmock/gmock.h>
 

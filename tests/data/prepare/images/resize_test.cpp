@@ -1,6 +1,6 @@
 // Goal: a resized picture has the bytes that Pillow gives it.
 // Method: what follows from the filter, and pictures that Pillow 13.0 has resized (Image.resize, BICUBIC).
-#include "data/prepare/images/resize.h"
+#include "data/prepare/images/image_source.h"
 
 #include <gmock/gmock.h>
 

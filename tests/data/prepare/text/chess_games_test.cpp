@@ -1,4 +1,4 @@
-#include "data/prepare/text/chess_games.h"
+#include "data/prepare/text/text_source.h"
 
 #include <gmock/gmock.h>
 

@@ -1,6 +1,6 @@
 // Goal: every line of a JSONL file is read once whatever its parts are, and each mistake is named with file, line and
 // key.
-#include "data/prepare/text/jsonl.h"
+#include "data/prepare/text/text_source.h"
 
 #include <gmock/gmock.h>
 

@@ -5,7 +5,7 @@
 #include <random>
 #include <set>
 
-#include "data/prepare/text/fixture.h"
+#include "data/prepare/text/text_source.h"
 #include "tests/temporary_folder.h"
 
 namespace data::prepare {
@@ -106,8 +106,8 @@ TEST_F(ManPairs, TooFewPagesGiveTheBuiltInOnesOrAnError) {
   const auto source = open_man_pairs({.folder = folder_.path()});
   EXPECT_THAT(source.name,
               StartsWith("the built-in manual pages, because " + folder_.path().native() + " has 3 pages"));
-  EXPECT_EQ(summaries(source).size(), fixture_pages().size());
-  EXPECT_EQ(fixture_pages().size(), 20U);
+  EXPECT_EQ(summaries(source).size(), fixture_texts("pages/").size());
+  EXPECT_EQ(fixture_texts("pages/").size(), 20U);
   try {
     open_man_pairs({.folder = folder_.path(), .may_fall_back = false});
     FAIL() << "want an error";

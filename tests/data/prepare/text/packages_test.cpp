@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "data/prepare/text/fixture.h"
+#include "data/prepare/text/text_source.h"
 #include "tests/temporary_folder.h"
 
 namespace data::prepare {
@@ -140,7 +140,8 @@ TEST_F(Packages, AMachineWithFewPackagesGivesTheBuiltInOnes) {
 }
 
 TEST_F(Packages, TheBuiltInPackagesHaveTenOfEachSection) {
-  const auto all = records(open_packages({.files = {write("built-in", std::string(fixture_packages()))}}));
+  const auto all =
+      records(open_packages({.files = {write("built-in", std::string(fixture_texts("packages.txt").front()))}}));
   EXPECT_EQ(all.size(), 60U);
   std::map<std::string, int> counts;
   for (const auto& [text, section] : all) ++counts[section];

@@ -1,4 +1,4 @@
-#include "data/prepare/text/roff.h"
+#include "data/prepare/text/man_pages.h"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // Goal: every text is read once whatever its parts are, and large files are cut where a line ends.
-#include "data/prepare/text/text_files.h"
+#include "data/prepare/text/text_source.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

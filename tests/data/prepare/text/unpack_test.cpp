@@ -1,4 +1,4 @@
-#include "data/prepare/text/unpack.h"
+#include "data/prepare/text/text_source.h"
 
 #include <gmock/gmock.h>
 #include <lz4frame.h>

@@ -1,15 +1,13 @@
-#include "data/format/description.h"
+#include "data/format/dataset.h"
 
 #include <algorithm>
 #include <limits>
 #include <set>
 #include <span>
 #include <stdexcept>
-#include <utility>
 
 #include "base/checksum.h"
 #include "base/durable_file.h"
-#include "data/format/file.h"
 #include "fsdp/text/json.h"
 
 namespace data::format {
@@ -19,7 +17,6 @@ using fsdp::Json;
 
 constexpr std::int64_t kFormat = 1;
 constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 28;  // some 2 million files
-constexpr std::string_view kRemedy = "; remove the folder and prepare the data again";
 constexpr std::string_view kFingerprintStart = "sha256:";
 
 [[noreturn]] void fail_at(const std::string& where, const std::string& why) {
@@ -250,7 +247,7 @@ void sum_up(const std::filesystem::path& folder, SplitInfo& split) {
   for (auto& info : split.files) {
     const FileInfo found = File::open(folder / info.name).info();
     if (found.checksum != info.checksum || found.bytes != info.bytes || found.records != info.records) {
-      fail_at((folder / info.name).string() + ":", "another file than the one that was written" + std::string(kRemedy));
+      fail_at((folder / info.name).string() + ":", std::string("another file than the one that was written") + kRemedy);
     }
     info = found;
     split.records += found.records;
@@ -317,7 +314,7 @@ Description read_description(const std::filesystem::path& folder) {
   } catch (const std::system_error&) {
     throw;  // it names the path, and preparing again is no remedy
   } catch (const std::runtime_error& fault) {
-    throw std::runtime_error(path.string() + ": " + fault.what() + std::string(kRemedy));
+    throw std::runtime_error(path.string() + ": " + fault.what() + kRemedy);
   }
 }
 
@@ -332,6 +329,117 @@ void write_description(const std::filesystem::path& folder, Description& descrip
     throw std::runtime_error("cannot write " + path.string() + ": " + fault.what());
   }
   base::write_file_durably(path, description.text, 0644);
+}
+
+namespace {
+
+std::string numbers(std::int64_t is, std::int64_t want) {
+  return std::to_string(is) + ", and data.json says " + std::to_string(want);
+}
+
+/// Throws when the file is not the one that data.json names.
+void check_file(const File& file, const FileInfo& want, const Description& description,
+                const std::filesystem::path& path) {
+  const auto fail = [&](const std::string& why) { throw std::runtime_error(path.string() + ": " + why + kRemedy); };
+  const FileInfo is = file.info();
+  if (file.kind() != description.kind) {
+    fail("it holds " + std::string(name_of(file.kind())) + ", and data.json says " +
+         std::string(name_of(description.kind)));
+  }
+  if (file.vocabulary() != description.vocabulary) {
+    fail("its vocabulary is " + numbers(file.vocabulary(), description.vocabulary));
+  }
+  if (file.kind() != Kind::kImages && base::hex(file.tokenizer()) != description.tokenizer_sha256) {
+    fail("it was made with the tokenizer " + base::hex(file.tokenizer()) + ", and data.json says " +
+         description.tokenizer_sha256);
+  }
+  if (is.records != want.records) fail("its records are " + numbers(is.records, want.records));
+  if (is.bytes != want.bytes || is.checksum != want.checksum) {
+    fail("it is another file than the one that data.json describes");
+  }
+  const auto labels = static_cast<std::int64_t>(description.labels.size());
+  for (std::int64_t record = 0; record < file.records(); ++record) {
+    if (file.label(record) >= labels) {
+      fail("record " + std::to_string(record) + " has the label " + std::to_string(file.label(record)) +
+           ", and data.json names " + std::to_string(labels) + " labels");
+    }
+  }
+}
+
+}  // namespace
+
+Dataset Dataset::open(const std::filesystem::path& folder, std::string_view split) {
+  Dataset out;
+  out.description_ = read_description(folder);
+  const auto found = out.description_.splits.find(split);
+  if (found == out.description_.splits.end()) {
+    std::string names;
+    for (const auto& [name, unused] : out.description_.splits) names += (names.empty() ? "" : ", ") + name;
+    throw std::runtime_error(folder.string() + " has no split \"" + std::string(split) + "\"; it has " + names);
+  }
+  SplitInfo sums;
+  for (const auto& want : found->second.files) {
+    const auto path = folder / want.name;
+    out.files_.push_back(File::open(path));
+    check_file(out.files_.back(), want, out.description_, path);
+    const FileInfo info = out.files_.back().info();
+    sums.elements += info.elements;
+    sums.longest = std::max(sums.longest, info.longest);
+    out.starts_.push_back(out.starts_.back() + info.records);
+  }
+  const auto check_sum = [&](const char* what, std::int64_t is, std::int64_t says) {
+    if (is == says) return;
+    throw std::runtime_error((folder / kDescriptionName).string() + ": splits." + std::string(split) + "." + what +
+                             " is " + std::to_string(says) + ", and the files have " + std::to_string(is) +
+                             std::string(kRemedy));
+  };
+  check_sum("records", out.records(), found->second.records);
+  check_sum("elements", sums.elements, found->second.elements);
+  check_sum("longest", sums.longest, found->second.longest);
+  return out;
+}
+
+std::pair<const File*, std::int64_t> Dataset::find(std::int64_t record) const {
+  if (record < 0 || record >= records()) {
+    throw std::out_of_range("there is no record " + std::to_string(record) + " of " + std::to_string(records()));
+  }
+  // The last file that starts at or before the record: files without records start where the next one does.
+  const auto after = std::upper_bound(starts_.begin(), starts_.end(), record);
+  const auto file = static_cast<std::size_t>(after - starts_.begin() - 1);
+  return {&files_[file], record - starts_[file]};
+}
+
+Ids Dataset::ids(std::int64_t record, std::int64_t field) const {
+  const auto [file, inside] = find(record);
+  return file->ids(inside, field);
+}
+
+std::int32_t Dataset::label(std::int64_t record) const {
+  const auto [file, inside] = find(record);
+  return file->label(inside);
+}
+
+Image Dataset::image(std::int64_t record) const {
+  const auto [file, inside] = find(record);
+  return file->image(inside);
+}
+
+std::int64_t Dataset::length(std::int64_t record) const {
+  const auto [file, inside] = find(record);
+  return file->length(inside);
+}
+
+void Dataset::verify(int rank, int world_size) const {
+  if (rank < 0 || rank >= world_size) {
+    throw std::invalid_argument("rank " + std::to_string(rank) + " of " + std::to_string(world_size));
+  }
+  const auto every = static_cast<std::uint64_t>(world_size);
+  std::uint64_t before = 0;  // blocks of earlier files
+  for (const File& file : files_) {
+    const std::uint64_t skipped = (static_cast<std::uint64_t>(rank) + every - before % every) % every;
+    for (std::uint64_t block = skipped; block < file.blocks(); block += every) file.verify(block, 1);
+    before += file.blocks();
+  }
 }
 
 }  // namespace data::format
