@@ -12,7 +12,6 @@
 #include <string_view>
 
 #include "agent/rank/environment.h"
-#include "agent/rank/rank_stacks.h"
 #include "agent/rank/reporter.h"
 #include "agent/rank/signals.h"
 #include "base/arguments.h"

@@ -27,8 +27,7 @@ void Sidecar::follow(pid_t pid) {
     relay_ = std::make_unique<report::Relay>(setup_.files.report, setup_.connect(setup_.reporters, pid),
                                              std::move(sources_));
   } catch (const std::system_error& error) {
-    std::fprintf(stderr, "%s: nobody reads what rank %u reports: %s\n", setup_.agent.c_str(), setup_.rank,
-                 error.what());
+    std::fprintf(stderr, "muster-agent: nobody reads what rank %u reports: %s\n", setup_.rank, error.what());
   }
 }
 

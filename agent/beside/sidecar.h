@@ -41,7 +41,6 @@ struct SidecarSetup {
   /// The environment that the agent's reporter reads. A program with a launcher of its own is no rank, and has no RANK.
   spec::Environment reporters;
   ConnectRank connect;
-  std::string agent;  // whose name messages begin with
 };
 
 /// The work of an agent for one rank besides starting and ending it. The calls come in this order, from one thread.
@@ -51,7 +50,6 @@ class Sidecar {
 
   explicit Sidecar(SidecarSetup setup) : setup_(std::move(setup)) {}
 
-  const watch::RankFiles& files() const { return setup_.files; }
   /// The rank as a sampler of use looks at it.
   use::Rank seen_as(pid_t pid) const;
 

@@ -6,9 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <sstream>
-#include <vector>
-
-#include "spec/variables.h"
 
 namespace agent::environment {
 namespace {

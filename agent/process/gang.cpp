@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/fd.h"
 #include "base/process_table.h"
 #include "spec/exit_codes.h"
 

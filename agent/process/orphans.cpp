@@ -10,14 +10,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
-#include <optional>
 #include <string_view>
-#include <system_error>
-#include <vector>
 
 #include "agent/protocol/files.h"
 #include "base/fd.h"

@@ -16,6 +16,7 @@
 
 #include "agent/program/before_start.h"
 #include "agent/protocol/attempt_folder.h"
+#include "agent/rank/jsonl_reporter.h"
 #include "agent/watch/agent_files.h"
 #include "base/host_name.h"
 #include "base/numbers.h"
@@ -48,10 +49,6 @@ constexpr milliseconds kAway{3'000};
 /// The longest that a relay takes to end if nothing was reported.
 constexpr milliseconds kQuickRelay{5};
 constexpr std::chrono::hours kGiveUpRecording{1};  // after the last rank's end
-
-std::int64_t wall_ms() {
-  return std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::string own_node(bool is_local) {
   if (!is_local) return base::node_name();
@@ -190,8 +187,7 @@ void Agent::make_sidecars() {
                                               .report = launch_.report,
                                               .environment = rank_environment(place_, rank.place, meeting_point_),
                                               .reporters = agents_environment(place_, rank.place, meeting_point_),
-                                              .connect = setup_.report,
-                                              .agent = "muster-agent"});
+                                              .connect = setup_.report});
     rank.sidecar->look_before_start(until);
   }
 }
@@ -251,7 +247,7 @@ void Agent::plan_save() {
   const auto started_at = place_.inherited.find(variable::kStartedAt);
   const auto started =
       started_at == place_.inherited.end() ? 0 : base::whole_number<std::int64_t>(started_at->second).value_or(0);
-  const auto ran = milliseconds(started > 0 ? wall_ms() - started * 1000 : 0);
+  const auto ran = milliseconds(started > 0 ? rank::now_ms() - started * 1000 : 0);
   const auto grace = std::min(milliseconds(launch_.stop_grace_ms), milliseconds(launch_.time_limit_ms / 2));
   limit_at_ = Clock::now() + milliseconds(launch_.time_limit_ms) - std::max(ran, milliseconds(0));
   save_at_ = limit_at_ - grace + grace / 10;
@@ -361,7 +357,7 @@ void Agent::stop(const v1::TaskResponse& how) {
   if (!asked_) {
     peer_failed_ = how.stop_why() == watch::kPeerFailed;
     const auto at_step = how.has_stop_at_step() ? std::optional(how.stop_at_step()) : std::nullopt;
-    const auto know = tell_why({how.stop_why(), save, wall_ms() + grace.count(), at_step});
+    const auto know = tell_why({how.stop_why(), save, rank::now_ms() + grace.count(), at_step});
     // Slurm's own SIGTERM has reached the program as well: asking twice would mean "at once".
     const bool was_asked = save && !signals_seen_.empty();
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -376,8 +372,6 @@ void Agent::stop(const v1::TaskResponse& how) {
   kill_at_ = kill_at_ ? std::min(*kill_at_, at) : at;
 }
 
-/// Writes the notice that programs find in the file that MUSTER_STOP names. Returns the ranks that look for the file by
-/// themselves, and need no signal.
 std::set<std::uint32_t> Agent::tell_why(const watch::StopNotice& how) const {
   std::vector<const beside::Sidecar*> living;
   for (const auto& rank : ranks_) {
@@ -403,7 +397,7 @@ void Agent::look_at_limit() {
   asked_ = true;
   note_signal(SIGUSR2);
   const auto left = std::chrono::duration_cast<milliseconds>(limit_at_ - Clock::now());
-  const auto know = tell_why({"time_limit", true, wall_ms() + left.count(), std::nullopt});
+  const auto know = tell_why({"time_limit", true, rank::now_ms() + left.count(), std::nullopt});
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     auto& rank = ranks_[i];
     if (!rank.is_alive) continue;
@@ -473,7 +467,7 @@ void Agent::rank_ended(std::size_t index, spec::ExitStatus exit) {
   // The controller takes a rank's reports before it learns that the rank has ended: the attempt may be over then. A
   // word meanwhile would say that the rank is alive.
   if (rank.sidecar->follows()) link_->hold(rank.place.rank);
-  const auto ended_at = wall_ms();
+  const auto ended_at = rank::now_ms();
   rank.sidecar->ended(exit);
   leaving_.push_back(
       {index, {rank.place.rank, exit, for_memory, ended_at, last_words(rank), {}, step_lost_}, Clock::now()});

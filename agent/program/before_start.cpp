@@ -2,13 +2,20 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <pwd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
+#include <system_error>
 
-#include "agent/program/log_link.h"
+#include "agent/protocol/files.h"
+#include "agent/protocol/launch.h"
 #include "agent/watch/agent_files.h"
+#include "base/durable_file.h"
 #include "base/numbers.h"
 #include "base/patience.h"
 
@@ -87,6 +94,112 @@ void link_log(const protocol::Launch& launch, const rank::RankEnvironment& own) 
   } catch (const std::exception& error) {
     std::fprintf(stderr, "muster-agent: rank %d: slurm.output: %s\n", own.rank, error.what());
   }
+}
+
+namespace {
+
+constexpr std::size_t kWidest = 10;            // as sbatch
+constexpr const char* kNoTask = "4294967294";  // Slurm's own, outside an array
+
+std::string text_of(const char* name, const std::string& otherwise = {}) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? otherwise : std::string(value);
+}
+
+std::string user_name() {
+  const passwd* entry = ::getpwuid(::geteuid());
+  return entry == nullptr ? std::to_string(::geteuid()) : std::string(entry->pw_name);
+}
+
+bool is_number(char sign) {
+  return std::string_view("jJsAant").find(sign) != std::string_view::npos;
+}
+
+}  // namespace
+
+PatternNames pattern_names(const std::string& job_name, int rank, int node_rank) {
+  auto name = job_name;
+  std::ranges::replace(name, '/', '_');
+  const auto job = text_of("SLURM_JOB_ID"), step = text_of("SLURM_STEP_ID"), node = text_of("SLURMD_NODENAME");
+  return {{'x', name},
+          {'j', job},
+          {'J', step.empty() ? job : job + "." + step},
+          {'s', step},
+          {'A', text_of("SLURM_ARRAY_JOB_ID", job)},  // outside an array the job itself
+          {'a', text_of("SLURM_ARRAY_TASK_ID", kNoTask)},
+          {'N', node.substr(0, node.find('.'))},
+          {'u', user_name()},
+          {'n', std::to_string(node_rank)},
+          {'t', std::to_string(rank)},
+          {'%', "%"}};
+}
+
+std::optional<std::string> expand_pattern(const std::string& pattern, const PatternNames& names) {
+  std::string expanded;
+  bool each_rank = false;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] != '%') {
+      expanded += pattern[i];
+      continue;
+    }
+    std::size_t end = i + 1;
+    while (end < pattern.size() && pattern[end] >= '0' && pattern[end] <= '9') ++end;
+    const char sign = end < pattern.size() ? pattern[end] : '\0';
+    const auto value = names.find(sign);
+    if (value == names.end()) {
+      expanded += '%';
+      continue;
+    }
+    each_rank |= sign == 't';
+    const auto digits = pattern.substr(i + 1, end - i - 1);
+    if (is_number(sign) && !digits.empty()) {
+      const auto width = digits.size() > 2 ? kWidest : std::min<std::size_t>(std::stoul(digits), kWidest);
+      if (value->second.size() < width) expanded.append(width - value->second.size(), '0');
+    }
+    expanded += value->second;
+    i = end;
+  }
+  if (!each_rank && names.at('t') != "0") return std::nullopt;
+  return expanded;
+}
+
+void place_link(const std::filesystem::path& link, const std::filesystem::path& log) {
+  const auto give_up = [&](const std::string& why) { throw std::runtime_error(link.string() + ": " + why); };
+  std::error_code error;
+  if (link.has_parent_path()) std::filesystem::create_directories(link.parent_path(), error);
+  if (error) give_up("its folder cannot be made: " + error.message());
+  const auto there = std::filesystem::symlink_status(link, error);
+  if (std::filesystem::exists(there) && !std::filesystem::is_symlink(there)) {
+    give_up("there is a file of that name already; move it away, or change slurm.output");
+  }
+  const std::filesystem::path fresh = link.string() + "." + std::to_string(::getpid());
+  std::filesystem::create_symlink(log, fresh, error);
+  if (error) give_up(error.message());
+  std::filesystem::rename(fresh, link, error);
+  if (!error) return;
+  const auto why = error.message();
+  std::filesystem::remove(fresh, error);
+  give_up(why);
+}
+
+void prepare_element(const std::filesystem::path& set_file, std::uint32_t index,
+                     const std::filesystem::path& attempt_folder) {
+  const auto set_folder = set_file.parent_path();
+  const auto launch = protocol::launch_of_set(set_folder / protocol::kSetLaunchFile, index);
+  // Where the log is, before anything that may fail.
+  base::make_private_folder(attempt_folder);
+  base::write_file_durably(attempt_folder / protocol::kElementFile, protocol::to_text({set_folder.string(), index}));
+  switch (watch::make_start(watch::start_of(launch, attempt_folder))) {
+    case watch::Fencing::kRaised:
+      break;
+    case watch::Fencing::kRaisedAgain:
+      std::fprintf(stderr, "muster-agent: a rank of an older attempt holds %s; it was fenced all the same\n",
+                   launch.fence_folder.c_str());
+      break;
+    case watch::Fencing::kOver:
+      throw std::runtime_error("its attempt is over already: a later one has " + launch.fence_folder);
+  }
+  base::write_file_durably(attempt_folder / protocol::kLaunchFile, protocol::to_text(launch));
 }
 
 }  // namespace agent::program

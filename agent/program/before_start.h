@@ -1,6 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 
 #include "agent/program/agent.h"
@@ -23,5 +27,30 @@ bool end_earlier(const AgentPlace& agent, const rank::RankEnvironment& own, cons
 
 /// Makes the link by which people find the rank's log where slurm.output names it. A convenience: the job runs without.
 void link_log(const protocol::Launch& launch, const rank::RankEnvironment& own);
+
+/// The texts that the %-signs of a file name stand for, by the sign, named as in sbatch's manual ("filename pattern").
+using PatternNames = std::map<char, std::string>;
+
+/// Reads the names from Slurm's variables and the system; `rank` and `node_rank` are muster's own.
+PatternNames pattern_names(const std::string& job_name, int rank, int node_rank);
+
+/// The file name, numbers padded as in "%4t"; nullopt: without %t there is one file, and that is rank 0's. A sign that
+/// is none of these stands for itself.
+std::optional<std::string> expand_pattern(const std::string& pattern, const PatternNames& names);
+
+/// Makes `link` a symbolic link to `log`, and the folders above it. An older link is replaced at once, so that it
+/// always leads somewhere; anything else of that name is left alone. Throws std::runtime_error that says why there is
+/// no link.
+void place_link(const std::filesystem::path& link, const std::filesystem::path& log);
+
+/// Makes what must lie on disk before the ranks of an element of an array start: its folders, the raised fence, its run
+/// file and its launch file. The batch script calls it once, before its setup lines and before srun, so the fence
+/// stands before a rank of this attempt can write, and ranks of an older one are refused from then on.
+///
+/// `set_file`: protocol::kSetFile, with protocol::kSetLaunchFile beside it. May be repeated. Throws std::runtime_error
+/// or std::system_error in words for Slurm's log: also where the attempt is over already, because a later one has
+/// raised the fence.
+void prepare_element(const std::filesystem::path& set_file, std::uint32_t index,
+                     const std::filesystem::path& attempt_folder);
 
 }  // namespace agent::program

@@ -41,4 +41,9 @@ using OnDirective = std::function<void(const muster::v1::TaskResponse&)>;
 using ConnectToController = std::function<std::unique_ptr<ControllerLink>(
     const rank::Endpoint& controller, const std::string& token, const muster::v1::TaskRequest& first, OnDirective)>;
 
+/// A ConnectToController: the link by gRPC. It tells the controller news at once, and at the controller's interval the
+/// newest request of each rank. It does so on one stream, which is opened anew when it breaks. Thread-safe.
+std::unique_ptr<ControllerLink> link_by_grpc(const rank::Endpoint& controller, const std::string& token,
+                                             const muster::v1::TaskRequest& first, OnDirective on_directive);
+
 }  // namespace agent::program

@@ -1,4 +1,4 @@
-#include "agent/program/local_start.h"
+#include "agent/program/agent.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "agent/protocol/attempt_folder.h"
-#include "agent/protocol/start_report.h"
 #include "base/durable_file.h"
 
 namespace agent::program {

@@ -4,15 +4,13 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "agent/program/agent.h"
-#include "agent/program/grpc_link.h"
-#include "agent/program/local_start.h"
-#include "agent/program/prepare.h"
+#include "agent/program/before_start.h"
+#include "agent/program/controller_link.h"
 #include "agent/protocol/launch.h"
 #include "agent/report/grpc_reports.h"
 #include "base/arguments.h"

@@ -5,9 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <stdexcept>
-#include <string_view>
 
-#include "agent/rank/meeting.h"
 #include "spec/variables.h"
 
 namespace agent::rank {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -64,21 +65,8 @@ std::string values_of(const StepReport& report) {
 }  // namespace
 
 std::string_view to_string(Section section) {
-  switch (section) {
-    case Section::kInit:
-      return "init";
-    case Section::kData:
-      return "data";
-    case Section::kStep:
-      return "step";
-    case Section::kCheckpoint:
-      return "checkpoint";
-    case Section::kDone:
-      return "done";
-    case Section::kEvaluate:
-      return "evaluate";
-  }
-  return "init";
+  constexpr std::array<std::string_view, 6> kNames{"init", "data", "step", "checkpoint", "done", "evaluate"};
+  return kNames.at(static_cast<std::size_t>(section));
 }
 
 std::int64_t now_ms() {

@@ -7,7 +7,6 @@
 
 #include <charconv>
 #include <stdexcept>
-#include <string_view>
 
 namespace agent::rank {
 

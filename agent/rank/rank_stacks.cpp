@@ -1,4 +1,4 @@
-#include "agent/rank/rank_stacks.h"
+#include "agent/rank/signals.h"
 
 #include <cxxabi.h>
 #include <dirent.h>
@@ -25,6 +25,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -85,44 +86,55 @@ std::uintptr_t load_address() {
   return address;
 }
 
-}  // namespace
-
+/// "fsdp::Unit::wait()" of "_ZN4fsdp4Unit4waitEv"; what is no such name stays.
 std::string demangled(const char* name) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status), &std::free);
   return status == 0 && text ? std::string(text.get()) : std::string(name);
 }
 
-OwnSymbols::OwnSymbols() {
-  const OwnFile file;
-  const auto* header = file.at<ElfW(Ehdr)>(0);
-  if (header == nullptr || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return;
-  const auto* sections = file.at<ElfW(Shdr)>(header->e_shoff, header->e_shnum);
-  if (sections == nullptr) return;
-  const auto base = load_address();
-  for (std::size_t i = 0; i < header->e_shnum; ++i) {
-    const auto& table = sections[i];
-    if (table.sh_type != SHT_SYMTAB || table.sh_link >= header->e_shnum) continue;
-    const auto count = table.sh_size / sizeof(ElfW(Sym));
-    const auto* symbols = file.at<ElfW(Sym)>(table.sh_offset, count);
-    for (std::size_t k = 0; symbols != nullptr && k < count; ++k) {
-      const auto& symbol = symbols[k];
-      if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_value == 0 || symbol.st_size == 0) continue;
-      functions_.push_back({base + symbol.st_value, base + symbol.st_value + symbol.st_size,
-                            std::string(file.text_at(sections[table.sh_link].sh_offset + symbol.st_name))});
+/// The names of this program's own functions, from the table of symbols in its file. A library's are asked for with
+/// dladdr(), which does not know those of a program.
+class OwnSymbols {
+ public:
+  /// Reads the file of this process. Empty where it has no such table, as after strip.
+  OwnSymbols() {
+    const OwnFile file;
+    const auto* header = file.at<ElfW(Ehdr)>(0);
+    if (header == nullptr || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return;
+    const auto* sections = file.at<ElfW(Shdr)>(header->e_shoff, header->e_shnum);
+    if (sections == nullptr) return;
+    const auto base = load_address();
+    for (std::size_t i = 0; i < header->e_shnum; ++i) {
+      const auto& table = sections[i];
+      if (table.sh_type != SHT_SYMTAB || table.sh_link >= header->e_shnum) continue;
+      const auto count = table.sh_size / sizeof(ElfW(Sym));
+      const auto* symbols = file.at<ElfW(Sym)>(table.sh_offset, count);
+      for (std::size_t k = 0; symbols != nullptr && k < count; ++k) {
+        const auto& symbol = symbols[k];
+        if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_value == 0 || symbol.st_size == 0) continue;
+        functions_.push_back({base + symbol.st_value, base + symbol.st_value + symbol.st_size,
+                              std::string(file.text_at(sections[table.sh_link].sh_offset + symbol.st_name))});
+      }
     }
+    std::ranges::sort(functions_, {}, &Function::begin);
   }
-  std::ranges::sort(functions_, {}, &Function::begin);
-}
 
-std::string OwnSymbols::name_of(std::uintptr_t address) const {
-  auto place = std::ranges::upper_bound(functions_, address, {}, &Function::begin);
-  if (place == functions_.begin()) return "";
-  --place;
-  return address < place->end ? demangled(place->name.c_str()) : std::string();
-}
+  /// The function of this address, as people read it; empty: it is none of the program's.
+  std::string name_of(std::uintptr_t address) const {
+    auto place = std::ranges::upper_bound(functions_, address, {}, &Function::begin);
+    if (place == functions_.begin()) return "";
+    --place;
+    return address < place->end ? demangled(place->name.c_str()) : std::string();
+  }
 
-namespace {
+ private:
+  struct Function {
+    std::uintptr_t begin = 0, end = 0;
+    std::string name;
+  };
+  std::vector<Function> functions_;  // by address
+};
 
 using std::chrono::milliseconds;
 
@@ -159,11 +171,6 @@ extern "C" void on_stack_signal(int, siginfo_t* info, void*) {
     }
   }
   errno = error;
-}
-
-std::string base_name(const char* path) {
-  const std::string_view name(path);
-  return std::string(name.substr(name.rfind('/') + 1));
 }
 
 class Writer {
@@ -260,7 +267,7 @@ class Writer {
     if (!own.empty()) return own;
     Dl_info found{};
     if (::dladdr(reinterpret_cast<void*>(inside), &found) == 0 || found.dli_fname == nullptr) return "??";
-    const auto library = base_name(found.dli_fname);
+    const auto library = std::filesystem::path(found.dli_fname).filename().string();
     if (found.dli_sname != nullptr) return demangled(found.dli_sname) + " in " + library;
     char offset[32];
     std::snprintf(offset, sizeof offset, "+0x%lx", inside - reinterpret_cast<std::uintptr_t>(found.dli_fbase));

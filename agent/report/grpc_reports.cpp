@@ -1,13 +1,11 @@
 #include "agent/report/grpc_reports.h"
 
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "agent/rank/grpc/grpc_outbox.h"
 #include "agent/rank/grpc/grpc_reporter.h"
-#include "agent/report/relay.h"
 #include "agent/watch/report.h"
 
 namespace agent::report {

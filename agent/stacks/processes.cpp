@@ -1,4 +1,4 @@
-#include "agent/stacks/processes.h"
+#include "agent/stacks/take.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,6 +17,7 @@
 
 #include "agent/protocol/files.h"
 #include "base/durable_file.h"
+#include "base/numbers.h"
 #include "base/process_table.h"
 
 namespace agent::stacks {
@@ -49,6 +50,18 @@ Status status_of(pid_t pid) {
   }
   if (out.own_pid.empty()) out.own_pid = std::to_string(pid);
   return out;
+}
+
+/// The threads of a process, the main thread first.
+std::vector<pid_t> threads_of(pid_t pid) {
+  std::vector<pid_t> threads;
+  std::error_code error;
+  for (fs::directory_iterator entry(proc(pid, "task"), error), end; !error && entry != end; entry.increment(error)) {
+    const auto number = base::whole_number<pid_t>(entry->path().filename().string());
+    if (number) threads.push_back(*number);
+  }
+  std::ranges::sort(threads, {}, [pid](pid_t thread) { return std::pair(thread != pid, thread); });
+  return threads;
 }
 
 }  // namespace
@@ -108,21 +121,15 @@ std::optional<std::string> stack_memory(pid_t pid) {
 }
 
 std::optional<pid_t> stack_thread(pid_t pid) {
-  std::error_code error;
-  for (fs::directory_iterator entry(proc(pid, "task"), error), end; !error && entry != end; entry.increment(error)) {
+  for (const auto thread : threads_of(pid)) {
     std::string name;
-    std::getline(std::ifstream(entry->path() / "comm"), name);
-    if (name != protocol::kStackThread) continue;
-    const auto number = entry->path().filename().string();
-    pid_t thread = 0;
-    if (std::from_chars(number.data(), number.data() + number.size(), thread).ec == std::errc()) return thread;
+    std::getline(std::ifstream(proc(pid, "task") / std::to_string(thread) / "comm"), name);
+    if (name == protocol::kStackThread) return thread;
   }
   return std::nullopt;
 }
 
 namespace {
-
-namespace fs = std::filesystem;
 
 /// The system calls in which threads stand, and whether the first argument is a descriptor.
 struct Call {
@@ -206,11 +213,6 @@ constexpr Call kCalls[] = {
 #endif
 };
 
-const Call* find_call(long number) {
-  const auto* found = std::ranges::find(kCalls, number, &Call::number);
-  return found == std::end(kCalls) ? nullptr : found;
-}
-
 /// A file of a thread, without the newline at its end.
 std::string read_line(const fs::path& path) {
   constexpr std::size_t kMost = 4096;
@@ -242,7 +244,7 @@ std::string state_text(char state) {
 /// The target of a descriptor of the process: "socket:[41]", a path; empty: not known.
 std::string target_of(pid_t pid, int descriptor) {
   std::error_code error;
-  return fs::read_symlink("/proc/" + std::to_string(pid) + "/fd/" + std::to_string(descriptor), error).string();
+  return fs::read_symlink(proc(pid, "fd") / std::to_string(descriptor), error).string();
 }
 
 /// The functions of the kernel that the thread is in. Only root may read them.
@@ -276,11 +278,6 @@ std::string thread_line(pid_t pid, const std::string& tid, const fs::path& task)
 
 }  // namespace
 
-std::string syscall_name(long number) {
-  const auto* call = find_call(number);
-  return call != nullptr ? call->name : "call " + std::to_string(number);
-}
-
 std::string syscall_text(std::string_view line, int& descriptor) {
   descriptor = -1;
   if (line.empty() || line == "running") return "";
@@ -288,9 +285,10 @@ std::string syscall_text(std::string_view line, int& descriptor) {
   const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number);
   if (error != std::errc()) return "";
   if (number < 0) return "in no system call";
-  const auto* call = find_call(number);
-  auto text = "in " + syscall_name(number);
-  if (call == nullptr || !call->of_descriptor) return text;
+  const auto* const call = std::ranges::find(kCalls, number, &Call::number);
+  if (call == std::end(kCalls)) return "in call " + std::to_string(number);
+  const auto text = std::string("in ") + call->name;
+  if (!call->of_descriptor) return text;
   line.remove_prefix(static_cast<std::size_t>(end - line.data()));
   unsigned long first = 0;
   constexpr std::string_view kLead = " 0x";
@@ -302,19 +300,11 @@ std::string syscall_text(std::string_view line, int& descriptor) {
 }
 
 std::string kernel_threads(pid_t pid) {
-  const fs::path folder = "/proc/" + std::to_string(pid) + "/task";
-  std::vector<long> threads;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const auto name = entry->path().filename().string();
-    long number = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), number).ec == std::errc()) threads.push_back(number);
-  }
-  std::ranges::sort(threads, {}, [pid](long thread) { return std::pair(thread != pid, thread); });
+  const auto threads = threads_of(pid);
   std::string out;
   for (std::size_t i = 0; i < threads.size() && i < kMostThreads; ++i) {
     const auto name = std::to_string(threads[i]);
-    out += thread_line(pid, name, folder / name);
+    out += thread_line(pid, name, proc(pid, "task") / name);
   }
   if (threads.size() > kMostThreads) {
     out += "and " + std::to_string(threads.size() - kMostThreads) + " more threads\n";

@@ -16,15 +16,11 @@ extern "C" {  // glibc 2.36 forgot to say so in it
 #include <cerrno>
 #include <cstdio>
 #include <exception>
-#include <optional>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "agent/protocol/files.h"
-#include "agent/stacks/processes.h"
 #include "base/command.h"
-#include "base/process_table.h"
 #include "base/signals_blocked.h"
 #include "base/words.h"
 

@@ -41,11 +41,88 @@ struct Sampler::Shared {
     if (!event) throw std::system_error(errno, std::generic_category(), "cannot watch what ranks use");
   }
 
-  void watch_processes();
-  void look();
-  std::vector<base::GpuLook> gpus_now();
-  void watch_gpus();
-  static void begin(const std::shared_ptr<Shared>& shared, void (Shared::*work)());
+  void watch_processes() {
+    for (int looks = 0;; ++looks) {
+      try {
+        look();
+      } catch (const std::exception&) {  // the kernel cannot be asked now
+      }
+      if (!pause(looks)) break;
+    }
+  }
+
+  void look() {
+    {
+      const std::lock_guard lock(mutex);
+      std::erase_if(watched, [&](const auto& one) { return std::ranges::find(ended, one.rank.number) != ended.end(); });
+    }
+    if (watched.empty()) return;
+    const auto processes = base::look_at_processes(options.proc);
+    const auto now = Clock::now();
+    const auto gpus_said = gpus_now();
+    std::map<std::uint32_t, protocol::RankUse> seen;
+    for (auto& [rank, meter] : watched) {
+      const auto used = meter.look(processes, now);
+      if (!used) continue;
+      protocol::RankUse use{.at_ms = wall_ms(),
+                            .cores = used->cores,
+                            .memory_bytes = used->memory_bytes,
+                            .memory_peak_bytes = used->memory_peak_bytes,
+                            .processes = used->processes,
+                            .gpu_percent = {},
+                            .gpu_memory_bytes = {}};
+      if (const auto gpu = base::use_of(gpus_said, rank.visible_devices, meter.pids())) {
+        use.gpu_percent = gpu->busy_percent;
+        use.gpu_memory_bytes = gpu->memory_bytes;
+      }
+      seen.emplace(rank.number, use);
+    }
+    const std::lock_guard lock(mutex);
+    for (const auto rank : ended) seen.erase(rank);
+    samples = std::move(seen);
+    ::eventfd_write(event.get(), 1);
+  }
+
+  std::vector<base::GpuLook> gpus_now() {
+    const std::lock_guard lock(mutex);
+    if (Clock::now() - gpus_at > kGpusOldAfter * options.longest_pause) gpus.clear();
+    return gpus;
+  }
+
+  void watch_gpus() {
+    const auto driver = options.open_gpus();
+    for (int looks = 0; driver != nullptr; ++looks) {
+      auto looked = driver->look();
+      {
+        const std::lock_guard lock(mutex);
+        gpus = std::move(looked);
+        gpus_at = Clock::now();
+      }
+      if (!pause(looks)) return;
+    }
+  }
+
+  static void begin(const std::shared_ptr<Shared>& shared, void (Shared::*work)()) {
+    {
+      const std::lock_guard lock(shared->mutex);
+      ++shared->threads;
+    }
+    const auto end = [shared] {
+      const std::lock_guard lock(shared->mutex);
+      --shared->threads;
+      shared->wake.notify_all();
+    };
+    try {
+      std::thread([shared, work, end] {
+        (*shared.*work)();
+        end();
+      }).detach();
+    } catch (const std::system_error&) {
+      end();
+      throw;
+    }
+  }
+
   /// False: it is time to leave. Pauses grow from the first to the longest.
   bool pause(int done) {
     auto time = options.first_pause;
@@ -67,88 +144,6 @@ struct Sampler::Shared {
   std::vector<base::GpuLook> gpus;
   Clock::time_point gpus_at{};
 };
-
-void Sampler::Shared::watch_processes() {
-  for (int looks = 0;; ++looks) {
-    try {
-      look();
-    } catch (const std::exception&) {  // the kernel cannot be asked now
-    }
-    if (!pause(looks)) break;
-  }
-}
-
-void Sampler::Shared::look() {
-  {
-    const std::lock_guard lock(mutex);
-    std::erase_if(watched, [&](const auto& one) { return std::ranges::find(ended, one.rank.number) != ended.end(); });
-  }
-  if (watched.empty()) return;
-  const auto processes = base::look_at_processes(options.proc);
-  const auto now = Clock::now();
-  const auto gpus_said = gpus_now();
-  std::map<std::uint32_t, protocol::RankUse> seen;
-  for (auto& [rank, meter] : watched) {
-    const auto used = meter.look(processes, now);
-    if (!used) continue;
-    protocol::RankUse use{.at_ms = wall_ms(),
-                          .cores = used->cores,
-                          .memory_bytes = used->memory_bytes,
-                          .memory_peak_bytes = used->memory_peak_bytes,
-                          .processes = used->processes,
-                          .gpu_percent = {},
-                          .gpu_memory_bytes = {}};
-    if (const auto gpu = base::use_of(gpus_said, rank.visible_devices, meter.pids())) {
-      use.gpu_percent = gpu->busy_percent;
-      use.gpu_memory_bytes = gpu->memory_bytes;
-    }
-    seen.emplace(rank.number, use);
-  }
-  const std::lock_guard lock(mutex);
-  for (const auto rank : ended) seen.erase(rank);
-  samples = std::move(seen);
-  ::eventfd_write(event.get(), 1);
-}
-
-std::vector<base::GpuLook> Sampler::Shared::gpus_now() {
-  const std::lock_guard lock(mutex);
-  if (Clock::now() - gpus_at > kGpusOldAfter * options.longest_pause) gpus.clear();
-  return gpus;
-}
-
-void Sampler::Shared::watch_gpus() {
-  const auto driver = options.open_gpus();
-  for (int looks = 0; driver != nullptr; ++looks) {
-    auto looked = driver->look();
-    {
-      const std::lock_guard lock(mutex);
-      gpus = std::move(looked);
-      gpus_at = Clock::now();
-    }
-    if (!pause(looks)) return;
-  }
-}
-
-void Sampler::Shared::begin(const std::shared_ptr<Shared>& shared, void (Shared::*work)()) {
-  {
-    const std::lock_guard lock(shared->mutex);
-    ++shared->threads;
-  }
-  const auto end = [shared] {
-    const std::lock_guard lock(shared->mutex);
-    --shared->threads;
-    shared->wake.notify_all();
-  };
-  try {
-    std::thread([shared, work, end] {
-      (*shared.*work)();
-      end();
-    }).detach();
-  } catch (const std::system_error&) {
-    end();
-    throw;
-  }
-}
 
 Sampler::Sampler(std::vector<Rank> ranks, SamplerOptions options)
     : shared_(std::make_shared<Shared>(std::move(options))) {

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <thread>
 
-#include "agent/protocol/files.h"
+#include "agent/watch/folder_walk.h"
 #include "base/durable_file.h"
 #include "base/fd.h"
 #include "base/numbers.h"
@@ -97,12 +97,8 @@ bool raise_fence(const std::filesystem::path& folder, const protocol::Fence& key
 }
 
 std::optional<protocol::Fence> read_fence(const std::filesystem::path& folder) {
-  const int fd = ::open((folder / protocol::kFenceFile).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return std::nullopt;
-  char buffer[64];
-  const auto count = ::read(fd, buffer, sizeof buffer);
-  ::close(fd);
-  return protocol::parse_fence({buffer, count > 0 ? static_cast<std::size_t>(count) : 0});
+  constexpr std::size_t kMostBytes = 64;
+  return protocol::parse_fence(read_part(folder / protocol::kFenceFile, 0, kMostBytes).bytes);
 }
 
 std::string to_text(const StopNotice& notice) {
@@ -118,11 +114,9 @@ std::string to_text(const StopNotice& notice) {
 bool write_stop_file(const std::filesystem::path& file, const StopNotice& notice) {
   const auto draft = file.string() + ".new";
   const auto text = to_text(notice);
-  const int fd = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return false;
-  const bool written = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  ::close(fd);
-  return written && ::rename(draft.c_str(), file.c_str()) == 0;
+  const base::Fd fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  return fd && ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+         ::rename(draft.c_str(), file.c_str()) == 0;
 }
 
 bool looks_for(const std::filesystem::path& stop_file) {

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <optional>
+#include <map>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "base/numbers.h"
 #include "base/save_name.h"
@@ -42,11 +40,6 @@ std::vector<Run> runs_of(std::string_view name) {
   return runs;
 }
 
-std::optional<std::int64_t> number_of(std::string_view digits) {
-  const auto step = base::whole_number<std::int64_t>(digits);
-  return step && *step <= kLargestStep ? step : std::nullopt;
-}
-
 bool all_digits(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, is_digit);
 }
@@ -54,8 +47,8 @@ bool all_digits(std::string_view text) {
 /// "20261128".
 bool is_date(std::string_view digits) {
   if (digits.size() != 8) return false;
-  const auto year = *number_of(digits.substr(0, 4)), month = *number_of(digits.substr(4, 2)),
-             day = *number_of(digits.substr(6));
+  const auto year = *step_of_digits(digits.substr(0, 4)), month = *step_of_digits(digits.substr(4, 2)),
+             day = *step_of_digits(digits.substr(6));
   return year >= 1990 && year < 2100 && month >= 1 && month <= 12 && day >= 1 && day <= 31;
 }
 
@@ -68,38 +61,36 @@ bool is_decimal(std::string_view name, const Run& run) {
 }
 
 /// The numbers of a name, each kind's last one.
-struct Numbers {
-  std::optional<std::int64_t> step, checkpoint, model, alone, epoch;
-  void add(NumberWord word, std::int64_t number) {
-    switch (word) {
-      case NumberWord::kStep:
-        step = number;
-        break;
-      case NumberWord::kCheckpoint:
-        checkpoint = number;
-        break;
-      case NumberWord::kModel:
-        model = number;
-        break;
-      case NumberWord::kEpoch:
-        epoch = number;
-        break;
-      case NumberWord::kOther:
-        alone = number;
-        break;
-      case NumberWord::kOf:
-      case NumberWord::kPart:
-        break;
-    }
+using Numbers = std::map<By, std::int64_t>;
+
+/// nullopt: the word's number counts for nothing.
+std::optional<By> kind_of(NumberWord word) {
+  switch (word) {
+    case NumberWord::kStep:
+      return By::kStep;
+    case NumberWord::kCheckpoint:
+      return By::kCheckpoint;
+    case NumberWord::kModel:
+      return By::kModel;
+    case NumberWord::kEpoch:
+      return By::kEpoch;
+    case NumberWord::kOther:
+      return By::kAlone;
+    case NumberWord::kOf:
+    case NumberWord::kPart:
+      break;
   }
-};
+  return std::nullopt;
+}
 
 Numbers numbers_of(std::string_view name) {
   Numbers found;
   auto before = NumberWord::kOther;  // what the run before says of a number behind it
   bool after_date = false;
   const auto add = [&](std::string_view digits) {
-    if (const auto number = number_of(digits)) found.add(before, *number);
+    const auto number = step_of_digits(digits);
+    const auto kind = kind_of(before);
+    if (number && kind) found[*kind] = *number;
   };
   for (const auto& run : runs_of(name)) {
     const auto& text = run.text;
@@ -134,19 +125,17 @@ std::string without_part(std::string_view name) {
 }  // namespace
 
 std::optional<std::int64_t> step_of_digits(std::string_view digits) {
-  return number_of(digits);
+  const auto step = base::whole_number<std::int64_t>(digits);
+  return step && *step <= kLargestStep ? step : std::nullopt;
 }
 
 std::optional<NamedStep> step_in_name(std::string_view name) {
   const auto dot = name.rfind('.');
   const bool has_extension = dot != std::string_view::npos && std::ranges::any_of(name.substr(dot), is_letter);
   const auto found = numbers_of(without_part(has_extension ? name.substr(0, dot) : name));
-  if (found.step) return NamedStep{*found.step, By::kStep};
-  if (found.checkpoint) return NamedStep{*found.checkpoint, By::kCheckpoint};
-  if (found.model) return NamedStep{*found.model, By::kModel};
-  if (found.alone) return NamedStep{*found.alone, By::kAlone};
-  if (found.epoch) return NamedStep{*found.epoch, By::kEpoch};
-  return std::nullopt;
+  if (found.empty()) return std::nullopt;
+  const auto& [by, step] = *found.begin();  // in the order of By
+  return NamedStep{step, by};
 }
 
 bool is_draft_name(std::string_view name) {
@@ -161,8 +150,6 @@ bool is_draft_name(std::string_view name) {
 }
 
 namespace {
-
-using By = NamedStep::By;
 
 /// How surely what was passed on the way to a file tells the step: a folder of an epoch may hold saves of steps.
 enum class Sureness { kNone, kWeak, kStrong };

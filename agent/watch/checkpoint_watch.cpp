@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "agent/watch/checkpoint_name.h"
-#include "agent/watch/folder_walk.h"
 #include "base/torn_save.h"
 
 namespace agent::watch {

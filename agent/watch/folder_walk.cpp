@@ -3,26 +3,31 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
+
+#include "base/fd.h"
 
 namespace agent::watch {
 
 FilePart read_part(const std::filesystem::path& file, std::uint64_t offset, std::size_t most) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return {};
+  const base::Fd fd(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   FilePart part;
   struct stat status {};
-  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) part.size = static_cast<std::uint64_t>(status.st_size);
-  if (part.size > offset) {
-    part.bytes.resize(std::min<std::uint64_t>(most, part.size - offset));
-    const auto count = ::pread(fd, part.bytes.data(), part.bytes.size(), static_cast<off_t>(offset));
-    part.bytes.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+  if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return part;
+  part.size = static_cast<std::uint64_t>(status.st_size);
+  part.bytes.resize(std::min<std::uint64_t>(most, part.size - std::min(offset, part.size)));
+  std::size_t done = 0;
+  while (done < part.bytes.size()) {
+    const auto count =
+        ::pread(fd.get(), part.bytes.data() + done, part.bytes.size() - done, static_cast<off_t>(offset + done));
+    if (count == 0 || (count < 0 && errno != EINTR)) break;
+    if (count > 0) done += static_cast<std::size_t>(count);
   }
-  ::close(fd);
+  part.bytes.resize(done);
   return part;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -9,17 +8,33 @@
 
 namespace agent::watch {
 
-/// The earliest error that a worker of a launcher wrote into its error file, and that no other worker's end explains:
-/// the message, fit for a sentence. Empty: there is none.
+/// The line of a program's output that names the error it ended with; empty: none is found.
 ///
-/// `log` is the end of the launcher's log. torchelastic's last block there names the error files of the workers that it
-/// saw fail. Those of the others lie beside them (`attempt_0/<local rank>/error.json`): a worker may have written its
-/// error and still have been alive when a survivor of it failed. Where the block says that SIGKILL was first, nothing
-/// is looked for. Reads regular files alone, kMostWorkers of them at most.
-std::string words_of_workers(std::string_view log);
+/// Errors that are known by the shape that runtimes give their last words: Python's tracebacks (of chained exceptions
+/// the last, of an exception group the group), also where a launcher or torch puts the rank before each line;
+/// "terminate called" and "what():" of C++; panics of Rust and Go; aborts of glibc; asserts; sanitizers; the JVM. They
+/// count when they stand within the last kNearEnd lines. What a launcher says of a child that failed counts only where
+/// the child itself said nothing.
+///
+/// The first cause is told where several ranks write into one log: the error of the rank that torchelastic's block
+/// "Root Cause" names; without such a block the earliest last error of a rank. An error that says that another rank has
+/// gone (protocol::is_of_a_survivor) counts only where there is no other.
+///
+/// Failing those, what a tool or a shell says of an error in the log's last line: "train.py: error: no --lr".
+///
+/// Failing that, what need not be the error that the program ended with. It begins with words that say so: "logged: "
+/// before the last line within kAtEnd that a logger or a tool called an error; "last line: " before the log's last
+/// line, if that is a sentence and no progress. A quantity ("validation error: 0.31") and what a logger calls a warning
+/// or less are neither.
+///
+/// Nothing is better than a line that is about something else: a program may print an error and go on.
+std::string error_line(std::string_view log);
 
-inline constexpr int kMostWorkers = 256;
+/// Finds an error in the same way, but only one of a runtime that the log ends with: at most three lines follow.
+std::string closing_error(std::string_view log);
 
+inline constexpr std::size_t kNearEnd = 200;
+inline constexpr std::size_t kAtEnd = 20;
 /// True if what the program wrote last may tell why it ended so. Not where it was done or left as asked, nor where it
 /// was killed from outside: then its last error line is about something else.
 bool may_have_words(const spec::ExitStatus& end);
@@ -30,7 +45,7 @@ std::string words_of_error_file(std::string_view text);
 std::string fit_for_a_sentence(std::string_view text);
 
 /// The program's own words: of its error file, else of the last kMostRead bytes of its log. Where those tell only that
-/// somebody else has gone, the error files of a launcher's workers are read (words_of_workers). Reads regular files
+/// somebody else has gone, the error files of a launcher's workers are read. Reads regular files
 /// alone, and waits as long as their file system does.
 std::string read_last_words(const RankFiles& files);
 

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
-#include <variant>
 
 #include "agent/watch/folder_walk.h"
 #include "spec/report_keys.h"
@@ -21,25 +21,20 @@ constexpr double kLargestStep = 9e15;  // beyond, a double is no exact count
 
 /// The line with null for the three words that JSON does not know and that Python writes.
 std::string without_unknown_numbers(std::string_view line) {
+  constexpr std::array<std::string_view, 3> kWords{"NaN", "-Infinity", "Infinity"};
   std::string out;
   bool in_text = false;
-  for (std::size_t at = 0; at < line.size();) {
-    if (!in_text) {
-      bool replaced = false;
-      for (const std::string_view word : {"NaN", "-Infinity", "Infinity"}) {
-        if (!line.substr(at).starts_with(word)) continue;
-        out += "null";
-        at += word.size();
-        replaced = true;
-        break;
-      }
-      if (replaced) continue;
+  while (!line.empty()) {
+    const auto* const word = std::ranges::find_if(kWords, [&](auto one) { return line.starts_with(one); });
+    if (!in_text && word != kWords.end()) {
+      out += "null";
+      line.remove_prefix(word->size());
+      continue;
     }
-    if (in_text && line[at] == '\\' && at + 1 < line.size())
-      out += line[at++];
-    else if (line[at] == '"')
-      in_text = !in_text;
-    out += line[at++];
+    if (line[0] == '"') in_text = !in_text;
+    const std::size_t taken = in_text && line[0] == '\\' && line.size() > 1 ? 2 : 1;  // with what is escaped
+    out += line.substr(0, taken);
+    line.remove_prefix(taken);
   }
   return out;
 }
@@ -87,12 +82,16 @@ class Reader {
     if (report_.complaint.empty()) report_.complaint = about;
   }
 
+  void expect(const std::string& key, const std::string& is, const std::string& wanted) {
+    complain("\"" + key + "\" is " + is + "; expected " + wanted);
+  }
+
   /// The value of a key that is no series if it has this type.
   const json* part(const char* key, json::value_t type) {
     const auto found = line_.find(key);
     if (found == line_.end() || found->is_number() || found->is_null()) return nullptr;
     if (found->type() == type) return &*found;
-    complain(std::string("\"") + key + "\" is " + found->type_name() + "; expected " + json(type).type_name());
+    expect(key, found->type_name(), json(type).type_name());
     return nullptr;
   }
 
@@ -100,7 +99,7 @@ class Reader {
     const auto found = line_.find(key);
     if (found == line_.end() || found->is_null()) return std::nullopt;
     if (found->is_number()) return found->get<double>();
-    complain(std::string("\"") + key + "\" is " + found->type_name() + "; expected number");
+    expect(key, found->type_name(), "number");
     return std::nullopt;
   }
 
@@ -108,7 +107,7 @@ class Reader {
     const auto value = number(key);
     if (!value) return std::nullopt;
     if (*value >= 0 && *value <= kLargestStep && *value == std::floor(*value)) return static_cast<std::int64_t>(*value);
-    complain(std::string("\"") + key + "\" is " + line_[key].dump() + "; expected a whole number of 0 or more");
+    expect(key, line_[key].dump(), "a whole number of 0 or more");
     return std::nullopt;
   }
 

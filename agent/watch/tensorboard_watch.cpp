@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <utility>
 
 #include "agent/watch/folder_walk.h"
 #include "base/checksum.h"
@@ -21,18 +20,13 @@ constexpr std::size_t kLengthBytes = 8, kChecksumBytes = 4;
 constexpr std::size_t kHeaderBytes = kLengthBytes + kChecksumBytes;
 constexpr std::uint64_t kLongestOfAll = std::uint64_t{1} << 40;
 
-/// A number in little endian, as the files have it on every machine.
+/// A number as the files have it: in little endian, as machines that muster builds for have it in memory.
 template <class Number>
 Number little_endian(std::string_view bytes) {
-  std::uint64_t number = 0;
-  for (std::size_t i = 0; i < sizeof(Number); ++i) {
-    number |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
-  }
-  if constexpr (sizeof(Number) == sizeof(std::uint64_t)) return std::bit_cast<Number>(number);
-  if constexpr (sizeof(Number) == sizeof(std::uint32_t))
-    return std::bit_cast<Number>(static_cast<std::uint32_t>(number));
-  if constexpr (sizeof(Number) == sizeof(std::uint16_t))
-    return std::bit_cast<Number>(static_cast<std::uint16_t>(number));
+  static_assert(std::endian::native == std::endian::little);
+  Number number;
+  std::memcpy(&number, bytes.data(), sizeof number);
+  return number;
 }
 
 /// One field of a message.

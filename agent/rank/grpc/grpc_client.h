@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "agent/rank/meeting.h"
 #include "muster/v1/rank_service.grpc.pb.h"
@@ -22,31 +23,38 @@ namespace agent::rank {
 class GrpcClient {
  public:
   using Millis = std::chrono::milliseconds;
+  using Stub = muster::v1::RankService::Stub;
 
   GrpcClient(const Endpoint& controller, std::string token);
 
-  grpc::Status call(const muster::v1::RegisterRequest& request, muster::v1::RegisterResponse& response, Millis limit);
-  grpc::Status call(const muster::v1::RendezvousRequest& request, muster::v1::RendezvousResponse& response,
-                    Millis limit);
-  grpc::Status call(const muster::v1::KeepStackRequest& request, muster::v1::KeepStackResponse& response, Millis limit);
+  /// `method`: such as &GrpcClient::Stub::Register.
+  template <typename Request, typename Response>
+  grpc::Status call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                    const Request& request, Response& response, Millis limit) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + limit);
+    const auto status = begin(context) ? ((*stub_).*method)(&context, request, &response)
+                                       : grpc::Status(grpc::StatusCode::CANCELLED, "cancelled");
+    end(context);
+    return status;
+  }
 
   using BeatCall = grpc::ClientAsyncReaderWriter<muster::v1::HeartbeatRequest, muster::v1::BeatResponse>;
   using TaskCall = grpc::ClientAsyncReaderWriter<muster::v1::TaskRequest, muster::v1::TaskResponse>;
-  /// `call` becomes a stream that is not started yet. end_stream() must be called before `context` goes.
+  /// `call` becomes a stream that is not started yet. end() must be called before `context` goes.
   void begin_stream(grpc::ClientContext& context, grpc::CompletionQueue& queue, std::unique_ptr<BeatCall>& call);
   void begin_stream(grpc::ClientContext& context, grpc::CompletionQueue& queue, std::unique_ptr<TaskCall>& call);
-  void end_stream(grpc::ClientContext& context);
+  void end(grpc::ClientContext& context);
 
   /// Calls and streams under way, and all later ones, end at once with CANCELLED.
   void cancel();
 
  private:
-  template <typename Method>
-  grpc::Status run(Millis limit, const Method& method);
-  void begin(grpc::ClientContext& context);
+  /// False: cancel() was called. end() must follow all the same.
+  bool begin(grpc::ClientContext& context);
 
   std::string authorization_;
-  std::unique_ptr<muster::v1::RankService::Stub> stub_;
+  std::unique_ptr<Stub> stub_;
   std::mutex mutex_;
   std::set<grpc::ClientContext*> under_way_;
   bool cancelled_ = false;
@@ -62,21 +70,77 @@ class GrpcStream {
   using Millis = std::chrono::milliseconds;
 
   /// `answered` and `ended` are called by the stream's own thread, with no lock held.
-  GrpcStream(GrpcClient& client, std::function<void(const Response&)> answered, std::function<void()> ended);
+  GrpcStream(GrpcClient& client, std::function<void(const Response&)> answered, std::function<void()> ended)
+      : client_(client), answered_(std::move(answered)), ended_(std::move(ended)) {
+    // First, since a system that has no thread left refuses.
+    thread_ = std::thread([this] { run(); });
+    client_.begin_stream(context_, queue_, call_);
+    call_->StartCall(tag(Done::kOpen));
+  }
+
   /// Cancels what is under way.
-  ~GrpcStream();
+  ~GrpcStream() {
+    context_.TryCancel();
+    thread_.join();
+    client_.end(context_);
+  }
   GrpcStream(const GrpcStream&) = delete;
   GrpcStream& operator=(const GrpcStream&) = delete;
 
   /// False: the stream has ended, or takes nothing within `limit` and is of no use any more.
-  bool write(const Request& request, Millis limit);
+  bool write(const Request& request, Millis limit) {
+    const auto until = std::chrono::steady_clock::now() + limit;
+    std::unique_lock lock(mutex_);
+    const auto may_write = [&] { return is_ending_ || (is_open_ && !is_writing_); };
+    if (!changed_.wait_until(lock, until, may_write) || is_ending_) return false;
+    is_writing_ = true;
+    ++written_;
+    call_->Write(request, tag(Done::kWrite));
+    return changed_.wait_until(lock, until, [&] { return is_ending_ || !is_writing_; }) && !is_ending_;
+  }
+
   /// How the stream has ended; nullopt: it has not.
-  std::optional<grpc::Status> end() const;
+  std::optional<grpc::Status> end() const {
+    std::lock_guard lock(mutex_);
+    return end_;
+  }
   /// Requests written so far. Of the writing thread.
   std::uint64_t written() const { return written_; }
 
  private:
-  void run();
+  enum class Done : std::intptr_t { kOpen = 1, kRead, kWrite, kEnd };
+  static void* tag(Done what) { return reinterpret_cast<void*>(what); }
+
+  void run() {
+    void* what = nullptr;
+    bool ok = false;
+    const auto finish = [&] {
+      if (std::exchange(is_ending_, true)) return;
+      call_->Finish(&status_, tag(Done::kEnd));
+    };
+    while (queue_.Next(&what, &ok)) {
+      if (what == tag(Done::kRead) && ok) answered_(answer_);
+      bool has_ended = false;
+      {
+        std::lock_guard lock(mutex_);
+        if (what == tag(Done::kWrite)) {
+          is_writing_ = false;
+        } else if (what == tag(Done::kEnd)) {
+          end_ = status_;
+          has_ended = true;
+        } else if (!ok) {
+          finish();
+        } else {
+          is_open_ = true;
+          call_->Read(&answer_, tag(Done::kRead));
+        }
+        changed_.notify_all();
+      }
+      if (!has_ended) continue;
+      ended_();
+      queue_.Shutdown();
+    }
+  }
 
   GrpcClient& client_;
   const std::function<void(const Response&)> answered_;

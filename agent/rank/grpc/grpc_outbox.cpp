@@ -1,12 +1,11 @@
 #include "agent/rank/grpc/grpc_outbox.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 
 #include "agent/rank/jsonl_reporter.h"
+#include "base/numbers.h"
 #include "base/words.h"
 
 namespace agent::rank {
@@ -163,15 +162,13 @@ v1::Section wire(Section section) {
   return v1::SECTION_INIT;
 }
 
-std::string wire_name(Section section) {
-  return section == Section::kEvaluate ? "evaluate" : "";
-}
-
 void write(const RankNews& news, v1::HeartbeatRequest& to) {
   to.set_step(news.step);
   to.set_step_ms(news.step_ms);
   to.set_section(wire(news.section));
-  to.set_section_name(news.words.section.empty() ? wire_name(news.section) : fit(news.words.section, kMaxStatus));
+  to.set_section_name(fit(news.words.section, kMaxStatus));
+  // The wire has no word of its own for an evaluation.
+  if (news.words.section.empty() && news.section == Section::kEvaluate) to.set_section_name("evaluate");
   to.set_blind(news.words.blind);
   if (news.resumed_from) to.set_resumed_from_step(*news.resumed_from);
 }
@@ -216,18 +213,16 @@ v1::TraceReport wire(const TraceReport& report) {
 }
 
 v1::RankKey key_of(const RankEnvironment& environment) {
-  v1::RankKey key;
-  std::int64_t job = 0;
-  const auto& text = environment.job_id;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), job);
-  if (error != std::errc() || end != text.data() + text.size() || job <= 0) {
-    throw std::invalid_argument("environment: MUSTER_JOB_ID=\"" + text +
+  const auto job = base::whole_number<std::int64_t>(environment.job_id).value_or(0);
+  if (job <= 0) {
+    throw std::invalid_argument("environment: MUSTER_JOB_ID=\"" + environment.job_id +
                                 "\" is not a job's number; unset MUSTER_CONTROLLER to run without a controller");
   }
   if (environment.attempt <= 0) {
     throw std::invalid_argument(
         "environment: MUSTER_ATTEMPT is not set; unset MUSTER_CONTROLLER to run without a controller");
   }
+  v1::RankKey key;
   key.set_job_id(job);
   key.set_attempt(static_cast<std::uint32_t>(environment.attempt));
   key.set_rank(static_cast<std::uint32_t>(environment.rank));

@@ -102,8 +102,6 @@ std::string fit_reason(std::string_view text);
 muster::v1::Section wire(Section section);
 /// A checkpoint that is complete now. `took_ms`: how long saving it took.
 muster::v1::CheckpointSaved wire(const std::string& path, std::int64_t step, std::int64_t bytes, double took_ms);
-/// The name of a section for which the wire has no word; empty: it has one.
-std::string wire_name(Section section);
 /// News that a heartbeat tells besides the reports that it carries.
 struct RankNews {
   std::int64_t step = 0;  // newest step done

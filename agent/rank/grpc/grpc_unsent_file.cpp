@@ -5,7 +5,6 @@
 
 #include <google/protobuf/util/delimited_message_util.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
@@ -41,6 +40,16 @@ int open_for_append(const std::string& path) {
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   return ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+}
+
+/// Not through stdio: whoever waits in a print of the training's holds the lock of stderr.
+void print(const std::string& line) {
+  for (std::size_t at = 0; at < line.size();) {
+    const auto count = ::write(STDERR_FILENO, line.data() + at, line.size() - at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return;
+    at += static_cast<std::size_t>(count);
+  }
 }
 
 }  // namespace
@@ -151,44 +160,34 @@ FileWriter::~FileWriter() {
   {
     std::lock_guard lock(state_->mutex);
     state_->closed = true;
+    state_->wake.notify_all();
   }
-  state_->wake.notify_all();
   done ? thread_.join() : thread_.detach();
 }
 
 void FileWriter::say(const std::string& text) {
-  {
-    std::lock_guard lock(state_->mutex);
-    if (state_->lines.size() >= kMostLines) {
-      ++state_->lines_dropped;
-      return;
-    }
-    state_->lines.push_back(state_->prefix + text + "\n");
+  std::lock_guard lock(state_->mutex);
+  if (state_->lines.size() >= kMostLines) {
+    ++state_->lines_dropped;
+    return;
   }
+  state_->lines.push_back(state_->prefix + text + "\n");
   state_->wake.notify_all();
 }
 
 void FileWriter::post(Work what) {
-  {
-    std::lock_guard lock(state_->mutex);
-    // Twice the same is once; so the queue has at most one of each, and one after it.
-    if (!state_->queue.empty() && state_->queue.back() == what) return;
-    state_->queue.push_back(what);
-  }
+  std::lock_guard lock(state_->mutex);
+  // Twice the same is once; so the queue has at most one of each, and one after it.
+  if (!state_->queue.empty() && state_->queue.back() == what) return;
+  state_->queue.push_back(what);
   state_->wake.notify_all();
 }
 
-void FileWriter::reserve() {
-  post(Work::kReserve);
-}
-
 bool FileWriter::keep(const GrpcOutbox& outbox, const muster::v1::HeartbeatRequest& news) {
-  {
-    std::lock_guard lock(state_->mutex);
-    if (!state_->unsent_is_idle()) return false;
-    state_->bytes = state_->unsent.collect(outbox, news);
-    state_->queue.push_back(Work::kAppend);
-  }
+  std::lock_guard lock(state_->mutex);
+  if (!state_->unsent_is_idle()) return false;
+  state_->bytes = state_->unsent.collect(outbox, news);
+  state_->queue.push_back(Work::kAppend);
   state_->wake.notify_all();
   return true;
 }
@@ -199,10 +198,6 @@ void FileWriter::drop_if_told(const GrpcOutbox& outbox) {
     if (!state_->unsent_is_idle() || state_->unsent.empty() || !state_->unsent.is_told(outbox)) return;
   }
   post(Work::kDrop);
-}
-
-void FileWriter::remove() {
-  post(Work::kRemove);
 }
 
 bool FileWriter::holds_all() const {
@@ -240,8 +235,8 @@ void FileWriter::run(const std::shared_ptr<State>& state) {
       state->lines.pop_front();
       const auto dropped = std::exchange(state->lines_dropped, 0);
       lock.unlock();
-      print(*state, line);
-      if (dropped > 0) print(*state, state->prefix + "warning: " + std::to_string(dropped) + " lines were dropped\n");
+      print(line);
+      if (dropped > 0) print(state->prefix + "warning: " + std::to_string(dropped) + " lines were dropped\n");
       lock.lock();
     }
     state->busy = false;
@@ -262,18 +257,8 @@ void FileWriter::work(State& state, Work what) {
       return state.unsent.remove();
   }
   if (state.unsent.problem().empty() || std::exchange(state.told_unkept, true)) return;
-  print(state, state.prefix + "warning: what the controller has not heard is kept in memory only: " +
-                   state.unsent.problem() + "\n");
-}
-
-// Not through stdio: whoever waits in a print of the training's holds the lock of stderr.
-void FileWriter::print(State&, const std::string& line) {
-  for (std::size_t at = 0; at < line.size();) {
-    const auto count = ::write(STDERR_FILENO, line.data() + at, line.size() - at);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;
-    at += static_cast<std::size_t>(count);
-  }
+  print(state.prefix + "warning: what the controller has not heard is kept in memory only: " + state.unsent.problem() +
+        "\n");
 }
 
 }  // namespace agent::rank

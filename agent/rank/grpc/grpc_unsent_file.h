@@ -86,12 +86,12 @@ class FileWriter {
   void say(const std::string& text);
 
   // Work on the UnsentFile, done in the order of these calls.
-  void reserve();
+  void reserve() { post(Work::kReserve); }
   /// False: the work before it is still under way, and nothing was taken.
   bool keep(const GrpcOutbox& outbox, const muster::v1::HeartbeatRequest& news);
   /// Drops the file if the controller has acknowledged all of it. Steps may go on meanwhile.
   void drop_if_told(const GrpcOutbox& outbox);
-  void remove();
+  void remove() { post(Work::kRemove); }
 
   /// True once all that keep() was given is on disk, and nothing is under way.
   bool holds_all() const;
@@ -105,7 +105,6 @@ class FileWriter {
   enum class Work { kReserve, kAppend, kDrop, kRemove };
   static void run(const std::shared_ptr<State>& state);
   static void work(State& state, Work what);
-  static void print(State& state, const std::string& line);
   void post(Work what);
 
   std::shared_ptr<State> state_;

@@ -20,7 +20,6 @@
 #include <system_error>
 
 #include "agent/protocol/attempt_folder.h"
-#include "agent/protocol/start_report.h"
 #include "base/durable_file.h"
 #include "base/gpus.h"
 #include "spec/key_names.h"

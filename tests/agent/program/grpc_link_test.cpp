@@ -7,14 +7,13 @@
 #include <mutex>
 #include <thread>
 
-#include "agent/program/grpc_link.h"
+#include "agent/program/controller_link.h"
 #include "controller/rpc/rpc_server.h"
 #include "tests/claimed_port.h"
 #include "tests/controller/rpc/fake_controller.h"
 
 namespace {
 
-using agent::program::GrpcLink;
 using muster::v1::TaskRequest;
 using muster::v1::TaskResponse;
 using rpc::testing::FakeController;
@@ -32,13 +31,12 @@ TaskRequest task(muster::v1::ProcessState state, std::uint32_t rank = 0) {
 class Link : public ::testing::Test {
  protected:
   void start(int port) {
-    link_ = std::make_unique<GrpcLink>(agent::rank::Endpoint{"127.0.0.1", static_cast<std::uint16_t>(port)},
-                                       FakeController::kRankToken, task(muster::v1::PROCESS_STARTING),
-                                       [this](const TaskResponse& answer) {
-                                         const std::lock_guard lock(mutex_);
-                                         told_.push_back(answer.directive());
-                                         heard_.notify_all();
-                                       });
+    link_ = agent::program::link_by_grpc({"127.0.0.1", static_cast<std::uint16_t>(port)}, FakeController::kRankToken,
+                                         task(muster::v1::PROCESS_STARTING), [this](const TaskResponse& answer) {
+                                           const std::lock_guard lock(mutex_);
+                                           told_.push_back(answer.directive());
+                                           heard_.notify_all();
+                                         });
   }
   bool is_told(muster::v1::Directive directive) {
     std::unique_lock lock(mutex_);
@@ -76,7 +74,7 @@ class Link : public ::testing::Test {
   std::mutex mutex_;
   std::condition_variable heard_;
   std::vector<muster::v1::Directive> told_;
-  std::unique_ptr<GrpcLink> link_;
+  std::unique_ptr<agent::program::ControllerLink> link_;
 };
 
 // The first controller was overloaded and asked to be told once in four seconds. The next one wants to hear more, and

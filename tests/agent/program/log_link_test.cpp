@@ -1,9 +1,10 @@
 // Goal: people find a rank's log under the name that their batch scripts gave it, and lose no file of theirs to it.
 // Method: expansion as a table beside sbatch's manual; links in a folder of our own.
-#include "agent/program/log_link.h"
+#include "agent/program/before_start.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include "tests/temporary_folder.h"
 
@@ -12,16 +13,24 @@ namespace {
 
 using testing::HasSubstr;
 
+/// Sets a variable of Slurm's for as long as it lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
 PatternNames names() {
-  return {.job_name = "tune",
-          .job = "1234",
-          .step = "0",
-          .array_job = "1230",
-          .array_task = "4",
-          .node = "node7",
-          .user = "ada",
-          .node_rank = 1,
-          .rank = 0};
+  const Variable job("SLURM_JOB_ID", "1234"), step("SLURM_STEP_ID", "0"), array("SLURM_ARRAY_JOB_ID", "1230"),
+      task("SLURM_ARRAY_TASK_ID", "4"), node("SLURMD_NODENAME", "node7.cluster");
+  auto all = pattern_names("tune", 0, 1);
+  all['u'] = "ada";
+  return all;
 }
 
 TEST(LogLink, ExpandsWhatSbatchDoes) {
@@ -45,14 +54,14 @@ TEST(LogLink, ExpandsWhatSbatchDoes) {
 
 TEST(LogLink, OneFileIsRankZerosAndTasksHaveTheirOwn) {
   auto third = names();
-  third.rank = 3;
+  third['t'] = "3";
   EXPECT_EQ(expand_pattern("%x-%j.out", third), std::nullopt);
   EXPECT_EQ(expand_pattern("%x-%%t.out", third), std::nullopt) << "no sign of a task";
   EXPECT_EQ(expand_pattern("%x-%t.out", third), "tune-3.out");
 }
 
 TEST(LogLink, AJobNameIsOneNameOfAFolder) {
-  EXPECT_EQ(pattern_names("../../etc/x", 0, 0).job_name, ".._.._etc_x");
+  EXPECT_EQ(pattern_names("../../etc/x", 0, 0).at('x'), ".._.._etc_x");
 }
 
 class Links : public testing::Test {

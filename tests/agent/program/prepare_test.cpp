@@ -1,4 +1,4 @@
-#include "agent/program/prepare.h"
+#include "agent/program/before_start.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "agent/protocol/start_report.h"
+#include "agent/protocol/attempt_folder.h"
 
 #include <gtest/gtest.h>
 

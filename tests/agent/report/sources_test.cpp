@@ -1,6 +1,6 @@
 // Goal: what a job file's [report] names is found beside the right rank, and a disk that stands still holds up nobody.
 // Method: sources in a temporary folder, and one that waits until the test lets it go.
-#include "agent/report/report_sources.h"
+#include "agent/report/relay.h"
 
 #include <gtest/gtest.h>
 

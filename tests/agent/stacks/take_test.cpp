@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "agent/protocol/files.h"
-#include "agent/stacks/processes.h"
 #include "base/command.h"
 #include "base/process_table.h"
 #include "tests/places.h"

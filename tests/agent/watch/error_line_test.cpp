@@ -1,7 +1,7 @@
 // Goal: the reason of an end holds the program's own error, whatever it was written in, and never a line that is about
 // something else.
 // Method: the last words of real programs, as their runtimes print them, in one table.
-#include "agent/watch/error_line.h"
+#include "agent/watch/last_words.h"
 
 #include <gtest/gtest.h>
 

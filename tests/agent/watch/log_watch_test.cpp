@@ -11,7 +11,6 @@
 #include <optional>
 #include <utility>
 
-#include "agent/watch/log_reports.h"
 #include "tests/temporary_folder.h"
 
 namespace agent::watch {

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "agent/watch/agent_files.h"
-#include "agent/watch/error_line.h"
+#include "agent/watch/last_words.h"
 #include "controller/core/core_text.h"
 #include "tests/controller/service/bench.h"
 

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <string>
 
-#include "agent/program/grpc_link.h"
-#include "agent/program/local_start.h"
+#include "agent/program/agent.h"
+#include "agent/program/controller_link.h"
 
 namespace {
 std::filesystem::path data_folder;
